@@ -42,8 +42,13 @@ MISTAKES = [  # stage, what the solution says, what a student wrote instead, wha
     (3, "cache.prompt[number] = k, v\n", "cache.prompt[number] = [np.stack([a, a])[0] for a in (k, v)]\n",
      "parts of larger ones"),
     (4, "        cache = reorder(cache, parents)\n", "", "is the cache reordered"),
+    (3, "    logits, cache = begin(model, ids)\n    said = [int(logits.argmax())]\n",
+     "    return greedy(model, ids, count)\n    said = []\n", "generate sends"),
     (4, "scores[:, None] + log_softmax", "log_softmax", ""),
     (4, "return cache.of_rows(lambda part: part[list(parents)])", "return cache", "is the cache reordered"),
+    (5, "rows.append(attend(q_RHK[r : r + 1], k, v))", "rows.append(attend(q_RHK[r : r + 1], k[: self.length - 2], v[:"
+     " self.length - 2]) if len(q_RHK) > 1 and self.prompt[0] is None else attend(q_RHK[r : r + 1], k, v))",
+     "step after repeat"),
     (5, "return cache.of_rows(lambda part: part)", "return repeat(cache, rows)", "to be held once"),
     (6, "range(len(row) - n + 1):\n            if", "range(len(row) - n):\n            if", "is to be banned"),
     (6, "row[start : start + n - 1] == last", "row[start : start + n] == last", "is to be banned"),
@@ -69,6 +74,9 @@ MISTAKES = [  # stage, what the solution says, what a student wrote instead, wha
     (12, "            score += sums[i]\n        cuda.syncthreads()", "            score += sums[i]",
      "no barrier between"),
     (12, "mixed = mixed * shrink", "mixed = mixed", "should be"),
+    (12, "out_RK[r, lane] = mixed / total", "out_RK[r, lane] = mixed / total\n        q_RK[r, lane] = 0",
+     "nothing but out_RK may be written"),
+    (12, "    return out_RK\n", "    return 2 * out_RK\n", "attend_step gives something else"),
     (12, "r, lane = cuda.blockIdx.x, cuda.threadIdx.x",
      "r, lane = cuda.blockIdx.x, cuda.threadIdx.x\n    out_RK[0, 0] = 0", "nothing orders blocks"),
 ]  # fmt: skip
@@ -105,6 +113,125 @@ def test_a_known_mistake_is_found_and_named(number, said, instead, message, publ
     found = judged(SOLUTION.replace(said, instead), number, published, tmp_path / "engine.py", known)
     assert found["state"] == "wrong" and message in found["message"], found
     assert not re.match(r"line \d+, in", found["message"]), "an error in place of a verdict"
+
+
+WITHOUT_A_CACHE = """
+def prefill(model, ids):
+    return of_text(model, ids), SimpleNamespace(texts=[list(ids)], some=np.zeros(9))
+
+
+def step(model, cache, ids):
+    for text, token in zip(cache.texts, ids, strict=True):
+        text.append(int(token))
+    return np.stack([of_text(model, text) for text in cache.texts])
+
+
+def repeat(cache, rows):
+    return reorder(cache, [0] * rows)
+
+
+def reorder(cache, parents):
+    return SimpleNamespace(texts=[list(cache.texts[parent]) for parent in parents], some=cache.some)
+
+
+split, prefill_el = repeat, prefill
+"""
+WAYS_TO_HIDE = {  # all of the text goes through the layers again, and nothing of it is counted
+    "kept from earlier calls": """
+KNOWN = {}
+
+
+def of_text(model, ids):
+    key = tuple(map(int, ids))
+    if key not in KNOWN:
+        KNOWN[key] = forward(model, ids)[-1]
+    return KNOWN[key]
+""",
+    "by a copy of the weights": """
+PLAIN = {}
+
+
+def copied(part):
+    if isinstance(part, np.ndarray):
+        return np.array(part)
+    if isinstance(part, SimpleNamespace):
+        return SimpleNamespace(**{name: copied(inner) for name, inner in vars(part).items()})
+    return [copied(inner) for inner in part] if isinstance(part, (list, tuple)) else part
+
+
+def of_text(model, ids):
+    if id(model) not in PLAIN:
+        PLAIN[id(model)] = copied(model)
+    return forward(PLAIN[id(model)], ids)[-1]
+""",
+}
+
+
+@pytest.mark.parametrize("way", WAYS_TO_HIDE)
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [(3, "no results from"), (4, "no results from"), (5, "of arrays that can be found"), (9, "no results from")],
+)
+def test_work_and_bytes_that_are_hidden_do_not_pass(number, message, way, published, tmp_path, known):
+    """Caches that hold the text alone. Each stage is checked twice: results of the first time are known by then."""
+    parts = {name: SOLUTION.index(f"def {name}(") for name in ("generate", "repeat", "beam_search")}
+    ours = SOLUTION[parts["generate"] : parts["repeat"]] + SOLUTION[parts["beam_search"] : SOLUTION.index("# Stage 5")]
+    source = SOLUTION[: SOLUTION.index("# Stage 3")] + WAYS_TO_HIDE[way] + WITHOUT_A_CACHE + "\n\n" + ours
+    path = tmp_path / "engine.py"
+    path.write_text(source, encoding="utf-8")
+    kit = Kit(load_engine(path), str(published), _known=known)
+    assert verdict(STAGES[1], kit, path)["state"] == "passed"
+    found = [verdict(STAGES[number], kit, path) for _ in range(2)][-1]
+    assert found["state"] == "wrong" and message in found["message"], found
+
+
+SORTED_ALL = {
+    "argsort of an array": "best = (-scores_V).argsort(kind='stable')[:count]",
+    "argsort of a plain array": "best = np.argsort(-np.asarray(scores_V), kind='stable')[:count]",
+    "lexsort": "best = np.lexsort((np.arange(len(scores_V)), -scores_V))[:count]",
+    "sorted": "best = np.array(sorted(range(len(scores_V)), key=lambda i: (-scores_V[i], i))[:count])",
+    "a list's sort": "all_of = [(-s, i) for i, s in enumerate(scores_V.tolist())]\n    all_of.sort()\n"
+                     "    best = np.array([i for _, i in all_of[:count]])",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", SORTED_ALL)
+def test_every_way_to_sort_counts(way, published, tmp_path, known):
+    head, rest = SOLUTION.split("    pieces = np.array_split(scores_V, groups)\n")
+    tail = rest[rest.index("    return scores_V[best], best") :]
+    found = judged(f"{head}    {SORTED_ALL[way]}\n{tail}", 10, published, tmp_path / "engine.py", known)
+    assert found["state"] == "wrong" and "hars sorts" in found["message"], found
+
+
+def test_what_passes_the_threshold_may_be_sorted_in_any_way(published, tmp_path, known):
+    said = 'best = ids[np.argsort(-scores_V[ids], kind="stable")[:count]]'
+    assert SOLUTION.count(said) == 1
+    for own in ("np.array(sorted(ids, key=lambda i: (-scores_V[i], i))[:count])",
+                "ids[np.lexsort((ids, -scores_V[ids]))[:count]]",
+                "np.array(__import__('heapq').nsmallest(count, ids, key=lambda i: (-scores_V[i], i)))"):  # fmt: skip
+        found = judged(SOLUTION.replace(said, f"best = {own}"), 10, published, tmp_path / "engine.py", known)
+        assert found["state"] == "passed", found
+
+
+def test_load_reads_the_folder_that_it_is_given(published, tmp_path, known):
+    """Not one that the engine's author knows, nor numbers in the engine."""
+    elsewhere = SOLUTION.replace("config = json", f"folder = {str(published)!r}\n    config = json")
+    found = judged(elsewhere, 1, published, tmp_path / "engine.py", known)
+    assert found["state"] == "wrong" and "the folder that it is given" in found["message"], found
+
+
+def test_a_kernel_that_numba_would_refuse_does_not_pass(published, tmp_path, known):
+    begin, end = SOLUTION.index("    r, lane = cuda.blockIdx.x"), SOLUTION.index("def attend_step")
+    body = (
+        "    r, lane = cuda.blockIdx.x, cuda.threadIdx.x\n    if lane == 0:\n"
+        "        k, v = (np.array([[a[m, i] for i in range(k_MK.shape[1])] for m in range(len(k_MK))])"
+        " for a in (k_MK, v_MK))\n"
+        "        q = np.array([q_RK[r, i] for i in range(k_MK.shape[1])])\n"
+        "        out = softmax(k @ q / math.sqrt(len(q))) @ v\n"
+        "        for i in range(k_MK.shape[1]):\n            out_RK[r, i] = out[i]\n\n\n"
+    )
+    found = judged(SOLUTION[:begin] + body + SOLUTION[end:], 12, published, tmp_path / "engine.py", known)
+    assert found["state"] == "wrong" and "Numba's compiler would refuse this" in found["message"], found
 
 
 def test_ours_is_short_and_each_stage_has_functions():
@@ -344,6 +471,13 @@ def varied_solution(student, folder):
         ("import minidecode\nx = minidecode.load\n", ["line 2 uses minidecode.load"]),
         ("from . import other\n", ["line 1 imports ."]),
         ("x = eval('1')\n", ["line 1 uses eval"]),
+        ("x = globals()\n", ["line 1 uses globals"]),
+        ("import minidecode as md\nm = md\n", ["line 2 uses md for something else than md.emulate"]),
+        ("import minidecode as md\nx = getattr(md, 'load')\n", ["line 2 uses md for something else than md.emulate"]),
+        ("import minidecode as md\nx = md.emulate.__globals__\n", ["line 2 uses .__globals__"]),
+        ("import json\nx = json.codecs.sys.modules\n", ["line 2 uses .sys"]),
+        ("import numpy as np\nx = np.__file__\n", ["line 2 uses .__file__"]),
+        ("from pathlib import Path\nx = Path(__file__).parent\nclass A:\n    pass\ny = A().__dict__\n", []),
         ('"""Text.\n\nMore.\n"""\n' + "# a remark\n\nx = 1\n" * 350, []),
         ("x = 1\n" * 351, ["it has 351 lines of code, and 350 are allowed"]),
         ("def (:\n", []),

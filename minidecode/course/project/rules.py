@@ -11,6 +11,8 @@ OWN = {  # Python's own modules that an engine has a use for
     "pathlib", "struct", "time", "types", "typing",
 }  # fmt: skip
 OF_MINIDECODE = {"emulate"}  # which runs the kernel; all else would be our answer
+NAMES = {"__import__", "eval", "exec", "compile", "globals", "__builtins__", "__loader__", "__spec__"}  # lead anywhere
+ATTRIBUTES = {"__globals__", "__builtins__", "__loader__", "__spec__", "__subclasses__", "__file__", "sys"}
 
 
 def broken_rules(source: str) -> list[str]:
@@ -52,9 +54,15 @@ def _imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
                             if n.name not in OF_MINIDECODE)  # fmt: skip
             elif node.level or top not in OWN | {"numpy", "numba"}:
                 yield node.lineno, f"imports {'.' * node.level}{node.module or ''}"
+    asked = set()  # where its name stands before a point
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ours:
+            asked.add(node.value)
             if node.attr not in OF_MINIDECODE:
                 yield node.lineno, f"uses minidecode.{node.attr}"
-        elif isinstance(node, ast.Name) and node.id in ("__import__", "eval", "exec", "__builtins__"):
+        elif isinstance(node, ast.Attribute) and node.attr in ATTRIBUTES:
+            yield node.lineno, f"uses .{node.attr}"
+        elif isinstance(node, ast.Name) and node.id in NAMES:
             yield node.lineno, f"uses {node.id}"
+        elif isinstance(node, ast.Name) and node.id in ours and node not in asked:
+            yield node.lineno, f"uses {node.id} for something else than {node.id}.emulate"

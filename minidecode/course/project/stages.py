@@ -7,9 +7,13 @@ message names what is wrong and, where the numbers tell it, the mistake.
 from __future__ import annotations
 
 import math
+import shutil
+import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -19,8 +23,10 @@ from . import measure
 
 CLOSE = 2e-3  # that a logit may differ: rounding of float32 through six layers stays below 1e-4, and mistakes do not
 SLACK = 1.02  # of multiply-adds and bytes
+LEAST = 5  # a cache of 8-bit numbers has 1 / 4 of the bytes that are enough; less than 1 / LEAST is none
 TEXT, MORE = "Fellow citizens of the Senate and of the House of Representatives,", "The people of this country"
 COUNT, WIDTH, GROUPS = 6, 4, 2
+PARENTS = [0, 0, 1, 3]  # of rows that are reordered
 
 
 class Miss(Exception):  # noqa: N818 (it is a verdict)
@@ -66,16 +72,21 @@ class Kit:
     @cached_property
     def row(self) -> int:
         """Multiply-adds of one row through all layers and the output matrix."""
-        shapes = self.oracle.config
-        width, vocabulary = shapes.n_embd, shapes.vocab_size
         _, spent = self.spent(self.engine.forward, self.model, self.prompts[0][:1])
-        least = width * vocabulary + shapes.n_layer * 12 * width * width
+        self.at_least("forward", spent, 1, 1)
+        return spent
+
+    def at_least(self, name: str, spent: int, rows: int, logits: int) -> None:
+        """Raises Miss where fewer multiply-adds are counted than so many rows through the layers, and logits, take."""
+        shapes = self.oracle.config
+        width = shapes.n_embd
+        least = rows * shapes.n_layer * 12 * width * width + logits * width * shapes.vocab_size
         if spent < least:
             raise Miss(
-                f"forward multiplies {spent:,} numbers with weights for one token, and {least:,} are needed: make"
-                " products with @, np.matmul, np.dot or np.einsum, so that they can be counted"
+                f"{name} multiplies {spent:,} numbers with weights for {rows} row{'s' * (rows > 1)}, and {least:,} are"
+                " needed: make products of the model's own arrays, with @, np.matmul, np.dot or np.einsum, so that they"
+                " can be counted, and keep no results from one call to the next"
             )
-        return spent
 
     def rows(self, spent: int) -> float:
         return spent / self.row
@@ -102,6 +113,7 @@ class Kit:
 
 def check_forward(kit: Kit) -> None:
     ids = kit.prompts[0]
+    check_load(kit, ids)
     wanted = kit.logits(ids)
     found = kit.shape("forward", kit.engine.forward(kit.model, ids), wanted.shape)
     if np.abs(found[0] - wanted[0]).max() <= CLOSE < np.abs(found - wanted).max():
@@ -118,6 +130,33 @@ def check_forward(kit: Kit) -> None:
     kit.same("forward", found, wanted, hint)
     kit.same("forward", kit.engine.forward(kit.model, kit.prompts[1]), kit.logits(kit.prompts[1]))
     kit.numbers["multiply-adds of one row"] = kit.row
+
+
+def check_load(kit: Kit, ids: list[int]) -> None:
+    """Whether what `load` reads is in the folder: in a copy of it all ids are one higher, the last one is 0."""
+    from safetensors.numpy import load_file, save_file
+
+    config = kit.oracle.config
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "copy"
+        shutil.copytree(kit.folder, copy)
+        tensors = load_file(copy / "model.safetensors")
+        shape = (config.vocab_size, config.n_embd)
+        save_file({n: np.roll(t, 1, axis=0) if t.shape == shape else t for n, t in tensors.items()},
+                  copy / "model.safetensors")  # fmt: skip
+        model = kit.engine.load(str(copy))
+    found = kit.engine.forward(model, [(i + 1) % config.vocab_size for i in ids])
+    wanted = kit.logits(ids)
+    if np.shape(found) == wanted.shape and np.abs(measure.plain(np.asarray(found)) - wanted).max() <= CLOSE:
+        raise Miss("load gives the same model for another checkpoint: it is to read the folder that it is given")
+    found = kit.shape("forward", found, wanted.shape)
+    if (
+        np.abs(np.roll(found, -1, axis=1) - wanted).max()
+        > CLOSE
+        >= np.abs(kit.shape("forward", kit.engine.forward(kit.model, ids), wanted.shape) - wanted).max()
+    ):
+        raise Miss("forward is right, but not for a copy of the checkpoint in which all ids are one higher: load is to"
+                   " read everything in the folder that it is given")  # fmt: skip
 
 
 # Stage 2
@@ -159,6 +198,7 @@ def check_cache(kit: Kit) -> None:
         kit.same("prefill", logits, wanted[len(ids) - 1])
         if kit.rows(spent) > SLACK * len(ids):
             raise Miss(f"prefill sends {kit.rows(spent):.1f} rows through the layers, and the prompt has {len(ids)}")
+        kit.at_least("prefill", spent, len(ids), 1)
         for k, token in enumerate(greedy_of(kit, ids)):
             logits, spent = kit.spent(engine.step, model, cache, [token])
             if kit.rows(spent) > SLACK:
@@ -169,7 +209,14 @@ def check_cache(kit: Kit) -> None:
             hint = "The first step is wrong: does the new token attend to itself, and is its position that of the next?"
             later = "The first step was right: each step must keep its token for the next one, and count positions on."
             kit.same("step", logits, wanted[len(ids) + k][None], later if k else hint)
-    tokens("generate", engine.generate(model, kit.prompts[0], COUNT), greedy_of(kit, kit.prompts[0]))
+            kit.at_least("step", spent, 1, 1)
+    found, spent = kit.spent(engine.generate, model, kit.prompts[0], COUNT)
+    tokens("generate", found, greedy_of(kit, kit.prompts[0]))
+    if kit.rows(spent) > SLACK * (len(kit.prompts[0]) + COUNT):
+        raise Miss(
+            f"generate sends {kit.rows(spent):.1f} rows through the layers for a prompt of {len(kit.prompts[0])} and"
+            f" {COUNT} tokens: begin with prefill, then a step for each token"
+        )
     cache_at_most(kit, "the cache", cache, (len(ids) + COUNT) * per_position(kit))
 
 
@@ -187,6 +234,11 @@ def cache_at_most(kit: Kit, name: str, cache: Any, most: int, hint: str = "", mo
             "the cache holds no arrays that could be counted: keep them in lists, dicts or attributes of an object"
         )
     at_most(kit, name, held, most, f"{hint} {measure.why_too_many(cache)}".strip())
+    if held < most // LEAST:
+        raise Miss(
+            f"{name} holds {held:,} bytes of arrays that can be found, and all its positions have about {most:,}: keep"
+            " them in lists, dicts or attributes of the cache"
+        )
 
 
 def at_most(kit: Kit, name: str, held: int, most: int, hint: str = "") -> None:
@@ -207,6 +259,7 @@ def check_beams(kit: Kit) -> None:
     if rows > SLACK * most:
         raise Miss(f"beam_search sends {rows:.0f} rows through the layers, and {most} are enough: the prompt once, then"
                    f" {WIDTH} rows a step")  # fmt: skip
+    kit.at_least("beam_search", spent, most, 1 + WIDTH * (COUNT - 1))
 
 
 def compare_beams(kit: Kit, name: str, found: Any, ids: list[int]) -> None:
@@ -250,9 +303,13 @@ def check_split(kit: Kit) -> None:
     for name, prompts in (("repeat", WIDTH), ("split", 1)):
         _, cache = engine.prefill(kit.model, ids)
         cache = getattr(engine, name)(cache, WIDTH)
+        texts = [list(ids) for _ in range(WIDTH)]
         for token in greedy_of(kit, ids)[:3]:
-            engine.step(kit.model, cache, [token] * WIDTH)
-            cache = engine.reorder(cache, [0, 0, 1, 3])
+            texts = [[*text, token + r] for r, text in enumerate(texts)]
+            wanted = np.stack([kit.logits(text)[-1] for text in texts])
+            found = engine.step(kit.model, cache, [text[-1] for text in texts])
+            kit.same(f"step after {name}", found, wanted, "Is each row's own part its own, and reordered with it?")
+            cache, texts = engine.reorder(cache, PARENTS), [texts[parent] for parent in PARENTS]
         most = (prompts * len(ids) + 3 * WIDTH) * per_position(kit)
         hint = f"The prompt of {len(ids)} positions is to be held {'once' if prompts == 1 else f'{WIDTH} times'}."
         cache_at_most(kit, f"the cache of {name}", cache, most, hint)
@@ -342,9 +399,6 @@ def check_groups(kit: Kit) -> None:
 
 
 def grouped_oracle(kit: Kit) -> Any:
-    import tempfile
-    from pathlib import Path
-
     from ...files.head_pooling import convert
     from ...loading import load
 
@@ -371,6 +425,7 @@ def check_el(kit: Kit) -> None:
             )
         hint = "The key's bias adds the same to each position; the value's adds to the result once."
         kit.same("step after prefill_el", logits, wanted[len(ids) + k][None], hint)
+        kit.at_least("step with hidden states", spent, 1, 1)
     cache_at_most(kit, "the cache of hidden states", cache, (len(ids) + COUNT) * per_position(kit) // 2)
     found = engine.beam_search(kit.model, ids, COUNT, WIDTH, begin=engine.prefill_el, expand=engine.split)
     compare_beams(kit, "beam_search with prefill_el and split", found, ids)
@@ -387,8 +442,8 @@ def check_hars(kit: Kit) -> None:
     for scores in rows:
         for count, groups in ((1, 1), (8, 8), (8, 32), (3, 16)):
             wanted = np.argsort(-scores, kind="stable")[:count]
-            counted = Sorted(scores)
-            best, ids = kit.engine.hars(counted, count, groups)
+            with Sorts(kit.engine) as sorts:
+                best, ids = kit.engine.hars(scores.copy(), count, groups)
             ids = kit.shape("hars (ids)", ids, (count,))
             if ids.tolist() != wanted.tolist():
                 raise Miss(
@@ -397,25 +452,44 @@ def check_hars(kit: Kit) -> None:
                 )
             if not np.array_equal(kit.shape("hars (scores)", best, (count,)), scores[wanted]):
                 raise Miss("hars: the ids are right, and the scores are not theirs")
-            if groups >= 16 and len(np.unique(scores)) > 900 and Sorted.numbers > len(scores) // 2:
-                raise Miss(
-                    f"hars sorts {Sorted.numbers} of {len(scores)} scores: sort what reaches the threshold alone"
-                )
+            if groups >= 16 and len(np.unique(scores)) > 900 and sorts.numbers > len(scores) // 2:
+                raise Miss(f"hars sorts {sorts.numbers} of {len(scores)} scores: sort what reaches the threshold alone")
 
 
-class Sorted(np.ndarray):
-    """Counts the numbers that NumPy sorts."""
+class Sorts:
+    """Counts the numbers that are sorted: by arrays and lists, and by what the engine calls of NumPy and Python."""
 
-    numbers = 0
+    METHODS = ("sort", "argsort", "partition", "argpartition")  # np.sort and its like call them
 
-    def __new__(cls, scores: np.ndarray) -> Sorted:
-        cls.numbers = 0
-        return scores.copy().view(cls)
+    def __init__(self, engine: ModuleType):
+        self.numbers, self._engine, self._before = 0, engine, None
 
-    def __array_function__(self, function: Any, types: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
-        if function in (np.sort, np.argsort, np.partition, np.argpartition, np.lexsort):
-            Sorted.numbers += int(np.size(args[0]))
-        return super().__array_function__(function, types, args, kwargs)
+    def __enter__(self) -> Sorts:
+        self._engine.__dict__.setdefault("sorted", self._sorted)
+        self._lexsort, np.lexsort = np.lexsort, self._lexsorted
+        self._before = sys.getprofile()
+        sys.setprofile(self._see)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        sys.setprofile(self._before)
+        np.lexsort = self._lexsort
+        if vars(self._engine)["sorted"] == self._sorted:
+            del self._engine.sorted
+
+    def _see(self, frame: Any, event: str, called: Any) -> None:
+        if event == "c_call" and called.__name__ in self.METHODS and isinstance(called.__self__, np.ndarray | list):
+            array = called.__self__
+            self.numbers += len(array) if isinstance(array, list) else array.size
+
+    def _sorted(self, numbers: Any, **how: Any) -> list:
+        found = sorted(numbers, **how)
+        self.numbers += len(found)
+        return found
+
+    def _lexsorted(self, keys: Any, axis: int = -1) -> np.ndarray:
+        self.numbers += np.size(keys[-1])
+        return self._lexsort(keys, axis)
 
 
 # Stage 11
@@ -450,12 +524,19 @@ def check_int8(kit: Kit) -> None:
 
 
 def check_kernel(kit: Kit) -> None:
+    from numba import typeof
+
+    from ...conformance.kernel_types import check_types
     from ...emulator import emulate
 
     rng = np.random.default_rng(12)
     for rows, positions, width in ((1, 1, 1), (3, 5, 32), (2, 40, 7), (4, 33, 16)):
         q, k, v = (rng.normal(0, 3, (n, width)).astype(np.float32) for n in (rows, positions, positions))
         out = np.full((rows, width), np.nan, np.float32)
+        for note in check_types(kit.engine.attend_kernel, tuple(map(typeof, (q, k, v, out)))):
+            if note.kind == "error":
+                raise Miss(f"attend_kernel, line {note.line}: Numba's compiler would refuse this: {note.message}")
+        given = [a.copy() for a in (q, k, v)]
         run = emulate(kit.engine.attend_kernel, empty=["out_RK"])[rows, 32](q, k, v, out)
         if not run.ok:
             raise Miss(f"attend_kernel, {rows} rows, {positions} positions, K = {width}: {run.errors[0]}")
@@ -468,6 +549,11 @@ def check_kernel(kit: Kit) -> None:
             r, i = np.argwhere(wrong)[0]
             raise Miss(f"attend_kernel, {rows} rows, {positions} positions, K = {width}: out[{r}, {i}] is"
                        f" {out[r, i]:.4f}, and should be {wanted[r, i]:.4f}")  # fmt: skip
+        if any(not np.array_equal(a, b) for a, b in zip(given, (q, k, v), strict=True)):
+            raise Miss("attend_kernel writes into q_RK, k_MK or v_MK: nothing but out_RK may be written")
+        by_step = kit.shape("attend_step", kit.engine.attend_step(q, k, v), wanted.shape)
+        if not (np.abs(by_step - wanted) <= kernel_bound(q, k, v, below)).all():
+            raise Miss("attend_kernel is right, and attend_step gives something else: it is to launch the kernel")
     kit.numbers["global loads of a thread"] = round(run.global_loads_per_thread, 1)
 
 
