@@ -152,23 +152,84 @@ def test_room_that_is_made_before_the_call_counts(made):
     assert judged(23, in_room, hidden=7).mistake == "as-large-as-keys"
 
 
-@pytest.mark.parametrize("seed", range(3))
+NARROW_AND_WIDE = [
+    next(seed for seed in range(20) if find("23").task.draw(seed).dtype == dtype) for dtype in ("float32", "float64")
+]
+PIECE_OF = {"keys": r"h_BND\[b, n : n \+ 64\] @ w_k_XX\[mine\]", "values": r"h_BND\[b, n : n \+ 64\] @ w_v_XX\[mine\]"}
+USED = {"keys": r"q_RHK\[rows, h\] @ k_XK\.T", "values": r"p_WN\[:, n : n \+ 64\] @ v_XK"}
+IN_PIECES = {  # edits of wrong/keys_in_pieces.py and wrong/values_in_pieces.py: {x} is k or v
+    "as they are": {},
+    "in float64": {"piece": "h_BND[b, n : n + 64].astype(np.float64) @ w_{x}_XX[mine].astype(np.float64)"},
+    "in long double": {"piece": "h_BND[b, n : n + 64].astype(np.longdouble) @ w_{x}_XX[mine].astype(np.longdouble)",
+                       "step": "16"},
+    "scaled": {"piece": "h_BND[b, n : n + 64] @ (w_{x}_XX[mine] / 2**20)", "use": "{used} * 2**20",
+               "bias": "b_{x}_D[mine] / 2**20"},
+    "scaled in float64": {"piece": "h_BND[b, n : n + 64] @ (w_{x}_XX[mine].astype(np.float64) / 2**600)",
+                          "use": "{used} * 2.0**600", "bias": "b_{x}_D[mine] / np.float64(2) ** 600"},
+    "reversed": {"piece": "h_BND[b, n : n + 64] @ w_{x}_XX[mine][::-1]", "bias": "b_{x}_D[mine][::-1]",
+                 "keys": "q_RHK[rows, h, ::-1] @ k_XK.T", "values": "(p_WN[:, n : n + 64] @ v_XK)[:, ::-1]"},
+    "transposed": {"piece": "(w_{x}_XX[mine] @ h_BND[b, n : n + 64].T)"},
+    "columns scaled": {"piece": "h_BND[b, n : n + 64] @ (w_{x}_XX[mine] / most(w_{x}_XX[mine])[:, None])",
+                       "bias": "b_{x}_D[mine] / most(w_{x}_XX[mine])",
+                       "keys": "(q_RHK[rows, h] * most(w_k_XX[mine])) @ k_XK.T",
+                       "values": "p_WN[:, n : n + 64] @ v_XK * most(w_v_XX[mine])"},
+    "by einsum": {"piece": "np.einsum('nd,kd->kn', h_BND[b, n : n + 64], w_{x}_XX[mine])"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", NARROW_AND_WIDE)
+@pytest.mark.parametrize("way", IN_PIECES)
 @pytest.mark.parametrize("built", ["keys", "values"])
-def test_what_is_built_in_pieces_is_seen(built, seed):
-    exercise = find("23")
+def test_what_is_built_in_pieces_is_seen(built, way, seed):
+    """Whatever the type, the scale and the order of the numbers in a piece."""
+    exercise, how, x = find("23"), IN_PIECES[way], built[0]
     source = exercise.varied(exercise.folder() / f"wrong/{built}_in_pieces.py", seed)
+    use = how.get(built) or how.get("use", "{used}").replace("{used}", re.sub(r"\\", "", USED[built]))
+    piece = how.get("piece", re.sub(r"\\", "", PIECE_OF[built])).replace("{x}", x)
+    source = edited(
+        source,
+        (USED[built], use),
+        (PIECE_OF[built], piece),
+        (rf"b_{x}_D\[mine\]\n", how.get("bias", "b_{x}_D[mine]").replace("{x}", x) + "\n"),
+        (r"\b64\b", how.get("step", "64")),
+        (r"\n\ndef attend", "\n\ndef most(w):\n    return np.abs(w).max(axis=1)\n\n\ndef attend"),
+    )
     verdict = exercise.task.check(Submission(Path(exercise.file_name), source), seed, hidden=7)
-    assert verdict.mistake == f"{built}-in-pieces" and f"h W_{built[0]} overflows" in verdict.message, str(verdict)
+    assert verdict.mistake == f"{built}-in-pieces", str(verdict)
+    assert f"in h W_{x} they do not cancel" in verdict.message, str(verdict)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_weights_may_be_divided_by_their_sum_at_the_end(seed):
-    """Sums that are not averages yet are larger: they must not overflow either."""
+SCORES = r"q_RHK\[rows, h\] @ w_k_XX\[mine\] @ h_BND\[b\].T"
+SUMS = r"p_WN @ h_BND\[b\] @ w_v_XX\[mine\].T"
+TOTAL = r" / p_WN.sum(axis=1, keepdims=True)"
+UNDIVIDED = (r"            p_WN /= .*\n", "")
+TO_BASE_2 = (r"np.exp\(", "np.exp2(")
+WITH_THE_OTHER_BRACKETS = {  # sums in other orders, scales at other places: nothing may be lost in any of them
+    "divided at the end": [UNDIVIDED, (f"({SUMS})", r"(\1)" + TOTAL)],
+    "sums divided": [UNDIVIDED, (SUMS, f"(p_WN @ h_BND[b]{TOTAL}) @ w_v_XX[mine].T")],
+    "W_k scaled": [(r"w_k_XX\[mine\]", "(w_k_XX[mine] * np.asarray(1 / np.log(2), h_BND.dtype))"), TO_BASE_2],
+    "q scaled": [(r"(q_RHK\[rows, h\])", r"(\1 * np.asarray(1 / np.log(2), h_BND.dtype))"), TO_BASE_2],
+    "both scaled": [(r"(q_RHK\[rows, h\])", r"(\1 / np.asarray(K**0.25, h_BND.dtype))"), (r".*np.sqrt\(K\)\n", ""),
+                    (r"w_k_XX\[mine\]", "(w_k_XX[mine] / np.asarray(K**0.25, h_BND.dtype))")],
+    "einsum": [(SCORES, "np.einsum('wk,kd,nd->wn', q_RHK[rows, h], w_k_XX[mine], h_BND[b], optimize='optimal')"),
+               (SUMS, "np.einsum('wn,nd,kd->wk', p_WN, h_BND[b], w_v_XX[mine], optimize='optimal')")],
+    "multi_dot": [(SCORES, "np.linalg.multi_dot([q_RHK[rows, h], w_k_XX[mine], h_BND[b].T])"),
+                  (SUMS, "np.linalg.multi_dot([p_WN, h_BND[b], w_v_XX[mine].T])")],
+    "beam by beam": [(SCORES, "np.stack([h_BND[b] @ (q @ w_k_XX[mine]) for q in q_RHK[rows, h]])"),
+                     (SUMS, "np.stack([w_v_XX[mine] @ (p @ h_BND[b]) for p in p_WN])")],
+    "number by number": [(SCORES, "sum(q_RHK[rows, h, k : k + 1] * w_k_XX[h * K + k] for k in range(K)) @ h_BND[b].T"),
+                         (SUMS, "np.stack([p_WN @ h_BND[b] @ w for w in w_v_XX[mine]], axis=1)")],
+    "in blocks": [(SUMS, "sum(p_WN[:, n : n + 64] @ h_BND[b, n : n + 64] for n in range(0, N, 64)) @ w_v_XX[mine].T")],
+    "constant kept": [(f"({SCORES})", r"\1 + (q_RHK[rows, h] @ b_k_D[mine])[:, None]")],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", NARROW_AND_WIDE)
+@pytest.mark.parametrize("way", WITH_THE_OTHER_BRACKETS)
+def test_the_other_brackets_are_right_however_they_are_written(way, seed):
     exercise = find("23")
-    source = exercise.varied(exercise.folder() / "solution.py", seed)
-    last = edited(source, (r"            p_WN /= (p_WN.sum\(.*\))\n", r"            total_W1 = \1\n"),
-                  (r"(p_WN @ h_BND\[b\] @ w_v_XX\[mine\].T) \+", r"(\1) / total_W1 +"))  # fmt: skip
-    verdict = exercise.task.check(Submission(Path(exercise.file_name), last), seed, hidden=7)
+    source = edited(exercise.varied(exercise.folder() / "solution.py", seed), *WITH_THE_OTHER_BRACKETS[way])
+    verdict = exercise.task.check(Submission(Path(exercise.file_name), source), seed, hidden=7)
     assert verdict.ok, str(verdict)
 
 

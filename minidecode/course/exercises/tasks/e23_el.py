@@ -9,6 +9,7 @@ import numpy as np
 
 from ..exercise import told_apart, whole_width
 from ..numpy_task import NumPyTask
+from ..results import different_kind, same
 from ..verdict import Miss
 
 LONG = 500  # positions from which on bytes tell keys from hidden states
@@ -29,9 +30,9 @@ class Task(NumPyTask):
         "wrong-sentence": "the beams of a sentence lie side by side: row r belongs to sentence r // W, not r % B",
         "as-large-as-keys": "keys, values or another array as long as the input came into being, which is what moving"
                             " the brackets is there to save",
-        "keys-in-pieces": "keys are built after all, some positions at a time: few bytes are held, and every step"
+        "keys-in-pieces": "keys are built after all, some numbers at a time: few bytes are held, and every step"
                           " multiplies all positions by W_k again",
-        "values-in-pieces": "values are built after all, some positions at a time: few bytes are held, and every step"
+        "values-in-pieces": "values are built after all, some numbers at a time: few bytes are held, and every step"
                             " multiplies all positions by W_v again",
     }  # fmt: skip
 
@@ -61,12 +62,13 @@ class Task(NumPyTask):
         return [*cases, one(2, 2, int(rng.integers(1000, 1200)), 2, 64)]  # here the bytes are counted
 
     def run(self, submission, v, trials, verdict):
-        """Once more with keys that overflow, and with values that do. Where something is too large, or float64 without
-        need, once more with roots that are plain numbers."""
+        """Once more with numbers that keys lose in rounding, and with such that values lose. Where something is too
+        large, or float64 without need, once more with roots that are plain numbers."""
         super().run(submission, v, trials, verdict)
-        for mistake, with_large in LARGE.items():
-            self.try_again(submission, v, trials, lambda inputs, with_large=with_large: with_large(v, inputs))
-            for trial in trials:
+        long = [trial for trial in trials if _is_long(trial)]
+        for mistake, (probe, _) in PROBES.items():
+            self.try_again(submission, v, long, lambda inputs, probe=probe: probe(v, inputs)[0])
+            for trial in long:
                 trial.probes[mistake], trial.again = trial.again, None
         plain = re.sub(r"\b(np|numpy)\.sqrt\(", r"(lambda n: \1.sqrt(n).tolist() if \1.ndim(n) == 0 else \1.sqrt(n))(",
                        submission.source)  # fmt: skip
@@ -82,8 +84,8 @@ class Task(NumPyTask):
 
     def _attend(self, v, inputs, mistake=None):
         """(out_RD, bound_RD): by keys and values, in float64; the bound sums what rounding can do on the way."""
-        if mistake == "as-large-as-keys" or mistake in LARGE:
-            raise NotImplementedError  # told by bytes, or by keys and values that overflow
+        if mistake == "as-large-as-keys" or mistake in PROBES:
+            raise NotImplementedError  # told by bytes, or by what keys and values lose in rounding
         q_RHK, h_BND, w_k, b_k, w_v, b_v = (
             inputs[n].astype(np.float64) for n in ("q_RHK", "h_BND", "w_k_DD", "b_k_D", "w_v_DD", "b_v_D")
         )
@@ -131,12 +133,12 @@ class Task(NumPyTask):
 
     def _is_large(self, trial):
         """Beside short inputs, everything is."""
-        return trial.inputs["h_BND"].shape[1] >= LONG and trial.peak >= _keys_of_a_head(trial.inputs)
+        return _is_long(trial) and trial.peak >= _keys_of_a_head(trial.inputs)
 
     def miss(self, v, trial):
         limit = _keys_of_a_head(trial.inputs)
         if not self._is_large(trial):
-            return self._miss_of_pieces(trial)
+            return self._miss_of_pieces(v, trial)
         told = f"{self.call(trial.inputs)} holds {trial.peak:,} bytes at its peak; the keys of one head of one sentence"
         h_bytes = trial.inputs["h_BND"].nbytes
         told = f"{told} would be {limit:,}, and all hidden states are {h_bytes:,}."
@@ -150,13 +152,24 @@ class Task(NumPyTask):
             )
         return Miss(told, "as-large-as-keys", numbers, shows_input=False)
 
-    def _miss_of_pieces(self, trial):
-        """Of keys or values that overflow where the other brackets do not."""
-        for mistake, why in WHY_LARGE.items():
-            got = trial.probes[mistake].got if mistake in trial.probes else None
-            if trial.inputs["h_BND"].shape[1] >= LONG and got is not None and not np.isfinite(got[0]).all():
-                why = why.format(dtype=trial.inputs["h_BND"].dtype)
-                return Miss(f"{self.call(trial.inputs)} is right. But {why}", mistake, shows_input=False)
+    def _miss_of_pieces(self, v, trial):
+        """Of keys or values that lose in rounding what the other brackets keep."""
+        for mistake, (probe, why) in PROBES.items():
+            again = trial.probes.get(mistake)
+            if again and again.miss:
+                return dataclasses.replace(again.miss, shows_input=False)
+            if again is None or again.got is None:
+                continue
+            want_RD, bound_RD = self._attend(v, probe(v, trial.inputs)[1])
+            if same(again.got, (want_RD,), bound_RD):
+                continue
+            if problem := different_kind(self.returns, again.got, (want_RD,), 0):
+                return problem
+            off_RD = np.abs(again.got[0].astype(np.float64) - want_RD) - bound_RD
+            r, d = np.unravel_index(np.argmax(off_RD), off_RD.shape)  # a NaN, if there is one
+            told = f"out_RD[{r}, {d}] is {float(again.got[0][r, d]):.4g}, right is {want_RD[r, d]:.4g}"
+            told = f"{self.call(trial.inputs)} is right. But {why.format(huge=_exponent(v), told=told)}"
+            return Miss(told, mistake, shows_input=False)
         return None
 
     def praise(self, v, tried):
@@ -165,38 +178,86 @@ class Task(NumPyTask):
         return f"The longest input took {last.peak:,} bytes at the peak; its keys and values would be {both:,}."
 
 
-def _with_large_keys(v, inputs):
-    """The first number of a head's keys overflows where the numbers of a hidden state sum to more than 1, and the query
-    has a 0 there."""
-    q_RHK, w_k_DD, K = inputs["q_RHK"].copy(), inputs["w_k_DD"].copy(), inputs["q_RHK"].shape[2]
-    q_RHK[:, :, 0] = 0
-    of_keys_XD = w_k_DD if v.layout == "oi" else w_k_DD.T
-    of_keys_XD[::K] = np.finfo(v.dtype).max
-    return inputs | {"q_RHK": q_RHK, "w_k_DD": w_k_DD}
+def _probe_of_keys(v, inputs):
+    """Inputs on which keys lose what counts, and inputs that are right to give the same: what cancels is 0 in them.
 
-
-def _with_large_values(v, inputs):
-    """The first number of a head's values overflows at each position, where a hidden state begins with 2 or -2.
-
-    All positions of a text weigh the same, for the queries are 0; and those numbers sum to 0.
+    In half of the columns, one row of W_k is huge for each head, and another one its negative. The query is 4 for these
+    two rows and 0 for the others, so the columns are exactly 0 in q W_k. In the keys they are not, and of all that is
+    added to them nothing remains: it would take more than 100 bits.
     """
-    h_BND, w_v_DD, K = inputs["h_BND"].copy(), inputs["w_v_DD"].copy(), inputs["q_RHK"].shape[2]
-    for h_ND, length in zip(h_BND, inputs["length_B"], strict=True):
-        text = np.flatnonzero(_text(v, length, len(h_ND)))
-        h_ND[text, 0] = np.where(np.arange(len(text)) % 2, 2, -2)
-        h_ND[text[len(text) // 2 * 2 :], 0] = 0  # the last of an odd number
-    of_values_XD = w_v_DD if v.layout == "oi" else w_v_DD.T
-    of_values_XD[::K, 0] = np.finfo(v.dtype).max
-    return inputs | {"q_RHK": np.zeros_like(inputs["q_RHK"]), "h_BND": h_BND, "w_v_DD": w_v_DD}
+    inputs, columns, rng = _narrow(inputs)
+    K, huge = inputs["q_RHK"].shape[2], 2.0 ** _exponent(v)
+    one, other = rng.choice(K, 2, replace=False)
+    inputs["q_RHK"][:] = 0
+    inputs["q_RHK"][:, :, [one, other]] = 4
+    rows_XD, cancelled = _rows_and_cancelled(v, inputs, "w_k_DD", columns)
+    rows_XD[one::K, columns] = huge
+    rows_XD[other::K, columns] = -huge
+    return inputs, cancelled
 
 
-LARGE = {"keys-in-pieces": _with_large_keys, "values-in-pieces": _with_large_values}
-WHY_LARGE = {
-    "keys-in-pieces": "where one column of W_k for each head is as large as {dtype} allows, and the query has a 0 for"
-                      " it, out_RD is not finite: h W_k overflows, and (q W_k) h does not.",
-    "values-in-pieces": "where one number of W_v for each head is as large as {dtype} allows, and what it multiplies"
-                        " sums to 0 over the positions, out_RD is not finite: h W_v overflows, and (p h) W_v does not.",
-}  # fmt: skip
+def _probe_of_values(v, inputs):
+    """As `_probe_of_keys`, of values.
+
+    Half of the columns of W_v are huge. In each of them, h is 1 at one position, -1 at the next one and 0 elsewhere.
+    All positions weigh the same, for the query is 0. So p h is exactly 0 there, and the values are not.
+    """
+    inputs, columns, _ = _narrow(inputs)
+    h_BND, length = inputs["h_BND"], 2 * len(columns)
+    inputs["q_RHK"][:] = 0
+    inputs["length_B"][:] = length
+    (text,) = np.nonzero(_text(v, length, h_BND.shape[1]))
+    h_BND[:, text[:, None], columns] = 0
+    h_BND[:, text[::2], columns] = 1
+    h_BND[:, text[1::2], columns] = -1
+    rows_XD, cancelled = _rows_and_cancelled(v, inputs, "w_v_DD", columns)
+    rows_XD[:, columns] = 2.0 ** _exponent(v)
+    return inputs, cancelled
+
+
+def _narrow(inputs):
+    """(a copy of the inputs with heads 16 wide and an even N, half of the columns, random numbers).
+
+    The roots of 16 are powers of 2, so that scores may be scaled anywhere without rounding.
+    """
+    H, N = inputs["q_RHK"].shape[1], inputs["h_BND"].shape[1] // 2 * 2
+    K, D, rng = 16, 16 * H, np.random.default_rng(inputs["h_BND"].shape[1])
+    cut = {"q_RHK": np.s_[:, :, :K], "h_BND": np.s_[:, :N, :D], "length_B": np.s_[:],
+           "w_k_DD": np.s_[:D, :D], "w_v_DD": np.s_[:D, :D], "b_k_D": np.s_[:D], "b_v_D": np.s_[:D]}  # fmt: skip
+    narrow = {name: np.ascontiguousarray(array[cut[name]]).copy() for name, array in inputs.items()}
+    narrow["length_B"] = np.minimum(narrow["length_B"], N)
+    return narrow, rng.permutation(D)[: D // 2], rng
+
+
+def _rows_and_cancelled(v, inputs, name, columns):
+    """(the weight seen as (out, in), the inputs with these columns of it at 0)."""
+    cancelled = inputs | {name: inputs[name].copy()}
+    rows_XD, zeros_XD = (a[name] if v.layout == "oi" else a[name].T for a in (inputs, cancelled))
+    zeros_XD[:, columns] = 0
+    return rows_XD, cancelled
+
+
+def _exponent(v):
+    """Of a power of 2 so large that a sum with it keeps nothing of a number near 1, in long doubles either."""
+    return np.finfo(v.dtype).maxexp * 7 // 8
+
+
+PROBES = {
+    "keys-in-pieces": (
+        _probe_of_keys,
+        "where W_k has entries 2**{huge} and -2**{huge}, which cancel in q W_k, {told}: in h W_k they do not cancel,"
+        " and rounding to them loses the rest. (q W_k) h loses nothing.",
+    ),
+    "values-in-pieces": (
+        _probe_of_values,
+        "where W_v has entries 2**{huge}, and the hidden states that they multiply cancel in p h, {told}: in h W_v"
+        " they do not cancel, and rounding to them loses the rest. (p h) W_v loses nothing.",
+    ),
+}
+
+
+def _is_long(trial):
+    return trial.inputs["h_BND"].shape[1] >= LONG
 
 
 def _is_wide(v, trial):
