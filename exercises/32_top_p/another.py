@@ -1,4 +1,4 @@
-"""Bit by bit from the highest one: it stays where what is kept is still enough."""
+"""Sets the bits of the threshold one after the other, the highest first. A bit stays set if enough tokens are kept."""
 
 import numpy as np
 
