@@ -1,6 +1,7 @@
 """What two rows a beam save ProphetNet: operations and CPU seconds of a decode step, beside transformers.
 
-    pip install '.[oracle]' && python benchmarks/query_rows.py --out benchmarks/results/query-rows-cpu.json
+    pip install '.[oracle]'
+    python benchmarks/query_rows.py --out benchmarks/results/query-rows-cpu.json
 
 transformers carries the rows of all predict streams along, and so ngram + 1 rows a beam; generation needs two. Its
 operations are counted by torch, ours by the cost models of the catalog. A step is what 12 new tokens take beyond 6.

