@@ -21,4 +21,4 @@ def search(E_VD, O_DV, memory_WTD):
         table = [[*table[parent], w] for w, (_, parent, _) in enumerate(best)]
         texts = [[*texts[parent], token] for _, parent, token in best]
         scores = [score for score, _, _ in best]
-    return np.array(texts), np.array(scores)
+    return np.array(texts), np.array(scores), np.array(table)[:, :-1]

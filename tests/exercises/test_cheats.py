@@ -331,6 +331,21 @@ def below_top(out, x):
         for k in range(lane, x.shape[1], 32):
             out[r, k] = x[r, k] - top
 """, "32 atomics"),
+    "20, the text again in the place of the table": (20, """
+def search(E_VD, O_DV, memory_WTD):
+    V, steps = len(E_VD), memory_WTD.shape[1]
+    tokens_WT, score_W = np.zeros((BEAMS, steps + 1), int), np.full(BEAMS, -(10**9))
+    score_W[0] = 0
+    for t in range(steps):
+        memory_WTD[:, t] = E_VD[tokens_WT[:, t]]
+        read_WD = np.einsum("t,wtd->wd", 1 + np.arange(t + 1) % MIX, E_VD[tokens_WT[:, : t + 1]])
+        total_WV = score_W[:, None] - read_WD @ O_DV % 97
+        best_W = np.argsort(-total_WV, axis=None, kind="stable")[:BEAMS]
+        score_W = total_WV.reshape(-1)[best_W]
+        tokens_WT = tokens_WT[best_W // V]
+        tokens_WT[:, t + 1] = best_W % V
+    return tokens_WT, score_W, np.tile(np.arange(BEAMS)[:, None], steps)
+""", "the texts are right, but source_WT["),
     "29, sums beyond 64 bits": (29, """
 def plan(bytes_X, first_X, end_X):
     offset_X = np.full(len(bytes_X), 2**63 - ALIGNED)

@@ -207,8 +207,8 @@ def test_a_beam_step_is_named_by_what_it_gives(edits, mistake, said):
 
 
 def test_results_are_counted_without_what_is_changed_in_place():
-    verdict = changed(20, 1, ("return tokens_WT, score_W", "return tokens_WT"))
-    assert "2 results are due, and 1 came back" in verdict.message, str(verdict)
+    verdict = changed(20, 1, ("return tokens_WT, score_W, source_WT", "return tokens_WT"))
+    assert "3 results are due, and 1 came back" in verdict.message, str(verdict)
 
 
 def test_a_file_of_predictions_that_raises_says_its_line():

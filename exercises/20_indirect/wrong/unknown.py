@@ -25,4 +25,4 @@ def search(E_VD, O_DV, memory_WTD):
         source_WT[:, : t + 1] = source_WT[np.roll(parent_W, 1), : t + 1]
         tokens_WT = tokens_WT[parent_W]
         tokens_WT[:, t + 1] = token_W
-    return tokens_WT, score_W
+    return tokens_WT, score_W, source_WT

@@ -12,7 +12,7 @@ from ..verdict import Miss
 
 class Task(NumPyTask):
     function = "search"
-    returns = ("tokens_WT", "score_W", "memory_WTD")
+    returns = ("tokens_WT", "score_W", "source_WT", "memory_WTD")
     changes = ("memory_WTD",)
     known = {
         "one-generation": "the parent's own positions need not lie in the parent's row: it has a parent too, and its"
@@ -69,7 +69,7 @@ class Task(NumPyTask):
             texts = [[*texts[parent], token] for parent, token in zip(parents, tokens, strict=True)]
             table = self._followed(table, parents, step + 1, mistake)
         memory_WTD = inputs["E_VD"][np.array(lines)]
-        return np.array(texts), np.array(scores), memory_WTD
+        return np.array(texts), np.array(scores), np.array(table), memory_WTD
 
     def _followed(self, table, parents, written, mistake):
         old = [list(line) for line in table]
@@ -97,14 +97,19 @@ class Task(NumPyTask):
         want = self.expected(v, trial.inputs)
         if not same(trial.got[:2], want[:2]):
             return miss
-        row, t = np.argwhere((trial.got[2] != want[2]).any(axis=-1))[0]
-        told = f"{self.call(trial.inputs)}: the texts are right, but row {row} of memory_WTD holds at position {t}"
-        told += f" {trial.got[2][row, t].tolist()}; beam {row} wrote {want[2][row, t].tolist()} there."
-        return Miss(told, "memory-moved")
+        (mine_WT, mine_WTD), (source_WT, memory_WTD) = trial.got[2:], want[2:]
+        if not same((mine_WTD,), (memory_WTD,)):
+            row, t = np.argwhere((mine_WTD != memory_WTD).any(axis=-1))[0]
+            told = f"{self.call(trial.inputs)}: the texts are right, but row {row} of memory_WTD holds at position {t}"
+            told += f" {mine_WTD[row, t].tolist()}; beam {row} wrote {memory_WTD[row, t].tolist()} there."
+            return Miss(told, "memory-moved")
+        w, t = np.argwhere(mine_WT != source_WT)[0]
+        told = f"{self.call(trial.inputs)}: the texts are right, but source_WT[{w}, {t}] is {mine_WT[w, t]}: what beam"
+        return Miss(f"{told} {w} says comes, at position {t}, from row {source_WT[w, t]}.", is_of_value=True)
 
     def tell(self, v, inputs, got, want):
         if same(got[:2], want[:2]):
-            return ""  # the memory alone is wrong: `wrong` says so
+            return ""  # the memory or the table alone is wrong: `wrong` says so
         w = int(np.argwhere((got[0] != want[0]).any(axis=1) | (got[1] != want[1]))[0, 0])
         mine, right = got[0][w].tolist(), want[0][w].tolist()
         return (
