@@ -430,6 +430,29 @@ def test_three_passes_are_too_many_where_the_length_is_loaded_once(seed):
     assert exercise.task.check(submission, seed).mistake == "reads-again"
 
 
+BY_A_LOGARITHM = """
+def attend(score_RN, score_RT, v_BNU, own_v, length_R):
+    out = []
+    for r, length in enumerate(length_R):
+        T = score_RT.shape[1]
+        written = slice(0, length) if PADDING == "right" else slice(T - length, T)
+        own = own_v[r, written] if LAYOUT == "RTU" else own_v[written, r]
+        score = np.concatenate([score_RN[r], score_RT[r, written]])
+        out.append(np.exp(score - np.logaddexp.reduce(score)) @ np.concatenate([v_BNU[r // W], own]))
+    return out
+"""
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_softmax_may_go_by_the_logarithm_of_its_sum(seed):
+    """Which is as large as the scores are, and rounds as they do."""
+    exercise = find("18")
+    source = exercise.varied(exercise.folder() / "solution.py", seed)
+    source = f"{source[: source.index('# --- end')]}# --- end\n{BY_A_LOGARITHM}"
+    verdict = exercise.task.check(Submission(Path(exercise.file_name), source), seed, hidden=7)
+    assert verdict.ok, str(verdict)
+
+
 TWO_TILES = """
 @cuda.jit
 def rotate(out, a):

@@ -88,9 +88,14 @@ class Task(NumPyTask):
         return out_RU
 
     def bound(self, v, inputs):
-        """A weighted mean of values up to 9, its weights and sums rounded; twice, for parts that are put together."""
+        """A weighted mean of values up to 9, its weights and sums rounded; twice, for parts that are put together.
+
+        Weights may be exp(score - log of the sum of exp): that logarithm is as large as a score, and is rounded with
+        each term that it is made of.
+        """
         terms = inputs["score_RN"].shape[1] + inputs["score_RT"].shape[1]
-        return 2 * 9 * (terms + 16) * np.finfo(v.dtype).eps
+        largest = max(float(np.abs(inputs[name]).max()) for name in ("score_RN", "score_RT"))
+        return 9 * (2 * (terms + 16) + (terms + 2) * largest) * np.finfo(v.dtype).eps
 
     def altered(self, v, inputs):
         own = inputs["own_v"] if v.layout == "RTU" else inputs["own_v"].swapaxes(0, 1)
