@@ -20,6 +20,18 @@ def did_you_mean(word: str, names: Iterable[str]) -> str:
     return f"; did you mean {near[0]}?" if near else ""
 
 
+def names_with(part: str, names: Iterable[str]) -> list[str]:
+    """The names that have these words, or where none has, those that have this text. Case, - and _ make no difference.
+
+    A number is no part of a name.
+    """
+    text = re.sub(r"[\W_]+", "_", part.lower()).strip("_")
+    if not text or text.isdecimal():
+        return []
+    known = {name: name.lower().replace("-", "_") for name in names}
+    return [n for n, k in known.items() if f"_{text}_" in f"_{k}_"] or [n for n, k in known.items() if text in k]
+
+
 def quoted(path: object) -> str:
     """A path or another word as a shell takes it, in quotes where it needs them: for commands in messages."""
     return shlex.quote(str(path)) if os.name == "posix" else subprocess.list2cmdline([str(path)])

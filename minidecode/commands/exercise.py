@@ -35,7 +35,7 @@ def _help(context: typer.Context):
         raise typer.Exit(2)
 
 
-Which = Annotated[str, typer.Argument(metavar="EXERCISE", help="Its number or its name, such as 15 or ngram_ban.")]
+Which = Annotated[str, typer.Argument(metavar="EXERCISE", help="Its number or a part of its name, such as 15 or hars.")]
 Where = Annotated[Path | None, typer.Option("--folder", "-f", help="Where you work.  [default: my_exercises]")]
 Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Which variation: layout, sizes, n.  [default: 0]")]
 Student = Annotated[str | None, typer.Option("--student", help="Draw the variation from this name.")]

@@ -15,7 +15,7 @@ from .whole_file import whole_file
 
 def tutorial(
     context: typer.Context,
-    chapter: Annotated[str, typer.Argument(help="Its number or its name; without one, all are listed.")] = "",
+    chapter: Annotated[str, typer.Argument(help="Its number or a part of its name; without one, all are listed.")] = "",
     out: Annotated[Path | None, typer.Option("--out", help="The notebook; NN_name.ipynb by default.")] = None,
     student: Annotated[str | None, typer.Option("--student", help="Draw the exercises' variations from this name.",
                                                 show_default=False)] = None,

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import InputError, did_you_mean
+from ..errors import InputError, did_you_mean, names_with
 
 AFTER_A_PREDICTION = "What it prints, after you have predicted"  # what such an output is folded under
 OUTPUT = re.compile(r"\n\n<!-- output: -->\n.*?\n<!-- end of output -->", re.DOTALL)
@@ -74,11 +74,16 @@ def chapters() -> list[Chapter]:
 
 
 def find_chapter(name: str) -> Chapter:
-    """A chapter by its number, `2` or `02`, or by its file's name without the ending."""
+    """A chapter by its number, `2` or `02`, by its file's name, or by a part of the name that no other chapter has."""
     known = {c.path.stem: c for c in chapters()}
     for chapter in known.values():
         if name in (chapter.path.stem, chapter.number) or (name.isdecimal() and int(name) == int(chapter.number)):
             return chapter
+    with_it = names_with(name.removesuffix(".md"), known)
+    if len(with_it) == 1:
+        return known[with_it[0]]
+    if with_it:
+        raise InputError(f"the chapters {' and '.join(with_it)} all have {name!r} in their names: give a number")
     listed = ", ".join(c.number for c in known.values()) or "none"
     raise InputError(f"there is no chapter {name!r}{did_you_mean(name, known)}; there are {listed}")
 

@@ -145,6 +145,25 @@ def test_mistakes_of_use_are_one_line(cli, here, arguments, says):
     assert ran.code == 1 and says in ran.err and ran.err.splitlines()[-1].startswith("minidecode: ")
 
 
+@pytest.mark.parametrize(("part", "number"), [("find-the", 9), ("HARS", 27), ("stale", 7), ("arrow", None)])
+def test_a_part_of_a_name_is_enough(cli, here, part, number):
+    ran = cli("exercise", "solution", part)
+    if number is None:
+        assert ran.code == 1 and "there is no exercise 'arrow'" in ran.err
+    else:
+        assert ran.code == 0 and ran.out == cli("exercise", "solution", number).out
+
+
+def test_a_part_of_several_names_is_an_error_that_names_them(cli, here):
+    ran = cli("exercise", "solution", "race")
+    assert ran.code == 1 and "9 (find_the_race) and 10 (tile_race) all have 'race' in their names" in ran.err
+
+
+def test_a_file_needs_the_whole_name(cli, here):
+    assert "there is no exercise 'hars_mine.py'" in cli("exercise", "check", "hars_mine.py").err
+    assert "there is no exercise 'stale.py'" in cli("exercise", "check", "stale.py").err
+
+
 @pytest.mark.parametrize("command", ["list", "hint", "check", "solution", "reset", "start"])
 def test_a_folder_that_is_none_is_told_in_one_line(cli, here, command):
     (here / "notes.txt").write_text("mine", encoding="utf-8")

@@ -250,6 +250,20 @@ def test_a_chapter_is_found_by_its_number_or_name():
         find_chapter("99")
 
 
+@pytest.mark.parametrize("part", ["beams", "Beams", "03-beams", "03_beams.md", "beam"])
+def test_a_part_of_a_name_that_no_other_chapter_has_is_enough(part):
+    assert find_chapter(part).path.stem == "03_beams"
+
+
+def test_a_part_of_several_names_is_an_error_that_names_them():
+    with pytest.raises(InputError, match="04_kernels_one and 05_kernels_two all have 'kernels' in their names"):
+        find_chapter("kernels")
+    with pytest.raises(InputError, match="no chapter 'beems'; did you mean 03_beams"):
+        find_chapter("beems")
+    with pytest.raises(InputError, match="there is no chapter '_'"):
+        find_chapter("_")
+
+
 def test_the_readme_of_the_course_lists_all_chapters():
     readme = (ROOT / "tutorials" / "README.md").read_text(encoding="utf-8")
     assert f"-->\n{table_of_chapters('.')}\n<!-- end of chapters -->" in readme, "python tutorials/refresh.py"

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ...errors import OptionError, did_you_mean
+from ...errors import OptionError, did_you_mean, names_with
 from . import published, skeleton
 from .exercise import Submission, Task, seed_of
 from .verdict import Verdict
@@ -135,7 +135,10 @@ def exercises() -> dict[int, Exercise]:
 
 
 def find(word: str) -> Exercise:
-    """The exercise of this number or name. Raises OptionError if there is none."""
+    """The exercise of this number, of this name, or of a name that alone has this part; a file needs the whole name.
+
+    Raises OptionError if there is none, or more than one.
+    """
     stem = Path(word).stem if word.endswith(".py") else word
     known = exercises()
     match = re.fullmatch(r"([0-9]{1,9})(_\w*)?", stem)
@@ -144,6 +147,12 @@ def find(word: str) -> Exercise:
     by_name = {e.name: e for e in known.values()}
     if stem.replace("-", "_") in by_name:
         return by_name[stem.replace("-", "_")]
+    with_it = [] if word.endswith(".py") else names_with(word, by_name)
+    if len(with_it) == 1:
+        return by_name[with_it[0]]
+    if with_it:
+        listed = " and ".join(f"{by_name[name].number} ({name})" for name in with_it)
+        raise OptionError(f"the exercises {listed} all have {word!r} in their names: give a number")
     raise OptionError(
         f"there is no exercise {word!r}: they have the numbers {min(known)} to {max(known)}, and names"
         f" (minidecode exercise list){did_you_mean(stem, by_name)}"
