@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import OrderedDict, deque
 from pathlib import Path
 
 import numpy as np
@@ -300,7 +301,8 @@ def engine_for(names, by_head, turned):
 @pytest.mark.parametrize(
     "product",
     [lambda x, w: x @ w, lambda x, w: np.dot(x, w), lambda x, w: np.matmul(x, w),
-     lambda x, w: np.einsum("ri,io->ro", x, w), lambda x, w: np.tensordot(x, w, 1),
+     lambda x, w: np.einsum("ri,io->ro", x, w), lambda x, w: np.einsum("...i,io->...o", x, w),
+     lambda x, w: np.tensordot(x, w, 1),
      lambda x, w: (w.T @ x.T).T, lambda x, w: x @ (w * np.float32(2)),
      lambda x, w: x @ w.astype(np.float64), lambda x, w: np.inner(x, w.T),
      lambda x, w: x @ np.concatenate([w[:3], w[3:]]),
@@ -321,6 +323,17 @@ def test_bytes_are_counted_once_wherever_they_are_kept():
     a, weights = np.zeros(10, np.float32), np.zeros(7)
     cache = Holds(a=[a[2:], {"again": a}], b=(Holds(c=np.zeros(3)),), d=weights[1:], e=None, f=a.view(measure.Counted))
     assert measure.held_bytes(cache, {"w": weights}) == 40 + 24
+
+    class Slots:
+        __slots__ = ("b", "unset")
+
+    cache = Slots()
+    cache.b = deque([np.zeros(3), {np.float32: a}.values(), OrderedDict(c=np.zeros(2))])
+    assert measure.held_bytes(cache) == 24 + 40 + 16
+    two = np.empty(2, object)
+    two[:] = np.zeros(3), np.zeros(5)
+    assert measure.held_bytes([two]) == 16 + 24 + 40
+    assert type(measure.with_counted_weights(cache).b) is deque and measure.held_bytes("text") == 0
 
 
 def test_start_check_and_race_as_a_student_types_them(cli, tmp_path, monkeypatch, known):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -76,9 +76,18 @@ def _multiply_adds(function: Any, args: tuple, result: Any) -> int:
         return math.isqrt(np.size(args[0]) * np.size(args[1]) * np.size(result))
     if function is np.einsum and isinstance(args[0], str):
         named = zip(args[0].partition("->")[0].replace(" ", "").split(","), args[1:], strict=True)
-        sizes = {letter: n for letters, array in named for letter, n in zip(letters, np.shape(array), strict=False)}
+        sizes: dict[Any, int] = {}
+        for letters, array in named:
+            for letter, n in zip(_axes(letters, np.ndim(array)), np.shape(array), strict=False):
+                sizes[letter] = max(n, sizes.get(letter, 1))
         return math.prod(sizes.values())
     return 0
+
+
+def _axes(letters: str, ndim: int) -> list[Any]:
+    """What einsum calls the axes of an array; those of an ellipsis by their numbers from the right."""
+    before, dots, after = letters.partition("...")
+    return [*before, *(range(ndim - len(before) - len(after), 0, -1) if dots else ()), *after]
 
 
 def with_counted_weights(model: Any, steps: int = STEPS_INTO) -> Any:
@@ -94,10 +103,22 @@ def with_counted_weights(model: Any, steps: int = STEPS_INTO) -> Any:
         model[:] = [with_counted_weights(part, steps - 1) for part in model]
     elif isinstance(model, dict):
         model.update({name: with_counted_weights(part, steps - 1) for name, part in model.items()})
-    elif hasattr(model, "__dict__") and not isinstance(model, type):
-        for name, part in list(vars(model).items()):
+    else:
+        for name, part in _attributes(model).items():
             object.__setattr__(model, name, with_counted_weights(part, steps - 1))
     return model
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    """Those of an object, also where its class has slots for them; none of a class."""
+    if isinstance(value, type):
+        return {}
+    slots = [s for c in type(value).__mro__ for s in _names(vars(c).get("__slots__", ())) if hasattr(value, s)]
+    return {name: getattr(value, name) for name in slots} | dict(getattr(value, "__dict__", {}))
+
+
+def _names(slots: Any) -> tuple[str, ...]:
+    return (slots,) if isinstance(slots, str) else tuple(slots)
 
 
 def held_bytes(value: Any, beside: Any = None) -> int:
@@ -128,8 +149,11 @@ def _owner(array: np.ndarray) -> np.ndarray:
 def _arrays(value: Any, steps: int = STEPS_INTO) -> Iterator[np.ndarray]:
     if isinstance(value, np.ndarray):
         yield value
-    elif steps and isinstance(value, list | tuple | set | dict):
-        for part in value.values() if isinstance(value, dict) else value:
+        if value.dtype == object and steps:
+            yield from _arrays(value.tolist(), steps - 1)
+    elif not steps or isinstance(value, str | bytes | range | int | float):
+        return
+    else:
+        parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, Collection) else ()
+        for part in (*parts, *_attributes(value).values()):
             yield from _arrays(part, steps - 1)
-    elif steps and hasattr(value, "__dict__") and not isinstance(value, type):
-        yield from _arrays(vars(value), steps - 1)
