@@ -72,6 +72,12 @@ def list_of_chapters() -> str:
     return f"{table_of_chapters('../tutorials')}\n\n```{{toctree}}\n:hidden:\n:caption: Chapters\n\n{files}\n```"
 
 
+def engine() -> str:
+    """Our engine of the course project, folded. GitHub shows the page without it, and links to the file."""
+    code = "```{literalinclude} ../exercises/engine/solution.py\n:language: python\n```"
+    return f"\n<details><summary>Its code</summary>\n\n{code}\n\n</details>"
+
+
 # The front page
 
 
@@ -253,7 +259,7 @@ def as_rst(line: str) -> str:
 
 
 PARTS = {
-    "chapters": list_of_chapters, "bricks": bricks, "race": puzzle.as_markdown, "catalog": catalog, "results": results,
-    "api": api,
+    "chapters": list_of_chapters, "engine": engine, "bricks": bricks, "race": puzzle.as_markdown, "catalog": catalog,
+    "results": results, "api": api,
 }  # fmt: skip
 GENERATED = ["docs/index", "docs/catalog", "docs/results", "docs/api"]  # read anew each time: no file tells of a change
