@@ -355,6 +355,9 @@ page.onload = () => setTimeout(() => {
   document.getElementById("told").textContent = JSON.stringify({
     width: html.scrollWidth, at: inside.getElementById("at").textContent, title: inside.title,
     images: inside.images.length, beside: box("cache-panel").left > box("tree-panel").right,
+    wide: [...inside.querySelectorAll(".scroll")].map((s) => [s.id || s.firstElementChild.id,
+      s.scrollWidth - s.clientWidth, s.classList.contains("wide"),
+      s.classList.contains("more") === (s.scrollWidth - s.clientWidth - s.scrollLeft > 1)]),
     heights: [...inside.querySelectorAll("section")].map((s) => s.getBoundingClientRect().height)});
 }, 200);
 page.srcdoc = PAGE;
@@ -376,6 +379,8 @@ def test_the_page_fits_a_phone_and_a_laptop(hostile, tmp_path, width):
     told = json.loads(html.unescape(re.search(r'<pre id="told">(.*?)</pre>', ran.stdout, re.DOTALL)[1]))
     assert told["width"] <= width and told["at"] == "step 3 of 3"
     assert told["images"] == 0 and told["title"] == "A generation, step by step", "the prompt's markup is text"
+    for name, hidden, is_told, fades in told["wide"]:
+        assert is_told == (hidden > 1) and fades and (name != "compare" or hidden <= 1), (name, hidden)
     assert told["beside"] == (width == 1280) and min(told["heights"]) > 100
 
 

@@ -279,9 +279,17 @@
         const cells = [bytes(step.used), bytes(step.held), bytes(p.cache_peak_bytes), bytes(sum(step.ops, 2)),
           amount(sum(step.ops, 3), ""), bytes(whole.reduce((total, ops) => total + sum(ops, 2), 0))];
         return make("tr", i === state.plan ? { class: "current" } : {}, make("td", {}, make("code", {}, p.asked)),
-          ...cells.map((text) => make("td", { class: "number" }, text)));
+          ...cells.map((text, i) => make("td", { class: "number", "data-label": head[i + 1] }, text)));
       }));
   }
+
+  // What is wider than its panel says that it scrolls, and fades out on the right where more of it is.
+  function tellWide(box) {
+    const hidden = box.scrollWidth - box.clientWidth;
+    box.classList.toggle("wide", hidden > 1);
+    box.classList.toggle("more", hidden - box.scrollLeft > 1);
+  }
+  const tellAllWide = () => document.querySelectorAll?.(".scroll").forEach(tellWide);
 
   // ---- Controls
 
@@ -301,6 +309,7 @@
     showAttention();
     showOps();
     showComparison();
+    tellAllWide();
   }
 
   function showTexts() {
@@ -361,7 +370,9 @@
       state.step += by;
       show();
     });
-    globalThis.addEventListener?.("resize", showComparison); // the chart is as wide as its panel
+    globalThis.addEventListener?.("resize", () => { showComparison(); tellAllWide(); }); // as wide as their panels
+    globalThis.addEventListener?.("scroll", (e) => { if (e.target.classList?.contains("scroll")) tellWide(e.target); },
+      true);
     show();
   }
 
