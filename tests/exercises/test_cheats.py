@@ -453,6 +453,17 @@ def test_a_softmax_may_go_by_the_logarithm_of_its_sum(seed):
     assert verdict.ok, str(verdict)
 
 
+@pytest.mark.parametrize(("number", "name"), [(3, "BATCH"), (19, "CACHE_BYTES")])
+def test_a_prediction_may_be_a_fraction(number, name):
+    """Module `fractions` is among what a file may import."""
+    due = find(str(number)).task.expected(find(str(number)).task.draw(SEED))[name]
+    for part, is_right in ((1, True), (3, False)):
+        value = f"Fraction({due!r}) / {part}"
+        told = edited(skeleton_of(number), (rf"{name} = None", f"from fractions import Fraction\n{name} = {value}"))
+        verdict = judged(number, told)
+        assert verdict.ok is is_right and "a number is due" not in verdict.message, str(verdict)
+
+
 TWO_TILES = """
 @cuda.jit
 def rotate(out, a):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import builtins
 import importlib.util
 import io
+import numbers
 import os
 import sys
 import threading
@@ -211,6 +212,8 @@ class Student:
     def _number(self, value):
         if isinstance(value, self._numpy.generic):
             value = value.item()
+        if isinstance(value, numbers.Rational) and not isinstance(value, int):  # a fraction
+            value = int(value) if value.denominator == 1 else float(value)
         return value if isinstance(value, int | float | str | list | tuple | type(None)) else repr(value)[:80]
 
     def do_call(self, function: str, arguments: list, changes: list, measure: bool) -> dict:
