@@ -68,7 +68,7 @@ Stages = Annotated[list[int] | None, typer.Argument(help="Numbers of stages; all
 @app.command()
 def check(stages: Stages = None, folder: Where = FOLDER, as_json: AsJson = False, debug: Debug = False):
     """Check your stages: answers, bytes held, numbers multiplied."""
-    from ..course.project.rules import broken_rules
+    from ..course.project.rules import LINES, broken_rules, lines_of_code
 
     results = []
     for result in _run("check", folder, stages):
@@ -78,11 +78,13 @@ def check(stages: Stages = None, folder: Where = FOLDER, as_json: AsJson = False
             if result["state"] != "passed" and stages is None:
                 break  # the next stages build on it
     passed = sum(r["state"] == "passed" for r in results)
-    rules = broken_rules((folder / "engine.py").read_text(encoding="utf-8-sig", errors="replace"))
+    source = (folder / "engine.py").read_text(encoding="utf-8-sig", errors="replace")
+    rules = broken_rules(source)
     if as_json:
         print(json.dumps(results, indent=1))
     elif passed == len(results) and stages is None:
-        print("All stages pass. minidecode project race times them.")
+        print(f"All stages pass, in {lines_of_code(source)} lines of code ({LINES} are allowed)."
+              " minidecode project race times them.")  # fmt: skip
     if rules and not as_json:
         print(f"Against the rules of the project: {'; '.join(rules)}.")
     if passed < len(results) or rules:
