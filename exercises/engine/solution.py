@@ -341,6 +341,7 @@ class ELCache(Cache):
     def attend_hidden(self, number, layer, q_RHK, own_RMD):
         R, H, K = q_RHK.shape
         w_k, w_v = (w.data.reshape(-1, H, K) for w in (layer.k, layer.v))
+        q_RHK = (q_RHK.reshape(R, -1) * layer.k.scale).reshape(R, H, K)
         moved_RHD = np.einsum("rhk,dhk->rhd", q_RHK, w_k) / np.float32(math.sqrt(K))
         rows = []
         for r in range(R):
@@ -348,7 +349,7 @@ class ELCache(Cache):
             if self.prompt[number] is not None:
                 h_MD = np.concatenate([self.prompt[number], h_MD])
             mixed_HD = softmax(moved_RHD[r] @ h_MD.T) @ h_MD
-            rows.append(np.einsum("hd,dhk->hk", mixed_HD, w_v).ravel() + layer.v.bias)
+            rows.append(np.einsum("hd,dhk->hk", mixed_HD, w_v).ravel() * layer.v.scale + layer.v.bias)
         return np.stack(rows)
 
     def step(self, model, x_RD):
@@ -404,7 +405,10 @@ def hars(scores_V, count, groups):
 
 
 def quantize(model):
-    """A model with int8 matrices, a scale for each output; embeddings stay. All functions above take it."""
+    """A model with int8 matrices, a scale for each output; embeddings stay.
+
+    `forward`, `prefill`, `prefill_el` and `step` take it.
+    """
 
     # --- your turn: a scale for each column that gives y; 127 is its largest number
     def rounded(w):

@@ -51,7 +51,9 @@ MISTAKES = [  # stage, what the solution says, what a student wrote instead, wha
      " self.length - 2]) if len(q_RHK) > 1 and self.prompt[0] is None else attend(q_RHK[r : r + 1], k, v))",
      "step after repeat"),
     (5, "return cache.of_rows(lambda part: part)", "return repeat(cache, rows)", "to be held once"),
-    (6, "range(len(row) - n + 1):\n            if", "range(len(row) - n):\n            if", "is to be banned"),
+    (5, "return cache.of_rows(lambda part: part[list(parents)])", "return cache", "then reorder was called"),
+    (6, "range(len(row) - n + 1):\n            if", "range(len(row) - n):\n            if",
+     "in the row [5, 5], with n = 2"),
     (6, "row[start : start + n - 1] == last", "row[start : start + n] == last", "is to be banned"),
     (7, 'side="right"', 'side="left"', "should draw"),
     (7, "np.searchsorted(sums, p)) + 1]", "np.searchsorted(sums, p))]", ""),
@@ -59,7 +61,7 @@ MISTAKES = [  # stage, what the solution says, what a student wrote instead, wha
     (8, "groups, H // groups, model.K).mean(2)", "H // groups, groups, model.K).mean(1)", "neighbouring heads"),
     (8, "bias = w.bias.reshape(groups, H // groups, model.K).mean(1).ravel()",
      "bias = w.bias.reshape(groups, H // groups, model.K)[:, 0].ravel()", "of biases"),
-    (9, " + layer.v.bias)", ")", "value's adds"),
+    (9, " + layer.v.bias)", ")", "value's bias adds"),
     (9, "moved_RHD = np.einsum(\"rhk,dhk->rhd\", q_RHK, w_k) / np.float32(math.sqrt(K))",
      "moved_RHD = np.einsum(\"rhk,dhk->rhd\", q_RHK, w_k)", "step after prefill_el"),
     (9, "        moved_RHD =",
@@ -67,8 +69,9 @@ MISTAKES = [  # stage, what the solution says, what a student wrote instead, wha
      "move the query"),
     (9, "cache.prompt[number] = h_TD\n", "cache.prompt[number] = h_TD\n        cache.k = getattr(cache, 'k', [])"
      " + [h_TD.copy()]\n", "are enough"),
-    (10, "scores_V >= maxima", "scores_V > maxima", ""),
+    (10, "scores_V >= maxima", "scores_V > maxima", "those equal to the threshold stay"),
     (10, "ids = np.flatnonzero(scores_V >= maxima[-count])", "ids = np.arange(len(scores_V))", "hars sorts"),
+    (11, ".ravel() * layer.v.scale", ".ravel()", "step after prefill_el of quantize"),
     (11, "np.abs(w.data).max(0)", "np.abs(w.data).max()", "a scale for each output"),
     (11, "np.rint(w.data / scale).astype", "np.trunc(w.data / scale).astype", "rounding to the nearest"),
     (11, "np.rint(w.data / scale).astype(np.int8)", "np.rint(w.data / scale)", "are enough"),
@@ -114,6 +117,21 @@ def test_a_known_mistake_is_found_and_named(number, said, instead, message, publ
     found = judged(SOLUTION.replace(said, instead), number, published, tmp_path / "engine.py", known)
     assert found["state"] == "wrong" and message in found["message"], found
     assert not re.match(r"line \d+, in", found["message"]), "an error in place of a verdict"
+
+
+def test_a_step_with_hidden_states_may_make_the_new_row_s_key_and_value(published, tmp_path, known):
+    """As an engine does that keeps queries, keys and values in one matrix."""
+    said = "q_RHK = product(h_RD, layer.q).reshape(len(h_RD), -1, model.K)"
+    assert SOLUTION.count(said) == 1
+    whole = SOLUTION.replace(said, "q_RHK = project(model, layer, h_RD)[0]")
+    found = judged(whole, 9, published, tmp_path / "engine.py", known)
+    assert found["state"] == "passed", found
+
+
+def test_an_error_says_what_the_function_was_given(published, tmp_path, known):
+    wrong = SOLUTION.replace("range(len(row) - n + 1):\n            if", "range(len(row) - n + 2):\n            if")
+    found = judged(wrong, 6, published, tmp_path / "engine.py", known)
+    assert found["state"] == "wrong" and "IndexError" in found["message"] and "(rows = [[" in found["message"], found
 
 
 WITHOUT_A_CACHE = """

@@ -64,7 +64,8 @@ def line_of(error: BaseException, path: Path) -> str:
     frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).resolve() == path.resolve()]
     where = f"line {frames[-1].lineno}, in {frames[-1].name}: " if frames else ""
     what = str(error) or type(error).__name__
-    return f"{where}{what if isinstance(error, NotImplementedError) else f'{type(error).__name__}: {error}'}"
+    notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+    return f"{where}{what if isinstance(error, NotImplementedError) else f'{type(error).__name__}: {error}{notes}'}"
 
 
 def main() -> None:
