@@ -113,7 +113,7 @@ def _values(what: str, of: dict[str, float]) -> dict[str, str]:
     """Who -> who, how much, and by what factor it differs from the first."""
     first = next(iter(of.values()))
     return {
-        name: f"{name} {say(what, number)}" + (f", {in_digits(number / first)}x" if k and first else "")
+        name: f"{name} {say(what, number)}" + (f", {factor(number, first)}" if k and first else "")
         for k, (name, number) in enumerate(of.items())
     }
 
@@ -126,6 +126,15 @@ def say(what: str, number: float) -> str:
     size, unit = next((u for u in units if number >= 0.9995 * u[0]), units[-1])
     text = str(floor(number + 0.5)) if unit in ("bytes", "") else in_digits(number / size)
     return f"{text} {unit}".rstrip()
+
+
+def factor(number: float, first: float) -> str:
+    """How many times the first: 2.62x. Below a tenth, which part of it: 1/3,460 of the first."""
+    if not 0 < number < 0.1 * first:
+        return f"{in_digits(number / first)}x"
+    times = first / number
+    unit = 10 ** max(0, len(str(floor(times))) - 3)  # three digits
+    return f"1/{floor(times / unit + 0.5) * unit:,} of the first"
 
 
 def in_digits(number: float) -> str:

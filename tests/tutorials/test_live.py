@@ -18,7 +18,7 @@ from minidecode.bench.machines import Machine
 from minidecode.bench.step_costs import FIGURES, Step
 from minidecode.catalog import CATALOG, Cost
 from minidecode.course import costs as drawing
-from minidecode.course.costs import draw_costs, in_digits, say
+from minidecode.course.costs import draw_costs, factor, in_digits, say
 
 ROOT = Path(__file__).parents[2]
 LIVE = ROOT / "docs" / "static" / "live"
@@ -157,9 +157,14 @@ def test_numbers_are_written_alike():
     numbers = [*(10.0 ** rng.uniform(-9, 15, 300)), 0, 1, 999.4, 999.6, 999.5e3, 1e6, 0.9996e-3, 99.96, 100.4]
     asked = [["say", what, number] for number in numbers for what in ("bytes held", "operations of", "seconds of")]
     asked += [["inDigits", number] for number in numbers if number >= 1e-3]
-    expected = [say(*given) if name == "say" else in_digits(*given) for name, *given in asked]
+    asked += [["factor", number, first] for number, first in zip(numbers, numbers[7:], strict=False)
+              if first and number < 1e15 * first and first < 1e15 * max(number, 1e-9)]  # fmt: skip
+    asked += [["factor", 0.1, 1], ["factor", 0.0999, 1], ["factor", 1, 999.6], ["factor", 0, 1]]
+    written = {"say": say, "inDigits": in_digits, "factor": factor}
+    expected = [written[name](*given) for name, *given in asked]
     assert in_node([COSTS], asked)[0] == expected
     assert [say("bytes held", 1.5e9), say("seconds", 2.346e-3)] == ["1.50 GB", "2.35 ms"]
+    assert [factor(5, 2), factor(1, 10), factor(393, 1_360_000)] == ["2.50x", "0.100x", "1/3,460 of the first"]
 
 
 # Drawn figures

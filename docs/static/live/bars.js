@@ -2,7 +2,7 @@
 // Without this script a page shows the picture that Python drew.
 (function () {
   'use strict';
-  const { figures, say, inDigits } = window.minidecodeCosts;
+  const { figures, say, factor } = window.minidecodeCosts;
 
   function element(tag, attributes, ...children) {
     const made = document.createElement(tag);
@@ -81,7 +81,7 @@
 
     function words(what, of, name, k) {
       const first = Object.values(of)[0];
-      return say(what, of[name]) + (k && first ? `, ${inDigits(of[name] / first)}x` : '');
+      return say(what, of[name]) + (k && first ? `, ${factor(of[name], first)}` : '');
     }
 
     function show() {

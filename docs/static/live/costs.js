@@ -129,5 +129,11 @@
     const text = unit === 'bytes' || unit === '' ? String(Math.round(number)) : exports.inDigits(number / size);
     return text + (unit && ' ' + unit);
   };
+  exports.factor = function (number, first) {
+    if (!(number > 0 && number < 0.1 * first)) return `${exports.inDigits(number / first)}x`;
+    const times = first / number, digits = String(Math.floor(times)).length;
+    const unit = digits > 3 ? 10 ** (digits - 3) : 1;
+    return `1/${(Math.round(times / unit) * unit).toLocaleString('en')} of the first`;
+  };
   exports.inDigits = number => number >= 100 ? String(Math.round(number)) : number.toPrecision(3);
 })(typeof module === 'object' ? module.exports : (window.minidecodeCosts = {}));
