@@ -106,6 +106,7 @@ for _type in OF_GGUF:
         SYSTEMS[f"llama.cpp {_type}{_how}"] = ("llama_cpp", {"stored": _type, "flash": _flash}, {})
 ASLEEP = 0.3  # seconds after which threads that spin have gone to sleep, Intel's too (0.2)
 PLAIN, OURS = "plain cache", "minidecode fp32"
+STAGES = {"encoder": "encoder", "prefill": "prefill", "steps": "decode steps", "search": "search"}  # of a receipt
 PLAIN_CACHE = {  # as SYSTEMS
     PLAIN: ("ours", {"dtype": "float32", "plan": "numpy,cache=replicated,ngram=naive"}, {}),
     OURS: SYSTEMS[OURS],
@@ -420,9 +421,10 @@ def llama_cpp(folder: Path, threads: int, stored: str, flash: bool) -> Callable[
 
 
 def agree(pipe, folder: Path, settings: list[dict]) -> None:
-    """A process that sends, for each setting, how many texts of `fast` are not those of the plain cache, and the bytes.
+    """A process that sends, for each setting, how many texts of `fast` are not those of the plain cache, and what the
+    receipts of both say: the bytes of caches, and the seconds of each stage.
 
-    Only ties may part them: sends a sentence instead where no tie explains it.
+    Only ties may part them: sends a sentence instead where no tie explains it. Seconds are of a second run.
     """
     import minidecode as md
     from minidecode.bench.rungs import Setting, Work, differing, is_tie, run_ids
@@ -441,7 +443,12 @@ def agree(pipe, folder: Path, settings: list[dict]) -> None:
             pipe.send(f"text {wrong[0] + 1} of {s['batch']} is another under plan=fast, and no tie explains it")
             return
         held = {label: max(r.cache_peak_bytes for r in run.receipts) for label, run in runs.items()}
-        pipe.send({"tied_texts": len(parted), "memory_bytes": held})
+        stages = {label: [r.seconds for r in run_ids(texts, side).receipts] for label, side in sides.items()}
+        seconds = {
+            label: {name: round(sum(r.get(name, 0.0) for r in receipts), 4) for name in STAGES}
+            for label, receipts in stages.items()
+        }
+        pipe.send({"tied_texts": len(parted), "memory_bytes": held, "seconds": seconds})
 
 
 def started(context, target: Callable, arguments: tuple, environment: dict):
@@ -702,6 +709,11 @@ def plain_table(found: dict) -> str:
             f"| {name} | {' | '.join(speeds)} | {median:.2f}x ({lower:.2f}-{upper:.2f}) | {held} |"
             f" {agreed['tied_texts']} |"
         )
+    lines += ["", f"| seconds of a run | {' | '.join(STAGES.values())} |", "|---|" + "---|" * len(STAGES)]
+    for name in found["work"]:
+        for label, seconds in found["agreed"][name]["seconds"].items():
+            cells = " | ".join(f"{seconds[stage]:.2f}" for stage in STAGES)
+            lines.append(f"| {name}: {'plan=fast' if label == OURS else label} | {cells} |")
     return "\n".join([*lines, "", *where(found)])
 
 

@@ -306,6 +306,8 @@ class Plan:
         functions = backend(reference)
         if device != "cpu":  # what is no row of the catalog is a kernel, too
             functions |= backend(importlib.import_module("minidecode.cuda"))
+        elif self.base == "fast":  # or compiled
+            functions |= backend(importlib.import_module("minidecode.cpu"))
         for row in CATALOG.values():
             choice = row.spelled.get(getattr(self, row.name), getattr(self, row.name))
             if not row.called_by(self.cache, has_encoder):

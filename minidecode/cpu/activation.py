@@ -57,6 +57,15 @@ def bias_activation(f_RX, bias_X, activation, out=None):
     return out
 
 
+@capturable
+def add_bias(x_RX, bias_X, out=None):
+    """In float32, which worker threads share; numbers of any other dtype go to the reference."""
+    if x_RX.dtype == F:
+        return bias_activation(x_RX, bias_X, None, out)
+    ran(NUMPY)
+    return reference.add_bias(x_RX, bias_X, out)
+
+
 @functools.lru_cache(maxsize=64)
 def no_bias(outputs):
     """Zeros to add where there is no bias: code is compiled for arrays alone, and adding them costs nothing."""

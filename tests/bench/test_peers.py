@@ -112,10 +112,17 @@ def test_ours_over_the_plain_cache_is_the_median_of_the_turns_ratios(script):
     found = {
         "machine": {"processor": "p", "cores": 2, "threads": 2, "blas_kernels": "SkylakeX"}, "note": "",
         "work": {"w": rows}, "versions": {"numpy": "1", "numba": "2"},
-        "agreed": {"w": {"tied_texts": 1, "memory_bytes": {script.PLAIN: 4_000_000, script.OURS: 1_000_000}}},
+        "agreed": {"w": {
+            "tied_texts": 1, "memory_bytes": {script.PLAIN: 4_000_000, script.OURS: 1_000_000}, "seconds": {
+                label: {"encoder": 0.0, "prefill": 1.0, "steps": steps, "search": 0.25}
+                for label, steps in ((script.PLAIN, 5.0), (script.OURS, 0.75))
+            },
+        }},
     }  # fmt: skip
     assert script.plain_table(found).splitlines()[2:] == [
         "| w | 1.0 (4.00-9.00 s) | 3.0 (2.00-2.00 s) | 3.00x (2.50-3.75) | 4.0 MB to 1.0 MB | 1 |", "",
+        "| seconds of a run | encoder | prefill | decode steps | search |", "|---|---|---|---|---|",
+        "| w: plain cache | 0.00 | 1.00 | 5.00 | 0.25 |", "| w: plan=fast | 0.00 | 1.00 | 0.75 | 0.25 |", "",
         "Tokens per second, 2 threads on 2 cores (p); kernels of our OpenBLAS: SkylakeX; numpy 1, numba 2.",
     ]  # fmt: skip
 
@@ -165,6 +172,7 @@ def test_texts_are_compared_before_they_are_timed(script, tiny_folder, monkeypat
     script.agree(good := Sent(), tiny_folder(), [setting])
     assert good[0]["tied_texts"] == 0
     assert good[0]["memory_bytes"][script.PLAIN] > good[0]["memory_bytes"][script.OURS] > 0
+    assert all(seconds["steps"] > 0 for seconds in good[0]["seconds"].values())
     monkeypatch.setattr(cpu_ngram, "ban_ngrams", lambda scores_RV, *_: scores_RV)  # bans nothing
     script.agree(bad := Sent(), tiny_folder(), [setting])
     assert "is another under plan=fast, and no tie explains it" in bad[0]

@@ -78,7 +78,8 @@ def test_a_captured_step_gives_the_same_bits(options):
     [
         *(("tiny-gpt2", dtype, "") for dtype in ("float16", "int8", "int4", "int8_blocks", *DYNAMIC)),
         ("tiny-gpt2", "float32", ",cache=preallocated"), ("tiny-gpt2", "float32", ",cache_dtype=float16"),
-        ("tiny-gpt2-mqa", "float32", ""), ("llama", "float32", ""), *(("llama", dtype, "") for dtype in DYNAMIC),
+        *((name, dtype, "") for name in ("llama", "tiny-bart") for dtype in ("float32", *DYNAMIC)),
+        ("tiny-gpt2-mqa", "float32", ""),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("options", [{}, {"num_beams": 3}], ids=str)
@@ -196,9 +197,7 @@ def test_what_is_not_captured_says_why(why):
     assert f"\nsteps were not captured: {why}" in str(receipt)
 
 
-def test_a_source_and_a_window_say_why():
-    """Of BART the bias of the scores is NumPy's; of a window, where it begins."""
-    assert "add_bias is minidecode.reference" in both(load("tiny-bart", plan="fast"))[0].receipt.graphs.why_not
+def test_a_window_says_why():
     assert both(with_window())[0].receipt.graphs.why_not == "NumPy computes where an attention window begins"
 
 

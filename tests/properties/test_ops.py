@@ -27,6 +27,7 @@ from minidecode.conformance.rows import finished as finished_row
 from minidecode.conformance.rows import norm as norm_row
 from minidecode.conformance.rows import reorder as reorder_row
 from minidecode.conformance.rows.norm import layer_norm_oracle
+from minidecode.cpu import activation as cpu_activation
 from minidecode.ops import Heads, Norm, Weight
 from minidecode.plan import backend
 from minidecode.reference import candidates
@@ -77,11 +78,16 @@ def test_embed_norm(seed, R, D, V, scale):
     assert (np.abs(h - layer_norm_oracle(x, norm)) <= norm_row.layer_norm_bound(x, norm)).all()
 
 
-@given(seeds, sizes, sizes)
-def test_add_bias(seed, R, X):
+@pytest.mark.parametrize("add_bias", [OPS["add_bias"], cpu_activation.add_bias], ids=["reference", "cpu"])
+@given(seed=seeds, R=sizes, X=sizes, dtype=st.sampled_from([np.float32, np.float64]), step=st.sampled_from([1, 2]))
+@example(seed=0, R=16, X=50_265, dtype=np.float32, step=1)  # BART's scores, whose rows threads share
+def test_add_bias(add_bias, seed, R, X, dtype, step):
     rng = np.random.default_rng(seed)
-    x, bias = normal(rng, R, X), normal(rng, X)
-    assert (OPS["add_bias"](x, bias) == x + bias).all()
+    x, bias = normal(rng, R, step * X).astype(dtype)[:, ::step], normal(rng, X).astype(dtype)
+    expected, out = x + bias, np.full((R, X), 7, dtype)
+    assert np.array_equal(add_bias(x, bias), expected)
+    assert add_bias(x, bias, out=out) is out and np.array_equal(out, expected)
+    assert add_bias(out, -bias, out=out) is out and np.array_equal(out, expected - bias)
 
 
 @pytest.mark.parametrize("layer_norm", LAYER_NORMS)
