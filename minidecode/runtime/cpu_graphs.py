@@ -17,7 +17,7 @@ from .capture import CAPTURABLE, CAPTURE
 from .receipt import CountedOps, GraphCounts
 from .user_functions import describe
 
-MOST_ROWS = 8  # of a step. More rows take so long that Python's share is small; and a graph keeps all intermediates
+MOST_ROWS = 16  # of a step. More rows take so long that Python's share is small; and a graph keeps all intermediates
 
 
 class CapturedOnCpu:

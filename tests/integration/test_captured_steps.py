@@ -127,12 +127,12 @@ def test_a_graph_is_dropped_when_steps_are_done(monkeypatch):
 
 
 def test_steps_that_are_not_captured_are_told_beside_those_that_are():
-    """Ten rows are too many; five are left when the second sentence ends."""
+    """Eighteen rows are too many; nine are left when the second sentence ends."""
     model, ids = load("tiny-gpt2", plan="fast"), [PROMPTS[0], [7] * 9]
-    how = {"input_ids": ids, "max_length": 16, "eos_token_id": None, "do_sample": True, "num_return_sequences": 5}
+    how = {"input_ids": ids, "max_length": 16, "eos_token_id": None, "do_sample": True, "num_return_sequences": 9}
     receipt = model.generate(plan="fast", **how).receipt
-    assert receipt.graphs.launches > 0 and receipt.graphs.why_not.startswith("a step has 10 rows")
-    assert "\nother steps were not captured: a step has 10 rows" in str(receipt)
+    assert receipt.graphs.launches > 0 and receipt.graphs.why_not.startswith("a step has 18 rows")
+    assert "\nother steps were not captured: a step has 18 rows" in str(receipt)
 
 
 def test_logits_that_a_function_keeps_stay_as_they_are(monkeypatch):
@@ -180,7 +180,7 @@ REFUSED = {
     "memory is planned": ("", arena),
     "a function of yours is given scores": ("", {"logits_processor": [lambda scores, rows: scores]}),
     "a function of yours is given": ("", {"stopping_criteria": [lambda ids, scores: False]}),
-    "a step has 10 rows, and Python takes little": ("", {"num_return_sequences": 5, "do_sample": True}),
+    "a step has 18 rows, and Python takes little": ("", {"num_return_sequences": 9, "do_sample": True}),
     "residual_norm is minidecode.reference.norm.residual_norm": (",norm=reference", {}),
     "bias_activation is minidecode.reference.activation.bias_activation_naive": (",activation=naive", {}),
     "linear_epilogue is minidecode.cpu.epilogue.linear_epilogue": (",epilogue=cpu", {}),
