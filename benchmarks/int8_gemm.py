@@ -13,7 +13,7 @@ which round weights alone; and float32 by the BLAS. Rounding the rows counts as 
 
 Each product is compared with NumPy's before it is timed; a wrong one ends the script. Everything runs on as many
 threads as Numba is told (NUMBA_NUM_THREADS). Takes about three minutes. Prints the limits, and the ways for the last
-product. Writes both into --readme between the marks int8-gemm, and all figures to --out.
+product; writes both into --readme between the marks int8-gemm, and all figures to --out.
 """
 
 from __future__ import annotations
