@@ -70,6 +70,7 @@ MISTAKES = [  # stage, what the solution says, what a student wrote instead, wha
     (9, "cache.prompt[number] = h_TD\n", "cache.prompt[number] = h_TD\n        cache.k = getattr(cache, 'k', [])"
      " + [h_TD.copy()]\n", "are enough"),
     (10, "scores_V >= maxima", "scores_V > maxima", "those equal to the threshold stay"),
+    (10, 'np.argsort(-scores_V[ids], kind="stable")', "np.argsort(-scores_V[ids])", "equal scores by id"),
     (10, "ids = np.flatnonzero(scores_V >= maxima[-count])", "ids = np.arange(len(scores_V))", "hars sorts"),
     (11, ".ravel() * layer.v.scale", ".ravel()", "step after prefill_el of quantize"),
     (11, "np.abs(w.data).max(0)", "np.abs(w.data).max()", "a scale for each output"),
@@ -78,6 +79,7 @@ MISTAKES = [  # stage, what the solution says, what a student wrote instead, wha
     (12, "            score += sums[i]\n        cuda.syncthreads()", "            score += sums[i]",
      "no barrier between"),
     (12, "mixed = mixed * shrink", "mixed = mixed", "should be"),
+    (12, "new = max(highest, score)", "new = float32(0)", "take the largest off first"),
     (12, "out_RK[r, lane] = mixed / total", "out_RK[r, lane] = mixed / total\n        q_RK[r, lane] = 0",
      "nothing but out_RK may be written"),
     (12, "    return out_RK\n", "    return 2 * out_RK\n", "attend_step gives something else"),
