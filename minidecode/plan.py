@@ -416,12 +416,16 @@ def op_names() -> list[str]:
 
 @functools.cache
 def homes(package) -> dict[str, ModuleType]:
-    """The file of each op in a backend: the one that defines it, not one that imports it from there."""
+    """The file of each op in a backend: the one that defines it, not one that imports it from there.
+
+    A function of the user's may stand in the op's place already: it comes from no file of minidecode.
+    """
     names, found = op_names(), {}
     for info in pkgutil.iter_modules(package.__path__):
         module = importlib.import_module(f"{package.__name__}.{info.name}")
-        for name in names:
-            if getattr(vars(module).get(name), "__module__", None) == module.__name__:
+        for name in filter(vars(module).__contains__, names):
+            home = getattr(vars(module)[name], "__module__", None) or ""
+            if home == module.__name__ or not home.startswith("minidecode."):
                 found[name] = module
     return found
 

@@ -304,3 +304,15 @@ def test_compiling_is_told_apart_from_generating(model, tmp_path):
     numbers, told = done.stdout.splitlines()
     none, first, again = map(float, numbers.split())
     assert none == again == 0 < first and told == "True False"
+
+
+def test_what_is_rebound_before_the_first_plan_runs_too():
+    """In a process of its own: files of ops are looked through once."""
+    program = (
+        "import minidecode.cpu.activation as file, minidecode as md\n"
+        "def mine(x_RX, bias_X, out=None): raise SystemExit('mine ran')\n"
+        "file.add_bias = mine\n"
+        "md.load('tiny-bart', plan='fast').generate('The Congress', max_new_tokens=2)\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert "mine ran" in ran.stderr
