@@ -39,8 +39,9 @@ from minidecode.plan import Plan
 from minidecode.reference import linear as linear_file
 from minidecode.reference import norm as norm_file
 from minidecode.runtime.engine import Engine
-from minidecode.runtime.launch import PRODUCT, InEmulator, counted_launches
+from minidecode.runtime.launch import InEmulator, counted_launches
 from minidecode.runtime.low_precision import each_weight, joined
+from minidecode.runtime.products import PRODUCT
 from minidecode.runtime.receipt import CountedOps, moved
 
 LAYERS = ("BART encoder", "BART decoder", "GPT-2")

@@ -110,6 +110,10 @@ class CompiledCodeError(MinidecodeError, RuntimeError):
     """Numba finds no folder that it may keep compiled code in."""
 
 
+class DeviceError(MinidecodeError, RuntimeError):
+    """A GPU, or its driver, refuses what it was asked to do."""
+
+
 class MemoryBudgetError(MinidecodeError, MemoryError):
     """A generation would take more memory than it may, or a model does not fit; nothing has been computed."""
 

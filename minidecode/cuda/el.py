@@ -29,7 +29,8 @@ from numba.core.types import float16
 
 from ..errors import OptionError
 from ..reference import scratch
-from ..runtime.launch import launch, products
+from ..runtime.launch import launch
+from ..runtime.products import products
 from .common.reduction import warp_max, warp_sum
 
 THREADS = 256  # of a block in versions 2 and 3

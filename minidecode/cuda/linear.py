@@ -24,8 +24,9 @@ from numba.core.types import float16
 from ..errors import OptionError
 from ..reference import scratch
 from ..reference.activation import code_of
-from ..runtime.launch import launch, products
+from ..runtime.launch import launch
 from ..runtime.low_precision import unpacked
+from ..runtime.products import products
 from ..runtime.weight_blocks import BLOCK, is_in_blocks
 from . import filled
 from .activation import activated

@@ -22,7 +22,8 @@ from numba import boolean, cuda, float32, int64
 
 from ..errors import OptionError
 from ..reference.prefill import sentences
-from ..runtime.launch import launch, products
+from ..runtime.launch import launch
+from ..runtime.products import products
 from .common.position_bias import bias_at
 from .common.reduction import THREADS, WARPS, warp_max, warp_sum
 

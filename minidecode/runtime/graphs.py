@@ -16,7 +16,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from .launch import LAUNCHES, PRODUCT, STREAM, OnHost
+from .launch import LAUNCHES, STREAM, OnHost
+from .products import BY_CUPY, products_with, workspace
 from .receipt import CountedOps, GraphCounts
 
 
@@ -57,7 +58,7 @@ class Captured:
         result = run(*self.inputs)
         launched = Counter(LAUNCHES.get() or {}) - before
         on_host = any(isinstance(ops.functions[name], OnHost) for name in ops.counted_since(counted))
-        self._can_be = not on_host and not any(name.startswith(PRODUCT) for name in launched)
+        self._can_be = not on_host and BY_CUPY not in launched
         return result
 
     def _capture(self, ops: CountedOps, run: Callable[..., Any]) -> None:
@@ -78,14 +79,13 @@ def capture(device: str, run: Callable[[], Any]) -> tuple[Any, Any]:
         with taped() as tape:
             return tape, run()
     import cupy
-    from numba import cuda
 
     stream, pool = cupy.cuda.Stream(non_blocking=True), cupy.cuda.MemoryPool()
     cupy.cuda.get_current_stream().synchronize()
-    token = STREAM.set(cuda.external_stream(stream.ptr))
+    token = STREAM.set(stream.ptr)
     try:
         # Room that the graph uses is its own: another pool would lend it to others between two launches.
-        with cupy.cuda.using_allocator(pool.malloc), stream:
+        with cupy.cuda.using_allocator(pool.malloc), products_with(workspace()), stream:
             stream.begin_capture()
             result = run()
             graph = stream.end_capture()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -14,14 +14,16 @@ import numpy as np
 
 from ..errors import OptionError
 from .device import device_kind, fetch
-from .seen_kernels import note_kernel
+from .kernels import launch_on_gpu
+from .seen_kernels import SEEN, note_kernel
 
 LAUNCHES: ContextVar[Counter[str] | None] = ContextVar("launches", default=None)
 TRACED: ContextVar[bool] = ContextVar("traced", default=False)
-PRODUCT = "product of the library"
 PATIENCE_OF_A_JUDGE = 3.0  # seconds: its inputs are small
 EMULATED: ContextVar[bool] = ContextVar("emulated", default=False)
-STREAM: ContextVar[Any] = ContextVar("stream", default=0)  # Numba's, where kernels of the GPU go
+STREAM: ContextVar[int] = ContextVar("stream", default=0)  # the driver's, where kernels of the GPU go
+WAY: ContextVar[str] = ContextVar("way", default="packed")  # of launching on the GPU: packed, or numba
+EMULATED_DEVICE = "minidecode.emulator.device_array"
 
 
 def launch(kernel: Any, grid: int | tuple, block: int | tuple, *arrays: Any) -> None:
@@ -31,37 +33,54 @@ def launch(kernel: Any, grid: int | tuple, block: int | tuple, *arrays: Any) -> 
     which is for tests: what is timed lives there. The emulator stops at the first mistake; within `traced_launches`
     data races are mistakes too. An empty grid launches nothing.
     """
-    if np.prod(grid) == 0:
+    if grid == 0 or (isinstance(grid, tuple) and 0 in grid):
         return
-    is_emulated = any(lies_emulated(a) for a in arrays)
-    launches = LAUNCHES.get()
-    on_gpu = not is_emulated and not EMULATED.get() and device_kind() == "gpu"
-    if launches is not None:
-        launches[f"{kernel.py_func.__name__} ({'gpu' if on_gpu else 'emulator'})"] += 1
-    if on_gpu:
-        note_kernel(kernel, arrays)  # the emulator does so itself, for launches that do not come by here too
-        arrays = tuple(_for_numba(a) for a in arrays)
-        kernel[grid, block, STREAM.get()](*arrays)
-        return
-    run = _emulated(kernel, grid, block)
-    if is_emulated:
-        from ..emulator.device_array import do, there
-
-        plain = there(arrays)
-        do(lambda: run(*plain))
-        return
-    if not all(isinstance(a, np.ndarray | np.generic | int | float) for a in arrays):
+    places = {type(array).__module__ for array in arrays}
+    if "cupy" in places and not EMULATED.get():
+        _count(kernel, "gpu")
+        return _on_gpu(kernel, grid, block, arrays)
+    if EMULATED_DEVICE in places:
+        _count(kernel, "emulator")
+        return _on_emulated_device(kernel, grid, block, arrays)
+    if not all(isinstance(array, np.ndarray | np.generic | int | float) for array in arrays):
         raise OptionError("these arrays live on a GPU, and Numba finds none here: pass NumPy arrays to the emulator")
-    run(*arrays)
+    if not EMULATED.get() and device_kind() == "gpu":
+        _count(kernel, "gpu")
+        note_kernel(kernel, arrays)
+        kernel[grid, block](*arrays)
+        return
+    _count(kernel, "emulator")
+    _emulated(kernel, grid, block)(*arrays)
 
 
-def _for_numba(array: Any) -> Any:
-    """CuPy's array as Numba's, without the wait for its stream that Numba would add; all work is on one stream."""
-    if not hasattr(array, "__cuda_array_interface__"):
-        return array
+def _count(kernel: Any, place: str) -> None:
+    if (launches := LAUNCHES.get()) is not None:
+        launches[f"{kernel.py_func.__name__} ({place})"] += 1
+
+
+def _on_gpu(kernel: Any, grid: int | tuple, block: int | tuple, arrays: tuple) -> None:
+    """By our own packing of the arguments; Numba's own way is there to be compared with."""
+    if SEEN.get() is not None:
+        note_kernel(kernel, _for_numba(arrays))
+    if WAY.get() == "packed":
+        return launch_on_gpu(kernel, grid, block, arrays, STREAM.get())
     from numba import cuda
 
-    return cuda.as_cuda_array(array, sync=False)
+    kernel[grid, block, cuda.external_stream(STREAM.get())](*_for_numba(arrays))
+
+
+def _for_numba(arrays: tuple) -> tuple:
+    """CuPy's arrays as Numba's, without the wait for their stream that Numba would add."""
+    from numba import cuda
+
+    return tuple(cuda.as_cuda_array(a, sync=False) if type(a).__module__ == "cupy" else a for a in arrays)
+
+
+def _on_emulated_device(kernel: Any, grid: int | tuple, block: int | tuple, arrays: tuple) -> None:
+    from ..emulator.device_array import do, there
+
+    run, plain = _emulated(kernel, grid, block), there(arrays)
+    do(lambda: run(*plain))
 
 
 def _emulated(kernel: Any, grid: int | tuple, block: int | tuple) -> Callable[..., None]:
@@ -74,55 +93,7 @@ def _emulated(kernel: Any, grid: int | tuple, block: int | tuple) -> Callable[..
 
 def lies_emulated(array: Any) -> bool:
     """Whether an array lies on the emulated device."""
-    return type(array).__module__ == "minidecode.emulator.device_array"
-
-
-def products(stacks: Iterable[tuple[Any, Any, Any]]) -> None:
-    """out = a @ b for each (a, b, out), stacks of matrices: the products around a kernel, which are the library's.
-
-    cuBLAS has a call for stacks of different shapes (its grouped batched product), and NumPy, stack by stack, stands
-    for that one. CuPy has no name for it: there each stack is a call, and is counted as one.
-    Sums are in the type of `out`: float16 by float16 into float32 is what tensor cores do.
-    """
-    calls = 0
-    for a, b, out in stacks:
-        by_numpy = isinstance(out, np.ndarray) or lies_emulated(out)
-        if by_numpy:
-            np.matmul(a, b, out=out, dtype=out.dtype)
-        elif out.ndim == 3:
-            strided_batched(a, b, out)
-        else:
-            np.matmul(a, b, out=out)
-        calls = 1 if by_numpy else calls + 1
-    if (launches := LAUNCHES.get()) is not None and calls:
-        launches[f"{PRODUCT} ({'numpy' if by_numpy else 'cupy'})"] += calls
-
-
-def strided_batched(a: Any, b: Any, out: Any) -> None:
-    """out[i] = a[i] @ b[i] of CuPy's arrays in one call of cuBLAS, from float32 or float16 to a float32 `out`.
-
-    CuPy's own product (14.2) copies a transposed stack first, and casts float16, which keeps it off tensor cores.
-    cuBLAS reads either order by its strides, if in each matrix rows or columns are contiguous. It counts columns first:
-    a b as it is stored here is b^T a^T to it. Not yet run on a GPU: a test holds the call to cuBLAS's manual.
-    """
-    from cupy.cuda import device, runtime
-    from cupy_backends.cuda.libs import cublas
-
-    def layout(stack: Any) -> tuple[int, int, int, int, int]:
-        """(transposed, address, type, numbers from row to row, numbers from matrix to matrix)."""
-        per_matrix, per_row, per_column = (stride // stack.itemsize for stride in stack.strides)
-        transposed = int(per_column != 1)
-        between = max(per_column, stack.shape[1]) if transposed else max(per_row, stack.shape[2])
-        kind = runtime.CUDA_R_16F if stack.dtype == np.float16 else runtime.CUDA_R_32F
-        return transposed, stack.data.ptr, kind, between, per_matrix
-
-    (a_transposed, *a_numbers), (b_transposed, *b_numbers), (_, *out_numbers) = layout(a), layout(b), layout(out)
-    stacks, rows, columns = out.shape
-    one, zero = np.ones(1, np.float32), np.zeros(1, np.float32)
-    cublas.gemmStridedBatchedEx(
-        device.get_cublas_handle(), b_transposed, a_transposed, columns, rows, a.shape[2], one.ctypes.data, *b_numbers,
-        *a_numbers, zero.ctypes.data, *out_numbers, stacks, cublas.CUBLAS_COMPUTE_32F, cublas.CUBLAS_GEMM_DEFAULT,
-    )  # fmt: skip
+    return type(array).__module__ == EMULATED_DEVICE
 
 
 @contextmanager

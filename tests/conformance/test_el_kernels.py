@@ -1,7 +1,6 @@
 """EL's version 3: what it launches, what float16 costs it, and how cuBLAS is asked for a stack of products."""
 
 import ctypes
-import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,7 +9,9 @@ import pytest
 import minidecode as md
 from minidecode.conformance.rows import el as el_row
 from minidecode.cuda import el
-from minidecode.runtime.launch import PRODUCT, InEmulator, counted_launches, strided_batched
+from minidecode.runtime import products
+from minidecode.runtime.launch import InEmulator, counted_launches
+from minidecode.runtime.products import PRODUCT, by_cublas
 
 attend = InEmulator(el.attend_el_v3)
 SMALL = dict(B=2, W=2, N=9, H=4, G=2, K=3, U=2, D=8, h_dtype=np.float16)
@@ -78,7 +79,7 @@ def test_float16_factors_want_float16_hidden_states():
 def column_major(address, kind, rows, columns, between, per_matrix, stacks):
     """The stack that cuBLAS finds there."""
     assert between >= max(1, rows)
-    item = np.dtype({"half": np.float16, "single": np.float32}[kind])
+    item = np.dtype({number: name for name, number in products.KINDS.items()}[kind])
     last = (stacks - 1) * per_matrix + (columns - 1) * between + rows
     cache = (ctypes.c_char * (last * item.itemsize)).from_address(address)
     strides = [item.itemsize * s for s in (per_matrix, 1, between)]
@@ -90,7 +91,7 @@ def gemm_strided_batched(
     c, c_kind, c_between, c_per, stacks, compute, algorithm,
 ):  # fmt: skip
     """cuBLAS's manual: C = alpha op(A) op(B) + beta C, columns first. Both types of A and B must be one."""
-    assert a_kind == b_kind and c_kind == "single" and compute == "sums in float32"
+    assert a_kind == b_kind and c_kind == products.KINDS["float32"] and compute == products.SUMS_IN_FLOAT32
     of_a = column_major(a, a_kind, *((k, m) if a_transposed else (m, k)), a_between, a_per, stacks)
     of_b = column_major(b, b_kind, *((n, k) if b_transposed else (k, n)), b_between, b_per, stacks)
     of_a, of_b = (x.astype(np.float32) for x in (of_a, of_b))
@@ -103,29 +104,30 @@ def gemm_strided_batched(
 
 @pytest.fixture
 def cublas_by_its_manual(monkeypatch):
-    """Stands for CuPy's door to cuBLAS, on the host's memory: that the numbers given to it are right, no more."""
-    device = SimpleNamespace(get_cublas_handle=lambda: 0)
-    runtime = SimpleNamespace(CUDA_R_16F="half", CUDA_R_32F="single")
-    cublas = SimpleNamespace(
-        gemmStridedBatchedEx=gemm_strided_batched, CUBLAS_COMPUTE_32F="sums in float32", CUBLAS_GEMM_DEFAULT=-1
-    )
-    cuda, libs = SimpleNamespace(device=device, runtime=runtime), SimpleNamespace(cublas=cublas)
-    modules = {"cupy": SimpleNamespace(cuda=cuda), "cupy.cuda": cuda, "cupy_backends": SimpleNamespace(),
-               "cupy_backends.cuda": SimpleNamespace(libs=libs), "cupy_backends.cuda.libs": libs}  # fmt: skip
-    for name, module in modules.items():
-        monkeypatch.setitem(sys.modules, name, module)
+    """Stands for the door to cuBLAS, on the host's memory: that the numbers given to it are right, no more."""
+    door = SimpleNamespace(name="manual", single=gemm, batched=gemm_strided_batched)
+    monkeypatch.setattr(products, "library", lambda: door)
+    monkeypatch.setattr(products, "_handle", lambda: 0)
+
+
+def gemm(handle, a_transposed, b_transposed, m, n, k, alpha, *rest):
+    """The same of one matrix each, whose stacks have no stride."""
+    a, a_kind, a_between, b, b_kind, b_between, beta, c, c_kind, c_between, *how = rest
+    stacked = a, a_kind, a_between, 0, b, b_kind, b_between, 0, beta, c, c_kind, c_between, 0, 1
+    gemm_strided_batched(handle, a_transposed, b_transposed, m, n, k, alpha, *stacked, *how)
 
 
 def on_device(array):
-    """What strided_batched asks of an array of CuPy's."""
-    like = {name: getattr(array, name) for name in ("shape", "strides", "itemsize", "dtype")}
+    """What by_cublas asks of an array of CuPy's."""
+    like = {name: getattr(array, name) for name in ("shape", "strides", "itemsize", "dtype", "ndim")}
     return SimpleNamespace(**like, data=SimpleNamespace(ptr=array.ctypes.data))
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 @pytest.mark.parametrize("sizes", [(3, 4, 5, 6), (1, 1, 1, 1), (2, 4, 5, 1), (2, 4, 1, 6), (2, 1, 5, 6), (1, 7, 3, 2)])
 @pytest.mark.parametrize("transposed", [(False, False), (False, True), (True, False), (True, True)])
-def test_cublas_reads_stacks_by_their_strides(cublas_by_its_manual, dtype, sizes, transposed):
+@pytest.mark.parametrize("add", [False, True])
+def test_cublas_reads_stacks_and_matrices_by_their_strides(cublas_by_its_manual, dtype, sizes, transposed, add):
     stacks, rows, inner, columns = sizes
     rng = np.random.default_rng(0)
 
@@ -136,5 +138,9 @@ def test_cublas_reads_stacks_by_their_strides(cublas_by_its_manual, dtype, sizes
 
     a, b = stack(rows, inner, transposed[0]), stack(inner, columns, transposed[1])
     out = np.full((stacks, rows, columns), 7, np.float32)
-    strided_batched(on_device(a), on_device(b), on_device(out))
-    np.testing.assert_allclose(out, a.astype(np.float64) @ b.astype(np.float64), rtol=1e-5, atol=1e-5)
+    right = a.astype(np.float64) @ b.astype(np.float64) + 7 * add
+    by_cublas(*map(on_device, (a, b, out)), add)
+    np.testing.assert_allclose(out, right, rtol=1e-5, atol=1e-5)
+    out[...] = 7
+    by_cublas(*map(on_device, (a[0], b[0], out[0])), add)
+    np.testing.assert_allclose(out[0], right[0], rtol=1e-5, atol=1e-5)

@@ -10,7 +10,8 @@ from minidecode.catalog import CATALOG
 from minidecode.conformance.attention import normal
 from minidecode.conformance.rows import asked_of
 from minidecode.reference.heads import cut
-from minidecode.runtime.launch import PRODUCT, InEmulator, counted_launches
+from minidecode.runtime.launch import InEmulator, counted_launches
+from minidecode.runtime.products import PRODUCT
 
 
 def every(*names):

@@ -13,7 +13,8 @@ from minidecode.conformance.rows.linear import ANY_WIDTH, LAYOUTS, arguments_of,
 from minidecode.cuda import linear
 from minidecode.ops import Weight
 from minidecode.reference.activation import GELU, PLAIN
-from minidecode.runtime.launch import PRODUCT, InEmulator, counted_launches
+from minidecode.runtime.launch import InEmulator, counted_launches
+from minidecode.runtime.products import PRODUCT
 
 VERSIONS = {label: InEmulator(f) for label, f in implementations(CATALOG["linear"]).items() if label.startswith("cuda")}
 

@@ -16,7 +16,9 @@ from minidecode.errors import OptionError
 from minidecode.model import Model
 from minidecode.models import FAMILIES
 from minidecode.plan import Plan
+from minidecode.runtime import graphs
 from minidecode.runtime.device import put
+from minidecode.runtime.products import PRODUCT
 
 IDS = [[3, 9, 2, 11, 5], [5, 6]]
 TINY = {
@@ -159,11 +161,16 @@ def test_a_memory_that_is_made_anew_would_be_found(monkeypatch):
     assert abs(model.generate(**how).scores - right.scores).max() > 1e-3
 
 
-def test_a_step_with_products_of_the_library_is_not_captured(monkeypatch):
+@pytest.mark.parametrize("door", ["numpy", "cupy"])
+def test_a_step_with_products_of_the_library_is_captured_if_its_door_allows(monkeypatch, door):
     monkeypatch.setattr(linear, "MANY", 0)
-    out = make("gpt2", "emulator").generate(input_ids=IDS, max_new_tokens=4, eos_token_id=None)
-    assert out.receipt.graphs.launches == 0
-    assert any(name.startswith("product of the library") for name in out.receipt.launches)
+    if door == "cupy":  # it refuses: the emulated device's products stand for CuPy's
+        monkeypatch.setattr(graphs, "BY_CUPY", f"{PRODUCT} (numpy)")
+    how = dict(input_ids=IDS, max_new_tokens=4, eos_token_id=None)
+    out = make("gpt2", "emulator").generate(**how)
+    assert (out.receipt.graphs.launches == 0) == (door == "cupy")
+    assert any(name.startswith(PRODUCT) for name in out.receipt.launches)
+    assert [t.tolist() for t in out.token_ids] == [t.tolist() for t in make("gpt2", "cpu").generate(**how).token_ids]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,160 @@
+"""Products of matrices by the library: cuBLAS on a GPU, NumPy on the host and on the emulated device.
+
+CuPy refuses its own products while a stream is captured. nvmath's bindings of cuBLAS do not, if the library has a
+workspace of ours: then a whole step is one graph. Without nvmath, CuPy's door to the same functions is used, and steps
+with products are not captured; the receipt names the door.
+
+Sums are in float32. Products of float16 run on tensor cores, which cut off the ends of partial sums: their error is
+that of a sum with a unit of 2^-23. TF32 is never used.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+
+from .launch import LAUNCHES, STREAM, lies_emulated
+
+PRODUCT = "product of the library"
+BY_CUPY = f"{PRODUCT} (cupy)"  # the one that no captured step takes
+WORKSPACE = 32 << 20  # bytes: what cuBLAS asks for on Hopper
+KINDS = {"float32": 0, "float16": 2}  # CUDA_R_32F, CUDA_R_16F
+SUMS_IN_FLOAT32, BEST_ALGORITHM = 68, -1  # CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT
+ONE, ZERO = (np.full(1, number, np.float32) for number in (1, 0))
+OWN_WORKSPACE: ContextVar[Any] = ContextVar("own_workspace", default=None)  # of the step that is being captured
+
+
+def products(stacks: Iterable[tuple[Any, Any, Any]], *, add: bool = False) -> None:
+    """out = a @ b, or out += a @ b, for each (a, b, out): matrices, or stacks of them.
+
+    a, b: float32, or float16 both; out: float32. In each matrix rows or columns lie side by side: no copy is made.
+    cuBLAS has a call for stacks of different shapes (its grouped batched product), and NumPy, stack by stack, stands
+    for that one. On a GPU each stack is a call, and is counted as one.
+    """
+    calls, place = 0, "numpy"
+    for a, b, out in stacks:
+        if isinstance(out, np.ndarray):
+            _by_numpy(a, b, out, add)
+            calls = 1
+        elif lies_emulated(out):
+            _on_emulated_device(a, b, out, add)
+            calls = 1
+        else:
+            by_cublas(a, b, out, add)
+            calls, place = calls + 1, library().name
+    if (launches := LAUNCHES.get()) is not None and calls:
+        launches[f"{PRODUCT} ({place})"] += calls
+
+
+def _by_numpy(a: np.ndarray, b: np.ndarray, out: np.ndarray, add: bool) -> None:
+    if add:
+        out += np.matmul(a, b, dtype=out.dtype)
+    else:
+        np.matmul(a, b, out=out, dtype=out.dtype)
+
+
+def _on_emulated_device(a: Any, b: Any, out: Any, add: bool) -> None:
+    from ..emulator.device_array import do, there
+
+    plain = there((a, b, out))
+    do(lambda: _by_numpy(*plain, add))
+
+
+def by_cublas(a: Any, b: Any, out: Any, add: bool = False) -> None:
+    """The product of CuPy's arrays in one call of cuBLAS.
+
+    It counts columns first: a b as it is stored here is b^T a^T to it. It reads either order by its strides.
+    """
+    door, handle = library(), _handle()
+    (a_transposed, *of_a), (b_transposed, *of_b), (_, *of_out) = _layout(a), _layout(b), _layout(out)
+    rows, columns = out.shape[-2:]
+    begin = handle, b_transposed, a_transposed, columns, rows, a.shape[-1], ONE.ctypes.data
+    beta = ONE.ctypes.data if add else ZERO.ctypes.data
+    if out.ndim == 3:
+        door.batched(*begin, *of_b, *of_a, beta, *of_out, out.shape[0], SUMS_IN_FLOAT32, BEST_ALGORITHM)
+    else:
+        door.single(*begin, *of_b, *of_a, beta, *of_out, SUMS_IN_FLOAT32, BEST_ALGORITHM)
+
+
+def _layout(array: Any) -> tuple[int, ...]:
+    """(transposed, address, type, numbers from row to row), and of a stack the numbers from matrix to matrix."""
+    size, strides = array.itemsize, array.strides
+    per_row, per_column = strides[-2] // size, strides[-1] // size
+    transposed = int(per_column != 1)
+    between = max(per_column, array.shape[-2]) if transposed else max(per_row, array.shape[-1])
+    return transposed, array.data.ptr, KINDS[array.dtype.name], between, *(stride // size for stride in strides[:-2])
+
+
+class Library:
+    """A door to cuBLAS: its functions take the same arguments through nvmath and through CuPy."""
+
+    name: str
+    single: Callable[..., None]
+    batched: Callable[..., None]
+
+
+@functools.cache
+def library() -> Library:
+    """nvmath's door if it is installed, else CuPy's."""
+    door = Library()
+    try:
+        from nvmath.bindings import cublas
+    except ImportError:
+        from cupy_backends.cuda.libs import cublas
+
+        door.name, door.single, door.batched = "cupy", cublas.gemmEx, cublas.gemmStridedBatchedEx
+    else:
+        door.name, door.single, door.batched = "nvmath", cublas.gemm_ex, cublas.gemm_strided_batched_ex
+    return door
+
+
+class _Handles(threading.local):
+    """Of a thread: nvmath's handle, and the stream and the workspace that it has at the moment."""
+
+    handle: int | None = None
+    workspace: Any = None
+    bound: tuple[int, int] = -1, -1  # stream, address of the workspace
+
+
+_HANDLES = _Handles()
+
+
+def _handle() -> int:
+    """This thread's handle, for the stream that kernels go to now. Setting a stream takes the workspace away."""
+    if library().name == "cupy":
+        from cupy.cuda import device
+
+        return device.get_cublas_handle()
+    from nvmath.bindings import cublas
+
+    if _HANDLES.handle is None:
+        _HANDLES.handle, _HANDLES.workspace = cublas.create(), workspace()
+    room = OWN_WORKSPACE.get() or _HANDLES.workspace
+    if _HANDLES.bound != (wanted := (STREAM.get(), room.ptr)):
+        cublas.set_stream(_HANDLES.handle, STREAM.get())
+        cublas.set_workspace(_HANDLES.handle, room.ptr, WORKSPACE)
+        _HANDLES.bound = wanted
+    return _HANDLES.handle
+
+
+def workspace() -> Any:
+    """Memory for cuBLAS, from CuPy's pool."""
+    import cupy
+
+    return cupy.cuda.alloc(WORKSPACE)
+
+
+@contextmanager
+def products_with(room: Any) -> Iterator[None]:
+    """Within it cuBLAS works in this workspace: a graph that is launched later must have one for itself."""
+    token = OWN_WORKSPACE.set(room)
+    try:
+        yield
+    finally:
+        OWN_WORKSPACE.reset(token)
