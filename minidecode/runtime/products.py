@@ -71,6 +71,10 @@ def by_cublas(a: Any, b: Any, out: Any, add: bool = False) -> None:
 
     It counts columns first: a b as it is stored here is b^T a^T to it. It reads either order by its strides.
     """
+    if out.ndim > 3:
+        for each in zip(a, b, out, strict=True):
+            by_cublas(*each, add)
+        return
     door, handle = library(), _handle()
     (a_transposed, *of_a), (b_transposed, *of_b), (_, *of_out) = _layout(a), _layout(b), _layout(out)
     rows, columns = out.shape[-2:]
