@@ -1,9 +1,10 @@
 """Keeps captured steps for later generations of the same shapes.
 
-A graph launches the same kernels on the same arrays. So what is kept with it are those arrays: a bucket is the caches
-of a generation and the parts of a step that were captured over them. A later generation fits into it if its own
-caches have arrays of the same shapes, and if the same functions run. It copies them into the bucket's, which is about
-what a step reads, goes on with the bucket's, and its first step is one launch. That lengths are alike often enough is
+A graph launches the same kernels on the same arrays with the same numbers. So what is kept with it are those arrays: a
+bucket is the caches of a generation, the state of its search, and the steps that were captured over them. A later
+generation fits into it if its own arrays have the same shapes, its options are the same, and the same functions run.
+It copies them into the bucket's, which is about what a step reads, goes on with the bucket's, and its first step is one
+launch. That lengths are alike often enough is
 the work of `room_for`: caches get room for more positions than they hold, and since lengths are arrays, too (rule 3),
 no op looks beyond them.
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 from .device import is_array
@@ -34,11 +35,15 @@ def room_for(positions: int) -> int:
 
 
 class Bucket:
-    """Caches, and the parts of a step that work on them and on no others."""
+    """Caches and the state of a search, and what was captured over them and over no others."""
 
-    def __init__(self, key: tuple, caches: list[Any], device: str):
-        self.key, self.caches = key, caches
-        self.parts = {name: Captured(device) for name in ("reorder", "forward")}
+    def __init__(self, key: tuple, caches: list[Any], device: str, state: Any = None):
+        self.key, self.caches, self.device, self.state = key, caches, device, state
+        self.parts: dict[Hashable, Captured] = {}  # of a step, by name; whole steps by what makes them differ
+
+    def part(self, name: Hashable) -> Captured:
+        """The part of this name, captured or not yet."""
+        return self.parts.setdefault(name, Captured(self.device))
 
     @property
     def graphs(self) -> list[Any]:
@@ -60,15 +65,20 @@ class Buckets:
         self.idle: list[Bucket] = []
         self._lock = threading.Lock()
 
-    def acquire(self, ops: CountedOps, caches: list[Any]) -> Bucket:
-        """A bucket for one generation, which goes on from what these caches hold: a kept one, or one made of them."""
-        key = key_of(ops, caches)
+    def acquire(self, ops: CountedOps, caches: list[Any], state: Any = None, said: str = "") -> Bucket:
+        """A bucket for one generation, which goes on from what these caches and this state hold.
+
+        It is a kept one, or one made of them. said: the options, whose numbers are in a captured step.
+        """
+        key = (*key_of(ops, caches), tuple((name, a.shape, a.dtype) for name, a in arrays_of(state)), said)
         with self._lock:
             bucket = next((kept for kept in reversed(self.idle) if kept.key == key), None)
             if bucket is None:
-                return Bucket(key, caches, self.device)
+                return Bucket(key, caches, self.device, state)
             self.idle.remove(bucket)
         overwrite(bucket.caches, caches)
+        for (_, mine), (_, new) in zip(arrays_of(bucket.state), arrays_of(state), strict=True):
+            mine[...] = new
         return bucket
 
     def give(self, bucket: Bucket) -> None:
@@ -84,6 +94,11 @@ class Buckets:
         """Gives up what is kept."""
         with self._lock:
             self.idle.clear()
+
+
+def arrays_of(state: Any) -> list[tuple[str, Any]]:
+    """(name, array) of all that a search changes or reads on the device; none without a state."""
+    return [] if state is None else [(name, array) for name, array in state.arrays() if is_array(array)]
 
 
 def key_of(ops: CountedOps, caches: list[Any]) -> tuple:

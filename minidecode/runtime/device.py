@@ -90,6 +90,11 @@ def address_of(array: Any) -> int:
     return array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
 
 
+def repeated(array: Any, times: int) -> Any:
+    """Each number so often, one after the other. (CuPy's own `repeat` copies number by number.)"""
+    return np.broadcast_to(array[:, None], (len(array), times)).reshape(-1)
+
+
 def array_like(like: Any, shape: int | tuple[int, ...], dtype: Any, fill: Any) -> Any:
     """An array that lies where `like` does, filled with a number or with numbers on the host."""
     host = np.empty(shape, dtype)

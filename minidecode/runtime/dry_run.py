@@ -111,7 +111,7 @@ class _RecordedError(Exception):
 class _Roomy(Engine):
     """Caches are as large as where steps are captured; here none is."""
 
-    def _room(self, positions: int) -> int:
+    def room(self, positions: int) -> int:
         return room_for(positions)
 
 

@@ -8,7 +8,7 @@ import threading
 import time
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextvars import ContextVar
 from typing import Any, Protocol
 
@@ -21,6 +21,7 @@ from ..cache.prefix import Prefix
 from ..cache.protocol import StepCache
 from ..cache.queries import QueryCache, QueryCross, QueryRows, rows_a_token
 from ..cache.source import Source
+from .arena import Fresh
 from .buckets import Bucket, Buckets, apart, room_for
 from .cpu_graphs import CapturedOnCpu
 from .device import fetch, put
@@ -90,6 +91,7 @@ class Engine:
         self.drop_finished = drop_finished  # whether a search takes sentences out of the batch when they are done
         self.buckets = buckets  # where captured steps are kept; None: steps are not captured
         self.bucket: Bucket | None = None  # the one that the steps run in now
+        self.whole = False  # whether the step that runs now is captured whole, and none of its parts
         self.on_cpu = on_cpu  # what captures steps on the CPU; None: it does not
         self.graphs = GraphCounts()
         self.rows = 0  # that all steps have computed
@@ -115,7 +117,7 @@ class Engine:
         ids_R, pos_R, offsets_X = self._rows_of(sources)
         caches = [NoCache(b, offsets_X, causal=False) for b in self.weights.encoder.blocks]
         h_RD = self.network.encode(self.weights, ids_R, pos_R, caches, self.ops)
-        self.source = Source(h_RD, offsets_X, self.make_cache.stored_as, self._room(max(map(len, sources))))
+        self.source = Source(h_RD, offsets_X, self.make_cache.stored_as, self.room(max(map(len, sources))))
 
     @timed("prefill")
     def read_latent(self, z_BZ: np.ndarray) -> None:
@@ -171,7 +173,7 @@ class Engine:
             self._keep_in_front(np.repeat(np.arange(len(self.in_front.sources)), beams))
         if self.make_cache.keeps:
             for cache in self.caches:
-                cache.expand(self.ops, beams, self._room(steps))
+                cache.expand(self.ops, beams, self.room(steps))
             self.source = self.latent = None  # the caches hold what is needed of them
             self._note_cache()
         elif self.source is not None:  # whole sequences again at each step, each beam with a source of its own
@@ -213,8 +215,7 @@ class Engine:
         Without parents each row goes on from itself, and no cache need follow. A cache that keeps keys and values
         computes that last token alone, at position length - 1.
         """
-        if (called_off := CALLED_OFF.get()) is not None and called_off.is_set():
-            raise CalledOff
+        self._look_on()
         if (watcher := WATCHER.get()) is not None:
             watcher.step_begins(self, tokens_RM, length_R, parent_R)
         begin = self.ops.places.begin
@@ -236,6 +237,48 @@ class Engine:
             watcher.computed(self)
         return logits_RV
 
+    def run_step(self, step: Callable[[Any], Any], state: Any, said: str, key: Hashable | None) -> tuple[Any, Any]:
+        """(state, step(state)): a step of a search from one choice of tokens to the next, which calls `self.step`.
+
+        On a device that captures steps, the state that goes on is the bucket's. There a step with a key, which tells it
+        from steps that do something else, is one launch: `step` then does the same on the same arrays each time and
+        looks at no number. said: the search's options, in words.
+        """
+        if self.buckets is None:
+            return state, step(state)
+        if self.bucket is None:
+            self._enter(state, said)
+        assert self.bucket is not None
+        state = self.bucket.state
+        if key is None or not self.captures_whole_steps:
+            return state, step(state)
+        self._look_on()
+        return state, self._launch(key, lambda: step(state), len(state))
+
+    @property
+    def captures_whole_steps(self) -> bool:
+        """Whether a step from tokens to tokens can be one launch here."""
+        return type(self) is Engine and self.make_cache.keeps and type(self.ops.places) is Fresh and not WATCHER.get()
+
+    @timed("steps")
+    def _launch(self, key: Hashable, run: Callable[[], Any], rows: int) -> Any:
+        assert self.bucket is not None
+        part = self.bucket.part(key)
+        if part.graph is not None:
+            self.rows += rows * rows_a_token(self.weights)
+        self.whole = True
+        try:
+            return part(self.ops, self.graphs, run)
+        finally:
+            self.whole = False
+
+    def _enter(self, state: Any = None, said: str = "") -> None:
+        """From here on the caches and the state are those of a bucket."""
+        assert self.buckets is not None
+        self.bucket = self.buckets.acquire(self.ops, self.caches, state, said)
+        self.caches = self.bucket.caches
+        self.graphs.reused += len(self.bucket.graphs)
+
     def _run(self, part: str, run: Callable[..., Any], *arrays: np.ndarray) -> Any:
         """A part of a step: where steps are captured, over a bucket's caches, which may have been captured before.
 
@@ -243,13 +286,17 @@ class Engine:
         """
         if self.on_cpu is not None and part == "forward":
             return self.on_cpu(self.ops, self.graphs, run, *arrays)
-        if self.buckets is None:
+        if self.buckets is None or self.whole:
             return run(*arrays)
         if self.bucket is None:
-            self.bucket = self.buckets.acquire(self.ops, self.caches)
-            self.caches = self.bucket.caches
-            self.graphs.reused += len(self.bucket.graphs)
-        return self.bucket.parts[part](self.ops, self.graphs, run, *arrays)
+            self._enter()
+        assert self.bucket is not None
+        return self.bucket.part(part)(self.ops, self.graphs, run, *arrays)
+
+    def _look_on(self) -> None:
+        """Raises CalledOff if nobody waits for the texts any more."""
+        if (called_off := CALLED_OFF.get()) is not None and called_off.is_set():
+            raise CalledOff
 
     def give_back(self) -> None:
         """The bucket may be another generation's. A failed generation does not call this: its bucket is dropped."""
@@ -263,8 +310,8 @@ class Engine:
         if self.on_cpu is not None:
             self.on_cpu.forget()
 
-    def _room(self, positions: int) -> int:
-        """The size of a cache's array for so many positions."""
+    def room(self, positions: int) -> int:
+        """The size of an array for so many positions: kept steps want few sizes."""
         return positions if self.buckets is None else room_for(positions)
 
     def _follow_beams(self, parent_R: np.ndarray) -> None:
@@ -306,9 +353,9 @@ class Engine:
         rows: QueryRows | None = None
         caches: list[Any]
         if self.latent is None:
-            caches = [self.make_cache(block, offsets_X, self._room(max(lengths)), prefix) for block in blocks]
+            caches = [self.make_cache(block, offsets_X, self.room(max(lengths)), prefix) for block in blocks]
         else:
-            with_latents_X, N = with_latent(offsets_X), self._room(max(lengths) + 1)
+            with_latents_X, N = with_latent(offsets_X), self.room(max(lengths) + 1)
             own = [self.make_cache(block, with_latents_X, N) for block in blocks]
             caches = self.latent.in_front(blocks, own, offsets_X)
         if rows_a_token(self.weights) == 2:

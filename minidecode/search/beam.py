@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..errors import OptionError
 from ..ops import ALL_DONE, MOVED, PENALTY_TOO_STRONG, SOME_DONE, TROUBLE, BeamRules
-from ..runtime.device import array_like, fetch
+from ..runtime.device import array_like, fetch, repeated
 from .candidates import Candidates, find_candidates, may_go_straight, straight_from_logits
+from .draws import Draws
 from .options import Options
-from .processors import Rows, any_due, process
+from .processors import Rows, any_due, key_of_step, process
 from .result import Found, Request, clear_trouble, copy_found, raise_trouble, scaled_logits
 from .stopping import Stopping
 
@@ -32,85 +34,158 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
     Of a step the host looks at one number, `flag`; leaving, a trace, and processors that are no ops, look at what they
     need.
     """
-    ops, rules, B = engine.ops, options.rules, len(request.prompts)
-    G = options.num_beam_groups if rules.groups == "apart" else 1
+    ops, B = engine.ops, len(request.prompts)
+    G = options.num_beam_groups if options.rules.groups == "apart" else 1
     W = options.num_beams // G
-    sentence_B = np.arange(B)  # those that are in the batch
-    may_be_straight = may_go_straight(ops, options)
 
     # One row per sentence goes through the prompt; its scores then stand for all of its beams.
     logits_BV = engine.prefill(request.prompts)
     logits_RV = ops.gather_rows(logits_BV, np.repeat(np.arange(B, like=logits_BV), G * W))
     engine.expand(G * W, int(request.limit_B.max()))
-    groups = all_groups = [Beams.start(request, W, logits_RV, options) for _ in range(G)]
-    diversity = Diversity.start(groups, logits_RV, options) if G > 1 else None
-    C, draws, stopping, step = options.candidates // G, request.draws(logits_RV), request.stopping, 0
+    state = AllBeams.start(request, G, W, logits_RV, options, engine.room)
+    all_groups, said, step = state.groups, repr(options), 0
+    is_by_host = bool(trace or request.stopping or request.prefix_BP is not None)
+    may_be_straight = may_go_straight(ops, options)
+    decided = advance_beams(ops, logits_RV, state, request, options, step, may_be_straight, trace)
     while True:
-        logits_RV = scaled_logits(ops, logits_RV, options)
-        rows_of = [beams.rows(request, sentence_B, step) for beams in groups]
-        is_straight = may_be_straight and not any_due(rows_of[0], options)
-        logprobs_RV, model_trouble_R = None, None  # then candidates that are NaN tell it
-        if not is_straight:
-            logprobs_RV, model_trouble_R = _log_probabilities(ops, logits_RV, groups, sentence_B, step, options)
-        if diversity:
-            diversity.forget()
-        decided = []
-        for g, beams in enumerate(groups):
-            # 1. Score every continuation of every beam, and keep the best C of each sentence.
-            notes: dict[str, np.ndarray] | None = {} if trace else None
-            if logprobs_RV is None:
-                candidates = straight_from_logits(ops, logits_RV, beams.running_score_BW, C)
-            else:
-                scores_RV = diversity.penalized(logprobs_RV, g) if diversity else logprobs_RV
-                scores_RV = process(ops, scores_RV, rows_of[g], options, notes)
-                total_BWV = ops.add_beam_scores(scores_RV, beams.running_score_BW.reshape(-1)).reshape(B, W, -1)
-                if rules.finished == "first" and request.prefix_BP is not None:
-                    prefix_BP = request.prefix_BP[sentence_B]
-                    beams.copy_where_the_prefix_ends(total_BWV, prefix_BP, step, options.eos_token_id)
-                candidates = find_candidates(ops, total_BWV, C, step, draws, options)
-
-            # 2. Of these, see which end and which run on.
-            if G > 1 or trace:
-                was_done_B = beams.done_B | (candidates[0][:, 0] == -np.inf)
-            if trace:
-                running_BWM, length_B = beams.running_BWM.copy(), beams.length_B.copy()
-                before = replace(beams, running_BWM=running_BWM, length_B=length_B, done_B=was_done_B)
-            ends_BC = None
-            if stopping and stopping.is_last(step):
-                beams.limit_B[...] = step + 1
-            if stopping and stopping.looks_at_texts:
-                ends_BC = beams.that_end(candidates, stopping)
-            chosen = beams.advance(ops, candidates, ends_BC)
-            if trace:
-                trace.note_candidates(step, g, before, candidates, chosen, sentence_B, options, notes)
-            if diversity:  # a sentence that was done "chooses" the padding token: transformers 4.49 counts it
-                diversity.count(np.where(was_done_B[:, None], options.padding, chosen.token_BW))
-            decided.append(chosen)
-        together = _side_by_side(groups, decided)
-        flag = int(ops.step_flags(*together, model_trouble_R)[0])
+        key = None if is_by_host else key_of_step(request.rows_at(state.sentence_B, step + 1), options)
+        flag = int(decided.flag[0])  # the host waits here
         if flag & TROUBLE:
-            _refuse(model_trouble_R, decided, sentence_B, step, options)
+            _refuse(decided, state.sentence_B, step, options)
         step += 1
-        if draws:
-            draws.next()
         if flag & ALL_DONE:
             break
 
-        # 3. Sentences that are done leave the batch, if the plan says so.
-        done_X, _, parent_BX = together
-        if engine.drop_finished and flag & SOME_DONE and (done_B := np.all(fetch(done_X).reshape(G, B), axis=0)).any():
-            _copy_finds(groups, all_groups, done_B, sentence_B)
-            stays_B = np.flatnonzero(~done_B)
-            groups, draws = [beams.of(stays_B) for beams in groups], draws and draws.of(stays_B)
-            sentence_B, parent_BX, B = sentence_B[stays_B], parent_BX[stays_B], len(stays_B)
-            if diversity:
-                diversity.shrink(B)
-            engine.leave(stays_B, G * W)
+        # Sentences that are done leave the batch, if the plan says so.
+        if engine.drop_finished and flag & SOME_DONE:
+            done_B = np.all(fetch(decided.done_X).reshape(G, -1), axis=0)
+            if done_B.any():
+                _copy_finds(state.groups, all_groups, done_B, state.sentence_B)
+                stays_B = np.flatnonzero(~done_B)
+                state = state.of(stays_B)
+                engine.leave(stays_B, G * W)
 
-        # 4. One more token of each running text through the model, its cache taken over from its parent.
-        logits_RV = engine.step(*_last_tokens(groups), _parent_rows(parent_BX) if flag & MOVED else None)
-    _copy_finds(groups, all_groups, np.arange(B), sentence_B)
+        def one_step(state: AllBeams, step: int = step, flag: int = flag) -> Decided:
+            """One more token of each running text through the model, its cache taken over from its parent.
+
+            The host knows whether any beam has moved. A step that is captured always follows.
+            """
+            parent_R = state.parent_R if engine.whole or flag & MOVED else None
+            logits_RV = engine.step(*_last_tokens(state.groups), parent_R)
+            return advance_beams(ops, logits_RV, state, request, options, step, may_be_straight, trace)
+
+        state, decided = engine.run_step(one_step, state, said, key)
+    _copy_finds(state.groups, all_groups, np.arange(len(state.sentence_B)), state.sentence_B)
     return _best_of_all(all_groups, request, options, step)
+
+
+@dataclass
+class Decided:
+    """What a step made of all groups, and what the host may ask of it."""
+
+    flag: np.ndarray  # one number: ALL_DONE, SOME_DONE, TROUBLE, MOVED
+    done_X: np.ndarray
+    chosen: list[Chosen]  # by group
+    model_trouble_R: np.ndarray | None  # what is wrong with the model's own scores, before processors
+
+
+def advance_beams(
+    ops: Any, logits_RV: np.ndarray, state: AllBeams, request: Request, options: Options, step: int,
+    may_be_straight: bool, trace: Trace | None,
+) -> Decided:  # fmt: skip
+    """A step's choice: which continuations of each sentence's beams go on, and which texts are finished."""
+    groups, sentence_B, diversity, stopping = state.groups, state.sentence_B, state.diversity, request.stopping
+    B, G, W = len(sentence_B), len(groups), groups[0].running_BWM.shape[1]
+    C = options.candidates // G
+    logits_RV = scaled_logits(ops, logits_RV, options)
+    rows_of = [beams.rows(request, sentence_B, step) for beams in groups]
+    is_straight = may_be_straight and not any_due(rows_of[0], options)
+    logprobs_RV, model_trouble_R = None, None  # then candidates that are NaN tell it
+    if not is_straight:
+        logprobs_RV, model_trouble_R = _log_probabilities(ops, logits_RV, groups, sentence_B, step, options)
+    if diversity:
+        diversity.forget()
+    decided = []
+    for g, beams in enumerate(groups):
+        # 1. Score every continuation of every beam, and keep the best C of each sentence.
+        notes: dict[str, np.ndarray] | None = {} if trace else None
+        if logprobs_RV is None:
+            candidates = straight_from_logits(ops, logits_RV, beams.running_score_BW, C)
+        else:
+            scores_RV = diversity.penalized(logprobs_RV, g) if diversity else logprobs_RV
+            scores_RV = process(ops, scores_RV, rows_of[g], options, notes)
+            total_BWV = ops.add_beam_scores(scores_RV, beams.running_score_BW.reshape(-1)).reshape(B, W, -1)
+            if options.rules.finished == "first" and request.prefix_BP is not None:
+                prefix_BP = request.prefix_BP[sentence_B]
+                beams.copy_where_the_prefix_ends(total_BWV, prefix_BP, step, options.eos_token_id)
+            candidates = find_candidates(ops, total_BWV, C, step, state.draws, options)
+
+        # 2. Of these, see which end and which run on.
+        if G > 1 or trace:
+            was_done_B = beams.done_B | (candidates[0][:, 0] == -np.inf)
+        if trace:
+            running_BWM, length_B = beams.running_BWM.copy(), beams.length_B.copy()
+            before = replace(beams, running_BWM=running_BWM, length_B=length_B, done_B=was_done_B)
+        ends_BC = None
+        if stopping and stopping.is_last(step):
+            beams.limit_B[...] = step + 1
+        if stopping and stopping.looks_at_texts:
+            ends_BC = beams.that_end(candidates, stopping)
+        chosen = beams.advance(ops, candidates, ends_BC)
+        if trace:
+            trace.note_candidates(step, g, before, candidates, chosen, sentence_B, options, notes)
+        if diversity:  # a sentence that was done "chooses" the padding token: transformers 4.49 counts it
+            diversity.count(np.where(was_done_B[:, None], options.padding, chosen.token_BW))
+        decided.append(chosen)
+    done_X, trouble_X, parent_BX = _side_by_side(groups, decided)
+    flag = ops.step_flags(done_X, trouble_X, parent_BX, model_trouble_R)
+    state.parent_R[...] = _parent_rows(parent_BX)
+    if state.draws:
+        state.draws.next()
+    return Decided(flag, done_X, decided, model_trouble_R)
+
+
+@dataclass
+class AllBeams:
+    """The search's state: all groups of beams, what they share, and which row each row goes on from."""
+
+    groups: list[Beams]
+    diversity: Diversity | None
+    draws: Draws | None
+    parent_R: np.ndarray
+    sentence_B: np.ndarray  # those that are in the batch
+
+    @classmethod
+    def start(
+        cls, request: Request, G: int, W: int, logits_RV: np.ndarray, options: Options, room: Callable[[int], int]
+    ) -> AllBeams:
+        """G groups of W beams that hold the prompts. room: how many places an array has that needs so many."""
+        groups = [Beams.start(request, W, logits_RV, options, room) for _ in range(G)]
+        diversity = Diversity.start(groups, logits_RV, options) if G > 1 else None
+        sentence_B, parent_R = np.arange(len(request.prompts)), np.arange(len(logits_RV), like=logits_RV)
+        return cls(groups, diversity, request.draws(logits_RV), parent_R, sentence_B)
+
+    def __len__(self) -> int:
+        """Rows."""
+        return len(self.parent_R)
+
+    def arrays(self) -> Iterator[tuple[str, Any]]:
+        """(name, value) of all that a step reads and changes."""
+        for part in (*self.groups, self.diversity, self.draws):
+            if part is not None:
+                yield from vars(part).items()
+        yield "parent_R", self.parent_R
+
+    def of(self, stays_B: np.ndarray) -> AllBeams:
+        """These sentences alone; their rows keep their order."""
+        X = len(self) // len(self.sentence_B)
+        there_B = np.asarray(stays_B, like=self.parent_R)
+        first_B = np.arange(len(stays_B), like=self.parent_R) * X
+        within_BX = self.parent_R.reshape(-1, X)[there_B] - there_B[:, None] * X
+        return AllBeams(
+            [beams.of(stays_B) for beams in self.groups], self.diversity and self.diversity.of(len(stays_B)),
+            self.draws and self.draws.of(stays_B), (within_BX + first_B[:, None]).reshape(-1), self.sentence_B[stays_B],
+        )  # fmt: skip
 
 
 def _log_probabilities(
@@ -120,7 +195,7 @@ def _log_probabilities(
     logprobs_RV, trouble_R = ops.log_softmax(logits_RV)
     beams_per_sentence = len(logits_RV) // len(sentence_B)
     done_BG = np.stack([beams.done_B for beams in groups], axis=1)
-    done_R = np.repeat(done_BG.reshape(-1), beams_per_sentence // len(groups))
+    done_R = repeated(done_BG.reshape(-1), beams_per_sentence // len(groups))
     clear_trouble(trouble_R, done_R | options.remove_invalid_values)
     if options.logits_processor:  # the user's function is not to blame
         raise_trouble(trouble_R, np.repeat(sentence_B, beams_per_sentence), step)
@@ -132,7 +207,7 @@ def _last_tokens(groups: list[Beams]) -> tuple[np.ndarray, np.ndarray]:
     tokens_BXM = np.concatenate([b.running_BWM for b in groups], axis=1) if len(groups) > 1 else groups[0].running_BWM
     B, X, M = tokens_BXM.shape
     length_BG = np.stack([beams.length_B for beams in groups], axis=1)
-    return tokens_BXM.reshape(B * X, M), np.repeat(length_BG.reshape(-1), X // len(groups))
+    return tokens_BXM.reshape(B * X, M), repeated(length_BG.reshape(-1), X // len(groups))
 
 
 def _parent_rows(parent_BX: np.ndarray) -> np.ndarray:
@@ -178,9 +253,9 @@ class Diversity:
         """Adds to each sentence's counts how often it has chosen each token."""
         np.add.at(self.chosen_BV, (np.arange(len(token_BX), like=token_BX)[:, None], token_BX), 1)
 
-    def shrink(self, B: int) -> None:
-        """So many sentences stay."""
-        self.scores_BWV, self.chosen_BV = self.scores_BWV[:B], self.chosen_BV[:B]
+    def of(self, B: int) -> Diversity:
+        """For so many sentences."""
+        return Diversity(self.penalty, self.scores_BWV[:B].copy(), self.chosen_BV[:B].copy())
 
 
 class Chosen(NamedTuple):
@@ -216,18 +291,19 @@ class Beams:
     rules: BeamRules
 
     @classmethod
-    def start(cls, request: Request, W: int, logits_RV: np.ndarray, options: Options) -> Beams:
+    def start(
+        cls, request: Request, W: int, logits_RV: np.ndarray, options: Options, room: Callable[[int], int]
+    ) -> Beams:
         """All beams hold the prompt; all but the first (of each interleaved group) are out of play."""
         B, prompt_B, limit_B, dtype = len(request.prompts), request.prompt_B, request.limit_B, logits_RV.dtype
         eos = options.eos_token_id
-        longest = int((prompt_B + limit_B).max())
-        text_BM = request.texts_with_room(longest + 1)  # the last column is spare
-        running_BWM = array_like(logits_RV, (B, W, longest + 1), np.int64, text_BM[:, None])
+        M = room(int((prompt_B + limit_B).max()) + 1)  # the last column is spare
+        running_BWM = array_like(logits_RV, (B, W, M), np.int64, request.texts_with_room(M)[:, None])
         out_of_play_BW = array_like(logits_RV, (B, W), dtype, options.rules.out_of_play)
         running_score_BW = out_of_play_BW.copy()
         running_score_BW[:, : options.num_beam_groups if options.rules.groups == "interleaved" else 1] = 0.0
         eos = (*eos, ENDED) if request.stopping else eos
-        norms = [1.0, *(options.length_norm(new) for new in range(1, int(limit_B.max()) + 1))]
+        norms = [1.0, *(options.length_norm(new) for new in range(1, room(int(limit_B.max()) + 1)))]
         return cls(
             running_BWM, running_score_BW, array_like(logits_RV, B, np.int64, prompt_B), running_BWM.copy(),
             out_of_play_BW,
@@ -241,7 +317,7 @@ class Beams:
         """The running texts, of these sentences of the request."""
         B, W, M = self.running_BWM.shape
         return request.rows(
-            self.running_BWM.reshape(B * W, M), np.repeat(self.length_B, W), np.repeat(sentence_B, W), step
+            self.running_BWM.reshape(B * W, M), repeated(self.length_B, W), np.repeat(sentence_B, W), step
         )
 
     def finds(self) -> tuple[np.ndarray, ...]:
@@ -299,13 +375,12 @@ def _side_by_side(groups: list[Beams], decided: list[Chosen]) -> tuple[np.ndarra
     return done_X, np.concatenate([chosen.trouble_B for chosen in decided]), np.concatenate(parents, axis=1)
 
 
-def _refuse(
-    model_trouble_R: np.ndarray | None, decided: list[Chosen], sentence_B: np.ndarray, step: int, options: Options
-) -> None:
+def _refuse(decided: Decided, sentence_B: np.ndarray, step: int, options: Options) -> None:
     """Raises OptionError or NumericalError: what the ops of this step have found, the model's scores first."""
-    if model_trouble_R is not None:
+    if (model_trouble_R := decided.model_trouble_R) is not None:
         raise_trouble(model_trouble_R, np.repeat(sentence_B, len(model_trouble_R) // len(sentence_B)), step)
-    trouble_B = next(trouble_B for trouble_B in (fetch(chosen.trouble_B) for chosen in decided) if trouble_B.any())
+    by_group = (fetch(chosen.trouble_B) for chosen in decided.chosen)
+    trouble_B = next(trouble_B for trouble_B in by_group if trouble_B.any())
     if trouble_B[np.flatnonzero(trouble_B)[0]] != PENALTY_TOO_STRONG:
         raise_trouble(trouble_B, sentence_B, step)
     raise OptionError(

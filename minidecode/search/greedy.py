@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..ops import ALL_DONE, SOME_DONE, TROUBLE
 from ..runtime.device import array_like, fetch
+from .draws import Draws
 from .options import Options
-from .processors import Rows, any_due, process, remove_invalid_values
+from .processors import Rows, any_due, key_of_step, process, remove_invalid_values
 from .result import Found, Request, check_logits, clear_trouble, copy_found, raise_trouble, scaled_logits
 from .stopping import Stopping
 
@@ -34,64 +35,30 @@ def greedy(
     processors that are no ops, look at what they need.
     """
     ops, S = engine.ops, options.num_return_sequences
-    is_by_logits = options.rules.greedy_scores == "logits"
     logits_BV = engine.prefill(request.prompts)
     sentence_R = np.repeat(np.arange(len(request.prompts)), S)
     logits_RV = ops.gather_rows(logits_BV, np.asarray(sentence_R, like=logits_BV))
     engine.expand(S, int(request.limit_B.max()))
-    texts = every_text = Texts.start(request, sentence_R, logits_RV)
-    eos_X = array_like(logits_RV, len(options.eos_token_id), np.int64, options.eos_token_id)
-    draws, stopping = request.draws(logits_RV), request.stopping
+    texts = every_text = Texts.start(request, sentence_R, logits_RV, options, engine.room)
+    stopping, said = request.stopping, repr(options)
     streams_R = np.ones(len(sentence_R), bool)  # whose tokens on_token is still to get
     step = 0
+    chosen = choose_tokens(ops, logits_RV, texts, request, options, step, trace)
     while True:
-        # 1. Score the next token of every text.
-        logits_RV = scaled_logits(ops, logits_RV, options)
-        rows = texts.rows(request, step)
-        if options.remove_invalid_values:
-            logits_RV = remove_invalid_values(ops, logits_RV, rows, options)
-        notes: dict[str, np.ndarray] | None = {} if trace else None
-        model_trouble_R = None  # then argmax_tokens looks at the logits themselves
-        if options.do_sample or not is_by_logits:  # noted before processors, which may hide it
-            logprobs_RV, model_trouble_R = ops.log_softmax(logits_RV)
-            clear_trouble(model_trouble_R, texts.done_R)
-            if options.logits_processor:  # the user's function is not to blame
-                raise_trouble(model_trouble_R, texts.sentence_R, step)
-            # In place: nothing reads them any more.
-            scores_RV = process(ops, logits_RV if is_by_logits else logprobs_RV, rows, options, notes)
-        elif any_due(rows, options):
-            if options.logits_processor:
-                check_logits(logits_RV, texts.done_R, texts.sentence_R, step)
-            scores_RV = process(ops, ops.gather_rows(logits_RV, texts.every_R), rows, options, notes)
-        else:
-            scores_RV = logits_RV
-
-        # 2. Choose it: the likeliest, or one that is drawn.
-        if draws is not None:
-            chosen_R = ops.sample_tokens(scores_RV, draws.keys_R2, draws.step_R, options.seed)
-            gained_R, trouble_R = ops.gather_logprobs(chosen_R, scores_RV, logprobs_RV if is_by_logits else None)
-        else:
-            chosen_R, gained_R, trouble_R = ops.argmax_tokens(scores_RV, logits_RV if is_by_logits else None)
-        clear_trouble(trouble_R, texts.done_R)
-        going_R = ~texts.done_R if trace else None
-        if stopping and stopping.is_last(step):
-            texts.limits_R[...] = step + 1
-        certain_R = rows.certain_R if is_by_logits else texts.nobody_R
-        flag = texts.extend(ops, chosen_R, gained_R, certain_R, trouble_R, eos_X, model_trouble_R)
+        key = None if trace or stopping else key_of_step(request.rows_at(texts.sentence_R, step + 1), options)
+        flag = int(chosen.flag[0])  # the host waits here
         if flag & TROUBLE:
-            if model_trouble_R is not None:
-                raise_trouble(model_trouble_R, texts.sentence_R, step)
-            raise_trouble(trouble_R, texts.sentence_R, step)
+            if chosen.model_trouble_R is not None:
+                raise_trouble(chosen.model_trouble_R, texts.sentence_R, step)
+            raise_trouble(chosen.trouble_R, texts.sentence_R, step)
         if stopping and stopping.looks_at_texts:
-            flag |= texts.stop(stopping, request, scores_RV)
+            flag |= texts.stop(stopping, request, chosen.scores_RV)
         if trace:
-            token_R, total_R, went_R, done_R = map(fetch, (chosen_R, texts.total_R, going_R, texts.done_R))
-            trace.note_tokens(step, rows.on_host, token_R, total_R, went_R, done_R, notes)
+            token_R, total_R, went_R, done_R = map(fetch, (chosen.token_R, texts.total_R, chosen.going_R, texts.done_R))
+            trace.note_tokens(step, chosen.rows.on_host, token_R, total_R, went_R, done_R, chosen.notes)
         step += 1
-        if draws:
-            draws.next()
         if on_token:
-            ids_R = fetch(chosen_R)
+            ids_R = fetch(chosen.token_R)
             for r in np.flatnonzero(streams_R):
                 on_token(int(texts.row_R[r]), int(ids_R[r]))
             ends_R = np.isin(ids_R, options.eos_token_id) | (request.limit_B[texts.sentence_R] <= step)
@@ -99,26 +66,91 @@ def greedy(
         if flag & ALL_DONE:
             break
 
-        # 3. Sentences that are done leave the batch, if the plan says so.
+        # Sentences that are done leave the batch, if the plan says so.
         if engine.drop_finished and flag & SOME_DONE:
             done_B = fetch(texts.done_R).reshape(-1, S).all(axis=1)
             if done_B.any():
                 copy_found(texts.finds(), every_text.finds(), np.repeat(done_B, S), texts.row_R)
                 stays_R = np.flatnonzero(np.repeat(~done_B, S))
-                texts, streams_R, draws = texts.of(stays_R), streams_R[stays_R], draws and draws.of(stays_R)
+                texts, streams_R = texts.of(stays_R), streams_R[stays_R]
                 engine.leave(np.flatnonzero(~done_B), S)
 
-        # 4. The new tokens go through the model.
-        # A text that is done feeds its last token but one again: the last may lie beyond the context.
-        logits_RV = engine.step(texts.tokens_RM, texts.length_R - texts.done_R, None)
+        def one_step(texts: Texts, step: int = step) -> Chosen:
+            """The new tokens go through the model, and its scores choose the next ones.
+
+            A text that is done feeds its last token but one again: the last may lie beyond the context.
+            """
+            logits_RV = engine.step(texts.tokens_RM, texts.length_R - texts.done_R, None)
+            return choose_tokens(ops, logits_RV, texts, request, options, step, trace)
+
+        texts, chosen = engine.run_step(one_step, texts, said, key)
 
     copy_found(texts.finds(), every_text.finds(), np.arange(len(texts.row_R)), texts.row_R)
     return _found(every_text, request, options, step)
 
 
 @dataclass
+class Chosen:
+    """What a step chose, and what the host may ask of it."""
+
+    flag: np.ndarray  # one number: ALL_DONE, SOME_DONE, TROUBLE
+    token_R: np.ndarray
+    trouble_R: np.ndarray  # what is wrong with the scores from which a row chose
+    model_trouble_R: np.ndarray | None  # and with the model's own, before processors
+    scores_RV: np.ndarray
+    rows: Rows
+    going_R: np.ndarray | None  # for a trace: which texts were going on
+    notes: dict[str, np.ndarray] | None  # and what processors changed
+
+
+def choose_tokens(
+    ops: Any, logits_RV: np.ndarray, texts: Texts, request: Request, options: Options, step: int, trace: Trace | None
+) -> Chosen:
+    """A step's choice: every text that goes on gets its likeliest token, or one that is drawn, and may end with it."""
+    is_by_logits = options.rules.greedy_scores == "logits"
+
+    # 1. Score the next token of every text.
+    logits_RV = scaled_logits(ops, logits_RV, options)
+    rows = texts.rows(request, step)
+    if options.remove_invalid_values:
+        logits_RV = remove_invalid_values(ops, logits_RV, rows, options)
+    notes: dict[str, np.ndarray] | None = {} if trace else None
+    model_trouble_R = None  # then argmax_tokens looks at the logits themselves
+    if options.do_sample or not is_by_logits:  # noted before processors, which may hide it
+        logprobs_RV, model_trouble_R = ops.log_softmax(logits_RV)
+        clear_trouble(model_trouble_R, texts.done_R)
+        if options.logits_processor:  # the user's function is not to blame
+            raise_trouble(model_trouble_R, texts.sentence_R, step)
+        # In place: nothing reads them any more.
+        scores_RV = process(ops, logits_RV if is_by_logits else logprobs_RV, rows, options, notes)
+    elif any_due(rows, options):
+        if options.logits_processor:
+            check_logits(logits_RV, texts.done_R, texts.sentence_R, step)
+        scores_RV = process(ops, ops.gather_rows(logits_RV, texts.every_R), rows, options, notes)
+    else:
+        scores_RV = logits_RV
+
+    # 2. Choose it: the likeliest, or one that is drawn.
+    if (draws := texts.draws) is not None:
+        token_R = ops.sample_tokens(scores_RV, draws.keys_R2, draws.step_R, options.seed)
+        gained_R, trouble_R = ops.gather_logprobs(token_R, scores_RV, logprobs_RV if is_by_logits else None)
+        draws.next()
+    else:
+        token_R, gained_R, trouble_R = ops.argmax_tokens(scores_RV, logits_RV if is_by_logits else None)
+    clear_trouble(trouble_R, texts.done_R)
+
+    # 3. The texts get it.
+    going_R = ~texts.done_R if trace else None
+    if request.stopping and request.stopping.is_last(step):
+        texts.limits_R[...] = step + 1
+    certain_R = rows.certain_R if is_by_logits else texts.nobody_R
+    flag = texts.extend(ops, token_R, gained_R, certain_R, trouble_R, model_trouble_R)
+    return Chosen(flag, token_R, trouble_R, model_trouble_R, scores_RV, rows, going_R, notes)
+
+
+@dataclass
 class Texts:
-    """One row per text: prompts and new tokens, and what ops are given with them. The host keeps the last two."""
+    """One row per text: prompts and new tokens, and what ops are given with them. The host keeps rows and sentences."""
 
     tokens_RM: np.ndarray
     length_R: np.ndarray  # prompt included
@@ -128,15 +160,20 @@ class Texts:
     nobody_R: np.ndarray  # False in each row
     begins_R: np.ndarray  # where new tokens begin: the tokens of the prompt
     limits_R: np.ndarray  # most new tokens
+    eos_X: np.ndarray
+    draws: Draws | None  # for sampling: who draws, and for which token
     row_R: np.ndarray  # in which row the text began
     sentence_R: np.ndarray
 
     @classmethod
-    def start(cls, request: Request, sentence_R: np.ndarray, logits_RV: np.ndarray) -> Texts:
+    def start(
+        cls, request: Request, sentence_R: np.ndarray, logits_RV: np.ndarray, options: Options,
+        room: Callable[[int], int],
+    ) -> Texts:  # fmt: skip
         """Each row holds the prompt of its sentence, in front of as many places as it may have new tokens."""
         row_R = np.arange(len(sentence_R))
         prompt_R, limit_R = request.prompt_B[sentence_R], request.limit_B[sentence_R]
-        text_BM = request.texts_with_room(int((prompt_R + limit_R).max()))
+        text_BM = request.texts_with_room(room(int((prompt_R + limit_R).max())))
         tokens_RM = array_like(logits_RV, (len(row_R), text_BM.shape[1]), np.int64, text_BM[sentence_R])
         length_R, total_R = (
             array_like(logits_RV, len(row_R), *kind) for kind in ((np.int64, prompt_R), (np.float64, 0))
@@ -145,7 +182,21 @@ class Texts:
         every_R, begins_R, limits_R = (
             array_like(logits_RV, len(row_R), np.int64, a) for a in (row_R, prompt_R, limit_R)
         )
-        return cls(tokens_RM, length_R, total_R, done_R, every_R, nobody_R, begins_R, limits_R, row_R, sentence_R)
+        eos_X = array_like(logits_RV, len(options.eos_token_id), np.int64, options.eos_token_id)
+        return cls(
+            tokens_RM, length_R, total_R, done_R, every_R, nobody_R, begins_R, limits_R, eos_X,
+            request.draws(logits_RV), row_R, sentence_R,
+        )  # fmt: skip
+
+    def __len__(self) -> int:
+        """Rows."""
+        return len(self.row_R)
+
+    def arrays(self) -> Iterator[tuple[str, Any]]:
+        """(name, value) of all that a step reads and changes."""
+        yield from vars(self).items()
+        if self.draws is not None:
+            yield from vars(self.draws).items()
 
     def rows(self, request: Request, step: int) -> Rows:
         """What processors look at; of a text that is done, what came before its end."""
@@ -157,17 +208,20 @@ class Texts:
 
     def of(self, stays_R: np.ndarray) -> Texts:
         """These rows alone."""
-        fixed = {"every_R": self.every_R[: len(stays_R)], "nobody_R": self.nobody_R[: len(stays_R)]}
+        other = {
+            "every_R": self.every_R[: len(stays_R)], "nobody_R": self.nobody_R[: len(stays_R)], "eos_X": self.eos_X,
+            "draws": self.draws and self.draws.of(stays_R),
+        }  # fmt: skip
         return replace(
-            self, **{name: array[stays_R] for name, array in vars(self).items() if name not in fixed}, **fixed
+            self, **{name: array[stays_R] for name, array in vars(self).items() if name not in other}, **other
         )
 
-    def extend(self, ops, chosen_R, gained_R, certain_R, trouble_R, eos_X, model_trouble_R) -> int:
-        """Appends the chosen tokens to the texts that go on -> flags: ALL_DONE, SOME_DONE, TROUBLE."""
-        return int(ops.extend_sequences(
-            self.tokens_RM, chosen_R, gained_R, certain_R, trouble_R, self.total_R, self.length_R, self.done_R,
-            self.begins_R, self.limits_R, eos_X, model_trouble_R,
-        )[0])  # fmt: skip
+    def extend(self, ops, token_R, gained_R, certain_R, trouble_R, model_trouble_R) -> np.ndarray:
+        """Appends the chosen tokens to the texts that go on -> one number, flags: ALL_DONE, SOME_DONE, TROUBLE."""
+        return ops.extend_sequences(
+            self.tokens_RM, token_R, gained_R, certain_R, trouble_R, self.total_R, self.length_R, self.done_R,
+            self.begins_R, self.limits_R, self.eos_X, model_trouble_R,
+        )  # fmt: skip
 
     def stop(self, stopping: Stopping, request: Request, scores_RV: np.ndarray) -> int:
         """Ends texts by stop strings and functions of the caller's -> flags that are new."""

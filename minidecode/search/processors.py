@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,10 +43,11 @@ class Rows:
     step: int | None = None  # where it is not known, the lengths say it
     constraint: Constraint | None = None  # what new texts must match
     unconditional_RV: np.ndarray | None = None  # logits of the same new tokens behind the negative prompts
-    certain_R: np.ndarray = field(init=False)  # rows whose next token a processor has made certain
 
-    def __post_init__(self):
-        object.__setattr__(self, "certain_R", np.zeros_like(self.length_R, bool))
+    @functools.cached_property
+    def certain_R(self) -> np.ndarray:
+        """Rows whose next token a processor has made certain; they are noted here."""
+        return np.zeros_like(self.length_R, bool)
 
     @functools.cached_property
     def that_may_go_on(self) -> Rows:
@@ -111,11 +112,18 @@ def acts(
             return np.asarray(result_RV, like=scores_RV)
 
         noted: Any = processor  # a function, which also says when it is due
+        noted.is_op = by_op
         noted.is_always_due = lambda o: at is None and bool(on(o))
         noted.is_due = lambda rows, o: bool(on(o)) and (at is None or at(rows.that_may_go_on, o).any())
         return noted
 
     return note
+
+
+def key_of_step(rows: Rows, options: Options) -> tuple[str, ...] | None:
+    """The processors that have something to do at this step, if all are ops; else None: the host has to do it."""
+    due = [name for name in options.rules.processors if globals()[name].is_due(rows, options)]
+    return tuple(due) if all(globals()[name].is_op for name in due) else None
 
 
 def any_due(rows: Rows, options: Options) -> bool:

@@ -70,6 +70,10 @@ class Request:
         step_R = array_like(logits_RV, len(keys_R2), np.int64, 0)
         return Draws(array_like(logits_RV, keys_R2.shape, keys_R2.dtype, keys_R2), step_R)
 
+    def rows_at(self, sentence_R: np.ndarray, step: int) -> Rows:
+        """What the host knows of texts at a step without a look at them: which processors are due hangs on it alone."""
+        return self.rows(None, None, sentence_R, step)
+
     def rows(
         self, tokens_RM: np.ndarray, length_R: np.ndarray, sentence_R: np.ndarray, step: int | None = None
     ) -> Rows:
@@ -112,7 +116,7 @@ def scaled_logits(ops, logits_RV: np.ndarray, options: Options) -> np.ndarray:
 
 def clear_trouble(trouble_R: np.ndarray, done_R: np.ndarray) -> None:
     """A finished text raises no error: what is noted of its row is cleared."""
-    trouble_R[done_R] = FINE
+    trouble_R[...] = np.where(done_R, FINE, trouble_R)
 
 
 def raise_trouble(trouble_R: np.ndarray, sentence_R: np.ndarray, step: int) -> None:

@@ -131,17 +131,24 @@ def test_what_is_fastest_there_are_its_kernels(asked):
 def test_steps_are_captured_once_and_launched_again(kind, cache, options):
     """What a graph holds is counted as if Python had called it; the tokens are those of launches one by one.
 
-    So are the bytes, but for ops that are handed a cache: there is more room in it than they look at.
+    So are the bytes, but for ops that are handed a cache or texts: there is more room in them than they look at. A
+    captured step always follows the beams; one by one, the host leaves that out where none has moved.
     """
-    moving = {"pad_left", "append_kv", "attend", "attend_split", "attend_el", "reorder_cache", "gather_rows"}
+    moving = {"pad_left", "append_kv", "attend", "attend_split", "attend_el", "reorder_cache", "gather_rows",
+              "store_finished", "update_sequences", "extend_sequences", "update_beams"}  # fmt: skip
     model, how = make(kind, "emulator"), {"input_ids": IDS, "max_new_tokens": 5, "eos_token_id": None} | options
     apart = model.generate(**how, plan=f"cuda,cache={cache},graphs=off")
     together = model.generate(**how, plan=f"cuda,cache={cache}")
     same(apart, together)
     assert together.receipt.graphs.launches >= 3 and apart.receipt.graphs.launches == 0
     assert together.receipt.steps == 5 and together.receipt.graphs.reused == 0
-    assert together.receipt.launches == apart.receipt.launches
-    counted = [{n: (c.calls, n in moving or c.bytes) for n, c in o.receipt.ops.items()} for o in (apart, together)]
+    follows, reorders = {"move_in_place (emulator)"}, {"reorder_cache", "update_indirection"}
+    launches = [{n: k for n, k in o.receipt.launches.items() if n not in follows} for o in (apart, together)]
+    assert launches[0] == launches[1]
+    counted = [
+        {n: (c.calls, n in moving or c.bytes) for n, c in o.receipt.ops.items() if n not in reorders}
+        for o in (apart, together)
+    ]
     assert counted[0] == counted[1]
 
 
