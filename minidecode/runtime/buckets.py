@@ -70,7 +70,7 @@ class Buckets:
 
         It is a kept one, or one made of them. said: the options, whose numbers are in a captured step.
         """
-        key = (*key_of(ops, caches), tuple((name, a.shape, a.dtype) for name, a in arrays_of(state)), said)
+        key = key_of(ops, caches, state, said)
         with self._lock:
             bucket = next((kept for kept in reversed(self.idle) if kept.key == key), None)
             if bucket is None:
@@ -101,14 +101,15 @@ def arrays_of(state: Any) -> list[tuple[str, Any]]:
     return [] if state is None else [(name, array) for name, array in state.arrays() if is_array(array)]
 
 
-def key_of(ops: CountedOps, caches: list[Any]) -> tuple:
+def key_of(ops: CountedOps, caches: list[Any], state: Any = None, said: str = "") -> tuple:
     """What makes two steps of a model launch the same: the functions of the device, and shapes, types and numbers.
 
-    Functions of the host are none of them, for no graph holds one.
+    Functions of the host are none of them, for no graph holds one. said: the options.
     """
     functions = frozenset(item for item in ops.functions.items() if not isinstance(item[1], OnHost))
     parts = (part for cache in caches for part in parts_of(cache))
-    return functions, tuple((name, (a.shape, a.dtype) if is_array(a) else a) for name, a in parts)
+    of_caches = tuple((name, (a.shape, a.dtype) if is_array(a) else a) for name, a in parts)
+    return functions, of_caches, tuple((name, a.shape, a.dtype) for name, a in arrays_of(state)), said
 
 
 def overwrite(kept: list[Any], caches: list[Any]) -> None:

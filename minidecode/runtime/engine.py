@@ -250,7 +250,7 @@ class Engine:
             self._enter(state, said)
         assert self.bucket is not None
         state = self.bucket.state
-        if key is None or not self.captures_whole_steps:
+        if key is None or not self.captures_whole_steps or not self.bucket.part(key).can_be:
             return state, step(state)
         self._look_on()
         return state, self._launch(key, lambda: step(state), len(state))

@@ -31,7 +31,7 @@ class Captured:
         self.device = device
         self.inputs: tuple[Any, ...] | None = None
         self.graph = None
-        self._can_be = True
+        self.can_be = True
 
     def __call__(self, ops: CountedOps, counts: GraphCounts, run: Callable[..., Any], *arrays: Any) -> Any:
         """run(*arrays), which calls these ops. Nothing of the generation is kept but what the graph works on."""
@@ -40,7 +40,7 @@ class Captured:
             return self._as_it_is(ops, run)
         for mine, new in zip(self.inputs, arrays, strict=True):
             mine[...] = new
-        if not self._can_be:
+        if not self.can_be:
             return self._as_it_is(ops, run)
         if self.graph is None:
             self._capture(ops, run)
@@ -58,7 +58,7 @@ class Captured:
         result = run(*self.inputs)
         launched = Counter(LAUNCHES.get() or {}) - before
         on_host = any(isinstance(ops.functions[name], OnHost) for name in ops.counted_since(counted))
-        self._can_be = not on_host and BY_CUPY not in launched
+        self.can_be = not on_host and BY_CUPY not in launched
         return result
 
     def _capture(self, ops: CountedOps, run: Callable[..., Any]) -> None:

@@ -11,10 +11,10 @@ from test_device import IDS, make, prompts_by_the_library, same
 
 from minidecode.cache.split import SplitCache
 from minidecode.cuda import norm
+from minidecode.emulator.device_array import counted_looks
 from minidecode.errors import MemoryBudgetError
 from minidecode.runtime import buckets, engine
-from minidecode.runtime.buckets import Buckets, room_for
-from minidecode.runtime.graphs import Captured
+from minidecode.runtime.buckets import Buckets, arrays_of, room_for
 
 __all__ = ["prompts_by_the_library"]  # a fixture
 pytestmark = pytest.mark.usefixtures("prompts_by_the_library")
@@ -132,6 +132,38 @@ def test_what_launches_differently_is_not_shared():
             how["plan"] = f"cuda,{how['plan']}"
         assert there.generate(**how).receipt.graphs.reused == 0, how
     assert there.generate(input_ids=OTHERS, **SHORT).receipt.graphs.reused == 1
+
+
+CHANGES = {  # an option at another number, and what it is changed beside
+    "temperature": ({"do_sample": True, "temperature": 0.5}, 1.7), "top_k": ({"do_sample": True, "top_k": 2}, 5),
+    "top_p": ({"do_sample": True, "top_p": 0.3}, 0.9), "seed": ({"do_sample": True, "seed": 1}, 2),
+    "no_repeat_ngram_size": ({"no_repeat_ngram_size": 1}, 2), "eos_token_id": ({"eos_token_id": 3}, 9),
+    "length_penalty": ({"num_beams": 2, "length_penalty": 0.1, "eos_token_id": 3}, 4.0),
+    "diversity_penalty": ({"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.1}, 9.0),
+    "early_stopping": ({"num_beams": 2, "eos_token_id": 3, "early_stopping": True}, "never"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_an_option_that_changes_is_not_what_was_captured(here, name):
+    """A captured step has every number of its options in it."""
+    (how, other), there = CHANGES[name], make("gpt2", "emulator")
+    how = {"max_new_tokens": 4, "eos_token_id": None} | how
+    for value in (how[name], other, how[name]):
+        out = there.generate(input_ids=IDS, **how | {name: value})
+        same(here("gpt2", IDS, **how | {name: value}), out)
+        assert out.receipt.graphs.launches > 0 or out.receipt.steps < 3
+    assert out.receipt.graphs.captured == 0 and (out.receipt.graphs.reused > 0 or out.receipt.steps < 3)
+
+
+def test_a_captured_step_is_one_launch_and_one_look():
+    """Beside it, the host reads one number a step, and at the end the texts."""
+    there, how = make("gpt2", "emulator"), {"num_beams": 2, "max_new_tokens": 8, "eos_token_id": None}
+    there.generate(input_ids=IDS, **how)
+    with counted_looks() as looks:
+        out = there.generate(input_ids=IDS, **how)
+    assert out.receipt.graphs.launches == out.receipt.steps - 1 == 7
+    assert looks.count(8) == out.receipt.steps and len(looks) <= out.receipt.steps + 12
 
 
 def test_a_rebound_op_is_what_runs(monkeypatch):
@@ -279,16 +311,26 @@ def forgets(name):
     return overwrite
 
 
-def with_inputs_of_the_first(right):
-    def wrong(self, ops, counts, run, *arrays):
-        return right(self, ops, counts, run, *(self.inputs if self.graph is not None else arrays))
+def with_the_last_search(right):
+    """Copies nothing of the state: the texts, their lengths, the scores."""
+
+    def wrong(self, ops, caches, state, said):
+        stale = [array.copy() for kept in self.idle for _, array in arrays_of(kept.state)]
+        bucket = right(self, ops, caches, state, said)
+        for (_, array), old in zip(arrays_of(bucket.state), stale, strict=False):
+            array[...] = old
+        return bucket
 
     return wrong
 
 
+def whatever_was_said(right):
+    return lambda self, ops, caches, state, said: right(self, ops, caches, state, "")
+
+
 def stays_in_the_pool(right):
-    def wrong(self, ops, caches):
-        bucket = right(self, ops, caches)
+    def wrong(self, ops, caches, *search):
+        bucket = right(self, ops, caches, *search)
         if bucket not in self.idle:
             self.idle.append(bucket)
         return bucket
@@ -297,11 +339,11 @@ def stays_in_the_pool(right):
 
 
 def whatever_the_functions(right):
-    return lambda ops, caches: right(SimpleNamespace(functions={}), caches)
+    return lambda ops, *held: right(SimpleNamespace(functions={}), *held)
 
 
 def whatever_the_shapes(right):
-    return lambda ops, caches: right(ops, caches)[0]
+    return lambda ops, *held: right(ops, *held)[0]
 
 
 def run_two(there, kind, plan, how):
@@ -312,6 +354,13 @@ def run_two(there, kind, plan, how):
 def run_nested(there, kind, plan, how):
     there.generate(input_ids=[[1], [2, 3]], **how)
     return list(zip((IDS, OTHERS), one_inside_the_other(there), strict=True))
+
+
+def run_two_seeds(there, kind, plan, how):
+    """The other seed is given to NumPy by `how` as well."""
+    there.generate(input_ids=IDS, plan=plan, **how)
+    how["seed"] += 1
+    return [(OTHERS, there.generate(input_ids=OTHERS, plan=plan, **how))]
 
 
 def run_two_sizes(there, kind, plan, how):
@@ -326,7 +375,8 @@ MISTAKES = {  # what a kept step would do wrong, each in its own way
     "lengths of the last texts": ("split", {}, buckets, "overwrite", forgets("end_R"), run_two),
     "hidden states of the last prompts": ("el", {}, buckets, "overwrite", forgets("prompt_h_BND"), run_two),
     "the last table": ("indirect", {"num_beams": 2}, buckets, "overwrite", forgets("indirection_RT"), run_two),
-    "the last tokens": ("split", {}, Captured, "__call__", with_inputs_of_the_first, run_two),
+    "the state of the last search": ("split", {}, Buckets, "acquire", with_the_last_search, run_two),
+    "the numbers of other options": ("split", SAMPLES, Buckets, "acquire", whatever_was_said, run_two_seeds),
     "one bucket for two": ("split", {}, Buckets, "acquire", stays_in_the_pool, run_nested),
     "a key without shapes": ("split", {}, buckets, "key_of", whatever_the_shapes, run_two_sizes),
 }  # fmt: skip
