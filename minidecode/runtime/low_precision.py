@@ -194,6 +194,11 @@ def unpacked(weight: Weight) -> Weight:
     return dataclasses.replace(weight, data=data, layout="oi", packed_outputs=None)
 
 
+def rounds_x(weight: Weight) -> bool:
+    """Whether rows that meet this weight are rounded to float16 on a device: where it has fewer bits than float32."""
+    return weight.data.dtype not in (np.float32, np.float64)
+
+
 def largest_of(dtype: Any) -> np.float32:
     """What numbers that are stored so are cut off at: float16's largest; nothing is cut off of larger types."""
     return np.float32(np.finfo(np.float16).max if dtype == np.float16 else np.inf)
