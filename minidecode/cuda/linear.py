@@ -21,6 +21,8 @@ float16 by float16 on tensor cores. It gets int8 as float16, which is exact, and
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 from numba import boolean, cuda, float32, int8, int64, uint8
 from numba.core.types import float16
@@ -310,7 +312,9 @@ def launch_few_rows(made, x_RX, weight, add_to=None, out=None, bias_X=None, acti
     y_RX = np.empty_like(x_RX, order="C", shape=(R, outputs)) if y_RX is None else y_RX
     grid = -(-outputs // outputs_of_a_warp), -(-R // rows)
     warps = min(MOST_WARPS, -(-inputs // inputs_at_once), -(-ENOUGH_WARPS // max(1, grid[0] * grid[1])))
-    unread_X = y_RX[0] if R else y_RX  # what stands for a bias or a scale that there is not
+    if not R:
+        return y_RX
+    unread_X = x_RX[0]  # what stands for a bias or a scale that there is not
     scale = () if weight.data.dtype == np.float32 else (unread_X if weight.scale is None else weight.scale,)
     ends_in = unread_X if bias_X is None else bias_X, bias_X is not None, code_of(activation), add_to is not None
     launch(kernel, grid, LANES * warps, x_RX, weight.data, *scale, *ends_in, y_RX)
@@ -379,7 +383,7 @@ def round_rows(x_RX, x16_RX, scale_R):
             most = size
     most = block_max(most, part)
     power = float32(1)
-    if LARGEST_HALF <= most and most < INFINITE:
+    if most >= LARGEST_HALF and most < INFINITE:
         while most >= BEYOND * power:
             power *= float32(2)
     for i in range(t, x_RX.shape[1], THREADS):
@@ -434,6 +438,7 @@ REGISTERS = dict.fromkeys(SIGNATURES, 64)  # the sums of ROWS rows
 REGISTERS[warp_per_output_blocks] = REGISTERS[warp_per_output_wide] = 96  # and sixteen numbers of a load
 
 
+@functools.cache
 def few_rows(dtype, rows, tiles, steps):
     """What `kernel_of` gives, made with these constants; `benchmarks/gpu_linear.py` tries others."""
     name = f"few_rows_{dtype}_{rows}_{tiles}_{steps}"

@@ -17,7 +17,6 @@ from typing import NamedTuple
 from numba import cuda, float32, int32, uint32
 from numba.core.types import float16
 
-from ...runtime.weight_blocks import BLOCK
 from ..activation import activated
 from .reduction import warp_max, warp_sum
 from .tensor_core import (
@@ -58,7 +57,7 @@ def as_they_are(word):
 
 @cuda.jit(device=True)
 def ended(y, r, o, bias_X, biased, code, adds, y_RX):
-    """What becomes of a sum that has had its scale: plus its bias, activated, and added to what is there, or written."""
+    """What becomes of a sum, scaled: plus its bias, activated, and added to what is there, or written."""
     if biased:
         y += bias_X[o]
     y = activated(y, code)
@@ -125,7 +124,12 @@ def tensor_core_kernel(stored, groups, tiles, steps, name):
     second = 2 if is_int4 else 1  # of four inputs in a row, which goes into a word with the first
     third = 3 - second
     columns = 4 * words if stored is not FLOAT16 else 2 * words  # numbers of w that a lane loads at once
-    raw_size, x_size, scales_size, sums_size = steps * tiles * words, groups * widened, steps * tiles * 2, tiles * pairs * 4
+    raw_size, x_size, scales_size, sums_size = (
+        steps * tiles * words,
+        groups * widened,
+        steps * tiles * 2,
+        tiles * pairs * 4,
+    )
     part_shape = (MOST_WARPS, rows, outputs)
     load = {1: one_word, 2: two_words, 4: four_words}[words]
     widen = halves_of_nibbles if is_int4 else as_they_are if stored is FLOAT16 else halves_of_bytes
