@@ -17,6 +17,7 @@ from typing import NamedTuple
 from numba import cuda, float32, int32, uint32
 from numba.core.types import float16
 
+from ...runtime.weight_blocks import BLOCK
 from ..activation import activated
 from .reduction import warp_max, warp_sum
 from .tensor_core import (
@@ -66,26 +67,46 @@ def ended(y, r, o, bias_X, biased, code, adds, y_RX):
     y_RX[r, o] = y
 
 
-def number_of(stored):
-    """A function of a kernel: one weight as float32, with the scale of its block."""
-    in_blocks, is_int4 = stored.in_blocks, stored is INT4
+@cuda.jit(device=True)
+def number_of_row(w_XX, scale_X, o, i):
+    """One weight, without its output's scale."""
+    return float32(w_XX[o, i])
 
-    @cuda.jit(device=True)
-    def number(w_XX, scale, o, i):
-        if is_int4:
-            byte = int32(w_XX[o, i // 32 * 16 + i % 16])
-            n = float32((byte >> (i % 32 // 16 * 4) & 15) - 8)
-            return n * float32(scale[o, i // 32])
-        if in_blocks:
-            return float32(w_XX[o, i]) * float32(scale[o, i // 32])
-        return float32(w_XX[o, i])
 
-    return number
+@cuda.jit(device=True)
+def number_of_int8_block(w_XX, scale_XX, o, i):
+    return float32(w_XX[o, i]) * float32(scale_XX[o, i // BLOCK])
+
+
+@cuda.jit(device=True)
+def number_of_int4_block(w_XX, scale_XX, o, i):
+    byte = int32(w_XX[o, i // BLOCK * 16 + i % 16])
+    return float32((byte >> (i % BLOCK // 16 * 4) & 15) - 8) * float32(scale_XX[o, i // BLOCK])
+
+
+@cuda.jit(device=True)
+def scale_of_output(scale_X, o):
+    return scale_X[o]
+
+
+@cuda.jit(device=True)
+def scale_of_block(scale_XX, o, block):
+    return float32(scale_XX[o, block])
+
+
+@cuda.jit(device=True)
+def no_scale(scale, o):
+    return ONE
+
+
+@cuda.jit(device=True)
+def no_scale_of_blocks(scale, o, block):
+    return ONE
 
 
 def scaled_sum_of(stored):
     """A function of a kernel, for rows beyond float16's range: a warp brings the row into it, by a power of two."""
-    number = number_of(stored)
+    number = number_of_int4_block if stored is INT4 else number_of_int8_block if stored.in_blocks else number_of_row
 
     @cuda.jit(device=True)
     def scaled_sum(x_RX, r, w_XX, scale, o, lane, before):
@@ -133,6 +154,10 @@ def tensor_core_kernel(stored, groups, tiles, steps, name):
     part_shape = (MOST_WARPS, rows, outputs)
     load = {1: one_word, 2: two_words, 4: four_words}[words]
     widen = halves_of_nibbles if is_int4 else as_they_are if stored is FLOAT16 else halves_of_bytes
+    of_output, of_block = (
+        scale_of_output if by_output else no_scale,
+        scale_of_block if in_blocks else no_scale_of_blocks,
+    )
     scaled_sum = scaled_sum_of(stored)
 
     def kernel(x_RX, w_XX, scale, bias_X, biased, code, adds, y_RX):
@@ -162,7 +187,7 @@ def tensor_core_kernel(stored, groups, tiles, steps, name):
                         block = min(int32(begin + s), int32(all_steps - 1))
                         for k in range(2):
                             o = min(int32(first_output + 8 * tile + 2 * t + k), last_output)
-                            scales[(s * tiles + tile) * 2 + k] = float32(scale[o, block])
+                            scales[(s * tiles + tile) * 2 + k] = of_block(scale, o, block)
             for s in range(steps):
                 i = int32((begin + s) * per_step + t * (4 if is_int4 else per_lane))
                 is_there = i < inputs
@@ -218,9 +243,7 @@ def tensor_core_kernel(stored, groups, tiles, steps, name):
         for n in range(cuda.threadIdx.x, rows * outputs, cuda.blockDim.x):
             r, o = first_row + n // outputs, first_output + n % outputs
             if r <= last_row and o <= last_output:
-                total = part[0, n // outputs, n % outputs]
-                if by_output:
-                    total *= scale[o]
+                total = part[0, n // outputs, n % outputs] * of_output(scale, o)
                 ended(total, r, o, bias_X, biased, code, adds, y_RX)
 
     kernel.__name__ = kernel.__qualname__ = name
@@ -259,10 +282,11 @@ def float32_kernel(rows, outputs, steps, name):
                         number = x[j] if is_there else ZERO
                         for k in range(outputs):
                             sums[row * outputs + k] += w[(s * outputs + k) * 4 + j] * number
-        for n in range(sums_size):
-            total = warp_sum(sums[n])
-            if lane == n % 32:
-                part[warp, n // outputs, n % outputs] = total
+        for row in range(rows):
+            for k in range(outputs):
+                total = warp_sum(sums[row * outputs + k])
+                if lane == k:
+                    part[warp, row, k] = total
         cuda.syncthreads()
         for n in range(cuda.threadIdx.x, sums_size, cuda.blockDim.x):
             r, o, total = first_row + n // outputs, first_output + n % outputs, ZERO
