@@ -14,9 +14,9 @@
    time. Floor: the bytes of the weights by the bandwidth. Predicted: 80 % of a copy's on 1 GB; not measured.
 
 With weights of fewer bits than float32, x is rounded to float16 at every product, whatever the number of rows, with a
-power of two for a row beyond float16's range (`reference.linear.rounded_rows`). Sums are float32, and end where they
-are: in the output's scale, and for cuda/epilogue.py in bias, activation and residual too. Many rows are the library's:
-float16 by float16 on tensor cores. It gets int8 as float16, which is exact, and blocks as float32.
+power of two for a row beyond float16's range (`rounded_rows` in runtime/low_precision.py). Sums are float32. They end
+in a register: in the output's scale, and for cuda/epilogue.py in bias, activation and residual. Many rows are the
+library's: float16 by float16 on tensor cores. It gets int8 as float16, which is exact, and blocks as float32.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ..errors import OptionError
 from ..reference import scratch
 from ..reference.activation import code_of
 from ..runtime.launch import launch, products
-from ..runtime.low_precision import rounds_x, unpacked
+from ..runtime.low_precision import BEYOND_HALF, is_narrow, rounding, unpacked
 from ..runtime.weight_blocks import BLOCK, is_in_blocks
 from . import filled
 from .common.few_rows import (
@@ -55,10 +55,11 @@ LANES = 32
 LOAD = 16  # bytes of a wide load
 # The number of rows from which the library is faster, by the dtype of x and how weights are stored: an H100's, guessed.
 LIBRARY_FROM = {"float32": 17, "float16": 17, "int8": 17, "int8_blocks": 17, "int4": 17}
-LARGEST_HALF = float32(65520)  # and all beyond round to an infinity
+BEYOND_FLOAT16 = float32(BEYOND_HALF)
 ENOUGH_WARPS = 2112  # of a launch: 16 for each multiprocessor of an H100. With fewer, several share an output's inputs
 
 
+@rounding
 def linear_v1(x_RX, weight, add_to=None, out=None, *, bias_X=None, activation=None):
     """The matrix of "io" is handed over transposed, as a view: the kernel sees (outputs, inputs)."""
     if is_in_blocks(weight):
@@ -89,6 +90,7 @@ def end(total, r, o, scale_X, bias_X, biased, code, adds, y_RX):
     ended(scale_X[o] * total, r, o, bias_X, biased, code, adds, y_RX)
 
 
+@rounding
 def linear_v2(x_RX, weight, add_to=None, out=None, *, bias_X=None, activation=None, workspace=None):
     if is_in_blocks(weight):
         return _of_blocks(x_RX, weight, add_to, out, bias_X, activation, workspace)
@@ -157,6 +159,7 @@ def block_per_lot_of_outputs(x_RX, w_XX, scale_X, bias_X, biased, code, adds, y_
             end(total, first + k, o, scale_X, bias_X, biased, code, adds, y_RX)
 
 
+@rounding
 def linear_v3(x_RX, weight, add_to=None, out=None, *, bias_X=None, activation=None, workspace=None):
     """Version 2 in the layout "io", and where rows are no whole number of 16 bytes, or begin elsewhere."""
     if is_in_blocks(weight):
@@ -276,12 +279,13 @@ def _check(x_RX, w_XX):
         )
 
 
+@rounding
 def linear(x_RX, weight, add_to=None, out=None, *, bias_X=None, activation=None, workspace=None):
     """Version 4; version 3 in the layout "io", and where rows are no whole number of 16 bytes, or begin elsewhere."""
+    _check(x_RX, weight.data)
     stored = stored_as(weight)
     if len(x_RX) >= LIBRARY_FROM[stored]:
         return _by_the_library(x_RX, weight, add_to, out, bias_X, activation, workspace)
-    _check(x_RX, weight.data)
     if is_in_blocks(weight):
         weight, x_RX = unpacked(weight), _wide_rows(x_RX)
         is_wide = begins_at_16_bytes(weight.data)
@@ -324,7 +328,7 @@ def launch_few_rows(made, x_RX, weight, add_to=None, out=None, bias_X=None, acti
 def _by_the_library(x_RX, weight, add_to, out, bias_X, activation, workspace):
     """A product of the library, and a kernel behind it for what it cannot do."""
     weight = unpacked(weight)
-    data, scale_R, is_rounded = weight.data, None, rounds_x(weight)
+    data, scale_R, is_rounded = weight.data, None, is_narrow(weight)
     if is_rounded:
         x_RX, scale_R = halves_of_rows(x_RX, workspace)
     if is_in_blocks(weight):
@@ -363,7 +367,7 @@ def halves_of_rows(x_RX, workspace=None):
 
 def _rounded(x_RX, weight, workspace=None):
     """x as versions 1 to 3 multiply it: as float32, rounded to float16 if the weights have fewer bits than float32."""
-    if not rounds_x(weight) or x_RX.dtype != np.float32:
+    if not is_narrow(weight) or x_RX.dtype != np.float32:
         return x_RX
     x16_RX, scale_R = halves_of_rows(x_RX, workspace)
     return x16_RX * scale_R[:, None]
@@ -383,11 +387,12 @@ def round_rows(x_RX, x16_RX, scale_R):
             most = size
     most = block_max(most, part)
     power = float32(1)
-    if most >= LARGEST_HALF and most < INFINITE:
+    if most >= BEYOND_FLOAT16 and most < INFINITE:
         while most >= BEYOND * power:
             power *= float32(2)
+    inverse = float32(1) / power
     for i in range(t, x_RX.shape[1], THREADS):
-        x16_RX[r, i] = float16(x_RX[r, i] / power)
+        x16_RX[r, i] = float16(x_RX[r, i] * inverse)
     if t == 0:
         scale_R[r] = power
 

@@ -123,9 +123,10 @@ def scaled_sum_of(stored):
         power = ONE
         while most >= BEYOND * power:
             power *= TWO
+        inverse = ONE / power
         total = ZERO
         for i in range(lane, x_RX.shape[1], 32):
-            total += float32(float16(x_RX[r, i] / power)) * number(w_XX, scale, o, i)
+            total += float32(float16(x_RX[r, i] * inverse)) * number(w_XX, scale, o, i)
         return warp_sum(total) * power
 
     return scaled_sum
