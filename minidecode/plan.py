@@ -48,6 +48,7 @@ WITH_CROSS: dict[str, type[LayerCache]] = CACHES | {
 
 
 BACKENDS = ("reference", "naive", "cpu", "cuda", "emulator")
+ROUNDED = ("linear", "epilogue", "cross_kv")  # rows with one more choice: NumPy's code under the rule of devices
 SWITCHES = {"drop_finished": ("off", "on"), "graphs": ("off", "auto", "on")}
 BASES = {  # what a plan starts from, beside cache_dtype=computed; rows of the catalog follow Plan._of_base
     "auto": {"cache": "replicated", "arena": "none", "drop_finished": "on", "graphs": "off"},
@@ -98,6 +99,8 @@ class Plan:
     kernel by kernel, and calls op by op.
     The others are rows of the catalog: "reference", "naive" (both NumPy), "cpu" (Numba), "cuda" (needs a GPU),
     "emulator" (the same kernel thread by thread, which is slow), or a function of yours as FILE.py:FUNCTION.
+    linear, epilogue and cross_kv may be "rounded", too: NumPy's code, which rounds activations to float16 where weights
+    have fewer bits than float32, as kernels do. So a CPU computes what a device does.
     hars is "off" by default. Otherwise beam search takes candidates straight from the logits at the steps at which the
     options touch no score on its way: the receipt counts those as hars_candidates, the others as top_candidates.
     Options that leave no such step are refused, save with hars=auto, which takes it where it may. A search with one row
@@ -175,7 +178,7 @@ class Plan:
             raise OptionError(f"plan: graphs=on has no effect with cache={self.cache}, which steps make anew")
         for row in CATALOG.values():
             choice, choices = getattr(self, row.name), ("off", "auto", *BACKENDS) if row.may_be_off else BACKENDS
-            choices = tuple(row.spelled) or choices
+            choices = tuple(row.spelled) or choices + ("rounded",) * (row.name in ROUNDED)
             if not isinstance(choice, str) or not (choice in choices or ":" in choice):
                 raise OptionError(f"plan: {row.name}={choice!r} is not one of {', '.join(choices)} or FILE.py:FUNCTION")
             replaced = [name for name in row.instead_of if choice != "off" and self._is_asked_for(CATALOG[name])]
@@ -374,7 +377,7 @@ def _implementation(row: Row, choice: str, device: str) -> Callable[..., Any]:
     """The function of this name, looked up afresh, so that what is rebound is what runs."""
     if ":" in choice:
         return UserOp(row.op, choice) if device == "cpu" else OnHost(UserOp(row.op, choice))
-    place = {"naive": "reference", "emulator": "cuda"}.get(choice, choice)
+    place = {"naive": "reference", "rounded": "reference", "emulator": "cuda"}.get(choice, choice)
     if choice == "cuda" and device == "cpu" and device_kind() != "gpu":
         raise OptionError(f"plan: {row.name}=cuda needs a GPU, and Numba finds none; {row.name}=emulator needs none")
     if choice == "emulator" and device == "cuda":
@@ -382,7 +385,7 @@ def _implementation(row: Row, choice: str, device: str) -> Callable[..., Any]:
     if not is_there(row, place):
         raise OptionError(f"plan: {row.name} has no version for {place}")
     module = file_of(place, row.name)
-    function = vars(module)[f"{row.op}_naive" if choice == "naive" else row.op]
+    function = vars(module)[f"{row.op}_{choice}" if choice in ("naive", "rounded") else row.op]
     if device != "cpu":
         return function if place == "cuda" else OnHost(function)
     return InEmulator(function) if choice == "emulator" else function

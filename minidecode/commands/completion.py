@@ -10,7 +10,7 @@ import io
 from collections.abc import Iterable, Iterator, MutableMapping
 
 from ..catalog import CATALOG
-from ..plan import BACKENDS, BASES, CACHES, STORED_AS, SWITCHES, is_there
+from ..plan import BACKENDS, BASES, CACHES, ROUNDED, STORED_AS, SWITCHES, is_there
 
 BREAKS = {"=", ":"}  # bash takes each of these as a word of its own
 
@@ -35,7 +35,8 @@ def values_of(key: str) -> list[str]:
         row = CATALOG[key]
         optional = ["off", "auto"] if row.may_be_off else []
         places = {"naive": "reference", "emulator": "cuda"}
-        return list(row.spelled) or optional + [b for b in BACKENDS if is_there(row, places.get(b, b))]
+        backends = [b for b in BACKENDS if is_there(row, places.get(b, b))] + ["rounded"] * (key in ROUNDED)
+        return list(row.spelled) or optional + backends
     return list({"cache": CACHES, "cache_dtype": STORED_AS, **SWITCHES}.get(key, ()))
 
 

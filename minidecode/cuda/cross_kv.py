@@ -1,6 +1,6 @@
 """Keys and values of a source for all decoder layers (LightSeq, section 2.1: `ker_arrange_encdec_kv`).
 
-The product is that of cuda/linear.py: the library's, where rows are many and weights float32. Behind it:
+The product is that of cuda/linear.py: the library's, where rows are many. Behind it:
 1. A launch for each layer, of heads.py's kernel.
 2. One for all of them. Layers are an axis of the grid, so that no thread divides to find its own; neighbouring threads
    read neighbouring columns of a row, and write neighbouring numbers of its keys, or of its values.
@@ -13,12 +13,14 @@ from numba import cuda, float32
 from ..reference import or_empty
 from ..reference.cross_kv import results
 from ..runtime.launch import launch
+from ..runtime.low_precision import rounding
 from .common.bias import plus
 from .heads import THREADS, add_and_cut, per_row
 from .linear import linear
 from .linear_int8 import linear_int8
 
 
+@rounding
 def project_cross_kv_v1(h_RD, weight, heads, out=None):
     k_SRX, v_SRX, kv_RX, bias_X = _product(h_RD, weight, heads, out)
     width = kv_RX.shape[1] // len(k_SRX)
@@ -30,6 +32,7 @@ def project_cross_kv_v1(h_RD, weight, heads, out=None):
     return _in_heads(k_SRX, v_SRX, heads)
 
 
+@rounding
 def project_cross_kv(h_RD, weight, heads, out=None):
     """Version 2."""
     k_SRX, v_SRX, kv_RX, bias_X = _product(h_RD, weight, heads, out)

@@ -7,6 +7,7 @@ them: a launch more, and 2*R*out*s bytes. Here the thread that holds a sum does 
 2. A warp per output in "oi", a block per tile of outputs in "io", which read a weight once for ROWS rows. A warp's sums
    of these rows are ended by as many of its lanes at once: an activation takes longer than all else behind a sum.
 3. The same with 128-bit loads in "oi".
+4. Kernels with constants, and tensor cores for weights of fewer bits than float32.
 
 Outputs that are pairs of gate and up are ended by a kernel behind the product (cuda/activation.py).
 """
@@ -14,24 +15,35 @@ Outputs that are pairs of gate and up are ended by a kernel behind the product (
 from __future__ import annotations
 
 from ..reference.activation import is_gated
+from ..runtime.low_precision import rounding
 from . import linear as products
 from .activation import end_in_pairs
 
 
+@rounding
 def linear_epilogue_v1(x_RX, weight, activation=None, add_to=None, out=None):
     if is_gated(activation):
         return end_in_pairs(products.linear_v1(x_RX, weight), weight.bias, activation, add_to, out)
     return products.linear_v1(x_RX, weight, add_to, out, bias_X=weight.bias, activation=activation)
 
 
+@rounding
 def linear_epilogue_v2(x_RX, weight, activation=None, add_to=None, out=None):
     if is_gated(activation):
         return end_in_pairs(products.linear_v2(x_RX, weight), weight.bias, activation, add_to, out)
     return products.linear_v2(x_RX, weight, add_to, out, bias_X=weight.bias, activation=activation)
 
 
+@rounding
+def linear_epilogue_v3(x_RX, weight, activation=None, add_to=None, out=None):
+    if is_gated(activation):
+        return end_in_pairs(products.linear_v3(x_RX, weight), weight.bias, activation, add_to, out)
+    return products.linear_v3(x_RX, weight, add_to, out, bias_X=weight.bias, activation=activation)
+
+
+@rounding
 def linear_epilogue(x_RX, weight, activation=None, add_to=None, out=None, *, workspace=None):
-    """Version 3, as `linear`'s."""
+    """Version 4, as `linear`'s."""
     if is_gated(activation):
         sums_RX = products.linear(x_RX, weight, workspace=workspace)
         return end_in_pairs(sums_RX, weight.bias, activation, add_to, out)

@@ -6,16 +6,22 @@
    adds up by shuffles; in "io", where the weights of an input lie side by side, its lanes have 32 outputs, and the
    warps of a block share the inputs and add up in shared memory.
 3. The same with 128-bit loads in "oi": four float32, eight float16 or sixteen int8 at once. Fewer instructions ask for
-   the same bytes, so that more of them are on their way at a time. Rows must begin at multiples of 16 bytes.
+   the same bytes, so that more of them are on their way at a time. Rows must begin at multiples of 16 bytes. Weights in
+   blocks begin here: a load is a block of int4 or half of one of int8.
+   On an H100: 14 % of a copy's bandwidth (4 rows, float16, 1 GB). Its loops ask for each row whether it is there.
+4. Kernels with constants (common/few_rows.py): all weights of several steps are loaded before the first product, and
+   what is read of x serves 8 outputs and more. Weights of fewer bits than float32 go to tensor cores, 8 or 16 rows at a
+   time. Floor: the bytes of the weights by the bandwidth. Predicted: 80 % of a copy's on 1 GB; not measured.
 
-Weights in blocks have a kernel like that of version 3, and no other: a load is a block of int4 or half of one of int8,
-whose scale its lane applies to the sum of its products.
-
-All sums are float32, and end where they are, in a register: in the output's scale, and for cuda/epilogue.py in bias,
-activation and residual too. Many rows belong on tensor cores, by cuBLAS.
+With weights of fewer bits than float32, x is rounded to float16 at every product, whatever the number of rows, with a
+power of two for a row beyond float16's range (`rounded_rows` in runtime/low_precision.py). Sums are float32. They end
+in a register: in the output's scale, and for cuda/epilogue.py in bias, activation and residual. Many rows are the
+library's: float16 by float16 on tensor cores. It gets int8 as float16, which is exact, and blocks as float32.
 """
 
 from __future__ import annotations
+
+import functools
 
 import numpy as np
 from numba import boolean, cuda, float32, int8, int64, uint8
@@ -25,24 +31,41 @@ from ..errors import OptionError
 from ..reference import scratch
 from ..reference.activation import code_of
 from ..runtime.launch import launch
-from ..runtime.low_precision import unpacked
+from ..runtime.low_precision import BEYOND_HALF, is_narrow, rounding, unpacked
 from ..runtime.products import products
 from ..runtime.weight_blocks import BLOCK, is_in_blocks
 from . import filled
-from .activation import activated
-from .common.reduction import THREADS, WARPS, warp_sum
+from .common.few_rows import (
+    BEYOND,
+    FLOAT16,
+    INFINITE,
+    INT4,
+    INT8,
+    INT8_BLOCKS,
+    MOST_FINITE,
+    MOST_WARPS,
+    ended,
+    float32_kernel,
+    tensor_core_kernel,
+)
+from .common.reduction import THREADS, WARPS, block_max, warp_sum
 from .common.vector_load import begins_at_16_bytes, wide_load, wide_store
 
-ROWS = 8  # that one read of a weight serves; their sums stay in registers. More rows go to further blocks
+ROWS = 8  # that one read of a weight serves in versions 2 and 3; their sums stay in registers
 LANES = 32
 LOAD = 16  # bytes of a wide load
-MANY = 64  # rows: each ROWS of them read all weights once more. Not yet measured on a GPU
+# The number of rows from which the library is faster, by the dtype of x and how weights are stored: an H100's, guessed.
+LIBRARY_FROM = {"float32": 17, "float16": 17, "int8": 17, "int8_blocks": 17, "int4": 17}
+BEYOND_FLOAT16 = float32(BEYOND_HALF)
+ENOUGH_WARPS = 2112  # of a launch: 16 for each multiprocessor of an H100. With fewer, several share an output's inputs
 
 
+@rounding
 def linear_v1(x_RX, weight, add_to=None, out=None, *, bias_X=None, activation=None):
     """The matrix of "io" is handed over transposed, as a view: the kernel sees (outputs, inputs)."""
     if is_in_blocks(weight):
         return _of_blocks(x_RX, weight, add_to, out, bias_X, activation)
+    x_RX = _rounded(x_RX, weight)
     w_XX = weight.data if weight.layout == "oi" else weight.data.T
     results = len(x_RX) * len(w_XX)
     return _launch(
@@ -65,18 +88,14 @@ def thread_per_result(x_RX, w_XX, scale_X, bias_X, biased, code, adds, y_RX):
 @cuda.jit(device=True)
 def end(total, r, o, scale_X, bias_X, biased, code, adds, y_RX):
     """What becomes of a sum: times its scale, plus its bias, activated, and added to what is there, or written."""
-    y = scale_X[o] * total
-    if biased:
-        y += bias_X[o]
-    y = activated(y, code)
-    if adds:
-        y += y_RX[r, o]
-    y_RX[r, o] = y
+    ended(scale_X[o] * total, r, o, bias_X, biased, code, adds, y_RX)
 
 
+@rounding
 def linear_v2(x_RX, weight, add_to=None, out=None, *, bias_X=None, activation=None, workspace=None):
     if is_in_blocks(weight):
         return _of_blocks(x_RX, weight, add_to, out, bias_X, activation, workspace)
+    x_RX = _rounded(x_RX, weight, workspace)
     if weight.layout == "io":
         outputs = weight.data.shape[1]
         grid, kernel = (-(-outputs // LANES), -(-len(x_RX) // ROWS)), block_per_lot_of_outputs
@@ -141,40 +160,22 @@ def block_per_lot_of_outputs(x_RX, w_XX, scale_X, bias_X, biased, code, adds, y_
             end(total, first + k, o, scale_X, bias_X, biased, code, adds, y_RX)
 
 
-def linear(x_RX, weight, add_to=None, out=None, *, bias_X=None, activation=None, workspace=None):
-    """Version 3; version 2 in the layout "io", and where rows are no whole number of 16 bytes, or begin elsewhere.
-
-    Many rows go to the library, for tiles and tensor cores; it gets float16 and int8 weights as a wide copy, which at a
-    prefill is little beside the product.
-    """
-    if len(x_RX) > MANY and bias_X is activation is None:
-        return _by_the_library(x_RX, weight, add_to, out, workspace)
+@rounding
+def linear_v3(x_RX, weight, add_to=None, out=None, *, bias_X=None, activation=None, workspace=None):
+    """Version 2 in the layout "io", and where rows are no whole number of 16 bytes, or begin elsewhere."""
     if is_in_blocks(weight):
         return _of_blocks(x_RX, weight, add_to, out, bias_X, activation, workspace)
-    is_whole = x_RX.shape[1] % (16 // weight.data.itemsize) == 0
-    if weight.layout == "io" or not is_whole or not all(begins_at_16_bytes(a) for a in (x_RX, weight.data)):
+    if weight.layout == "io" or not _loads_wide(x_RX, weight):
         return linear_v2(x_RX, weight, add_to, out, bias_X=bias_X, activation=activation, workspace=workspace)
-    outputs = len(weight.data)
+    x_RX, outputs = _rounded(x_RX, weight, workspace), len(weight.data)
     grid, ends_in = (-(-outputs // WARPS), -(-len(x_RX) // ROWS)), (bias_X, activation)
     return _launch(warp_per_output_wide, grid, x_RX, weight.data, outputs, weight, add_to, out, *ends_in, workspace)
 
 
-def _by_the_library(x_RX, weight, add_to, out, workspace):
-    weight = unpacked(weight)
-    data = weight.data
-    if is_in_blocks(weight):
-        data = scratch(workspace, (weight.outputs, x_RX.shape[1]), x_RX)
-        w_XX, scale_XX = _wide_rows(weight.data), np.ascontiguousarray(weight.scale)
-        launch(widen_blocks, -(-w_XX.size // LOAD // THREADS), THREADS, w_XX, scale_XX, data)
-    elif data.dtype != x_RX.dtype:
-        data = scratch(workspace, data.shape, x_RX)
-        data[...] = weight.data
-    w_XX = data if weight.layout == "io" else data.T
-    y_RX = scratch(None if add_to is None else workspace, (len(x_RX), w_XX.shape[1]), x_RX) if out is None else out
-    products([(x_RX, w_XX, y_RX)])
-    if weight.scale is not None and not is_in_blocks(weight):
-        y_RX *= weight.scale
-    return y_RX if add_to is None else np.add(add_to, y_RX, out=add_to)
+def _loads_wide(x_RX, weight):
+    """Whether x and the weights of each output are whole numbers of 16 bytes, and begin at multiples of 16."""
+    is_whole = x_RX.shape[1] % (LOAD // weight.data.itemsize) == 0
+    return is_whole and begins_at_16_bytes(x_RX) and begins_at_16_bytes(weight.data)
 
 
 @cuda.jit
@@ -201,8 +202,8 @@ def warp_per_output_wide(x_RX, w_XX, scale_X, bias_X, biased, code, adds, y_RX):
 def _of_blocks(x_RX, weight, add_to=None, out=None, bias_X=None, activation=None, workspace=None):
     """Few rows and weights in blocks; many take their time, for each ROWS of them read all weights."""
     weight, outputs = unpacked(weight), weight.outputs
-    if x_RX.dtype != np.float32:
-        raise OptionError(f"the kernels of cuda/linear.py multiply float32 by blocks, not {x_RX.dtype}")
+    _check(x_RX, weight.data)
+    x_RX = _rounded(x_RX, weight, workspace)
     grid = -(-outputs // WARPS), -(-len(x_RX) // ROWS)
     y_RX = out if add_to is None else add_to
     y_RX = np.empty_like(x_RX, order="C", shape=(len(x_RX), outputs)) if y_RX is None else y_RX
@@ -261,11 +262,7 @@ def widen_blocks(w_XX, scale_XX, wide_XX):
 
 
 def _launch(kernel, grid, x_RX, w_XX, outputs, weight, add_to, out, bias_X, activation, workspace=None):
-    if x_RX.dtype != np.float32 or w_XX.dtype not in (np.float32, np.float16, np.int8):
-        raise OptionError(
-            f"the kernels of cuda/linear.py multiply float32 by float32, float16 or int8, not {x_RX.dtype} by"
-            f" {w_XX.dtype}: the reference takes float64 too"
-        )
+    _check(x_RX, w_XX)
     y_RX = out if add_to is None else add_to
     y_RX = np.empty_like(x_RX, order="C", shape=(len(x_RX), outputs)) if y_RX is None else y_RX
     scale_X = filled(workspace, outputs, x_RX, 1) if weight.scale is None else weight.scale
@@ -273,6 +270,158 @@ def _launch(kernel, grid, x_RX, w_XX, outputs, weight, add_to, out, bias_X, acti
     ends_in = scale_X, bias_X if biased else scale_X, biased, code_of(activation), add_to is not None
     launch(kernel, grid, THREADS, x_RX, w_XX, *ends_in, y_RX)
     return y_RX
+
+
+def _check(x_RX, w_XX):
+    if x_RX.dtype != np.float32 or w_XX.dtype not in (np.float32, np.float16, np.int8, np.uint8):
+        raise OptionError(
+            f"the kernels of cuda/linear.py multiply float32 by float32, float16 or int8, not {x_RX.dtype} by"
+            f" {w_XX.dtype}: the reference takes float64 too"
+        )
+
+
+@rounding
+def linear(x_RX, weight, add_to=None, out=None, *, bias_X=None, activation=None, workspace=None):
+    """Version 4; version 3 in the layout "io", and where rows are no whole number of 16 bytes, or begin elsewhere."""
+    _check(x_RX, weight.data)
+    stored = stored_as(weight)
+    if len(x_RX) >= LIBRARY_FROM[stored]:
+        return _by_the_library(x_RX, weight, add_to, out, bias_X, activation, workspace)
+    if is_in_blocks(weight):
+        weight, x_RX = unpacked(weight), _wide_rows(x_RX)
+        is_wide = begins_at_16_bytes(weight.data)
+    else:
+        is_wide = weight.layout == "oi" and _loads_wide(x_RX, weight)
+    if not is_wide:
+        return linear_v3(x_RX, weight, add_to, out, bias_X=bias_X, activation=activation, workspace=workspace)
+    return launch_few_rows(kernel_of(stored, len(x_RX)), x_RX, weight, add_to, out, bias_X, activation)
+
+
+def stored_as(weight):
+    """How its numbers are stored, as LIBRARY_FROM and FEW_ROWS name it."""
+    if is_in_blocks(weight):
+        return "int4" if weight.data.dtype == np.uint8 else "int8_blocks"
+    return weight.data.dtype.name
+
+
+def kernel_of(stored, rows):
+    """(kernel, rows that it serves, outputs of a warp, inputs that a warp loads at once): the smallest that will do."""
+    made = FEW_ROWS[stored]
+    return next((m for m in made if m[1] >= rows), made[-1])
+
+
+def launch_few_rows(made, x_RX, weight, add_to=None, out=None, bias_X=None, activation=None):
+    kernel, rows, outputs_of_a_warp, inputs_at_once = made
+    (R, inputs), outputs = x_RX.shape, weight.outputs
+    y_RX = out if add_to is None else add_to
+    y_RX = np.empty_like(x_RX, order="C", shape=(R, outputs)) if y_RX is None else y_RX
+    grid = -(-outputs // outputs_of_a_warp), -(-R // rows)
+    warps = min(MOST_WARPS, -(-inputs // inputs_at_once), -(-ENOUGH_WARPS // max(1, grid[0] * grid[1])))
+    if not R:
+        return y_RX
+    unread_X = x_RX[0]  # what stands for a bias or a scale that there is not
+    scale = () if weight.data.dtype == np.float32 else (unread_X if weight.scale is None else weight.scale,)
+    ends_in = unread_X if bias_X is None else bias_X, bias_X is not None, code_of(activation), add_to is not None
+    launch(kernel, grid, LANES * warps, x_RX, weight.data, *scale, *ends_in, y_RX)
+    return y_RX
+
+
+def _by_the_library(x_RX, weight, add_to, out, bias_X, activation, workspace):
+    """A product of the library, and a kernel behind it for what it cannot do."""
+    weight = unpacked(weight)
+    data, scale_R, is_rounded = weight.data, None, is_narrow(weight)
+    if is_rounded:
+        x_RX, scale_R = halves_of_rows(x_RX, workspace)
+    if is_in_blocks(weight):
+        x_RX, scale_R = x_RX * scale_R[:, None], None
+        data = scratch(workspace, (weight.outputs, x_RX.shape[1]), x_RX)
+        w_XX, scale_XX = _wide_rows(weight.data), np.ascontiguousarray(weight.scale)
+        launch(widen_blocks, -(-w_XX.size // LOAD // THREADS), THREADS, w_XX, scale_XX, data)
+    elif data.dtype != x_RX.dtype:
+        data = scratch(workspace, data.shape, x_RX)
+        data[...] = weight.data
+    w_XX = data if weight.layout == "io" else data.T
+    shape, scale_X = (len(x_RX), w_XX.shape[1]), None if is_in_blocks(weight) else weight.scale
+    y_RX = np.empty(shape, np.float32, like=x_RX) if out is None and add_to is None else out
+    sums_RX = scratch(workspace, shape, x_RX, np.float32) if y_RX is None else y_RX
+    products([(x_RX, w_XX, sums_RX)])
+    if scale_R is None and scale_X is bias_X is activation is add_to is None:
+        return sums_RX
+    if scale_X is bias_X is activation is add_to is None:
+        launch(scale_rows, len(sums_RX), THREADS, sums_RX, scale_R)
+        return sums_RX
+    y_RX = sums_RX if add_to is None else add_to
+    unread_X = sums_RX[0]
+    scales = (unread_X if scale_R is None else scale_R, scale_R is not None)
+    scales += (unread_X if scale_X is None else scale_X, scale_X is not None)
+    ends_in = unread_X if bias_X is None else bias_X, bias_X is not None, code_of(activation), add_to is not None
+    launch(end_sums, -(-sums_RX.size // THREADS), THREADS, sums_RX, *scales, *ends_in, y_RX)
+    return y_RX
+
+
+def halves_of_rows(x_RX, workspace=None):
+    """(x as float16, scale_R): row r stands for scale_R[r] times its halves."""
+    x16_RX, scale_R = scratch(workspace, x_RX.shape, x_RX, np.float16), scratch(workspace, (len(x_RX),), x_RX)
+    launch(round_rows, len(x_RX), THREADS, x_RX, x16_RX, scale_R)
+    return x16_RX, scale_R
+
+
+def _rounded(x_RX, weight, workspace=None):
+    """x as versions 1 to 3 multiply it: as float32, rounded to float16 if the weights have fewer bits than float32."""
+    if not is_narrow(weight) or x_RX.dtype != np.float32:
+        return x_RX
+    x16_RX, scale_R = halves_of_rows(x_RX, workspace)
+    return x16_RX * scale_R[:, None]
+
+
+@cuda.jit
+def round_rows(x_RX, x16_RX, scale_R):
+    """A block per row. Its power of two is the smallest that brings the row below 32,768, if float16 cannot hold it."""
+    part = cuda.shared.array(WARPS, float32)
+    r, t = cuda.blockIdx.x, cuda.threadIdx.x
+    most = float32(0)
+    for i in range(t, x_RX.shape[1], THREADS):
+        size = abs(x_RX[r, i])
+        if not size <= MOST_FINITE:
+            size = INFINITE
+        if size > most:
+            most = size
+    most = block_max(most, part)
+    power = float32(1)
+    if most >= BEYOND_FLOAT16 and most < INFINITE:
+        while most >= BEYOND * power:
+            power *= float32(2)
+    inverse = float32(1) / power
+    for i in range(t, x_RX.shape[1], THREADS):
+        x16_RX[r, i] = float16(x_RX[r, i] * inverse)
+    if t == 0:
+        scale_R[r] = power
+
+
+@cuda.jit
+def scale_rows(y_RX, scale_R):
+    """A block per row, which has nothing to do where the scale is 1, as it nearly always is."""
+    r = cuda.blockIdx.x
+    scale = scale_R[r]
+    if scale == float32(1):
+        return
+    for o in range(cuda.threadIdx.x, y_RX.shape[1], THREADS):
+        y_RX[r, o] *= scale
+
+
+@cuda.jit
+def end_sums(sums_RX, scale_R, by_row, scale_X, by_output, bias_X, biased, code, adds, y_RX):
+    """A thread per sum of the library's: what the kernels of few rows do in a register."""
+    n, outputs = cuda.grid(1), y_RX.shape[1]
+    if n >= y_RX.size:
+        return
+    r, o = n // outputs, n % outputs
+    total = sums_RX[r, o]
+    if by_row:
+        total *= scale_R[r]
+    if by_output:
+        total *= scale_X[o]
+    ended(total, r, o, bias_X, biased, code, adds, y_RX)
 
 
 # What each kernel is compiled and type-checked for, without a GPU.
@@ -287,5 +436,38 @@ SIGNATURES[thread_per_result] += [(ROWS_OF, stored[::1, :], *ENDS_IN) for stored
 IN_BLOCKS = [(stored[:, ::1], float16[:, ::1]) for stored in (int8, uint8)]
 SIGNATURES[warp_per_output_blocks] = [(ROWS_OF, *blocks, *ENDS_IN) for blocks in IN_BLOCKS]
 SIGNATURES[widen_blocks] = [(*blocks, ROWS_OF) for blocks in IN_BLOCKS]
+TAIL = (ROW, boolean, int64, boolean, ROWS_OF)
+SIGNATURES[round_rows] = [(ROWS_OF, float16[:, ::1], ROW)]
+SIGNATURES[scale_rows] = [(ROWS_OF, ROW)]
+SIGNATURES[end_sums] = [(ROWS_OF, ROW, boolean, ROW, boolean, *TAIL)]
 REGISTERS = dict.fromkeys(SIGNATURES, 64)  # the sums of ROWS rows
 REGISTERS[warp_per_output_blocks] = REGISTERS[warp_per_output_wide] = 96  # and sixteen numbers of a load
+
+
+@functools.cache
+def few_rows(dtype, rows, tiles, steps):
+    """What `kernel_of` gives, made with these constants; `benchmarks/gpu_linear.py` tries others."""
+    name = f"few_rows_{dtype}_{rows}_{tiles}_{steps}"
+    if dtype == "float32":
+        return float32_kernel(rows, tiles, steps, name), rows, tiles, 4 * LANES * steps
+    stored = {"float16": FLOAT16, "int8": INT8, "int8_blocks": INT8_BLOCKS, "int4": INT4}[dtype]
+    kernel = tensor_core_kernel(stored, rows // 8, tiles, steps, name)
+    return kernel, rows, 8 * tiles, 4 * stored.inputs * steps
+
+
+# Of each dtype, kernels for more and more rows: (rows, tiles of outputs, steps that are loaded at once).
+CONSTANTS = {
+    "float32": [(1, 4, 2), (2, 4, 1), (4, 4, 1), (8, 4, 1)],
+    "float16": [(8, 1, 4), (16, 1, 4)],
+    "int8": [(8, 1, 2), (16, 1, 2)],
+    "int8_blocks": [(8, 1, 4), (16, 1, 4)],
+    "int4": [(8, 2, 4), (16, 2, 4)],
+}
+FEW_ROWS = {dtype: [few_rows(dtype, *each) for each in made] for dtype, made in CONSTANTS.items()}
+READ = {
+    "float32": (ROWS_OF, ROWS_OF), "float16": (ROWS_OF, float16[:, ::1], ROW), "int8": (ROWS_OF, int8[:, ::1], ROW),
+    "int8_blocks": (ROWS_OF, *IN_BLOCKS[0]), "int4": (ROWS_OF, *IN_BLOCKS[1]),
+}  # fmt: skip
+for _dtype, _made in FEW_ROWS.items():
+    SIGNATURES |= {kernel: [(*READ[_dtype], *TAIL)] for kernel, *_ in _made}
+    REGISTERS |= {kernel: 128 for kernel, *_ in _made}

@@ -125,6 +125,10 @@ class FakeCuda:
         lanes, lane = self._warp("shfl_xor_sync", mask, value, frame), self.laneid ^ int(lane_mask)
         return value if lane > 31 else self._from_lane(lanes, lane, "shfl_xor_sync", frame)
 
+    def all_lanes(self, operation, value):
+        """What each lane of the warp brought, for bodies of instructions that a whole warp executes together."""
+        return self._warp(operation, ALL_LANES, value, _getframe(1))
+
     def ballot_sync(self, mask, predicate):
         lanes = self._warp("ballot_sync", mask, bool(predicate), _getframe(1))
         return sum(1 << lane for lane, yes in lanes.items() if yes)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..runtime.low_precision import unpacked
+from ..runtime.low_precision import is_narrow, rounded_rows, rounding, unpacked
 from .heads import split_heads_naive
 from .linear import linear, linear_naive
 from .linear_int8 import linear_int8, linear_int8_naive
@@ -27,6 +27,13 @@ def project_cross_kv(h_RD, weight, heads, out=None, *, workspace=None):
     """One product. Its columns are those of all layers side by side; each number goes where it stays, bias added."""
     multiply = linear if weight.x_bits is None else linear_int8
     return arranged(multiply(h_RD, weight, workspace=workspace), weight, heads, out)
+
+
+@rounding
+def project_cross_kv_rounded(h_RD, weight, heads, out=None, *, workspace=None):
+    """What devices compute (`linear_rounded`). int8_dynamic rounds rows to bytes anyway."""
+    h_RD = rounded_rows(h_RD) if is_narrow(weight) and weight.x_bits is None else h_RD
+    return project_cross_kv(h_RD, weight, heads, out, workspace=workspace)
 
 
 def arranged(kv_RX, weight, heads, out=None):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..runtime.low_precision import is_narrow, rounded_rows, rounding
 from . import scratch
 from .activation import ACTIVATIONS, bias_activation, bias_activation_naive, is_gated
 from .linear import linear, linear_naive
@@ -45,3 +46,10 @@ def linear_epilogue(x_RX, weight, activation=None, add_to=None, out=None, *, wor
     if activation is not None:
         ACTIVATIONS[activation](y_RX, workspace)
     return y_RX if add_to is None else np.add(add_to, y_RX, out=add_to)
+
+
+@rounding
+def linear_epilogue_rounded(x_RX, weight, activation=None, add_to=None, out=None, *, workspace=None):
+    """What devices compute (`linear_rounded`)."""
+    x_RX = rounded_rows(x_RX) if is_narrow(weight) else x_RX
+    return linear_epilogue(x_RX, weight, activation, add_to, out, workspace=workspace)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..runtime.low_precision import dequantized, unpacked
+from ..runtime.low_precision import dequantized, is_narrow, rounded_rows, rounding, unpacked
 from ..runtime.weight_blocks import BLOCK, PANEL_OUTPUTS, is_in_blocks, some_outputs
 from . import scratch
 
@@ -28,6 +28,13 @@ def linear(x_RX, weight, add_to=None, out=None, *, workspace=None):
     else:
         y_RX = np.matmul(x_RX, weight.data if weight.layout == "io" else weight.data.T, out=out)
     return y_RX if add_to is None else np.add(add_to, y_RX, out=add_to)
+
+
+@rounding
+def linear_rounded(x_RX, weight, add_to=None, out=None, *, workspace=None):
+    """What devices compute: rows that meet weights of fewer bits than float32 are rounded to float16 before."""
+    x_RX = rounded_rows(x_RX) if is_narrow(weight) else x_RX
+    return linear(x_RX, weight, add_to, out, workspace=workspace)
 
 
 def product_by_blocks(x_RX, weight, out, cast, workspace):

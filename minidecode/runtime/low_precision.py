@@ -36,6 +36,7 @@ DYNAMIC = {"int8_dynamic": 8, "int8_dynamic7": 7}  # int8, and the bits that row
 LOW_PRECISION = (*STORED, *DYNAMIC, *BLOCKS)
 PANEL_HEADER = 2  # numbers of 32 bits that a panel has in front of each output's weights
 ROUNDED_AT_ONCE = 2**18  # weights
+BEYOND_HALF = 65520  # and what is larger rounds to an infinity of float16
 LARGEST = 127  # of the integers that int8 holds; -128 would make the range lopsided
 
 
@@ -192,6 +193,29 @@ def unpacked(weight: Weight) -> Weight:
     panels, steps, width, group = data.shape
     data = data.transpose(0, 2, 1, 3).reshape(panels * width, steps * group)[: weight.outputs]
     return dataclasses.replace(weight, data=data, layout="oi", packed_outputs=None)
+
+
+def is_narrow(weight: Weight) -> bool:
+    """Whether it has fewer bits than float32. Rows that meet it on a device are rounded to float16."""
+    return weight.data.dtype not in (np.float32, np.float64)
+
+
+def rounding(function: Callable) -> Callable:
+    """Marks an op's function that rounds rows to float16 where weights are narrow; conformance judges it so."""
+    function.rounds_x = True  # type: ignore[attr-defined]
+    return function
+
+
+def rounded_rows(x_RX: np.ndarray) -> np.ndarray:
+    """x, each number rounded to float16; a row that float16 cannot hold is divided by a power of two meanwhile.
+
+    That is the smallest one that brings the row below 32,768. A row with an infinity or NaN has none.
+    """
+    size_R = np.abs(x_RX).max(axis=1, initial=0)
+    is_beyond_R = (size_R >= BEYOND_HALF) & np.isfinite(size_R)
+    power_R = np.ldexp(x_RX.dtype.type(1), np.where(is_beyond_R, np.frexp(size_R)[1] - 15, 0))[:, None]
+    with np.errstate(over="ignore"):
+        return (x_RX / power_R).astype(np.float16).astype(x_RX.dtype) * power_R
 
 
 def largest_of(dtype: Any) -> np.float32:

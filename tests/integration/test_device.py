@@ -41,7 +41,7 @@ def make(kind, device, plan="fast", dtype="float32", **settings):
 @pytest.fixture
 def prompts_by_the_library(monkeypatch):
     """Products of more than six rows are the library's, as at a prefill of true size: steps are what kernels do."""
-    monkeypatch.setattr(linear, "MANY", 6)
+    monkeypatch.setattr(linear, "LIBRARY_FROM", dict.fromkeys(linear.LIBRARY_FROM, 7))
 
 
 def same(here, there):
@@ -83,7 +83,7 @@ def test_the_tokens_are_those_of_numpy(kind, plan, options, monkeypatch):
     In the other cases only steps do: six rows of them, and with four beams eight, as many as the prompts have.
     """
     if options and "cache=none" not in plan and options.get("num_beams") != 4:
-        monkeypatch.setattr(linear, "MANY", 6)
+        monkeypatch.setattr(linear, "LIBRARY_FROM", dict.fromkeys(linear.LIBRARY_FROM, 7))
     options = {"max_new_tokens": 3} | options
     there = make(kind, "emulator").generate(input_ids=IDS, plan=f"cuda,{plan}", **options)
     numpys = plan.replace("cuda", "reference")
@@ -104,7 +104,8 @@ def test_the_memory_of_local_attention():
 @pytest.mark.parametrize("dtype", ["float16", "int8"])
 def test_narrow_weights(dtype):
     here, there = (make("gpt2", device, dtype=dtype) for device in ("cpu", "emulator"))
-    same(here.generate(input_ids=IDS, max_new_tokens=3, plan="numpy"), there.generate(input_ids=IDS, max_new_tokens=3))
+    how = {"input_ids": IDS, "max_new_tokens": 3}
+    same(here.generate(**how, plan="numpy,linear=rounded"), there.generate(**how))
 
 
 @pytest.mark.parametrize("dtype", ["int4", "int8_blocks"])
@@ -113,7 +114,7 @@ def test_weights_in_blocks(dtype):
     sizes = {"n_embd": 32, "n_inner": 64}
     here, there = (make("gpt2", device, dtype=dtype, **sizes) for device in ("cpu", "emulator"))
     how = {"input_ids": IDS[:1], "max_new_tokens": 2}
-    same(here.generate(**how, plan="numpy"), there.generate(**how))
+    same(here.generate(**how, plan="numpy,linear=rounded"), there.generate(**how))
 
 
 @pytest.mark.parametrize("asked", ["auto", "fast", "fast,cache=indirect", "cuda"])
@@ -170,7 +171,7 @@ def test_a_memory_that_is_made_anew_would_be_found(monkeypatch):
 
 @pytest.mark.parametrize("door", ["numpy", "cupy"])
 def test_a_step_with_products_of_the_library_is_captured_if_its_door_allows(monkeypatch, door):
-    monkeypatch.setattr(linear, "MANY", 0)
+    monkeypatch.setattr(linear, "LIBRARY_FROM", dict.fromkeys(linear.LIBRARY_FROM, 1))
     if door == "cupy":  # it refuses: the emulated device's products stand for CuPy's
         monkeypatch.setattr(graphs, "BY_CUPY", f"{PRODUCT} (numpy)")
     how = dict(input_ids=IDS, max_new_tokens=4, eos_token_id=None)

@@ -42,7 +42,7 @@ def on_the_host(plan):
 def test_a_poisoned_arena_gives_the_tokens_of_numpy(kind, plan, options, poisoned, monkeypatch):
     """Captured parts are poisoned too: what is written there while one is captured is on its tape."""
     if options.get("num_beams") == 4:  # eight rows, which kernels multiply, or nothing would be captured
-        monkeypatch.setattr(linear, "MANY", 8)
+        monkeypatch.setattr(linear, "LIBRARY_FROM", dict.fromkeys(linear.LIBRARY_FROM, 9))
     how = {"input_ids": IDS, "max_new_tokens": 4} | options
     there = make(kind, "emulator").generate(plan=planned(plan), **how)
     same(make(kind, "cpu").generate(plan=on_the_host(plan), **how), there)
@@ -57,10 +57,10 @@ def test_the_memory_of_local_attention(poisoned):
 
 @pytest.mark.parametrize("dtype", ["float16", "int8"])
 def test_products_of_the_library_widen_narrow_weights_in_the_arena(dtype, poisoned, monkeypatch):
-    monkeypatch.setattr(linear, "MANY", 0)
+    monkeypatch.setattr(linear, "LIBRARY_FROM", dict.fromkeys(linear.LIBRARY_FROM, 1))
     here, there = (make("gpt2", device, dtype=dtype) for device in ("cpu", "emulator"))
     out = there.generate(input_ids=IDS, plan="cuda,arena=planned", **BEAM)
-    same(here.generate(input_ids=IDS, plan="numpy", **BEAM), out)
+    same(here.generate(input_ids=IDS, plan="numpy,linear=rounded", **BEAM), out)
     assert any(name.startswith("product of the library") for name in out.receipt.launches)
 
 

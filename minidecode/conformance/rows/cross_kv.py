@@ -15,6 +15,8 @@ from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 from . import linear as product
 from .linear import LAYOUTS, STORED
 
+as_rounded = product.as_rounded  # judges functions that round x to float16
+
 
 def arguments_of(h_RD, matrix, bias_X, heads: Heads, stored: str, layout: str) -> tuple:
     """(h_RD, weight, heads)"""

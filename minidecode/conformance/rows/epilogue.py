@@ -17,6 +17,8 @@ from . import linear as linear_row
 from .activation import EQUATIONS
 from .linear import ANY_WIDTH, LAYOUTS, STORED
 
+as_rounded = linear_row.as_rounded  # judges functions that round x to float16
+
 
 def arguments_of(
     x_RX: np.ndarray, matrix: np.ndarray, stored: str, layout: str, bias_X: np.ndarray | None, activation: str | None,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ...ops import Weight
 from ...runtime.low_precision import STORED as SMALLER
-from ...runtime.low_precision import dequantized, stored_weight
+from ...runtime.low_precision import dequantized, is_narrow, rounded_rows, stored_weight
 from ...runtime.weight_blocks import BLOCK, BLOCKS, is_in_blocks
 from ..attention import drawn
 from ..bounds import EPS
@@ -108,6 +108,11 @@ def bound(x_RX, weight):
     x_RX, matrix = x_RX.astype(np.float64), exact_matrix(weight)
     walk_RX = np.sqrt(x_RX**2 @ matrix**2)
     return EPS * (math.sqrt(len(matrix)) * (2 * walk_RX + np.abs(x_RX @ matrix)) + 2 * np.abs(x_RX) @ np.abs(matrix))
+
+
+def as_rounded(x_RX, weight, *others) -> tuple | None:
+    """The arguments of which a function that is marked as `rounding` computes the product; None if they are these."""
+    return (rounded_rows(x_RX), weight, *others) if is_narrow(weight) and weight.x_bits is None else None
 
 
 def exact_matrix(weight) -> np.ndarray:

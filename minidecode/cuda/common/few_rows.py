@@ -1,0 +1,303 @@
+"""Products of few rows at a device's bandwidth: kernels made with constants, which the compiler unrolls.
+
+A kernel that waits for memory needs many bytes on their way. So each lane asks for all weights of several steps before
+it multiplies the first of them, no loop asks how many rows there are, and what is read of x serves several outputs.
+
+`tensor_core_kernel`: weights of float16, int8 or blocks. A tile of 8 outputs by 8 or 16 rows is one instruction of a
+warp; x is rounded to float16 as it is read. Rows that are not there compute the last row again, and are not written.
+`float32_kernel`: each lane multiplies for itself, for 1, 2, 4 or 8 rows by several outputs.
+
+The warps of a block take turns with steps of the inputs, and add up in shared memory: so few outputs keep many warps.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from numba import cuda, float32, int32, uint32
+from numba.core.types import float16
+
+from ...runtime.weight_blocks import BLOCK
+from ..activation import activated
+from .reduction import warp_max, warp_sum
+from .tensor_core import (
+    four_floats,
+    four_words,
+    halves,
+    halves_of_bytes,
+    halves_of_nibbles,
+    multiplied,
+    one_word,
+    two_words,
+)
+
+MOST_WARPS = 8  # of a block
+BEYOND, MOST_FINITE = float32(2.0**15), float32(3.4028235e38)
+ZERO, ONE, TWO, INFINITE = float32(0), float32(1), float32(2), float32(float("inf"))
+NO_HALVES = uint32(0)
+
+
+class Stored(NamedTuple):
+    """How weights of a dtype reach tensor cores: constants of a kernel."""
+
+    words: int  # of 32 bits, that a lane loads at once
+    inputs: int  # that these are
+    in_blocks: bool
+    by_output: bool  # whether each output has a scale
+
+
+FLOAT16, INT8 = Stored(4, 8, False, False), Stored(4, 16, False, True)
+INT8_BLOCKS, INT4 = Stored(2, 8, True, False), Stored(1, 8, True, False)  # four lanes have a block
+
+
+@cuda.jit(device=True)
+def as_they_are(word):
+    """A word of float16, which is in no need of being widened, as the functions beside it return theirs."""
+    return (word,)
+
+
+@cuda.jit(device=True)
+def ended(y, r, o, bias_X, biased, code, adds, y_RX):
+    """What becomes of a sum, scaled: plus its bias, activated, and added to what is there, or written."""
+    if biased:
+        y += bias_X[o]
+    y = activated(y, code)
+    if adds:
+        y += y_RX[r, o]
+    y_RX[r, o] = y
+
+
+@cuda.jit(device=True)
+def number_of_row(w_XX, scale_X, o, i):
+    """One weight, without its output's scale."""
+    return float32(w_XX[o, i])
+
+
+@cuda.jit(device=True)
+def number_of_int8_block(w_XX, scale_XX, o, i):
+    return float32(w_XX[o, i]) * float32(scale_XX[o, i // BLOCK])
+
+
+@cuda.jit(device=True)
+def number_of_int4_block(w_XX, scale_XX, o, i):
+    byte = int32(w_XX[o, i // BLOCK * 16 + i % 16])
+    return float32((byte >> (i % BLOCK // 16 * 4) & 15) - 8) * float32(scale_XX[o, i // BLOCK])
+
+
+@cuda.jit(device=True)
+def scale_of_output(scale_X, o):
+    return scale_X[o]
+
+
+@cuda.jit(device=True)
+def scale_of_block(scale_XX, o, block):
+    return float32(scale_XX[o, block])
+
+
+@cuda.jit(device=True)
+def no_scale(scale, o):
+    return ONE
+
+
+@cuda.jit(device=True)
+def no_scale_of_blocks(scale, o, block):
+    return ONE
+
+
+def scaled_sum_of(stored):
+    """A function of a kernel, for rows beyond float16's range: a warp brings the row into it, by a power of two."""
+    number = number_of_int4_block if stored is INT4 else number_of_int8_block if stored.in_blocks else number_of_row
+
+    @cuda.jit(device=True)
+    def scaled_sum(x_RX, r, w_XX, scale, o, lane, before):
+        most = ZERO
+        for i in range(lane, x_RX.shape[1], 32):
+            size = abs(x_RX[r, i])
+            if not size <= MOST_FINITE:
+                size = INFINITE
+            if size > most:
+                most = size
+        most = warp_max(most)
+        if most == INFINITE:  # no scale helps a row with an infinity or NaN
+            return before
+        power = ONE
+        while most >= BEYOND * power:
+            power *= TWO
+        inverse = ONE / power
+        total = ZERO
+        for i in range(lane, x_RX.shape[1], 32):
+            total += float32(float16(x_RX[r, i] * inverse)) * number(w_XX, scale, o, i)
+        return warp_sum(total) * power
+
+    return scaled_sum
+
+
+def tensor_core_kernel(stored, groups, tiles, steps, name):
+    """A kernel for 8 * `groups` rows: a warp multiplies them by 8 * `tiles` outputs, and loads `steps` steps at once.
+
+    In a step each lane loads `stored.words` words of an output's weights, and four lanes share an output.
+    """
+    words, per_lane, in_blocks, by_output = stored
+    is_int4 = stored is INT4
+    rows, outputs, pairs, per_step = 8 * groups, 8 * tiles, (groups + 1) // 2, 4 * per_lane
+    widened = per_lane // 2  # words of float16
+    per_word = widened // words
+    fours, apart = per_lane // 4, 16 if is_int4 else 4
+    second = 2 if is_int4 else 1  # of four inputs in a row, which goes into a word with the first
+    third = 3 - second
+    columns = 4 * words if stored is not FLOAT16 else 2 * words  # numbers of w that a lane loads at once
+    raw_size, x_size, scales_size, sums_size = (
+        steps * tiles * words,
+        groups * widened,
+        steps * tiles * 2,
+        tiles * pairs * 4,
+    )
+    part_shape = (MOST_WARPS, rows, outputs)
+    load = {1: one_word, 2: two_words, 4: four_words}[words]
+    widen = halves_of_nibbles if is_int4 else as_they_are if stored is FLOAT16 else halves_of_bytes
+    of_output, of_block = (
+        scale_of_output if by_output else no_scale,
+        scale_of_block if in_blocks else no_scale_of_blocks,
+    )
+    scaled_sum = scaled_sum_of(stored)
+
+    def kernel(x_RX, w_XX, scale, bias_X, biased, code, adds, y_RX):
+        part = cuda.shared.array(part_shape, float32)
+        raw = cuda.local.array(raw_size, uint32)
+        x = cuda.local.array(x_size, uint32)
+        scales = cuda.local.array(scales_size, float32)
+        sums = cuda.local.array(sums_size, float32)
+        warp, warps = int32(cuda.threadIdx.x // 32), int32(cuda.blockDim.x // 32)
+        lane = int32(cuda.threadIdx.x % 32)
+        g, t = int32(lane // 4), int32(lane % 4)
+        first_row, first_output = int32(cuda.blockIdx.y * rows), int32(cuda.blockIdx.x * outputs)
+        inputs, last_row = int32(x_RX.shape[1]), int32(x_RX.shape[0] - 1)
+        last_output, last_column = int32(y_RX.shape[1] - 1), int32(w_XX.shape[1] - columns)
+        all_steps = int32((inputs + per_step - 1) // per_step)
+        for n in range(sums_size):
+            sums[n] = ZERO
+        for begin in range(warp * steps, all_steps, warps * steps):
+            for s in range(steps):
+                column = min(int32((begin + s) * 4 * columns + t * columns), last_column)
+                for tile in range(tiles):
+                    o = min(int32(first_output + 8 * tile + g), last_output)
+                    loaded = load(w_XX, o, column)
+                    for j in range(words):
+                        raw[(s * tiles + tile) * words + j] = loaded[j]
+                    if in_blocks:
+                        block = min(int32(begin + s), int32(all_steps - 1))
+                        for k in range(2):
+                            o = min(int32(first_output + 8 * tile + 2 * t + k), last_output)
+                            scales[(s * tiles + tile) * 2 + k] = of_block(scale, o, block)
+            for s in range(steps):
+                i = int32((begin + s) * per_step + t * (4 if is_int4 else per_lane))
+                is_there = i < inputs
+                for group in range(groups):
+                    r = min(int32(first_row + 8 * group + g), last_row)
+                    for four in range(fours):
+                        at = int32(i + four * apart) if is_there else int32(0)
+                        numbers = four_floats(x_RX, r, at)
+                        low, high = halves(numbers[0], numbers[second]), halves(numbers[third], numbers[3])
+                        x[group * widened + 2 * four] = low if is_there else NO_HALVES
+                        x[group * widened + 2 * four + 1] = high if is_there else NO_HALVES
+                for tile in range(tiles):
+                    for pair in range(pairs):
+                        at = (tile * pairs + pair) * 4
+                        a, b, c, d = sums[at], sums[at + 1], sums[at + 2], sums[at + 3]
+                        if in_blocks:
+                            a = b = c = d = ZERO
+                        for j in range(words):
+                            wide = widen(raw[(s * tiles + tile) * words + j])
+                            for k in range(per_word):
+                                m = j * per_word + k
+                                x_low, x_high = x[2 * pair * widened + m], NO_HALVES
+                                if 2 * pair + 1 < groups:
+                                    x_high = x[(2 * pair + 1) * widened + m]
+                                a, b, c, d = multiplied(x_low, x_high, wide[k], a, b, c, d)
+                        if in_blocks:
+                            first, other = scales[(s * tiles + tile) * 2], scales[(s * tiles + tile) * 2 + 1]
+                            a, b = sums[at] + first * a, sums[at + 1] + other * b
+                            c, d = sums[at + 2] + first * c, sums[at + 3] + other * d
+                        sums[at], sums[at + 1], sums[at + 2], sums[at + 3] = a, b, c, d
+        for tile in range(tiles):
+            for group in range(groups):
+                for k in range(2):
+                    n = (tile * pairs + group // 2) * 4 + group % 2 * 2 + k
+                    part[warp, 8 * group + g, 8 * tile + 2 * t + k] = sums[n]
+        cuda.syncthreads()
+        is_beyond = int32(0)
+        for n in range(cuda.threadIdx.x, rows * outputs, cuda.blockDim.x):
+            total = ZERO
+            for other_warp in range(warps):
+                total += part[other_warp, n // outputs, n % outputs]
+            part[0, n // outputs, n % outputs] = total
+            if not abs(total) <= MOST_FINITE:
+                is_beyond = int32(1)
+        if cuda.syncthreads_or(is_beyond):
+            for n in range(warp, rows * outputs, warps):
+                r, o, total = first_row + n // outputs, first_output + n % outputs, part[0, n // outputs, n % outputs]
+                if r <= last_row and o <= last_output and not abs(total) <= MOST_FINITE:
+                    total = scaled_sum(x_RX, r, w_XX, scale, o, lane, total)
+                    if lane == 0:
+                        part[0, n // outputs, n % outputs] = total
+            cuda.syncthreads()
+        for n in range(cuda.threadIdx.x, rows * outputs, cuda.blockDim.x):
+            r, o = first_row + n // outputs, first_output + n % outputs
+            if r <= last_row and o <= last_output:
+                total = part[0, n // outputs, n % outputs] * of_output(scale, o)
+                ended(total, r, o, bias_X, biased, code, adds, y_RX)
+
+    kernel.__name__ = kernel.__qualname__ = name
+    return cuda.jit(kernel)
+
+
+def float32_kernel(rows, outputs, steps, name):
+    """A kernel for up to `rows` rows: a warp has `outputs` outputs, and its lanes load `steps` times four weights."""
+    sums_size, w_size, part_shape = rows * outputs, steps * outputs * 4, (MOST_WARPS, rows, outputs)
+
+    def kernel(x_RX, w_XX, bias_X, biased, code, adds, y_RX):
+        part = cuda.shared.array(part_shape, float32)
+        w = cuda.local.array(w_size, float32)
+        sums = cuda.local.array(sums_size, float32)
+        warp, warps = int32(cuda.threadIdx.x // 32), int32(cuda.blockDim.x // 32)
+        lane = int32(cuda.threadIdx.x % 32)
+        first_row, first_output = int32(cuda.blockIdx.y * rows), int32(cuda.blockIdx.x * outputs)
+        inputs, last_row, last_output = int32(x_RX.shape[1]), int32(x_RX.shape[0] - 1), int32(y_RX.shape[1] - 1)
+        all_steps = int32((inputs + 127) // 128)
+        for n in range(sums_size):
+            sums[n] = ZERO
+        for begin in range(warp * steps, all_steps, warps * steps):
+            for s in range(steps):
+                i = min(int32((begin + s) * 128 + lane * 4), int32(inputs - 4))
+                for k in range(outputs):
+                    loaded = four_floats(w_XX, min(int32(first_output + k), last_output), i)
+                    for j in range(4):
+                        w[(s * outputs + k) * 4 + j] = loaded[j]
+            for s in range(steps):
+                i = int32((begin + s) * 128 + lane * 4)
+                is_there = i < inputs
+                for row in range(rows):
+                    r = min(int32(first_row + row), last_row)
+                    x = four_floats(x_RX, r, i if is_there else int32(0))
+                    for j in range(4):
+                        number = x[j] if is_there else ZERO
+                        for k in range(outputs):
+                            sums[row * outputs + k] += w[(s * outputs + k) * 4 + j] * number
+        for row in range(rows):
+            for k in range(outputs):
+                total = warp_sum(sums[row * outputs + k])
+                if lane == k:
+                    part[warp, row, k] = total
+        cuda.syncthreads()
+        for n in range(cuda.threadIdx.x, sums_size, cuda.blockDim.x):
+            r, o, total = first_row + n // outputs, first_output + n % outputs, ZERO
+            for other_warp in range(warps):
+                total += part[other_warp, n // outputs, n % outputs]
+            if r <= last_row and o <= last_output:
+                ended(total, r, o, bias_X, biased, code, adds, y_RX)
+
+    kernel.__name__ = kernel.__qualname__ = name
+    return cuda.jit(kernel)
+
+
+SIGNATURES = {}  # cuda/linear.py makes the kernels
