@@ -73,7 +73,7 @@ def oracle(q_RHK, prompt, own, table_RT, scale, rows):
     (R, H, _), B, T = q_RHK.shape, len(prompt[0]), own[0].shape[2]
     found = []
     for r in rows:
-        from_rows = np.full(T, r) if table_RT is None else table_RT[r]
+        from_rows = cupy.full(T, r) if table_RT is None else table_RT[r]
         k, v = (
             cupy.concatenate([prompt[i][r // (R // B)], own[i][from_rows, :, cupy.arange(T)].transpose(1, 0, 2)], 1)
             for i in (0, 1)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-from numba import cuda, float32, int32, int64, types, uint32
+from numba import cuda, float32, int32, int64, uint32
 
 from ...reference import scratch
 from ...runtime.device import address_of
@@ -243,9 +243,10 @@ def are_wide(*caches) -> bool:
 
 
 def attend_by_warps(q_RHK, prompt, own, scale, a_RX, workspace=None, table_RT=None, ranges=None, warps=None):
-    """One launch, or two if there are few blocks and many positions. prompt: keys, values, begin_X; own: begin, end too.
+    """One launch, or two if there are few blocks and many positions.
 
-    ranges, warps: into how many ranges positions are cut, and warps of a block, in place of what is thought best.
+    prompt: keys, values and begin_X; own: keys, values, begin_R and end_R. ranges, warps: into how many ranges the
+    positions are cut, and how many warps a block has, in place of what is thought best.
     """
     (R, H, K), (X, G, N, _), T = q_RHK.shape, prompt[0].shape, own[0].shape[2]
     beams, per_group = R // X, H // G
