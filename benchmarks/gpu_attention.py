@@ -16,7 +16,7 @@ import cupy
 import numpy as np
 
 from minidecode.cuda import grouped, indirect, shared, split
-from minidecode.cuda.common.warp_attention import attend_by_warps
+from minidecode.cuda.common.warp_attention import launch_warps
 from minidecode.runtime.graphs import capture
 
 BYTES = 200e6  # of all caches of a graph
@@ -134,7 +134,7 @@ def main() -> None:
 
 def by_knobs(warps, ranges, arguments, prompt, own, table_RT, *, out):
     """The newest version, not as it would choose."""
-    return attend_by_warps(arguments[0], prompt, own, arguments[-1], out, None, table_RT, ranges=ranges, warps=warps)
+    return launch_warps(arguments[0], prompt, own, arguments[-1], out, None, table_RT, ranges=ranges, warps=warps)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from .common.attention import BIAS, CACHES, NUMBERS_X, QUERIES_RHK, RESULT_RX, r
 from .common.online_softmax import MINUS_INF, WIDEST, begin, put_together, take_in
 from .common.position_bias import bias_arguments, bias_at
 from .common.reduction import THREADS, WARPS
-from .common.warp_attention import are_wide, attend_by_warps
+from .common.warp_attention import are_wide, launch_warps
 
 
 def attend_indirect_v1(
@@ -98,7 +98,7 @@ def attend_indirect(
         cache = *prompt, k_RGTK, v_RGTU, indirection_RT, begin_R, end_R
         return attend_indirect_v2(q_RHK, *cache, scale, bias, out)
     a_RX = result(q_RHK, (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU), out)
-    return attend_by_warps(q_RHK, prompt, own, scale, a_RX, workspace, indirection_RT)
+    return launch_warps(q_RHK, prompt, own, scale, a_RX, workspace, indirection_RT)
 
 
 # What each kernel is compiled and type-checked for, without a GPU.

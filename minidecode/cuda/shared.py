@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from . import filled, grouped
 from .common.attention import result
-from .common.warp_attention import are_wide, attend_by_warps
+from .common.warp_attention import are_wide, launch_warps
 
 
 def attend_shared_v1(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None):
@@ -41,7 +41,7 @@ def attend_shared(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None, *, workspace=
     if not are_wide(k_BGNK, v_BGNU):
         return attend_shared_v4(q_RHK, k_BGNK, v_BGNU, begin_B, scale, a_RX, workspace=workspace)
     nothing = k_BGNK[:, :, :0], v_BGNU[:, :, :0], begin_B, begin_B  # of which no number is read
-    return attend_by_warps(q_RHK, (k_BGNK, v_BGNU, begin_B), nothing, scale, a_RX, workspace)
+    return launch_warps(q_RHK, (k_BGNK, v_BGNU, begin_B), nothing, scale, a_RX, workspace)
 
 
 def end_of(k_BGNK, begin_B, workspace=None):

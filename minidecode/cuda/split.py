@@ -51,7 +51,7 @@ from .common.attention import (
 from .common.online_softmax import WIDEST, begin, put_together, take_in
 from .common.position_bias import bias_at
 from .common.reduction import WARPS
-from .common.warp_attention import are_wide, attend_by_warps
+from .common.warp_attention import are_wide, launch_warps
 
 
 def attend_split_v1(
@@ -167,7 +167,7 @@ def attend_split(
         return split_with_bias(q_RHK, *cache, scale, bias, a_RX)
     if not are_wide(k_RGTK, v_RGTU, prompt_k_BGNK, prompt_v_BGNU):
         return attend_split_v4(q_RHK, *cache, scale, a_RX, workspace=workspace)
-    return attend_by_warps(q_RHK, cache[:3], cache[3:], scale, a_RX, workspace)
+    return launch_warps(q_RHK, cache[:3], cache[3:], scale, a_RX, workspace)
 
 
 def split_with_bias(
@@ -213,7 +213,7 @@ def split_biased(
 
 # What each kernel is compiled and type-checked for, without a GPU.
 ARGUMENTS = [(QUERIES_RHK, m, m, NUMBERS_X, m, m, NUMBERS_X, NUMBERS_X, float32) for m in CACHES]
-SIGNATURES = {kernel: [(*a, RESULT_RX) for a in ARGUMENTS] for kernel in (split_per_head, split_per_sentence)}
-SIGNATURES[split_per_range] = [(*a, int64, PARTIALS_XRHX) for a in ARGUMENTS]
+SIGNATURES = {kernel: [(*ARGUMENTS[1], RESULT_RX)] for kernel in (split_per_head, split_per_sentence)}
+SIGNATURES[split_per_range] = [(*ARGUMENTS[1], int64, PARTIALS_XRHX)]
 SIGNATURES[split_biased] = [(*a, *BIAS, RESULT_RX) for a in ARGUMENTS]
 REGISTERS = dict.fromkeys(SIGNATURES, 96) | {split_biased: 80}

@@ -15,7 +15,7 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-from numba import cuda, float32, int32, int64, uint32
+from numba import cuda, float32, int32, int64, types, uint32
 
 from ...reference import scratch
 from ...runtime.device import address_of
@@ -242,7 +242,7 @@ def are_wide(*caches) -> bool:
     )
 
 
-def attend_by_warps(q_RHK, prompt, own, scale, a_RX, workspace=None, table_RT=None, ranges=None, warps=None):
+def launch_warps(q_RHK, prompt, own, scale, a_RX, workspace=None, table_RT=None, ranges=None, warps=None):
     """One launch, or two if there are few blocks and many positions.
 
     prompt: keys, values and begin_X; own: keys, values, begin_R and end_R. ranges, warps: into how many ranges the
@@ -296,3 +296,26 @@ def scratch_for_ranges(workspace, q_RHK, X, width, blocks, positions, ranges=Non
         together = X * ranges
     scratch_XXHX = scratch(workspace, (together, R // X, H, width + 2), q_RHK)
     return None if ranges == 1 else scratch_XXHX[: X * ranges].reshape(ranges, R, H, -1)
+
+
+# Kernels that are compiled and type-checked without a GPU; other widths are made when they are needed.
+warps_64_float16_4 = kernel_for(64, "float16", 4)
+warps_64_float16_4_by_table = kernel_for(64, "float16", 4, True)
+warps_64_float16_1 = kernel_for(64, "float16", 1)
+warps_64_float32_4 = kernel_for(64, "float32", 4)
+warps_128_float16_4 = kernel_for(128, "float16", 4)
+_NUMBERS, _FOUR_AXES = int64[::1], float32[:, :, :, ::1]
+
+
+def _signature(cache) -> tuple:
+    own = cache, cache, int64[:, ::1], _NUMBERS, _NUMBERS
+    return float32[:, :, :], cache, cache, _NUMBERS, *own, float32, int32, int32, _FOUR_AXES
+
+
+_OF_HALVES = (warps_64_float16_4, warps_64_float16_4_by_table, warps_64_float16_1, warps_128_float16_4)
+SIGNATURES = {
+    **{kernel: [_signature(types.float16[:, :, :, ::1])] for kernel in _OF_HALVES},
+    warps_64_float32_4: [_signature(_FOUR_AXES)],
+    merge_ranges_of_warps: [(_FOUR_AXES, float32[:, ::1])],
+}
+REGISTERS = dict.fromkeys(SIGNATURES, 128) | {warps_64_float16_1: 96, merge_ranges_of_warps: 64}
