@@ -20,7 +20,16 @@ from minidecode.cuda.common.warp_attention import launch_warps
 from minidecode.runtime.graphs import capture
 
 BYTES = 200e6  # of all caches of a graph
-KNOBS = [(8, 1), (16, 1), (8, 2), (16, 2), (16, 4), (16, 8)]  # warps of a block, ranges of positions
+KNOBS = [
+    (8, 1, 4),
+    (16, 1, 4),
+    (8, 1, 1),
+    (16, 1, 1),
+    (8, 2, 4),
+    (16, 2, 4),
+    (8, 5, 4),
+    (16, 16, 4),
+]  # warps, ranges, queries
 # name: kind, sentences, beams, H, G, K, prompt positions, own positions, type of the caches
 SHAPES = {
     "BART-large, 8 x 4 beams": ("shared", 8, 4, 16, 16, 64, 1024, 0, "float16"),
@@ -118,8 +127,8 @@ def main() -> None:
         right = oracle(q_RHK, *caches, K**-0.5, rows)
         out = cupy.empty((B * W, H * K), np.float32)
         every = versions(kind)
-        for warps, ranges in KNOBS:
-            every[f"{warps} warps, {ranges} ranges"] = functools.partial(by_knobs, warps, ranges)
+        for knobs in KNOBS:
+            every["{} warps, {} ranges, {} queries".format(*knobs)] = functools.partial(by_knobs, knobs)
         for label, attend in every.items():
             out[...] = np.nan
             is_knob = isinstance(attend, functools.partial)
@@ -129,12 +138,13 @@ def main() -> None:
             verdict = "" if error < 1e-5 and not bool(cupy.isnan(out).any()) else "  WRONG"
             took = microseconds(lambda calls=calls: [call() for call in calls], len(calls))
             share = moved / took / copy
-            print(f"{name:<36} {label:<18} {took:9.2f} us {share:5.0%}  error {error:.0e}{verdict}", flush=True)
+            print(f"{name:<36} {label:<30} {took:9.2f} us {share:5.0%}  error {error:.0e}{verdict}", flush=True)
 
 
-def by_knobs(warps, ranges, arguments, prompt, own, table_RT, *, out):
+def by_knobs(knobs, arguments, prompt, own, table_RT, *, out):
     """The newest version, not as it would choose."""
-    return launch_warps(arguments[0], prompt, own, arguments[-1], out, None, table_RT, ranges=ranges, warps=warps)
+    knobs = dict(zip(("warps", "ranges", "tile"), knobs, strict=True))
+    return launch_warps(arguments[0], prompt, own, arguments[-1], out, None, table_RT, **knobs)
 
 
 if __name__ == "__main__":

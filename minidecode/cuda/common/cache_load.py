@@ -34,9 +34,10 @@ def load_16_bytes(typing_context, cache_XXXX, place):
 
 @register_body(load_16_bytes)
 def _load_16_bytes(cache_XXXX, place):
-    numbers = cache_XXXX.ravel()
-    together = [numbers[place + k] for k in range(16 // cache_XXXX.itemsize)]
-    return np.array(together, cache_XXXX.dtype).view(np.int32)
+    numbers, together = cache_XXXX.ravel(), np.empty(16 // cache_XXXX.itemsize, cache_XXXX.dtype)
+    for k in range(together.size):
+        together[k] = numbers[place + k]
+    return together.view(np.int32)
 
 
 @intrinsic

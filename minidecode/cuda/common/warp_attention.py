@@ -59,7 +59,20 @@ def kernel_for(width: int, dtype: str, queries: int, has_table: bool = False):
     state = width + 2  # numbers that a query's result takes: the sums, the maximum, the sum of weights
 
     def attend(
-        q_RHK, k_XGNK, v_XGNK, begin_X, k_RGTK, v_RGTK, table_RT, begin_R, end_R, scale, beams, per_group, partials_XRHX
+        q_RHK,
+        k_XGNK,
+        v_XGNK,
+        begin_X,
+        k_RGTK,
+        v_RGTK,
+        table_RT,
+        begin_R,
+        end_R,
+        scale,
+        beams,
+        per_group,
+        tile,
+        partials_XRHX,
     ):
         found = cuda.shared.array((MOST_WARPS, queries, state), float32)
         q = cuda.local.array((queries, together), float32)
@@ -78,8 +91,8 @@ def kernel_for(width: int, dtype: str, queries: int, has_table: bool = False):
         group, first_number = int32(lane // sharing), int32(lane % sharing * together)
 
         # Which queries this warp serves, and its turn among the warps that serve them.
-        first_query = int32(cuda.blockIdx.y * MOST_QUERIES)
-        count = int32(min(MOST_QUERIES, beams * per_group - first_query))
+        first_query = int32(cuda.blockIdx.y * tile)
+        count = min(tile, int32(beams * per_group - first_query))
         lots = int32((count + queries - 1) // queries)
         turns = quotient(cuda.blockDim.x >> 5, lots)
         turn = quotient(warp, lots)
@@ -242,32 +255,42 @@ def are_wide(*caches) -> bool:
     )
 
 
-def launch_warps(q_RHK, prompt, own, scale, a_RX, workspace=None, table_RT=None, ranges=None, warps=None):
+def launch_warps(q_RHK, prompt, own, scale, a_RX, workspace=None, table_RT=None, *, tile=None, ranges=None, warps=None):
     """One launch, or two if there are few blocks and many positions.
 
-    prompt: keys, values and begin_X; own: keys, values, begin_R and end_R. ranges, warps: into how many ranges the
-    positions are cut, and how many warps a block has, in place of what is thought best.
+    prompt: keys, values and begin_X; own: keys, values, begin_R and end_R. tile: queries of a block; ranges: into how
+    many ranges the positions are cut; warps of a block: each in place of what is thought best.
     """
     (R, H, K), (X, G, N, _), T = q_RHK.shape, prompt[0].shape, own[0].shape[2]
     beams, per_group = R // X, H // G
-    count = min(beams * per_group, MOST_QUERIES)
-    queries = QUERIES if count > 1 else 1
-    lots, chunk = -(-count // queries), chunk_of(K, own[0].itemsize, queries)
+    tile = tile or tile_for(X * G, beams * per_group, N + T)
+    queries = QUERIES if tile > 1 else 1
+    lots, chunk = -(-tile // queries), chunk_of(K, own[0].itemsize, queries)
     chunks = -(-N // chunk) + min(beams, queries) * -(-T // chunk)
-    grid = X * G, -(-beams * per_group // MOST_QUERIES)
-    blocks, positions = grid[0] * grid[1], N + T
-    warps = warps or max(1, min(chunks, (MOST_WARPS if blocks <= 2 * FULL else MOST_WARPS // 2) // lots)) * lots
-    partials_XRHX = None if ranges == 1 else scratch_for_ranges(workspace, q_RHK, X, K, blocks, positions, ranges)
+    blocks = X * G * -(-beams * per_group // tile)
+    partials_XRHX = None if ranges == 1 else scratch_for_ranges(workspace, q_RHK, X, K, blocks, N + T, ranges)
     found_XRHX = a_RX.reshape(1, R, H, K) if partials_XRHX is None else partials_XRHX
+    most_warps = MOST_WARPS if blocks * len(found_XRHX) <= 2 * FULL else MOST_WARPS // 2
+    warps = warps or max(1, min(-(-chunks // len(found_XRHX)), most_warps // lots)) * lots
     kernel = kernel_for(K, own[0].dtype.name, queries, table_RT is not None)
     table_RT = own[2].reshape(-1, 1) if table_RT is None else table_RT  # without one, the kernel does not read it
     launch(
-        kernel, (*grid, len(found_XRHX)), 32 * warps, q_RHK, *prompt, *own[:2], table_RT, *own[2:],
-        np.float32(scale * LOG2_E), np.int32(beams), np.int32(per_group), found_XRHX,
+        kernel, (X * G, blocks // (X * G), len(found_XRHX)), 32 * warps, q_RHK, *prompt, *own[:2], table_RT, *own[2:],
+        np.float32(scale * LOG2_E), np.int32(beams), np.int32(per_group), np.int32(tile), found_XRHX,
     )  # fmt: skip
     if partials_XRHX is not None:
         launch(merge_ranges_of_warps, -(-a_RX.size // THREADS), THREADS, partials_XRHX, a_RX)
     return a_RX
+
+
+def tile_for(caches: int, queries: int, positions: int) -> int:
+    """How many of a cache's queries a block takes.
+
+    All, so that the cache is read once; one, where there are so few and short caches that most of a GPU would be idle:
+    the others then find the cache in L2.
+    """
+    is_small = positions < 2 * SHORTEST and caches * queries <= 2 * FULL
+    return 1 if is_small else min(queries, MOST_QUERIES)
 
 
 def chunk_of(width: int, itemsize: int, queries: int) -> int:
@@ -309,7 +332,7 @@ _NUMBERS, _FOUR_AXES = int64[::1], float32[:, :, :, ::1]
 
 def _signature(cache) -> tuple:
     own = cache, cache, int64[:, ::1], _NUMBERS, _NUMBERS
-    return float32[:, :, :], cache, cache, _NUMBERS, *own, float32, int32, int32, _FOUR_AXES
+    return float32[:, :, :], cache, cache, _NUMBERS, *own, float32, int32, int32, int32, _FOUR_AXES
 
 
 _OF_HALVES = (warps_64_float16_4, warps_64_float16_4_by_table, warps_64_float16_1, warps_128_float16_4)
