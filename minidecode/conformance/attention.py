@@ -56,6 +56,11 @@ def drawn(draw, *shape: int) -> np.ndarray:
     return draw(arrays(np.float32, shape, elements=NUMBERS))
 
 
+def widths(draw) -> tuple[int, int]:
+    """(K, U): a few numbers, or eight each, which some kernels read by 128-bit loads."""
+    return (8, 8) if draw(st.booleans()) else (draw(st.integers(1, 3)), draw(st.integers(1, 3)))
+
+
 def normal(rng, *shape: int) -> np.ndarray:
     return rng.standard_normal(shape).astype(np.float32)
 

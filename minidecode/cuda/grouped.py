@@ -10,6 +10,8 @@ The kernels take X caches, each of which serves R/X rows. Here X = R; shared.py 
    ones read it again.
 4. Where that makes few blocks and there are many positions, each block takes a range of them and writes what it has
    found there; a second kernel merges. Otherwise version 3; heads that do not fit take version 2.
+5. Version 5 of split.py, for rows whose prompt is empty. Heads whose width is no power of two of 128-bit loads take
+   version 4.
 """
 
 from __future__ import annotations
@@ -45,6 +47,7 @@ from .common.attention import (
     write_answers,
     write_partials,
 )
+from .common.warp_attention import are_wide, launch_warps
 
 
 def attend_v1(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias=None, out=None):
@@ -91,11 +94,8 @@ def block_per_cache(q_RHK, k_XGMK, v_XGMU, begin_X, end_X, scale, a_RX):
     write_answers(buffers, tile_head, count, v_XGMU.shape[3], a_RX)
 
 
-def attend(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias=None, out=None, *, workspace=None):
-    """Version 4, where there are few blocks and many positions. With a position bias, split.py's kernel for that."""
-    if bias is not None:  # each row is a sentence whose prompt is empty
-        no_prompt = k_RGMK[:, :, :0], v_RGMU[:, :, :0], begin_R
-        return split.split_with_bias(q_RHK, *no_prompt, k_RGMK, v_RGMU, begin_R, end_R, scale, bias, out)
+def attend_v4(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None, *, workspace=None):
+    """Where there are few blocks and many positions."""
     a_RX, cache = result(q_RHK, (k_RGMK, v_RGMU), out), (k_RGMK, v_RGMU, begin_R, end_R)
     M = k_RGMK.shape[2]
     partials_XRHX = scratch_for_ranges(q_RHK, k_RGMK, v_RGMU, M, workspace)
@@ -115,8 +115,20 @@ def block_per_range(q_RHK, k_XGMK, v_XGMU, begin_X, end_X, scale, length, partia
     write_partials(buffers, tile_head, count, v_XGMU.shape[3], partials_XRHX[cuda.blockIdx.z])
 
 
+def attend(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias=None, out=None, *, workspace=None):
+    """Version 5, or 4 for heads of other widths. With a position bias, split.py's kernel for that."""
+    cache = k_RGMK, v_RGMU, begin_R, end_R
+    no_prompt = k_RGMK[:, :, :0], v_RGMU[:, :, :0], begin_R  # each row is a sentence whose prompt is empty
+    if bias is not None:
+        return split.split_with_bias(q_RHK, *no_prompt, *cache, scale, bias, out)
+    a_RX = result(q_RHK, (k_RGMK, v_RGMU), out)
+    if not are_wide(k_RGMK, v_RGMU):
+        return attend_v4(q_RHK, *cache, scale, a_RX, workspace=workspace)
+    return launch_warps(q_RHK, no_prompt, cache, scale, a_RX, workspace)
+
+
 # What each kernel is compiled and type-checked for, without a GPU.
-ARGUMENTS = [(QUERIES_RHK, m, m, NUMBERS_X, NUMBERS_X, float32) for m in CACHES]
-SIGNATURES = {kernel: [(*a, RESULT_RX) for a in ARGUMENTS] for kernel in (block_per_head, block_per_cache)}
-SIGNATURES[block_per_range] = [(*a, int64, PARTIALS_XRHX) for a in ARGUMENTS]
+ARGUMENTS = (QUERIES_RHK, CACHES[1], CACHES[1], NUMBERS_X, NUMBERS_X, float32)  # of float16, which asks for more
+SIGNATURES = {kernel: [(*ARGUMENTS, RESULT_RX)] for kernel in (block_per_head, block_per_cache)}
+SIGNATURES[block_per_range] = [(*ARGUMENTS, int64, PARTIALS_XRHX)]
 REGISTERS = dict.fromkeys(SIGNATURES, 96)

@@ -5,6 +5,8 @@
 2. A block per row and query head, in one pass over the prompt's positions and the row's own. A position's place is
    looked up when it is read, so nothing is copied, and no scores are written. Heads that do not fit take
    version 1.
+3. Version 5 of split.py with the table: a block serves all beams of a sentence, so that the prompt is read once, and
+   warps read keys and values by 128-bit loads. Heads whose width is no power of two of such loads take version 2.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from .common.attention import BIAS, CACHES, NUMBERS_X, QUERIES_RHK, RESULT_RX, r
 from .common.online_softmax import MINUS_INF, WIDEST, begin, put_together, take_in
 from .common.position_bias import bias_arguments, bias_at
 from .common.reduction import THREADS, WARPS
+from .common.warp_attention import are_wide, launch_warps
 
 
 def attend_indirect_v1(
@@ -44,11 +47,10 @@ def gather_through_table(own_RGTX, indirection_RT, begin_R, end_R, gathered_RGTX
             gathered_RGTX[r, g, t, x] = own_RGTX[indirection_RT[r, t], g, t, x]
 
 
-def attend_indirect(
+def attend_indirect_v2(
     q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, indirection_RT, begin_R, end_R, scale,
     bias=None, out=None,
 ):  # fmt: skip
-    """Version 2."""
     cache = prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, indirection_RT, begin_R, end_R
     if max(k_RGTK.shape[3], v_RGTU.shape[3]) > WIDEST:
         return attend_indirect_v1(q_RHK, *cache, scale, bias, out)
@@ -84,6 +86,19 @@ def look_up_and_attend(
             query, k_RGTK[row, g, t], v_RGTU[row, g, t], scale, added, running_max, running_sum, found[warp]
         )
     put_together(running_max, running_sum, found, a_RX[r, h * U : (h + 1) * U])
+
+
+def attend_indirect(
+    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, indirection_RT, begin_R, end_R, scale,
+    bias=None, out=None, *, workspace=None,
+):  # fmt: skip
+    """Version 3; version 2 for heads of other widths and with a position bias."""
+    prompt, own = (prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B), (k_RGTK, v_RGTU, begin_R, end_R)
+    if bias is not None or not are_wide(k_RGTK, v_RGTU, prompt_k_BGNK, prompt_v_BGNU):
+        cache = *prompt, k_RGTK, v_RGTU, indirection_RT, begin_R, end_R
+        return attend_indirect_v2(q_RHK, *cache, scale, bias, out)
+    a_RX = result(q_RHK, (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU), out)
+    return launch_warps(q_RHK, prompt, own, scale, a_RX, workspace, indirection_RT)
 
 
 # What each kernel is compiled and type-checked for, without a GPU.

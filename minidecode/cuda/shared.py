@@ -7,11 +7,15 @@ The kernels are those of grouped.py, for here too a cache serves several rows: i
 3. A block per sentence and key/value head: what is staged in shared memory serves all beams of the sentence, so that
    it is read once too.
 4. Few sentences make few blocks: then each takes a range of the positions, and a second kernel merges.
+5. Version 5 of split.py, for rows without positions of their own: warps read the cache by 128-bit loads. Heads whose
+   width is no power of two of such loads take version 4.
 """
 
 from __future__ import annotations
 
 from . import filled, grouped
+from .common.attention import result
+from .common.warp_attention import are_wide, launch_warps
 
 
 def attend_shared_v1(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None):
@@ -26,9 +30,18 @@ def attend_shared_v3(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None):
     return grouped.attend_v3(q_RHK, k_BGNK, v_BGNU, begin_B, end_of(k_BGNK, begin_B), scale, out)
 
 
-def attend_shared(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None, *, workspace=None):
+def attend_shared_v4(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None, *, workspace=None):
     end_B = end_of(k_BGNK, begin_B, workspace)
-    return grouped.attend(q_RHK, k_BGNK, v_BGNU, begin_B, end_B, scale, None, out, workspace=workspace)
+    return grouped.attend_v4(q_RHK, k_BGNK, v_BGNU, begin_B, end_B, scale, out, workspace=workspace)
+
+
+def attend_shared(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None, *, workspace=None):
+    """Version 5, or 4 for heads of other widths."""
+    a_RX = result(q_RHK, (k_BGNK, v_BGNU), out)
+    if not are_wide(k_BGNK, v_BGNU):
+        return attend_shared_v4(q_RHK, k_BGNK, v_BGNU, begin_B, scale, a_RX, workspace=workspace)
+    nothing = k_BGNK[:, :, :0], v_BGNU[:, :, :0], begin_B, begin_B  # of which no number is read
+    return launch_warps(q_RHK, (k_BGNK, v_BGNU, begin_B), nothing, scale, a_RX, workspace)
 
 
 def end_of(k_BGNK, begin_B, workspace=None):

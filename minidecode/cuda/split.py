@@ -9,6 +9,9 @@
 4. Where that makes few blocks and there are many positions, each block takes a range of them, prompt and own as if they
    lay one behind the other, and a second kernel merges what was found. Otherwise version 3; heads wider than version 3
    has room for take version 2.
+5. No tile in shared memory and no barrier on the way: each warp takes a few positions at a time by 128-bit loads into
+   registers, where they meet four beams' queries (common/warp_attention.py). Heads whose width is no power of two of
+   such loads take version 4.
 """
 
 from __future__ import annotations
@@ -48,6 +51,7 @@ from .common.attention import (
 from .common.online_softmax import WIDEST, begin, put_together, take_in
 from .common.position_bias import bias_at
 from .common.reduction import WARPS
+from .common.warp_attention import are_wide, launch_warps
 
 
 def attend_split_v1(
@@ -123,15 +127,13 @@ def accumulate_own(k_RGTK, v_RGTU, begin_R, end_R, earliest, latest, g, tile_hea
         first = last
 
 
-def attend_split(
-    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, bias=None, out=None, *,
+def attend_split_v4(
+    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, out=None, *,
     workspace=None,
 ):  # fmt: skip
-    """Version 4, where there are few blocks and many positions; with a position bias a kernel of its own."""
+    """Where there are few blocks and many positions."""
     cache = (prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R)
     a_RX = result(q_RHK, (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU), out)
-    if bias is not None:
-        return split_with_bias(q_RHK, *cache, scale, bias, a_RX)
     M = prompt_k_BGNK.shape[2] + k_RGTK.shape[2]
     partials_XRHX = scratch_for_ranges(q_RHK, prompt_k_BGNK, prompt_v_BGNU, M, workspace)
     if partials_XRHX is None:
@@ -152,6 +154,20 @@ def split_per_range(
     accumulate_all(prompt_k_BGNK[b, g], prompt_v_BGNU[b, g], begin, end, 0, count, scale, buffers)
     accumulate_own(k_RGTK, v_RGTU, begin_R, end_R, earliest - N, latest - N, g, tile_head, count, scale, buffers)
     write_partials(buffers, tile_head, count, U, partials_XRHX[cuda.blockIdx.z])
+
+
+def attend_split(
+    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, bias=None, out=None, *,
+    workspace=None,
+):  # fmt: skip
+    """Version 5, or 4 for heads of other widths; with a position bias a kernel of its own."""
+    cache = (prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R)
+    a_RX = result(q_RHK, (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU), out)
+    if bias is not None:
+        return split_with_bias(q_RHK, *cache, scale, bias, a_RX)
+    if not are_wide(k_RGTK, v_RGTU, prompt_k_BGNK, prompt_v_BGNU):
+        return attend_split_v4(q_RHK, *cache, scale, a_RX, workspace=workspace)
+    return launch_warps(q_RHK, cache[:3], cache[3:], scale, a_RX, workspace)
 
 
 def split_with_bias(
@@ -197,7 +213,7 @@ def split_biased(
 
 # What each kernel is compiled and type-checked for, without a GPU.
 ARGUMENTS = [(QUERIES_RHK, m, m, NUMBERS_X, m, m, NUMBERS_X, NUMBERS_X, float32) for m in CACHES]
-SIGNATURES = {kernel: [(*a, RESULT_RX) for a in ARGUMENTS] for kernel in (split_per_head, split_per_sentence)}
-SIGNATURES[split_per_range] = [(*a, int64, PARTIALS_XRHX) for a in ARGUMENTS]
+SIGNATURES = {kernel: [(*ARGUMENTS[1], RESULT_RX)] for kernel in (split_per_head, split_per_sentence)}
+SIGNATURES[split_per_range] = [(*ARGUMENTS[1], int64, PARTIALS_XRHX)]
 SIGNATURES[split_biased] = [(*a, *BIAS, RESULT_RX) for a in ARGUMENTS]
 REGISTERS = dict.fromkeys(SIGNATURES, 96) | {split_biased: 80}

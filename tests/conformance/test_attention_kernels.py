@@ -9,8 +9,9 @@ from minidecode.catalog import CATALOG
 from minidecode.conformance.attention import normal
 from minidecode.conformance.rows import asked_of
 from minidecode.cuda import grouped, split
-from minidecode.cuda.common import attention
-from minidecode.runtime.launch import InEmulator, counted_launches
+from minidecode.cuda.common import attention, warp_attention
+from minidecode.cuda.common.warp_attention import kernel_for, launch_warps
+from minidecode.runtime.launch import InEmulator, counted_launches, traced_launches
 
 ROWS = ("grouped", "shared", "split")
 VERSIONS = [
@@ -116,14 +117,70 @@ def test_the_kernels_are_clean_in_any_order_of_threads(seed):
     assert [run.verdict for run in runs] == ["clean"] * 3
 
 
+def wide_case(B, W, G, H, N, T, dtype):
+    """Inputs of attend_split, with padding, windows and rows of different lengths."""
+    rng, R = np.random.default_rng(0), B * W
+    caches = [normal(rng, *shape, K).astype(dtype) for shape in 2 * [(B, G, N)] + 2 * [(R, G, T)]]
+    begin_R, prompt_begin_B = rng.integers(0, max(T // 2, 1), R), rng.integers(0, N // 2 + 1, B)
+    end_R = np.minimum(begin_R + rng.integers(1, T + 1, R), T)
+    prompt, own = (*caches[:2], prompt_begin_B), (*caches[2:], begin_R, end_R)
+    return normal(rng, R, H, K), prompt, own, 0.7
+
+
+@pytest.mark.parametrize(
+    ("sizes", "knobs"),
+    [((2, 3, 1, 2, 40, 37), {"tile": 3, "ranges": 2, "warps": 2}), ((1, 5, 1, 3, 9, 3), {"tile": 16}),
+     ((1, 5, 1, 2, 9, 3), {"tile": 8, "warps": 5}), ((1, 1, 2, 4, 70, 5), {"tile": 2, "warps": 1})],
+    ids=str,
+)  # fmt: skip
+def test_warps_are_right_however_they_share_the_work(sizes, knobs):
+    """Queries of a block, ranges of positions, warps: no knob changes the answer; and there are no races."""
+    q_RHK, prompt, own, scale = wide_case(*sizes, np.float16 if knobs["tile"] % 2 else np.float32)
+    a_RX = np.full((len(q_RHK), q_RHK.shape[1] * K), np.nan, np.float32)
+    with traced_launches():
+        launch_warps(q_RHK, prompt, own, scale, a_RX, **knobs)
+    arguments, row = (q_RHK, *prompt, *own, scale), asked_of("split")
+    assert (np.abs(a_RX - row.oracle(*arguments)) <= row.bound(*arguments)).all()
+
+
+def test_warps_load_each_position_once_for_four_queries():
+    """Two beams of two heads: keys and values are loaded once, 16 bytes a lane, in whole chunks."""
+    B, W, G, H, N, T = 1, 2, 1, 2, 40, 3
+    q_RHK, *prompt, k_RGTK, v_RGTU, begin_R, end_R, scale = split_case(B, W, G, H, N, T)
+    run = md.emulate(kernel_for(K, "float32", 4))[(1, 1, 1), 64](
+        q_RHK, *prompt, k_RGTK, v_RGTU, np.zeros((W, 1), np.int64), begin_R, end_R, scale, np.int32(W), np.int32(H),
+        np.int32(4), np.empty((1, W, H, U), np.float32),
+    )  # fmt: skip
+    chunk = warp_attention.chunk_of(K, 4, 4)
+    assert run.verdict == "clean"
+    assert loads(run, "_load_16_bytes") == (-(-N // chunk) + W * -(-T // chunk)) * chunk * (K + U)
+
+
+@pytest.mark.parametrize(
+    ("K_and_U", "offset", "wide"),
+    [((8, 8), 0, True), ((64, 64), 0, True), ((8, 4), 0, False), ((24, 24), 0, False), ((6, 6), 0, False),
+     ((8, 8), 4, False), ((256, 256), 0, False)],
+)  # fmt: skip
+def test_heads_that_warps_can_read(K_and_U, offset, wide):
+    """Whole 128-bit loads, a power of two of them and at most 32, from addresses that they can begin at."""
+
+    def cache(width):
+        numbers = np.zeros(4 * width + 8, np.float32)
+        first = -numbers.ctypes.data % 16 // 4 + offset // 4
+        return numbers[first : first + 4 * width].reshape(1, 1, 4, width)
+
+    assert warp_attention.are_wide(*(cache(width) for width in K_and_U)) == wide
+
+
 @pytest.mark.parametrize(
     ("M", "width", "kernels"),
     [(2 * attention.SHORTEST, 2, {"block_per_range", "merge_ranges"}), (40, 2, {"block_per_cache"}),
-     (2 * attention.SHORTEST, attention.WIDEST + 1, {"block_per_head"})],
+     (2 * attention.SHORTEST, attention.WIDEST + 1, {"block_per_head"}), (40, 8, {"warps_8_float32_1"}),
+     (2 * warp_attention.SHORTEST, 8, {"warps_8_float32_1", "merge_ranges_of_warps"})],
 )  # fmt: skip
 def test_which_kernel_runs(M, width, kernels):
     rng = np.random.default_rng(0)
-    cache = normal(rng, 1, 1, M, width), normal(rng, 1, 1, M, 2)
+    cache = normal(rng, 1, 1, M, width), normal(rng, 1, 1, M, 8 if width == 8 else 2)
     with counted_launches() as launches:
         grouped.attend(normal(rng, 1, 1, width), *cache, np.zeros(1, np.int64), np.full(1, M), 0.5)
     assert {name.removesuffix(" (emulator)") for name in launches} == kernels
@@ -134,3 +191,10 @@ def test_ranges_are_for_few_blocks_and_many_positions():
     assert attention.ranges_for(1, 3 * attention.SHORTEST) == 3
     assert attention.ranges_for(attention.ENOUGH // 2, 10_000) == 2
     assert attention.ranges_for(attention.ENOUGH + 1, 10_000) == 1
+
+
+def test_a_block_takes_all_queries_of_a_cache_but_where_there_are_few_short_ones():
+    few, full = warp_attention.SHORTEST, warp_attention.FULL
+    assert warp_attention.tile_for(48, 4, few) == warp_attention.tile_for(1, 1, 4 * few) == 1
+    assert warp_attention.tile_for(48, 4, 2 * few) == warp_attention.tile_for(full, 4, few) == 4
+    assert warp_attention.tile_for(1, 40, 2 * few) == warp_attention.MOST_QUERIES

@@ -20,7 +20,7 @@ from minidecode import cuda, ops
 from minidecode.bench.compare import calls_on_device, implementations
 from minidecode.catalog import CATALOG
 from minidecode.conformance.rows import asked_of
-from minidecode.cuda.common import attention
+from minidecode.cuda.common import attention, warp_attention
 from minidecode.plan import is_there
 from minidecode.runtime import launch
 
@@ -31,7 +31,6 @@ ROWS = [
 ASKS = {  # what these launchers keep between their kernels, at the sizes that the papers time
     "split": "softmaxes of ranges of positions, before they are merged",
     "shared": "the same",
-    "grouped": "the same",
     "el": "queries against hidden states, scores and sums, before and behind the library's products",
     "linear_int8": "rows in whole numbers, and what one of each stands for",
     "el_split": "queries against hidden states, and softmaxes of ranges",
@@ -98,7 +97,8 @@ def grown_by(call, lent) -> int:
 @pytest.mark.parametrize("name", [n for n in ROWS if lender(implementations(CATALOG[n])["cuda"], None) is not dict])
 def test_room_may_hold_anything(name, monkeypatch):
     """What is lent comes full of nonsense; the answers are those over a launcher's own, in a few small cases."""
-    monkeypatch.setattr(attention, "SHORTEST", 1)  # so that few positions are cut into ranges
+    for module in (attention, warp_attention):
+        monkeypatch.setattr(module, "SHORTEST", 1)  # so that few positions are cut into ranges
     function, asked = implementations(CATALOG[name])["cuda"], 0
 
     def workspace(shape, dtype):
@@ -109,7 +109,8 @@ def test_room_may_hold_anything(name, monkeypatch):
         return array
 
     by_size = sorted(asked_of(name).planted(), key=lambda case: sum(getattr(a, "size", 0) for a in case))
-    for arguments in by_size[:4]:
+    wide = [case for case in by_size if np.ndim(case[1]) == 4 and case[1].shape[-1] == 8]
+    for arguments in by_size[:4] + wide[:1]:
         expected = function(*copy.deepcopy(arguments))
         results = function(*copy.deepcopy(arguments), workspace=workspace)
         for mine, right in zip(*((r if isinstance(r, tuple) else (r,)) for r in (results, expected)), strict=True):

@@ -18,6 +18,7 @@ from ..attention import (
     perhaps_halves,
     position_bias,
     timed_in,
+    widths,
 )
 from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 
@@ -35,7 +36,7 @@ def inputs(draw):
     """Few positions of narrow heads; groups of one query head and of several; keys and values of different widths."""
     R, M = draw(st.integers(1, 4)), draw(st.integers(1, 6))
     G, per_group = draw(st.integers(1, 2)), draw(st.integers(1, 3))
-    K, U = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    K, U = widths(draw)
     begin_R = [draw(st.integers(0, M - 1)) for _ in range(R)]
     end_R = [draw(st.integers(begin + 1, M)) for begin in begin_R]
     q_RHK, k_RGMK, v_RGMU = drawn(draw, R, G * per_group, K), drawn(draw, R, G, M, K), drawn(draw, R, G, M, U)
@@ -79,6 +80,9 @@ def planted() -> list[tuple]:
         case([0, 3, 1], [20, 19, 2], 1, 2, 20, 3, 2, buckets=8, farthest=12, rows=3),  # one for each row
         halves(case([2], [40], 1, 2, 40, 16, 8, buckets=8, farthest=12)),
         case([1], [20], 1, 2, 20, 300, 290, buckets=8, farthest=12),  # wider than there is room for
+        case([0, 3], [9, 6], 1, 3, 9, 8, 8),  # heads of one or two 128-bit loads
+        halves(case([5], [70], 2, 2, 70, 8, 8)),
+        case([3], [530], 1, 2, 530, 8, 8),
     ]
 
 

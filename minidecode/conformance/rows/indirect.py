@@ -17,6 +17,7 @@ from ..attention import (
     perhaps_halves,
     position_bias,
     timed_in,
+    widths,
 )
 from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS
 
@@ -61,9 +62,10 @@ def inputs(draw):
     size = st.integers(1, 3)
     B, W, N, end = draw(size), draw(size), draw(st.integers(1, 5)), draw(st.integers(1, 5))
     G, per_group = draw(st.integers(1, 2)), draw(st.integers(1, 2))
+    K, U = widths(draw)
     arguments = arguments_of(
         B, W, N, end + draw(st.integers(0, 2)), G=G, per_group=per_group,
-        K=draw(size), U=draw(size), begin=draw(st.integers(0, end - 1)), end=end,
+        K=K, U=U, begin=draw(st.integers(0, end - 1)), end=end,
         padding=draw(st.lists(st.integers(0, N), min_size=B, max_size=B)), seed=draw(st.integers(0, 5)),
     )  # fmt: skip
     return perhaps_biased(draw, perhaps_halves(draw, arguments), G * per_group, B * W)
@@ -79,6 +81,8 @@ def planted() -> list[tuple]:
         arguments_of(1, 2, 4, 3, end=1),  # the first step: nothing has moved yet
         halves(arguments_of(2, 3, 40, 20, G=2, per_group=2, K=16, U=8, padding=[0, 3])),  # of half precision
         arguments_of(2, 2, 150, 140, K=64, U=64, end=130, padding=[0, 11]),
+        arguments_of(2, 2, 4, 9, per_group=2, K=8, U=8, begin=3, end=7, padding=[0, 4]),  # two 128-bit loads
+        halves(arguments_of(1, 2, 500, 40, K=8, U=8, end=30, padding=[70])),
         arguments_of(1, 3, 33, 2, K=33, U=100, per_group=2),
         arguments_of(1, 2, 3, 4, K=300, U=290),
     ]

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ..attention import STORED as STORED
-from ..attention import attend_bounds, attend_rows, drawn, halves, hidden, normal, perhaps_halves, timed_in
+from ..attention import attend_bounds, attend_rows, drawn, halves, hidden, normal, perhaps_halves, timed_in, widths
 from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 
 FETCHED = ("begin_B",)  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
@@ -23,7 +23,7 @@ def inputs(draw):
     """A few sentences of different lengths, and beams, of narrow heads."""
     B, W, N = draw(st.integers(1, 3)), draw(st.integers(1, 2)), draw(st.integers(1, 6))
     G, per_group = draw(st.integers(1, 2)), draw(st.integers(1, 3))
-    K, U = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    K, U = widths(draw)
     begin_B = [draw(st.integers(0, N - 1)) for _ in range(B)]
     q_RHK, k_BGNK, v_BGNU = drawn(draw, B * W, G * per_group, K), drawn(draw, B, G, N, K), drawn(draw, B, G, N, U)
     scale = draw(st.sampled_from([1.0, 0.5, 0.125]))
@@ -59,6 +59,9 @@ def planted() -> list[tuple]:
         case([0], 4, 1, 1, 33, 64, 64),  # the width of BART's heads
         case([3], 2, 1, 1, 35, 130, 66),  # wider than there is room for
         case([2], 5, 1, 4, 9, 3, 2),  # more queries than a block takes
+        case([0, 3], 3, 1, 1, 9, 8, 8),  # heads of one or two 128-bit loads
+        halves(case([5], 2, 2, 2, 70, 8, 8)),
+        case([40], 3, 1, 1, 550, 8, 8),
     ]
 
 

@@ -18,6 +18,7 @@ from ..attention import (
     perhaps_halves,
     position_bias,
     timed_in,
+    widths,
 )
 from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 
@@ -44,7 +45,7 @@ def inputs(draw):
     B, W = draw(st.integers(1, 3)), draw(st.integers(1, 2))
     N, T = draw(st.integers(1, 4)), draw(st.integers(1, 4))
     G, per_group = draw(st.integers(1, 2)), draw(st.integers(1, 3))
-    K, U = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    K, U = widths(draw)
     prompt_begin_B = [draw(st.integers(0, N)) for _ in range(B)]
     begin_R = [draw(st.integers(0, T - 1)) for _ in range(B * W)]
     end_R = [draw(st.integers(begin + 1, T)) for begin in begin_R]
@@ -99,6 +100,9 @@ def planted() -> list[tuple]:
         case([1], [0, 1, 2], [9, 8, 7], 1, 2, 5, 9, 3, 2, buckets=8, farthest=12, rows=3),  # one for each row
         halves(case([0, 3], [0, 0], [9, 9], 1, 2, 8, 9, 16, 8, buckets=8, farthest=12)),
         case([1], [0], [5], 1, 2, 9, 6, 300, 290, buckets=8, farthest=12),  # wider than there is room for
+        case([1, 4], [0, 1, 2, 2], [5, 3, 7, 3], 1, 1, 4, 7, 8, 8),  # heads of one or two 128-bit loads
+        halves(case([0], [0, 1], [35, 3], 1, 2, 40, 35, 8, 8)),
+        case([70], [0, 5], [40, 39], 1, 2, 480, 40, 8, 8),
     ]
 
 

@@ -1,0 +1,151 @@
+"""Attention of a decode step on a GPU: each version checked against float64, then timed beside a copy.
+
+    python benchmarks/gpu_attention.py [--only shared split ...]
+
+Launches go into one CUDA graph, each over a cache of its own, 200 MB together, so that no cache of the GPU serves them.
+The newest version is also timed with other numbers of warps a block and ranges of positions. At most a minute.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import math
+
+import cupy
+import numpy as np
+
+from minidecode.cuda import grouped, indirect, shared, split
+from minidecode.cuda.common.warp_attention import launch_warps
+from minidecode.runtime.graphs import capture
+
+BYTES = 200e6  # of all caches of a graph
+KNOBS = [
+    (8, 1, 4),
+    (16, 1, 4),
+    (8, 1, 1),
+    (16, 1, 1),
+    (8, 2, 4),
+    (16, 2, 4),
+    (8, 5, 4),
+    (16, 16, 4),
+]  # warps, ranges, queries
+# name: kind, sentences, beams, H, G, K, prompt positions, own positions, type of the caches
+SHAPES = {
+    "BART-large, 8 x 4 beams": ("shared", 8, 4, 16, 16, 64, 1024, 0, "float16"),
+    "BART-large, 32 x 4 beams": ("shared", 32, 4, 16, 16, 64, 1024, 0, "float16"),
+    "BART-large, 32 x 4 beams, float32": ("shared", 32, 4, 16, 16, 64, 1024, 0, "float32"),
+    "1 GB": ("shared", 256, 4, 16, 16, 64, 1024, 0, "float16"),
+    "GPT-2, 4 x 4 beams, 256 + 32": ("split", 4, 4, 12, 12, 64, 256, 32, "float16"),
+    "GPT-2, 4 x 4 beams, 900 + 100": ("split", 4, 4, 12, 12, 64, 900, 100, "float16"),
+    "GPT-2, table, 4 x 4 beams, 256 + 32": ("indirect", 4, 4, 12, 12, 64, 256, 32, "float16"),
+    "GPT-2, greedy, 32 + 16": ("split", 1, 1, 12, 12, 64, 32, 16, "float16"),
+    "GPT-2, greedy, 32 + 256": ("split", 1, 1, 12, 12, 64, 32, 256, "float16"),
+    "Llama 8B, 1 row, 2048": ("grouped", 1, 1, 32, 8, 128, 0, 2048, "float16"),
+    "Llama 8B, 16 rows, 2048": ("grouped", 16, 1, 32, 8, 128, 0, 2048, "float16"),
+    "multi-query, 128 rows, 128": ("grouped", 128, 1, 8, 1, 128, 0, 128, "float16"),
+}
+
+
+def versions(kind: str) -> dict:
+    """Name -> function, the newest last."""
+    v = {
+        "shared": {"v3": shared.attend_shared_v3, "v4": shared.attend_shared_v4, "v5": shared.attend_shared},
+        "split": {"v3": split.attend_split_v3, "v4": split.attend_split_v4, "v5": split.attend_split},
+        "grouped": {"v3": grouped.attend_v3, "v4": grouped.attend_v4, "v5": grouped.attend},
+        "indirect": {"v2": indirect.attend_indirect_v2, "v3": indirect.attend_indirect},
+    }
+    return v[kind]
+
+
+def inputs(kind, B, W, H, G, K, N, T, dtype, seed):
+    """(the op's arguments, prompt, own, table): parts of a few million fresh random numbers, over and over."""
+    R, rng = B * W, np.random.default_rng(seed)
+    numbers = cupy.asarray(rng.standard_normal(4_000_037 if seed else 1_000_003, np.float32))
+
+    def cache(*shape):
+        return cupy.resize(cupy.roll(numbers, int(rng.integers(numbers.size))).astype(dtype), shape)
+
+    q_RHK = cupy.resize(numbers, (R, H, K))
+    prompt = cache(B, G, N, K), cache(B, G, N, K), cupy.zeros(B, np.int64)
+    own = cache(R, G, T, K), cache(R, G, T, K), cupy.zeros(R, np.int64), cupy.full(R, T, np.int64)
+    table_RT = cupy.asarray(np.arange(R)[:, None] // W * W + rng.integers(0, W, (R, T)))
+    arguments = {"shared": prompt, "split": (*prompt, *own), "grouped": own,
+                 "indirect": (*prompt, *own[:2], table_RT, *own[2:])}[kind]  # fmt: skip
+    if kind == "shared":  # what the kernel is given in place of own positions, and does not read
+        own = prompt[0][:, :, :0], prompt[1][:, :, :0], prompt[2], prompt[2]
+    return (q_RHK, *arguments, K**-0.5), prompt, own, table_RT if kind == "indirect" else None
+
+
+def oracle(q_RHK, prompt, own, table_RT, scale, rows):
+    """These rows in float64."""
+    (R, H, _), B, T = q_RHK.shape, len(prompt[0]), own[0].shape[2]
+    found = []
+    for r in rows:
+        from_rows = cupy.full(T, r) if table_RT is None else table_RT[r]
+        k, v = (
+            cupy.concatenate([prompt[i][r // (R // B)], own[i][from_rows, :, cupy.arange(T)].transpose(1, 0, 2)], 1)
+            for i in (0, 1)
+        )
+        k, v = (a.astype(np.float64).repeat(H // len(a), axis=0) for a in (k, v))
+        scores = scale * (q_RHK[r].astype(np.float64)[:, None] * k).sum(-1)
+        weights = cupy.exp(scores - scores.max(-1, keepdims=True))
+        found.append(((weights[..., None] * v).sum(1) / weights.sum(-1)[:, None]).ravel())
+    return cupy.stack(found)
+
+
+def microseconds(run, launches: int) -> float:
+    """Of one of the launches that `run` does, the least of five graphs' launches."""
+    run()
+    graph, _ = capture("cuda", run)
+    begin, end, times = cupy.cuda.Event(), cupy.cuda.Event(), []
+    for _ in range(5):
+        begin.record()
+        graph.launch()
+        end.record()
+        end.synchronize()
+        times.append(1e3 * cupy.cuda.get_elapsed_time(begin, end) / launches)
+    return min(times)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", default=["shared", "split", "grouped", "indirect"])
+    only = parser.parse_args().only
+    source, target = cupy.ones(2**27, np.float32), cupy.empty(2**27, np.float32)
+    copy = 2 * source.nbytes / microseconds(lambda: cupy.copyto(target, source), 1)  # bytes a microsecond
+    print(
+        f"{cupy.cuda.runtime.getDeviceProperties(0)['name'].decode()}: a copy moves {copy / 1e6:.2f} TB/s", flush=True
+    )
+    for name, (kind, B, W, H, G, K, N, T, dtype) in SHAPES.items():
+        if kind not in only:
+            continue
+        moved = 2 * (B * N + B * W * T) * G * K * np.dtype(dtype).itemsize
+        several = [inputs(kind, B, W, H, G, K, N, T, dtype, seed) for seed in range(min(64, math.ceil(BYTES / moved)))]
+        rows = sorted({0, B * W // 2, B * W - 1})
+        q_RHK, *caches = several[0][0][0], *several[0][1:]
+        right = oracle(q_RHK, *caches, K**-0.5, rows)
+        out = cupy.empty((B * W, H * K), np.float32)
+        every = versions(kind)
+        for knobs in KNOBS:
+            every["{} warps, {} ranges, {} queries".format(*knobs)] = functools.partial(by_knobs, knobs)
+        for label, attend in every.items():
+            out[...] = np.nan
+            is_knob = isinstance(attend, functools.partial)
+            calls = [functools.partial(attend, *(case if is_knob else case[0]), out=out) for case in several]
+            calls[0]()
+            error = float(abs(out[rows] - right).max())
+            verdict = "" if error < 1e-5 and not bool(cupy.isnan(out).any()) else "  WRONG"
+            took = microseconds(lambda calls=calls: [call() for call in calls], len(calls))
+            share = moved / took / copy
+            print(f"{name:<36} {label:<30} {took:9.2f} us {share:5.0%}  error {error:.0e}{verdict}", flush=True)
+
+
+def by_knobs(knobs, arguments, prompt, own, table_RT, *, out):
+    """The newest version, not as it would choose."""
+    knobs = dict(zip(("warps", "ranges", "tile"), knobs, strict=True))
+    return launch_warps(arguments[0], prompt, own, arguments[-1], out, None, table_RT, **knobs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""128-bit loads from a cache, whose numbers become float32 when they are used: until then they take half the registers.
+
+And exp2 in one instruction.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from llvmlite import ir
+from numba import float32, int32, types
+from numba.cuda.extending import intrinsic
+
+from ...emulator import register_body
+
+GLOBAL = 1  # the number of global memory: without it, hardware looks up at each load where an address lies
+WORD, HALF, FLOAT = ir.IntType(32), ir.HalfType(), ir.FloatType()
+
+
+@intrinsic
+def load_16_bytes(typing_context, cache_XXXX, place):
+    """The four words from number `place` of the cache on, counted through all of its axes."""
+
+    def code(context, builder, signature, arguments):
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        four = ir.VectorType(WORD, 4)
+        address = builder.bitcast(builder.gep(data, [arguments[1]]), four.as_pointer())
+        loaded = builder.load(builder.addrspacecast(address, four.as_pointer(GLOBAL)))
+        loaded.align = 16
+        words = [builder.extract_element(loaded, WORD(k)) for k in range(4)]
+        return context.make_tuple(builder, signature.return_type, words)
+
+    return types.UniTuple(int32, 4)(cache_XXXX, types.intp), code
+
+
+@register_body(load_16_bytes)
+def _load_16_bytes(cache_XXXX, place):
+    numbers, together = cache_XXXX.ravel(), np.empty(16 // cache_XXXX.itemsize, cache_XXXX.dtype)
+    for k in range(together.size):
+        together[k] = numbers[place + k]
+    return together.view(np.int32)
+
+
+@intrinsic
+def halves_of(typing_context, word):
+    """The two float16 of a word, as float32."""
+
+    def code(context, builder, signature, arguments):
+        halves = builder.bitcast(arguments[0], ir.VectorType(HALF, 2))
+        numbers = [builder.fpext(builder.extract_element(halves, WORD(k)), FLOAT) for k in range(2)]
+        return context.make_tuple(builder, signature.return_type, numbers)
+
+    return types.UniTuple(float32, 2)(int32), code
+
+
+@register_body(halves_of)
+def _halves_of(word):
+    return np.array([word], np.int32).view(np.float16).astype(np.float32)
+
+
+@intrinsic
+def float_of(typing_context, word):
+    """The float32 of a word, as a tuple of one."""
+
+    def code(context, builder, signature, arguments):
+        return context.make_tuple(builder, signature.return_type, [builder.bitcast(arguments[0], FLOAT)])
+
+    return types.UniTuple(float32, 1)(int32), code
+
+
+@register_body(float_of)
+def _float_of(word):
+    return np.array([word], np.int32).view(np.float32)
+
+
+@intrinsic
+def power_of_two(typing_context, exponent):
+    """2 to this power, within 2 units in the last place; 0 where that is below the smallest normal number."""
+
+    def code(context, builder, signature, arguments):
+        name, kind = "llvm.nvvm.ex2.approx.ftz.f", ir.FunctionType(FLOAT, [FLOAT])
+        function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+        return builder.call(function, arguments)
+
+    return float32(float32), code
+
+
+@register_body(power_of_two)
+def _power_of_two(exponent):
+    power = np.exp2(np.float32(exponent))
+    return power if power >= np.finfo(np.float32).tiny else np.float32(0)
+
+
+SIGNATURES = {}  # no kernels of its own

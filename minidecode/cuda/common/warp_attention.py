@@ -1,0 +1,344 @@
+"""Attention of few query rows over long caches, at the bandwidth of memory: the newest kernel of split.py, shared.py,
+grouped.py and indirect.py.
+
+A lane loads 16 bytes of a key and 16 bytes of a value, so that width / (16 / itemsize) lanes share a position. All
+loads of a chunk are issued before the first product. Keys and values go to registers, never to shared memory, and serve
+QUERIES queries, which are in registers too. Each group of lanes keeps an online softmax of its own (common/attention.py
+explains it); what groups, then warps, then ranges of positions have found is merged at the end.
+
+Scores are in powers of two: exp(s) is exp2(s log2 e), and the queries are multiplied by scale log2 e when they are
+read. A maximum begins at LOWEST and not at -inf, for -inf - -inf is no number.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+from numba import cuda, float32, int32, int64, types, uint32
+
+from ...reference import scratch
+from ...runtime.device import address_of
+from ...runtime.launch import launch
+from .cache_load import float_of, halves_of, load_16_bytes, power_of_two
+from .reduction import LANES, THREADS
+
+MOST_WARPS = 16  # of a block
+QUERIES = 4  # of a warp: their numbers and sums stay in registers
+MOST_QUERIES = 16  # of a block; more go to further blocks, and each of those reads the cache again
+WORDS = 4  # of 32 bits, which a lane loads together
+LOWEST = float32(-3e38)  # the maximum before the first position
+MINUS_INF = float32(-np.inf)  # the score of a position that a query does not see
+LOG2_E = np.log2(np.e)
+FULL = 128  # blocks that keep a large GPU busy: about one for each of its multiprocessors
+SHORTEST = 256  # positions worth a block of their own
+
+
+@cuda.jit(device=True)
+def quotient(number, by):
+    """Of 32 bits without a sign: Numba's own division has 64, for which a GPU has a slow routine."""
+    return int32(uint32(number) // uint32(by))
+
+
+@cache
+def kernel_for(width: int, dtype: str, queries: int, has_table: bool = False):
+    """The kernel for heads of `width` numbers, and that many queries of a warp: constants to the compiler.
+
+    A block serves one key/value head of one of X prompts: queries n of the W = R/X rows and H/G heads that read it,
+    n = row * H/G + head. Its warps share the positions of the prompt and the W rows' own ones. If there are more than
+    `queries`, neighbouring warps take the same positions for other queries, and find them in the L1 cache.
+    """
+    per_word, numbers_of = (2, halves_of) if dtype == "float16" else (1, float_of)
+    together = WORDS * per_word  # numbers of a load
+    sharing = width // together  # lanes that share a position
+    steps = sharing.bit_length() - 1  # shuffles that add up over them
+    further_steps = 5 - steps  # and over what the groups of a warp have found
+    at_once = 4 if queries == 1 else 2  # positions of which a lane has loads under way; with 4 queries more would spill
+    groups = 32 // sharing  # positions that a warp loads at once
+    chunk = groups * at_once  # positions of a warp's turn
+    state = width + 2  # numbers that a query's result takes: the sums, the maximum, the sum of weights
+
+    def attend(
+        q_RHK,
+        k_XGNK,
+        v_XGNK,
+        begin_X,
+        k_RGTK,
+        v_RGTK,
+        table_RT,
+        begin_R,
+        end_R,
+        scale,
+        beams,
+        per_group,
+        tile,
+        partials_XRHX,
+    ):
+        found = cuda.shared.array((MOST_WARPS, queries, state), float32)
+        q = cuda.local.array((queries, together), float32)
+        a = cuda.local.array((queries, together), float32)
+        running_max = cuda.local.array(queries, float32)
+        running_sum = cuda.local.array(queries, float32)
+        row_of = cuda.local.array(queries, int32)
+        k = cuda.local.array((at_once, WORDS), int32)
+        v = cuda.local.array((at_once, WORDS), int32)
+        score = cuda.local.array((at_once, queries), float32)
+
+        G, N, T = int32(k_XGNK.shape[1]), int32(k_XGNK.shape[2]), int32(k_RGTK.shape[2])
+        x = quotient(cuda.blockIdx.x, G)
+        g = int32(cuda.blockIdx.x - x * G)
+        warp, lane = int32(cuda.threadIdx.x >> 5), int32(cuda.threadIdx.x & 31)
+        group, first_number = int32(lane // sharing), int32(lane % sharing * together)
+
+        # Which queries this warp serves, and its turn among the warps that serve them.
+        first_query = int32(cuda.blockIdx.y * tile)
+        count = min(tile, int32(beams * per_group - first_query))
+        lots = int32((count + queries - 1) // queries)
+        turns = quotient(cuda.blockDim.x >> 5, lots)
+        turn = quotient(warp, lots)
+        lot = int32(warp - turn * lots)
+        row = int32(x * beams + quotient(first_query + lot * queries, per_group))
+        head = int32(first_query + lot * queries - (row - x * beams) * per_group)
+        first_row = row
+        for i in range(queries):
+            row_of[i] = row
+            for e in range(together):
+                q[i, e] = q_RHK[row, g * per_group + head, first_number + e] * scale
+                a[i, e] = float32(0)
+            running_max[i], running_sum[i] = LOWEST, float32(0)
+            if lot * queries + i + 1 < count:
+                head = int32(head + 1)
+                if head == per_group:
+                    row, head = int32(row + 1), int32(0)
+
+        # Chunks of positions: first those of the prompt, then those of each row, as many as the longest row has.
+        begin = int32(0)
+        if N > 0:
+            begin = int32(begin_X[x])
+        longest = int32(0)
+        if T > 0:
+            for own_row in range(first_row, row + 1):
+                longest = max(longest, int32(end_R[own_row] - begin_R[own_row]))
+        prompt_chunks = int32((N - begin + chunk - 1) // chunk)
+        row_chunks = int32((longest + chunk - 1) // chunk)
+        chunks = int32(prompt_chunks + row_chunks * (row - first_row + 1))
+        start = int32(cuda.blockIdx.z * turns + turn)
+        if turn >= turns:
+            start = chunks  # a warp too many
+
+        for c in range(start, chunks, int32(turns * cuda.gridDim.z)):
+            keys, values, own_row = k_XGNK, v_XGNK, int32(-1)
+            first, last, base = int32(begin + c * chunk + group), int32(N - 1), int64(x * G + g) * N
+            if c >= prompt_chunks:
+                keys, values = k_RGTK, v_RGTK
+                nth = quotient(c - prompt_chunks, row_chunks)
+                own_row = int32(first_row + nth)
+                first = int32(begin_R[own_row] + (c - prompt_chunks - nth * row_chunks) * chunk + group)
+                last, base = int32(end_R[own_row] - 1), int64(own_row * G + g) * T
+
+            # Lanes beyond the last position load that one again, and give it no weight.
+            for j in range(at_once):
+                m = min(int32(first + j * groups), last)
+                if own_row >= 0 and has_table:
+                    base = int64(int32(table_RT[own_row, m]) * G + g) * T
+                place = base * width + first_number + int32(m * width)
+                words_of_k, words_of_v = load_16_bytes(keys, place), load_16_bytes(values, place)
+                for w in range(WORDS):
+                    k[j, w], v[j, w] = words_of_k[w], words_of_v[w]
+
+            for j in range(at_once):
+                for i in range(queries):
+                    s = float32(0)
+                    for w in range(WORDS):
+                        numbers = numbers_of(k[j, w])
+                        for e in range(per_word):
+                            s += q[i, w * per_word + e] * numbers[e]
+                    for step in range(steps):
+                        s += cuda.shfl_xor_sync(LANES, s, 1 << step)
+                    is_seen = int32(first + j * groups) <= last and (own_row < 0 or own_row == row_of[i])
+                    score[j, i] = s if is_seen else MINUS_INF
+
+            for i in range(queries):
+                larger = running_max[i]
+                for j in range(at_once):
+                    larger = max(larger, score[j, i])
+                keep = power_of_two(running_max[i] - larger)
+                running_max[i] = larger
+                running_sum[i] *= keep
+                for e in range(together):
+                    a[i, e] *= keep
+                for j in range(at_once):
+                    weight = power_of_two(score[j, i] - larger)
+                    running_sum[i] += weight
+                    for w in range(WORDS):
+                        numbers = numbers_of(v[j, w])
+                        for e in range(per_word):
+                            a[i, w * per_word + e] += weight * numbers[e]
+
+        # What the groups of a warp have found becomes one, and is left for the others.
+        for i in range(queries):
+            larger = running_max[i]
+            for step in range(further_steps):
+                larger = max(larger, cuda.shfl_xor_sync(LANES, larger, sharing << step))
+            keep = power_of_two(running_max[i] - larger)
+            total = running_sum[i] * keep
+            for step in range(further_steps):
+                total += cuda.shfl_xor_sync(LANES, total, sharing << step)
+            for e in range(together):
+                a[i, e] *= keep
+                for step in range(further_steps):
+                    a[i, e] += cuda.shfl_xor_sync(LANES, a[i, e], sharing << step)
+            if group == 0:
+                for e in range(together):
+                    found[warp, i, first_number + e] = a[i, e]
+            if lane == 0:
+                found[warp, i, width], found[warp, i, width + 1] = larger, total
+        cuda.syncthreads()
+
+        # A warp for each query puts together what the warps have found.
+        for n in range(warp, count, int32(cuda.blockDim.x >> 5)):
+            lot = int32(n // queries)
+            i = int32(n - lot * queries)
+            row = int32(x * beams + quotient(first_query + n, per_group))
+            head = int32(first_query + n - (row - x * beams) * per_group + g * per_group)
+            larger = LOWEST
+            for turn in range(turns):
+                larger = max(larger, found[turn * lots + lot, i, width])
+            total = float32(0)
+            for turn in range(turns):
+                other = turn * lots + lot
+                total += power_of_two(found[other, i, width] - larger) * found[other, i, width + 1]
+            for u in range(lane, width, 32):
+                part = float32(0)
+                for turn in range(turns):
+                    other = turn * lots + lot
+                    part += power_of_two(found[other, i, width] - larger) * found[other, i, u]
+                if cuda.gridDim.z == 1:
+                    part /= total
+                partials_XRHX[cuda.blockIdx.z, row, head, u] = part
+            if cuda.gridDim.z > 1 and lane == 0:
+                partials_XRHX[cuda.blockIdx.z, row, head, width] = larger
+                partials_XRHX[cuda.blockIdx.z, row, head, width + 1] = total
+
+    attend.__name__ = attend.__qualname__ = f"warps_{width}_{dtype}_{queries}{'_by_table' if has_table else ''}"
+    return cuda.jit(launch_bounds=(32 * MOST_WARPS, 1))(attend)
+
+
+@cuda.jit
+def merge_ranges_of_warps(partials_XRHX, a_RX):
+    """A thread for each number of the result. A range of which a row sees nothing has the sum of weights 0."""
+    P, R, H, _ = partials_XRHX.shape
+    U = a_RX.shape[1] // H
+    n = cuda.grid(1)
+    if n >= R * H * U:
+        return
+    r, h, u = n // (H * U), n // U % H, n % U
+    larger = LOWEST
+    for p in range(P):
+        larger = max(larger, partials_XRHX[p, r, h, U])
+    a, total = float32(0), float32(0)
+    for p in range(P):
+        keep = power_of_two(partials_XRHX[p, r, h, U] - larger)
+        a += keep * partials_XRHX[p, r, h, u]
+        total += keep * partials_XRHX[p, r, h, U + 1]
+    a_RX[r, h * U + u] = a / total
+
+
+def are_wide(*caches) -> bool:
+    """Whether a warp can read these caches by 16 bytes a lane: keys and values as wide, and a power of two of loads."""
+    width, itemsize = caches[0].shape[3], caches[0].itemsize
+    loads, rest = divmod(width * itemsize, 16)
+    return (
+        rest == 0
+        and loads in (1, 2, 4, 8, 16, 32)
+        and all(a.shape[3] == width and address_of(a) % 16 == 0 for a in caches)
+    )
+
+
+def launch_warps(q_RHK, prompt, own, scale, a_RX, workspace=None, table_RT=None, *, tile=None, ranges=None, warps=None):
+    """One launch, or two if there are few blocks and many positions.
+
+    prompt: keys, values and begin_X; own: keys, values, begin_R and end_R. tile: queries of a block; ranges: into how
+    many ranges the positions are cut; warps of a block: each in place of what is thought best.
+    """
+    (R, H, K), (X, G, N, _), T = q_RHK.shape, prompt[0].shape, own[0].shape[2]
+    beams, per_group = R // X, H // G
+    tile = tile or tile_for(X * G, beams * per_group, N + T)
+    queries = QUERIES if tile > 1 else 1
+    lots, chunk = -(-tile // queries), chunk_of(K, own[0].itemsize, queries)
+    chunks = -(-N // chunk) + min(beams, queries) * -(-T // chunk)
+    blocks = X * G * -(-beams * per_group // tile)
+    partials_XRHX = None if ranges == 1 else scratch_for_ranges(workspace, q_RHK, X, K, blocks, N + T, ranges)
+    found_XRHX = a_RX.reshape(1, R, H, K) if partials_XRHX is None else partials_XRHX
+    most_warps = MOST_WARPS if blocks * len(found_XRHX) <= 2 * FULL else MOST_WARPS // 2
+    warps = warps or max(1, min(-(-chunks // len(found_XRHX)), most_warps // lots)) * lots
+    kernel = kernel_for(K, own[0].dtype.name, queries, table_RT is not None)
+    table_RT = own[2].reshape(-1, 1) if table_RT is None else table_RT  # without one, the kernel does not read it
+    launch(
+        kernel, (X * G, blocks // (X * G), len(found_XRHX)), 32 * warps, q_RHK, *prompt, *own[:2], table_RT, *own[2:],
+        np.float32(scale * LOG2_E), np.int32(beams), np.int32(per_group), np.int32(tile), found_XRHX,
+    )  # fmt: skip
+    if partials_XRHX is not None:
+        launch(merge_ranges_of_warps, -(-a_RX.size // THREADS), THREADS, partials_XRHX, a_RX)
+    return a_RX
+
+
+def tile_for(caches: int, queries: int, positions: int) -> int:
+    """How many of a cache's queries a block takes.
+
+    All, so that the cache is read once; one, where there are so few and short caches that most of a GPU would be idle:
+    the others then find the cache in L2.
+    """
+    is_small = positions < 2 * SHORTEST and caches * queries <= 2 * FULL
+    return 1 if is_small else min(queries, MOST_QUERIES)
+
+
+def chunk_of(width: int, itemsize: int, queries: int) -> int:
+    """Positions of a warp's turn."""
+    return 32 * 16 // (width * itemsize) * (4 if queries == 1 else 2)
+
+
+def ranges_for(blocks: int, positions: int) -> int:
+    """How many ranges to cut the positions into where there are so few blocks otherwise; 1 where there are enough."""
+    return max(1, min(FULL // blocks, positions // SHORTEST))
+
+
+def scratch_for_ranges(workspace, q_RHK, X, width, blocks, positions, ranges=None):
+    """partials_XRHX: workspace for the partial results of all ranges; None where the positions are not cut.
+
+    Fewer caches are cut into more ranges each. The workspace is for as many ranges as all caches may have together, so
+    that a batch's workspace is enough for the sentences that are left of it.
+    """
+    (R, H, _), most = q_RHK.shape, ranges_for(1, positions)
+    if ranges is None:
+        ranges = ranges_for(blocks, positions)
+        if most == 1:
+            return None
+        together = max(X, min(X * FULL // blocks, X * most))
+    else:
+        together = X * ranges
+    scratch_XXHX = scratch(workspace, (together, R // X, H, width + 2), q_RHK)
+    return None if ranges == 1 else scratch_XXHX[: X * ranges].reshape(ranges, R, H, -1)
+
+
+# Kernels that are compiled and type-checked without a GPU; other widths are made when they are needed.
+warps_64_float16_4 = kernel_for(64, "float16", 4)
+warps_64_float16_4_by_table = kernel_for(64, "float16", 4, True)
+warps_64_float16_1 = kernel_for(64, "float16", 1)
+warps_64_float32_4 = kernel_for(64, "float32", 4)
+warps_128_float16_4 = kernel_for(128, "float16", 4)
+_NUMBERS, _FOUR_AXES = int64[::1], float32[:, :, :, ::1]
+
+
+def _signature(cache) -> tuple:
+    own = cache, cache, int64[:, ::1], _NUMBERS, _NUMBERS
+    return float32[:, :, :], cache, cache, _NUMBERS, *own, float32, int32, int32, int32, _FOUR_AXES
+
+
+_OF_HALVES = (warps_64_float16_4, warps_64_float16_4_by_table, warps_64_float16_1, warps_128_float16_4)
+SIGNATURES = {
+    **{kernel: [_signature(types.float16[:, :, :, ::1])] for kernel in _OF_HALVES},
+    warps_64_float32_4: [_signature(_FOUR_AXES)],
+    merge_ranges_of_warps: [(_FOUR_AXES, float32[:, ::1])],
+}
+REGISTERS = dict.fromkeys(SIGNATURES, 128) | {warps_64_float16_1: 96, merge_ranges_of_warps: 64}
