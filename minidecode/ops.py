@@ -235,8 +235,12 @@ def linear_int8(
 
 
 @returns("q_RHK", "k_RGK", "v_RGU")
-def split_heads(qkv_RX: Array, bias_X: Array | None, heads: Heads, out: Any = None) -> tuple[Array, Array, Array]:
+def split_heads(
+    qkv_RX: Array, bias_X: Array | None, heads: Heads, dtype: Any = None, out: Any = None
+) -> tuple[Array, Array, Array]:
     """(q, k, v) = qkv + bias, cut into heads: X is H*K query columns, then G*K key and G*U value columns.
+
+    dtype: float16 rounds each sum once; what is beyond its range becomes its largest number. None: as qkv is.
 
     LightSeq's `ker_arrange_encself_qkv` (section 2.1). Either side may be empty: of a source there are no queries
     (H = 0), of a target that looks at it queries alone (G = 0). qkv may be some columns of a wider product.
@@ -273,8 +277,12 @@ def append_kv(
 
 
 @returns("k_SRGK", "v_SRGU")
-def project_cross_kv(h_RD: Array, weight: Weight, heads: Heads, out: Any = None) -> tuple[Array, Array]:
+def project_cross_kv(
+    h_RD: Array, weight: Weight, heads: Heads, dtype: Any = None, out: Any = None
+) -> tuple[Array, Array]:
     """Keys and values of a source for all decoder layers: k[s], v[s] = h W_s + bias_s, cut into heads.
+
+    dtype: of keys and values, as in `split_heads`.
 
     The weight's outputs are those of S layers side by side, in each G*K columns of keys before G*U of values; of
     `heads`, H does not matter. LightSeq has one product for them all in place of one a layer, and the kernel behind it
@@ -297,6 +305,8 @@ def attend_prefill(
     window leaves the last `window`:
     a[r, h] = sum_m softmax_m(scale * q[r, h] . k[m, g]) v[m, g],  g = h // (H/G).
     A position bias is added to the scores; positions of queries and of keys count from where their sentence begins.
+    Where q, k and v are float16, all three, the weights of the softmax may be rounded to float16 too; sums, and the
+    result, are float32.
     Returns the heads side by side, X = H*U columns. LightSeq's two products of an encoder layer and what is between and
     behind them, `ker_correlation_softmax_encself` and `ker_arrange_atten_output` (section 2.1). Raises ValueError where
     a sentence has queries and no keys.

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..runtime.low_precision import cast_to, unpacked
+from ..runtime.low_precision import cast_to, halves, unpacked
 from .padding import padding, replicate
 from .protocol import SourceCache, StepCache
 
@@ -31,7 +31,8 @@ class CrossCache:
     @classmethod
     def of_layers(cls, ops, weights, source, target_offsets_X, stored_as=None):
         """A cache for each layer: the keys and values of all of them at once (LightSeq's encoder output)."""
-        layers = ops.project_cross_kv(source.h_RD, weights.cross_kv, weights.blocks[0].cross_heads)
+        heads, dtype = weights.blocks[0].cross_heads, halves(source.h_RD, stored_as)
+        layers = ops.project_cross_kv(source.h_RD, weights.cross_kv, heads, **dtype)
         layout = source.offsets_X, target_offsets_X, stored_as, source.N
         each = zip(weights.blocks, *layers, strict=True)
         return [cls(block, k_RGK, v_RGU, *layout) for block, k_RGK, v_RGU in each]
@@ -45,7 +46,8 @@ class CrossCache:
 
     def attend(self, ops, q_RX):
         """Attention of each row to the whole of its source, from the query product without its bias."""
-        q_RHK, _, _ = ops.split_heads(q_RX, self.query_bias_X, replace(self.heads, G=0))
+        dtype = {} if self.decoding else halves(q_RX, self.stored_as)
+        q_RHK, _, _ = ops.split_heads(q_RX, self.query_bias_X, replace(self.heads, G=0), **dtype)
         if self.decoding:
             return self.attend_step(ops, q_RHK)
         offsets = self.target_offsets_X, self.source_offsets_X
@@ -54,7 +56,7 @@ class CrossCache:
         return a_RX
 
     def store(self):
-        """Keys and values as the steps will read them: the first tokens have attended to them as they were."""
+        """Keys and values as the steps will read them. On the CPU the first tokens have attended to them unrounded."""
         self.k_RGK, self.v_RGU = cast_to(self.stored_as, self.k_RGK), cast_to(self.stored_as, self.v_RGU)
 
     def attend_step(self, ops, q_RHK):

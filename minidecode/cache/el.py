@@ -19,7 +19,8 @@ from typing import ClassVar
 import numpy as np
 
 from ..ops import Weight
-from ..runtime.low_precision import cast_to, dequantized, unpacked
+from ..runtime.device import fetched_once
+from ..runtime.low_precision import cast_to, dequantized, halves, unpacked
 from .cross import of_layer
 from .padding import padding
 from .protocol import SourceCacheKind
@@ -119,7 +120,7 @@ class ElCrossCache:
         self.copies = (self.weights[0], self.weights[2]) if was_packed else copies_among(self.weights, key_values)
         self.source, self.target_offsets_X = source, target_offsets_X
         self.begin_B = padding(source.offsets_X, source.N)
-        self.one_row_each = bool((np.diff(target_offsets_X) == 1).all())  # as where a text begins
+        self.one_row_each = bool((np.diff(fetched_once(target_offsets_X)) == 1).all())  # as where a text begins
 
     def attend(self, ops, q_RX):
         """Attention of each row to the whole of its source, from the query product without its bias.
@@ -127,11 +128,12 @@ class ElCrossCache:
         For the logits of whole texts, rows are many: keys and values are built, looked at by all of them, and dropped.
         A text's first token sees the source as the steps do, float16 ones too: there is never a second copy.
         """
-        q_RHK, _, _ = ops.split_heads(q_RX, self.query_bias_X, replace(self.heads, G=0))
+        dtype = {} if self.one_row_each else halves(q_RX, self.key_values.data.dtype)
+        q_RHK, _, _ = ops.split_heads(q_RX, self.query_bias_X, replace(self.heads, G=0), **dtype)
         if self.one_row_each:
             return ops.attend_el(q_RHK, self.source.padded(ops), self.begin_B, *self.weights, self.heads.scale)
         kv_RX = ops.linear(self.source.h_RD, self.key_values)
-        _, k_RGK, v_RGU = ops.split_heads(kv_RX, self.key_values.bias, replace(self.heads, H=0))
+        _, k_RGK, v_RGU = ops.split_heads(kv_RX, self.key_values.bias, replace(self.heads, H=0), **dtype)
         offsets = self.target_offsets_X, self.source.offsets_X
         return ops.attend_prefill(q_RHK, k_RGK, v_RGU, *offsets, self.heads.scale, False)
 

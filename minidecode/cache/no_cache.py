@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from ..runtime.low_precision import halves
 from .cross import CrossCache
 from .prefix import Prefix, attend_prompt
 from .protocol import SourceCacheKind
@@ -22,10 +23,13 @@ class NoCache:
 
     def __init__(self, block, offsets_X, stored_as=None, N=None, causal=True):
         self.bias_X, self.heads, self.offsets_X, self.causal = block.qkv.bias, block.heads, offsets_X, causal
+        self.weights_are = block.qkv.data.dtype
 
     def append(self, ops, qkv_RX, h_RD):
         """Adds the bias, cuts into heads, lays keys and values ready, returns the queries."""
-        q_RHK, self.k_RGK, self.v_RGU = ops.split_heads(qkv_RX, self.bias_X, self.heads)
+        q_RHK, self.k_RGK, self.v_RGU = ops.split_heads(
+            qkv_RX, self.bias_X, self.heads, **halves(qkv_RX, self.weights_are)
+        )
         return q_RHK
 
     def attend(self, ops, q_RHK):

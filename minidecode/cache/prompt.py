@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from ..runtime.capture import in_numpy
-from ..runtime.low_precision import cast_to
+from ..runtime.low_precision import cast_to, halves
 from .cross import CrossCache
 from .padding import longest
 from .prefix import Prefix, attend_prompt
@@ -45,8 +45,12 @@ class PromptCache:
         """Adds the bias, cuts into heads, keeps keys and values, returns the queries."""
         if self.decoding:
             return self.append_step(ops, qkv_RX)
-        q_RHK, self.k_RGK, self.v_RGU = ops.split_heads(qkv_RX, self.bias_X, self.heads)
+        q_RHK, self.k_RGK, self.v_RGU = self.cut(ops, qkv_RX, self.heads)
         return q_RHK
+
+    def cut(self, ops, qkv_RX, heads):
+        """Queries, keys and values of rows of prompts, as they are multiplied."""
+        return ops.split_heads(qkv_RX, self.bias_X, heads, **halves(qkv_RX, self.stored_as))
 
     def attend(self, ops, q_RHK):
         """Attention of each row to its sentence up to itself."""
@@ -64,7 +68,7 @@ class PromptCache:
         return a_RX
 
     def store(self):
-        """Keys and values as the steps will read them: the prompts themselves have attended to them as they were."""
+        """Keys and values as the steps will read them. On the CPU the prompts have attended to them as they were."""
         self.k_RGK, self.v_RGU = cast_to(self.stored_as, self.k_RGK), cast_to(self.stored_as, self.v_RGU)
 
     def expand(self, ops, beams: int, steps: int):

@@ -133,7 +133,7 @@ class QueryCache:
 
         Keys stand newest first, so that their numbers are their distances. They are copied for each query row.
         """
-        q_RHK, *own = ops.split_heads(query_RX, self.cache.bias_X, heads)
+        q_RHK, *own = self.cache.cut(ops, query_RX, heads)
         k_RGK, v_RGU = (np.concatenate(both) for both in zip((self.cache.k_RGK, self.cache.v_RGU), own, strict=True))
         bias, ends, parts = heads.bias and backwards(heads.bias), self.rows.ends, []
         for first, last in self.rows.groups():

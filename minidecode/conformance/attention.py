@@ -128,13 +128,17 @@ def attend_row(q_HK, k_GMK, v_GMU, scale, bias_HM=None):
     return np.concatenate(heads)
 
 
+HALF, SMALLEST_HALF = 2.0**-11, 2.0**-24  # float16: the relative error of one rounding, and its smallest number
+
+
 def attend_bound(q_HK, k_GMK, v_GMU, scale, bias_HM=None):
     """For one row. A score is off by eps times the length of its vector of products, at worst sqrt(K) of that.
 
     That is a relative error of the position's weight; M such errors, independent of each other, add up as a random
     walk of steps w|v|. The sum over positions is a walk too, of sqrt(M) roundings where one thread adds them all, and
     log2(M) in a tree, which is more where M is small; normalising costs two. A weight below the smallest normal number
-    may be 0, and so may its product with v. A bias is one rounding more, of the score that it makes.
+    may be 0, and so may its product with v. A bias is one rounding more, of the score that it makes. Where q, k and v
+    are float16, `_of_rounded_weights` comes on top.
     """
     H, K = q_HK.shape
     k_HMK, v_HMU = (np.repeat(a.astype(np.float64), H // len(a), axis=0) for a in (k_GMK, v_GMU))
@@ -150,7 +154,20 @@ def attend_bound(q_HK, k_GMK, v_GMU, scale, bias_HM=None):
     M = k_GMK.shape[1]
     roundings = 2 + max(math.log2(M), math.sqrt(M))
     lost_HU = TINY * (np.abs(v_HMU) + 1).sum(axis=1)
-    return (4 * walk_HU + roundings * EPS * np.abs(steps_HMU).sum(axis=1) + lost_HU).reshape(-1)
+    bound_HU = 4 * walk_HU + roundings * EPS * np.abs(steps_HMU).sum(axis=1) + lost_HU
+    return (bound_HU + (_of_rounded_weights(weights_HM, v_HMU) if q_HK.dtype == np.float16 else 0)).reshape(-1)
+
+
+def _of_rounded_weights(weights_HM, v_HMU):
+    """What it does to the sums of values if each weight is rounded to float16, by at most r(w) = 2^-11 w or 2^-25.
+
+    Equal weights are rounded alike, which moves the whole sum by 2^-11 of it; others as a random walk of steps r(w) v,
+    of which three times the length is enough. It is never more than all steps in one direction.
+    """
+    step_HM1 = np.maximum(HALF * weights_HM, SMALLEST_HALF / 2)[..., None]
+    whole_HU = HALF * np.abs((weights_HM[..., None] * v_HMU).sum(axis=1))
+    walk_HU = 3 * np.linalg.norm(step_HM1 * v_HMU, axis=1)
+    return np.minimum(whole_HU + walk_HU, (step_HM1 * np.abs(v_HMU)).sum(axis=1))
 
 
 def attend_rows(rows) -> np.ndarray:

@@ -263,9 +263,13 @@ def _poisoned(row: Row, arguments: tuple) -> tuple:
 
 
 def _float_of(row: Row, arguments: tuple) -> np.dtype | None:
-    """The dtype of the first floats that are handed in, which results have too; None where there are whole numbers."""
+    """The dtype of the first floats that are handed in, which results have too; None where there are whole numbers.
+
+    Sums of products of float16 are float32, and so are such results.
+    """
     arrays = _named(list(arguments_of(row, arguments)), arguments)
-    return next((a.dtype for _, a in arrays if a.dtype.kind == "f"), None)
+    first = next((a.dtype for _, a in arrays if a.dtype.kind == "f"), None)
+    return np.dtype(np.float32) if first == np.float16 else first
 
 
 def _named(names: list[str], arguments: Iterable):

@@ -19,7 +19,7 @@ F = np.float32
 
 
 @capturable
-def split_heads(qkv_RX, bias_X, heads, out=None):
+def split_heads(qkv_RX, bias_X, heads, dtype=None, out=None):
     """In float32; where numbers are of another dtype, or lie otherwise or in another shape, the reference does it."""
     R, X = qkv_RX.shape
     shapes = (R, heads.H, heads.K), (R, heads.G, heads.K), (R, heads.G, heads.U)
@@ -27,14 +27,15 @@ def split_heads(qkv_RX, bias_X, heads, out=None):
     arrays = qkv_RX, contiguous(no_bias(X) if bias_X is None else bias_X, F), *results
     rows_of_task, workers = cut_rows(R, X)
     if (
-        all(a.dtype == F and a.flags.c_contiguous for a in arrays)
+        dtype in (None, F)
+        and all(a.dtype == F and a.flags.c_contiguous for a in arrays)
         and tuple(a.shape for a in results) == shapes
         and parallel_for(_heads, (*arrays, rows_of_task), _task_of_heads, workers)
     ):
         ran(COMPILED)
         return results
     ran(NUMPY)
-    return reference.split_heads(qkv_RX, bias_X, heads, out)
+    return reference.split_heads(qkv_RX, bias_X, heads, dtype, out)
 
 
 @njit(cache=True, nogil=True)

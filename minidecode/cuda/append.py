@@ -21,6 +21,7 @@ from ..reference import in_rows, or_empty
 from ..runtime.launch import launch
 from ..runtime.low_precision import largest_of
 from .common.bias import plus
+from .common.cut_off import cut_off
 from .heads import PRODUCT_RX, ROW_X, ROWS_RX, THREADS, per_row, split_heads_v1
 
 
@@ -34,16 +35,6 @@ def append_kv_v1(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
         return q_RHK
     out[...] = q_RHK
     return out
-
-
-@cuda.jit(device=True)
-def cut_off(number, largest):
-    """By comparisons, which are all false of NaN."""
-    if number > largest:
-        return largest
-    if number < -largest:
-        return -largest
-    return number
 
 
 @cuda.jit

@@ -4,59 +4,94 @@ The product is that of cuda/linear.py: the library's, where rows are many. Behin
 1. A launch for each layer, of heads.py's kernel.
 2. One for all of them. Layers are an axis of the grid, so that no thread divides to find its own; neighbouring threads
    read neighbouring columns of a row, and write neighbouring numbers of its keys, or of its values.
+3. The same by fours, as in heads.py.
 """
 
 from __future__ import annotations
 
-from numba import cuda, float32
+from numba import cuda, float32, types
 
 from ..reference import or_empty
 from ..reference.cross_kv import results
 from ..runtime.launch import launch
-from ..runtime.low_precision import rounding
+from ..runtime.low_precision import largest_of, rounding
 from .common.bias import plus
+from .common.cut_off import cut_off
+from .common.fours import KEPT, grid_of, lie_in_fours, load_fours, store_fours
 from .heads import THREADS, add_and_cut, per_row
 from .linear import linear
 from .linear_int8 import linear_int8
 
 
 @rounding
-def project_cross_kv_v1(h_RD, weight, heads, out=None):
-    k_SRX, v_SRX, kv_RX, bias_X = _product(h_RD, weight, heads, out)
+def project_cross_kv_v1(h_RD, weight, heads, dtype=None, out=None):
+    k_SRX, v_SRX, kv_RX, bias_X = _product(h_RD, weight, heads, dtype, out)
     width = kv_RX.shape[1] // len(k_SRX)
     for s in range(len(k_SRX)):
         here = slice(s * width, (s + 1) * width)
         no_queries_RX = k_SRX[s, :, :0]
-        given = kv_RX[:, here], bias_X[here], no_queries_RX, k_SRX[s], v_SRX[s]
+        given = kv_RX[:, here], bias_X[here], largest_of(k_SRX.dtype), no_queries_RX, k_SRX[s], v_SRX[s]
         launch(add_and_cut, per_row(kv_RX[:, here]), THREADS, *given)
     return _in_heads(k_SRX, v_SRX, heads)
 
 
 @rounding
-def project_cross_kv(h_RD, weight, heads, out=None):
-    """Version 2."""
-    k_SRX, v_SRX, kv_RX, bias_X = _product(h_RD, weight, heads, out)
-    (S, R, _), width = k_SRX.shape, k_SRX.shape[2] + v_SRX.shape[2]
-    launch(arrange_layers, (R, -(-width // THREADS), S), THREADS, kv_RX, bias_X, k_SRX, v_SRX)
+def project_cross_kv_v2(h_RD, weight, heads, dtype=None, out=None):
+    k_SRX, v_SRX, kv_RX, bias_X = _product(h_RD, weight, heads, dtype, out)
+    _arrange(kv_RX, bias_X, k_SRX, v_SRX)
     return _in_heads(k_SRX, v_SRX, heads)
 
 
+def _arrange(kv_RX, bias_X, k_SRX, v_SRX):
+    (S, R, _), width = k_SRX.shape, k_SRX.shape[2] + v_SRX.shape[2]
+    arrays = kv_RX, bias_X, largest_of(k_SRX.dtype), k_SRX, v_SRX
+    launch(arrange_layers, (R, -(-width // THREADS), S), THREADS, *arrays)
+
+
 @cuda.jit
-def arrange_layers(kv_RX, bias_X, k_SRX, v_SRX):
+def arrange_layers(kv_RX, bias_X, largest, k_SRX, v_SRX):
     r, x, s = cuda.blockIdx.x, cuda.blockIdx.y * THREADS + cuda.threadIdx.x, cuda.blockIdx.z
     values, width = k_SRX.shape[2], k_SRX.shape[2] + v_SRX.shape[2]
     if x >= width:
         return
-    number = plus(kv_RX[r, s * width + x], bias_X, s * width + x)
+    number = cut_off(plus(kv_RX[r, s * width + x], bias_X, s * width + x), largest)
     if x < values:
         k_SRX[s, r, x] = number
     else:
         v_SRX[s, r, x - values] = number
 
 
-def _product(h_RD, weight, heads, out):
+@rounding
+def project_cross_kv(h_RD, weight, heads, dtype=None, out=None):
+    """Version 3; version 2 where columns are no whole fours."""
+    k_SRX, v_SRX, kv_RX, bias_X = _product(h_RD, weight, heads, dtype, out)
+    if lie_in_fours(kv_RX, bias_X[None], k_SRX[0], v_SRX[0]):
+        grid = *grid_of(len(kv_RX), k_SRX.shape[2] + v_SRX.shape[2]), len(k_SRX)
+        launch(arrange_layers_in_fours, grid, THREADS, kv_RX, bias_X, largest_of(k_SRX.dtype), k_SRX, v_SRX)
+    else:
+        _arrange(kv_RX, bias_X, k_SRX, v_SRX)
+    return _in_heads(k_SRX, v_SRX, heads)
+
+
+@cuda.jit
+def arrange_layers_in_fours(kv_RX, bias_X, largest, k_SRX, v_SRX):
+    kept = cuda.local.array(KEPT, float32)
+    c, s, values = 4 * (cuda.blockIdx.y * THREADS + cuda.threadIdx.x), cuda.blockIdx.z, k_SRX.shape[2]
+    width = values + v_SRX.shape[2]
+    if c >= width:
+        return
+    load_fours(kept, kv_RX, bias_X, s * width + c, s * width + c)
+    for i in range(KEPT):
+        kept[i] = cut_off(kept[i], largest)
+    if c < values:
+        store_fours(k_SRX[s], c, kept)
+    else:
+        store_fours(v_SRX[s], c - values, kept)
+
+
+def _product(h_RD, weight, heads, dtype, out):
     """(where keys go, where values go, the product of all layers, its bias); heads side by side."""
-    k_SRGK, v_SRGU = results(h_RD, weight, heads, out)
+    k_SRGK, v_SRGU = results(h_RD, weight, heads, dtype, out)
     kv_RX = linear(h_RD, weight) if weight.x_bits is None else linear_int8(h_RD, weight)
     S, R, _, _ = k_SRGK.shape
     return k_SRGK.reshape(S, R, -1), v_SRGU.reshape(S, R, -1), kv_RX, or_empty(weight.bias, kv_RX[:, 0])
@@ -67,5 +102,9 @@ def _in_heads(k_SRX, v_SRX, heads):
 
 
 # What each kernel is compiled and type-checked for, without a GPU.
-LAYERS_SRX = float32[:, :, ::1]
-SIGNATURES = {arrange_layers: [(float32[:, ::1], float32[::1], LAYERS_SRX, LAYERS_SRX)]}
+_ARRANGED = [
+    (float32[:, ::1], float32[::1], float32, *[layers_SRX] * 2)
+    for layers_SRX in (float32[:, :, ::1], types.float16[:, :, ::1])
+]
+SIGNATURES = {arrange_layers: _ARRANGED, arrange_layers_in_fours: _ARRANGED}
+REGISTERS = {arrange_layers_in_fours: 56}

@@ -6,6 +6,7 @@
    Sums run by shuffles inside each warp and once over the warps: two barriers each.
 3. A warp per row: each lane keeps its numbers of the row in registers, and shuffles alone make the sums. No shared
    memory, no barrier; and a block takes several rows, so that none of its warps waits for another.
+4. The same by 128-bit loads and stores; rows of more than 1,024 numbers have a block each (version 4 of norm.py).
 
 An empty `wpe` says that no position is added, an empty `shift` that the norm is an RMS norm (cuda/norm.py).
 """
@@ -22,7 +23,8 @@ from ..reference import or_empty
 from ..runtime.launch import launch
 from .common.bias import plus
 from .common.reduction import THREADS, WARPS, warp_sum
-from .norm import ROOM, normalise_row
+from .common.vector_load import begins_at_16_bytes, wide_store
+from .norm import ROOM, add_four, normalise_row, normaliser
 
 KEPT = 32  # numbers of a row that a lane of version 3 has registers for
 WIDEST = 32 * KEPT  # row of version 3
@@ -85,8 +87,8 @@ def embedding_per_block(ids_R, pos_R, wte_VD, wpe_ND, scale, gain_D, shift_D, ep
     normalise_row(row, total, part, gain_D, shift_D, eps, h_RD)
 
 
-def embed_norm(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out=None):
-    """Version 3. Rows wider than it has registers for take version 2."""
+def embed_norm_v3(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out=None):
+    """Rows wider than it has registers for take version 2."""
     if wte_VD.shape[1] > WIDEST:
         return embed_norm_v2(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out)
     x_RD, h_RD = results(ids_R, wte_VD, out)
@@ -121,6 +123,50 @@ def embedding_per_warp(ids_R, pos_R, wte_VD, wpe_ND, scale, gain_D, shift_D, eps
             h_RD[r, d] = plus((kept[k] - mean) / spread * gain_D[d], shift_D, d)
 
 
+def embedding_in_registers(threads, quads):
+    """A kernel of version 4: so many threads, a warp or a block, have a row."""
+    normalise, columns, rows = normaliser(threads, quads), 4 * quads, THREADS // threads
+
+    @cuda.jit
+    def embedding_kept(ids_R, pos_R, wte_VD, wpe_ND, scale, gain_D, shift_D, eps, x_RD, h_RD):
+        kept = cuda.local.array(columns, float32)
+        r, t, D = cuda.blockIdx.x * rows + cuda.threadIdx.x // threads, cuda.threadIdx.x % threads, x_RD.shape[1]
+        if r >= x_RD.shape[0]:  # a whole warp, or block, leaves
+            return
+        token, position = ids_R[r], pos_R[r]
+        for i in range(quads):
+            add_four(kept, 4 * i, wte_VD[token], 4 * (t + threads * i), True)
+        for k in range(columns):
+            kept[k] *= scale
+        if wpe_ND.shape[0] > 0:
+            for i in range(quads):
+                add_four(kept, 4 * i, wpe_ND[position], 4 * (t + threads * i), False)
+        for i in range(quads):
+            c, k = 4 * (t + threads * i), 4 * i
+            if c < D:
+                wide_store(x_RD[r], c, kept[k], kept[k + 1], kept[k + 2], kept[k + 3])
+        normalise(kept, r, t, gain_D, shift_D, eps, h_RD)
+
+    return embedding_kept
+
+
+embedding_of_warp, embedding_of_block = (embedding_in_registers(threads, 8) for threads in (32, THREADS))
+
+
+def embed_norm(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out=None):
+    """Version 4; version 3 where rows are wider than 4,096 numbers, no whole fours, or begin elsewhere."""
+    x_RD, h_RD = results(ids_R, wte_VD, out)
+    R, D = x_RD.shape
+    loaded = [x_RD, h_RD, wte_VD, *(a for a in (wpe_ND,) if a is not None)]
+    loaded += [a[None] for a in (norm.gain_D, norm.bias_D) if a is not None]
+    if D > 4 * THREADS * 8 or D % 4 or not all(begins_at_16_bytes(a) for a in loaded):
+        return embed_norm_v3(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, (x_RD, h_RD))
+    kernel, blocks = (embedding_of_warp, -(-R // WARPS)) if D <= 1024 else (embedding_of_block, R)
+    given = *tables_of(wte_VD, wpe_ND, scale), *constants_of(norm)
+    launch(kernel, blocks, THREADS, ids_R, pos_R, *given, x_RD, h_RD)
+    return x_RD, h_RD
+
+
 def tables_of(wte_VD, wpe_ND, scale):
     """The arguments of a kernel that say what a row's x is."""
     return wte_VD, or_empty(wpe_ND, wte_VD), np.float32(scale)
@@ -150,5 +196,9 @@ SIGNATURES = {
     norm_per_row: [(_ROWS, _ROW, _ROW, float32, _ROWS)],
     embedding_per_block: [_FUSED],
     embedding_per_warp: [_FUSED],
+    embedding_of_warp: [_FUSED],
+    embedding_of_block: [_FUSED],
 }
-REGISTERS = {embedding_per_warp: 128}  # 32 of them are the row, and as many loads are under way at once
+REGISTERS = dict.fromkeys(
+    (embedding_per_warp, embedding_of_warp, embedding_of_block), 128
+)  # 32 of them are the row, and as many loads are under way at once

@@ -16,7 +16,7 @@ from ..reference import in_rows
 from ..runtime.device import address_of
 from ..runtime.launch import launch
 from ..runtime.low_precision import largest_of
-from .append import cut_off
+from .common.cut_off import cut_off
 
 THREADS = 128
 

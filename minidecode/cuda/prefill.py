@@ -10,7 +10,20 @@ The two products are the library's, for tensor cores are what they are made for;
    a row three times, the last two times from the cache. The products read heads by their strides, so that nothing is
    laid out for them. What they give lies head by head, and a second kernel puts the heads side by side.
 
-Scores have as many columns as the longest sentence has keys; those behind a shorter one's last key are never read.
+3. A sentence after the other, and of a long one a block of queries after the other: its scores take at most 64 MiB,
+   and a good part of them is read while it is still in the L2 cache. If causal, a block meets the keys that one of its
+   queries sees. The softmax reads a score once and writes a weight once: a row stays in registers. The second product
+   writes where the result belongs, rows H*U numbers apart. Where queries, keys and values are float16, so are the
+   weights, and the products run on tensor cores with float32 sums.
+4. Short sentences, and sources that a single token sees, in one launch: a warp for each query and head, by online
+   softmax. Version 3 has three launches for each of them.
+
+Floor of version 3, for a source of 1,024 tokens and 16 heads of 64 numbers in float16 on an H100: 67 MB of scores
+written and read, 34 MB of weights written and read, at 2.5 TB/s 80 us; the products are 4.3 GFLOP, 10 us. Predicted:
+100 us a sentence and layer. Not measured.
+
+In version 2 scores have as many columns as the longest sentence has keys; those behind a shorter one's last key are
+never read.
 """
 
 from __future__ import annotations
@@ -18,19 +31,28 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import boolean, cuda, float32, int64
+from numba import boolean, cuda, float32, int32, int64
+from numba.core.types import float16
 
 from ..errors import OptionError
 from ..reference.prefill import sentences
+from ..runtime.device import fetched_once
 from ..runtime.launch import launch
 from ..runtime.products import products
-from .common.position_bias import bias_at
-from .common.reduction import THREADS, WARPS, warp_max, warp_sum
+from .common.position_bias import bias_arguments, bias_at
+from .common.reduction import THREADS, WARPS, block_max, block_sum, warp_max, warp_sum
+from .common.vector_load import wide_load, wide_store
 
 NOTHING = float32(-np.inf)  # the score of what is not seen
+SCORES = 2**24  # that version 3 makes at a time: 64 MiB, and half as much for float16 weights
+CAUSAL_ROWS = 512  # of a block of version 3 where queries see what is before them: 1,024 of them skip a quarter
+WHOLE_ROWS = 8  # numbers: where rows of scores begin at multiples of it, tensor cores read them at full speed
+COLUMNS = 4  # of the values that a lane of version 4 sums: heads of up to 128 numbers
+WORTH_PRODUCTS = 2**17  # scores a sentence: version 4 computes fewer while three launches would be under way
 
 
 def attend_prefill_v1(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, bias=None, out=None):
+    q_RHK, k_XGK, v_XGU = in_float32(q_RHK, k_XGK, v_XGU)
     q_HRK, k_GXK, v_GXU = (heads_in_front(x) for x in (q_RHK, k_XGK, v_XGU))
     q_RHK, k_XGK, v_XGU = (x.transpose(1, 0, 2) for x in (q_HRK, k_GXK, v_GXU))
     rows, scores_RHM = scores_of(q_RHK, k_XGK, q_offsets_X, k_offsets_X, make=np.zeros_like)
@@ -126,8 +148,8 @@ def divide(scores_RHM, total_RH):
         scores_RHM[i // (H * M), i // M % H, i % M] /= total_RH[i // (H * M), i // M % H]
 
 
-def attend_prefill(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, bias=None, out=None):
-    """Version 2."""
+def attend_prefill_v2(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, bias=None, out=None):
+    q_RHK, k_XGK, v_XGU = in_float32(q_RHK, k_XGK, v_XGU)
     rows, scores_RHM = scores_of(q_RHK, k_XGK, q_offsets_X, k_offsets_X)
     blocks = -(-scores_RHM.shape[0] * scores_RHM.shape[1] // WARPS)
     bounds = q_offsets_X, k_offsets_X, causal, window or len(q_RHK)
@@ -207,12 +229,8 @@ def heads_side_by_side(a_RHU, a_HRU):
 def scores_of(q_RHK, k_XGK, q_offsets_X, k_offsets_X, make=np.empty_like):
     """(rows, scores_RHM): (query rows, key rows) of each sentence, and q . k of each row and head.
 
-    The H/G query heads of a group meet the same keys. Raises OptionError where the kernels do not compute in this type.
+    The H/G query heads of a group meet the same keys.
     """
-    if q_RHK.dtype != np.float32 or k_XGK.dtype != np.float32:
-        raise OptionError(
-            f"the kernels of cuda/prefill.py compute in float32, not {q_RHK.dtype}: the reference in both"
-        )
     (R, H, K), G, rows = q_RHK.shape, k_XGK.shape[1], list(sentences(q_offsets_X, k_offsets_X))
     longest = max(k_rows.stop - k_rows.start for _, k_rows in rows)
     scores_RHM = make(q_RHK, shape=(R, H, longest), order="C")
@@ -238,8 +256,267 @@ def thread_per_number(kernel, result, *others):
     launch(kernel, -(-result.size // THREADS), THREADS, result, *others)
 
 
+def attend_prefill_v3(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, bias=None, out=None):
+    refuse_other_types(q_RHK, k_XGK, v_XGU)
+    rows = list(sentences(fetched_once(q_offsets_X), fetched_once(k_offsets_X)))
+    a_RX = result(q_RHK, v_XGU, out)
+    return by_products(q_RHK, k_XGK, v_XGU, rows, scale, causal, window, bias, k_offsets_X, a_RX)
+
+
+def attend_prefill(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, bias=None, out=None):
+    """Version 4; version 3 where sentences are long, or heads wider than its lanes have sums for."""
+    refuse_other_types(q_RHK, k_XGK, v_XGU)
+    (R, H, _), U = q_RHK.shape, v_XGU.shape[2]
+    rows = list(sentences(fetched_once(q_offsets_X), fetched_once(k_offsets_X)))
+    scores = H * sum((q.stop - q.start) * (k.stop - k.start) for q, k in rows)
+    a_RX = result(q_RHK, v_XGU, out)
+    if U > 32 * COLUMNS or scores > WORTH_PRODUCTS * len(rows):
+        return by_products(q_RHK, k_XGK, v_XGU, rows, scale, causal, window, bias, k_offsets_X, a_RX)
+    biases = bias_arguments(bias, a_RX.reshape(R, H, U), k_offsets_X)
+    bounds = q_offsets_X, k_offsets_X, causal, window or R
+    launch(warp_per_query, -(-R * H // WARPS), THREADS, q_RHK, k_XGK, v_XGU, *bounds, np.float32(scale), *biases, a_RX)
+    return a_RX
+
+
+def refuse_other_types(q_RHK, k_XGK, v_XGU):
+    """Raises OptionError where the kernels do not compute in these types."""
+    kinds = {array.dtype.name for array in (q_RHK, k_XGK, v_XGU)}
+    if kinds not in ({"float32"}, {"float16"}):
+        raise OptionError(
+            f"the kernels of cuda/prefill.py take float32 or float16, all three alike, not {', '.join(sorted(kinds))}:"
+            " the reference takes float64 too"
+        )
+
+
+def in_float32(q_RHK, k_XGK, v_XGU):
+    """Copies of float16 arrays in float32, in which versions 1 and 2 compute; of float32 the arrays themselves."""
+    refuse_other_types(q_RHK, k_XGK, v_XGU)
+    return tuple(array.astype(np.float32, copy=False) for array in (q_RHK, k_XGK, v_XGU))
+
+
+def result(q_RHK, v_XGU, out):
+    """Where the answer goes: float32, whatever is multiplied."""
+    shape = len(q_RHK), q_RHK.shape[1] * v_XGU.shape[2]
+    return np.empty_like(q_RHK, np.float32, order="C", shape=shape) if out is None else out
+
+
+def by_products(q_RHK, k_XGK, v_XGU, rows, scale, causal, window, bias, k_offsets_X, a_RX):
+    """Version 3, of these (query rows, key rows)."""
+    (R, H, _), U = q_RHK.shape, v_XGU.shape[2]
+    a_RHU, blocks = a_RX.reshape(R, H, U), list(blocks_of(rows, H, causal, window))
+    numbers = max((H * (q.stop - q.start) * width_of(k) for q, k, _ in blocks), default=0)
+    scores_X = np.empty_like(a_RX, order="C", shape=numbers)
+    weights_X = scores_X if q_RHK.dtype == np.float32 else np.empty_like(q_RHK, order="C", shape=numbers)
+    for q, k, ahead in blocks:
+        N, M, width = q.stop - q.start, k.stop - k.start, width_of(k)
+        scores_HNM, weights_HNM = (x[: H * N * width].reshape(H, N, width)[..., :M] for x in (scores_X, weights_X))
+        products(by_head(q_RHK[q].transpose(1, 0, 2), k_XGK[k].transpose(1, 2, 0), scores_HNM))
+        shape = (np.int32(n) for n in (H * N, N, M, width))
+        sight = causal, np.int32(ahead), np.int32(min(window or M, M)), np.float32(scale)
+        biases = bias_arguments(bias and bias.of_rows(q), a_RHU, k_offsets_X)
+        kernel, rows_a_block = softmax_for(M)
+        launch(kernel, -(-H * N // rows_a_block), THREADS, weights_X, scores_X, *shape, *sight, *biases)
+        products(by_head(weights_HNM, v_XGU[k].transpose(1, 0, 2), a_RHU[q].transpose(1, 0, 2)))
+    return a_RX
+
+
+def blocks_of(rows, H, causal, window):
+    """(query rows, the keys that one of them sees, how far its first query is ahead of its first key)."""
+    for q, k in rows:
+        N, M = q.stop - q.start, k.stop - k.start
+        most = max(1, SCORES // (H * width_of(k)))
+        blocks = -(-N // (min(most, CAUSAL_ROWS) if causal else most))
+        size = -(-N // blocks)
+        for first in range(0, N, size):
+            last = min(first + size, N)
+            begin, end = (max(0, first + 1 - (window or N)), last) if causal else (0, M)
+            yield slice(q.start + first, q.start + last), slice(k.start + begin, k.start + end), first - begin
+
+
+def width_of(k):
+    """Numbers from row to row of the scores with these keys."""
+    return -(-(k.stop - k.start) // WHOLE_ROWS) * WHOLE_ROWS
+
+
+def by_head(x_HNX, m_GXX, result_HNX):
+    """What the library multiplies: each query head's rows with the matrix of its group, in min(G, H/G) stacks."""
+    H, G = len(x_HNX), len(m_GXX)
+    each = H // G
+    if each <= G:
+        return [(x_HNX[i::each], m_GXX, result_HNX[i::each]) for i in range(each)]
+    groups = ((g, slice(g * each, (g + 1) * each)) for g in range(G))
+    return [(x_HNX[of], np.broadcast_to(m_GXX[g], (each, *m_GXX.shape[1:])), result_HNX[of]) for g, of in groups]
+
+
+def softmax_in_registers(threads, quads):
+    """A kernel in which so many threads, a warp or a block, keep a row of at most 4 * threads * quads scores.
+
+    In place, or into `weights`. Column c is the key c positions behind the block's first; what a row does not see gets
+    weight 0. Columns from M to `width` belong to no key, and may hold anything.
+    """
+    columns, rows_a_block = 4 * quads, THREADS // threads
+    largest, sum_of = (warp_max, warp_sum) if threads == 32 else (largest_of_block, sum_of_block)
+
+    @cuda.jit
+    def softmax_kept(
+        weights_X, scores_X, rows, N, M, width, causal, ahead, window, scale, bias_XHP, bucket_L, zero
+    ):  # fmt: skip
+        kept = cuda.local.array(columns, float32)
+        t, row = cuda.threadIdx.x % threads, int32(cuda.blockIdx.x * rows_a_block + cuda.threadIdx.x // threads)
+        if row >= rows:  # a whole warp, or block, leaves
+            return
+        h, n, first = row // N, row % N, int32(row * width)
+        begin, end = seen_columns(n, M, causal, ahead, window)
+        last, top, total = int32((end - 1) & -4), NOTHING, float32(0)  # last: of the columns that are loaded
+        for i in range(quads):
+            c = int32(4 * (t + threads * i))
+            w, x, y, z = wide_load(scores_X, first + min(c, last))  # no branch: all loads are under way at once
+            kept[4 * i] = seen_score(w, c, h, n, begin, end, ahead, scale, bias_XHP, bucket_L, zero)
+            kept[4 * i + 1] = seen_score(x, c + 1, h, n, begin, end, ahead, scale, bias_XHP, bucket_L, zero)
+            kept[4 * i + 2] = seen_score(y, c + 2, h, n, begin, end, ahead, scale, bias_XHP, bucket_L, zero)
+            kept[4 * i + 3] = seen_score(z, c + 3, h, n, begin, end, ahead, scale, bias_XHP, bucket_L, zero)
+        for k in range(columns):
+            top = max(top, kept[k])
+        top = largest(top)
+        for k in range(columns):
+            kept[k] = math.exp(kept[k] - top)
+            total += kept[k]
+        part = float32(1) / sum_of(total)
+        for i in range(quads):
+            c = int32(4 * (t + threads * i))
+            if c < M:
+                w, x, y, z = kept[4 * i], kept[4 * i + 1], kept[4 * i + 2], kept[4 * i + 3]
+                wide_store(weights_X, first + c, part * w, part * x, part * y, part * z)
+
+    return softmax_kept
+
+
+@cuda.jit(device=True)
+def largest_of_block(mine):
+    part = cuda.shared.array(WARPS, float32)
+    return block_max(mine, part)
+
+
+@cuda.jit(device=True)
+def sum_of_block(mine):
+    part = cuda.shared.array(WARPS, float32)
+    return block_sum(mine, part)
+
+
+@cuda.jit(device=True)
+def seen_columns(n, M, causal, ahead, window):
+    """(begin, end): query n of a block sees begin <= c < end."""
+    if not causal:
+        return int32(0), int32(M)
+    end = int32(n + ahead + 1)
+    return int32(max(end - window, 0)), end
+
+
+@cuda.jit(device=True)
+def seen_score(score, c, h, n, begin, end, ahead, scale, bias_XHP, bucket_L, zero):
+    """The scaled score, bias added if there is one; of what is not seen NOTHING."""
+    if c < begin or c >= end:
+        return NOTHING
+    if bias_XHP.shape[0] > 0:
+        return scale * score + bias_at(bias_XHP, bucket_L, n, h, n + ahead - c + zero)
+    return scale * score
+
+
+softmax_of_256, softmax_of_1024 = softmax_in_registers(32, 2), softmax_in_registers(32, 8)
+softmax_of_4096 = softmax_in_registers(THREADS, 8)
+
+
+@cuda.jit
+def softmax_in_passes(
+    weights_X, scores_X, rows, N, M, width, causal, ahead, window, scale, bias_XHP, bucket_L, zero
+):  # fmt: skip
+    """A block for a row of any length, which it reads three times."""
+    t, row = cuda.threadIdx.x, int32(cuda.blockIdx.x)
+    h, n, first = row // N, row % N, int64(row) * width
+    begin, end = seen_columns(n, M, causal, ahead, window)
+    top, total = NOTHING, float32(0)
+    for c in range(begin + t, end, THREADS):
+        top = max(top, seen_score(scores_X[first + c], c, h, n, begin, end, ahead, scale, bias_XHP, bucket_L, zero))
+    top = largest_of_block(top)
+    for c in range(begin + t, end, THREADS):
+        score = seen_score(scores_X[first + c], c, h, n, begin, end, ahead, scale, bias_XHP, bucket_L, zero)
+        total += math.exp(score - top)
+    part = float32(1) / sum_of_block(total)
+    for c in range(t, M, THREADS):
+        score = seen_score(scores_X[first + c], c, h, n, begin, end, ahead, scale, bias_XHP, bucket_L, zero)
+        weights_X[first + c] = part * math.exp(score - top)
+
+
+def softmax_for(M):
+    """(kernel, rows in a block of it) for rows of so many scores."""
+    for most, kernel in ((256, softmax_of_256), (1024, softmax_of_1024)):
+        if most >= M:
+            return kernel, WARPS
+    return softmax_of_4096 if M <= 4096 else softmax_in_passes, 1
+
+
+@cuda.jit
+def warp_per_query(
+    q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, causal, window, scale, bias_XHP, bucket_L, zero, a_RX
+):
+    """A warp for a query and head, 32 keys at a time: a lane has the score of a key, and then columns of the values."""
+    sums, weights = cuda.local.array(COLUMNS, float32), cuda.shared.array((WARPS, 32), float32)
+    (R, H, K), U, warp, lane = q_RHK.shape, v_XGU.shape[2], cuda.threadIdx.x // 32, cuda.threadIdx.x % 32
+    row = cuda.blockIdx.x * WARPS + warp
+    if row >= R * H:
+        return
+    r, h = row // H, row % H
+    b, g = sentence_of(r, q_offsets_X), h // (H // k_XGK.shape[1])
+    n, first = r - q_offsets_X[b], k_offsets_X[b]
+    begin, end = int64(0), k_offsets_X[b + 1] - first
+    if causal:
+        begin, end = max(n + 1 - window, 0), n + 1
+    running_max, running_sum = NOTHING, float32(0)
+    for i in range(COLUMNS):
+        sums[i] = float32(0)
+    for m in range(begin, end, 32):
+        score = NOTHING
+        if m + lane < end:
+            score = float32(0)
+            for k in range(K):
+                score += float32(q_RHK[r, h, k]) * float32(k_XGK[first + m + lane, g, k])
+            score *= scale
+            if bias_XHP.shape[0] > 0:
+                score += bias_at(bias_XHP, bucket_L, r, h, n - m - lane + zero)
+        top = max(running_max, warp_max(score))
+        shrink, weight = math.exp(running_max - top), math.exp(score - top)
+        running_max, running_sum = top, shrink * running_sum + warp_sum(weight)
+        weights[warp, lane] = weight
+        cuda.syncwarp()
+        for i in range(COLUMNS):
+            if lane + 32 * i < U:
+                sums[i] *= shrink
+                for j in range(min(32, end - m)):
+                    sums[i] += weights[warp, j] * float32(v_XGU[first + m + j, g, lane + 32 * i])
+        cuda.syncwarp()  # the weights have been read: the next ones may come
+    for i in range(COLUMNS):
+        if lane + 32 * i < U:
+            a_RX[r, h * U + lane + 32 * i] = sums[i] / running_sum
+
+
+@cuda.jit(device=True)
+def sentence_of(r, offsets_X):
+    """The last sentence that begins at row r or before it, by halving."""
+    low, high = int64(0), int64(offsets_X.size - 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if offsets_X[middle] <= r:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
 # What each kernel is compiled and type-checked for, without a GPU.
 _HEADS, _SCORES, _OF_ROWS = float32[:, :, ::1], float32[:, :, ::1], float32[:, ::1]
+_BIAS = float32[:, :, :], int64[::1], int64
+_OF_BLOCK = (*[int32] * 4, boolean, int32, int32, float32, *_BIAS)
+_KEPT = [(weights, float32[::1], *_OF_BLOCK) for weights in (float32[::1], float16[::1])]
 _BOUNDS = (int64[::1], int64[::1], boolean, int64)
 SIGNATURES = {
     lay_out: [(_HEADS, float32[:, :, :])],
@@ -253,4 +530,10 @@ SIGNATURES = {
     divide: [(_SCORES, _OF_ROWS)],
     softmax_of_seen: [(_SCORES, float32, *_BOUNDS)],
     heads_side_by_side: [(_HEADS, _HEADS)],
+    softmax_of_256: _KEPT,
+    softmax_of_1024: _KEPT,
+    softmax_of_4096: _KEPT,
+    softmax_in_passes: _KEPT,
+    warp_per_query: [(*[x[:, :, :]] * 3, *_BOUNDS, float32, *_BIAS, float32[:, ::1]) for x in (float32, float16)],
 }
+REGISTERS = {softmax_of_1024: 80, softmax_of_4096: 80}  # 32 of them are the row's scores

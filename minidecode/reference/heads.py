@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..runtime.low_precision import cast_to
 
-def split_heads_naive(qkv_RX, bias_X, heads, out=None):
-    """Step by step: the bias is added into an array of its own, then each part is copied out of it."""
-    parts = cut(qkv_RX if bias_X is None else qkv_RX + bias_X, heads)
+
+def split_heads_naive(qkv_RX, bias_X, heads, dtype=None, out=None):
+    """Step by step: the bias is added into an array of its own, rounded, then each part is copied out of it."""
+    parts = cut(cast_to(dtype, qkv_RX if bias_X is None else qkv_RX + bias_X), heads)
     if out is None:
         return tuple(part.copy() for part in parts)
     for target, part in zip(out, parts, strict=True):
@@ -15,8 +17,10 @@ def split_heads_naive(qkv_RX, bias_X, heads, out=None):
     return out
 
 
-def split_heads(qkv_RX, bias_X, heads, out=None):
+def split_heads(qkv_RX, bias_X, heads, dtype=None, out=None):
     """Each part is added where it belongs. Not as views of one array: who keeps the keys would keep the queries too."""
+    if dtype is not None and dtype != qkv_RX.dtype:
+        return split_heads_naive(qkv_RX, bias_X, heads, dtype, out)
     biases = (0, 0, 0) if bias_X is None else cut(bias_X[None], heads)
     targets = (None, None, None) if out is None else out
     return tuple(np.add(*each, out=target) for *each, target in zip(cut(qkv_RX, heads), biases, targets, strict=True))

@@ -17,6 +17,8 @@ def attend_prefill_naive(
     """One elementary operation after the other, each into an array of its own, as a framework would launch them."""
     R, H, _ = q_RHK.shape
     G, U = v_XGU.shape[1:]
+    multiplied = q_RHK.dtype
+    q_RHK, k_XGK, v_XGU = as_summed(q_RHK, k_XGK, v_XGU)
     if H > G:  # a copy of keys and values for each query head
         k_XGK, v_XGU = np.repeat(k_XGK, H // G, axis=1), np.repeat(v_XGU, H // G, axis=1)
     a_RHU = np.empty_like(q_RHK, shape=(R, H, U), order="C") if out is None else out.reshape(R, H, U)
@@ -35,7 +37,7 @@ def attend_prefill_naive(
         below_HNM = scores_HNM - top_HN1
         exp_HNM = np.exp(below_HNM)
         total_HN1 = exp_HNM.sum(axis=-1, keepdims=True)
-        weights_HNM = exp_HNM / total_HN1
+        weights_HNM = rounded_to(multiplied, exp_HNM / total_HN1)
         a_HNU = weights_HNM @ v_HMU
         a_RHU[q_rows] = a_HNU.transpose(1, 0, 2)
     return a_RHU.reshape(R, H * U)
@@ -45,6 +47,8 @@ def attend_prefill(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal,
     """Heads by strides, not by copies; scores become weights in place; if causal, only a band is left unmasked."""
     R, H, K = q_RHK.shape
     G, U = v_XGU.shape[1:]
+    multiplied = q_RHK.dtype
+    q_RHK, k_XGK, v_XGU = as_summed(q_RHK, k_XGK, v_XGU)
     a_RHU = np.empty((R, H, U), q_RHK.dtype) if out is None else out.reshape(R, H, U)
     for q_rows, k_rows in sentences(q_offsets_X, k_offsets_X):
         N, M = q_rows.stop - q_rows.start, k_rows.stop - k_rows.start
@@ -57,9 +61,19 @@ def attend_prefill(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal,
             add_bias_of_distances(scores_HNM, bias.of_rows(q_rows))
         if causal:
             scores_HNM[:, hidden(N, M, causal, window)] = -np.inf
-        weights_GXM = softmax(scores_HNM).reshape(G, -1, M)
+        weights_GXM = rounded_to(multiplied, softmax(scores_HNM)).reshape(G, -1, M)
         a_RHU[q_rows] = (weights_GXM @ v_GMU).reshape(H, N, U).transpose(1, 0, 2)
     return a_RHU.reshape(R, H * U)
+
+
+def as_summed(*arrays):
+    """The arrays in the type of the sums: copies in float32 of those in float16."""
+    return tuple(a.astype(np.float32) if a.dtype == np.float16 else a for a in arrays)
+
+
+def rounded_to(multiplied, weights_HNM):
+    """The weights as a product of float16 numbers gets them; in other types as they are."""
+    return as_summed(weights_HNM.astype(multiplied))[0] if multiplied == np.float16 else weights_HNM
 
 
 def add_bias_of_distances(scores_HNM, bias, offset=0):

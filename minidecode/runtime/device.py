@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any, Literal
 
 import numpy as np
@@ -78,6 +79,19 @@ def moved_to(device: str, weights: Any) -> Any:
 def fetch(array: Any) -> np.ndarray:
     """The numbers of an array, with the host: a wait and a copy, if it lies on a device."""
     return array if isinstance(array, np.ndarray) else array.get()
+
+
+_ON_HOST: dict[int, tuple[weakref.ref, np.ndarray]] = {}  # by the id of an array of a device: its numbers
+
+
+def fetched_once(array: Any) -> np.ndarray:
+    """The numbers of an array that nobody changes, such as offsets: a device is asked for them once, and waits once."""
+    if isinstance(array, np.ndarray):
+        return array
+    key = id(array)
+    if key not in _ON_HOST:
+        _ON_HOST[key] = weakref.ref(array, lambda _: _ON_HOST.pop(key, None)), fetch(array)
+    return _ON_HOST[key][1]
 
 
 def is_array(thing: Any) -> bool:

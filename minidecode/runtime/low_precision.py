@@ -223,6 +223,16 @@ def largest_of(dtype: Any) -> np.float32:
     return np.float32(np.finfo(np.float16).max if dtype == np.float16 else np.inf)
 
 
+def halves(x_RX: Any, *stored: Any) -> dict[str, Any]:
+    """The argument `dtype` with which heads are cut for attention of many rows to each other; none on the CPU.
+
+    On a device that is float16 where one of `stored`, the dtypes of a cache or of weights, is: tensor cores multiply
+    such numbers, and a cache gets them as it stores them.
+    """
+    on_device = not isinstance(x_RX, np.ndarray)
+    return {"dtype": np.dtype(np.float16)} if on_device and np.float16 in stored else {}
+
+
 def cast_to(dtype: Any, x_RX: np.ndarray) -> np.ndarray:
     """x in the dtype that a cache stores (None: its own), each number rounded once; twice changes nothing.
 

@@ -187,12 +187,13 @@ def test_a_bias_is_loaded_once_for_the_rows_that_a_thread_walks_down():
 def test_four_columns_are_for_rows_that_begin_at_16_bytes():
     f_RF, bias_F = np.ones((3, 64), np.float32), np.ones(64, np.float32)
     ragged_RF = np.ones((3, 65), np.float32)
-    for given, kernel in (((f_RF, bias_F), "four_columns"), ((ragged_RF, np.ones(65, np.float32)), "column"),
-                          ((ragged_RF[:, :64], bias_F), "column"), ((offset(f_RF), bias_F), "column"),
-                          ((f_RF, offset(bias_F)), "column"), ((f_RF[:, :62], bias_F[:62]), "column")):  # fmt: skip
+    for given, kernel in (((f_RF, bias_F), "of_fours"), ((ragged_RF, np.ones(65, np.float32)), "per_column"),
+                          ((ragged_RF[:, :64], bias_F), "per_column"), ((offset(f_RF), bias_F), "per_column"),
+                          ((f_RF, offset(bias_F)), "per_column"),
+                          ((f_RF[:, :62], bias_F[:62]), "per_column")):  # fmt: skip
         with counted_launches() as launches:
             InEmulator(activation.bias_activation)(*given, "relu")
-        assert list(launches) == [f"activation_per_{kernel} (emulator)"]
+        assert list(launches) == [f"activation_{kernel} (emulator)"]
 
 
 def test_the_assembler_sees_128_bit_loads_and_stores():
@@ -202,7 +203,9 @@ def test_the_assembler_sees_128_bit_loads_and_stores():
 
     for kernel, (signature,) in activation.SIGNATURES.items():
         built = build(kernel, signature, (8, 0))
-        is_wide = kernel is activation.activation_per_four_columns
+        is_wide = kernel not in (
+            activation.activation_per_number, activation.activation_per_column, activation.pair_per_column
+        )  # fmt: skip
         assert bool(built.wide_loads) == ("st.global.v4" in built.ptx) == is_wide
 
 
@@ -250,7 +253,7 @@ def test_kernels_are_clean_in_any_order_of_threads(seed):
 
 
 def test_rows_too_wide_for_one_version_take_another():
-    for D, kernels in (1024, {"embedding_per_warp"}), (1025, {"embedding_per_block"}), (
+    for D, kernels in (1024, {"embedding_kept"}), (1023, {"embedding_per_warp"}), (1025, {"embedding_per_block"}), (
         4097, {"embed_per_number", "norm_per_row"}):  # fmt: skip
         tables = np.ones((2, 1, D), np.float32)
         with counted_launches() as launches:

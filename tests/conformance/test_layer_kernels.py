@@ -1,16 +1,24 @@
 """What is between the products of an attention layer: fused and in steps, on views, on empty sentences; and counted."""
 
 import copy
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from minidecode.bench.compare import implementations
+from minidecode.cache.no_cache import NoCache
+from minidecode.cache.split import SplitCache
 from minidecode.catalog import CATALOG
 from minidecode.conformance.attention import normal
 from minidecode.conformance.rows import asked_of
+from minidecode.cuda import prefill
+from minidecode.ops import Heads, Weight
+from minidecode.reference import heads as heads_reference
 from minidecode.reference.heads import cut
-from minidecode.runtime.launch import InEmulator, counted_launches
+from minidecode.runtime.device import put
+from minidecode.runtime.launch import InEmulator, counted_launches, launch
+from minidecode.runtime.low_precision import cast_to
 from minidecode.runtime.products import PRODUCT
 
 
@@ -76,13 +84,96 @@ def test_heads_may_lie_in_front_of_rows(name, function):
 
 
 @pytest.mark.parametrize(
-    ("name", "steps"), [("heads", (4, 0)), ("append", (6, 0)), ("prefill", (11, 2))], ids=lambda x: str(x)
-)
+    ("name", "steps"),
+    [("heads", {"cuda v1": (4, 0)}), ("append", {"cuda v1": (6, 0)}),
+     ("prefill", {"cuda v1": (11, 2), "cuda v2": (2, 2), "cuda v3": (3, 6)})], ids=lambda x: str(x),
+)  # fmt: skip
 def test_one_kernel_takes_the_place_of_several(name, steps):
-    """(kernels, products) of version 1, a kernel for each step, and of the last."""
+    """(kernels, products) of version 1, a kernel for each step, and of the last; version 3 is of three sentences."""
     row = implementations(CATALOG[name])
-    for label, due in [("cuda v1", steps), ("cuda", (1, 0) if steps[1] == 0 else (2, 2))]:
+    for label, due in [*steps.items(), ("cuda", (1, 0))]:
         with counted_launches() as launched:
             InEmulator(row[label])(*copy.deepcopy(asked_of(name).planted()[0]))
         products = sum(n for kernel, n in launched.items() if kernel.startswith(PRODUCT))
         assert (sum(launched.values()) - products, products) == due
+
+
+HALF = np.dtype(np.float16)
+
+
+@pytest.mark.parametrize(("name", "function"), every("heads"))
+@pytest.mark.parametrize("width", [4, 5])
+def test_heads_are_rounded_once_and_cut_off(name, function, width):
+    rng = np.random.default_rng(0)
+    heads, sums = Heads(2, 2, width, width, 1.0), [0, 1e5, -1e5, 65519, 65521, np.nan, np.inf]
+    qkv_RX, bias_X = normal(rng, 5, 6 * width), normal(rng, 6 * width)
+    qkv_RX[2, : len(sums)] = sums
+    expected = heads_reference.split_heads(qkv_RX, bias_X, heads)
+    results = function(qkv_RX, bias_X, heads, HALF)
+    for mine, right in zip(results, expected, strict=True):
+        assert mine.dtype == HALF and np.array_equal(mine, cast_to(HALF, right), equal_nan=True)
+
+
+@pytest.mark.parametrize(("name", "function"), every("cross_kv"))
+@pytest.mark.parametrize("width", [4, 5])
+def test_a_source_is_rounded_once_and_cut_off(name, function, width):
+    rng, heads = np.random.default_rng(0), Heads(2, 2, width, width, 1.0)
+    weight = Weight(np.eye(8 * width, dtype=np.float32), bias=normal(rng, 8 * width), layout="oi")
+    h_RD = normal(rng, 3, 8 * width)
+    h_RD[1, 2] = 1e6
+    expected = function(h_RD, weight, heads)
+    for mine, right in zip(function(h_RD, weight, heads, HALF), expected, strict=True):
+        assert mine.dtype == HALF and np.array_equal(mine, cast_to(HALF, right))
+
+
+@pytest.mark.parametrize("case", [0, 1, 3, 15, 16, 17, 22])
+def test_long_sentences_go_block_by_block(case, monkeypatch):
+    """Causal ones with a window, groups of heads, biases for each row: in blocks of few queries."""
+    monkeypatch.setattr(prefill, "SCORES", 300)
+    monkeypatch.setattr(prefill, "CAUSAL_ROWS", 7)
+    arguments = asked_of("prefill").planted()[case]
+    with counted_launches() as launched:
+        a_RX = InEmulator(prefill.attend_prefill_v3)(*arguments)
+    assert (np.abs(a_RX - asked_of("prefill").oracle(*arguments)) <= asked_of("prefill").bound(*arguments)).all()
+    assert launched["softmax_kept (emulator)"] > (len(arguments[3]) - 1) * (case in (3, 15, 22))
+
+
+@pytest.mark.parametrize("M", [300, 1500, 4200])
+@pytest.mark.parametrize("weights_are", [np.float32, np.float16])
+def test_long_rows_of_scores_take_other_kernels(M, weights_are):
+    """Two causal queries at the end of their keys; what belongs to no key may be anything, and stays."""
+    rng, width = np.random.default_rng(0), M + 8 - M % 8
+    scores_HNX = normal(rng, 1, 2, width)
+    scores_HNX[..., M:] = np.nan
+    seen = np.where(np.arange(M) <= np.arange(M - 2, M)[:, None], scores_HNX[..., :M].astype(np.float64), -np.inf)
+    expected = np.exp(0.5 * seen - 0.5 * seen.max(axis=-1, keepdims=True))
+    expected /= expected.sum(axis=-1, keepdims=True)
+    weights_X = scores_X = scores_HNX.reshape(-1)
+    if weights_are != np.float32:
+        weights_X = np.zeros_like(scores_X, weights_are)
+    kernel, rows = prefill.softmax_for(M)
+    rtol = 2e-6 if weights_are == np.float32 else 2.0**-10
+    shape, no_bias = map(np.int32, (2, 2, M, width)), (scores_HNX[:0], np.zeros(1, np.int64), 0)
+    sight = True, np.int32(M - 2), np.int32(M), np.float32(0.5)
+    InEmulator(launch)(kernel, -(-2 // rows), 128, weights_X, scores_X, *shape, *sight, *no_bias)
+    np.testing.assert_allclose(weights_X.reshape(2, width)[:, :M], expected[0], rtol=rtol, atol=2e-7)
+
+
+def test_on_a_device_prompts_attend_as_weights_or_caches_are_stored():
+    """So tensor cores multiply them. On the CPU they attend in float32, and are rounded when they are stored."""
+    rng, heads = np.random.default_rng(0), Heads(2, 2, 4, 4, 0.5)
+    qkv_RX, offsets_X = normal(rng, 3, 24), np.array([0, 3])
+    for weights_are, stored_as, kind, due in [
+        (np.float32, None, NoCache, np.float32), (np.float16, None, NoCache, np.float16),
+        (np.float32, HALF, SplitCache, np.float16), (np.float16, None, SplitCache, np.float32),
+    ]:  # fmt: skip
+        block = SimpleNamespace(qkv=Weight(np.zeros((24, 8), weights_are), layout="oi"), heads=heads)
+        ops = SimpleNamespace(split_heads=cut_as_told)
+        on_device = kind(block, put(offsets_X, "emulator"), stored_as, 3).append(ops, put(qkv_RX, "emulator"), None)
+        assert on_device.dtype == due
+        assert kind(block, offsets_X, stored_as, 3).append(ops, qkv_RX, None).dtype == np.float32
+
+
+def cut_as_told(qkv_RX, bias_X, heads, dtype=None):
+    """The heads alone, in this dtype."""
+    return tuple(qkv_RX[:, :8].reshape(3, 2, 4).astype(dtype or np.float32) for _ in range(3))

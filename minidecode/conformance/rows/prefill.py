@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
+from ...runtime.low_precision import cast_to
 from ..attention import attend_bounds, attend_rows, bias_of_row, drawn, normal, perhaps_biased, position_bias
 from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 
@@ -13,6 +14,10 @@ FETCHED = ("q_offsets_X", "k_offsets_X")  # what the NumPy code reads as Python 
 
 def offsets_of(lengths: list[int]) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+
+def in_half(array: np.ndarray) -> np.ndarray:
+    return cast_to(np.dtype(np.float16), array)
 
 
 @st.composite
@@ -27,7 +32,8 @@ def inputs(draw):
     k_XGK, v_XGU = drawn(draw, sum(sources), G, K), drawn(draw, sum(sources), G, U)
     scale, window = draw(st.sampled_from([1.0, 0.5, 0.125])), draw(st.sampled_from([None, 1, 2]))
     offsets = offsets_of(targets), offsets_of(sources)
-    arguments = q_RHK, k_XGK, v_XGU, *offsets, scale, causal, window if causal else None
+    numbers = tuple(map(in_half, (q_RHK, k_XGK, v_XGU))) if draw(st.booleans()) else (q_RHK, k_XGK, v_XGU)
+    arguments = *numbers, *offsets, scale, causal, window if causal else None
     return perhaps_biased(draw, arguments, G * per_group, sum(targets))
 
 
@@ -46,7 +52,7 @@ def planted() -> list[tuple]:
     steep = case([9, 12], [9, 12], 3, 3, 5, 4, causal=True, scale=40.0)  # exponentials overflow if nothing is taken off
     ahead = case([5, 4], [5, 4], 1, 2, 3, 2, causal=True)
     ahead[2][:] = 10.0 ** np.arange(9, dtype=np.float32)[:, None, None]  # a single position too many drowns the answer
-    return [
+    cases = [
         tuple(c)
         for c in [
             case([5, 1, 4], [5, 1, 4], 2, 4, 3, 2, causal=True),
@@ -67,6 +73,9 @@ def planted() -> list[tuple]:
             case([40, 1], [40, 1], 1, 2, 3, 2, causal=True, window=9, buckets=8, farthest=12, rows=41),  # one for each
         ]
     ]
+    # Each sees a single key somewhere, whose weight is 1: there the result is a value, to the last bit but few.
+    halves = (0, 1, 3, 5, 9, 10, 13, 15)
+    return cases + [(*map(in_half, cases[k][:3]), *cases[k][3:]) for k in halves]
 
 
 def large() -> list[tuple]:

@@ -53,16 +53,18 @@ def _wide_load(numbers_X, index):
 
 @intrinsic
 def wide_store(typing_context, numbers_X, index, first, second, third, fourth):
-    """numbers_X[index] and the three float32 behind it, by one 128-bit store."""
+    """numbers_X[index] and the three behind it: float32 by one 128-bit store, float16, rounded, by one of 64 bits."""
+    number, width = {float32: (ir.FloatType(), 16), float16: (ir.HalfType(), 8)}[numbers_X.dtype]
 
     def code(context, builder, signature, arguments):
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        four = ir.VectorType(ir.FloatType(), 4)
+        four = ir.VectorType(number, 4)
         numbers = four(ir.Undefined)
-        for k, number in enumerate(arguments[2:]):
-            numbers = builder.insert_element(numbers, number, ir.Constant(ir.IntType(32), k))
+        for k, each in enumerate(arguments[2:]):
+            each = builder.fptrunc(each, number) if width == 8 else each
+            numbers = builder.insert_element(numbers, each, ir.Constant(ir.IntType(32), k))
         place = builder.bitcast(builder.gep(data, [arguments[1]]), four.as_pointer())
-        builder.store(numbers, place, align=16)
+        builder.store(numbers, place, align=width)
         return context.get_dummy_value()
 
     return types.void(numbers_X, types.intp, float32, float32, float32, float32), code

@@ -1,0 +1,15 @@
+"""What is beyond a dtype's range becomes its largest number: a piece of the kernels that round to float16."""
+
+from __future__ import annotations
+
+from numba import cuda
+
+
+@cuda.jit(device=True)
+def cut_off(number, largest):
+    """By comparisons, which are all false of NaN. largest: infinity where nothing is cut off (`largest_of`)."""
+    number = largest if number > largest else number
+    return -largest if number < -largest else number
+
+
+SIGNATURES = {}  # no kernels of its own
