@@ -69,13 +69,20 @@ def goes_first(score, x, other, y):
 
 
 @cuda.jit(device=True)
-def first_of_block(score, x, part, place):
-    """Of the pairs of all threads the one that goes first, for every thread; `part`, `place`: a place for each warp."""
+def first_of_warp(score, x):
+    """Of the pairs of all lanes the one that goes first, for every lane."""
     for step in (16, 8, 4, 2, 1):
         other = cuda.shfl_xor_sync(0xFFFFFFFF, score, step)
         y = cuda.shfl_xor_sync(0xFFFFFFFF, x, step)
         if goes_first(other, y, score, x):
             score, x = other, y
+    return score, x
+
+
+@cuda.jit(device=True)
+def first_of_block(score, x, part, place):
+    """Of the pairs of all threads the one that goes first, for every thread; `part`, `place`: a place for each warp."""
+    score, x = first_of_warp(score, x)
     t = cuda.threadIdx.x
     if t % 32 == 0:
         part[t // 32], place[t // 32] = score, x

@@ -135,6 +135,12 @@ def largest_of(four):
 
 
 @cuda.jit(device=True)
+def holds_nan(four):
+    w, x, y, z = four
+    return w != w or x != x or y != y or z != z
+
+
+@cuda.jit(device=True)
 def sum_of_exponentials(four, most):
     w, x, y, z = four
     return (math.exp(w - most) + math.exp(x - most)) + (math.exp(y - most) + math.exp(z - most))
