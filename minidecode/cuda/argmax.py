@@ -147,7 +147,7 @@ def best_of_logits(logits_RV, columns, best_RX, column_RX, largest_RX, total_RX)
     place = cuda.shared.array(WARPS, int64)
     largest_X = cuda.shared.array(WARPS, float32)
     total_X = cuda.shared.array(WARPS, float32)
-    r, share, t, T = cuda.blockIdx.x, cuda.blockIdx.y, cuda.threadIdx.x, cuda.blockDim.x
+    r, share, t, T = cuda.blockIdx.x, cuda.blockIdx.y, cuda.threadIdx.x, THREADS
     row_V = logits_RV[r]
     begin, first, last, end = share_of(row_V, columns)
     best, where, largest, total = -INFINITY, NOWHERE, LOWEST, float32(0)
@@ -208,7 +208,7 @@ def best_of_share(row_V, columns):
     """(best score of a block's share, its column, whether a score is NaN), for every thread."""
     part = cuda.shared.array(WARPS, float32)
     place = cuda.shared.array(WARPS, int64)
-    t, T = cuda.threadIdx.x, cuda.blockDim.x
+    t, T = cuda.threadIdx.x, THREADS
     begin, first, last, end = share_of(row_V, columns)
     best, where, has_nan = -INFINITY, NOWHERE, False
     v = first + 4 * t
@@ -219,12 +219,12 @@ def best_of_share(row_V, columns):
         best, where = better(best, where, b, v + 4 * T)
         best, where = better(best, where, c, v + 8 * T)
         best, where = better(best, where, d, v + 12 * T)
-        has_nan = has_nan or holds_nan(a) or holds_nan(b) or holds_nan(c) or holds_nan(d)
+        has_nan |= holds_nan(a) | holds_nan(b) | holds_nan(c) | holds_nan(d)
         v += 16 * T
     column = column_of(row_V, best, where)
     x = loose_column(t, begin, first, last, end)
     if x != NOWHERE:
-        has_nan = has_nan or row_V[x] != row_V[x]
+        has_nan |= row_V[x] != row_V[x]
         if goes_first(row_V[x], x, best, column):
             best, column = row_V[x], x
     best, column = first_of_block(best, column, part, place)
@@ -272,3 +272,4 @@ SIGNATURES = {
     best_of_scores: [(float32[:, ::1], int64, *_PARTS)],
     best_of_shares: [(float32[:, ::1], int64, *_PARTS, *_RESULTS)],
 }
+REGISTERS = {best_of_logits: 64, best_of_both: 64}  # sixteen numbers on their way take as many

@@ -227,3 +227,5 @@ SIGNATURES = {
     write_shares: [(_LOGITS, int64, _LOGITS, _LOGITS, _LOGITS, _TROUBLE)],
     score_of_token: [(_LOGITS, _TROUBLE, _ROW)],
 }
+# Sixteen numbers on their way take as many registers; a block of 1,024 threads may have 64 for each.
+REGISTERS = {scores_of_rows: 64, add_up_shares: 64, write_shares: 64, score_of_token: 64}

@@ -137,7 +137,7 @@ def largest_of(four):
 @cuda.jit(device=True)
 def holds_nan(four):
     w, x, y, z = four
-    return w != w or x != x or y != y or z != z
+    return (w != w) | (x != x) | (y != y) | (z != z)
 
 
 @cuda.jit(device=True)
@@ -193,7 +193,7 @@ def max_and_sum_of_warp(largest, total):
 
 @cuda.jit(device=True)
 def max_and_sum_of_block(largest, total, largest_X, total_X):
-    """Put together over a block of at most 1,024 threads; `largest_X`, `total_X`, shared, have a place for each warp."""
+    """Put together over a block of up to 1,024 threads; `largest_X`, `total_X`, shared, have a place for each warp."""
     largest, total = max_and_sum_of_warp(largest, total)
     t = cuda.threadIdx.x
     if t % 32 == 0:
