@@ -40,7 +40,7 @@ from .common.rows import (
     with_one,
     with_sixteen,
 )
-from .hars import log_of, rescaled, with_one_more
+from .hars import added, log_of, rescaled, with_one_more
 
 
 def argmax_tokens_v1(scores_RV, logits_RV=None, out=None):
@@ -72,9 +72,10 @@ def largest_in_passes(scores_RV, logits_RV, has_logits, token_R, logprob_R, trou
     for v in range(t, V, THREADS):
         if logits_RV[r, v] > largest:
             largest = logits_RV[r, v]
-    largest, total = block_max(largest, part), float32(0)
+    largest = block_max(largest, part)
+    total = lost = float32(0)
     for v in range(t, V, THREADS):
-        total += math.exp(logits_RV[r, v] - largest)
+        total, lost = added(total, lost, math.exp(logits_RV[r, v] - largest))
     total = block_sum(total, part)
     if t == 0:
         write(r, best, column, is_nan, logits_RV, has_logits, largest, total, token_R, logprob_R, trouble_R)
@@ -101,7 +102,7 @@ def largest_in_one_pass(scores_RV, logits_RV, has_logits, token_R, logprob_R, tr
     place = cuda.shared.array(WARPS, int64)
     r, t = cuda.blockIdx.x, cuda.threadIdx.x
     best, column, has_nan = -INFINITY, NOWHERE, int32(0)
-    mine, total = -INFINITY, float32(0)
+    mine, total, lost = -INFINITY, float32(0), float32(0)
     for v in range(t, scores_RV.shape[1], THREADS):
         score = scores_RV[r, v]
         if score != score:
@@ -109,7 +110,7 @@ def largest_in_one_pass(scores_RV, logits_RV, has_logits, token_R, logprob_R, tr
         if goes_first(score, v, best, column):
             best, column = score, v
         if has_logits:
-            mine, total = with_one_more(mine, total, logits_RV[r, v])
+            mine, total, lost = with_one_more(mine, total, lost, logits_RV[r, v])
     best, column = first_of_block(best, column, part, place)
     is_nan = cuda.syncthreads_or(has_nan)
     largest = block_max(mine, part)

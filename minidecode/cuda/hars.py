@@ -76,9 +76,9 @@ def log_sums(logits_RV, largest_R, log_sum_R):
         if logits_RV[r, v] > largest:
             largest = logits_RV[r, v]
     largest = block_max(largest, part)
-    total = float32(0)
+    total = lost = float32(0)
     for v in range(t, V, THREADS):
-        total += math.exp(logits_RV[r, v] - largest)
+        total, lost = added(total, lost, math.exp(logits_RV[r, v] - largest))
     total = block_sum(total, part)
     if t == 0:
         largest_R[r], log_sum_R[r] = largest, log_of(total, largest)
@@ -134,9 +134,9 @@ def rough_thresholds(logits_RV, C, threshold_R, largest_RX, total_RX):
     maxima = cuda.shared.array(THREADS, float32)
     part = cuda.shared.array(WARPS, float32)
     r, t = cuda.blockIdx.x, cuda.threadIdx.x
-    mine, total = -INFINITY, float32(0)
+    mine, total, lost = -INFINITY, float32(0), float32(0)
     for v in range(t, logits_RV.shape[1], THREADS):
-        mine, total = with_one_more(mine, total, logits_RV[r, v])
+        mine, total, lost = with_one_more(mine, total, lost, logits_RV[r, v])
     largest = block_max(mine, part)
     total = block_sum(rescaled(total, mine, largest), part)
     threshold = least_of_groups(maxima, mine, C)
@@ -145,13 +145,22 @@ def rough_thresholds(logits_RV, C, threshold_R, largest_RX, total_RX):
 
 
 @cuda.jit(device=True)
-def with_one_more(largest, total, x):
+def with_one_more(largest, total, lost, x):
     """The running maximum and the sum of exp(x - largest), with one number more; minus infinity adds nothing."""
     if x > largest:
-        return x, rescaled(total, largest, x) + float32(1)
+        total, lost = added(rescaled(total, largest, x), rescaled(lost, largest, x), float32(1))
+        return x, total, lost
     if x != -INFINITY:
-        total += math.exp(x - largest)
-    return largest, total
+        total, lost = added(total, lost, math.exp(x - largest))
+    return largest, total, lost
+
+
+@cuda.jit(device=True)
+def added(total, lost, more):
+    """total + more, and what rounding added to that beyond the truth (Kahan): of 512 equal numbers no digit is lost."""
+    more -= lost
+    new = total + more
+    return new, (new - total) - more
 
 
 @cuda.jit(device=True)
@@ -233,10 +242,10 @@ def retrieve_from_slices(logits_RV, W, C, largest_RX, total_RX, survivor_BX, cou
     r, t, first = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockIdx.y * SLICE
     V = logits_RV.shape[1]
     width = min(SLICE, V - first)
-    mine, total = -INFINITY, float32(0)
+    mine, total, lost = -INFINITY, float32(0), float32(0)
     for k in range(t, width, THREADS):
         tile[k] = logits_RV[r, first + k]
-        mine, total = with_one_more(mine, total, tile[k])
+        mine, total, lost = with_one_more(mine, total, lost, tile[k])
     largest = block_max(mine, part)
     total = block_sum(rescaled(total, mine, largest), part)
     threshold = kth_of_block(maxima, mine, C)

@@ -39,7 +39,7 @@ from .common.rows import (
     shares_of,
 )
 from .common.vector_load import wide_store
-from .hars import log_of, rescaled, with_one_more
+from .hars import added, log_of, rescaled, with_one_more
 
 MOST_WARPS = 32  # of a block
 MANY_ROWS = 96  # from so many on, a block has a row for itself
@@ -64,9 +64,10 @@ def scores_in_three_passes(logits_RV, scores_RV, trouble_R):
     for v in range(t, V, THREADS):
         if logits_RV[r, v] > largest:
             largest = logits_RV[r, v]
-    largest, total = block_max(largest, part), float32(0)
+    largest = block_max(largest, part)
+    total = lost = float32(0)
     for v in range(t, V, THREADS):
-        total += math.exp(logits_RV[r, v] - largest)
+        total, lost = added(total, lost, math.exp(logits_RV[r, v] - largest))
     write(r, logits_RV, largest, block_sum(total, part), scores_RV, trouble_R)
 
 
@@ -95,9 +96,9 @@ def scores_in_two_passes(logits_RV, scores_RV, trouble_R):
 @cuda.jit(device=True)
 def largest_and_sum(r, logits_RV, part):
     """The row's largest logit and the sum of exp(logit - largest), in one pass, for every thread of the block."""
-    mine, total = -INFINITY, float32(0)
+    mine, total, lost = -INFINITY, float32(0), float32(0)
     for v in range(cuda.threadIdx.x, logits_RV.shape[1], THREADS):
-        mine, total = with_one_more(mine, total, logits_RV[r, v])
+        mine, total, lost = with_one_more(mine, total, lost, logits_RV[r, v])
     largest = block_max(mine, part)
     return largest, block_sum(rescaled(total, mine, largest), part)
 
