@@ -8,6 +8,8 @@ from .candidates import PART, how_many_beat, insert
 from .common.jit import njit
 from .common.vector_exp import exp
 
+ADDED = 512  # exponentials that are added up in float32
+
 
 def hars_candidates(logits_RV, base_BW, C, out=None):
     """Row by row, so that a row stays in the cache: its maximum, its sum of exponentials, and what beats the worst of
@@ -67,12 +69,24 @@ def scores_of(part_X, largest, log_sum, base, score_X):
         score_X[k] = part_X[k] - largest - log_sum + base
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})  # a sum in any order, so that it runs on vectors
+@njit(cache=True)
 def sum_of_exponentials(logits_V, largest):
-    """The sum of exp(logit - largest); NaN if a logit is NaN or plus infinity, or all are minus infinity."""
+    """The sum of exp(logit - largest); NaN if a logit is NaN or plus infinity, or all are minus infinity.
+
+    Parts are added up in float64: of many small numbers added to one large sum in float32, each loses its last digits,
+    and all of them in the same direction if they are nearly equal.
+    """
     if logits_V.itemsize == 8:
         return np.exp(logits_V - largest).sum()
+    total = 0.0
+    for first in range(0, len(logits_V), ADDED):
+        total += sum_of_part(logits_V[first : first + ADDED], largest)
+    return np.float32(total)
+
+
+@njit(cache=True, fastmath={"reassoc", "contract"})  # a sum in any order, so that it runs on vectors
+def sum_of_part(part_X, largest):
     total = np.float32(0)
-    for v in range(len(logits_V)):
-        total += exp(logits_V[v] - largest)
+    for k in range(len(part_X)):
+        total += exp(part_X[k] - largest)
     return total
