@@ -33,7 +33,7 @@ def there(array, dtype=None):
         ("gpt2", "preallocated", 1),
         ("bart", "split", 1),
     ],
-)
+)  # fmt: skip
 def test_a_kept_graph_that_is_launched_too_often_stays_in_its_arrays(kind, cache, beams):
     """The last position that there is room for, and then no more."""
     model = make(kind, "emulator", plan=f"cuda,cache={cache}")
