@@ -267,8 +267,8 @@ def append_kv(
 
     k[r, :, at[r]] and v[r, :, at[r]] become the row's keys and values, in place: the sum with the bias, rounded once to
     the cache's dtype. What is beyond float16's range becomes 65,504 or -65,504. All else stays. LightSeq's
-    `ker_arrange_decself_qkv` (section 2.1). at_R: int64, 0 <= at < M (a kernel writes nothing where at is M or more). qkv
-    may be some columns of a wider product.
+    `ker_arrange_decself_qkv` (section 2.1). at_R: int64, 0 <= at < M (a kernel writes nothing where at is M or more).
+    qkv may be some columns of a wider product.
     Contract: exact (one addition). Moves 2*R*X*s bytes, whatever the length; R*X additions.
     """
 
