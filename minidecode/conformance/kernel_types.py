@@ -248,5 +248,8 @@ COMMON = {
     r"of type list|LiteralList|ListType": "a list cannot live on a GPU: use an array of fixed size",
     r"DictType|type dict": "a dict cannot live on a GPU: use an array of fixed size",
     r"make_function": "a comprehension or a function inside of a kernel: write a loop, or a device function beside it",
+    r"syncthreads_(count|and|or)": (
+        "cuda.syncthreads_count, _and and _or take an integer, no bool and no float: write int32(...) around it"
+    ),
     r"of type set|type set\(": "a set cannot live on a GPU: use an array of fixed size",
 }
