@@ -87,7 +87,11 @@ def products(stacks: Iterable[tuple[Any, Any, Any]]) -> None:
     calls = 0
     for a, b, out in stacks:
         by_numpy = isinstance(out, np.ndarray) or lies_emulated(out)
-        if by_numpy:
+        if lies_emulated(out):
+            from ..emulator.device_array import product_of_the_library
+
+            product_of_the_library(a, b, out)
+        elif by_numpy:
             np.matmul(a, b, out=out, dtype=out.dtype)
         elif out.ndim == 3:
             strided_batched(a, b, out)
