@@ -19,6 +19,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ..errors import OptionError
+from ..runtime.device import why_kernels_do_not_compile
+
 
 @dataclass(frozen=True)
 class TypeNote:
@@ -89,6 +92,8 @@ def _infer(function, argument_types):
     from numba.core.typed_passes import type_inference_stage
     from numba.cuda.descriptor import cuda_target
 
+    if unfit := why_kernels_do_not_compile():
+        raise OptionError(f"kernels cannot be typed: {unfit}")
     typing, target = cuda_target.typing_context, cuda_target.target_context
     typing.refresh()
     target.refresh()

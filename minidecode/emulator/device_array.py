@@ -51,7 +51,7 @@ class EmulatorArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if isinstance(value, list | tuple | range):
-            raise TypeError(f"CuPy assigns arrays and single numbers, no {type(value).__name__}: make it an array first")
+            raise TypeError(f"CuPy assigns arrays and numbers, no {type(value).__name__}: make it an array first")
         index = _index(key)
         _done(lambda array, new: array.__setitem__(index, new), (self, value), {})
 
