@@ -142,7 +142,7 @@ class Heads:
 
 # Whose hope keeps a sentence going after W texts have finished, and what can go wrong in a step of one.
 NOBODY, BEST_BEAM, BEST_CANDIDATE = range(3)
-FINE, NOT_A_NUMBER, NONE_LEFT, PENALTY_TOO_STRONG = range(4)
+FINE, NOT_A_NUMBER, NONE_LEFT, PENALTY_TOO_STRONG, NO_ROOM = range(5)
 
 # What the host reads back of a step: bits of one number.
 ALL_DONE, TROUBLE, MOVED, SOME_DONE = 1, 2, 4, 8
@@ -271,7 +271,8 @@ def append_kv(
 
     k[r, :, at[r]] and v[r, :, at[r]] become the row's keys and values, in place: the sum with the bias, rounded once to
     the cache's dtype. What is beyond float16's range becomes 65,504 or -65,504. All else stays. LightSeq's
-    `ker_arrange_decself_qkv` (section 2.1). at_R: int64, 0 <= at < M. qkv may be some columns of a wider product.
+    `ker_arrange_decself_qkv` (section 2.1). at_R: int64, 0 <= at < M (a kernel writes nothing where at is M or more).
+    qkv may be some columns of a wider product.
     Contract: exact (one addition). Moves 2*R*X*s bytes, whatever the length; R*X additions.
     """
 
@@ -559,7 +560,8 @@ def update_beams(
     slot[b, w] is where finished text w comes from: a place below W, or W + (a candidate). A sentence all of whose
     candidates are impossible (-inf) is done, and trouble[b] is NONE_LEFT if nothing has finished; if the first is NaN,
     as all are then, NOT_A_NUMBER; if the norm takes a score that is in play below rules.out_of_play,
-    PENALTY_TOO_STRONG; else FINE. C is at least W; of equal scores the first goes first. The scores that run, the
+    PENALTY_TOO_STRONG; else FINE. (On a device, where nothing can raise, a sentence that goes on beyond norm_X is done,
+    and its trouble NO_ROOM.) C is at least W; of equal scores the first goes first. The scores that run, the
     scores and lengths that have finished, done_B and length_B are changed in place. LightSeq's `ker_refresh_result`
     decides as much.
 
@@ -614,6 +616,8 @@ def extend_sequences(
     SOME_DONE if any is + TROUBLE if a row that is not done is in trouble, or any row NOT_A_NUMBER, or if
     model_trouble_R (of `log_softmax`, where processors may have hidden it since) is not FINE. Texts, total_R (float64),
     length_R and done_R are changed in place. LightSeq's `ker_topk_sample` and `ker_topp_sample` end with as much.
+    On a device, where nothing can raise, a row that goes on and has no room for its token stays as it is, and its
+    trouble becomes NO_ROOM.
 
     Contract: exact. Moves R*(s + 68) bytes and some; 2 operations and a comparison with each EOS for each row.
     """

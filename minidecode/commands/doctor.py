@@ -61,6 +61,7 @@ def _report() -> dict[str, Any]:
         "threads": _threads()._asdict(),
         "blas": _blas(),
         "device": _device(),
+        "gpu": _gpu(),
         "compiled": _compiled_code(),
         "packages": packages,
         "missing": {name: _how_to_add(name) for name, version in packages.items() if version is None},
@@ -115,6 +116,16 @@ def _device() -> str:
         return f"unknown, for numba cannot be loaded: {error}"
 
 
+def _gpu() -> list[str]:
+    """What does not go together for a GPU, each with its remedy."""
+    try:
+        from .gpu_packages import found_here, what_does_not_fit
+
+        return what_does_not_fit(found_here(_version))
+    except (ImportError, OSError):  # Numba, or a shared library of it
+        return []
+
+
 def _blas() -> list[dict[str, Any]]:
     """The libraries that do NumPy's products; none where threadpoolctl is missing, which finds them."""
     try:
@@ -165,6 +176,8 @@ def _print_report(report: dict[str, Any]) -> None:
         _print_row("BLAS", f"{blas['library']} {blas['version']}, {blas['threads']} threads{kernels}{blas['advice']}")
     remedy = f" (no CUDA GPU found; everything runs on the CPU. With an NVIDIA GPU: {pip_install('cupy', 'cu12')})"
     _print_row("device", f"{report['device']}{remedy if report['device'] == 'none' else ''}")
+    for line in report["gpu"]:
+        _print_row("GPU", line)
     compiled = report["compiled"]
     if compiled and "error" in compiled:
         _print_row("compiled code", f"none: {compiled['error']}")

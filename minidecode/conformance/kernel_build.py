@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import OptionError, pip_install
+from ..runtime.device import why_kernels_do_not_compile
 
 ARCHITECTURES = ((7, 5), (8, 0), (9, 0))  # T4, A100, H100 and H200
 FLAGS = ("fastmath", "lineinfo", "debug", "opt", "launch_bounds")
@@ -48,6 +49,9 @@ def build(kernel: Callable[..., Any], argument_types: tuple, architecture: tuple
     if getattr(cuda, "implementation", "") != "NVIDIA":
         remedy = pip_install("numba_cuda", "ptx")
         raise OptionError(f"compiling kernels needs numba-cuda, not Numba's own target: {remedy}")
+
+    if unfit := why_kernels_do_not_compile():
+        raise OptionError(f"kernels cannot be compiled: {unfit}")
 
     from .kernel_types import pretended_device
 

@@ -19,6 +19,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ..errors import OptionError
+from ..runtime.device import why_kernels_do_not_compile
+
 
 @dataclass(frozen=True)
 class TypeNote:
@@ -89,6 +92,8 @@ def _infer(function, argument_types):
     from numba.core.typed_passes import type_inference_stage
     from numba.cuda.descriptor import cuda_target
 
+    if unfit := why_kernels_do_not_compile():
+        raise OptionError(f"kernels cannot be typed: {unfit}")
     typing, target = cuda_target.typing_context, cuda_target.target_context
     typing.refresh()
     target.refresh()
@@ -248,5 +253,8 @@ COMMON = {
     r"of type list|LiteralList|ListType": "a list cannot live on a GPU: use an array of fixed size",
     r"DictType|type dict": "a dict cannot live on a GPU: use an array of fixed size",
     r"make_function": "a comprehension or a function inside of a kernel: write a loop, or a device function beside it",
+    r"syncthreads_(count|and|or)": (
+        "cuda.syncthreads_count, _and and _or take an integer, no bool and no float: write int32(...) around it"
+    ),
     r"of type set|type set\(": "a set cannot live on a GPU: use an array of fixed size",
 }

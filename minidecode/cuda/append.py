@@ -9,6 +9,8 @@ This is LightSeq's `ker_arrange_decself_qkv` (section 2.1).
 
 The cache may be float16: sums are float32, and rounded where they are written. What is beyond its range becomes its
 largest number; the kernels get that as an argument, infinity for a cache of float32. NaN stays NaN.
+
+A position at or beyond the cache's room is not written: a captured step may be launched once too often.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ def append_kv_v1(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
 def write_position(new_RGX, at_R, cache_RGMX, largest):
     _, G, X = new_RGX.shape
     r, i = cuda.blockIdx.x, cuda.blockIdx.y * THREADS + cuda.threadIdx.x
-    if i < G * X:
+    if i < G * X and at_R[r] < cache_RGMX.shape[2]:
         cache_RGMX[r, i // X, at_R[r], i % X] = cut_off(new_RGX[r, i // X, i % X], largest)
 
 
@@ -66,6 +68,8 @@ def add_and_append(qkv_RX, bias_X, q_RX, k_RGMK, v_RGMU, at_R, largest):
     number = plus(qkv_RX[r, x], bias_X, x)
     if x < keys:
         q_RX[r, x] = number
+    elif at_R[r] >= k_RGMK.shape[2]:
+        return
     elif x < values:
         k_RGMK[r, (x - keys) // K, at_R[r], (x - keys) % K] = cut_off(number, largest)
     else:

@@ -17,7 +17,7 @@ from dataclasses import astuple
 import numpy as np
 from numba import boolean, cuda, float32, int64
 
-from ..ops import BEST_CANDIDATE, FINE, NOBODY, NONE_LEFT, NOT_A_NUMBER, PENALTY_TOO_STRONG
+from ..ops import BEST_CANDIDATE, FINE, NO_ROOM, NOBODY, NONE_LEFT, NOT_A_NUMBER, PENALTY_TOO_STRONG
 from ..reference.beam_update import results
 from ..runtime.launch import launch
 from .common.reduction import LANES
@@ -56,7 +56,8 @@ def advance_sentence(
         return
     C, W, best = score_BC.shape[1], running_score_BW.shape[1], score_BC[b, 0]
     new = length_B[b] + 1 - prompt_B[b]
-    at_limit, norm = new >= limit_B[b], norm_X[new]
+    has_room = new < len(norm_X)
+    at_limit, norm = new >= limit_B[b], norm_X[new if has_room else 0]
     free = 0
     for w in range(W):
         slot_BW[b, w] = w
@@ -65,7 +66,9 @@ def advance_sentence(
 
     # 0. Trouble, of sentences that go on.
     was_done, trouble_B[b] = done_B[b], FINE
-    if not was_done and not best > -INFINITY:
+    if not was_done and not has_room:
+        was_done, trouble_B[b] = True, NO_ROOM
+    elif not was_done and not best > -INFINITY:
         was_done = True
         if best != best:
             trouble_B[b] = NOT_A_NUMBER
@@ -96,7 +99,7 @@ def advance_sentence(
     is_done = was_done or (is_full and full_is_done)
     if hope != NOBODY:
         hoping = best if hope == BEST_CANDIDATE else running_score_BW[b, 0]
-        hoped = hoping / norm_X[limit_B[b] if hope_at_limit else new]
+        hoped = hoping / norm_X[min(limit_B[b] if hope_at_limit else new, len(norm_X) - 1)]
         if hoping + hoping > mark and hoped <= mark and not was_done:
             trouble_B[b] = PENALTY_TOO_STRONG
         is_beaten = hoped <= (finished_score_BW[b, W - 1] if is_full else mark)

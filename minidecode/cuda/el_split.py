@@ -82,8 +82,8 @@ def join(a_RHU, sums_RHD, top_RH, total_RH, q_RHK, b_k_GK, w_v_GUD, b_v_GU, scor
     for k in range(q_RHK.shape[2]):
         shift += q_RHK[r, h, k] * b_k_GK[g, k]
     prompt_top = top_RH[r, h] + scale * shift
-    running_max = prompt_top
-    for t in range(begin_R[r], end_R[r]):
+    running_max, end = prompt_top, min(end_R[r], v_RGTU.shape[2])
+    for t in range(begin_R[r], end):
         running_max = max(running_max, scores_RHT[r, h, t])
 
     value = float32(0)
@@ -92,7 +92,7 @@ def join(a_RHU, sums_RHD, top_RH, total_RH, q_RHK, b_k_GK, w_v_GUD, b_v_GU, scor
     prompt_weight = math.exp(prompt_top - running_max)
     value = prompt_weight * (value + total_RH[r, h] * b_v_GU[g, u])
     running_sum = prompt_weight * total_RH[r, h]
-    for t in range(begin_R[r], end_R[r]):
+    for t in range(begin_R[r], end):
         weight = math.exp(scores_RHT[r, h, t] - running_max)
         value += weight * float32(v_RGTU[r, g, t, u])
         running_sum += weight

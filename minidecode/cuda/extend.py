@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from numba import boolean, cuda, float32, float64, int32, int64
 
-from ..ops import ALL_DONE, FINE, NOT_A_NUMBER, SOME_DONE, TROUBLE
+from ..ops import ALL_DONE, FINE, NO_ROOM, NOT_A_NUMBER, SOME_DONE, TROUBLE
 from ..reference.flags import room_for_flag
 from ..runtime.launch import launch
 from .beam_update import is_among
@@ -42,6 +42,8 @@ def extend_rows(
             is_wrong = True
         if has_noted and model_trouble_R[r] != FINE:
             is_wrong = True
+        if not done_R[r] and trouble == FINE and length >= tokens_RM.shape[1]:
+            trouble, trouble_R[r], is_wrong = NO_ROOM, NO_ROOM, True
         if not done_R[r] and trouble == FINE:
             tokens_RM[r, length], length_R[r] = token, length + 1
             if not certain_R[r]:

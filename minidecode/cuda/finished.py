@@ -26,7 +26,7 @@ def store_finished(finished_BWM, running_BWM, slot_BW, parent_BC, token_BC, at_B
 def move_down(finished_BWM, running_BWM, slot_BW, parent_BC, token_BC, at_B):
     b, W = cuda.blockIdx.x, slot_BW.shape[1]
     m = cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
-    if m <= at_B[b]:
+    if m <= at_B[b] and m < finished_BWM.shape[2]:
         for w in range(W - 1, -1, -1):
             slot = slot_BW[b, w]
             if slot >= W:

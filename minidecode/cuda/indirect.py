@@ -78,7 +78,7 @@ def look_up_and_attend(
         running_max, running_sum = take_in(
             query, prompt_k_BGNK[b, g, n], prompt_v_BGNU[b, g, n], scale, added, running_max, running_sum, found[warp]
         )
-    for t in range(begin_R[r] + warp, end_R[r], WARPS):
+    for t in range(begin_R[r] + warp, min(end_R[r], k_RGTK.shape[2]), WARPS):
         row = indirection_RT[r, t]
         if bias_XHP.shape[0]:
             added = bias_at(bias_XHP, bucket_L, r, h, end_R[r] - 1 - t + zero)

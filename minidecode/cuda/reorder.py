@@ -66,11 +66,12 @@ def move_in_place(words_RGX, parent_R, length_R, width):
     held = cuda.shared.array((ROWS, WORDS), uint32)
     g, lane = cuda.blockIdx.y, cuda.threadIdx.x
     x = cuda.blockIdx.x * WORDS + lane
-    for r in range(cuda.threadIdx.y, parent_R.size, cuda.blockDim.y):
+    rows = parent_R.size if x < words_RGX.shape[2] else 0  # whatever a length says: there is no word behind the last
+    for r in range(cuda.threadIdx.y, rows, cuda.blockDim.y):
         if parent_R[r] != r and x < length_R[r] * width:
             held[r, lane] = words_RGX[parent_R[r], g, x]
     cuda.syncthreads()  # all that is needed has been read: now it may be overwritten
-    for r in range(cuda.threadIdx.y, parent_R.size, cuda.blockDim.y):
+    for r in range(cuda.threadIdx.y, rows, cuda.blockDim.y):
         if parent_R[r] != r and x < length_R[r] * width:
             words_RGX[r, g, x] = held[r, lane]
 
@@ -92,3 +93,4 @@ SIGNATURES = {
     copy_from_parents: [(words, _ROW, _ROW, int64, words) for words in (_WORDS, _HALVES)],
     move_in_place: [(words, _ROW, _ROW, int64) for words in (_WORDS, _HALVES)],
 }
+REGISTERS = {move_in_place: 56}  # its shared memory leaves room for fewer blocks than these do

@@ -8,6 +8,8 @@ alone that depend on each other, so a block can own them.
 2. In place, and only what moves: a block owns 32 positions of all texts of a sentence. It reads what is needed into
    shared memory, waits, and writes. The new token comes from no text, so it needs no waiting; its position
    belongs to one block, which writes it beside the others.
+
+A text as long as its room gets no token: `extend_sequences` and `update_beams` say that it is full.
 """
 
 from __future__ import annotations
@@ -62,14 +64,15 @@ def refresh_in_place(text_BWM, parent_BW, token_BW, length_B):
     held = cuda.shared.array((BEAMS, POSITIONS), int64)
     b, lane, first = cuda.blockIdx.x, cuda.threadIdx.x, cuda.threadIdx.y
     m, W, length = cuda.blockIdx.y * POSITIONS + lane, text_BWM.shape[1], length_B[b]
+    is_before, is_new = m < min(length, text_BWM.shape[2]), m == length and m < text_BWM.shape[2]
     for w in range(first, W, cuda.blockDim.y):
-        if parent_BW[b, w] != w and m < length:
+        if parent_BW[b, w] != w and is_before:
             held[w, lane] = text_BWM[b, parent_BW[b, w], m]
     cuda.syncthreads()  # all that is needed has been read: now it may be overwritten
     for w in range(first, W, cuda.blockDim.y):
-        if parent_BW[b, w] != w and m < length:
+        if parent_BW[b, w] != w and is_before:
             text_BWM[b, w, m] = held[w, lane]
-        elif m == length:
+        elif is_new:
             text_BWM[b, w, m] = token_BW[b, w]
 
 

@@ -203,7 +203,7 @@ def split_biased(
         running_max, running_sum = take_in(
             query, prompt_k_BGNK[b, g, n], prompt_v_BGNU[b, g, n], scale, bias, running_max, running_sum, found[warp]
         )
-    for t in range(begin_R[r] + warp, end_R[r], WARPS):
+    for t in range(begin_R[r] + warp, min(end_R[r], k_RGTK.shape[2]), WARPS):
         bias = bias_at(bias_XHP, bucket_L, r, h, newest - t)
         running_max, running_sum = take_in(
             query, k_RGTK[r, g, t], v_RGTU[r, g, t], scale, bias, running_max, running_sum, found[warp]

@@ -64,13 +64,20 @@ class FakeCuda:
         self._wait("syncthreads", 0, None, _getframe(1))
 
     def syncthreads_count(self, predicate):
-        return self._wait("syncthreads_count", 0, predicate, _getframe(1))
+        return self._vote("syncthreads_count", predicate, _getframe(1))
 
     def syncthreads_and(self, predicate):
-        return self._wait("syncthreads_and", 0, predicate, _getframe(1))
+        return self._vote("syncthreads_and", predicate, _getframe(1))
 
     def syncthreads_or(self, predicate):
-        return self._wait("syncthreads_or", 0, predicate, _getframe(1))
+        return self._vote("syncthreads_or", predicate, _getframe(1))
+
+    def _vote(self, operation: str, predicate, frame):
+        """Numba has these barriers for integers alone: a comparison does not compile."""
+        if isinstance(predicate, bool | np.bool_ | float | np.floating):
+            kind = "a bool" if isinstance(predicate, bool | np.bool_) else "a float"
+            raise TypeError(f"cuda.{operation} takes an integer, not {kind}: write int32(...) around it")
+        return self._wait(operation, 0, predicate, frame)
 
     def syncwarp(self, mask=ALL_LANES):
         self._warp("syncwarp", mask, None, _getframe(1))

@@ -26,7 +26,9 @@ ON_DEVICE = {
     np.reshape, np.sort, np.split, np.stack, np.sum, np.swapaxes, np.take, np.take_along_axis, np.tile, np.transpose,
     np.where, np.zeros, np.zeros_like,
 }  # fmt: skip
-BY_NUMBERS = {np.argwhere, np.flatnonzero, np.nonzero, np.unique}  # these wait: their shapes hang on numbers
+BY_NUMBERS = {np.argwhere, np.flatnonzero, np.nonzero, np.unique}  # these wait: their shapes depend on numbers
+NOT_CUPYS = {"initial", "where", "mode"}  # arguments of these functions and methods that CuPy's do not have
+MOST_JOINED = 8  # arrays that CuPy concatenates without a table of pointers, which no graph can hold
 
 
 class EmulatorArray(np.lib.mixins.NDArrayOperatorsMixin):
@@ -48,17 +50,31 @@ class EmulatorArray(np.lib.mixins.NDArrayOperatorsMixin):
         return _done(lambda array: np.asarray(array[index]), (self,), {})
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        if isinstance(value, list | tuple | range):
+            raise TypeError(f"CuPy assigns arrays and numbers, no {type(value).__name__}: make it an array first")
         index = _index(key)
         _done(lambda array, new: array.__setitem__(index, new), (self, value), {})
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **named: Any) -> Any:
-        return _done(getattr(ufunc, method), inputs, named)
+        if method != "__call__":
+            raise TypeError(f"CuPy's arrays refuse np.{ufunc.__name__}.{method}: use an index, a function or an op")
+        if ufunc is np.matmul and not all(there(out).flags.c_contiguous for out in named.get("out", ())):
+            raise TypeError("CuPy writes no matmul into an `out` whose rows do not lie side by side: copy it there")
+        return _done(ufunc, inputs, named)
 
     def __array_function__(self, function: Callable, types: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
         if function in BY_NUMBERS:
             host_view(self)
         elif function not in ON_DEVICE:
             raise TypeError(f"{function.__name__} is none of the functions that run on a device")
+        _refuse_arguments(function.__name__, kwargs)
+        if function is np.where:
+            _refuse_other_kinds(args[1:])
+        if function in (np.concatenate, np.stack) and TAPE.get() is not None and len(args[0]) > MOST_JOINED:
+            raise TypeError(
+                f"{len(args[0])} arrays are joined while a step is captured: CuPy brings a table of more than"
+                f" {MOST_JOINED} over, which no graph can hold"
+            )
         if function in (np.array, np.asarray) and not isinstance(args[0], EmulatorArray):
             return brought(np.array(*args, **kwargs))
         return _done(function, args, kwargs)
@@ -87,7 +103,23 @@ def _attribute(name: str) -> property:
 
 
 def _method(name: str) -> Callable:
-    return lambda self, *args, **kwargs: _done(getattr(np.ndarray, name), (self, *args), kwargs)
+    def call(self, *args, **kwargs):
+        _refuse_arguments(name, kwargs)
+        return _done(getattr(np.ndarray, name), (self, *args), kwargs)
+
+    return call
+
+
+def _refuse_arguments(name: str, kwargs: dict[str, Any]) -> None:
+    if unknown := NOT_CUPYS & set(kwargs):
+        raise TypeError(f"CuPy's {name} has no argument {unknown.pop()}")
+
+
+def _refuse_other_kinds(choices: tuple) -> None:
+    """CuPy's `where` casts no NumPy scalar to the kind of the array beside it, nor the array to the scalar's."""
+    kinds = {choice.dtype.kind for choice in choices if isinstance(choice, EmulatorArray | np.generic)}
+    if len(kinds) > 1 and any(isinstance(choice, np.generic) for choice in choices):
+        raise TypeError(f"CuPy's where takes no NumPy scalar beside an array of another kind ({', '.join(kinds)})")
 
 
 def _look(name: str) -> Callable:
@@ -189,7 +221,7 @@ def there(given: Any) -> Any:
         return type(given)(map(there, given))
     if isinstance(given, dict):
         return {name: there(value) for name, value in given.items()}
-    if isinstance(given, np.ndarray) and given.ndim:
+    if isinstance(given, np.ndarray):
         raise TypeError(f"an array of the host's, {given.dtype}{given.shape}, among the device's: move it there first")
     return given
 

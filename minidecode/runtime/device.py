@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 import weakref
+from importlib import metadata
 from typing import Any, Literal
 
 import numpy as np
 
-from ..errors import OptionError, did_you_mean, pip_install
+from ..errors import OptionError, did_you_mean, pip_install, quoted
 from .low_precision import each_array
 
 DEVICES = ("cpu", "cuda", "emulator", "auto")
@@ -48,6 +51,26 @@ def _why_no_cuda() -> str | None:
         import cupy  # noqa: F401
     except ImportError:
         return f"CuPy is not installed ({pip_install('cupy', 'cu13')})"
+    return why_kernels_do_not_compile()
+
+
+NUMPY_OF_KERNELS = "numpy<2.5"  # what the extras cu12, cu13 and ptx ask for
+
+
+@functools.cache
+def why_kernels_do_not_compile() -> str | None:
+    """What stops Numba's CUDA compiler from being loaded beside this NumPy, and the remedy; None if it loads.
+
+    `import numba.cuda` tells nothing: the part that may fail is loaded when the first kernel is compiled.
+    """
+    try:
+        importlib.import_module("numba.cuda.cudaimpl")
+    except (AttributeError, ImportError) as error:
+        names = metadata.packages_distributions().get("numba_cuda", ["numba"])
+        return (
+            f"{names[0]} {metadata.version(names[0])} does not go with NumPy {np.__version__} ({error}): pip install"
+            f" {quoted(NUMPY_OF_KERNELS)}"
+        )
     return None
 
 

@@ -251,7 +251,9 @@ class Diversity:
 
     def count(self, token_BX: np.ndarray) -> None:
         """Adds to each sentence's counts how often it has chosen each token."""
-        np.add.at(self.chosen_BV, (np.arange(len(token_BX), like=token_BX)[:, None], token_BX), 1)
+        sentence_B = np.arange(len(token_BX), like=token_BX)
+        for x in range(token_BX.shape[1]):  # one by one: two beams may choose the same token
+            self.chosen_BV[sentence_B, token_BX[:, x]] += 1
 
     def of(self, B: int) -> Diversity:
         """For so many sentences."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import NumericalError, OptionError
-from ..ops import FINE, NOT_A_NUMBER
+from ..ops import FINE, NO_ROOM, NOT_A_NUMBER
 from ..runtime.device import array_like, fetch
 from .constraints import Constraint
 from .draws import Draws, sentence_keys
@@ -124,8 +124,15 @@ def raise_trouble(trouble_R: np.ndarray, sentence_R: np.ndarray, step: int) -> N
     trouble_R = fetch(trouble_R)
     if trouble_R.any():
         first = int(np.flatnonzero(trouble_R)[0])
-        sentence = int(sentence_R[first])
-        raise (scores_are_nan if trouble_R[first] == NOT_A_NUMBER else no_token_is_left)(sentence, step)
+        error = {NOT_A_NUMBER: scores_are_nan, NO_ROOM: no_room_is_left}.get(int(trouble_R[first]), no_token_is_left)
+        raise error(int(sentence_R[first]), step)
+
+
+def no_room_is_left(sentence: int, step: int) -> RuntimeError:
+    return RuntimeError(
+        f"sentence {sentence + 1} has no room for its token of step {step + 1}: a step was launched once too often,"
+        " which is a bug of minidecode"
+    )
 
 
 def no_token_is_left(sentence: int, step: int) -> OptionError:

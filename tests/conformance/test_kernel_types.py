@@ -97,6 +97,21 @@ def with_a_run_time_shape(x, y):
 
 
 @cuda.jit
+def with_a_vote_of_bools(x, y):
+    y[0] = cuda.syncthreads_count(x[0] > 0)
+
+
+@cuda.jit
+def with_a_vote_of_floats(x, y):
+    y[0] = cuda.syncthreads_or(x[0])
+
+
+@cuda.jit
+def with_a_vote_of_integers(x, y):
+    y[0] = cuda.syncthreads_and(int32(x[0] > 0))
+
+
+@cuda.jit
 def with_an_unknown_name(x, y):
     y[0] = no_such_function(x[0])  # noqa: F821
 
@@ -117,7 +132,7 @@ def test_double_precision_on_purpose_is_not():
 
 
 def test_a_clean_kernel_has_no_remarks():
-    assert check_types(clean, (F, F)) == []
+    assert check_types(clean, (F, F)) == [] == check_types(with_a_vote_of_integers, (F, F))
     assert check_types(clean.py_func, (float32[::1], float32[::1])) == []
 
 
@@ -126,6 +141,8 @@ def test_a_clean_kernel_has_no_remarks():
     [(with_a_dict, "seen[0] = x[0]", "a dict cannot live on a GPU"),
      (with_a_list, "seen.append", "a list cannot live on a GPU"),
      (with_a_run_time_shape, "shared.array", "must be a number known when the kernel is compiled"),
+     (with_a_vote_of_bools, "syncthreads_count", "take an integer, no bool and no float: write int32(...) around it"),
+     (with_a_vote_of_floats, "syncthreads_or", "take an integer, no bool and no float: write int32(...) around it"),
      (with_an_unknown_name, "no_such_function", "no_such_function")],
 )  # fmt: skip
 def test_what_the_compiler_would_refuse(kernel, text, says):

@@ -364,7 +364,7 @@ def local_and_constant_arrays(x, y):
 @cuda.jit
 def count_by_a_voting_barrier(x, y):
     t = cuda.threadIdx.x
-    y[t] = cuda.syncthreads_count(x[t] > 0)
+    y[t] = cuda.syncthreads_count(int32(x[t] > 0))
 
 
 @case(

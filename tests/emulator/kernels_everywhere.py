@@ -109,9 +109,9 @@ def constant_and_local_arrays(x, y):
 @cuda.jit
 def voting_barriers(x, y):
     t = cuda.threadIdx.x
-    count = cuda.syncthreads_count(x[t] >= 10)
-    both = cuda.syncthreads_and(x[t] >= 1)
-    either = cuda.syncthreads_or(x[t] == 31)
+    count = cuda.syncthreads_count(int32(x[t] >= 10))
+    both = cuda.syncthreads_and(int32(x[t] >= 1))
+    either = cuda.syncthreads_or(int32(x[t] == 31))
     if t == 0:
         y[0] = count
         y[1] = 1 if both else 0

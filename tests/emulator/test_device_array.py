@@ -28,12 +28,57 @@ def test_arithmetic_stays_there():
         lambda a, here: np.concatenate([a, here]),
         lambda a, here: a.__setitem__(slice(None), here),
         lambda a, here: np.copyto(a, here),
+        lambda a, here: a.__iadd__(here),
     ],
-    ids=["plus", "times", "concatenate", "assign", "copyto"],
+    ids=["plus", "times", "concatenate", "assign", "copyto", "in place"],
 )
 def test_an_array_of_the_hosts_among_them_is_refused(mix):
     with pytest.raises(TypeError, match=r"an array of the host's, float32\(3,\), among the device's"):
         mix(there(1, 2, 3), np.ones(3, np.float32))
+
+
+REFUSED = {  # what NumPy does, CuPy does not, and minidecode did or might
+    "ufunc.at": (lambda a: np.add.at(a, there(0, dtype=np.int64), 1), "refuse np.add.at"),
+    "ufunc.reduceat": (lambda a: np.maximum.reduceat(a, [0]), "refuse np.maximum.reduceat"),
+    "max(initial)": (lambda a: a.max(initial=0), "max has no argument initial"),
+    "np.max(initial)": (lambda a: np.max(a, initial=0), "max has no argument initial"),
+    "sum(where)": (lambda a: a.sum(where=a > 1), "sum has no argument where"),
+    "take(mode)": (lambda a: np.take(a, there(0, dtype=np.int64), mode="clip"), "take has no argument mode"),
+    "matmul(out)": (
+        lambda a: np.matmul(a[:, None], a[None], out=put(np.zeros((3, 6), np.float32), "emulator")[:, ::2]),
+        "no matmul into an `out` whose rows do not lie side by side",
+    ),
+    "range": (lambda a: a.__setitem__(slice(None), range(3)), "no range"),
+    "list": (lambda a: a.__setitem__(slice(None), [1, 2, 3]), "no list"),
+    "where": (lambda a: np.where(a > 1, a, np.int64(0)), "beside an array of another kind"),
+    "number of the host's": (lambda a: a + np.array(1.0, np.float32), r"an array of the host's, float32\(\)"),
+}
+
+
+@pytest.mark.parametrize(("act", "says"), REFUSED.values(), ids=REFUSED)
+def test_what_cupy_refuses_is_refused(act, says):
+    with pytest.raises(TypeError, match=says):
+        act(there(1, 2, 3))
+
+
+def test_what_cupy_takes_is_taken():
+    """The neighbours of what it refuses."""
+    a = there(1, 2, 3)
+    assert fetch(np.where(a > 1, a, np.float32(0))).tolist() == fetch(np.where(a > 1, a, 0)).tolist() == [0, 2, 3]
+    whole = put(np.zeros((2, 3, 3), np.float32), "emulator")
+    np.matmul(a[:, None], a[None], out=whole[1])
+    assert fetch(whole)[1].tolist() == [[1, 2, 3], [2, 4, 6], [3, 6, 9]] and fetch(a.max()) == 3
+
+
+@pytest.mark.parametrize("join", [np.concatenate, np.stack])
+def test_no_graph_holds_a_join_of_many_arrays(join):
+    """CuPy brings their addresses over from nine arrays up."""
+    arrays = [there(k) for k in range(9)]
+    join(arrays)
+    with taped():
+        join(arrays[:8])
+        with pytest.raises(TypeError, match="9 arrays are joined while a step is captured"):
+            join(arrays)
 
 
 def test_what_nobody_asked_for_is_not_brought_over():

@@ -470,3 +470,27 @@ def test_messages_inside_of_kernels_say_what_to_do():
 def test_what_no_launch_takes_is_refused(options, launch, arguments, says):
     with pytest.raises(md.OptionError, match=says):
         run(puts, launch, *arguments, **options)
+
+
+@cuda.jit
+def vote_of_bools(x, y):
+    y[cuda.threadIdx.x] = cuda.syncthreads_count(x[cuda.threadIdx.x] > 0)
+
+
+@cuda.jit
+def vote_of_floats(x, y):
+    y[cuda.threadIdx.x] = cuda.syncthreads_or(x[cuda.threadIdx.x])
+
+
+@cuda.jit
+def vote_of_integers(x, y):
+    y[cuda.threadIdx.x] = cuda.syncthreads_count(int32(x[cuda.threadIdx.x] > 0))
+
+
+def test_a_barrier_counts_integers_alone():
+    """Numba compiles no other."""
+    x, y = np.array([1, 0, 2, 3], np.float32), np.zeros(4, np.int32)
+    for kernel, kind in ((vote_of_bools, "bool"), (vote_of_floats, "float")):
+        found = run(kernel, (1, 4), x, y)
+        assert not found.ok and f"takes an integer, not a {kind}: write int32(...) around it" in found.verdict
+    assert run(vote_of_integers, (1, 4), x, y).ok and y.tolist() == [3] * 4

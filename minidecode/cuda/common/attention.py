@@ -99,7 +99,7 @@ def sums_of_part(weights_RHM, v_XGMU, begin_X, end_X, first, a_RX):
     r, h, u = n // (H * U), n // U % H, n % U
     x, g = r // (R // X), h // (H // G)
     total = float32(0)
-    for m in range(begin_X[x], end_X[x]):
+    for m in range(begin_X[x], min(end_X[x], v_XGMU.shape[2])):
         total += weights_RHM[r, h, first + m] * float32(v_XGMU[x, g, m, u])
     a_RX[r, h * U + u] += total
 
@@ -148,6 +148,7 @@ def rescale(score, running_max):
 def accumulate(q_K, k_MK, v_MU, begin, end, scale, running_max, running_sum, weights, a_U):
     """Adds positions begin to end. Returns (running_max, running_sum); the sums of values are in a_U."""
     lane, K, U = cuda.threadIdx.x, k_MK.shape[1], v_MU.shape[1]
+    end = min(end, k_MK.shape[0])  # also in a captured step that is launched once too often
     for start in range(begin, end, TILE):
         count = min(TILE, end - start)
         score = MINUS_INF
@@ -234,6 +235,7 @@ def accumulate_all(k_MK, v_MU, begin, end, first, last, scale, buffers):
     queries, tile, weights, found = buffers
     warp, lane = cuda.threadIdx.x >> 5, cuda.threadIdx.x & 31
     K, U = k_MK.shape[1], v_MU.shape[1]
+    end = min(end, k_MK.shape[0])  # also in a captured step that is launched once too often
     for start in range(begin, end, TILE):
         count = min(TILE, end - start)
         stage(k_MK, start, count, tile)

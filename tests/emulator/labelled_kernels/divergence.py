@@ -145,7 +145,7 @@ def a_barrier_in_each_branch_of_the_block(x, y):
 def two_kinds_of_barrier(x, y):
     t = cuda.threadIdx.x
     if t < 32:
-        y[t] = cuda.syncthreads_count(x[t] > 0)
+        y[t] = cuda.syncthreads_count(int32(x[t] > 0))
     else:
         cuda.syncthreads()
         y[t] = x[t]

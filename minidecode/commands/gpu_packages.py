@@ -1,0 +1,82 @@
+"""What a GPU's packages and driver lack for minidecode, each in one line with its remedy: `doctor` prints them."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..errors import pip_install
+from ..runtime.device import why_kernels_do_not_compile
+
+UNFIT_CUPY = ("14.0.0", "14.1.0")
+LIBRARIES = ("nvidia-cuda-nvrtc", "nvidia-cublas")  # without these, or a toolkit, CuPy compiles and multiplies nothing
+
+
+@dataclass(frozen=True)
+class GpuPackages:
+    """What was found on a machine."""
+
+    driver: tuple[int, int] | None  # the newest CUDA that the driver runs; None where there is no driver
+    cupy: dict[int, str]  # CUDA's major number -> the version of CuPy for it
+    has_libraries: bool  # CUDA's, for each CuPy that is installed
+    has_numba_cuda: bool
+    has_nvmath: bool
+    unfit_kernels: str | None  # what `why_kernels_do_not_compile` says
+
+
+def found_here(version_of: Callable[[str], str | None]) -> GpuPackages:
+    """version_of: the installed version of a package, or None."""
+    cupy = {major: v for major in (12, 13) if (v := version_of(f"cupy-cuda{major}x"))}
+    has_toolkit = bool(os.environ.get("CUDA_PATH") or shutil.which("nvcc"))
+    names = [name + ("-cu12" if major == 12 else "") for major in cupy for name in LIBRARIES]
+    has_numba_cuda = version_of("numba-cuda") is not None
+    return GpuPackages(
+        driver_version(), cupy, has_toolkit or all(map(version_of, names)), has_numba_cuda,
+        version_of("nvmath-python") is not None, why_kernels_do_not_compile() if has_numba_cuda else None,
+    )  # fmt: skip
+
+
+def driver_version() -> tuple[int, int] | None:
+    """(major, minor) of the newest CUDA that the driver runs; None where no driver is installed."""
+    try:
+        driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+        number = ctypes.c_int()
+        return divmod(number.value // 10, 100) if driver.cuDriverGetVersion(ctypes.byref(number)) == 0 else None
+    except (OSError, AttributeError):
+        return None
+
+
+def what_does_not_fit(found: GpuPackages) -> list[str]:
+    """What is wrong, and the remedy: a line each. Without a driver, only what stops kernels from compiling."""
+    lines = [found.unfit_kernels] if found.unfit_kernels else []
+    if found.driver is None:
+        return lines
+    major, minor = found.driver
+    if major < 12:
+        return [*lines, f"the driver runs CUDA {major}.{minor} at most, minidecode needs 12: install a newer driver"]
+    fits = [cuda for cuda in found.cupy if cuda <= major]
+    cuda = fits[0] if len(fits) == 1 else min(major, 13)
+    whole, cupy = pip_install("numba-cuda", f"cu{cuda}"), pip_install(f"cupy-cuda{cuda}x")
+    if not found.cupy:
+        return [*lines, f"CuPy is not installed, so no array can live on the GPU: {whole}"]
+    if len(found.cupy) > 1:
+        lines.append(f"two CuPys are installed: pip uninstall cupy-cuda12x cupy-cuda13x, then {cupy}")
+    elif not fits:
+        lines.append(
+            f"the driver runs CUDA {major}.{minor} at most, cupy-cuda13x needs 13: install a newer driver, or pip"
+            f" uninstall cupy-cuda13x, then {whole}"
+        )
+    if unfit := next((version for version in found.cupy.values() if version in UNFIT_CUPY), None):
+        lines.append(f"CuPy {unfit} has errors that minidecode meets: {cupy}")
+    if not found.has_libraries:
+        lines.append(f"CuPy finds no CUDA libraries, for it was installed without [ctk]: {cupy}")
+    if not found.has_numba_cuda:
+        lines.append(f"numba-cuda is not installed, and Numba's own CUDA target is out of date: {whole}")
+    if not found.has_nvmath:
+        remedy = pip_install("nvmath-python")
+        lines.append(f"nvmath is not installed, so steps with many rows are not captured: {remedy}")
+    return lines

@@ -1,0 +1,148 @@
+"""Kernels that append guard their room: a captured step that is launched too often writes nowhere, and says so.
+
+The emulator refuses to read or write outside of an array: a kernel without its guard raises here.
+"""
+
+import numpy as np
+import pytest
+from test_device import IDS, make
+
+from minidecode.bench.compare import implementations
+from minidecode.catalog import CATALOG, arguments_of
+from minidecode.conformance.rows import asked_of
+from minidecode.conformance.rows.beam_update import HF
+from minidecode.cuda import append, beam_update, extend, finished, flags, reorder, sequences
+from minidecode.emulator.device_array import taped
+from minidecode.ops import FINE, NO_ROOM, TROUBLE, Heads
+from minidecode.runtime.device import fetch, put
+from minidecode.search.result import raise_trouble
+
+TOO_OFTEN = 2  # launches beyond the room
+
+
+def there(array, dtype=None):
+    return put(np.asarray(array, dtype), "emulator")
+
+
+@pytest.mark.parametrize(
+    ("kind", "cache", "beams"),
+    [
+        ("gpt2", "split", 2),
+        ("gpt2", "indirect", 2),
+        ("gpt2", "el", 1),
+        ("gpt2", "preallocated", 1),
+        ("bart", "split", 1),
+    ],
+)  # fmt: skip
+def test_a_kept_graph_that_is_launched_too_often_stays_in_its_arrays(kind, cache, beams):
+    """The last position that there is room for, and then no more."""
+    model = make(kind, "emulator", plan=f"cuda,cache={cache}")
+    model.generate(input_ids=IDS[1:], max_new_tokens=3, eos_token_id=None, num_beams=beams)
+    (bucket,) = model.buckets.idle
+    cache = getattr(bucket.caches[0], "own", bucket.caches[0])
+    room = next(array for name, array in vars(cache).items() if name.startswith("k_RG"))
+    cache.end_R[...] = room.shape[2] - 1
+    for graph in bucket.graphs:
+        graph.launch()
+    full = fetch(room)
+    assert np.count_nonzero(full[:, :, -1]), "it writes"
+    for _ in range(TOO_OFTEN):
+        bucket.parts["forward"].graph.launch()
+    assert np.array_equal(fetch(room), full) and fetch(cache.end_R)[0] > room.shape[2]
+
+
+def test_texts_without_room_are_in_trouble():
+    """Two texts of five positions, with no limit below them; the second begins with one token more."""
+    tokens_RM, length_R, trouble_R = there(np.zeros((2, 5), np.int64)), there([2, 3]), there([FINE, FINE])
+    token_R, gained_R, certain_R = there([7, 8]), there([-0.5, -0.5], np.float32), there([False, False])
+    total_R, done_R, prompt_R, limit_R, eos_X = (there(a) for a in ([0.0, 0.0], [False, False], [1, 1], [99, 99], [0]))
+    with taped() as tape:
+        flag = extend.extend_sequences(
+            tokens_RM, token_R, gained_R, certain_R, trouble_R, total_R, length_R, done_R, prompt_R, limit_R, eos_X
+        )
+    seen = [int(fetch(flag)[0])]
+    for _ in range(2 + TOO_OFTEN):
+        tape.launch()
+        seen.append(int(fetch(flag)[0]))
+    assert seen == [0, 0, *[TROUBLE] * (1 + TOO_OFTEN)], "the second text is full one step before the first"
+    assert fetch(tokens_RM).tolist() == [[0, 0, 7, 7, 7], [0, 0, 0, 8, 8]]
+    assert fetch(length_R).tolist() == [5, 5] and fetch(total_R).tolist() == [-1.5, -1.0]
+    assert fetch(trouble_R).tolist() == [NO_ROOM, NO_ROOM]
+    with pytest.raises(RuntimeError, match="sentence 1 has no room for its token of step 6"):
+        raise_trouble(trouble_R, np.arange(2), 5)
+
+
+def test_beams_without_room_are_in_trouble():
+    """Two beams with a prompt of one token, norms for three new tokens, and texts of four positions and a spare one."""
+    running_BWM, finished_BWM = there(np.zeros((1, 2, 5), np.int64)), there(np.zeros((1, 2, 5), np.int64))
+    score_BC, parent_BC, token_BC = there([[-1, -2, -3, -4]], np.float32), there([[1, 0, 1, 0]]), there([[5, 6, 7, 8]])
+    places = there(np.zeros((1, 2)), np.float32), there(np.full((1, 2), -1e9), np.float32), there([[0, 0]])
+    done_B, length_B, prompt_B, limit_B = there([False]), there([1]), there([1]), there([99])
+    norm_X, eos_X = there([1, 1, 2, 3], np.float32), there([0])
+    with taped() as tape:
+        _, parent_BW, token_BW, _, slot_BW, at_B, trouble_B = beam_update.update_beams(
+            score_BC, parent_BC, token_BC, *places, done_B, length_B, prompt_B, limit_B, norm_X, eos_X, HF
+        )
+        finished.store_finished(finished_BWM, running_BWM, slot_BW, parent_BC, token_BC, at_B)
+        sequences.update_sequences(running_BWM, parent_BW, token_BW, at_B)
+        flag = flags.step_flags(done_B, trouble_B, parent_BW)
+    seen = [int(fetch(flag)[0]) & TROUBLE]
+    for _ in range(3):
+        tape.launch()
+        seen.append(int(fetch(flag)[0]) & TROUBLE)
+    assert seen == [0, 0, 0, TROUBLE] and fetch(trouble_B).tolist() == [NO_ROOM]
+    assert np.count_nonzero(fetch(running_BWM)[:, :, :4]) == 6, "three tokens of each; the last position is spare"
+    for _ in range(TOO_OFTEN):
+        tape.launch()
+    assert fetch(length_B).tolist() == [4] and fetch(done_B).all()
+
+
+@pytest.mark.parametrize("version", [sequences.update_sequences_v1, sequences.update_sequences])
+def test_texts_as_long_as_their_room_get_no_token(version):
+    """Nor one that is longer: 33 and 40 are in the second block of positions, and the array has 33."""
+    for length in (33, 40):
+        text_BWM = there(np.arange(66).reshape(1, 2, 33))
+        version(text_BWM, there([[1, 0]]), there([[7, 8]]), there([length]))
+        assert fetch(text_BWM).ravel().tolist() == [*range(33, 66), *range(33)]
+        table_BWM = there(np.zeros((1, 2, 33), np.int64))
+        finished.store_finished(table_BWM, text_BWM, there([[2, 0]]), there([[0, 1]]), there([[7, 8]]), there([length]))
+        assert fetch(table_BWM)[0, 0].tolist() == [*range(33, 66)]
+
+
+@pytest.mark.parametrize("version", [reorder.reorder_cache_v1, reorder.reorder_cache])
+def test_what_follows_the_beams_ends_with_the_cache(version):
+    cache = there(np.arange(2 * 5 * 3).reshape(2, 1, 5, 3), np.float32)
+    version(cache, there([1, 0]), there([7, 7]))
+    assert fetch(cache).ravel().tolist() == [*range(15, 30), *range(15)]
+
+
+@pytest.mark.parametrize("version", [append.append_kv_v1, append.append_kv])
+def test_a_position_beyond_the_room_is_written_nowhere(version):
+    """Row 0 has room; the others are at the end, and beyond it. Queries come back for all of them."""
+    heads, caches = Heads(1, 1, 2, 2, 1.0), [there(np.zeros((3, 1, 4, 2), np.float32)) for _ in range(2)]
+    q_RHK = version(there(np.arange(1, 19).reshape(3, 6), np.float32), None, heads, *caches, there([3, 4, 9]))
+    assert fetch(q_RHK).ravel().tolist() == [1, 2, 7, 8, 13, 14]
+    for cache, row in zip(caches, ([3, 4], [5, 6]), strict=True):
+        assert fetch(cache)[0, 0, 3].tolist() == row and np.count_nonzero(fetch(cache)) == 2
+
+
+ATTENTION = [
+    pytest.param(name, label, id=f"{name}-{label}")
+    for name in ("grouped", "split", "indirect", "el_split")
+    for label in implementations(CATALOG[name])
+    if label.startswith("cuda")
+]
+
+
+@pytest.mark.parametrize(("name", "label"), ATTENTION)
+def test_a_row_sees_no_position_beyond_the_room(name, label):
+    row, function = CATALOG[name], implementations(CATALOG[name])[label]
+    for arguments in sorted(asked_of(name).planted(), key=lambda case: case[0].size)[:2]:
+        given = arguments_of(row, arguments)
+        positions = next(a for n, a in given.items() if n.startswith("k_RG")).shape[2]
+        answers = []
+        for beyond in (0, 5):
+            ends = given | {"end_R": np.full_like(given["end_R"], positions + beyond), "bias": None}
+            ends = {n: a for n, a in ends.items() if n in given and a is not None}
+            answers.append(function(*ends.values()))
+        assert np.array_equal(*answers, equal_nan=True)
