@@ -24,14 +24,17 @@ nothing. Prints a line for each figure, with the seconds since the start, and ta
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib
+import io
 import json
 import multiprocessing as mp
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -50,11 +53,15 @@ from minidecode.runtime.device import chosen_device
 
 @dataclass(frozen=True)
 class Part:
-    """A function of a file of this folder, and the seconds after which it is ended."""
+    """A function of a file of this folder, and the seconds after which it is ended.
+
+    `main` is a script's own: it gets these arguments, and each line that it prints is a figure.
+    """
 
     file: str
     function: str
     limit: int
+    arguments: tuple[str, ...] = ()
     figure_limit: int = 45  # of a single figure
     alone: bool = False  # in a process of its own: torch's memory and threads are not to stay
 
@@ -62,10 +69,10 @@ class Part:
 PARTS = {
     "smoke": Part("gpu_models", "smoke", 60),
     "launches": Part("gpu_launches", "run", 50),
-    "linear": Part("gpu_linear", "run", 30),
-    "attention": Part("gpu_attention", "run", 30),
-    "rows": Part("gpu_rows", "run", 30),
-    "vocab": Part("gpu_vocab", "run", 30),
+    "linear": Part("gpu_linear", "main", 45, ("--seconds", "25", "--out", os.devnull)),
+    "attention": Part("gpu_attention", "main", 45),
+    "rows": Part("gpu_rows", "main", 30),
+    "vocab": Part("gpu_vocab", "main", 45),
     "bandwidth": Part("bandwidth", "run", 45),
     "ours": Part("gpu_models", "run_ours", 90),
     "eager": Part("gpu_models", "run_eager", 70, alone=True),
@@ -94,16 +101,49 @@ def serve(pipe: Any, device: str, quick: bool, models: Path) -> None:
         pipe.send(("figures", name, figures))
 
     while (asked := pipe.recv()) is not None:
-        file, function, before, tried = asked
+        part, before, tried = asked
         record = Record(device, quick, models, before, tried, begin, send)
         try:
-            getattr(importlib.import_module(file), function)(record)
+            function = getattr(importlib.import_module(part.file), part.function)
+            if part.function == "main":
+                record_lines(function, part, record)
+            else:
+                function(record)
         except ModuleNotFoundError as error:
-            pipe.send(("ends", None, f"there is no {file}.py here" if error.name == file else why(error)))
+            pipe.send(("ends", None, f"there is no {part.file}.py here" if error.name == part.file else why(error)))
         except (Exception, SystemExit) as error:
             pipe.send(("ends", None, LOST if isinstance(error, DeviceLostError) else why(error)))
         else:
+            give_memory_back()
             pipe.send(("ends", None, None))
+
+
+def give_memory_back() -> None:
+    """What CuPy keeps for later arrays, which another process may need."""
+    gc.collect()
+    if cupy := sys.modules.get("cupy"):
+        cupy.get_default_memory_pool().free_all_blocks()
+
+
+def record_lines(main: Callable[[], None], part: Part, record: Record) -> None:
+    """Runs a script's main(); each line that it prints is a figure, numbered."""
+    sys.argv = [f"{part.file}.py", *part.arguments]
+    with redirect_stdout(Lines(record)):
+        main()
+
+
+class Lines(io.TextIOBase):
+    """A place to print to."""
+
+    def __init__(self, record: Record):
+        self._record, self._begun, self._count = record, "", 0
+
+    def write(self, text: str) -> int:
+        *whole, self._begun = (self._begun + text).split("\n")
+        for line in filter(str.strip, whole):
+            self._count += 1
+            self._record[f"{self._count:03}"] = line.rstrip()
+        return len(text)
 
 
 class Worker:
@@ -120,7 +160,7 @@ class Worker:
         if self._process is None:
             self._start()
         deadline, begun, at = time.monotonic() + seconds, time.monotonic(), None
-        self._pipe.send((part.file, part.function, before, tried))
+        self._pipe.send((part, before, tried))
         while True:
             until = min(deadline, begun + part.figure_limit) if at else deadline
             if not self._pipe.poll(max(0.0, until - time.monotonic())):

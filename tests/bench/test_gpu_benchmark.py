@@ -21,6 +21,13 @@ def run(record):
     record.ask("hangs", lambda: time.sleep(60))
     record["last"] = record.device
 """
+A_SCRIPT = """
+import sys
+
+def main():
+    print("given", *sys.argv[1:], end="")
+    print(" and printed\\n\\nlast")
+"""
 MENDED = """
 def run(record):
     for name in ("first", "wrong", "ends its process", "hangs", "last"):
@@ -54,11 +61,15 @@ def test_what_fails_or_hangs_ends_alone_and_a_second_call_goes_on(scripts, monke
     gpu, out = scripts("gpu"), tmp_path / "found.json"
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(gpu, "PARTS", {"toy": gpu.Part("toy_part", "run", 60, figure_limit=2),
+                                       "script": gpu.Part("toy_script", "main", 9, arguments=("--a", "b")),
                                        "gone": gpu.Part("no_such_part", "run", 9)})  # fmt: skip
+    (tmp_path / "toy_script.py").write_text(A_SCRIPT, encoding="utf-8")
     (tmp_path / "toy_part.py").write_text(A_PART, encoding="utf-8")
-    called(monkeypatch, gpu, "--only", "toy,gone", "--out", out)
+    called(monkeypatch, gpu, "--only", "toy,script,gone", "--out", out)
     parts = json.loads(out.read_text(encoding="utf-8"))["parts"]
     assert parts["gone"]["state"] == "there is no no_such_part.py here"
+    assert parts["script"]["state"] == "done"
+    assert parts["script"]["figures"] == {"001": "given --a b and printed", "002": "last"}
     figures = parts["toy"]["figures"]
     assert parts["toy"]["state"] == "some figures failed" and figures["last"] == "cpu"
     assert figures["first"] == {"milliseconds": [1.0, 0.5, 2.0]}
