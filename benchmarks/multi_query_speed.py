@@ -60,8 +60,8 @@ PAPERS_FIGURES = {  # TPUv2 microseconds per output token, encoder + decoder, gr
 }  # fmt: skip
 
 
-def make(variant: str, shape: dict, context: int) -> md.Model:
-    """A BART of this shape with random weights, its attention as the variant has it."""
+def make(variant: str, shape: dict, context: int, **how: str) -> md.Model:
+    """A BART of this shape with random weights, its attention as the variant has it. how: dtype and device."""
     D, H = shape["width"], shape["heads"]
     is_multi_query = "multi-query" in variant
     # A layer of both stacks has 3 attentions and 2 feed-forward parts; each attention saves 2 D (D - D/H) weights.
@@ -78,7 +78,7 @@ def make(variant: str, shape: dict, context: int) -> md.Model:
         fields["attention_window"] = WINDOW
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "config.json").write_text(json.dumps(fields), encoding="utf-8")
-        return md.load(folder, random_weights=True)
+        return md.load(folder, random_weights=True, **how)
 
 
 def time_once(model: md.Model, plan: str, ids_BN: np.ndarray, beams: int, steps: int) -> tuple[float, float]:

@@ -9,7 +9,7 @@ implementations must ban the same at each of these steps before anything is time
 are medians of the runs with the smallest and largest beside them.
 
 On a GPU (with CuPy) scores and tokens lie on it: the loop fetches tokens for each row, or all at once, and writes its
-bans there, and the kernels run there; this has not run on a GPU yet, and by reckoning it takes minutes. Without one,
+bans there, and the kernels run there. Without one,
 nothing need be fetched, so the paper's first two rows are one loop, and no kernel is timed, for an emulator's time says
 nothing.
 
@@ -123,6 +123,34 @@ def table(found: dict) -> str:
     return "\n".join(lines)
 
 
+def measured(
+    sentences: int = 32, beams: int = 4, longest: int = 140, vocabulary: int = 50_264, runs: int = 5, note: str = ""
+) -> dict:
+    """Milliseconds of each way, all checked before. Ends the script if one is wrong."""
+    calls_of, to_host, synchronize = calls_on_host, np.asarray, lambda: None
+    if device_kind() == "gpu":
+        try:
+            import cupy
+        except ImportError:
+            raise SystemExit("timing on a GPU needs CuPy: pip install 'minidecode[cu13]', or [cu12]") from None
+        synchronize, to_host = cupy.cuda.get_current_stream().synchronize, cupy.asnumpy
+
+        def calls_of(*given):
+            return calls_on_gpu(cupy, *given)
+
+    tokens_RM = texts(sentences * beams, longest)
+    lengths = [np.full(len(tokens_RM), length) for length in range(1, longest + 1)]
+    check(calls_of, to_host, tokens_RM, lengths)
+    scores_RV = np.zeros((len(tokens_RM), vocabulary), np.float32)
+    timings = time_by_turns(calls_of(scores_RV, tokens_RM, lengths), runs, synchronize)
+    return {
+        "machine": where_it_ran(), "note": note, "paper_ms": PAPER_MS,
+        "shape": {"sentences": sentences, "beams": beams, "steps": longest, "n": N, "vocabulary": vocabulary},
+        "ngram_ms": [{"way": t.implementation,
+                      "milliseconds": [round(1e3 * x, 4) for x in (t.median, t.fastest, t.slowest)]} for t in timings],
+    }  # fmt: skip
+
+
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--sentences", type=positive, default=32)
@@ -140,34 +168,12 @@ def main() -> None:
     a = p.parse_args()
     if a.vocabulary < WORDS:
         p.error(f"argument --vocabulary: the texts have {WORDS} different tokens, so {a.vocabulary} are too few")
-    calls_of, to_host, synchronize, mark = calls_on_host, np.asarray, lambda: None, "ngram"
-    if device_kind() == "gpu":
-        mark = "ngram-gpu"
-        try:
-            import cupy
-        except ImportError:
-            raise SystemExit("timing on a GPU needs CuPy: pip install 'minidecode[cu13]', or [cu12]") from None
-        synchronize, to_host = cupy.cuda.get_current_stream().synchronize, cupy.asnumpy
-
-        def calls_of(*given):
-            return calls_on_gpu(cupy, *given)
-
-    tokens_RM = texts(a.sentences * a.beams, a.longest)
-    lengths = [np.full(len(tokens_RM), length) for length in range(1, a.longest + 1)]
-    check(calls_of, to_host, tokens_RM, lengths)
-    scores_RV = np.zeros((len(tokens_RM), a.vocabulary), np.float32)
-    timings = time_by_turns(calls_of(scores_RV, tokens_RM, lengths), a.runs, synchronize)
-    found = {
-        "machine": where_it_ran(), "note": a.note, "paper_ms": PAPER_MS,
-        "shape": {"sentences": a.sentences, "beams": a.beams, "steps": a.longest, "n": N, "vocabulary": a.vocabulary},
-        "ngram_ms": [{"way": t.implementation,
-                      "milliseconds": [round(1e3 * x, 4) for x in (t.median, t.fastest, t.slowest)]} for t in timings],
-    }  # fmt: skip
+    found = measured(a.sentences, a.beams, a.longest, a.vocabulary, a.runs, a.note)
     print(table(found))
     if a.out:
         a.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     if a.readme:
-        write_between_markers(a.readme, mark, table(found))
+        write_between_markers(a.readme, "ngram-gpu" if "gpu" in found["machine"] else "ngram", table(found))
 
 
 if __name__ == "__main__":

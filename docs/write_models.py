@@ -96,7 +96,7 @@ TRIALS: dict[str, Callable[[Path], None]] = {
     "`arena=planned`": generates(plan="cache=split,arena=planned"),
     "`cache_dtype=float16`": generates(plan="cache=split,cache_dtype=float16"),
     "`epilogue=reference`": generates(plan="epilogue=reference"),
-    "`--device cuda` (tried in the emulator)": generates(plan="cuda", device="emulator"),
+    "`--device cuda`": generates(plan="cuda", device="emulator"),
     **{f"`dtype={name}`": generates(dtype=name) for name in ("float16", "int8", "int8_dynamic", "int8_blocks", "int4")},
     "`convert --kv-heads`": pools,
     "`--task` (a name from config.json)": takes_a_task,

@@ -7,7 +7,7 @@ same arrays each time: what is new in it goes into arrays that stay (`Captured` 
 stream is captured. So a part that calls one stays as it is, and so does one with a function of the host in it.
 
 The emulated device proves as much as it can without a GPU: what was noted on its tape is done again, on the same
-arrays, with no Python of the forward pass between. The GPU's half has not run yet; benchmarks/graph_spike.py asks it.
+arrays, with no Python of the forward pass between. benchmarks/gpu.py asks a GPU.
 """
 
 from __future__ import annotations

@@ -1,0 +1,393 @@
+"""Everything that is measured on a GPU, in one command of at most eight minutes.
+
+    python benchmarks/gpu.py --out benchmarks/results/gpu-DEVICE.json
+
+Parts run in this order:
+
+- smoke: the bundled models give the CPU's tokens.
+- launches: what a launch costs in each style, alone and in a captured graph; what capture costs and accepts.
+- linear, attention, rows, vocab, bandwidth: memory-bound kernels, beside a copy of as many bytes.
+- ours, eager: GPT-2 and BART-large of random float16 weights, by minidecode and by transformers: a call, its first
+  token, a step, and of ours the stages.
+- ngram, el, multi_query: FastSeq's Table 3, EL's attention, multi-query decoding.
+- ctranslate2: the same models, if it is installed.
+- static: GPT-2 by transformers with a static cache and compiled steps. It compiles for a minute, so it comes last.
+
+Each figure is written to --out as it comes, and the file is whole at every moment. A part that fails, or takes longer
+than its limit, ends alone. The same command again goes on where the first one ended: what is done is kept, what failed
+is tried again. Parts run in processes of their own; --models keeps the models' folders (1 GB) for the next call.
+
+Without a GPU, --device emulator or cpu runs the same code on toy shapes (--quick), to see that it works; its times say
+nothing. Prints a line for each figure, with the seconds since the start, and tables at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib
+import io
+import json
+import multiprocessing as mp
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import redirect_stdout, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from flags import positive_number, to_write
+from gpu_models import WORKS
+from gpu_timing import FAILED, DeviceLostError, Record, is_failure, why
+from readme import with_marks, write_between_markers
+
+from minidecode.bench.compare import where_it_ran
+from minidecode.errors import OptionError
+from minidecode.runtime.device import chosen_device
+
+
+@dataclass(frozen=True)
+class Part:
+    """A function of a file of this folder, and the seconds after which it is ended.
+
+    `main` is a script's own: it gets these arguments, and each line that it prints is a figure.
+    """
+
+    file: str
+    function: str
+    limit: int
+    arguments: tuple[str, ...] = ()
+    figure_limit: int = 45  # of a single figure
+    alone: bool = False  # in a process of its own: torch's memory and threads are not to stay
+
+
+PARTS = {
+    "smoke": Part("gpu_models", "smoke", 60),
+    "launches": Part("gpu_launches", "run", 50),
+    "linear": Part("gpu_linear", "main", 45, ("--seconds", "25", "--out", os.devnull)),
+    "attention": Part("gpu_attention", "main", 45),
+    "rows": Part("gpu_rows", "main", 30),
+    "vocab": Part("gpu_vocab", "main", 45),
+    "bandwidth": Part("bandwidth", "run", 45),
+    "ours": Part("gpu_models", "run_ours", 90),
+    "eager": Part("gpu_models", "run_eager", 70, alone=True),
+    "ngram": Part("gpu_papers", "run_ngram", 25),
+    "el": Part("gpu_papers", "run_el", 35),
+    "multi_query": Part("gpu_papers", "run_multi_query", 35),
+    "ctranslate2": Part("gpu_models", "run_ctranslate2", 60, alone=True),
+    "static": Part("gpu_models", "run_static", 150, figure_limit=120, alone=True),
+}
+LEAST_SECONDS = 5  # that a part is begun with
+DONE, LOST = "done", "the device was lost"
+PACKAGES = ("minidecode", "numpy", "numba", "numba-cuda", "cupy-cuda13x", "cupy-cuda12x", "nvmath-python", "torch",
+            "transformers", "triton", "ctranslate2")  # fmt: skip
+
+
+# ---- a part in its process -------------------------------------------------------------------------------------------
+
+
+def serve(pipe: Any, device: str, quick: bool, models: Path) -> None:
+    """A process that runs the parts that it is sent. Sends what it begins, each figure, and how the part ended."""
+
+    def begin(name: str) -> None:
+        pipe.send(("begins", name, None))
+
+    def send(name: str, figures: Any) -> None:
+        pipe.send(("figures", name, figures))
+
+    while (asked := pipe.recv()) is not None:
+        part, before, tried = asked
+        record = Record(device, quick, models, before, tried, begin, send)
+        try:
+            function = getattr(importlib.import_module(part.file), part.function)
+            if part.function == "main":
+                record_lines(function, part, record)
+            else:
+                function(record)
+        except ModuleNotFoundError as error:
+            pipe.send(("ends", None, f"there is no {part.file}.py here" if error.name == part.file else why(error)))
+        except (Exception, SystemExit) as error:
+            pipe.send(("ends", None, LOST if isinstance(error, DeviceLostError) else why(error)))
+        else:
+            give_memory_back()
+            pipe.send(("ends", None, None))
+
+
+def give_memory_back() -> None:
+    """What CuPy keeps for later arrays, which another process may need."""
+    gc.collect()
+    if cupy := sys.modules.get("cupy"):
+        cupy.get_default_memory_pool().free_all_blocks()
+
+
+def record_lines(main: Callable[[], None], part: Part, record: Record) -> None:
+    """Runs a script's main(); each line that it prints is a figure, numbered."""
+    sys.argv = [f"{part.file}.py", *part.arguments]
+    with redirect_stdout(Lines(record)):
+        main()
+
+
+class Lines(io.TextIOBase):
+    """A place to print to."""
+
+    def __init__(self, record: Record):
+        self._record, self._begun, self._count = record, "", 0
+
+    def write(self, text: str) -> int:
+        *whole, self._begun = (self._begun + text).split("\n")
+        for line in filter(str.strip, whole):
+            self._count += 1
+            self._record[f"{self._count:03}"] = line.rstrip()
+        return len(text)
+
+
+class Worker:
+    """The process that runs parts. It is replaced after a failure, which may have left the device unusable."""
+
+    def __init__(self, *given: Any):
+        self._given = given
+        self._process = None
+
+    def run(
+        self, part: Part, before: dict, tried: set[str], seconds: float, tell: Callable[[str, Any], None]
+    ) -> tuple[str | None, str | None]:
+        """Tells each figure as it comes. Returns why the part ended early, and the figure that it was at."""
+        if self._process is None:
+            self._start()
+        deadline, begun, at = time.monotonic() + seconds, time.monotonic(), None
+        self._pipe.send((part, before, tried))
+        while True:
+            until = min(deadline, begun + part.figure_limit) if at else deadline
+            if not self._pipe.poll(max(0.0, until - time.monotonic())):
+                return f"ended after {time.monotonic() - begun:.0f} s of it", at
+            try:
+                kind, name, content = self._pipe.recv()
+            except (EOFError, OSError):
+                return "its process ended: see what it printed", at
+            if kind == "ends":
+                return content, None
+            if kind == "figures":
+                tell(name, content)
+            at, begun = name if kind == "begins" else None, time.monotonic()
+
+    def _start(self) -> None:
+        context = mp.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=serve, args=(theirs, *self._given), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def end(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+            self._process = None
+
+
+# ---- the results' file -----------------------------------------------------------------------------------------------
+
+
+class Results:
+    """What was found so far, in a file that is whole at every moment."""
+
+    def __init__(self, path: Path | None, about: dict):
+        self.path, self.found = path, about | {"parts": {}}
+        if path is not None and path.exists():
+            before = json.loads(path.read_text(encoding="utf-8"))
+            for key in ("device", "quick"):
+                if before[key] != about[key]:
+                    raise SystemExit(
+                        f"{path} has {key} {before[key]}, and this is {about[key]}: name another file with --out"
+                    )
+            self.found["parts"] = before["parts"]
+
+    def part(self, name: str) -> dict:
+        return self.found["parts"].setdefault(name, {"state": "not run", "figures": {}})
+
+    def save(self) -> None:
+        if self.path is None:
+            return
+        unfinished = self.path.with_name(f"{self.path.name}.unfinished")
+        unfinished.write_text(json.dumps(self.found, indent=1) + "\n", encoding="utf-8")
+        os.replace(unfinished, self.path)
+
+
+def versions() -> dict[str, str]:
+    """Those of the packages that are installed."""
+    found = {}
+    for package in PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------------
+
+
+def tables(found: dict) -> str:
+    """Whole models beside their peers, the stages of ours, and a line for each other figure."""
+    parts, m = found["parts"], found["machine"]
+    lines = models_table(parts) if any(system in parts for system in SYSTEMS) else []
+    for name, part in parts.items():
+        if name not in SYSTEMS:
+            lines += ["", f"{name}: {part['state']}", "", "| | |", "|---|---|"]
+            lines += [f"| {figure} | {in_short(value)} |" for figure, value in part["figures"].items()]
+    packages = ", ".join(f"{package} {number}" for package, number in found["versions"].items())
+    toys = "Toy shapes. " if found["quick"] else ""
+    lines += [
+        "",
+        f"{toys}{m.get('gpu', 'no GPU')} ({m['processor']}, {m['cores']} cores), {found['date']}; {packages}.",
+    ]
+    return "\n".join(lines).strip()
+
+
+SYSTEMS = {"ours": "minidecode", "eager": "transformers, eager", "static": "static + compile",
+           "ctranslate2": "CTranslate2"}  # fmt: skip
+
+
+def models_table(parts: dict) -> list[str]:
+    """Milliseconds a call of each system, a step in brackets; ours over eager; then the stages of ours."""
+    lines = [f"| work | {', ms | '.join(SYSTEMS.values())}, ms | over eager | goal, ms | tokens as eager's |",
+             "|---" * (len(SYSTEMS) + 4) + "|"]  # fmt: skip
+    stages = ["", "| work of minidecode, ms | first token | a step | host, us a step | stages by the host's clock |"
+              " graphs: captured, kept |", "|---|---|---|---|---|---|"]  # fmt: skip
+    for work in WORKS:
+        rows = {system: parts.get(system, {}).get("figures", {}).get(work) for system in SYSTEMS}
+        cells = [cell(rows[system]) for system in SYSTEMS]
+        mine, eager = rows["ours"], rows["eager"]
+        ratio = alike = ""
+        if is_timed(mine) and is_timed(eager):
+            ratio = f"{eager['call_ms'][0] / mine['call_ms'][0]:.2f}x"
+            equal = [leading(a, b) for a, b in zip(mine["tokens"], eager["tokens"], strict=True)]
+            alike = f"{min(equal)} of {len(mine['tokens'][0])}"
+        lines.append(f"| {work} | {' | '.join(cells)} | {ratio} | {WORKS[work]['goal']:g} | {alike} |")
+        if is_timed(mine):
+            by_stage = ", ".join(f"{stage} {ms:.1f}" for stage, ms in mine["stages_ms"].items())
+            graphs = f"{mine['graphs']['captured']}, {mine['graphs']['reused']}"
+            stages.append(f"| {work} | {mine['first_token_ms'][0]:.2f} | {mine['step_ms']:.3f} |"
+                          f" {mine['host_us_a_step']:.0f} | {by_stage} | {graphs} |")  # fmt: skip
+    return lines + stages
+
+
+def is_timed(row: dict | None) -> bool:
+    return row is not None and "call_ms" in row
+
+
+def cell(row: dict | None) -> str:
+    """Median, fastest to slowest, and a step."""
+    if not is_timed(row):
+        return row[FAILED] if row else ""
+    median, fastest, slowest = row["call_ms"]
+    return f"{median:.1f} ({fastest:.1f}-{slowest:.1f}; {row['step_ms']:.2f} a step)"
+
+
+def leading(mine: list[int], theirs: list[int]) -> int:
+    """How many tokens from the first are the same."""
+    return next((n for n, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a != b), min(len(mine), len(theirs)))
+
+
+def in_short(value: Any) -> str:
+    """A figure in one line; of [median, fastest, slowest] the median."""
+    if is_failure(value):
+        return f"failed: {value[FAILED]}"
+    if not isinstance(value, dict):
+        return str(value)[:200]
+    shown = []
+    for name, part in value.items():
+        is_spread = isinstance(part, list) and len(part) == 3 and all(isinstance(x, int | float) for x in part)
+        if is_spread:
+            shown.append(f"{name} {part[0]:g} ({part[1]:g}-{part[2]:g})")
+        elif isinstance(part, str | int | float):
+            shown.append(f"{name} {part:g}" if isinstance(part, float) else f"{name} {part}")
+    return ", ".join(shown)[:300]
+
+
+# ---- the command -----------------------------------------------------------------------------------------------------
+
+
+def main() -> None:
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--device", choices=("cuda", "emulator", "cpu"), default="cuda")
+    p.add_argument("--only", default=",".join(PARTS), metavar="PART[,PART]", help=", ".join(PARTS))
+    p.add_argument("--quick", action="store_true", help="toy shapes: to see that it runs")
+    p.add_argument("--minutes", type=positive_number, default=8, help="after which no part goes on  [default: 8]")
+    p.add_argument("--models", type=Path, metavar="FOLDER", help="where models with random weights are made and kept")
+    p.add_argument("--out", type=to_write, help="JSON file to write, and to go on with")
+    p.add_argument("--readme", type=with_marks("gpu"), help="file whose table between the marks gpu is replaced")
+    a = p.parse_args()
+    chosen = [name.strip() for name in a.only.split(",")]
+    if unknown := set(chosen) - set(PARTS):
+        p.error(f"argument --only: there is no part {sorted(unknown)[0]}: say {', '.join(PARTS)}")
+    try:
+        chosen_device(a.device)
+    except OptionError as error:
+        raise SystemExit(f"{error}") from None
+    quick = a.quick or a.device != "cuda"
+    where = where_it_ran()
+    now = datetime.now(UTC).strftime("%Y-%m-%d")
+    device = where.get("gpu", a.device) if a.device == "cuda" else a.device
+    results = Results(a.out, {"device": device, "quick": quick, "date": now, "machine": where, "versions": versions()})
+    with tempfile.TemporaryDirectory() as scratch:
+        run_parts(chosen, results, a.device, quick, a.models or Path(scratch), 60 * a.minutes)
+    print(f"\n{tables(results.found)}")
+    if a.readme:
+        write_between_markers(a.readme, "gpu", tables(results.found))
+
+
+def run_parts(chosen: list[str], results: Results, device: str, quick: bool, models: Path, at_most: float) -> None:
+    """The parts in their order; each figure goes to the file as it comes."""
+    began, worker = time.monotonic(), Worker(device, quick, models)
+
+    def say(text: str) -> None:
+        print(f"[{time.monotonic() - began:6.1f} s] {text}", flush=True)
+
+    for name in (name for name in PARTS if name in chosen):
+        kept = results.part(name)
+        if kept["state"] == DONE:
+            say(f"{name}: done before")
+            continue
+        left = at_most - (time.monotonic() - began)
+        if left < LEAST_SECONDS:
+            say(f"{name}: no time is left for it")
+            continue
+        started = time.monotonic()
+
+        def tell(figure: str, value: Any, name: str = name, kept: dict = kept) -> None:
+            kept["figures"][figure] = value
+            results.save()
+            say(f"{name}: {figure}: {in_short(value)}")
+
+        failed = run_part(PARTS[name], kept["figures"], worker, min(PARTS[name].limit, left), tell)
+        kept |= {"state": failed or DONE, "seconds": round(time.monotonic() - started, 1),
+                 "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M")}  # fmt: skip
+        results.save()
+        say(f"{name}: {kept['state']} ({kept['seconds']:.1f} s)")
+    worker.end()
+
+
+def run_part(part: Part, figures: dict, worker: Worker, seconds: float, tell: Callable[[str, Any], None]) -> str | None:
+    """Returns None, or why the part is not done. A figure that hangs or ends its process is left out, once."""
+    deadline, tried = time.monotonic() + seconds, set()
+    if part.alone:
+        worker.end()
+    while (left := deadline - time.monotonic()) > LEAST_SECONDS:
+        failed, at = worker.run(part, figures, tried, left, tell)
+        if failed or part.alone or any(map(is_failure, figures.values())):
+            worker.end()  # what comes next gets a device that works
+        if at is not None:
+            tell(at, {FAILED: failed})
+        tried |= {name for name, found in figures.items() if is_failure(found)}
+        if at is None and failed != LOST:
+            break
+    if failed:
+        return failed
+    return "some figures failed" if any(map(is_failure, figures.values())) else None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,262 @@
+"""The GPU's benchmark in one command: parts that fail, hang and go on; each system and paper on toy shapes."""
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+
+from minidecode.errors import MemoryBudgetError
+
+FOLDER = Path(__file__).parents[2] / "benchmarks"
+NEEDED = "needs transformers itself: pip install '.[oracle]'"
+GREEDY, BEAMS = "gpt2, greedy, 1 x 32, 64 new", "bart-large, beam 4, 32 x 1024, 32 new, n-gram 3"
+A_PART = """
+import os, time
+
+def run(record):
+    record.ask("first", lambda: {"milliseconds": [1.0, 0.5, 2.0]})
+    record.ask("wrong", lambda: 1 / 0)
+    record.ask("ends its process", lambda: os._exit(3))
+    record.ask("hangs", lambda: time.sleep(60))
+    record["last"] = record.device
+"""
+A_SCRIPT = """
+import sys
+
+def main():
+    print("given", *sys.argv[1:], end="")
+    print(" and printed\\n\\nlast")
+"""
+MENDED = """
+def run(record):
+    for name in ("first", "wrong", "ends its process", "hangs", "last"):
+        record.ask(name, lambda: "asked again")
+"""
+
+
+@pytest.fixture
+def scripts(monkeypatch):
+    """Files of the folder by their own names, so that processes that they start find them."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    return importlib.import_module
+
+
+@pytest.fixture
+def record(scripts, tmp_path):
+    """What a part of toy shapes is given, in this process."""
+
+    def make(device: str, before: dict | None = None, **how):
+        return scripts("gpu_timing").Record(device, True, tmp_path, before or {}, **how)
+
+    return make
+
+
+def called(monkeypatch, gpu, *arguments) -> None:
+    monkeypatch.setattr("sys.argv", ["gpu.py", "--device", "cpu", *map(str, arguments)])
+    gpu.main()
+
+
+def test_what_fails_or_hangs_ends_alone_and_a_second_call_goes_on(scripts, monkeypatch, tmp_path, capfd):
+    gpu, out = scripts("gpu"), tmp_path / "found.json"
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(gpu, "PARTS", {"toy": gpu.Part("toy_part", "run", 60, figure_limit=2),
+                                       "script": gpu.Part("toy_script", "main", 9, arguments=("--a", "b")),
+                                       "gone": gpu.Part("no_such_part", "run", 9)})  # fmt: skip
+    (tmp_path / "toy_script.py").write_text(A_SCRIPT, encoding="utf-8")
+    (tmp_path / "toy_part.py").write_text(A_PART, encoding="utf-8")
+    called(monkeypatch, gpu, "--only", "toy,script,gone", "--out", out)
+    parts = json.loads(out.read_text(encoding="utf-8"))["parts"]
+    assert parts["gone"]["state"] == "there is no no_such_part.py here"
+    assert parts["script"]["state"] == "done"
+    assert parts["script"]["figures"] == {"001": "given --a b and printed", "002": "last"}
+    figures = parts["toy"]["figures"]
+    assert parts["toy"]["state"] == "some figures failed" and figures["last"] == "cpu"
+    assert figures["first"] == {"milliseconds": [1.0, 0.5, 2.0]}
+    assert figures["wrong"] == {"failed": "ZeroDivisionError: division by zero"}
+    assert figures["ends its process"] == {"failed": "its process ended: see what it printed"}
+    assert figures["hangs"] == {"failed": "ended after 2 s of it"}
+    printed = capfd.readouterr().out
+    assert "s] toy: first: milliseconds 1 (0.5-2)" in printed and "| hangs | failed: ended after 2 s of it |" in printed
+
+    (tmp_path / "toy_part.py").write_text(MENDED, encoding="utf-8")
+    for says in ("toy: done (", "toy: done before"):
+        called(monkeypatch, gpu, "--only", "toy", "--out", out)
+        figures = json.loads(out.read_text(encoding="utf-8"))["parts"]["toy"]["figures"]
+        assert says in capfd.readouterr().out and figures["first"] == {"milliseconds": [1.0, 0.5, 2.0]}
+        assert [figures[name] for name in ("wrong", "ends its process", "hangs")] == ["asked again"] * 3
+
+
+def test_a_file_of_another_device_is_not_gone_on_with(scripts, monkeypatch, tmp_path):
+    gpu, out = scripts("gpu"), tmp_path / "found.json"
+    out.write_text(json.dumps({"device": "a card", "quick": True, "parts": {}}), encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"found\.json has device a card, and this is cpu: name another file"):
+        called(monkeypatch, gpu, "--out", out)
+
+
+def test_an_unknown_part_is_refused(scripts, monkeypatch, capsys):
+    with pytest.raises(SystemExit):
+        called(monkeypatch, scripts("gpu"), "--only", "smoke,lauches")
+    assert "there is no part lauches: say smoke, launches" in capsys.readouterr().err
+
+
+def test_without_a_gpu_it_ends_in_a_line(scripts, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["gpu.py"])
+    monkeypatch.setattr("minidecode.runtime.device.device_kind", lambda: "none")
+    with pytest.raises(SystemExit, match="Numba finds no GPU here; device=emulator runs"):
+        scripts("gpu").main()
+
+
+def test_every_part_is_a_function_of_a_file_here_or_of_one_that_needs_a_gpu(scripts):
+    gpu = scripts("gpu")
+    for name, part in gpu.PARTS.items():
+        if name not in ("linear", "attention", "rows", "vocab"):  # their files import CuPy
+            assert callable(getattr(scripts(part.file), part.function)), name
+
+
+def test_what_was_found_is_not_asked_again_and_a_lost_device_ends_the_part(record, scripts):
+    def lose():
+        raise RuntimeError("CUDA_ERROR_ILLEGAL_ADDRESS")
+
+    there = record("cpu", {"done": 1, "failed": {"failed": "before"}}, tried={"tried"})
+    there.ask("done", lambda: pytest.fail("it is done"))
+    there.ask("tried", lambda: pytest.fail("it failed in this call"))
+    there.ask("failed", lambda: 2)
+    with pytest.raises(scripts("gpu_timing").DeviceLostError):
+        there.ask("lost", lose)
+    assert there.figures == {"done": 1, "failed": 2, "lost": {"failed": "RuntimeError: CUDA_ERROR_ILLEGAL_ADDRESS"}}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), MemoryBudgetError("needs more"), RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"),
+     RuntimeError("[2] Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY"),
+     RuntimeError("CUBLAS_STATUS_ALLOC_FAILED")],
+)  # fmt: skip
+def test_being_out_of_memory_has_many_names(scripts, error):
+    timing = scripts("gpu_timing")
+    assert timing.why(error) == timing.NO_MEMORY and not timing.is_sticky(error)
+
+
+def test_other_failures_are_told_in_a_line_that_a_table_can_hold(scripts):
+    assert scripts("gpu_timing").why(ValueError("a | b\nmore")) == "ValueError: a / b"
+
+
+def test_whole_models_stand_beside_eager(scripts):
+    gpu = scripts("gpu")
+    mine = {"call_ms": [50.0, 49.0, 52.0], "step_ms": 0.75, "first_token_ms": [2.0, 1.0, 3.0], "host_us_a_step": 19.6,
+            "stages_ms": {"prefill": 1.5, "steps": 1.25}, "graphs": {"captured": 0, "reused": 2},
+            "tokens": [[1, 2, 3]]}  # fmt: skip
+    eager = {"call_ms": [700.0, 650.0, 800.0], "step_ms": 11.0, "tokens": [[1, 2, 4]]}
+    parts = {"ours": {"figures": {GREEDY: mine}}, "eager": {"figures": {GREEDY: eager}},
+             "static": {"figures": {GREEDY: {"failed": "out of memory"}}}}  # fmt: skip
+    lines = gpu.models_table(parts)
+    assert lines[2] == (
+        f"| {GREEDY} | 50.0 (49.0-52.0; 0.75 a step) | 700.0 (650.0-800.0; 11.00 a step) | out of memory |  | 14.00x |"
+        " 51.2 | 2 of 3 |"
+    )
+    assert lines[-1] == f"| {GREEDY} | 2.00 | 0.750 | 20 | prefill 1.5, steps 1.2 | 0, 2 |"
+
+
+# ---- the parts, on toy shapes ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("device", "work"), [("emulator", GREEDY), ("cpu", BEAMS)])
+def test_ours_is_timed_by_call_first_token_and_step(scripts, record, device, work):
+    """In the emulator under the plan of a GPU; from a folder without a tokenizer, as the script makes it."""
+    models, there = scripts("gpu_models"), record(device)
+    models.timed_works(there, models.ours, [work])
+    found = there.figures[work]
+    assert len(found["tokens"][0]) == 2 and "prefill" in found["stages_ms"]
+    assert any("(emulator)" in kernel for kernel in found["kernels"]) == (device == "emulator")
+    assert {"call_ms", "first_token_ms", "step_ms", "host_us_a_step", "load_s"} <= found.keys()
+
+
+def test_the_smoke_test_sees_other_tokens(scripts, record, monkeypatch):
+    models = scripts("gpu_models")
+    models.smoke(there := record("emulator"))
+    assert there.figures == {"gpt2, beam 2": "the CPU's tokens"}
+    load, given = __import__("minidecode").load, iter([0, 1])
+    monkeypatch.setattr("minidecode.load", lambda *_, **how: Other(load(*_), next(given)))
+    models.smoke(there := record("cpu"))
+    assert "instead of the CPU's" in there.figures["gpt2, beam 2"]["failed"]
+
+
+class Other:
+    """A model whose tokens are off by a number."""
+
+    def __init__(self, model, off):
+        self.model, self.off = model, off
+
+    def generate(self, **options):
+        out = self.model.generate(**options)
+        out.token_ids[0][-1] += self.off
+        return out
+
+
+def test_launches_on_the_emulated_device(scripts, record, monkeypatch):
+    launches = scripts("gpu_launches")
+    monkeypatch.setattr(launches, "generations", lambda record: {})
+    launches.run(there := record("emulator"))
+    failed = {name for name, found in there.figures.items() if isinstance(found, dict) and "failed" in found}
+    assert there.figures["a kernel by launch(), in a graph"]["microseconds"][0] > 0
+    assert there.figures["a kept graph sees what is copied into its arrays"] == "yes"
+    assert there.figures["and launched by another thread"] == "yes" and "a product by nvmath, in a graph" in failed
+    assert not [name for name in failed if "launch()" in name]
+
+
+def test_generations_say_the_same_in_each_way_to_launch(scripts, record):
+    launches, there = scripts("gpu_launches"), record("emulator")
+    ways = launches.generations(there)
+    for name in list(ways)[::2]:
+        there.ask(name, ways[name])
+    assert all(found["same_tokens"] for found in there.figures.values()) and len(there.figures) == 2
+
+
+def test_ways_to_attend_in_the_emulator_and_table_3(scripts, record, monkeypatch):
+    papers = scripts("gpu_papers")
+    monkeypatch.setattr(papers, "measured", lambda *_, **__: {"call_ms": [1, 1, 1]})
+    papers.run_el(there := record("emulator"))
+    assert there.figures["EL, cuda"]["in_a_graph_ms"][0] > 0
+    assert {"cache per beam, cuda", "cache per sentence, cuda"} <= there.figures.keys()
+    papers.run_ngram(there := record("cpu"))
+    assert there.figures["reference naive"]["times_as_fast"] == 1.0
+
+
+def test_multi_query_attention_has_one_key_head(scripts, record):
+    papers, there = scripts("gpu_papers"), record("cpu")
+    papers.run_multi_query(there)
+    assert list(there.figures) == ["multi-head, beam 1", "multi-head, beam 2", "multi-query, beam 1",
+                                   "multi-query, beam 2"]  # fmt: skip
+    caches = [there.figures[f"{kind}, beam 2"]["cache_mb"] for kind in ("multi-head", "multi-query")]
+    assert all("call_ms" in found for found in there.figures.values()) and caches[1] <= caches[0]
+
+
+# ---- transformers ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("work", [GREEDY, BEAMS])
+def test_both_sides_have_the_same_weights(scripts, record, work):
+    """Of random weights the first token is clear enough to survive float16."""
+    pytest.importorskip("torch", reason=NEEDED)
+    pytest.importorskip("transformers", minversion="5.0", reason=NEEDED)
+    models = scripts("gpu_models")
+    mine, theirs = record("cpu"), record("cpu")
+    models.timed_works(mine, models.ours, [work])
+    models.timed_works(theirs, models.transformers, [work])
+    assert mine.figures[work]["tokens"][0][0] == theirs.figures[work]["tokens"][0][0]
+
+
+@pytest.mark.oracle
+def test_a_static_cache_says_the_same_and_is_compiled(scripts, record, monkeypatch):
+    torch = pytest.importorskip("torch", reason=NEEDED)
+    transformers = pytest.importorskip("transformers", minversion="5.0", reason=NEEDED)
+    compiled = []
+    monkeypatch.setattr(torch, "compile", lambda f, **how: compiled.append(how["mode"]) or f)
+    monkeypatch.setattr(transformers.CompileConfig, "_compile_all_devices", True)  # this is no GPU
+    models = scripts("gpu_models")
+    models.run_static(static := record("cpu"))
+    models.timed_works(eager := record("cpu"), models.transformers, list(static.figures))
+    assert all(static.figures[work]["tokens"] == eager.figures[work]["tokens"] for work in eager.figures)
+    assert set(compiled) == {"reduce-overhead"}
