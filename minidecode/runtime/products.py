@@ -26,7 +26,8 @@ BY_CUPY = f"{PRODUCT} (cupy)"  # the one that no captured step takes
 WORKSPACE = 32 << 20  # bytes: what cuBLAS asks for on Hopper
 KINDS = {"float32": 0, "float16": 2}  # CUDA_R_32F, CUDA_R_16F
 SUMS_IN_FLOAT32, BEST_ALGORITHM = 68, -1  # CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT
-ONE, ZERO = (np.full(1, number, np.float32) for number in (1, 0))
+SCALARS = np.array([0, 1], np.float32)  # that cuBLAS multiplies by, read where they lie
+ZERO, ONE = SCALARS.ctypes.data, SCALARS.ctypes.data + SCALARS.itemsize
 OWN_WORKSPACE: ContextVar[Any] = ContextVar("own_workspace", default=None)  # of the step that is being captured
 
 
@@ -78,8 +79,8 @@ def by_cublas(a: Any, b: Any, out: Any, add: bool = False) -> None:
     door, handle = library(), _handle()
     (a_transposed, *of_a), (b_transposed, *of_b), (_, *of_out) = _layout(a), _layout(b), _layout(out)
     rows, columns = out.shape[-2:]
-    begin = handle, b_transposed, a_transposed, columns, rows, a.shape[-1], ONE.ctypes.data
-    beta = ONE.ctypes.data if add else ZERO.ctypes.data
+    begin = handle, b_transposed, a_transposed, columns, rows, a.shape[-1], ONE
+    beta = ONE if add else ZERO
     if out.ndim == 3:
         door.batched(*begin, *of_b, *of_a, beta, *of_out, out.shape[0], SUMS_IN_FLOAT32, BEST_ALGORITHM)
     else:
