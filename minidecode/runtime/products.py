@@ -24,7 +24,7 @@ from .launch import LAUNCHES, STREAM, lies_emulated
 PRODUCT = "product of the library"
 BY_CUPY = f"{PRODUCT} (cupy)"  # the one that no captured step takes
 WORKSPACE = 32 << 20  # bytes: what cuBLAS asks for on Hopper
-KINDS = {"float32": 0, "float16": 2}  # CUDA_R_32F, CUDA_R_16F
+KINDS = {"f": 0, "e": 2}  # of float32 and float16: CUDA_R_32F, CUDA_R_16F
 SUMS_IN_FLOAT32, BEST_ALGORITHM = 68, -1  # CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT
 SCALARS = np.array([0, 1], np.float32)  # that cuBLAS multiplies by, read where they lie
 ZERO, ONE = SCALARS.ctypes.data, SCALARS.ctypes.data + SCALARS.itemsize
@@ -93,7 +93,7 @@ def _layout(array: Any) -> tuple[int, ...]:
     per_row, per_column = strides[-2] // size, strides[-1] // size
     transposed = int(per_column != 1)
     between = max(per_column, array.shape[-2]) if transposed else max(per_row, array.shape[-1])
-    return transposed, array.data.ptr, KINDS[array.dtype.name], between, *(stride // size for stride in strides[:-2])
+    return transposed, array.data.ptr, KINDS[array.dtype.char], between, *(stride // size for stride in strides[:-2])
 
 
 class Library:

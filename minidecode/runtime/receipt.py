@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import time
 from collections import Counter
@@ -59,7 +60,7 @@ class CountedOps:
 
     def _counted(self, name, function):
         count = self._every[name] = OpCount(describe(function))
-        parameters = list(inspect.signature(getattr(signatures, name)).parameters)
+        parameters = parameters_of(name)
         tables = {parameters.index(table) for table in signatures.TABLES.get(name, ())}
 
         def call(*args, **kwargs):
@@ -106,6 +107,12 @@ class CountedOps:
                     count.bytes += number
                 else:
                     count.code_paths[what] = count.code_paths.get(what, 0) + number
+
+
+@functools.cache
+def parameters_of(op: str) -> list[str]:
+    """What an op's arguments are called."""
+    return list(inspect.signature(getattr(signatures, op)).parameters)
 
 
 def _done(count: OpCount) -> Counter[str]:

@@ -91,7 +91,7 @@ def gemm_strided_batched(
     c, c_kind, c_between, c_per, stacks, compute, algorithm,
 ):  # fmt: skip
     """cuBLAS's manual: C = alpha op(A) op(B) + beta C, columns first. Both types of A and B must be one."""
-    assert a_kind == b_kind and c_kind == products.KINDS["float32"] and compute == products.SUMS_IN_FLOAT32
+    assert a_kind == b_kind and c_kind == products.KINDS["f"] and compute == products.SUMS_IN_FLOAT32
     of_a = column_major(a, a_kind, *((k, m) if a_transposed else (m, k)), a_between, a_per, stacks)
     of_b = column_major(b, b_kind, *((n, k) if b_transposed else (k, n)), b_between, b_per, stacks)
     of_a, of_b = (x.astype(np.float32) for x in (of_a, of_b))
