@@ -122,7 +122,7 @@ class _StandIn:
     sentence leaves: fewer rows take less room.
     """
 
-    drop_finished = False
+    drop_finished = captures_now = False
 
     def __init__(self, engine: Engine, extent: Extent, ops: CountedOps):
         self.engine, self.extent, self.ops = engine, extent, ops
@@ -151,6 +151,14 @@ class _StandIn:
                 engine.step(tokens_RM, put(np.full(R, N + t), engine.device), None)
         engine.network, engine.weights = self.whole
         engine.caches = [_twin(cache) for cache in engine.caches for _ in engine.weights.blocks]
+
+    def room(self, positions):
+        """As much as the real one makes."""
+        return self.engine.room(positions)
+
+    def run_step(self, step, state, said, key):
+        """Nothing is captured."""
+        return state, step(state)
 
     def step(self, tokens_RM, length_R, parent_R):
         """The real one, which is recorded. The search goes on with zeros: these scores are of no text."""

@@ -91,7 +91,7 @@ class Engine:
         self.drop_finished = drop_finished  # whether a search takes sentences out of the batch when they are done
         self.buckets = buckets  # where captured steps are kept; None: steps are not captured
         self.bucket: Bucket | None = None  # the one that the steps run in now
-        self.whole = False  # whether the step that runs now is captured whole, and none of its parts
+        self.captures_now = False  # whether the step that runs now is captured whole, and none of its parts
         self.on_cpu = on_cpu  # what captures steps on the CPU; None: it does not
         self.graphs = GraphCounts()
         self.rows = 0  # that all steps have computed
@@ -266,11 +266,11 @@ class Engine:
         part = self.bucket.part(key)
         if part.graph is not None:
             self.rows += rows * rows_a_token(self.weights)
-        self.whole = True
+        self.captures_now = True
         try:
             return part(self.ops, self.graphs, run)
         finally:
-            self.whole = False
+            self.captures_now = False
 
     def _enter(self, state: Any = None, said: str = "") -> None:
         """From here on the caches and the state are those of a bucket."""
@@ -286,7 +286,7 @@ class Engine:
         """
         if self.on_cpu is not None and part == "forward":
             return self.on_cpu(self.ops, self.graphs, run, *arrays)
-        if self.buckets is None or self.whole:
+        if self.buckets is None or self.captures_now:
             return run(*arrays)
         if self.bucket is None:
             self._enter()
@@ -294,7 +294,7 @@ class Engine:
         return self.bucket.part(part)(self.ops, self.graphs, run, *arrays)
 
     def _look_on(self) -> None:
-        """Raises CalledOff if nobody waits for the texts any more."""
+        """Raises CalledOff if the reader has left."""
         if (called_off := CALLED_OFF.get()) is not None and called_off.is_set():
             raise CalledOff
 

@@ -46,7 +46,7 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
     all_groups, said, step = state.groups, repr(options), 0
     is_by_host = bool(trace or request.stopping or request.prefix_BP is not None)
     may_be_straight = may_go_straight(ops, options)
-    decided = advance_beams(ops, logits_RV, state, request, options, step, may_be_straight, trace)
+    decided = step_of_beams(ops, logits_RV, state, request, options, step, may_be_straight, trace)
     while True:
         key = None if is_by_host else key_of_step(request.rows_at(state.sentence_B, step + 1), options)
         flag = int(decided.flag[0])  # the host waits here
@@ -70,9 +70,9 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
 
             The host knows whether any beam has moved. A step that is captured always follows.
             """
-            parent_R = state.parent_R if engine.whole or flag & MOVED else None
+            parent_R = state.parent_R if engine.captures_now or flag & MOVED else None
             logits_RV = engine.step(*_last_tokens(state.groups), parent_R)
-            return advance_beams(ops, logits_RV, state, request, options, step, may_be_straight, trace)
+            return step_of_beams(ops, logits_RV, state, request, options, step, may_be_straight, trace)
 
         state, decided = engine.run_step(one_step, state, said, key)
     _copy_finds(state.groups, all_groups, np.arange(len(state.sentence_B)), state.sentence_B)
@@ -89,7 +89,7 @@ class Decided:
     model_trouble_R: np.ndarray | None  # what is wrong with the model's own scores, before processors
 
 
-def advance_beams(
+def step_of_beams(
     ops: Any, logits_RV: np.ndarray, state: AllBeams, request: Request, options: Options, step: int,
     may_be_straight: bool, trace: Trace | None,
 ) -> Decided:  # fmt: skip

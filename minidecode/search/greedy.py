@@ -43,7 +43,7 @@ def greedy(
     stopping, said = request.stopping, repr(options)
     streams_R = np.ones(len(sentence_R), bool)  # whose tokens on_token is still to get
     step = 0
-    chosen = choose_tokens(ops, logits_RV, texts, request, options, step, trace)
+    chosen = next_tokens(ops, logits_RV, texts, request, options, step, trace)
     while True:
         key = None if trace or stopping else key_of_step(request.rows_at(texts.sentence_R, step + 1), options)
         flag = int(chosen.flag[0])  # the host waits here
@@ -81,7 +81,7 @@ def greedy(
             A text that is done feeds its last token but one again: the last may lie beyond the context.
             """
             logits_RV = engine.step(texts.tokens_RM, texts.length_R - texts.done_R, None)
-            return choose_tokens(ops, logits_RV, texts, request, options, step, trace)
+            return next_tokens(ops, logits_RV, texts, request, options, step, trace)
 
         texts, chosen = engine.run_step(one_step, texts, said, key)
 
@@ -103,7 +103,7 @@ class Chosen:
     notes: dict[str, np.ndarray] | None  # and what processors changed
 
 
-def choose_tokens(
+def next_tokens(
     ops: Any, logits_RV: np.ndarray, texts: Texts, request: Request, options: Options, step: int, trace: Trace | None
 ) -> Chosen:
     """A step's choice: every text that goes on gets its likeliest token, or one that is drawn, and may end with it."""

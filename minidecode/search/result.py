@@ -71,7 +71,7 @@ class Request:
         return Draws(array_like(logits_RV, keys_R2.shape, keys_R2.dtype, keys_R2), step_R)
 
     def rows_at(self, sentence_R: np.ndarray, step: int) -> Rows:
-        """What the host knows of texts at a step without a look at them: which processors are due hangs on it alone."""
+        """What the host knows of texts at a step without a look at them: it says which processors are due."""
         return self.rows(None, None, sentence_R, step)
 
     def rows(
