@@ -156,6 +156,10 @@ class _StandIn:
         """As much as the real one makes."""
         return self.engine.room(positions)
 
+    def room_for_texts(self, prompt_X, limit_X):
+        """As much as the real one makes."""
+        return self.engine.room_for_texts(prompt_X, limit_X)
+
     def run_step(self, step, state, said, key):
         """Nothing is captured."""
         return state, step(state)

@@ -314,6 +314,12 @@ class Engine:
         """The size of an array for so many positions: kept steps want few sizes."""
         return positions if self.buckets is None else room_for(positions)
 
+    def room_for_texts(self, prompt_X: np.ndarray, limit_X: np.ndarray) -> int:
+        """The size of an array for texts of such prompts and so many new tokens at most."""
+        if self.buckets is None:
+            return int((prompt_X + limit_X).max())
+        return self.room(int(prompt_X.max())) + self.room(int(limit_X.max()))
+
     def _follow_beams(self, parent_R: np.ndarray) -> None:
         for cache in self.caches:
             cache.reorder(self.ops, parent_R)

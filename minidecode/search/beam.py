@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -42,7 +42,7 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
     logits_BV = engine.prefill(request.prompts)
     logits_RV = ops.gather_rows(logits_BV, np.repeat(np.arange(B, like=logits_BV), G * W))
     engine.expand(G * W, int(request.limit_B.max()))
-    state = AllBeams.start(request, G, W, logits_RV, options, engine.room)
+    state = AllBeams.start(request, G, W, logits_RV, options, engine)
     all_groups, said, step = state.groups, repr(options), 0
     is_by_host = bool(trace or request.stopping or request.prefix_BP is not None)
     may_be_straight = may_go_straight(ops, options)
@@ -157,10 +157,10 @@ class AllBeams:
 
     @classmethod
     def start(
-        cls, request: Request, G: int, W: int, logits_RV: np.ndarray, options: Options, room: Callable[[int], int]
+        cls, request: Request, G: int, W: int, logits_RV: np.ndarray, options: Options, engine: Engine
     ) -> AllBeams:
-        """G groups of W beams that hold the prompts. room: how many places an array has that needs so many."""
-        groups = [Beams.start(request, W, logits_RV, options, room) for _ in range(G)]
+        """G groups of W beams that hold the prompts."""
+        groups = [Beams.start(request, W, logits_RV, options, engine) for _ in range(G)]
         diversity = Diversity.start(groups, logits_RV, options) if G > 1 else None
         sentence_B, parent_R = np.arange(len(request.prompts)), np.arange(len(logits_RV), like=logits_RV)
         return cls(groups, diversity, request.draws(logits_RV), parent_R, sentence_B)
@@ -293,19 +293,17 @@ class Beams:
     rules: BeamRules
 
     @classmethod
-    def start(
-        cls, request: Request, W: int, logits_RV: np.ndarray, options: Options, room: Callable[[int], int]
-    ) -> Beams:
+    def start(cls, request: Request, W: int, logits_RV: np.ndarray, options: Options, engine: Engine) -> Beams:
         """All beams hold the prompt; all but the first (of each interleaved group) are out of play."""
         B, prompt_B, limit_B, dtype = len(request.prompts), request.prompt_B, request.limit_B, logits_RV.dtype
         eos = options.eos_token_id
-        M = room(int(prompt_B.max())) + room(int(limit_B.max())) + 1  # the last column is spare
+        M = engine.room_for_texts(prompt_B, limit_B) + 1  # the last column is spare
         running_BWM = array_like(logits_RV, (B, W, M), np.int64, request.texts_with_room(M)[:, None])
         out_of_play_BW = array_like(logits_RV, (B, W), dtype, options.rules.out_of_play)
         running_score_BW = out_of_play_BW.copy()
         running_score_BW[:, : options.num_beam_groups if options.rules.groups == "interleaved" else 1] = 0.0
         eos = (*eos, ENDED) if request.stopping else eos
-        norms = [1.0, *(options.length_norm(new) for new in range(1, room(int(limit_B.max())) + 1))]
+        norms = [1.0, *(options.length_norm(new) for new in range(1, engine.room(int(limit_B.max())) + 1))]
         return cls(
             running_BWM, running_score_BW, array_like(logits_RV, B, np.int64, prompt_B), running_BWM.copy(),
             out_of_play_BW,

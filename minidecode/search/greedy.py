@@ -39,7 +39,7 @@ def greedy(
     sentence_R = np.repeat(np.arange(len(request.prompts)), S)
     logits_RV = ops.gather_rows(logits_BV, np.asarray(sentence_R, like=logits_BV))
     engine.expand(S, int(request.limit_B.max()))
-    texts = every_text = Texts.start(request, sentence_R, logits_RV, options, engine.room)
+    texts = every_text = Texts.start(request, sentence_R, logits_RV, options, engine)
     stopping, said = request.stopping, repr(options)
     streams_R = np.ones(len(sentence_R), bool)  # whose tokens on_token is still to get
     step = 0
@@ -168,12 +168,12 @@ class Texts:
     @classmethod
     def start(
         cls, request: Request, sentence_R: np.ndarray, logits_RV: np.ndarray, options: Options,
-        room: Callable[[int], int],
+        engine: Engine,
     ) -> Texts:  # fmt: skip
         """Each row holds the prompt of its sentence, in front of as many places as it may have new tokens."""
         row_R = np.arange(len(sentence_R))
         prompt_R, limit_R = request.prompt_B[sentence_R], request.limit_B[sentence_R]
-        text_BM = request.texts_with_room(room(int(prompt_R.max())) + room(int(limit_R.max())))
+        text_BM = request.texts_with_room(engine.room_for_texts(prompt_R, limit_R))
         tokens_RM = array_like(logits_RV, (len(row_R), text_BM.shape[1]), np.int64, text_BM[sentence_R])
         length_R, total_R = (
             array_like(logits_RV, len(row_R), *kind) for kind in ((np.int64, prompt_R), (np.float64, 0))
