@@ -6,10 +6,11 @@ Parts run in this order:
 
 - smoke: the bundled models give the CPU's tokens.
 - launches: what a launch costs in each style, alone and in a captured graph; what capture costs and accepts.
-- linear, attention, rows, vocab, bandwidth: memory-bound kernels, beside a copy of as many bytes.
+- linear, attention, rows, vocab: kernels of a decode step, beside a copy of as many bytes.
 - ours, eager: GPT-2 and BART-large of random float16 weights, by minidecode and by transformers: a call, its first
   token, a step, and of ours the stages.
 - ngram, el, multi_query: FastSeq's Table 3, EL's attention, multi-query decoding.
+- bandwidth: the plan's own choice of each memory-bound kernel, on a gigabyte, beside a copy.
 - ctranslate2: the same models, if it is installed.
 - static: GPT-2 by transformers with a static cache and compiled steps. It compiles for a minute, so it comes last.
 
@@ -71,14 +72,14 @@ PARTS = {
     "launches": Part("gpu_launches", "run", 50),
     "linear": Part("gpu_linear", "main", 45, ("--seconds", "25", "--out", os.devnull)),
     "attention": Part("gpu_attention", "main", 45),
-    "rows": Part("gpu_rows", "main", 30),
+    "rows": Part("gpu_rows", "main", 45),
     "vocab": Part("gpu_vocab", "main", 45),
-    "bandwidth": Part("bandwidth", "run", 45),
     "ours": Part("gpu_models", "run_ours", 90),
     "eager": Part("gpu_models", "run_eager", 70, alone=True),
     "ngram": Part("gpu_papers", "run_ngram", 25),
     "el": Part("gpu_papers", "run_el", 35),
     "multi_query": Part("gpu_papers", "run_multi_query", 35),
+    "bandwidth": Part("bandwidth", "run", 40),
     "ctranslate2": Part("gpu_models", "run_ctranslate2", 60, alone=True),
     "static": Part("gpu_models", "run_static", 150, figure_limit=120, alone=True),
 }

@@ -26,11 +26,17 @@ settings.load_profile("house")
 
 # Tests that take long, as file::function -> k: `pytest` alone runs every k-th of their cases, and none where k is 0.
 SAMPLED = json.loads(Path(__file__).with_name("sampled.json").read_text(encoding="utf-8"))
+# Tests that cross many models with many choices -> m: `pytest --rest` runs every m-th of the cases that are left.
+THINNED = json.loads(Path(__file__).with_name("thinned.json").read_text(encoding="utf-8"))
 
 
 def pytest_addoption(parser):
     parser.addoption("--full", action="store_true", help="run every case of every test, not the five-minute sample")
-    parser.addoption("--rest", action="store_true", help="run only the cases that the five-minute sample leaves out")
+    parser.addoption(
+        "--rest",
+        action="store_true",
+        help="run the cases that the five-minute sample leaves out; of large matrices (thinned.json) a part",
+    )
 
 
 def pytest_collection_modifyitems(config, items):
@@ -41,16 +47,19 @@ def pytest_collection_modifyitems(config, items):
     named = any(argument.partition("::")[0].endswith(".py") for argument in config.args)
     if config.option.full or named or config.option.keyword or config.option.markexpr:
         return
-    seen, left_out = Counter(), []
+    seen, left, chosen = Counter(), Counter(), []
     for item in items:
         name = item.nodeid.partition("[")[0]
         step = SAMPLED.get(name, 1)
-        if step == 0 or seen[name] % step:
-            left_out.append(item)
+        is_sampled = step > 0 and seen[name] % step == 0
+        is_of_rest = not is_sampled and left[name] % THINNED.get(name, 1) == 0
+        if is_of_rest if config.option.rest else is_sampled:
+            chosen.append(item)
         seen[name] += 1
-    gone = set(items) - set(left_out) if config.option.rest else set(left_out)
-    config.hook.pytest_deselected(items=list(gone))
-    items[:] = [item for item in items if item not in gone]
+        left[name] += not is_sampled
+    kept = set(chosen)
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = chosen
 
 
 def pytest_runtest_setup(item):

@@ -5,11 +5,13 @@ import json
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-SAMPLED = json.loads((ROOT / "tests" / "sampled.json").read_text(encoding="utf-8"))
+SAMPLED, THINNED = (
+    json.loads((ROOT / "tests" / f"{name}.json").read_text(encoding="utf-8")) for name in ("sampled", "thinned")
+)
 
 
 def test_each_sampled_test_exists():
-    for name, step in SAMPLED.items():
+    for name, step in [*SAMPLED.items(), *THINNED.items()]:
         path, *inside = name.split("::")
         tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
         functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
@@ -20,3 +22,7 @@ def test_each_sampled_test_exists():
 
 def test_every_mutant_is_judged_in_the_short_run_too():
     assert not [name for name in SAMPLED if name.endswith("test_every_mutant_dies_and_is_named")]
+
+
+def test_only_what_is_sampled_is_thinned():
+    assert set(THINNED) <= set(SAMPLED) and min(THINNED.values()) > 1
