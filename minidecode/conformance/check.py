@@ -15,7 +15,16 @@ import numpy as np
 
 from .. import dims, ops
 from ..catalog import Row, arguments_of, find
-from ..runtime.device import Memories, chosen_device, device_kind, fetch, is_array, poisoned_memory
+from ..errors import OptionError
+from ..runtime.device import (
+    Memories,
+    chosen_device,
+    device_kind,
+    fetch,
+    is_array,
+    poisoned_memory,
+    why_kernels_do_not_compile,
+)
 from ..runtime.launch import InEmulator, traced_launches
 from ..runtime.seen_kernels import seen_kernels
 from ..runtime.user_functions import describe, error_line, load_file
@@ -164,7 +173,11 @@ def check(
 def device_of(implementation: Callable[..., Any]) -> str:
     """Where the arrays of a function that is judged live: on the GPU, if there is one, for minidecode's kernels."""
     is_kernel = getattr(implementation, "__module__", "").startswith("minidecode.cuda.")
-    return chosen_device("auto") if is_kernel else "cpu"
+    if not is_kernel or device_kind() != "gpu":
+        return "cpu"
+    if unfit := why_kernels_do_not_compile():
+        raise OptionError(f"kernels cannot be checked on this GPU: {unfit}")
+    return chosen_device("auto")
 
 
 def where_it_ran(device: str, is_emulated: bool, has_kernels: bool) -> str:
