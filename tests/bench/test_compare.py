@@ -61,7 +61,7 @@ def test_the_naive_code_comes_first_and_the_best_of_a_backend_last(name):
         assert [label for label in labels if label.startswith(backend)][-1] == backend
 
 
-@pytest.mark.parametrize("name", ["ngram", "norm", "split"])
+@pytest.mark.parametrize("name", ["ngram", "norm"])
 def test_on_a_device_kernels_get_its_arrays_and_all_else_runs_on_the_host(name):
     row, arguments = CATALOG[name], asked_of(name).planted()[0]
     calls = calls_on_device(implementations(row), arguments, EmulatedCupy())
