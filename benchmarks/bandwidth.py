@@ -76,7 +76,7 @@ def timed(name: str, size: int, runs: int, cupy=None) -> dict:
     here = cupy or np
     calls = {label: (functions[label], arguments)}
     if cupy:
-        calls = calls_on_device(row, {label: functions[label]}, arguments, cupy)
+        calls = calls_on_device({label: functions[label]}, arguments, cupy)
     calls[COPY] = (here.copyto, (here.empty(least // 2, np.uint8), here.ones(least // 2, np.uint8)))
     synchronize = cupy.cuda.get_current_stream().synchronize if cupy else lambda: None
     op, copy = time_by_turns(calls, runs, synchronize)

@@ -27,7 +27,7 @@ import numpy as np
 from flags import positive, to_write
 from readme import with_marks, write_between_markers
 
-from minidecode.bench.compare import calls_on_device, implementations, time_by_turns, where_it_ran
+from minidecode.bench.compare import ON_HOST, calls_on_device, implementations, time_by_turns, where_it_ran
 from minidecode.catalog import CATALOG
 from minidecode.conformance.rows.ngram import oracle
 from minidecode.runtime.device import device_kind
@@ -72,20 +72,23 @@ def calls_on_host(scores_RV, tokens_RM, lengths) -> dict:
 
 
 def calls_on_gpu(cupy, scores_RV, tokens_RM, lengths) -> dict:
-    """Label -> (function, arguments), on the device's arrays but for the compiled code of the CPU, which has its own.
+    """Label -> (function, arguments): kernels and FairSeq's loop on the device's arrays, the others on the host's.
 
-    Where a text ends the host knows, so the loop that goes row by row is handed that.
+    Where a text ends the host knows, so the loop is handed that; it fetches tokens row by row, or all at once before.
     """
     functions = implementations(CATALOG["ngram"])
     on_device = [cupy.asarray(length_R) for length_R in lengths]
     calls = {}
-    for label, (ban, given) in calls_on_device(
-        CATALOG["ngram"], functions, (scores_RV, tokens_RM, lengths[0], N), cupy
-    ).items():
+    for label, (ban, given) in calls_on_device(functions, (scores_RV, tokens_RM, lengths[0], N), cupy).items():
         summary = lengths if given[1] is tokens_RM else on_device
-        calls[label.removesuffix(" on the host")] = at_every_step(ban), (*given[:2], summary)
-    scores, tokens = calls[LOOP][1][:2]
-    return {ROW_BY_ROW: (at_every_step(functions[LOOP]), (scores, tokens, lengths))} | calls
+        calls[label.removesuffix(ON_HOST)] = at_every_step(ban), (*given[:2], summary)
+    loop, scores, tokens = functions[LOOP], cupy.asarray(scores_RV), cupy.asarray(tokens_RM)
+
+    def after_one_transfer(scores_RV, tokens_RM, length_R, n):
+        return loop(scores_RV, cupy.asnumpy(tokens_RM), length_R, n)
+
+    calls[LOOP] = at_every_step(after_one_transfer), (scores, tokens, lengths)
+    return {ROW_BY_ROW: (at_every_step(loop), (scores, tokens, lengths))} | calls
 
 
 def check(calls_of, to_host, tokens_RM, lengths) -> None:

@@ -28,7 +28,7 @@ from .cache.rolling import RollingCache
 from .cache.split import SplitCache
 from .catalog import CATALOG, RENAMED, Row
 from .errors import CompiledCodeError, OptionError, did_you_mean
-from .runtime.device import device_kind
+from .runtime.device import device_kind, why_kernels_do_not_compile
 from .runtime.launch import InEmulator, OnHost
 from .runtime.low_precision import DYNAMIC
 from .runtime.user_functions import UserOp
@@ -380,6 +380,8 @@ def _implementation(row: Row, choice: str, device: str) -> Callable[..., Any]:
     place = {"naive": "reference", "rounded": "reference", "emulator": "cuda"}.get(choice, choice)
     if choice == "cuda" and device == "cpu" and device_kind() != "gpu":
         raise OptionError(f"plan: {row.name}=cuda needs a GPU, and Numba finds none; {row.name}=emulator needs none")
+    if choice == "cuda" and device == "cpu" and (unfit := why_kernels_do_not_compile()):
+        raise OptionError(f"plan: {row.name}=cuda: {unfit}")
     if choice == "emulator" and device == "cuda":
         raise OptionError(f"plan: {row.name}=emulator has no place on device=cuda: say device=emulator, or device=cpu")
     if not is_there(row, place):

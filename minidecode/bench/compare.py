@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ..catalog import Cost, Row, arguments_of, find
+from ..catalog import Cost, Row, find
 from ..conformance import check
 from ..conformance.rows import asked_of
 from ..errors import InputError, NumericalError, OptionError, pip_install
@@ -31,6 +31,7 @@ from .machines import MACHINES, Machine, this_machine
 from .verified import Watched, alarm, time_verified
 
 NAIVE = "reference naive"  # what ratios are to
+ON_HOST = " on the host"  # in the label of what runs there beside a GPU
 
 
 @dataclass
@@ -151,10 +152,9 @@ def compare(
     functions: yours, to be checked and timed beside ours, as FILE.py:FUNCTION (the file is executed) or as they are.
     Then each turn has values of its own, and each result of yours is compared; what cheats is refused (verified.py).
 
-    On a GPU (with CuPy) the arrays live on the device, as in FastSeq's Table 3: kernels run there; the NumPy code runs
-    there as well, through CuPy, with the transfers of what it reads in Python; the compiled CPU code is timed on host
-    arrays, apart. Without a GPU the kernels are checked in the emulator and not timed, for an emulator's time says
-    nothing about a GPU's.
+    On a GPU (with CuPy) kernels run there, on arrays that live there; code in NumPy and compiled CPU code runs on the
+    host, on arrays of the host, and its labels say so: no transfer is timed. Without a GPU the kernels are checked in
+    the emulator and not timed, for an emulator's time says nothing about a GPU's.
 
     machine: what else the cost model predicts for, beside this machine, whose limits are measured: v100, t4, h200.
     stored: what the weights that are multiplied by, or the caches that are read, are stored as: float32, float16 or,
@@ -203,10 +203,10 @@ def compare(
         synchronize = cupy.cuda.get_current_stream().synchronize
 
         def calls(arguments: tuple) -> dict[str, tuple]:
-            return calls_on_device(row, ours, arguments, cupy)
+            return calls_on_device(ours, arguments, cupy)
 
         here = this_machine(cupy, synchronize, int8=cost.int8_operations > 0)
-        notes = ["arrays live on the GPU, and transfers are counted; 'on the host' is apart: it has no way to the GPU"]
+        notes = [f"{', '.join(kernels) or 'nothing'} ran on the GPU, on arrays there; no transfer is timed"]
     else:
         synchronize, here = _no_wait, this_machine(int8=cost.int8_operations > 0)
 
@@ -226,10 +226,9 @@ def compare(
     else:
         timings = time_by_turns(calls(arguments), repeats, synchronize)
     amounts = {}
-    if amount := getattr(
-        asked, "amount", None
-    ):  # bytes are what it buys: how fast it is for its own is beside the point
-        amounts = {label: amount(f(*copy.deepcopy(arguments)), *arguments) for label, f in every.items()}
+    if amount := getattr(asked, "amount", None):  # bytes are what it buys: how fast it is itself is beside the point
+        timed = {t.implementation: every[t.implementation.removesuffix(ON_HOST)] for t in timings}
+        amounts = {label: amount(f(*copy.deepcopy(arguments)), *arguments) for label, f in timed.items()}
         notes += asked.says(*arguments)
         if others:
             notes.append(f"nothing is predicted for {', '.join(others)}: bytes are the same on every machine")
@@ -330,10 +329,10 @@ def read_comparisons(path: Path) -> list[Comparison]:
         raise InputError(f"{path} holds no comparisons: write one with minidecode compare NAME --json") from None
 
 
-def calls_on_device(row: Row, functions: dict[str, Callable], arguments: tuple, cupy) -> dict[str, tuple]:
-    """Label -> (function, arguments): kernels and NumPy code on the device's arrays, compiled CPU code on the host's.
+def calls_on_device(functions: dict[str, Callable], arguments: tuple, cupy) -> dict[str, tuple]:
+    """Label -> (function, arguments): kernels on the device's arrays; code in NumPy and compiled code on the host's.
 
-    What the NumPy code of a row reads as Python numbers (`FETCHED`) it fetches from the device at each call.
+    The label says so of what runs on the host.
     """
     there: dict[int, Any] = {}
 
@@ -343,19 +342,9 @@ def calls_on_device(row: Row, functions: dict[str, Callable], arguments: tuple, 
         return there[id(array)]
 
     on_device = tuple(_moved(a, move) for a in arguments)
-    fetched = [name in getattr(asked_of(row.name), "FETCHED", ()) for name in arguments_of(row, arguments)]
-
-    def with_transfers(function: Callable) -> Callable:
-        return lambda *given: function(*(cupy.asnumpy(a) if f else a for a, f in zip(given, fetched, strict=True)))
-
-    calls = {}
-    for label, function in functions.items():
-        if label.startswith("cpu"):
-            calls[f"{label} on the host"] = (function, arguments)
-        else:
-            is_kernel = label.startswith("cuda")
-            calls[label] = (function if is_kernel or not any(fetched) else with_transfers(function), on_device)
-    return calls
+    kernels = {label: (f, on_device) for label, f in functions.items() if label.startswith("cuda")}
+    others = {f"{label}{ON_HOST}": (f, arguments) for label, f in functions.items() if label not in kernels}
+    return others | kernels  # the naive version first, which ratios are to
 
 
 def _moved(argument, move: Callable):

@@ -7,7 +7,7 @@ from math import ceil, floor, log10
 from typing import TYPE_CHECKING, Any, TextIO
 from xml.sax.saxutils import escape
 
-from .compare import Comparison, Timing
+from .compare import ON_HOST, Comparison, Timing
 from .ladder import SHARES, Ladder
 from .machines import Machine
 
@@ -67,7 +67,7 @@ def _draw_roof(panel: Any, machine: Machine, label: str, edges: tuple[float, flo
 
 def _kind(timing: Timing) -> str:
     """The one of ALL_MARKERS that an implementation is drawn by."""
-    kind = timing.implementation.removesuffix(" on the host")
+    kind = timing.implementation.removesuffix(ON_HOST)
     kind = kind if kind in MARKERS else kind.split()[0]
     return kind if kind in MARKERS else "yours"
 

@@ -15,7 +15,16 @@ import numpy as np
 
 from .. import dims, ops
 from ..catalog import Row, arguments_of, find
-from ..runtime.device import device_kind
+from ..errors import OptionError
+from ..runtime.device import (
+    Memories,
+    chosen_device,
+    device_kind,
+    fetch,
+    is_array,
+    poisoned_memory,
+    why_kernels_do_not_compile,
+)
 from ..runtime.launch import InEmulator, traced_launches
 from ..runtime.seen_kernels import seen_kernels
 from ..runtime.user_functions import describe, error_line, load_file
@@ -47,6 +56,7 @@ class Verdict:
     failure: Failure | None = None
     warnings: list[str] = field(default_factory=list)  # of its kernels: double precision by accident
     left_out: list[str] = field(default_factory=list)  # large inputs that were not tried, and why
+    where: str = ""  # where its kernels ran, and on which arrays
 
     @property
     def ok(self) -> bool:
@@ -55,10 +65,11 @@ class Verdict:
     def __str__(self) -> str:
         if self.failure is None:
             right = f"{self.name}: {self.implementation} is right on all {self.inputs} inputs tried"
-            return "\n".join([right, *self.warnings, *(f"Left out: {what}" for what in self.left_out)])
+            lines = [right, *filter(None, [self.where]), *self.warnings]
+            return "\n".join([*lines, *(f"Left out: {what}" for what in self.left_out)])
         f = self.failure
         verb = "gives a right answer that breaks a promise" if f.is_right else "is wrong"
-        lines = [f"{self.name}: {self.implementation} {verb}. {f.what}", *self.warnings]
+        lines = [f"{self.name}: {self.implementation} {verb}. {f.what}", *filter(None, [self.where]), *self.warnings]
         if f.mistake:
             lines.append(f"Your output is what {f.mistake}")
         if not f.arguments:
@@ -73,14 +84,16 @@ class Verdict:
 def check(
     name: str, implementation: Callable[..., Any], *, examples: int = 200, seed: int = 0,
     promised: bool = True, progress: Callable[[int, int], None] = lambda done, total: None,
-    large_seconds: float = SECONDS, shrinks: int | None = None,
+    large_seconds: float = SECONDS, shrinks: int | None = None, device: str | None = None,
 ) -> Verdict:  # fmt: skip
     """Judges a function with the positional signature of the op of that name (see ops.py).
 
     First random inputs, since a failure among them can be made smaller, then the planted ones, then the large ones,
     the cheapest first, for `large_seconds` at most; the verdict says which were left out. Where a known mistake
     gives the same wrong answers, it is named. Kernels that it launches (by `runtime.launch.launch` or `md.emulate`)
-    run in the emulator, races looked for, or on the GPU; and Numba types them: what the compiler would refuse is a
+    run in the emulator, races looked for, or on the GPU. On a GPU minidecode's kernels get arrays that live there, as
+    in generations; so does any function with device="cuda" (or "emulator", whose arrays refuse what CuPy's refuse).
+    Numba types kernels: what the compiler would refuse is a
     failure, double precision by accident a warning. promised: whether it must also keep what the row promises beyond
     right answers, as a block that is small; naive versions need not. shrinks: how many inputs are tried to make a
     failure smaller; None: until it gets no smaller. progress(done, total) is called for each input;
@@ -93,6 +106,10 @@ def check(
 
     row = find(name)
     label = describe(implementation)
+    device = device or device_of(implementation)
+    if device != "cpu":
+        implementation = OnDevice(implementation, device)
+    is_emulated = device == "emulator" or isinstance(implementation, InEmulator) or device_kind() != "gpu"
     asked = asked_of(name)
     strategy, planted = asked.inputs(), [for_function(implementation, case) for case in asked.planted()]
     total = examples + len(planted)
@@ -131,11 +148,10 @@ def check(
                 judge_random()
                 for arguments in planted:
                     judge(arguments)
-                is_emulated = bool(kernels) and (isinstance(implementation, InEmulator) or device_kind() != "gpu")
                 if mistake := wrong_with_out(row, implementation, planted[0]):
                     last[0] = (planted[0], mistake)
                     raise _WrongAnswerError
-                limits = look_at_limits if is_emulated else None
+                limits = look_at_limits if kernels and is_emulated else None
                 if found := judge_large(look, row, asked.large(), large_seconds, limits, left_out):
                     last[0] = found
                     raise _WrongAnswerError
@@ -151,7 +167,47 @@ def check(
     if failure is None and refused:
         failure = Failure({}, refused[0])
     warnings = [f"{kernel}: {note}" for kernel, note in remarks if note.kind == "warning"]
-    return Verdict(name, label, tried[0], failure, warnings, left_out)
+    return Verdict(name, label, tried[0], failure, warnings, left_out, where_it_ran(device, is_emulated, bool(kernels)))
+
+
+def device_of(implementation: Callable[..., Any]) -> str:
+    """Where the arrays of a function that is judged live: on the GPU, if there is one, for minidecode's kernels."""
+    is_kernel = getattr(implementation, "__module__", "").startswith("minidecode.cuda.")
+    if not is_kernel or device_kind() != "gpu":
+        return "cpu"
+    if unfit := why_kernels_do_not_compile():
+        raise OptionError(f"kernels cannot be checked on this GPU: {unfit}")
+    return chosen_device("auto")
+
+
+def where_it_ran(device: str, is_emulated: bool, has_kernels: bool) -> str:
+    """A line of the verdict; nothing of a function without kernels."""
+    if device != "cpu":
+        place = "the GPU" if device == "cuda" else "the emulated device"
+        return f"Its arrays lived on {place}, each memory once for all its views; results began as NaN or ones."
+    if not has_kernels:
+        return ""
+    return f"Its kernels ran {'in the emulator' if is_emulated else 'on the GPU, on copies of arrays of the host'}."
+
+
+class OnDevice:
+    """A function of a device's arrays, for arrays of the host: these go there, and what it changed and made comes back.
+
+    As in a generation, arrays lie to each other there as they do here. What it makes holds poison until it is written.
+    """
+
+    def __init__(self, function: Callable[..., Any], device: str):
+        self._function, self._device = _KeepsResults(function), device
+        self.stands_for = function
+        self.__signature__ = inspect.signature(function)
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        memories = Memories(self._device)
+        arguments, values = memories.bring(arguments), memories.bring(tuple(named.values()))
+        with poisoned_memory(self._device):
+            result = self._function(*arguments, **dict(zip(named, values, strict=True)))
+        memories.take_back()
+        return memories.here(result)
 
 
 def for_function(function: Callable[..., Any], arguments: tuple) -> tuple:
@@ -189,12 +245,12 @@ class _KeepsResults:
         self.stands_for = self._function = function
         self._kept: deque = deque(maxlen=KEPT_RESULTS)
 
-    def __call__(self, *arguments: Any) -> Any:
-        result = self._function(*arguments)
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        result = self._function(*arguments, **named)
         for before, now in self._kept:
-            if not np.array_equal(before, now, equal_nan=True):
+            if not np.array_equal(before, fetch(now), equal_nan=True):
                 raise ValueError("what it returned before has changed: each call needs arrays of its own")
-        self._kept.extend((r.copy(), r) for r in _several(result) if isinstance(r, np.ndarray))
+        self._kept.extend((fetch(r).copy(), r) for r in _several(result) if is_array(r))
         return result
 
 

@@ -335,7 +335,8 @@ def _by_the_library(x_RX, weight, add_to, out, bias_X, activation, workspace):
     if is_in_blocks(weight):
         x_RX, scale_R = x_RX * scale_R[:, None], None
         data = scratch(workspace, (weight.outputs, x_RX.shape[1]), x_RX)
-        w_XX, scale_XX = _wide_rows(weight.data), np.ascontiguousarray(weight.scale)
+        scale_XX = weight.scale if weight.scale.flags.c_contiguous else weight.scale.copy()
+        w_XX = _wide_rows(weight.data)
         launch(widen_blocks, -(-w_XX.size // LOAD // THREADS), THREADS, w_XX, scale_XX, data)
     elif data.dtype != x_RX.dtype:
         data = scratch(workspace, data.shape, x_RX)

@@ -16,6 +16,7 @@ import numpy as np
 
 LOOKS: ContextVar[list[int] | None] = ContextVar("looks", default=None)
 MADE: ContextVar[list[int] | None] = ContextVar("made", default=None)
+POISON: ContextVar[bool] = ContextVar("poison", default=False)
 TAPE: ContextVar[Tape | None] = ContextVar("tape", default=None)
 
 # Of NumPy's functions those that CuPy 14 has under the same names; a test holds each against CuPy where it is there.
@@ -77,7 +78,10 @@ class EmulatorArray(np.lib.mixins.NDArrayOperatorsMixin):
             )
         if function in (np.array, np.asarray) and not isinstance(args[0], EmulatorArray):
             return brought(np.array(*args, **kwargs))
-        return _done(function, args, kwargs)
+        result = _done(function, args, kwargs)
+        if function in (np.empty, np.empty_like) and POISON.get():
+            result.there[...] = np.frombuffer(b"\xff" * result.itemsize, result.dtype)[0]
+        return result
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         raise TypeError("an array of the device is not brought over unasked: use .get()")
@@ -172,6 +176,16 @@ def counted_arrays() -> Iterator[list[int]]:
         yield made
     finally:
         MADE.reset(token)
+
+
+@contextmanager
+def poisoned() -> Iterator[None]:
+    """Within it, arrays that are made without numbers hold bytes of ones, NaN as floats."""
+    token = POISON.set(True)
+    try:
+        yield
+    finally:
+        POISON.reset(token)
 
 
 def _made(array: np.ndarray) -> EmulatorArray:

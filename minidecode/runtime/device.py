@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import importlib
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import metadata
 from typing import Any, Literal
 
@@ -97,6 +99,91 @@ def moved_to(device: str, weights: Any) -> Any:
         return there[id(array)]
 
     return each_array(weights, move)
+
+
+class Memories:
+    """Arrays of the host's on a device, as they lie to each other: each memory is there once, views of it are views.
+
+    Strides, offsets and overlaps stay, so that what is written through one view is read through another.
+    """
+
+    def __init__(self, device: str):
+        self.device = device
+        self._both: dict[int, tuple[np.ndarray, Any]] = {}  # by the memory's address: its bytes here and there
+        self._views: dict[int, tuple[np.ndarray, Any]] = {}  # by the array's id, the array here and there
+
+    def bring(self, given: Any) -> Any:
+        """A tree of tuples and dataclasses with the device's arrays in place of the host's."""
+        return each_array(given, self._there)
+
+    def take_back(self) -> None:
+        """What has changed on the device changes here, too."""
+        for here, there in self._both.values():
+            if here.flags.writeable:
+                here[...] = fetch(there)
+
+    def here(self, result: Any) -> Any:
+        """Results for the host: a view of a memory that was brought is a view of it here, any other array a copy."""
+        if isinstance(result, tuple):
+            return tuple(map(self.here, result))
+        if not is_array(result) or isinstance(result, np.ndarray):
+            return result
+        for here, there in self._both.values():
+            if there.nbytes and 0 <= (offset := address_of(result) - address_of(there)) < there.nbytes:
+                return view_of(here, offset, result)
+        return fetch(result)
+
+    def _there(self, array: np.ndarray) -> Any:
+        if id(array) not in self._views:
+            here, there = self._memory(array)
+            offset = address_of(array) - address_of(here) if array.size else 0
+            self._views[id(array)] = array, view_of(there, offset, array)
+        return self._views[id(array)][1]
+
+    def _memory(self, array: np.ndarray) -> tuple[np.ndarray, Any]:
+        while isinstance(array.base, np.ndarray):
+            array = array.base
+        if (address := address_of(array)) not in self._both:
+            here = array.ravel(order="K").view(np.uint8)
+            if array.size and not np.shares_memory(here, array):
+                raise ValueError(f"the memory of an array {array.dtype}{array.shape} does not lie in one piece")
+            self._both[address] = here, put(here, self.device)
+        return self._both[address]
+
+
+def view_of(whole: Any, offset: int, like: Any) -> Any:
+    """A view of some bytes, here or on a device, with the shape, dtype and strides of another array."""
+    if isinstance(whole, np.ndarray):
+        return np.ndarray(like.shape, like.dtype, whole, offset, like.strides)
+    if type(whole).__module__ == "minidecode.emulator.device_array":
+        return type(whole)(view_of(whole.there, offset, like), whole)
+    return type(whole)(like.shape, like.dtype, whole.data + offset, like.strides)
+
+
+@contextmanager
+def poisoned_memory(device: str) -> Iterator[None]:
+    """Within it, arrays that are made there without numbers hold bytes of ones, NaN as floats, until they are written.
+
+    A device's pool lends memory again, and a kernel that forgets to write would find the right answer of last time.
+    """
+    if device == "emulator":
+        from ..emulator.device_array import poisoned
+
+        with poisoned():
+            yield
+        return
+    import cupy
+
+    pool = cupy.get_default_memory_pool()
+
+    def malloc(size: int) -> Any:
+        memory = pool.malloc(size)
+        if size:
+            cupy.cuda.runtime.memset(memory.ptr, 0xFF, size)
+        return memory
+
+    with cupy.cuda.using_allocator(malloc):
+        yield
 
 
 def fetch(array: Any) -> np.ndarray:

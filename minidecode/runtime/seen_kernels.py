@@ -14,10 +14,20 @@ def note_kernel(kernel: Any, arguments: tuple) -> bool:
     """Notes a launch for `seen_kernels`; whether anybody wants to know, and so whether mistakes must be told."""
     seen = SEEN.get()
     if seen is not None and hasattr(kernel, "py_func"):
-        from numba import typeof
-
-        seen.setdefault((kernel, tuple(map(typeof, arguments))), None)
+        seen.setdefault((kernel, tuple(map(_type_of, arguments))), None)
     return seen is not None
+
+
+def _type_of(argument: Any) -> Any:
+    """Numba's type; of an array on a GPU that of one on the host, which Numba does not know by itself."""
+    from numba import typeof, types
+    from numba.np.numpy_support import from_dtype
+
+    if not hasattr(argument, "__cuda_array_interface__"):
+        return typeof(argument)
+    flags = argument.flags
+    layout = "C" if flags.c_contiguous else "F" if flags.f_contiguous else "A"
+    return types.Array(from_dtype(argument.dtype), argument.ndim, layout)
 
 
 @contextmanager

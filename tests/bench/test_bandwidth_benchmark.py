@@ -51,7 +51,7 @@ def test_kernels_take_repeated_inputs_on_a_device(script, name, monkeypatch):
     monkeypatch.setattr(asked_of(name), "paper_inputs", lambda *_: (planted, "a toy"))
     arguments, shape = script.repeated(name, 3)
     functions = {label: f for label, f in implementations(CATALOG[name]).items() if label == "cuda"}
-    ((kernel, given),) = calls_on_device(CATALOG[name], functions, arguments, EmulatedCupy()).values()
+    ((kernel, given),) = calls_on_device(functions, arguments, EmulatedCupy()).values()
     found = numbers_of(kernel(*given))
     right = numbers_of(implementations(CATALOG[name])["reference"](*copy.deepcopy(arguments)))
     assert shape == "a toy, 3 times" and len(found) == len(right)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_compare import EmulatedCupy, OnDevice, StandIn
+from test_compare import EmulatedCupy
 
 from minidecode.cpu import ngram
 from minidecode.runtime.device import fetch
@@ -14,6 +14,25 @@ from minidecode.runtime.user_functions import load_file
 
 ROOT = Path(__file__).parents[2]
 SIZES = ["--sentences", "2", "--beams", "2", "--longest", "12", "--runs", "1"]
+
+
+class OnDevice(np.ndarray):
+    """Stands in for an array of CuPy."""
+
+
+class StandIn:
+    """Stands in for CuPy: notes what comes back from the device."""
+
+    def __init__(self):
+        self.fetched = []
+
+    def asarray(self, a):
+        return np.array(a).view(OnDevice)
+
+    def asnumpy(self, a):
+        assert isinstance(a, OnDevice)
+        self.fetched.append(a.shape)
+        return np.asarray(a).view(np.ndarray)
 
 
 @pytest.fixture
@@ -89,7 +108,7 @@ def test_on_a_device_the_loop_fetches_row_by_row_or_all_at_once(script, monkeypa
     monkeypatch.setattr(OnDevice, "tolist", lambda a: read.append(a.shape) or tolist(a), raising=False)
     cupy, (loop, here) = StandIn(), script.calls_on_host(*given)[script.LOOP]
     right_RV = loop(*copy.deepcopy(here))
-    expected = {script.ROW_BY_ROW: (6, 0), script.LOOP: (0, 4), "reference": (0, 4), "cpu": (0, 0)}
+    expected = {script.ROW_BY_ROW: (6, 0), script.LOOP: (0, 2), "reference": (0, 0), "cpu": (0, 0)}
     for label, (rows, whole) in expected.items():
         run, arguments = script.calls_on_gpu(cupy, *given)[label]
         read.clear(), cupy.fetched.clear()

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 import minidecode as md
+from minidecode import plan
 from minidecode.commands import doctor
 from minidecode.commands.gpu_packages import UNFIT_CUPY, GpuPackages, driver_version, found_here, what_does_not_fit
 from minidecode.conformance.kernel_types import check_types
-from minidecode.cuda.append import SIGNATURES, write_position
+from minidecode.cuda.append import SIGNATURES, append_kv, write_position
 from minidecode.runtime import device
 
 EXTRAS = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"][
@@ -97,6 +98,12 @@ def test_a_numpy_that_the_compiler_cannot_take_is_one_line_everywhere(newer_nump
     monkeypatch.setitem(sys.modules, "cupy", sys)
     with pytest.raises(md.OptionError, match=f"device=cuda: .*{says}"):
         md.load("tiny-gpt2", device="cuda")
+    for module in (sys.modules["minidecode.conformance.check"], plan):
+        monkeypatch.setattr(module, "device_kind", lambda: "gpu")
+    with pytest.raises(md.OptionError, match=f"kernels cannot be checked on this GPU: .*{says}"):
+        md.conformance.check("append", append_kv)
+    with pytest.raises(md.OptionError, match=f"plan: ngram=cuda: .*{says}"):
+        md.load("tiny-gpt2").generate(["a"], plan="ngram=cuda", no_repeat_ngram_size=2, max_new_tokens=1)
     monkeypatch.setattr(doctor, "_version", {"numba-cuda": "0.30.4"}.get)
     (line,) = json.loads(cli("doctor", "--json").out)["gpu"]
     assert "does not go with NumPy" in line

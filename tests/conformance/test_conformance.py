@@ -17,20 +17,20 @@ from minidecode.conformance.check import _answer, _is_same, mutant_files, wrong,
 from minidecode.conformance.rows import asked_of
 from minidecode.reference import arena, epilogue, ngram, random, sample, split, top_k, top_p
 from minidecode.reference import norm as norm_file
-from minidecode.runtime.launch import InEmulator, launch
+from minidecode.runtime.launch import launch
 from minidecode.runtime.user_functions import dtype_due, load_file
 
 
 def implementations_and_places():
-    """Every implementation there is; kernels in the emulator, and on the GPU where there is one."""
+    """Every implementation there is; kernels on the emulated device, and on the GPU where there is one."""
     for name, row in CATALOG.items():
         for label, function in implementations(row).items():
             test = f"{name}-{label.replace(' ', '-')}"
             if label.startswith("cuda"):
-                yield pytest.param(name, InEmulator(function), 25, id=f"{test}-emulator")
-                yield pytest.param(name, function, 200, id=f"{test}-gpu", marks=pytest.mark.gpu)
+                yield pytest.param(name, function, 25, "emulator", id=f"{test}-emulator")
+                yield pytest.param(name, function, 200, "cuda", id=f"{test}-gpu", marks=pytest.mark.gpu)
             else:
-                yield pytest.param(name, function, 200, id=test)
+                yield pytest.param(name, function, 200, "cpu", id=test)
 
 
 EXAMPLES = 40  # random inputs; planted and large ones come on top
@@ -38,11 +38,13 @@ SHRINKS = 15  # enough that a mutant's answer is no other's; making inputs as sm
 MUTANTS = [pytest.param(name, path, id=f"{name}-{path.stem}") for name in CATALOG for path in mutant_files(name)]
 
 
-@pytest.mark.parametrize(("name", "function", "examples"), list(implementations_and_places()))
-def test_every_implementation_is_right(name, function, examples):
+@pytest.mark.parametrize(("name", "function", "examples", "device"), list(implementations_and_places()))
+def test_every_implementation_is_right(name, function, examples, device):
     promised = function is not implementations(CATALOG[name])["reference naive"]
-    verdict = conformance.check(name, function, examples=examples, promised=promised, large_seconds=0.2)
+    verdict = conformance.check(name, function, examples=examples, promised=promised, large_seconds=0.2, device=device)
     assert verdict.ok and not verdict.warnings, str(verdict)
+    place = {"cpu": "", "cuda": "lived on the GPU", "emulator": "lived on the emulated device"}[device]
+    assert place in verdict.where and bool(place) == bool(verdict.where)
     assert verdict.inputs > examples
 
 

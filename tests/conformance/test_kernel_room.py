@@ -152,7 +152,7 @@ def test_no_block_above_4_kib_by_the_memory_hook(name):
             self.bytes = max(self.bytes, asked["size"])
 
     row = CATALOG[name]
-    given = calls_on_device(row, {"cuda": implementations(row)["cuda"]}, asked_of(name).paper_inputs()[0], cupy)
+    given = calls_on_device({"cuda": implementations(row)["cuda"]}, asked_of(name).paper_inputs()[0], cupy)
     call, lent = told_where(row, *given["cuda"]), lender(given["cuda"][0], cupy.empty(0))
     call(**lent())
     with Largest() as seen:

@@ -13,8 +13,7 @@ where it is, takes a result, the oracle's and the arguments, and gives the resul
 answer means nothing and does no harm: ops between a model and the end of a step meet NaN. `paper_inputs` are
 (arguments, what they are) at the size that the paper times, of weights or caches that are stored as one of `STORED`,
 where the row has that; `says`, where it is, puts into words what an implementation's time does not show, from a result
-in front of the arguments; `FETCHED`, where it is, names what the NumPy code reads as Python numbers;
-`numbers_made`, where it is, counts what the cost of an input goes by beside its arrays;
+in front of the arguments; `numbers_made`, where it is, counts what the cost of an input goes by beside its arrays;
 `HANDED_OUT` is False where no plan hands `out` to the op, so a user's function is not tried with it.
 """
 

@@ -10,8 +10,6 @@ from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS
 from .heads import heads_of, product_of
 from .heads import oracle as heads_oracle
 
-FETCHED = ("at_R",)  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
-
 
 def arguments_of(at: list[int], M: int, heads: Heads, *, bias: bool = True, dtype=np.float32) -> tuple:
     """The op's arguments; the cache holds negative numbers, all different, and the product positive ones."""

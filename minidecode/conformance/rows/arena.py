@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from ...ops import ALIGNED
 from ..sizes import ROWS
 
-FETCHED = ("bytes_X", "first_X", "last_X")  # a planner runs on the host
 HANDED_OUT = False  # and before there is a block
 
 

@@ -9,8 +9,6 @@ from ...ops import FINE, NONE_LEFT, NOT_A_NUMBER
 from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, SEVERAL_WIDE, WIDE, WIDTH
 from .hars import scores_of
 
-FETCHED = ("scores_RV", "logits_RV")  # the NumPy code goes by Python numbers from row to row
-
 INF, NAN = np.inf, np.nan
 
 

@@ -7,8 +7,6 @@ from hypothesis import strategies as st
 
 from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, SEVERAL_WIDE, WIDE, WIDTH
 
-FETCHED = ("scores_BX",)  # the NumPy code goes by Python numbers from row to row
-
 INF, NAN = np.inf, np.nan
 
 

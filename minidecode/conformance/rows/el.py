@@ -9,8 +9,6 @@ from ..attention import STORED as STORED
 from ..attention import attend_hidden_bound, attend_hidden_row
 from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 
-FETCHED = ("begin_B",)  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
-
 
 def hidden_inputs(rng, B, W, N, H, G, K, U, D, key_bias=1.0, value_bias=1.0, h_dtype=np.float32):
     """(q_RHK, h_BND, begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU): scores of a few units; padding would show if read."""

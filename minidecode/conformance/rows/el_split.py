@@ -10,8 +10,6 @@ from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 from .el import hidden_inputs, planted_sizes, rows_of
 from .el import sizes as prompt_sizes
 
-FETCHED = ("prompt_begin_B", "begin_R", "end_R")  # what the NumPy code reads as Python numbers
-
 
 def arguments_of(seed: int = 0, T: int = 3, empty: bool = False, whole: bool = False, **sizes) -> tuple:
     """What `attend_el` gets for the prompt, then each row's own part, of which some is not yet or no longer seen.

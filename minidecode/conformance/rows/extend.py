@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from ...ops import ALL_DONE, FINE, NONE_LEFT, NOT_A_NUMBER, SOME_DONE, TROUBLE
 from ..sizes import MANY_ROWS, POSITIONS, ROWS
 
-FETCHED = ("trouble_R", "done_R")  # the NumPy code looks at them to know which rows to write to
 LONGEST = 8  # texts of the random inputs, and room for one token more
 
 

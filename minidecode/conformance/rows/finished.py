@@ -7,8 +7,6 @@ from hypothesis import strategies as st
 
 from ..sizes import BOUNDARIES, MANY_ROWS, POSITIONS, ROWS
 
-FETCHED = ("slot_BW", "parent_BC", "at_B")  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
-
 
 def arguments_of(slots: list[list[int]], parents: list[list[int]], at: list[int], M: int) -> tuple:
     """(finished_BWM, running_BWM, slot_BW, parent_BC, token_BC, at_B); no token stands twice: each says its source."""

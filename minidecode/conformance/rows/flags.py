@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 from ...ops import ALL_DONE, FINE, MOVED, NONE_LEFT, NOT_A_NUMBER, PENALTY_TOO_STRONG, SOME_DONE, TROUBLE
 from ..sizes import BOUNDARIES, MANY_ROWS, ROWS
 
-FETCHED = ("done_X", "trouble_X", "parent_BW")  # the NumPy code makes one number of Python's out of them
-
 
 def arguments_of(done: list, trouble: list, parents: list, model_trouble: list | None = None) -> tuple:
     """(done_X, trouble_X, parent_BW, model_trouble_R)"""

@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 from ...ops import FINE, NONE_LEFT, NOT_A_NUMBER
 from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, SEVERAL_WIDE, WIDE, WIDTH
 
-FETCHED = ("token_R", "scores_RV", "logprobs_RV")  # the naive code goes by Python numbers from row to row
-
 INF, NAN = np.inf, np.nan
 
 

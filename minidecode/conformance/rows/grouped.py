@@ -22,8 +22,6 @@ from ..attention import (
 )
 from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 
-FETCHED = ("begin_R", "end_R")  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
-
 
 def arguments_of(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale: float, *bias) -> tuple:
     """The positional arguments, with poison in the positions that a row does not see."""

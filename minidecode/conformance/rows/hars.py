@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 from ..bounds import EPS
 from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, SEVERAL_WIDE, VOCABULARY, WIDE, WIDTH
 
-FETCHED = ("logits_RV", "base_BW")  # the NumPy code goes by Python numbers from row to row
-
 INF, NAN = np.inf, np.nan
 
 

@@ -22,7 +22,6 @@ from ..attention import (
 from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS
 
 POISON = 1e4  # lies where no op may look
-FETCHED = ("prompt_begin_B", "indirection_RT", "begin_R", "end_R")  # what the NumPy code reads as Python numbers
 
 
 def arguments_of(

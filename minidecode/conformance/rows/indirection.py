@@ -6,8 +6,6 @@ import numpy as np
 
 from . import reorder
 
-FETCHED = reorder.FETCHED
-
 
 def arguments_of(k_RGMX, parent_R, length_R) -> tuple:
     """(indirection_RT, parent_R, length_R) from a cache's: no two places hold the same number."""

@@ -7,8 +7,6 @@ from hypothesis import strategies as st
 
 from ..sizes import BOUNDARIES, MANY_ROWS, POSITIONS, ROWS, WIDE
 
-FETCHED = ("tokens_RM", "length_R")  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
-
 
 def arguments_of(histories: list[list[int]], n: int, V: int, poison: int = 5) -> tuple:
     """(scores_RV, tokens_RM, length_R, n); what lies behind each history would ban more if it were read.

@@ -9,8 +9,6 @@ from ...runtime.low_precision import cast_to
 from ..attention import attend_bounds, attend_rows, bias_of_row, drawn, normal, perhaps_biased, position_bias
 from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 
-FETCHED = ("q_offsets_X", "k_offsets_X")  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
-
 
 def offsets_of(lengths: list[int]) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)

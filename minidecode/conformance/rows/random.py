@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 from ..sizes import MANY_ROWS, ROWS, SEVERAL_WIDE, VOCABULARY, WIDE, WIDTH
 from .sample import word_of
 
-FETCHED = ("key_RX", "step_R")  # the NumPy code goes by Python numbers from row to row
-
 EPS = 2.0**-53  # of one rounding in float64
 
 

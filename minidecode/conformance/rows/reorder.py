@@ -7,8 +7,6 @@ from hypothesis import strategies as st
 
 from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 
-FETCHED = ("parent_R", "length_R")  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
-
 
 def arguments_of(parents: list[int], length: int, M: int, G: int = 1, X: int = 1, dtype=np.float32) -> tuple:
     """(k_RGMX, parent_R, length_R); no two places hold the same number, so that each says where it comes from.

@@ -21,7 +21,6 @@ from ..attention import (
 from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 
 POISON = 1e4  # lies where no op may look
-FETCHED = ("begin_R", "end_R")  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
 
 
 def arguments_of(

@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 
 from ..sizes import MANY_ROWS, ROWS, SEVERAL_WIDE, VOCABULARY, WIDE, WIDTH
 
-FETCHED = ("scores_RV", "key_RX", "step_R")  # the NumPy code goes by Python numbers from row to row
-
 INF, NAN = np.inf, np.nan
 
 

@@ -7,8 +7,6 @@ from hypothesis import strategies as st
 
 from ..sizes import BOUNDARIES, MANY_ROWS, POSITIONS, ROWS
 
-FETCHED = ("parent_BW", "length_B")  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
-
 
 def arguments_of(parents: list[list[int]], lengths: list[int], M: int) -> tuple:
     """(text_BWM, parent_BW, token_BW, length_B); no token stands twice, so that each says where it comes from."""

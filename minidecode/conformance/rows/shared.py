@@ -9,8 +9,6 @@ from ..attention import STORED as STORED
 from ..attention import attend_bounds, attend_rows, drawn, halves, hidden, normal, perhaps_halves, timed_in, widths
 from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 
-FETCHED = ("begin_B",)  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
-
 
 def arguments_of(q_RHK, k_BGNK, v_BGNU, begin_B, scale: float) -> tuple:
     """The positional arguments, with poison in the padding."""

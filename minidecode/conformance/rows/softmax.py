@@ -9,8 +9,6 @@ from ...ops import FINE, NOT_A_NUMBER
 from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, SEVERAL_WIDE, WIDE, WIDTH
 from .hars import scores_of
 
-FETCHED = ("logits_RV",)  # the NumPy code goes from row to row
-
 INF, NAN = np.inf, np.nan
 
 

@@ -22,12 +22,6 @@ from ..attention import (
 )
 from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 
-FETCHED = (
-    "prompt_begin_B",
-    "begin_R",
-    "end_R",
-)  # what the NumPy code reads as Python numbers, so on a GPU it is fetched
-
 
 def arguments_of(
     q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, *bias

@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 
 from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, SEVERAL_WIDE, WIDE, WIDTH
 
-FETCHED = ("scores_RV",)  # the NumPy code goes by Python numbers from halving to halving
-
 INF, NAN = np.inf, np.nan
 
 
