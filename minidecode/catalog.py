@@ -380,7 +380,7 @@ CATALOG = {
         Row(
             "bias",
             "bias_sequences",
-            "transformers' processors of banned and biased words",
+            "transformers' banned and biased words",
             "exact",
             _bias_cost,
             ("scores_RV",),

@@ -16,7 +16,7 @@ def bias_sequences_naive(scores_RV, tokens_RM, length_R, list_R, ids_XXX, bias_X
         gains: dict[int, np.floating] = {}
         text = tokens_RM[r, : length_R[r]].tolist()
         for ids_X, bias in zip(ids_XXX[list_R[r]], bias_XX[list_R[r]], strict=True):
-            *start, last = ids_X[:-1][ids_X[:-1] >= 0].tolist() + [int(ids_X[-1])]
+            *start, last = [*ids_X[:-1][ids_X[:-1] >= 0].tolist(), int(ids_X[-1])]
             if 0 <= last < scores_RV.shape[1] and text[max(len(text) - len(start), 0) :] == start:
                 gains[last] = gains.get(last, scores_RV.dtype.type(0)) + scores_RV.dtype.type(bias)
         for token, gain in gains.items():

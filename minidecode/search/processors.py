@@ -156,10 +156,7 @@ def always_due(options: Options) -> list[str]:
 
 
 def _bias(ops, scores_RV, rows, o, name: str, where_R: np.ndarray | None = None) -> np.ndarray:
-    """Adds the biases of a table's sequences where texts end with their beginnings: in all rows, or in those of where_R.
-
-    -inf rules the last token out.
-    """
+    """Adds the biases of a table's sequences (-inf rules a token out) in all rows, or in those of where_R."""
     list_R = table("all", rows) if where_R is None else where_R.astype(np.int64) - 1
     return ops.bias_sequences(scores_RV, rows.tokens_RM, rows.length_R, list_R, *table(name, rows, o))
 
@@ -306,8 +303,10 @@ def exponential_decay_length_penalty(ops, scores_RV, rows, o):
     eos_RX, new_R = scores_RV[:, eos_X], rows.there.new_R
     largest = float(np.sqrt(np.finfo(scores_RV.dtype).max))  # so that sums with it are numbers
     growth_R1 = np.minimum(growth_X[np.clip(new_R - start, 0, len(growth_X) - 1)], largest)[:, None]
-    gained_RX = np.minimum(eos_RX + np.abs(eos_RX.astype(np.float64)) * growth_R1, largest).astype(scores_RV.dtype)
-    scores_RV[:, eos_X] = np.where((new_R > start)[:, None] & np.isfinite(eos_RX), gained_RX, eos_RX)
+    is_number_RX = np.isfinite(eos_RX)
+    known_RX = np.where(is_number_RX, eos_RX, 0.0).astype(np.float64)
+    gained_RX = np.minimum(known_RX + np.abs(known_RX) * growth_R1, largest).astype(scores_RV.dtype)
+    scores_RV[:, eos_X] = np.where((new_R > start)[:, None] & is_number_RX, gained_RX, eos_RX)
     return scores_RV
 
 

@@ -20,7 +20,7 @@ def arguments_of(texts: list[list[int]], lists: list[list[tuple]], V: int, list_
     length_R = np.array([len(text) for text in texts])
     tokens_RM = np.empty((len(texts), length_R.max() + 3), np.int64)
     for r, text in enumerate(texts):
-        tokens_RM[r] = (text + [0, 1, 2, *range(length_R.max())])[: tokens_RM.shape[1]]
+        tokens_RM[r] = [*text, 0, 1, 2, *range(length_R.max())][: tokens_RM.shape[1]]
     most, longest = max(map(len, lists)), max(len(ids) for pairs in lists for ids, _ in pairs)
     ids_XXX, bias_XX = np.full((len(lists), most, longest), -1), np.zeros((len(lists), most))
     ids_XXX[:, :, -1] = -2
