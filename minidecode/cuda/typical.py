@@ -4,9 +4,9 @@ Weights, and their products with x = max - score, are whole numbers, as in top_p
 is the same, whichever thread adds up what.
 
 1. A block per row. Three passes give the largest score, the mean of x, and the least and largest distance from it. Then
-   the range of distances is cut into 256 bins, and weights are added up in shared memory by bins. The bin in which the
+   the range of distances is cut into 64 bins, and weights are added up in shared memory by bins. The bin in which the
    mass is reached becomes the next range, from its least to its largest distance, until that is one: each round is two
-   passes over the row, and true rows take two or three. Where `least` tokens must stay, they are found one by one.
+   passes over the row, and true rows take three or four. Where `least` tokens must stay, they are found one by one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .common.reduction import block_max
 from .temperature import to_change
 from .top_p import add_to, weight_of
 
-BINS = 256
+BINS = 64
 FARTHEST = float64(np.inf)
 
 
