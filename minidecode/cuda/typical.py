@@ -122,4 +122,4 @@ def bin_of(distance, low, per_distance):
 
 # What each kernel is compiled and type-checked for, without a GPU.
 SIGNATURES = {narrow_to_mass: [(float32[:, ::1], float64[::1], int64)]}
-REGISTERS = {narrow_to_mass: 96}  # double precision, and three loops over the row beside others: few rows sample
+REGISTERS = {narrow_to_mass: 96}  # double precision; few rows sample, so a block may be alone on its SM

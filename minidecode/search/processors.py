@@ -23,7 +23,7 @@ from ..errors import OptionError
 from ..runtime.device import fetch
 from ..runtime.user_functions import call_option
 from .filters import epsilon_filter, eta_filter, min_p_filter, top_h_filter
-from .tables import table
+from .tables import OF_PROCESSORS, OF_ROWS, table
 
 if TYPE_CHECKING:
     from .constraints import Constraint
@@ -49,10 +49,11 @@ class Rows:
     constraint: Constraint | None = None  # what new texts must match
     unconditional_RV: np.ndarray | None = None  # logits of the same new tokens behind the negative prompts
     tables: dict[Any, Any] = field(default_factory=dict)  # what lies beside the texts for a whole generation
-    certain_R: np.ndarray = field(init=False)  # rows whose next token a processor has made certain
 
-    def __post_init__(self):
-        object.__setattr__(self, "certain_R", np.zeros_like(self.length_R, bool))
+    @functools.cached_property
+    def certain_R(self) -> np.ndarray:
+        """Rows whose next token a processor has made certain; they are noted here."""
+        return np.zeros_like(self.length_R, bool)
 
     @functools.cached_property
     def that_may_go_on(self) -> Rows:
@@ -70,9 +71,7 @@ class Rows:
         if isinstance(self.tokens_RM, np.ndarray):
             return self
         names = ("prompt_R", "limit_R", "sentence_R", *(() if self.prefix_BP is None else ("prefix_BP",)))
-        rows = replace(self, **{name: table(name, self) for name in names})
-        object.__setattr__(rows, "certain_R", self.certain_R)
-        return rows
+        return replace(self, **{name: table(name, self) for name in names})
 
     @property
     def on_host(self) -> Rows:
@@ -127,7 +126,7 @@ def acts(
             return np.asarray(result_RV, like=scores_RV)
 
         noted: Any = processor  # a function, which also says when it is due, and where it works
-        noted.by_host = by_host
+        noted.by_host, noted.is_on = by_host, lambda o: bool(on(o))
         noted.is_always_due = lambda o: at is None and bool(on(o))
         noted.is_due = lambda rows, o: bool(on(o)) and (at is None or at(rows.that_may_go_on, o).any())
         return noted
@@ -145,6 +144,28 @@ def due_by_host(rows: Rows, options: Options) -> list[str]:
     return [name for name in due_set(rows, options) if globals()[name].by_host]
 
 
+def key_of_step(rows: Rows, options: Options) -> tuple[str, ...] | None:
+    """What tells captured steps apart: the processors that are due; None if one of them works on the host."""
+    return None if due_by_host(rows, options) else due_set(rows, options)
+
+
+def make_tables(rows: Rows, options: Options) -> dict[Any, Any]:
+    """All tables that the processors of these options will ask for, for so many rows, in rows.tables, which it returns.
+
+    A captured step can make none, and those of a kept step are a part of its state.
+    """
+    names = [name for name in options.rules.processors if globals()[name].is_on(options)]
+    has_prefix = rows.prefix_BP is not None
+    if any(not globals()[name].by_host for name in names if name != "prefix_tokens" or has_prefix):
+        for name in OF_ROWS:
+            if name != "prefix_BP" or has_prefix:
+                table(name, rows)
+    for name in names:
+        if name in OF_PROCESSORS:
+            table(name, rows, options)
+    return rows.tables
+
+
 def any_due(rows: Rows, options: Options) -> bool:
     """Whether a processor of the dialect has anything to do at this step, in rows that may go on."""
     return any(globals()[name].is_due(rows, options) for name in options.rules.processors)
@@ -157,7 +178,7 @@ def always_due(options: Options) -> list[str]:
 
 def _bias(ops, scores_RV, rows, o, name: str, where_R: np.ndarray | None = None) -> np.ndarray:
     """Adds the biases of a table's sequences (-inf rules a token out) in all rows, or in those of where_R."""
-    list_R = table("all", rows) if where_R is None else where_R.astype(np.int64) - 1
+    list_R = table("first_list_R", rows) if where_R is None else where_R.astype(np.int64) - 1
     return ops.bias_sequences(scores_RV, rows.tokens_RM, rows.length_R, list_R, *table(name, rows, o))
 
 
@@ -200,14 +221,14 @@ def sequence_bias(ops, scores_RV, rows, o):
 @acts(lambda o: o.repetition_penalty != 1.0)
 def repetition_penalty(ops, scores_RV, rows, o):
     """Divides the positive scores of tokens in the text by the penalty, multiplies the negative ones (Keskar 2019)."""
-    every_R = table("every row", rows)
+    every_R = table("every_R", rows)
     return ops.penalize_tokens(scores_RV, rows.tokens_RM, rows.length_R, every_R, o.repetition_penalty)
 
 
 @acts(lambda o: o.encoder_repetition_penalty != 1.0)
 def encoder_repetition_penalty(ops, scores_RV, rows, o):
     """The reverse for tokens of the source: above 1, the text keeps to them."""
-    source_BN, length_B = table("sources", rows, o)
+    source_BN, length_B = table("encoder_repetition_penalty", rows, o)
     return ops.penalize_tokens(scores_RV, source_BN, length_B, rows.there.sentence_R, 1 / o.encoder_repetition_penalty)
 
 
@@ -224,7 +245,7 @@ def no_repeat_ngram_size(ops, scores_RV, rows, o):
         tokens_RM, length_R = tokens_RM[:, 1:].copy(), length_R - 1
     if not exempt:
         return ops.ban_ngrams(scores_RV, tokens_RM, length_R, n)
-    exempt_X, every_R1 = table("exempt_from_ngrams", rows, o), table("every row", rows)[:, None]
+    exempt_X, every_R1 = table("no_repeat_ngram_size", rows, o), table("every_R", rows)[:, None]
     tail_RX = tokens_RM[every_R1, length_R[:, None] - np.arange(1, n, like=scores_RV)]
     is_behind_R = (tail_RX[:, :, None] == exempt_X).any(axis=(1, 2))
     kept_RX = scores_RV[:, exempt_X]
@@ -263,7 +284,7 @@ def _too_early(rows, o) -> np.ndarray:
 @acts(lambda o: o.eos_token_id, _too_early)
 def min_new_tokens(ops, scores_RV, rows, o):
     """Rules out EOS that comes too early."""
-    return _bias(ops, scores_RV, rows, o, "no eos_token_id", _too_early(rows.there, o))
+    return _bias(ops, scores_RV, rows, o, "min_new_tokens", _too_early(rows.there, o))
 
 
 @acts(lambda o: o.forced_bos_token_id, lambda rows, o: rows.length_R == 1)
@@ -281,7 +302,7 @@ def forced_eos_token_id(ops, scores_RV, rows, o):
 @acts(lambda o: o.eos_token_id, lambda rows, o: rows.last_R)
 def end_at_limit(ops, scores_RV, rows, o):
     """fairseq's end: the last token that fits is EOS. It keeps its log-probability."""
-    return _leave_only(scores_RV, rows.there.last_R, table("eos_token_id", rows, o))
+    return _leave_only(scores_RV, rows.there.last_R, table("end_at_limit", rows, o))
 
 
 @acts(lambda o: o.remove_invalid_values)
@@ -299,7 +320,7 @@ def _beyond_decay_start(rows, o) -> np.ndarray:
 def exponential_decay_length_penalty(ops, scores_RV, rows, o):
     """From more than `start` new tokens on, EOS gains |score| * (factor ** (new tokens - start) - 1)."""
     start, _ = o.exponential_decay_length_penalty
-    growth_X, eos_X = table("exponential_decay_length_penalty", rows, o), table("eos_token_id", rows, o)
+    growth_X, eos_X = table("exponential_decay_length_penalty", rows, o)
     eos_RX, new_R = scores_RV[:, eos_X], rows.there.new_R
     largest = float(np.sqrt(np.finfo(scores_RV.dtype).max))  # so that sums with it are numbers
     growth_R1 = np.minimum(growth_X[np.clip(new_R - start, 0, len(growth_X) - 1)], largest)[:, None]
@@ -317,7 +338,7 @@ def _begins(rows, o) -> np.ndarray:
 @acts(lambda o: o.forced_bos_token_id, _begins)
 def begin_with_bos(ops, scores_RV, rows, o):
     """fairseq's forced BOS is the first token of a prefix: it keeps its log-probability."""
-    return _leave_only(scores_RV, _begins(rows.there, o), table("forced_bos_token_id", rows, o))
+    return _leave_only(scores_RV, _begins(rows.there, o), table("begin_with_bos", rows, o))
 
 
 def _within_prefix(rows, o) -> np.ndarray:
@@ -393,7 +414,7 @@ def begin_suppress_tokens(ops, scores_RV, rows, o):
 @acts(lambda o: o.pad_token_id is not None and o.pad_token_id not in o.eos_token_id)
 def never_pad(ops, scores_RV, rows, o):
     """fairseq never says the padding token, unless it is EOS as well."""
-    return _bias(ops, scores_RV, rows, o, "no pad_token_id")
+    return _bias(ops, scores_RV, rows, o, "never_pad")
 
 
 @acts(lambda o: o.unk_penalty)

@@ -1,13 +1,13 @@
 """Tables: what score processors need at every step, made on the host once and kept where the texts lie.
 
-A captured step can bring no array over, and a kept graph reads the same arrays in each generation. So each table has a
-name and a function that makes it of the rows and options; `table` makes it at the first step that asks, and
-`renew_tables` writes a new generation's numbers into the arrays that are there.
+A captured step can bring no array over. So what a processor needs has its name, and `table` makes it at the first step
+that asks; `make_tables` in processors.py makes all at once. The tables of a search are a part of its state: a kept step
+reads the same arrays in every generation, and a new one writes its numbers there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,41 +23,29 @@ ROUNDED_TO = 64  # sources are filled up, so that a kept graph takes others of a
 
 def table(name: str, rows: Rows, options: Options | None = None) -> Any:
     """The table of this name, an array or several, where the texts lie."""
-    key = (name, len(rows.length_R) if name in OF_ROWS else None, type(rows.tokens_RM))
+    key = (name, len(rows.length_R) if name.endswith("_R") else None, type(rows.tokens_RM))
     if key not in rows.tables:
-        rows.tables[key] = _brought(_made(name, rows, options), rows.tokens_RM)
+        made = OF_ROWS[name](rows) if options is None else OF_PROCESSORS[name](rows, options)
+        rows.tables[key] = _brought(made, rows.tokens_RM)
     return rows.tables[key]
 
 
-def renew_tables(rows: Rows, options: Options) -> bool:
-    """Whether these rows' numbers fit into the tables that rows.tables holds for as many rows; they are there then.
-
-    To be called before a kept graph is launched for another generation: it reads those arrays.
-    """
-    renewed = []
-    for (name, count, kind), old in rows.tables.items():
-        if kind is type(rows.tokens_RM) and count in (None, len(rows.length_R)):
-            pairs = list(zip(_several(old), _several(_made(name, rows, options)), strict=True))
-            if any(old.shape != new.shape for old, new in pairs):
-                return False
-            renewed += pairs
-    for old, new in renewed:
-        old[...] = np.asarray(new, like=old)
-    return True
+def arrays_of(tables: dict[Any, Any]) -> Iterator[tuple[str, Any]]:
+    """(name, array) of all of them."""
+    for (name, *_), made in tables.items():
+        for array in made if isinstance(made, tuple) else (made,):
+            yield name, array
 
 
-def _made(name: str, rows: Rows, options: Options | None) -> Any:
-    return OF_ROWS[name](rows) if name in OF_ROWS else OF_OPTIONS[name](rows, options)
+def without_rows(tables: dict[Any, Any]) -> dict[Any, Any]:
+    """Those that stay right when rows leave."""
+    return {key: made for key, made in tables.items() if key[1] is None}
 
 
 def _brought(made: Any, like: Any) -> Any:
     if isinstance(made, tuple):
         return tuple(np.asarray(array, like=like) for array in made)
     return np.asarray(made, like=like)
-
-
-def _several(made: Any) -> Sequence[Any]:
-    return made if isinstance(made, tuple) else (made,)
 
 
 # ---- what they hold --------------------------------------------------------------------------------------------------
@@ -126,35 +114,37 @@ def _sources(rows: Rows, o: Options) -> tuple[np.ndarray, np.ndarray]:
     return _filled_up(source_BN, 0), length_B
 
 
-def _growth(rows: Rows, o: Options) -> np.ndarray:
-    """factor ** k - 1 of k new tokens behind the start, as NumPy computes it, for every device."""
+def _growth(rows: Rows, o: Options) -> tuple[np.ndarray, np.ndarray]:
+    """factor ** k - 1 of k new tokens behind the start, as NumPy computes it, for every device; and the EOS."""
     assert o.exponential_decay_length_penalty is not None
     factor = np.float64(o.exponential_decay_length_penalty[1])
+    most = -(-int(rows.limit_R.max() + 1) // ROUNDED_TO) * ROUNDED_TO
     with np.errstate(over="ignore"):
-        return np.array([factor**k - 1 for k in range(int(rows.limit_R.max()) + 1)])
+        return np.array([factor**k - 1 for k in range(most)]), ids_of(o.eos_token_id)
 
 
-OF_ROWS = {  # one for each number of rows
-    "all": lambda rows: np.zeros(len(rows.length_R), np.int64),
-    "every row": lambda rows: np.arange(len(rows.length_R)),
+OF_ROWS = {  # by what they are; those whose names end in R are for as many rows as there are
+    "first_list_R": lambda rows: np.zeros(len(rows.length_R), np.int64),
+    "every_R": lambda rows: np.arange(len(rows.length_R)),
     "prompt_R": lambda rows: rows.prompt_R,
     "limit_R": lambda rows: rows.limit_R,
     "sentence_R": lambda rows: rows.sentence_R,
+    "prefix_BP": lambda rows: rows.prefix_BP,
 }
-OF_OPTIONS = {
-    "prefix_BP": lambda rows, o: rows.prefix_BP,
-    "sources": _sources,
-    "eos_token_id": lambda rows, o: ids_of(o.eos_token_id),
+OF_PROCESSORS = {  # by the name of the processor
+    "sequence_bias": lambda rows, o: sequences(o.sequence_bias),
+    "encoder_repetition_penalty": _sources,
+    "no_repeat_ngram_size": lambda rows, o: ids_of(o.exempt_from_ngrams),
+    "encoder_no_repeat_ngram_size": _ngrams_of_sources,
+    "bad_words_ids": _bad_words,
+    "min_new_tokens": lambda rows, o: _no(o.eos_token_id),
     "forced_bos_token_id": lambda rows, o: ids_of(o.forced_bos_token_id),
     "forced_eos_token_id": lambda rows, o: ids_of(o.forced_eos_token_id),
-    "exempt_from_ngrams": lambda rows, o: ids_of(o.exempt_from_ngrams),
+    "begin_with_bos": lambda rows, o: ids_of(o.forced_bos_token_id),
+    "end_at_limit": lambda rows, o: ids_of(o.eos_token_id),
     "exponential_decay_length_penalty": _growth,
-    "sequence_bias": lambda rows, o: sequences(o.sequence_bias),
-    "bad_words_ids": _bad_words,
-    "encoder_no_repeat_ngram_size": _ngrams_of_sources,
     "suppress_tokens": lambda rows, o: _no(o.suppress_tokens),
     "begin_suppress_tokens": lambda rows, o: _no(o.begin_suppress_tokens),
-    "no eos_token_id": lambda rows, o: _no(o.eos_token_id),
-    "no pad_token_id": lambda rows, o: _no([o.pad_token_id]),
+    "never_pad": lambda rows, o: _no([o.pad_token_id]),
     "unk_penalty": lambda rows, o: sequences([((o.unk_token_id,), -o.unk_penalty)]),
 }

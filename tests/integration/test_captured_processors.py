@@ -14,9 +14,9 @@ from minidecode.runtime.device import fetch, put
 from minidecode.search import processors
 from minidecode.search.dialects import DIALECTS
 from minidecode.search.options import Options
-from minidecode.search.processors import due_by_host, due_set, process
+from minidecode.search.processors import due_by_host, due_set, key_of_step, make_tables, process
 from minidecode.search.result import Request
-from minidecode.search.tables import renew_tables
+from minidecode.search.tables import arrays_of, without_rows
 
 V, EOS, OFF = 12, 1, -np.inf
 PROMPTS = [[3, 4], [5], [3, 4]]
@@ -113,10 +113,11 @@ def test_what_is_captured_at_one_step_is_right_at_another(names, options, first,
     request = request_of(names, options)
     device = OnDevice(request_of(names, options), options, first, 0)
     assert set(names.split()) == set(due_set(device.rows(), options)) and due_by_host(device.rows(), options) == []
-    same(device.run(), by_numpy(request, options, first, 0))  # tables are made, and kernels compiled
+    tables = len(make_tables(device.rows(), options))
     with counted_looks() as looks, taped() as tape:
         found = device.run()
-    assert not looks
+    assert not looks and len(device.request.tables) == tables
+    same(found, by_numpy(request, options, first, 0))
     device.write(later, 1)
     tape.launch()
     expected = by_numpy(request, options, later, 1)
@@ -140,6 +141,9 @@ def test_what_works_on_the_host_is_named():
     rows = OnDevice(request_of("", options), options, 1, 0).rows()
     assert due_set(rows, options) == ("prefix_allowed_tokens_fn", "suppress_tokens", "logits_processor")
     assert due_by_host(rows, options) == ["prefix_allowed_tokens_fn", "logits_processor"]
+    assert key_of_step(rows, options) is None
+    options = Options(suppress_tokens=[3])
+    assert key_of_step(rows, options) == ("suppress_tokens",)
 
 
 def test_a_kept_step_takes_the_tables_of_another_request():
@@ -150,11 +154,20 @@ def test_a_kept_step_takes_the_tables_of_another_request():
     with taped() as tape:
         found = device.run()
     other = request_of("", options, [[4, 3, 5], [3, 5, 4, 4, 3], [5, 5, 5, 3]])
-    other.tables.update(device.request.tables)
+    kept, new = (list(arrays_of(request.tables)) for request in (device.request, other))
+    assert not new and len(kept) >= 5
     device.request = other
-    assert renew_tables(device.rows(), options)
+    make_tables(device.rows(), options)
+    new = {(name, array.shape): array for name, array in arrays_of(other.tables)}
+    for name, array in kept:
+        array[...] = new[name, array.shape]
     tape.launch()
     same(found, by_numpy(other, options, 2, 0))
-    device.request = request_of("", options, [[3] * 200] * 3)  # has no room there
-    device.request.tables.update(other.tables)
-    assert not renew_tables(device.rows(), options)
+
+
+def test_rows_that_leave_need_tables_of_their_own():
+    options = Options(repetition_penalty=1.2)
+    device = OnDevice(request_of("", options), options, 2, 0)
+    tables = make_tables(device.rows(), options)
+    assert {name for name, _ in arrays_of(tables)} == {"every_R", "first_list_R", "prompt_R", "limit_R", "sentence_R"}
+    assert without_rows(tables) == {}
