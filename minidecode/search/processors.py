@@ -136,7 +136,7 @@ def acts(
 
 def due_set(rows: Rows, options: Options) -> tuple[str, ...]:
     """The processors that have anything to do at this step, in rows that may go on: what a captured step goes by."""
-    return tuple(name for name in options.rules.processors if globals()[name].is_due(rows, options))
+    return tuple(name for name in _on(rows, options) if globals()[name].is_due(rows, options))
 
 
 def due_by_host(rows: Rows, options: Options) -> list[str]:
@@ -146,7 +146,13 @@ def due_by_host(rows: Rows, options: Options) -> list[str]:
 
 def key_of_step(rows: Rows, options: Options) -> tuple[str, ...] | None:
     """What tells captured steps apart: the processors that are due; None if one of them works on the host."""
-    return None if due_by_host(rows, options) else due_set(rows, options)
+    due = due_set(rows, options)
+    return None if any(globals()[name].by_host for name in due) else due
+
+
+def any_due(rows: Rows, options: Options) -> bool:
+    """Whether a processor of the dialect has anything to do at this step, in rows that may go on."""
+    return bool(due_set(rows, options))
 
 
 def make_tables(rows: Rows, options: Options) -> dict[Any, Any]:
@@ -154,11 +160,10 @@ def make_tables(rows: Rows, options: Options) -> dict[Any, Any]:
 
     A captured step can make none, and those of a kept step are a part of its state.
     """
-    names = [name for name in options.rules.processors if globals()[name].is_on(options)]
-    has_prefix = rows.prefix_BP is not None
-    if any(not globals()[name].by_host for name in names if name != "prefix_tokens" or has_prefix):
+    names = _on(rows, options)
+    if any(not globals()[name].by_host for name in names):
         for name in OF_ROWS:
-            if name != "prefix_BP" or has_prefix:
+            if name != "prefix_BP" or rows.prefix_BP is not None:
                 table(name, rows)
     for name in names:
         if name in OF_PROCESSORS:
@@ -166,9 +171,13 @@ def make_tables(rows: Rows, options: Options) -> dict[Any, Any]:
     return rows.tables
 
 
-def any_due(rows: Rows, options: Options) -> bool:
-    """Whether a processor of the dialect has anything to do at this step, in rows that may go on."""
-    return any(globals()[name].is_due(rows, options) for name in options.rules.processors)
+def _on(rows: Rows, options: Options) -> list[str]:
+    """The processors that may have something to do: by their options, and prefix_tokens where there is a prefix."""
+    return [
+        name
+        for name in options.rules.processors
+        if globals()[name].is_on(options) and (name != "prefix_tokens" or rows.prefix_BP is not None)
+    ]
 
 
 def always_due(options: Options) -> list[str]:

@@ -72,12 +72,15 @@ class Request:
         return Draws(array_like(logits_RV, keys_R2.shape, keys_R2.dtype, keys_R2), step_R)
 
     def rows(
-        self, tokens_RM: np.ndarray, length_R: np.ndarray, sentence_R: np.ndarray, step: int | None = None
-    ) -> Rows:
+        self, tokens_RM: np.ndarray, length_R: np.ndarray, sentence_R: np.ndarray, step: int | None = None,
+        tables: dict[Any, Any] | None = None,
+    ) -> Rows:  # fmt: skip
+        """tables: those of the search's state, where it has some."""
         prompt_R, limit_R = self.prompt_B[sentence_R], self.limit_B[sentence_R]
         given = self.sources, self.prefix_BP, step, self.constraint
         other_RV = None if self.guide is None else self.guide.unconditional_RV
-        return Rows(tokens_RM, length_R, prompt_R, limit_R, sentence_R, *given, other_RV, self.tables)
+        tables = self.tables if tables is None else tables
+        return Rows(tokens_RM, length_R, prompt_R, limit_R, sentence_R, *given, other_RV, tables)
 
 
 @dataclass
