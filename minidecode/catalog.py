@@ -62,6 +62,25 @@ def _ngram_cost(scores_RV, tokens_RM, length_R, n) -> Cost:
     return Cost(int(np.sum(length_R)) * tokens_RM.dtype.itemsize, windows if n > 1 else 0)
 
 
+def _bias_cost(scores_RV, tokens_RM, length_R, list_R, ids_XXX, bias_XX) -> Cost:
+    """Each row reads its list, the end of its text, and at most a score for each sequence, which it writes."""
+    rows, (_, sequences, longest) = int((np.asarray(list_R) >= 0).sum()), ids_XXX.shape
+    read = 8 * (rows * (sequences * (longest + 1) + longest - 1) + 2 * len(list_R))
+    return Cost(read, rows * sequences * longest)
+
+
+def _penalty_cost(scores_RV, tokens_XM, length_X, list_R, penalty) -> Cost:
+    """Each token of a row's list is read, and a score is read and written: a comparison and a product."""
+    tokens = int(np.asarray(length_X)[np.asarray(list_R)].sum())
+    return Cost(tokens * (tokens_XM.itemsize + 2 * scores_RV.itemsize) + 8 * len(list_R), 2 * tokens)
+
+
+def _typical_cost(scores_RV, mass, least=1) -> Cost:
+    """Each score is read once: a comparison, two differences, an exponential (counted as one), a product, two sums;
+    what goes is written."""
+    return Cost(2 * scores_RV.nbytes, 7 * scores_RV.size)
+
+
 def _linear_cost(x_RX, weight) -> Cost:
     """Each row and each weight is read once, as it is stored; two operations for each row and weight."""
     (R, inputs), outputs = x_RX.shape, weight.outputs
@@ -358,6 +377,15 @@ CATALOG = {
     row.name: row
     for row in [
         Row("ngram", "ban_ngrams", "FastSeq, section 4.2, Algorithm 1", "exact", _ngram_cost, ("scores_RV",)),
+        Row(
+            "bias",
+            "bias_sequences",
+            "transformers' banned and biased words",
+            "exact",
+            _bias_cost,
+            ("scores_RV",),
+        ),
+        Row("penalty", "penalize_tokens", "Keskar et al. 2019, section 4.1", "exact", _penalty_cost, ("scores_RV",)),
         Row("linear", "linear", "LightSeq, section 2.1: the products between its kernels", "tolerance", _linear_cost),
         Row(
             "epilogue",
@@ -512,6 +540,7 @@ CATALOG = {
         Row("temperature", "apply_temperature", "LightSeq, section 2.2", "exact", _temperature_cost, ("scores_RV",)),
         Row("top_k", "top_k_filter", "LightSeq's ker_topk_sample, exact", "exact", _top_k_cost, ("scores_RV",)),
         Row("top_p", "top_p_filter", "LightSeq's ker_topp_sample, exact", "exact", _top_p_cost, ("scores_RV",)),
+        Row("typical", "typical_filter", "Meister et al. 2022, equation 9", "exact", _typical_cost, ("scores_RV",)),
         Row("argmax", "argmax_tokens", "LightSeq, section 2.2", "tolerance", _argmax_cost),
         Row("sample", "sample_tokens", "LightSeq's ker_topk_sample and ker_topp_sample", "exact", _sample_cost),
         Row("gather", "gather_logprobs", "LightSeq's ker_topk_sample and ker_topp_sample", "exact", _gather_cost),

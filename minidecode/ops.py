@@ -698,6 +698,53 @@ def ban_ngrams(scores_RV: Array, tokens_RM: Array, length_R: Array, n: int, out:
     """
 
 
+@returns("scores_RV", tables=("scores_RV", "tokens_RM"))
+def bias_sequences(
+    scores_RV: Array, tokens_RM: Array, length_R: Array, list_R: Array, ids_XXX: Array, bias_XX: Array,
+    out: Array | None = None,
+) -> Array:  # fmt: skip
+    """scores[r, v] += the biases of the sequences in the row's list that v would complete; -inf rules v out.
+
+    ids_XXX: lists of sequences of tokens, int64. Row r takes list[r], none where that is below 0. A sequence's last
+    token is its last number; it is biased where the text tokens[r, :length[r]] ends with the others. Shorter sequences
+    are right-aligned: a number below 0 in front of the last token is none. Sequences whose last token is no column of
+    the scores are left out (-2 fills a list up). In a list, those with the same last token stand side by side: their
+    biases, each rounded to the scores' dtype, are added up in that order, and then to the score. A sum of -inf makes
+    any score -inf. scores_RV is changed in place and returned. bias_XX: float64.
+    Contract: exact. Reads 8 bytes of each token of the rows' sequences, and as many of the texts; writes a score for
+    each that fits.
+    """
+
+
+@returns("scores_RV", tables=("scores_RV", "tokens_XM"))
+def penalize_tokens(
+    scores_RV: Array, tokens_XM: Array, length_X: Array, list_R: Array, penalty: float, out: Array | None = None
+) -> Array:
+    """scores[r, v] / penalty where it is at least 0, else scores[r, v] * penalty, for tokens v that the row's list has.
+
+    Row r's tokens are tokens[x, :length[x]], x = list[r]: its own text, or the source of its sentence. A token that
+    stands there several times counts once, and one that is no column of the scores does not count. The penalty is
+    rounded to the scores' dtype. scores_RV is changed in place and returned (Keskar et al. 2019, section 4.1).
+    Contract: exact. Reads and writes at most a score for each token of a row's list.
+    """
+
+
+@returns("scores_RV")
+def typical_filter(scores_RV: Array, mass: float, least: int = 1, out: Array | None = None) -> Array:
+    """-inf for all but the fewest tokens of at least this share of the probability whose surprise is nearest to its
+    mean (Meister et al. 2022, equation 9).
+
+    x[v] = max(scores) - scores[v] and weight[v] = floor(2**44 exp(-x[v])), with exp in float64; the mean is
+    sum(floor(weight * x)) / sum(weight): whole numbers, whose sums are exact in any order. A token stays if the weights
+    of all that are nearer to the mean, |x - mean|, sum to less than ceil(mass * sum(weight)); so what ties with the
+    last one stays. The `least` nearest ones stay in any case, of equal ones the lower column first. mass is above 0
+    and at most 1; V is below 2**19. scores_RV is changed in place and returned; what comes of a row that holds NaN
+    or plus infinity means nothing, but it comes, and other rows are right.
+    Contract: exact, for equal exponentials; see top_p_filter.
+    Reads R*V*s bytes and writes at most as many; R*V exponentials and about 5*R*V operations.
+    """
+
+
 @returns("scores_RV")
 def top_k_filter(scores_RV: Array, k: int, out: Array | None = None) -> Array:
     """-inf for every score that is below the k-th largest of its row; what ties with that one stays.

@@ -116,6 +116,8 @@ class Plan:
     drop_finished: str | None = None
     graphs: str | None = None
     ngram: str | None = None
+    bias: str | None = None
+    penalty: str | None = None
     linear: str | None = None
     epilogue: str | None = None
     linear_int8: str | None = None
@@ -150,6 +152,7 @@ class Plan:
     temperature: str | None = None
     top_k: str | None = None
     top_p: str | None = None
+    typical: str | None = None
     sample: str | None = None
     gather: str | None = None
     random: str | None = None

@@ -22,6 +22,7 @@ from ..reference.arena import aligned
 from .device import address_of, put
 from .planner import Layout
 
+UNPLANNED = ("bias_sequences",)  # ops that come at some steps alone, and make nothing
 SHOWN = 30  # intermediates of a plan that are printed
 
 
@@ -215,7 +216,7 @@ class Places:
 
     def run(self, name: str, function: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Any:
         """The op's result, in the arena."""
-        if self._section is None:
+        if self._section is None or name in UNPLANNED:
             return function(*args, **kwargs)
         number, self._made = self._made, self._made + 1
         # The first call that only one way has says which one it is; what all have in common makes nothing.

@@ -163,6 +163,8 @@ def rows_used(options: Options, has_encoder: bool, is_rotary: bool = False) -> l
         rows += ["extend", "softmax", *([] if options.do_sample else ["argmax"])]
     if options.do_sample:
         rows += ["sample", "top_k", "top_p"]
+        if options.min_p is not None or options.top_h is not None or options.epsilon_cutoff or options.eta_cutoff:
+            rows.append("candidates")  # filters begin with the likeliest tokens
     return rows
 
 

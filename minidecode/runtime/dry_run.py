@@ -29,7 +29,7 @@ from ..search.greedy import greedy
 from ..search.options import Options
 from ..search.processors import always_due
 from ..search.result import Request
-from .arena import Call, Extent, Fresh, Result, StepPlan
+from .arena import UNPLANNED, Call, Extent, Fresh, Result, StepPlan
 from .buckets import room_for
 from .device import is_array, put
 from .engine import Engine, watched_by
@@ -271,7 +271,7 @@ class Recorder:
 
     def run(self, name: str, function: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Any:
         """The op's result. One that the op made has an array of its own; one that is part of an argument stays that."""
-        if self._section is None:
+        if self._section is None or name in UNPLANNED:
             return function(*args, **kwargs)
         self._note_held()  # a cache may hold an array for a part of a step alone (ReplicatedCache.attend_next)
         self.now += 1

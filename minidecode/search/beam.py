@@ -14,9 +14,10 @@ from ..runtime.device import array_like, fetch, repeated
 from .candidates import Candidates, find_candidates, may_go_straight, straight_from_logits
 from .draws import Draws
 from .options import Options
-from .processors import Rows, any_due, key_of_step, process
+from .processors import Rows, any_due, key_of_step, make_tables, process
 from .result import Found, Request, clear_trouble, copy_found, raise_trouble, scaled_logits
 from .stopping import Stopping
+from .tables import arrays_of, without_rows
 
 if TYPE_CHECKING:
     from ..runtime.engine import Engine
@@ -62,7 +63,7 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
             if done_B.any():
                 _copy_finds(state.groups, all_groups, done_B, state.sentence_B)
                 stays_B = np.flatnonzero(~done_B)
-                state = state.of(stays_B)
+                state = state.of(stays_B, request, options)
                 engine.leave(stays_B, G * W)
 
         def one_step(state: AllBeams, step: int = step, flag: int = flag) -> Decided:
@@ -98,7 +99,7 @@ def step_of_beams(
     B, G, W = len(sentence_B), len(groups), groups[0].running_BWM.shape[1]
     C = options.candidates // G
     logits_RV = scaled_logits(ops, logits_RV, options)
-    rows_of = [beams.rows(request, sentence_B, step) for beams in groups]
+    rows_of = [beams.rows(request, sentence_B, step, state.tables) for beams in groups]
     is_straight = may_be_straight and not any_due(rows_of[0], options)
     logprobs_RV, model_trouble_R = None, None  # then candidates that are NaN tell it
     if not is_straight:
@@ -154,6 +155,7 @@ class AllBeams:
     draws: Draws | None
     parent_R: np.ndarray
     sentence_B: np.ndarray  # those that are in the batch
+    tables: dict[Any, Any]  # what processors need at every step
 
     @classmethod
     def start(
@@ -163,7 +165,8 @@ class AllBeams:
         groups = [Beams.start(request, W, logits_RV, options, engine) for _ in range(G)]
         diversity = Diversity.start(groups, logits_RV, options) if G > 1 else None
         sentence_B, parent_R = np.arange(len(request.prompts)), np.arange(len(logits_RV), like=logits_RV)
-        return cls(groups, diversity, request.draws(logits_RV), parent_R, sentence_B)
+        tables = make_tables(groups[0].rows(request, sentence_B, 0, {}), options)
+        return cls(groups, diversity, request.draws(logits_RV), parent_R, sentence_B, tables)
 
     def __len__(self) -> int:
         """Rows."""
@@ -174,17 +177,20 @@ class AllBeams:
         for part in (*self.groups, self.diversity, self.draws):
             if part is not None:
                 yield from vars(part).items()
+        yield from arrays_of(self.tables)
         yield "parent_R", self.parent_R
 
-    def of(self, stays_B: np.ndarray) -> AllBeams:
+    def of(self, stays_B: np.ndarray, request: Request, options: Options) -> AllBeams:
         """These sentences alone; their rows keep their order."""
         X = len(self) // len(self.sentence_B)
         there_B = np.asarray(stays_B, like=self.parent_R)
         first_B = np.arange(len(stays_B), like=self.parent_R) * X
         within_BX = self.parent_R.reshape(-1, X)[there_B] - there_B[:, None] * X
+        groups, sentence_B = [beams.of(stays_B) for beams in self.groups], self.sentence_B[stays_B]
+        tables = make_tables(groups[0].rows(request, sentence_B, 0, without_rows(self.tables)), options)
         return AllBeams(
-            [beams.of(stays_B) for beams in self.groups], self.diversity and self.diversity.of(len(stays_B)),
-            self.draws and self.draws.of(stays_B), (within_BX + first_B[:, None]).reshape(-1), self.sentence_B[stays_B],
+            groups, self.diversity and self.diversity.of(len(stays_B)), self.draws and self.draws.of(stays_B),
+            (within_BX + first_B[:, None]).reshape(-1), sentence_B, tables,
         )  # fmt: skip
 
 
@@ -313,11 +319,15 @@ class Beams:
             options.beam_rules,
         )  # fmt: skip
 
-    def rows(self, request: Request, sentence_B: np.ndarray, step: int) -> Rows:
+    def rows(self, request: Request, sentence_B: np.ndarray, step: int, tables: dict[Any, Any]) -> Rows:
         """The running texts, of these sentences of the request."""
         B, W, M = self.running_BWM.shape
         return request.rows(
-            self.running_BWM.reshape(B * W, M), repeated(self.length_B, W), np.repeat(sentence_B, W), step
+            self.running_BWM.reshape(B * W, M),
+            repeated(self.length_B, W),
+            np.repeat(sentence_B, W),
+            step,
+            tables,
         )
 
     def finds(self) -> tuple[np.ndarray, ...]:

@@ -1,112 +1,93 @@
 """Filters before sampling that are no ops: each rules tokens out (-inf) and leaves the other scores as they are.
 
-Scores may be logits or log-probabilities. `least` tokens stay in any case: the likeliest ones.
+Scores may be logits or log-probabilities. `least` tokens stay in any case: the likeliest ones. They are array
+expressions that look at no number, so that they run where the scores lie, in a captured step too: on a device over all
+rows at once, on the host row by row, which takes less room.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
-AT_ONCE = 4096  # scores that are compared together: what NumPy notes of them is as many bytes
 TOP_H_TOKENS = 100  # the likeliest tokens, of which top-H chooses
 
 
-def min_p_filter(scores_RV: np.ndarray, p: float, least: int = 1) -> np.ndarray:
+def min_p_filter(ops: Any, scores_RV: np.ndarray, p: float, least: int = 1) -> np.ndarray:
     """Tokens at least p times as likely as the likeliest; `least` of them stay in any case.
 
     softmax(s)_v < p max softmax(s) just where s_v < max s + log p: no probability need be known.
     """
     below = math.log(p) if p > 0 else -math.inf
-    for scores_V in scores_RV:
-        stays = np.argsort(-scores_V, kind="stable")[:least] if least > 1 else slice(0)  # the likeliest stays anyway
-        kept_X = scores_V[stays].copy()
-        threshold = float(scores_V.max()) + below
-        for first in range(0, len(scores_V), AT_ONCE):
-            part_V = scores_V[first : first + AT_ONCE]
-            part_V[part_V < threshold] = -np.inf
-        scores_V[stays] = kept_X
+    best_RC, index_RC = ops.top_candidates(scores_RV, min(least, scores_RV.shape[1]))
+    threshold_R1 = (best_RC[:, :1].astype(np.float64) + below).astype(scores_RV.dtype)
+    for rows in _parts(scores_RV):
+        scores_RV[rows] = np.where(scores_RV[rows] < threshold_R1[rows], -np.inf, scores_RV[rows])
+    np.put_along_axis(scores_RV, index_RC, best_RC, axis=1)
     return scores_RV
 
 
-def epsilon_filter(scores_RV: np.ndarray, epsilon: float, least: int = 1) -> np.ndarray:
+def epsilon_filter(ops: Any, scores_RV: np.ndarray, epsilon: float, least: int = 1) -> np.ndarray:
     """Tokens of at least probability epsilon (Hewitt et al. 2022, section 4)."""
-    for scores_V in _possible(scores_RV):
-        _leave(scores_V, _log_softmax(scores_V) >= math.log(epsilon), least)
-    return scores_RV
+    return _cut_off(ops, scores_RV, lambda logprobs_RV: math.log(epsilon), least)
 
 
-def eta_filter(scores_RV: np.ndarray, epsilon: float, least: int = 1) -> np.ndarray:
+def eta_filter(ops: Any, scores_RV: np.ndarray, epsilon: float, least: int = 1) -> np.ndarray:
     """Tokens of at least probability eta = min(epsilon, sqrt(epsilon) exp(-H)), H the row's entropy.
 
     Where the model is unsure, H is large, and less likely tokens may come too (Hewitt et al. 2022, equation 5).
     """
-    for scores_V in _possible(scores_RV):
-        logprobs_V = _log_softmax(scores_V)
-        log_eta = min(math.log(epsilon), math.log(epsilon) / 2 - _entropy(logprobs_V))
-        _leave(scores_V, logprobs_V >= log_eta, least)
+
+    def log_eta_of(logprobs_RV):
+        entropy_R1 = _surprise(logprobs_RV).sum(axis=1, keepdims=True)
+        return np.minimum(math.log(epsilon), math.log(epsilon) / 2 - entropy_R1)
+
+    return _cut_off(ops, scores_RV, log_eta_of, least)
+
+
+def _cut_off(ops, scores_RV, threshold_of, least):
+    """Rules out what is below the threshold of log-probabilities, but for what ties with the `least` likeliest."""
+    best_RC, _ = ops.top_candidates(scores_RV, min(least, scores_RV.shape[1]))
+    for rows in _parts(scores_RV):
+        part_RV, logprobs_RV = scores_RV[rows], _log_softmax(scores_RV[rows], best_RC[rows, :1])
+        goes_RV = (logprobs_RV < threshold_of(logprobs_RV)) & (part_RV < best_RC[rows, -1:])
+        scores_RV[rows] = np.where(goes_RV, -np.inf, part_RV)
     return scores_RV
 
 
-def typical_filter(scores_RV: np.ndarray, mass: float, least: int = 1) -> np.ndarray:
-    """The fewest tokens of at least this mass whose surprise, -log p, is nearest to its mean, the entropy H.
-
-    So a token that is much likelier than usual may go as well (Meister et al. 2022, equation 9). What ties with the
-    last one stays, and here the `least` are those nearest to H.
-    """
-    for scores_V in _possible(scores_RV):
-        logprobs_V = _log_softmax(scores_V)
-        distance_V = np.abs(-logprobs_V - _entropy(logprobs_V))
-        order_V = np.argsort(distance_V, kind="stable")
-        before_V = np.cumsum(np.exp(logprobs_V[order_V])) < mass  # with these alone the mass is not reached
-        last = order_V[min(int(before_V.sum()), len(order_V) - 1)]
-        stays_V = distance_V <= distance_V[last]
-        stays_V[order_V[:least]] = True
-        scores_V[~stays_V] = -np.inf
-    return scores_RV
-
-
-def top_h_filter(scores_RV: np.ndarray, h: float) -> np.ndarray:
+def top_h_filter(ops: Any, scores_RV: np.ndarray, h: float) -> np.ndarray:
     """The likeliest tokens as long as their share of the entropy, the sum of -p log p, is at most h (Top-H, 2025).
 
     p are the probabilities among the 100 likeliest, which alone can stay; the likeliest one does in any case.
     """
-    for scores_V in _possible(scores_RV):
-        order_X = np.argsort(-scores_V, kind="stable")[:TOP_H_TOKENS]
-        logprobs_X = _log_softmax(scores_V[order_X])
-        entropy_X = np.cumsum(_surprise(logprobs_X))
-        stays_X = (entropy_X <= h * entropy_X[-1]) & (logprobs_X > -np.inf)
-        stays_X[0] = True
-        stays_V = np.zeros(len(scores_V), bool)
-        stays_V[order_X[stays_X]] = True
-        scores_V[~stays_V] = -np.inf
+    best_RC, index_RC = ops.top_candidates(scores_RV, min(TOP_H_TOKENS, scores_RV.shape[1]))
+    logprobs_RC = _log_softmax(best_RC, best_RC[:, :1])
+    entropy_RC = np.cumsum(_surprise(logprobs_RC), axis=1)
+    goes_RC = (entropy_RC > h * entropy_RC[:, -1:]) | (logprobs_RC == -np.inf)
+    is_first_C = np.arange(best_RC.shape[1], like=best_RC) == 0
+    scores_RV[...] = np.full_like(scores_RV, -np.inf)
+    np.put_along_axis(scores_RV, index_RC, np.where(goes_RC & ~is_first_C, -np.inf, best_RC), axis=1)
     return scores_RV
 
 
-def _possible(scores_RV: np.ndarray) -> Iterator[np.ndarray]:
-    """The rows in which a token is left."""
-    return (scores_V for scores_V in scores_RV if scores_V.max() > -np.inf)
+def _parts(scores_RV: np.ndarray) -> Iterator[slice]:
+    """Which rows are looked at together."""
+    rows = len(scores_RV)
+    step = 1 if isinstance(scores_RV, np.ndarray) else rows
+    return (slice(first, first + step) for first in range(0, rows, step))
 
 
-def _log_softmax(scores_V: np.ndarray) -> np.ndarray:
-    """In double precision: thresholds decide which tokens stay."""
-    shifted_V = scores_V.astype(np.float64) - float(scores_V.max())
-    return shifted_V - math.log(np.exp(shifted_V).sum())
+def _log_softmax(scores_RV: np.ndarray, largest_R1: np.ndarray) -> np.ndarray:
+    """In double precision: thresholds decide which tokens stay. A row in which no token is left is NaN."""
+    with np.errstate(invalid="ignore"):
+        shifted_RV = scores_RV.astype(np.float64) - largest_R1.astype(np.float64)
+    return shifted_RV - np.log(np.exp(shifted_RV).sum(axis=1, keepdims=True))
 
 
-def _surprise(logprobs_V: np.ndarray) -> np.ndarray:
+def _surprise(logprobs_RV: np.ndarray) -> np.ndarray:
     """-p log p of each token; 0 where p is 0."""
-    probabilities_V = np.exp(logprobs_V)
-    return -probabilities_V * np.where(probabilities_V > 0, logprobs_V, 0.0)
-
-
-def _entropy(logprobs_V: np.ndarray) -> float:
-    return float(_surprise(logprobs_V).sum())
-
-
-def _leave(scores_V: np.ndarray, stays_V: np.ndarray, least: int) -> None:
-    """Rules out all tokens but these and the `least` likeliest ones, with what ties with the last of them."""
-    kth = np.partition(scores_V, -least)[-least] if least <= len(scores_V) else -np.inf
-    scores_V[~(stays_V | (scores_V >= kth))] = -np.inf
+    probabilities_RV = np.exp(logprobs_RV)
+    return -probabilities_RV * np.where(probabilities_RV > 0, logprobs_RV, 0.0)

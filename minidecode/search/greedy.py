@@ -12,9 +12,10 @@ from ..ops import ALL_DONE, SOME_DONE, TROUBLE
 from ..runtime.device import array_like, fetch
 from .draws import Draws
 from .options import Options
-from .processors import Rows, any_due, key_of_step, process, remove_invalid_values
+from .processors import Rows, any_due, key_of_step, make_tables, process, remove_invalid_values
 from .result import Found, Request, check_logits, clear_trouble, copy_found, raise_trouble, scaled_logits
 from .stopping import Stopping
+from .tables import arrays_of, without_rows
 
 if TYPE_CHECKING:
     from ..runtime.engine import Engine
@@ -72,7 +73,7 @@ def greedy(
             if done_B.any():
                 copy_found(texts.finds(), every_text.finds(), np.repeat(done_B, S), texts.row_R)
                 stays_R = np.flatnonzero(np.repeat(~done_B, S))
-                texts, streams_R = texts.of(stays_R), streams_R[stays_R]
+                texts, streams_R = texts.of(stays_R, request, options), streams_R[stays_R]
                 engine.leave(np.flatnonzero(~done_B), S)
 
         def one_step(texts: Texts, step: int = step) -> Chosen:
@@ -162,6 +163,7 @@ class Texts:
     limits_R: np.ndarray  # most new tokens
     eos_X: np.ndarray
     draws: Draws | None  # for sampling: who draws, and for which token
+    tables: dict[Any, Any]  # what processors need at every step
     row_R: np.ndarray  # in which row the text began
     sentence_R: np.ndarray
 
@@ -183,9 +185,10 @@ class Texts:
             array_like(logits_RV, len(row_R), np.int64, a) for a in (row_R, prompt_R, limit_R)
         )
         eos_X = array_like(logits_RV, len(options.eos_token_id), np.int64, options.eos_token_id)
+        tables = make_tables(request.rows(tokens_RM, length_R, sentence_R, tables={}), options)
         return cls(
             tokens_RM, length_R, total_R, done_R, every_R, nobody_R, begins_R, limits_R, eos_X,
-            request.draws(logits_RV), row_R, sentence_R,
+            request.draws(logits_RV), tables, row_R, sentence_R,
         )  # fmt: skip
 
     def __len__(self) -> int:
@@ -195,26 +198,29 @@ class Texts:
     def arrays(self) -> Iterator[tuple[str, Any]]:
         """(name, value) of all that a step reads and changes."""
         yield from vars(self).items()
+        yield from arrays_of(self.tables)
         if self.draws is not None:
             yield from vars(self.draws).items()
 
     def rows(self, request: Request, step: int) -> Rows:
         """What processors look at; of a text that is done, what came before its end."""
-        return request.rows(self.tokens_RM, self.length_R - self.done_R, self.sentence_R, step)
+        return request.rows(self.tokens_RM, self.length_R - self.done_R, self.sentence_R, step, self.tables)
 
     def finds(self) -> tuple[np.ndarray, ...]:
         """What has been generated."""
         return self.tokens_RM, self.length_R, self.total_R
 
-    def of(self, stays_R: np.ndarray) -> Texts:
+    def of(self, stays_R: np.ndarray, request: Request, options: Options) -> Texts:
         """These rows alone."""
         other = {
             "every_R": self.every_R[: len(stays_R)], "nobody_R": self.nobody_R[: len(stays_R)], "eos_X": self.eos_X,
-            "draws": self.draws and self.draws.of(stays_R),
+            "draws": self.draws and self.draws.of(stays_R), "tables": without_rows(self.tables),
         }  # fmt: skip
-        return replace(
+        texts = replace(
             self, **{name: array[stays_R] for name, array in vars(self).items() if name not in other}, **other
         )
+        make_tables(texts.rows(request, 0), options)
+        return texts
 
     def extend(self, ops, token_R, gained_R, certain_R, trouble_R, model_trouble_R) -> np.ndarray:
         """Appends the chosen tokens to the texts that go on -> one number, flags: ALL_DONE, SOME_DONE, TROUBLE."""

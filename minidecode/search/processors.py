@@ -4,13 +4,17 @@ Each takes (ops, scores_RV, rows, options), may change scores_RV in place, and r
 has anything to do; otherwise it leaves them alone. The dialect says in which order they run. Scores are
 log-probabilities in beam search, and logits in greedy search and sampling under Hugging Face's dialects; -inf rules a
 token out.
+
+Nearly all work where the scores lie, by ops and array expressions that look at no number, so that a captured step can
+hold them: lengths are read on the device, and token ids lie there in tables (tables.py). Users' functions, regex and
+json_schema work on the host, and end a captured step.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +22,8 @@ import numpy as np
 from ..errors import OptionError
 from ..runtime.device import fetch
 from ..runtime.user_functions import call_option
-from .filters import epsilon_filter, eta_filter, min_p_filter, top_h_filter, typical_filter
+from .filters import epsilon_filter, eta_filter, min_p_filter, top_h_filter
+from .tables import OF_PROCESSORS, OF_ROWS, table
 
 if TYPE_CHECKING:
     from .constraints import Constraint
@@ -43,6 +48,7 @@ class Rows:
     step: int | None = None  # where it is not known, the lengths say it
     constraint: Constraint | None = None  # what new texts must match
     unconditional_RV: np.ndarray | None = None  # logits of the same new tokens behind the negative prompts
+    tables: dict[Any, Any] = field(default_factory=dict)  # what lies beside the texts for a whole generation
 
     @functools.cached_property
     def certain_R(self) -> np.ndarray:
@@ -58,6 +64,14 @@ class Rows:
         prompt_R, limit_R, sentence_R = self.prompt_R[mine_X], self.limit_R[mine_X], self.sentence_R[mine_X]
         length_R = prompt_R + self.step
         return replace(self, length_R=length_R, prompt_R=prompt_R, limit_R=limit_R, sentence_R=sentence_R)
+
+    @functools.cached_property
+    def there(self) -> Rows:
+        """The same, with all that conditions read where the texts lie."""
+        if isinstance(self.tokens_RM, np.ndarray):
+            return self
+        names = ("prompt_R", "limit_R", "sentence_R", *(() if self.prefix_BP is None else ("prefix_BP",)))
+        return replace(self, **{name: table(name, self) for name in names})
 
     @property
     def on_host(self) -> Rows:
@@ -91,12 +105,12 @@ def process(ops: Any, scores_RV: np.ndarray, rows: Rows, options: Options, notes
 
 
 def acts(
-    on: Callable[[Options], Any], at: Callable[[Rows, Options], np.ndarray] | None = None, by_op: bool = False
+    on: Callable[[Options], Any], at: Callable[[Rows, Options], np.ndarray] | None = None, by_host: bool = False
 ) -> Callable:
     """Says when a processor has anything to do: where its option is `on`, at every step, or at those with rows `at`.
 
-    Of rows that may go on, without a look at what lies on a device: it is asked at every step. One that is no op of
-    the plan's gets scores and texts that lie on a device as the host's copies.
+    Of rows that may go on, without a look at what lies on a device: it is asked at every step. One `by_host` gets
+    scores and texts that lie on a device as the host's copies.
     """
 
     def note(function):
@@ -104,15 +118,15 @@ def acts(
         def processor(ops, scores_RV, rows, o):
             if not noted.is_due(rows, o):
                 return scores_RV
-            if by_op or isinstance(scores_RV, np.ndarray):
+            if not by_host or isinstance(scores_RV, np.ndarray):
                 return function(ops, scores_RV, rows, o)
             here = rows.on_host
             result_RV = function(ops, fetch(scores_RV), here, o)
             rows.certain_R[...] = np.asarray(here.certain_R, like=scores_RV)
             return np.asarray(result_RV, like=scores_RV)
 
-        noted: Any = processor  # a function, which also says when it is due
-        noted.is_op = by_op
+        noted: Any = processor  # a function, which also says when it is due, and where it works
+        noted.by_host, noted.is_on = by_host, lambda o: bool(on(o))
         noted.is_always_due = lambda o: at is None and bool(on(o))
         noted.is_due = lambda rows, o: bool(on(o)) and (at is None or at(rows.that_may_go_on, o).any())
         return noted
@@ -120,15 +134,50 @@ def acts(
     return note
 
 
+def due_set(rows: Rows, options: Options) -> tuple[str, ...]:
+    """The processors that have anything to do at this step, in rows that may go on: what a captured step goes by."""
+    return tuple(name for name in _on(rows, options) if globals()[name].is_due(rows, options))
+
+
+def due_by_host(rows: Rows, options: Options) -> list[str]:
+    """Those of them that work on the host: they end a captured step."""
+    return [name for name in due_set(rows, options) if globals()[name].by_host]
+
+
 def key_of_step(rows: Rows, options: Options) -> tuple[str, ...] | None:
-    """The processors that have something to do at this step, if all are ops; else None: the host has to do it."""
-    due = [name for name in options.rules.processors if globals()[name].is_due(rows, options)]
-    return tuple(due) if all(globals()[name].is_op for name in due) else None
+    """What tells captured steps apart: the processors that are due; None if one of them works on the host."""
+    due = due_set(rows, options)
+    return None if any(globals()[name].by_host for name in due) else due
 
 
 def any_due(rows: Rows, options: Options) -> bool:
     """Whether a processor of the dialect has anything to do at this step, in rows that may go on."""
-    return any(globals()[name].is_due(rows, options) for name in options.rules.processors)
+    return bool(due_set(rows, options))
+
+
+def make_tables(rows: Rows, options: Options) -> dict[Any, Any]:
+    """All tables that the processors of these options will ask for, for so many rows, in rows.tables, which it returns.
+
+    A captured step can make none, and those of a kept step are a part of its state.
+    """
+    names = _on(rows, options)
+    if any(not globals()[name].by_host for name in names):
+        for name in OF_ROWS:
+            if name != "prefix_BP" or rows.prefix_BP is not None:
+                table(name, rows)
+    for name in names:
+        if name in OF_PROCESSORS:
+            table(name, rows, options)
+    return rows.tables
+
+
+def _on(rows: Rows, options: Options) -> list[str]:
+    """The processors that may have something to do: by their options, and prefix_tokens where there is a prefix."""
+    return [
+        name
+        for name in options.rules.processors
+        if globals()[name].is_on(options) and (name != "prefix_tokens" or rows.prefix_BP is not None)
+    ]
 
 
 def always_due(options: Options) -> list[str]:
@@ -136,10 +185,32 @@ def always_due(options: Options) -> list[str]:
     return [name for name in options.rules.processors if globals()[name].is_always_due(options)]
 
 
+def _bias(ops, scores_RV, rows, o, name: str, where_R: np.ndarray | None = None) -> np.ndarray:
+    """Adds the biases of a table's sequences (-inf rules a token out) in all rows, or in those of where_R."""
+    list_R = table("first_list_R", rows) if where_R is None else where_R.astype(np.int64) - 1
+    return ops.bias_sequences(scores_RV, rows.tokens_RM, rows.length_R, list_R, *table(name, rows, o))
+
+
+def _leave_only(scores_RV, where_R, ids_X):
+    """In the rows of where_R only the tokens `ids` stay possible, with the scores that they have."""
+    kept_RX = scores_RV[:, ids_X]
+    scores_RV = np.where(where_R[:, None], -np.inf, scores_RV)
+    scores_RV[:, ids_X] = kept_RX
+    return scores_RV
+
+
+def _force(scores_RV, rows, where_R, ids_X):
+    """In the rows of where_R the tokens `ids` score 0, that is, they are certain, and all others -inf."""
+    np.logical_or(rows.certain_R, where_R, out=rows.certain_R)
+    scores_RV = _leave_only(scores_RV, where_R, ids_X)
+    scores_RV[:, ids_X] = np.where(where_R[:, None], 0.0, scores_RV[:, ids_X])
+    return scores_RV
+
+
 # ---- wishes for tokens -----------------------------------------------------------------------------------------------
 
 
-@acts(lambda o: o.guidance_scale != 1.0, by_op=True)
+@acts(lambda o: o.guidance_scale != 1.0)
 def guidance_scale(ops, scores_RV, rows, o):
     """u + scale * (c - u): c, u the log-probabilities behind the prompt and the negative one (Sanchez et al. 2023)."""
     with_RV, _ = ops.log_softmax(scores_RV)
@@ -150,16 +221,7 @@ def guidance_scale(ops, scores_RV, rows, o):
 @acts(lambda o: o.sequence_bias)
 def sequence_bias(ops, scores_RV, rows, o):
     """Adds each sequence's bias to the score of its last token, where the text ends with its other tokens."""
-    bias_RV = np.zeros_like(scores_RV)
-    for (*start, last), bias in o.sequence_bias:
-        for r in range(len(scores_RV)):
-            if _ends_with(rows.text(r), start):
-                bias_RV[r, last] += bias
-    return np.add(scores_RV, bias_RV, out=scores_RV)
-
-
-def _ends_with(text: np.ndarray, tokens: list[int]) -> bool:
-    return len(text) >= len(tokens) and text[len(text) - len(tokens) :].tolist() == tokens
+    return _bias(ops, scores_RV, rows, o, "sequence_bias")
 
 
 # ---- repetition ------------------------------------------------------------------------------------------------------
@@ -168,26 +230,18 @@ def _ends_with(text: np.ndarray, tokens: list[int]) -> bool:
 @acts(lambda o: o.repetition_penalty != 1.0)
 def repetition_penalty(ops, scores_RV, rows, o):
     """Divides the positive scores of tokens in the text by the penalty, multiplies the negative ones (Keskar 2019)."""
-    for r in range(len(scores_RV)):
-        _penalize(scores_RV[r], np.unique(rows.text(r)), o.repetition_penalty)
-    return scores_RV
+    every_R = table("every_R", rows)
+    return ops.penalize_tokens(scores_RV, rows.tokens_RM, rows.length_R, every_R, o.repetition_penalty)
 
 
 @acts(lambda o: o.encoder_repetition_penalty != 1.0)
 def encoder_repetition_penalty(ops, scores_RV, rows, o):
     """The reverse for tokens of the source: above 1, the text keeps to them."""
-    for r, sentence in enumerate(rows.sentence_R):
-        _penalize(scores_RV[r], np.unique(rows.sources[sentence]), 1 / o.encoder_repetition_penalty)
-    return scores_RV
+    source_BN, length_B = table("encoder_repetition_penalty", rows, o)
+    return ops.penalize_tokens(scores_RV, source_BN, length_B, rows.there.sentence_R, 1 / o.encoder_repetition_penalty)
 
 
-def _penalize(score_V, ids, penalty: float) -> None:
-    """Of the ids that have a score: Marian's padding, which targets begin with, has none."""
-    ids = ids[ids < len(score_V)]
-    score_V[ids] = np.where(score_V[ids] < 0, score_V[ids] * penalty, score_V[ids] / penalty)
-
-
-@acts(lambda o: o.no_repeat_ngram_size, by_op=True)
+@acts(lambda o: o.no_repeat_ngram_size)
 def no_repeat_ngram_size(ops, scores_RV, rows, o):
     """Rules out what would complete an n-gram of the text for the second time (FastSeq, section 4.2).
 
@@ -200,7 +254,7 @@ def no_repeat_ngram_size(ops, scores_RV, rows, o):
         tokens_RM, length_R = tokens_RM[:, 1:].copy(), length_R - 1
     if not exempt:
         return ops.ban_ngrams(scores_RV, tokens_RM, length_R, n)
-    exempt_X, every_R1 = np.asarray(exempt, like=scores_RV), np.arange(len(scores_RV), like=scores_RV)[:, None]
+    exempt_X, every_R1 = table("no_repeat_ngram_size", rows, o), table("every_R", rows)[:, None]
     tail_RX = tokens_RM[every_R1, length_R[:, None] - np.arange(1, n, like=scores_RV)]
     is_behind_R = (tail_RX[:, :, None] == exempt_X).any(axis=(1, 2))
     kept_RX = scores_RV[:, exempt_X]
@@ -212,32 +266,14 @@ def no_repeat_ngram_size(ops, scores_RV, rows, o):
 @acts(lambda o: o.encoder_no_repeat_ngram_size)
 def encoder_no_repeat_ngram_size(ops, scores_RV, rows, o):
     """Rules out what would complete an n-gram of the source."""
-    n = o.encoder_no_repeat_ngram_size
-    for r, sentence in enumerate(rows.sentence_R):
-        if rows.length_R[r] >= n - 1:
-            tail = rows.text(r)[rows.length_R[r] - n + 1 :].tolist()
-            followers = _followers(rows.sources[sentence].tolist(), tail)
-            scores_RV[r, [token for token in followers if token < scores_RV.shape[1]]] = -np.inf
-    return scores_RV
-
-
-def _followers(source: list[int], tail: list[int]) -> list[int]:
-    """The tokens that come after `tail` in the source."""
-    n = len(tail)
-    return [source[i + n] for i in range(len(source) - n) if source[i : i + n] == tail]
+    lists = table("encoder_no_repeat_ngram_size", rows, o)
+    return ops.bias_sequences(scores_RV, rows.tokens_RM, rows.length_R, rows.there.sentence_R, *lists)
 
 
 @acts(lambda o: o.bad_words_ids)
 def bad_words_ids(ops, scores_RV, rows, o):
     """Rules out the last token of each word whose other tokens the text ends with. EOS alone is let pass."""
-    for word in o.bad_words_ids:
-        *start, last = word
-        if not start and last in o.eos_token_id:
-            continue
-        for r in range(len(scores_RV)):
-            if _ends_with(rows.text(r), start):
-                scores_RV[r, last] = -np.inf
-    return scores_RV
+    return _bias(ops, scores_RV, rows, o, "bad_words_ids")
 
 
 # ---- lengths and forced tokens ---------------------------------------------------------------------------------------
@@ -257,41 +293,32 @@ def _too_early(rows, o) -> np.ndarray:
 @acts(lambda o: o.eos_token_id, _too_early)
 def min_new_tokens(ops, scores_RV, rows, o):
     """Rules out EOS that comes too early."""
-    scores_RV[np.ix_(_too_early(rows, o), o.eos_token_id)] = -np.inf
-    return scores_RV
+    return _bias(ops, scores_RV, rows, o, "min_new_tokens", _too_early(rows.there, o))
 
 
 @acts(lambda o: o.forced_bos_token_id, lambda rows, o: rows.length_R == 1)
 def forced_bos_token_id(ops, scores_RV, rows, o):
     """Makes BOS certain where a text holds one token."""
-    return _force(scores_RV, rows, rows.length_R == 1, o.forced_bos_token_id)
+    return _force(scores_RV, rows, rows.length_R == 1, table("forced_bos_token_id", rows, o))
 
 
 @acts(lambda o: o.forced_eos_token_id, lambda rows, o: rows.last_R)
 def forced_eos_token_id(ops, scores_RV, rows, o):
     """Makes EOS certain where only one more token may follow."""
-    return _force(scores_RV, rows, rows.last_R, o.forced_eos_token_id)
-
-
-def _force(scores_RV, rows, where_R, ids: tuple[int, ...]):
-    """In the rows of where_R the tokens `ids` score 0, that is, they are certain, and all others -inf."""
-    rows.certain_R[where_R] = True
-    scores_RV[where_R] = -np.inf
-    scores_RV[np.ix_(where_R, ids)] = 0.0
-    return scores_RV
+    return _force(scores_RV, rows, rows.there.last_R, table("forced_eos_token_id", rows, o))
 
 
 @acts(lambda o: o.eos_token_id, lambda rows, o: rows.last_R)
 def end_at_limit(ops, scores_RV, rows, o):
     """fairseq's end: the last token that fits is EOS. It keeps its log-probability."""
-    return _leave_only(scores_RV, rows.last_R, o.eos_token_id)
+    return _leave_only(scores_RV, rows.there.last_R, table("end_at_limit", rows, o))
 
 
 @acts(lambda o: o.remove_invalid_values)
 def remove_invalid_values(ops, scores_RV, rows, o):
     """NaN becomes 0, an infinity the largest number of its sign: so what is ruled out can be chosen, if all else is."""
-    largest = np.finfo(scores_RV.dtype).max
-    return np.nan_to_num(scores_RV, copy=False, nan=0.0, posinf=largest, neginf=-largest)
+    largest = float(np.finfo(scores_RV.dtype).max)
+    return np.clip(np.where(np.isnan(scores_RV), 0.0, scores_RV), -largest, largest)
 
 
 def _beyond_decay_start(rows, o) -> np.ndarray:
@@ -301,23 +328,15 @@ def _beyond_decay_start(rows, o) -> np.ndarray:
 @acts(lambda o: o.exponential_decay_length_penalty and o.eos_token_id, _beyond_decay_start)
 def exponential_decay_length_penalty(ops, scores_RV, rows, o):
     """From more than `start` new tokens on, EOS gains |score| * (factor ** (new tokens - start) - 1)."""
-    start, factor = o.exponential_decay_length_penalty
-    largest = np.sqrt(np.finfo(scores_RV.dtype).max)  # so that sums with it are numbers
-    for r in np.flatnonzero(_beyond_decay_start(rows, o)):
-        with np.errstate(over="ignore"):
-            growth = np.minimum(np.float64(factor) ** (int(rows.new_R[r]) - start) - 1, largest)
-            for token in o.eos_token_id:
-                if np.isfinite(scores_RV[r, token]):
-                    gain = np.float64(abs(scores_RV[r, token])) * growth
-                    scores_RV[r, token] = min(scores_RV[r, token] + gain, largest)
-    return scores_RV
-
-
-def _leave_only(scores_RV, where_R, ids):
-    """In the rows of where_R only the tokens `ids` stay possible, with the scores that they have."""
-    kept = scores_RV[np.ix_(where_R, ids)]
-    scores_RV[where_R] = -np.inf
-    scores_RV[np.ix_(where_R, ids)] = kept
+    start, _ = o.exponential_decay_length_penalty
+    growth_X, eos_X = table("exponential_decay_length_penalty", rows, o)
+    eos_RX, new_R = scores_RV[:, eos_X], rows.there.new_R
+    largest = float(np.sqrt(np.finfo(scores_RV.dtype).max))  # so that sums with it are numbers
+    growth_R1 = np.minimum(growth_X[np.clip(new_R - start, 0, len(growth_X) - 1)], largest)[:, None]
+    is_number_RX = np.isfinite(eos_RX)
+    known_RX = np.where(is_number_RX, eos_RX, 0.0).astype(np.float64)
+    gained_RX = np.minimum(known_RX + np.abs(known_RX) * growth_R1, largest).astype(scores_RV.dtype)
+    scores_RV[:, eos_X] = np.where((new_R > start)[:, None] & is_number_RX, gained_RX, eos_RX)
     return scores_RV
 
 
@@ -328,7 +347,7 @@ def _begins(rows, o) -> np.ndarray:
 @acts(lambda o: o.forced_bos_token_id, _begins)
 def begin_with_bos(ops, scores_RV, rows, o):
     """fairseq's forced BOS is the first token of a prefix: it keeps its log-probability."""
-    return _leave_only(scores_RV, _begins(rows, o), o.forced_bos_token_id)
+    return _leave_only(scores_RV, _begins(rows.there, o), table("begin_with_bos", rows, o))
 
 
 def _within_prefix(rows, o) -> np.ndarray:
@@ -338,11 +357,11 @@ def _within_prefix(rows, o) -> np.ndarray:
 @acts(lambda o: True, _within_prefix)
 def prefix_tokens(ops, scores_RV, rows, o):
     """The tokens that a text must begin with, behind its prompt; they keep their scores. The last place is EOS's."""
-    for r in np.flatnonzero(_within_prefix(rows, o) & ~rows.last_R):
-        token = rows.prefix_BP[rows.sentence_R[r], rows.new_R[r]]
-        if token >= 0:
-            _leave_only(scores_RV, np.arange(len(scores_RV)) == r, [token])
-    return scores_RV
+    there, every_V = rows.there, np.arange(scores_RV.shape[1], like=scores_RV)
+    at_R = np.minimum(there.new_R, there.prefix_BP.shape[1] - 1)
+    wanted_R = there.prefix_BP[there.sentence_R, at_R]
+    is_fixed_R = _within_prefix(there, o) & ~there.last_R & (wanted_R >= 0)
+    return np.where(is_fixed_R[:, None] & (every_V != wanted_R[:, None]), -np.inf, scores_RV)
 
 
 def _prefix_length(prefix_BP: np.ndarray) -> np.ndarray:
@@ -350,7 +369,7 @@ def _prefix_length(prefix_BP: np.ndarray) -> np.ndarray:
     return (prefix_BP >= -1).sum(axis=1)
 
 
-@acts(lambda o: o.prefix_allowed_tokens_fn is not None)
+@acts(lambda o: o.prefix_allowed_tokens_fn is not None, by_host=True)
 def prefix_allowed_tokens_fn(ops, scores_RV, rows, o):
     """Leaves what the user's function(sentence, text so far) returns, a list of token ids.
 
@@ -387,8 +406,7 @@ def prefix_allowed_tokens_fn(ops, scores_RV, rows, o):
 @acts(lambda o: o.suppress_tokens)
 def suppress_tokens(ops, scores_RV, rows, o):
     """Rules these out everywhere."""
-    scores_RV[:, list(o.suppress_tokens)] = -np.inf
-    return scores_RV
+    return _bias(ops, scores_RV, rows, o, "suppress_tokens")
 
 
 def _is_first(rows, o) -> np.ndarray:
@@ -399,28 +417,25 @@ def _is_first(rows, o) -> np.ndarray:
 @acts(lambda o: o.begin_suppress_tokens, _is_first)
 def begin_suppress_tokens(ops, scores_RV, rows, o):
     """Rules these out as the first token."""
-    scores_RV[np.ix_(_is_first(rows, o), o.begin_suppress_tokens)] = -np.inf
-    return scores_RV
+    return _bias(ops, scores_RV, rows, o, "begin_suppress_tokens", _is_first(rows.there, o))
 
 
 @acts(lambda o: o.pad_token_id is not None and o.pad_token_id not in o.eos_token_id)
 def never_pad(ops, scores_RV, rows, o):
     """fairseq never says the padding token, unless it is EOS as well."""
-    scores_RV[:, o.pad_token_id] = -np.inf
-    return scores_RV
+    return _bias(ops, scores_RV, rows, o, "never_pad")
 
 
 @acts(lambda o: o.unk_penalty)
 def unk_penalty(ops, scores_RV, rows, o):
     """Takes this off the score of unk_token_id."""
-    scores_RV[:, o.unk_token_id] -= o.unk_penalty
-    return scores_RV
+    return _bias(ops, scores_RV, rows, o, "unk_penalty")
 
 
 # ---- filters before sampling -----------------------------------------------------------------------------------------
 
 
-@acts(lambda o: o.do_sample and o.temperature != 1.0, by_op=True)
+@acts(lambda o: o.do_sample and o.temperature != 1.0)
 def temperature(ops, scores_RV, rows, o):
     """Divides scores: below 1 the likely tokens gain, above 1 the unlikely ones."""
     return ops.apply_temperature(scores_RV, o.temperature)
@@ -428,16 +443,16 @@ def temperature(ops, scores_RV, rows, o):
 
 @acts(lambda o: o.do_sample and o.top_h is not None)
 def top_h(ops, scores_RV, rows, o):
-    return top_h_filter(scores_RV, o.top_h)
+    return top_h_filter(ops, scores_RV, o.top_h)
 
 
-@acts(lambda o: o.do_sample and o.top_k, by_op=True)
+@acts(lambda o: o.do_sample and o.top_k)
 def top_k(ops, scores_RV, rows, o):
     """Leaves the k likeliest tokens of each row, and what ties with the k-th (Fan et al. 2018)."""
     return ops.top_k_filter(scores_RV, max(o.top_k, o.least_kept))
 
 
-@acts(lambda o: o.do_sample and o.top_p < 1.0, by_op=True)
+@acts(lambda o: o.do_sample and o.top_p < 1.0)
 def top_p(ops, scores_RV, rows, o):
     """Leaves the fewest tokens, likeliest first, whose probabilities sum to at least p (Holtzman et al. 2020)."""
     return ops.top_p_filter(scores_RV, o.top_p, o.least_kept)
@@ -445,28 +460,29 @@ def top_p(ops, scores_RV, rows, o):
 
 @acts(lambda o: o.do_sample and o.min_p is not None)
 def min_p(ops, scores_RV, rows, o):
-    return min_p_filter(scores_RV, o.min_p, o.least_kept)
+    return min_p_filter(ops, scores_RV, o.min_p, o.least_kept)
 
 
 @acts(lambda o: o.do_sample and o.typical_p < 1.0)
 def typical_p(ops, scores_RV, rows, o):
-    return typical_filter(scores_RV, o.typical_p, o.least_kept)
+    """Leaves the fewest tokens of this mass whose surprise is nearest to its mean (Meister et al. 2022)."""
+    return ops.typical_filter(scores_RV, o.typical_p, o.least_kept)
 
 
 @acts(lambda o: o.do_sample and o.epsilon_cutoff)
 def epsilon_cutoff(ops, scores_RV, rows, o):
-    return epsilon_filter(scores_RV, o.epsilon_cutoff, o.least_kept)
+    return epsilon_filter(ops, scores_RV, o.epsilon_cutoff, o.least_kept)
 
 
 @acts(lambda o: o.do_sample and o.eta_cutoff)
 def eta_cutoff(ops, scores_RV, rows, o):
-    return eta_filter(scores_RV, o.eta_cutoff, o.least_kept)
+    return eta_filter(ops, scores_RV, o.eta_cutoff, o.least_kept)
 
 
 # ---- and last --------------------------------------------------------------------------------------------------------
 
 
-@acts(lambda o: o.logits_processor)
+@acts(lambda o: o.logits_processor, by_host=True)
 def logits_processor(ops, scores_RV, rows, o):
     """The user's own functions, called as f(scores_RV, rows), each of which returns the new scores."""
     shape, dtype = scores_RV.shape, scores_RV.dtype
@@ -486,13 +502,13 @@ def logits_processor(ops, scores_RV, rows, o):
     return scores_RV.astype(dtype, copy=False)  # the state of a search is of the model's precision
 
 
-@acts(lambda o: o.regex is not None)
+@acts(lambda o: o.regex is not None, by_host=True)
 def regex(ops, scores_RV, rows, o):
     """Leaves what continues a match of the new text, and lets it end in time; EOS where it is complete."""
     return rows.constraint.apply(scores_RV, rows, o)
 
 
-@acts(lambda o: o.json_schema is not None)
+@acts(lambda o: o.json_schema is not None, by_host=True)
 def json_schema(ops, scores_RV, rows, o):
     """The same, of a JSON text that the schema allows."""
     return rows.constraint.apply(scores_RV, rows, o)
@@ -501,8 +517,5 @@ def json_schema(ops, scores_RV, rows, o):
 @acts(lambda o: o.renormalize_logits)
 def renormalize_logits(ops, scores_RV, rows, o):
     """Log-probabilities again, of what the processors left; a row in which they left nothing stays so."""
-    possible_R = np.fmax.reduce(scores_RV, axis=1) > -np.inf
-    if possible_R.all():
-        return ops.log_softmax(scores_RV)[0]
-    scores_RV[possible_R], _ = ops.log_softmax(scores_RV[possible_R])
-    return scores_RV
+    possible_R1 = (scores_RV > -np.inf).any(axis=1)[:, None]
+    return np.where(possible_R1, ops.log_softmax(scores_RV)[0], scores_RV)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,6 +34,7 @@ class Request:
     stopping: Stopping | None = None  # what ends texts beside EOS and limits
     constraint: Constraint | None = None  # what new texts must match
     guide: GuidedEngine | None = None  # the engine, where guidance_scale asks for scores behind other prompts too
+    tables: dict[Any, Any] = field(default_factory=dict)  # of processors; see tables.py
 
     @classmethod
     def make(
@@ -75,12 +76,15 @@ class Request:
         return self.rows(None, None, sentence_R, step)
 
     def rows(
-        self, tokens_RM: np.ndarray, length_R: np.ndarray, sentence_R: np.ndarray, step: int | None = None
-    ) -> Rows:
+        self, tokens_RM: np.ndarray, length_R: np.ndarray, sentence_R: np.ndarray, step: int | None = None,
+        tables: dict[Any, Any] | None = None,
+    ) -> Rows:  # fmt: skip
+        """tables: those of the search's state, where it has some."""
         prompt_R, limit_R = self.prompt_B[sentence_R], self.limit_B[sentence_R]
         given = self.sources, self.prefix_BP, step, self.constraint
         other_RV = None if self.guide is None else self.guide.unconditional_RV
-        return Rows(tokens_RM, length_R, prompt_R, limit_R, sentence_R, *given, other_RV)
+        tables = self.tables if tables is None else tables
+        return Rows(tokens_RM, length_R, prompt_R, limit_R, sentence_R, *given, other_RV, tables)
 
 
 @dataclass

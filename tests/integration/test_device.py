@@ -67,7 +67,32 @@ SEARCHES = [
     ("gpt2", "", {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.5}),
     ("gpt2", "", {"num_beams": 2, "sibling_penalty": 0.3}),
     ("gpt2", "", {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.5, "dialect": "fairseq"}),
-    ("gpt2", "", {"min_new_tokens": 2, "repetition_penalty": 1.3, "bad_words_ids": [[4]]}),  # these are no ops
+    (
+        "gpt2",
+        "",
+        {
+            "min_new_tokens": 2,
+            "repetition_penalty": 1.3,
+            "bad_words_ids": [[4]],
+            "suppress_tokens": 6,
+            "begin_suppress_tokens": 7,
+            "exponential_decay_length_penalty": (1, 1.5),
+        },
+    ),
+    ("gpt2", "", {"do_sample": True, "top_h": 0.9, "min_p": 0.1, "typical_p": 0.8, "epsilon_cutoff": 1e-3}),
+    ("gpt2", "", {"num_beams": 2, "dialect": "fairseq", "unk_penalty": 0.5, "unk_token_id": 3, "pad_token_id": 4}),
+    (
+        "bart",
+        "",
+        {
+            "num_beams": 2,
+            "encoder_no_repeat_ngram_size": 1,
+            "forced_bos_token_id": 5,
+            "eta_cutoff": 1e-2,
+            "encoder_repetition_penalty": 1.2,
+            "do_sample": True,
+        },
+    ),
     ("gpt2", "", {"num_beams": 2, "dialect": "hf4", "forced_eos_token_id": 1, "renormalize_logits": True}),
     ("bart", "", {"num_beams": 2}),
     ("bart", "cache=el", {"num_beams": 2}),

@@ -143,11 +143,21 @@ def test_where_texts_are_streamed_the_ids_too():
     assert [[told[r]] for r in range(len(IDS))] == texts(found)
 
 
-@pytest.mark.parametrize("options", [{"num_beams": 2, "min_new_tokens": 2}, {"min_new_tokens": 2}], ids=str)
-def test_a_processor_that_is_no_op_looks_at_the_steps_at_which_it_is_due(options):
-    _, by_step, _ = searched(options)
-    assert all(len(reads) > 1 for reads in by_step[:2])
-    assert len(by_step) >= 3 and by_step[2:] == [ONE_FLAG] * (len(by_step) - 2)
+def unchanged(scores_RV, rows):
+    return scores_RV
+
+
+@pytest.mark.parametrize("search", [{}, {"num_beams": 2}], ids=str)
+def test_a_processor_that_is_code_of_the_host_looks_at_every_step(search):
+    _, by_step, _ = searched(search | {"logits_processor": unchanged})
+    assert len(by_step) >= 3 and all(len(reads) > 1 for reads in by_step)
+
+
+@pytest.mark.parametrize("search", [{}, {"num_beams": 2}], ids=str)
+def test_all_other_processors_look_at_nothing(search):
+    rules = {"min_new_tokens": 4, "repetition_penalty": 1.2, "bad_words_ids": [[3, 4]], "forced_eos_token_id": 1}
+    _, by_step, _ = searched(search | rules)
+    assert len(by_step) >= 3 and by_step == [ONE_FLAG] * len(by_step)
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,14 @@
 """Later options against transformers 5, live: filters on rows of any size, biases, guidance, invalid values."""
 
 import random
+from functools import partial
 
 import numpy as np
 import pytest
+from toy import Ops
 
 import minidecode as md
+from minidecode.reference.typical import typical_filter
 from minidecode.search import filters
 
 pytestmark = pytest.mark.oracle
@@ -35,10 +38,10 @@ def theirs_says(theirs, ids, **options):
 def warpers():
     T = transformers.generation.logits_process
     return {
-        "top_h": (T.TopHLogitsWarper, filters.top_h_filter, (0.1, 0.4, 0.9), False),
-        "typical_p": (T.TypicalLogitsWarper, filters.typical_filter, (0.2, 0.5, 0.95), True),
-        "epsilon_cutoff": (T.EpsilonLogitsWarper, filters.epsilon_filter, (3e-4, 9e-4, 0.05), True),
-        "eta_cutoff": (T.EtaLogitsWarper, filters.eta_filter, (3e-4, 4e-3, 0.05), True),
+        "top_h": (T.TopHLogitsWarper, partial(filters.top_h_filter, Ops()), (0.1, 0.4, 0.9), False),
+        "typical_p": (T.TypicalLogitsWarper, typical_filter, (0.2, 0.5, 0.95), True),
+        "epsilon_cutoff": (T.EpsilonLogitsWarper, partial(filters.epsilon_filter, Ops()), (3e-4, 9e-4, 0.05), True),
+        "eta_cutoff": (T.EtaLogitsWarper, partial(filters.eta_filter, Ops()), (3e-4, 4e-3, 0.05), True),
     }
 
 

@@ -4,6 +4,7 @@ Frequencies are held to exact probabilities by chi-square tests. Seeds are fixed
 each would fail by chance for one seed in a thousand.
 """
 
+import functools
 import itertools
 import math
 import warnings
@@ -20,14 +21,19 @@ import minidecode as md
 from minidecode.reference.random import gumbel, philox
 from minidecode.reference.top_k import top_k_filter
 from minidecode.reference.top_p import top_p_filter
+from minidecode.reference.typical import typical_filter
+from minidecode.search import filters as no_ops
 from minidecode.search.beam import beam_search
 from minidecode.search.candidates import sampled
 from minidecode.search.draws import Draws, sentence_keys
-from minidecode.search.filters import epsilon_filter, eta_filter, min_p_filter, top_h_filter, typical_filter
 from minidecode.search.greedy import greedy
 from minidecode.search.options import Options
 from minidecode.search.result import Request
 
+epsilon_filter, eta_filter, min_p_filter, top_h_filter = (
+    functools.partial(vars(no_ops)[name], Ops())
+    for name in ("epsilon_filter", "eta_filter", "min_p_filter", "top_h_filter")
+)
 EOS = 0
 DIALECTS = ("hf", "hf4", "fairseq")
 seeds = st.integers(0, 2**64 - 1)

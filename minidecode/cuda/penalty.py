@@ -1,0 +1,44 @@
+"""Repetition penalties: the scores of tokens that a text holds, or its source, made less.
+
+1. A block per row. First its threads read the scores of all tokens and keep what becomes of them, then they write it.
+   A token that stands there twice is written twice, the same each time: a race of equal values, which changes nothing.
+   So no thread asks whether a token came before, which would take the square of a text's length.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import cuda, float32, int64
+
+from ..runtime.launch import launch
+from .temperature import to_change
+
+THREADS = 128
+
+
+def penalize_tokens(scores_RV, tokens_XM, length_X, list_R, penalty, out=None):
+    scores_RV = to_change(scores_RV, out)
+    held_RM = np.empty_like(scores_RV, shape=(len(scores_RV), tokens_XM.shape[1]))
+    given = tokens_XM, length_X, list_R, np.float32(penalty), held_RM
+    launch(penalize_row, len(scores_RV), THREADS, scores_RV, *given)
+    return scores_RV
+
+
+@cuda.jit
+def penalize_row(scores_RV, tokens_XM, length_X, list_R, penalty, held_RM):
+    r, V = cuda.blockIdx.x, scores_RV.shape[1]
+    x = list_R[r]
+    for m in range(cuda.threadIdx.x, length_X[x], THREADS):
+        token = tokens_XM[x, m]
+        if token < V:
+            score = scores_RV[r, token]
+            held_RM[r, m] = score * penalty if score < 0 else score / penalty
+    cuda.syncthreads()  # every score has been read
+    for m in range(cuda.threadIdx.x, length_X[x], THREADS):
+        token = tokens_XM[x, m]
+        if token < V:
+            scores_RV[r, token] = held_RM[r, m]
+
+
+# What each kernel is compiled and type-checked for, without a GPU.
+SIGNATURES = {penalize_row: [(float32[:, ::1], int64[:, ::1], int64[::1], int64[::1], float32, float32[:, ::1])]}

@@ -1,0 +1,150 @@
+"""Tables: what score processors need at every step, made on the host once and kept where the texts lie.
+
+A captured step can bring no array over. So what a processor needs has its name, and `table` makes it at the first step
+that asks; `make_tables` in processors.py makes all at once. The tables of a search are a part of its state: a kept step
+reads the same arrays in every generation, and a new one writes its numbers there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from .options import Options
+    from .processors import Rows
+
+FREE = -1  # in a sequence: no token stands here, and any text fits
+NO_SEQUENCE = -2  # the last token of what only fills a list up
+ROUNDED_TO = 64  # sources are filled up, so that a kept graph takes others of about the same length
+
+
+def table(name: str, rows: Rows, options: Options | None = None) -> Any:
+    """The table of this name, an array or several, where the texts lie."""
+    key = (name, len(rows.length_R) if name.endswith("_R") else None, type(rows.tokens_RM))
+    if key not in rows.tables:
+        made = OF_ROWS[name](rows) if options is None else OF_PROCESSORS[name](rows, options)
+        rows.tables[key] = _brought(made, rows.tokens_RM)
+    return rows.tables[key]
+
+
+def arrays_of(tables: dict[Any, Any]) -> Iterator[tuple[str, Any]]:
+    """(name, array) of all of them."""
+    for (name, *_), made in tables.items():
+        for array in made if isinstance(made, tuple) else (made,):
+            yield name, array
+
+
+def without_rows(tables: dict[Any, Any]) -> dict[Any, Any]:
+    """Those that stay right when rows leave."""
+    return {key: made for key, made in tables.items() if key[1] is None}
+
+
+def _brought(made: Any, like: Any) -> Any:
+    if isinstance(made, tuple):
+        return tuple(np.asarray(array, like=like) for array in made)
+    return np.asarray(made, like=like)
+
+
+# ---- what they hold --------------------------------------------------------------------------------------------------
+
+
+def ids_of(ids: Iterable[int]) -> np.ndarray:
+    """Token ids, each once."""
+    return np.array(list(dict.fromkeys(ids)), np.int64)
+
+
+def sequences(biases: Iterable[tuple[Sequence[int], float]]) -> tuple[np.ndarray, np.ndarray]:
+    """One list of (sequence, bias) for all rows, as `bias_sequences` takes it."""
+    return lists_of_sequences([list(biases)])
+
+
+def lists_of_sequences(lists: list[list[tuple[Sequence[int], float]]]) -> tuple[np.ndarray, np.ndarray]:
+    """(ids_XXX, bias_XX): lists of equally many sequences of equally many tokens, right-aligned.
+
+    Sequences with the same last token stand side by side, in the order in which they were given.
+    """
+    longest = max((len(ids) for biases in lists for ids, _ in biases), default=1)
+    most = max(1, *map(len, lists))
+    ids_XXX = np.full((len(lists), most, longest), FREE, np.int64)
+    ids_XXX[:, :, -1], bias_XX = NO_SEQUENCE, np.zeros((len(lists), most))
+    for x, biases in enumerate(lists):
+        for s, (ids, bias) in enumerate(sorted(biases, key=lambda pair: pair[0][-1])):
+            ids_XXX[x, s, longest - len(ids) :], bias_XX[x, s] = ids, bias
+    return ids_XXX, bias_XX
+
+
+def _no(ids: Iterable[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Sequences of one token each that are ruled out."""
+    return sequences([((token,), -np.inf) for token in ids])
+
+
+def _bad_words(rows: Rows, o: Options) -> tuple[np.ndarray, np.ndarray]:
+    """EOS alone is let pass."""
+    return sequences([(word, -np.inf) for word in o.bad_words_ids if len(word) > 1 or word[0] not in o.eos_token_id])
+
+
+def _ngrams_of_sources(rows: Rows, o: Options) -> tuple[np.ndarray, np.ndarray]:
+    """Every n-gram of each source once, ruled out; as many places for each as the longest, rounded up, has."""
+    n = o.encoder_no_repeat_ngram_size
+    lists = []
+    for source in rows.sources:
+        ids = source.tolist()
+        lists.append([(gram, -np.inf) for gram in dict.fromkeys(zip(*(ids[k:] for k in range(n)), strict=False))])
+    ids_XXX, bias_XX = lists_of_sequences(lists)
+    if ids_XXX.shape[2] < n:  # no source has as many tokens
+        return np.full((len(lists), ROUNDED_TO, n), NO_SEQUENCE), np.zeros((len(lists), ROUNDED_TO))
+    return _filled_up(ids_XXX, NO_SEQUENCE), _filled_up(bias_XX, 0)
+
+
+def _filled_up(array: np.ndarray, fill: float) -> np.ndarray:
+    """With more places along the second axis, a multiple of ROUNDED_TO."""
+    places = -array.shape[1] % ROUNDED_TO
+    return np.pad(array, [(0, 0), (0, places), *[(0, 0)] * (array.ndim - 2)], constant_values=fill)
+
+
+def _sources(rows: Rows, o: Options) -> tuple[np.ndarray, np.ndarray]:
+    """(source_BN, length_B)"""
+    length_B = np.array([len(source) for source in rows.sources], np.int64)
+    source_BN = np.zeros((len(length_B), max(1, length_B.max())), np.int64)
+    for b, source in enumerate(rows.sources):
+        source_BN[b, : len(source)] = source
+    return _filled_up(source_BN, 0), length_B
+
+
+def _growth(rows: Rows, o: Options) -> tuple[np.ndarray, np.ndarray]:
+    """factor ** k - 1 of k new tokens behind the start, as NumPy computes it, for every device; and the EOS."""
+    assert o.exponential_decay_length_penalty is not None
+    factor = np.float64(o.exponential_decay_length_penalty[1])
+    most = -(-int(rows.limit_R.max() + 1) // ROUNDED_TO) * ROUNDED_TO
+    with np.errstate(over="ignore"):
+        return np.array([factor**k - 1 for k in range(most)]), ids_of(o.eos_token_id)
+
+
+OF_ROWS = {  # by what they are; those whose names end in R are for as many rows as there are
+    "first_list_R": lambda rows: np.zeros(len(rows.length_R), np.int64),
+    "every_R": lambda rows: np.arange(len(rows.length_R)),
+    "prompt_R": lambda rows: rows.prompt_R,
+    "limit_R": lambda rows: rows.limit_R,
+    "sentence_R": lambda rows: rows.sentence_R,
+    "prefix_BP": lambda rows: rows.prefix_BP,
+}
+OF_PROCESSORS = {  # by the name of the processor
+    "sequence_bias": lambda rows, o: sequences(o.sequence_bias),
+    "encoder_repetition_penalty": _sources,
+    "no_repeat_ngram_size": lambda rows, o: ids_of(o.exempt_from_ngrams),
+    "encoder_no_repeat_ngram_size": _ngrams_of_sources,
+    "bad_words_ids": _bad_words,
+    "min_new_tokens": lambda rows, o: _no(o.eos_token_id),
+    "forced_bos_token_id": lambda rows, o: ids_of(o.forced_bos_token_id),
+    "forced_eos_token_id": lambda rows, o: ids_of(o.forced_eos_token_id),
+    "begin_with_bos": lambda rows, o: ids_of(o.forced_bos_token_id),
+    "end_at_limit": lambda rows, o: ids_of(o.eos_token_id),
+    "exponential_decay_length_penalty": _growth,
+    "suppress_tokens": lambda rows, o: _no(o.suppress_tokens),
+    "begin_suppress_tokens": lambda rows, o: _no(o.begin_suppress_tokens),
+    "never_pad": lambda rows, o: _no([o.pad_token_id]),
+    "unk_penalty": lambda rows, o: sequences([((o.unk_token_id,), -o.unk_penalty)]),
+}
