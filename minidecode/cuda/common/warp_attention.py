@@ -15,7 +15,7 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-from numba import cuda, float32, int32, int64, types, uint32
+from numba import cuda, float32, int32, int64, types
 
 from ...reference import scratch
 from ...runtime.device import address_of
@@ -35,9 +35,12 @@ SHORTEST = 256  # positions worth a block of their own
 
 
 @cuda.jit(device=True)
-def quotient(number, by):
-    """Of 32 bits without a sign: Numba's own division has 64, for which a GPU has a slow routine."""
-    return int32(uint32(number) // uint32(by))
+def divided(number, by):
+    """(quotient, rest) of a number that is a few times the other: sooner done than a GPU's routine for divisions."""
+    quotient = int32(0)
+    while number >= by:
+        number, quotient = int32(number - by), int32(quotient + 1)
+    return quotient, number
 
 
 @cache
@@ -59,21 +62,9 @@ def kernel_for(width: int, dtype: str, queries: int, has_table: bool = False):
     state = width + 2  # numbers that a query's result takes: the sums, the maximum, the sum of weights
 
     def attend(
-        q_RHK,
-        k_XGNK,
-        v_XGNK,
-        begin_X,
-        k_RGTK,
-        v_RGTK,
-        table_RT,
-        begin_R,
-        end_R,
-        scale,
-        beams,
-        per_group,
-        tile,
-        partials_XRHX,
-    ):
+        q_RHK, k_XGNK, v_XGNK, begin_X, k_RGTK, v_RGTK, table_RT, begin_R, end_R, scale, beams, per_group, tile, ranges,
+        lot_bits, partials_XRHX,
+    ):  # fmt: skip
         found = cuda.shared.array((MOST_WARPS, queries, state), float32)
         q = cuda.local.array((queries, together), float32)
         a = cuda.local.array((queries, together), float32)
@@ -85,62 +76,60 @@ def kernel_for(width: int, dtype: str, queries: int, has_table: bool = False):
         score = cuda.local.array((at_once, queries), float32)
 
         G, N, T = int32(k_XGNK.shape[1]), int32(k_XGNK.shape[2]), int32(k_RGTK.shape[2])
-        x = quotient(cuda.blockIdx.x, G)
-        g = int32(cuda.blockIdx.x - x * G)
+        x, g = int32(cuda.blockIdx.x), int32(cuda.blockIdx.y)
+        nth_tile, nth_range = divided(int32(cuda.blockIdx.z), ranges)
         warp, lane = int32(cuda.threadIdx.x >> 5), int32(cuda.threadIdx.x & 31)
         group, first_number = int32(lane // sharing), int32(lane % sharing * together)
 
         # Which queries this warp serves, and its turn among the warps that serve them.
-        first_query = int32(cuda.blockIdx.y * tile)
+        first_query = int32(nth_tile * tile)
         count = min(tile, int32(beams * per_group - first_query))
-        lots = int32((count + queries - 1) // queries)
-        turns = quotient(cuda.blockDim.x >> 5, lots)
-        turn = quotient(warp, lots)
-        lot = int32(warp - turn * lots)
-        row = int32(x * beams + quotient(first_query + lot * queries, per_group))
-        head = int32(first_query + lot * queries - (row - x * beams) * per_group)
-        first_row = row
+        turn, turns = int32(warp >> lot_bits), int32(cuda.blockDim.x >> 5 >> lot_bits)
+        my_first = int32((warp & ((1 << lot_bits) - 1)) * queries)
+        row, head = divided(int32(first_query + my_first), per_group)
+        row = int32(x * beams + row)
+        first_row, longest = row, int32(0)
         for i in range(queries):
             row_of[i] = row
+            for step in range(together // 4):
+                words = load_16_bytes(q_RHK[row, g * per_group + head], first_number + 4 * step)
+                for w in range(4):
+                    q[i, 4 * step + w] = float_of(words[w])[0] * scale
             for e in range(together):
-                q[i, e] = q_RHK[row, g * per_group + head, first_number + e] * scale
                 a[i, e] = float32(0)
             running_max[i], running_sum[i] = LOWEST, float32(0)
-            if lot * queries + i + 1 < count:
+            own = min(
+                row, int32(end_R.size - 1)
+            )  # without own positions, there may be fewer numbers
+            longest = max(longest, int32(end_R[own] - begin_R[own]))
+            if my_first + i + 1 < count:
                 head = int32(head + 1)
                 if head == per_group:
                     row, head = int32(row + 1), int32(0)
 
         # Chunks of positions: first those of the prompt, then those of each row, as many as the longest row has.
-        begin = int32(0)
-        if N > 0:
-            begin = int32(begin_X[x])
-        longest = int32(0)
-        if T > 0:
-            for own_row in range(first_row, row + 1):
-                longest = max(longest, int32(end_R[own_row] - begin_R[own_row]))
+        begin = int32(begin_X[x]) if N > 0 else int32(0)
         prompt_chunks = int32((N - begin + chunk - 1) // chunk)
-        row_chunks = int32((longest + chunk - 1) // chunk)
+        row_chunks = int32((longest + chunk - 1) // chunk) if T > 0 else int32(0)
         chunks = int32(prompt_chunks + row_chunks * (row - first_row + 1))
-        start = int32(cuda.blockIdx.z * turns + turn)
-        if turn >= turns:
-            start = chunks  # a warp too many
+        if my_first >= count or turn >= turns:
+            chunks = int32(0)  # a warp too many
 
-        for c in range(start, chunks, int32(turns * cuda.gridDim.z)):
+        for c in range(int32(nth_range * turns + turn), chunks, int32(turns * ranges)):
             keys, values, own_row = k_XGNK, v_XGNK, int32(-1)
-            first, last, base = int32(begin + c * chunk + group), int32(N - 1), int64(x * G + g) * N
+            first, last, base = int32(begin + c * chunk + group), int32(N - 1), int64(int32(x * G + g)) * N
             if c >= prompt_chunks:
                 keys, values = k_RGTK, v_RGTK
-                nth = quotient(c - prompt_chunks, row_chunks)
-                own_row = int32(first_row + nth)
-                first = int32(begin_R[own_row] + (c - prompt_chunks - nth * row_chunks) * chunk + group)
-                last, base = int32(end_R[own_row] - 1), int64(own_row * G + g) * T
+                nth_row, nth_chunk = divided(int32(c - prompt_chunks), row_chunks)
+                own_row = int32(first_row + nth_row)
+                first = int32(begin_R[own_row] + nth_chunk * chunk + group)
+                last, base = int32(end_R[own_row] - 1), int64(int32(own_row * G + g)) * T
 
             # Lanes beyond the last position load that one again, and give it no weight.
             for j in range(at_once):
                 m = min(int32(first + j * groups), last)
                 if own_row >= 0 and has_table:
-                    base = int64(int32(table_RT[own_row, m]) * G + g) * T
+                    base = int64(int32(int32(table_RT[own_row, m]) * G + g)) * T
                 place = base * width + first_number + int32(m * width)
                 words_of_k, words_of_v = load_16_bytes(keys, place), load_16_bytes(values, place)
                 for w in range(WORDS):
@@ -195,30 +184,28 @@ def kernel_for(width: int, dtype: str, queries: int, has_table: bool = False):
                 found[warp, i, width], found[warp, i, width + 1] = larger, total
         cuda.syncthreads()
 
-        # A warp for each query puts together what the warps have found.
-        for n in range(warp, count, int32(cuda.blockDim.x >> 5)):
-            lot = int32(n // queries)
-            i = int32(n - lot * queries)
-            row = int32(x * beams + quotient(first_query + n, per_group))
-            head = int32(first_query + n - (row - x * beams) * per_group + g * per_group)
+        # A thread for each number of each query puts together what the warps have found.
+        for number in range(int32(cuda.threadIdx.x), int32(count * width), int32(cuda.blockDim.x)):
+            n, u = int32(number // width), int32(number % width)
+            lot, i = int32(n // queries), int32(n % queries)
+            row, head = divided(int32(first_query + n), per_group)
             larger = LOWEST
             for turn in range(turns):
-                larger = max(larger, found[turn * lots + lot, i, width])
-            total = float32(0)
+                larger = max(larger, found[(turn << lot_bits) + lot, i, width])
+            part, total = float32(0), float32(0)
             for turn in range(turns):
-                other = turn * lots + lot
-                total += power_of_two(found[other, i, width] - larger) * found[other, i, width + 1]
-            for u in range(lane, width, 32):
-                part = float32(0)
-                for turn in range(turns):
-                    other = turn * lots + lot
-                    part += power_of_two(found[other, i, width] - larger) * found[other, i, u]
-                if cuda.gridDim.z == 1:
-                    part /= total
-                partials_XRHX[cuda.blockIdx.z, row, head, u] = part
-            if cuda.gridDim.z > 1 and lane == 0:
-                partials_XRHX[cuda.blockIdx.z, row, head, width] = larger
-                partials_XRHX[cuda.blockIdx.z, row, head, width + 1] = total
+                other = int32((turn << lot_bits) + lot)
+                keep = power_of_two(found[other, i, width] - larger)
+                total += keep * found[other, i, width + 1]
+                part += keep * found[other, i, u]
+            row, head = int32(x * beams + row), int32(g * per_group + head)
+            if ranges == 1:
+                partials_XRHX[0, row, head, u] = part / total
+            else:
+                partials_XRHX[nth_range, row, head, u] = part
+                if u == 0:
+                    partials_XRHX[nth_range, row, head, width] = larger
+                    partials_XRHX[nth_range, row, head, width + 1] = total
 
     attend.__name__ = attend.__qualname__ = f"warps_{width}_{dtype}_{queries}{'_by_table' if has_table else ''}"
     return cuda.jit(launch_bounds=(32 * MOST_WARPS, 1))(attend)
@@ -244,13 +231,15 @@ def merge_ranges_of_warps(partials_XRHX, a_RX):
     a_RX[r, h * U + u] = a / total
 
 
-def are_wide(*caches) -> bool:
-    """Whether a warp can read these caches by 16 bytes a lane: keys and values as wide, and a power of two of loads."""
-    width, itemsize = caches[0].shape[3], caches[0].itemsize
+def are_wide(q_RHK, *caches) -> bool:
+    """Whether warps can read these by 16 bytes a lane: keys and values as wide, and a power of two of loads."""
+    width, itemsize = q_RHK.shape[2], caches[0].itemsize
     loads, rest = divmod(width * itemsize, 16)
     return (
         rest == 0
         and loads in (1, 2, 4, 8, 16, 32)
+        and q_RHK.strides[2] == q_RHK.itemsize
+        and not any(place % 16 for place in (*q_RHK.strides[:2], address_of(q_RHK)))
         and all(a.shape[3] == width and address_of(a) % 16 == 0 for a in caches)
     )
 
@@ -264,19 +253,20 @@ def launch_warps(q_RHK, prompt, own, scale, a_RX, workspace=None, table_RT=None,
     (R, H, K), (X, G, N, _), T = q_RHK.shape, prompt[0].shape, own[0].shape[2]
     beams, per_group = R // X, H // G
     tile = tile or tile_for(X * G, beams * per_group, N + T)
-    queries = QUERIES if tile > 1 else 1
-    lots, chunk = -(-tile // queries), chunk_of(K, own[0].itemsize, queries)
-    chunks = -(-N // chunk) + min(beams, queries) * -(-T // chunk)
-    blocks = X * G * -(-beams * per_group // tile)
-    partials_XRHX = None if ranges == 1 else scratch_for_ranges(workspace, q_RHK, X, K, blocks, N + T, ranges)
+    tiles, queries = -(-beams * per_group // tile), QUERIES if tile > 1 else 1
+    partials_XRHX = None if ranges == 1 else scratch_for_ranges(workspace, q_RHK, X, K, X * G * tiles, N + T, ranges)
     found_XRHX = a_RX.reshape(1, R, H, K) if partials_XRHX is None else partials_XRHX
-    most_warps = MOST_WARPS if blocks * len(found_XRHX) <= 2 * FULL else MOST_WARPS // 2
-    warps = warps or max(1, min(-(-chunks // len(found_XRHX)), most_warps // lots)) * lots
+    ranges, lot_bits = len(found_XRHX), (-(-tile // queries) - 1).bit_length()
+    chunk = chunk_of(K, own[0].itemsize, queries)
+    chunks = -(-N // chunk) + min(beams, queries) * -(-T // chunk)
+    most_warps = MOST_WARPS if X * G * tiles * ranges <= 2 * FULL else MOST_WARPS // 2
+    warps = warps or max(1, min(-(-chunks // ranges), most_warps >> lot_bits)) << lot_bits
     kernel = kernel_for(K, own[0].dtype.name, queries, table_RT is not None)
     table_RT = own[2].reshape(-1, 1) if table_RT is None else table_RT  # without one, the kernel does not read it
+    numbers = map(np.int32, (beams, per_group, tile, ranges, lot_bits))
     launch(
-        kernel, (X * G, blocks // (X * G), len(found_XRHX)), 32 * warps, q_RHK, *prompt, *own[:2], table_RT, *own[2:],
-        np.float32(scale * LOG2_E), np.int32(beams), np.int32(per_group), np.int32(tile), found_XRHX,
+        kernel, (X, G, tiles * ranges), 32 * warps, q_RHK, *prompt, *own[:2], table_RT, *own[2:],
+        np.float32(scale * LOG2_E), *numbers, found_XRHX,
     )  # fmt: skip
     if partials_XRHX is not None:
         launch(merge_ranges_of_warps, -(-a_RX.size // THREADS), THREADS, partials_XRHX, a_RX)
@@ -332,7 +322,7 @@ _NUMBERS, _FOUR_AXES = int64[::1], float32[:, :, :, ::1]
 
 def _signature(cache) -> tuple:
     own = cache, cache, int64[:, ::1], _NUMBERS, _NUMBERS
-    return float32[:, :, :], cache, cache, _NUMBERS, *own, float32, int32, int32, int32, _FOUR_AXES
+    return float32[:, :, :], cache, cache, _NUMBERS, *own, float32, *5 * (int32,), _FOUR_AXES
 
 
 _OF_HALVES = (warps_64_float16_4, warps_64_float16_4_by_table, warps_64_float16_1, warps_128_float16_4)
