@@ -70,20 +70,23 @@ def kernel_for(width: int, dtype: str, queries: int, has_table: bool = False):
     chunk = groups * at_once  # positions of a warp's turn
     chunk_bits = chunk.bit_length() - 1
     state = width + 2  # numbers that a query's result takes: the sums, the maximum, the sum of weights
+    found_size, q_size, words_size, scores_size = (
+        MOST_WARPS * queries * state, queries * together, at_once * WORDS, at_once * queries
+    )  # fmt: skip
 
     def attend(
         q_RHK, k_XGNK, v_XGNK, begin_X, k_RGTK, v_RGTK, table_RT, begin_R, end_R, scale, beams, per_group, tile, ranges,
         lot_bits, partials_XRHX,
     ):  # fmt: skip
-        found = cuda.shared.array((MOST_WARPS, queries, state), float32)
-        q = cuda.local.array((queries, together), float32)
-        a = cuda.local.array((queries, together), float32)
+        found = cuda.shared.array(found_size, float32)
+        q = cuda.local.array(q_size, float32)
+        a = cuda.local.array(q_size, float32)
         running_max = cuda.local.array(queries, float32)
         running_sum = cuda.local.array(queries, float32)
         row_of = cuda.local.array(queries, int32)
-        k = cuda.local.array((at_once, WORDS), int32)
-        v = cuda.local.array((at_once, WORDS), int32)
-        score = cuda.local.array((at_once, queries), float32)
+        k = cuda.local.array(words_size, int32)
+        v = cuda.local.array(words_size, int32)
+        score = cuda.local.array(scores_size, float32)
 
         G, N, T = int32(k_XGNK.shape[1]), int32(k_XGNK.shape[2]), int32(k_RGTK.shape[2])
         x, g = int32(cuda.blockIdx.x), int32(cuda.blockIdx.y)
@@ -96,7 +99,7 @@ def kernel_for(width: int, dtype: str, queries: int, has_table: bool = False):
         count = min(tile, int32(beams * per_group - first_query))
         turn, turns = int32(warp >> lot_bits), int32(cuda.blockDim.x >> 5 >> lot_bits)
         my_first = int32((warp & ((1 << lot_bits) - 1)) * queries)
-        row, head = divided(int32(first_query + my_first), per_group)
+        row, head = divided(int32(first_query + min(my_first, int32(count - 1))), per_group)
         row = int32(x * beams + row)
         first_row, longest = row, int32(0)
         for i in range(queries):
@@ -104,9 +107,9 @@ def kernel_for(width: int, dtype: str, queries: int, has_table: bool = False):
             for step in range(together // 4):
                 words = load_16_bytes(q_RHK[row, g * per_group + head], first_number + 4 * step)
                 for w in range(4):
-                    q[i, 4 * step + w] = float_of(words[w])[0] * scale
+                    q[i * together + 4 * step + w] = float_of(words[w])[0] * scale
             for e in range(together):
-                a[i, e] = float32(0)
+                a[i * together + e] = float32(0)
             running_max[i], running_sum[i] = LOWEST, float32(0)
             own = min(row, int32(end_R.size - 1))  # without own positions, there may be fewer numbers
             longest = max(longest, int32(end_R[own] - begin_R[own]))
@@ -142,36 +145,36 @@ def kernel_for(width: int, dtype: str, queries: int, has_table: bool = False):
                 place = base * width + first_number + int32(m * width)
                 words_of_k, words_of_v = load_16_bytes(keys, place), load_16_bytes(values, place)
                 for w in range(WORDS):
-                    k[j, w], v[j, w] = words_of_k[w], words_of_v[w]
+                    k[j * WORDS + w], v[j * WORDS + w] = words_of_k[w], words_of_v[w]
 
             for j in range(at_once):
                 for i in range(queries):
                     s = float32(0)
                     for w in range(WORDS):
-                        numbers = numbers_of(k[j, w])
+                        numbers = numbers_of(k[j * WORDS + w])
                         for e in range(per_word):
-                            s += q[i, w * per_word + e] * numbers[e]
+                            s += q[i * together + w * per_word + e] * numbers[e]
                     for step in range(steps):
                         s += cuda.shfl_xor_sync(LANES, s, 1 << step)
                     is_seen = int32(first + j * groups) <= last and (own_row < 0 or own_row == row_of[i])
-                    score[j, i] = s if is_seen else MINUS_INF
+                    score[j * queries + i] = s if is_seen else MINUS_INF
 
             for i in range(queries):
                 larger = running_max[i]
                 for j in range(at_once):
-                    larger = max(larger, score[j, i])
+                    larger = max(larger, score[j * queries + i])
                 keep = power_of_two(running_max[i] - larger)
                 running_max[i] = larger
                 running_sum[i] *= keep
                 for e in range(together):
-                    a[i, e] *= keep
+                    a[i * together + e] *= keep
                 for j in range(at_once):
-                    weight = power_of_two(score[j, i] - larger)
+                    weight = power_of_two(score[j * queries + i] - larger)
                     running_sum[i] += weight
                     for w in range(WORDS):
-                        numbers = numbers_of(v[j, w])
+                        numbers = numbers_of(v[j * WORDS + w])
                         for e in range(per_word):
-                            a[i, w * per_word + e] += weight * numbers[e]
+                            a[i * together + w * per_word + e] += weight * numbers[e]
             c = int32(c + turns * ranges)
 
         # What the groups of a warp have found becomes one, and is left for the others.
@@ -184,14 +187,15 @@ def kernel_for(width: int, dtype: str, queries: int, has_table: bool = False):
             for step in range(further_steps):
                 total += cuda.shfl_xor_sync(LANES, total, sharing << step)
             for e in range(together):
-                a[i, e] *= keep
+                a[i * together + e] *= keep
                 for step in range(further_steps):
-                    a[i, e] += cuda.shfl_xor_sync(LANES, a[i, e], sharing << step)
+                    a[i * together + e] += cuda.shfl_xor_sync(LANES, a[i * together + e], sharing << step)
+            mine = int32((warp * queries + i) * state)
             if group == 0:
                 for e in range(together):
-                    found[warp, i, first_number + e] = a[i, e]
+                    found[mine + first_number + e] = a[i * together + e]
             if lane == 0:
-                found[warp, i, width], found[warp, i, width + 1] = larger, total
+                found[mine + width], found[mine + width + 1] = larger, total
         cuda.syncthreads()
 
         # A thread for each number of each query puts together what the warps have found.
@@ -201,13 +205,14 @@ def kernel_for(width: int, dtype: str, queries: int, has_table: bool = False):
             row, head = divided(int32(first_query + n), per_group)
             larger = LOWEST
             for turn in range(turns):
-                larger = max(larger, found[(turn << lot_bits) + lot, i, width])
+                place = int32((((turn << lot_bits) + lot) * queries + i) * state)
+                larger = max(larger, found[place + width])
             part, total = float32(0), float32(0)
             for turn in range(turns):
-                other = int32((turn << lot_bits) + lot)
-                keep = power_of_two(found[other, i, width] - larger)
-                total += keep * found[other, i, width + 1]
-                part += keep * found[other, i, u]
+                place = int32((((turn << lot_bits) + lot) * queries + i) * state)
+                keep = power_of_two(found[place + width] - larger)
+                total += keep * found[place + width + 1]
+                part += keep * found[place + u]
             row, head = int32(x * beams + row), int32(g * per_group + head)
             if ranges == 1:
                 partials_XRHX[0, row, head, u] = part / total
@@ -242,12 +247,15 @@ def merge_ranges_of_warps(partials_XRHX, a_RX):
 
 
 def are_wide(q_RHK, *caches) -> bool:
-    """Whether warps can read these by 16 bytes a lane: keys and values as wide, and a power of two of loads."""
+    """Whether warps read these well by 16 bytes a lane: keys as wide as values, 4, 8, 16 or 32 loads.
+
+    The heads of small models, of one or two loads, would leave most of a warp to merge what its other lanes found.
+    """
     width, itemsize = q_RHK.shape[2], caches[0].itemsize
     loads, rest = divmod(width * itemsize, 16)
     return (
         rest == 0
-        and loads in (1, 2, 4, 8, 16, 32)
+        and loads in (4, 8, 16, 32)
         and q_RHK.strides[2] == q_RHK.itemsize
         and not any(place % 16 for place in (*q_RHK.strides[:2], address_of(q_RHK)))
         and all(a.shape[3] == width and address_of(a) % 16 == 0 for a in caches)
@@ -287,10 +295,10 @@ def tile_for(caches: int, queries: int, positions: int) -> int:
     """How many of a cache's queries a block takes.
 
     All, so that the cache is read once; one, where there are so few and short caches that most of a GPU would be idle:
-    the others then find the cache in L2.
+    the others then find the cache in L2. Where caches are shorter still, it makes no difference.
     """
-    is_small = positions < 2 * SHORTEST and caches * queries <= 2 * FULL
-    return 1 if is_small else min(queries, MOST_QUERIES)
+    is_short = SHORTEST // 2 <= positions < 2 * SHORTEST and caches * queries <= 2 * FULL
+    return 1 if is_short else min(queries, MOST_QUERIES)
 
 
 def chunk_of(width: int, itemsize: int, queries: int) -> int:
