@@ -1,6 +1,6 @@
 """Attention of a decode step on a GPU: each version checked against float64, then timed beside a copy.
 
-    python benchmarks/gpu_attention.py [--only shared split ...]
+    python benchmarks/gpu_attention.py [shared split grouped indirect]
 
 Launches go into one CUDA graph, each over a cache of its own, 200 MB together, so that no cache of the GPU serves them.
 The newest version is also timed with other numbers of warps a block and ranges of positions. At most a minute.
@@ -8,9 +8,9 @@ The newest version is also timed with other numbers of warps a block and ranges 
 
 from __future__ import annotations
 
-import argparse
 import functools
 import math
+import sys
 
 import cupy
 import numpy as np
@@ -21,15 +21,15 @@ from minidecode.runtime.graphs import capture
 
 BYTES = 200e6  # of all caches of a graph
 KNOBS = [
-    (8, 1, 4),
-    (16, 1, 4),
-    (8, 1, 1),
-    (16, 1, 1),
-    (8, 2, 4),
-    (16, 2, 4),
-    (8, 5, 4),
-    (16, 16, 4),
-]  # warps, ranges, queries
+    "8 1 4",
+    "16 1 4",
+    "8 1 1",
+    "16 1 1",
+    "8 2 4",
+    "16 2 4",
+    "8 5 4",
+    "16 16 4",
+]  # warps, ranges, queries of a block
 # name: kind, sentences, beams, H, G, K, prompt positions, own positions, type of the caches
 SHAPES = {
     "BART-large, 8 x 4 beams": ("shared", 8, 4, 16, 16, 64, 1024, 0, "float16"),
@@ -47,15 +47,12 @@ SHAPES = {
 }
 
 
-def versions(kind: str) -> dict:
-    """Name -> function, the newest last."""
-    v = {
-        "shared": {"v3": shared.attend_shared_v3, "v4": shared.attend_shared_v4, "v5": shared.attend_shared},
-        "split": {"v3": split.attend_split_v3, "v4": split.attend_split_v4, "v5": split.attend_split},
-        "grouped": {"v3": grouped.attend_v3, "v4": grouped.attend_v4, "v5": grouped.attend},
-        "indirect": {"v2": indirect.attend_indirect_v2, "v3": indirect.attend_indirect},
-    }
-    return v[kind]
+VERSIONS = {  # the one before, and the newest
+    "shared": {"v4": shared.attend_shared_v4, "v5": shared.attend_shared},
+    "split": {"v4": split.attend_split_v4, "v5": split.attend_split},
+    "grouped": {"v4": grouped.attend_v4, "v5": grouped.attend},
+    "indirect": {"v2": indirect.attend_indirect_v2, "v3": indirect.attend_indirect},
+}
 
 
 def inputs(kind, B, W, H, G, K, N, T, dtype, seed):
@@ -82,12 +79,9 @@ def oracle(q_RHK, prompt, own, table_RT, scale, rows):
     (R, H, _), B, T = q_RHK.shape, len(prompt[0]), own[0].shape[2]
     found = []
     for r in rows:
-        from_rows = cupy.full(T, r) if table_RT is None else table_RT[r]
-        k, v = (
-            cupy.concatenate([prompt[i][r // (R // B)], own[i][from_rows, :, cupy.arange(T)].transpose(1, 0, 2)], 1)
-            for i in (0, 1)
-        )
-        k, v = (a.astype(np.float64).repeat(H // len(a), axis=0) for a in (k, v))
+        at = cupy.full(T, r) if table_RT is None else table_RT[r], slice(None), cupy.arange(T)
+        parts = ([p[r // (R // B)], o[at].transpose(1, 0, 2)] for p, o in zip(prompt[:2], own[:2], strict=True))
+        k, v = (cupy.concatenate(p, 1).astype(np.float64).repeat(H // p[0].shape[0], axis=0) for p in parts)
         scores = scale * (q_RHK[r].astype(np.float64)[:, None] * k).sum(-1)
         weights = cupy.exp(scores - scores.max(-1, keepdims=True))
         found.append(((weights[..., None] * v).sum(1) / weights.sum(-1)[:, None]).ravel())
@@ -109,26 +103,21 @@ def microseconds(run, launches: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", default=["shared", "split", "grouped", "indirect"])
-    only = parser.parse_args().only
+    only = sys.argv[1:] or list(VERSIONS)
     source, target = cupy.ones(2**27, np.float32), cupy.empty(2**27, np.float32)
     copy = 2 * source.nbytes / microseconds(lambda: cupy.copyto(target, source), 1)  # bytes a microsecond
-    print(
-        f"{cupy.cuda.runtime.getDeviceProperties(0)['name'].decode()}: a copy moves {copy / 1e6:.2f} TB/s", flush=True
-    )
+    print(f"a copy moves {copy / 1e6:.2f} TB/s")
     for name, (kind, B, W, H, G, K, N, T, dtype) in SHAPES.items():
         if kind not in only:
             continue
         moved = 2 * (B * N + B * W * T) * G * K * np.dtype(dtype).itemsize
         several = [inputs(kind, B, W, H, G, K, N, T, dtype, seed) for seed in range(min(64, math.ceil(BYTES / moved)))]
         rows = sorted({0, B * W // 2, B * W - 1})
-        q_RHK, *caches = several[0][0][0], *several[0][1:]
-        right = oracle(q_RHK, *caches, K**-0.5, rows)
+        right = oracle(several[0][0][0], *several[0][1:], K**-0.5, rows)
         out = cupy.empty((B * W, H * K), np.float32)
-        every = versions(kind)
-        for knobs in KNOBS:
-            every["{} warps, {} ranges, {} queries".format(*knobs)] = functools.partial(by_knobs, knobs)
+        every = dict(VERSIONS[kind])
+        for knobs in KNOBS if dtype == "float16" and moved < BYTES else ():
+            every["{} warps, {} ranges, {} queries".format(*knobs.split())] = functools.partial(by_knobs, knobs)
         for label, attend in every.items():
             out[...] = np.nan
             is_knob = isinstance(attend, functools.partial)
@@ -143,7 +132,8 @@ def main() -> None:
 
 def by_knobs(knobs, arguments, prompt, own, table_RT, *, out):
     """The newest version, not as it would choose."""
-    knobs = dict(zip(("warps", "ranges", "tile"), knobs, strict=True))
+    warps, ranges, tile = map(int, knobs.split())
+    knobs = {"warps": warps, "ranges": ranges, "tile": tile}
     return launch_warps(arguments[0], prompt, own, arguments[-1], out, None, table_RT, **knobs)
 
 
