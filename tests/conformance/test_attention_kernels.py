@@ -143,6 +143,15 @@ def test_warps_are_right_however_they_share_the_work(sizes, knobs):
     assert (np.abs(a_RX - row.oracle(*arguments)) <= row.bound(*arguments)).all()
 
 
+def test_warps_read_nothing_behind_a_cache():
+    """A graph that is launched once too often counts on: the emulator would stop, and a GPU read foreign memory."""
+    q_RHK, prompt, (k_RGTK, v_RGTU, begin_R, _), scale = wide_case(1, 2, 1, 1, 5, 3, np.float32)
+    answers = [np.empty((2, K), np.float32) for _ in range(2)]
+    for end, a_RX in zip((3, 40), answers, strict=True):
+        launch_warps(q_RHK, prompt, (k_RGTK, v_RGTU, begin_R, np.full(2, end)), scale, a_RX)
+    assert np.array_equal(*answers)
+
+
 def test_warps_load_each_position_once_for_four_queries():
     """Two beams of two heads: keys and values are loaded once, 16 bytes a lane, in whole chunks."""
     B, W, G, H, N, T = 1, 2, 1, 2, 40, 3

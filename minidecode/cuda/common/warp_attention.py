@@ -112,13 +112,14 @@ def kernel_for(width: int, dtype: str, queries: int, has_table: bool = False):
                 a[i * together + e] = float32(0)
             running_max[i], running_sum[i] = LOWEST, float32(0)
             own = min(row, int32(end_R.size - 1))  # without own positions, there may be fewer numbers
-            longest = max(longest, int32(end_R[own] - begin_R[own]))
+            longest = max(longest, int32(min(int32(end_R[own]), T) - int32(begin_R[own])))
             if my_first + i + 1 < count:
                 head = int32(head + 1)
                 if head == per_group:
                     row, head = int32(row + 1), int32(0)
 
-        # Chunks of positions: first those of the prompt, then those of each row, as many as the longest row has.
+        # Chunks of positions: first those of the prompt, then those of each row, as many as the longest row has. An end
+        # beyond the cache, as after one step too many of a kept graph, is the cache's own.
         begin = int32(begin_X[x]) if N > 0 else int32(0)
         prompt_chunks = int32(int32(N - begin + chunk - 1) >> chunk_bits)
         row_chunks = int32(int32(longest + chunk - 1) >> chunk_bits) if T > 0 else int32(0)
@@ -135,7 +136,7 @@ def kernel_for(width: int, dtype: str, queries: int, has_table: bool = False):
                 nth_row, nth_chunk = divided(int32(c - prompt_chunks), row_chunks)
                 own_row = int32(first_row + nth_row)
                 first = int32(begin_R[own_row] + nth_chunk * chunk + group)
-                last, base = int32(end_R[own_row] - 1), int64(int32(own_row * G + g)) * T
+                last, base = int32(min(int32(end_R[own_row]), T) - 1), int64(int32(own_row * G + g)) * T
 
             # Lanes beyond the last position load that one again, and give it no weight.
             for j in range(at_once):
