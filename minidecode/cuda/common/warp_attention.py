@@ -1,5 +1,4 @@
-"""Attention of few query rows over long caches, at the bandwidth of memory: the newest kernel of split.py, shared.py,
-grouped.py and indirect.py.
+"""Attention of few rows by 128-bit loads: the newest kernel of split.py, shared.py, grouped.py and indirect.py.
 
 A lane loads 16 bytes of a key and 16 bytes of a value, so that width / (16 / itemsize) lanes share a position. All
 loads of a chunk are issued before the first product. Keys and values go to registers, never to shared memory, and serve
@@ -10,7 +9,7 @@ Floor: the bytes of keys and values at the bandwidth of a copy, 2.5 TB/s on an H
 beams and 1,024 positions in float16: 8 sentences are 34 MB, 13.5 us; 32 are 134 MB, 54 us. GPT-2's split cache, 4
 sentences of 4 beams, 256 + 32 positions: 4.7 MB, 1.9 us. Predicted, not measured: 18, 70 and 4 us; one greedy row of
 GPT-2 at 300 positions 3 us, which is latency. A multiprocessor has 16 warps with 2 KB under way each, and for 20 KB at
-600 ns memory is busy; a warp takes 470 instructions for 2 KB, at which rate instructions would allow 4 TB/s.
+600 ns memory is busy; a warp takes 400 instructions for 2 KB, at which rate instructions would allow 4.7 TB/s.
 
 Ranges are merged by a second launch. The last block to arrive could do it in the first, but would need a counter that
 is 0 before: to set it takes a launch too, and a counter that is kept would be shared by generations side by side.
