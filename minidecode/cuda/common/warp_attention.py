@@ -73,6 +73,88 @@ def kernel_for(width: int, dtype: str, queries: int, has_table: bool = False):
         MOST_WARPS * queries * state, queries * together, at_once * WORDS, at_once * queries
     )  # fmt: skip
 
+    @cuda.jit(device=True)
+    def take_in(q, k, v, score, first, last, own_row, row_of, running_max, running_sum, a):
+        """A chunk of positions, of one row (or of the prompt: -1), into the running softmax of each query."""
+        for j in range(at_once):
+            for i in range(queries):
+                s = float32(0)
+                for w in range(WORDS):
+                    numbers = numbers_of(k[j * WORDS + w])
+                    for e in range(per_word):
+                        s += q[i * together + w * per_word + e] * numbers[e]
+                for step in range(steps):
+                    s += cuda.shfl_xor_sync(LANES, s, 1 << step)
+                is_seen = int32(first + j * groups) <= last and (own_row < 0 or own_row == row_of[i])
+                score[j * queries + i] = s if is_seen else MINUS_INF
+
+        for i in range(queries):
+            larger = running_max[i]
+            for j in range(at_once):
+                larger = max(larger, score[j * queries + i])
+            keep = power_of_two(running_max[i] - larger)
+            running_max[i] = larger
+            running_sum[i] *= keep
+            for e in range(together):
+                a[i * together + e] *= keep
+            for j in range(at_once):
+                weight = power_of_two(score[j * queries + i] - larger)
+                running_sum[i] += weight
+                for w in range(WORDS):
+                    numbers = numbers_of(v[j * WORDS + w])
+                    for e in range(per_word):
+                        a[i * together + w * per_word + e] += weight * numbers[e]
+
+    @cuda.jit(device=True)
+    def merge_groups(running_max, running_sum, a, warp, lane, found):
+        """What the groups of a warp have found becomes one, and is left for the other warps."""
+        for i in range(queries):
+            larger = running_max[i]
+            for step in range(further_steps):
+                larger = max(larger, cuda.shfl_xor_sync(LANES, larger, sharing << step))
+            keep = power_of_two(running_max[i] - larger)
+            total = running_sum[i] * keep
+            for step in range(further_steps):
+                total += cuda.shfl_xor_sync(LANES, total, sharing << step)
+            for e in range(together):
+                a[i * together + e] *= keep
+                for step in range(further_steps):
+                    a[i * together + e] += cuda.shfl_xor_sync(LANES, a[i * together + e], sharing << step)
+            mine = int32((warp * queries + i) * state)
+            if lane < sharing:
+                for e in range(together):
+                    found[mine + lane * together + e] = a[i * together + e]
+            if lane == 0:
+                found[mine + width], found[mine + width + 1] = larger, total
+
+    @cuda.jit(device=True)
+    def merge_warps(
+        found, x, g, first_query, count, beams, per_group, turns, lot_bits, nth_range, ranges, partials_XRHX
+    ):
+        """What all warps have found; a thread for each number of each query."""
+        for number in range(int32(cuda.threadIdx.x), int32(count * width), int32(cuda.blockDim.x)):
+            n, u = int32(number // width), int32(number % width)
+            lot, i = int32(n // queries), int32(n % queries)
+            row, head = divided(int32(first_query + n), per_group)
+            larger = LOWEST
+            for turn in range(turns):
+                place = int32((((turn << lot_bits) + lot) * queries + i) * state)
+                larger = max(larger, found[place + width])
+            part, total = float32(0), float32(0)
+            for turn in range(turns):
+                place = int32((((turn << lot_bits) + lot) * queries + i) * state)
+                keep = power_of_two(found[place + width] - larger)
+                total += keep * found[place + width + 1]
+                part += keep * found[place + u]
+            row, head = int32(x * beams + row), int32(g * per_group + head)
+            if ranges == 1:
+                partials_XRHX[0, row, head, u] = part / total
+            else:
+                partials_XRHX[nth_range, row, head, u] = part
+                if u == 0:
+                    partials_XRHX[nth_range, row, head, width] = larger
+                    partials_XRHX[nth_range, row, head, width + 1] = total
+
     def attend(
         q_RHK, k_XGNK, v_XGNK, begin_X, k_RGTK, v_RGTK, table_RT, begin_R, end_R, scale, beams, per_group, tile, ranges,
         lot_bits, partials_XRHX,
@@ -146,81 +228,14 @@ def kernel_for(width: int, dtype: str, queries: int, has_table: bool = False):
                 words_of_k, words_of_v = load_16_bytes(keys, place), load_16_bytes(values, place)
                 for w in range(WORDS):
                     k[j * WORDS + w], v[j * WORDS + w] = words_of_k[w], words_of_v[w]
-
-            for j in range(at_once):
-                for i in range(queries):
-                    s = float32(0)
-                    for w in range(WORDS):
-                        numbers = numbers_of(k[j * WORDS + w])
-                        for e in range(per_word):
-                            s += q[i * together + w * per_word + e] * numbers[e]
-                    for step in range(steps):
-                        s += cuda.shfl_xor_sync(LANES, s, 1 << step)
-                    is_seen = int32(first + j * groups) <= last and (own_row < 0 or own_row == row_of[i])
-                    score[j * queries + i] = s if is_seen else MINUS_INF
-
-            for i in range(queries):
-                larger = running_max[i]
-                for j in range(at_once):
-                    larger = max(larger, score[j * queries + i])
-                keep = power_of_two(running_max[i] - larger)
-                running_max[i] = larger
-                running_sum[i] *= keep
-                for e in range(together):
-                    a[i * together + e] *= keep
-                for j in range(at_once):
-                    weight = power_of_two(score[j * queries + i] - larger)
-                    running_sum[i] += weight
-                    for w in range(WORDS):
-                        numbers = numbers_of(v[j * WORDS + w])
-                        for e in range(per_word):
-                            a[i * together + w * per_word + e] += weight * numbers[e]
+            take_in(q, k, v, score, first, last, own_row, row_of, running_max, running_sum, a)
             c = int32(c + turns * ranges)
 
-        # What the groups of a warp have found becomes one, and is left for the others.
-        for i in range(queries):
-            larger = running_max[i]
-            for step in range(further_steps):
-                larger = max(larger, cuda.shfl_xor_sync(LANES, larger, sharing << step))
-            keep = power_of_two(running_max[i] - larger)
-            total = running_sum[i] * keep
-            for step in range(further_steps):
-                total += cuda.shfl_xor_sync(LANES, total, sharing << step)
-            for e in range(together):
-                a[i * together + e] *= keep
-                for step in range(further_steps):
-                    a[i * together + e] += cuda.shfl_xor_sync(LANES, a[i * together + e], sharing << step)
-            mine = int32((warp * queries + i) * state)
-            if group == 0:
-                for e in range(together):
-                    found[mine + first_number + e] = a[i * together + e]
-            if lane == 0:
-                found[mine + width], found[mine + width + 1] = larger, total
+        merge_groups(running_max, running_sum, a, warp, lane, found)
         cuda.syncthreads()
-
-        # A thread for each number of each query puts together what the warps have found.
-        for number in range(int32(cuda.threadIdx.x), int32(count * width), int32(cuda.blockDim.x)):
-            n, u = int32(number // width), int32(number % width)
-            lot, i = int32(n // queries), int32(n % queries)
-            row, head = divided(int32(first_query + n), per_group)
-            larger = LOWEST
-            for turn in range(turns):
-                place = int32((((turn << lot_bits) + lot) * queries + i) * state)
-                larger = max(larger, found[place + width])
-            part, total = float32(0), float32(0)
-            for turn in range(turns):
-                place = int32((((turn << lot_bits) + lot) * queries + i) * state)
-                keep = power_of_two(found[place + width] - larger)
-                total += keep * found[place + width + 1]
-                part += keep * found[place + u]
-            row, head = int32(x * beams + row), int32(g * per_group + head)
-            if ranges == 1:
-                partials_XRHX[0, row, head, u] = part / total
-            else:
-                partials_XRHX[nth_range, row, head, u] = part
-                if u == 0:
-                    partials_XRHX[nth_range, row, head, width] = larger
-                    partials_XRHX[nth_range, row, head, width + 1] = total
+        merge_warps(
+            found, x, g, first_query, count, beams, per_group, turns, lot_bits, nth_range, ranges, partials_XRHX
+        )
 
     attend.__name__ = attend.__qualname__ = f"warps_{width}_{dtype}_{queries}{'_by_table' if has_table else ''}"
     return cuda.jit(launch_bounds=(32 * MOST_WARPS, 1))(attend)
