@@ -1,16 +1,17 @@
 """Attention of a decode step on a GPU: each version checked against float64, then timed beside a copy.
 
-    python benchmarks/gpu_attention.py [--only shared split ...]
+    python benchmarks/gpu_attention.py [shared split grouped indirect]
 
 Launches go into one CUDA graph, each over a cache of its own, 200 MB together, so that no cache of the GPU serves them.
-The newest version is also timed with other numbers of warps a block and ranges of positions. At most a minute.
+The newest version is also timed with other numbers of warps and queries a block and ranges of positions (KNOBS).
 """
 
 from __future__ import annotations
 
-import argparse
 import functools
+import itertools
 import math
+import sys
 
 import cupy
 import numpy as np
@@ -20,16 +21,7 @@ from minidecode.cuda.common.warp_attention import launch_warps
 from minidecode.runtime.graphs import capture
 
 BYTES = 200e6  # of all caches of a graph
-KNOBS = [
-    (8, 1, 4),
-    (16, 1, 4),
-    (8, 1, 1),
-    (16, 1, 1),
-    (8, 2, 4),
-    (16, 2, 4),
-    (8, 5, 4),
-    (16, 16, 4),
-]  # warps, ranges, queries
+KNOBS = list(itertools.product((8, 16), (1, 2, 8), (1, 4)))  # warps of a block, ranges of positions, queries of a block
 # name: kind, sentences, beams, H, G, K, prompt positions, own positions, type of the caches
 SHAPES = {
     "BART-large, 8 x 4 beams": ("shared", 8, 4, 16, 16, 64, 1024, 0, "float16"),
@@ -47,15 +39,12 @@ SHAPES = {
 }
 
 
-def versions(kind: str) -> dict:
-    """Name -> function, the newest last."""
-    v = {
-        "shared": {"v3": shared.attend_shared_v3, "v4": shared.attend_shared_v4, "v5": shared.attend_shared},
-        "split": {"v3": split.attend_split_v3, "v4": split.attend_split_v4, "v5": split.attend_split},
-        "grouped": {"v3": grouped.attend_v3, "v4": grouped.attend_v4, "v5": grouped.attend},
-        "indirect": {"v2": indirect.attend_indirect_v2, "v3": indirect.attend_indirect},
-    }
-    return v[kind]
+VERSIONS = {  # the one before, and the newest
+    "shared": {"v4": shared.attend_shared_v4, "v5": shared.attend_shared},
+    "split": {"v4": split.attend_split_v4, "v5": split.attend_split},
+    "grouped": {"v4": grouped.attend_v4, "v5": grouped.attend},
+    "indirect": {"v2": indirect.attend_indirect_v2, "v3": indirect.attend_indirect},
+}
 
 
 def inputs(kind, B, W, H, G, K, N, T, dtype, seed):
@@ -82,12 +71,9 @@ def oracle(q_RHK, prompt, own, table_RT, scale, rows):
     (R, H, _), B, T = q_RHK.shape, len(prompt[0]), own[0].shape[2]
     found = []
     for r in rows:
-        from_rows = cupy.full(T, r) if table_RT is None else table_RT[r]
-        k, v = (
-            cupy.concatenate([prompt[i][r // (R // B)], own[i][from_rows, :, cupy.arange(T)].transpose(1, 0, 2)], 1)
-            for i in (0, 1)
-        )
-        k, v = (a.astype(np.float64).repeat(H // len(a), axis=0) for a in (k, v))
+        at = cupy.full(T, r) if table_RT is None else table_RT[r], slice(None), cupy.arange(T)
+        parts = ([p[r // (R // B)], o[at].transpose(1, 0, 2)] for p, o in zip(prompt[:2], own[:2], strict=True))
+        k, v = (cupy.concatenate(p, 1).astype(np.float64).repeat(H // p[0].shape[0], axis=0) for p in parts)
         scores = scale * (q_RHK[r].astype(np.float64)[:, None] * k).sum(-1)
         weights = cupy.exp(scores - scores.max(-1, keepdims=True))
         found.append(((weights[..., None] * v).sum(1) / weights.sum(-1)[:, None]).ravel())
@@ -108,43 +94,42 @@ def microseconds(run, launches: int) -> float:
     return min(times)
 
 
+def ways(kind, out, with_knobs):
+    """Name -> how to do it for one of the inputs."""
+    found = {label: functools.partial(by_version, function, out) for label, function in VERSIONS[kind].items()}
+    for knobs in KNOBS if with_knobs else ():
+        found["{} warps, {} ranges, {} queries".format(*knobs)] = functools.partial(by_knobs, *knobs, out)
+    return found
+
+
+def by_version(function, out, arguments, *_):
+    function(*arguments, out=out)
+
+
+def by_knobs(warps, ranges, tile, out, arguments, prompt, own, table_RT):
+    q_RHK, *_, scale = arguments
+    launch_warps(q_RHK, prompt, own, scale, out, None, table_RT, warps=warps, ranges=ranges, tile=tile)
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", default=["shared", "split", "grouped", "indirect"])
-    only = parser.parse_args().only
     source, target = cupy.ones(2**27, np.float32), cupy.empty(2**27, np.float32)
     copy = 2 * source.nbytes / microseconds(lambda: cupy.copyto(target, source), 1)  # bytes a microsecond
-    print(
-        f"{cupy.cuda.runtime.getDeviceProperties(0)['name'].decode()}: a copy moves {copy / 1e6:.2f} TB/s", flush=True
-    )
+    print(f"a copy moves {copy / 1e6:.2f} TB/s")
     for name, (kind, B, W, H, G, K, N, T, dtype) in SHAPES.items():
-        if kind not in only:
+        if kind not in (sys.argv[1:] or VERSIONS):
             continue
         moved = 2 * (B * N + B * W * T) * G * K * np.dtype(dtype).itemsize
         several = [inputs(kind, B, W, H, G, K, N, T, dtype, seed) for seed in range(min(64, math.ceil(BYTES / moved)))]
-        rows = sorted({0, B * W // 2, B * W - 1})
-        q_RHK, *caches = several[0][0][0], *several[0][1:]
-        right = oracle(q_RHK, *caches, K**-0.5, rows)
-        out = cupy.empty((B * W, H * K), np.float32)
-        every = versions(kind)
-        for knobs in KNOBS:
-            every["{} warps, {} ranges, {} queries".format(*knobs)] = functools.partial(by_knobs, knobs)
-        for label, attend in every.items():
+        rows, out = sorted({0, B * W // 2, B * W - 1}), cupy.empty((B * W, H * K), np.float32)
+        right = oracle(several[0][0][0], *several[0][1:], K**-0.5, rows)
+        for label, way in ways(kind, out, dtype == "float16" and moved < BYTES).items():
             out[...] = np.nan
-            is_knob = isinstance(attend, functools.partial)
-            calls = [functools.partial(attend, *(case if is_knob else case[0]), out=out) for case in several]
-            calls[0]()
+            way(*several[0])
             error = float(abs(out[rows] - right).max())
             verdict = "" if error < 1e-5 and not bool(cupy.isnan(out).any()) else "  WRONG"
-            took = microseconds(lambda calls=calls: [call() for call in calls], len(calls))
+            took = microseconds(lambda way=way, several=several: [way(*case) for case in several], len(several))
             share = moved / took / copy
             print(f"{name:<36} {label:<30} {took:9.2f} us {share:5.0%}  error {error:.0e}{verdict}", flush=True)
-
-
-def by_knobs(knobs, arguments, prompt, own, table_RT, *, out):
-    """The newest version, not as it would choose."""
-    knobs = dict(zip(("warps", "ranges", "tile"), knobs, strict=True))
-    return launch_warps(arguments[0], prompt, own, arguments[-1], out, None, table_RT, **knobs)
 
 
 if __name__ == "__main__":

@@ -57,8 +57,9 @@ def drawn(draw, *shape: int) -> np.ndarray:
 
 
 def widths(draw) -> tuple[int, int]:
-    """(K, U): a few numbers, or eight each, which some kernels read by 128-bit loads."""
-    return (8, 8) if draw(st.booleans()) else (draw(st.integers(1, 3)), draw(st.integers(1, 3)))
+    """(K, U): a few numbers, or once in a while 16 each, which some kernels read by 128-bit loads."""
+    is_wide = draw(st.integers(0, 7)) == 7
+    return (16, 16) if is_wide else (draw(st.integers(1, 3)), draw(st.integers(1, 3)))
 
 
 def normal(rng, *shape: int) -> np.ndarray:

@@ -122,7 +122,7 @@ def attend(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias=None, out=None, *,
     if bias is not None:
         return split.split_with_bias(q_RHK, *no_prompt, *cache, scale, bias, out)
     a_RX = result(q_RHK, (k_RGMK, v_RGMU), out)
-    if not are_wide(k_RGMK, v_RGMU):
+    if not are_wide(q_RHK, k_RGMK, v_RGMU):
         return attend_v4(q_RHK, *cache, scale, a_RX, workspace=workspace)
     return launch_warps(q_RHK, no_prompt, cache, scale, a_RX, workspace)
 

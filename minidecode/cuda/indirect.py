@@ -94,7 +94,7 @@ def attend_indirect(
 ):  # fmt: skip
     """Version 3; version 2 for heads of other widths and with a position bias."""
     prompt, own = (prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B), (k_RGTK, v_RGTU, begin_R, end_R)
-    if bias is not None or not are_wide(k_RGTK, v_RGTU, prompt_k_BGNK, prompt_v_BGNU):
+    if bias is not None or not are_wide(q_RHK, k_RGTK, v_RGTU, prompt_k_BGNK, prompt_v_BGNU):
         cache = *prompt, k_RGTK, v_RGTU, indirection_RT, begin_R, end_R
         return attend_indirect_v2(q_RHK, *cache, scale, bias, out)
     a_RX = result(q_RHK, (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU), out)

@@ -38,7 +38,7 @@ def attend_shared_v4(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None, *, workspa
 def attend_shared(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None, *, workspace=None):
     """Version 5, or 4 for heads of other widths."""
     a_RX = result(q_RHK, (k_BGNK, v_BGNU), out)
-    if not are_wide(k_BGNK, v_BGNU):
+    if not are_wide(q_RHK, k_BGNK, v_BGNU):
         return attend_shared_v4(q_RHK, k_BGNK, v_BGNU, begin_B, scale, a_RX, workspace=workspace)
     nothing = k_BGNK[:, :, :0], v_BGNU[:, :, :0], begin_B, begin_B  # of which no number is read
     return launch_warps(q_RHK, (k_BGNK, v_BGNU, begin_B), nothing, scale, a_RX, workspace)

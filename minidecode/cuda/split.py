@@ -165,7 +165,7 @@ def attend_split(
     a_RX = result(q_RHK, (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU), out)
     if bias is not None:
         return split_with_bias(q_RHK, *cache, scale, bias, a_RX)
-    if not are_wide(k_RGTK, v_RGTU, prompt_k_BGNK, prompt_v_BGNU):
+    if not are_wide(q_RHK, k_RGTK, v_RGTU, prompt_k_BGNK, prompt_v_BGNU):
         return attend_split_v4(q_RHK, *cache, scale, a_RX, workspace=workspace)
     return launch_warps(q_RHK, cache[:3], cache[3:], scale, a_RX, workspace)
 

@@ -143,23 +143,33 @@ def test_warps_are_right_however_they_share_the_work(sizes, knobs):
     assert (np.abs(a_RX - row.oracle(*arguments)) <= row.bound(*arguments)).all()
 
 
+def test_warps_read_nothing_behind_a_cache():
+    """A graph that is launched once too often counts on: the emulator would stop, and a GPU read foreign memory."""
+    q_RHK, prompt, (k_RGTK, v_RGTU, begin_R, _), scale = wide_case(1, 2, 1, 1, 5, 3, np.float32)
+    answers = [np.empty((2, K), np.float32) for _ in range(2)]
+    for end, a_RX in zip((3, 40), answers, strict=True):
+        launch_warps(q_RHK, prompt, (k_RGTK, v_RGTU, begin_R, np.full(2, end)), scale, a_RX)
+    assert np.array_equal(*answers)
+
+
 def test_warps_load_each_position_once_for_four_queries():
     """Two beams of two heads: keys and values are loaded once, 16 bytes a lane, in whole chunks."""
     B, W, G, H, N, T = 1, 2, 1, 2, 40, 3
     q_RHK, *prompt, k_RGTK, v_RGTU, begin_R, end_R, scale = split_case(B, W, G, H, N, T)
     run = md.emulate(kernel_for(K, "float32", 4))[(1, 1, 1), 64](
-        q_RHK, *prompt, k_RGTK, v_RGTU, np.zeros((W, 1), np.int64), begin_R, end_R, scale, np.int32(W), np.int32(H),
-        np.int32(4), np.empty((1, W, H, U), np.float32),
+        q_RHK, *prompt, k_RGTK, v_RGTU, np.zeros((W, 1), np.int64), begin_R, end_R, scale,
+        *map(np.int32, (W, H, W * H, 1, 0)), np.empty((1, W, H, U), np.float32),
     )  # fmt: skip
     chunk = warp_attention.chunk_of(K, 4, 4)
     assert run.verdict == "clean"
-    assert loads(run, "_load_16_bytes") == (-(-N // chunk) + W * -(-T // chunk)) * chunk * (K + U)
+    of_queries = 64 * 4 * W * H  # a lane's four numbers of each
+    assert loads(run, "_load_16_bytes") - of_queries == (-(-N // chunk) + W * -(-T // chunk)) * chunk * (K + U)
 
 
 @pytest.mark.parametrize(
     ("K_and_U", "offset", "wide"),
-    [((8, 8), 0, True), ((64, 64), 0, True), ((8, 4), 0, False), ((24, 24), 0, False), ((6, 6), 0, False),
-     ((8, 8), 4, False), ((256, 256), 0, False)],
+    [((16, 16), 0, True), ((64, 64), 0, True), ((16, 8), 0, False), ((24, 24), 0, False), ((18, 18), 0, False),
+     ((16, 16), 4, False), ((256, 256), 0, False), ((8, 8), 0, False)],
 )  # fmt: skip
 def test_heads_that_warps_can_read(K_and_U, offset, wide):
     """Whole 128-bit loads, a power of two of them and at most 32, from addresses that they can begin at."""
@@ -169,18 +179,19 @@ def test_heads_that_warps_can_read(K_and_U, offset, wide):
         first = -numbers.ctypes.data % 16 // 4 + offset // 4
         return numbers[first : first + 4 * width].reshape(1, 1, 4, width)
 
-    assert warp_attention.are_wide(*(cache(width) for width in K_and_U)) == wide
+    q_RHK = cache(K_and_U[0])[0]
+    assert warp_attention.are_wide(q_RHK, *(cache(width) for width in K_and_U)) == wide
 
 
 @pytest.mark.parametrize(
     ("M", "width", "kernels"),
     [(2 * attention.SHORTEST, 2, {"block_per_range", "merge_ranges"}), (40, 2, {"block_per_cache"}),
-     (2 * attention.SHORTEST, attention.WIDEST + 1, {"block_per_head"}), (40, 8, {"warps_8_float32_1"}),
-     (2 * warp_attention.SHORTEST, 8, {"warps_8_float32_1", "merge_ranges_of_warps"})],
+     (2 * attention.SHORTEST, attention.WIDEST + 1, {"block_per_head"}), (40, 16, {"warps_16_float32_1"}),
+     (2 * warp_attention.SHORTEST, 16, {"warps_16_float32_1", "merge_ranges_of_warps"})],
 )  # fmt: skip
 def test_which_kernel_runs(M, width, kernels):
     rng = np.random.default_rng(0)
-    cache = normal(rng, 1, 1, M, width), normal(rng, 1, 1, M, 8 if width == 8 else 2)
+    cache = normal(rng, 1, 1, M, width), normal(rng, 1, 1, M, 16 if width == 16 else 2)
     with counted_launches() as launches:
         grouped.attend(normal(rng, 1, 1, width), *cache, np.zeros(1, np.int64), np.full(1, M), 0.5)
     assert {name.removesuffix(" (emulator)") for name in launches} == kernels

@@ -78,9 +78,9 @@ def planted() -> list[tuple]:
         case([0, 3, 1], [20, 19, 2], 1, 2, 20, 3, 2, buckets=8, farthest=12, rows=3),  # one for each row
         halves(case([2], [40], 1, 2, 40, 16, 8, buckets=8, farthest=12)),
         case([1], [20], 1, 2, 20, 300, 290, buckets=8, farthest=12),  # wider than there is room for
-        case([0, 3], [9, 6], 1, 3, 9, 8, 8),  # heads of one or two 128-bit loads
-        halves(case([5], [70], 2, 2, 70, 8, 8)),
-        case([3], [530], 1, 2, 530, 8, 8),
+        case([0, 3], [9, 6], 1, 3, 9, 16, 16),  # heads of whole 128-bit loads
+        halves(case([5], [70], 1, 2, 70, 32, 32)),
+        case([3], [530], 1, 2, 530, 16, 16),
     ]
 
 

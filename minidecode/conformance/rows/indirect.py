@@ -79,9 +79,9 @@ def planted() -> list[tuple]:
         arguments_of(3, 1, 4, 3),  # one beam
         arguments_of(1, 2, 4, 3, end=1),  # the first step: nothing has moved yet
         halves(arguments_of(2, 3, 40, 20, G=2, per_group=2, K=16, U=8, padding=[0, 3])),  # of half precision
-        arguments_of(2, 2, 150, 140, K=64, U=64, end=130, padding=[0, 11]),
-        arguments_of(2, 2, 4, 9, per_group=2, K=8, U=8, begin=3, end=7, padding=[0, 4]),  # two 128-bit loads
-        halves(arguments_of(1, 2, 500, 40, K=8, U=8, end=30, padding=[70])),
+        arguments_of(2, 2, 50, 40, K=64, U=64, end=35, padding=[0, 11]),
+        arguments_of(2, 2, 4, 9, per_group=2, K=16, U=16, begin=3, end=7, padding=[0, 4]),  # whole 128-bit loads
+        halves(arguments_of(1, 2, 500, 40, K=32, U=32, end=30, padding=[70])),
         arguments_of(1, 3, 33, 2, K=33, U=100, per_group=2),
         arguments_of(1, 2, 3, 4, K=300, U=290),
     ]

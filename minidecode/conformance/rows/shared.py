@@ -57,9 +57,9 @@ def planted() -> list[tuple]:
         case([0], 4, 1, 1, 33, 64, 64),  # the width of BART's heads
         case([3], 2, 1, 1, 35, 130, 66),  # wider than there is room for
         case([2], 5, 1, 4, 9, 3, 2),  # more queries than a block takes
-        case([0, 3], 3, 1, 1, 9, 8, 8),  # heads of one or two 128-bit loads
-        halves(case([5], 2, 2, 2, 70, 8, 8)),
-        case([40], 3, 1, 1, 550, 8, 8),
+        case([0, 3], 3, 1, 1, 9, 16, 16),  # heads of whole 128-bit loads
+        halves(case([5], 2, 1, 1, 70, 32, 32)),
+        case([40], 3, 1, 1, 550, 16, 16),
     ]
 
 

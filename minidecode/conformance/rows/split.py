@@ -94,9 +94,9 @@ def planted() -> list[tuple]:
         case([1], [0, 1, 2], [9, 8, 7], 1, 2, 5, 9, 3, 2, buckets=8, farthest=12, rows=3),  # one for each row
         halves(case([0, 3], [0, 0], [9, 9], 1, 2, 8, 9, 16, 8, buckets=8, farthest=12)),
         case([1], [0], [5], 1, 2, 9, 6, 300, 290, buckets=8, farthest=12),  # wider than there is room for
-        case([1, 4], [0, 1, 2, 2], [5, 3, 7, 3], 1, 1, 4, 7, 8, 8),  # heads of one or two 128-bit loads
-        halves(case([0], [0, 1], [35, 3], 1, 2, 40, 35, 8, 8)),
-        case([70], [0, 5], [40, 39], 1, 2, 480, 40, 8, 8),
+        case([1, 4], [0, 1, 2, 2], [5, 3, 7, 3], 1, 1, 4, 7, 16, 16),  # heads of whole 128-bit loads
+        halves(case([0], [0, 1], [35, 3], 1, 2, 40, 35, 32, 32)),
+        case([70], [0, 5], [40, 39], 1, 2, 480, 40, 16, 16),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Attention of one row per beam over keys and values: what the kernels of grouped.py, shared.py and split.py share.
+"""Attention of one row per beam over keys and values: what versions 1 to 4 of grouped.py, shared.py and split.py share.
 
 A softmax needs the largest score before the first exponential. Online softmax (Milakov and Gimelshein 2018) reads the
 positions tile by tile and keeps three numbers or rows: running_max, the largest score so far; running_sum, the sum of

@@ -13,6 +13,7 @@ from numba.cuda.extending import intrinsic
 from ...emulator import register_body
 
 GLOBAL = 1  # the number of global memory: without it, hardware looks up at each load where an address lies
+TINY = np.finfo(np.float32).tiny
 WORD, HALF, FLOAT = ir.IntType(32), ir.HalfType(), ir.FloatType()
 
 
@@ -87,7 +88,7 @@ def power_of_two(typing_context, exponent):
 @register_body(power_of_two)
 def _power_of_two(exponent):
     power = np.exp2(np.float32(exponent))
-    return power if power >= np.finfo(np.float32).tiny else np.float32(0)
+    return power if power >= TINY else np.float32(0)
 
 
 SIGNATURES = {}  # no kernels of its own
