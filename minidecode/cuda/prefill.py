@@ -43,7 +43,7 @@ from .common.reduction import THREADS, WARPS, block_max, block_sum, warp_max, wa
 from .common.vector_load import wide_load, wide_store
 
 NOTHING = float32(-np.inf)  # the score of what is not seen
-SCORES = 2**24  # that version 3 makes at a time: 64 MiB, and half as much for float16 weights
+SCORES = 2**24  # that version 3 makes at a time: 64 MiB, and as much for the weights, half of it in float16
 CAUSAL_ROWS = 512  # of a block of version 3 where queries see what is before them: 1,024 of them skip a quarter
 WHOLE_ROWS = 8  # numbers: where rows of scores begin at multiples of it, tensor cores read them at full speed
 COLUMNS = 4  # of the values that a lane of version 4 sums: heads of up to 128 numbers
@@ -304,8 +304,7 @@ def by_products(q_RHK, k_XGK, v_XGU, rows, scale, causal, window, bias, k_offset
     (R, H, _), U = q_RHK.shape, v_XGU.shape[2]
     a_RHU, blocks = a_RX.reshape(R, H, U), list(blocks_of(rows, H, causal, window))
     numbers = max((H * (q.stop - q.start) * width_of(k) for q, k, _ in blocks), default=0)
-    scores_X = np.empty_like(a_RX, order="C", shape=numbers)
-    weights_X = scores_X if q_RHK.dtype == np.float32 else np.empty_like(q_RHK, order="C", shape=numbers)
+    scores_X, weights_X = (np.empty_like(x, order="C", shape=numbers) for x in (a_RX, q_RHK))
     for q, k, ahead in blocks:
         N, M, width = q.stop - q.start, k.stop - k.start, width_of(k)
         scores_HNM, weights_HNM = (x[: H * N * width].reshape(H, N, width)[..., :M] for x in (scores_X, weights_X))
@@ -350,7 +349,7 @@ def by_head(x_HNX, m_GXX, result_HNX):
 def softmax_in_registers(threads, quads):
     """A kernel in which so many threads, a warp or a block, keep a row of at most 4 * threads * quads scores.
 
-    In place, or into `weights`. Column c is the key c positions behind the block's first; what a row does not see gets
+    Column c is the key c positions behind the block's first; what a row does not see gets
     weight 0. Columns from M to `width` belong to no key, and may hold anything.
     """
     columns, rows_a_block = 4 * quads, THREADS // threads
