@@ -139,7 +139,7 @@ def test_kernels_write_into_the_arena(poisoned):
     prompt = "Our army and our navy"
     out = model.generate(prompt, plan="arena=planned,norm=emulator,ngram=emulator", **options)
     assert tokens(out) == tokens(model.generate(prompt, plan="norm=emulator,ngram=emulator", **options))
-    assert out.receipt.launches == {"norm_staged (emulator)": 36, "block_per_row_staged (emulator)": 3}
+    assert out.receipt.launches == {"norm_kept (emulator)": 36, "block_per_row_staged (emulator)": 3}
 
 
 @pytest.mark.parametrize("cache", CACHES)
