@@ -2,8 +2,7 @@
 
     python benchmarks/gpu_rows.py --out benchmarks/results/gpu-rows-DEVICE.jsonl
 
-Writes each figure as it comes: a layer's attention, held to float64 with a computed bound, also with other sizes of its
-blocks; row kernels on a gigabyte beside a copy of it; the same on rows of a decode step, in a graph. Under a minute.
+A layer's attention, held to float64; row kernels on a gigabyte, and in a graph on rows of a decode step. A minute.
 """
 
 from __future__ import annotations
@@ -30,11 +29,10 @@ SHAPES = {  # sentences, queries, keys, heads of 64 numbers, causal; and setting
 
 
 def main() -> None:
-    import cupy
-
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, help="file to write a line of JSON to for each figure")
     args = parser.parse_args()
+    import cupy
 
     def report(what: str, **figures) -> None:
         print(f"{what:<64}" + "  ".join(f"{name} {value:.4g}" for name, value in figures.items()), flush=True)
@@ -47,10 +45,10 @@ def main() -> None:
             time_attention(cupy, f"{name}, {np.dtype(dtype)}", shape, dtype, report)
     time_rows(cupy, 2**30, report)
     for R, D in [(1, 768), (4, 768), (32, 1024), (128, 1024), (128, 4096)]:
-        for name, (run, moved) in row_kernels(cupy, R, D).items():
+        for name, (run, _) in row_kernels(cupy, R, D).items():
             run()  # compiled before it is captured
             graph, _ = capture("cuda", lambda run=run: [run() for _ in range(LAUNCHES)])
-            report(f"{name}, {R} x {D}, in a graph", us=1e6 * seconds(cupy, graph.launch, 20) / LAUNCHES, bytes=moved)
+            report(f"{name}, {R} x {D}, in a graph", us=1e6 * seconds(cupy, graph.launch, 20) / LAUNCHES)
 
 
 def seconds(cupy, run, times: int = 5) -> float:
@@ -78,7 +76,7 @@ def time_attention(cupy, name: str, shape: tuple, dtype, report) -> None:
         ms = 1e3 * seconds(cupy, lambda: prefill.attend_prefill(q, k, v, *offsets, 0.125, causal))
         vars(prefill).update(before)
         for b in {0, B - 1}:
-            mine = zip((q, k, v), (N, M, M), strict=True)
+            mine = ((q, N), (k, M), (v, M))
             q64, k64, v64 = (x[b * n : (b + 1) * n].astype(float).transpose(1, 0, 2) for x, n in mine)
             scores = 0.125 * q64 @ k64.transpose(0, 2, 1)
             scores = cupy.where(causal & (cupy.arange(N)[:, None] < cupy.arange(M)), -np.inf, scores)
@@ -88,19 +86,18 @@ def time_attention(cupy, name: str, shape: tuple, dtype, report) -> None:
             bound = ((unit + 2e-5) * weights + least) @ cupy.abs(v64)
             off = cupy.abs(a_RX[b * N : (b + 1) * N].reshape(N, H, 64).transpose(1, 0, 2) - weights @ v64)
             worst = max(worst, float((off / bound).max()))
-        report(" ".join([name, *(f"{key}={n}" for key, n in settings.items())]), ms=ms, error_over_bound=worst)
+        report(f"{name} {settings or ''}", ms=ms, error_over_bound=worst)
 
 
 def row_kernels(cupy, R: int, D: int) -> dict:
     """Name -> (call, bytes that it moves at the least)."""
-    x, y, s, h = (cupy.ones((R, D), F) for _ in range(4))
-    gain, ids, cut = cupy.ones(D, F), cupy.arange(R) % 1000, Heads(D // 64, D // 64, 64, 64, 1.0)
+    x, y, s, h, gain = (*(cupy.ones((R, D), F) for _ in range(4)), cupy.ones(D, F))
+    ids, cut = cupy.arange(R) % 1000, Heads(D // 64, D // 64, 64, 64, 1.0)
     wte, layer = cupy.ones((1000, D), F), Norm(gain, gain, 1e-5)
     qkv, bias, four = cupy.ones((R, 3 * D), F), cupy.ones(3 * D, F), 4 * R * D
     parts = tuple(cupy.ones((R, D // 64, 64), HALF) for _ in range(3))
     return {
         "residual_norm": (lambda: norm.residual_norm(x, y, gain, layer, (s, h)), 4 * four),
-        "norm alone": (lambda: norm.residual_norm(x, None, None, layer, (x, h)), 2 * four),
         "gelu": (lambda: activation.bias_activation(x, gain, "gelu", h), 2 * four),
         "gelu_new": (lambda: activation.bias_activation(x, gain, "gelu_new", h), 2 * four),
         "split_heads to float16": (lambda: heads.split_heads(qkv, bias, cut, HALF, parts), 9 * four // 2),
@@ -110,8 +107,8 @@ def row_kernels(cupy, R: int, D: int) -> dict:
 
 def time_rows(cupy, size: int, report) -> None:
     """Each kernel where it moves about `size` bytes, beside a copy of as many, read and written."""
-    source, target = (cupy.zeros(size // 8, F) for _ in range(2))
-    copied = size / seconds(cupy, lambda: cupy.copyto(target, source))
+    both = [cupy.zeros(size // 8, F) for _ in range(2)]
+    copied = size / seconds(cupy, lambda: cupy.copyto(*both))
     report("a copy", TB_s=copied / 1e12)
     for D in (768, 1024, 4096):
         for name, (_, of_row) in row_kernels(cupy, 1, D).items():

@@ -570,4 +570,6 @@ SIGNATURES = {
     warp_per_query: _OF_QUERIES,
     warp_per_query_wide: _OF_QUERIES,
 }
-REGISTERS = {softmax_of_1024: 80, softmax_of_4096: 80, warp_per_query: 104, warp_per_query_wide: 104}
+REGISTERS = {  # 32 of those of the softmax are a row's scores
+    softmax_of_1024: 80, softmax_of_4096: 80, softmax_in_passes: 64, warp_per_query: 104, warp_per_query_wide: 104,
+}  # fmt: skip
