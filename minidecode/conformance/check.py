@@ -321,11 +321,11 @@ def _poisoned(row: Row, arguments: tuple) -> tuple:
 def _float_of(row: Row, arguments: tuple) -> np.dtype | None:
     """The dtype of the first floats that are handed in, which results have too; None where there are whole numbers.
 
-    Sums of products of float16 are float32, and so are such results.
+    Sums of float16 are float32, and so are results that are sums; what only moves stays as it is.
     """
     arrays = _named(list(arguments_of(row, arguments)), arguments)
     first = next((a.dtype for _, a in arrays if a.dtype.kind == "f"), None)
-    return np.dtype(np.float32) if first == np.float16 else first
+    return np.dtype(np.float32) if first == np.float16 and row.contract == "tolerance" else first
 
 
 def _named(names: list[str], arguments: Iterable):

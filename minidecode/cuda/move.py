@@ -1,7 +1,8 @@
 """Ops that only move data: one thread per word, and neighbouring threads move neighbouring words.
 
 1. The rows are the grid's first axis, so that no thread divides to find its row. What is read in a piece is written in
-   a piece. `concat_step` alone looks at numbers: the new position is cut off at the cache's range, as in append.py.
+   a piece. Words are as wide as numbers and rows let them be, at most 64 bits: four halves of a key at once.
+   `concat_step` alone looks at numbers: the new position is cut off at the cache's range, as in append.py.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import cuda, float32, int64, types, uint8, uint16, uint32
+from numba import cuda, float32, int64, types, uint8, uint16, uint32, uint64
 
 from ..errors import OptionError
 from ..reference import in_rows
@@ -19,6 +20,7 @@ from ..runtime.low_precision import largest_of
 from .common.cut_off import cut_off
 
 THREADS = 128
+WORDS = uint64, uint32, uint16, uint8
 
 
 def gather_rows(x_RX, pick_R, out=None):
@@ -37,15 +39,18 @@ def copy_rows(words_RX, pick_R, picked_RX):
 
 
 def words_of_rows(*arrays):
-    """A view of each array's rows as words of 32 bits, or as narrower ones where a row begins or ends within one.
+    """A view of each array's rows as words of 64 bits, or as narrower ones where a row begins or ends within one."""
+    return words_of(*map(in_rows, arrays))
 
-    For all arrays the same words, and writing goes through the views. A GPU reads no word that lies across two.
+
+def words_of(*arrays):
+    """The arrays with their last axis in words, for all arrays the same; writing goes through the views.
+
+    A GPU reads no word that lies across two.
     """
-    tables = [in_rows(array) for array in arrays]
-    ends = [n for t in tables for n in (address_of(t), t.strides[0], t.shape[1] * t.itemsize)]
-    common = math.gcd(*ends)
-    word = np.uint32 if common % 4 == 0 else np.uint16 if common % 2 == 0 else np.uint8
-    return [table.view(word) for table in tables]
+    common = math.gcd(*(n for a in arrays for n in (address_of(a), *a.strides[:-1], a.shape[-1] * a.itemsize)))
+    word = next(w for w in WORDS if common % np.dtype(w.name).itemsize == 0)
+    return [array.view(word.name) for array in arrays]
 
 
 def pad_left(k_RGX, offsets_X, N=None, out=None):
@@ -54,7 +59,8 @@ def pad_left(k_RGX, offsets_X, N=None, out=None):
         N = int((offsets_X[1:] - offsets_X[:-1]).max()) if N is None else N
         out = np.empty_like(k_RGX, order="C", shape=(len(offsets_X) - 1, G, N, X))
     B, _, N, _ = out.shape
-    launch(copy_or_pad, (B * N, -(-G * X // THREADS)), THREADS, k_RGX, offsets_X, out)
+    words_RGX, padded_BGNX = words_of(k_RGX if k_RGX.strides[-1] == k_RGX.itemsize else k_RGX.copy(), out)
+    launch(copy_or_pad, (B * N, -(-G * words_RGX.shape[2] // THREADS)), THREADS, words_RGX, offsets_X, padded_BGNX)
     return out
 
 
@@ -64,7 +70,10 @@ def copy_or_pad(k_RGX, offsets_X, out_BGNX):
     b, n, i = cuda.blockIdx.x // N, cuda.blockIdx.x % N, cuda.blockIdx.y * THREADS + cuda.threadIdx.x
     if i < G * X:
         r = offsets_X[b + 1] - N + n  # sentences end side by side
-        out_BGNX[b, i // X, n, i % X] = k_RGX[r, i // X, i % X] if r >= offsets_X[b] else float32(0)
+        if r >= offsets_X[b]:
+            out_BGNX[b, i // X, n, i % X] = k_RGX[r, i // X, i % X]
+        else:
+            out_BGNX[b, i // X, n, i % X] = 0
 
 
 def concat_step(k_RGMX, k_RGX, out=None):
@@ -93,7 +102,7 @@ def copy_and_append(k_RGMX, k_RGX, largest, out_RGMX):
 # What each kernel is compiled and type-checked for, without a GPU.
 _CACHES = (float32[:, :, :, ::1], types.float16[:, :, :, ::1])
 SIGNATURES = {
-    copy_rows: [(word[:, ::1], int64[::1], word[:, ::1]) for word in (uint32, uint16, uint8)],
-    copy_or_pad: [(float32[:, :, ::1], int64[::1], _CACHES[0])],
+    copy_rows: [(word[:, ::1], int64[::1], word[:, ::1]) for word in WORDS],
+    copy_or_pad: [(word[:, :, ::1], int64[::1], word[:, :, :, ::1]) for word in (uint64, uint16)],
     copy_and_append: [(memory, float32[:, :, ::1], float32, memory) for memory in _CACHES],
 }

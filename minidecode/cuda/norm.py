@@ -10,7 +10,7 @@
 
 4. The row is staged in registers, by 128-bit loads. Few rows have a block each, whose sums take one barrier each; from
    1,024 rows on, and up to 1,024 columns, a row has a warp, and no barrier. The gains of short rows are loaded before
-   the sums, so that nobody waits for them behind. Floor of a decode step's norm, 4 rows of 768: a launch in a graph,
+   the sums, so that no thread waits for them behind. Floor of a decode step's norm, 4 rows of 768: a launch in a graph,
    1 us. Predicted: 1.8 us; and 85 % of a copy's bandwidth on 1 GB. Not measured.
 
 The mean comes off before squaring: E[x^2] - mean^2 loses everything on rows far from zero. An empty `shift` says that
@@ -149,7 +149,7 @@ def normalise_row(row, total, part, gain_D, shift_D, eps, h_RD):
 def sum_of_row_by(threads):
     """A device function: (mine, part) -> the sum over the warp, or the block, that has a row.
 
-    Each sum of a block has a `part` of its own, so that nobody waits for the others to have read it.
+    Each sum of a block has a `part` of its own, so that no thread waits for the others to have read it.
     """
 
     @cuda.jit(device=True)

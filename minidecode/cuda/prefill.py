@@ -9,14 +9,13 @@ The two products are the library's, for tensor cores are what they are made for;
 2. Between the products one kernel, a warp for each row of scores: it scales and masks on the way, and reads and writes
    a row three times, the last two times from the cache. The products read heads by their strides, so that nothing is
    laid out for them. What they give lies head by head, and a second kernel puts the heads side by side.
-
 3. A sentence after the other, and of a long one a block of queries after the other: its scores take at most 64 MiB,
    and a good part of them is read while it is still in the L2 cache. If causal, a block meets the keys that one of its
    queries sees. The softmax reads a score once and writes a weight once: a row stays in registers. The second product
    writes where the result belongs, rows H*U numbers apart. Where queries, keys and values are float16, so are the
    weights, and the products run on tensor cores with float32 sums.
 4. Short sentences, and sources that a single token sees, in one launch: a warp for each query and head, by online
-   softmax. Version 3 has three launches for each of them.
+   softmax. A lane reads a key by 128-bit loads, where they lie so. Version 3 has three launches for each of them.
 
 Floor of version 3, for a source of 1,024 tokens and 16 heads of 64 numbers in float16 on an H100: 67 MB of scores
 written and read, 34 MB of weights written and read, at 2.5 TB/s 80 us; the products are 4.3 GFLOP, 10 us. Predicted:
@@ -36,7 +35,7 @@ from numba.core.types import float16
 
 from ..errors import OptionError
 from ..reference.prefill import sentences
-from ..runtime.device import fetched_once
+from ..runtime.device import address_of, fetched_once
 from ..runtime.launch import launch
 from ..runtime.products import products
 from .common.position_bias import bias_arguments, bias_at
@@ -44,11 +43,11 @@ from .common.reduction import THREADS, WARPS, block_max, block_sum, warp_max, wa
 from .common.vector_load import wide_load, wide_store
 
 NOTHING = float32(-np.inf)  # the score of what is not seen
-SCORES = 2**24  # that version 3 makes at a time: 64 MiB, and half as much for float16 weights
+SCORES = 2**24  # that version 3 makes at a time: 64 MiB, and as much for the weights, half of it in float16
 CAUSAL_ROWS = 512  # of a block of version 3 where queries see what is before them: 1,024 of them skip a quarter
 WHOLE_ROWS = 8  # numbers: where rows of scores begin at multiples of it, tensor cores read them at full speed
 COLUMNS = 4  # of the values that a lane of version 4 sums: heads of up to 128 numbers
-WORTH_PRODUCTS = 2**17  # scores a sentence: version 4 computes fewer while three launches would be under way
+WORTH_PRODUCTS = 2**18  # scores a sentence: version 4 computes fewer while three launches would be under way
 
 
 def attend_prefill_v1(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, bias=None, out=None):
@@ -274,7 +273,8 @@ def attend_prefill(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal,
         return by_products(q_RHK, k_XGK, v_XGU, rows, scale, causal, window, bias, k_offsets_X, a_RX)
     biases = bias_arguments(bias, a_RX.reshape(R, H, U), k_offsets_X)
     bounds = q_offsets_X, k_offsets_X, causal, window or R
-    launch(warp_per_query, -(-R * H // WARPS), THREADS, q_RHK, k_XGK, v_XGU, *bounds, np.float32(scale), *biases, a_RX)
+    kernel = warp_per_query_wide if lie_wide(q_RHK, k_XGK) else warp_per_query
+    launch(kernel, -(-R * H // WARPS), THREADS, q_RHK, k_XGK, v_XGU, *bounds, np.float32(scale), *biases, a_RX)
     return a_RX
 
 
@@ -305,8 +305,7 @@ def by_products(q_RHK, k_XGK, v_XGU, rows, scale, causal, window, bias, k_offset
     (R, H, _), U = q_RHK.shape, v_XGU.shape[2]
     a_RHU, blocks = a_RX.reshape(R, H, U), list(blocks_of(rows, H, causal, window))
     numbers = max((H * (q.stop - q.start) * width_of(k) for q, k, _ in blocks), default=0)
-    scores_X = np.empty_like(a_RX, order="C", shape=numbers)
-    weights_X = scores_X if q_RHK.dtype == np.float32 else np.empty_like(q_RHK, order="C", shape=numbers)
+    scores_X, weights_X = (np.empty_like(x, order="C", shape=numbers) for x in (a_RX, q_RHK))
     for q, k, ahead in blocks:
         N, M, width = q.stop - q.start, k.stop - k.start, width_of(k)
         scores_HNM, weights_HNM = (x[: H * N * width].reshape(H, N, width)[..., :M] for x in (scores_X, weights_X))
@@ -351,7 +350,7 @@ def by_head(x_HNX, m_GXX, result_HNX):
 def softmax_in_registers(threads, quads):
     """A kernel in which so many threads, a warp or a block, keep a row of at most 4 * threads * quads scores.
 
-    In place, or into `weights`. Column c is the key c positions behind the block's first; what a row does not see gets
+    Column c is the key c positions behind the block's first; what a row does not see gets
     weight 0. Columns from M to `width` belong to no key, and may hold anything.
     """
     columns, rows_a_block = 4 * quads, THREADS // threads
@@ -455,48 +454,82 @@ def softmax_for(M):
     return softmax_of_4096 if M <= 4096 else softmax_in_passes, 1
 
 
-@cuda.jit
-def warp_per_query(
-    q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, causal, window, scale, bias_XHP, bucket_L, zero, a_RX
-):
-    """A warp for a query and head, 32 keys at a time: a lane has the score of a key, and then columns of the values."""
-    sums, weights = cuda.local.array(COLUMNS, float32), cuda.shared.array((WARPS, 32), float32)
-    (R, H, K), U, warp, lane = q_RHK.shape, v_XGU.shape[2], cuda.threadIdx.x // 32, cuda.threadIdx.x % 32
-    row = cuda.blockIdx.x * WARPS + warp
-    if row >= R * H:
-        return
-    r, h = row // H, row % H
-    b, g = sentence_of(r, q_offsets_X), h // (H // k_XGK.shape[1])
-    n, first = r - q_offsets_X[b], k_offsets_X[b]
-    begin, end = int64(0), k_offsets_X[b + 1] - first
-    if causal:
-        begin, end = max(n + 1 - window, 0), n + 1
-    running_max, running_sum = NOTHING, float32(0)
-    for i in range(COLUMNS):
-        sums[i] = float32(0)
-    for m in range(begin, end, 32):
-        score = NOTHING
-        if m + lane < end:
-            score = float32(0)
-            for k in range(K):
-                score += float32(q_RHK[r, h, k]) * float32(k_XGK[first + m + lane, g, k])
-            score *= scale
-            if bias_XHP.shape[0] > 0:
-                score += bias_at(bias_XHP, bucket_L, r, h, n - m - lane + zero)
-        top = max(running_max, warp_max(score))
-        shrink, weight = math.exp(running_max - top), math.exp(score - top)
-        running_max, running_sum = top, shrink * running_sum + warp_sum(weight)
-        weights[warp, lane] = weight
-        cuda.syncwarp()
+def query_by_warp(product):
+    """A kernel of version 4; `product` multiplies a query and a key."""
+
+    @cuda.jit
+    def warp_per_query(
+        q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, causal, window, scale, bias_XHP, bucket_L, zero, a_RX
+    ):
+        """A warp for a query and head, 32 keys at a time: a lane has the score of a key, then columns of the values."""
+        sums, weights = cuda.local.array(COLUMNS, float32), cuda.shared.array((WARPS, 32), float32)
+        (R, H, _), U, warp, lane = q_RHK.shape, v_XGU.shape[2], cuda.threadIdx.x // 32, cuda.threadIdx.x % 32
+        row = cuda.blockIdx.x * WARPS + warp
+        if row >= R * H:
+            return
+        r, h = row // H, row % H
+        b, g = sentence_of(r, q_offsets_X), h // (H // k_XGK.shape[1])
+        n, first = r - q_offsets_X[b], k_offsets_X[b]
+        begin, end = int64(0), k_offsets_X[b + 1] - first
+        if causal:
+            begin, end = max(n + 1 - window, 0), n + 1
+        running_max, running_sum = NOTHING, float32(0)
+        for i in range(COLUMNS):
+            sums[i] = float32(0)
+        for m in range(begin, end, 32):
+            score = NOTHING
+            if m + lane < end:
+                score = scale * product(q_RHK[r, h], k_XGK[first + m + lane, g])
+                if bias_XHP.shape[0] > 0:
+                    score += bias_at(bias_XHP, bucket_L, r, h, n - m - lane + zero)
+            top = max(running_max, warp_max(score))
+            shrink, weight = math.exp(running_max - top), math.exp(score - top)
+            running_max, running_sum = top, shrink * running_sum + warp_sum(weight)
+            weights[warp, lane] = weight
+            cuda.syncwarp()
+            for i in range(COLUMNS):
+                if lane + 32 * i < U:
+                    sums[i] *= shrink
+                    for j in range(min(32, end - m)):
+                        sums[i] += weights[warp, j] * float32(v_XGU[first + m + j, g, lane + 32 * i])
+            cuda.syncwarp()  # the weights have been read: the next ones may come
         for i in range(COLUMNS):
             if lane + 32 * i < U:
-                sums[i] *= shrink
-                for j in range(min(32, end - m)):
-                    sums[i] += weights[warp, j] * float32(v_XGU[first + m + j, g, lane + 32 * i])
-        cuda.syncwarp()  # the weights have been read: the next ones may come
-    for i in range(COLUMNS):
-        if lane + 32 * i < U:
-            a_RX[r, h * U + lane + 32 * i] = sums[i] / running_sum
+                a_RX[r, h * U + lane + 32 * i] = sums[i] / running_sum
+
+    return warp_per_query
+
+
+@cuda.jit(device=True)
+def by_numbers(q_K, k_K):
+    """q . k, number by number: a warp's lanes read rows of keys far apart."""
+    total = float32(0)
+    for k in range(q_K.size):
+        total += float32(q_K[k]) * float32(k_K[k])
+    return total
+
+
+@cuda.jit(device=True)
+def by_wide_loads(q_K, k_K):
+    """The same by 128-bit loads, so that each visit to a row brings four numbers, or eight halves."""
+    total, together = float32(0), 16 // k_K.itemsize
+    for k in range(0, q_K.size, together):
+        q, key = wide_load(q_K, k), wide_load(k_K, k)
+        for i in range(together):
+            total += q[i] * key[i]
+    return total
+
+
+warp_per_query, warp_per_query_wide = query_by_warp(by_numbers), query_by_warp(by_wide_loads)
+
+
+def lie_wide(q_RHK, k_XGK):
+    """Whether each query and each key begins and ends at a multiple of 16 bytes."""
+    return all(
+        a.strides[2] == a.itemsize
+        and all(n % 16 == 0 for n in (address_of(a), *a.strides[:2], a.shape[2] * a.itemsize))
+        for a in (q_RHK, k_XGK)
+    )
 
 
 @cuda.jit(device=True)
@@ -518,6 +551,7 @@ _BIAS = float32[:, :, :], int64[::1], int64
 _OF_BLOCK = (*[int32] * 4, boolean, int32, int32, float32, *_BIAS)
 _KEPT = [(weights, float32[::1], *_OF_BLOCK) for weights in (float32[::1], float16[::1])]
 _BOUNDS = (int64[::1], int64[::1], boolean, int64)
+_OF_QUERIES = [(*[x[:, :, :]] * 3, *_BOUNDS, float32, *_BIAS, float32[:, ::1]) for x in (float32, float16)]
 SIGNATURES = {
     lay_out: [(_HEADS, float32[:, :, :])],
     scale_scores: [(_SCORES, float32)],
@@ -534,6 +568,9 @@ SIGNATURES = {
     softmax_of_1024: _KEPT,
     softmax_of_4096: _KEPT,
     softmax_in_passes: _KEPT,
-    warp_per_query: [(*[x[:, :, :]] * 3, *_BOUNDS, float32, *_BIAS, float32[:, ::1]) for x in (float32, float16)],
+    warp_per_query: _OF_QUERIES,
+    warp_per_query_wide: _OF_QUERIES,
 }
-REGISTERS = {softmax_of_1024: 80, softmax_of_4096: 80}  # 32 of them are the row's scores
+REGISTERS = {  # 32 of those of the softmax are a row's scores
+    softmax_of_1024: 80, softmax_of_4096: 80, softmax_in_passes: 64, warp_per_query: 104, warp_per_query_wide: 104,
+}  # fmt: skip

@@ -195,7 +195,7 @@ _ON_HOST: dict[int, tuple[weakref.ref, np.ndarray]] = {}  # by the id of an arra
 
 
 def fetched_once(array: Any) -> np.ndarray:
-    """The numbers of an array that does not change, such as offsets: a device is asked for them once, and waits once."""
+    """The numbers of an array that never changes, such as offsets: a device is asked for them once, and waits once."""
     if isinstance(array, np.ndarray):
         return array
     key = id(array)

@@ -148,9 +148,8 @@ def test_long_rows_of_scores_take_other_kernels(M, weights_are):
     seen = np.where(np.arange(M) <= np.arange(M - 2, M)[:, None], scores_HNX[..., :M].astype(np.float64), -np.inf)
     expected = np.exp(0.5 * seen - 0.5 * seen.max(axis=-1, keepdims=True))
     expected /= expected.sum(axis=-1, keepdims=True)
-    weights_X = scores_X = scores_HNX.reshape(-1)
-    if weights_are != np.float32:
-        weights_X = np.zeros_like(scores_X, weights_are)
+    scores_X = scores_HNX.reshape(-1)
+    weights_X = np.zeros_like(scores_X, weights_are)
     kernel, rows = prefill.softmax_for(M)
     rtol = 2e-6 if weights_are == np.float32 else 2.0**-10
     shape, no_bias = map(np.int32, (2, 2, M, width)), (scores_HNX[:0], np.zeros(1, np.int64), 0)

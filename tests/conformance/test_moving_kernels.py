@@ -25,6 +25,8 @@ CASES = [
     ("gather_rows", move, (normal(2, 300), np.array([1, 0]))),  # past a block
     ("pad_left", move, (normal(6, 2, 3), np.array([0, 1, 4, 6]))),
     ("pad_left", move, (normal(4, 3, 50), np.array([0, 4]))),
+    ("pad_left", move, (normal(4, 3, 5, dtype=np.float16), np.array([0, 1, 4]))),  # an odd number of halves
+    ("pad_left", move, (normal(4, 3, 16)[..., ::2], np.array([0, 1, 4]))),
     ("pad_left", move, (normal(6, 2, 3), np.array([0, 1, 4, 6]), 5)),
     ("concat_step", move, (normal(3, 2, 4, 5), normal(3, 2, 5))),
     ("concat_step", move, (normal(2, 1, 1, 140), normal(2, 1, 140))),

@@ -317,4 +317,4 @@ def test_a_layers_kernels_write_into_memory_and_arena(kind, cache):
     assert tokens(out) == tokens(model.generate(plan=f"cache={cache}", **options))
     layers = len(model.weights.blocks)
     assert out.receipt.launches["add_and_append (emulator)"] == out.receipt.ops["append_kv"].calls == 2 * layers
-    assert out.receipt.launches["product of the library (numpy)"] == 2 * out.receipt.ops["attend_prefill"].calls
+    assert out.receipt.launches["warp_per_query (emulator)"] == out.receipt.ops["attend_prefill"].calls > 0

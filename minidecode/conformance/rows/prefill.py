@@ -30,8 +30,7 @@ def inputs(draw):
     k_XGK, v_XGU = drawn(draw, sum(sources), G, K), drawn(draw, sum(sources), G, U)
     scale, window = draw(st.sampled_from([1.0, 0.5, 0.125])), draw(st.sampled_from([None, 1, 2]))
     offsets = offsets_of(targets), offsets_of(sources)
-    numbers = tuple(map(in_half, (q_RHK, k_XGK, v_XGU))) if draw(st.booleans()) else (q_RHK, k_XGK, v_XGU)
-    arguments = *numbers, *offsets, scale, causal, window if causal else None
+    arguments = q_RHK, k_XGK, v_XGU, *offsets, scale, causal, window if causal else None
     return perhaps_biased(draw, arguments, G * per_group, sum(targets))
 
 
