@@ -181,7 +181,8 @@ def test_the_assembler_sees_128_bit_loads_and_no_memory_of_a_thread():
     from minidecode.conformance.kernel_build import build
 
     made = {stored: linear.kernel_of(stored, 4)[0] for stored in ("float32", "float16", "int4")}
-    for kernel, loads, products in [(linear.warp_per_output, 0, 0), (linear.warp_per_output_wide, 9, 0),
-                                    (made["float32"], 8, 0), (made["float16"], 12, 16), (made["int4"], 8, 32)]:  # fmt: skip
+    expected = [(linear.warp_per_output, 0, 0), (linear.warp_per_output_wide, 9, 0), (made["float32"], 8, 0),
+                (made["float16"], 12, 16), (made["int4"], 8, 32)]  # fmt: skip
+    for kernel, loads, products in expected:
         built = build(kernel, linear.SIGNATURES[kernel][0], (9, 0))
         assert built.wide_loads == loads and built.ptx.count("mma.sync") == products and ".local" not in built.ptx
