@@ -9,7 +9,7 @@
    the same bytes, so that more of them are on their way at a time. Rows must begin at multiples of 16 bytes. Weights in
    blocks begin here: a load is a block of int4 or half of one of int8.
    On an H100: 14 % of a copy's bandwidth (4 rows, float16, 1 GB). Its loops ask for each row whether it is there.
-4. Kernels with constants (common/few_rows.py): all weights of several steps are loaded before the first product, and
+4. Kernels with constants (common/skinny_gemm.py): all weights of several steps are loaded before the first product, and
    what is read of x serves 8 outputs and more. Weights of fewer bits than float32 go to tensor cores, 8 or 16 rows at a
    time. Floor: the bytes of the weights by the bandwidth. Predicted: 80 % of a copy's on 1 GB; not measured.
 
@@ -34,7 +34,8 @@ from ..runtime.launch import launch, products
 from ..runtime.low_precision import BEYOND_HALF, is_narrow, rounding, unpacked
 from ..runtime.weight_blocks import BLOCK, is_in_blocks
 from . import filled
-from .common.few_rows import (
+from .common.reduction import THREADS, WARPS, block_max, warp_sum
+from .common.skinny_gemm import (
     BEYOND,
     FLOAT16,
     INFINITE,
@@ -47,7 +48,6 @@ from .common.few_rows import (
     float32_kernel,
     tensor_core_kernel,
 )
-from .common.reduction import THREADS, WARPS, block_max, warp_sum
 from .common.vector_load import begins_at_16_bytes, wide_load, wide_store
 
 ROWS = 8  # that one read of a weight serves in versions 2 and 3; their sums stay in registers
