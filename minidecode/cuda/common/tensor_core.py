@@ -72,6 +72,24 @@ def _four_floats(x_RX, row, column):
 
 
 @intrinsic
+def four_halves(typing_context, scale_XX, row, column):
+    """The float16 scale_XX[row, column] and the three behind it as float32: one 64-bit load."""
+
+    def code(context, builder, signature, arguments):
+        loaded = builder.load(_at(context, builder, signature, arguments, ir.VectorType(HALF, 4)))
+        loaded.align = 8
+        each = [builder.fpext(builder.extract_element(loaded, WORD(k)), FLOAT) for k in range(4)]
+        return context.make_tuple(builder, signature.return_type, each)
+
+    return types.UniTuple(float32, 4)(scale_XX, types.intp, types.intp), code
+
+
+@register_body(four_halves)
+def _four_halves(scale_XX, row, column):
+    return tuple(float32(scale_XX[row, column + k]) for k in range(4))
+
+
+@intrinsic
 def halves(typing_context, low, high):
     """Two float32 as a word of two float16, rounded; what is beyond float16's range becomes an infinity."""
 
@@ -88,6 +106,27 @@ def halves(typing_context, low, high):
 def _halves(low, high):
     with np.errstate(over="ignore"):
         return uint32(int(np.array([low, high], np.float32).astype(np.float16).view(np.uint32)[0]))
+
+
+@intrinsic
+def store_four_words(typing_context, x16_RX, row, column, first, second, third, fourth):
+    """Eight float16 from x16_RX[row, column] on: one 128-bit store."""
+
+    def code(context, builder, signature, arguments):
+        kind = ir.VectorType(WORD, 4)
+        words = kind(ir.Undefined)
+        for k, word in enumerate(arguments[3:]):
+            words = builder.insert_element(words, word, WORD(k))
+        builder.store(words, _at(context, builder, signature, arguments, kind), align=16)
+        return context.get_dummy_value()
+
+    return types.void(x16_RX, types.intp, types.intp, *[uint32] * 4), code
+
+
+@register_body(store_four_words)
+def _store_four_words(x16_RX, row, column, *words):
+    for k, number in enumerate(np.array([int(word) for word in words], np.uint32).view(np.float16)):
+        x16_RX[row, column + k] = number
 
 
 def _asm(builder, text, constraints, result, arguments):
