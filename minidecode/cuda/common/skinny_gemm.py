@@ -154,6 +154,7 @@ def tensor_core_kernel(stored, groups, tiles, steps, name):
     second, third = (2, 1) if is_int4 else (1, 2)  # of four inputs: which goes into a word with the first
     columns = 2 * words if stored is FLOAT16 else 4 * words  # numbers of w that a lane loads at once
     raw_size, x_size, sums_size, scales_size = steps * tiles * words, groups * widened, tiles * pairs * 4, tiles * 8
+    floats_size = steps * groups * per_lane
     part_shape, results, log_outputs = (most_warps, rows, outputs), rows * outputs, outputs.bit_length() - 1
     load = {1: one_word, 2: two_words, 4: four_words}[words]
     widen = halves_of_nibbles if is_int4 else as_they_are if stored is FLOAT16 else halves_of_bytes
@@ -163,6 +164,7 @@ def tensor_core_kernel(stored, groups, tiles, steps, name):
     def kernel(x_RX, w_XX, scale, bias_X, biased, code, adds, y_RX):
         part = cuda.shared.array(part_shape, float32)
         raw = cuda.local.array(raw_size, uint32)
+        floats = cuda.local.array(floats_size, float32)
         x = cuda.local.array(x_size, uint32)
         scales = cuda.local.array(scales_size, float32)
         sums = cuda.local.array(sums_size, float32)
@@ -195,8 +197,15 @@ def tensor_core_kernel(stored, groups, tiles, steps, name):
                     r = min(int32(first_row + 8 * group + g), last_row)
                     for four in range(fours):
                         numbers = four_floats(x_RX, r, step * per_step + t * of_a_lane + four * apart)
-                        x[group * widened + 2 * four] = halves(numbers[0], numbers[second])
-                        x[group * widened + 2 * four + 1] = halves(numbers[third], numbers[3])
+                        for j in range(4):
+                            floats[((s * groups + group) * fours + four) * 4 + j] = numbers[j]
+            cuda.syncwarp()  # the assembler would move loads behind products, to save registers
+            for s in range(steps):
+                for group in range(groups):
+                    for four in range(fours):
+                        at = ((s * groups + group) * fours + four) * 4
+                        x[group * widened + 2 * four] = halves(floats[at], floats[at + second])
+                        x[group * widened + 2 * four + 1] = halves(floats[at + third], floats[at + 3])
                 for tile in range(tiles):
                     for pair in range(pairs):
                         a = b = c = d = ZERO
