@@ -21,8 +21,8 @@ from ...runtime.weight_blocks import BLOCK
 from ..activation import activated
 from .reduction import warp_max, warp_sum
 from .tensor_core import (
+    floats_of,
     four_floats,
-    four_halves,
     four_words,
     halves,
     halves_of_bytes,
@@ -96,8 +96,13 @@ def no_scale(scale, o):
 
 
 @cuda.jit(device=True)
-def no_scales_of_blocks(scale, o, block):
-    return ONE, ONE, ONE, ONE
+def no_words(scale, o, block):
+    return NO_HALVES, NO_HALVES
+
+
+@cuda.jit(device=True)
+def ones(word):
+    return ONE, ONE
 
 
 def scaled_sum_of(stored):
@@ -153,12 +158,13 @@ def tensor_core_kernel(stored, groups, tiles, steps, name):
     per_word, apart = widened // words, 16 if is_int4 else 4
     second, third = (2, 1) if is_int4 else (1, 2)  # of four inputs: which goes into a word with the first
     columns = 2 * words if stored is FLOAT16 else 4 * words  # numbers of w that a lane loads at once
-    raw_size, x_size, sums_size, scales_size = steps * tiles * words, groups * widened, tiles * pairs * 4, tiles * 8
+    raw_size, x_size, sums_size, scales_size = steps * tiles * words, groups * widened, tiles * pairs * 4, tiles * 4
     floats_size = steps * groups * per_lane
     part_shape, results, log_outputs = (most_warps, rows, outputs), rows * outputs, outputs.bit_length() - 1
     load = {1: one_word, 2: two_words, 4: four_words}[words]
     widen = halves_of_nibbles if is_int4 else as_they_are if stored is FLOAT16 else halves_of_bytes
-    of_output, of_blocks = scale_of_output if by_output else no_scale, four_halves if in_blocks else no_scales_of_blocks
+    of_output, of_blocks = scale_of_output if by_output else no_scale, two_words if in_blocks else no_words
+    as_scales = floats_of if in_blocks else ones
     scaled_sum = scaled_sum_of(stored)
 
     def kernel(x_RX, w_XX, scale, bias_X, biased, code, adds, y_RX):
@@ -166,7 +172,7 @@ def tensor_core_kernel(stored, groups, tiles, steps, name):
         raw = cuda.local.array(raw_size, uint32)
         floats = cuda.local.array(floats_size, float32)
         x = cuda.local.array(x_size, uint32)
-        scales = cuda.local.array(scales_size, float32)
+        scales = cuda.local.array(scales_size, uint32)
         sums = cuda.local.array(sums_size, float32)
         thread, threads = int32(cuda.threadIdx.x), int32(cuda.blockDim.x)
         warp, warps, lane = int32(thread >> 5), int32(threads >> 5), int32(thread & 31)
@@ -188,9 +194,10 @@ def tensor_core_kernel(stored, groups, tiles, steps, name):
             for tile in range(tiles):
                 for k in range(2):
                     o = min(int32(first_output + 8 * tile + 2 * t + k), last_output)
-                    four = of_blocks(scale, o, begin)
-                    for s in range(4):
-                        scales[(tile * 2 + k) * 4 + s] = four[s]
+                    two = of_blocks(scale, o, begin)
+                    for j in range(2):
+                        scales[(tile * 2 + k) * 2 + j] = two[j]
+            cuda.syncwarp()  # without, the assembler moves loads behind what uses others, to save registers
             for s in range(steps):
                 step = min(int32(begin + s), int32(all_steps - 1))
                 for group in range(groups):
@@ -199,7 +206,7 @@ def tensor_core_kernel(stored, groups, tiles, steps, name):
                         numbers = four_floats(x_RX, r, step * per_step + t * of_a_lane + four * apart)
                         for j in range(4):
                             floats[((s * groups + group) * fours + four) * 4 + j] = numbers[j]
-            cuda.syncwarp()  # the assembler would move loads behind products, to save registers
+            cuda.syncwarp()
             for s in range(steps):
                 for group in range(groups):
                     for four in range(fours):
@@ -218,7 +225,8 @@ def tensor_core_kernel(stored, groups, tiles, steps, name):
                                     x_high = x[(2 * pair + 1) * widened + m]
                                 a, b, c, d = multiplied(x_low, x_high, wide[k], a, b, c, d)
                         if begin + s < all_steps:
-                            at, first, other = (tile * pairs + pair) * 4, scales[tile * 8 + s], scales[tile * 8 + 4 + s]
+                            at, first = (tile * pairs + pair) * 4, as_scales(scales[tile * 4 + s // 2])[s % 2]
+                            other = as_scales(scales[tile * 4 + 2 + s // 2])[s % 2]
                             sums[at] += first * a
                             sums[at + 1] += other * b
                             sums[at + 2] += first * c

@@ -72,21 +72,20 @@ def _four_floats(x_RX, row, column):
 
 
 @intrinsic
-def four_halves(typing_context, scale_XX, row, column):
-    """The float16 scale_XX[row, column] and the three behind it as float32: one 64-bit load."""
+def floats_of(typing_context, word):
+    """The two float16 of a word as float32."""
 
     def code(context, builder, signature, arguments):
-        loaded = builder.load(_at(context, builder, signature, arguments, ir.VectorType(HALF, 4)))
-        loaded.align = 8
-        each = [builder.fpext(builder.extract_element(loaded, WORD(k)), FLOAT) for k in range(4)]
+        both = builder.bitcast(arguments[0], ir.VectorType(HALF, 2))
+        each = [builder.fpext(builder.extract_element(both, WORD(k)), FLOAT) for k in range(2)]
         return context.make_tuple(builder, signature.return_type, each)
 
-    return types.UniTuple(float32, 4)(scale_XX, types.intp, types.intp), code
+    return types.UniTuple(float32, 2)(uint32), code
 
 
-@register_body(four_halves)
-def _four_halves(scale_XX, row, column):
-    return tuple(float32(scale_XX[row, column + k]) for k in range(4))
+@register_body(floats_of)
+def _floats_of(word):
+    return tuple(float32(number) for number in np.array([int(word)], np.uint32).view(np.float16))
 
 
 @intrinsic
