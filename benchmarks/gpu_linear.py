@@ -33,8 +33,8 @@ SHAPES = {  # (inputs, outputs, how often in a decode step)
 }  # fmt: skip
 LARGE, CYCLED, TURNS, LARGE_INPUTS = 10**9, 128 * 2**20, 5, 1024
 VARIANTS = {  # (tiles of outputs, steps loaded at once)
-    "float16": [(1, 4), (2, 4), (1, 8)], "int8": [(1, 2), (2, 2), (1, 4)], "int4": [(2, 4), (1, 8), (4, 4)],
-    "float32": [(4, 1), (2, 2), (4, 2)], "int8_blocks": [(1, 4), (2, 4)],
+    "float16": [(1, 4), (2, 4), (1, 8)], "int8": [(1, 2), (4, 2), (1, 4)], "int4": [(1, 4), (4, 4), (2, 4)],
+    "float32": [(4, 1), (4, 2)], "int8_blocks": [(1, 4), (4, 4)],
 }  # fmt: skip
 BYTES = {"float32": 4, "float16": 2, "int8": 1, "int8_blocks": 34 / 32, "int4": 18 / 32}  # of a weight, with its scale
 

@@ -194,7 +194,8 @@ def linear(x_RX: Array, weight: Weight, add_to: Array | None = None, out: Array 
 
     X is the number of inputs, and in the result of outputs. W may be stored as float16, or as int8 with a scale for
     each output, or as int8 or int4 with one for each block of 32 inputs: products, sums and y are of x's dtype, and the
-    scale is applied to the weights or to the sum (of a block, or a part of it).
+    scale is applied to the weights or to the sum (of a block, or a part of it). On a device, x is rounded to float16
+    where it meets a W of fewer bits than float32 (runtime/low_precision.py).
     Contract: tolerance, for the weights that are stored; the sum runs over the inputs of W.
     Moves R*(in + out)*s bytes, and in*out times the bytes of a weight; 2*R*in*out operations.
     """

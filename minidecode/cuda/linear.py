@@ -9,9 +9,11 @@
    the same bytes, so that more of them are on their way at a time. Rows must begin at multiples of 16 bytes. Weights in
    blocks begin here: a load is a block of int4 or half of one of int8.
    On an H100: 14 % of a copy's bandwidth (4 rows, float16, 1 GB). Its loops ask for each row whether it is there.
-4. Kernels with constants (common/few_rows.py): all weights of several steps are loaded before the first product, and
+4. Kernels with constants (common/skinny_gemm.py): all weights of several steps are loaded before the first product, and
    what is read of x serves 8 outputs and more. Weights of fewer bits than float32 go to tensor cores, 8 or 16 rows at a
-   time. Floor: the bytes of the weights by the bandwidth. Predicted: 80 % of a copy's on 1 GB; not measured.
+   time. Floor: the bytes of the weights by the bandwidth, and about 2.6 us a launch in a graph. On an H100, 1 GB and 4
+   rows (2026-11-26, before 64-bit divisions went and tiles of many outputs came): float16 88 %, float32 100 %, int8
+   66 %, int8_blocks 56 %, int4 39 % of a copy's; since then not measured.
 
 With weights of fewer bits than float32, x is rounded to float16 at every product, whatever the number of rows, with a
 power of two for a row beyond float16's range (`rounded_rows` in runtime/low_precision.py). Sums are float32. They end
@@ -24,18 +26,20 @@ from __future__ import annotations
 import functools
 
 import numpy as np
-from numba import boolean, cuda, float32, int8, int64, uint8
+from numba import boolean, cuda, float32, int8, int32, int64, uint8
 from numba.core.types import float16
 
 from ..errors import OptionError
 from ..reference import scratch
 from ..reference.activation import code_of
+from ..runtime.device import address_of
 from ..runtime.launch import launch
 from ..runtime.low_precision import BEYOND_HALF, is_narrow, rounding, unpacked
 from ..runtime.products import products
 from ..runtime.weight_blocks import BLOCK, is_in_blocks
 from . import filled
-from .common.few_rows import (
+from .common.reduction import THREADS, WARPS, block_max, warp_sum
+from .common.skinny_gemm import (
     BEYOND,
     FLOAT16,
     INFINITE,
@@ -43,12 +47,11 @@ from .common.few_rows import (
     INT8,
     INT8_BLOCKS,
     MOST_FINITE,
-    MOST_WARPS,
     ended,
     float32_kernel,
     tensor_core_kernel,
 )
-from .common.reduction import THREADS, WARPS, block_max, warp_sum
+from .common.tensor_core import four_floats, halves, store_four_words
 from .common.vector_load import begins_at_16_bytes, wide_load, wide_store
 
 ROWS = 8  # that one read of a weight serves in versions 2 and 3; their sums stay in registers
@@ -57,6 +60,7 @@ LOAD = 16  # bytes of a wide load
 # The number of rows from which the library is faster, by the dtype of x and how weights are stored: an H100's, guessed.
 LIBRARY_FROM = {"float32": 17, "float16": 17, "int8": 17, "int8_blocks": 17, "int4": 17}
 BEYOND_FLOAT16 = float32(BEYOND_HALF)
+LEAST_BLOCKS = 528  # of a launch whose warps have many outputs: 4 for each multiprocessor of an H100
 ENOUGH_WARPS = 2112  # of a launch: 16 for each multiprocessor of an H100. With fewer, several share an output's inputs
 
 
@@ -289,12 +293,13 @@ def linear(x_RX, weight, add_to=None, out=None, *, bias_X=None, activation=None,
         return _by_the_library(x_RX, weight, add_to, out, bias_X, activation, workspace)
     if is_in_blocks(weight):
         weight, x_RX = unpacked(weight), _wide_rows(x_RX)
-        is_wide = begins_at_16_bytes(weight.data)
+        is_wide = begins_at_16_bytes(weight.data) and address_of(weight.scale) % 8 == 0
     else:
-        is_wide = weight.layout == "oi" and _loads_wide(x_RX, weight)
-    if not is_wide:
+        is_wide = weight.layout == "oi" and begins_at_16_bytes(x_RX) and begins_at_16_bytes(weight.data)
+    made = kernel_of(stored, len(x_RX), weight.outputs)
+    if not is_wide or x_RX.shape[1] % made.multiple:
         return linear_v3(x_RX, weight, add_to, out, bias_X=bias_X, activation=activation, workspace=workspace)
-    return launch_few_rows(kernel_of(stored, len(x_RX)), x_RX, weight, add_to, out, bias_X, activation)
+    return launch_few_rows(made, x_RX, weight, add_to, out, bias_X, activation)
 
 
 def stored_as(weight):
@@ -304,25 +309,28 @@ def stored_as(weight):
     return weight.data.dtype.name
 
 
-def kernel_of(stored, rows):
-    """(kernel, rows that it serves, outputs of a warp, inputs that a warp loads at once): the smallest that will do."""
+def kernel_of(stored, rows, outputs):
+    """The smallest for as many rows; one whose warps have many outputs, if there are enough blocks of them."""
     made = FEW_ROWS[stored]
-    return next((m for m in made if m[1] >= rows), made[-1])
+    served = min((m.rows for m in made if m.rows >= rows), default=made[-1].rows)
+    fitting = [m for m in made if m.rows == served]
+    return next((m for m in fitting if outputs >= LEAST_BLOCKS * m.outputs), fitting[-1])
 
 
 def launch_few_rows(made, x_RX, weight, add_to=None, out=None, bias_X=None, activation=None):
-    kernel, rows, outputs_of_a_warp, inputs_at_once = made
     (R, inputs), outputs = x_RX.shape, weight.outputs
     y_RX = out if add_to is None else add_to
     y_RX = np.empty_like(x_RX, order="C", shape=(R, outputs)) if y_RX is None else y_RX
-    grid = -(-outputs // outputs_of_a_warp), -(-R // rows)
-    warps = min(MOST_WARPS, -(-inputs // inputs_at_once), -(-ENOUGH_WARPS // max(1, grid[0] * grid[1])))
+    grid = -(-outputs // made.outputs), -(-R // made.rows)
     if not R:
         return y_RX
+    loads = -(-inputs // made.inputs)  # of a warp that has an output for itself
+    turns = -(-loads // min(made.warps, -(-ENOUGH_WARPS // (grid[0] * grid[1]))))
+    warps = -(-loads // turns)
     unread_X = x_RX[0]  # what stands for a bias or a scale that there is not
     scale = () if weight.data.dtype == np.float32 else (unread_X if weight.scale is None else weight.scale,)
     ends_in = unread_X if bias_X is None else bias_X, bias_X is not None, code_of(activation), add_to is not None
-    launch(kernel, grid, LANES * warps, x_RX, weight.data, *scale, *ends_in, y_RX)
+    launch(made.kernel, grid, LANES * warps, x_RX, weight.data, *scale, *ends_in, y_RX)
     return y_RX
 
 
@@ -363,7 +371,8 @@ def _by_the_library(x_RX, weight, add_to, out, bias_X, activation, workspace):
 def halves_of_rows(x_RX, workspace=None):
     """(x as float16, scale_R): row r stands for scale_R[r] times its halves."""
     x16_RX, scale_R = scratch(workspace, x_RX.shape, x_RX, np.float16), scratch(workspace, (len(x_RX),), x_RX)
-    launch(round_rows, len(x_RX), THREADS, x_RX, x16_RX, scale_R)
+    is_wide = x_RX.shape[1] % 8 == 0 and begins_at_16_bytes(x_RX) and begins_at_16_bytes(x16_RX)
+    launch(round_rows if is_wide else round_rows_by_numbers, len(x_RX), THREADS, x_RX, x16_RX, scale_R)
     return x16_RX, scale_R
 
 
@@ -377,9 +386,30 @@ def _rounded(x_RX, weight, workspace=None):
 
 @cuda.jit
 def round_rows(x_RX, x16_RX, scale_R):
-    """A block per row. Its power of two is the smallest that brings the row below 32,768, if float16 cannot hold it."""
+    """A block per row; a thread rounds eight numbers as it reads them, and nearly never has to come back."""
+    r, t, is_beyond = cuda.blockIdx.x, cuda.threadIdx.x, int32(0)
+    for i in range(8 * t, x_RX.shape[1], 8 * THREADS):
+        a, b, c, d = four_floats(x_RX, r, i)
+        e, f, g, h = four_floats(x_RX, r, i + 4)
+        store_four_words(x16_RX, r, i, halves(a, b), halves(c, d), halves(e, f), halves(g, h))
+        if max(abs(a), abs(b), abs(c), abs(d), abs(e), abs(f), abs(g), abs(h)) >= BEYOND_FLOAT16:
+            is_beyond = int32(1)
+    if cuda.syncthreads_or(is_beyond):
+        round_row(x_RX, x16_RX, scale_R, r, t)
+    elif t == 0:
+        scale_R[r] = float32(1)
+
+
+@cuda.jit
+def round_rows_by_numbers(x_RX, x16_RX, scale_R):
+    """The same number by number, for rows that are no whole number of 16 bytes, or begin elsewhere."""
+    round_row(x_RX, x16_RX, scale_R, cuda.blockIdx.x, cuda.threadIdx.x)
+
+
+@cuda.jit(device=True)
+def round_row(x_RX, x16_RX, scale_R, r, t):
+    """By the smallest power of two that brings the row below 32,768, if float16 cannot hold it."""
     part = cuda.shared.array(WARPS, float32)
-    r, t = cuda.blockIdx.x, cuda.threadIdx.x
     most = float32(0)
     for i in range(t, x_RX.shape[1], THREADS):
         size = abs(x_RX[r, i])
@@ -438,7 +468,7 @@ IN_BLOCKS = [(stored[:, ::1], float16[:, ::1]) for stored in (int8, uint8)]
 SIGNATURES[warp_per_output_blocks] = [(ROWS_OF, *blocks, *ENDS_IN) for blocks in IN_BLOCKS]
 SIGNATURES[widen_blocks] = [(*blocks, ROWS_OF) for blocks in IN_BLOCKS]
 TAIL = (ROW, boolean, int64, boolean, ROWS_OF)
-SIGNATURES[round_rows] = [(ROWS_OF, float16[:, ::1], ROW)]
+SIGNATURES[round_rows] = SIGNATURES[round_rows_by_numbers] = [(ROWS_OF, float16[:, ::1], ROW)]
 SIGNATURES[scale_rows] = [(ROWS_OF, ROW)]
 SIGNATURES[end_sums] = [(ROWS_OF, ROW, boolean, ROW, boolean, *TAIL)]
 REGISTERS = dict.fromkeys(SIGNATURES, 64)  # the sums of ROWS rows
@@ -447,22 +477,22 @@ REGISTERS[warp_per_output_blocks] = REGISTERS[warp_per_output_wide] = 96  # and 
 
 @functools.cache
 def few_rows(dtype, rows, tiles, steps):
-    """What `kernel_of` gives, made with these constants; `benchmarks/gpu_linear.py` tries others."""
+    """A kernel with these constants; `benchmarks/gpu_linear.py` tries others."""
     name = f"few_rows_{dtype}_{rows}_{tiles}_{steps}"
     if dtype == "float32":
-        return float32_kernel(rows, tiles, steps, name), rows, tiles, 4 * LANES * steps
+        return float32_kernel(rows, tiles, steps, name)
     stored = {"float16": FLOAT16, "int8": INT8, "int8_blocks": INT8_BLOCKS, "int4": INT4}[dtype]
-    kernel = tensor_core_kernel(stored, rows // 8, tiles, steps, name)
-    return kernel, rows, 8 * tiles, 4 * stored.inputs * steps
+    return tensor_core_kernel(stored, rows // 8, tiles, steps, name)
 
 
-# Of each dtype, kernels for more and more rows: (rows, tiles of outputs, steps that are loaded at once).
+# (rows, tiles of outputs, steps that are loaded at once): for more and more rows, and of these for fewer outputs. What
+# limits the kernels on 1 GB is how many lines of 128 bytes their loads touch: several tiles share what is read of x.
 CONSTANTS = {
     "float32": [(1, 4, 2), (2, 4, 1), (4, 4, 1), (8, 4, 1)],
-    "float16": [(8, 1, 4), (16, 1, 4)],
-    "int8": [(8, 1, 2), (16, 1, 2)],
-    "int8_blocks": [(8, 1, 4), (16, 1, 4)],
-    "int4": [(8, 2, 4), (16, 2, 4)],
+    "float16": [(8, 2, 4), (8, 1, 4), (16, 2, 4), (16, 1, 4)],
+    "int8": [(8, 4, 2), (8, 1, 2), (16, 4, 2), (16, 1, 2)],
+    "int8_blocks": [(8, 4, 4), (8, 1, 4), (16, 2, 4)],
+    "int4": [(8, 4, 4), (8, 1, 4), (16, 2, 4)],
 }
 FEW_ROWS = {dtype: [few_rows(dtype, *each) for each in made] for dtype, made in CONSTANTS.items()}
 READ = {
@@ -470,5 +500,5 @@ READ = {
     "int8_blocks": (ROWS_OF, *IN_BLOCKS[0]), "int4": (ROWS_OF, *IN_BLOCKS[1]),
 }  # fmt: skip
 for _dtype, _made in FEW_ROWS.items():
-    SIGNATURES |= {kernel: [(*READ[_dtype], *TAIL)] for kernel, *_ in _made}
-    REGISTERS |= {kernel: 128 for kernel, *_ in _made}
+    SIGNATURES |= {made.kernel: [(*READ[_dtype], *TAIL)] for made in _made}
+    REGISTERS |= {made.kernel: 168 for made in _made}

@@ -3,6 +3,10 @@
 A decode step reads every weight of every product once, and does little with it: it takes as long as the reading. So
 weights of half or a quarter of the bytes may take half or a quarter of the time, though every sum is float32 as before.
 
+On a device, rows that meet such weights are rounded to float16 at every product, however many they are, since tensor
+cores multiply float16. Sums stay float32. `rounded_rows` is that rule; on a CPU, activations stay float32 unless a plan
+says linear=rounded.
+
 Only the matrices of products are stored in fewer bits, each output's weights side by side. The output's matrix is one
 of them. Gains, biases and positions are small. Of the embedding table a step reads one row for each of its own:
 fewer bits would save nothing there, and cost digits. So where the output is tied to the embedding, the table stays

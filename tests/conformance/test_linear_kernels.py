@@ -35,7 +35,7 @@ def is_right(y_RX, x_RX, weight, times=2):
 
 @pytest.mark.parametrize("stored", STORED)
 def test_wide_loads_are_for_rows_that_begin_at_16_bytes(stored):
-    cases = [(case(2, 32, 3, stored, "oi"), linear.kernel_of(stored, 2)[0])]
+    cases = [(case(2, 128, 3, stored, "oi"), linear.kernel_of(stored, 2, 3).kernel)]
     if stored in ANY_WIDTH:
         cases += [(case(2, 33, 3, stored, "oi"), linear.warp_per_output),
                   (case(2, 32, 3, stored, "io"), linear.block_per_lot_of_outputs)]  # fmt: skip
@@ -49,7 +49,7 @@ def test_wide_loads_are_for_rows_that_begin_at_16_bytes(stored):
 @pytest.mark.parametrize("stored", STORED)
 def test_the_number_of_rows_changes_no_row(stored):
     """Up to 16 rows are those of the kernels, and more the library's; each row is rounded by the same rule."""
-    x_RX, weight = case(20, 64, 11, stored, "oi")
+    x_RX, weight = case(20, 128, 11, stored, "oi")
     x_RX[3] *= 1e6  # beyond float16's range
     x_RX[4, 5] = 65519  # the largest that rounds to one of its numbers
     x_RX[5] *= 1e-6
@@ -65,7 +65,7 @@ def test_the_number_of_rows_changes_no_row(stored):
 @pytest.mark.parametrize("stored", ["float16", "int4"])
 @pytest.mark.parametrize("number", [np.inf, np.nan])
 def test_an_infinity_spoils_its_row_alone(stored, number):
-    x_RX, weight = case(3, 32, 5, stored, "oi")
+    x_RX, weight = case(3, 128, 5, stored, "oi")
     x_RX[1, 7] = number
     for function in (InEmulator(linear.linear), InEmulator(linear.linear_v3), linear_rounded):
         y_RX = function(x_RX, weight)
@@ -76,7 +76,7 @@ def test_an_infinity_spoils_its_row_alone(stored, number):
 @pytest.mark.parametrize("stored", STORED)
 def test_kernels_of_few_rows_at_their_edges(stored, R):
     """Widths that no step, no turn of all warps and no tile divides; several warps for an output."""
-    x_RX, weight = case(R, 1056, 19, stored, "oi")
+    x_RX, weight = case(R, 1088 if stored in ANY_WIDTH else 1152, 19, stored, "oi")
     assert is_right(InEmulator(linear.linear)(x_RX, weight), x_RX, weight)
 
 
@@ -147,7 +147,7 @@ def test_a_product_can_be_added_to_an_array(label):
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_bias_activation_and_residual_take_no_launch_of_their_own(stored, layout):
     """One kernel, where a product, `bias_activation` and a sum are three."""
-    x_RX, weight = case(9, 32, 5, stored, layout)
+    x_RX, weight = case(9, 64, 5, stored, layout)
     weight = dataclasses.replace(weight, bias=np.ones(5, np.float32))
     add_to = np.zeros((9, 5), np.float32)
     for label, function in implementations(CATALOG["epilogue"]).items():
@@ -156,7 +156,7 @@ def test_bias_activation_and_residual_take_no_launch_of_their_own(stored, layout
                 assert InEmulator(function)(x_RX, weight, "gelu", add_to) is add_to
             rounds = label != "cuda" or layout == "io"  # by a kernel of its own, which the last version does without
             assert sum(launches.values()) == 1 + (rounds and stored != "float32")
-    last = linear.kernel_of(stored, 9)[0] if layout == "oi" else linear.block_per_lot_of_outputs
+    last = linear.kernel_of(stored, 9, 5).kernel if layout == "oi" else linear.block_per_lot_of_outputs
     assert f"{last.py_func.__name__} (emulator)" in launches, "the last is the op's own"
 
 
@@ -181,8 +181,9 @@ def test_the_assembler_sees_128_bit_loads_and_no_memory_of_a_thread():
     pytest.importorskip("cuda.core", reason="needs the toolkit: pip install '.[ptx]'")
     from minidecode.conformance.kernel_build import build
 
-    made = {stored: linear.kernel_of(stored, 4)[0] for stored in ("float32", "float16", "int4")}
-    for kernel, loads, products in [(linear.warp_per_output, 0, 0), (linear.warp_per_output_wide, 9, 0),
-                                    (made["float32"], 8, 0), (made["float16"], 12, 16), (made["int4"], 8, 32)]:  # fmt: skip
+    made = {stored: linear.kernel_of(stored, 4, 5).kernel for stored in ("float32", "float16", "int4")}
+    expected = [(linear.warp_per_output, 0, 0), (linear.warp_per_output_wide, 9, 0), (made["float32"], 8, 0),
+                (made["float16"], 12, 16), (made["int4"], 8, 16)]  # fmt: skip
+    for kernel, loads, products in expected:
         built = build(kernel, linear.SIGNATURES[kernel][0], (9, 0))
         assert built.wide_loads == loads and built.ptx.count("mma.sync") == products and ".local" not in built.ptx

@@ -72,6 +72,23 @@ def _four_floats(x_RX, row, column):
 
 
 @intrinsic
+def floats_of(typing_context, word):
+    """The two float16 of a word as float32."""
+
+    def code(context, builder, signature, arguments):
+        both = builder.bitcast(arguments[0], ir.VectorType(HALF, 2))
+        each = [builder.fpext(builder.extract_element(both, WORD(k)), FLOAT) for k in range(2)]
+        return context.make_tuple(builder, signature.return_type, each)
+
+    return types.UniTuple(float32, 2)(uint32), code
+
+
+@register_body(floats_of)
+def _floats_of(word):
+    return tuple(float32(number) for number in np.array([int(word)], np.uint32).view(np.float16))
+
+
+@intrinsic
 def halves(typing_context, low, high):
     """Two float32 as a word of two float16, rounded; what is beyond float16's range becomes an infinity."""
 
@@ -88,6 +105,27 @@ def halves(typing_context, low, high):
 def _halves(low, high):
     with np.errstate(over="ignore"):
         return uint32(int(np.array([low, high], np.float32).astype(np.float16).view(np.uint32)[0]))
+
+
+@intrinsic
+def store_four_words(typing_context, x16_RX, row, column, first, second, third, fourth):
+    """Eight float16 from x16_RX[row, column] on: one 128-bit store."""
+
+    def code(context, builder, signature, arguments):
+        kind = ir.VectorType(WORD, 4)
+        words = kind(ir.Undefined)
+        for k, word in enumerate(arguments[3:]):
+            words = builder.insert_element(words, word, WORD(k))
+        builder.store(words, _at(context, builder, signature, arguments, kind), align=16)
+        return context.get_dummy_value()
+
+    return types.void(x16_RX, types.intp, types.intp, *[uint32] * 4), code
+
+
+@register_body(store_four_words)
+def _store_four_words(x16_RX, row, column, *words):
+    for k, number in enumerate(np.array([int(word) for word in words], np.uint32).view(np.float16)):
+        x16_RX[row, column + k] = number
 
 
 def _asm(builder, text, constraints, result, arguments):

@@ -12,7 +12,7 @@ The warps of a block take turns with steps of the inputs, and add up in shared m
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from numba import cuda, float32, int32, uint32
 from numba.core.types import float16
@@ -21,6 +21,7 @@ from ...runtime.weight_blocks import BLOCK
 from ..activation import activated
 from .reduction import warp_max, warp_sum
 from .tensor_core import (
+    floats_of,
     four_floats,
     four_words,
     halves,
@@ -31,7 +32,7 @@ from .tensor_core import (
     two_words,
 )
 
-MOST_WARPS = 8  # of a block
+MOST_WARPS = 8  # of a block, for float32
 BEYOND, MOST_FINITE = float32(2.0**15), float32(3.4028235e38)
 ZERO, ONE, TWO, INFINITE = float32(0), float32(1), float32(2), float32(float("inf"))
 NO_HALVES = uint32(0)
@@ -90,18 +91,18 @@ def scale_of_output(scale_X, o):
 
 
 @cuda.jit(device=True)
-def scale_of_block(scale_XX, o, block):
-    return float32(scale_XX[o, block])
-
-
-@cuda.jit(device=True)
 def no_scale(scale, o):
     return ONE
 
 
 @cuda.jit(device=True)
-def no_scale_of_blocks(scale, o, block):
-    return ONE
+def no_words(scale, o, block):
+    return NO_HALVES, NO_HALVES
+
+
+@cuda.jit(device=True)
+def ones(word):
+    return ONE, ONE
 
 
 def scaled_sum_of(stored):
@@ -132,80 +133,89 @@ def scaled_sum_of(stored):
     return scaled_sum
 
 
-def tensor_core_kernel(stored, groups, tiles, steps, name):
-    """A kernel for 8 * `groups` rows: a warp multiplies them by 8 * `tiles` outputs, and loads `steps` steps at once.
+class Made(NamedTuple):
+    """A kernel, and what its launch must know."""
 
-    In a step each lane loads `stored.words` words of an output's weights, and four lanes share an output.
+    kernel: Any
+    rows: int  # that it serves
+    outputs: int  # of a block
+    inputs: int  # that a warp loads at once
+    multiple: int  # inputs must be one of it
+    warps: int  # of a block, at most: they share the inputs
+
+
+def tensor_core_kernel(stored, groups, tiles, steps, name):
+    """For 8 * `groups` rows: a warp multiplies them by 8 * `tiles` outputs, and loads `steps` steps before a product.
+
+    In a step each lane loads `stored.words` words of an output's weights, and four lanes share an output. Each step has
+    sums of its own, so that few products wait for each other. Loops have no `range` with a step that is computed: its
+    length would be a division of 64 bits.
     """
     words, per_lane, in_blocks, by_output = stored
-    is_int4 = stored is INT4
+    is_int4, most_warps = stored is INT4, 16 // tiles
     rows, outputs, pairs, per_step = 8 * groups, 8 * tiles, (groups + 1) // 2, 4 * per_lane
-    widened = per_lane // 2  # words of float16
-    per_word = widened // words
-    fours, apart = per_lane // 4, 16 if is_int4 else 4
-    second = 2 if is_int4 else 1  # of four inputs in a row, which goes into a word with the first
-    third = 3 - second
-    columns = 4 * words if stored is not FLOAT16 else 2 * words  # numbers of w that a lane loads at once
-    raw_size, x_size, scales_size, sums_size = (
-        steps * tiles * words,
-        groups * widened,
-        steps * tiles * 2,
-        tiles * pairs * 4,
-    )
-    part_shape = (MOST_WARPS, rows, outputs)
+    widened, fours, of_a_lane = per_lane // 2, per_lane // 4, 4 if is_int4 else per_lane
+    per_word, apart = widened // words, 16 if is_int4 else 4
+    second, third = (2, 1) if is_int4 else (1, 2)  # of four inputs: which goes into a word with the first
+    columns = 2 * words if stored is FLOAT16 else 4 * words  # numbers of w that a lane loads at once
+    raw_size, x_size, sums_size, scales_size = steps * tiles * words, groups * widened, tiles * pairs * 4, tiles * 4
+    floats_size = steps * groups * per_lane
+    part_shape, results, log_outputs = (most_warps, rows, outputs), rows * outputs, outputs.bit_length() - 1
     load = {1: one_word, 2: two_words, 4: four_words}[words]
     widen = halves_of_nibbles if is_int4 else as_they_are if stored is FLOAT16 else halves_of_bytes
-    of_output, of_block = (
-        scale_of_output if by_output else no_scale,
-        scale_of_block if in_blocks else no_scale_of_blocks,
-    )
+    of_output, of_blocks = scale_of_output if by_output else no_scale, two_words if in_blocks else no_words
+    as_scales = floats_of if in_blocks else ones
     scaled_sum = scaled_sum_of(stored)
 
     def kernel(x_RX, w_XX, scale, bias_X, biased, code, adds, y_RX):
         part = cuda.shared.array(part_shape, float32)
         raw = cuda.local.array(raw_size, uint32)
+        floats = cuda.local.array(floats_size, float32)
         x = cuda.local.array(x_size, uint32)
-        scales = cuda.local.array(scales_size, float32)
+        scales = cuda.local.array(scales_size, uint32)
         sums = cuda.local.array(sums_size, float32)
-        warp, warps = int32(cuda.threadIdx.x // 32), int32(cuda.blockDim.x // 32)
-        lane = int32(cuda.threadIdx.x % 32)
-        g, t = int32(lane // 4), int32(lane % 4)
+        thread, threads = int32(cuda.threadIdx.x), int32(cuda.blockDim.x)
+        warp, warps, lane = int32(thread >> 5), int32(threads >> 5), int32(thread & 31)
+        g, t = int32(lane >> 2), int32(lane & 3)
         first_row, first_output = int32(cuda.blockIdx.y * rows), int32(cuda.blockIdx.x * outputs)
-        inputs, last_row = int32(x_RX.shape[1]), int32(x_RX.shape[0] - 1)
-        last_output, last_column = int32(y_RX.shape[1] - 1), int32(w_XX.shape[1] - columns)
-        all_steps = int32((inputs + per_step - 1) // per_step)
+        last_row, last_output = int32(x_RX.shape[0] - 1), int32(y_RX.shape[1] - 1)
+        all_steps = int32(x_RX.shape[1]) // int32(per_step)
         for n in range(sums_size):
             sums[n] = ZERO
-        for begin in range(warp * steps, all_steps, warps * steps):
+        begin = int32(warp * steps)
+        while begin < all_steps:
             for s in range(steps):
-                column = min(int32((begin + s) * 4 * columns + t * columns), last_column)
+                step = min(int32(begin + s), int32(all_steps - 1))
                 for tile in range(tiles):
                     o = min(int32(first_output + 8 * tile + g), last_output)
-                    loaded = load(w_XX, o, column)
+                    loaded = load(w_XX, o, step * (4 * columns) + t * columns)
                     for j in range(words):
                         raw[(s * tiles + tile) * words + j] = loaded[j]
-                    if in_blocks:
-                        block = min(int32(begin + s), int32(all_steps - 1))
-                        for k in range(2):
-                            o = min(int32(first_output + 8 * tile + 2 * t + k), last_output)
-                            scales[(s * tiles + tile) * 2 + k] = of_block(scale, o, block)
+            for tile in range(tiles):
+                for k in range(2):
+                    o = min(int32(first_output + 8 * tile + 2 * t + k), last_output)
+                    two = of_blocks(scale, o, begin)
+                    for j in range(2):
+                        scales[(tile * 2 + k) * 2 + j] = two[j]
+            cuda.syncwarp()  # without, the assembler moves loads behind what uses others, to save registers
             for s in range(steps):
-                i = int32((begin + s) * per_step + t * (4 if is_int4 else per_lane))
-                is_there = i < inputs
+                step = min(int32(begin + s), int32(all_steps - 1))
                 for group in range(groups):
                     r = min(int32(first_row + 8 * group + g), last_row)
                     for four in range(fours):
-                        at = int32(i + four * apart) if is_there else int32(0)
-                        numbers = four_floats(x_RX, r, at)
-                        low, high = halves(numbers[0], numbers[second]), halves(numbers[third], numbers[3])
-                        x[group * widened + 2 * four] = low if is_there else NO_HALVES
-                        x[group * widened + 2 * four + 1] = high if is_there else NO_HALVES
+                        numbers = four_floats(x_RX, r, step * per_step + t * of_a_lane + four * apart)
+                        for j in range(4):
+                            floats[((s * groups + group) * fours + four) * 4 + j] = numbers[j]
+            cuda.syncwarp()
+            for s in range(steps):
+                for group in range(groups):
+                    for four in range(fours):
+                        at = ((s * groups + group) * fours + four) * 4
+                        x[group * widened + 2 * four] = halves(floats[at], floats[at + second])
+                        x[group * widened + 2 * four + 1] = halves(floats[at + third], floats[at + 3])
                 for tile in range(tiles):
                     for pair in range(pairs):
-                        at = (tile * pairs + pair) * 4
-                        a, b, c, d = sums[at], sums[at + 1], sums[at + 2], sums[at + 3]
-                        if in_blocks:
-                            a = b = c = d = ZERO
+                        a = b = c = d = ZERO
                         for j in range(words):
                             wide = widen(raw[(s * tiles + tile) * words + j])
                             for k in range(per_word):
@@ -214,90 +224,107 @@ def tensor_core_kernel(stored, groups, tiles, steps, name):
                                 if 2 * pair + 1 < groups:
                                     x_high = x[(2 * pair + 1) * widened + m]
                                 a, b, c, d = multiplied(x_low, x_high, wide[k], a, b, c, d)
-                        if in_blocks:
-                            first, other = scales[(s * tiles + tile) * 2], scales[(s * tiles + tile) * 2 + 1]
-                            a, b = sums[at] + first * a, sums[at + 1] + other * b
-                            c, d = sums[at + 2] + first * c, sums[at + 3] + other * d
-                        sums[at], sums[at + 1], sums[at + 2], sums[at + 3] = a, b, c, d
+                        if begin + s < all_steps:
+                            at, first = (tile * pairs + pair) * 4, as_scales(scales[tile * 4 + s // 2])[s % 2]
+                            other = as_scales(scales[tile * 4 + 2 + s // 2])[s % 2]
+                            sums[at] += first * a
+                            sums[at + 1] += other * b
+                            sums[at + 2] += first * c
+                            sums[at + 3] += other * d
+            begin = int32(begin + warps * steps)
         for tile in range(tiles):
             for group in range(groups):
                 for k in range(2):
                     n = (tile * pairs + group // 2) * 4 + group % 2 * 2 + k
                     part[warp, 8 * group + g, 8 * tile + 2 * t + k] = sums[n]
         cuda.syncthreads()
-        is_beyond = int32(0)
-        for n in range(cuda.threadIdx.x, rows * outputs, cuda.blockDim.x):
-            total = ZERO
-            for other_warp in range(warps):
-                total += part[other_warp, n // outputs, n % outputs]
-            part[0, n // outputs, n % outputs] = total
+        n, is_beyond = thread, int32(0)
+        while n < results:
+            row, k, total = int32(n >> log_outputs), int32(n & (outputs - 1)), ZERO
+            for other_warp in range(most_warps):
+                if other_warp < warps:
+                    total += part[other_warp, row, k]
+            part[0, row, k] = total
             if not abs(total) <= MOST_FINITE:
                 is_beyond = int32(1)
+            n = int32(n + threads)
         if cuda.syncthreads_or(is_beyond):
-            for n in range(warp, rows * outputs, warps):
-                r, o, total = first_row + n // outputs, first_output + n % outputs, part[0, n // outputs, n % outputs]
+            n = warp
+            while n < results:
+                row, k = int32(n >> log_outputs), int32(n & (outputs - 1))
+                r, o, total = first_row + row, first_output + k, part[0, row, k]
                 if r <= last_row and o <= last_output and not abs(total) <= MOST_FINITE:
                     total = scaled_sum(x_RX, r, w_XX, scale, o, lane, total)
                     if lane == 0:
-                        part[0, n // outputs, n % outputs] = total
+                        part[0, row, k] = total
+                n = int32(n + warps)
             cuda.syncthreads()
-        for n in range(cuda.threadIdx.x, rows * outputs, cuda.blockDim.x):
-            r, o = first_row + n // outputs, first_output + n % outputs
+        n = thread
+        while n < results:
+            row, k = int32(n >> log_outputs), int32(n & (outputs - 1))
+            r, o = first_row + row, first_output + k
             if r <= last_row and o <= last_output:
-                total = part[0, n // outputs, n % outputs] * of_output(scale, o)
-                ended(total, r, o, bias_X, biased, code, adds, y_RX)
+                ended(part[0, row, k] * of_output(scale, o), r, o, bias_X, biased, code, adds, y_RX)
+            n = int32(n + threads)
 
     kernel.__name__ = kernel.__qualname__ = name
-    return cuda.jit(kernel)
+    multiple = per_step * steps if in_blocks else per_step
+    return Made(cuda.jit(kernel), rows, outputs, per_step * steps, multiple, most_warps)
 
 
 def float32_kernel(rows, outputs, steps, name):
     """A kernel for up to `rows` rows: a warp has `outputs` outputs, and its lanes load `steps` times four weights."""
-    sums_size, w_size, part_shape = rows * outputs, steps * outputs * 4, (MOST_WARPS, rows, outputs)
+    sums_size, w_size, log_outputs = rows * outputs, steps * outputs * 4, outputs.bit_length() - 1
+    part_shape = (MOST_WARPS, rows, outputs)
 
     def kernel(x_RX, w_XX, bias_X, biased, code, adds, y_RX):
         part = cuda.shared.array(part_shape, float32)
         w = cuda.local.array(w_size, float32)
         sums = cuda.local.array(sums_size, float32)
-        warp, warps = int32(cuda.threadIdx.x // 32), int32(cuda.blockDim.x // 32)
-        lane = int32(cuda.threadIdx.x % 32)
+        thread, threads = int32(cuda.threadIdx.x), int32(cuda.blockDim.x)
+        warp, warps, lane = int32(thread >> 5), int32(threads >> 5), int32(thread & 31)
         first_row, first_output = int32(cuda.blockIdx.y * rows), int32(cuda.blockIdx.x * outputs)
         inputs, last_row, last_output = int32(x_RX.shape[1]), int32(x_RX.shape[0] - 1), int32(y_RX.shape[1] - 1)
-        all_steps = int32((inputs + 127) // 128)
         for n in range(sums_size):
             sums[n] = ZERO
-        for begin in range(warp * steps, all_steps, warps * steps):
+        begin = int32(warp * steps * 128)
+        while begin < inputs:
             for s in range(steps):
-                i = min(int32((begin + s) * 128 + lane * 4), int32(inputs - 4))
+                i = min(int32(begin + s * 128 + lane * 4), int32(inputs - 4))
                 for k in range(outputs):
                     loaded = four_floats(w_XX, min(int32(first_output + k), last_output), i)
                     for j in range(4):
                         w[(s * outputs + k) * 4 + j] = loaded[j]
             for s in range(steps):
-                i = int32((begin + s) * 128 + lane * 4)
+                i = int32(begin + s * 128 + lane * 4)
                 is_there = i < inputs
+                i = min(i, int32(inputs - 4))
                 for row in range(rows):
-                    r = min(int32(first_row + row), last_row)
-                    x = four_floats(x_RX, r, i if is_there else int32(0))
+                    x = four_floats(x_RX, min(int32(first_row + row), last_row), i)
                     for j in range(4):
                         number = x[j] if is_there else ZERO
                         for k in range(outputs):
                             sums[row * outputs + k] += w[(s * outputs + k) * 4 + j] * number
+            begin = int32(begin + warps * (steps * 128))
         for row in range(rows):
             for k in range(outputs):
                 total = warp_sum(sums[row * outputs + k])
                 if lane == k:
                     part[warp, row, k] = total
         cuda.syncthreads()
-        for n in range(cuda.threadIdx.x, sums_size, cuda.blockDim.x):
-            r, o, total = first_row + n // outputs, first_output + n % outputs, ZERO
-            for other_warp in range(warps):
-                total += part[other_warp, n // outputs, n % outputs]
+        n = thread
+        while n < sums_size:
+            row, k, total = int32(n >> log_outputs), int32(n & (outputs - 1)), ZERO
+            for other_warp in range(MOST_WARPS):
+                if other_warp < warps:
+                    total += part[other_warp, row, k]
+            r, o = first_row + row, first_output + k
             if r <= last_row and o <= last_output:
                 ended(total, r, o, bias_X, biased, code, adds, y_RX)
+            n = int32(n + threads)
 
     kernel.__name__ = kernel.__qualname__ = name
-    return cuda.jit(kernel)
+    return Made(cuda.jit(kernel), rows, outputs, 128 * steps, 4, MOST_WARPS)
 
 
 SIGNATURES = {}  # cuda/linear.py makes the kernels
