@@ -232,7 +232,7 @@ def test_kernels_of_a_search_take_more_sentences_than_the_second_axis_of_a_grid(
     row = CATALOG[name]
     (many,) = [case for case in asked_of(name).large() if rows_of(row, case) == sizes.MANY_ROWS]
     kernels = [f for label, f in implementations(row).items() if label.startswith("cuda")]
-    assert len(kernels) == 3
+    assert len(kernels) == 4
     assert not [wrong for kernel in kernels if (wrong := wrong_by_limits(row, InEmulator(kernel), many))]
 
 
