@@ -341,7 +341,7 @@ def retrieve_from_share(scores_BX, columns, C, score_BX, column_BX):
 def threshold_of_block(largest, mine, C):
     """What at least C of the numbers reach whose maxima the threads bring: the C-th largest maximum of groups of them.
 
-    Few candidates need no more than 32 groups, each of four threads: of random numbers 9.2 reach the eighth of 32
+    Few candidates need no more than 32 groups: of random numbers 9.2 reach the eighth of 32
     maxima, and 8.3 the eighth of 128, which take sixteen times as many comparisons.
     """
     t, groups = cuda.threadIdx.x, FEW_GROUPS if C <= FEW_GROUPS // 2 else THREADS
@@ -349,7 +349,7 @@ def threshold_of_block(largest, mine, C):
     cuda.syncthreads()
     before = 0
     if t < groups:
-        for other in range(t + groups, THREADS, groups):
+        for other in range(t + groups, cuda.blockDim.x, groups):
             mine = max(mine, largest[other])
         largest[t] = mine
     cuda.syncthreads()
