@@ -344,24 +344,38 @@ def threshold_of_block(largest, mine, C):
     Few candidates need no more than 32 groups: of random numbers 9.2 reach the eighth of 32
     maxima, and 8.3 the eighth of 128, which take sixteen times as many comparisons.
     """
-    t, groups = cuda.threadIdx.x, FEW_GROUPS if C <= FEW_GROUPS // 2 else THREADS
+    t, is_few = cuda.threadIdx.x, C <= FEW_GROUPS // 2
+    groups = FEW_GROUPS if is_few else THREADS
     largest[t] = mine
     cuda.syncthreads()
-    before = 0
     if t < groups:
         for other in range(t + groups, cuda.blockDim.x, groups):
             mine = max(mine, largest[other])
         largest[t] = mine
     cuda.syncthreads()
+    before = 0
     if t < groups:
-        for other in range(groups):
-            if goes_first(largest[other], other, mine, t):
-                before += 1
+        before = how_many_before(largest, FEW_GROUPS, mine, t) if is_few else how_many_before(largest, THREADS, mine, t)
     cuda.syncthreads()  # everybody has compared before the first place is used again
     if t < groups and before == C - 1:
         largest[0] = mine
     cuda.syncthreads()
     return largest[0]
+
+
+@cuda.jit(device=True)
+def how_many_before(largest, groups, mine, t):
+    """How many maxima go before that of group t. The number of groups is a constant, so that the loop is unrolled."""
+    before = 0
+    for other in range(groups):
+        before += is_before(largest[other], other, mine, t)
+    return before
+
+
+@cuda.jit(device=True)
+def is_before(score, x, other, y):
+    """As goes_first, but all is compared: a branch takes longer than three comparisons."""
+    return (score > other) | ((score == other) & (x < y))
 
 
 @cuda.jit(device=True)
@@ -413,8 +427,7 @@ def write_in_order(many, C, held_score, held_column, score_X, column_X, slot):
     if t < many:
         before = 0
         for other in range(many):
-            if goes_first(held_score[other], held_column[other], held_score[t], held_column[t]):
-                before += 1
+            before += is_before(held_score[other], held_column[other], held_score[t], held_column[t])
         if before < C:
             score_X[slot + before], column_X[slot + before] = held_score[t], held_column[t]
     if many + t < C:
