@@ -7,7 +7,9 @@ LightSeq decides as much in `ker_refresh_result`, with other rules.
    counting who goes before it. All that a step of 32 sentences of 4 beams has is some 2,000 comparisons.
 2. A warp per sentence, a lane per candidate: loads and comparisons run side by side, where one thread waited for each
    load of the last one's result. Only what depends on the order, who enters among the finished, is left to one lane.
-   Floor: a kernel in a graph, 1.1 us. Predicted for an H100: 2 us for 1 to 128 sentences. Not measured.
+   Candidates' scores lie in shared memory, and are compared without branches. Floor: a kernel in a graph, 1.6 us.
+   Measured (H100, 2026-11-26): 15.2 us for version 1; 5.0 us for version 2 while it compared in global memory. Now 3 us
+   are predicted, not measured.
 """
 
 from __future__ import annotations
