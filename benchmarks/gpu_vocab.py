@@ -2,10 +2,10 @@
 
     python benchmarks/gpu_vocab.py --out benchmarks/results/gpu-vocab-DEVICE.json
 
-Each version is checked against float64 on new random logits, its results and workspace poisoned; then timed on 1 GB,
-and in a graph that holds it twenty times, on the logits of a step of GPT-2: 1, 4, 32 and 128 rows, which lie in the
-L2 cache as they do behind the product that wrote them. Chains are a step's ops, one behind the other. The last lines are
-FastSeq's Table 3 (the paper: 4477.1 ms / 7.8 ms, 575x). Takes less than a minute, compiling included.
+Each version is checked against float64 on new random logits, its results and workspace poisoned; then it is timed on
+1 GB, and in a graph that holds it twenty times, on the logits of a step of GPT-2: 1, 4, 32 and 128 rows, which lie in
+the L2 cache as they do behind the product that wrote them. Chains are a step's ops, one behind the other. The last
+lines are FastSeq's Table 3 (the paper: 4477.1 ms / 7.8 ms, 575x). Takes less than a minute, compiling included.
 """
 
 import argparse
@@ -22,7 +22,8 @@ from minidecode.conformance.rows import asked_of
 from minidecode.runtime.graphs import capture
 
 V, C, ROWS = 50257, 8, (1, 4, 32, 128)
-OPS = ("softmax", "argmax", "candidates", "hars", "beam_scores", "temperature", "beam_update")
+OPS = ("softmax", "argmax", "candidates", "hars", "beam_scores", "temperature", "top_k", "beam_update")
+WRITTEN = ("softmax", "beam_scores", "temperature", "top_k")  # they write as much as they read
 
 
 def arguments_for(name: str, rows: int, xp) -> tuple:
@@ -34,7 +35,8 @@ def arguments_for(name: str, rows: int, xp) -> tuple:
         return tuple(xp.asarray(a) if isinstance(a, np.ndarray) else a for a in several)
     return {"candidates": (logits_RV.reshape(rows // W, W * V), C), "argmax": (logits_RV, logits_RV),
             "hars": (logits_RV, -xp.random.random((rows // W, W), dtype=np.float32), C), "softmax": (logits_RV,),
-            "temperature": (logits_RV, 0.7), "beam_scores": (logits_RV, logits_RV[:, 0].copy())}[name]  # fmt: skip
+            "temperature": (logits_RV, 0.7), "beam_scores": (logits_RV, logits_RV[:, 0].copy()),
+            "top_k": (logits_RV, 50)}[name]  # fmt: skip
 
 
 def wrong(name: str, function, rows: int, xp) -> str:
@@ -140,7 +142,9 @@ def main() -> None:
             inputs = [arguments_for(name, rows, cupy) for rows in ROWS]
             us, share = [microseconds(lambda f=function, g=g: f(*g), cupy) for g in inputs], 0.0
             if name != "beam_update":
-                large = arguments_for(name, 2_672 if name in ("softmax", "beam_scores", "temperature") else 5_340, cupy)
+                large = arguments_for(
+                    name, 2_672 if name in ("softmax", "beam_scores", "temperature", "top_k") else 5_340, cupy
+                )
                 bytes_per_us = CATALOG[name].cost(*large).bytes / microseconds(
                     lambda f=function, g=large: f(*g), cupy, 1
                 )

@@ -84,16 +84,18 @@ class Verdict:
 def check(
     name: str, implementation: Callable[..., Any], *, examples: int = 200, seed: int = 0,
     promised: bool = True, progress: Callable[[int, int], None] = lambda done, total: None,
-    large_seconds: float = SECONDS, shrinks: int | None = None, device: str | None = None,
+    large_seconds: float = SECONDS, shrinks: int | None = None, large_numbers: int | None = None,
+    device: str | None = None,
 ) -> Verdict:  # fmt: skip
     """Judges a function with the positional signature of the op of that name (see ops.py).
 
     First random inputs, since a failure among them can be made smaller, then the planted ones, then the large ones,
-    the cheapest first, for `large_seconds` at most; the verdict says which were left out. Where a known mistake
-    gives the same wrong answers, it is named. Kernels that it launches (by `runtime.launch.launch` or `md.emulate`)
-    run in the emulator, races looked for, or on the GPU. On a GPU minidecode's kernels get arrays that live there, as
-    in generations; so does any function with device="cuda" (or "emulator", whose arrays refuse what CuPy's refuse).
-    Numba types kernels: what the compiler would refuse is a
+    the cheapest first, for `large_seconds` at most; or, given `large_numbers`, all of up to so many numbers, whatever
+    time they take. The verdict says which were left out. Where a known mistake gives the same wrong answers, it is
+    named. Kernels that it launches (by `runtime.launch.launch` or `md.emulate`) run in the emulator, races looked for,
+    or on the GPU. On a GPU minidecode's kernels get arrays that live there, as in generations; so does any function
+    with device="cuda" (or "emulator", whose arrays refuse what CuPy's refuse). Numba types kernels: what the compiler
+    would refuse is a
     failure, double precision by accident a warning. promised: whether it must also keep what the row promises beyond
     right answers, as a block that is small; naive versions need not. shrinks: how many inputs are tried to make a
     failure smaller; None: until it gets no smaller. progress(done, total) is called for each input;
@@ -152,7 +154,7 @@ def check(
                     last[0] = (planted[0], mistake)
                     raise _WrongAnswerError
                 limits = look_at_limits if kernels and is_emulated else None
-                if found := judge_large(look, row, asked.large(), large_seconds, limits, left_out):
+                if found := judge_large(look, row, asked.large(), large_seconds, limits, left_out, large_numbers):
                     last[0] = found
                     raise _WrongAnswerError
         except (_WrongAnswerError, _EnoughError, Flaky):

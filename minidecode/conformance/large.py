@@ -1,4 +1,4 @@
-"""Large inputs within a budget of time: the cheapest first; the report lists what was left out."""
+"""Large inputs, the cheapest first, up to a size or within a budget of time; the report lists what was left out."""
 
 from __future__ import annotations
 
@@ -26,13 +26,15 @@ THREADS_OF_A_ROW = 64  # what one more row costs, in numbers: an emulated kernel
 
 def judge_large(
     judge: Callable[[tuple], Any], row: Row, cases: list[tuple], seconds: float, judge_limits: Callable | None,
-    left_out: list[str],
+    left_out: list[str], numbers: int | None = None,
 ) -> tuple[tuple, Any] | None:  # fmt: skip
     """The first of these inputs, the cheapest first, on which `judge` finds a mistake, with it; None if there is none.
 
     An input is left out if its estimate is more than what is left of `seconds`: its cost, at the speed of the fastest
-    one so far. `left_out` gets its sizes and why. judge_limits: judges emulated kernels for more rows than are
-    emulated; they are stopped at the end of the budget, too. Host code, for which it is None, is not interrupted.
+    one so far. numbers: instead of that, all are tried that cost at most so much, however long they take: the same on
+    each machine. `left_out` gets the sizes of the others, and why. judge_limits: judges emulated kernels for more rows
+    than are emulated; they are stopped at the end of the budget, too. Host code, for which it is None, is not
+    interrupted.
     """
     begun, speed = time.monotonic(), 0.0  # seconds per unit of cost
     for arguments in sorted(cases, key=lambda case: cost(row, case)):
@@ -42,6 +44,12 @@ def judge_large(
             if mistake := judge_limits(arguments):
                 return arguments, mistake
             left_out.append(f"{sizes}: kernels are not emulated for so many rows; launch limits and index types fit")
+            continue
+        if numbers is not None:
+            if cost(row, arguments) > numbers:
+                left_out.append(f"{sizes}: more than {numbers:,} numbers, counted with 64 for each row")
+            elif mistake := judge(arguments):
+                return arguments, mistake
             continue
         if left <= 0 or needed > left:
             left_out.append(f"{sizes}: needs about {needed:.1f} s, and of {seconds:g} s {max(left, 0):.1f} s are left")

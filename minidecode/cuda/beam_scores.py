@@ -2,6 +2,7 @@
 
 1. A thread per score. Each divides to find its row, and loads the row's running score.
 2. The rows are the grid's first axis: a thread loads the running score once, for the four columns that it takes.
+3. Four loads and four stores of 128 bits for each thread, as in version 3 of temperature.py.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 from numba import cuda, float32
 
 from ..runtime.launch import launch
-from .temperature import EACH, THREADS, per_row, to_change
+from .common.rows import NOWHERE, four_before, loose_column, share_of
+from .common.vector_load import wide_store
+from .temperature import EACH, SHARE, THREADS, in_shares, per_row, to_change
 
 
 def add_beam_scores_v1(scores_RV, running_R, out=None):
@@ -26,8 +29,7 @@ def add_to_each(scores_RV, running_R):
         scores_RV[r, i - r * scores_RV.shape[1]] += running_R[r]
 
 
-def add_beam_scores(scores_RV, running_R, out=None):
-    """Version 2."""
+def add_beam_scores_v2(scores_RV, running_R, out=None):
     scores_RV = to_change(scores_RV, out)
     launch(add_to_row, per_row(scores_RV), THREADS, scores_RV, running_R)
     return scores_RV
@@ -43,5 +45,36 @@ def add_to_row(scores_RV, running_R):
             scores_RV[r, v] += running
 
 
+def add_beam_scores(scores_RV, running_R, out=None):
+    """Version 3."""
+    scores_RV = to_change(scores_RV, out)
+    launch(add_to_share, in_shares(scores_RV), THREADS, scores_RV, running_R)
+    return scores_RV
+
+
+@cuda.jit
+def add_to_share(scores_RV, running_R):
+    r, t = cuda.blockIdx.x, cuda.threadIdx.x
+    row_V, running = scores_RV[r], running_R[r]
+    begin, first, last, end = share_of(row_V, SHARE)
+    v = first + 4 * t
+    a, b = four_before(row_V, v, last), four_before(row_V, v + 4 * THREADS, last)
+    c, d = four_before(row_V, v + 8 * THREADS, last), four_before(row_V, v + 12 * THREADS, last)
+    put_sum(row_V, v, last, a, running)
+    put_sum(row_V, v + 4 * THREADS, last, b, running)
+    put_sum(row_V, v + 8 * THREADS, last, c, running)
+    put_sum(row_V, v + 12 * THREADS, last, d, running)
+    column = loose_column(t, begin, first, last, end)
+    if column != NOWHERE:
+        row_V[column] += running
+
+
+@cuda.jit(device=True)
+def put_sum(row_V, v, last, four, running):
+    if v < last:
+        w, x, y, z = four
+        wide_store(row_V, v, w + running, x + running, y + running, z + running)
+
+
 # What each kernel is compiled and type-checked for, without a GPU.
-SIGNATURES = {kernel: [(float32[:, ::1], float32[::1])] for kernel in (add_to_each, add_to_row)}
+SIGNATURES = {kernel: [(float32[:, ::1], float32[::1])] for kernel in (add_to_each, add_to_row, add_to_share)}

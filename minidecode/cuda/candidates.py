@@ -12,8 +12,10 @@
    largest reaches the threshold look again, some C of 128. What they find is ranked, a thread for each, so that a share
    hands on its best C in order, in places of their own: no counters to set to 0, which took two more launches.
    Version 3 spent its time on thresholds, one for each 2,048 scores, and on loads of four bytes: 10 % of a copy on 1 GB
-   (H100, 2026-11-26). Floor: B*X*4 bytes over the bandwidth, and two kernels. Predicted for an H100: 75 % on 1 GB; 4 us
-   for 1 x 4 beams in a graph, 5 us for 8 x 4, 9 us for 32 x 4. Not measured.
+   (H100, 2026-11-26). Floor: B*X*4 bytes over the bandwidth, and two kernels. Predicted 75 % on 1 GB and 4, 5
+   and 9 us for 1, 8 and 32 sentences of 4 beams in a graph; measured (H100, 2026-11-26) 91 % and 13, 15 and 17 us, with
+   branches where ranks are counted. Without them: 7, 9 and 11 us predicted, not measured. Version 3 took 39, 51 and
+   113 us.
 
 If more survive than there is room for (all scores equal, or all large ones in one group), the passes go over everything
 that they were to be picked from: nothing is dropped. Survivors are counted by an atomic, so they lie in whatever order
@@ -341,27 +343,41 @@ def retrieve_from_share(scores_BX, columns, C, score_BX, column_BX):
 def threshold_of_block(largest, mine, C):
     """What at least C of the numbers reach whose maxima the threads bring: the C-th largest maximum of groups of them.
 
-    Few candidates need no more than 32 groups, each of four threads: of random numbers 9.2 reach the eighth of 32
+    Few candidates need no more than 32 groups: of random numbers 9.2 reach the eighth of 32
     maxima, and 8.3 the eighth of 128, which take sixteen times as many comparisons.
     """
-    t, groups = cuda.threadIdx.x, FEW_GROUPS if C <= FEW_GROUPS // 2 else THREADS
+    t, is_few = cuda.threadIdx.x, C <= FEW_GROUPS // 2
+    groups = FEW_GROUPS if is_few else THREADS
     largest[t] = mine
     cuda.syncthreads()
-    before = 0
     if t < groups:
-        for other in range(t + groups, THREADS, groups):
+        for other in range(t + groups, cuda.blockDim.x, groups):
             mine = max(mine, largest[other])
         largest[t] = mine
     cuda.syncthreads()
+    before = 0
     if t < groups:
-        for other in range(groups):
-            if goes_first(largest[other], other, mine, t):
-                before += 1
+        before = how_many_before(largest, FEW_GROUPS, mine, t) if is_few else how_many_before(largest, THREADS, mine, t)
     cuda.syncthreads()  # everybody has compared before the first place is used again
     if t < groups and before == C - 1:
         largest[0] = mine
     cuda.syncthreads()
     return largest[0]
+
+
+@cuda.jit(device=True)
+def how_many_before(largest, groups, mine, t):
+    """How many maxima go before that of group t. The number of groups is a constant, so that the loop is unrolled."""
+    before = 0
+    for other in range(groups):
+        before += is_before(largest[other], other, mine, t)
+    return before
+
+
+@cuda.jit(device=True)
+def is_before(score, x, other, y):
+    """As goes_first, but all is compared: a branch takes longer than three comparisons."""
+    return (score > other) | ((score == other) & (x < y))
 
 
 @cuda.jit(device=True)
@@ -413,8 +429,7 @@ def write_in_order(many, C, held_score, held_column, score_X, column_X, slot):
     if t < many:
         before = 0
         for other in range(many):
-            if goes_first(held_score[other], held_column[other], held_score[t], held_column[t]):
-                before += 1
+            before += is_before(held_score[other], held_column[other], held_score[t], held_column[t])
         if before < C:
             score_X[slot + before], column_X[slot + before] = held_score[t], held_column[t]
     if many + t < C:

@@ -172,10 +172,10 @@ def test_kernels_draw_the_samples_of_beams_too(dialect, plan):
     assert tokens(out) == tokens(expected)
     np.testing.assert_allclose(out.scores, expected.scores, rtol=1e-6)
     assert out.receipt.ops["top_candidates"].implementation.startswith("minidecode.cuda.candidates.top_candidates (")
-    assert out.receipt.launches["rerank (emulator)"] == out.receipt.steps
+    assert out.receipt.launches["merge_shares (emulator)"] == out.receipt.steps
 
 
-@pytest.mark.parametrize("version", ["top_candidates_v1", "top_candidates_v2", "top_candidates"])
+@pytest.mark.parametrize("version", ["top_candidates_v1", "top_candidates_v2", "top_candidates_v3", "top_candidates"])
 @pytest.mark.parametrize("X", [5, 300, 5000])
 def test_kernels_tell_scores_apart_that_float32_cannot(version, X):
     scores_BX = np.random.default_rng(X).standard_normal((2, X))

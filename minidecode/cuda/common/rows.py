@@ -147,7 +147,7 @@ def sum_of_exponentials(four, most):
 
 
 @cuda.jit(device=True)
-def with_sixteen(largest, total, a, b, c, d):
+def with_sixteen(largest, running_sum, a, b, c, d):
     """The running maximum, and the sum of exp(x - maximum), with four times four numbers more.
 
     The maximum begins at the lowest finite number, so that no difference is one of two infinities: minus infinity adds
@@ -158,62 +158,62 @@ def with_sixteen(largest, total, a, b, c, d):
     more = (sum_of_exponentials(a, most) + sum_of_exponentials(b, most)) + (
         sum_of_exponentials(c, most) + sum_of_exponentials(d, most)
     )
-    return most, total * math.exp(largest - most) + more
+    return most, running_sum * math.exp(largest - most) + more
 
 
 @cuda.jit(device=True)
-def with_one(largest, total, x):
+def with_one(largest, running_sum, x):
     most = max(largest, x)
-    return most, total * math.exp(largest - most) + math.exp(x - most)
+    return most, running_sum * math.exp(largest - most) + math.exp(x - most)
 
 
 @cuda.jit(device=True)
 def max_and_sum_of_share(row_X, begin, first, last, end):
     """The thread's part of a share: its maximum, from the lowest finite number on, and sum of exponentials."""
     t, T = cuda.threadIdx.x, cuda.blockDim.x
-    largest, total = LOWEST, float32(0)
+    largest, running_sum = LOWEST, float32(0)
     v = first + 4 * t
     while v < last:
         a, b = four_of(row_X, v), four_before(row_X, v + 4 * T, last)
         c, d = four_before(row_X, v + 8 * T, last), four_before(row_X, v + 12 * T, last)
-        largest, total = with_sixteen(largest, total, a, b, c, d)
+        largest, running_sum = with_sixteen(largest, running_sum, a, b, c, d)
         v += 16 * T
     column = loose_column(t, begin, first, last, end)
     if column != NOWHERE:
-        largest, total = with_one(largest, total, row_X[column])
-    return largest, total
+        largest, running_sum = with_one(largest, running_sum, row_X[column])
+    return largest, running_sum
 
 
 @cuda.jit(device=True)
-def max_and_sum_of_warp(largest, total):
+def max_and_sum_of_warp(largest, running_sum):
     """Put together over the lanes, for every lane."""
     most = warp_max(largest)
-    return most, warp_sum(total * math.exp(largest - most))
+    return most, warp_sum(running_sum * math.exp(largest - most))
 
 
 @cuda.jit(device=True)
-def max_and_sum_of_block(largest, total, largest_X, total_X):
+def max_and_sum_of_block(largest, running_sum, largest_X, total_X):
     """Put together over a block of up to 1,024 threads; `largest_X`, `total_X`, shared, have a place for each warp."""
-    largest, total = max_and_sum_of_warp(largest, total)
+    largest, running_sum = max_and_sum_of_warp(largest, running_sum)
     t = cuda.threadIdx.x
     if t % 32 == 0:
-        largest_X[t // 32], total_X[t // 32] = largest, total
+        largest_X[t // 32], total_X[t // 32] = largest, running_sum
     cuda.syncthreads()
-    largest, total = LOWEST, float32(0)
+    largest, running_sum = LOWEST, float32(0)
     if t % 32 < cuda.blockDim.x // 32:
-        largest, total = largest_X[t % 32], total_X[t % 32]
-    return max_and_sum_of_warp(largest, total)
+        largest, running_sum = largest_X[t % 32], total_X[t % 32]
+    return max_and_sum_of_warp(largest, running_sum)
 
 
 @cuda.jit(device=True)
 def max_and_sum_of_row(r, largest_RX, total_RX):
     """Put together over the shares of a row, for every lane of each warp."""
-    largest, total = LOWEST, float32(0)
+    largest, running_sum = LOWEST, float32(0)
     for share in range(cuda.threadIdx.x % 32, largest_RX.shape[1], 32):
         most = max(largest, largest_RX[r, share])
         more = total_RX[r, share] * math.exp(largest_RX[r, share] - most)
-        largest, total = most, total * math.exp(largest - most) + more
-    return max_and_sum_of_warp(largest, total)
+        largest, running_sum = most, running_sum * math.exp(largest - most) + more
+    return max_and_sum_of_warp(largest, running_sum)
 
 
 SIGNATURES = {}  # no kernels of its own
