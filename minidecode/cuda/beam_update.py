@@ -123,8 +123,8 @@ def update_beams(
     score_BC, parent_BC, token_BC, running_score_BW, finished_score_BW, finished_length_BW, done_B, length_B, prompt_B,
     limit_B, norm_X, eos_X, rules, out=None,
 ):  # fmt: skip
-    """Version 2. More candidates than it has room for take version 1."""
-    if score_BC.shape[1] > MOST:
+    """Version 2. More candidates than it has room for, and scores that are no float32, take version 1."""
+    if score_BC.shape[1] > MOST or score_BC.dtype != np.float32:
         return update_beams_v1(
             score_BC, parent_BC, token_BC, running_score_BW, finished_score_BW, finished_length_BW, done_B, length_B,
             prompt_B, limit_B, norm_X, eos_X, rules, out,
@@ -149,7 +149,9 @@ def advance_by_warp(
     C, W, best, was_done = score_BC.shape[1], running_score_BW.shape[1], score_BC[b, 0], done_B[b]
     length, limit = length_B[b], limit_B[b]
     new = length + 1 - prompt_B[b]
-    at_limit, norm, hoped_norm = new >= limit, norm_X[new], norm_X[limit if hope_at_limit else new]
+    has_room, last = new < len(norm_X), len(norm_X) - 1
+    at_limit, norm = new >= limit, norm_X[min(new, last)]
+    hoped_norm = norm_X[min(limit if hope_at_limit else new, last)]
     for c in range(lane, C, WARP):
         ends = is_among(token_BC[b, c], eos_X)
         ending[c], going[c] = int32(ends), score_BC[b, c] + mark if ends else score_BC[b, c]
@@ -162,7 +164,9 @@ def advance_by_warp(
 
     # 0. Trouble, of sentences that go on.
     trouble = FINE
-    if not was_done and not best > -INFINITY:
+    if not was_done and not has_room:
+        was_done, trouble = True, NO_ROOM
+    elif not was_done and not best > -INFINITY:
         was_done = True
         if best != best:
             trouble = NOT_A_NUMBER

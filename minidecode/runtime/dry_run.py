@@ -38,6 +38,9 @@ from .planner import Lifetime, lay_out
 from .receipt import CountedOps, root
 from .weight_blocks import BLOCK, is_in_blocks
 
+OF_OPS = ("repetition_penalty", "encoder_repetition_penalty", "top_h", "min_p", "typical_p", "epsilon_cutoff",
+          "eta_cutoff")  # options whose processors call ops that make something  # fmt: skip
+
 
 def search_of(options: Options) -> Options:
     """The same search with all else left out: what decides which ops a step calls, and how wide their results are.
@@ -51,6 +54,7 @@ def search_of(options: Options) -> Options:
         temperature=1.0 if options.temperature == 1.0 else 2.0, top_k=options.top_k, top_p=options.top_p,
         eos_token_id=range(len(options.eos_token_id)), no_repeat_ngram_size=options.no_repeat_ngram_size,
         renormalize_logits=options.renormalize_logits, max_new_tokens=2, min_new_tokens=1,
+        **{name: getattr(options, name) for name in OF_OPS},
     )  # fmt: skip
 
 
@@ -113,6 +117,9 @@ class _Roomy(Engine):
 
     def room(self, positions: int) -> int:
         return room_for(positions)
+
+    def room_for_texts(self, prompt_X: np.ndarray, limit_X: np.ndarray) -> int:
+        return room_for(int(prompt_X.max())) + room_for(int(limit_X.max()))
 
 
 class _StandIn:

@@ -70,7 +70,8 @@ def test_the_dry_run_is_not_on_the_receipt(graphs):
     how = [model.generate(input_ids=IDS, plan=f"cuda,graphs={graphs},arena={a}", **short).receipt
            for a in ("none", "planned", "separate")]  # fmt: skip
     assert how[0].launches == how[1].launches == how[2].launches
-    assert how[0].graphs == how[1].graphs == how[2].graphs and (how[0].graphs.launches > 0) == (graphs == "on")
+    assert all((receipt.graphs.launches > 0) == (graphs == "on") for receipt in how)
+    assert how[1].graphs == how[2].graphs, "with an arena the parts of a step are captured, not the whole"
     assert [{name: count.calls for name, count in r.ops.items()} for r in how[1:]] == [
         {name: count.calls for name, count in how[0].ops.items()}] * 2  # fmt: skip
     assert 0 == how[0].arena_bytes < how[1].arena_bytes < how[2].arena_bytes
