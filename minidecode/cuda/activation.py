@@ -21,7 +21,7 @@ import numpy as np
 from numba import cuda, float32, int64
 
 from ..errors import OptionError
-from ..reference import or_empty
+from ..reference import empty, or_empty
 from ..reference.activation import (
     GATED,
     GELU,
@@ -203,7 +203,7 @@ def bias_activation(f_RX, bias_X, activation, out=None):
 def pairs(f_RX, bias_X, activation, out=None):
     """The kernel of all versions for columns that are pairs of gate and up."""
     R, F = len(f_RX), f_RX.shape[1] // 2
-    out = np.empty_like(f_RX, shape=(R, F), order="C") if out is None else out
+    out = empty(f_RX, (R, F)) if out is None else out
     bias_X, y_RF = bias_and_result(f_RX, bias_X, out)
     grid = -(-F // THREADS), min(-(-R // ROWS), MOST_BLOCKS)
     launch(pair_per_column, grid, THREADS, f_RX, bias_X, code_of(activation) - GATED, y_RF)
@@ -241,7 +241,7 @@ def add_bias(x_RX, bias_X, out=None):
 def bias_and_result(f_RF, bias_F, out):
     """An empty bias where there is none, and where the result is written: `out`, or a new array beside f."""
     _check(f_RF)
-    return or_empty(bias_F, f_RF[:, 0]), np.empty_like(f_RF, order="C") if out is None else out
+    return or_empty(bias_F, f_RF[:, 0]), empty(f_RF, f_RF.shape) if out is None else out
 
 
 def _check(f_RF):

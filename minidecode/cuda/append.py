@@ -19,7 +19,7 @@ import numpy as np
 from numba import cuda, float32, int64, types
 
 from ..errors import OptionError
-from ..reference import in_rows, or_empty
+from ..reference import empty, in_rows, or_empty
 from ..runtime.launch import launch
 from ..runtime.low_precision import largest_of
 from .common.bias import plus
@@ -51,7 +51,7 @@ def append_kv(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
     """Version 2."""
     refuse_other_types(qkv_RX, k_RGMK, v_RGMU)
     shape = len(qkv_RX), heads.H, heads.K
-    q_RHK = np.empty_like(qkv_RX, shape=shape, order="C") if out is None else out
+    q_RHK = empty(qkv_RX, shape) if out is None else out
     arrays = qkv_RX, or_empty(bias_X, qkv_RX[:, 0]), in_rows(q_RHK), k_RGMK, v_RGMU, at_R
     launch(add_and_append, per_row(qkv_RX), THREADS, *arrays, largest_of(k_RGMK.dtype))
     return q_RHK

@@ -19,7 +19,7 @@ import numpy as np
 from numba import cuda, float32, int64
 
 from ..errors import OptionError
-from ..reference import or_empty
+from ..reference import empty, or_empty
 from ..runtime.launch import launch
 from .common.bias import plus
 from .common.reduction import THREADS, WARPS, warp_sum
@@ -184,7 +184,7 @@ def results(ids_R, wte_VD, out):
             f"the kernels of cuda/embedding.py compute in float32, not {wte_VD.dtype}: embedding=cpu does both"
         )
     shape = len(ids_R), wte_VD.shape[1]
-    return out or (np.empty_like(wte_VD, shape=shape), np.empty_like(wte_VD, shape=shape))
+    return out or (empty(wte_VD, shape), empty(wte_VD, shape))
 
 
 # What each kernel is compiled and type-checked for, without a GPU.

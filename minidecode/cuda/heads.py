@@ -17,7 +17,7 @@ import numpy as np
 from numba import cuda, float32, int64, types
 
 from ..errors import OptionError
-from ..reference import in_rows, or_empty
+from ..reference import empty, in_rows, or_empty
 from ..runtime.launch import launch
 from ..runtime.low_precision import largest_of
 from .common.bias import plus
@@ -117,7 +117,7 @@ def results(qkv_RX, heads, dtype, out):
         raise OptionError(f"the kernels that cut into heads take float32, not {qkv_RX.dtype}: the reference does both")
     R, G = len(qkv_RX), heads.G
     shapes = (R, heads.H, heads.K), (R, G, heads.K), (R, G, heads.U)
-    return out or tuple(np.empty_like(qkv_RX, dtype, shape=shape, order="C") for shape in shapes)
+    return out or tuple(empty(qkv_RX, shape, dtype) for shape in shapes)
 
 
 # What each kernel is compiled and type-checked for, without a GPU. A product may be some columns of a wider one.

@@ -30,7 +30,7 @@ from numba import boolean, cuda, float32, int8, int32, int64, uint8
 from numba.core.types import float16
 
 from ..errors import OptionError
-from ..reference import scratch
+from ..reference import empty, scratch
 from ..reference.activation import code_of
 from ..runtime.device import address_of
 from ..runtime.launch import launch
@@ -210,7 +210,7 @@ def _of_blocks(x_RX, weight, add_to=None, out=None, bias_X=None, activation=None
     x_RX = _rounded(x_RX, weight, workspace)
     grid = -(-outputs // WARPS), -(-len(x_RX) // ROWS)
     y_RX = out if add_to is None else add_to
-    y_RX = np.empty_like(x_RX, order="C", shape=(len(x_RX), outputs)) if y_RX is None else y_RX
+    y_RX = empty(x_RX, (len(x_RX), outputs)) if y_RX is None else y_RX
     biased, ones_X = bias_X is not None, filled(workspace, outputs, x_RX, 1)  # sums have had their scales
     ends_in = ones_X, bias_X if biased else ones_X, biased, code_of(activation), add_to is not None
     arrays = _wide_rows(x_RX), _wide_rows(weight.data), weight.scale
@@ -268,7 +268,7 @@ def widen_blocks(w_XX, scale_XX, wide_XX):
 def _launch(kernel, grid, x_RX, w_XX, outputs, weight, add_to, out, bias_X, activation, workspace=None):
     _check(x_RX, w_XX)
     y_RX = out if add_to is None else add_to
-    y_RX = np.empty_like(x_RX, order="C", shape=(len(x_RX), outputs)) if y_RX is None else y_RX
+    y_RX = empty(x_RX, (len(x_RX), outputs)) if y_RX is None else y_RX
     scale_X = filled(workspace, outputs, x_RX, 1) if weight.scale is None else weight.scale
     biased = bias_X is not None  # without, nothing reads what stands in its place
     ends_in = scale_X, bias_X if biased else scale_X, biased, code_of(activation), add_to is not None
@@ -320,7 +320,7 @@ def kernel_of(stored, rows, outputs):
 def launch_few_rows(made, x_RX, weight, add_to=None, out=None, bias_X=None, activation=None):
     (R, inputs), outputs = x_RX.shape, weight.outputs
     y_RX = out if add_to is None else add_to
-    y_RX = np.empty_like(x_RX, order="C", shape=(R, outputs)) if y_RX is None else y_RX
+    y_RX = empty(x_RX, (R, outputs)) if y_RX is None else y_RX
     grid = -(-outputs // made.outputs), -(-R // made.rows)
     if not R:
         return y_RX
@@ -351,7 +351,7 @@ def _by_the_library(x_RX, weight, add_to, out, bias_X, activation, workspace):
         data[...] = weight.data
     w_XX = data if weight.layout == "io" else data.T
     shape, scale_X = (len(x_RX), w_XX.shape[1]), None if is_in_blocks(weight) else weight.scale
-    y_RX = np.empty(shape, np.float32, like=x_RX) if out is None and add_to is None else out
+    y_RX = empty(x_RX, shape, np.float32) if out is None and add_to is None else out
     sums_RX = scratch(workspace, shape, x_RX, np.float32) if y_RX is None else y_RX
     products([(x_RX, w_XX, sums_RX)])
     if scale_R is None and scale_X is bias_X is activation is add_to is None:

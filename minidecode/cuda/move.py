@@ -13,7 +13,7 @@ import numpy as np
 from numba import cuda, float32, int64, types, uint8, uint16, uint32, uint64
 
 from ..errors import OptionError
-from ..reference import in_rows
+from ..reference import empty, in_rows
 from ..runtime.device import address_of
 from ..runtime.launch import launch
 from ..runtime.low_precision import largest_of
@@ -25,7 +25,7 @@ WORDS = uint64, uint32, uint16, uint8
 
 def gather_rows(x_RX, pick_R, out=None):
     if out is None:
-        out = np.empty_like(x_RX, order="C", shape=(len(pick_R), *x_RX.shape[1:]))
+        out = empty(x_RX, (len(pick_R), *x_RX.shape[1:]))
     words_RX, picked_RX = words_of_rows(x_RX, out)
     launch(copy_rows, (len(pick_R), -(-words_RX.shape[1] // THREADS)), THREADS, words_RX, pick_R, picked_RX)
     return out

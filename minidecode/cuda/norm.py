@@ -25,7 +25,7 @@ import numpy as np
 from numba import boolean, cuda, float32
 
 from ..errors import OptionError
-from ..reference import or_empty
+from ..reference import empty, or_empty
 from ..runtime.launch import launch
 from .common.bias import plus
 from .common.reduction import THREADS, WARPS, block_sum, warp_sum
@@ -281,11 +281,11 @@ def _launch(kernel, grid, block, x_RD, y_RD, bias_D, norm, out):
     if x_RD.dtype != np.float32:
         raise OptionError(f"the kernels of cuda/norm.py compute in float32, not {x_RD.dtype}: norm=cpu does both")
     summed_RD, h_RD = out or (None, None)
-    h_RD = np.empty_like(x_RD) if h_RD is None else h_RD
+    h_RD = empty(x_RD, x_RD.shape) if h_RD is None else h_RD
     adds = y_RD is not None
     if not adds:  # what stands in the places of y and the bias is not read
         summed_RD, y_RD, bias_D = x_RD, x_RD, None
-    summed_RD = np.empty_like(x_RD) if summed_RD is None else summed_RD
+    summed_RD = empty(x_RD, x_RD.shape) if summed_RD is None else summed_RD
     bias_D = or_empty(bias_D, norm.gain_D)
     constants = norm.gain_D, or_empty(norm.bias_D, norm.gain_D), np.float32(norm.eps)
     launch(kernel, grid, block, x_RD, y_RD, bias_D, adds, *constants, summed_RD, h_RD)

@@ -34,6 +34,7 @@ from numba import boolean, cuda, float32, int32, int64
 from numba.core.types import float16
 
 from ..errors import OptionError
+from ..reference import empty
 from ..reference.prefill import sentences
 from ..runtime.device import address_of, fetched_once
 from ..runtime.launch import launch
@@ -297,7 +298,7 @@ def in_float32(q_RHK, k_XGK, v_XGU):
 def result(q_RHK, v_XGU, out):
     """Where the answer goes: float32, whatever is multiplied."""
     shape = len(q_RHK), q_RHK.shape[1] * v_XGU.shape[2]
-    return np.empty_like(q_RHK, np.float32, order="C", shape=shape) if out is None else out
+    return empty(q_RHK, shape, np.float32) if out is None else out
 
 
 def by_products(q_RHK, k_XGK, v_XGU, rows, scale, causal, window, bias, k_offsets_X, a_RX):
@@ -305,7 +306,7 @@ def by_products(q_RHK, k_XGK, v_XGU, rows, scale, causal, window, bias, k_offset
     (R, H, _), U = q_RHK.shape, v_XGU.shape[2]
     a_RHU, blocks = a_RX.reshape(R, H, U), list(blocks_of(rows, H, causal, window))
     numbers = max((H * (q.stop - q.start) * width_of(k) for q, k, _ in blocks), default=0)
-    scores_X, weights_X = (np.empty_like(x, order="C", shape=numbers) for x in (a_RX, q_RHK))
+    scores_X, weights_X = (empty(x, numbers) for x in (a_RX, q_RHK))
     for q, k, ahead in blocks:
         N, M, width = q.stop - q.start, k.stop - k.start, width_of(k)
         scores_HNM, weights_HNM = (x[: H * N * width].reshape(H, N, width)[..., :M] for x in (scores_X, weights_X))

@@ -22,6 +22,7 @@ from ..errors import OptionError
 from ..runtime.launch import launch
 
 WORDS = 32  # of each row in a block of version 2: the lanes of a warp read neighbouring words
+MOST_WARPS = 32  # of a block
 ROWS = 256  # that version 2 has room for: 32 KiB of shared memory
 
 
@@ -48,8 +49,8 @@ def copy_from_parents(words_RGX, parent_R, length_R, width, target_RGX):
         target_RGX[r, g, x] = words_RGX[source, g, x]
 
 
-def reorder_cache(k_RGMX, parent_R, length_R, out=None, *, warps=8):
-    """Version 2. More rows than fit take version 1."""
+def reorder_cache(k_RGMX, parent_R, length_R, out=None, *, warps=None):
+    """Version 2. More rows than fit take version 1. warps: of a block; by default a few rows for each."""
     if len(parent_R) > ROWS:
         return reorder_cache_v1(k_RGMX, parent_R, length_R, out)
     if out is not None:
@@ -57,6 +58,7 @@ def reorder_cache(k_RGMX, parent_R, length_R, out=None, *, warps=8):
         k_RGMX = out
     words_RGX, width = _words(k_RGMX)
     _, G, X = words_RGX.shape
+    warps = min(MOST_WARPS, max(8, len(parent_R) // 2)) if warps is None else warps
     launch(move_in_place, (-(-X // WORDS), G), (WORDS, warps), words_RGX, parent_R, length_R, width)
     return k_RGMX
 

@@ -25,8 +25,19 @@ def or_empty(array, like):
     return like[:0] if array is None else array
 
 
+def empty(like, shape, dtype=None):
+    """An array of this shape that lies where `like` does; of its dtype if no other is said.
+
+    CuPy's own `empty_like` takes the host several times as long as the constructor.
+    """
+    kind = type(like)
+    if kind.__module__ == "cupy":
+        return kind(shape, like.dtype if dtype is None else dtype)
+    return np.empty_like(like, dtype, order="C", shape=shape)
+
+
 def scratch(workspace, shape, like, dtype=None):
     """An array of this shape, of like's dtype if no other is said; without a workspace, of like's kind (CuPy's)."""
     if workspace is None:
-        return np.empty_like(like, dtype, order="C", shape=shape)
+        return empty(like, shape, dtype)
     return workspace(shape, like.dtype if dtype is None else dtype)

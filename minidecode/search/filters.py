@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+AT_ONCE = 4096  # scores that are compared together on the host
 TOP_H_TOKENS = 100  # the likeliest tokens, of which top-H chooses
 
 
@@ -25,9 +26,19 @@ def min_p_filter(ops: Any, scores_RV: np.ndarray, p: float, least: int = 1) -> n
     best_RC, index_RC = ops.top_candidates(scores_RV, min(least, scores_RV.shape[1]))
     threshold_R1 = (best_RC[:, :1].astype(np.float64) + below).astype(scores_RV.dtype)
     for rows in _parts(scores_RV):
-        scores_RV[rows] = np.where(scores_RV[rows] < threshold_R1[rows], -np.inf, scores_RV[rows])
+        _rule_out_below(scores_RV[rows], threshold_R1[rows])
     np.put_along_axis(scores_RV, index_RC, best_RC, axis=1)
     return scores_RV
+
+
+def _rule_out_below(scores_RV: np.ndarray, threshold_R1: np.ndarray) -> None:
+    """On the host some columns at a time: what NumPy notes of them is as many bytes."""
+    if not isinstance(scores_RV, np.ndarray):
+        scores_RV[...] = np.where(scores_RV < threshold_R1, -np.inf, scores_RV)
+        return
+    for first in range(0, scores_RV.shape[1], AT_ONCE):
+        part_RX = scores_RV[:, first : first + AT_ONCE]
+        part_RX[part_RX < threshold_R1] = -np.inf
 
 
 def epsilon_filter(ops: Any, scores_RV: np.ndarray, epsilon: float, least: int = 1) -> np.ndarray:

@@ -31,7 +31,9 @@ def here():
     def say(kind, ids, settings=(), cache="split", **options):
         if (kind, settings) not in models:
             models[kind, settings] = make(kind, "cpu", **dict(settings))
-        return models[kind, settings].generate(input_ids=ids, plan=f"numpy,cache={cache}", **options)
+        as_devices = ",linear=rounded" if "float16" in dict(settings).values() else ""
+        plan = f"numpy,cache={cache}{as_devices}"
+        return models[kind, settings].generate(input_ids=ids, plan=plan, **options)
 
     return say
 
