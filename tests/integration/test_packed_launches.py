@@ -1,0 +1,136 @@
+"""Launches that pack their arguments themselves: what the driver would get, without a driver."""
+
+import struct
+
+import numpy as np
+import pytest
+from numba import cuda
+
+import minidecode as md
+from minidecode.cuda.norm import norm_block_per_row
+from minidecode.runtime import kernels, launch
+from minidecode.runtime.kernels import SCALARS, type_of
+
+
+class _Pointer:
+    def __init__(self, ptr):
+        self.ptr = ptr
+
+
+class Array:
+    """What a launch asks of an array of CuPy's."""
+
+    def __init__(self, array):
+        self.dtype, self.shape, self.strides, self.flags = array.dtype, array.shape, array.strides, array.flags
+        self.data, self.itemsize = _Pointer(array.ctypes.data), array.itemsize
+
+
+Array.__module__ = "cupy"
+
+
+@cuda.jit
+def add(x_X, y_X, n, factor, flag):
+    i = cuda.grid(1)
+    if i < n and flag:
+        y_X[i] += factor * x_X[i]
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    """What was launched: (grid, block, stream, numbers as the driver reads them), by a driver that does nothing."""
+    launches = []
+
+    class Loaded(kernels.Loaded):
+        def __init__(self, kernel, types):
+            self.types, self.form = types, "=" + "".join(f for kind in types for f in kernels._formats(kind))
+
+        def launch(self, grid, block, stream, values):
+            packed = struct.pack(self.form, *values)
+            assert len(packed) == 8 * len(values)
+            launches.append((self.types, grid, block, stream, struct.unpack(self.form, packed)))
+
+    monkeypatch.setattr(kernels, "Loaded", Loaded)
+    monkeypatch.setattr(kernels, "_LOADED", {})
+    monkeypatch.setattr(kernels._THREAD, "ready", True, raising=False)
+    return launches
+
+
+def test_an_array_is_seven_numbers_and_a_scalar_is_one(seen):
+    x, y = np.zeros((3, 5), np.float32), np.zeros(7, np.int64)
+    launch.launch(add, 4, (32, 2), Array(x), Array(y), 6, np.float32(0.5), True)
+    ((types, grid, block, stream, values),) = seen
+    assert types == [("float32", 2, "C"), ("int64", 1, "C"), ("int64",), ("float32",), ("boolean",)]
+    assert (grid, block, stream) == ((4, 1, 1), (32, 2, 1), 0)
+    assert values[:9] == (0, 0, 15, 4, x.ctypes.data, 3, 5, 20, 4)
+    assert values[9:] == (0, 0, 7, 8, y.ctypes.data, 7, 8, 6, 0.5, True)
+
+
+@pytest.mark.parametrize(("view", "layout"), [
+    (lambda a: a, "C"), (lambda a: a.T, "F"), (lambda a: a[:, ::2], "A"), (lambda a: a[:, :3], "A"),
+    (lambda a: a[1:], "C"), (lambda a: a[:1], "C"), (lambda a: a[:, 0], "A"),
+])  # fmt: skip
+def test_the_layout_is_part_of_what_code_is_kept_by(seen, view, layout):
+    """Code for C never reads strides: a view with gaps that ran it would be read at the wrong places."""
+    whole = np.arange(24, dtype=np.float32).reshape(4, 6)
+    part = view(whole)
+    for array in (whole, part, part):
+        launch.launch(add, 1, 1, Array(array))
+    assert type_of(Array(part)) == ("float32", part.ndim, layout)
+    assert [types[0] for types, *_ in seen] == [("float32", 2, "C"), *[("float32", part.ndim, layout)] * 2]
+    assert seen[1][-1] == (0, 0, part.size, 4, part.ctypes.data, *part.shape, *part.strides)
+    assert len(kernels._LOADED) == (1 if type_of(Array(part)) == ("float32", 2, "C") else 2)
+
+
+@pytest.mark.parametrize(
+    "scalar", [True, 3, 2.5, np.float32(2.5), np.int32(-3), np.int64(-3), np.bool_(True)], ids=repr
+)
+def test_scalars_keep_their_width(seen, scalar):
+    launch.launch(add, 1, 1, Array(np.zeros(1)), scalar)
+    ((types, *_, values),) = seen
+    assert types[1] == (SCALARS[type(scalar)][0],) and values[-1] == scalar
+
+
+def test_an_empty_grid_launches_nothing(seen):
+    launch.launch(add, 0, 1, Array(np.zeros(1)))
+    launch.launch(add, (3, 0), 1, Array(np.zeros(1)))
+    assert seen == []
+
+
+def made(rows):
+    @cuda.jit
+    def kernel(x_X):
+        for r in range(rows):
+            x_X[r] = r
+
+    return kernel
+
+
+def test_kernels_of_one_source_with_other_numbers_have_files_of_their_own():
+    prints = [kernels._fingerprint(made(rows).py_func) for rows in (1, 2, 1)]
+    assert prints[0] != prints[1] and prints[0] == prints[2]
+    assert kernels._fingerprint(norm_block_per_row.py_func).startswith("minidecode.cuda.norm.")
+
+
+def test_machine_code_is_written_whole_or_not_at_all(tmp_path):
+    kernels._write(tmp_path / "folder" / "a.cubin", b"name\ncode")
+    assert (tmp_path / "folder" / "a.cubin").read_bytes() == b"name\ncode"
+    (tmp_path / "file").write_text("")
+    kernels._write(tmp_path / "file" / "b.cubin", b"name\ncode")  # no folder can be made there: no error
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["a.cubin", "file", "folder"]
+
+
+@pytest.mark.gpu
+def test_both_ways_of_launching_say_the_same_on_a_gpu():
+    import cupy
+
+    how = {"max_new_tokens": 8, "num_beams": 2, "plan": "cuda,graphs=off"}
+    model, said = md.load("tiny-gpt2", device="cuda"), []
+    for way in ("packed", "numba"):
+        token = launch.WAY.set(way)
+        try:
+            said.append(model.generate("Fellow citizens,", **how))
+        finally:
+            launch.WAY.reset(token)
+    cupy.cuda.Device().synchronize()
+    assert said[0].token_ids[0].tolist() == said[1].token_ids[0].tolist()
+    assert np.array_equal(said[0].scores, said[1].scores)
