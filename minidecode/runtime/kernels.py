@@ -38,7 +38,7 @@ SOURCES = ("cuda/**/*.py", "reference/*.py", "ops.py", "runtime/low_precision.py
 MOST_SHAPES = 100_000  # whose packed form is kept
 
 _LOADED: dict[tuple, Loaded] = {}
-_ARRAYS: dict[tuple, tuple[int, tuple[int, int], tuple[int, ...]]] = {}  # (type's number, sizes, shape and strides)
+_ARRAYS: dict[tuple, tuple[int, tuple, tuple]] = {}  # (type's number, what is packed before the address, and behind)
 _TYPES: dict[tuple, int] = {}  # (name, ndim, layout) of an array, or the name of a scalar's type -> its number
 _LOCK = threading.Lock()
 _THREAD = threading.local()  # .ready: whether the GPU's context is current there
@@ -86,10 +86,11 @@ def launch_on_gpu(kernel: Any, grid: int | tuple, block: int | tuple, arguments:
     for argument in arguments:
         scalar = SCALARS.get(type(argument))
         if scalar is None:
-            shape, strides = argument.shape, argument.strides
-            kept = _ARRAYS.get((argument.dtype, shape, strides)) or _described(argument)
+            kept = _ARRAYS.get((argument.dtype, argument.shape, argument.strides)) or _described(argument)
             key.append(kept[0])
-            values += (0, 0, *kept[1], argument.data.ptr, *shape, *strides)
+            values += kept[1]
+            values.append(argument.data.ptr)
+            values += kept[2]
         else:
             key.append(scalar[0])
             values.append(argument)
@@ -103,7 +104,7 @@ def _described(array: Any) -> tuple:
     if len(_ARRAYS) > MOST_SHAPES:
         _ARRAYS.clear()
     number = _TYPES.setdefault(type_of(array), len(_TYPES))
-    described = number, (math.prod(shape), dtype.itemsize), (*shape, *strides)
+    described = number, (0, 0, math.prod(shape), dtype.itemsize), (*shape, *strides)
     _ARRAYS[dtype, shape, strides] = described
     return described
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..errors import OptionError
 from .device import device_kind, fetch
-from .kernels import launch_on_gpu
+from .kernels import SCALARS, launch_on_gpu
 from .seen_kernels import SEEN, note_kernel
 
 LAUNCHES: ContextVar[Counter[str] | None] = ContextVar("launches", default=None)
@@ -35,11 +35,11 @@ def launch(kernel: Any, grid: int | tuple, block: int | tuple, *arrays: Any) -> 
     """
     if grid == 0 or (isinstance(grid, tuple) and 0 in grid):
         return
-    places = {type(array).__module__ for array in arrays}
-    if "cupy" in places and not EMULATED.get():
+    place = next((type(array).__module__ for array in arrays if type(array) not in SCALARS), "")
+    if place == "cupy" and not EMULATED.get():
         _count(kernel, "gpu")
         return _on_gpu(kernel, grid, block, arrays)
-    if EMULATED_DEVICE in places:
+    if any(lies_emulated(array) for array in arrays):
         _count(kernel, "emulator")
         return _on_emulated_device(kernel, grid, block, arrays)
     if not all(isinstance(array, np.ndarray | np.generic | int | float) for array in arrays):
