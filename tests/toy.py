@@ -19,14 +19,29 @@ class Ops:
         vars(self).update(Plan.parse(plan).resolve()[0])
 
 
-class ToyEngine:
-    """Stands in for runtime.engine.Engine. `spread` sets how decided the model is; EOS is token 0.
+class NothingCaptured:
+    """What a search asks of runtime.engine.Engine beside the model: here each step runs as it comes.
 
-    It also keeps the texts that each row is fed, so that a search that hands over wrong parents is caught. Sentences
-    that are done leave, unless `leaving` says otherwise.
+    Sentences that are done leave, unless a class says otherwise.
     """
 
-    drop_finished = True
+    drop_finished, captures_now = True, False
+
+    def room(self, positions):
+        return positions
+
+    def room_for_texts(self, prompt_X, limit_X):
+        return int((prompt_X + limit_X).max())
+
+    def run_step(self, step, state, said, key):
+        return state, step(state)
+
+
+class ToyEngine(NothingCaptured):
+    """Stands in for runtime.engine.Engine. `spread` sets how decided the model is; EOS is token 0.
+
+    It also keeps the texts that each row is fed, so that a search that hands over wrong parents is caught.
+    """
 
     def __init__(self, seed: int, vocab: int, spread: float = 2.0):
         self.seed, self.vocab, self.spread, self.ops = seed, vocab, spread, Ops()

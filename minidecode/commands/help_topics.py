@@ -147,8 +147,9 @@ def dtype_help() -> str:
     return "\n".join([
         *_paragraph("--dtype chooses how weights are stored, and in which precision a model computes."),
         "", "--dtype", *_table(ABOUT_DTYPES, ("float32", "float64", *LOW_PRECISION)),
-        "", *_paragraph(f"{', '.join(LOW_PRECISION)} make another model, so other tokens may come. The cache has a type"
-                        " of its own: --plan cache_dtype=float16."),
+        "", *_paragraph(f"{', '.join(LOW_PRECISION)} make another model, so other tokens may come. On a GPU, their"
+                        " products round activations to float16. The cache has a type of its own: --plan"
+                        " cache_dtype=float16."),
         "", "Examples:", "  minidecode generate \"Fellow citizens,\" --dtype int8",
         "  minidecode evaluate pairs.jsonl --dtype float32 --dtype int8",
         "", "Read on: docs/guide/low_precision.md.",

@@ -4,9 +4,8 @@ A graph launches the same kernels on the same arrays with the same numbers. So w
 bucket is the caches of a generation, the state of its search, and the steps that were captured over them. A later
 generation fits into it if its own arrays have the same shapes, its options are the same, and the same functions run.
 It copies them into the bucket's, which is about what a step reads, goes on with the bucket's, and its first step is one
-launch. That lengths are alike often enough is
-the work of `room_for`: caches get room for more positions than they hold, and since lengths are arrays, too (rule 3),
-no op looks beyond them.
+launch. Lengths are alike often enough because of `room_for`: caches get room for more positions than they hold, and
+since lengths are arrays, too (rule 3), no op looks beyond them.
 
 A generation has its bucket for itself: to take one is to take it out of `Buckets`. One that fails or is stopped gives
 nothing back.

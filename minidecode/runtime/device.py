@@ -215,8 +215,8 @@ def address_of(array: Any) -> int:
 
 
 def repeated(array: Any, times: int) -> Any:
-    """Each number so often, one after the other. (CuPy's own `repeat` copies number by number.)"""
-    return np.broadcast_to(array[:, None], (len(array), times)).reshape(-1)
+    """Each number so often, one after the other, in an array of its own. (CuPy's `repeat` copies number by number.)"""
+    return np.broadcast_to(array[:, None], (len(array), times)).copy().reshape(-1)
 
 
 def array_like(like: Any, shape: int | tuple[int, ...], dtype: Any, fill: Any) -> Any:

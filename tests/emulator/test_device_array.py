@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from minidecode.emulator.device_array import BY_NUMBERS, ON_DEVICE, EmulatorArray, counted_arrays, counted_looks, taped
-from minidecode.runtime.device import array_like, fetch, put
+from minidecode.runtime.device import array_like, fetch, put, repeated
 
 
 def there(*numbers, dtype=np.float32):
@@ -127,6 +127,16 @@ def test_arrays_are_made_where_others_lie():
     assert isinstance(np.zeros((2, 2), like=a), EmulatorArray) and fetch(np.arange(3, like=a)).tolist() == [0, 1, 2]
     here = np.ones(3)
     assert isinstance(array_like(here, 2, bool, True), np.ndarray) and fetch(here) is here
+
+
+@pytest.mark.parametrize(("given", "times"), [([7, 9], 2), ([7], 3), ([7, 9], 1)])
+def test_what_is_repeated_is_an_array_of_its_own(given, times):
+    """Kernels take it as it lies, and a host function writes it back."""
+    once = there(*given)
+    many = repeated(once, times)
+    assert many.flags.c_contiguous and fetch(many).tolist() == np.repeat(given, times).tolist()
+    many[...] = 0
+    assert fetch(once).tolist() == given
 
 
 def test_a_tape_does_it_again_on_the_same_arrays():

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from toy import Ops
+from toy import NothingCaptured, Ops
 
 from minidecode.errors import OptionError
 from minidecode.runtime.prompts import fairseq_limit, fit_prompts
@@ -25,10 +25,8 @@ CASES = [json.loads(line) for line in (FOLDER / "cases.jsonl").read_text(encodin
 PAD, EOS, UNK = 1, 2, 3
 
 
-class ArrayModel:
+class ArrayModel(NothingCaptured):
     """Stands in for runtime.engine.Engine. `sentences` are the rows of S that its sentences use."""
-
-    drop_finished = True
 
     def __init__(self, seed: int, sentences: list[int]):
         with np.load(FOLDER / "arrays.npz") as arrays:
