@@ -36,8 +36,8 @@ def room_for(positions: int) -> int:
 class Bucket:
     """Caches and the state of a search, and what was captured over them and over no others."""
 
-    def __init__(self, key: tuple, caches: list[Any], device: str, state: Any = None):
-        self.key, self.caches, self.device, self.state = key, caches, device, state
+    def __init__(self, key: tuple, caches: list[Any], device: str, state: Any = None, places_R: Any = None):
+        self.key, self.caches, self.device, self.state, self.places_R = key, caches, device, state, places_R
         self.parts: dict[Hashable, Captured] = {}  # of a step, by name; whole steps by what makes them differ
 
     def part(self, name: Hashable) -> Captured:
@@ -64,20 +64,25 @@ class Buckets:
         self.idle: list[Bucket] = []
         self._lock = threading.Lock()
 
-    def acquire(self, ops: CountedOps, caches: list[Any], state: Any = None, said: str = "") -> Bucket:
+    def acquire(
+        self, ops: CountedOps, caches: list[Any], state: Any = None, said: str = "", places_R: Any = None
+    ) -> Bucket:
         """A bucket for one generation, which goes on from what these caches and this state hold.
 
-        It is a kept one, or one made of them. said: the options, whose numbers are in a captured step.
+        It is a kept one, or one made of them. said: the options, whose numbers are in a captured step. places_R: of
+        texts behind their sources, where these end.
         """
         key = key_of(ops, caches, state, said)
         with self._lock:
             bucket = next((kept for kept in reversed(self.idle) if kept.key == key), None)
             if bucket is None:
-                return Bucket(key, caches, self.device, state)
+                return Bucket(key, caches, self.device, state, places_R)
             self.idle.remove(bucket)
         overwrite(bucket.caches, caches)
         for (_, mine), (_, new) in zip(arrays_of(bucket.state), arrays_of(state), strict=True):
             mine[...] = new
+        if places_R is not None:
+            bucket.places_R[...] = places_R
         return bucket
 
     def give(self, bucket: Bucket) -> None:

@@ -275,8 +275,8 @@ class Engine:
     def _enter(self, state: Any = None, said: str = "") -> None:
         """From here on the caches and the state are those of a bucket."""
         assert self.buckets is not None
-        self.bucket = self.buckets.acquire(self.ops, self.caches, state, said)
-        self.caches = self.bucket.caches
+        self.bucket = self.buckets.acquire(self.ops, self.caches, state, said, self.places_R)
+        self.caches, self.places_R = self.bucket.caches, self.bucket.places_R
         self.graphs.reused += len(self.bucket.graphs)
 
     def _run(self, part: str, run: Callable[..., Any], *arrays: np.ndarray) -> Any:

@@ -61,7 +61,7 @@ def _count(kernel: Any, place: str) -> None:
 def _on_gpu(kernel: Any, grid: int | tuple, block: int | tuple, arrays: tuple) -> None:
     """By our own packing of the arguments; Numba's own way is there to be compared with."""
     if SEEN.get() is not None:
-        note_kernel(kernel, _for_numba(arrays))
+        note_kernel(kernel, arrays)
     if WAY.get() == "packed":
         return launch_on_gpu(kernel, grid, block, arrays, STREAM.get())
     from numba import cuda

@@ -3,12 +3,15 @@
 On the emulated device, whose tape does on the same arrays what a CUDA graph does.
 """
 
+import json
 import threading
 from types import SimpleNamespace
 
 import pytest
 from test_device import IDS, make, prompts_by_the_library, same
+from test_gpu_families import TOYS
 
+import minidecode as md
 from minidecode.cache.split import SplitCache
 from minidecode.cuda import norm
 from minidecode.emulator.device_array import counted_looks
@@ -156,6 +159,17 @@ def test_an_option_that_changes_is_not_what_was_captured(here, name):
         same(here("gpt2", IDS, **how | {name: value}), out)
         assert out.receipt.graphs.launches > 0 or out.receipt.steps < 3
     assert out.receipt.graphs.captured == 0 and (out.receipt.graphs.reused > 0 or out.receipt.steps < 3)
+
+
+def test_where_sources_end_is_each_generations_own(tmp_path):
+    """UniLM's texts stand behind their sources: a kept step reads where these end from an array that stays."""
+    (tmp_path / "config.json").write_text(json.dumps(TOYS.toy_fields("unilm")), encoding="utf-8")
+    here, there = (md.load(tmp_path, random_weights=True, device=device) for device in ("cpu", "emulator"))
+    for ids in ([[3, 9, 12, 7, 9], [5, 6]], [[3, 9, 12, 7, 9], [5, 6]], [[8, 7, 6], [9, 9, 9, 5]]):
+        how = {"input_ids": ids, "max_new_tokens": 4}
+        out = there.generate(**how)
+        same(here.generate(**how, plan="numpy,cache=split"), out)
+    assert out.receipt.graphs.reused == 1
 
 
 def test_a_captured_step_is_one_launch_and_one_look():
@@ -316,9 +330,9 @@ def forgets(name):
 def with_the_last_search(right):
     """Copies nothing of the state: the texts, their lengths, the scores."""
 
-    def wrong(self, ops, caches, state, said):
+    def wrong(self, ops, caches, state, said, places_R):
         stale = [array.copy() for kept in self.idle for _, array in arrays_of(kept.state)]
-        bucket = right(self, ops, caches, state, said)
+        bucket = right(self, ops, caches, state, said, places_R)
         for (_, array), old in zip(arrays_of(bucket.state), stale, strict=False):
             array[...] = old
         return bucket
@@ -327,7 +341,7 @@ def with_the_last_search(right):
 
 
 def whatever_was_said(right):
-    return lambda self, ops, caches, state, said: right(self, ops, caches, state, "")
+    return lambda self, ops, caches, state, said, places_R: right(self, ops, caches, state, "", places_R)
 
 
 def stays_in_the_pool(right):
