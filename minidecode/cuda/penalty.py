@@ -10,15 +10,16 @@ from __future__ import annotations
 import numpy as np
 from numba import cuda, float32, int64
 
+from ..reference import scratch
 from ..runtime.launch import launch
 from .temperature import to_change
 
 THREADS = 128
 
 
-def penalize_tokens(scores_RV, tokens_XM, length_X, list_R, penalty, out=None):
+def penalize_tokens(scores_RV, tokens_XM, length_X, list_R, penalty, out=None, *, workspace=None):
     scores_RV = to_change(scores_RV, out)
-    held_RM = np.empty_like(scores_RV, shape=(len(scores_RV), tokens_XM.shape[1]))
+    held_RM = scratch(workspace, (len(scores_RV), tokens_XM.shape[1]), scores_RV)
     given = tokens_XM, length_X, list_R, np.float32(penalty), held_RM
     launch(penalize_row, len(scores_RV), THREADS, scores_RV, *given)
     return scores_RV
