@@ -94,9 +94,9 @@ class Plan:
     graphs: "on" captures on a device what is the same in every step, launches it as one (CUDA graphs), and keeps it for
     later calls with the same options and texts of about the same lengths; in a step with a function of the host, the
     forward pass alone is captured, and a cache must write in place. "auto", the choice of cuda and fast, does so where
-    there are a device and such a cache. On the CPU, "auto" makes the forward pass of a step one compiled call, if it has
-    at most 16 rows and all of its ops are compiled code of the plan fast; the receipt says why if they are not. "off"
-    launches kernel by kernel, and calls op by op.
+    there are a device and such a cache. On the CPU, "auto" makes the forward pass of a step one compiled call, if it
+    has at most 16 rows and all of its ops are compiled code of the plan fast; the receipt says why if they are not.
+    "off" launches kernel by kernel, and calls op by op.
     The others are rows of the catalog: "reference", "naive" (both NumPy), "cpu" (Numba), "cuda" (needs a GPU),
     "emulator" (the same kernel thread by thread, which is slow), or a function of yours as FILE.py:FUNCTION.
     linear, epilogue and cross_kv may be "rounded", too: NumPy's code, which rounds activations to float16 where weights
