@@ -122,7 +122,7 @@ def main() -> None:
     parser.add_argument("--only", help=", ".join(VERSIONS), **kinds)
     only = parser.parse_args().only
     if cupy is None:
-        parser.error("this needs a GPU and CuPy: pip install '.[cu13]', or '.[cu12]'")
+        raise SystemExit("gpu_attention.py needs a GPU and CuPy: pip install '.[cu13]', or '.[cu12]'")
     source, target = cupy.ones(2**27, np.float32), cupy.empty(2**27, np.float32)
     copy = 2 * source.nbytes / microseconds(lambda: cupy.copyto(target, source), 1)  # bytes a microsecond
     print(f"a copy moves {copy / 1e6:.2f} TB/s")

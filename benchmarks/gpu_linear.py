@@ -54,7 +54,7 @@ def main() -> None:
     parser.add_argument("--out", type=to_write, default=Path("gpu-linear.jsonl"))
     args = parser.parse_args()
     if cupy is None:
-        parser.error("this needs a GPU and CuPy: pip install '.[cu13]', or '.[cu12]'")
+        raise SystemExit("gpu_linear.py needs a GPU and CuPy: pip install '.[cu13]', or '.[cu12]'")
     started, copy = time.perf_counter(), copied()
     print(f"a copy: {copy / 1e12:.2f} TB/s, read and written. Shares in % of it; of each shape microseconds too")
     ways = itertools.product(map(int, args.rows.split(",")), range(3), args.dtypes.split(","), args.warps.split(","))
