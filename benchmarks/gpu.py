@@ -1,4 +1,4 @@
-"""Everything that is measured on a GPU, in one command of at most eight minutes.
+"""Everything that is measured on a GPU, in one command. Takes about eight minutes, and never more.
 
     python benchmarks/gpu.py --out benchmarks/results/gpu-DEVICE.json
 
@@ -19,7 +19,7 @@ than its limit, ends alone. The same command again goes on where the first one e
 is tried again. Parts run in processes of their own; --models keeps the models' folders (1 GB) for the next call.
 
 Without a GPU, --device emulator or cpu runs the same code on toy shapes (--quick), to see that it works; its times say
-nothing. Prints a line for each figure, with the seconds since the start, and tables at the end.
+nothing. Prints a line for each figure, with the seconds since the start, and tables at the end; --out keeps them.
 """
 
 from __future__ import annotations

@@ -1,24 +1,29 @@
 """Attention of a decode step on a GPU: each version checked against float64, then timed beside a copy.
 
-    python benchmarks/gpu_attention.py [shared split grouped indirect]
+    python benchmarks/gpu_attention.py [--only shared split grouped indirect]
 
 Launches go into one CUDA graph, each over a cache of its own, 200 MB together, so that no cache of the GPU serves them.
-The newest version is also timed with other numbers of warps and queries a block and ranges of positions (KNOBS).
+The newest version is also timed with other numbers of warps and queries a block and ranges of positions (KNOBS). Takes
+about a minute, on a GPU with CuPy. Prints a line for each version, and writes nothing.
 """
 
 from __future__ import annotations
 
+import argparse
 import functools
 import itertools
 import math
-import sys
 
-import cupy
 import numpy as np
 
 from minidecode.cuda import grouped, indirect, shared, split
 from minidecode.cuda.common.warp_attention import launch_warps
 from minidecode.runtime.graphs import capture
+
+try:
+    import cupy
+except ImportError:  # then --help alone works
+    cupy = None
 
 BYTES = 200e6  # of all caches of a graph
 KNOBS = list(itertools.product((8, 16), (1, 2, 8), (1, 4)))  # warps of a block, ranges of positions, queries of a block
@@ -112,11 +117,17 @@ def by_knobs(warps, ranges, tile, out, arguments, prompt, own, table_RT):
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    kinds = {"nargs": "+", "choices": tuple(VERSIONS), "default": tuple(VERSIONS), "metavar": "KIND"}
+    parser.add_argument("--only", help=", ".join(VERSIONS), **kinds)
+    only = parser.parse_args().only
+    if cupy is None:
+        raise SystemExit("gpu_attention.py needs a GPU and CuPy: pip install '.[cu13]', or '.[cu12]'")
     source, target = cupy.ones(2**27, np.float32), cupy.empty(2**27, np.float32)
     copy = 2 * source.nbytes / microseconds(lambda: cupy.copyto(target, source), 1)  # bytes a microsecond
     print(f"a copy moves {copy / 1e6:.2f} TB/s")
     for name, (kind, B, W, H, G, K, N, T, dtype) in SHAPES.items():
-        if kind not in (sys.argv[1:] or VERSIONS):
+        if kind not in only:
             continue
         moved = 2 * (B * N + B * W * T) * G * K * np.dtype(dtype).itemsize
         several = [inputs(kind, B, W, H, G, K, N, T, dtype, seed) for seed in range(min(64, math.ceil(BYTES / moved)))]

@@ -4,7 +4,8 @@
 
 1 GB of weights in one product; the shapes of GPT-2 and BART-large, each in a captured graph that goes through at least
 100 MB of weights. Each variant's answers are compared with float64 before it is timed: "off" is the largest error, in
-sqrt(inputs) * 2**-23 * |x| |w|. A line is written when it is measured. Needs a GPU, CuPy and Numba.
+sqrt(inputs) * 2**-23 * |x| |w|. Takes about a minute, on a GPU with CuPy. Prints each line as it comes, and
+writes it to --out.
 """
 
 from __future__ import annotations
@@ -17,13 +18,18 @@ import time
 from functools import partial
 from pathlib import Path
 
-import cupy
 import numpy as np
+from flags import positive_number, to_write
 
 from minidecode.cuda import linear
 from minidecode.ops import Weight
 from minidecode.runtime.graphs import capture
 from minidecode.runtime.low_precision import dequantized
+
+try:
+    import cupy
+except ImportError:  # then --help alone works
+    cupy = None
 
 SHAPES = {  # (inputs, outputs, how often in a decode step)
     "gpt2": {"qkv": (768, 2304, 12), "out": (768, 768, 12), "up": (768, 3072, 12), "down": (3072, 768, 12),
@@ -41,12 +47,14 @@ BYTES = {"float32": 4, "float16": 2, "int8": 1, "int8_blocks": 34 / 32, "int4": 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seconds", type=positive_number, default=60)
     parser.add_argument("--rows", default="4,1,8,16")
     parser.add_argument("--dtypes", default=",".join(VARIANTS))
     parser.add_argument("--warps", default="2112")
-    parser.add_argument("--out", type=Path, default=Path("gpu-linear.jsonl"))
+    parser.add_argument("--out", type=to_write, default=Path("gpu-linear.jsonl"))
     args = parser.parse_args()
+    if cupy is None:
+        raise SystemExit("gpu_linear.py needs a GPU and CuPy: pip install '.[cu13]', or '.[cu12]'")
     started, copy = time.perf_counter(), copied()
     print(f"a copy: {copy / 1e12:.2f} TB/s, read and written. Shares in % of it; of each shape microseconds too")
     ways = itertools.product(map(int, args.rows.split(",")), range(3), args.dtypes.split(","), args.warps.split(","))

@@ -2,16 +2,17 @@
 
     python benchmarks/gpu_rows.py --out benchmarks/results/gpu-rows-DEVICE.jsonl
 
-A layer's attention, held to float64; row kernels on a gigabyte, and in a graph on rows of a decode step. A minute.
+A layer's attention, compared with float64; row kernels on a gigabyte, and in a graph on rows of a decode step. Takes
+about a minute. Prints a line for each figure, and writes it to --out as JSON.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 
 import numpy as np
+from flags import to_write
 
 from minidecode.cuda import activation, embedding, heads, norm, prefill
 from minidecode.ops import Heads, Norm
@@ -29,8 +30,8 @@ SHAPES = {  # sentences, queries, keys, heads of 64 numbers, causal; and setting
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, help="file to write a line of JSON to for each figure")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=to_write, help="file to write a line of JSON to for each figure")
     args = parser.parse_args()
     import cupy
 

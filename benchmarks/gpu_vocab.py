@@ -5,7 +5,8 @@
 Each version is checked against float64 on new random logits, its results and workspace poisoned; then it is timed on
 1 GB, and in a graph that holds it twenty times, on the logits of a step of GPT-2: 1, 4, 32 and 128 rows, which lie in
 the L2 cache as they do behind the product that wrote them. Chains are a step's ops, one behind the other. The last
-lines are FastSeq's Table 3 (the paper: 4477.1 ms / 7.8 ms, 575x). Takes less than a minute, compiling included.
+lines are FastSeq's Table 3 (the paper: 4477.1 ms / 7.8 ms, 575x). Takes about a minute, compiling included. Prints a
+line for each version, and writes all of them to --out.
 """
 
 import argparse

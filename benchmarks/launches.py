@@ -32,6 +32,7 @@ from minidecode import ops as signatures
 from minidecode.bench.compare import time_by_turns, where_it_ran
 from minidecode.bench.elementary import Counts, elementary
 from minidecode.catalog import CATALOG
+from minidecode.cuda import prefill
 from minidecode.files.published import random_tensors
 from minidecode.models import FAMILIES
 from minidecode.ops import Norm, Weight
@@ -114,12 +115,15 @@ def rows_of(layer: str) -> list[str]:
 def fused_launches(layer: str, ended: bool = False) -> dict:
     """{"kernels", "products"} of a layer, in the emulator, over texts of different lengths.
 
+    Attention inside texts is version 2, as in LightSeq: two products for all texts. Newer ones have a kernel for short
+    texts, and go text by text through long ones.
+
     ended: products end in bias, activation and residual; a kernel that multiplies is a product.
     "without": calls of ops that have no kernel, so that nothing is left out in silence.
     """
     rows = [name for name in rows_of(layer) if not (ended and name in CATALOG["epilogue"].instead_of)]
     plan = Plan(cache=FUSED, epilogue="emulator" if ended else "off", **dict.fromkeys(rows, "emulator"))
-    functions, _ = plan.resolve(layer != "GPT-2")
+    functions = plan.resolve(layer != "GPT-2")[0] | {"attend_prefill": InEmulator(prefill.attend_prefill_v2)}
 
     def count(ops, run):
         before = {name: c.calls for name, c in ops.counts().items()}

@@ -164,15 +164,16 @@ def results() -> str:
     for script in sorted((ROOT / "benchmarks").glob("*.py")):
         name = script.stem.replace("_", "-")
         files = sorted(p for p in RESULTS.iterdir() if re.match(rf"{name}(-cpu|-gpu)?[-.]", p.name))
-        if not files:
+        tables = re.findall(
+            rf"<!-- ([\w-]+): written by benchmarks/{script.name} -->\n(.*?)<!-- end of \1 -->", pages, re.DOTALL
+        )
+        if not files and not tables:
             continue
         listed.update(files)
         asks = ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))).split("\n\n")[0]
         lines = [f"## {name}", " ".join(asks.split()), ""]
         lines += [f"- {link_to(p)}: {machine_of(p)}" for p in files if p.suffix == ".json"]
-        for _, table in re.findall(
-            rf"<!-- ([\w-]+): written by benchmarks/{script.name} -->\n(.*?)<!-- end of \1 -->", pages, re.DOTALL
-        ):
+        for _, table in tables:
             lines += ["", table]
         for picture in (p for p in files if p.suffix == ".svg"):
             lines += ["", *shown(picture)]

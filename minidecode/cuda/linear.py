@@ -341,7 +341,7 @@ def _by_the_library(x_RX, weight, add_to, out, bias_X, activation, workspace):
     if is_rounded:
         x_RX, scale_R = halves_of_rows(x_RX, workspace)
     if is_in_blocks(weight):
-        x_RX, scale_R = x_RX * scale_R[:, None], None
+        x_RX, scale_R = _widened(x_RX, scale_R, workspace), None
         data = scratch(workspace, (weight.outputs, x_RX.shape[1]), x_RX)
         scale_XX = weight.scale if weight.scale.flags.c_contiguous else weight.scale.copy()
         w_XX = _wide_rows(weight.data)
@@ -380,8 +380,15 @@ def _rounded(x_RX, weight, workspace=None):
     """x as versions 1 to 3 multiply it: as float32, rounded to float16 if the weights have fewer bits than float32."""
     if not is_narrow(weight) or x_RX.dtype != np.float32:
         return x_RX
-    x16_RX, scale_R = halves_of_rows(x_RX, workspace)
-    return x16_RX * scale_R[:, None]
+    return _widened(*halves_of_rows(x_RX, workspace), workspace)
+
+
+def _widened(x16_RX, scale_R, workspace=None):
+    """What rows of halves stand for, as float32."""
+    x_RX = scratch(workspace, x16_RX.shape, scale_R)
+    x_RX[...] = x16_RX
+    launch(scale_rows, len(x_RX), THREADS, x_RX, scale_R)
+    return x_RX
 
 
 @cuda.jit

@@ -84,8 +84,12 @@ class Watchdog:
                 return
 
     def _interrupt(self) -> None:
-        with self._sending:
+        if not self._sending.acquire(blocking=False):
+            return  # the work is over: `run` keeps this lock for ever
+        try:
             if self._at_work.locked():
                 self.has_interrupted = True
                 exception = ctypes.py_object(Interrupted)
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._target), exception)
+        finally:
+            self._sending.release()

@@ -346,7 +346,7 @@ def test_what_no_plan_hands_to_a_planner_is_not_asked_of_it():
 
 
 def test_an_unknown_name_lists_the_known_ones():
-    with pytest.raises(md.OptionError, match=r"did you mean ngram\? The names are ngram, linear, epilogue"):
+    with pytest.raises(md.OptionError, match=r"did you mean ngram\? The names are ngram, bias, penalty, linear"):
         conformance.check("ngrams", np.copy)
 
 

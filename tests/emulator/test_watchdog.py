@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import sys
+import threading
 import time
 
 import numpy as np
@@ -54,6 +55,15 @@ def test_an_interruption_that_arrives_when_the_work_ends_is_the_last_one(monkeyp
     while time.monotonic() < ended:  # raises Interrupted if the watching thread still sends
         pass
     assert not watchdog._thread.is_alive()
+
+
+def test_a_watching_thread_that_comes_too_late_waits_for_nothing():
+    watchdog = Watchdog(5.0, progress=lambda: 0)
+    watchdog.run(lambda: None)
+    late = threading.Thread(target=watchdog._interrupt, daemon=True)
+    late.start()
+    late.join(5)
+    assert not late.is_alive() and not watchdog.has_interrupted
 
 
 def test_other_exceptions_leave_nothing_running():

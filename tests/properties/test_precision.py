@@ -99,6 +99,14 @@ def cases(R, inputs, outputs):
             yield linear_row.arguments_of(x_RX, matrix, stored, layout)
 
 
+def multiplied(function, x_RX, weight):
+    """x as the function multiplies it: some round it to float16 first."""
+    if not getattr(function, "rounds_x", False):
+        return x_RX
+    rounded = linear_row.as_rounded(x_RX, weight)
+    return x_RX if rounded is None else rounded[0]
+
+
 def is_near(y_RX, x_RX, weight):
     return (np.abs(y_RX - linear_row.oracle(x_RX, weight)) <= linear_row.bound(x_RX, weight)).all()
 
@@ -108,7 +116,7 @@ def is_near(y_RX, x_RX, weight):
 def test_widths_beside_those_of_vectors(label, R):
     for inputs, outputs in ((1, 33), (31, 1), (33, 31), (1025, 7), (3, 4500)):
         for x_RX, weight in cases(R, inputs, outputs):
-            assert is_near(ON_CPU[label](x_RX, weight), x_RX, weight)
+            assert is_near(ON_CPU[label](x_RX, weight), multiplied(ON_CPU[label], x_RX, weight), weight)
 
 
 @pytest.mark.parametrize("label", ON_CPU)
@@ -119,7 +127,8 @@ def test_arrays_with_steps_and_offsets_are_read_where_they_lie(label):
         n, m = weight.data.shape
         wide_x[::2, 3:69:2], wide_w[1 : 2 * n : 2, 2 : 2 + 2 * m : 2] = x_RX, weight.data
         there = dataclasses.replace(weight, data=wide_w[1 : 2 * n : 2, 2 : 2 + 2 * m : 2])
-        assert is_near(ON_CPU[label](wide_x[::2, 3:69:2], there), x_RX, weight)
+        y_RX = ON_CPU[label](wide_x[::2, 3:69:2], there)
+        assert is_near(y_RX, multiplied(ON_CPU[label], x_RX, weight), weight)
 
 
 @pytest.mark.parametrize("label", ON_CPU)
@@ -128,6 +137,7 @@ def test_a_product_can_be_added_to_an_array(label):
         start_RX = np.random.default_rng(9).standard_normal((len(x_RX), 9)).astype(np.float32)
         target_RX = start_RX.copy()
         assert ON_CPU[label](x_RX, weight, target_RX) is target_RX
+        x_RX = multiplied(ON_CPU[label], x_RX, weight)
         exact_RX = start_RX + linear_row.oracle(x_RX, weight)
         assert (np.abs(target_RX - exact_RX) <= linear_row.bound(x_RX, weight) + EPS * np.abs(exact_RX)).all()
 

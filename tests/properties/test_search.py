@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toy import Ops, ToyEngine, log_probability, told
+from toy import NothingCaptured, Ops, ToyEngine, log_probability, told
 
 from minidecode import reference
 from minidecode.errors import NumericalError
@@ -293,7 +293,8 @@ def test_how_long_a_running_beam_may_hope_to_become(early, penalty, improves):
     now, at_most = -6 / 2**penalty, -6 / 4**penalty
     worst = (now + max(now, at_most)) / 2 if penalty > 0 else now
     for is_free in (False, True):
-        beams = Beams.start(Request.make(arrays([[1]]), [4], options), 2, np.zeros((1, 9), np.float32), options)
+        request, logits_RV = Request.make(arrays([[1]]), [4], options), np.zeros((1, 9), np.float32)
+        beams = Beams.start(request, 2, logits_RV, options, NothingCaptured())
         beams.finished_score_BW[...] = worst + 1, -1e9 if is_free else worst
         beams.finished_length_BW[...], beams.length_B[...] = (1, 0 if is_free else 1), 2
         scores, parents, tokens = np.array([[-6, -7, -8, -9]], np.float32), np.zeros((1, 4), int), np.arange(4)[None]
