@@ -212,7 +212,7 @@ class Texts:
 
     def of(self, stays_R: np.ndarray, request: Request, options: Options) -> Texts:
         """These rows alone."""
-        other = {
+        other: dict[str, Any] = {
             "every_R": self.every_R[: len(stays_R)], "nobody_R": self.nobody_R[: len(stays_R)], "eos_X": self.eos_X,
             "draws": self.draws and self.draws.of(stays_R), "tables": without_rows(self.tables),
         }  # fmt: skip

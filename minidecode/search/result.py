@@ -73,7 +73,8 @@ class Request:
 
     def rows_at(self, sentence_R: np.ndarray, step: int) -> Rows:
         """What the host knows of texts at a step without a look at them: it says which processors are due."""
-        return self.rows(None, None, sentence_R, step)
+        unseen = np.empty(0, np.int64)  # texts and lengths lie on a device
+        return self.rows(unseen, unseen, sentence_R, step)
 
     def rows(
         self, tokens_RM: np.ndarray, length_R: np.ndarray, sentence_R: np.ndarray, step: int | None = None,

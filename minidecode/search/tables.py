@@ -89,7 +89,7 @@ def _bad_words(rows: Rows, o: Options) -> tuple[np.ndarray, np.ndarray]:
 def _ngrams_of_sources(rows: Rows, o: Options) -> tuple[np.ndarray, np.ndarray]:
     """Every n-gram of each source once, ruled out; as many places for each as the longest, rounded up, has."""
     n = o.encoder_no_repeat_ngram_size
-    lists = []
+    lists: list[list[tuple[Sequence[int], float]]] = []
     for source in rows.sources:
         ids = source.tolist()
         lists.append([(gram, -np.inf) for gram in dict.fromkeys(zip(*(ids[k:] for k in range(n)), strict=False))])
@@ -145,6 +145,6 @@ OF_PROCESSORS = {  # by the name of the processor
     "exponential_decay_length_penalty": _growth,
     "suppress_tokens": lambda rows, o: _no(o.suppress_tokens),
     "begin_suppress_tokens": lambda rows, o: _no(o.begin_suppress_tokens),
-    "never_pad": lambda rows, o: _no([o.pad_token_id]),
-    "unk_penalty": lambda rows, o: sequences([((o.unk_token_id,), -o.unk_penalty)]),
+    "never_pad": lambda rows, o: _no([int(o.pad_token_id or 0)]),
+    "unk_penalty": lambda rows, o: sequences([((int(o.unk_token_id or 0),), -o.unk_penalty)]),
 }
