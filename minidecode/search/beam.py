@@ -179,6 +179,7 @@ class AllBeams:
                 yield from vars(part).items()
         yield from arrays_of(self.tables)
         yield "parent_R", self.parent_R
+        yield "sentence_B", self.sentence_B  # the host's, but a kept step's state has to know its own sentences, too
 
     def of(self, stays_B: np.ndarray, request: Request, options: Options) -> AllBeams:
         """These sentences alone; their rows keep their order."""

@@ -38,8 +38,12 @@ def arrays_of(tables: dict[Any, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def without_rows(tables: dict[Any, Any]) -> dict[Any, Any]:
-    """Those that stay right when rows leave."""
-    return {key: made for key, made in tables.items() if key[1] is None}
+    """Copies of those that stay right when rows leave: the others' bucket may be another generation's by then."""
+    return {key: _copied(made) for key, made in tables.items() if key[1] is None}
+
+
+def _copied(made: Any) -> Any:
+    return tuple(map(_copied, made)) if isinstance(made, tuple) else made.copy()
 
 
 def _brought(made: Any, like: Any) -> Any:

@@ -125,6 +125,16 @@ def test_those_who_stay_find_the_smaller_bucket(here, kind, cache):
         assert counted(out.receipt) == expected and out.receipt.rows == 2 + 2 + 3
 
 
+def test_other_sentences_that_stay_are_not_those_of_the_last_generation(here):
+    """The kept state of who stays holds their numbers: finds would go to the sentences of the generation before."""
+    there = make("gpt2", "emulator")
+    how = {"max_length": 7, "eos_token_id": None, "num_beams": 2}
+    for ids in ([[4, 4, 4, 2], [3]], [[3], [4, 4, 4, 2]]):  # the longer prompt ends first: sentence 1, then sentence 2
+        out = there.generate(input_ids=ids, plan="cuda,drop_finished=on", **how)
+        same(here("gpt2", ids, **how), out)
+    assert out.receipt.graphs.reused > 0
+
+
 def test_what_launches_differently_is_not_shared():
     there = make("gpt2", "emulator")
     there.generate(input_ids=IDS, **SHORT)
