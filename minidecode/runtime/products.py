@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,8 +31,8 @@ ZERO, ONE = SCALARS.ctypes.data, SCALARS.ctypes.data + SCALARS.itemsize
 OWN_WORKSPACE: ContextVar[Any] = ContextVar("own_workspace", default=None)  # of the step that is being captured
 
 
-def products(stacks: Iterable[tuple[Any, Any, Any]], *, add: bool = False) -> None:
-    """out = a @ b, or out += a @ b, for each (a, b, out): matrices, or stacks of them.
+def products(stacks: Iterable[tuple[Any, Any, Any]]) -> None:
+    """out = a @ b for each (a, b, out): matrices, or stacks of them.
 
     a, b: float32, or float16 both; out: float32. In each matrix rows or columns lie side by side: no copy is made.
     cuBLAS has a call for stacks of different shapes (its grouped batched product), and NumPy, stack by stack, stands
@@ -41,50 +41,42 @@ def products(stacks: Iterable[tuple[Any, Any, Any]], *, add: bool = False) -> No
     calls, place = 0, "numpy"
     for a, b, out in stacks:
         if isinstance(out, np.ndarray):
-            _by_numpy(a, b, out, add)
+            np.matmul(a, b, out=out, dtype=out.dtype)
             calls = 1
         elif lies_emulated(out):
-            _on_emulated_device(a, b, out, add)
+            _on_emulated_device(a, b, out)
             calls = 1
         else:
-            by_cublas(a, b, out, add)
+            by_cublas(a, b, out)
             calls, place = calls + 1, library().name
     if (launches := LAUNCHES.get()) is not None and calls:
         launches[f"{PRODUCT} ({place})"] += calls
 
 
-def _by_numpy(a: np.ndarray, b: np.ndarray, out: np.ndarray, add: bool) -> None:
-    if add:
-        out += np.matmul(a, b, dtype=out.dtype)
-    else:
-        np.matmul(a, b, out=out, dtype=out.dtype)
-
-
-def _on_emulated_device(a: Any, b: Any, out: Any, add: bool) -> None:
+def _on_emulated_device(a: Any, b: Any, out: Any) -> None:
     from ..emulator.device_array import do, there
 
-    plain = there((a, b, out))
-    do(lambda: _by_numpy(*plain, add))
+    here, other, result = there((a, b, out))
+    do(lambda: np.matmul(here, other, out=result, dtype=result.dtype))
 
 
-def by_cublas(a: Any, b: Any, out: Any, add: bool = False) -> None:
+def by_cublas(a: Any, b: Any, out: Any) -> None:
     """The product of CuPy's arrays in one call of cuBLAS.
 
     It counts columns first: a b as it is stored here is b^T a^T to it. It reads either order by its strides.
     """
     if out.ndim > 3:
         for each in zip(a, b, out, strict=True):
-            by_cublas(*each, add)
+            by_cublas(*each)
         return
     door, handle = library(), _handle()
     (a_transposed, *of_a), (b_transposed, *of_b), (_, *of_out) = _layout(a), _layout(b), _layout(out)
     rows, columns = out.shape[-2:]
     begin = handle, b_transposed, a_transposed, columns, rows, a.shape[-1], ONE
-    beta = ONE if add else ZERO
     if out.ndim == 3:
-        door.batched(*begin, *of_b, *of_a, beta, *of_out, out.shape[0], SUMS_IN_FLOAT32, BEST_ALGORITHM)
+        door.batched(*begin, *of_b, *of_a, ZERO, *of_out, out.shape[0], SUMS_IN_FLOAT32, BEST_ALGORITHM)
     else:
-        door.single(*begin, *of_b, *of_a, beta, *of_out, SUMS_IN_FLOAT32, BEST_ALGORITHM)
+        door.single(*begin, *of_b, *of_a, ZERO, *of_out, SUMS_IN_FLOAT32, BEST_ALGORITHM)
 
 
 def _layout(array: Any) -> tuple[int, ...]:
@@ -96,7 +88,7 @@ def _layout(array: Any) -> tuple[int, ...]:
     return transposed, array.data.ptr, KINDS[array.dtype.char], between, *(stride // size for stride in strides[:-2])
 
 
-class Library:
+class Library(NamedTuple):
     """A door to cuBLAS: its functions take the same arguments through nvmath and through CuPy."""
 
     name: str
@@ -107,16 +99,13 @@ class Library:
 @functools.cache
 def library() -> Library:
     """nvmath's door if it is installed, else CuPy's."""
-    door = Library()
     try:
         from nvmath.bindings import cublas
     except ImportError:
         from cupy_backends.cuda.libs import cublas
 
-        door.name, door.single, door.batched = "cupy", cublas.gemmEx, cublas.gemmStridedBatchedEx
-    else:
-        door.name, door.single, door.batched = "nvmath", cublas.gemm_ex, cublas.gemm_strided_batched_ex
-    return door
+        return Library("cupy", cublas.gemmEx, cublas.gemmStridedBatchedEx)
+    return Library("nvmath", cublas.gemm_ex, cublas.gemm_strided_batched_ex)
 
 
 class _Handles(threading.local):
