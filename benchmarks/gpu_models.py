@@ -1,7 +1,7 @@
 """Parts of gpu.py about whole models: a smoke test, and GPT-2 and BART-large on each system.
 
-All systems have the same random weights in float16, the same inputs and as many new tokens: nobody can stop early, for
-there is no end of text. A system runs in a process of its own, with the card to itself. What is timed is generation
+All systems have the same random weights in float16, the same inputs and as many new tokens: no text ends early, for
+there is no EOS. A system runs in a process of its own, with the card to itself. What is timed is generation
 from token ids to token ids, until the device has done all that it was given; the first calls, which load, compile and
 capture, are recorded apart.
 

@@ -120,7 +120,7 @@ def _refuse_arguments(name: str, kwargs: dict[str, Any]) -> None:
 
 
 def _refuse_other_kinds(choices: tuple) -> None:
-    """CuPy's `where` casts no NumPy scalar to the kind of the array beside it, nor the array to the scalar's."""
+    """Raises TypeError where CuPy's `where` would: a NumPy scalar and an array must be of one kind."""
     kinds = {choice.dtype.kind for choice in choices if isinstance(choice, EmulatorArray | np.generic)}
     if len(kinds) > 1 and any(isinstance(choice, np.generic) for choice in choices):
         raise TypeError(f"CuPy's where takes no NumPy scalar beside an array of another kind ({', '.join(kinds)})")

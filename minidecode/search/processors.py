@@ -139,11 +139,6 @@ def due_set(rows: Rows, options: Options) -> tuple[str, ...]:
     return tuple(name for name in _on(rows, options) if globals()[name].is_due(rows, options))
 
 
-def due_by_host(rows: Rows, options: Options) -> list[str]:
-    """Those of them that work on the host: they end a captured step."""
-    return [name for name in due_set(rows, options) if globals()[name].by_host]
-
-
 def key_of_step(rows: Rows, options: Options) -> tuple[str, ...] | None:
     """What tells captured steps apart: the processors that are due; None if one of them works on the host."""
     due = due_set(rows, options)

@@ -14,7 +14,7 @@ from minidecode.runtime.device import fetch, put
 from minidecode.search import processors
 from minidecode.search.dialects import DIALECTS
 from minidecode.search.options import Options
-from minidecode.search.processors import due_by_host, due_set, key_of_step, make_tables, process
+from minidecode.search.processors import due_set, key_of_step, make_tables, process
 from minidecode.search.result import Request
 from minidecode.search.tables import arrays_of, without_rows
 
@@ -112,7 +112,7 @@ def test_what_is_captured_at_one_step_is_right_at_another(names, options, first,
     options = Options(**{"eos_token_id": ()} | options)
     request = request_of(names, options)
     device = OnDevice(request_of(names, options), options, first, 0)
-    assert set(names.split()) == set(due_set(device.rows(), options)) and due_by_host(device.rows(), options) == []
+    assert set(names.split()) == set(key_of_step(device.rows(), options))
     tables = len(make_tables(device.rows(), options))
     with counted_looks() as looks, taped() as tape:
         found = device.run()
@@ -134,13 +134,12 @@ def test_every_processor_that_is_no_host_code_is_captured():
     assert every == captured | by_host | {"guidance_scale"}
 
 
-def test_what_works_on_the_host_is_named():
+def test_what_works_on_the_host_ends_a_captured_step():
     options = Options(
         logits_processor=lambda s, rows: s, suppress_tokens=[3], prefix_allowed_tokens_fn=lambda b, ids: [3]
     )
     rows = OnDevice(request_of("", options), options, 1, 0).rows()
     assert due_set(rows, options) == ("prefix_allowed_tokens_fn", "suppress_tokens", "logits_processor")
-    assert due_by_host(rows, options) == ["prefix_allowed_tokens_fn", "logits_processor"]
     assert key_of_step(rows, options) is None
     options = Options(suppress_tokens=[3])
     assert key_of_step(rows, options) == ("suppress_tokens",)

@@ -53,7 +53,7 @@ INT8_BLOCKS, INT4 = Stored(2, 8, True, False), Stored(1, 8, True, False)  # four
 
 @cuda.jit(device=True)
 def as_they_are(word):
-    """A word of float16, which is in no need of being widened, as the functions beside it return theirs."""
+    """A word of two float16 as it is: the functions beside it cast theirs."""
     return (word,)
 
 
