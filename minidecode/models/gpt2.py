@@ -1,4 +1,7 @@
-"""GPT-2: the forward pass."""
+"""GPT-2: the forward pass.
+
+`minidecode/page.py` has it in plain NumPy, with its cache and its searches: read that page first.
+"""
 
 from __future__ import annotations
 
