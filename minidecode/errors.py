@@ -37,6 +37,14 @@ def quoted(path: object) -> str:
     return shlex.quote(str(path)) if os.name == "posix" else subprocess.list2cmdline([str(path)])
 
 
+def shown(value: object, most: int = 80) -> str:
+    """A value of a file for a message: its repr, which escapes control characters, of at most that many characters."""
+    if isinstance(value, str):
+        value = value[: most + 1]  # the rest would be escaped for nothing
+    text = repr(value).replace("\n", " ")  # an array's repr has lines
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
 def pip_install(wanted: str, extra: str | None = None) -> str:
     """The command that adds a package, by the name that `import` or pip has for it, or a whole extra of minidecode.
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import CheckpointError, pip_install
+from ..errors import CheckpointError, pip_install, shown
 from .stored import check_regular
 
 VERSIONS = (2, 3)  # version 1 had other lengths
@@ -52,6 +52,22 @@ def naming(path: Path) -> Iterator[None]:
         raise CheckpointError(f"{path} is missing: name a file that is there") from None
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from None
+
+
+def text_setting(settings: dict[str, Any], key: str, default: str | None = None) -> str | None:
+    """A setting that is a text, or the default where the file has none."""
+    value = settings.get(key, default)
+    if value is not None and not isinstance(value, str):
+        raise DamagedError(f"{key} must be a text, not {shown(value)}")
+    return value
+
+
+def whole_setting(settings: dict[str, Any], key: str, least: int, below: int, default: int | None = None) -> int:
+    """A setting that is a whole number from `least` to `below` - 1."""
+    value = settings.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < below:
+        raise DamagedError(f"{key} must be a whole number from {least} to {below - 1}, not {shown(value)}")
+    return value
 
 
 @dataclass(frozen=True)
@@ -149,7 +165,7 @@ class _Header:
         if count > self.end - at:
             raise DamagedError(f"{what} at byte {at} needs {count} bytes, and the file ends at byte {self.end}")
         if count > MOST_OF_HEADER - at:
-            raise DamagedError(f"its header takes more than {MOST_OF_HEADER:,} bytes, with {what} at byte {at}")
+            raise UnusableError(f"its header takes more than {MOST_OF_HEADER:,} bytes, with {what} at byte {at}")
         self.at = at + count
         return at
 

@@ -24,13 +24,13 @@ import numpy as np
 from ..errors import CheckpointError, MinidecodeWarning, pip_install
 from ..models.config import LlamaConfig
 from .checkpoint import write_safetensors
-from .gguf_file import GGUF, DamagedError, UnusableError, naming, read_gguf
+from .gguf_file import GGUF, DamagedError, UnusableError, naming, read_gguf, text_setting, whole_setting
 from .gguf_llama import LAYER_TENSOR, config_of, tensors_of, unpermuted
 from .gguf_tokenizer import tokenizer_of
 from .new_folder import whole_folder
 from .stored import check_regular, read_json
 
-FORMAT = 1  # of the folders; a change of what is written makes it another number, and files are converted again
+FORMAT = 2  # of the folders; a change of what is written makes it another number, and files are converted again
 MANIFEST = "converted.json"
 STORED_AS = {"F16": "F16", "BF16": "BF16"}  # all other types -> F32
 # Models that a package brings as a GGUF file: the module, its distribution and version, the file, its SHA-256.
@@ -85,10 +85,12 @@ def described(g: GGUF) -> tuple[dict[str, Any], dict[str, str], Callable[[str], 
     if extra := [name for name in g.tensors if name not in used]:
         of_a_layer = " of a layer that it does not say it has" if LAYER_TENSOR.fullmatch(extra[0]) else ""
         raise UnusableError(f"it has the tensor {extra[0]:.80}{of_a_layer}, which no {kind} of these settings has")
-    tokens, size = special_tokens(g.settings, config["vocab_size"]), len(g.settings.get("tokenizer.ggml.tokens", ()))
-    if size > config["vocab_size"]:
+    tokens = special_tokens(g.settings, config["vocab_size"])
+    tokenizer, limits = tokenizer_of(g.settings, kind)
+    if (size := len(g.settings["tokenizer.ggml.tokens"])) > config["vocab_size"]:
         raise DamagedError(f"it has {size} tokens, and embeddings of {config['vocab_size']}")
-    tokenizer = tokenizer_of(g.settings)
+    for limit in limits:
+        warnings.warn(f"{g.path}: {limit}", MinidecodeWarning, stacklevel=2)
     single = {role: g.settings.get(f"tokenizer.ggml.{role}_token_id") for role in ("bos", "eos")}
     named = {f"{role}_token": tokenizer.id_to_token(i) for role, i in single.items() if i is not None}
     files = {
@@ -97,9 +99,7 @@ def described(g: GGUF) -> tuple[dict[str, Any], dict[str, str], Callable[[str], 
         "tokenizer.json": tokenizer.to_str(),
         "tokenizer_config.json": json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"} | named, indent=1),
     }
-    if (template := g.settings.get("tokenizer.chat_template")) is not None:
-        if not isinstance(template, str):
-            raise DamagedError("tokenizer.chat_template is no text")
+    if (template := text_setting(g.settings, "tokenizer.chat_template")) is not None:
         files["chat_template.jinja"] = template
 
     def read(name: str) -> np.ndarray:
@@ -114,11 +114,8 @@ def special_tokens(settings: dict[str, Any], vocabulary: int) -> dict[str, Any]:
     """bos, eos and pad of generation_config.json; eos is a list where a turn of a chat ends otherwise than a text."""
     found = {}
     for role, key in (("bos", "bos"), ("eos", "eos"), ("turn", "eot"), ("pad", "padding")):
-        if (value := settings.get(f"tokenizer.ggml.{key}_token_id")) is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < vocabulary:
-            raise DamagedError(f"tokenizer.ggml.{key}_token_id is {value!r:.40}, and there are {vocabulary} tokens")
-        found[f"{role}_token_id"] = value
+        if (name := f"tokenizer.ggml.{key}_token_id") in settings:
+            found[f"{role}_token_id"] = whole_setting(settings, name, 0, vocabulary)
     turn = found.pop("turn_token_id", found.get("eos_token_id"))
     if turn != found.get("eos_token_id"):
         found["eos_token_id"] = [found["eos_token_id"], turn] if "eos_token_id" in found else turn

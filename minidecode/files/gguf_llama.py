@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from .gguf_file import GGUF, DamagedError, UnusableError
+from ..errors import shown
+from .gguf_file import GGUF, DamagedError, UnusableError, text_setting, whole_setting
 
 ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM"}  # GGUF's name -> transformers' class
 LAYER = {
@@ -26,8 +27,17 @@ BIASES = {  # of a Llama: the flag of config.json -> the products that have a bi
 READ = {
     "block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count",
     "attention.head_count_kv", "attention.key_length", "attention.value_length", "attention.layer_norm_rms_epsilon",
-    "rope.freq_base", "rope.dimension_count", "rope.scaling.type", "rope.scaling.factor",
-    "rope.scaling.original_context_length", "vocab_size", "expert_count", "expert_used_count",
+    "attention.scale", "rope.freq_base", "rope.dimension_count", "rope.scaling.type", "rope.scaling.factor",
+    "rope.scaling.original_context_length", "rope.scaling.finetuned", "vocab_size", "expert_used_count",
+}  # fmt: skip
+# Settings of other kinds of models, and the values that leave such a model what it is: off, or a factor of 1.
+NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "attention.causal": (True,), "attention.sliding_window": (0,), "attention.clamp_kqv": (0,),
+    "attention.max_alibi_bias": (0,), "attn_logit_softcapping": (0,), "final_logit_softcapping": (0,),
+    "logit_scale": (0, 1), "residual_scale": (0, 1), "embedding_scale": (0, 1), "pooling_type": (0,),
+    "use_parallel_residual": (False,), "rope.scaling.attn_factor": (1,), "rope.scaling.yarn_log_multiplier": (0,),
+    "rope.scale_linear": (1,), "expert_count": (0,), "expert_shared_count": (0,), "leading_dense_block_count": (0,),
+    "nextn_predict_layers": (0,), "tensor_data_layout": ("Meta AI original pth",),
 }  # fmt: skip
 # How Llama 3 stretches its context: the factors of 3.1 and 3.2. The file has only what comes of them.
 LLAMA3 = {
@@ -42,8 +52,9 @@ def config_of(g: GGUF) -> dict[str, Any]:
     """config.json of the model. Raises DamagedError on settings that are missing, wrong or not supported."""
     kind = _kind(g)
     own = {key: key.removeprefix(f"{kind}.") for key in g.settings if key.startswith(f"{kind}.")}
-    if unknown := sorted(key for key, name in own.items() if name not in READ):
-        raise UnusableError(f"{unknown[0]} = {g.settings[unknown[0]]!r:.40} is a kind of {kind} that is not supported")
+    for key, name in sorted(own.items()):
+        if name not in READ and not _is_one_of(g.settings[key], NEUTRAL.get(name, ())):
+            raise UnusableError(f"{key} = {shown(g.settings[key], 40)} is a kind of {kind} that is not supported")
     L, D, F = (_size(g, name) for name in ("block_count", "embedding_length", "feed_forward_length"))
     H = _size(g, "attention.head_count")
     G = _size(g, "attention.head_count_kv", H)
@@ -51,11 +62,15 @@ def config_of(g: GGUF) -> dict[str, Any]:
     for name, value, wanted in (
         ("attention.value_length", _size(g, "attention.value_length", D // H), K),
         ("rope.dimension_count", _size(g, "rope.dimension_count", K), K),
-        ("expert_count", g.settings.get(f"{kind}.expert_count", 0), 0),
-        ("split.count", g.settings.get("split.count", 0), 0),
     ):
         if value != wanted:
-            raise UnusableError(f"{name} is {value!r:.40}, and only {wanted} is supported")
+            raise UnusableError(f"{name} is {value}, and only {wanted} is supported")
+    if not _is_one_of(split := g.settings.get("split.count", 0), (0, 1)):
+        raise UnusableError(f"split.count is {shown(split, 40)}, and only a model in one file is supported")
+    if f"{kind}.attention.scale" in own and not math.isclose(
+        scale := _number(g, "attention.scale"), K**-0.5, rel_tol=1e-6
+    ):
+        raise UnusableError(f"attention.scale is {scale}, and only {K**-0.5}, of heads of width {K}, is supported")
     if H % G or K % 2:
         raise DamagedError(f"it has {H} heads of width {K} and {G} key/value heads")
     if len(g.tensors) < L:
@@ -119,38 +134,41 @@ def unpermuted(rows: np.ndarray, heads: int) -> np.ndarray:
 
 def _kind(g: GGUF) -> str:
     """The architecture, with which the keys of its settings begin."""
-    kind = g.settings.get("general.architecture")
-    if not isinstance(kind, str) or kind not in ARCHITECTURES:
-        raise UnusableError(f"its architecture is {kind!r:.40}, and only {' and '.join(ARCHITECTURES)} are supported")
+    kind = text_setting(g.settings, "general.architecture")
+    if kind not in ARCHITECTURES:
+        raise UnusableError(
+            f"its architecture is {shown(kind, 40)}, and only {' and '.join(ARCHITECTURES)} are supported"
+        )
     return kind
 
 
+def _is_one_of(value: Any, values: tuple[Any, ...]) -> bool:
+    """Whether a setting is a single value, no list, and one of these."""
+    return isinstance(value, bool | int | float | str) and value in values
+
+
 def _size(g: GGUF, name: str, default: int | None = None) -> int:
-    key = f"{_kind(g)}.{name}"
-    value = g.settings.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**31:
-        raise DamagedError(f"{key} must be an integer above 0, not {value!r:.40}")
-    return value
+    return whole_setting(g.settings, f"{_kind(g)}.{name}", 1, 2**31, default)
 
 
 def _number(g: GGUF, name: str, default: float | None = None) -> float:
     key = f"{_kind(g)}.{name}"
     value = g.settings.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise DamagedError(f"{key} must be a number above 0, not {value!r:.40}")
+        raise DamagedError(f"{key} must be a number above 0, not {shown(value, 40)}")
     return float(value)
 
 
 def _scaling(g: GGUF, theta: float, K: int) -> dict[str, Any] | None:
     """rope_scaling of config.json, from the settings or from the tensor of Llama 3."""
     key = f"{_kind(g)}.rope.scaling.type"
-    scaling = g.settings.get(key, "none")
+    scaling = text_setting(g.settings, key, "none")
     if _kind(g) == "llama" and "rope_freqs.weight" in g.tensors:
         return _llama3(g, theta, K)
     if scaling == "none":
         return None
     if scaling != "linear":
-        raise UnusableError(f"{key} is {scaling!r:.40}, and only none and linear are supported")
+        raise UnusableError(f"{key} is {shown(scaling, 40)}, and only none and linear are supported")
     return {"rope_type": "linear", "factor": _number(g, "rope.scaling.factor")}
 
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .gguf_file import DamagedError, UnusableError
+from ..errors import shown
+from .gguf_file import DamagedError, UnusableError, text_setting, whole_setting
 from .tokenizer_checks import is_panic, without_panic_messages
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 CONTROL, ADDED = 3, 4  # values of tokenizer.ggml.token_type: special tokens, and others that no merge makes
 SPLITS = ("gpt-2", "smollm", "qwen2")  # values of tokenizer.ggml.pre
+SPLIT_OF = {"qwen2": "qwen2"}  # architecture -> the only way in which its models split texts
 # What Qwen2 keeps together before merges apply: contractions; letters with the mark before them; a digit; marks with
 # the space before them and the line breaks behind; line breaks; spaces, without the last one before a word.
 QWEN2 = (
@@ -22,33 +24,54 @@ QWEN2 = (
 )
 
 
-def tokenizer_of(settings: dict[str, Any]) -> tokenizers.Tokenizer:
-    """A byte-level BPE from `tokens`, `merges`, `token_type` and `pre`.
+def tokenizer_of(settings: dict[str, Any], architecture: str) -> tuple[tokenizers.Tokenizer, list[str]]:
+    """(a byte-level BPE from `tokens`, `merges`, `token_type` and `pre`, what was assumed and may be wrong).
 
     `pre` says how a text is split before merges apply. smollm: each digit stands alone, and what is between is split
     as GPT-2 does. Digits go first, so that a space before a digit stays a token of its own. qwen2: by an expression,
     after NFC (an accent behind its letter becomes one character with it), as the model's own tokenizer does; llama.cpp
-    leaves NFC out.
+    leaves NFC out. A file of before May 2024 has no `pre`: a qwen2 has Qwen2's, and of a llama GPT-2's is assumed.
 
     Raises DamagedError on lists that do not fit each other, and on other kinds of tokenizers.
     """
     import tokenizers
     from tokenizers import AddedToken, decoders, models, normalizers
 
-    kind, pre = settings.get("tokenizer.ggml.model"), settings.get("tokenizer.ggml.pre", "gpt-2")
+    kind, pre = (text_setting(settings, f"tokenizer.ggml.{name}") for name in ("model", "pre"))
+    limits = []
     if kind != "gpt2":
-        raise UnusableError(f"its tokenizer is of the kind {kind!r:.40}, and only gpt2 (byte-level BPE) is supported")
+        raise UnusableError(
+            f"its tokenizer is of the kind {shown(kind, 40)}, and only gpt2 (byte-level BPE) is supported"
+        )
+    if pre is None:
+        pre = SPLIT_OF.get(architecture, "gpt-2")
+        if architecture not in SPLIT_OF:
+            limits.append(
+                f"it does not say how its tokenizer splits texts (tokenizer.ggml.pre), so {pre}'s way is taken: if the "
+                "model is of another kind, its tokens are wrong, and a file that was converted after May 2024 is needed"
+            )
     if pre not in SPLITS:
-        raise UnusableError(f"its tokenizer splits texts as {pre!r:.40}, and only {', '.join(SPLITS)} are supported")
+        raise UnusableError(
+            f"its tokenizer splits texts as {shown(pre, 40)}, and only {', '.join(SPLITS)} are supported"
+        )
     for flag in ("add_bos_token", "add_eos_token", "add_space_prefix"):
         if settings.get(f"tokenizer.ggml.{flag}", False) is not False:
             raise UnusableError(f"its tokenizer has {flag} set, which is not supported")
-    tokens, types = _texts(settings, "tokens"), _types(settings)
+    tokens = _texts(settings, "tokens")
     vocabulary = {token: i for i, token in enumerate(tokens)}
     if len(vocabulary) < len(tokens):
-        raise DamagedError("its tokenizer has the same token twice")
+        i, token = next((i, token) for i, token in enumerate(tokens) if vocabulary[token] != i)
+        raise UnusableError(f"its tokenizer has the token {shown(token, 40)} twice, as {i} and as {vocabulary[token]}")
+    if "tokenizer.ggml.token_type" in settings:
+        types = _types(settings, len(tokens))
+    else:
+        types = _types_of_ids(settings, len(tokens))
+        limits.append(
+            "it does not say which tokens are special (tokenizer.ggml.token_type), so those are that its settings name "
+            "as bos, eos, eot, unknown or padding"
+        )
     merges = [_merge(merge, vocabulary) for merge in _texts(settings, "merges")]
-    added = [(i, int(t)) for i, t in enumerate(types) if t in (CONTROL, ADDED)]
+    added = [(i, int(t)) for i, t in enumerate(types) if t in (CONTROL, ADDED) and tokens[i]]
     try:
         with without_panic_messages():
             backend = tokenizers.Tokenizer(models.BPE(vocabulary, merges))
@@ -61,7 +84,7 @@ def tokenizer_of(settings: dict[str, Any]) -> tokenizers.Tokenizer:
         if not isinstance(error, Exception) and not is_panic(error):
             raise
         raise DamagedError(f"its lists do not make a tokenizer: {error}") from None
-    return backend
+    return backend, limits
 
 
 def _split(pre: str) -> tokenizers.pre_tokenizers.PreTokenizer:
@@ -79,21 +102,30 @@ def _split(pre: str) -> tokenizers.pre_tokenizers.PreTokenizer:
 
 def _texts(settings: dict[str, Any], name: str) -> list[str]:
     texts = settings.get(f"tokenizer.ggml.{name}")
-    if not isinstance(texts, list) or not texts or not all(texts):
-        raise DamagedError(f"tokenizer.ggml.{name} should be a list of texts, none of them empty")
+    if not isinstance(texts, list) or not texts:
+        raise DamagedError(f"tokenizer.ggml.{name} should be a list of texts, not {shown(texts, 40)}")
     return texts
 
 
-def _types(settings: dict[str, Any]) -> np.ndarray:
-    """A number for each token; a file without them has special tokens in no list, and so is refused."""
-    types, count = settings.get("tokenizer.ggml.token_type"), len(_texts(settings, "tokens"))
+def _types(settings: dict[str, Any], count: int) -> np.ndarray:
+    """A number for each token, which says what it is."""
+    types = settings["tokenizer.ggml.token_type"]
     if not isinstance(types, np.ndarray) or types.dtype.kind not in "iu" or len(types) != count:
         raise DamagedError(f"tokenizer.ggml.token_type should be an integer for each of {count} tokens")
+    return types
+
+
+def _types_of_ids(settings: dict[str, Any], count: int) -> np.ndarray:
+    """The same for a file that does not say it: those tokens are special that it names by their role."""
+    types = np.ones(count, np.int32)
+    for role in ("bos", "eos", "eot", "unknown", "padding"):
+        if (name := f"tokenizer.ggml.{role}_token_id") in settings:
+            types[whole_setting(settings, name, 0, count)] = CONTROL
     return types
 
 
 def _merge(merge: str, vocabulary: dict[str, int]) -> tuple[str, str]:
     first, space, second = merge.partition(" ")
     if not space or first not in vocabulary or second not in vocabulary or first + second not in vocabulary:
-        raise DamagedError(f"the merge {merge!r:.60} does not fit the tokens")
+        raise DamagedError(f"the merge {shown(merge, 60)} does not fit the tokens")
     return first, second

@@ -248,7 +248,76 @@ def test_the_split_decides_what_merges_see(file, pre, wanted):
     settings["tokenizer.ggml.token_type"] = np.append(settings["tokenizer.ggml.token_type"], [1, 1]).astype(np.int32)
     from minidecode.files.gguf_tokenizer import tokenizer_of
 
-    assert tokenizer_of(settings).encode("  1").tokens == wanted
+    assert tokenizer_of(settings, "llama")[0].encode("  1").tokens == wanted
+
+
+@pytest.fixture
+def loaded(file):
+    """settings -> (the tokenizer of a toy of them, what was warned of)."""
+
+    def load(settings):
+        write(file, settings, as_gguf(llama_tensors()))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            gguf_folder.convert_gguf(file, out := file.with_name("out"))
+        return Tokenizer.from_folder(out), [str(warning.message) for warning in caught]
+
+    return load
+
+
+def test_a_llama_that_does_not_say_how_texts_are_split_is_read_as_gpt_2_with_a_warning(loaded):
+    tokenizer, warned = loaded(llama_settings(tokenizer__ggml__pre=None))
+    assert len(warned) == 1 and "tokenizer.ggml.pre" in warned[0] and "gpt-2's way is taken" in warned[0]
+    split = tokenizer._backend.pre_tokenizer.pre_tokenize_str("a 123")
+    assert [piece for piece, _ in split] == ["a", "Ġ123"]  # smollm would have split the digits
+
+
+def test_without_types_the_tokens_that_settings_name_are_special(loaded):
+    tokenizer, warned = loaded(llama_settings(tokenizer__ggml__token_type=None))
+    count = len(tokenizer_settings()["tokenizer.ggml.tokens"])
+    assert tokenizer.special_ids == [count - 2, count - 1]
+    assert tokenizer.encode("the<|im_end|>").tolist()[-1] == count - 1
+    assert len(warned) == 1 and "tokenizer.ggml.token_type" in warned[0]
+
+
+def test_an_empty_token_stands_for_no_text(loaded):
+    settings = llama_settings()
+    settings["tokenizer.ggml.tokens"][7] = ""  # of a byte that the text below has not
+    tokenizer, warned = loaded(settings)
+    ids = tokenizer.encode("the end").tolist()
+    assert 7 not in ids and tokenizer.decode([*ids, 7]) == "the end" and not warned
+
+
+NEUTRAL = {
+    "llama.attention.causal": True, "llama.attention.sliding_window": 0, "llama.rope.scaling.attn_factor": 1.0,
+    "llama.rope.scaling.finetuned": False, "llama.expert_count": 0, "llama.attention.scale": 6**-0.5,
+    "llama.logit_scale": 1.0, "llama.residual_scale": 0.0, "llama.pooling_type": 0, "llama.rope.scale_linear": 1.0,
+    "llama.final_logit_softcapping": 0.0, "llama.attention.clamp_kqv": 0.0, "split.count": 1, "split.no": 0,
+}  # fmt: skip
+
+
+def test_settings_that_change_nothing_are_no_reason_to_refuse(file, loaded):
+    loaded(llama_settings())
+    plain = {path.name: path.read_bytes() for path in file.with_name("out").iterdir() if path.suffix != ".json"}
+    shutil.rmtree(file.with_name("out"))
+    assert loaded(llama_settings() | NEUTRAL)[1] == []
+    assert {name: (file.with_name("out") / name).read_bytes() for name in plain} == plain
+
+
+OF_EACH_TYPE = [3, 2.5, True, "a text", [], ["a", "b"], np.arange(3, dtype=np.int32), np.ones(2, np.float32)]
+
+
+@pytest.mark.parametrize("value", OF_EACH_TYPE, ids=lambda value: f"{type(value).__name__}{value!s:.8}")
+def test_a_setting_of_a_wrong_type_is_one_line_or_harmless(file, value):
+    tensors = as_gguf(llama_tensors())
+    for key in [*llama_settings(), *NEUTRAL, "llama.rope.scaling.type", "general.alignment", "llama.vocab_size"]:
+        write(file, llama_settings() | {key: value}, tensors)
+        try:
+            gguf_folder.convert_gguf(file, out := file.with_name("out"))
+        except CheckpointError as error:
+            assert "\n" not in str(error) and str(error).startswith(str(file)) and len(str(error)) < 400, key
+        else:
+            shutil.rmtree(out)
 
 
 # --- what is refused ---
@@ -259,7 +328,7 @@ def test_the_split_decides_what_merges_see(file, pre, wanted):
     [
         ({"general__architecture": "phi3"}, "its architecture is 'phi3', and only llama and qwen2 are supported"),
         ({"general__architecture": None}, "its architecture is None"),
-        ({"llama__expert_count": 8}, "expert_count is 8"),
+        ({"llama__expert_count": 8}, "llama.expert_count = 8 is a kind of llama"),
         ({"llama__logit_scale": 2.0}, "llama.logit_scale = 2.0 is a kind of llama that is not supported"),
         ({"llama__attention__sliding_window": 16}, "llama.attention.sliding_window"),
         ({"llama__rope__dimension_count": 4}, "rope.dimension_count is 4, and only 6 is supported"),
@@ -272,11 +341,11 @@ def test_the_split_decides_what_merges_see(file, pre, wanted):
             {"llama__attention__head_count": 3, "llama__rope__dimension_count": None},
             "3 heads of width 8 and 2 key/value heads",
         ),
-        ({"llama__attention__head_count": 0}, "integer above 0"),
+        ({"llama__attention__head_count": 0}, "head_count must be a whole number from 1 to 2147483647, not 0"),
         ({"llama__embedding_length": 48, "llama__rope__dimension_count": None}, "token_embd.weight has shape"),
         ({"llama__rope__freq_base": 0.0}, "llama.rope.freq_base must be a number above 0"),
         ({"llama__attention__layer_norm_rms_epsilon": math.nan}, "must be a number above 0, not nan"),
-        ({"llama__context_length": None}, "llama.context_length must be an integer"),
+        ({"llama__context_length": None}, "llama.context_length must be a whole number"),
         (
             {"llama__attention__layer_norm_rms_epsilon": 2.0},
             "its settings make no model (config.json: rms_norm_eps must",
@@ -289,12 +358,16 @@ def test_the_split_decides_what_merges_see(file, pre, wanted):
         ({"tokenizer__ggml__model": "llama"}, "of the kind 'llama', and only gpt2"),
         ({"tokenizer__ggml__pre": "llama-bpe"}, "splits texts as 'llama-bpe'"),
         ({"tokenizer__ggml__add_bos_token": True}, "add_bos_token set"),
-        ({"tokenizer__ggml__eos_token_id": 2**20}, "tokenizer.ggml.eos_token_id is 1048576"),
+        ({"tokenizer__ggml__eos_token_id": 2**20}, "tokenizer.ggml.eos_token_id must be a whole number from 0 to"),
         ({"tokenizer__ggml__tokens": ["a", "b"]}, "an integer for each of 2 tokens"),
-        ({"tokenizer__ggml__tokens": ["a"] * 262}, "the same token twice"),
+        ({"tokenizer__ggml__tokens": ["a"] * 262}, "the token 'a' twice, as 0 and as 261"),
         ({"tokenizer__ggml__merges": ["t h", "q"]}, "the merge 'q' does not fit the tokens"),
         ({"tokenizer__ggml__merges": ["t q"]}, "the merge 't q' does not fit the tokens"),
-        ({"tokenizer__chat_template": 5}, "chat_template is no text"),
+        ({"tokenizer__chat_template": 5}, "tokenizer.chat_template must be a text, not 5"),
+        ({"llama__attention__causal": False}, "llama.attention.causal = False is a kind of llama"),
+        ({"llama__rope__scaling__attn_factor": 2.0}, "llama.rope.scaling.attn_factor = 2.0 is a kind of llama"),
+        ({"llama__attention__scale": 0.5}, "attention.scale is 0.5, and only 0.408"),
+        ({"llama__no_such_thing": 0}, "llama.no_such_thing = 0 is a kind of llama"),
     ],
 )
 def test_what_is_not_supported_is_named(file, changes, named):

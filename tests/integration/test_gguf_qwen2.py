@@ -114,10 +114,15 @@ def test_settings_become_config_json(file):
     ],
 )
 def test_texts_are_split_as_qwen2_does(text, wanted):
-    backend = tokenizer_of(qwen2_settings())
+    backend, _ = tokenizer_of(qwen2_settings(), "qwen2")
     text = backend.normalizer.normalize_str(text)
     split = backend.pre_tokenizer.pre_tokenize_str(text)
     assert [text[begin:end] for _, (begin, end) in split] == wanted
+
+
+def test_a_file_of_before_tokenizers_said_how_they_split_is_split_as_qwen2_does():
+    backend, warned = tokenizer_of(qwen2_settings(tokenizer__ggml__pre=None), "qwen2")
+    assert backend.to_str() == tokenizer_of(qwen2_settings(), "qwen2")[0].to_str() and not warned
 
 
 def test_a_text_comes_back(file):
@@ -152,7 +157,7 @@ def test_a_chat(file):
         ({"qwen2__attention__sliding_window": 16}, "qwen2.attention.sliding_window = 16 is a kind of qwen2 that"),
         ({"qwen2__pooling_type": 1}, "qwen2.pooling_type = 1 is a kind of qwen2 that is not supported"),
         ({"qwen2__rope__scaling__type": "yarn"}, "qwen2.rope.scaling.type is 'yarn', and only none and linear"),
-        ({"qwen2__block_count": None}, "qwen2.block_count must be an integer above 0, not None"),
+        ({"qwen2__block_count": None}, "qwen2.block_count must be a whole number from 1 to 2147483647, not None"),
         ({"qwen2__rope__freq_base": 0.0}, "qwen2.rope.freq_base must be a number above 0, not 0.0"),
         ({"qwen2__attention__head_count": 3, "qwen2__rope__dimension_count": None}, "3 heads of width 8 and 2"),
         ({"tokenizer__ggml__pre": "deepseek-r1-qwen"}, "'deepseek-r1-qwen', and only gpt-2, smollm, qwen2 are"),
