@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..errors import CheckpointError, MinidecodeWarning
+from ..errors import CheckpointError, MinidecodeWarning, shown
 from .stored import STORED_DTYPES, Stored, check_regular, read_json
 from .torch_file import read_torch_file
 
@@ -77,14 +77,24 @@ def read_index(path: Path) -> dict[str, str]:
 
 
 def read_shards(index_path: Path, read: Callable[[Path], dict[str, Stored]]) -> dict[str, Stored]:
-    """The tensors of the shards that an index lists, each read by `read`: files of the index's own folder alone."""
+    """The tensors of the shards that an index lists, each read by `read`: files of the index's own folder alone.
+
+    All that the shards hold is found, as in transformers: an index may leave a tensor out, or list one that no shard
+    has. Whether a tensor is missed is for the model to say. Where two shards have it, the index decides.
+    """
     weight_map = read_index(index_path)
     shards = {file: read(index_path.parent / file) for file in sorted(set(weight_map.values()))}
-    tensors = {}
-    for name, file in weight_map.items():
-        if name not in shards[file]:
-            raise CheckpointError(f"{index_path} says that {name} is in {file}, and it is not there")
-        tensors[name] = shards[file][name]
+    tensors: dict[str, Stored] = {}
+    for file, held in shards.items():
+        for name, tensor in held.items():
+            listed = weight_map.get(name)
+            if name in tensors and (listed is None or name not in shards[listed]):
+                raise CheckpointError(
+                    f"{index_path}: {shown(name)} is in {tensors[name].path.name} and in {file}, and the index does "
+                    "not say which of the two counts: add it there"
+                )
+            if name not in tensors or listed == file:
+                tensors[name] = tensor
     return tensors
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
-from ..errors import CheckpointError, OptionError, did_you_mean
+from ..errors import CheckpointError, MinidecodeWarning, OptionError, did_you_mean, shown
 from ..models import FAMILIES, REFUSED, REFUSED_ENCODERS, Family
-from ..search.options import TOKENS, Options
+from ..search.options import NEVER_SAID, TOKENS, Options
 from . import gguf_folder, hub
 from .checkpoint import find_tensors, match_tensors, same_numbers
 from .packaged_folder import FOLDERS, packaged_model
@@ -154,13 +155,37 @@ def stored_tensors(folder: Path, family: Family, config) -> tuple[dict[str, Stor
     ), config  # fmt: skip
 
 
+def within_vocabulary(folder: Path | None, defaults: dict[str, Any], size: int) -> dict[str, Any]:
+    """The defaults of a model's files without tokens that it cannot say, and so cannot end with or suppress.
+
+    Files of toys and of cut models keep GPT-2's 50256, say. A warning names the file and what was left out.
+    """
+    kept, file = dict(defaults), defaults_file(folder)
+    for name in NEVER_SAID:
+        value = defaults.get(name)
+        ids = value if isinstance(value, list) else [value]
+        if beyond := [i for i in ids if isinstance(i, int) and i >= size]:
+            warnings.warn(
+                f"{file}: {name} {shown(beyond[0], 40)} is not in the vocabulary of {size} tokens, so it is ignored: "
+                "set it to the model's own", MinidecodeWarning, stacklevel=3,
+            )  # fmt: skip
+            left = [i for i in ids if i not in beyond]
+            kept[name] = left if isinstance(value, list) and left else None
+    return kept
+
+
+def defaults_file(folder: Path | None) -> Path:
+    """The file that a model's defaults of generation come from."""
+    path = (folder or Path()) / "generation_config.json"
+    return path if folder is None or path.exists() else folder / "config.json"
+
+
 def chosen_defaults(
     folder: Path | None, defaults: dict[str, Any], given: dict[str, Any] | str | Path | bool | None
 ) -> tuple[dict[str, Any], str]:
     """(defaults of generation, where they come from): the model's, or what `load` was given in their place."""
     if given is None:
-        path = (folder or Path()) / "generation_config.json"
-        return defaults, str(path if folder is None or path.exists() else folder / "config.json")
+        return defaults, str(defaults_file(folder))
     if given is True or not isinstance(given, dict | str | Path | bool):
         raise OptionError(f"generation_config must be a dict, a path, False or None, not {given!r}")
     tokens = {name: value for name, value in defaults.items() if name in TOKENS}

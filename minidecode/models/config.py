@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -445,6 +446,7 @@ class T5Config(Config):
     feed_forward_proj: str = "relu"
     tie_word_embeddings: bool = True
     scale_decoder_outputs: bool | None = None  # as transformers 5 keeps it; None: where the head is tied
+    transformers_version: str | None = None  # that wrote the file: of an mT5, whether its logits are scaled
     own_head: bool | None = None  # whether the head's numbers are not the table's, as the file has it; None: not known
 
     def __post_init__(self):
@@ -500,12 +502,19 @@ class T5Config(Config):
         """What the decoder's output is multiplied with before the head: 1/sqrt(D) where the head is the table."""
         if self.has_own_head or not self.tie_word_embeddings or self.scale_decoder_outputs is False:
             return 1.0
-        if self.model_type == "mt5" and self.scale_decoder_outputs is None:
+        if self.model_type == "mt5" and self.scale_decoder_outputs is None and not self._is_of_transformers_4():
+            return 1.0
+        return self.d_model**-0.5
+
+    def _is_of_transformers_4(self) -> bool:
+        """Whether transformers 4 or before wrote the file, which scaled the logits of a tied mT5, as 5 does not."""
+        version = re.match(r"(\d{1,3})\.", str(self.transformers_version))
+        if version is None:
             raise CheckpointError(
                 "config.json: the logits of an mt5 whose head is the embedding are scaled by transformers 4 and not by "
-                "transformers 5: set scale_decoder_outputs to true or false"
+                "transformers 5, and it has no transformers_version: set scale_decoder_outputs to true or false"
             )
-        return self.d_model**-0.5
+        return int(version[1]) < 5
 
     def bucket_of_distance(self, two_sided: bool) -> tuple[np.ndarray, int]:
         """(bucket_L, zero): entry t - m + zero is the bucket of a query at position t and a key at m.

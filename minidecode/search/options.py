@@ -60,6 +60,8 @@ MINIMA = ("min_new_tokens", "min_length")
 IGNORE_DEFAULTS = "ignore the defaults with --ignore-generation-config (generation_config=False)"
 # What tokens are in a vocabulary, which is no matter of taste: kept where the other defaults are ignored.
 TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id", "decoder_start_token_id")
+# Tokens that scores are changed for, or that are looked for in a text: without effect beyond the vocabulary.
+NEVER_SAID = ("eos_token_id", "unk_token_id", "suppress_tokens", "begin_suppress_tokens")
 TOKEN_ID = ("pad_token_id", "decoder_start_token_id", "unk_token_id")
 # (name, least value, whether None is allowed)
 WHOLE_NUMBERS = [

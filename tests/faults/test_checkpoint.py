@@ -376,12 +376,48 @@ def test_a_missing_shard_is_named(sharded_folder):
     assert "model-00002-of-00002.safetensors is missing" in refusal(md.load, sharded_folder)
 
 
-def test_a_tensor_that_is_not_in_its_shard_is_named(sharded_folder):
+FIRST, SECOND = (f"model-0000{i}-of-00002.safetensors" for i in (1, 2))
+
+
+def test_a_tensor_that_no_shard_has_is_named(sharded_folder):
     tensors = toy_tensors(CONFIG)
     first = list(tensors)[::2][1:]
-    write_safetensors(sharded_folder / "model-00001-of-00002.safetensors", {name: tensors[name] for name in first})
-    message = refusal(md.load, sharded_folder)
-    assert "wte.weight" in message and "model-00001-of-00002.safetensors" in message
+    write_safetensors(sharded_folder / FIRST, {name: tensors[name] for name in first})
+    assert "wte.weight is missing" in refusal(md.load, sharded_folder)
+
+
+INDEXES = {  # what is put in, and what is taken out
+    "a tied head": ({"lm_head.weight": SECOND}, ()),
+    "a mask of old files": ({"h.0.attn.bias": FIRST}, ()),
+    "one that is left out": ({}, ("ln_f.weight", "wpe.weight")),
+    "one in the wrong shard": ({"wte.weight": SECOND}, ()),
+}
+
+
+@pytest.mark.parametrize("change", INDEXES)
+def test_the_shards_count_and_not_the_index(sharded_folder, change):
+    """As in transformers, which reads all that the shards hold."""
+    path, (more, without) = sharded_folder / "model.safetensors.index.json", INDEXES[change]
+    index = json.loads(path.read_text())["weight_map"] | more
+    write_json(path, {"weight_map": {name: file for name, file in index.items() if name not in without}})
+    found = md.load(sharded_folder).tensors
+    assert all(np.array_equal(found[name], tensor) for name, tensor in toy_tensors(CONFIG).items())
+
+
+@pytest.mark.parametrize("listed", [FIRST, SECOND, None])
+def test_of_two_shards_with_one_tensor_the_index_chooses(sharded_folder, listed):
+    path, tensors = sharded_folder / "model.safetensors.index.json", toy_tensors(CONFIG)
+    names, last = list(tensors), list(tensors)[-1]
+    for i, file in enumerate((FIRST, SECOND)):
+        mine = {name: tensors[name] for name in names[i::2]}
+        write_safetensors(sharded_folder / file, mine | {last: np.full_like(tensors[last], i)})
+    index = json.loads(path.read_text())["weight_map"]
+    write_json(path, {"weight_map": {name: file for name, file in (index | {last: listed}).items() if file}})
+    if listed is None:
+        message = refusal(md.load, sharded_folder)
+        assert all(name in message for name in (last, FIRST, SECOND))
+    else:
+        assert np.all(md.load(sharded_folder).tensors[last] == (FIRST, SECOND).index(listed))
 
 
 BAD_INDEXES = {
@@ -573,7 +609,7 @@ def test_a_folder_without_a_tokenizer_takes_token_ids_alone(tiny_folder):
 
 BAD_DEFAULTS = [
     ("num_beams", "four"), ("num_beams", 0), ("max_length", -1), ("length_penalty", "long"), ("eos_token_id", "end"),
-    ("eos_token_id", 10**6), ("early_stopping", "perhaps"), ("do_sample", "yes"), ("num_beam_groups", 2),
+    ("decoder_start_token_id", 10**6), ("early_stopping", "perhaps"), ("do_sample", "yes"), ("num_beam_groups", 2),
     ("repetition_penalty", 0.0), ("bad_words_ids", [3]), ("suppress_tokens", ["a"]),
     ("no_repeat_ngram_size", 2.5), ("early_stopping", []),
     ("eos_token_id", 1.5),

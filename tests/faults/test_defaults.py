@@ -240,3 +240,39 @@ def test_the_first_bart_configs_ask_for_bos_in_another_way(tmp_path):
     folder = write_bart_folder(tmp_path / "old", force_bos_token_to_be_generated=True, bos_token_id=4)
     assert md.load(folder).options().forced_bos_token_id == (4,)
     assert md.load(folder).generate(input_ids=IDS, max_new_tokens=3).token_ids[0][0] == 4
+
+
+# --- tokens that the model cannot say ---
+
+
+@pytest.mark.parametrize(
+    ("settings", "same"),
+    [({"eos_token_id": 50256}, {"eos_token_id": None}), ({"eos_token_id": [3, 50256]}, {"eos_token_id": [3]}),
+     ({"suppress_tokens": [7, 50256]}, {"suppress_tokens": [7]})],
+)  # fmt: skip
+def test_a_default_beyond_the_vocabulary_is_ignored_with_one_warning(tiny_folder, settings, same):
+    """As transformers does, which only compares with it; 50256 is GPT-2's own end of text."""
+    folder, (name, _) = tiny_folder(), *settings.items()
+    with pytest.warns(md.MinidecodeWarning) as caught:
+        model = with_defaults(folder, **settings)
+    assert [str(warning.message) for warning in caught] == [
+        f"{folder / 'generation_config.json'}: {name} 50256 is not in the vocabulary of 260 tokens, so it is ignored: "
+        "set it to the model's own"
+    ]
+    wanted = with_defaults(tiny_folder(), **same)
+    for options in ({}, {"num_beams": 3}):
+        found, expected = (m.generate(input_ids=IDS, max_new_tokens=9, **options) for m in (model, wanted))
+        assert found.token_ids[0].tolist() == expected.token_ids[0].tolist()
+
+
+def test_a_default_beyond_the_vocabulary_in_config_json_is_named_there(tiny_folder):
+    folder = tiny_folder()
+    fields = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(fields | {"eos_token_id": 50256}))
+    with pytest.warns(md.MinidecodeWarning, match=r"config.json: eos_token_id 50256 is not in the vocabulary"):
+        md.load(folder).generate(input_ids=IDS, max_new_tokens=2)
+
+
+def test_a_token_beyond_the_vocabulary_that_the_call_asks_for_is_an_error(tiny_folder):
+    with pytest.raises(md.OptionError, match="eos_token_id 50256 is not in the vocabulary of 260 tokens"):
+        md.load(tiny_folder()).generate(input_ids=IDS, eos_token_id=50256)

@@ -4,6 +4,7 @@ tests/golden/make_t5.py remakes the numbers; golden_suite.py holds the tests tha
 """
 
 import dataclasses
+import json
 from pathlib import Path
 
 import numpy as np
@@ -136,17 +137,41 @@ def test_umt5_has_a_table_for_each_block(monkeypatch):
     assert golden.error(model) > golden.bound(FLOAT32)
 
 
-def test_a_tied_mt5_must_say_whether_its_logits_are_scaled(tmp_path):
-    """transformers 4 scales them and transformers 5 does not."""
-    golden = BY_NAME["gated-tied"]
-    for file in golden.folder.iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    text = (golden.folder / "config.json").read_text(encoding="utf-8").replace('"t5"', '"mt5"', 1)
-    (tmp_path / "config.json").write_text(text, encoding="utf-8")
-    with pytest.raises(md.CheckpointError, match="transformers 4 and not by transformers 5: set scale_decoder_outputs"):
-        md.load(tmp_path)
-    (tmp_path / "config.json").write_text(text.rstrip()[:-1] + ', "scale_decoder_outputs": true}', encoding="utf-8")
-    assert golden.error(md.load(tmp_path)) <= golden.bound(FLOAT32)
+@pytest.fixture
+def tied_mt5(tmp_path):
+    """Makes the folder of a tied mT5 whose config.json says that much more."""
+
+    def make(**more):
+        golden = BY_NAME["gated-tied"]
+        for file in golden.folder.iterdir():
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+        fields = json.loads((golden.folder / "config.json").read_text(encoding="utf-8"))
+        fields = {name: value for name, value in fields.items() if name != "transformers_version"}
+        (tmp_path / "config.json").write_text(json.dumps(fields | {"model_type": "mt5"} | more), encoding="utf-8")
+        return tmp_path
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("more", "scaled"),
+    [({"transformers_version": "4.57.6"}, True), ({"transformers_version": "5.24.0"}, False),
+     ({"transformers_version": "5.0.0.dev0"}, False), ({"transformers_version": "3.5.1"}, True),
+     ({"scale_decoder_outputs": True}, True), ({"scale_decoder_outputs": False}, False),
+     ({"scale_decoder_outputs": True, "transformers_version": "5.24.0"}, True)],
+)  # fmt: skip
+def test_the_version_that_wrote_a_tied_mt5_decides_whether_its_logits_are_scaled(tied_mt5, more, scaled):
+    """transformers 4 scales them and transformers 5 does not; the head is a product, so they differ by the factor."""
+    golden, model = BY_NAME["gated-tied"], md.load(tied_mt5(**more))
+    ids = {"input_ids": [[3, 5, 7]], "decoder_input_ids": [[0, 4]]}
+    wanted, found = (np.asarray(m.logits(**ids)[0]) for m in (golden.load(), model))
+    assert np.allclose(wanted, found * (1.0 if scaled else golden.config.d_model**-0.5), atol=1e-5)
+
+
+@pytest.mark.parametrize("more", [{}, {"transformers_version": None}, {"transformers_version": "new"}])
+def test_a_tied_mt5_of_no_version_must_say_whether_its_logits_are_scaled(tied_mt5, more):
+    with pytest.raises(md.CheckpointError, match="no transformers_version: set scale_decoder_outputs to true or false"):
+        md.load(tied_mt5(**more))
 
 
 @pytest.mark.parametrize("name", ["relu", "gated-untied", "umt5"])
