@@ -40,8 +40,9 @@ def evaluate(
         help=f"{DTYPE_HELP} May repeat.  [default: float32]")] = None,
     output_texts: Annotated[Path | None, typer.Option(readable=False, help="Write the generated texts here, as JSONL.")]
     = None,
-    tokenizer: Annotated[str | None, typer.Option(help="Cut texts into words by: characters, international, or a name"
-                                                  " of sacrebleu's.  [default: each metric's own, for English]")] = None,
+    tokenizer: Annotated[str | None, typer.Option(
+        help="Cut texts into words by: characters, international, or a name of sacrebleu's."
+             "  [default: each metric's own, for English]")] = None,
     batch_size: Annotated[int, typer.Option(help="Prompts generated together.")] = 8,
     on_error: Annotated[str, typer.Option(help="On a bad prompt: stop, or skip it in all rows and count it.")]
     = "stop",

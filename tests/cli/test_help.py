@@ -27,7 +27,7 @@ GROUPS = ("exercise", "project")  # of commands
 COMMANDS = [name for name in GROUP.commands if name not in GROUPS]
 FITS_NO_GROUP = {
     "help", "debug", "quiet", "on_error", "receipt", "against", "stride", "examples", "functions", "stored", "repeats",
-    "machine", "texts", "cell_seconds", "seconds", "for_class", "traced", "blocks", "steps", "student",
+    "machine", "texts", "tokenizer", "cell_seconds", "seconds", "for_class", "traced", "blocks", "steps", "student",
 }  # fmt: skip
 
 
