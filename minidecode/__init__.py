@@ -7,8 +7,11 @@ The first steps:
     out = model.generate(["Fellow citizens,"], num_beams=4, max_new_tokens=40, no_repeat_ngram_size=3)
     print(out.texts[0], out.receipt)
 
-Importing it needs NumPy alone.
+Importing it needs NumPy alone, and loads only the errors: each other name is loaded when it is first asked for.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from .commands import startup  # noqa: F401 (first: it is about the imports that follow)
 from .errors import (
@@ -26,16 +29,24 @@ from .errors import (
     RefusedError,
     WorkerError,
 )
-from .files.folder import bundled_models
-from .loading import load
-from .model import Model
-from .plan import Plan
-from .runtime.arena import Arena
-from .runtime.device import device_kind
-from .runtime.output import Output
-from .runtime.pipeline import generate_lines
-from .runtime.scoring import Scores
-from .search.option_types import GenerateOptions
+
+if TYPE_CHECKING:
+    from . import conformance
+    from .bench.compare import compare
+    from .bench.ladder import ladder
+    from .course.explore.exploration import explore
+    from .emulator import emulate
+    from .files.folder import bundled_models
+    from .files.head_pooling import convert
+    from .loading import load
+    from .model import Model
+    from .plan import Plan
+    from .runtime.arena import Arena
+    from .runtime.device import device_kind
+    from .runtime.output import Output
+    from .runtime.pipeline import generate_lines
+    from .runtime.scoring import Scores
+    from .search.option_types import GenerateOptions
 
 __version__ = "0.1.0"
 __all__ = [
@@ -69,23 +80,34 @@ __all__ = [
     "ladder",
     "load",
 ]
-
-
-def __getattr__(name: str):
-    """What needs more than NumPy is loaded when it is first asked for."""
-    import importlib
-
-    if name == "conformance":
-        return importlib.import_module(".conformance", __name__)
-    if name in LOADED_LATE:
-        return getattr(importlib.import_module(LOADED_LATE[name], __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-LOADED_LATE = {
-    "emulate": ".emulator",
-    "explore": ".course.explore.exploration",
-    "compare": ".bench.compare",
-    "ladder": ".bench.ladder",
-    "convert": ".files.head_pooling",
+LOADED_LATE = {  # as above: what runs, and what type checkers read
+    "Arena": "runtime.arena",
+    "GenerateOptions": "search.option_types",
+    "Model": "model",
+    "Output": "runtime.output",
+    "Plan": "plan",
+    "Scores": "runtime.scoring",
+    "bundled_models": "files.folder",
+    "compare": "bench.compare",
+    "convert": "files.head_pooling",
+    "device_kind": "runtime.device",
+    "emulate": "emulator",
+    "explore": "course.explore.exploration",
+    "generate_lines": "runtime.pipeline",
+    "ladder": "bench.ladder",
+    "load": "loading",
 }
+
+
+def __getattr__(name: str) -> Any:
+    """A name is loaded when it is first asked for, and stays."""
+    if name == "conformance":
+        return import_module(".conformance", __name__)
+    if name not in LOADED_LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value = getattr(import_module(f".{LOADED_LATE[name]}", __name__), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

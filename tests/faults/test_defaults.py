@@ -6,6 +6,7 @@ import pytest
 from toy_folder import write_bart_folder
 
 import minidecode as md
+from minidecode.models import FAMILIES
 
 IDS = [[5, 6, 7]]
 
@@ -187,7 +188,7 @@ def test_infinite_weights_are_told_and_named(tiny_folder, num_beams):
     model = md.load(tiny_folder())
     model.tensors["wte.weight"] = model.tensors["wte.weight"].copy()
     model.tensors["wte.weight"][7, 0] = float("inf")
-    broken = md.Model(md.models.FAMILIES["gpt2"], model.config, model.tensors, None, {}, model.plan)
+    broken = md.Model(FAMILIES["gpt2"], model.config, model.tensors, None, {}, model.plan)
     with pytest.raises(md.NumericalError, match=r"step 1, sentence 1: .*infinity, first in wte.weight"):
         broken.generate(input_ids=IDS, num_beams=num_beams)
 

@@ -16,6 +16,8 @@ import pytest
 from tolerance import FLOAT32, FLOAT64, logit_bound, score_bound
 
 import minidecode as md
+from minidecode.files.checkpoint import read_header
+from minidecode.files.stored import Stored
 from minidecode.reference import embedding, prefill
 
 PLANS = tuple(f"cache={m}" for m in ("replicated", "none", "preallocated", "split", "indirect", "el"))
@@ -210,9 +212,9 @@ class GoldenSuite:
 # ---- what the files cover --------------------------------------------------------------------------------------------
 
 
-def stored_tensors(folder: Path) -> dict[str, md.files.stored.Stored]:
+def stored_tensors(folder: Path) -> dict[str, Stored]:
     """All tensors of a model's files, by their names there."""
-    return {n: t for path in folder.glob("*.safetensors") for n, t in md.files.checkpoint.read_header(path).items()}
+    return {n: t for path in folder.glob("*.safetensors") for n, t in read_header(path).items()}
 
 
 def eos_ids(options: dict) -> list[int]:

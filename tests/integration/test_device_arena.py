@@ -11,6 +11,7 @@ from test_arena import Poisoned
 from test_device import IDS, SEARCHES, make, prompts_by_the_library, same
 
 import minidecode as md
+from minidecode import model as model_file
 from minidecode.cuda import activation, linear
 from minidecode.emulator.device_array import counted_arrays
 from minidecode.errors import OptionError
@@ -109,7 +110,7 @@ def made_in_steps(monkeypatch, model, plan, options) -> list[int]:
 
     for name in ("Places", "Fresh"):
         monkeypatch.setattr(arena_file, name, watched(getattr(arena_file, name)))
-    monkeypatch.setattr(md.model, "Fresh", arena_file.Fresh)
+    monkeypatch.setattr(model_file, "Fresh", arena_file.Fresh)
     with counted_arrays() as made:
         model.generate(input_ids=IDS, plan=plan, **options)
     monkeypatch.undo()

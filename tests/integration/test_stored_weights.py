@@ -7,6 +7,7 @@ import pytest
 from toy_folder import CONFIG, toy_tensors, write_bart_folder
 
 import minidecode as md
+from minidecode.loading import load_shapes
 from minidecode.ops import Weight
 from minidecode.runtime.low_precision import dequantized
 
@@ -103,7 +104,7 @@ def test_weights_that_are_no_numbers_are_refused_by_name(tiny_folder, dtype):
 
 
 def test_shapes_alone_can_be_narrow():
-    assert md.loading.load_shapes("tiny-gpt2", dtype="int8").weights.lm_head.data.dtype == np.int8
+    assert load_shapes("tiny-gpt2", dtype="int8").weights.lm_head.data.dtype == np.int8
 
 
 @pytest.mark.parametrize("dtype", NARROW)
