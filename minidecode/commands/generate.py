@@ -49,7 +49,8 @@ def generate(
     output: Annotated[Path | None, typer.Option("--output", "-o", readable=False, help="Write here, not to stdout;"
                                                  " an existing file is replaced;"
                                                  " the file appears whole at the end; until then, and if the run is"
-                                                 " broken off, finished lines are in OUTPUT.part.")] = None,
+                                                 " broken off, finished lines are in OUTPUT.part, as they came.")]
+    = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per prompt: ids, scores, texts.")] = False,
     logprobs: Annotated[int | None, typer.Option(help="With --json: add each token's log-probability, and those of this"
                                                  " many likeliest tokens.")] = None,
@@ -139,11 +140,14 @@ def generate(
             print(text, file=sys.stderr)
 
 
+ENDS_BESIDE = (".part", ".part.journal", ".part.journal.new", ".part.sorted")  # of names that a RecordFile takes
+
+
 def _check_places(input: Path | None, output: Path | None, trace: Path | None, timeline: Path | None) -> None:
     """Raises InputError on a file that cannot be written, before a model is fetched."""
     for path in filter(None, (output, trace, timeline)):
         (drawable if path is timeline else writable)(path)
-    beside = [output.with_name(f"{output.name}{end}") for end in (".part", ".part.journal")] if output else []
+    beside = [output.with_name(f"{output.name}{end}") for end in ENDS_BESIDE] if output else []
     for path in filter(None, (output, trace, timeline, *beside)):
         if input is not None and path.exists() and input.exists() and path.samefile(input):
             raise InputError(f"{path} is what the prompts are read from: write to another file")

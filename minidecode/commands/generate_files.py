@@ -7,7 +7,7 @@ import itertools
 import json
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,7 +106,8 @@ def check_resume(prompts: Prompts, output: Path | None) -> None:
 class StandardOutput:
     """Records to standard output; as RecordFile, as far as that can be."""
 
-    part, reached, failed, can_be_resumed = None, 0, 0, False
+    part, is_replaced, can_be_resumed = None, False, False
+    done, errors = range(0), {}
 
     def __enter__(self) -> StandardOutput:
         return self
@@ -114,10 +115,10 @@ class StandardOutput:
     def __exit__(self, *_: Any) -> None:
         pass
 
-    def write(self, record: str, line: int, failed: int = 0, first_failure: str = "") -> None:
+    def write(self, record: str, line: int, error: str = "") -> None:
         sys.stdout.write(record)
         sys.stdout.flush()
-        self.reached = line
+        self.done = range(1, line + 1)
 
 
 def run_lines(
@@ -126,28 +127,36 @@ def run_lines(
 ) -> RunReceipt:  # fmt: skip
     """Generates for all prompts and writes as it goes. report(lines done, of how many): called after each.
 
-    resume: goes on behind the lines that an earlier run has done; `told` is called with how many these are.
+    resume: leaves out the lines that an earlier run has done; `told` is called with how many these are.
     show: called with the receipt when the run ends, however it ends; if that fails, the output is whole all the same,
     and the message says what ended the run. Errors and interrupts say how many lines are done, and where they are.
     """
-    with _output(model, prompts, output, resume, as_json, how) as out:
-        if resume:
-            done = f"continues after line {out.reached}" if out.reached else "has no line yet: starting with the first"
-            told(f"{out.part} {done}")
-        if output is not None and (warning := will_be_replaced(output)):
-            told(warning)
-        run = generate_lines(
-            model, prompts.lines, jsonl=prompts.is_jsonl, source=prompts.source, render=record_of(as_json),
-            done=out.reached, **how,
-        )  # fmt: skip
-        if out.failed:
-            run.receipt.failed, run.receipt.failures = out.failed, [LineError(out.first_failure, 0)]
-        try:
-            _write_lines(run, out, prompts, report, how["on_error"])
-        except BaseException:
-            with contextlib.suppress(MinidecodeError):
-                show(run.receipt)
-            raise
+    out = _output(model, prompts, output, resume, as_json, how)
+    try:
+        with out:
+            if resume:
+                told(f"{out.part} {_continues(out.done, prompts.total)}")
+            if output is not None and (warning := will_be_replaced(output)):
+                told(warning)
+            run = generate_lines(
+                model, prompts.lines, jsonl=prompts.is_jsonl, source=prompts.source, render=record_of(as_json),
+                done=out.done, keeps_order=not out.is_replaced, **how,
+            )  # fmt: skip
+            run.receipt.failed = len(out.errors)
+            run.receipt.failures = [LineError(error, line) for line, error in sorted(out.errors.items())]
+            try:
+                _write_lines(run, out, prompts, report, how["on_error"])
+            except BaseException:
+                with contextlib.suppress(MinidecodeError):
+                    show(run.receipt)
+                raise
+    except KeyboardInterrupt:
+        raise Interrupted(f"interrupted{what_is_done(out, prompts)}") from None
+    except Terminated:
+        raise Terminated(f"terminated{what_is_done(out, prompts)}") from None
+    except MinidecodeError as error:
+        error.args = (f"{error}{what_is_done(out, prompts)}",)
+        raise
     show(run.receipt)
     return run.receipt
 
@@ -167,26 +176,17 @@ def _write_lines(
     on_error: str,
 ) -> None:  # fmt: skip
     """Each line's record as soon as it is there."""
-    try:
-        with run:
-            for line in run:
-                failures = run.receipt.failures
-                out.write(line.rendered, line.number, run.receipt.failed, str(failures[0]) if failures else "")
-                report(line.number, prompts.total)
-        if run.receipt.failed and not out.reached:  # an output that was there before stays as it is
-            raise InputError(told_of_failures(run.receipt, on_error))
-        if run.receipt.reached < (prompts.total or 0):
-            raise InputError(
-                f"{prompts.source.removesuffix(', line')} had {prompts.total} lines when it was checked and "
-                f"{run.receipt.reached} when they were generated for: it was changed meanwhile; run again"
-            )
-    except KeyboardInterrupt:
-        raise Interrupted(f"interrupted{what_is_done(out)}") from None
-    except Terminated:
-        raise Terminated(f"terminated{what_is_done(out)}") from None
-    except MinidecodeError as error:
-        error.args = (f"{error}{what_is_done(out)}",)
-        raise
+    with run:
+        for line in run:
+            out.write(line.rendered, line.number, str(line.error or ""))
+            report(run.receipt.reached + 1, prompts.total)
+    if run.receipt.failed and not out.done:  # an output that was there before stays as it is
+        raise InputError(told_of_failures(run.receipt, on_error))
+    if run.receipt.reached < (prompts.total or 0):
+        raise InputError(
+            f"{prompts.source.removesuffix(', line')} had {prompts.total} lines when it was checked and "
+            f"{run.receipt.reached} when they were generated for: it was changed meanwhile; run again"
+        )
 
 
 def told_of_failures(run: RunReceipt, on_error: str) -> str:
@@ -195,12 +195,35 @@ def told_of_failures(run: RunReceipt, on_error: str) -> str:
     return f"{run.failed} of {run.reached} lines {fate}; the first: {run.failures[0]}"
 
 
-def what_is_done(out: StandardOutput | RecordFile) -> str:
-    if not out.reached:
+def _continues(done: Collection[int], total: int | None) -> str:
+    if not done:
+        return "has no line yet: starting with the first"
+    if _are_the_first(done):
+        return f"continues after line {len(done)}"
+    return f"has {_some_lines(done, total)}: continues with the others"
+
+
+def what_is_done(out: StandardOutput | RecordFile, prompts: Prompts) -> str:
+    """What a run that breaks off has done, where that is, and how to go on."""
+    if not out.done:
         return ""
-    lines = "the first line is" if out.reached == 1 else f"the first {out.reached} lines are"
-    remedy = ": --resume continues it" if out.can_be_resumed else ""
-    return f"; {lines} done" + (f", in {out.part}{remedy}" if out.part else "")
+    are_first, count = _are_the_first(out.done) or not out.is_replaced, len(out.done)
+    lines = "the first line" if count == 1 else f"the first {count} lines"
+    said = f"; {lines if are_first else _some_lines(out.done, prompts.total)} {'is' if count == 1 else 'are'} done"
+    if out.part is None:
+        return said
+    which = "" if are_first else f" ({out.part.name}.journal says which)"
+    return f"{said}, in {out.part}" + (": --resume continues it" if out.can_be_resumed else which)
+
+
+def _are_the_first(done: Collection[int]) -> bool:
+    """Whether these are lines 1, 2, 3 and so on, in this order."""
+    return all(line == n for n, line in enumerate(done, 1))
+
+
+def _some_lines(done: Collection[int], total: int | None) -> str:
+    count = len(done)
+    return f"{count} of {total} lines" if total else "1 line" if count == 1 else f"{count} lines"
 
 
 def record_of(as_json: bool) -> Callable[[Line], str]:

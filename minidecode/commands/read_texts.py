@@ -29,7 +29,10 @@ def read_records(path: Path) -> list[dict[str, Any]]:
 
 
 def read_lines(path: Path) -> tuple[str, list[str]]:
-    """(the name to call it by, lines without their ends) of a file or, for -, of standard input: UTF-8, not empty."""
+    """(the name to call it by, lines without their ends) of a file or, for -, of standard input: UTF-8, not empty.
+
+    Blank lines at the end are none.
+    """
     name = "standard input" if str(path) == "-" else str(path)
     try:
         data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
@@ -43,7 +46,7 @@ def read_lines(path: Path) -> tuple[str, list[str]]:
             f"{name} is not UTF-8: byte 0x{data[at]:02x} on line {line}; convert it to UTF-8 first"
         ) from None
     lines = text.split("\n")
-    if lines and lines[-1] == "":
+    while lines and not lines[-1].strip():
         lines.pop()
     if not lines:
         raise InputError(f"{name} is empty: write one text per line")

@@ -17,20 +17,23 @@ from typing import Any, NamedTuple
 
 
 class Entry(NamedTuple):
-    """A record that is written."""
+    """A record that is written. Records stand in any order of their lines."""
 
     line: int  # of the input
     end: int  # bytes up to its end, from the first record's begin
-    crc32: int  # of the record
-    failed: int = 0  # lines with an error up to here
-    first_failure: str = ""  # the first of these errors, where the line before had none
+    error: str  # why the line could not be done, if the record says that
+    crc32: int  # of all this and of the record
+
+    @classmethod
+    def of(cls, line: int, end: int, error: str, record: bytes) -> Entry:
+        return cls(line, end, error, zlib.crc32(record, zlib.crc32(json.dumps([line, end, error]).encode())))
 
 
 class Journal:
     """A file of which the first line says what the records depend on, and each of the others is an `Entry`."""
 
-    def __init__(self, path: Path, depends_on: dict[str, Any]):
-        """depends_on: name -> value, as JSON holds it. Nothing is written before `begin`."""
+    def __init__(self, path: Path, depends_on: dict[str, Any] | None):
+        """depends_on: name -> value, as JSON holds it; None: no run can go on. Nothing is written before `begin`."""
         self.path, self.depends_on = path, json.loads(json.dumps(depends_on))  # as `read_journal` returns it
         self._file, self._size = None, 0
 
@@ -78,7 +81,7 @@ def write_all(file: Any, data: bytes) -> None:
         rest = rest[file.write(rest) :]
 
 
-def read_journal(path: Path) -> tuple[dict[str, Any], list[Entry]] | None:
+def read_journal(path: Path) -> tuple[dict[str, Any] | None, list[Entry]] | None:
     """(what the records depend on, the entries), but for a last one that is half; None where there is no journal."""
     try:
         first, *lines = path.read_bytes().decode("utf-8").splitlines(keepends=True)
@@ -92,12 +95,12 @@ def read_journal(path: Path) -> tuple[dict[str, Any], list[Entry]] | None:
 
 
 def whole_records(path: Path, entries: Iterable[Entry]) -> list[Entry]:
-    """The entries of the records in the file, up to the first that is not as it was written."""
+    """The entries of the records in the file, up to the first of which a byte is not as it was written."""
     kept, end = [], 0
     with open(path, "rb") as file:
         for entry in entries:
             record = file.read(max(0, entry.end - end))
-            if end + len(record) != entry.end or zlib.crc32(record) != entry.crc32:
+            if end + len(record) != entry.end or entry != Entry.of(entry.line, entry.end, entry.error, record):
                 break
             kept.append(entry)
             end = entry.end

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import os
 import select
+import shutil
 import stat
 import sys
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,7 @@ def path_of_prompts(arguments: list[str], path: Path | None, jsonl: bool, what: 
 class LineReader:
     """Lines of a file, or of standard input for -, as bytes without their ends, one at a time.
 
+    Blank lines at the end are none, as editors and `echo` leave them; others are lines.
     A pipe or a terminal is read as it comes; `call_off`, from another thread, ends the wait for it. (Where the system
     cannot wait for a pipe with a limit, as on Windows, the wait ends with the next line.)
     """
@@ -55,6 +57,7 @@ class LineReader:
     def __init__(self, path: Path):
         self.name = "standard input" if str(path) == "-" else str(path)
         self._called_off, self._ended, self._lines = False, False, 0
+        self._given = self._without_blank_end()  # one for all who read: a blank line may wait in it
         try:
             self._file = _stdin() if str(path) == "-" else open(path, "rb")  # noqa: SIM115 (closed by `close`)
             is_regular = _is_regular(self._file)
@@ -65,6 +68,19 @@ class LineReader:
             raise InputError(f"{self.name} cannot be read: {error.strerror}") from None
 
     def __iter__(self) -> Iterator[bytes]:
+        return self._given
+
+    def _without_blank_end(self) -> Iterator[bytes]:
+        blank = 0  # lines that are only given if another one follows
+        for line in self._lines_as_they_are():
+            if not line.strip():
+                blank += 1
+                continue
+            yield from itertools.repeat(b"", blank)
+            blank = 0
+            yield line
+
+    def _lines_as_they_are(self) -> Iterator[bytes]:
         try:
             # A terminal that has ended once can be read again, so it would have to be ended again.
             while not self._ended and (line := self._file.readline(LONGEST + 1)) and not self._called_off:
@@ -133,12 +149,13 @@ class RecordFile:
     """A file of records that appears under its name when all are written; until then they are in NAME.part.
 
     A record is written whole, at once, or cut off again: whatever ends a run, NAME.part holds whole records, and a file
-    that NAME was before is untouched. In a `with`: if nothing was raised, NAME.part becomes NAME; else it stays, if
-    there is any record in it. A device or a pipe, which cannot be replaced, is written straight away.
+    that NAME was before is untouched. In a `with`: if nothing was raised, NAME gets the records in the order of their
+    lines; else NAME.part stays, if there is any record in it, with them as they came. A device or a pipe, which cannot
+    be replaced, is written straight away, and takes records in order alone.
 
-    depends_on(): what the records depend on, by name; then NAME.part.journal says so too, and which records are whole,
-    and a later run that depends on the same can go on (`resume`): `reached` is then the line that it goes on behind,
-    `failed` how many of these lines had an error, and `first_failure` the first of the errors.
+    NAME.part.journal says of which line each record is, and which are whole. depends_on(): what the records depend on,
+    by name; then a later run that depends on the same can go on (`resume`): `done` holds the lines that it need not do
+    again, and `errors` those of them that have an error.
 
     Raises InputError on a place that cannot be written, on a NAME.part that somebody may still want, and on one that
     cannot be gone on with.
@@ -146,9 +163,10 @@ class RecordFile:
 
     def __init__(self, path: Path, depends_on: Callable[[], dict[str, Any]] | None = None, resume: bool = False):
         self.path, self._size = writable(path), 0
-        self.reached = 0  # the number of the last line whose record is written
-        self.failed, self.first_failure = 0, ""
+        self.done: dict[int, tuple[int, int]] = {}  # line -> where its record begins and ends
+        self.errors: dict[int, str] = {}
         self.is_replaced = not self.path.exists() or self.path.is_file()
+        self.can_be_resumed = self.is_replaced and depends_on is not None
         self.part = self.path.with_name(f"{self.path.name}.part") if self.is_replaced else self.path
         self._journal_path, self._journal = self.part.with_name(f"{self.part.name}.journal"), None
         if resume and not self.is_replaced:
@@ -156,8 +174,8 @@ class RecordFile:
         has_records = True  # of an earlier run
         try:
             has_records = self._open_part(resume and depends_on is not None)
-            if depends_on is not None and self.is_replaced:
-                self._journal = Journal(self._journal_path, depends_on())
+            if self.is_replaced:
+                self._journal = Journal(self._journal_path, depends_on and depends_on())
                 self._journal.begin(self._take_over() if has_records else ())
             if self.is_replaced and self.path.exists():  # as private as the file that it replaces
                 os.chmod(self.part, self.path.stat().st_mode & 0o777)
@@ -174,7 +192,8 @@ class RecordFile:
             self._file = open(self.part, "xb" if self.is_replaced else "wb", buffering=0)  # noqa: SIM115
         except FileExistsError:
             if not resume:
-                how = "go on with it by --resume, or " if self._journal_path.exists() else ""
+                before = read_journal(self._journal_path)
+                how = "go on with it by --resume, or " if before and before[0] is not None else ""
                 raise InputError(
                     f"{self.part} is there: the records of a run that did not end; {how}rename it or delete it first"
                 ) from None
@@ -202,36 +221,38 @@ class RecordFile:
                 "delete it first"
             )
         before, entries = found
+        if before is None:
+            raise InputError(
+                f"{self.part} was made of prompts that could be read once, so no run can go on with it: rename it or "
+                "delete it first"
+            )
         kept = whole_records(self.part, entries)
-        last = kept[-1] if kept else Entry(0, 0, 0)
-        # As long as no line has failed, what would be done with one has changed no record.
-        parts = differences(before, self._journal.depends_on, but="" if last.failed else "on_error")
+        errors = {entry.line: entry.error for entry in kept if entry.error}
+        # As long as no record says that a line has failed, what would be done with one has changed no record.
+        parts = differences(before, self._journal.depends_on, but="" if errors else "on_error")
         if parts and kept:
             raise InputError(
                 f"{self.part} was begun with other settings ({', '.join(parts)}): repeat them, or delete the file to "
                 "start anew"
             )
-        self._file.truncate(last.end)
-        self._file.seek(last.end)
-        self._size, self.reached, self.failed = last.end, last.line, last.failed
-        self.first_failure = next((entry.first_failure for entry in kept if entry.first_failure), "")
+        ends = [0, *(entry.end for entry in kept)]
+        self._file.truncate(ends[-1])
+        self._file.seek(ends[-1])
+        self._size, self.errors = ends[-1], errors
+        self.done = {entry.line: place for entry, place in zip(kept, itertools.pairwise(ends), strict=True)}
         return kept
 
-    @property
-    def can_be_resumed(self) -> bool:
-        return self._journal is not None
-
-    def write(self, record: str, line: int, failed: int = 0, first_failure: str = "") -> None:
-        """The record of a line of the input, with its line's end; and how many lines have failed so far.
+    def write(self, record: str, line: int, error: str = "") -> None:
+        """The record of a line of the input, with its line's end; and why the line failed, if it did.
 
         If it cannot be written it is cut off again; then raises InputError.
         """
         data = record.encode("utf-8")
+        end = self._size + len(data)
         try:
             write_all(self._file, data)
             if self._journal:
-                said = "" if self.failed else first_failure
-                self._journal.note(Entry(line, self._size + len(data), zlib.crc32(data), failed, said))
+                self._journal.note(Entry.of(line, end, error, data))
         except BaseException as error:  # an interrupt between two writes too
             with contextlib.suppress(OSError):
                 if self.is_replaced:
@@ -240,26 +261,49 @@ class RecordFile:
             if isinstance(error, OSError):
                 raise self._cannot(error) from None
             raise
-        self._size, self.reached, self.failed = self._size + len(data), line, failed
+        self.done[line] = self._size, end
+        self._size = end
 
     def __enter__(self) -> RecordFile:
         return self
 
     def __exit__(self, kind: Any, *_: Any) -> None:
-        is_whole = False
+        keep, is_whole = bool(self.done), False
         try:
             if kind is None and self.is_replaced:
                 os.fsync(self._file.fileno())
                 self._file.close()
-                os.replace(self.part, self.path)
-                is_whole = True
+                whole = self._in_order()
+                os.replace(whole, self.path)
+                keep, is_whole = False, whole == self.part
         except OSError as error:
             raise self._cannot(error) from None
         finally:
-            self._leave(keep=self.reached > 0, is_whole=is_whole)
+            self._leave(keep=keep, is_whole=is_whole)
+
+    def _in_order(self) -> Path:
+        """The file in which the records stand in the order of their lines: NAME.part, or a copy made of it."""
+        lines = sorted(self.done)
+        if lines == list(self.done):
+            return self.part
+        copy = self.part.with_name(f"{self.part.name}.sorted")
+        try:
+            with open(self.part, "rb") as records, open(copy, "wb") as file:
+                shutil.copymode(self.part, copy)
+                for line in lines:
+                    begin, end = self.done[line]
+                    records.seek(begin)
+                    file.write(records.read(end - begin))
+                file.flush()
+                os.fsync(file.fileno())
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(copy)
+            raise
+        return copy
 
     def _leave(self, keep: bool, is_whole: bool = False) -> None:
-        """Closes the files. keep: somebody may want the records. is_whole: they have their own name by now."""
+        """Closes the files. keep: somebody may want the records. is_whole: NAME.part is NAME by now."""
         if self._file is None:  # it is another run's
             return
         self._file.close()

@@ -28,7 +28,7 @@ import sys
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -72,9 +72,9 @@ class RunReceipt:
 
     overlap: str  # one of OVERLAPS
     lines: int = 0  # handed to the caller
-    reached: int = 0  # lines of the input that are done or told of, from the first
+    reached: int = 0  # lines of the input that are done or told of
     failed: int = 0  # lines with an error, recorded or left out
-    failures: list[LineError] = field(default_factory=list)  # the first of these
+    failures: list[LineError] = field(default_factory=list)  # the first of these, by their lines
     batches: int = 0
     splits: int = 0  # batches that were cut because they did not fit the memory
     new_tokens: int = 0
@@ -111,13 +111,14 @@ class Stages:
     def __init__(
         self, model: Model, lines: Iterable[Any], receipt: RunReceipt, *, jsonl: bool, source: str, batch_size: int,
         sort_window: int, on_error: str = "stop", traced: bool = False, render: Callable[[Line], Any] | None = None,
-        done: int = 0,
+        done: Collection[int] = (), keeps_order: bool = True,
     ):  # fmt: skip
-        """done: so many lines from the first are read, and not done again."""
+        """done: the numbers of lines that are read, and not done again."""
         self.model, self.lines, self.receipt, self.jsonl, self.source = model, lines, receipt, jsonl, source
         self.batch_size, self.sort_window, self.on_error, self.traced = batch_size, sort_window, on_error, traced
-        self.render, self.lines_read, self.done = render, 0, done
-        receipt.reached = done
+        self.render, self.lines_read, self.done, self.keeps_order = render, 0, done, keeps_order
+        self.is_stopped = False  # a line has failed, and no batch behind it is needed
+        receipt.reached = len(done)
         self.lock, self.began = threading.Lock(), time.perf_counter()
 
     @contextlib.contextmanager
@@ -164,7 +165,7 @@ class Stages:
                 batches_made += 1
                 for line in batch:
                     line.batch = batches_made
-                if any(line.number > self.done for line in batch):
+                if any(line.number not in self.done for line in batch):
                     yield batch  # as a whole: what is computed of a line may differ in its last bits in another batch
             if cut_short is not None:
                 raise cut_short
@@ -186,6 +187,8 @@ class Stages:
         """The model's part. If a batch fails, each of its lines is tried alone, so that the error gets its line."""
         if able := [line for line in batch if not line.error]:
             self._in_parts(able)
+        if self.on_error == "stop" and not self.keeps_order:  # in order, the lines before the failed one come first
+            self.is_stopped = any(line.error for line in batch)
         return batch
 
     def _in_parts(self, part: list[Line]) -> None:
@@ -205,7 +208,7 @@ class Stages:
             for line in part:
                 with self._errors_of(line):
                     self._work([line])
-            is_first = self.receipt.batches == 0 == self.done
+            is_first = self.receipt.batches == 0 == len(self.done)
             has_own = any(line.options or line.prefix is not None for line in part)
             if isinstance(error, OptionError) and is_first and not has_own and all(x.error for x in part):
                 raise  # no line has ever been done under these options: they are to blame
@@ -217,7 +220,7 @@ class Stages:
 
     def finish(self, batch: list[Line]) -> list[Line]:
         """What came of it becomes what the caller wants."""
-        batch = [line for line in batch if line.number > self.done]
+        batch = [line for line in batch if line.number not in self.done]
         with self.busy("post-process", batch):
             for line in batch:
                 if not line.error:
@@ -271,7 +274,7 @@ class Generating(Stages):
     def take_in(self, line: Line) -> None:
         """Parses and tokenizes a line, and checks that the model can take it."""
         where = self.where(line.number)
-        line.record = read_record(line.given, self.jsonl, where)
+        line.record = read_record(line.given, self.jsonl, where, may_skip=self.on_error == "stop")
         options = tokenize_line(self.model, line, where, self.options, self.resolved, self.how["truncate"], self.chat)
         if options.do_sample or "latent_seed" in self.how:
             drawn_from = f"{options.seed} {line.record['prompt']}"
@@ -319,6 +322,8 @@ def one_after_the_other(stages: Stages) -> Iterator[list[Line]]:
     """Naive: a batch is read, generated and finished before the next one is looked at."""
     for batch in stages.batches():
         yield stages.finish(stages.compute(batch))
+        if stages.is_stopped:
+            return
 
 
 def side_by_side(stages: Stages, prefetch: bool, threads: int) -> Iterator[list[Line]]:
@@ -328,7 +333,7 @@ def side_by_side(stages: Stages, prefetch: bool, threads: int) -> Iterator[list[
         if prefetch:
             call_off = getattr(stages.lines, "call_off", None)
             batches = ends.enter_context(contextlib.closing(ahead(batches, AHEAD, call_off)))
-        computed = (batch if batch is NOTHING_YET else stages.compute(batch) for batch in batches)
+        computed = _computed(stages, batches)
         if threads:
             finished = ends.enter_context(contextlib.closing(behind(stages.finish, computed, threads)))
         else:
@@ -336,24 +341,45 @@ def side_by_side(stages: Stages, prefetch: bool, threads: int) -> Iterator[list[
         yield from finished
 
 
-def in_order(batches: Iterable[list[Line]], done: int = 0) -> Iterator[list[Line]]:
-    """The lines as they stood in the input, as soon as none before them is missing; the first `done` do not come.
+def _computed(stages: Stages, batches: Iterable[Any]) -> Iterator[Any]:
+    for batch in batches:
+        yield batch if batch is NOTHING_YET else stages.compute(batch)
+        if stages.is_stopped:
+            return
+
+
+def in_order(batches: Iterable[list[Line]], done: Collection[int] = ()) -> Iterator[list[Line]]:
+    """The lines as they stood in the input, as soon as none before them is missing; those of `done` do not come.
 
     Raises PipelineError if a line comes twice.
     """
     waiting: dict[int, Line] = {}
-    turn = done + 1
+    numbers = (n for n in itertools.count(1) if n not in done)
+    turn = next(numbers)
     for batch in batches:
         for line in batch:
             if line.number < turn or line.number in waiting:
                 raise PipelineError(f"line {line.number} came out of the pipeline twice")
             waiting[line.number] = line
-        ready = list(itertools.takewhile(lambda n: n in waiting, itertools.count(turn)))
+        ready = []
+        while turn in waiting:
+            ready.append(waiting.pop(turn))
+            turn = next(numbers)
         if ready:
-            yield [waiting.pop(number) for number in ready]
-            turn = ready[-1] + 1
+            yield ready
     if waiting:
         raise PipelineError(f"line {turn} was lost in the pipeline")
+
+
+def as_they_end(batches: Iterable[list[Line]]) -> Iterator[list[Line]]:
+    """The lines of each batch, those that failed last. Raises PipelineError if a line comes twice."""
+    seen: set[int] = set()
+    for batch in batches:
+        for line in batch:
+            if line.number in seen:
+                raise PipelineError(f"line {line.number} came out of the pipeline twice")
+            seen.add(line.number)
+        yield sorted(batch, key=lambda line: (line.error is not None, line.number))
 
 
 AHEAD = 2  # batches that are ready for the model at the most, beside the one that is being made
@@ -395,16 +421,27 @@ class LineRun:
 
 
 def in_turn(stages: Stages, batches: Iterator[list[Line]]) -> Iterator[Line]:
-    """The lines of finished batches in their order, as `on_error` says; then it is made sure that none was lost."""
-    receipt = stages.receipt
+    """The lines of finished batches, as `on_error` says; then it is made sure that none was lost.
+
+    In their order, or else as they end: then the error that stops a run comes behind all that was under way.
+    """
+    receipt, stopped_by = stages.receipt, None
     stages.began = time.perf_counter()
     try:
         with contextlib.closing(batches):
-            for group in in_order(batches, stages.done):
-                with stages.busy("write", group):
-                    yield from visible_lines(group, receipt, stages.on_error)
-        if stages.lines_read < stages.done:
-            raise InputError(f"{stages.done} lines were done before, and there are {stages.lines_read}: give them all")
+            for group in in_order(batches, stages.done) if stages.keeps_order else as_they_end(batches):
+                try:
+                    with stages.busy("write", group):
+                        yield from visible_lines(group, receipt, stages.on_error)
+                except LineError as error:
+                    if stages.keeps_order:
+                        raise
+                    stopped_by = stopped_by or error
+        if stopped_by is not None:
+            raise stopped_by
+        if stages.lines_read < max(stages.done, default=0):
+            before = max(stages.done)
+            raise InputError(f"{before} lines were done before, and there are {stages.lines_read}: give them all")
         if receipt.reached != stages.lines_read:
             raise PipelineError(f"line {receipt.reached + 1} was lost in the pipeline")
     finally:
@@ -416,23 +453,23 @@ def visible_lines(lines: list[Line], receipt: RunReceipt, on_error: str) -> Iter
     for line in lines:
         if line.error:
             receipt.failed += 1
-            receipt.failures += [line.error] if len(receipt.failures) < FAILURES_KEPT else []
+            receipt.failures = sorted([*receipt.failures, line.error], key=lambda e: e.number)[:FAILURES_KEPT]
             if on_error == "stop":
                 raise line.error
         if not line.error or on_error == "record":
             yield line
             receipt.lines += 1
-        receipt.reached = line.number
+        receipt.reached += 1
 
 
 def generate_lines(
     model: Model, lines: Iterable[str | bytes | dict[str, Any]], *, batch_size: int = 8, sort_window: int | None = None,
     overlap: str = "both", threads: int = 2, on_error: str = "stop", jsonl: bool = False, source: str = "line",
     plan: str | Plan | None = None, arena: Arena | None = None, truncate: bool = False,
-    memory_budget: int | str | None = "available", costs: bool | CostOf = False, done: int = 0,
+    memory_budget: int | str | None = "available", costs: bool | CostOf = False, done: int | Collection[int] = 0,
     logprobs: int | None = None, chat: bool = False, latent: Any = None, latent_seed: int | None = None,
     render: Callable[[Line], Any] | None = None, on_batch: Callable[[Receipt], None] | None = None,
-    trace: bool = False, **options: Unpack[GenerateOptions],
+    trace: bool = False, keeps_order: bool = True, **options: Unpack[GenerateOptions],
 ) -> LineRun:  # fmt: skip
     """Generates for many lines, in batches; yields a `Line` for each, in the order of the input.
 
@@ -467,18 +504,21 @@ def generate_lines(
     memory_budget, arena: as in `generate`. A batch that does not fit is cut; a line that does
         not fit alone is an error. One arena serves all batches; without it, a plan with
         arena=planned makes one for each.
-    done: so many lines from the first were done by an earlier run: they are read, and do not
-        come. The others give what they would have given in one run, to the last bit: batches
-        are those of all lines.
+    done: so many lines from the first, or the lines of these numbers, were done by an earlier
+        run: they are read, and do not come. The others give what they would have given in one
+        run, to the last bit: batches are those of all lines.
     render: called with each line by the threads that make text; `line.rendered` is what it
         returns.
     on_batch: called with the receipt of each batch.
     trace: keep `receipt.spans`, of which runtime/timeline.py makes pictures.
+    keeps_order: False yields each line as soon as it is done; `line.number` tells which it is. An
+        error or an interrupt then comes behind the lines that were done before it.
 
     Raises OptionError at once on options; while it is read LineError, and whatever reading
     `lines` raises.
     """
-    for name, number, least in (("batch_size", batch_size, 1), ("threads", threads, 1), ("done", done, 0)):
+    count = 0 if isinstance(done, Collection) else done
+    for name, number, least in (("batch_size", batch_size, 1), ("threads", threads, 1), ("done", count, 0)):
         if isinstance(number, bool) or not isinstance(number, numbers.Integral) or number < least:
             raise OptionError(f"{name} must be an integer from {least} up, not {number!r}")
     window = 8 * batch_size if sort_window is None else sort_window
@@ -502,8 +542,8 @@ def generate_lines(
     given = ("logprobs", logprobs), ("latent", latent), ("latent_seed", latent_seed)
     stages = Generating(
         model, lines, RunReceipt(overlap), jsonl=jsonl, source=source, batch_size=batch_size,
-        sort_window=window, on_error=on_error, traced=trace, render=render, done=done, on_batch=on_batch,
-        chat=chat,
+        sort_window=window, on_error=on_error, traced=trace, render=render, on_batch=on_batch, chat=chat,
+        done=frozenset(done) if isinstance(done, Collection) else range(1, done + 1), keeps_order=keeps_order,
         how={"plan": plan, "arena": arena, "truncate": truncate, "memory_budget": memory_budget, "costs": costs}
         | {name: value for name, value in given if value is not None},
         options=dict(options),

@@ -45,8 +45,13 @@ class Line:
         return self.prefix is not None, *sorted(self.options.items())
 
 
-def read_record(given: str | bytes | dict[str, Any], jsonl: bool, where: str, what: str = "prompt") -> dict[str, Any]:
-    """A line as an object with a "prompt"; what: another word for it. Raises InputError that begins with `where`."""
+def read_record(
+    given: str | bytes | dict[str, Any], jsonl: bool, where: str, what: str = "prompt", may_skip: bool = False
+) -> dict[str, Any]:
+    """A line as an object with a "prompt". Raises InputError that begins with `where`.
+
+    what: another word for it. may_skip: whether the command has --on-error skip, which an error then names.
+    """
     if isinstance(given, dict):
         return checked_record(given, where)
     is_of_a_file = isinstance(given, bytes)
@@ -59,7 +64,8 @@ def read_record(given: str | bytes | dict[str, Any], jsonl: bool, where: str, wh
     if not isinstance(given, str):
         raise InputError(f"{where} is no text, but {given!r:.80}")
     if not given.strip():
-        remedy = f"each line is a {what}; delete it" if is_of_a_file else "give it some text, or leave it out"
+        of_line = f"each line is a {what}; delete it{', or say --on-error skip' if may_skip else ''}"
+        remedy = of_line if is_of_a_file else "give it some text, or leave it out"
         raise InputError(f"{where} is blank: {remedy}")
     if not jsonl:
         return {"prompt": given}

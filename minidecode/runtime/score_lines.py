@@ -32,7 +32,7 @@ class Scoring(Stages):
     def take_in(self, line: Line) -> None:
         """Parses and tokenizes a line, and checks that the model can take it."""
         where = self.where(line.number)
-        line.record = read_record(line.given, self.jsonl, where, "text")
+        line.record = read_record(line.given, self.jsonl, where, "text", may_skip=self.on_error == "stop")
         target = line.record.get("target")
         if self.have_targets is None:
             self.have_targets = "target" in line.record

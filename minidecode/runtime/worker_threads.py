@@ -114,8 +114,8 @@ def ahead(items: Iterable[Any], size: int, call_off: Callable[[], None] | None =
 def behind(function: Callable[[Any], Any], items: Iterable[Any], threads: int) -> Iterator[Any]:
     """function(item) of each, by threads, while the caller's makes the next item; in the order in which they end.
 
-    At most threads + 1 items are under way. If the items break off, what is under way is handed out before that is
-    raised.
+    At most threads + 1 items are under way. If the items break off, by an interrupt too, what is under way is handed
+    out before that is raised.
     """
     most = threads + 1
     inbox, outbox, lease = queue.SimpleQueue(), queue.SimpleQueue(), Lease()
@@ -141,7 +141,7 @@ def behind(function: Callable[[Any], Any], items: Iterable[Any], threads: int) -
                 item = next(items)
             except StopIteration:
                 break
-            except Exception as error:
+            except BaseException as error:
                 broken_off = error
                 break
             if item is not NOTHING_YET:

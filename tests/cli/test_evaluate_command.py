@@ -163,7 +163,12 @@ def test_a_record_without_a_reference(fails, toy, tmp_path, reference):
 def test_files_that_do_not_go_in_pairs(fails, toy, tmp_path):
     sources, references = tmp_path / "s.txt", tmp_path / "r.txt"
     sources.write_text("a\nb\n")
-    for text, named in [("one\n", "2 lines and"), ("one\n\n", "r.txt, line 2 is blank"), ("", "r.txt is empty")]:
+    for text, named in [
+        ("one\n", "2 lines and"),
+        ("\none\n", "r.txt, line 1 is blank"),
+        ("one\n\n", "2 lines and"),
+        ("", "r.txt is empty"),
+    ]:
         references.write_text(text)
         assert named in fails("evaluate", "--sources", sources, "--references", references, "-m", toy)
 

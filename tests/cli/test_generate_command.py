@@ -346,7 +346,8 @@ BAD_FILES = [
     ("p.txt", BOM, ["p.txt is empty"]),
     ("p.txt", b"a\n\nb\n", ["p.txt, line 2 is blank"]),
     ("p.txt", b"a\r\n\r\nb\r\n", ["p.txt, line 2 is blank"]),
-    ("p.txt", b"a\nb\n \t\n", ["p.txt, line 3 is blank"]),
+    ("p.txt", b"a\nb\n \t\nc", ["p.txt, line 3 is blank: each line is a prompt; delete it, or say --on-error skip"]),
+    ("p.txt", b" \n\n", ["p.txt is empty"]),
     ("p.txt", b"a\nb\xff\n", ["p.txt, line 2 is not UTF-8", "0xff"]),
     ("p.txt", b"\xff\n", ["line 1", "0xff"]),
     ("p.txt", BOM + b"a\nb\nc\n\xe9", ["line 4", "0xe9"]),
@@ -487,11 +488,11 @@ def test_output_on_a_full_disk(fails, toy, tmp_path, monkeypatch):
 def test_an_existing_output_survives_a_failure_half_way(fails, fails_on_z, tmp_path):
     path = tmp_path / "out.txt"
     path.write_text("old")
-    message = fails("generate", "the", "zoo", "sea", "-m", fails_on_z, "--batch-size", 1, "-o", path, "-q")
+    message = fails("generate", "the", "z", "other", "-m", fails_on_z, "--batch-size", 1, "-o", path, "-q")
     assert "prompt 2: " in message and "NaN" in message and "wte.weight" in message
-    assert f"the first line is done, in {path}.part" in message
+    assert f"2 of 3 lines are done, in {path}.part" in message
     assert path.read_text() == "old"
-    assert (tmp_path / "out.txt.part").read_text().count("\n") == 1
+    assert (tmp_path / "out.txt.part").read_text().count("\n") == 2
     assert sorted(os.listdir(tmp_path)) == ["out.txt", "out.txt.part", "out.txt.part.journal", "toy-gpt2"]
 
 

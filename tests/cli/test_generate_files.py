@@ -77,12 +77,23 @@ def test_stop_names_the_line(cli, toy, tmp_path, mixed, flag, way):
     name = str(mixed) if way == "file" else "standard input"
     done = "" if way == "file" else f"; the first line is done, in {out}.part"
     assert (ran.code, ran.out) == (1, "")
-    assert ran.err == f"minidecode: {name}, line 2 is blank: each line is a prompt; delete it{done}\n"
+    says = "is blank: each line is a prompt; delete it, or say --on-error skip"
+    assert ran.err == f"minidecode: {name}, line 2 {says}{done}\n"
     assert not out.exists()
     if way == "file":
         assert sorted(os.listdir(tmp_path)) == ["mixed.txt", "toy-gpt2"]
     else:
         assert (tmp_path / "out.txt.part").read_text().splitlines() == texts_of(toy)[:1]
+
+
+@pytest.mark.parametrize("end", ["\n", "\n\n", "\r\n \r\n\t\n"])
+@pytest.mark.parametrize("way", ["file", "stdin"])
+def test_blank_lines_at_the_end_are_no_prompts(cli, toy, tmp_path, end, way):
+    path = tmp_path / "prompts.txt"
+    path.write_bytes(("\n".join(GOOD) + end).encode())
+    given = ["-i", path] if way == "file" else ["-"]
+    ran = cli("generate", *given, "-m", toy, *FEW, stdin=path.read_bytes())
+    assert (ran.code, ran.out.splitlines()) == (0, texts_of(toy))
 
 
 @pytest.mark.parametrize("flag", ["--pipeline", "--no-pipeline"])
@@ -250,7 +261,7 @@ def test_a_blank_argument_is_no_line(cli, fails, toy, blank):
 
 
 def test_all_lines_left_out(cli, toy, tmp_path):
-    (tmp_path / "p.txt").write_text(" \n \n")
+    (tmp_path / "p.txt").write_text(f"{LONG}\n{LONG}\n")
     (tmp_path / "out.txt").write_text("of an earlier run\n")
     how = "generate", "-i", tmp_path / "p.txt", "-m", toy, "-o", tmp_path / "out.txt", "-q"
     ran = cli(*how, "--on-error", "skip")

@@ -179,8 +179,9 @@ def test_what_cannot_be_scored(fails, toy, arguments, named):
 
 
 def test_a_blank_line_and_a_dash_are_told_of_texts(cli, fails, toy, tmp_path):
-    (tmp_path / "t.txt").write_text("a b\n \n", encoding="utf-8")
-    assert "line 2 is blank: each line is a text; delete it" in fails("score", "-i", tmp_path / "t.txt", "-m", toy)
+    (tmp_path / "t.txt").write_text("a b\n \nc\n", encoding="utf-8")
+    says = "line 2 is blank: each line is a text; delete it, or say --on-error skip\n"
+    assert says in fails("score", "-i", tmp_path / "t.txt", "-m", toy)
     assert "; put -- before a text that begins with -" in fails("score", "-5", code=2)
     assert "; put -- before a prompt that begins with -" in fails("generate", "-5", code=2)
     assert "goes behind" not in fails("doctor", "-5", code=2)

@@ -23,6 +23,7 @@ import pytest
 from toy_folder import write_folder
 
 import minidecode as md
+from minidecode.files import lines
 from minidecode.files.lines import RecordFile
 from minidecode.runtime import pipeline, worker_threads
 from minidecode.runtime.pipeline import Generating, Stages, generate_lines
@@ -334,6 +335,29 @@ def test_a_record_file_appears_whole(tmp_path):
     assert os.listdir(tmp_path) == ["out.txt"]
 
 
+def test_records_that_come_in_any_order_stand_in_theirs(tmp_path):
+    with RecordFile(tmp_path / "out.txt") as out:
+        for line in (3, 1, 2):
+            out.write(f"{line}\n", line)
+        assert (tmp_path / "out.txt.part").read_text() == "3\n1\n2\n", "each record is there at once"
+    assert (tmp_path / "out.txt").read_text() == "1\n2\n3\n"
+    assert os.listdir(tmp_path) == ["out.txt"]
+
+
+def test_a_disk_without_room_for_the_records_in_order(monkeypatch, tmp_path):
+    """They stay as they came, with their journal."""
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(md.InputError, match="No space left"), RecordFile(tmp_path / "out.txt") as out:
+        monkeypatch.setattr(lines.shutil, "copymode", full)
+        out.write("two\n", 2)
+        out.write("one\n", 1)
+    assert (tmp_path / "out.txt.part").read_text() == "two\none\n"
+    assert sorted(os.listdir(tmp_path)) == ["out.txt.part", "out.txt.part.journal"]
+
+
 class FullDisk:
     """A file on a disk with room for so many bytes."""
 
@@ -364,7 +388,7 @@ def test_a_full_disk_leaves_whole_records(tmp_path, room):
     whole = ["ét\n", "été\n", "été\n\n"]
     sizes = [sum(len(r.encode()) for r in whole[:n]) for n in range(4)]
     kept = max(n for n in range(4) if sizes[n] <= room)
-    assert out.reached == kept and part.exists() == bool(kept)
+    assert len(out.done) == kept and part.exists() == bool(kept)
     if kept:
         assert part.read_bytes().decode() == "".join(whole[:kept])
 
@@ -375,10 +399,10 @@ def test_a_disk_that_is_full_at_the_very_end(monkeypatch, tmp_path):
     def full(descriptor):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(md.InputError, match="No space left"), RecordFile(tmp_path / "out.txt") as out:
+        monkeypatch.setattr(os, "fsync", full)
         out.write("one\n", 1)
-    assert os.listdir(tmp_path) == ["out.txt.part"]
+    assert sorted(os.listdir(tmp_path)) == ["out.txt.part", "out.txt.part.journal"]
 
 
 def test_an_interrupt_in_the_middle_of_a_record(tmp_path):
@@ -392,7 +416,7 @@ def test_an_interrupt_in_the_middle_of_a_record(tmp_path):
         out._file = Interrupting(out._file, 6)
         out.write("one\n", 1)
         out.write("two\n", 2)
-    assert (tmp_path / "out.txt.part").read_text() == "one\n" and out.reached == 1
+    assert (tmp_path / "out.txt.part").read_text() == "one\n" and list(out.done) == [1]
 
 
 def test_what_a_run_before_has_left_is_not_overwritten(tmp_path):
@@ -474,7 +498,10 @@ def test_a_timeline_that_cannot_be_written(toy, tmp_path):
     process = start(*arguments, out)
     _, err = process.communicate(timeout=2 * PATIENCE)
     assert process.returncode == 1 and not out.exists()
-    assert err.decode() == f"minidecode: {prompts}, line 2 is blank: each line is a prompt; delete it\n"
+    assert (
+        err.decode()
+        == f"minidecode: {prompts}, line 2 is blank: each line is a prompt; delete it, or say --on-error skip\n"
+    )
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such signals there")

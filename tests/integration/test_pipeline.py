@@ -149,8 +149,23 @@ def test_lines_that_were_done_before_do_not_come_and_change_no_bit_of_the_others
         run = generate_lines(model, lines, done=done, **how)
         assert outcome(run)[0] == whole[done:]
         assert run.receipt.reached == len(lines) and run.receipt.batches <= len(lines) - done
+    odd = {1, 3, 5, 7, 9}
+    run = generate_lines(model, lines, done=odd, **how)
+    assert outcome(run)[0] == whole[1::2] and run.receipt.reached == len(lines)
     with pytest.raises(md.InputError, match="10 lines were done before, and there are 9: give them all"):
         list(generate_lines(model, lines, done=10, **how))
+
+
+@pytest.mark.parametrize("overlap", ["both", "none"])
+def test_lines_as_they_end(model, overlap):
+    """The longest are done first. An error that stops the run comes behind what was done before it."""
+    lines = ["a", "xx", "xxx", "xxxx", "xxxxx"]
+    how = {"batch_size": 1, "overlap": overlap, "threads": 1, "keeps_order": False, "max_new_tokens": 1}
+    assert [line.number for line in generate_lines(model, lines, **how)] == [5, 4, 3, 2, 1]
+    run, numbers = generate_lines(model, ["a", "xx", " ", "xxxx"], **how), []
+    with pytest.raises(md.LineError, match="line 3 is blank"):
+        numbers.extend(line.number for line in run)  # all that came
+    assert run.receipt.reached == 2
 
 
 def test_of_a_window_those_of_one_length_go_together(model):
