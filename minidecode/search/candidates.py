@@ -1,7 +1,7 @@
 """Which continuations of a sentence's beams are looked at: the ways to find C candidates among W x V scores.
 
-Each returns (score_BC, parent_BC, token_BC), best first, save where a draw orders them. total_BWV are the scores of
-whole texts; `straight_from_logits` needs none.
+Each returns (score_BC, parent_BC, token_BC), best first. total_BWV are the scores of whole texts;
+`straight_from_logits` needs none.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def find_candidates(
 ) -> Candidates:
     """As the options ask for; draws: of the sentences, for sampling."""
     if options.do_sample:
-        return sampled(ops, total_BWV, C, draws, options.seed, options.rules.drawn_order)
+        return sampled(ops, total_BWV, C, draws, options.seed)
     if options.sibling_penalty and step > 0:  # at the first step all candidates are siblings
         return siblings_apart(ops, total_BWV, C, options.sibling_penalty)
     if options.num_beam_groups > 1 and options.rules.groups == "interleaved":
@@ -69,8 +69,8 @@ def best(ops, total_BWV, C) -> Candidates:
     return score_BC, *ops.unravel_candidates(index_BC, V)
 
 
-def sampled(ops, total_BWV, C, draws, seed, order) -> Candidates:
-    """C continuations drawn without replacement, each as likely as exp(score); as drawn, or ordered by score.
+def sampled(ops, total_BWV, C, draws, seed) -> Candidates:
+    """C continuations drawn without replacement, each as likely as exp(score); then ordered by score.
 
     Beam w draws the numbers of "tokens" w*V to (w+1)*V, so that no two beams share one.
     """
@@ -80,8 +80,6 @@ def sampled(ops, total_BWV, C, draws, seed, order) -> Candidates:
     noise_BX += total_BX
     _, drawn_BC = ops.top_candidates(noise_BX, C)
     score_BC = np.take_along_axis(total_BX, drawn_BC, axis=1)
-    if order == "drawn":  # the noisiest first, as in draws one after the other
-        return score_BC, *ops.unravel_candidates(drawn_BC, V)
     order_BC = np.argsort(-score_BC, axis=1, kind="stable")
     index_BC = np.take_along_axis(drawn_BC, order_BC, axis=1)
     return np.take_along_axis(score_BC, order_BC, axis=1), *ops.unravel_candidates(index_BC, V)

@@ -10,8 +10,12 @@
 | forced BOS              | certain                  | certain                    | keeps its log-probability |
 | at the most tokens      | the W best candidates    | the W running beams are    | EOS is forced             |
 |                         | count as finished        | finished as they are       |                           |
-| EOS drawn with a beam   | among the first W drawn  | among the W best drawn     | (refused)                 |
+| EOS drawn with a beam   | among the W best drawn   | among the W best drawn     | (refused)                 |
 | diverse groups          | (as hf4)                 | a beam search each         | interleaved, one search   |
+
+hf follows the newest transformers: since 5.24 the candidates that a step draws with several beams are sorted by score
+before beams are chosen, as in 4.49. 5.0 to 5.23 kept the order of the draw, so the first W drawn could end; no dialect
+here has that rule.
 
 A beam that is out of play scores -1e9 in both of Hugging Face's, so that it can still come back, and -inf in fairseq.
 
@@ -61,14 +65,13 @@ class Dialect:
     finished: Literal["best", "first"] = "best"
     stop: Literal["running", "candidate", "full", "limit"] = "running"
     at_limit: Literal["candidates", "running", "eos"] = "candidates"
-    drawn_order: Literal["drawn", "score"] = "score"  # of a beam's samples, of which the first W may end
     groups: Literal["apart", "interleaved"] = "apart"
     all_go_on: bool = True  # whether W beams go on from a step in which some end
     norm: Literal["asked", "gnmt"] = "asked"  # of a length: the options', or always this one
     defaults: dict[str, object] = field(default_factory=dict)
 
 
-HF = Dialect("hf", HF_PROCESSORS, -1.0e9, drawn_order="drawn", defaults={"top_k": 50})
+HF = Dialect("hf", HF_PROCESSORS, -1.0e9, defaults={"top_k": 50})
 HF4 = Dialect(
     "hf4",
     tuple(p for p in HF_PROCESSORS if p != "top_h"),

@@ -7,6 +7,7 @@ tests/golden/gpt2 and bart. Tokens must be equal, scores within their bound.
 
 import functools
 import json
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,8 @@ import pytest
 pytest.register_assert_rewrite("golden_suite")
 
 from golden_suite import Golden, check_scores, generate  # noqa: E402
+from make_sampled_beams import N, cut  # noqa: E402
+from scipy.special import chdtrc  # noqa: E402
 from toy import Ops  # noqa: E402
 
 from minidecode.search.options import Options  # noqa: E402
@@ -95,3 +98,39 @@ def test_the_two_versions_of_transformers_differ_and_so_do_ours():
     for case in differing:
         found, _ = generate(opened(case["model"]).load(), asked(case, dialect="hf"))
         assert ends_alike(case, found) != ends_alike(case, case["tokens"])
+
+
+# ---- sampling with beams ---------------------------------------------------------------------------------------------
+
+
+def sampled_cases() -> list:
+    """(a case of transformers 5.24, the same one of 5.23)."""
+    now, before = (
+        json.loads((HERE / "sampled_beams" / f"{version}.json").read_text(encoding="utf-8"))
+        for version in ("5.24.0", "5.23.0")
+    )
+    pairs = enumerate(zip(now, before, strict=True))
+    return [pytest.param(*pair, id=f"{i}-{pair[0]['model'].replace('/', '-')}") for i, pair in pairs]
+
+
+def likelihood_of_one_source(ours: dict, theirs: dict) -> float:
+    """By a chi-square test of two samples of one size: that they are drawn from one distribution."""
+    cells = [(ours.get(text, 0), theirs.get(text, 0)) for text in {*ours, *theirs}]
+    common = [cell for cell in cells if sum(cell) >= 20]
+    if rare := [cell for cell in cells if sum(cell) < 20]:
+        common.append(tuple(map(sum, zip(*rare, strict=True))))
+    return float(chdtrc(len(common) - 1, sum((a - b) ** 2 / (a + b) for a, b in common)))
+
+
+def drawn_here(case: dict) -> Counter:
+    options = {"dialect": "hf", "top_k": 0} | case["options"]
+    found = opened(case["model"]).load().generate(input_ids=[case["prompt"]] * N, do_sample=True, seed=1, **options)
+    return Counter(cut(text.tolist(), options["eos_token_id"]) for text in found.token_ids)
+
+
+@pytest.mark.parametrize(("now", "before"), sampled_cases())
+def test_sampling_with_beams_as_transformers_since_5_24(now, before):
+    """In 2,000 draws of each; 5.23 drew otherwise."""
+    ours = drawn_here(now)
+    assert likelihood_of_one_source(ours, now["counts"]) > 1e-4
+    assert likelihood_of_one_source(ours, before["counts"]) < 1e-20
