@@ -14,6 +14,7 @@ import numpy as np
 from ..errors import CheckpointError, InputError
 from .stored import MOST_OF_TEXT, check_regular, read_json
 from .tokenizer import Tokenizer, check_text
+from .tokenizer_checks import check_ids
 
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # ids 0 to 3
 EOS, UNKNOWN = 2, 3
@@ -54,6 +55,7 @@ class Dictionary:
     def from_vocabulary(cls, path: Path) -> Dictionary:
         """FSMT's vocab-src.json: {piece: id}, where </w> marks the last piece of a word and @@ is left out."""
         fields = read_json(path)
+        check_ids(path, fields.items())
         if sorted(map(repr, fields.values())) != sorted(map(repr, range(len(fields)))):
             raise CheckpointError(f"{path}: the ids are not 0 to {len(fields) - 1}, each once: download the file again")
         words = [""] * len(fields)

@@ -13,6 +13,7 @@ from ..errors import CheckpointError, InputError, OptionError, did_you_mean, pip
 from ..search.options import Options
 from .stored import MOST_OF_TEXT, check_regular, read_json
 from .tokenizer import Tokenizer, check_text
+from .tokenizer_checks import check_ids
 
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # mBART's first ids
 END = 2
@@ -350,6 +351,7 @@ def read_ids(path: Path, size: int) -> dict[str, int]:
     for piece, i in ids.items():
         if isinstance(i, bool) or not isinstance(i, int) or i < 0:
             raise CheckpointError(f"{path}: the id of {piece!r:.40} must be an integer from 0 up, not {i!r:.40}")
+    check_ids(path, ids.items())
     if len(ids) != size or (ids and max(ids.values()) >= size):
         raise CheckpointError(
             f"{path} has {len(ids)} pieces and the model's table has {size} rows: use the vocabulary that the model "

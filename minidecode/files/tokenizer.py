@@ -15,7 +15,7 @@ from ..errors import CheckpointError, InputError
 from ..search.stopping import cut_at_stop, may_begin_stop
 from .chat import ChatTemplate, Message
 from .stored import MOST_OF_TEXT, check_regular, read_json
-from .tokenizer_checks import check_tokenizer, has_expressions, is_panic, without_panic_messages
+from .tokenizer_checks import check_ids, check_tokenizer, has_expressions, is_panic, without_panic_messages
 
 if TYPE_CHECKING:
     import tokenizers
@@ -287,6 +287,7 @@ def _read_bpe(folder: Path, settings: dict) -> tokenizers.Tokenizer:
         if not (folder / name).exists():
             raise CheckpointError(f"{folder} has no {name}: a tokenizer needs tokenizer.json, or both of its halves")
     vocab = read_json(folder / "vocab.json")
+    check_ids(folder / "vocab.json", vocab.items())
     check_regular(folder / "merges.txt", MOST_OF_TEXT)
     try:
         with without_panic_messages():

@@ -12,11 +12,11 @@ import json
 import math
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ..errors import CheckpointError
+from ..errors import CheckpointError, shown
 
 MOST_GROWTH = 1000  # times that a normalizer or a decoder may make a text longer; NFKC and a charsmap stay below 100
 MOST_SPECIAL = 1000  # special tokens that a template may put around a text; BART's has two
@@ -39,11 +39,37 @@ def check_tokenizer(path: Path, fields: dict[str, Any]) -> float:
                 f"{path}: its post_processor adds more than {MOST_SPECIAL} tokens to a text: use another tokenizer"
             )
         _check_merges(path, fields.get("model"))
-        if isinstance(model := fields.get("model"), dict) and model.get("vocab") in ({}, []):
+        vocabulary = model.get("vocab") if isinstance(model := fields.get("model"), dict) else None
+        if vocabulary in ({}, []):
             raise CheckpointError(f"{path}: its vocabulary is empty: download the file again")
+        check_ids(path, [*_tokens(vocabulary), *_added(fields.get("added_tokens"))])
         return growth(path, fields.get("normalizer"))
     except RecursionError:
         raise CheckpointError(f"{path}: its parts are nested too deeply: use another tokenizer") from None
+
+
+def check_ids(path: Path, tokens: Iterable[tuple[str, Any]]) -> None:
+    """Raises CheckpointError where two tokens have one id: only one of them could ever be decoded."""
+    holder: dict[int, str] = {}
+    for token, i in tokens:
+        if isinstance(i, int) and holder.setdefault(i, token) != token:
+            raise CheckpointError(
+                f"{path}: {shown(holder[i], 40)} and {shown(token, 40)} have the same id {shown(i, 40)}: use the tokenizer "
+                "that the model was trained with"
+            )
+
+
+def _tokens(vocabulary: Any) -> list[tuple[str, Any]]:
+    """(token, id) of a model's vocabulary: by name, or for Unigram a list of [token, score] by id."""
+    if isinstance(vocabulary, dict):
+        return list(vocabulary.items())
+    each = enumerate(vocabulary) if isinstance(vocabulary, list) else ()
+    return [(pair[0], i) for i, pair in each if isinstance(pair, list) and pair and isinstance(pair[0], str)]
+
+
+def _added(tokens: Any) -> list[tuple[str, Any]]:
+    each = [token for token in tokens if isinstance(token, dict)] if isinstance(tokens, list) else []
+    return [(token["content"], token.get("id")) for token in each if isinstance(token.get("content"), str)]
 
 
 def growth(path: Path, part: Any) -> float:

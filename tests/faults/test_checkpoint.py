@@ -475,6 +475,35 @@ def test_a_broken_half_of_a_tokenizer(bpe_folder, name, content):
     assert name in refusal(md.load, bpe_folder)
 
 
+def test_two_tokens_with_one_id_are_refused_by_name(bpe_folder):
+    """Only one of them could be decoded, and texts would change in silence."""
+    fields = json.loads((bpe_folder / "vocab.json").read_text(encoding="utf-8"))
+    write_json(bpe_folder / "vocab.json", fields | {"the": fields["th"]})
+    assert f"vocab.json: 'th' and 'the' have the same id {fields['th']}: use" in refusal(md.load, bpe_folder)
+
+
+UNIGRAM = {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0], ["a", -1.0], ["b", -2.0]]}
+WORDS = {"type": "WordLevel", "vocab": {"[UNK]": 0, "a": 1, "b": 1}, "unk_token": "[UNK]"}
+
+
+@pytest.mark.parametrize(
+    ("model", "added", "says"),
+    [
+        (WORDS, [], "'a' and 'b' have the same id 1"),
+        (UNIGRAM, [{"id": 2, "content": "<mask>", "special": True}], "'b' and '<mask>' have the same id 2"),
+        (UNIGRAM, [{"id": 3, "content": "x"}, {"id": 3, "content": "y"}], "'x' and 'y' have the same id 3"),
+        (UNIGRAM, [{"id": 2, "content": "b"}, {"id": 3, "content": "x"}], None),
+    ],
+)
+def test_two_tokens_of_a_tokenizer_json_with_one_id(tiny_folder, model, added, says):
+    flags = dict.fromkeys(("special", "lstrip", "rstrip", "normalized", "single_word"), False)
+    folder = changed_tokenizer(tiny_folder(), model=model, added_tokens=[flags | token for token in added])
+    if says:
+        assert says in refusal(md.load, folder)
+    else:
+        md.load(folder)
+
+
 @pytest.mark.parametrize("settings", [{"eos_token": ["a"]}, {"eos_token": {}}, {"eos_token": None}, {"eos_token": 3}])
 def test_odd_names_of_special_tokens_are_passed_over(bpe_folder, settings):
     write_json(bpe_folder / "tokenizer_config.json", settings)

@@ -337,6 +337,8 @@ def spoil(folder: Path, models, how: str) -> None:
         change(folder, "vocab.json", more=1000)
     if how == "ids":
         change(folder, "vocab.json", **{"<unk>": "1"})
+    if how == "one id":
+        change(folder, "vocab.json", **{"<unk>": 0})
 
 
 @pytest.mark.parametrize(
@@ -346,7 +348,8 @@ def spoil(folder: Path, models, how: str) -> None:
      ("kind", "source.spm is a SentencePiece model of kind BPE, and this model needs unigram"),
      ("no target", "has no target.spm: a Marian needs source.spm, target.spm, vocab.json"),
      ("size", "pieces and the model's table has .* rows: use the vocabulary"),
-     ("ids", "the id of '<unk>' must be an integer from 0 up, not '1'")],
+     ("ids", "the id of '<unk>' must be an integer from 0 up, not '1'"),
+     ("one id", "vocab.json: '</s>' and '<unk>' have the same id 0: use the tokenizer")],
 )  # fmt: skip
 def test_files_that_are_not_this_models(how, say, models, tmp_path):
     folder = write_marian(tmp_path / "m", models)
