@@ -54,8 +54,8 @@ def check_ids(path: Path, tokens: Iterable[tuple[str, Any]]) -> None:
     for token, i in tokens:
         if isinstance(i, int) and holder.setdefault(i, token) != token:
             raise CheckpointError(
-                f"{path}: {shown(holder[i], 40)} and {shown(token, 40)} have the same id {shown(i, 40)}: use the tokenizer "
-                "that the model was trained with"
+                f"{path}: {shown(holder[i], 40)} and {shown(token, 40)} have the same id {shown(i, 40)}: use the "
+                "tokenizer that the model was trained with"
             )
 
 
