@@ -12,11 +12,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import base64
+import contextlib
 import json
 import os
 import shutil
 import sys
 import tempfile
+from collections.abc import AsyncIterator
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -193,8 +195,9 @@ SHRUNK = """[...document.querySelectorAll('.recorded img')]
   .join('; ')"""
 
 
-async def look(site: Path, pictures: Path | None) -> list[str]:
-    """What is wrong with any page, in a browser."""
+@contextlib.asynccontextmanager
+async def browser_tab() -> AsyncIterator[Browser]:
+    """A tab of a headless Chromium, which ends with the block."""
     from tornado.websocket import websocket_connect
 
     browser = os.environ.get("CHROMIUM") or next(
@@ -202,7 +205,6 @@ async def look(site: Path, pictures: Path | None) -> list[str]:
     )
     if browser is None:
         raise SystemExit("no Chromium is installed, or CHROMIUM does not name it: the pages were not looked at")
-    wrong = []
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         process = await asyncio.create_subprocess_exec(
             browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
@@ -214,14 +216,21 @@ async def look(site: Path, pictures: Path | None) -> list[str]:
             tab = Browser(await websocket_connect(await address_of(Path(profile)), max_message_size=1 << 28))
             for domain in ("Page", "Runtime", "Log"):
                 await tab.ask(f"{domain}.enable")
-            for path in sorted(site.rglob("*.html")):
-                if 'http-equiv="refresh"' in path.read_text(encoding="utf-8"):  # only leads on to another
-                    continue
-                for name, width in WIDTHS.items():
-                    wrong += await look_at(tab, site, path, name, width, pictures)
+            yield tab
         finally:
             process.terminate()
             await process.wait()
+
+
+async def look(site: Path, pictures: Path | None) -> list[str]:
+    """What is wrong with any page, in a browser."""
+    wrong = []
+    async with browser_tab() as tab:
+        for path in sorted(site.rglob("*.html")):
+            if 'http-equiv="refresh"' in path.read_text(encoding="utf-8"):  # only leads on to another
+                continue
+            for name, width in WIDTHS.items():
+                wrong += await look_at(tab, site, path, name, width, pictures)
     return wrong
 
 

@@ -17,6 +17,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])  # for kernels
 
 import pages  # noqa: E402
+import write_anatomy  # noqa: E402
 
 
 def code_that_runs() -> str:
@@ -41,9 +42,13 @@ source_suffix = {".md": "myst-nb"}
 
 html_theme = "furo"
 html_title = "minidecode"
-html_static_path = ["static"]
-html_css_files = ["site.css", "live/live.css"]
-html_js_files = [(f"live/{name}.js", {"defer": "defer"}) for name in ("costs", "bars", "bricks", "race")]
+html_favicon = "static/favicon.svg"
+html_static_path = ["static", "../build/anatomy"]
+html_css_files = ["site.css", "live/live.css", "anatomy/anatomy.css"]
+html_js_files = [
+    (f"{name}.js", {"defer": "defer"})
+    for name in ("live/costs", "live/bars", "live/bricks", "live/race", "anatomy/page")
+]
 html_extra_path = ["extra"]  # index.html, which leads to docs/index.html
 html_theme_options = {"footer_icons": []}
 html_copy_source = False
@@ -62,6 +67,7 @@ autodoc_preserve_defaults = True
 
 
 def setup(app):
+    write_anatomy.write(ROOT / "build" / "anatomy" / "anatomy")
     app.connect("source-read", pages.complete)
     app.connect("html-page-context", pages.fit)
     app.connect("env-get-outdated", lambda *_: pages.GENERATED)

@@ -22,6 +22,12 @@ from minidecode.course.chapters import chapters, table_of_chapters, without_outp
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = Path(minidecode.__file__).resolve().parent
 RESULTS = ROOT / "benchmarks" / "results"
+BOXES = {  # rows of the catalog that a step of the anatomy computes, in words
+    "embedding": "embedding", "linear": "product", "heads": "heads", "append": "into the cache",
+    "prefill": "attention, all positions at once", "grouped": "attention to each text's own cache",
+    "split": "attention, the prompt kept once", "el_split": "EL-attention", "activation": "GELU", "norm": "norms",
+    "softmax": "probabilities",
+}  # fmt: skip
 ON_A_PHONE, SMALLEST = 344, 9  # pixels: the width of a text on a screen of 360, and the least height of a letter
 TABLE = re.compile(r'<table class="docutils.*?</table>', re.DOTALL)
 PRE = re.compile(r'(?<=<div class="highlight">)<pre>(.*?)</pre>', re.DOTALL)
@@ -96,6 +102,19 @@ def bricks() -> str:
         "<figcaption>Which bricks are copies?</figcaption>"
         '<p class="live-without">This figure needs JavaScript. The chapter '
         f'<a href="../tutorials/{chapter}.html">De-duplication</a> has pictures of it.</p></figure>'
+    )
+
+
+# The anatomy of a step
+
+
+def anatomy() -> str:
+    """The place of the page that computes a step: docs/static/anatomy/page.js fills it."""
+    ops = {name: {"title": title, "href": f"ops/{name}.html"} for name, title in BOXES.items()}
+    return (
+        f'<div class="mdf" data-anatomy="{escape(json.dumps({"ops": ops}))}"><style>\n{STYLE}\n</style>'
+        '<p class="live-without">This page needs JavaScript. <code>minidecode explore</code> writes a page of a run, '
+        'and <a href="guide/explore.html">its guide</a> has a picture of one.</p></div>'
     )
 
 
@@ -260,7 +279,13 @@ def as_rst(line: str) -> str:
 
 
 PARTS = {
-    "chapters": list_of_chapters, "engine": engine, "bricks": bricks, "race": puzzle.as_markdown, "catalog": catalog,
-    "results": results, "api": api,
+    "chapters": list_of_chapters, "engine": engine, "bricks": bricks, "anatomy": anatomy, "race": puzzle.as_markdown,
+    "catalog": catalog, "results": results, "api": api,
 }  # fmt: skip
-GENERATED = ["docs/index", "docs/catalog", "docs/results", "docs/api"]  # read anew each time: no file tells of a change
+GENERATED = [
+    "docs/index",
+    "docs/anatomy",
+    "docs/catalog",
+    "docs/results",
+    "docs/api",
+]  # read anew each time: no file tells of a change

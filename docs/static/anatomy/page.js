@@ -1,0 +1,339 @@
+// The anatomy of a step: controls, and the picture of what engine.js computes in a worker. Nothing is loaded but the
+// model's two files.
+(function () {
+  'use strict';
+  const root = document.querySelector('[data-anatomy]');
+  if (!root) return;
+  const here = document.currentScript.src.replace(/page\.js.*/, ''), { ops } = JSON.parse(root.dataset.anatomy);
+  const { say, inDigits } = window.minidecodeCosts, SVG = 'http://www.w3.org/2000/svg';
+  const PLANS = [['none', 'no cache'], ['cache', 'cache'], ['split', 'cache without copies of the prompt'],
+    ['el', 'EL-attention'], ['mqa', 'multi-query']];
+
+  // ---- Elements -------------------------------------------------------------------------------------------------------
+
+  function element(tag, attributes, ...children) {
+    const made = document.createElement(tag);
+    Object.entries(attributes || {}).forEach(([name, value]) => made.setAttribute(name, value));
+    made.append(...children);
+    return made;
+  }
+
+  function drawn(tag, attributes, text) {
+    const made = document.createElementNS(SVG, tag);
+    Object.entries(attributes).forEach(([name, value]) => made.setAttribute(name, value));
+    if (text !== undefined) made.textContent = text;
+    return made;
+  }
+
+  const shown = word => word.replace(/\n/g, '\u21b5').replace(/ /g, '\u00b7'); // what is no letter, to be seen
+
+  // ---- Controls -------------------------------------------------------------------------------------------------------
+
+  const inputs = {};
+  function field(name, title, control, extra) {
+    control.id = `anatomy-${name}`;
+    inputs[name] = control;
+    return element('div', { class: 'live-control', ...extra }, element('label', { for: control.id }, title), control);
+  }
+  const number = (value, min, max, step) => element('input', { type: 'number', value, min, max, step });
+  const select = choices => element('select', {}, ...choices.map(([value, title]) => element('option', { value }, title)));
+  const button = (name, title) => {
+    inputs[name] = element('button', { type: 'button', id: `anatomy-${name}` }, title);
+    return inputs[name];
+  };
+
+  const controls = element('form', { class: 'anatomy-controls' },
+    field('text', 'Your text', element('input', { type: 'text', value: 'Fellow citizens,', maxlength: 400 })),
+    element('div', { class: 'live-controls' },
+      field('plan', 'The plan', select(PLANS)),
+      field('search', 'The search', select([['beams', 'beams'], ['greedy', 'the likeliest token'], ['draw', 'draws']])),
+      field('W', 'Beams', number(3, 2, 6, 1), { 'data-of': 'beams' }),
+      field('temperature', 'Temperature', number(1, 0.1, 5, 0.1), { 'data-of': 'draw' }),
+      field('topK', 'Top-k (0: all)', number(50, 0, 4096, 1), { 'data-of': 'draw' }),
+      field('topP', 'Top-p', number(1, 0.05, 1, 0.05), { 'data-of': 'draw' }),
+      field('seed', 'Seed', number(0, 0, 4294967295, 1), { 'data-of': 'draw' }),
+      field('newTokens', 'New tokens', number(16, 1, 64, 1)),
+      field('pace', 'Pace', select([['700', 'slow'], ['150', 'quick'], ['0', 'as fast as it computes']]))),
+    element('div', { class: 'anatomy-buttons' }, button('back', 'Back'), button('step', 'Step'), button('play', 'Play'),
+      button('again', 'From the start')));
+  const status = element('p', { class: 'anatomy-status', role: 'status' });
+
+  // ---- The state: the steps so far, and the one that is looked at ------------------------------------------------------
+
+  let worker = null, steps = [], at = -1, playing = false, waiting = false;
+
+  const isValid = () => Object.values(inputs).every(input => !input.checkValidity || input.checkValidity());
+  function asked() {
+    const value = name => Number(inputs[name].value), plan = inputs.plan.value, search = inputs.search.value;
+    const options = { plan, newTokens: value('newTokens'), ngram: 3, W: search === 'beams' ? value('W') : 1 };
+    if (search === 'draw')
+      options.sampling = { temperature: value('temperature'), topK: value('topK'), topP: value('topP'), seed: value('seed') };
+    return { name: plan === 'mqa' ? 'tiny-gpt2-mqa' : 'tiny-gpt2', text: inputs.text.value, options };
+  }
+
+  function restart() {
+    stop();
+    [steps, at, waiting] = [[], -1, false];
+    panels.strips.replaceChildren();
+    root.querySelectorAll('[data-of]').forEach(part => { part.hidden = part.dataset.of !== inputs.search.value; });
+    if (!isValid()) return tell('A number is missing, or outside of its limits.');
+    if (worker) worker.terminate();
+    worker = new Worker(`${here}worker.js`);
+    worker.onmessage = ({ data }) => arrived(data);
+    worker.onerror = () => tell('The worker that computes did not start in this browser.');
+    tell('Loading the model: 7 MB.');
+    ask({ start: asked() });
+  }
+
+  function ask(message) {
+    waiting = true;
+    worker.postMessage(message);
+  }
+
+  function arrived(step) {
+    if (step.looked) return strips(step);
+    waiting = false;
+    if (step.error) return tell(step.error);
+    steps.push(step);
+    at = steps.length - 1;
+    const pace = Number(inputs.pace.value);
+    if (step.result) stop();
+    else if (playing && pace) window.setTimeout(forward, pace);
+    else if (playing) ask({}); // computed while this step is drawn
+    draw();
+  }
+
+  const isOver = () => at >= 0 && at === steps.length - 1 && steps[at].result !== null;
+  function forward() {
+    if (waiting || isOver() || (at < 0 && steps.length)) return;
+    if (at < steps.length - 1) {
+      at++;
+      draw();
+      if (playing) window.setTimeout(forward, Number(inputs.pace.value));
+    } else if (worker) ask({});
+  }
+  function back() {
+    stop();
+    if (at > 0) at--;
+    draw();
+  }
+  function stop() {
+    playing = false;
+    inputs.play.textContent = 'Play';
+  }
+  function play() {
+    if (playing) return stop();
+    if (isOver()) at = 0;
+    playing = true;
+    inputs.play.textContent = 'Pause';
+    forward();
+  }
+  function tell(words) {
+    status.textContent = words;
+  }
+
+  // ---- The picture ----------------------------------------------------------------------------------------------------
+
+  const panels = {};
+  const panel = (name, title, words) => {
+    panels[name] = element('div', { class: 'anatomy-panel' });
+    return element('section', { class: `anatomy-${name}` }, element('h3', {}, title), element('p', {}, words), panels[name]);
+  };
+  const picture = element('div', { class: 'anatomy-picture' },
+    panel('texts', 'The texts', 'What runs now. Each letter strip is a token; the last one is new.'),
+    panel('counts', 'So far', 'What this plan has computed, and what decoding without a cache would have.'),
+    panel('boxes', 'The step, op by op', 'Lit: what this step computes. Bars: bytes. Each name leads to its four versions.'),
+    panel('cache', 'The cache', 'A brick is what is kept of one position, in all layers.'),
+    panel('attention', 'Attention', 'How much the newest token looks at each position, in one layer and head.'),
+    panel('strips', 'Query, keys and values', 'The numbers of that head: dark for large ones, another colour below 0.'),
+    panel('logits', 'The next token', 'The likeliest continuations, after log-softmax.'),
+    panel('tree', 'The tree', 'Each column is a step. A branch that ends was given up.'));
+  const choice = { layer: 0, head: 0, beam: 0 };
+
+  function draw() {
+    const now = steps[at];
+    if (!now) return;
+    tell(now.result && at === steps.length - 1
+      ? `Done: ${now.result.length} tokens. "${now.text}"`
+      : `Step ${now.step}: ${now.rows} ${now.rows === 1 ? 'row goes' : 'rows go'} through the model.`);
+    root.dataset.step = now.step;
+    root.dataset.result = now.result ? now.result.join(' ') : '';
+    inputs.back.disabled = at === 0;
+    inputs.step.disabled = isOver();
+    Object.entries({ texts, counts, boxes, cache, attention, logits, tree }).forEach(
+      ([name, make]) => panels[name].replaceChildren(...[make(now)].flat()));
+  }
+
+  function texts({ texts }) {
+    return texts.map(({ words }, w) => element('p', { class: 'anatomy-text' },
+      texts.length > 1 ? `${w + 1}. ` : '',
+      ...words.map((word, i) => element('span', i === words.length - 1 ? { class: 'anatomy-new' } : {}, shown(word)))));
+  }
+
+  function counts({ total, without }) {
+    const row = (title, what) => {
+      const ratio = without[what] / total[what];
+      return element('tr', {}, element('th', { scope: 'row' }, title),
+        ...[total, without].map(from => element('td', {}, what === 'rows' ? String(from.rows) : say(what, from[what]))),
+        element('td', {}, ratio < 1 ? inDigits(ratio) : `${inDigits(ratio)} times`));
+    };
+    const head = ['', 'this plan', 'no cache', 'saved'].map(title => element('th', { scope: 'col' }, title));
+    return element('table', { class: 'live-table' }, element('thead', {}, element('tr', {}, ...head)),
+      element('tbody', {}, row('rows', 'rows'), row('bytes', 'bytes'), row('operations', 'operations')));
+  }
+
+  // All boxes that any plan has, in the order of the forward pass.
+  const ORDER = [['embedding'], ['linear', 'queries, keys, values'], ['heads'], ['append'], ['prefill'], ['grouped'],
+    ['split'], ['el_split'], ['linear', 'heads together'], ['linear', 'up'], ['activation'], ['linear', 'down'], ['norm'],
+    ['linear', 'logits'], ['softmax']];
+  const IN_LAYER = [1, 12]; // of these, which a layer has
+
+  function boxes(now) {
+    const most = Math.max(...now.boxes.map(box => box.bytes));
+    const lines = ORDER.map(([op, name]) => {
+      const box = now.boxes.find(each => each.op === op && (!name || each.name === name));
+      const link = element('a', { href: ops[op].href }, name || ops[op].title);
+      if (!box) return element('li', { class: 'anatomy-box' }, link);
+      const bar = element('span', { class: 'live-bar' });
+      bar.style.width = `${100 * box.bytes / most}%`;
+      const numbers = `${box.calls > 1 ? `${box.calls} times ` : ''}${box.shape}; ${say('bytes', box.bytes)}, ` +
+        `${say('operations', box.operations)} operations`;
+      return element('li', { class: 'anatomy-box anatomy-lit' }, link, element('span', { class: 'anatomy-shape' }, numbers), bar);
+    });
+    const [first, last] = IN_LAYER;
+    const layer = element('li', { class: 'anatomy-layer' }, element('span', {}, `${now.sizes.S} layers, each:`),
+      element('ol', {}, ...lines.slice(first, last + 1)));
+    return element('ol', { class: 'anatomy-flow' }, ...lines.slice(0, first), layer, ...lines.slice(last + 1));
+  }
+
+  const CELL = 13;
+  function cache(now) {
+    const plan = inputs.plan.value, { S, D, G, K } = now.sizes, isShared = plan === 'split' || plan === 'el';
+    const N = steps[0].texts[0].ids.length, held = new Map();
+    now.texts.forEach(({ bricks }) => bricks.forEach(brick => held.set(brick.id, brick)));
+    const bytes = Array.from(held.values()).reduce((sum, { kind }) => sum + 4 * S * (kind === 'h' ? D : 2 * G * K), 0);
+    const title = plan === 'none'
+      ? `Nothing is kept: ${now.rows} bricks are computed in this step, and dropped.`
+      : `${held.size} bricks, ${say('bytes', bytes)}${now.copied ? `; ${now.copied} were copied after the last step` : ''}.`;
+    const rows = now.texts.map(({ bricks }, w) => ({ name: `text ${w + 1}`, from: isShared ? N : 0, bricks: bricks.slice(isShared ? N : 0) }));
+    if (isShared) rows.unshift({ name: 'prompt', from: 0, bricks: now.texts[0].bricks.slice(0, N) });
+    const positions = now.texts[0].bricks.length, left = 50, width = left + (CELL + 1) * positions + 2;
+    const svg = drawn('svg', { class: 'mdf', viewBox: `0 0 ${width} ${rows.length * (CELL + 5) + 2}`, width, role: 'img', 'aria-label': title });
+    rows.forEach(({ name, from, bricks }, row) => {
+      const y = 1 + row * (CELL + 5);
+      svg.append(drawn('text', { x: 0, y: y + 11, 'font-size': 12 }, name));
+      bricks.forEach((brick, n) => {
+        const x = left + (CELL + 1) * (from + n), isCopy = brick.copyOf !== undefined, high = brick.kind === 'h' ? CELL / 2 : CELL;
+        const role = plan === 'none' ? 'paper' : isCopy ? 'pale' : from + n < N ? 'strong' : 'mark';
+        svg.append(drawn('rect', { class: `edge ${role}`, x, y: y + CELL - high, width: CELL, height: high }));
+        if (isCopy) svg.append(drawn('path', { class: 'line', d: `M${x} ${y + CELL}l${CELL} ${-CELL}` }));
+      });
+    });
+    const legend = { none: 'Empty: computed again at each step.', el: 'Half a brick: hidden states, for all heads, in place of keys and values.',
+      mqa: 'One head of keys and values for all query heads: a brick has an eighth of the bytes.' }[plan]
+      || 'A line across: a copy.';
+    return [element('p', {}, title), svg, element('p', {}, legend)];
+  }
+
+  function attention(now) {
+    const pick = (name, title, count) => {
+      const control = element('select', { id: `anatomy-${name}` },
+        ...Array.from({ length: count }, (_, i) => element('option', { value: i }, String(i + 1))));
+      choice[name] = Math.min(choice[name], count - 1);
+      control.value = choice[name];
+      control.addEventListener('change', () => {
+        choice[name] = Number(control.value);
+        draw();
+        document.getElementById(control.id).focus();
+      });
+      return element('div', { class: 'live-control' }, element('label', { for: control.id }, title), control);
+    };
+    const picks = element('div', { class: 'live-controls' }, pick('layer', 'Layer', now.sizes.S),
+      pick('head', 'Head', now.sizes.H), pick('beam', 'Text', now.texts.length));
+    const weights = now.weights[choice.layer][choice.beam][choice.head];
+    const most = Math.max(...weights);
+    const map = element('p', { class: 'anatomy-text' }, ...now.texts[choice.beam].words.map((word, i) => {
+      const span = element('span', { class: 'anatomy-look', title: `${inDigits(100 * weights[i])} %` }, shown(word));
+      span.style.setProperty('--weight', weights[i] / most);
+      return span;
+    }));
+    const first = weights.indexOf(most);
+    worker.postMessage({ look: { at, ...choice } });
+    return [picks, map, element('p', {}, `Most of all at "${shown(now.texts[choice.beam].words[first])}": ${inDigits(100 * most)} %.`)];
+  }
+
+  // The query of the newest token, and what it meets: a line for each position, a cell for each feature of the head.
+  function strips({ looked: { q, positions }, look }) {
+    if (look.at !== at || look.layer !== choice.layer || look.head !== choice.head || look.beam !== choice.beam) return;
+    const words = steps[at].texts[look.beam].words, K = q.length, CELLS = 2 * K + 1, HIGH = 4;
+    const canvas = element('canvas', { width: CELLS * 4, height: (positions.length + 2) * HIGH, role: 'img',
+      'aria-label': `Query, keys and values of head ${look.head + 1} in layer ${look.layer + 1}` });
+    const context = canvas.getContext('2d'), style = getComputedStyle(root);
+    const most = array => array.reduce((a, b) => Math.max(a, Math.abs(b)), 1e-9);
+    function strip(array, line, cells, left) { // an array that is longer has several features a cell
+      const largest = most(array), each = array.length / cells;
+      for (let i = 0; i < cells; i++) {
+        const value = array[Math.floor(i * each)] / largest;
+        context.globalAlpha = Math.abs(value);
+        context.fillStyle = style.getPropertyValue(value > 0 ? '--strong' : '--mark');
+        context.fillRect(4 * (left + i), line * HIGH, 4, HIGH - 1);
+      }
+    }
+    strip(q, 0, K, 0);
+    positions.forEach(({ k, v, h }, n) => {
+      if (h) strip(h, n + 2, CELLS, 0);
+      else [[k, 0], [v, K + 1]].forEach(([array, left]) => strip(array, n + 2, K, left));
+    });
+    const isHidden = positions.some(({ h }) => h);
+    panels.strips.replaceChildren(canvas, element('p', {}, `Above: the query of "${shown(words[words.length - 1])}". Below, a line for each ` +
+      `position: ${isHidden ? 'of the prompt hidden states, of new tokens ' : ''}its key, and right of it its value.`));
+  }
+
+  function logits({ candidates, chosen, texts }) {
+    const most = Math.max(...candidates.map(({ score }) => score));
+    const isChosen = each => chosen.some(({ parent, token }) => parent === each.parent && token === each.token);
+    const rows = candidates.map(each => {
+      const bar = element('span', { class: `live-bar${isChosen(each) ? ' live-point' : ''}` });
+      bar.style.width = `${70 * Math.exp(each.score - most)}%`;
+      const name = `${isChosen(each) ? '\u2713 ' : ''}${texts.length > 1 ? `text ${each.parent + 1} + ` : ''}${shown(each.word)}`;
+      return element('tr', {}, element('th', { scope: 'row' }, name), element('td', {}, bar, inDigits(each.score)));
+    });
+    return element('table', { class: 'live-bars' }, element('tbody', {}, ...rows));
+  }
+
+  const COLUMN = 74, LINE = 22;
+  function tree() {
+    const shownSteps = steps.slice(Math.max(0, at - 5), at + 1), W = Math.max(...shownSteps.map(({ chosen }) => chosen.length), 1);
+    const width = COLUMN * shownSteps.length + 4, height = LINE * W + 4;
+    const svg = drawn('svg', { class: 'mdf', viewBox: `0 0 ${width} ${height}`, width, role: 'img',
+      'aria-label': `The last ${shownSteps.length} steps: which text goes on from which` });
+    shownSteps.forEach(({ chosen, candidates }, column) => chosen.forEach(({ parent, token }, w) => {
+      const x = COLUMN * column + 14, y = LINE * w + 15, goesOn = shownSteps[column + 1];
+      const isOn = !goesOn || goesOn.chosen.some(next => next.parent === w);
+      const found = candidates.find(each => each.token === token && each.parent === parent);
+      if (column > 0) svg.append(drawn('path', { class: 'line', d: `M${x - 14} ${LINE * parent + 11}L${x - 2} ${y - 4}` }));
+      svg.append(drawn('text', { x, y, 'font-size': 12, class: isOn ? '' : 'faint' }, shown(found ? found.word : '?').slice(0, 8)));
+    }));
+    return svg;
+  }
+
+  // ---- All together ---------------------------------------------------------------------------------------------------
+
+  controls.addEventListener('submit', event => { event.preventDefault(); restart(); });
+  Object.entries({ back, step: () => { stop(); forward(); }, play, again: restart }).forEach(
+    ([name, act]) => inputs[name].addEventListener('click', act));
+  ['text', 'plan', 'search', 'W', 'temperature', 'topK', 'topP', 'seed', 'newTokens'].forEach(
+    name => inputs[name].addEventListener('change', restart));
+  root.addEventListener('keydown', event => {
+    if (event.target.matches('input, select')) return;
+    if (event.key === 'ArrowRight') { stop(); forward(); }
+    if (event.key === 'ArrowLeft') back();
+  });
+  const isServed = window.location.protocol !== 'file:';
+  root.querySelector('.live-without').remove();
+  if (isServed) {
+    root.append(controls, status, picture);
+    restart();
+  } else root.append(element('p', {}, 'Browsers let no page that is opened as a file read its model. Serve the folder: ',
+    element('code', {}, 'python -m http.server'), ', and open ', element('code', {}, 'http://localhost:8000'), '.'));
+})();
