@@ -14,7 +14,7 @@ def names_of(tree: ast.AST) -> set[str]:
     """Every name that a file binds anywhere: more than its module has, and never less."""
     bound = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             bound.add(node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             bound.add(node.id)

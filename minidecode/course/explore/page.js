@@ -228,10 +228,13 @@
   const shade = (weight) => Math.sqrt(weight).toFixed(3); // small weights are to be seen
   const percent = (weight) => `${Math.round(100 * weight)} %`;
 
+  // The first step begins with the forward pass over the prompt.
+  const opsOf = (p, step) => [...(step === 0 ? p.prefill : []), ...p.steps[step].ops];
+
   function showOps() {
     const names = plan().ops, sums = names.map(() => [0, 0, 0]);
-    const parts = state.whole ? [plan().prefill, ...plan().steps.map((s) => s.ops)] : [plan().steps[state.step].ops];
-    parts.flat().forEach(([op, ...numbers]) => numbers.forEach((n, i) => { sums[op][i] += n; }));
+    const steps = state.whole ? plan().steps.map((_, s) => s) : [state.step];
+    steps.flatMap((s) => opsOf(plan(), s)).forEach(([op, ...numbers]) => numbers.forEach((n, i) => { sums[op][i] += n; }));
     const rows = names.map((name, i) => [name, ...sums[i], plan().implementations[i]]).filter((row) => row[1] > 0);
     rows.sort((a, b) => b[2] - a[2]);
     const most = [2, 3].map((i) => Math.max(1, ...rows.map((row) => row[i])));
@@ -274,10 +277,10 @@
     byId("compare").replaceChildren(
       make("tr", {}, ...head.map((text, i) => make("th", i ? { class: "number" } : {}, text))),
       ...data.plans.map((p, i) => {
-        const step = p.steps[Math.min(state.step, p.steps.length - 1)];
-        const whole = [p.prefill, ...p.steps.map((s) => s.ops)];
-        const cells = [bytes(step.used), bytes(step.held), bytes(p.cache_peak_bytes), bytes(sum(step.ops, 2)),
-          amount(sum(step.ops, 3), ""), bytes(whole.reduce((total, ops) => total + sum(ops, 2), 0))];
+        const at = Math.min(state.step, p.steps.length - 1), step = p.steps[at], ops = opsOf(p, at);
+        const whole = p.steps.flatMap((_, s) => opsOf(p, s));
+        const cells = [bytes(step.used), bytes(step.held), bytes(p.cache_peak_bytes), bytes(sum(ops, 2)),
+          amount(sum(ops, 3), ""), bytes(sum(whole, 2))];
         return make("tr", i === state.plan ? { class: "current" } : {}, make("td", {}, make("code", {}, p.asked)),
           ...cells.map((text, i) => make("td", { class: "number", "data-label": head[i + 1] }, text)));
       }));
