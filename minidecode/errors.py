@@ -45,6 +45,12 @@ def shown(value: object, most: int = 80) -> str:
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
+def words_of(error: object) -> str:
+    """A library's own words on a file, which may quote all of it: the first of them, on one line."""
+    text = " ".join(str(error)[:1000].split())
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
 def pip_install(wanted: str, extra: str | None = None) -> str:
     """The command that adds a package, by the name that `import` or pip has for it, or a whole extra of minidecode.
 
@@ -86,16 +92,32 @@ def _plain(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
+def without_controls(message: object) -> object:
+    """A message in which nothing acts on a terminal: names in files may hold control characters. Lines stay lines."""
+    if not isinstance(message, str) or message.isprintable():
+        return message
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in message)
+
+
 class MinidecodeError(Exception):
     """Something a user can mend: the message names the cause and the remedy on one line."""
+
+    def __init__(self, *arguments: object):
+        super().__init__(*map(without_controls, arguments))
 
 
 class MinidecodeWarning(UserWarning):
     """Something goes on otherwise than a file or a call asks for. The command line prints it as one line."""
 
+    def __init__(self, *arguments: object):
+        super().__init__(*map(without_controls, arguments))
+
 
 class CheckpointError(MinidecodeError, ValueError):
     """A model folder or one of its files cannot be used."""
+
+    def __init__(self, message: str):
+        super().__init__(" ".join(message.splitlines()))  # a library's own words may have several lines
 
 
 class OptionError(MinidecodeError, ValueError):

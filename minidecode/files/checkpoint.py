@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..errors import CheckpointError, MinidecodeWarning, shown
+from ..errors import CheckpointError, MinidecodeWarning, shown, words_of
 from .stored import STORED_DTYPES, Stored, check_regular, read_json
 from .torch_file import read_torch_file
 
@@ -39,7 +39,8 @@ def read_header(path: Path) -> dict[str, Stored]:
     except FileNotFoundError:
         raise CheckpointError(f"{path} is missing") from None
     except (SafetensorError, OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} is not a whole safetensors file ({error}): download it again") from None
+        why = words_of(error)
+        raise CheckpointError(f"{path} is not a whole safetensors file ({why}): download it again") from None
     tensors = {}
     for name, entry in header.items():
         if name == "__metadata__":
@@ -72,7 +73,7 @@ def read_index(path: Path) -> dict[str, str]:
     for file in weight_map.values():
         is_a_name = Path(file).name == file and "\\" not in file and ":" not in file
         if not is_a_name or not file.endswith(suffix) or not file.isprintable():
-            raise CheckpointError(f"{path}: {file!r:.120} is not the name of a *{suffix} file in the same folder")
+            raise CheckpointError(f"{path}: {shown(file)} is not the name of a *{suffix} file in the same folder")
     return weight_map
 
 
@@ -117,7 +118,7 @@ def match_tensors(
     for name, tensor in found.items():
         short = name.removeprefix(prefix)
         if short in stored:
-            raise CheckpointError(f"{folder}: {short} is stored twice, with and without {prefix!r}")
+            raise CheckpointError(f"{folder}: {short:.80} is stored twice, with and without {prefix!r}")
         if not re.fullmatch(ignored, short):
             stored[short] = tensor
     for copy, original in tied.items():
@@ -134,24 +135,25 @@ def match_tensors(
         elif stored[name].shape != shape:
             problems.append(f"{name} has shape {stored[name].shape}, expected {shape}")
         elif stored[name].dtype not in STORED_DTYPES:
-            problems.append(f"{name} is stored as {stored[name].dtype}; {', '.join(STORED_DTYPES)} can be read")
+            problems.append(f"{name} is stored as {stored[name].dtype:.20}; {', '.join(STORED_DTYPES)} can be read")
     extra = [name for name in stored if name not in expected]
     layers = {found.group() for name in expected if (found := re.match(layer, name))}
     problems += [
-        f"{name} is of a layer that config.json does not have, found shape {stored[name].shape}"
+        f"{name:.80} is of a layer that config.json does not have, found shape {stored[name].shape}"
         for name in extra
         if (found := re.match(layer, name)) and found.group() not in layers
     ]
     if is_whole and not problems:
-        problems = [f"{name} is no part of this kind of model, whose answers would be others" for name in extra]
+        problems = [f"{name:.80} is no part of this kind of model, whose answers would be others" for name in extra]
     if problems:
         more = f"; and {len(problems) - 4} more" if len(problems) > 4 else ""
         raise CheckpointError(f"{folder}: the weights do not fit config.json: {'; '.join(problems[:4])}{more}")
 
     if extra:
+        named = ", ".join(name[:80] for name in extra[:4])
         more = f" and {len(extra) - 4} more" if len(extra) > 4 else ""
         warnings.warn(
-            f"{folder}: tensors that this model does not use are ignored: {', '.join(extra[:4])}{more}",
+            f"{folder}: tensors that this model does not use are ignored: {named}{more}",
             MinidecodeWarning,
             stacklevel=4,  # what called `load`
         )

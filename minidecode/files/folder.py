@@ -94,7 +94,7 @@ def read_settings(folder: Path | None, fields: dict[str, Any] | None) -> tuple[F
                 f" model of type {kinds}"
             )
         raise CheckpointError(
-            f"{folder / 'config.json'}: model_type {model_type!r:.80} is not known: name a model of type {kinds}"
+            f"{folder / 'config.json'}: model_type {shown(model_type)} is not known: name a model of type {kinds}"
         )
     if folder is not None and (folder / "generation_config.json").exists():
         defaults = read_json(folder / "generation_config.json")
@@ -122,7 +122,7 @@ def task_settings(fields: dict[str, Any], task: str) -> tuple[dict[str, Any], st
     settings = {name: value for name, value in tasks[task].items() if name != "prefix"}
     prefix = tasks[task].get("prefix", "")
     if not isinstance(prefix, str):
-        raise CheckpointError(f"config.json: the prefix of the task {task} must be a text, not {prefix!r}")
+        raise CheckpointError(f"config.json: the prefix of the task {task} must be a text, not {shown(prefix)}")
     return settings, prefix
 
 

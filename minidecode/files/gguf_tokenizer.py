@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import shown
+from ..errors import shown, words_of
 from .gguf_file import DamagedError, UnusableError, text_setting, whole_setting
 from .tokenizer_checks import is_panic, without_panic_messages
 
@@ -83,7 +83,7 @@ def tokenizer_of(settings: dict[str, Any], architecture: str) -> tuple[tokenizer
     except BaseException as error:  # the library raises Exception itself, and panics
         if not isinstance(error, Exception) and not is_panic(error):
             raise
-        raise DamagedError(f"its lists do not make a tokenizer: {error}") from None
+        raise DamagedError(f"its lists do not make a tokenizer: {words_of(error)}") from None
     return backend, limits
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import CheckpointError
+from ..errors import CheckpointError, words_of
 
 # dtype in the file -> how its bytes are read; bfloat16 is the upper half of a float32
 STORED_DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
@@ -75,7 +75,7 @@ def _read_json(path: Path, kind: type) -> Any:
     except FileNotFoundError:
         raise CheckpointError(f"{path.parent} has no {path.name}: a model folder needs one") from None
     except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} cannot be read as JSON: {error}; download the file again") from None
+        raise CheckpointError(f"{path} cannot be read as JSON: {words_of(error)}; download the file again") from None
     if not isinstance(fields, kind):
         what = "null, which is nothing" if fields is None else f"a {type(fields).__name__}"
         wanted = "object" if kind is dict else "list"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import CheckpointError, InputError
+from ..errors import CheckpointError, InputError, shown, words_of
 from ..search.stopping import cut_at_stop, may_begin_stop
 from .chat import ChatTemplate, Message
 from .stored import MOST_OF_TEXT, check_regular, read_json
@@ -231,7 +231,7 @@ def _added_tokens(folder: Path, settings: dict) -> list[tuple[int, dict]]:
         if isinstance(id, str) and id.isascii() and id.isdecimal() and len(id) < 10:  # as the names of JSON are
             id = int(id)
         if isinstance(id, bool) or not isinstance(id, int) or not 0 <= id < 2**31:
-            raise CheckpointError(f"{folder}: an added token has an id that is no integer from 0 up: {id!r:.40}")
+            raise CheckpointError(f"{folder}: an added token has an id that is no integer from 0 up: {shown(id, 40)}")
         added[id] = token
     return sorted(added.items(), key=lambda pair: pair[0])
 
@@ -243,7 +243,7 @@ def _add_tokens(backend: tokenizers.Tokenizer, added: list[tuple[int, dict]], fo
         (backend.add_special_tokens if token.special else backend.add_tokens)([token])
         if backend.token_to_id(token.content) != id:
             raise CheckpointError(
-                f"{folder}: the added token {token.content!r} should have id {id}, and the vocabulary leaves it "
+                f"{folder}: the added token {shown(token.content)} should have id {id}, and the vocabulary leaves it "
                 f"{backend.token_to_id(token.content)}: its files do not belong together"
             )
 
@@ -254,7 +254,7 @@ def _token(described: dict, folder: Path) -> tokenizers.AddedToken:
     flags = ("special", "lstrip", "rstrip", "normalized", "single_word")
     content = described.get("content") if isinstance(described, dict) else None
     if not isinstance(content, str) or any("\ud800" <= c <= "\udfff" for c in content):
-        raise CheckpointError(f"{folder}: an added token has no text: {described!r:.80}")
+        raise CheckpointError(f"{folder}: an added token has no text: {shown(described)}")
     return AddedToken(described["content"], **{flag: bool(described[flag]) for flag in flags if flag in described})
 
 
@@ -269,7 +269,7 @@ def _read(path: Path, settings: dict) -> tokenizers.Tokenizer:
     except BaseException as error:  # the library raises Exception itself, and panics
         if not isinstance(error, Exception) and not is_panic(error):
             raise
-        raise CheckpointError(f"{path} cannot be read as a tokenizer: {error}") from None
+        raise CheckpointError(f"{path} cannot be read as a tokenizer: {words_of(error)}") from None
     backend.no_truncation()  # a file may hold what its maker's last call asked for
     backend.no_padding()
     is_byte_level = isinstance(backend.pre_tokenizer, tokenizers.pre_tokenizers.ByteLevel)
@@ -295,7 +295,8 @@ def _read_bpe(folder: Path, settings: dict) -> tokenizers.Tokenizer:
     except BaseException as error:  # as above
         if not isinstance(error, Exception) and not is_panic(error):
             raise
-        raise CheckpointError(f"{folder}: vocab.json and merges.txt do not make a tokenizer: {error}") from None
+        why = words_of(error)
+        raise CheckpointError(f"{folder}: vocab.json and merges.txt do not make a tokenizer: {why}") from None
     backend = tokenizers.Tokenizer(bpe)
     if settings.get("add_bos_token"):
         raise CheckpointError(f"{folder}: tokenizer_config.json asks for add_bos_token: add the model's tokenizer.json")

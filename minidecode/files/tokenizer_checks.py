@@ -49,10 +49,15 @@ def check_tokenizer(path: Path, fields: dict[str, Any]) -> float:
 
 
 def check_ids(path: Path, tokens: Iterable[tuple[str, Any]]) -> None:
-    """Raises CheckpointError where two tokens have one id: only one of them could ever be decoded."""
+    """Raises CheckpointError where two tokens have one id, of which only one could be decoded, or a token has none."""
     holder: dict[int, str] = {}
     for token, i in tokens:
-        if isinstance(i, int) and holder.setdefault(i, token) != token:
+        if isinstance(i, bool) or not isinstance(i, int) or i < 0:
+            raise CheckpointError(
+                f"{path}: the id of {shown(token, 40)} must be an integer from 0 up, not {shown(i, 40)}: use the "
+                "tokenizer that the model was trained with"
+            )
+        if holder.setdefault(i, token) != token:
             raise CheckpointError(
                 f"{path}: {shown(holder[i], 40)} and {shown(token, 40)} have the same id {shown(i, 40)}: use the "
                 "tokenizer that the model was trained with"

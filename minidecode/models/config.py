@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ..errors import CheckpointError
+from ..errors import CheckpointError, shown
 from ..ops import Heads
 from ..reference.activation import ACTIVATIONS
 
@@ -23,6 +23,11 @@ class Config:
     The four fields are ours, for the multi-query paper: None leaves attention as the model family has it. They hold
     for every attention of the model, but for attention_window, which is the decoder's self-attention's alone.
     """
+
+    MOST_LAYERS: ClassVar[int] = 2**12  # of all stacks; each has a dozen tensors, which are listed
+    MOST_POSITIONS: ClassVar[int] = 2**21  # in tables that are computed, and not read from a file
+    MOST_NUMBERS: ClassVar[int] = 2**26  # in such a table: 256 MB
+    MOST_DISTANCE: ClassVar[int] = 2**20  # between two tokens, in tables of distances
 
     SIZES: ClassVar[tuple[str, ...]]  # integers above 0
     FLAGS: ClassVar[tuple[str, ...]]  # true or false
@@ -38,6 +43,9 @@ class Config:
         @property
         def context(self) -> int: ...
 
+        @property
+        def layers(self) -> int: ...
+
     num_key_value_heads: int | None = None  # G: 1 is multi-query attention
     key_width: int | None = None  # K, of a query and key head
     value_width: int | None = None  # U, of a value head
@@ -51,7 +59,8 @@ class Config:
         for name, value in fields.items():
             field = cls.ALIASES.get(name, name)
             if field in taken and taken[field] != value:
-                raise CheckpointError(f"config.json gives {field} twice: {taken[field]!r} and, as {name}, {value!r}")
+                both = f"{shown(taken[field])} and, as {name}, {shown(value)}"
+                raise CheckpointError(f"config.json gives {field} twice: {both}")
             if field in known:
                 taken[field] = value
         return cls(**taken)
@@ -70,8 +79,25 @@ class Config:
         activation = self.activation_function
         if not isinstance(activation, str) or activation not in ACTIVATIONS:
             raise CheckpointError(
-                f"config.json: activation_function {activation!r:.80} is not one of {', '.join(ACTIVATIONS)}"
+                f"config.json: activation_function {shown(activation)} is not one of {', '.join(ACTIVATIONS)}"
             )
+        if self.layers > self.MOST_LAYERS:
+            raise CheckpointError(
+                f"config.json: {self.layers:,} layers are more than any model has: at most {self.MOST_LAYERS:,} can be"
+            )
+
+    def check_positions(self, name: str, width: int) -> None:
+        """The table of positions, which is computed for all of them, must fit into the memory."""
+        positions = getattr(self, name)
+        if positions > self.MOST_POSITIONS or positions * width > self.MOST_NUMBERS:
+            raise CheckpointError(
+                f"config.json: {name} {positions:,} needs a table of {positions * width * 4 / 2**30:,.1f} GB: set it "
+                "to the most tokens that you need"
+            )
+
+    def check_distance(self, name: str) -> None:
+        if (distance := getattr(self, name)) > self.MOST_DISTANCE:
+            raise CheckpointError(f"config.json: {name} {distance:,} is too far: at most {self.MOST_DISTANCE:,} can be")
 
     def check_heads(self, width: str, heads: str) -> None:
         """The width must be a multiple of the number of heads, unless their widths are given; and H one of G."""
@@ -180,6 +206,10 @@ class GPT2LatentConfig(GPT2Config):
 
     latent_size: int = 32
     encoder_layers: int = 12
+
+    @property
+    def layers(self) -> int:
+        return self.n_layer + self.encoder_layers
 
     def __post_init__(self):
         super().__post_init__()
@@ -310,7 +340,7 @@ class BartConfig(TranslatorConfig):
         for name, value in cls.FIXED.items():
             if fields.get(name, value) != value:
                 kind = fields.get("model_type", "bart")
-                raise CheckpointError(f"config.json: {name}={fields[name]!r:.80} is another kind of model than {kind}")
+                raise CheckpointError(f"config.json: {name}={shown(fields[name])} is another kind of model than {kind}")
         return super().from_json(fields)
 
     @property
@@ -373,6 +403,7 @@ class MarianConfig(BartConfig):
 
     def __post_init__(self):
         super().__post_init__()
+        self.check_positions("max_position_embeddings", self.width)
         if self.share_encoder_decoder_embeddings and self.vocab_size != self.encoder_vocab_size:
             raise CheckpointError(
                 f"config.json: share_encoder_decoder_embeddings needs one vocabulary, and vocab_size is "
@@ -453,8 +484,9 @@ class T5Config(Config):
         if self.decoder_layers is None:
             object.__setattr__(self, "decoder_layers", self.num_layers)
         if not isinstance(self.feed_forward_proj, str):
-            raise CheckpointError(f"config.json: feed_forward_proj must be a name, not {self.feed_forward_proj!r}")
+            raise CheckpointError(f"config.json: feed_forward_proj must be a name, not {shown(self.feed_forward_proj)}")
         self.check()
+        self.check_distance("relative_attention_max_distance")
         buckets, farthest = self.relative_attention_num_buckets, self.relative_attention_max_distance
         if buckets < 4 or farthest <= buckets // 2:
             raise CheckpointError(
@@ -468,7 +500,7 @@ class T5Config(Config):
         check_epsilon(self.layer_norm_epsilon)
         if self.scale_decoder_outputs not in (None, True, False):
             raise CheckpointError(
-                f"config.json: scale_decoder_outputs must be true or false, not {self.scale_decoder_outputs!r}"
+                f"config.json: scale_decoder_outputs must be true or false, not {shown(self.scale_decoder_outputs)}"
             )
 
     @classmethod
@@ -599,6 +631,7 @@ class ProphetNetConfig(Config):
                 f"config.json: max_position_embeddings {self.max_position_embeddings} must be at least 3: the padding's"
                 " and those of a token and of the query row behind it"
             )
+        self.check_distance("relative_max_distance")
         if self.num_buckets < 2 or self.relative_max_distance <= self.num_buckets // 2:
             raise CheckpointError(
                 f"config.json: num_buckets {self.num_buckets} must be at least 2, and less than twice "
@@ -615,7 +648,7 @@ class ProphetNetConfig(Config):
         """Refuses a padding other than 0: positions would be counted from it, which transformers' steps cannot do."""
         if fields.get("pad_token_id") not in (None, 0):
             raise CheckpointError(
-                f"config.json: pad_token_id={fields['pad_token_id']!r:.40} is not supported: ProphetNet's is 0"
+                f"config.json: pad_token_id={shown(fields['pad_token_id'], 40)} is not supported: ProphetNet's is 0"
             )
         return super().from_json(fields)
 
@@ -677,7 +710,7 @@ class LlamaConfig(Config):
     ALIASES: ClassVar[dict[str, str]] = {"hidden_act": "activation_function"}
     FLAGS = ("tie_word_embeddings", "qkv_bias", "out_bias", "mlp_bias")
     KINDS: ClassVar[tuple[str, ...]] = ("default", "linear", "llama3")  # of rotation
-    MOST_TURNS: ClassVar[int] = 2**28  # numbers in the table of rotations: 1 GB, or 2 million positions of 128
+    MOST_NUMBERS: ClassVar[int] = 2**28  # in the table of rotations: 1 GB, or 2 million positions of 128
     DEFAULTS: ClassVar[dict[str, dict[str, int]]] = {  # where they are not Llama's
         "mistral": {"intermediate_size": 14336, "max_position_embeddings": 2**17, "num_key_value_heads": 8,
                     "sliding_window": 4096},
@@ -714,7 +747,7 @@ class LlamaConfig(Config):
             given["attention_window"] = cls._window(kind, fields)
         rope = fields.get("rope_parameters") or fields.get("rope_scaling") or {}
         if not isinstance(rope, dict):
-            raise CheckpointError(f"config.json: rope_scaling must be an object, not {rope!r:.80}")
+            raise CheckpointError(f"config.json: rope_scaling must be an object, not {shown(rope)}")
         given["rope"] = rope
         if rope.get("rope_theta") is not None:
             given["rope_theta"] = rope["rope_theta"]
@@ -734,17 +767,13 @@ class LlamaConfig(Config):
         self.check_heads("hidden_size", "num_attention_heads")
         epsilon, K = self.rms_norm_eps, self.heads(self.num_attention_heads).K
         if isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or not 0 <= epsilon < 1:
-            raise CheckpointError(f"config.json: rms_norm_eps must be a number from 0 to 1, not {epsilon!r}")
+            raise CheckpointError(f"config.json: rms_norm_eps must be a number from 0 to 1, not {shown(epsilon)}")
         if K % 2:
             raise CheckpointError(f"config.json: head_dim {K} is odd, and its halves are turned together")
-        if self.max_position_embeddings * K > self.MOST_TURNS:
-            raise CheckpointError(
-                f"config.json: max_position_embeddings {self.max_position_embeddings:,} needs a table of "
-                f"{self.max_position_embeddings * K * 4 / 2**30:,.1f} GB: set it to the most tokens that you need"
-            )
+        self.check_positions("max_position_embeddings", K)
         kind = self.rope_kind
         if kind not in self.KINDS:
-            raise CheckpointError(f"config.json: rope_type {kind!r} is not supported: {', '.join(self.KINDS)} are")
+            raise CheckpointError(f"config.json: rope_type {shown(kind)} is not supported: {', '.join(self.KINDS)} are")
         if self.rope.get("partial_rotary_factor", 1) != 1:
             raise CheckpointError("config.json: partial_rotary_factor is not supported: all of a head is turned")
         self._check_number("rope_theta", self.rope_theta, 1)
@@ -757,8 +786,10 @@ class LlamaConfig(Config):
 
     @staticmethod
     def _check_number(name: str, value: Any, above: int) -> None:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not above < value < math.inf:
-            raise CheckpointError(f"config.json: {name} must be a number above {above}, not {value!r}")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not above < value:
+            raise CheckpointError(f"config.json: {name} must be a number above {above}, not {shown(value)}")
+        if value >= 2**63:
+            raise CheckpointError(f"config.json: {name} must be below 2**63, not {shown(value)}")
 
     @property
     def rope_kind(self) -> Any:
@@ -883,8 +914,13 @@ class FairseqConfig(TranslatorConfig):
                 f"config.json: share_all_embeddings needs one dictionary, and src_vocab_size is {self.src_vocab_size} "
                 f"and tgt_vocab_size {self.tgt_vocab_size}: one of the three is not this model's"
             )
-        has_sinusoids = not (self.learns_positions("encoder") and self.learns_positions("decoder"))
-        if has_sinusoids and not self.no_token_positional_embeddings and self.width < 4:
+        for side, name in (("encoder", "max_source_positions"), ("decoder", "max_target_positions")):
+            if not (self.learns_positions(side) or self.no_token_positional_embeddings):
+                self.check_sinusoids(name)
+
+    def check_sinusoids(self, name: str) -> None:
+        self.check_positions(name, self.width)
+        if self.width < 4:
             raise CheckpointError(f"config.json: encoder_embed_dim {self.width} is too small for sinusoids: 4 is least")
 
     @classmethod
@@ -894,7 +930,7 @@ class FairseqConfig(TranslatorConfig):
             given = cls._of_fsmt(given)
         for name, what in cls.REFUSED.items():
             if given.get(name):
-                raise CheckpointError(f"config.json: {name}={given[name]!r:.60} is not supported: {what}")
+                raise CheckpointError(f"config.json: {name}={shown(given[name], 60)} is not supported: {what}")
         defaults = cls.ARCHITECTURES.get(str(given.get("arch", "transformer")), {})
         needed = ["src_vocab_size", "tgt_vocab_size", *cls.OF_TRANSFORMER]
         if missing := [name for name in needed if name not in defaults | given]:
@@ -908,8 +944,8 @@ class FairseqConfig(TranslatorConfig):
         for name in ("decoder_embed_dim", "decoder_input_dim", "decoder_output_dim"):
             if given.get(name, width) != width:
                 raise CheckpointError(
-                    f"config.json: {name}={given[name]!r:.60} with encoder_embed_dim={width!r:.60} is not supported: "
-                    "all widths must be equal"
+                    f"config.json: {name}={shown(given[name], 60)} with encoder_embed_dim={shown(width, 60)} is not "
+                    "supported: all widths must be equal"
                 )
         given.setdefault("decoder_ffn_embed_dim", given["encoder_ffn_embed_dim"])
         for theirs, ours in cls.ACTIVATIONS.items():
@@ -1034,7 +1070,7 @@ class BertConfig(Config):
         check_epsilon(self.layer_norm_eps, "layer_norm_eps")
         if self.problem_type not in self.PROBLEMS:
             known = ", ".join(str(problem) for problem in self.PROBLEMS[1:])
-            raise CheckpointError(f"config.json: problem_type {self.problem_type!r:.60} is not one of {known}")
+            raise CheckpointError(f"config.json: problem_type {shown(self.problem_type, 60)} is not one of {known}")
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]):
@@ -1043,7 +1079,7 @@ class BertConfig(Config):
             raise CheckpointError("config.json: target_type_id belongs to UniLM: set model_type to unilm")
         for name, value in cls.FIXED.items():
             if fields.get(name) not in (None, value):
-                raise CheckpointError(f"config.json: {name}={fields[name]!r:.80} is not supported for bert")
+                raise CheckpointError(f"config.json: {name}={shown(fields[name])} is not supported for bert")
         own = {
             "labels": cls._labels(fields),
             "labels_tokens": "ForTokenClassification" in str(fields.get("architectures")),
@@ -1057,14 +1093,16 @@ class BertConfig(Config):
         if named is None:
             count = fields.get("num_labels", 2)
             if isinstance(count, bool) or not isinstance(count, int) or not 0 < count < 2**20:
-                raise CheckpointError(f"config.json: num_labels must be an integer above 0, not {count!r:.40}")
+                raise CheckpointError(f"config.json: num_labels must be an integer above 0, not {shown(count, 40)}")
             return tuple(f"LABEL_{i}" for i in range(count))
         if not isinstance(named, dict) or not named or set(named) != {str(i) for i in range(len(named))}:
-            raise CheckpointError(f"config.json: id2label must name each label by its number from 0, not {named!r:.80}")
+            rule = "must name each label by its number from 0"
+            raise CheckpointError(f"config.json: id2label {rule}, not {shown(named)}")
         labels = tuple(str(named[str(i)]) for i in range(len(named)))
         if len(set(labels)) < len(labels):
             (twice, _), *_ = Counter(labels).most_common(1)
-            raise CheckpointError(f"config.json: id2label has {twice!r:.40} twice: give each label a name of its own")
+            remedy = "give each label a name of its own"
+            raise CheckpointError(f"config.json: id2label has {shown(twice, 40)} twice: {remedy}")
         return labels
 
     @property
@@ -1121,7 +1159,7 @@ class UnilmConfig(BertConfig):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < count:
                 rule = f"must be an integer from 0 to {count - 1}"
-                raise CheckpointError(f"config.json: {name} {rule}, not {value!r:.40}")
+                raise CheckpointError(f"config.json: {name} {rule}, not {shown(value, 40)}")
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]):
@@ -1130,7 +1168,8 @@ class UnilmConfig(BertConfig):
             value = fields.get(name) or 0
             if not isinstance(value, int) or value > most:
                 raise CheckpointError(
-                    f"config.json: {name}={value!r} asks for {what}, which is not supported: use a model without it"
+                    f"config.json: {name}={shown(value)} asks for {what}, which is not supported: use a model without "
+                    "it"
                 )
         unread = ("layer_norm_eps", "id2label", "num_labels", "problem_type", "architectures")
         own = {name: value for name, value in fields.items() if name not in unread and value is not None}
@@ -1149,4 +1188,4 @@ class UnilmConfig(BertConfig):
 def check_epsilon(epsilon: Any, name: str = "layer_norm_epsilon") -> None:
     """Raises CheckpointError on what a norm cannot add to a variance."""
     if isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or not 0 <= epsilon < 1:
-        raise CheckpointError(f"config.json: {name} must be a number from 0 to 1, not {epsilon!r}")
+        raise CheckpointError(f"config.json: {name} must be a number from 0 to 1, not {shown(epsilon)}")

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeGuard
 
 import numpy as np
 
-from ..errors import MinidecodeWarning, OptionError
+from ..errors import MinidecodeWarning, OptionError, shown
 from ..ops import BEST_BEAM, BEST_CANDIDATE, NOBODY, BeamRules
 from ..runtime.user_functions import describe
 from .constraints import check_one_constraint, checked_regex, checked_schema
@@ -90,7 +90,7 @@ NUMBERS = [
 MAY_BE_NONE = [
     ("min_p", lambda x: 0 <= x <= 1, "from 0 to 1"),
     ("top_h", lambda x: 0 < x <= 1, "above 0 and at most 1"),
-    ("max_time", lambda x: x > 0, "of seconds above 0"),
+    ("max_time", lambda x: 0 < x <= 1e9, "of seconds above 0 and at most 1e9"),
 ]
 
 
@@ -217,7 +217,7 @@ class Options:
         for option in dataclasses.fields(self):
             object.__setattr__(self, option.name, as_python(getattr(self, option.name)))
         if not isinstance(self.dialect, str) or self.dialect not in DIALECTS:
-            raise OptionError(f"dialect must be {', '.join(DIALECTS)}, not {self.dialect!r}")
+            raise OptionError(f"dialect must be {', '.join(DIALECTS)}, not {shown(self.dialect)}")
         for name, value in self.rules.defaults.items():
             if getattr(self, name) is None and not (name == "min_new_tokens" and self.min_length):
                 object.__setattr__(self, name, value)
@@ -244,7 +244,7 @@ class Options:
             object.__setattr__(self, name, _token_tuple(name, getattr(self, name)))
         bad = self.bad_words_ids if self.bad_words_ids is not None else ()
         if not _is_list(bad) or any(not _is_list(w) or len(w) == 0 for w in bad):
-            raise OptionError(f"bad_words_ids must be lists of token ids, none of them empty, not {bad!r}")
+            raise OptionError(f"bad_words_ids must be lists of token ids, none of them empty, not {shown(bad)}")
         object.__setattr__(self, "bad_words_ids", tuple(_token_tuple("bad_words_ids", w) for w in bad))
         object.__setattr__(self, "sequence_bias", _biases(self.sequence_bias))
         object.__setattr__(self, "exponential_decay_length_penalty", _decay(self.exponential_decay_length_penalty))
@@ -253,16 +253,16 @@ class Options:
             if value is None and may_be_none:
                 continue
             if isinstance(value, bool) or not _is_whole(value) or value < least:
-                raise OptionError(f"{name} must be an integer from {least} up, not {value!r}")
-        if self.seed >= 2**64:
-            raise OptionError(f"seed must be below 2**64, not {self.seed}")
+                raise OptionError(f"{name} must be an integer from {least} up, not {shown(value)}")
+            if value >= 2**64:
+                raise OptionError(f"{name} must be below 2**64, not {shown(value)}")
         object.__setattr__(self, "seed", int(self.seed))
         for name, rule, words in [*NUMBERS, *MAY_BE_NONE]:
             value = getattr(self, name)
             if value is None and (name, rule, words) in MAY_BE_NONE:
                 continue
             if not _is_number(value) or not rule(value):
-                raise OptionError(f"{name} must be a number {words}, not {value!r}")
+                raise OptionError(f"{name} must be a number {words}, not {shown(value)}")
             object.__setattr__(self, name, float(value))
         for name in (
             "do_sample",
@@ -272,11 +272,11 @@ class Options:
             "remove_invalid_values",
         ):
             if not isinstance(getattr(self, name), bool):
-                raise OptionError(f"{name} must be True or False, not {getattr(self, name)!r}")
+                raise OptionError(f"{name} must be True or False, not {shown(getattr(self, name))}")
         if not isinstance(self.early_stopping, bool) and self.early_stopping != "never":
-            raise OptionError(f"early_stopping must be True, False or 'never', not {self.early_stopping!r}")
+            raise OptionError(f"early_stopping must be True, False or 'never', not {shown(self.early_stopping)}")
         if self.length_normalization not in ("power", "gnmt"):
-            raise OptionError(f"length_normalization must be 'power' or 'gnmt', not {self.length_normalization!r}")
+            raise OptionError(f"length_normalization must be 'power' or 'gnmt', not {shown(self.length_normalization)}")
         if not callable(self.prefix_allowed_tokens_fn or callable):
             raise OptionError(f"prefix_allowed_tokens_fn must be a function, not {self.prefix_allowed_tokens_fn!r:.80}")
         for name in ("logits_processor", "stopping_criteria"):
@@ -386,7 +386,8 @@ class Options:
             for i in ids:
                 if i is not None and i >= vocab_size:
                     raise OptionError(
-                        f"{name} {i} is not in the vocabulary of {vocab_size} tokens: give an id below {vocab_size}"
+                        f"{name} {shown(i)} is not in the vocabulary of {vocab_size} tokens: give an id below "
+                        f"{vocab_size}"
                     )
         self.check_beams(vocab_size)
 
@@ -586,7 +587,8 @@ def refuse_unsupported(defaults: dict[str, Any], do_sample: bool, source: str = 
     for name, value in defaults.items():
         if name not in known and not name.startswith("_") and value not in (None, False, [], {}):
             raise OptionError(
-                f"{source} asks for {name}={value!r}, which is not supported: delete it there, or {IGNORE_DEFAULTS}"
+                f"{source} asks for {shown(name)[1:-1]}={shown(value)}, which is not supported: delete it there, or "
+                f"{IGNORE_DEFAULTS}"
             )
 
 
@@ -641,5 +643,5 @@ def _token_tuple(name: str, value) -> tuple[int, ...]:
     ids = tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else (value,)
     for i in ids:
         if isinstance(i, bool) or not _is_whole(i) or i < 0:
-            raise OptionError(f"{name} must be token ids from 0 up, not {i!r}")
+            raise OptionError(f"{name} must be token ids from 0 up, not {shown(i)}")
     return tuple(map(int, ids))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import OptionError
+from ..errors import OptionError, shown
 from ..runtime.user_functions import call_option, describe
 
 if TYPE_CHECKING:
@@ -90,10 +90,10 @@ class Stopping:
 def checked_stops(name: str, value: Any) -> tuple[str, ...]:
     """Stop strings as a tuple. Raises OptionError unless they are texts that are not empty."""
     stops = (value,) if isinstance(value, str) else () if value is None else value
-    stops = tuple(dict.fromkeys(stops)) if isinstance(stops, list | tuple | set) else (stops,)
+    stops = tuple(stops) if isinstance(stops, list | tuple | set) else (stops,)
     if not all(isinstance(stop, str) and stop for stop in stops):
-        raise OptionError(f"{name} must be texts that are not empty, not {value!r:.80}")
-    return stops
+        raise OptionError(f"{name} must be texts that are not empty, not {shown(value)}")
+    return tuple(dict.fromkeys(stops))
 
 
 def checked_functions(name: str, value: Any) -> tuple[Callable[..., Any], ...]:
@@ -101,5 +101,5 @@ def checked_functions(name: str, value: Any) -> tuple[Callable[..., Any], ...]:
     functions = (value,) if callable(value) else value or ()
     functions = tuple(functions) if isinstance(functions, Iterable) else (functions,)
     if not all(map(callable, functions)):
-        raise OptionError(f"{name} must be functions, not {value!r:.80}")
+        raise OptionError(f"{name} must be functions, not {shown(value)}")
     return functions

@@ -93,13 +93,14 @@ def _bad_words(rows: Rows, o: Options) -> tuple[np.ndarray, np.ndarray]:
 def _ngrams_of_sources(rows: Rows, o: Options) -> tuple[np.ndarray, np.ndarray]:
     """Every n-gram of each source once, ruled out; as many places for each as the longest, rounded up, has."""
     n = o.encoder_no_repeat_ngram_size
+    if n > max(map(len, rows.sources)):  # no source has as many tokens
+        places = len(rows.sources), ROUNDED_TO
+        return np.full((*places, min(n, ROUNDED_TO)), NO_SEQUENCE), np.zeros(places)
     lists: list[list[tuple[Sequence[int], float]]] = []
     for source in rows.sources:
         ids = source.tolist()
         lists.append([(gram, -np.inf) for gram in dict.fromkeys(zip(*(ids[k:] for k in range(n)), strict=False))])
     ids_XXX, bias_XX = lists_of_sequences(lists)
-    if ids_XXX.shape[2] < n:  # no source has as many tokens
-        return np.full((len(lists), ROUNDED_TO, n), NO_SEQUENCE), np.zeros((len(lists), ROUNDED_TO))
     return _filled_up(ids_XXX, NO_SEQUENCE), _filled_up(bias_XX, 0)
 
 
