@@ -34,6 +34,7 @@ root_doc = "docs/index"
 include_patterns = [
     "docs/*.md",
     "docs/guide/*.md",
+    "docs/ops/*.md",
     "tutorials/[0-9]*.md",
     "benchmarks/README.md",
     "weights/*/README.md",

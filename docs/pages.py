@@ -1,4 +1,4 @@
-"""What of the site is made from the code: the catalog, the results, the list of names; docstrings as they stand."""
+"""What of the site is made from the code: ops, results, the list of names; docstrings as they stand."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import re
 from html import escape
 from pathlib import Path
 
+import op_pages
 import puzzle
+from recorded import machine_of
 
 import minidecode
-from minidecode import cpu, cuda, reference
 from minidecode.bench.step_costs import OWN, held_bytes, published_step
-from minidecode.catalog import CATALOG, Row
+from minidecode.catalog import CATALOG
 from minidecode.course.canvas import STYLE
 from minidecode.course.chapters import chapters, table_of_chapters, without_outputs
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGE = Path(minidecode.__file__).resolve().parent
 RESULTS = ROOT / "benchmarks" / "results"
 BOXES = {  # rows of the catalog that a step of the anatomy computes, in words
     "embedding": "embedding", "linear": "product", "heads": "heads", "append": "into the cache",
@@ -30,6 +30,7 @@ BOXES = {  # rows of the catalog that a step of the anatomy computes, in words
 }  # fmt: skip
 ON_A_PHONE, SMALLEST = 344, 9  # pixels: the width of a text on a screen of 360, and the least height of a letter
 TABLE = re.compile(r'<table class="docutils.*?</table>', re.DOTALL)
+VERSIONS = re.compile(r"<!-- here: versions (\w+) -->.*?<!-- end of versions -->", re.DOTALL)
 PRE = re.compile(r'(?<=<div class="highlight">)<pre>(.*?)</pre>', re.DOTALL)
 
 
@@ -40,6 +41,10 @@ def complete(app, docname: str, source: list[str]) -> None:
     for name, make in PARTS.items():
         if (mark := f"<!-- here: {name} -->") in source[0]:
             source[0] = source[0].replace(mark, make())
+    if op := VERSIONS.search(source[0]):
+        source[0] = source[0].replace(op[0], op_pages.versions(op[1]))
+        for file in op_pages.files(op[1]) if app else ():
+            app.env.note_dependency(str(file))
 
 
 def fit(app, pagename: str, template: str, context: dict, doctree) -> None:
@@ -118,56 +123,13 @@ def anatomy() -> str:
     )
 
 
-# The catalog
+# The ops
 
 
-def catalog() -> str:
-    """A section for each row: paper, contract, what implements it, the mistakes that `check` knows."""
-    return "\n\n".join(map(section, CATALOG.values()))
-
-
-def section(row: Row) -> str:
-    arguments = inspect.signature(getattr(minidecode.ops, row.op)).parameters.values()
-    arguments_text = ", ".join(a.name if a.default is a.empty else f"{a.name}={a.default!r}" for a in arguments)
-    contracts = {"exact": "exact: bit-equal", "tolerance": "tolerance: within a bound computed from dtype and length"}
-    lines = [
-        f"## {row.name}",
-        f"`{row.op}({arguments_text})`",
-        "",
-        row.paper,
-        "",
-        f"Contract: {contracts[row.contract]}.",
-    ]
-    if row.caches:
-        lines += ["", "Called by: " + ", ".join(f"`cache={m}`" for m in row.caches) + "."]
-    if known := mistakes(row):
-        lines += ["", "Mistakes that `check` knows by name:", "", *known]
-    return "\n".join([*lines, "", "Implementations:", "", *implementations(row)])
-
-
-def implementations(row: Row) -> list[str]:
-    found = []
-    for backend in (reference, cpu, cuda):
-        path = Path(backend.__path__[0]) / f"{row.name}.py"
-        if path.exists():
-            names = [n.name for n in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(n, ast.FunctionDef)]
-            mine = [n for n in names if n == row.op or n.startswith((f"{row.op}_naive", f"{row.op}_v"))]
-            file = path.relative_to(PACKAGE.parent).as_posix()  # as in a checkout, wherever it is installed
-            found.append(f"- [{file}](../{file}): {', '.join(f'`{n}`' for n in mine)}")
-    return found
-
-
-def mistakes(row: Row) -> list[str]:
-    """The first line of each known wrong version."""
-    paths = sorted((ROOT / "tests" / "mutants" / row.name).glob("*.py"))
-    fields = [(ast.get_docstring(ast.parse(p.read_text(encoding="utf-8"))) or p.stem).splitlines()[0] for p in paths]
-    return [f"- {as_markdown(s)}" for s in fields]
-
-
-def as_markdown(text: str) -> str:
-    """What means something to Markdown escaped; `code` stays code."""
-    pieces = re.split(r"(`[^`]+`)", text)
-    return "".join(p if k % 2 else re.sub(r"([\\*_<|\[\]])", r"\\\1", p) for k, p in enumerate(pieces))
+def list_of_ops() -> str:
+    """The pages of the ops, for the side bar."""
+    files = "\n".join(f"ops/{name}" for name in CATALOG)
+    return f"```{{toctree}}\n:hidden:\n\n{files}\n```"
 
 
 # The results
@@ -229,19 +191,6 @@ def link_to(path: Path) -> str:
     return f"[{path.name}](../{path.relative_to(ROOT).as_posix()})"
 
 
-def machine_of(path: Path) -> str:
-    """The machine of a result, as its file says it: what it was, with which versions, and what else ran there."""
-    found = json.loads(path.read_text(encoding="utf-8"))
-    machine = found["machine"]
-    if isinstance(machine, str):
-        return f"{machine}."
-    fields = machine | found.get("where", {}) | found.get("versions", {})
-    note = fields.pop("note", "") or found.get("note", "")
-    fields = {k: v for k, v in fields.items() if v is not None and k not in ("name", "bandwidth", "operations")}
-    listed = "machine: " + ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in fields.items())
-    return f"{listed}. {note}".strip()
-
-
 # The API
 
 
@@ -280,12 +229,11 @@ def as_rst(line: str) -> str:
 
 PARTS = {
     "chapters": list_of_chapters, "engine": engine, "bricks": bricks, "anatomy": anatomy, "race": puzzle.as_markdown,
-    "catalog": catalog, "results": results, "api": api,
+    "ops": list_of_ops, "results": results, "api": api,
 }  # fmt: skip
 GENERATED = [
     "docs/index",
     "docs/anatomy",
-    "docs/catalog",
     "docs/results",
     "docs/api",
 ]  # read anew each time: no file tells of a change

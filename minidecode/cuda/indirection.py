@@ -1,7 +1,10 @@
 """Following the beams by the table of `attend_indirect`: the kernels of reorder.py, applied to the table.
 
-It has one head, whose positions hold one number of 64 bits, two words, each. Both versions have the same hazard and the
-same ways around it: 1. by a second buffer and back, 2. in place.
+It has one head, whose positions hold one number of 64 bits, two words, each. The hazard is that of reorder.py, and
+so are the ways around it:
+
+1. Through a second buffer, and back.
+2. In place, and only what moves.
 """
 
 from __future__ import annotations

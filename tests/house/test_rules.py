@@ -156,6 +156,15 @@ def test_the_map_is_fresh_and_every_file_of_the_package_has_a_first_line():
     assert write_map.PAGE.read_text(encoding="utf-8") == write_map.page(), "run python docs/write_map.py"
 
 
+def test_every_row_of_the_catalog_has_its_page_and_each_is_up_to_date(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))  # where the script's own imports lie
+    import write_ops
+
+    assert {path.stem for path in (ROOT / "docs" / "ops").glob("*.md")} == set(CATALOG)
+    for path, text in write_ops.pages().items():
+        assert path.read_text(encoding="utf-8") == text, f"{path}: run python docs/write_ops.py"
+
+
 def test_the_guide_says_what_works_on_each_kind_of_model():
     """docs/write_models.py asks a toy of each kind; a new family or technique makes the page stale."""
     spec = importlib.util.spec_from_file_location("write_models", ROOT / "docs" / "write_models.py")
