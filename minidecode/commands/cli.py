@@ -38,7 +38,7 @@ from .generate_files import Interrupted
 from .help_text import GroupedCommands, GroupedOptions
 from .help_topics import help
 from .interpolate import interpolate
-from .interrupts import Terminated, raise_on_signals
+from .interrupts import Terminated, raise_if_asked, raised_signals
 from .ladder import ladder
 from .models import models
 from .plan import plan
@@ -135,7 +135,16 @@ def _global_options(
 
 def main() -> None:
     """Runs a command; an error that a user can mend is one line on stderr and exit code 1, or 2 for bad usage."""
-    raise_on_signals()
+    try:
+        with raised_signals():
+            code = _whole_run()
+    except (KeyboardInterrupt, Terminated) as error:  # in the clean-up
+        code = 130 if isinstance(error, KeyboardInterrupt) else 143
+    sys.exit(code)
+
+
+def _whole_run() -> int:
+    """The exit code of the command, with what stands around it made ready and cleaned up."""
     _ready_streams()
     in_bash = os.environ.get("_MINIDECODE_COMPLETE") == "complete_bash"
     completing = words_of_bash(os.environ) if in_bash else contextlib.nullcontext()
@@ -143,8 +152,7 @@ def main() -> None:
     if quiet:  # read when the hub's client is imported, and before a file is converted
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     with completing, _private_folder(), _warnings_in_one_line(quiet):
-        code = _run(debug="--debug" in sys.argv[1:])
-    sys.exit(code)
+        return _run(debug="--debug" in sys.argv[1:])
 
 
 @contextlib.contextmanager
@@ -199,11 +207,7 @@ def _ready_streams() -> None:
 def _run(debug: bool) -> int:
     """The exit code of the command that sys.argv names. What is no error of the user's is raised."""
     try:
-        code = typer.main.get_command(app)(prog_name="minidecode", standalone_mode=False)
-        if code == 130:  # what the command-line library makes of an interrupt, without a word
-            raise KeyboardInterrupt
-        sys.stdout.flush()  # here, where a full disk or a closed pipe can still be told
-        return code or 0
+        return _run_to_its_end()
     except MinidecodeError as error:
         return _fail(str(error), 1, debug)
     except BrokenPipeError:  # the reader of our output has gone: not our error, and nothing to say
@@ -219,7 +223,7 @@ def _run(debug: bool) -> int:
         _give_up_stdout()
         return code
     except Terminated as terminated:
-        return _fail(str(terminated), 143, debug) if str(terminated) else 143
+        return _fail(str(terminated) or "terminated", 143, debug)
     except Interrupted as interrupted:
         return _fail(str(interrupted), 130, debug)
     except (KeyboardInterrupt, typer.Abort):
@@ -234,6 +238,21 @@ def _run(debug: bool) -> int:
         if "No such option" in message and "(Possible options" not in message and "Did you mean" not in message:
             message += _of_a_dash(message, error.ctx)
         return _fail(f"{message} (see {command} --help)", 2, debug)
+
+
+def _run_to_its_end() -> int:
+    """The exit code of the command. A signal is raised as such, whatever a library has made of it."""
+    try:
+        code = typer.main.get_command(app)(prog_name="minidecode", standalone_mode=False)
+    except (KeyboardInterrupt, Terminated, Interrupted):
+        raise
+    except BaseException:
+        raise_if_asked()
+        raise
+    if code == 130:  # what the command-line library makes of an interrupt, without a word
+        raise KeyboardInterrupt
+    sys.stdout.flush()  # here, where a full disk or a closed pipe can still be told
+    return code or 0
 
 
 NO_WHOLE_NUMBER = re.compile(r"not a valid int|valid integer")  # words of several versions of the library

@@ -1,41 +1,78 @@
-"""Signals that end a command become exceptions, which go through its clean-up."""
+"""Signals that end a command become exceptions, which go through its clean-up.
+
+Python drops what is raised where C calls back into it: in the garbage collector, in a finalizer, in LLVM's compiler. It
+prints a traceback then, and goes on. And some libraries make another exception of it. So the signal is remembered: what
+was dropped is raised again, and what comes of a signal is told as the signal.
+"""
 
 from __future__ import annotations
 
+import _thread
+import contextlib
+import os
 import signal
-import threading
-from collections.abc import Callable
+import sys
+import time
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
 
-_interrupted = threading.Event()
+SOON = 0.01  # seconds: by then the call that dropped an exception has ended
+
+_asked: int | None = None  # the signal that came
 
 
 class Terminated(BaseException):
     """Somebody asked the program to end. No `except SystemExit` of a user's function holds it up."""
 
 
-def raise_on_signals() -> None:
-    """From now on SIGINT raises KeyboardInterrupt and SIGTERM raises Terminated."""
-    _interrupted.clear()
-    signal.signal(signal.SIGTERM, _terminate)
-    signal.signal(signal.SIGINT, _interrupt)
+@contextlib.contextmanager
+def raised_signals() -> Iterator[None]:
+    """Within it SIGINT raises KeyboardInterrupt and SIGTERM raises Terminated, until one of them has its effect."""
+    global _asked
+    _asked, usual_hook = None, sys.unraisablehook
+
+    def hook(dropped: Any) -> None:
+        if issubclass(dropped.exc_type, (KeyboardInterrupt, Terminated)):
+            _thread.start_new_thread(_send_again, ())  # threading.Thread takes locks, which may be held here
+        else:
+            usual_hook(dropped)
+
+    usual = {number: signal.signal(number, _raise) for number in (signal.SIGINT, signal.SIGTERM)}
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = usual_hook
+        for number, handler in usual.items():
+            signal.signal(number, handler or signal.SIG_DFL)
 
 
-def _terminate(*_) -> None:
-    raise Terminated
+def _raise(number: int, frame: FrameType | None) -> None:
+    global _asked
+    _asked = number
+    raise_if_asked()
 
 
-def _interrupt(*_) -> None:
-    _interrupted.set()
-    raise KeyboardInterrupt
+def raise_if_asked() -> None:
+    """Raises what a signal that has come raises."""
+    if _asked is not None:
+        raise KeyboardInterrupt if _asked == signal.SIGINT else Terminated
+
+
+def _send_again() -> None:
+    time.sleep(SOON)
+    if sys.platform == "win32":
+        _thread.interrupt_main(_asked or signal.SIGINT)
+    else:
+        os.kill(os.getpid(), _asked or signal.SIGINT)
 
 
 def unless_interrupted(report: Callable[[float, int], None]) -> Callable[[float, int], None]:
-    """The same, but an interrupt that was lost is raised again: Python drops what is raised while it collects garbage,
-    and hypothesis has a hook there."""
+    """The same, but a signal of which a library has swallowed the exception is raised again."""
 
     def call(done: float, total: int) -> None:
-        if _interrupted.is_set():
-            raise KeyboardInterrupt
+        raise_if_asked()
         report(done, total)
 
     return call

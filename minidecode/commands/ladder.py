@@ -15,6 +15,7 @@ from ..errors import CheckpointError
 from ..files.lines import drawable
 from .completion import complete_model
 from .flags import AsJson, Debug, Quiet, refuse_given
+from .interrupts import unless_interrupted
 from .progress_bar import Report, bar, line_off_a_terminal
 from .whole_file import whole_file
 
@@ -86,6 +87,7 @@ def ladder(
             seconds = DEFAULT_SECONDS
         started = time.perf_counter()
         with np.errstate(all="ignore"), bar("loading", quiet) as report:
+            announce = _short(report) if report.is_shown else line_off_a_terminal("ladder", quiet)
             loaded = _loaded(model, random_weights)
             found = run(
                 loaded, texts=texts, input_length=input_length, max_new_tokens=max_new_tokens, num_beams=num_beams,
@@ -93,7 +95,7 @@ def ladder(
                 memory_budget=memory_budget, cell_seconds=cell_seconds, machine=machine or (), name=model,
                 seconds=seconds and max(seconds - (time.perf_counter() - started), 1.0),
                 may_shrink=set(SIZES) - given,
-                progress=report, announce=_short(report) if report.is_shown else line_off_a_terminal("ladder", quiet),
+                progress=unless_interrupted(report), announce=announce,
             )  # fmt: skip
     print(json.dumps(found.as_dict()) if as_json else found)
     if plot is not None:

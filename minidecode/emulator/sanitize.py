@@ -4,7 +4,8 @@
 
 Numba's own simulator has everything around a kernel: device arrays, streams, events, explicit signatures. An
 environment variable switches it on before Numba is imported, so this runs in a process of its own. Only its launch is
-replaced: the emulator runs the kernel, and looks for data races, accesses outside of arrays and the like. What begins
+replaced: the emulator runs the kernel, and looks for data races, accesses outside of arrays and the like. A launch that
+the script makes by `md.emulate` counts as well. What begins
 with nothing in it on a GPU (`cuda.device_array`) may not be read before it is written.
 """
 
@@ -29,6 +30,7 @@ import numpy as np
 
 from ..errors import EmulationError, MinidecodeError
 
+PACKAGE = Path(__file__).parents[1]
 THREADS_OF_FORALL = 128  # in a block, where a script leaves it to Numba
 CUDA_ALONE = (
     "compile", "compile_all", "compile_for_current_device", "compile_ptx", "compile_ptx_for_current_device",
@@ -103,7 +105,10 @@ class Sanitizer:
         from numba.cuda.simulator import kernel as simulated
         from numba.cuda.simulator.cudadrv import devicearray, devices
 
+        from .emulate import noted_by
+
         sanitizer = self
+        noted_by.append(self.note)
 
         def call(kernel: Any, *arguments: Any) -> None:
             sanitizer.launch(kernel, arguments, sys._getframe(1))
@@ -126,7 +131,7 @@ class Sanitizer:
             setattr(array, name, self._noting_writes(getattr(array, name)))
 
     def launch(self, kernel: Any, arguments: tuple, frame: FrameType) -> None:
-        """Runs one launch in the emulator and reports what it finds."""
+        """Runs one launch in the emulator, which calls `note`."""
         from .emulate import emulate
 
         name, where = kernel.py_func.__name__, self._place(frame)
@@ -138,25 +143,29 @@ class Sanitizer:
         is_traced = self.report.launches[name] < self._traced
         emulated = emulate(kernel.py_func, trace=is_traced, empty=empty, blocks=self._blocks)
         try:
-            run = emulated[kernel.grid_dim, kernel.block_dim, 0, kernel.dynshared_size](*arrays)
+            emulated[kernel.grid_dim, kernel.block_dim, 0, kernel.dynshared_size](*arrays)
         except EmulationError as error:
             remedy = "run the script on a smaller input, or add --blocks 8 for a sample or --blocks all to wait"
             what = str(error).partition("; give emulate()")[0]
             raise EmulationError(f"{where}: {name}: {what}: {remedy}") from None
         except MinidecodeError as error:
             raise type(error)(f"{where}: {name}: {error}") from None
-        self.report.launches[name] += 1
-        self.report.traced += is_traced
-        self.report.sampled += run.partial
         for array in arrays:
             self._forget(array)
+
+    def note(self, run: Any) -> None:
+        """Counts a launch and reports what was found in it."""
+        self.report.launches[run.name] += 1
+        self.report.traced += run.traced
+        self.report.sampled += run.partial
+        where = self._place(sys._getframe(1))
         for finding in run.errors:
-            if new := self.report.add(finding, name, where):
+            if new := self.report.add(finding, run.name, where):
                 print_error(new)
 
     def _place(self, frame: FrameType | None) -> str:
         """Where in the script, or in a module that it imports, a launch stands."""
-        while frame is not None and "numba" in Path(frame.f_code.co_filename).parts:
+        while frame is not None and _is_of_a_library(Path(frame.f_code.co_filename)):
             frame = frame.f_back
         if frame is None:
             return self._script.name
@@ -192,6 +201,10 @@ class Sanitizer:
     def _forget(self, array: Any) -> None:
         if isinstance(array, np.ndarray):
             self._unwritten.pop(id(_root(array)), None)
+
+
+def _is_of_a_library(file: Path) -> bool:
+    return "numba" in file.parts or PACKAGE in file.parents
 
 
 def _configured(kernel: Any, configuration: tuple) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tomllib
@@ -311,11 +312,11 @@ def test_an_interrupt_that_python_dropped_is_raised_again():
     seen = []
     report = interrupts.unless_interrupted(lambda done, total: seen.append(done))
     report(1, 2)
-    with pytest.raises(KeyboardInterrupt):
-        interrupts._interrupt()
-    with pytest.raises(KeyboardInterrupt):
-        report(2, 2)
-    interrupts._interrupted.clear()
+    with interrupts.raised_signals():
+        with pytest.raises(interrupts.Terminated):
+            signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(interrupts.Terminated):
+            report(2, 2)
     assert seen == [1]
 
 

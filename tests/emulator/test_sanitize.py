@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -178,6 +180,18 @@ def test_each_mistake_is_reported_once_where_it_was_launched(tmp_path):
     assert [int(line.split(":")[1]) for line in lines[:-1]] == [
         launched["total"], launched["total"], launched["beyond"], launched["copied"]]  # fmt: skip
     assert lines[-1] == "4 errors in 6 launches of 3 kernels"
+
+
+def test_launches_by_emulate_count_too(tmp_path):
+    """The example of the README: a race in a kernel that the script gives to md.emulate."""
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    script = re.search(r"`race\.py`.*?```python\n(.*?)```", readme, re.DOTALL)[1]
+    done = sanitized(tmp_path, script)
+    line = script.splitlines().index("print(md.emulate(reverse)[1, 64](np.arange(64, dtype=np.float32)))") + 1
+    first, *_, last = done.stderr.splitlines()
+    assert done.returncode == 1 and first.startswith(f"script.py:{line}: error: race in reverse: a[0]: thread 0 reads")
+    assert last == "1 error in 1 launch of 1 kernel"
+    assert "error: a[0]: thread 0 reads it (line 9)" in done.stdout, "the script prints what it would print"
 
 
 def test_the_report_as_json_is_alone_on_stdout(tmp_path):
