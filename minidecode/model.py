@@ -72,6 +72,9 @@ from .search.trace import Trace
 RETURNED = {
     "return_dict_in_generate": "leave it out, and read its token_ids, scores and texts",
     "output_scores": "ask for trace=True, which keeps the candidates and scores of each step",
+    "output_logits": "ask for logprobs, or call model.logits",
+    "output_attentions": "minidecode explore shows attention",
+    "output_hidden_states": "they are not kept",
 }
 
 
@@ -185,6 +188,8 @@ class Model:
         for name, instead in RETURNED.items():
             if own.pop(name, None):
                 raise OptionError(f"{name}=True: generate always returns an Output; {instead}")
+        if own.get("use_cache") is True:  # as every plan does that does not say cache=none
+            del own["use_cache"]
         options = resolve(defaults, own, source)
         refuse_unsupported(defaults, options.do_sample, source)
         self._check_vocabularies(options)
@@ -666,6 +671,11 @@ class Model:
         latent: as for `generate`.
         """
         self._check_it_writes()
+        if _is_text(input_ids) or _is_text(decoder_input_ids):
+            raise InputError(
+                "logits takes token ids, not texts: pass [model.tokenizer.encode(text)], or call score(text) for the "
+                "log-probabilities of its tokens"
+            )
         if self.is_encoder_decoder != (decoder_input_ids is not None):
             what = "needs" if self.is_encoder_decoder else "takes no"
             raise InputError(f"this model {what} decoder_input_ids beside input_ids")
@@ -997,6 +1007,11 @@ class Model:
 OF_A_CALL = {  # what `generate` takes beside the options of generation
     name for name, p in inspect.signature(Model.generate).parameters.items() if p.kind is p.KEYWORD_ONLY
 }
+
+
+def _is_text(given: Any) -> bool:
+    """Whether a text stands where token ids do, or a list of texts."""
+    return isinstance(given, str) or (isinstance(given, list | tuple) and any(isinstance(row, str) for row in given))
 
 
 def _from_state(state: dict[str, Any]) -> Model:

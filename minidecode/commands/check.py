@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from typing import Annotated
 
@@ -17,7 +16,7 @@ from .progress_bar import bar
 
 def check(
     name: Annotated[str, typer.Argument(autocompletion=complete_row, help="The optimization, such as ngram.")],
-    function: Annotated[str | None, typer.Argument(metavar="FILE.py:FUNCTION", help="Yours; a module:function works"
+    function: Annotated[str | None, typer.Argument(metavar="FILE.py[:FUNCTION]", help="Yours; a module:function works"
                                                    " too.", show_default=False)] = None,
     examples: Annotated[int, typer.Option(min=1, help="Random inputs to try, beside the planted ones.")] = 200,
     as_json: AsJson = False, quiet: NoBar = False, debug: Debug = False,
@@ -32,9 +31,10 @@ def check(
 
     if function is None:
         raise OptionError(_what_to_type(name))
-    find(name)  # a wrong name is an error before a file is run
+    row = find(name)  # a wrong name is an error before a file is run
+    found = find_function(function, row.op)
     with bar(f"checking {name}", quiet) as report:
-        verdict = judge(name, find_function(function), examples=examples, progress=unless_interrupted(report))
+        verdict = judge(name, found, examples=examples, progress=unless_interrupted(report))
     if as_json:
         failure = verdict.failure
         print(json.dumps({
@@ -50,13 +50,12 @@ def check(
 
 def _what_to_type(name: str) -> str:
     """Without a function: what the command does, and what to type for this row (under its new name, if it has one)."""
-    from .. import ops
     from ..catalog import RENAMED, find
+    from ..conformance.check import signature_of
 
     row = find(RENAMED.get(name, name))
     renamed = f"{name} is now {row.name}; " if row.name != name else ""
-    arguments = ", ".join(n for n in inspect.signature(getattr(ops, row.op)).parameters if n != "out")
     return (
-        f"{renamed}check {row.name} judges a function of yours, and none is given: write {row.op}({arguments}) into"
+        f"{renamed}check {row.name} judges a function of yours, and none is given: write {signature_of(row)} into"
         f" mine.py, then type minidecode check {row.name} mine.py:{row.op}"
     )

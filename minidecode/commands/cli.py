@@ -28,6 +28,7 @@ from .compare import compare
 from .completion import words_of_bash
 from .convert import convert
 from .doctor import doctor
+from .elsewhere import answer, with_dashes
 from .embed import embed
 from .evaluate import evaluate
 from .exercise import app as exercise_app
@@ -62,7 +63,7 @@ class Commands(GroupedCommands, TyperGroup):
 
 app = typer.Typer(
     cls=Commands, help="Fast transformer decoding you can read: load a model, generate, and see what ran.",
-    rich_markup_mode=None, pretty_exceptions_enable=False,
+    rich_markup_mode=None, pretty_exceptions_enable=False, context_settings={"token_normalize_func": with_dashes},
 )  # fmt: skip
 IN_ORDER_OF_HELP = {
     "Generate": (generate, chat, interpolate, trace, explore, score),
@@ -235,8 +236,8 @@ def _run(debug: bool) -> int:
             raise
         command = error.ctx.command_path if getattr(error, "ctx", None) else "minidecode"
         message = _of_a_number(error.format_message().rstrip("."), sys.argv[1:])
-        if "No such option" in message and "(Possible options" not in message and "Did you mean" not in message:
-            message += _of_a_dash(message, error.ctx)
+        if "No such option" in message:
+            message = _of_no_option(message, error)
         return _fail(f"{message} (see {command} --help)", 2, debug)
 
 
@@ -310,6 +311,16 @@ def _cannot_load(error: OSError | ImportError) -> str | None:
         (known,) = metadata.packages_distributions().get(package, [package])[:1]  # pip's name for it
         return f"the package {package} cannot be imported ({error}): pip install --force-reinstall {known}"
     return None if isinstance(error, ImportError) else str(error)
+
+
+def _of_no_option(message: str, error: Any) -> str:
+    """The complaint about an option that there is not, with what to type in its place where that is known."""
+    known = {name for p in error.ctx.command.params for name in (*p.opts, *p.secondary_opts)} if error.ctx else set()
+    if instead := answer(getattr(error, "option_name", ""), known):
+        return f"there is no option {error.option_name} here: {instead}"
+    if "(Possible options" in message or "Did you mean" in message:
+        return message
+    return message + _of_a_dash(message, error.ctx)
 
 
 def _of_a_dash(message: str, context: Any) -> str:

@@ -11,7 +11,7 @@ import typer
 from ..errors import InputError, OptionError
 from ..files.lines import drawable
 from .completion import complete_row
-from .flags import AsJson, Debug, NoBar, refuse_given
+from .flags import AsJson, Debug, NoBar, output_flag, refuse_given
 from .interrupts import unless_interrupted
 from .progress_bar import bar
 from .whole_file import whole_file
@@ -31,7 +31,7 @@ def compare(
                                                " weights, int8, int8_blocks, int4; others are left out.")] = None,
     read: Annotated[list[Path] | None, typer.Option("--read", help="Time nothing: show a file that --json wrote; given"
                                                     " several times, side by side.")] = None,
-    plot: Annotated[Path | None, typer.Option("--plot", help="Draw the roofline, as SVG.")] = None,
+    output: Annotated[Path | None, output_flag("Draw the roofline, as SVG.")] = None,
     as_json: AsJson = False, quiet: NoBar = False, debug: Debug = False,
 ):  # fmt: skip
     """Check all implementations of an optimization, then time them.
@@ -44,29 +44,29 @@ def compare(
     """
     from ..bench.compare import side_by_side
 
-    if plot is not None:
+    if output is not None:
         import matplotlib  # noqa: F401 (what is missing is an error before minutes of work)
 
-        drawable(plot)
+        drawable(output)
     if read:
         refuse_given(context, ("functions", "repeats", "machine", "stored"), "with --read, which times nothing")
         files = _read_files(read, name)
-        drawn = _drawn(files) if plot is not None else {}
+        drawn = _drawn(files) if output is not None else {}
         if not as_json:
             print(side_by_side(files))
     else:
-        if plot is not None and name is not None:
+        if output is not None and name is not None:
             _refuse_without_times(name)
         how = {"functions": functions or (), "repeats": repeats, "machine": machine or (), "stored": stored}
         files = {"this machine": _time_here(name, quiet=quiet, prints=not as_json, **how)}
-        drawn = _drawn(files) if plot is not None else {}
+        drawn = _drawn(files) if output is not None else {}
     if as_json:
         every = [c.as_dict() for found in files.values() for c in found]
         print(json.dumps(every if len(every) > 1 else every[0]))
-    if plot is not None:
+    if output is not None:
         from ..bench.pictures import roofline
 
-        with whole_file(plot) as file:
+        with whole_file(output) as file:
             roofline(drawn).savefig(file, format="svg", metadata={"Date": None})
 
 
@@ -76,14 +76,14 @@ def _refuse_without_times(name: str) -> None:
     from ..conformance.rows import asked_of
 
     if hasattr(asked_of(find(name).name), "amount"):
-        raise OptionError(f"compare {name} has no roofline, for what it buys is bytes: leave out --plot")
+        raise OptionError(f"compare {name} has no roofline, for what it buys is bytes: leave out --output")
 
 
 def _drawn(files: dict[str, list]) -> dict[str, list]:
     """The comparisons that a roofline has a place for: those of speed. Raises OptionError where a file has none."""
     kept = {label: [c for c in found if not c.amounts] for label, found in files.items()}
     if without := [label for label, found in kept.items() if not found]:
-        raise OptionError(f"{without[0]} compares bytes alone, which have no roofline: leave out --plot")
+        raise OptionError(f"{without[0]} compares bytes alone, which have no roofline: leave out --output")
     return kept
 
 

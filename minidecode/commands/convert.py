@@ -10,14 +10,14 @@ import typer
 
 from ..errors import OptionError
 from .completion import complete_model
-from .flags import AsJson, Debug, Revision
+from .flags import AsJson, Debug, Revision, output_flag
 from .progress_bar import bar
 
 
 def convert(
     model: Annotated[str, typer.Argument(autocompletion=complete_model,
         metavar="FOLDER", help="A model folder, a bundled model or a hub id; or a fairseq checkpoint, FILE.pt.")],
-    out: Annotated[Path, typer.Option(readable=False, help="The new folder: it appears whole, or not at all.")],
+    output: Annotated[Path, output_flag("The new folder: it appears whole, or not at all.")],
     kv_heads: Annotated[int | None, typer.Option(help="Key/value heads of the new model; 1 makes it multi-query.")]
     = None,
     source_lang: Annotated[str | None, typer.Option(help="SRC of a checkpoint's dict.SRC.txt, if it does not say.")]
@@ -36,7 +36,7 @@ def convert(
 
     with np.errstate(all="ignore"), bar("converting", quiet=False) as report:
         run = _fairseq if model.endswith(".pt") else _fewer_heads
-        result = run(model, out, kv_heads, revision, source_lang, target_lang, report)
+        result = run(model, output, kv_heads, revision, source_lang, target_lang, report)
     print(json.dumps(result.as_dict()) if as_json else result)
 
 

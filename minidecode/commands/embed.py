@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from ..errors import InputError
-from .flags import AsJson, Debug, Device, Dtype, Jsonl, ModelName, PlanText, Quiet, Revision, warn_of_files
+from .flags import AsJson, Debug, Device, Dtype, Jsonl, ModelName, PlanText, Quiet, Revision, output_flag, warn_of_files
 from .progress_bar import bar, line_when_compiling
 from .read_texts import records_of
 from .whole_file import whole_file, will_be_replaced
@@ -35,7 +35,7 @@ def embed(
     normalize: Annotated[bool | None, typer.Option("--normalize/--no-normalize", help="Divide vectors by their lengths."
                                                    "  [default: as the model's files say]")] = None,
     truncate: Truncate = False,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="NumPy file (.npy) for all vectors; one that"
+    output: Annotated[Path | None, output_flag("NumPy file (.npy) for all vectors; one that"
                                                 " exists is replaced.")] = None,
     plan: PlanText = "auto", dtype: Dtype = "float32", device: Device = "cpu",
     as_json: AsJson = False, quiet: Quiet = False, debug: Debug = False,

@@ -15,7 +15,7 @@ from ..errors import InputError
 from ..plan import Plan
 from ..runtime.pipeline import check_lines
 from .completion import complete_dtype, complete_model, complete_plan
-from .flags import DTYPE_HELP, PLAN_HELP, AsJson, Debug, Quiet, warn_of_files
+from .flags import DTYPE_HELP, PLAN_HELP, AsJson, Debug, Quiet, output_flag, warn_of_files
 from .progress_bar import bar, line_when_compiling
 from .read_texts import read_lines, read_records
 from .search_flags import with_search_options
@@ -38,7 +38,7 @@ def evaluate(
         help=f"{PLAN_HELP} May repeat.  [default: auto]")] = None,
     dtype: Annotated[list[str] | None, typer.Option(autocompletion=complete_dtype,
         help=f"{DTYPE_HELP} May repeat.  [default: float32]")] = None,
-    output_texts: Annotated[Path | None, typer.Option(readable=False, help="Write the generated texts here, as JSONL.")]
+    output: Annotated[Path | None, output_flag("Write the generated texts here, as JSONL.")]
     = None,
     tokenizer: Annotated[str | None, typer.Option(
         help="Cut texts into words by: characters, international, or a name of sacrebleu's."
@@ -64,9 +64,9 @@ def evaluate(
     plans, truncate = [Plan.parse(p) for p in plan or ["auto"]], options.pop("truncate")
     if not quiet:
         warn_of_files(",".join(plan or []))
-    if output_texts is not None and not quiet and (warning := will_be_replaced(output_texts)):
+    if output is not None and not quiet and (warning := will_be_replaced(output)):
         print(f"minidecode: {warning}", file=sys.stderr)
-    texts_file = contextlib.nullcontext() if output_texts is None else whole_file(output_texts)
+    texts_file = contextlib.nullcontext() if output is None else whole_file(output)
     with texts_file as out, np.errstate(all="ignore"):
         # Refuse what can be refused before anything is computed.
         loaded = {

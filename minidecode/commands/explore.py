@@ -11,7 +11,7 @@ import typer
 
 from ..files.lines import writable
 from .completion import complete_plan
-from .flags import AsJson, Debug, Dtype, ModelName, Revision, warn_of_files
+from .flags import AsJson, Debug, Dtype, ModelName, Revision, output_flag, warn_of_files
 from .search_flags import with_search_options
 from .whole_file import whole_file
 
@@ -27,7 +27,7 @@ def explore(
     plan: Annotated[list[str] | None, typer.Option(autocompletion=complete_plan,
         help="A plan to run under; may repeat.  [default: cache=replicated and cache=split]")] = None,
     dtype: Dtype = "float32",
-    html: Annotated[Path | None, typer.Option(help="Write the page into this file; an existing one is replaced."
+    output: Annotated[Path | None, output_flag("Write the page into this file; an existing one is replaced."
                                               "  [default: out.html; with --json none]")] = None,
     as_json: AsJson = False,
     debug: Debug = False,
@@ -44,7 +44,7 @@ def explore(
     from ..course.explore.exploration import PLANS
     from ..course.explore.exploration import explore as explored
 
-    path = html or (None if as_json else PAGE)
+    path = output or (None if as_json else PAGE)
     if path is not None:
         writable(path)
     limits = ("max_new_tokens", "max_length", "max_len_b", "match_source_len")

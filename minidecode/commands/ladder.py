@@ -14,7 +14,7 @@ import typer
 from ..errors import CheckpointError
 from ..files.lines import drawable
 from .completion import complete_model
-from .flags import AsJson, Debug, Quiet, refuse_given
+from .flags import AsJson, Debug, Quiet, output_flag, refuse_given
 from .interrupts import unless_interrupted
 from .progress_bar import Report, bar, line_off_a_terminal
 from .whole_file import whole_file
@@ -56,7 +56,7 @@ def ladder(
     machine: Annotated[list[str] | None, typer.Option(help="Predict for this one too, with its own memory as a cap:"
                                                       " v100, t4 or h200; may repeat.")] = None,
     read: Annotated[Path | None, typer.Option("--read", help="Time nothing: show a file that --json wrote.")] = None,
-    plot: Annotated[Path | None, typer.Option("--plot", help="Draw speedups and shares of time, as SVG.")] = None,
+    output: Annotated[Path | None, output_flag("Draw speedups and shares of time, as SVG.")] = None,
     as_json: AsJson = False, quiet: Quiet = False, debug: Debug = False,
 ):  # fmt: skip
     """Time one optimization after another on this machine.
@@ -72,10 +72,10 @@ def ladder(
     from ..bench.ladder import ladder as run
     from ..bench.ladder import read_ladder
 
-    if plot is not None:
+    if output is not None:
         import matplotlib  # noqa: F401 (what is missing is an error before minutes of work)
 
-        drawable(plot)
+        drawable(output)
     if read is not None:
         refuse_given(context, WORK, "with --read, which times nothing")
         found = read_ladder(read)
@@ -98,10 +98,10 @@ def ladder(
                 progress=unless_interrupted(report), announce=announce,
             )  # fmt: skip
     print(json.dumps(found.as_dict()) if as_json else found)
-    if plot is not None:
+    if output is not None:
         from ..bench.pictures import ladder_in_words, ladder_picture, write_svg
 
-        with whole_file(plot) as file:
+        with whole_file(output) as file:
             write_svg(ladder_picture(found), file, f"The ladder of {found.work['model']}", ladder_in_words(found))
 
 

@@ -10,7 +10,7 @@ import typer
 
 from ..files.lines import drawable
 from .completion import complete_model
-from .flags import AsJson, Debug, Dtype, PlanText, refuse_given, warn_of_files
+from .flags import AsJson, Debug, Dtype, PlanText, output_flag, refuse_given, warn_of_files
 from .search_flags import with_search_options
 from .whole_file import whole_file
 
@@ -27,7 +27,7 @@ def plan(
     vocab_size: Annotated[int | None, typer.Option(min=1, help="Another vocabulary than the model's.")] = None,
     plan: PlanText = "auto",
     dtype: Dtype = "float32",
-    svg: Annotated[Path | None, typer.Option(help="Draw the plan into this file: calls against offsets.")] = None,
+    output: Annotated[Path | None, output_flag("Draw the plan into this file: calls against offsets.")] = None,
     as_json: AsJson = False, debug: Debug = False,
     *, options: dict[str, Any], defaults: dict[str, Any],
 ):  # fmt: skip
@@ -40,14 +40,14 @@ def plan(
 
     options.pop("truncate")
     refuse_given(context, ("truncate",), "on a plan, which is made for --input-length tokens")
-    if svg is not None:
-        drawable(svg)
+    if output is not None:
+        drawable(output)
     warn_of_files(plan)
     loaded = load_shapes(model, plan=plan, dtype=dtype, vocab_size=vocab_size, **defaults)
     step = loaded.plan_step(batch_size=batch_size, input_length=input_length, **options)
-    if svg is not None:
+    if output is not None:
         from ..runtime.plan_picture import draw_plan
 
-        with whole_file(svg) as file:
+        with whole_file(output) as file:
             file.write(draw_plan(step, f"{model}: a step of {step.extent}"))
     print(json.dumps(step.as_dict()) if as_json else step)

@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from ..errors import InputError, OptionError, quoted
 from .child_process import child_environment
-from .flags import AsJson, Debug, Quiet
+from .flags import AsJson, Debug, Quiet, output_flag
 from .help_text import WithExamples
 from .progress_bar import bar
 
@@ -109,7 +109,7 @@ def _number(value: Any) -> str:
 @app.command()
 def race(
     folder: Where = FOLDER,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Draw the race into this SVG file.")] = None,
+    output: Annotated[Path | None, output_flag("Draw the race into this SVG file.")] = None,
     as_json: AsJson = False, debug: Debug = False,
 ):  # fmt: skip
     """Time your stages against each other and against minidecode."""
@@ -134,8 +134,8 @@ def race(
                 work = result["work"]
                 print(f"{work}:")
             print(f"  {result['name']:<20} {result['tokens_per_second']:8,.1f} tokens/s", flush=True)
-    if out is not None:
-        with whole_file(out) as file:
+    if output is not None:
+        with whole_file(output) as file:
             file.write(picture(results))
     if as_json:
         print(json.dumps(results, indent=1))

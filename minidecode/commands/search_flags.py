@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import OptionError
-from ..search.options import DEFAULT_NEW_TOKENS
+from ..search.options import DEFAULT_NEW_TOKENS, check_values
 from .completion import complete_dialect
 
 
@@ -148,6 +148,7 @@ def _read(given: dict[str, Any]) -> dict[str, Any]:
     given["sequence_bias"] = [_bias(text) for text in given["sequence_bias"] or []]
     given["exponential_decay_length_penalty"] = _decay(given["exponential_decay_length_penalty"])
     options = {name: value for name, value in given.items() if value is not None and value != []}
+    check_values(options)  # before a model is loaded, which may take long
     if options.pop("ignore_eos"):
         options["eos_token_id"] = None
     return options

@@ -13,7 +13,18 @@ import typer
 from ..errors import OptionError
 from ..files.lines import drawable
 from ..search.trace import FATES, first_difference
-from .flags import Debug, Device, Dtype, LatentNumbers, LatentSeed, ModelName, PlanText, given_latent, warn_of_files
+from .flags import (
+    Debug,
+    Device,
+    Dtype,
+    LatentNumbers,
+    LatentSeed,
+    ModelName,
+    PlanText,
+    given_latent,
+    output_flag,
+    warn_of_files,
+)
 from .generate_files import finite
 from .search_flags import with_search_options
 from .whole_file import whole_file
@@ -28,7 +39,7 @@ def trace(
     plan: PlanText = "auto",
     dtype: Dtype = "float32",
     device: Device = "cpu",
-    svg: Annotated[Path | None, typer.Option(help="Draw the beam tree into this file.")] = None,
+    output: Annotated[Path | None, output_flag("Draw the beam tree into this file.")] = None,
     against: Annotated[str | None, typer.Option(metavar="OPTION=VALUE,..",
         help="Search again with these changed (dialect=fairseq, plan=cache=none); show the first difference.")]
     = None,
@@ -44,8 +55,8 @@ def trace(
 
     from .. import load
 
-    if svg is not None:
-        drawable(svg)
+    if output is not None:
+        drawable(output)
     limits = ("max_new_tokens", "max_length", "max_len_b", "match_source_len")
     if all(options.get(name) is None for name in limits):
         options["max_new_tokens"] = 8
@@ -62,10 +73,10 @@ def trace(
     def word(i: int) -> str:
         return write([i])
 
-    if svg is not None:
+    if output is not None:
         from ..search.beam_tree import draw_beam_tree
 
-        with whole_file(svg) as file:
+        with whole_file(output) as file:
             file.write(draw_beam_tree(out.trace.of(0), [ids.tolist() for ids in out.token_ids], word))
     verdict = other and _where_they_part(out, other, against, word)
     if as_json:

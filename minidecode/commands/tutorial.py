@@ -9,14 +9,14 @@ from typing import Annotated
 import typer
 
 from ..errors import InputError, quoted
-from .flags import AsJson, Debug, refuse_given
+from .flags import AsJson, Debug, output_flag, refuse_given
 from .whole_file import whole_file
 
 
 def tutorial(
     context: typer.Context,
     chapter: Annotated[str, typer.Argument(help="Its number or a part of its name; without one, all are listed.")] = "",
-    out: Annotated[Path | None, typer.Option("--out", help="The notebook; NN_name.ipynb by default.")] = None,
+    output: Annotated[Path | None, output_flag("The notebook; NN_name.ipynb by default.")] = None,
     student: Annotated[str | None, typer.Option("--student", help="Draw the exercises' variations from this name.",
                                                 show_default=False)] = None,
     as_json: AsJson = False, debug: Debug = False,
@@ -26,13 +26,13 @@ def tutorial(
     from ..course.notebook import notebook
 
     if not chapter:
-        refuse_given(context, ("out", "student"), "without a chapter")
+        refuse_given(context, ("output", "student"), "without a chapter")
         _list_chapters(as_json)
         return
     found = find_chapter(chapter)
-    path = out or Path(f"{found.path.stem}.ipynb")
+    path = output or Path(f"{found.path.stem}.ipynb")
     if path.exists():
-        raise InputError(f"{path} is there already, perhaps with your work in it: give another name with --out")
+        raise InputError(f"{path} is there already, perhaps with your work in it: give another name with --output")
     text = notebook(found, student)
     with whole_file(path) as file:
         file.write(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import difflib
 import os
 import warnings
 from pathlib import Path
@@ -17,6 +18,8 @@ from .checkpoint import find_tensors, match_tensors, same_numbers
 from .packaged_folder import FOLDERS, packaged_model
 from .published import PUBLISHED
 from .stored import Stored, read_json
+
+ALMOST = 0.85  # of two names: one letter off, so that no hub has to be asked
 
 
 def bundled_models() -> dict[str, Path]:
@@ -62,7 +65,7 @@ def find_folder(name: str | Path, revision: str | None = None, weights: bool = T
     if folder.suffix == ".pt" and os.path.isfile(folder):
         raise CheckpointError(
             f"{str(name)!r} is a file, not a folder: if it is a checkpoint of fairseq, make a folder of it with "
-            f"minidecode convert {name} --out FOLDER"
+            f"minidecode convert {name} --output FOLDER"
         )
     if os.path.exists(folder):
         raise CheckpointError(f"{str(name)!r} is a file, not a folder: {remedy}")
@@ -70,7 +73,8 @@ def find_folder(name: str | Path, revision: str | None = None, weights: bool = T
         raise CheckpointError(f"there is no file {name}: name a file that is there")
     remedy += did_you_mean(str(name), [*bundled, *packaged, *([] if weights else PUBLISHED)])
     nowhere = f"{str(name)!r} is neither a bundled model nor a folder"
-    if isinstance(name, Path) or not hub.looks_like_id(name):
+    is_typo = "/" not in str(name) and difflib.get_close_matches(str(name), [*bundled, *packaged], 1, ALMOST)
+    if isinstance(name, Path) or not hub.looks_like_id(name) or is_typo:
         raise CheckpointError(f"{nowhere}: {remedy}")
     try:
         return hub.fetch(name, revision, check=lambda folder: read_settings(folder, None), weights=weights)

@@ -162,13 +162,18 @@ class Inputs:
             if len(row) == 0:
                 bos = self.defaults.get("bos_token_id")
                 begins = what == "prompt" and not self.is_encoder_decoder and isinstance(bos, int)
-                word = f" ({self.tokenizer.decode([bos], keep_special=True)})" if begins and self.tokenizer else ""
-                remedy = f"to start from nothing, give bos_token_id, {bos}{word}" if begins else "leave it out"
+                remedy = f"to start from nothing, give {self._nothing(bos)}" if begins else "leave it out"
                 raise InputError(f"{what} {b} of {len(ids)} is empty: {remedy}")
             if row.min() < 0 or row.max() >= V:
                 bad = row[(row < 0) | (row >= V)][0]
                 raise InputError(f"{what} {b} of {len(ids)}: token id {bad} is not in the vocabulary of {V} tokens")
         return ids
+
+    def _nothing(self, bos: int) -> str:
+        """What to type for a prompt of the first token alone: a text where one is read as that token, or its id."""
+        text = self.tokenizer.decode([bos], keep_special=True) if self.tokenizer else ""
+        is_read = text and self.tokenizer.encode(text).tolist() == [bos]
+        return f'"{text}" or input_ids=[[{bos}]]' if is_read else f"input_ids=[[{bos}]]"
 
     def check_generated(self, targets: list[np.ndarray]) -> None:
         """Raises InputError on a target with a token that the model never generates, such as Marian's padding."""

@@ -56,7 +56,7 @@ class Output:
     `len(out)`, `out[0]` and `for hypothesis in out` read it hypothesis by hypothesis.
     """
 
-    token_ids: list[np.ndarray]  # new tokens alone, EOS included where it was reached
+    token_ids: list[np.ndarray]  # new tokens alone, EOS included where it was reached; BART's start token is left out
     scores: np.ndarray  # sum of log-probabilities / length ** length_penalty
     receipt: Receipt
     tokenizer: Tokenizer | None
@@ -106,6 +106,13 @@ class Output:
         The prompt stands in front of it if `generate` was called with return_full_text=True.
         """
         return [self._text(place) for place in range(len(self))]
+
+    @property
+    def text(self) -> str:
+        """The only text of a call that gave one. Raises OptionError where there are several: read `texts` then."""
+        if len(self) != 1:
+            raise OptionError(f"there are {len(self)} texts: read texts, such as out.texts[0], instead of text")
+        return self._text(0)
 
     @property
     def finish_reasons(self) -> list[str | None]:
@@ -177,7 +184,10 @@ class Hypothesis:
 
     @property
     def token_ids(self) -> np.ndarray:
-        """The new tokens, EOS included where it was reached."""
+        """The new tokens, EOS included where it was reached.
+
+        The start token of an encoder-decoder model is left out. In transformers, outputs begin with it.
+        """
         return self.output.token_ids[self.index]
 
     @property

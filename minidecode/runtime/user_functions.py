@@ -41,8 +41,13 @@ def load_file(path: Path) -> ModuleType:
     return module
 
 
-def find_function(place: str) -> Callable[..., Any]:
-    """The function that "my_file.py:ban" or "package.module:ban" names. Raises InputError if there is none."""
+def find_function(place: str, preferred: str = "") -> Callable[..., Any]:
+    """The function that "my_file.py:ban" or "package.module:ban" names. Raises InputError if there is none.
+
+    "my_file.py" alone names its only function, or of several the preferred one.
+    """
+    if place.endswith(".py"):
+        return _only_function(place, preferred)
     where, colon, name = place.rpartition(":")
     if not colon or not where or not name:
         raise InputError(f"name the function as FILE.py:FUNCTION, not {place!r}")
@@ -56,10 +61,25 @@ def find_function(place: str) -> Callable[..., Any]:
             raise InputError(f"{where} cannot be imported: {error}") from None
     function = getattr(module, name, None)
     if not callable(function):
-        own = {n: v for n, v in vars(module).items() if getattr(v, "__module__", None) == module.__name__}
-        functions = ", ".join(n for n, v in own.items() if callable(v) and not n.startswith("_"))
-        raise InputError(f"{where} has no function {name!r}: it has {functions or 'none'}")
+        raise InputError(f"{where} has no function {name!r}: it has {', '.join(_functions_of(module)) or 'none'}")
     return function
+
+
+def _only_function(file: str, name: str) -> Callable[..., Any]:
+    module = load_file(Path(file))
+    functions = _functions_of(module)
+    chosen = functions[0] if len(functions) == 1 else name
+    if not functions:
+        raise InputError(f"{file} defines no function: name the function as FILE.py:FUNCTION")
+    if chosen not in functions:
+        raise InputError(f"{file} has {', '.join(functions)}: name one of them, as in {file}:{functions[0]}")
+    return getattr(module, chosen)
+
+
+def _functions_of(module: ModuleType) -> list[str]:
+    """The names of the functions that a module defines itself, but for those that begin with _."""
+    own = {n: v for n, v in vars(module).items() if getattr(v, "__module__", None) == module.__name__}
+    return [n for n, v in own.items() if callable(v) and not n.startswith("_")]
 
 
 def _look_in(folder: Path) -> None:

@@ -38,6 +38,18 @@ NOT_HERE = {
     "max_tokens": "did you mean max_new_tokens?",
     "stop": "did you mean stop_strings?",
     "n": "did you mean num_return_sequences?",
+    "best_of": "did you mean num_beams?",
+    "beam_size": "did you mean num_beams?",
+    "temp": "did you mean temperature?",
+    "logit_bias": "did you mean sequence_bias?",
+    "presence_penalty": "the nearest is repetition_penalty",
+    "frequency_penalty": "the nearest is repetition_penalty",
+    "stream": "call model.stream, or give a streamer",
+    "use_cache": 'the plan chooses the cache: plan="cache=none" runs without one',
+    "past_key_values": "a call keeps no caches for the next: give all of the text",
+    "inputs": "give texts as prompts, or token ids as input_ids",
+    "inputs_embeds": "give texts as prompts, or token ids as input_ids",
+    "skip_special_tokens": "texts leave them out: model.tokenizer.decode(ids, keep_special=True) writes them",
 }
 SAMPLING_ALONE = {"temperature", "top_k", "top_p", "min_p", "top_h", "typical_p", "epsilon_cutoff", "eta_cutoff"}
 # Settings that change nothing here: what transformers returns, caches and assists with.
@@ -216,8 +228,7 @@ class Options:
     def __post_init__(self):
         for option in dataclasses.fields(self):
             object.__setattr__(self, option.name, as_python(getattr(self, option.name)))
-        if not isinstance(self.dialect, str) or self.dialect not in DIALECTS:
-            raise OptionError(f"dialect must be {', '.join(DIALECTS)}, not {shown(self.dialect)}")
+        self._check_dialect()
         for name, value in self.rules.defaults.items():
             if getattr(self, name) is None and not (name == "min_new_tokens" and self.min_length):
                 object.__setattr__(self, name, value)
@@ -237,6 +248,10 @@ class Options:
         if self.stopping_criteria:
             own["stopping_criteria"] = [describe(function) for function in self.stopping_criteria]
         return own
+
+    def _check_dialect(self) -> None:
+        if not isinstance(self.dialect, str) or self.dialect not in DIALECTS:
+            raise OptionError(f"dialect must be {', '.join(DIALECTS)}, not {shown(self.dialect)}")
 
     def _check_values(self) -> None:
         """Each option by itself."""
@@ -494,6 +509,16 @@ class Options:
         if not self.rules.all_go_on:
             return self.num_beams
         return max(2, 1 + len(self.eos_token_id)) * self.num_beams
+
+
+def check_values(given: dict[str, Any]) -> None:
+    """Raises OptionError on a value that is wrong whatever the model and the other options are."""
+    options = object.__new__(Options)
+    for field in dataclasses.fields(Options):
+        object.__setattr__(options, field.name, given.get(field.name, field.default))
+    object.__setattr__(options, "keep_stop_strings", False)  # stop strings may come from elsewhere
+    options._check_dialect()
+    options._check_values()
 
 
 def resolve(defaults: dict[str, Any], given: dict[str, Any], source: str = "generation_config.json") -> Options:

@@ -60,11 +60,35 @@ def test_without_a_function_it_says_what_it_is_for_and_what_to_type(fails):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [(["ngrams", "x.py:f"], "did you mean ngram? The names are"), (["ngram", "x.py:f"], "there is no file x.py"),
-     (["ngram", "x.py"], "FILE.py:FUNCTION"), (["ngram", "no_such_module:f"], "cannot be imported"),
+     (["ngram", "x.py"], "there is no file x.py"), (["ngram", "x"], "FILE.py:FUNCTION"),
+     (["ngram", "no_such_module:f"], "cannot be imported"),
      (["ngram", "minidecode.cpu.ngram:bann"], "has no function 'bann': it has ban_ngrams")],
 )  # fmt: skip
 def test_bad_names_are_one_line(fails, arguments, says):
     assert says in fails("check", *arguments)
+
+
+def test_a_file_alone_is_taken_if_it_says_which_function(cli, fails, mine):
+    path = mine("from minidecode.reference.ngram import ban_ngrams as theirs\n"
+                "def ban(*given): return theirs(*given)\n").removesuffix(":ban")  # fmt: skip
+    ran = cli("check", "ngram", path, "--examples", 5)
+    assert ran.code == 0 and ran.out.startswith("ngram: mine.ban")
+    two = "def {}(*given): return None\ndef other(): pass\n"
+    ran = cli("check", "ngram", mine(two.format("ban_ngrams")).removesuffix(":ban"), "--examples", 5)
+    assert ran.code == 1 and ran.out.startswith("ngram: mine.ban_ngrams"), "the one that has the op's name"
+    mine(two.format("ban"))
+    assert f"{path} has ban, other: name one of them, as in {path}:ban" in fails("check", "ngram", path)
+    mine("from minidecode.reference.ngram import ban_ngrams")
+    assert f"{path} defines no function" in fails("check", "ngram", path)
+
+
+@pytest.mark.parametrize("parameters", ["scores_RV, ids", "", "a, b, c, d, e"])
+def test_other_parameters_are_answered_with_the_right_ones(cli, mine, parameters):
+    ran = cli("check", "ngram", mine(f"def ban({parameters}): return 1"), "--examples", 5)
+    says = f"It takes ({parameters}); give it the parameters of ban_ngrams(scores_RV, tokens_RM, length_R, n)."
+    assert ran.code == 1 and says in ran.out
+    raises = "def ban(scores_RV, tokens_RM, length_R, n): return len(n)"
+    assert "It raised TypeError: object of type 'int' has no len()" in cli("check", "ngram", mine(raises)).out
 
 
 def test_a_file_that_cannot_be_run(fails, mine):
@@ -89,7 +113,7 @@ def test_compare_refuses_to_time_a_wrong_implementation(fails, monkeypatch):
 def test_the_command_writes_what_it_reads(cli, fails, tmp_path):
     path = tmp_path / "redirect.json"
     path.write_text(cli("compare", "indirection", "--repeats", 1, "--json").out, encoding="utf-8")
-    shown = cli("compare", "--read", path, "--plot", tmp_path / "roof.svg")
+    shown = cli("compare", "--read", path, "--output", tmp_path / "roof.svg")
     assert "indirection" in shown.out and "reference naive" in shown.out
     assert (tmp_path / "roof.svg").read_text(encoding="utf-8").count("<svg") == 1
     assert "holds no comparison of norm" in fails("compare", "norm", "--read", path)
@@ -112,16 +136,16 @@ def test_what_cannot_be_predicted_is_told(cli):
 def test_what_buys_bytes_alone_has_no_roofline(cli, fails, tmp_path):
     pytest.importorskip("matplotlib")
     of_bytes, of_time, plot = (tmp_path / name for name in ("arena.json", "redirect.json", "roof.svg"))
-    says = "has no roofline, for what it buys is bytes: leave out --plot"
-    assert f"compare arena {says}" in fails("compare", "arena", "--plot", plot)
+    says = "has no roofline, for what it buys is bytes: leave out --output"
+    assert f"compare arena {says}" in fails("compare", "arena", "--output", plot)
     arena, redirect = (
         json.loads(cli("compare", name, "--repeats", 1, "--json").out) for name in ("arena", "indirection")
     )
     of_bytes.write_text(json.dumps(arena), encoding="utf-8")
     of_time.write_text(json.dumps([arena, redirect]), encoding="utf-8")
-    assert "arena compares bytes alone" in fails("compare", "--read", of_bytes, "--plot", plot)
+    assert "arena compares bytes alone" in fails("compare", "--read", of_bytes, "--output", plot)
     assert not plot.exists()
-    shown = cli("compare", "--read", of_time, "--plot", plot)
+    shown = cli("compare", "--read", of_time, "--output", plot)
     assert shown.code == 0 and "arena" in shown.out and plot.exists(), "what has a place is drawn"
 
 

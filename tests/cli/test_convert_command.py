@@ -15,7 +15,7 @@ def out(tmp_path):
 
 
 def test_it_says_what_it_made(cli, toy, out):
-    ran = cli("convert", toy, "--kv-heads", 1, "--out", out)
+    ran = cli("convert", toy, "--kv-heads", 1, "--output", out)
     assert (ran.code, ran.err) == (0, "")
     lines = ran.out.splitlines()
     assert lines[0] == str(out) and lines[1] == "key/value heads: decoder 2 -> 1"
@@ -26,13 +26,13 @@ def test_it_says_what_it_made(cli, toy, out):
 
 
 def test_a_bart(cli, toy_bart, out):
-    ran = cli("convert", toy_bart, "--kv-heads", 1, "--out", out)
+    ran = cli("convert", toy_bart, "--kv-heads", 1, "--output", out)
     assert ran.code == 0 and "key/value heads: encoder 2 -> 1; decoder 2 -> 1" in ran.out
     assert cli("generate", "the", "-m", out, "--quiet").code == 0
 
 
 def test_as_json(cli, toy, out):
-    ran = cli("convert", toy, "--kv-heads", 1, "--out", out, "--json")
+    ran = cli("convert", toy, "--kv-heads", 1, "--output", out, "--json")
     assert (ran.code, ran.err) == (0, "")
     result = json.loads(ran.out)
     assert result.pop("different_model") == json.loads((out / "config.json").read_text())["different_model"]
@@ -40,13 +40,14 @@ def test_as_json(cli, toy, out):
 
 
 def test_what_is_refused(fails, toy, out, tmp_path):
-    assert "choose 1" in fails("convert", toy, "--kv-heads", 3, "--out", out)
-    assert "nothing to convert" in fails("convert", toy, "--kv-heads", 2, "--out", out)
-    assert "exists already" in fails("convert", toy, "--kv-heads", 1, "--out", toy)
-    assert "there is no folder" in fails("convert", toy, "--kv-heads", 1, "--out", out / "below")
-    assert "neither a bundled model" in fails("convert", tmp_path / "gone", "--kv-heads", 1, "--out", out)
-    assert "--kv-heads is missing" in fails("convert", toy, "--out", out)
-    assert "are for fairseq checkpoints" in fails("convert", toy, "--kv-heads", 1, "--source-lang", "de", "--out", out)
-    assert "--out" in fails("convert", toy, "--kv-heads", 1, code=2)
-    assert "--kv-heads" in fails("convert", toy, "--kv-heads", "few", "--out", out, code=2)
+    assert "choose 1" in fails("convert", toy, "--kv-heads", 3, "--output", out)
+    assert "nothing to convert" in fails("convert", toy, "--kv-heads", 2, "--output", out)
+    assert "exists already" in fails("convert", toy, "--kv-heads", 1, "--output", toy)
+    assert "there is no folder" in fails("convert", toy, "--kv-heads", 1, "--output", out / "below")
+    assert "neither a bundled model" in fails("convert", tmp_path / "gone", "--kv-heads", 1, "--output", out)
+    assert "--kv-heads is missing" in fails("convert", toy, "--output", out)
+    of_fairseq = "--source-lang", "de"
+    assert "are for fairseq checkpoints" in fails("convert", toy, "--kv-heads", 1, *of_fairseq, "--output", out)
+    assert "--output" in fails("convert", toy, "--kv-heads", 1, code=2)
+    assert "--kv-heads" in fails("convert", toy, "--kv-heads", "few", "--output", out, code=2)
     assert not out.exists()

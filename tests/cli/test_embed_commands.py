@@ -118,7 +118,7 @@ def test_errors_are_one_line(fails, bert, request, command, model, arguments, sa
 
 
 def test_convert_has_nothing_to_do(fails, bert, tmp_path):
-    said = fails("convert", bert("plain"), "--kv-heads", "1", "--out", tmp_path / "out")
+    said = fails("convert", bert("plain"), "--kv-heads", "1", "--output", tmp_path / "out")
     assert "an encoder alone keeps no cache of keys and values" in said
 
 

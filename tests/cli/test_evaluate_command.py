@@ -99,7 +99,7 @@ def test_pairs_from_standard_input(cli, toy, pairs):
 
 def test_what_was_generated_is_written(cli, toy, pairs, tmp_path):
     path = tmp_path / "said.jsonl"
-    ran = cli("evaluate", pairs, "-m", toy, *FEW, "--plan", "auto", "--plan", "cache=none", "--output-texts", path,
+    ran = cli("evaluate", pairs, "-m", toy, *FEW, "--plan", "auto", "--plan", "cache=none", "--output", path,
               "--batch-size", 2)  # fmt: skip
     texts = md.load(toy).generate(PROMPTS, max_new_tokens=4).texts
     records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
@@ -125,7 +125,7 @@ def test_a_line_that_cannot_be_answered_is_left_out_of_all_rows(cli, fails, toy,
                     + "".join(json.dumps(r) + "\n" for r in RECORDS[1:]))  # fmt: skip
     models = ["-m", toy, "-m", write_folder(tmp_path / "wide", n_positions=64), "--json", *FEW]
     assert "p.jsonl, line 2: the prompt has 20 tokens" in fails("evaluate", path, *models)
-    ran = cli("evaluate", path, *models, "--on-error", "skip", "--output-texts", texts)
+    ran = cli("evaluate", path, *models, "--on-error", "skip", "--output", texts)
     found, expected = json.loads(ran.out), json.loads(cli("evaluate", kept, *models).out)
     assert (found["left_out"], expected["left_out"], found["texts"]) == (1, 0, len(RECORDS))
     assert [row["scores"] for row in found["rows"]] == [row["scores"] for row in expected["rows"]]
@@ -144,7 +144,7 @@ def test_a_line_that_cannot_be_answered_is_left_out_of_all_rows(cli, fails, toy,
     (["PAIRS", "--batch-size", 0], "--batch-size"),
     (["PAIRS", "--num-beams", 2, "--nbest", 2], "--num-return-sequences"),
     (["PAIRS", "--on-error", "record"], "--on-error must be stop or skip"),
-    (["PAIRS", "--num-beams", 0], "--num-beams"), (["PAIRS", "--output-texts", "no/such/folder/x"], "no folder"),
+    (["PAIRS", "--num-beams", 0], "--num-beams"), (["PAIRS", "--output", "no/such/folder/x"], "no folder"),
 ])  # fmt: skip
 def test_what_cannot_be_evaluated(fails, toy, pairs, arguments, named):
     arguments = [pairs if a == "PAIRS" else a for a in arguments]
@@ -175,7 +175,7 @@ def test_files_that_do_not_go_in_pairs(fails, toy, tmp_path):
 
 def test_nothing_is_left_of_a_failure(fails, fails_on_z, tmp_path):
     (tmp_path / "p.jsonl").write_text('{"prompt": "zoo", "reference": "a"}')
-    message = fails("evaluate", tmp_path / "p.jsonl", "-m", fails_on_z, "--output-texts", tmp_path / "said.jsonl")
+    message = fails("evaluate", tmp_path / "p.jsonl", "-m", fails_on_z, "--output", tmp_path / "said.jsonl")
     assert "NaN" in message and sorted(os.listdir(tmp_path)) == ["p.jsonl", "toy-gpt2"]
 
 

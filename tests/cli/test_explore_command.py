@@ -32,7 +32,7 @@ def test_json_is_the_same_data(cli, toy, here):
     seen = md.explore(md.load(toy), "a story", plans=["cache=split", "cache=indirect"], num_beams=2, max_new_tokens=3)
     assert json.loads(ran.out) == json.loads(json.dumps(seen.data))
     assert ran.err == "" and not list(here.iterdir())
-    both = cli(*FEW, *given, "-m", toy, "--json", "--html", "x.html")
+    both = cli(*FEW, *given, "-m", toy, "--json", "--output", "x.html")
     assert both.out == ran.out and "x.html" in both.err and (here / "x.html").exists()
 
 
@@ -44,7 +44,7 @@ def test_a_failure_leaves_the_old_page(cli, fails, toy, here, monkeypatch):
     (here / "out.html").write_text("old", encoding="utf-8")
     monkeypatch.setattr("minidecode.course.explore.page.MOST_BYTES", 1000)
     assert "the page would have" in fails(*FEW, "-m", toy)
-    assert "there is no folder" in fails(*FEW, "-m", toy, "--html", "no/such/x.html")
+    assert "there is no folder" in fails(*FEW, "-m", toy, "--output", "no/such/x.html")
     assert [p.read_text(encoding="utf-8") for p in here.iterdir()] == ["old"]
 
 

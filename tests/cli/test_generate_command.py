@@ -445,10 +445,10 @@ def test_output_in_a_missing_folder(fails, toy, tmp_path):
 @pytest.mark.parametrize("name", ["overlap.png", "overlap"])
 def test_a_picture_that_is_to_be_no_svg(fails, toy, tmp_path, name):
     """Told before a model is loaded: what is drawn would not be what the name says."""
-    for command in [("generate", "the", "--timeline"), ("trace", "the", "--svg"), ("plan", "--svg")]:
+    for command in [("generate", "the", "--timeline"), ("trace", "the", "--output"), ("plan", "--output")]:
         assert "is drawn as SVG: name it overlap.svg" in fails(*command, tmp_path / name)
     for command in ("compare", "ladder"):
-        assert "is drawn as SVG: name it overlap.svg" in fails(command, "--plot", tmp_path / name)
+        assert "is drawn as SVG: name it overlap.svg" in fails(command, "--output", tmp_path / name)
     assert os.listdir(tmp_path) == ["toy-gpt2"]
 
 

@@ -25,7 +25,7 @@ def test_tables_json_and_a_picture_again_from_the_file(cli, tmp_path):
     ran = cli("ladder", "-m", folder, *SIZES, *more, "--json", "--quiet")
     assert (ran.code, ran.err) == (0, "")
     file.write_text(ran.out, encoding="utf-8")
-    shown = cli("ladder", "--read", file, "--plot", plot)
+    shown = cli("ladder", "--read", file, "--output", plot)
     assert (shown.code, shown.err) == (0, "")
     steps = json.loads(ran.out)["steps"]
     lines = shown.out.splitlines()

@@ -66,7 +66,7 @@ def test_as_json_for_bart(cli, shape):
 
 def test_the_picture_has_a_rectangle_for_each_intermediate(cli, shape, tmp_path):
     path = tmp_path / "plan.svg"
-    assert cli("plan", shape(), *SIZES, "--beam", 2, "--plan", "cache=preallocated", "--svg", path).code == 0
+    assert cli("plan", shape(), *SIZES, "--beam", 2, "--plan", "cache=preallocated", "--output", path).code == 0
     root = ElementTree.parse(path).getroot()
     drawn = [r for r in root.iter(f"{SVG}rect") if r.find(f"{SVG}title") is not None]
     rows = json.loads(cli("plan", shape(), *SIZES, "--beam", 2, "--plan", "cache=preallocated", "--json").out)

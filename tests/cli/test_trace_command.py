@@ -36,7 +36,7 @@ def test_greedy_search_and_groups_too(cli, toy):
 
 def test_the_picture_is_an_svg_of_all_candidates(cli, toy, tmp_path):
     path = tmp_path / "tree.svg"
-    ran = cli(*BEAM, "-m", toy, "--svg", path)
+    ran = cli(*BEAM, "-m", toy, "--output", path)
     assert ran.code == 0
     root = ElementTree.parse(path).getroot()[2]  # behind the title and the background, the only group
     steps = json.loads(cli(*BEAM, "-m", toy, "--json").out)["steps"]
@@ -47,7 +47,7 @@ def test_the_picture_is_an_svg_of_all_candidates(cli, toy, tmp_path):
 
 def test_the_picture_holds_every_diverse_group(cli, toy, tmp_path):
     groups = ["--num-beam-groups", 2, "--diversity-penalty", 1.0]
-    assert cli(*BEAM[:3], 4, *groups, "-m", toy, "--svg", tmp_path / "tree.svg").code == 0
+    assert cli(*BEAM[:3], 4, *groups, "-m", toy, "--output", tmp_path / "tree.svg").code == 0
     text = (tmp_path / "tree.svg").read_text(encoding="utf-8")
     assert ">group 1<" in text and ">group 2<" in text
 

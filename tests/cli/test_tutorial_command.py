@@ -17,10 +17,10 @@ def test_the_chapters_are_listed(cli):
 
 def test_a_notebook_is_written_and_never_over_another(cli, tmp_path):
     path = tmp_path / "mine.ipynb"
-    assert cli("tutorial", "2", "--out", str(path)).code == 0
+    assert cli("tutorial", "2", "--output", str(path)).code == 0
     written = path.read_text(encoding="utf-8")
     assert json.loads(written)["nbformat"] == 4
-    ran = cli("tutorial", "2", "--out", str(path))
+    ran = cli("tutorial", "2", "--output", str(path))
     assert ran.code == 1 and "is there already" in ran.err and path.read_text(encoding="utf-8") == written
 
 
@@ -28,8 +28,8 @@ def test_a_notebook_is_written_and_never_over_another(cli, tmp_path):
 def test_the_notebooks_name_can_be_pasted(cli, tmp_path):
     (tmp_path / "my notes").mkdir()
     path = tmp_path / "my notes" / "mine.ipynb"
-    assert cli("tutorial", "2", "--out", str(path)).out == f"wrote '{path}'\n"
-    assert json.loads(cli("tutorial", "2", "--out", f"{path}2", "--json").out)["file"] == f"{path}2"
+    assert cli("tutorial", "2", "--output", str(path)).out == f"wrote '{path}'\n"
+    assert json.loads(cli("tutorial", "2", "--output", f"{path}2", "--json").out)["file"] == f"{path}2"
 
 
 def test_a_notebook_that_cannot_be_written_leaves_nothing(cli, tmp_path, monkeypatch):
@@ -37,7 +37,7 @@ def test_a_notebook_that_cannot_be_written_leaves_nothing(cli, tmp_path, monkeyp
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.replace", full)
-    ran = cli("tutorial", "2", "--out", str(tmp_path / "x.ipynb"))
+    ran = cli("tutorial", "2", "--output", str(tmp_path / "x.ipynb"))
     assert ran.code == 1 and "x.ipynb cannot be written: No space left" in ran.err and not list(tmp_path.iterdir())
 
 
@@ -47,5 +47,5 @@ def test_a_chapter_that_is_not_there(cli):
 
 
 def test_a_file_without_a_chapter(cli, tmp_path):
-    ran = cli("tutorial", "--out", str(tmp_path / "x.ipynb"))
-    assert ran.code == 1 and "--out has no effect without a chapter" in ran.err and not list(tmp_path.iterdir())
+    ran = cli("tutorial", "--output", str(tmp_path / "x.ipynb"))
+    assert ran.code == 1 and "--output has no effect without a chapter" in ran.err and not list(tmp_path.iterdir())

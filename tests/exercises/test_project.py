@@ -388,7 +388,7 @@ def test_a_race_times_the_stages_that_pass(cli, tmp_path, monkeypatch):
     cli("project", "start")
     cut = SOLUTION.index("# Stage 4")
     Path("my_engine/engine.py").write_text(SOLUTION[:cut], encoding="utf-8")
-    ran = cli("project", "race", "--json", "--out", "race.svg")
+    ran = cli("project", "race", "--json", "--output", "race.svg")
     names = [(r["work"], r["name"]) for r in json.loads(ran.out)]
     assert names == [("greedy", "2, greedy search"), ("greedy", "3, a cache"), ("greedy", "minidecode")]
     assert Path("race.svg").read_text("utf-8").startswith("<svg")
