@@ -2,7 +2,7 @@
 
 Python drops what is raised where C calls back into it: in the garbage collector, in a finalizer, in LLVM's compiler. It
 prints a traceback then, and goes on. And some libraries make another exception of it. So the signal is remembered: what
-was dropped is raised again, and what comes of a signal is told as the signal.
+was dropped is raised again, and what comes of a signal ends the command as the signal does.
 """
 
 from __future__ import annotations
