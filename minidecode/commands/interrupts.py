@@ -43,7 +43,7 @@ def raised_signals() -> Iterator[None]:
     try:
         yield
     finally:
-        sys.unraisablehook = usual_hook
+        _asked, sys.unraisablehook = None, usual_hook  # it has its effect by now, and is not sent again
         for number, handler in usual.items():
             signal.signal(number, handler or signal.SIG_DFL)
 
@@ -62,10 +62,12 @@ def raise_if_asked() -> None:
 
 def _send_again() -> None:
     time.sleep(SOON)
+    if (number := _asked) is None:
+        return
     if sys.platform == "win32":
-        _thread.interrupt_main(_asked or signal.SIGINT)
+        _thread.interrupt_main(number)
     else:
-        os.kill(os.getpid(), _asked or signal.SIGINT)
+        os.kill(os.getpid(), number)
 
 
 def unless_interrupted(report: Callable[[float, int], None]) -> Callable[[float, int], None]:
