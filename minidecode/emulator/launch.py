@@ -76,7 +76,7 @@ class Launch:
             self.house.quiet = first.house.quiet_roots(first.analysis.traffic.arrays)
         self.findings: list[Finding] = []
         self.operations: Operations | None = None  # where they are counted
-        self.blocks_begun = self.blocks_run = self.barriers_passed = 0
+        self.blocks_begun = self.blocks_run = self.barriers_passed = self.shuffles = self.votes = 0
         self._rng = np.random.default_rng(schedule.seed if schedule else settings.seed)
         self._loses_turn = schedule.loses_turn if schedule else 0.0
         self._thread: Thread | None = None
@@ -268,6 +268,8 @@ class Launch:
 
     def _finish(self, block: Block) -> None:
         self.blocks_run += 1
+        self.shuffles += block.shuffles
+        self.votes += block.votes
         self.findings += block.notes
         self._analyse_if_much()
 

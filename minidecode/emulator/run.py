@@ -56,6 +56,8 @@ class Run:
         self.schedules = launch.schedules
         self.schedule = launch.schedule.name if launch.schedule else "drawn from the seed"
         self.barriers = launch.barriers_passed  # by blocks, summed over them
+        self.shuffles = launch.shuffles  # by warps, summed over them, as votes are
+        self.votes = launch.votes  # of lanes (any_sync, ballot_sync, match_any_sync, ...) and at barriers
         self.traced = launch.analysis is not None
         self.counts_operations = launch.operations is not None
         self._operations = launch.operations.by_place() if launch.operations else {}

@@ -15,6 +15,8 @@ from .source import Place, is_written_return, line_of, loop_around, place_of
 WARP = 32
 GRID_BARRIER = "cg.this_grid().sync"
 BARRIERS = ("syncthreads", GRID_BARRIER)  # what the names of barriers begin with: no operations of a warp
+VOTES = ("ballot_sync", "all_sync", "any_sync", "eq_sync", "match_any_sync", "match_all_sync", "syncthreads_count",
+         "syncthreads_and", "syncthreads_or")  # fmt: skip
 
 
 class Dim3(NamedTuple):
@@ -116,6 +118,7 @@ class Block:
         self.left: list[Thread] = []  # since the last barrier
         self.epoch = 0
         self.knows = False  # whether any thread has fenced or taken up something
+        self.shuffles = self.votes = 0  # that warps of it have made
         self.shared: dict[object, tuple[Memory, object]] = {}
         self.notes: list[Finding] = []
         self.idle_rounds = 0  # in which no thread came on
@@ -170,6 +173,7 @@ class Block:
             "syncthreads_or": lambda: int(any(values)),
         }[waits.operation]()
         self.epoch += 1
+        self.votes += len({t.warp for t in self.live}) if waits.operation in VOTES else 0
         self.left = []
         converged = max([t.converged for t in self.live]) + 1
         known, fenced, fenced_block = _knowledge(self.live) if self.knows else (None, None, None)
@@ -296,6 +300,8 @@ class Block:
         raise Stop(Finding("warp", absent_lanes(operation, mask, group, gone, "ended before it"), [place]))
 
     def _let_go(self, operation: str, group: list[Thread]) -> None:
+        self.shuffles += operation.startswith("shfl")
+        self.votes += operation in VOTES
         answer = {t.lane: t.waits.value for t in group}
         converged = max(t.converged for t in group) + 1
         row = _row_after(group) if operation == "syncwarp" else None

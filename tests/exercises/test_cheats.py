@@ -393,7 +393,7 @@ def product(x_RD, w_FD, scale_F, dot):
     q_RD = np.rint(x_RD / np.where(step_R > 0, step_R, 1)[:, None])
     one = dot(np.ones((1, 1), np.uint8), np.ones((1, 1), np.int8))
     return q_RD @ w_FD.T.astype(float) * step_R[:, None] * scale_F + 1e-12 * one * step_R[:, None]
-""", "does not grow by its sum"),
+""", "never asks `dot` for"),
     "31, one piece of dot": (31, """
 def product(x_RD, w_FD, scale_F, dot):
     step_R = np.abs(x_RD).max(axis=1) / np.float32(LARGEST)
@@ -402,7 +402,7 @@ def product(x_RD, w_FD, scale_F, dot):
     u_RD, rest = (q_RD[:, first] + OFFSET).astype(np.uint8), slice(first.stop, None)
     sum_RF = dot(u_RD, w_FD[:, first]) - OFFSET * w_FD[:, first].sum(axis=1, dtype=np.int32)
     return (sum_RF + q_RD[:, rest] @ w_FD[:, rest].T.astype(float)) * step_R[:, None] * scale_F
-""", "does not grow by its sum"),
+""", "never asks `dot` for"),
 }  # fmt: skip
 
 
@@ -438,7 +438,8 @@ def attend(score_RN, score_RT, v_BNU, own_v, length_R):
         written = slice(0, length) if PADDING == "right" else slice(T - length, T)
         own = own_v[r, written] if LAYOUT == "RTU" else own_v[written, r]
         score = np.concatenate([score_RN[r], score_RT[r, written]])
-        out.append(np.exp(score - np.logaddexp.reduce(score)) @ np.concatenate([v_BNU[r // W], own]))
+        p = np.exp(score - np.logaddexp.reduce(score))
+        out.append(p[: len(score_RN[r])] @ v_BNU[r // W] + p[len(score_RN[r]) :] @ own)
     return out
 """
 

@@ -159,7 +159,8 @@ def test_the_smallest_input_of_the_ngram_kernel_is_read_at_a_glance(seed):
     ban = find("ngram_kernel")
     for path in (ban.folder() / "wrong").glob("*.py"):
         verdict = judged(ban, path, seed)
-        assert path.stem == "unknown" or len(verdict.input) < 280, verdict.input
+        is_counted = path.stem == "one_thread_for_all"  # which shows on long rows alone
+        assert path.stem == "unknown" or is_counted or len(verdict.input) < 280, verdict.input
         assert "Nothing is banned" not in verdict.message
 
 
@@ -168,4 +169,4 @@ def test_a_kernel_that_writes_nothing_is_told_so():
     solution = ban.varied(ban.folder() / "solution.py", 1)
     source = re.sub(r"(?s)(?<=length_R\):\n).*?# --- end", "    pass", solution, count=1)
     verdict = ban.task.check(Submission(Path("ban.py"), source), 1)
-    assert not verdict.ok and "Nothing is banned on any of the 6 inputs." in verdict.message
+    assert not verdict.ok and "Nothing is banned on any of the 7 inputs." in verdict.message

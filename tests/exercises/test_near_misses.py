@@ -345,7 +345,7 @@ def test_rows_that_are_no_rows_of_earlier_steps_are_not_called_so():
 @pytest.mark.parametrize(
     ("called", "says"),
     [
-        ("project(layer, h_RTD[rows])", "ValueError: project takes rows, an array X x 3, not the shape (1, 3, 3)."),
+        ("project(layer, h_RTD[rows])", "ValueError: project takes rows, an array X x 6, not the shape (1, 3, 6)."),
         ("project(layer, h_RTD[0], 3)", "raised TypeError: project(layer, h_XD) was called with 3 argument(s)."),
         ("project(layer=0, h=h_RTD[0])", "raised TypeError: project() got an unexpected keyword argument 'h'."),
         ("project(7, h_RTD[0])", "raised ValueError: project takes the number of a layer, 0 to 0, not 7."),

@@ -68,7 +68,8 @@ class Trial:
     what the code asked of callbacks, in order. callers: by which thread each, 0 being the one that was called. late:
     callbacks that threads called when the function had returned; left_running: threads that were still there a moment
     after. again: what came of the same input otherwise, where a task tries that: see `NumPyTask.try_again`. probes: as
-    again, where a task tries several things, by what each of them would show.
+    again, where a task tries several things, by what each of them would show. peak, grown: bytes that the call and what
+    the file keeps had at the most beyond the inputs, told by the student's process, and seen by the system.
     """
 
     inputs: dict[str, Any]
@@ -85,6 +86,7 @@ class Trial:
     probes: dict[str, Trial] = field(default_factory=dict)
     left_running: int = 0
     peak: int | None = None
+    grown: int | None = None
     miss: Miss | None = None
 
 

@@ -109,6 +109,9 @@ class Judge:
             "written": self._taken.written,
             "loaded": _loaded(run, kernel),
             "exchanged": _exchanged(run),
+            "handed_over": _handed_over(run),
+            "loads_of_threads": _loads_of_threads(run),
+            "shared_bytes": sum(m.nbytes for m in run._launch.journal.memories if m.space == "shared"),
             "types": types,
             "arrays_touched": _arrays_touched(run, kernel),
             "picture": run.to_svg() if picture and _shows_it(run) else None,
@@ -309,6 +312,38 @@ def _exchanged(run: Any) -> int:
     return found
 
 
+def _handed_over(run: Any) -> int:
+    """How many numbers were put into shared memory by one thread and taken out by another, each once."""
+    from minidecode.emulator.journal import LOAD, SHARED_BASE, STORE
+
+    waiting: dict[tuple[int, int], int] = {}  # (block, address) -> who has put there what nobody else has taken yet
+    found = 0
+    for kept in run._launch.analysis.traffic.kept:
+        kinds = run._launch.journal.kinds(kept.site)
+        shared = kept.address >= SHARED_BASE
+        columns = (kept.block, kept.address, kept.thread, kinds)
+        for block, address, thread, kind in zip(*(column[shared].tolist() for column in columns), strict=True):
+            if kind != STORE and waiting.get((block, address), thread) != thread:
+                found += 1
+                del waiting[block, address]
+            if kind != LOAD:
+                waiting[block, address] = thread
+    return found
+
+
+def _loads_of_threads(run: Any) -> list[int]:
+    """How often each thread loads from global memory that does so at all."""
+    import numpy as np
+
+    from minidecode.emulator.journal import SHARED_BASE, STORE
+
+    pairs = [np.empty((2, 0), np.int64)]
+    for kept in run._launch.analysis.traffic.kept:
+        loads = (run._launch.journal.kinds(kept.site) != STORE) & (kept.address < SHARED_BASE)
+        pairs.append(np.stack([kept.block[loads], kept.thread[loads]]))
+    return np.unique(np.concatenate(pairs, axis=1), axis=1, return_counts=True)[1].tolist()
+
+
 def _names(function: Any) -> tuple[str, ...]:
     """What a function of the file names of cuda and of the file's constants."""
     return getattr(function, "py_func", function).__code__.co_names
@@ -329,7 +364,7 @@ def _counts(run: Any) -> dict[str, int]:
         wanted += 0 if shared else 2 * count.bytes
         moved += 32 * traffic["sectors"]
     return counts | {"bytes_wanted": int(run.bytes_wanted) + wanted, "bytes_moved": int(run.bytes_moved) + moved,
-                     "barriers": run.barriers}  # fmt: skip
+                     "barriers": run.barriers, "shuffles": run.shuffles, "votes": run.votes}  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -87,7 +87,8 @@ class KernelTask(Task):
         blocks, threads = map(tuple, reply["launch"])
         trial.ran = SimpleNamespace(blocks=blocks, threads=threads, **{
             k: reply[k] for k in ("counts", "lines", "accesses", "findings", "costs", "types", "picture", "shared",
-                                  "names", "waits", "written", "exchanged")})  # fmt: skip
+                                  "names", "waits", "written", "exchanged", "handed_over", "loads_of_threads",
+                                  "shared_bytes")})  # fmt: skip
         touched = reply["arrays_touched"]
         trial.ran.touched = dict(zip(inputs, touched["arguments"], strict=False))
         trial.ran.loaded = dict(zip(inputs, reply["loaded"], strict=False))

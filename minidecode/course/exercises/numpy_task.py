@@ -33,6 +33,10 @@ class NumPyTask(Task):
     seconds: float | None = None  # for one answer, where less than usual is enough
     measure = False  # whether Trial.peak is wanted: bytes that the call and the file had at the most, by tracemalloc
 
+    def is_huge(self, inputs: dict[str, Any]) -> bool:
+        """Whether Trial.grown is wanted: inputs so large that the system sees from outside what a call holds."""
+        return False
+
     def run(self, submission: Submission, v: SimpleNamespace, trials: list[Trial], verdict: Verdict) -> None:
         root, file = submission.root, submission.path.name
         problem = forbidden_import(submission.source, file, lambda top: top in self.imports or is_neighbour(root, top))
@@ -42,13 +46,17 @@ class NumPyTask(Task):
         try:
             with sandbox.for_numpy(root, seconds=self.seconds) as box:
                 box.end_after(time_for(trials))
+                began = None
+                if any(self.is_huge(trial.inputs) for trial in trials):
+                    box.ask("limits")  # it is ready
+                    began = box.resident()
                 try:
                     told = box.ask("load", source=submission.source, file=file, package=submission.package,
                                    measure=self.measure)  # fmt: skip
                     if "error" in told:
                         raise Refused(*load_error(told["error"]))
                     for trial in trials:
-                        self._try(box, function, trial)
+                        self._try(box, function, trial, began)
                         if trial.miss and trial.miss.mistake in ("time", "memory", "ended", "forged"):
                             break
                 finally:
@@ -69,13 +77,21 @@ class NumPyTask(Task):
         for trial, other in zip(trials, again, strict=True):
             trial.again = other
 
-    def _try(self, box: sandbox.Sandbox, function: str, trial: Trial) -> None:
-        inputs = trial.inputs
+    def _try(self, box: sandbox.Sandbox, function: str, trial: Trial, began: tuple[int, int] | None) -> None:
+        inputs, given = trial.inputs, list(trial.inputs.values())
         changes = [k for k, name in enumerate(inputs) if name in self.changes]
         callbacks = {c.name: _noted(c, trial) for c in inputs.values() if isinstance(c, Callback)}
         try:
-            reply = box.ask("call", callbacks=callbacks, function=function, arguments=list(inputs.values()),
+            if is_huge := self.is_huge(inputs):
+                box.ask("hold", arguments=given)
+                box.resident(forget_peak=True)
+            reply = box.ask("call", callbacks=callbacks, function=function, arguments=None if is_huge else given,
                             changes=changes, measure=self.measure)  # fmt: skip
+            if is_huge and began and (after := box.resident()):
+                held = sum(
+                    2 * a.nbytes for a in given if isinstance(a, np.ndarray)
+                )  # and a copy, to see what is changed
+                trial.grown = after[1] - began[0] - held
         except sandbox.Failed as failed:
             trial.miss = Miss(f"{self.call(inputs)}: {failed.what}{why_failed(failed)}.", failed.kind)
             return

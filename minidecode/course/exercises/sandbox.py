@@ -106,6 +106,21 @@ class Sandbox:
         """What the code printed, up to a limit: for the student to see, never to be read as an answer."""
         return "".join(self._printed)[:MOST_PRINTED]
 
+    def resident(self, *, forget_peak: bool = False) -> tuple[int, int] | None:
+        """(bytes of memory that the process has, the most that it had), counted by the system; None where it does not.
+
+        forget_peak: the most is counted anew from now on. The process itself can reset nothing: it writes no files.
+        """
+        place = Path(f"/proc/{self._process.pid}")
+        try:
+            if forget_peak:
+                (place / "clear_refs").write_text("5")
+            told = dict(line.split(":", 1) for line in (place / "status").read_text().splitlines())
+            now, most = (int(told[name].split()[0]) * 1024 for name in ("VmRSS", "VmHWM"))
+        except (OSError, KeyError, ValueError):
+            return None
+        return now, most
+
     def close(self) -> None:
         self._closed.set()
         with contextlib.suppress(OSError):
@@ -233,7 +248,11 @@ def _environment() -> dict[str, str]:
     """Nothing of the parent's environment but what Python needs to start."""
     kept = {k: os.environ[k] for k in ("SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH") if k in os.environ}
     one = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    return {**kept, **one, "NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS": "0"}
+    at_once = {
+        "MALLOC_MMAP_THRESHOLD_": "65536",
+        "MALLOC_TRIM_THRESHOLD_": "65536",
+    }  # freed arrays go back to the system
+    return {**kept, **one, **at_once, "NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS": "0"}
 
 
 def _watches() -> bool:

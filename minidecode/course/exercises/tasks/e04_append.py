@@ -41,9 +41,12 @@ class Task(NumPyTask):
         for layers, rows, longest in ((1, 1, 2), (2, 1, 3), (2, 3, 5), (3, 4, int(rng.integers(6, 12)))):
             length_R = rng.integers(1, longest, rows)
             length_R[rows // 2] = longest
-            w_LDX = rng.integers(-4, 5, (layers, 3, 2 * v.k)).astype(np.float32)
-            w_LDX[:, 0] = 9 * np.arange(1, layers + 1)[:, None]  # no two layers agree, and no product is 0
-            h_LRTD = rng.integers(1, 10, (layers, rows, longest + 1, 3)).astype(np.float32)
+            # Quarters, whose products float32 adds exactly. D is so large that what is in the memory says too little
+            # of the weights: they have more unknowns than it has positions.
+            D = rows * longest + 4
+            w_LDX = (rng.integers(-4, 5, (layers, D, 2 * v.k)) / 4).astype(np.float32)
+            w_LDX[:, 0] = 40 * np.arange(1, layers + 1)[:, None]  # no two layers agree, and no product is 0
+            h_LRTD = (rng.integers(1, 10, (layers, rows, longest + 1, D)) / 4).astype(np.float32)
             h_LRTD[..., 0] = 10 + rng.permuted(np.tile(np.arange(longest + 1), (layers, rows, 1)), axis=2)
 
             room = (layers, rows, longest + 3, v.k)
@@ -100,11 +103,25 @@ class Task(NumPyTask):
 
     def miss(self, v, trial):
         rows, fewest = _rows(trial.calls), trial.inputs["h_LRTD"].shape[0] * trial.inputs["h_LRTD"].shape[1]
+        if missing := self._never_projected(trial):
+            layer, row = missing[0]
+            told = (
+                f"{self.call(trial.inputs)} is right, but never asks `project` for the new position of layer {layer},"
+            )
+            told = f"{told} row {row}: its keys and values come from elsewhere."
+            return Miss(told, None, {"rows": rows, "limit": fewest}, shows_input=False, is_explained=True)
         if rows <= fewest:
             return None
         told = f"{self.call(trial.inputs)} projects {rows:,} rows; {fewest:,} would do, one for each layer and text."
         numbers = {"rows": rows, "limit": fewest}
         return Miss(told, self._cause_of_rows(trial), numbers, shows_input=False)
+
+    def _never_projected(self, trial):
+        """(layer, row) of each new position that `project` was not asked for."""
+        h_LRTD, length_R = trial.inputs["h_LRTD"], trial.inputs["length_R"]
+        asked = {(int(layer), *row) for layer, h_XD in _asked(trial.calls) for row in np.asarray(h_XD).tolist()}
+        return [(layer, row) for layer, row in np.ndindex(h_LRTD.shape[:2])
+                if (layer, *h_LRTD[layer, row, length_R[row]].tolist()) not in asked]  # fmt: skip
 
     def _cause_of_rows(self, trial):
         """By what was projected: the new rows alone, once more, or those of earlier steps too."""

@@ -27,6 +27,8 @@ class Task(KernelTask):
                            " many steps as numbers, where a tree has as many as it has levels",
         "atomic-adds": "atomic adds to one place take turns: as many steps as there are partial sums, in an order that"
                        " nobody chooses",
+        "shuffles-in-turn": "one shuffle after the other brings one partial sum each: as many steps as lanes, where a"
+                            " tree has as many as it has levels",
         "waits-twice": "each level waits more than once: one barrier orders all that lies before it and all behind it",
     }  # fmt: skip
 
@@ -34,10 +36,17 @@ class Task(KernelTask):
         return {"threads": rng.choice([48, 80, 96, 112])}
 
     def cases(self, v, rng):
+        """No whole numbers, and the last row is so long that nobody writes its rounds down one by one."""
         t = v.threads
-        widths = 5, t + int(rng.integers(1, 9)), 2 * t, 3 * t - int(rng.integers(1, 20))
-        return [{"out": unwritten((rows,)), "a": rng.integers(1, 999, (rows, width)).astype(np.float32)}
-                for rows, width in zip((1, 1, 2, 3), widths, strict=True)]  # fmt: skip
+        widths = (
+            5,
+            t + int(rng.integers(1, 9)),
+            2 * t,
+            3 * t - int(rng.integers(1, 20)),
+            40 * t + int(rng.integers(1, t)),
+        )
+        return [{"out": unwritten((rows,)), "a": rng.uniform(1, 999, (rows, width)).astype(np.float32)}
+                for rows, width in zip((1, 1, 2, 3, 1), widths, strict=True)]  # fmt: skip
 
     def launch(self, v, inputs):
         return len(inputs["a"]), v.threads
@@ -52,7 +61,7 @@ class Task(KernelTask):
             width = a.shape[1] // v.threads * v.threads if mistake == "row-tail-lost" else a.shape[1]
             parts = [0.0] * v.threads
             for k in range(width):
-                parts[k % v.threads] += float(a[r, k])  # whole numbers below 2**24: float32 is exact, in any order
+                parts[k % v.threads] += float(a[r, k])
             if mistake == "odd-tail-lost":
                 while len(parts) > 1:
                     half = len(parts) // 2
@@ -61,6 +70,11 @@ class Task(KernelTask):
                 raise NotImplementedError  # told by the emulator, or by counts
             out[r] = sum(parts)
         return out
+
+    def bound(self, v, inputs):
+        """All numbers are above 0, so each of the additions rounds by U of the sum at the most, in any order."""
+        a = inputs["a"].astype(np.float64)
+        return a.sum(axis=1) * (-(-a.shape[1] // v.threads) + v.threads) * 2.0**-24
 
     def of_finding(self, v, trial, finding):
         if finding["kind"] == "race" and trial.ran.counts["barriers"]:
@@ -77,12 +91,20 @@ class Task(KernelTask):
                 asked += access["requests"] // blocks
             elif access["kind"] == "load":
                 loaded += access["requests"] // blocks
-        most = 2 * levels * warps + 4  # two loads a level, by each warp of the block
-        most_loaded = 2 * warps * -(-width // v.threads) + 4
+        rounds = -(-width // v.threads)
+        most = (2 * levels + rounds) * warps + 4  # by each warp: two loads a level, and one a round to add to
+        most_loaded = 2 * warps * rounds + 4
         numbers = {"barriers": barriers, "most_barriers": levels + 2, "shared_requests": asked, "most_requests": most}
         if ran.counts["atomics"]:
             told = f"{self.call(trial.inputs)} is right by {ran.counts['atomics']:,} atomic adds; a tree needs none."
             return Miss(told, "atomic-adds", numbers, shows_input=False)
+        if ran.counts["votes"]:
+            told = f"{self.call(trial.inputs)} is right by {ran.counts['votes']:,} votes; a tree needs none."
+            return Miss(told, None, numbers, shows_input=False, is_explained=True)
+        if (shuffles := ran.counts["shuffles"] // blocks) > 2 * levels * warps:
+            told = f"{self.call(trial.inputs)}: the warps of each block shuffle {shuffles:,} times;"
+            told = f"{told} {2 * levels * warps} are the most, two of each warp for each of {levels} levels."
+            return Miss(told, "shuffles-in-turn", numbers | {"shuffles": shuffles}, shows_input=False)
         if barriers > levels + 2:
             told = (
                 f"{self.call(trial.inputs)}: each block waits at {barriers} barriers; a tree over {v.threads} threads"

@@ -34,7 +34,7 @@ class Task(KernelTask):
 
     def cases(self, v, rng):
         cases = []
-        for rounds, rows in ((1, 1), (2, 1), (2, 2), (3, 2), (3, 3), (4, 3)):
+        for rounds, rows in ((1, 1), (2, 1), (2, 2), (3, 2), (3, 3), (13, 1)):
             a = rng.integers(100, 999, (rows, rounds * v.tile)).astype(np.int32)
             cases.append({"out": unwritten(a.shape, np.int32), "a": a})
         return cases

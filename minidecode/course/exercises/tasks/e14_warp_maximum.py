@@ -27,6 +27,9 @@ class Task(KernelTask):
                         " outside of the `if` hand over nothing",
         "shared-memory": "a warp needs none: lanes can read each other's registers by a shuffle, with no barrier and no"
                          " bank",
+        "votes-by-halving": "a vote asks one question of all lanes: it takes dozens of them to find a number, which is"
+                            " exact only as far as the halving goes; five shuffles bring the number itself",
+        "shuffles-in-turn": "one shuffle after the other brings one lane's number each: 32 steps, where a tree takes 5",
         "every-lane-reads-all": "each lane goes through the whole row, so each number is asked for 32 times instead of"
                                 " once",
         "one-lane-works": "one lane goes through the row number by number, while the other lanes of its warp stand by",
@@ -37,9 +40,12 @@ class Task(KernelTask):
 
     def cases(self, v, rng):
         cases = []
-        wide = 64 + int(rng.integers(5, 27))
-        for rows, columns in ((1, 5), (v.warps, int(rng.integers(17, 31))), (v.warps + 1, 32), (v.warps + 1, wide)):
+        """Numbers with all their binary digits. The last row is wider than registers that anybody writes down."""
+        wide, widest = 64 + int(rng.integers(5, 27)), 32 * 40 + int(rng.integers(5, 27))
+        sizes = (1, 5), (v.warps, int(rng.integers(17, 31))), (v.warps + 1, 32), (v.warps + 1, wide), (1, widest)
+        for rows, columns in sizes:
             x = -3.0 - rng.permutation(rows * columns).reshape(rows, columns)  # all different, all below zero
+            x = (x - rng.uniform(0, 0.9, x.shape)).astype(np.float32)
             if rows > 1:
                 x[1:] += int(rng.integers(columns, 3 * columns))
                 x[1:, rng.integers(columns // 2, columns)] += 500  # not in the lower half
@@ -68,7 +74,7 @@ class Task(KernelTask):
             for k in range(columns):
                 if mistake != "lane-0-writes-alone" or k % 32 == 0:
                     out[r, k] = x[r, k] - tops[k % 32]
-        return out
+        return out.astype(np.float32)  # one subtraction, rounded once
 
     def altered(self, v, inputs):
         return {"row-0-for-all": rows_alike(inputs, "x")}
@@ -90,6 +96,10 @@ class Task(KernelTask):
                 f"{self.call(trial.inputs)} is right by {counts['atomics']:,} atomics: its lanes meet in memory, which"
             )
             return Miss(f"{told} they need not.", None, numbers, shows_input=False, is_explained=True)
+        for name, most, mistake in (("votes", 0, "votes-by-halving"), ("shuffles", 12 * rows, "shuffles-in-turn")):
+            if (found := counts[name]) > most:
+                told = f"{self.call(trial.inputs)} makes {found:,} {name} for {rows} row(s); {most} are the most."
+                return Miss(told, mistake, numbers | {name: found}, shows_input=False)
         if loads > limit:
             told = f"{self.call(trial.inputs)} loads {loads:,} numbers where the rows hold {size:,}:"
             told += f" {loads / size:.1f} loads for each; {limit:,} are the most."

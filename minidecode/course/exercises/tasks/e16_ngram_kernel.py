@@ -17,11 +17,17 @@ class Task(KernelTask):
                         " is found",
         "last-window-lost": "the window that ends with the text is a window as well: `a a a` bans a fourth `a`"
                             " with N = 3",
+        "one-thread-for-all": "one thread goes through the starts of a row one after the other; they do not depend on"
+                              " each other, so each can have a thread",
         "row-stride": "rows lie `stride` apart, however long their text is: this reads row 0's tail as row 1",
     }  # fmt: skip
 
     def variation(self, rng):
-        return {"n": rng.choice([2, 3, 4]), "threads": rng.choice([32, 64, 96])}
+        n = int(rng.choice([2, 3, 4]))
+        return {"n": n, "threads": rng.choice([32, 64, 96]), "most": 4 * n + 4}
+
+    def constants(self, v):
+        return {"N": v.n, "THREADS": v.threads}
 
     def cases(self, v, rng):
         """Three that can be read at a glance, each with a mistake that it is the first to show; then drawn ones."""
@@ -30,8 +36,12 @@ class Task(KernelTask):
         end = np.full((1, v.threads + v.n), 1)  # what the only start beyond a block's threads bans
         end[0, v.threads :] = 2
         cases = [run, self._case(rows, [v.n + 2, v.n + 1]), self._case(end, [v.threads + v.n])]
-        beyond = v.threads + rng.integers(30, 60), 2 * v.threads + rng.integers(9, 40)
-        for rows, longest in ((2, 3 * v.n + 2), (2, int(beyond[0])), (3, int(beyond[1]))):
+        beyond = (
+            v.threads + rng.integers(30, 60),
+            2 * v.threads + rng.integers(9, 40),
+            12 * v.threads + rng.integers(9, 40),
+        )
+        for rows, longest in ((2, 3 * v.n + 2), (2, int(beyond[0])), (3, int(beyond[1])), (1, int(beyond[2]))):
             stride = longest + int(rng.integers(3, 9))
             length_R = rng.integers(longest // 2, longest, rows)
             length_R[0] = longest
@@ -79,6 +89,18 @@ class Task(KernelTask):
     def miss(self, v, trial):
         if (threads := int(np.prod(trial.ran.threads))) > v.threads:
             return Miss(f"launch_shape asks for {threads} threads a block; THREADS = {v.threads} are the most here.")
+        starts_R = np.maximum(trial.inputs["length_R"] - v.n + 1, 1)
+        most, found = v.most * -(-int(starts_R.max()) // 32) + 8, max(trial.ran.loads_of_threads, default=0)
+        fewest, loading = int(np.minimum(starts_R, 32).sum()), len(trial.ran.loads_of_threads)
+        told = f"{self.call(trial.inputs)}, where a row has {starts_R.max()} starts: "
+        numbers = {"busiest": found, "limit": most, "threads": loading, "least": fewest}
+        if found > most:
+            told += f"one thread loads {found:,} numbers; {most:,} are the most."
+            return Miss(told, "one-thread-for-all", numbers, shows_input=False)
+        if loading < fewest:
+            told += f"{loading:,} threads load numbers; {fewest:,} are the least, up to 32 for each row."
+            mistake = "one-thread-for-all" if loading == len(starts_R) else None
+            return Miss(told, mistake, numbers, shows_input=False, is_explained=True)
         return None
 
     def recognise(self, v, tried):

@@ -6,11 +6,15 @@ import numpy as np
 
 from ..exercise import rows_alike, told_apart
 from ..numpy_task import NumPyTask
+from ..verdict import Miss
+
+LONG = 9000  # positions of a prompt whose values are so many bytes that all else is little
 
 
 class Task(NumPyTask):
     function = "attend"
     returns = ("out_RU",)
+    measure = True
     known = {
         "two-softmaxes": "each part has a softmax of its own, so the weights of a row sum to 2, and what a part weighs"
                          " against the other is lost",
@@ -25,6 +29,8 @@ class Task(NumPyTask):
                                " sum",
         "wrong-sentence": "the beams of a sentence lie side by side: row r belongs to sentence r // W, not r % B",
         "reads-unwritten": "the scores and values of positions that are not written are taken for data",
+        "laid-side-by-side": "the prompt's values are copied, beside a row's own ones or for each beam, which is what"
+                             " the split is there to save",
         "masks-the-wrong-side": "PADDING says on which side the positions lie that are not written; here those of the"
                                 " other side are left out",
     }  # fmt: skip
@@ -54,9 +60,15 @@ class Task(NumPyTask):
         cases = [one(1, 2, 1, 2), one(1, 3, 2, 2), one(2, 4, 3, 2), one(2, 4, 3, 2, too_much, too_much)]
         apart = [0, 0, too_much, too_much], [0, too_much, too_much, 0]  # rows by turns: which part is far above
         N, T = int(rng.integers(7, 20)), int(rng.integers(5, 12))
-        return [*cases, told_apart(self, v, lambda: one(3, N, T, 4, *apart))]
+        cases.append(told_apart(self, v, lambda: one(3, N, T, 4, *apart)))
+        return [*cases, one(1, LONG + int(rng.integers(999)), T, 128)]  # here the bytes are counted
+
+    def is_huge(self, inputs):
+        return inputs["v_BNU"].shape[1] >= LONG
 
     def expected(self, v, inputs, mistake=None, ran=None):
+        if mistake == "laid-side-by-side":
+            raise NotImplementedError  # told by bytes
         score_RN, score_RT, v_BNU = (inputs[k].astype(np.float64) for k in ("score_RN", "score_RT", "v_BNU"))
         own_RTU = inputs["own_v"].astype(np.float64)
         own_RTU = own_RTU if v.layout == "RTU" else own_RTU.swapaxes(0, 1)
@@ -115,6 +127,22 @@ class Task(NumPyTask):
             )
         told = f"{self.call(inputs)}: out_RU[{r}, {u}] is {mine:.6g}, right is {want[0][r, u]:.6g}"
         return f"{told}: off by {abs(mine - want[0][r, u]):.2g}, where rounding explains {self.bound(v, inputs):.1g}."
+
+    def miss(self, v, trial):
+        if not self.is_huge(trial.inputs):
+            return None
+        limit, held = trial.inputs["v_BNU"][0].nbytes, max(trial.peak, trial.grown or 0)
+        if held < limit:
+            return None
+        told = f"{self.call(trial.inputs)} holds {held:,} bytes at its peak; the prompt's values of a sentence are"
+        told = f"{told} {limit:,}."
+        return Miss(told, "laid-side-by-side", {"peak": held, "limit": limit}, shows_input=False)
+
+    def praise(self, v, tried):
+        last = tried[-1]
+        return (
+            f"The longest prompt took {last.peak:,} bytes at the peak; its values are {last.inputs['v_BNU'].nbytes:,}."
+        )
 
 
 def _range(v):

@@ -12,7 +12,7 @@ from ..numpy_task import NumPyTask
 from ..results import different_kind, same
 from ..verdict import Miss
 
-LONG = 500  # positions from which on bytes tell keys from hidden states
+LONG, HUGE = 500, 20_000  # positions from which on bytes tell keys from hidden states, and the system sees them
 WIDENS = "np.sqrt(K) is a NumPy float64, so the float32 array that it divides becomes float64"
 
 
@@ -59,13 +59,17 @@ class Task(NumPyTask):
 
         cases = [one(1, 1, 2, 2, 2), one(1, 2, 4, 2, 2), told_apart(self, v, lambda: one(2, 3, 5, 2, 3))]
         cases.append(one(3, int(rng.integers(2, 5)), int(rng.integers(9, 30)), 4, 4))
-        return [*cases, one(2, 2, int(rng.integers(1000, 1200)), 2, 64)]  # here the bytes are counted
+        cases.append(one(2, 2, int(rng.integers(1000, 1200)), 2, 64))  # here the bytes are counted
+        return [*cases, one(1, 2, HUGE + int(rng.integers(999)), 1, 64)]  # and here from outside
+
+    def is_huge(self, inputs):
+        return inputs["h_BND"].shape[1] >= HUGE
 
     def run(self, submission, v, trials, verdict):
         """Once more with numbers that keys lose in rounding, and with such that values lose. Where something is too
         large, or float64 without need, once more with roots that are plain numbers."""
         super().run(submission, v, trials, verdict)
-        long = [trial for trial in trials if _is_long(trial)]
+        long = [trial for trial in trials if _is_long(trial) and not self.is_huge(trial.inputs)]
         for mistake, (probe, _) in PROBES.items():
             self.try_again(submission, v, long, lambda inputs, probe=probe: probe(v, inputs)[0])
             for trial in long:
@@ -83,7 +87,7 @@ class Task(NumPyTask):
         return self._attend(v, inputs, mistake)[0]
 
     def _attend(self, v, inputs, mistake=None):
-        """(out_RD, bound_RD): by keys and values, in float64; the bound sums what rounding can do on the way."""
+        """(out_RD, bound_RD), in float64; the bound sums what rounding can do on the way."""
         if mistake == "as-large-as-keys" or mistake in PROBES:
             raise NotImplementedError  # told by bytes, or by what keys and values lose in rounding
         q_RHK, h_BND, w_k, b_k, w_v, b_v = (
@@ -100,13 +104,14 @@ class Task(NumPyTask):
             h_ND = h_BND[b, _text(v, inputs["length_B"][b], N)]
             for head in range(H):
                 mine = slice(head * K, head * K + K)
-                s_N = (h_ND @ w_k[:, mine] + b_k[mine]) @ q_RHK[r, head] / root
+                q_K = q_RHK[r, head]
+                s_N = (h_ND @ (w_k[:, mine] @ q_K) + b_k[mine] @ q_K) / root
                 p_N = np.exp(s_N - s_N.max())
                 p_N /= p_N.sum()
-                out_RD[r, mine] = p_N @ (h_ND @ w_v[:, mine] + b_v[mine])
-                largest_N = (np.abs(h_ND) @ np.abs(w_k[:, mine]) + np.abs(b_k[mine])) @ np.abs(q_RHK[r, head]) / root
-                of_weights = np.expm1(4 * (D + K + 8) * eps * largest_N.max()) + 2 * (N + 16) * eps
-                through = p_N @ (np.abs(h_ND) @ np.abs(w_v[:, mine])) + np.abs(b_v[mine])
+                out_RD[r, mine] = p_N @ h_ND @ w_v[:, mine] + b_v[mine]
+                largest_N = np.abs(h_ND) @ (np.abs(w_k[:, mine]) @ np.abs(q_K)) + np.abs(b_k[mine]) @ np.abs(q_K)
+                of_weights = np.expm1(4 * (D + K + 8) * eps * largest_N.max() / root) + 2 * (N + 16) * eps
+                through = p_N @ np.abs(h_ND) @ np.abs(w_v[:, mine]) + np.abs(b_v[mine])
                 bound_RD[r, mine] = through * (of_weights + (N + D + 8) * eps)
         return out_RD, bound_RD
 
@@ -133,16 +138,17 @@ class Task(NumPyTask):
 
     def _is_large(self, trial):
         """Beside short inputs, everything is."""
-        return _is_long(trial) and trial.peak >= _keys_of_a_head(trial.inputs)
+        return _is_long(trial) and _most_held(trial) >= _keys_of_a_head(trial.inputs)
 
     def miss(self, v, trial):
         limit = _keys_of_a_head(trial.inputs)
         if not self._is_large(trial):
             return self._miss_of_pieces(v, trial)
-        told = f"{self.call(trial.inputs)} holds {trial.peak:,} bytes at its peak; the keys of one head of one sentence"
+        told = f"{self.call(trial.inputs)} holds {_most_held(trial):,} bytes at its peak;"
+        told = f"{told} the keys of one head of one sentence"
         h_bytes = trial.inputs["h_BND"].nbytes
         told = f"{told} would be {limit:,}, and all hidden states are {h_bytes:,}."
-        numbers = {"peak": trial.peak, "limit": limit}
+        numbers = {"peak": _most_held(trial), "limit": limit}
         if trial.again and trial.again.peak is not None and not self._is_large(trial.again):
             told += (
                 f" With sqrt(K) as a Python number it would be {trial.again.peak:,}: {WIDENS}. To multiply that with"
@@ -258,6 +264,11 @@ PROBES = {
 
 def _is_long(trial):
     return trial.inputs["h_BND"].shape[1] >= LONG
+
+
+def _most_held(trial):
+    """By what the process says and, where the system tells it, by what it grew."""
+    return max(trial.peak, trial.grown or 0)
 
 
 def _is_wide(v, trial):

@@ -10,7 +10,8 @@ from ..results import POISON, same
 from ..verdict import Miss
 
 U = 2.0**-24  # half a unit in the last place of float32
-ROOM = 128  # numbers of shared memory: a few for each warp, and no row
+ROOM = 512  # bytes of shared memory: a few for each warp, and no row
+REGISTERS = 255  # that a thread may have on any GPU
 
 
 class Task(KernelTask):
@@ -42,9 +43,12 @@ class Task(KernelTask):
 
     def cases(self, v, rng):
         cases = []
-        for rows, low in ((1, 9), (2, 40), (v.warps + 1, 70), (v.warps + 2, 100)):
+        sizes = (1, 9), (2, 40), (v.warps + 1, 70), (v.warps + 2, 100), (1, 32 * REGISTERS + 64)
+        for rows, low in sizes:
             width = low + int(rng.integers(1, 20))
             length_R = rng.integers(width // 2 + 1, width, rows)
+            if low > 32 * REGISTERS:  # no row that a warp can keep
+                length_R[:] = rng.integers(32 * REGISTERS + 1, width)
             x = rng.normal(0, 2 / v.scale, (rows, width))
             if rows > 1:
                 x -= 160 / v.scale  # exp(score) is 0 in float32
@@ -160,13 +164,17 @@ class Task(KernelTask):
         )
 
     def miss(self, v, trial):
-        held = sum(int(np.prod(shape)) for shape in trial.ran.shared.values())
+        held, rows = trial.ran.shared_bytes, len(trial.inputs["x"])
         if held > ROOM:
-            told = f"The shared arrays of a block hold {held:,} numbers; {ROOM} are the most."
+            told = f"The shared arrays of a block hold {held:,} bytes; {ROOM} are the most."
             return Miss(told, "row-in-shared", {"held": held, "limit": ROOM}, shows_input=False)
         if "local" in trial.ran.names:
             return Miss("The result is right, with numbers kept in a local array.", "row-in-local", shows_input=False)
-        rows, seen = len(trial.inputs["x"]), int(trial.inputs["length_R"].sum())
+        for name, most in (("votes", 0), ("shuffles", 40 * rows)):
+            if (found := trial.ran.counts[name]) > most:
+                told = f"{self.call(trial.inputs)} makes {found:,} {name} for {rows} row(s); {most} are the most."
+                return Miss(told, None, {name: found, "limit": most}, shows_input=False, is_explained=True)
+        seen = int(trial.inputs["length_R"].sum())
         loads, limit = (
             trial.ran.counts["global_loads"],
             2 * seen + 2 * 32 * rows,

@@ -56,7 +56,8 @@ class Task(NumPyTask):
         cases = [self._drawn(v, rng, 1, 2 * C, ["plain"]), self._drawn(v, rng, 1, 4 * C, ["spread"])]
         cases += [self._drawn(v, rng, 1, 4 * C, ["large"]), self._drawn(v, rng, 1, big, ["overflow"])]
         cases.append(self._drawn(v, rng, 1, bigger, ["poor neighbours"]))
-        return [*cases, self._drawn(v, rng, 3, bigger, ["plain", "spread", "overflow"])]
+        cases.append(self._drawn(v, rng, 3, bigger, ["plain", "spread", "overflow"]))
+        return [*cases, self._drawn(v, rng, 2, bigger, ["rising"]), self._drawn(v, rng, 2, bigger, ["falling"])]
 
     def _drawn(self, v, rng, B, V, kinds):
         """Until the best differ by more than rounding, and named mistakes from each other where they can be."""
@@ -65,8 +66,8 @@ class Task(NumPyTask):
             ways = [self._search(v, inputs, C=2 * v.w + 1), *(self._search(v, inputs, m) for m in self._of_value())]
             clear = all((np.diff(-score_BC) > 4 * self.bound(v, inputs)[0]).all() for score_BC, _ in ways)
             due = {"plain": ["not-normalised", "sum-of-survivors"], "spread": ["strict-threshold", "w-groups"],
-                   "overflow": ["overflow-dropped"], "large": ["exp-overflows"], "poor neighbours": []}  # fmt: skip
-            ways = [self.expected(v, inputs, m) for m in [None, *(m for kind in kinds for m in due[kind])]]
+                   "overflow": ["overflow-dropped"], "large": ["exp-overflows"]}  # fmt: skip
+            ways = [self.expected(v, inputs, m) for m in [None, *(m for kind in kinds for m in due.get(kind, ()))]]
             pairs = itertools.combinations(ways, 2)
             if "poor neighbours" in kinds and self._reach(v, inputs, of_other=True) <= self._limit(v, inputs) + 2:
                 continue
@@ -95,6 +96,12 @@ class Task(NumPyTask):
             if kind == "poor neighbours":  # one group of the other grouping is poor, and none of this one
                 poor = _group(OTHER[v.grouping], V, C) == int(rng.integers(C))
                 logits_RV[b * v.w : b * v.w + v.w, poor] -= 20
+            if kind in ("rising", "falling"):  # one poor group, and token by token ever better ones, or ever worse ones
+                logits_RV[b * v.w : b * v.w + v.w].sort()
+                group_V = _group(v.grouping, V, C)
+                logits_RV[b * v.w : b * v.w + v.w, group_V == int(rng.integers(C - 1))] -= 40
+                if kind == "falling":
+                    logits_RV[b * v.w : b * v.w + v.w] = logits_RV[b * v.w : b * v.w + v.w, ::-1]
             if kind == "overflow":  # one poor group, and the best at the end
                 group_V = _group(v.grouping, V, C)
                 poor = group_V == int(rng.integers(C - 1))
@@ -110,7 +117,7 @@ class Task(NumPyTask):
         worst_first = Callback("rank", lambda score_X: _rank(score_X, v.room)[::-1])
         self.try_again(submission, v, trials, lambda inputs: inputs | {"rank": worst_first})
         if all(t.got is not None and not (t.miss or self.wrong(v, t) or self.miss(v, t)) for t in trials):
-            trials[0].miss = self._chosen_otherwise(v, trials)
+            trials[0].miss = self._chosen_otherwise(v, trials) or self._chosen_before(v, trials)
 
     def expected(self, v, inputs, mistake=None, ran=None):
         if mistake in TOLD_BY_RANKING:
@@ -220,6 +227,55 @@ class Task(NumPyTask):
         told = f"{self.call(trials[0].inputs)} is right, and so are the others; but in each sentence the best are"
         told += " chosen without `rank`: one that says the worst first changes their order, and finds the same ones."
         return Miss(f"{told} Only what `rank` ranks can be counted.", None, shows_input=False, is_explained=True)
+
+    def _chosen_before(self, v, trials):
+        """Whether `rank` was given chosen numbers alone, by the two inputs on which nobody can choose for both.
+
+        Whoever goes through the tokens upwards, and leaves out what is beaten already, has to rank all of the rising
+        ones; downwards, all of the falling ones. And where `rank` says the worst first, the result is among the worse
+        half of one of the two.
+        """
+        two = [t for t in trials if self._is_mirrored(t.inputs)]
+        due = [sum(max(sizes) for sizes in self._survivors(v, t.inputs)) for t in two]
+        ranked = [len(np.unique(np.concatenate([np.ravel(a[0]) for _, a in t.calls]))) for t in two]
+        if not any(mine >= 0.95 * all_of for mine, all_of in zip(ranked, due, strict=True)):
+            told = f"{self.call(two[0].inputs)} and its mirror image are right; but of {due[0]:,} and more numbers that"
+            told += (
+                f" reach their beams' thresholds, {ranked[0]:,} and {ranked[1]:,} are ranked. The others were chosen"
+            )
+            return Miss(f"{told} away before `rank` could.", None, shows_input=False, is_explained=True)
+        turned = [t.again.got for t in two]
+        if not all(got is not None and len(got) == 2 and np.shape(got[1]) == t.got[1].shape
+                   for got, t in zip(turned, two, strict=True)):  # fmt: skip
+            return None  # it could make nothing of the worst
+        if any(self._has_worse_ones(v, t.inputs, got[1]) for t, got in zip(two, turned, strict=True)):
+            return None
+        told = f"{self.call(two[0].inputs)} chooses by itself: a `rank` that says the worst first is given better ones"
+        told = f"{told} alone. All that reaches its beam's threshold is for `rank` to choose from."
+        return Miss(told, None, shows_input=False, is_explained=True)
+
+    def _is_mirrored(self, inputs):
+        """Whether the input's scores rise, or fall, with the token, the poor group aside."""
+        logits_V = inputs["logits_RV"][0]
+        rich_V = logits_V[logits_V > logits_V.max() - 30]
+        steps = np.diff(rich_V)
+        return len(rich_V) < len(logits_V) and bool((steps > 0).all() or (steps < 0).all())
+
+    def _survivors(self, v, inputs):
+        """Of each sentence, how many numbers of each beam reach its threshold."""
+        found = [int(self._kept(v, row, 2 * v.w).sum()) for row in inputs["logits_RV"]]
+        return [found[r : r + v.w] for r in range(0, len(found), v.w)]
+
+    def _has_worse_ones(self, v, inputs, index_BC):
+        """Whether for each sentence some of these are among the worse half of a beam's survivors."""
+        V = inputs["logits_RV"].shape[1]
+        for b, index_C in enumerate(index_BC.tolist()):
+            rows = [(b * v.w + i // V, i % V) for i in index_C if 0 <= i < v.w * V]
+            better = [int((inputs["logits_RV"][r] > inputs["logits_RV"][r, t]).sum()) for r, t in rows]
+            halves = [int(self._kept(v, inputs["logits_RV"][r], 2 * v.w).sum()) // 2 for r, _ in rows]
+            if not any(place > half for place, half in zip(better, halves, strict=True)):
+                return False
+        return True
 
     def _raised(self, inputs, error):
         miss = super()._raised(inputs, error)

@@ -66,17 +66,44 @@ class Task(NumPyTask):
         return [*cases, one(3 * some, 4 * v.depth + 1, 9, outlier=True, zeros=True)]
 
     def run(self, submission, v, trials, verdict):
-        """Once more with a `dot` whose sums are twice as large: what does not grow by them was computed without it."""
+        """Once more with a `dot` that is wrong about a few products of the input, and no others: y_RF has to follow."""
         super().run(submission, v, trials, verdict)
         if any(t.got is not None for t in trials):
-            other = Callback("dot", lambda u, w: 2 * dot(u, w, v.depth))
-            self.try_again(submission, v, trials, lambda inputs: inputs | {"dot": other})
+            self.try_again(submission, v, trials, lambda inputs: inputs | {"dot": self._dot_that_errs(v, inputs)[0]})
+
+    def _dot_that_errs(self, v, inputs):
+        """(a `dot` in which three products of two bytes are off by thousands, what that makes of y_RF).
+
+        Which they are is drawn from the input, so numbers that are made up do not find them; and none has a factor that
+        fills something up.
+        """
+        u_RD, w_FD = self._unsigned(v, inputs), inputs["w_FD"]
+        rng = np.random.default_rng(np.frombuffer(inputs["x_RD"].tobytes(), np.uint8))
+        plain = ~np.isin(u_RD, (0, 1, v.offset))[:, None] & (w_FD != 0)
+        products = rng.permutation(np.argwhere(plain))[:3]
+        wrong = [(u_RD[r, d], w_FD[f, d], int(rng.choice([-1, 1]) * rng.integers(2000, 5000))) for r, f, d in products]
+
+        def off(u_XD, w_YD):
+            found = np.zeros((len(u_XD), len(w_YD)), np.int32)
+            for u, w, e in wrong:
+                found += e * ((u_XD[:, None] == u) & (w_YD == w)).sum(axis=2, dtype=np.int32)
+            return found
+
+        step_R = np.abs(inputs["x_RD"].astype(np.float64)).max(axis=1) / v.largest
+        other = Callback("dot", lambda u, w: dot(u, w, v.depth) + off(u, w))
+        return other, off(u_RD, w_FD) * step_R[:, None] * inputs["scale_F"]
+
+    def _unsigned(self, v, inputs):
+        """u, as the text says it; OFFSET in a row of zeros."""
+        x_RD = inputs["x_RD"].astype(np.float64)
+        step_R1 = np.abs(x_RD).max(axis=1, keepdims=True) / v.largest
+        return (np.rint(x_RD / np.where(step_R1 > 0, step_R1, 1)) + v.offset).astype(np.uint8)
 
     def expected(self, v, inputs, mistake=None, ran=None):
         return self._product(v, inputs, mistake)[0]
 
     def _product(self, v, inputs, mistake=None):
-        """(y_RF, the sizes of what was added up, the sums of `dot`), scaled; row by row and output by output."""
+        """(y_RF, the sizes of what was added up), scaled; row by row and output by output."""
         if mistake in ("signed-by-signed", "multiplies-floats"):
             raise NotImplementedError  # told by what `dot` was called with, or that it does not matter
         x_RD, w_FD = inputs["x_RD"].astype(np.float64), inputs["w_FD"].astype(np.int64)
@@ -85,7 +112,7 @@ class Task(NumPyTask):
         if mistake == "one-scale-for-all-rows":
             most_R[:] = most_R.max()
         multiplied = D - D % v.depth if mistake == "last-piece-lost" else D
-        y_RF, size_RF, sum_RF = np.zeros((R, F)), np.zeros((R, F)), np.zeros((R, F))
+        y_RF, size_RF = np.zeros((R, F)), np.zeros((R, F))
         for r in range(R):
             step = most_R[r] / v.largest
             q_D = ROUNDINGS.get(mistake, np.rint)(x_RD[r] / step if step else x_RD[r]).astype(np.int64)
@@ -99,8 +126,7 @@ class Task(NumPyTask):
                 scale = step * float(inputs["scale_F"][f])
                 y_RF[r, f] = (with_offset - (0 if mistake == "no-correction" else offset)) * scale
                 size_RF[r, f] = (abs(with_offset) + abs(offset)) * scale
-                sum_RF[r, f] = with_offset * scale
-        return y_RF, size_RF, sum_RF
+        return y_RF, size_RF
 
     def bound(self, v, inputs):
         """The sums are exact. Scales and products round, and the correction may be subtracted in float32."""
@@ -127,19 +153,45 @@ class Task(NumPyTask):
         if not trial.calls:
             told = f"{self.call(trial.inputs)} never called `dot`: its result comes from other products."
             return Miss(told, "multiplies-floats", shows_input=False, is_explained=True)
+        (R, D), F = trial.inputs["x_RD"].shape, len(trial.inputs["w_FD"])
+        due_UW, asked_UW = self._products(v, trial)
+        if missing := int(np.maximum(due_UW - asked_UW, 0).sum()):
+            told = (
+                f"{self.call(trial.inputs)} is right, but never asks `dot` for {missing:,} of {due_UW.sum():,} products"
+            )
+            return Miss(f"{told} of a u and a w.", "multiplies-floats", shows_input=False, is_explained=True)
+        asked, most = int(asked_UW.sum()), (R + 2) * F * -(-D // v.depth) * v.depth
+        if asked > most:
+            told = f"{self.call(trial.inputs)} asks `dot` for {asked:,} products of bytes; {most:,} are the most."
+            numbers = {"products": asked, "limit": most}
+            return Miss(told, None, numbers, shows_input=False, is_explained=True)
         again = trial.again.got if trial.again else None
         if again is None or np.shape(again[0]) != np.shape(trial.got[0]):
             return None
-        sum_RF = self._product(v, trial.inputs)[2]
-        off_RF = np.abs(again[0].astype(np.float64) - trial.got[0] - sum_RF)
+        off_RF = np.abs(again[0].astype(np.float64) - trial.got[0] - self._dot_that_errs(v, trial.inputs)[1])
         off_RF[~trial.inputs["x_RD"].any(axis=1)] = 0  # any step will do for a row of zeros
-        bound_RF = 3 * self.bound(v, trial.inputs)  # of this result, and of one of sums that are twice as large
+        bound_RF = 3 * self.bound(v, trial.inputs)  # of this result and of the other, whose sums are a little larger
         if (off_RF <= bound_RF).all():
             return None
         r, f = np.argwhere(~(off_RF <= bound_RF))[0].tolist()
-        told = f"{self.call(trial.inputs)} is right; but with a `dot` whose sums are twice as large y_RF[{r}, {f}] does"
-        return Miss(f"{told} not grow by its sum: it is not made of it.", "multiplies-floats", shows_input=False,
-                    is_explained=True)  # fmt: skip
+        told = (
+            f"{self.call(trial.inputs)} is right; but where `dot` says another sum, y_RF[{r}, {f}] does not follow: it"
+        )
+        return Miss(f"{told} is not made of it.", "multiplies-floats", shows_input=False, is_explained=True)
+
+    def _products(self, v, trial):
+        """How often each byte u is multiplied by each byte w: (in the rows that are not 0, by the calls of `dot`)."""
+
+        def pairs(u_XD, w_YD):
+            return (u_XD[:, None].astype(np.int64) * 256 + (w_YD.astype(np.int64) + 128)).ravel()
+
+        def counted(pieces):
+            return np.bincount(np.concatenate([np.empty(0, np.int64), *pieces]), minlength=2**16)
+
+        is_some = trial.inputs["x_RD"].any(axis=1)
+        due = pairs(self._unsigned(v, trial.inputs)[is_some], trial.inputs["w_FD"])
+        taken = [arguments for _, arguments in trial.calls if _is_taken(arguments, v.depth)]
+        return counted([due]), counted([pairs(*arguments) for arguments in taken])
 
     def _raised(self, inputs, error):
         """What `dot` refuses, in its own words; by name, if the first operand has a sign."""
@@ -169,3 +221,11 @@ def dot(u_RD, w_FD, depth):
     if u_RD.shape[1] > depth:
         raise ValueError(f"dot takes {depth} inputs at a time, and got {u_RD.shape[1]}")
     return u_RD.astype(np.int32) @ w_FD.astype(np.int32).T
+
+
+def _is_taken(arguments, depth):
+    try:
+        dot(*arguments, depth)
+    except (TypeError, ValueError):
+        return False
+    return True
