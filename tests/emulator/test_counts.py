@@ -263,3 +263,21 @@ def test_counting_operations_changes_nothing_else():
     assert one.sectors == two.sectors and one.verdict == two.verdict
     with pytest.raises(md.OptionError, match=r"emulate\(kernel, operations=True\)"):
         _ = one.operations
+
+
+@cuda.jit
+def exchanges(x, y):
+    i = cuda.grid(1)
+    value = x[i]
+    for apart in (16, 8, 4):
+        value += cuda.shfl_xor_sync(0xFFFFFFFF, value, apart)
+    if cuda.any_sync(0xFFFFFFFF, value > 0):
+        value += cuda.popc(cuda.ballot_sync(0xFFFFFFFF, value > 1))
+    y[i] = value + cuda.syncthreads_count(int(value))
+
+
+def test_shuffles_and_votes_of_warps_are_counted():
+    """2 blocks of 3 warps: three shuffles each, two votes of their lanes, and one at the block's barrier."""
+    x = np.ones(192, np.float32)
+    run = md.emulate(exchanges)[2, 96](x, np.zeros_like(x))
+    assert run.ok and run.shuffles == 2 * 3 * 3 and run.votes == 2 * 3 * 3
