@@ -15,6 +15,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..errors import shown
+
 
 class Entry(NamedTuple):
     """A record that is written. Records stand in any order of their lines."""
@@ -27,6 +29,11 @@ class Entry(NamedTuple):
     @classmethod
     def of(cls, line: int, end: int, error: str, record: bytes) -> Entry:
         return cls(line, end, error, zlib.crc32(record, zlib.crc32(json.dumps([line, end, error]).encode())))
+
+    def is_right(self) -> bool:
+        """Whether all of it is of the right kind, whatever a file says."""
+        numbers = (self.line, self.end, self.crc32)
+        return isinstance(self.error, str) and all(type(n) is int and 0 <= n < 2**63 for n in numbers)
 
 
 class Journal:
@@ -85,21 +92,20 @@ def read_journal(path: Path) -> tuple[dict[str, Any] | None, list[Entry]] | None
     """(what the records depend on, the entries), but for a last one that is half; None where there is no journal."""
     try:
         first, *lines = path.read_bytes().decode("utf-8").splitlines(keepends=True)
-        depends_on, entries = json.loads(first)["depends_on"], []
-        for line in lines:
-            if line.endswith("\n"):
-                entries.append(Entry(*json.loads(line)))
-        return depends_on, entries
-    except (OSError, ValueError, TypeError, KeyError):
+        depends_on = json.loads(first)["depends_on"]
+        entries = [Entry(*json.loads(line)) for line in lines if line.endswith("\n")]
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
+    is_right = isinstance(depends_on, dict | None) and all(entry.is_right() for entry in entries)
+    return (depends_on, entries) if is_right else None
 
 
 def whole_records(path: Path, entries: Iterable[Entry]) -> list[Entry]:
     """The entries of the records in the file, up to the first of which a byte is not as it was written."""
-    kept, end = [], 0
+    kept, end, size = [], 0, path.stat().st_size
     with open(path, "rb") as file:
         for entry in entries:
-            record = file.read(max(0, entry.end - end))
+            record = file.read(max(0, min(entry.end, size) - end))
             if end + len(record) != entry.end or entry != Entry.of(entry.line, entry.end, entry.error, record):
                 break
             kept.append(entry)
@@ -117,7 +123,7 @@ def differences(before: dict[str, Any], now: dict[str, Any], but: str = "") -> l
         old, new = before.get(name), now.get(name)
         if old != new and name != but:
             is_hash = any(str(value).startswith(HASH) for value in (old, new))
-            found.append(f"the {name} has changed" if is_hash else f"{name} was {old!r}, now {new!r}")
+            found.append(f"the {name} has changed" if is_hash else f"{name} was {shown(old)}, now {shown(new)}")
     return found
 
 

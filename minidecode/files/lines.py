@@ -217,8 +217,8 @@ class RecordFile:
         found = read_journal(self._journal_path)
         if found is None:
             raise InputError(
-                f"{self.part} has no journal ({self._journal_path.name}), so a run cannot go on with it: rename it or "
-                "delete it first"
+                f"{self.part} has no journal ({self._journal_path.name}) that can be read, so a run cannot go on with "
+                "it: rename it or delete it first"
             )
         before, entries = found
         if before is None:

@@ -26,6 +26,8 @@ from .torch_pickle import Machine, Storage, Tensor, UnreadableError, damaged
 
 LONGEST_PICKLE = 1 << 21  # bytes; 150 a tensor are usual. A hostile pickle's values take up to 80 times its length
 MOST_VIEWS = 4  # numbers shown by all tensors, per byte of the file: 2 would do for fp16 embeddings stored 4 times over
+HEADER = struct.Struct("<4s5H3I2H")  # of an entry of a zip file
+HAS_DESCRIPTOR = 8  # among its flags: checksum and sizes stand behind the entry
 MAGIC = 0x1950A86A20F9469CFC6C  # begins a stream
 
 
@@ -56,15 +58,41 @@ def data_range(file: BinaryIO, file_size: int, entry: zipfile.ZipInfo) -> tuple[
     if not 0 <= entry.header_offset <= file_size - 30:
         raise damaged(f"{name} begins at byte {entry.header_offset} of {file_size}")
     file.seek(entry.header_offset)
-    header = file.read(30)
-    name_length, extra_length = struct.unpack("<HH", header[26:])
+    magic, _, flags, method, _, _, crc, *sizes, name_length, extra_length = HEADER.unpack(file.read(HEADER.size))
     encoding = "utf-8" if entry.flag_bits & 0x800 else "cp437"
-    if header[:4] != b"PK\3\4" or file.read(name_length) != entry.orig_filename.encode(encoding, "replace"):
+    if magic != b"PK\3\4" or file.read(name_length) != entry.orig_filename.encode(encoding, "replace"):
         raise damaged(f"{name} is not where the list of entries says")
-    start = entry.header_offset + 30 + name_length + extra_length
-    if start + entry.file_size > file_size:
-        raise damaged(f"{name} ends at byte {start + entry.file_size} of {file_size}")
-    return start, start + entry.file_size
+    extra, start = file.read(extra_length), file.tell()
+    stop = start + entry.file_size
+    if stop > file_size:
+        raise damaged(f"{name} ends at byte {stop} of {file_size}")
+    comes_behind = flags & HAS_DESCRIPTOR
+    is_listed = (flags, method) == (entry.flag_bits, entry.compress_type)
+    is_listed &= crc in ((entry.CRC, 0) if comes_behind else (entry.CRC,))
+    is_listed &= all(size in (entry.file_size, 0xFFFFFFFF, 0 if comes_behind else entry.file_size) for size in sizes)
+    if not is_listed or not is_whole_extra(extra):
+        raise damaged(f"the header of {name} says something else than the list of entries")
+    file.seek(stop)
+    if not is_behind(file.read(24), entry):
+        raise damaged(f"{name} does not end where the next entry begins")
+    return start, stop
+
+
+def is_whole_extra(extra: bytes) -> bool:
+    """Whether an extra field is made of parts that each say their length. A wrong length of it moves all numbers."""
+    at = 0
+    while at + 4 <= len(extra):
+        at += 4 + int.from_bytes(extra[at + 2 : at + 4], "little")
+    return at == len(extra)
+
+
+def is_behind(data: bytes, entry: zipfile.ZipInfo) -> bool:
+    """Whether this stands behind an entry: what comes next in an archive, or first the entry's checksum and sizes."""
+    if not entry.flag_bits & HAS_DESCRIPTOR:
+        return data[:2] == b"PK"
+    sizes = "IQ" if entry.file_size < 2**32 else "Q"  # in 4 bytes each, or in 8
+    numbers = entry.CRC, entry.file_size, entry.file_size
+    return data.startswith(tuple(struct.pack(f"<4sI2{size}", b"PK\7\x08", *numbers) for size in sizes))
 
 
 def read_zip(file: BinaryIO, file_size: int, describes: bool = False) -> tuple[Any, dict[str, int]]:

@@ -183,6 +183,51 @@ def test_one_changed_number_of_the_journal_costs_records_and_no_line(cli, toy, t
     assert sorted((tmp_path / "out").read_bytes().splitlines()) == expected
 
 
+ODD = [-1, 2**63, 10**30, "13", None, True, 1.5, float("nan")]
+
+
+def test_a_journal_that_lies_loses_no_line(cli, toy, texts, unfinished, tmp_path):
+    """Each number of an entry is another one, bits are others: a line of words, or the bytes of a whole run."""
+    records, noted, part, journal = unfinished(*command(texts, toy, "--json"))
+    assert cli(*command(texts, toy, "--json"), "--resume").code == 0
+    expected = (tmp_path / "out").read_bytes()
+    header, *entries = noted.splitlines(keepends=True)
+    lies, rng = [], np.random.default_rng(0)
+    for field in range(len(json.loads(entries[4]))):
+        for value in ODD:
+            entry = json.loads(entries[4])
+            entry[field] = value
+            lies.append([header, *entries[:4], json.dumps(entry).encode() + b"\n", *entries[5:]])
+        lies.append([header, *entries[:4], json.dumps(entry[:field]).encode() + b"\n", *entries[5:]])
+    lies += [
+        [header, b"[" * 100_000 + b"\n"],
+        [header, b"[" + b"9" * 5000 + b"]\n"],
+        [b'{"depends_on": [1]}\n', *entries],
+    ]
+    lies += [
+        [header, *entries[:3], *entries[4:]],
+        [header, *entries[::-1]],
+        [header, *entries, entries[-1]],
+        [b"\xff\n"],
+    ]
+    for _ in range(12):
+        data = bytearray(noted)
+        data[rng.integers(len(noted))] ^= 1 << rng.integers(8)
+        lies.append([bytes(data)])
+    refused = 0
+    for lie in lies:
+        (tmp_path / "out").unlink(missing_ok=True)
+        part.write_bytes(records)
+        journal.write_bytes(b"".join(lie))
+        ran = cli(*command(texts, toy, "--json"), "--resume")
+        if ran.code == 0:
+            assert (tmp_path / "out").read_bytes() == expected, lie
+        else:
+            refused += 1
+            assert ran.code == 1 and ran.err.count("\n") == 1 and part.read_bytes() == records, lie
+    assert 20 < refused < len(lies)
+
+
 def as_process(arguments):
     return subprocess.Popen([sys.executable, "-m", "minidecode.commands.cli", *map(str, arguments)])
 
@@ -301,7 +346,7 @@ def test_lines_that_were_left_out_can_be_recorded_by_the_next(cli, fails, toy, o
 
 def test_a_part_without_a_journal(fails, toy, texts, tmp_path):
     (tmp_path / "out.part").write_text("hours of work")
-    says = "out.part has no journal (out.part.journal), so a run cannot go on with it: rename it or delete it first"
+    says = "out.part has no journal (out.part.journal) that can be read, so a run cannot go on with it: rename it or"
     assert says in fails(*command(texts, toy), "--resume")
     assert (tmp_path / "out.part").read_text() == "hours of work"
     assert "did not end; rename it or delete it first" in fails(*command(texts, toy))
