@@ -264,14 +264,14 @@ def _read(path: Path, settings: dict) -> tokenizers.Tokenizer:
     try:
         with without_panic_messages():
             backend = tokenizers.Tokenizer.from_file(str(path))
+            backend.no_truncation()  # a file may hold what its maker's last call asked for, or room for 1e9 tokens
+            backend.no_padding()
             with contextlib.suppress(Exception):  # not every text can be encoded; but none should make it panic
                 backend.encode("a b")
     except BaseException as error:  # the library raises Exception itself, and panics
         if not isinstance(error, Exception) and not is_panic(error):
             raise
         raise CheckpointError(f"{path} cannot be read as a tokenizer: {words_of(error)}") from None
-    backend.no_truncation()  # a file may hold what its maker's last call asked for
-    backend.no_padding()
     is_byte_level = isinstance(backend.pre_tokenizer, tokenizers.pre_tokenizers.ByteLevel)
     if "add_prefix_space" in settings and is_byte_level and str(settings.get("tokenizer_class")) in FOLLOW_SETTINGS:
         backend.pre_tokenizer.add_prefix_space = bool(settings["add_prefix_space"])

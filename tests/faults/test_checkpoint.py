@@ -584,6 +584,16 @@ def test_a_tokenizer_that_would_blow_up_or_panic(tiny_folder, capfd, parts, word
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.parametrize(
+    ("strategy", "multiple"), [({"Fixed": 10**9}, None), ("BatchLongest", 10**9), ({"Fixed": 10**18}, None)]
+)
+def test_padding_without_an_end_is_never_tried(tiny_folder, strategy, multiple):
+    """The library would make room for it, and end the whole process."""
+    padding = {"strategy": strategy, "direction": "Right", "pad_to_multiple_of": multiple, "pad_id": 0,
+               "pad_type_id": 0, "pad_token": "a"}  # fmt: skip
+    assert Tokenizer.from_folder(changed_tokenizer(tiny_folder(), padding=padding)).encode("the").size == 1
+
+
 def test_parts_of_tokenizers_that_are_no_bombs(tiny_folder):
     parts = [{"type": "NFKC"}, replace(" ", Regex=" {2,}"), replace("\u2581", String=" "),
              {"type": "Prepend", "prepend": "\u2581"}, charsmap(0, b"\0\xef\xbb\xbf\0abc")]  # fmt: skip
