@@ -111,6 +111,39 @@ def test_what_is_done_is_not_generated_again(cli, toy, texts, unfinished, monkey
     assert ran.err.startswith(f"minidecode: {part} has 8 of 12 lines: continues with the others\n[")
 
 
+@pytest.mark.parametrize("at", [0, 5])
+def test_a_record_that_has_changed_is_made_again(cli, toy, texts, unfinished, at):
+    """A disk or a hand has changed one byte of the sixth record, and no length: that record and all behind it go."""
+    records, _, part, _ = unfinished(*command(texts, toy, "--json"))
+    begin = sum(map(len, records.splitlines(keepends=True)[:5]))
+    spoilt = bytearray(records)
+    spoilt[begin + at] ^= 1
+    part.write_bytes(spoilt)
+    loud = [a for a in command(texts, toy, "--json") if a != "-q"]
+    ran = cli(*loud, "--resume")
+    assert ran.code == 0 and ran.err.startswith(f"minidecode: {part} continues after line 5\n"), ran.err
+    assert texts.with_name("out").read_bytes() == records
+
+
+def test_lines_that_fail_first_in_a_resumed_run_are_recorded(cli, fails_on_z, tmp_path, monkeypatch, unfinished):
+    """The options cannot be to blame: lines before were done under them."""
+    monkeypatch.chdir(tmp_path)
+    refuses = "def refuses(scores_RV, *rest, **how):\n    assert (scores_RV == scores_RV).all(), 'no number'\n"
+    Path("mine.py").write_text(
+        f"from minidecode.reference.argmax import argmax_tokens\n\n\n{refuses}    return argmax_tokens(scores_RV, *rest, "
+        "**how)\n"
+    )
+    path = tmp_path / "p.txt"
+    path.write_text("the\nsea\na\nb\nzoo\nz\noz\nzz\nof\non", encoding="utf-8")
+    arguments = command(path, fails_on_z, "--json", "--on-error", "record", "--plan", "argmax=mine.py:refuses")
+    records, noted, part, journal = unfinished(*arguments)
+    assert [("error" in json.loads(line)) for line in records.splitlines()] == [False] * 4 + [True] * 4 + [False] * 2
+    part.write_bytes(b"".join(records.splitlines(keepends=True)[:4]))
+    ran = cli(*arguments, "--resume")
+    assert ran.code == 0 and "4 of 10 lines with an error; the first: " in ran.err, ran.err
+    assert (tmp_path / "out").read_bytes() == records
+
+
 @pytest.mark.parametrize("flags", [[], ["--json", "--do-sample"]])
 def test_interrupted_twice(cli, toy, texts, monkeypatch, flags):
     arguments, generate = command(texts, toy, *flags), md.Model.generate
@@ -279,21 +312,37 @@ def test_a_changed_option_is_refused(fails, toy, texts, unfinished, change, says
     assert (part.read_bytes(), journal.read_bytes()) == (records, noted), "nothing is lost"
 
 
-@pytest.mark.parametrize("what", ["input", "model", "file mine.py"])
-def test_a_changed_file_is_refused(cli, fails, tiny_folder, tmp_path, texts, unfinished, monkeypatch, what):
+def last_weight(toy):
+    tensors = toy_tensors(CONFIG)
+    tensors["wte.weight"][-1, -1] += 1
+    write_folder(toy, tensors=tensors)
+
+
+def last_merge(toy):
+    path = toy / "tokenizer.json"
+    fields = json.loads(path.read_text(encoding="utf-8"))
+    del fields["model"]["merges"][-1]
+    path.write_text(json.dumps(fields), encoding="utf-8")
+
+
+CHANGES = {  # what has changed, as the error says it; and how: of the texts, the model's folder and the user's file
+    "a line": ("input", lambda texts, toy, mine: texts.write_text("\n".join([*PROMPTS[:-1], "c"]))),
+    "where a line ends": ("input", lambda texts, toy, mine: texts.write_text("\n".join([*PROMPTS[:-2], "th", "eb"]))),
+    "the last weight": ("model", lambda texts, toy, mine: last_weight(toy)),
+    "the last merge": ("model", lambda texts, toy, mine: last_merge(toy)),
+    "a setting": ("model", lambda texts, toy, mine: write_folder(toy, layer_norm_epsilon=0.1)),
+    "a function": ("file mine.py", lambda texts, toy, mine: mine.write_text(f"{mine.read_text()}\n")),
+}
+
+
+@pytest.mark.parametrize(("what", "change"), CHANGES.values(), ids=CHANGES)
+def test_a_changed_file_is_refused(fails, tiny_folder, tmp_path, texts, unfinished, monkeypatch, what, change):
     toy, mine = tiny_folder(), tmp_path / "mine.py"
     monkeypatch.chdir(tmp_path)
     mine.write_text("from minidecode.reference.argmax import argmax_tokens as mine\n", encoding="utf-8")
     arguments = command(texts, toy, "--plan", "argmax=mine.py:mine")
     _, _, part, _ = unfinished(*arguments)
-    if what == "input":
-        texts.write_text("\n".join([*PROMPTS[:-1], "c"]), encoding="utf-8")
-    elif what == "model":
-        tensors = toy_tensors(CONFIG)
-        tensors["ln_f.bias"][0] += 1
-        write_folder(toy, tensors=tensors)
-    else:
-        mine.write_text(mine.read_text(encoding="utf-8") + "\n", encoding="utf-8")
+    change(texts, toy, mine)
     assert f"{part} was begun with other settings (the {what} has changed): " in fails(*arguments, "--resume")
 
 

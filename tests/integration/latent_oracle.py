@@ -23,6 +23,7 @@ MODELS: dict[str, dict] = {
     "one-head": {"n_embd": 7, "n_head": 1, "latent_size": 3},
     "many-heads": {"n_embd": 20, "n_head": 5, "n_layer": 1, "n_inner": 9},
     "deep": {"n_layer": 5, "encoder_layers": 3, "latent_size": 2},
+    "three-layers": {"n_layer": 3, "n_head": 4, "n_embd": 20},
     "untied": {"tie_word_embeddings": False, "activation_function": "relu"},
     "wide-latent": {"latent_size": 33, "n_embd": 10, "n_head": 2},
     "multi-query": {"num_key_value_heads": 1, "n_embd": 18, "n_head": 3},

@@ -35,9 +35,14 @@ def write_folder(folder, **changes):
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory):
+def folder(tmp_path_factory):
     """It knows no EOS, so that every text is as long as it may be."""
-    return md.load(write_folder(tmp_path_factory.mktemp("toy-bart")))
+    return write_folder(tmp_path_factory.mktemp("toy-bart"))
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    return md.load(folder)
 
 
 def lists(output):
@@ -126,6 +131,16 @@ def test_plans_give_the_same_tokens(model, options):
     outs = [model.generate(input_ids=SOURCES, max_new_tokens=10, plan=plan, **options) for plan in (NAIVE, NO_CACHE)]
     assert lists(outs[0]) == lists(outs[1])
     np.testing.assert_allclose(outs[0].scores, outs[1].scores, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("targets", [[[2], [2, 8, 14], [2, 9]], [[2, 8, 14], [2], [2]], [[2], [2], [2]]], ids=str)
+@pytest.mark.parametrize("plan", ["cache=el", "cache=split", "cache=indirect", "cache=none"])
+def test_logits_of_targets_of_several_lengths(folder, plan, targets):
+    """Each target alone, by the plainest cache: what its own tokens see of its source, whatever the others' lengths."""
+    together, plain = md.load(folder, plan=plan).logits(SOURCES, None, targets), md.load(folder, plan=NAIVE)
+    for source, target, found in zip(SOURCES, targets, together, strict=True):
+        (alone,) = plain.logits([source], None, [target])
+        assert np.abs(found - alone).max() < 1e-4 * np.abs(alone).max()
 
 
 def test_logits_agree_with_greedy(model):

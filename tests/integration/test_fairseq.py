@@ -1,6 +1,7 @@
 """fairseq's Transformer in plans: every cache, kernels, arenas, stored weights, fewer heads; its errors; its words."""
 
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -12,10 +13,10 @@ sys.path.append(str(Path(__file__).parents[1] / "golden"))
 pytest.register_assert_rewrite("fairseq_cases")
 
 from fairseq_cases import case_of, write_model  # noqa: E402
-from torch_writer import TWO, pickled, zip_file  # noqa: E402
+from torch_writer import TWO, pickled, tensor, zip_file  # noqa: E402
 
 import minidecode as md  # noqa: E402
-from minidecode.files.fairseq_folder import convert_fairseq  # noqa: E402
+from minidecode.files.fairseq_folder import convert_fairseq, read_fairseq  # noqa: E402
 
 SHARED, PRE, FREE = (
     "02-post-sin-shareall",
@@ -303,6 +304,44 @@ def test_dictionaries_of_a_conversion(tmp_path):
     with pytest.raises(md.CheckpointError, match=r"dict\.tgt\.txt is missing .dictionaries there: dict\.src\.txt"):
         convert_fairseq(path, tmp_path / "model")
     assert not (tmp_path / "model").exists()
+
+
+KINDS = {"Double": (8, np.float64), "Float": (4, np.float32), "Half": (2, np.float16), "BFloat16": (2, None)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_joined_projections_of_any_width_are_taken_apart(tmp_path, kind):
+    """The oldest files store q, k and v as one matrix: here in each width of number, behind others of its storage."""
+    from fairseq_cases import write_checkpoint
+
+    path = write_checkpoint("02-old-legacy", tmp_path / "training")
+    fields, found = read_fairseq(path)
+    size, dtype = KINDS[kind]
+    rounded = {name: stored.read(np.dtype(np.float32)) for name, stored in found.items()}
+    if dtype is None:
+        rounded = {name: (a.view(np.uint32) >> 16 << 16).view(np.float32) for name, a in rounded.items()}
+    else:
+        rounded = {name: a.astype(dtype) for name, a in rounded.items()}
+    joined = {}
+    for name, a in rounded.items():
+        joined.setdefault(re.sub(r"_attn\.[qkv]_proj\.", "_attn.in_proj_", name), []).append((name, a))
+    described, storages = {}, {}
+    for key, (name, parts) in enumerate(joined.items()):
+        parts = [a for _, a in sorted(parts, key=lambda part: "qkv".find(part[0].rpartition("_proj")[0][-1:]))]
+        whole = np.concatenate(parts)
+        before = np.ones((5, *whole.shape[1:]), whole.dtype)  # of the storage, in front of the tensor
+        numbers = np.concatenate([before, whole])
+        storages[str(key)] = numbers.tobytes() if dtype else (numbers.view(np.uint32) >> 16).astype("<u2").tobytes()
+        strides = tuple(s // whole.itemsize for s in whole.strides)
+        described[name] = tensor(str(key), kind, numbers.size, before.size, whole.shape, strides)
+    assert any("in_proj" in name for name in described)
+    path.write_bytes(zip_file(pickled({"args": fields, "model": described}), storages))
+    again = read_fairseq(path)[1]
+    for name, a in rounded.items():
+        assert np.array_equal(again[name].read(np.dtype(np.float64)), a.astype(np.float64)), name
+    convert_fairseq(path, tmp_path / "model")
+    model, expected = md.load(tmp_path / "model", dtype="float64"), case_of(SHARED)
+    assert model.generate(input_ids=expected["src_tokens"], max_new_tokens=3).token_ids
 
 
 def test_codes_come_along(tmp_path):

@@ -6,8 +6,10 @@ import json
 import math
 import re
 import shutil
+import struct
 import sys
 import warnings
+import zlib
 
 import numpy as np
 import pytest
@@ -387,6 +389,22 @@ def test_a_type_that_cannot_be_dequantised_is_refused(file):
     assert "output_norm.weight is stored as F64" in refused(file)
 
 
+@pytest.mark.parametrize("share", [1, 5, 31, 32])
+def test_tensors_that_share_a_few_bytes_are_refused(file, share):
+    """One begins before another ends: both would load, and one of them wrong."""
+    settings = llama_settings(general__alignment=1)
+    parts = pieces(settings, as_gguf(llama_tensors()), alignment=1)
+    offsets = [i for i, (kind, _) in enumerate(parts) if kind == "offset"]
+    last = struct.unpack("<Q", parts[offsets[-1]][1])[0]
+    for begin, refuses in ((last, False), (last - share, True)):
+        parts[offsets[-1]] = ("offset", struct.pack("<Q", begin))
+        file.write_bytes(joined(parts))
+        if refuses:
+            assert re.search(r"two tensors share the bytes from byte \d+ on", refused(file))
+        else:
+            gguf_folder.convert_gguf(file, file.with_name("whole"))
+
+
 def test_without_the_package_the_error_says_what_to_install(file, monkeypatch):
     write_llama(file)
     monkeypatch.setitem(sys.modules, "gguf.constants", None)
@@ -445,6 +463,26 @@ def test_a_damaged_folder_is_made_anew_with_a_warning(file, name, damage):
     assert (folder / name).read_bytes() == whole
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        find_folder(file)
+
+
+@pytest.mark.parametrize("at", [0, 2**21, 2**22 - 1, 2**22, -1])
+def test_a_damaged_byte_is_seen_wherever_it_is(file, at):
+    """The file of weights is larger than what is read of it at a time."""
+    write_llama(file)
+    folder = find_folder(file)
+    large = folder / "chat_template.jinja"
+    large.write_bytes(b" " * (2**22 + 2**21))
+    manifest = json.loads((folder / "converted.json").read_text())
+    manifest["files"][large.name] = f"{large.stat().st_size} {zlib.crc32(large.read_bytes()):08x}"
+    (folder / "converted.json").write_text(json.dumps(manifest))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        find_folder(file)
+    with open(large, "r+b") as damaged:
+        damaged.seek(at % large.stat().st_size)
+        damaged.write(b"x")
+    with pytest.warns(MinidecodeWarning, match=r"is damaged: toy.gguf is converted again"):
         find_folder(file)
 
 

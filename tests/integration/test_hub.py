@@ -214,6 +214,35 @@ def test_shards_and_the_two_halves_of_a_tokenizer_load(hub, client, toy, tmp_pat
     assert client.load("owner/sharded") == loaded(toy)
 
 
+@pytest.mark.parametrize("form", ["safetensors", "bin"])
+def test_a_shard_that_the_cache_lacks_is_fetched_or_named(hub, client, home, toy, tmp_path, form):
+    """A download that was interrupted, or another tool, leaves a snapshot with some of its shards."""
+    names, listed = (SHARDS, SAFE_INDEX) if form == "safetensors" else (BINS, BIN_INDEX)
+    folder = write_folder(tmp_path / "sharded")
+    (folder / "model.safetensors").unlink()
+    if form == "safetensors":
+        write_shards(folder, md.load(toy).tensors)
+    else:
+        halves = [{}, {}]
+        for i, (name, tensor) in enumerate(md.load(toy).tensors.items()):
+            halves[i % 2][name] = tensor
+        weight_map = {name: file for file, half in zip(names, halves, strict=True) for name in half}
+        (folder / listed).write_text(json.dumps({"weight_map": weight_map}))
+        for file, half in zip(names, halves, strict=True):
+            (folder / file).write_bytes(written(half))
+    name = f"missing/{form}"
+    commit = hub.add(name, contents(folder))
+    cached = Path(client.ask("folder", name, revision=commit)["folder"])
+    for shard in names:
+        (cached / shard).unlink()
+        hub.requests.clear()
+        assert client.load(name, revision=commit) == loaded(toy)
+        assert (cached / shard).exists() and len(hub.fetched()) <= 1, "the others are there"
+    (cached / names[1]).unlink()
+    with Client(hub.url, home, HF_HUB_OFFLINE="1") as offline:
+        assert "HF_HUB_OFFLINE forbids asking the hub" in offline.refusal(name)
+
+
 def test_a_torch_file_loads(hub, client, toy, tmp_path):
     folder = write_folder(tmp_path / "torch")
     (folder / "pytorch_model.bin").write_bytes(written(md.load(toy).tensors))

@@ -324,6 +324,23 @@ def test_fewer_heads_pool_the_latents_too(folder_of, tmp_path):
     assert same and all(np.array_equal(old.tensors[n], new.tensors[n]) for n in same)
 
 
+@pytest.mark.parametrize(("name", "heads"), [("three-layers", 1), ("three-layers", 2), ("deep", 1)])
+def test_fewer_heads_pool_each_layers_latent_by_itself(folder_of, tmp_path, name, heads):
+    """Old layer l's heads are means of layer l's, of no other's: 3 or 5 layers, into which 2 or 4 heads do not go."""
+    md.convert(folder_of(name), tmp_path / "fewer", num_key_value_heads=heads)
+    old, new = md.load(folder_of(name), dtype="float64"), md.load(tmp_path / "fewer", dtype="float64")
+    c, tensor = old.config, "decoder.transformer.linear.weight"
+    H, K = c.n_head, c.n_embd // c.n_head
+    for layer in range(c.n_layer):
+        of_old = old.tensors[tensor][layer * H * K : (layer + 1) * H * K]
+        of_new = new.tensors[tensor][layer * heads * K : (layer + 1) * heads * K]
+        for g in range(heads):
+            group = [of_old[h * K : (h + 1) * K] for h in range(g * H // heads, (g + 1) * H // heads)]
+            assert np.allclose(of_new[g * K : (g + 1) * K], sum(group) / len(group), atol=1e-7)
+    assert len(new.tensors[tensor]) == c.n_layer * heads * K
+    assert error_of_logits(md.load(tmp_path / "fewer"), tmp_path / "fewer") <= 1
+
+
 # ---- latents of a call -----------------------------------------------------------------------------------------------
 
 
@@ -336,6 +353,40 @@ def test_a_drawn_latent_is_the_same_in_any_batch(folder):
     assert model.generate(input_ids=prompts[:1], latent_seed=8, max_new_tokens=6).token_ids[0].tolist() != alone[0]
     third = model.generate(input_ids=prompts[:1], latent_seed=7, sample_ids=[1], max_new_tokens=6)
     assert third.token_ids[0].tolist() == together[2]
+
+
+GOLDEN_LATENTS = [
+    [-0.7405475222927879, -0.7899975546313707, -1.8704050951895934],
+    [2.2216247951115853, 0.04854605905309156, 0.8612750405887913],
+    [-0.4658056152703715, 0.7930959800227799, -0.8930975028462801],
+]
+# Prompts of which 32 bits of the 64 that their latents are drawn by are equal: the first half, or the second.
+HALF_EQUAL = [([2, 56], [47, 16, 21]), ([5, 183], [58, 51, 16]), ([240, 184], [26, 53, 46])]
+
+
+@pytest.mark.parametrize("prompts", HALF_EQUAL, ids=str)
+def test_prompts_whose_keys_share_a_half_draw_other_latents(folder, prompts):
+    a_Z, b_Z = chosen_latents(None, 7, [np.array(ids) for ids in prompts], 5, np.float64)
+    assert not np.isclose(a_Z, b_Z).any()
+    scores = md.load(folder).generate(input_ids=prompts, latent_seed=7, max_new_tokens=4).scores
+    for ids, z_Z, score in zip(prompts, (a_Z, b_Z), scores, strict=True):
+        alone = md.load(folder).generate(input_ids=[ids], latent=z_Z, max_new_tokens=4)
+        assert np.isclose(alone.scores[0], score)
+
+
+@pytest.mark.parametrize("other", [8, 7 + 2**32, 7 + 2**63, 2**64 - 1])
+def test_every_bit_of_a_seed_counts(folder, other):
+    prompts = [np.array(ids) for ids in PROMPTS]
+    drawn = [chosen_latents(None, seed, prompts, 5, np.float64) for seed in (7, other)]
+    assert not np.isclose(*drawn).any()
+    posterior = md.load(folder).encode_latent(input_ids=PROMPTS[:2])
+    assert not np.isclose(posterior.sample(7), posterior.sample(other)).any()
+
+
+def test_a_seed_draws_what_it_drew(folder):
+    """Philox by (seed, BLAKE2b of the tokens as 64-bit integers, keyed by copy and number): golden numbers."""
+    drawn = chosen_latents(None, 7, [np.array([0]), np.array([0, 5]), np.array([0])], 3, np.float64)
+    assert np.allclose(drawn, GOLDEN_LATENTS, rtol=0, atol=1e-12)
 
 
 def test_drawn_latents_are_normal():

@@ -392,6 +392,32 @@ def test_mbart_puts_codes_where_its_kind_has_them(codes, models, tmp_path):
 
 
 @pytest.mark.parametrize("codes", [25, 52])
+def test_each_id_of_an_mbart_has_its_piece(codes, models, tmp_path):
+    """fairseq's order: four special tokens, then SentencePiece's pieces from its third on, the codes and the mask."""
+    from minidecode.files.sentencepiece_tokenizer import CC25, MBART50
+
+    t = md.load(write_mbart(tmp_path / "m", models[2], codes, decoder_start_token_id=2)).tokenizer
+    model = sentencepiece().SentencePieceProcessor(model_proto=models[2])
+    own = [model.id_to_piece(i) for i in range(3, model.get_piece_size())]
+    pieces = ["<s>", "<pad>", "</s>", "<unk>", *own, *(CC25 if codes == 25 else MBART50), "<mask>"]
+    assert [t.token_to_id(piece) for piece in pieces] == list(range(len(pieces))) and t.size == len(pieces)
+    assert [t.token_to_id(piece) for piece in model.encode(TEXT, out_type=str)] == t.piece_ids(TEXT)
+    assert t.token_to_id("\u6f22") is None and t.token_to_id("xx_XX") is None
+    assert t.decode([len(pieces) - 1], keep_special=True) == "<mask>"
+    assert t.decode(range(len(pieces))) == model.decode_pieces(own).strip()
+
+
+def test_each_id_of_a_marian_has_its_piece(models, tmp_path):
+    """Ids of targets; the sources' own, where each side has a vocabulary."""
+    folder = write_marian(tmp_path / "m", models, separate_vocabs=True)
+    vocabulary = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
+    target = dict(zip(vocabulary, [0, 1, *range(len(vocabulary) - 2, 1, -1), len(vocabulary) - 1], strict=True))
+    write_json(folder / "target_vocab.json", target)
+    t = md.load(folder).tokenizer
+    assert {piece: t.token_to_id(piece) for piece in target} == target and t.token_to_id("\u6f22") is None
+
+
+@pytest.mark.parametrize("codes", [25, 52])
 def test_missing_and_unknown_languages(codes, models, tmp_path):
     folder = write_mbart(tmp_path / "m", models[2], codes, decoder_start_token_id=2 if codes == 52 else None)
     with pytest.raises(md.InputError, match="mBART needs the language of its sources: give source_lang, one of ar_AR"):

@@ -69,8 +69,8 @@ def oracle(scores_RV, mass, least):
     """Sorts lists, and sums in Python's whole numbers, which have no end."""
     result_RV = scores_RV.copy()
     for r, row in enumerate(scores_RV.tolist()):
-        if -INF < max(row) < INF and not any(map(math.isnan, row)):
-            x_V = [max(row) - score for score in row]
+        if -INF < (largest := max(row)) < INF and not any(map(math.isnan, row)):
+            x_V = [largest - score for score in row]
             weight_V = [int(math.exp(-x) * 2**44) for x in x_V]
             mean = float(sum(int(w * x) for w, x in zip(weight_V, x_V, strict=True) if w)) / float(sum(weight_V))
             order = sorted(range(len(row)), key=lambda v, x_V=x_V, mean=mean: (abs(x_V[v] - mean), v))
