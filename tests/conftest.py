@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import warnings
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,6 +69,20 @@ def pytest_runtest_setup(item):
 
         if device_kind() != "gpu":
             pytest.skip("no GPU here")
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Names the large inputs that kernels were not emulated on: a run without a GPU says nothing about those."""
+    left_out, emulated = defaultdict(dict), defaultdict(set)
+    for report in terminalreporter.stats.get("passed", ()):
+        for what, value in report.user_properties:
+            for row, shapes in value.items() if what in ("not_emulated", "emulated_too") else ():
+                (left_out[row].update if what == "not_emulated" else emulated[row].update)(dict.fromkeys(shapes))
+    if left_out:
+        terminalreporter.section("large inputs that no kernel was emulated on")
+        for row, shapes in sorted(left_out.items()):
+            names = [shape for shape in shapes if shape not in emulated[row]]
+            terminalreporter.line(f"{row}: {', '.join(names) or 'none'}")
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -40,7 +40,7 @@ def check(
         print(json.dumps({
             "name": name, "implementation": verdict.implementation, "ok": verdict.ok, "inputs": verdict.inputs,
             "what": failure and failure.what, "mistake": failure and failure.mistake, "warnings": verdict.warnings,
-            "left_out": verdict.left_out, "where": verdict.where,
+            "left_out": list(map(str, verdict.left_out)), "where": verdict.where,
         }))  # fmt: skip
     else:
         print(verdict)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
+import math
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -28,11 +29,13 @@ from ..runtime.device import (
 from ..runtime.launch import InEmulator, traced_launches
 from ..runtime.seen_kernels import seen_kernels
 from ..runtime.user_functions import describe, error_line, load_file
+from .hurried import hurried_clocks
 from .kernel_types import check_types
-from .large import SECONDS, judge_large, wrong_by_limits
+from .large import SECONDS, LeftOut, judge_large, wrong_by_limits
 from .rows import asked_of
 
 LONGEST_CODE = 3000  # characters of an input that are printed
+NAMED = 3  # of the inputs that were left out: in the first line, with how many more there are
 POISON = -7777  # what arrays of whole numbers hold before they are written to; floats hold NaN
 
 
@@ -55,7 +58,7 @@ class Verdict:
     inputs: int  # how many were tried
     failure: Failure | None = None
     warnings: list[str] = field(default_factory=list)  # of its kernels: double precision by accident
-    left_out: list[str] = field(default_factory=list)  # large inputs that were not tried, and why
+    left_out: list[LeftOut] = field(default_factory=list)  # large inputs that were not tried
     where: str = ""  # where its kernels ran, and on which arrays
 
     @property
@@ -65,7 +68,7 @@ class Verdict:
     def __str__(self) -> str:
         if self.failure is None:
             right = f"{self.name}: {self.implementation} is right on all {self.inputs} inputs tried"
-            lines = [right, *filter(None, [self.where]), *self.warnings]
+            lines = [right + self._not_tried(), *filter(None, [self.where]), *self.warnings]
             return "\n".join([*lines, *(f"Left out: {what}" for what in self.left_out)])
         f = self.failure
         verb = "gives a right answer that breaks a promise" if f.is_right else "is wrong"
@@ -80,27 +83,38 @@ class Verdict:
             code = f"({sizes}: too large to print; Verdict.failure.arguments has it)"
         return "\n".join([*lines, "", "The smallest input found:", code])
 
+    def _not_tried(self) -> str:
+        """The end of the first line: what was left out, by name."""
+        if not self.left_out:
+            return ""
+        names = [left.name for left in self.left_out[:NAMED]]
+        more = [f"and {len(self.left_out) - NAMED} more"] if len(self.left_out) > NAMED else []
+        return f"; larger ones were not tried: {', '.join([*names, *more])}"
+
 
 def check(
     name: str, implementation: Callable[..., Any], *, examples: int = 200, seed: int = 0,
     promised: bool = True, progress: Callable[[int, int], None] = lambda done, total: None,
-    large_seconds: float = SECONDS, shrinks: int | None = None, large_numbers: int | None = None,
+    large_seconds: float | None = None, shrinks: int | None = None, large_numbers: int | None = None,
     device: str | None = None,
 ) -> Verdict:  # fmt: skip
     """Judges a function with the positional signature of the op of that name (see ops.py).
 
-    First random inputs, since a failure among them can be made smaller, then the planted ones, then the large ones,
-    the cheapest first, for `large_seconds` at most; or, given `large_numbers`, all of up to so many numbers, whatever
-    time they take. The verdict says which were left out. Where a known mistake gives the same wrong answers, it is
-    named. Kernels that it launches (by `runtime.launch.launch` or `md.emulate`) run in the emulator, races looked for,
-    or on the GPU. On a GPU minidecode's kernels get arrays that live there, as in generations; so does any function
-    with device="cuda" (or "emulator", whose arrays refuse what CuPy's refuse). Numba types kernels: what the compiler
-    would refuse is a
-    failure, double precision by accident a warning. promised: whether it must also keep what the row promises beyond
-    right answers, as a block that is small; naive versions need not. shrinks: how many inputs are tried to make a
-    failure smaller; None: until it gets no smaller. progress(done, total) is called for each input;
-    those that make a failure smaller come on top. Raises OptionError on an unknown name; errors of the implementation
-    are failures, not raised.
+    First random inputs, since a failure among them can be made smaller; then the planted ones, some of them once more
+    with clocks that hurry (hurried.py); then the large ones, the cheapest first. Host code gets all of these, whatever
+    time they take; kernels in the emulator get them for 30 s. large_seconds: a budget for either. large_numbers: in
+    place of time, all of up to so many numbers. The first line of the verdict names what was left out. Where a known
+    mistake gives the same wrong answers, it is named.
+
+    Kernels that it launches (by `runtime.launch.launch` or `md.emulate`) run in the emulator, races looked for, or on
+    the GPU. On a GPU minidecode's kernels get arrays that live there, as in generations; so does any function with
+    device="cuda" (or "emulator", whose arrays refuse what CuPy's refuse). Numba types kernels: what the compiler would
+    refuse is a failure, double precision by accident a warning.
+
+    promised: whether it must also keep what the row promises beyond right answers, as a block that is small; naive
+    versions need not. shrinks: how many inputs are tried to make a failure smaller; None: until it gets no smaller.
+    progress(done, total) is called for each input; those that make a failure smaller come on top. Raises OptionError
+    on an unknown name; errors of the implementation are failures, not raised.
     """
     from hypothesis import HealthCheck, Phase, given, settings
     from hypothesis import seed as with_seed
@@ -114,7 +128,7 @@ def check(
     is_emulated = device == "emulator" or isinstance(implementation, InEmulator) or device_kind() != "gpu"
     asked = asked_of(name)
     strategy, planted = asked.inputs(), [for_function(implementation, case) for case in asked.planted()]
-    total = examples + len(planted)
+    large, total = asked.large(), examples + len(planted)
     tried, since, last, kept, left_out = [0], [0], [None], _KeepsResults(implementation), []
 
     def look(arguments: tuple) -> Mistake | None:
@@ -153,8 +167,12 @@ def check(
                 if mistake := wrong_with_out(row, implementation, planted[0]):
                     last[0] = (planted[0], mistake)
                     raise _WrongAnswerError
+                if not kernels and (found := wrong_in_a_hurry(row, implementation, planted)):
+                    last[0] = found
+                    raise _WrongAnswerError
                 limits = look_at_limits if kernels and is_emulated else None
-                if found := judge_large(look, row, asked.large(), large_seconds, limits, left_out, large_numbers):
+                seconds = large_seconds if large_seconds is not None else SECONDS if limits else math.inf
+                if found := judge_large(look, row, large, seconds, limits, left_out, large_numbers):
                     last[0] = found
                     raise _WrongAnswerError
         except (_WrongAnswerError, _EnoughError, Flaky):
@@ -229,6 +247,7 @@ def _takes_bias(function: Callable[..., Any]) -> bool:
         return False
 
 
+HURRIED = 6  # inputs that are tried by clocks that hurry
 KEPT_RESULTS = 12  # arrays: more than a function with a ring of buffers is likely to have
 
 
@@ -317,6 +336,21 @@ def wrong_with_out(row: Row, implementation: Callable[..., Any], arguments: tupl
     if not all(isinstance(r, np.ndarray) and np.shares_memory(r, o) for r, o in zip(results, out, strict=False)):
         return Mistake("Given `out`, it must write into it and return it.")
     return _difference(row, out if len(out) > 1 else out[0], given, *as_judged(row, implementation, arguments))
+
+
+def wrong_in_a_hurry(
+    row: Row, implementation: Callable[..., Any], cases: list[tuple]
+) -> tuple[tuple, Mistake] | None:  # fmt: skip
+    """The first of a few inputs whose answer is wrong when its time is cut, with the mistake; None if there is none.
+
+    A function that looks at a clock may leave out work on a slow machine, and be judged on a fast one.
+    """
+    for arguments in cases[:: max(1, len(cases) // HURRIED)]:
+        with hurried_clocks(implementation):
+            mistake = wrong(row, implementation, arguments, promised=False)
+        if mistake:
+            return arguments, Mistake(f"Its answer changes when its time is cut. {mistake.what}")
+    return None
 
 
 def as_judged(row: Row, implementation: Callable[..., Any], arguments: tuple) -> tuple[tuple, int]:

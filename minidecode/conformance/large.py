@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,46 +19,57 @@ from ..runtime.user_functions import error_line
 from .kernel_types import narrow_indices
 from .rows import asked_of
 
-SECONDS = 30.0  # for the large inputs of a row
+SECONDS = 30.0  # for the large inputs of a row, where kernels are emulated
 MOST_EMULATED_ROWS = 65_535  # above, kernels are judged by the limits of a launch and by the types of their indices
 ROW_LETTERS = "RB"  # the axes along which a launch has blocks: rows and sentences
 THREADS_OF_A_ROW = 64  # what one more row costs, in numbers: an emulated kernel has a block of threads for it
 
 
+class LeftOut(NamedTuple):
+    """A large input that was not tried."""
+
+    name: str  # its largest array, with its shape
+    sizes: str  # all arrays
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.sizes}: {self.why}"
+
+
 def judge_large(
     judge: Callable[[tuple], Any], row: Row, cases: list[tuple], seconds: float, judge_limits: Callable | None,
-    left_out: list[str], numbers: int | None = None,
+    left_out: list[LeftOut], numbers: int | None = None,
 ) -> tuple[tuple, Any] | None:  # fmt: skip
     """The first of these inputs, the cheapest first, on which `judge` finds a mistake, with it; None if there is none.
 
     An input is left out if its estimate is more than what is left of `seconds`: its cost, at the speed of the fastest
     one so far. numbers: instead of that, all are tried that cost at most so much, however long they take: the same on
-    each machine. `left_out` gets the sizes of the others, and why. judge_limits: judges emulated kernels for more rows
+    each machine. `left_out` gets the others. judge_limits: judges emulated kernels for more rows
     than are emulated; they are stopped at the end of the budget, too. Host code, for which it is None, is not
     interrupted.
     """
     begun, speed = time.monotonic(), 0.0  # seconds per unit of cost
     for arguments in sorted(cases, key=lambda case: cost(row, case)):
-        sizes, started = in_words(row, arguments), time.monotonic()
+        skip, started = functools.partial(LeftOut, *in_words(row, arguments)), time.monotonic()
         left, needed = seconds - (started - begun), speed * cost(row, arguments)
         if judge_limits and rows_of(row, arguments) > MOST_EMULATED_ROWS:
             if mistake := judge_limits(arguments):
                 return arguments, mistake
-            left_out.append(f"{sizes}: kernels are not emulated for so many rows; launch limits and index types fit")
+            left_out.append(skip("kernels are not emulated for so many rows; launch limits and index types fit"))
             continue
         if numbers is not None:
             if cost(row, arguments) > numbers:
-                left_out.append(f"{sizes}: more than {numbers:,} numbers, counted with 64 for each row")
+                left_out.append(skip(f"more than {numbers:,} numbers, counted with {THREADS_OF_A_ROW} for each row"))
             elif mistake := judge(arguments):
                 return arguments, mistake
             continue
         if left <= 0 or needed > left:
-            left_out.append(f"{sizes}: needs about {needed:.1f} s, and of {seconds:g} s {max(left, 0):.1f} s are left")
+            left_out.append(skip(f"needs about {needed:.1f} s, and of {seconds:g} s {max(left, 0):.1f} s are left"))
             continue
         mistake, is_too_long = _within(left, judge, arguments) if judge_limits else (judge(arguments), False)
         took = time.monotonic() - started
         if is_too_long:
-            left_out.append(f"{sizes}: stopped after {took:.1f} s, the end of the {seconds:g} s for large inputs")
+            left_out.append(skip(f"stopped after {took:.1f} s, the end of the {seconds:g} s for large inputs"))
         elif mistake:
             return arguments, mistake
         else:
@@ -101,9 +113,11 @@ def rows_of(row: Row, arguments: tuple) -> int:
     return max((len(a) for name, a in _named(row, arguments) if name.rpartition("_")[2][:1] in ROW_LETTERS), default=1)
 
 
-def in_words(row: Row, arguments: tuple) -> str:
-    """The shapes of the arrays."""
-    return ", ".join(f"{name}{list(a.shape)}" for name, a in _named(row, arguments) if a.ndim)
+def in_words(row: Row, arguments: tuple) -> tuple[str, str]:
+    """The shapes of the largest array, and of all."""
+    arrays = [(a.size, f"{name}{list(a.shape)}") for name, a in _named(row, arguments) if a.ndim]
+    largest = max(arrays, key=lambda named: named[0])
+    return largest[1], ", ".join(shape for _, shape in arrays)
 
 
 def _named(row: Row, arguments: tuple) -> list[tuple[str, np.ndarray]]:

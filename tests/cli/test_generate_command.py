@@ -520,7 +520,7 @@ def types():
         def type_in() -> None:
             time.sleep(0.5)
             os.write(keyboard, typed)
-            if not done.wait(5):
+            if not done.wait(60):
                 again.set()
                 os.write(keyboard, b"\x04\x04")
 

@@ -128,15 +128,16 @@ def test_a_record_that_has_changed_is_made_again(cli, toy, texts, unfinished, at
 def test_lines_that_fail_first_in_a_resumed_run_are_recorded(cli, fails_on_z, tmp_path, monkeypatch, unfinished):
     """The options cannot be to blame: lines before were done under them."""
     monkeypatch.chdir(tmp_path)
-    refuses = "def refuses(scores_RV, *rest, **how):\n    assert (scores_RV == scores_RV).all(), 'no number'\n"
     Path("mine.py").write_text(
-        f"from minidecode.reference.argmax import argmax_tokens\n\n\n{refuses}    return argmax_tokens(scores_RV, *rest, "
-        "**how)\n"
+        "from minidecode.reference.argmax import argmax_tokens\n\n\n"
+        "def refuses(scores_RV, *rest, **how):\n"
+        "    assert (scores_RV == scores_RV).all(), 'no number'\n"
+        "    return argmax_tokens(scores_RV, *rest, **how)\n"
     )
     path = tmp_path / "p.txt"
     path.write_text("the\nsea\na\nb\nzoo\nz\noz\nzz\nof\non", encoding="utf-8")
     arguments = command(path, fails_on_z, "--json", "--on-error", "record", "--plan", "argmax=mine.py:refuses")
-    records, noted, part, journal = unfinished(*arguments)
+    records, _, part, _ = unfinished(*arguments)
     assert [("error" in json.loads(line)) for line in records.splitlines()] == [False] * 4 + [True] * 4 + [False] * 2
     part.write_bytes(b"".join(records.splitlines(keepends=True)[:4]))
     ran = cli(*arguments, "--resume")

@@ -33,7 +33,9 @@ def implementations_and_places():
                 yield pytest.param(name, function, 200, "cpu", id=test)
 
 
-LARGE_NUMBERS = 140_000  # of the largest input that host code gets, and kernels on a GPU: all but more than 65,535 rows
+# Of the largest input that host code gets here, and kernels on a GPU: all but more than 65,535 rows. Host code gets
+# those too, in test_every_large_input.py.
+LARGE_NUMBERS = 140_000
 EMULATED_NUMBERS = 100  # of the largest that is emulated here; wider rows: test_kernels_are_right_on_the_widest_rows
 EXAMPLES = 40  # random inputs; planted and large ones come on top
 SHRINKS = 15  # enough that a mutant's answer is no other's; making inputs as small as they get takes most of the time
@@ -41,7 +43,7 @@ MUTANTS = [pytest.param(name, path, id=f"{name}-{path.stem}") for name in CATALO
 
 
 @pytest.mark.parametrize(("name", "function", "examples", "device"), list(implementations_and_places()))
-def test_every_implementation_is_right(name, function, examples, device):
+def test_every_implementation_is_right(name, function, examples, device, record_property):
     """On the same inputs on each machine: none is left out because time has run out."""
     promised = function is not implementations(CATALOG[name])["reference naive"]
     numbers = EMULATED_NUMBERS if device == "emulator" else LARGE_NUMBERS
@@ -49,6 +51,8 @@ def test_every_implementation_is_right(name, function, examples, device):
         name, function, examples=examples, promised=promised, large_numbers=numbers, device=device
     )
     assert verdict.ok and not verdict.warnings, str(verdict)
+    if device == "emulator":  # conftest.py names them at the end of the run
+        record_property("not_emulated", {name: [left.name for left in verdict.left_out]})
     place = {"cpu": "", "cuda": "lived on the GPU", "emulator": "lived on the emulated device"}[device]
     assert place in verdict.where and bool(place) == bool(verdict.where)
     assert verdict.inputs > examples

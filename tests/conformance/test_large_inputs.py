@@ -2,8 +2,11 @@
 
 import copy
 import functools
+import itertools
 import time
 from collections import deque
+from time import perf_counter_ns as looks_at
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,9 +15,9 @@ from numba import cuda, int16
 from minidecode import conformance, dims
 from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG, arguments_of
-from minidecode.conformance import sizes
+from minidecode.conformance import large, sizes
 from minidecode.conformance.check import _named, _with_changed, mutant_files, wrong
-from minidecode.conformance.large import cost, rows_of, wrong_by_limits
+from minidecode.conformance.large import cost, in_words, rows_of, wrong_by_limits
 from minidecode.conformance.rows import asked_of
 from minidecode.cuda import finished, sequences
 from minidecode.reference import argmax, beam_scores, candidates, top_k
@@ -130,6 +133,87 @@ def test_what_does_not_fit_the_budget_is_left_out_and_told():
     assert len(nothing.left_out) == len(asked_of("beam_scores").large()) and nothing.inputs < verdict.inputs
 
 
+def test_the_first_line_names_what_was_left_out():
+    verdict = conformance.check("beam_scores", beam_scores.add_beam_scores, examples=5, large_numbers=4000)
+    first, *_ = str(verdict).splitlines()
+    assert verdict.ok and len(verdict.left_out) == str(verdict).count("\nLeft out: ") == 4
+    assert first.endswith(
+        "; larger ones were not tried: scores_RV[3, 4129], scores_RV[1, 65596], scores_RV[1025, 3], and 1 more"
+    )
+
+
+def clock(seconds):
+    """One that is so many seconds later at each look."""
+    looks = itertools.count()
+    return SimpleNamespace(monotonic=lambda: seconds * next(looks))
+
+
+def test_a_slow_machine_judges_host_code_by_the_same_inputs(monkeypatch):
+    """Whoever is slow and wrong where inputs are large is not right because time is up."""
+
+    def wrong_where_wide(scores_RV, running_R):
+        scores_RV[:, 60_000:] += 1
+        return beam_scores.add_beam_scores(scores_RV, running_R)
+
+    monkeypatch.setattr(large, "time", clock(100.0))
+    assert not conformance.check("beam_scores", wrong_where_wide, examples=3, shrinks=0).ok
+    verdict = conformance.check("beam_scores", beam_scores.add_beam_scores, examples=3)
+    assert verdict.ok and not verdict.left_out
+
+
+def test_kernels_that_are_emulated_have_a_budget_of_time(monkeypatch):
+    monkeypatch.setattr(large, "time", clock(100.0))
+    right = InEmulator(added_by(add_a_row, lambda R, V: R, 32))
+    verdict = conformance.check("beam_scores", right, examples=3)
+    assert verdict.ok and len(verdict.left_out) == len(asked_of("beam_scores").large())
+    assert (
+        "; larger ones were not tried: scores_RV[2, 32], scores_RV[2, 33], scores_RV[2, 64], and 11 more"
+        in str(verdict).splitlines()[0]
+    )
+
+
+def until_time_is_up(scores_RV, running_R):
+    ends = time.monotonic() + 60
+    for r in range(len(scores_RV)):
+        if time.monotonic() < ends:
+            scores_RV[r] += running_R[r]
+    return scores_RV
+
+
+def with_a_clock_of_its_own(scores_RV, running_R):
+    began = looks_at()
+    beam_scores.add_beam_scores(scores_RV, running_R)
+    if looks_at() - began > 10**12:  # nanoseconds
+        scores_RV[...] = 0
+    return scores_RV
+
+
+class InAWrapper:
+    """As minidecode's own wrappers, which name what they stand for."""
+
+    stands_for = staticmethod(with_a_clock_of_its_own)
+    __call__ = staticmethod(with_a_clock_of_its_own)
+
+
+@pytest.mark.parametrize("function", [until_time_is_up, with_a_clock_of_its_own, InAWrapper()])
+def test_an_answer_that_changes_when_its_time_is_cut_is_refused(function):
+    before = time.monotonic, time.perf_counter_ns, looks_at
+    verdict = conformance.check("beam_scores", function, examples=5)
+    assert not verdict.ok and "Its answer changes when its time is cut. scores_RV[" in str(verdict).splitlines()[0]
+    assert (time.monotonic, time.perf_counter_ns, looks_at) == before
+
+
+def test_a_function_may_look_at_a_clock(capsys):
+    def timed(scores_RV, running_R):
+        began = time.perf_counter()
+        beam_scores.add_beam_scores(scores_RV, running_R)
+        print(f"{time.perf_counter() - began:.0f} s")
+        return scores_RV
+
+    assert conformance.check("beam_scores", timed, examples=5).ok
+    assert "3600 s" in capsys.readouterr().out
+
+
 def test_inputs_of_so_many_numbers_are_tried_however_long_they_take():
     """A budget of time says on a slow machine that all is well, for it tries less there."""
 
@@ -159,13 +243,14 @@ def kernels_over_a_vocabulary():
 
 
 @pytest.mark.parametrize(("name", "function"), list(kernels_over_a_vocabulary()))
-def test_kernels_are_right_on_the_widest_rows(name, function):
+def test_kernels_are_right_on_the_widest_rows(name, function, record_property):
     """Sums of 65,596 nearly equal numbers lose no digits, and shares of a row meet. Races are looked for elsewhere."""
     row, tried = CATALOG[name], 0
     for case in asked_of(name).large():
         if case[0].shape == (1, sizes.WIDE):
             mistake, tried = wrong(row, InEmulator(function), case), tried + 1
             assert mistake is None, mistake.what
+            record_property("emulated_too", {name: [in_words(row, case)[0]]})
     assert tried
 
 

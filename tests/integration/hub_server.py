@@ -15,7 +15,6 @@ import hashlib
 import json
 import re
 import threading
-import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
@@ -59,12 +58,13 @@ class _Server(ThreadingHTTPServer):
 
 
 class HubServer:
-    """faults: "api", or a file's name -> "truncate", "truncate once", "short", "corrupt", "not json", a number of
-    seconds to wait, or an HTTP status. requests: all that came in, in turn."""
+    """faults: "api", or a file's name -> "truncate", "truncate once", "short", "corrupt", "not json", "silent" (nothing
+    comes for a minute, unless it is closed), or an HTTP status. requests: all that came in, in turn."""
 
     def __init__(self) -> None:
         self.repositories: dict[str, Repository] = {}
-        self.faults: dict[str, str | float | int] = {}
+        self.faults: dict[str, str | int] = {}
+        self.closed = threading.Event()
         self.requests: list[Request] = []
         self.large: dict[str, tuple[str, bytes]] = {}
         self._server = _Server(("127.0.0.1", 0), _handler(self))
@@ -73,6 +73,7 @@ class HubServer:
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
     def close(self) -> None:
+        self.closed.set()
         self._server.shutdown()
         self._server.server_close()
 
@@ -84,6 +85,10 @@ class HubServer:
         repository.refs[ref] = commit
         self.large |= {checksum(f, c): (f, c) for f, c in files.items() if LARGE.fullmatch(f)}
         return commit
+
+    def listings(self) -> int:
+        """How often a list of files was asked for: the client asks on its own account for other things."""
+        return sum(request.path.startswith("/api/models/") for request in self.requests)
 
     def fetched(self) -> list[str]:
         """The names of the files whose content was asked for, in alphabetical order."""
@@ -119,8 +124,8 @@ def _handler(hub: HubServer) -> type[BaseHTTPRequestHandler]:
 
         def listing(self, repo_id: str, revision: str) -> None:
             fault = hub.faults.get("api")
-            if isinstance(fault, float):
-                time.sleep(fault)
+            if fault == "silent":
+                hub.closed.wait(60)
             if isinstance(fault, int):
                 return self.refuse(fault, REASONS.get(fault, ""))
             if fault == "not json":

@@ -466,6 +466,20 @@ def test_a_damaged_folder_is_made_anew_with_a_warning(file, name, damage):
         find_folder(file)
 
 
+def test_the_folder_of_another_model_is_not_taken(file):
+    """Whole as it is: somebody has copied it there."""
+    write_llama(file, seed=0)
+    first = find_folder(file)
+    wanted = write_llama(file, seed=1)
+    second = find_folder(file)
+    shutil.rmtree(second)
+    shutil.copytree(first, second)
+    with pytest.warns(MinidecodeWarning, match=r"is damaged: toy.gguf is converted again"):
+        assert find_folder(file) == second
+    stored = load_file(second / "model.safetensors")
+    assert np.array_equal(stored["model.norm.weight"], wanted["model.norm.weight"])
+
+
 @pytest.mark.parametrize("at", [0, 2**21, 2**22 - 1, 2**22, -1])
 def test_a_damaged_byte_is_seen_wherever_it_is(file, at):
     """The file of weights is larger than what is read of it at a time."""

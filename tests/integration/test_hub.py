@@ -11,7 +11,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -46,9 +45,12 @@ from minidecode.files.folder import find_folder
 
 {inspect.getsource(fingerprint)}
 
+naps = []
+time.sleep = naps.append
+
 for line in sys.stdin:
     what, name, options = json.loads(line)
-    started = time.perf_counter()
+    naps.clear()
     try:
         if what == "load":
             answer = dict(model=fingerprint(md.load(name, **options)))
@@ -56,7 +58,7 @@ for line in sys.stdin:
             answer = dict(folder=str(find_folder(name, **options)))
     except md.MinidecodeError as error:
         answer = dict(error=str(error))
-    print(json.dumps(answer | dict(seconds=time.perf_counter() - started)), flush=True)
+    print(json.dumps(answer | dict(naps=len(naps))), flush=True)
 """
 
 
@@ -382,26 +384,27 @@ def test_without_a_network(hub, client, home, toy, settings, says):
         answer = offline.ask("load", "my-gpt")
         assert "'my-gpt' is neither a bundled model nor a folder nor in the hub's cache" in answer["error"]
         assert says in answer["error"] and bundled_and_folder(answer["error"]) and "\n" not in answer["error"]
-        assert answer["seconds"] < 5
+        assert answer["naps"] == 0, "nothing is tried again after a while"
         assert offline.load("owner/cached") == loaded(toy)
         assert "nor in the hub's cache" in offline.refusal("owner/half")
 
 
 def test_a_hub_that_does_not_answer_is_not_waited_for(hub, client):
-    """As where a firewall swallows what is sent: nothing says that there is no network."""
-    hub.faults["api"] = 8.0
+    """As where a firewall swallows what is sent: nothing says that there is no network. It is asked once."""
+    hub.faults["api"] = "silent"
     answer = client.ask("load", "my-gpt")
     assert "did not answer within 4 s" in answer["error"] and bundled_and_folder(answer["error"])
-    assert answer["seconds"] < 5
+    assert hub.listings() == 1 and answer["naps"] == 0
 
 
 def test_the_wait_can_be_set_and_ends_with_what_is_in_the_cache(hub, client, home, toy):
     hub.add("owner/cached", contents(toy))
     client.load("owner/cached")
-    hub.faults["api"] = 3.0
+    hub.faults["api"] = "silent"
+    hub.requests.clear()
     with Client(hub.url, home, HF_HUB_ETAG_TIMEOUT="1") as impatient:
-        answer = impatient.ask("load", "owner/cached")
-    assert answer["model"] == loaded(toy) and 1 <= answer["seconds"] < 3
+        assert impatient.load("owner/cached") == loaded(toy) and hub.listings() == 1
+        assert "did not answer within 1 s" in impatient.refusal("my-gpt")
 
 
 # --- refusals ---
@@ -542,7 +545,8 @@ BART = {"model_type": "bart", "d_model": 8, "encoder_attention_heads": 2, "decod
 
 def minidecode(hub, home: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess:
     command = [sys.executable, "-m", "minidecode.commands.cli", *arguments]
-    return subprocess.run(command, env=environment(hub.url, home, **settings), capture_output=True, text=True)
+    how = {"env": environment(hub.url, home, **settings), "capture_output": True, "text": True}
+    return subprocess.run(command, timeout=50, **how)  # less than a silent hub takes
 
 
 def test_generate_from_the_hub_and_list_the_cache(hub, client, home, toy, tmp_path):
@@ -564,13 +568,12 @@ def test_generate_from_the_hub_and_list_the_cache(hub, client, home, toy, tmp_pa
 
 
 def test_an_error_is_one_line(hub, tmp_path):
-    """Also when the request that did not answer is still under way as the process ends."""
-    hub.faults["api"] = 5.0
-    started = time.perf_counter()
+    """Also when the request is still under way as the process ends: nothing answers it for a minute."""
+    hub.faults["api"] = "silent"
     ran = minidecode(hub, tmp_path / "home", "generate", "the", "-m", "my-gpt", HF_HUB_ETAG_TIMEOUT="1")
     assert ran.returncode == 1 and ran.stdout == ""
     assert ran.stderr.startswith("minidecode: 'my-gpt' is neither") and ran.stderr.count("\n") == 1
-    assert time.perf_counter() - started < 4.5
+    assert hub.listings() == 1
 
 
 @pytest.mark.parametrize("quiet", [False, True])
