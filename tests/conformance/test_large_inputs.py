@@ -19,6 +19,7 @@ from minidecode.conformance import large, sizes
 from minidecode.conformance.check import _named, _with_changed, mutant_files, wrong
 from minidecode.conformance.large import cost, in_words, rows_of, wrong_by_limits
 from minidecode.conformance.rows import asked_of
+from minidecode.cpu import argmax as cpu_argmax
 from minidecode.cuda import finished, sequences
 from minidecode.reference import argmax, beam_scores, candidates, top_k
 from minidecode.reference import ngram as ngrams
@@ -254,15 +255,25 @@ def test_kernels_are_right_on_the_widest_rows(name, function, record_property):
     assert tried
 
 
+@pytest.mark.parametrize("width", [sizes.WIDE, 2**18 + 60])
 @pytest.mark.parametrize("name", ["argmax", "softmax", "hars"])
-def test_sums_of_nearly_equal_numbers_lose_no_digits_in_host_code(name):
+def test_sums_of_nearly_equal_numbers_lose_no_digits_in_host_code(name, width):
     """Most of these are so small beside the sum that each loses digits, all in the same direction."""
-    row, (logits_RV, *_) = CATALOG[name], asked_of("argmax").large()[-1]
+    row, logits_RV = CATALOG[name], np.where(np.arange(width) % 1000, -1.0, 9.0)[None].astype(np.float32)
     given = {"argmax": (logits_RV, logits_RV), "softmax": (logits_RV,), "hars": (logits_RV, np.zeros((1, 1), "f4"), 4)}
     for label, function in implementations(row).items():
         if not label.startswith("cuda"):
             mistake = wrong(row, function, given[name])
             assert mistake is None, f"{label}: {mistake.what}"
+
+
+@pytest.mark.parametrize(("width", "exact"), [(65_596, 4.233745), (262_204, 5.616379)])
+def test_the_log_probability_of_the_first_of_many_equals(width, exact):
+    """By hand: log(n + (width - n) e^-10), n a thousandth. Added one by one in float32, the first would be 4.233764."""
+    logits_RV = np.where(np.arange(width) % 1000, -1.0, 9.0)[None].astype(np.float32)
+    for function in (argmax.argmax_tokens, argmax.argmax_tokens_naive, cpu_argmax.argmax_tokens):
+        token_R, logprob_R, _ = function(logits_RV, logits_RV)
+        assert token_R[0] == 0 and abs(logprob_R[0] + exact) < 2e-6
 
 
 def added_by(kernel, grid, block):

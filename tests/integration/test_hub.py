@@ -509,6 +509,17 @@ def test_a_corrupted_shard(hub, client, toy, tmp_path):
     assert client.load("corrupt/shards") == loaded(toy)
 
 
+def test_a_large_file_is_checked_whole(hub, client, tmp_path):
+    """Its middle lies behind the first of the parts that are read of it, and before the last."""
+    large = write_folder(tmp_path / "large", n_positions=100_000)
+    assert (large / "model.safetensors").stat().st_size > 3 * 2**20
+    hub.add("corrupt/large", contents(large))
+    hub.faults["model.safetensors"] = "corrupt"
+    assert "the download of model.safetensors from corrupt/large was corrupted" in client.refusal("corrupt/large")
+    hub.faults.clear()
+    assert client.load("corrupt/large") == loaded(large)
+
+
 def test_a_connection_that_breaks_once_is_taken_up_again(hub, client, toy):
     hub.add("download/once", contents(toy))
     hub.faults["model.safetensors"] = "truncate once"
