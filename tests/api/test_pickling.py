@@ -48,11 +48,28 @@ def folder(tmp_path):
     return shutil.copytree(md.bundled_models()["tiny-gpt2"], tmp_path / "copy")
 
 
-def test_a_pickle_refuses_files_that_have_changed(folder):
+def overwrite(path, begin, length):
+    with path.open("r+b") as file:
+        file.seek(begin, os.SEEK_SET if begin >= 0 else os.SEEK_END)
+        file.write(b"abcd" * (length // 4))
+
+
+CHANGES = {  # of a file of 12 MB
+    "the first weights": lambda path: overwrite(path, 20_000, 4),
+    "a layer in the middle": lambda path: overwrite(path, path.stat().st_size // 2, 48_000),
+    "the last weight": lambda path: overwrite(path, -4, 4),
+    "one byte more in the middle": lambda path: path.write_bytes(
+        (data := path.read_bytes())[: 5 * 2**20 + 5000] + b"x" + data[5 * 2**20 + 5000 :]
+    ),
+    "another file": lambda path: overwrite(path.with_name("tokenizer.json"), 50, 4),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_pickle_refuses_files_that_have_changed(folder, change):
     pickled = pickle.dumps(md.load(folder))
-    with (folder / "model.safetensors").open("r+b") as file:
-        file.seek(-4, os.SEEK_END)
-        file.write(b"abcd")
+    assert (folder / "model.safetensors").stat().st_size > 10**7
+    change(folder / "model.safetensors")
     with pytest.raises(md.CheckpointError, match="holds other files than when the model was pickled"):
         pickle.loads(pickled)
 

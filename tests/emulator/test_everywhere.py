@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -56,10 +55,11 @@ def test_kernel_versions_run_in_numbas_simulator_or_say_what_it_lacks():
     environment = os.environ | {"NUMBA_ENABLE_CUDASIM": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    *lines, numbers = done.stdout.splitlines()
-    assert "norm cuda cannot run: the simulator has no cuda.shfl_xor_sync" in lines
-    ran, there = map(int, re.match(r"(\d+) of (\d+) kernel versions ran and are right", numbers).groups())
-    assert ran >= 5 and there == ran + len(lines)
+    assert done.stdout.splitlines() == [  # none is left out for want of time
+        "norm cuda v3 cannot run: the simulator has no cuda.shfl_xor_sync",
+        "norm cuda cannot run: the simulator has no cuda.shfl_xor_sync",
+        "6 of 8 kernel versions ran and are right, 2 cannot run, 0 are wrong",
+    ]
 
 
 @pytest.mark.gpu

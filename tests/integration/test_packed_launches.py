@@ -4,7 +4,7 @@ import struct
 
 import numpy as np
 import pytest
-from numba import cuda
+from numba import cuda, float32
 
 import minidecode as md
 from minidecode.cuda.norm import norm_block_per_row
@@ -109,6 +109,54 @@ def test_kernels_of_one_source_with_other_numbers_have_files_of_their_own():
     prints = [kernels._fingerprint(made(rows).py_func) for rows in (1, 2, 1)]
     assert prints[0] != prints[1] and prints[0] == prints[2]
     assert kernels._fingerprint(norm_block_per_row.py_func).startswith("minidecode.cuda.norm.")
+
+
+@pytest.fixture
+def copied_sources(tmp_path, monkeypatch):
+    """The files that kernels are compiled from, elsewhere."""
+    for path in (path for pattern in kernels.SOURCES for path in kernels.PACKAGE.glob(pattern)):
+        copy = tmp_path / path.relative_to(kernels.PACKAGE)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(path.read_bytes())
+    monkeypatch.setattr(kernels, "PACKAGE", tmp_path)
+    kernels.hash_of_sources.cache_clear()
+    yield tmp_path
+    kernels.hash_of_sources.cache_clear()
+
+
+@pytest.mark.parametrize("file", ["cuda/norm.py", "cuda/common/rows.py", "reference/__init__.py", "ops.py"])
+def test_other_sources_have_other_machine_code(copied_sources, file):
+    """Of one letter in a comment, or of a name: a kernel of today would run for one that was compiled before."""
+    path, before = copied_sources / file, kernels.hash_of_sources()
+    source = path.read_bytes()
+    for change in (lambda: path.write_bytes(source.swapcase()), lambda: path.rename(path.with_name("other.py"))):
+        path.write_bytes(source)
+        change()
+        kernels.hash_of_sources.cache_clear()
+        assert kernels.hash_of_sources() != before
+    path.with_name("other.py").rename(path)
+    kernels.hash_of_sources.cache_clear()
+    assert kernels.hash_of_sources() == before
+
+
+def test_machine_code_is_named_by_all_that_it_depends_on(monkeypatch):
+    """Argument types, options of the compiler, versions and the architecture."""
+    monkeypatch.setattr(kernels, "_versions", lambda: "one")
+    a, b = ([(float32[:, ::1],) * n] for n in (2, 3))
+    named = kernels._file_of(norm_block_per_row, a)
+    assert named is not None and kernels._file_of(norm_block_per_row, a) == named
+    others = [kernels._file_of(norm_block_per_row, b)]
+    with monkeypatch.context() as patch:
+        patch.setattr(kernels, "_versions", lambda: "two")
+        others.append(kernels._file_of(norm_block_per_row, a))
+    with monkeypatch.context() as patch:
+        patch.setitem(norm_block_per_row.targetoptions, "max_registers", 17)
+        others.append(kernels._file_of(norm_block_per_row, a))
+    with monkeypatch.context() as patch:
+        patch.setattr(kernels, "hash_of_sources", lambda: "other")
+        others.append(kernels._file_of(norm_block_per_row, a))
+    assert len({named, *others}) == 5
+    assert kernels._file_of(made(1), a) is None, "whose file is not ours: its sources are not known"
 
 
 def test_machine_code_is_written_whole_or_not_at_all(tmp_path):
