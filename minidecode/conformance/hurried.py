@@ -1,4 +1,4 @@
-"""Clocks that hurry: whoever leaves out work when its time is up leaves it out at once, and is seen to."""
+"""Clocks that hurry: a function that leaves out work when its time is up leaves it out at once, and is found."""
 
 from __future__ import annotations
 

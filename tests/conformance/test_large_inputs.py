@@ -150,7 +150,7 @@ def clock(seconds):
 
 
 def test_a_slow_machine_judges_host_code_by_the_same_inputs(monkeypatch):
-    """Whoever is slow and wrong where inputs are large is not right because time is up."""
+    """A function that is slow and wrong where inputs are large is not right because time is up."""
 
     def wrong_where_wide(scores_RV, running_R):
         scores_RV[:, 60_000:] += 1
