@@ -209,7 +209,7 @@ def _fingerprints(folder: Path | None) -> dict[str, str]:
 def _fingerprint(path: Path) -> str:
     """The size, and the SHA-256 of the first and the last megabyte and of 256 pieces between.
 
-    So a change is seen that is a 256th of the file or longer, as of one layer in a hundred, or that is at either end.
+    So a change is seen that is a 256th of the file or longer, as of one layer of a large model, or that is at an end.
     """
     size, digest = path.stat().st_size, hashlib.sha256()
     places = [(0, 2**20), *((size * k // 256, 2**12) for k in range(256)), (max(0, size - 2**20), 2**20)]
