@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .emulator import emulate
     from .files.folder import bundled_models
     from .files.head_pooling import convert
+    from .live.accelerate import accelerate, restore
     from .loading import load
     from .model import Model
     from .plan import Plan
@@ -69,6 +70,7 @@ __all__ = [
     "RefusedError",
     "Scores",
     "WorkerError",
+    "accelerate",
     "bundled_models",
     "compare",
     "conformance",
@@ -79,6 +81,7 @@ __all__ = [
     "generate_lines",
     "ladder",
     "load",
+    "restore",
 ]
 LOADED_LATE = {  # as above: what runs, and what type checkers read
     "Arena": "runtime.arena",
@@ -87,6 +90,7 @@ LOADED_LATE = {  # as above: what runs, and what type checkers read
     "Output": "runtime.output",
     "Plan": "plan",
     "Scores": "runtime.scoring",
+    "accelerate": "live.accelerate",
     "bundled_models": "files.folder",
     "compare": "bench.compare",
     "convert": "files.head_pooling",
@@ -96,6 +100,7 @@ LOADED_LATE = {  # as above: what runs, and what type checkers read
     "generate_lines": "runtime.pipeline",
     "ladder": "bench.ladder",
     "load": "loading",
+    "restore": "live.accelerate",
 }
 
 

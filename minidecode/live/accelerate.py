@@ -1,0 +1,288 @@
+"""Drop-in acceleration: a live model of transformers generates through minidecode, after a proof on the user's inputs.
+
+    model = md.accelerate(AutoModelForCausalLM.from_pretrained("gpt2"), prove=tokenizer(texts, ...))
+    model.generate(**inputs, num_beams=4)     # transformers' signature, inputs and outputs
+    print(model.generate.receipt)
+    md.restore(model)
+
+The same object comes back, with `generate` bound anew on it alone: no class is changed. What cannot be the same raises
+with its reason; nothing falls back to the old `generate`. Neither torch nor transformers is imported before a model of
+theirs is given.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError, OptionError
+from ..files.folder import read_settings
+from ..files.tokenizer import Tokenizer
+from ..model import Model
+from ..plan import Plan
+from ..runtime.low_precision import COMPUTED_IN
+from ..search.options import HARMLESS, SAMPLING_ALONE
+from .proof import compare_sides
+from .weights import LiveTensor, bound_tensors, check_live, copied_bytes, fingerprint, live_tensors
+
+OF_BEAMS = {"length_penalty", "early_stopping"}  # options that greedy search has no use for
+NOT_TAKEN = {
+    "assistant_model": "speculative decoding is not here",
+    "negative_prompt_attention_mask": "give negative_prompt_ids without padding",
+    "custom_generate": "a function of yours would generate in place of either",
+    "inputs_embeds": "prompts are token ids here",
+    "past_key_values": "a cache of transformers cannot be taken over",
+    "encoder_outputs": "the encoder runs here, once for each source",
+    "decoder_input_ids": "targets begin with decoder_start_token_id; forced_bos_token_id chooses the next token",
+    "position_ids": "positions count the tokens that are no padding",
+}
+NEEDLESS = {"use_cache", "token_type_ids"}
+REMEDY = "md.restore(model) gives the old generate back"
+NOT_RETURNED = ("output_attentions", "output_hidden_states", "output_logits", "output_scores")
+
+
+def accelerate(
+    model: Any, tokenizer: Any = None, *, plan: str | Plan = "fast", dtype: str | None = None, prove: Any = None
+) -> Any:
+    """The same model, whose `generate` runs here from now on; `restore` undoes it.
+
+        model = md.accelerate(model)
+
+    model: a live transformers model of a family that minidecode has, in evaluation mode, on the CPU.
+    tokenizer: transformers' fast tokenizer, for stop_strings and for `prove` with texts.
+    plan, dtype: as in `load`. dtype: by default float32, and float64 for a model of float64.
+    prove: texts, token ids (B, N), or what a tokenizer returned: both sides generate first, and on the
+        first difference a RefusedError says the step, both tokens and the gap of their scores; the
+        model is then left as it was.
+
+    float32 weights are shared where the layout allows; `model.generate.copied` has the bytes of the
+    others. Weights that are changed in place are noticed at the next call, and taken over.
+    Raises CheckpointError on a model that cannot be the same here, OptionError on a plan or a dtype.
+    """
+    accelerated = Accelerated(model, tokenizer, plan, dtype)
+    if prove is not None:
+        accelerated.prove(prove)
+    model.generate = accelerated
+    return model
+
+
+def restore(model: Any) -> Any:
+    """The model as it was before `accelerate`: its class's `generate` counts again."""
+    model.__dict__.pop("generate", None)
+    return model
+
+
+class Accelerated:
+    """What stands in place of a model's `generate`: it is called as transformers' is, and returns what that returns.
+
+    receipt: of the last call. copied: bytes of the weights that are not the live model's own.
+    """
+
+    def __init__(self, live: Any, tokenizer: Any = None, plan: str | Plan = "fast", dtype: str | None = None):
+        self.live, self.tokenizer, self.plan, self.dtype = live, tokenizer, Plan.parse(plan), dtype
+        self.receipt: Any = None
+        self.copied = 0
+        self._built: tuple[Any, Model] | None = None
+        self.own()  # what cannot be is said now
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_built": None, "receipt": None}  # a copy's weights are its own
+
+    def own(self) -> Model:
+        """The model here, made again if a weight of the live one has changed."""
+        check_live(self.live)
+        state = live_tensors(self.live)
+        now = fingerprint(state)
+        if self._built is None or self._built[0] != now:
+            self._built = now, self._build(state)
+        return self._built[1]
+
+    def _build(self, found: dict[str, LiveTensor]) -> Model:
+        family, config, _ = read_settings(None, self.live.config.to_dict())
+        is_wide = any(tensor.dtype == "F64" for tensor in found.values())
+        dtype = self.dtype or ("float64" if is_wide else "float32")
+        tensors, config = bound_tensors(family, config, found, np.dtype(COMPUTED_IN[dtype]))
+        backend = getattr(self.tokenizer, "backend_tokenizer", None)
+        words = Tokenizer(backend) if backend is not None else None
+        own = Model(family, config, tensors, words, {}, self.plan, dtype, "cpu", "the model's generation_config")
+        self.copied = copied_bytes(own.weights, found.values())
+        return own
+
+    # ---- A call -----------------------------------------------------------------------------------------------------
+
+    def __call__(
+        self, inputs: Any = None, generation_config: Any = None, logits_processor: Any = None,
+        stopping_criteria: Any = None, prefix_allowed_tokens_fn: Any = None, synced_gpus: bool | None = None,
+        assistant_model: Any = None, streamer: Any = None, negative_prompt_ids: Any = None,
+        negative_prompt_attention_mask: Any = None, custom_generate: Any = None, **kwargs: Any,
+    ) -> Any:  # fmt: skip
+        """transformers' `generate`: LongTensors, or its outputs where return_dict_in_generate asks for them."""
+        own, torch = self.own(), sys.modules["torch"]
+        refused = {"assistant_model": assistant_model, "custom_generate": custom_generate,
+                   "negative_prompt_attention_mask": negative_prompt_attention_mask}  # fmt: skip
+        self._refuse(refused | kwargs)
+        kwargs.pop("tokenizer", None)  # it was given to `accelerate`
+        settings, rest = self._settings(generation_config, kwargs)
+        given = inputs if inputs is not None else rest.pop("input_ids", None)
+        mask = rest.pop("attention_mask", None)
+        if unknown := sorted(name for name, value in rest.items() if value is not None and name not in NEEDLESS):
+            raise OptionError(f"{', '.join(unknown)}: not known here; {REMEDY}")
+        ids_BN = _ids(given, settings, torch)
+        prompts = _without_padding(ids_BN, _mask(mask, ids_BN, settings), own.has_encoder, settings)
+        options = self._options(settings, ids_BN.shape[1])
+        never_said = set(range(own.config.head_size, own.config.vocab_size))
+        if not never_said <= {word[0] for word in options.get("bad_words_ids", []) if len(word) == 1}:
+            raise OptionError(f"bad_words_ids must hold {sorted(never_said)}: this model cannot say its padding here")
+        if logits_processor:
+            options["logits_processor"] = [_on_torch(each, torch) for each in logits_processor]
+        if stopping_criteria:
+            options["stopping_criteria"] = [_criterion(each, torch) for each in stopping_criteria]
+        if prefix_allowed_tokens_fn is not None:
+            options["prefix_allowed_tokens_fn"] = lambda b, ids: prefix_allowed_tokens_fn(b, torch.from_numpy(ids))
+        if negative_prompt_ids is not None:
+            options["negative_prompt_ids"] = negative_prompt_ids.tolist()
+        if options.get("do_sample"):  # torch.manual_seed decides, as it does for transformers
+            options["seed"] = int(torch.randint(2**62, ()).item())
+        out = own.generate(input_ids=prompts, streamer=streamer, **options)
+        self.receipt = out.receipt
+        start = settings.get("decoder_start_token_id", settings.get("bos_token_id")) if own.has_encoder else None
+        pad = settings.get("pad_token_id", next(iter(options["eos_token_id"] or [0])))
+        sequences = _sequences(out.token_ids, ids_BN, start, pad, torch)
+        if not settings.get("return_dict_in_generate"):
+            return sequences
+        return _output(sequences, out.scores, own.has_encoder, options.get("num_beams", 1) > 1, torch)
+
+    def _refuse(self, given: dict[str, Any]) -> None:
+        """Raises OptionError on an argument that changes what is computed in a way that is not here."""
+        for name, value in given.items():
+            if name in NOT_TAKEN and value is not None:
+                raise OptionError(f"{name}: {NOT_TAKEN[name]}; {REMEDY}")
+
+    def _settings(self, generation_config: Any, kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """(the settings of this call as transformers resolves them, arguments that are none)."""
+        configs = (self.live.generation_config, generation_config)
+        lengths = [getattr(config, "max_length", None) for config in configs] + [kwargs.get("max_length")]
+        config, rest = self.live._prepare_generation_config(generation_config, **kwargs)
+        settings = {name: value for name, value in config.to_dict().items() if value is not None}
+        if all(length is None for length in lengths):  # the default counts new tokens
+            settings.setdefault("max_new_tokens", settings["max_length"])
+            settings["is_default_length"] = True
+        for name in NOT_RETURNED:
+            if settings.get(name):
+                raise OptionError(f"{name}: it is not kept here; {REMEDY}")
+        return settings, rest
+
+    def _options(self, settings: dict[str, Any], N: int) -> dict[str, Any]:
+        """transformers' settings as options of ours: those that count, with lengths of new tokens."""
+        dropped = {*HARMLESS, "max_length", "min_length", "is_default_length"}
+        dropped |= set() if settings.get("do_sample") else SAMPLING_ALONE
+        dropped |= OF_BEAMS if settings.get("num_beams", 1) == 1 else set()
+        options = {name: value for name, value in settings.items() if name not in dropped and not name.startswith("_")}
+        before = 1 if self.live.config.is_encoder_decoder else N
+        most = options.setdefault("max_new_tokens", settings["max_length"] - before)
+        context = getattr(self.live.config, "max_position_embeddings", None)
+        if settings.get("is_default_length") and context is not None:
+            most = options["max_new_tokens"] = min(most, context - before)
+        if most < 1:
+            raise InputError(f"the prompt has {N} tokens, and max_length is {settings['max_length']}: raise it")
+        if settings.get("min_length", 0) > before:
+            options.setdefault("min_new_tokens", settings["min_length"] - before)
+        eos = settings.get("eos_token_id")
+        return options | {"eos_token_id": eos if eos is None or isinstance(eos, list) else [eos]}
+
+    # ---- The proof --------------------------------------------------------------------------------------------------
+
+    def prove(self, inputs: Any, **options: Any) -> str:
+        """Both sides generate; what was compared, in one line. Raises RefusedError on the first difference."""
+
+        def exact() -> Model:
+            return Accelerated(self.live, self.tokenizer, "numpy", "float64").own()
+
+        return compare_sides(self, inputs, options, exact)
+
+
+def _ids(given: Any, settings: dict[str, Any], torch: Any) -> np.ndarray:
+    """The prompts (B, N). Raises InputError on what are no token ids."""
+    if given is None:
+        if settings.get("bos_token_id") is None:
+            raise InputError("generate needs input_ids: the model has no bos_token_id to begin with")
+        given = torch.tensor([[settings["bos_token_id"]]])
+    ids_BN = np.asarray(given)
+    if ids_BN.ndim != 2 or ids_BN.dtype.kind not in "iu":
+        raise InputError(f"input_ids must be whole numbers of shape (B, N), not {ids_BN.dtype} of {ids_BN.shape}")
+    return ids_BN.astype(np.int64, copy=False)
+
+
+def _mask(mask: Any, ids_BN: np.ndarray, settings: dict[str, Any]) -> np.ndarray:
+    """What is no padding; without a mask transformers takes the padding token's places, if it is no EOS."""
+    if mask is not None:
+        return np.asarray(mask) != 0
+    pad, eos = settings.get("pad_token_id"), settings.get("eos_token_id")
+    if pad is None or pad in (eos if isinstance(eos, list) else [eos]):
+        return np.ones_like(ids_BN, bool)
+    return ids_BN != pad
+
+
+def _without_padding(
+    ids_BN: np.ndarray, mask_BN: np.ndarray, has_encoder: bool, settings: dict[str, Any]
+) -> list[list[int]]:
+    """The tokens of each row that its mask keeps. Raises InputError where padding changes what transformers does."""
+    if mask_BN.shape != ids_BN.shape:
+        raise InputError(f"attention_mask has shape {mask_BN.shape}, and input_ids {ids_BN.shape}: give both alike")
+    if mask_BN.all():
+        return ids_BN.tolist()
+    counts = mask_BN.sum(axis=1)
+    if not has_encoder:
+        if any(row[: len(row) - n].any() for row, n in zip(mask_BN, counts, strict=True)):
+            raise InputError("a decoder's prompts are padded on the left: set tokenizer.padding_side = 'left'")
+        if settings.get("repetition_penalty", 1.0) != 1.0 or settings.get("no_repeat_ngram_size", 0) == 1:
+            raise InputError(
+                "transformers counts padding as text for repetition_penalty and n-grams of 1, and minidecode does not: "
+                "give prompts of one length, or one at a time"
+            )
+    return [row[kept].tolist() for row, kept in zip(ids_BN, mask_BN, strict=True)]
+
+
+def _sequences(tokens: list[np.ndarray], ids_BN: np.ndarray, start: int | None, pad: int, torch: Any) -> Any:
+    """Rows as transformers returns them: the prompt, or a target's start, then new tokens, padded on the right."""
+    before = (
+        np.repeat(ids_BN, len(tokens) // len(ids_BN), axis=0) if start is None else np.full((len(tokens), 1), start)
+    )
+    new = np.full((len(tokens), max(map(len, tokens))), pad, np.int64)
+    for row, ids in zip(new, tokens, strict=True):
+        row[: len(ids)] = ids
+    return torch.from_numpy(np.concatenate([before, new], axis=1))
+
+
+def _output(sequences: Any, scores: np.ndarray, has_encoder: bool, is_beam: bool, torch: Any) -> Any:
+    """transformers' output of that kind."""
+    kinds = sys.modules["transformers"].generation.utils
+    name = f"Generate{'Beam' if is_beam else ''}{'EncoderDecoder' if has_encoder else 'DecoderOnly'}Output"
+    scored = {"sequences_scores": torch.from_numpy(np.asarray(scores, np.float32))} if is_beam else {}
+    return getattr(kinds, name)(sequences=sequences, **scored)
+
+
+def _on_torch(processor: Callable[..., Any], torch: Any) -> Callable[..., np.ndarray]:
+    """A LogitsProcessor of torch: texts and scores are handed over without a copy, and its result back."""
+
+    def processed(scores_RV: np.ndarray, rows: Any) -> np.ndarray:
+        length = int(rows.length_R[0])
+        if (rows.length_R != length).any():
+            raise InputError("a logits_processor gets texts of one length: give prompts without padding")
+        return processor(torch.from_numpy(rows.tokens_RM[:, :length]), torch.from_numpy(scores_RV)).numpy()
+
+    return processed
+
+
+def _criterion(criterion: Callable[..., Any], torch: Any) -> Callable[..., Any]:
+    """A StoppingCriteria of torch."""
+
+    def ends(texts: list[np.ndarray], scores_RV: np.ndarray | None) -> Any:
+        scores = None if scores_RV is None else torch.from_numpy(scores_RV)
+        found = criterion(torch.from_numpy(np.stack(texts)), scores)
+        return np.asarray(found)
+
+    return ends

@@ -1,0 +1,128 @@
+"""The weights of a live model of transformers: shared where their layout allows, and seen to change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import CheckpointError
+from ..files.checkpoint import match_tensors
+from ..models import FAMILIES, REFUSED, Family
+from ..runtime.low_precision import arrays_of
+
+DTYPES = {"torch.float32": "F32", "torch.float64": "F64", "torch.float16": "F16", "torch.bfloat16": "BF16"}
+SAMPLED = 64  # numbers of each weight that are compared, since `.data` has no counter of changes
+
+
+@dataclass(frozen=True)
+class LiveTensor:
+    """A weight of a live model, as `match_tensors` takes those of files."""
+
+    tensor: Any
+    path: Path
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.tensor.shape)
+
+    @property
+    def dtype(self) -> str:
+        return DTYPES.get(str(self.tensor.dtype), str(self.tensor.dtype))
+
+    def read(self, dtype: np.dtype) -> np.ndarray:
+        """The numbers: a view where the dtype is the tensor's own, a copy otherwise."""
+        detached = self.tensor.detach()
+        if self.dtype == "BF16":  # NumPy has none
+            detached = detached.float()
+        return detached.numpy().astype(dtype, copy=False)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LiveTensor) and self.tensor.data_ptr() == other.tensor.data_ptr()
+
+    def __hash__(self) -> int:
+        return hash(self.tensor.data_ptr())
+
+
+def live_tensors(live: Any) -> dict[str, LiveTensor]:
+    """Name -> weight, as the model's files would hold them."""
+    return {name: LiveTensor(tensor, Path(type(live).__name__)) for name, tensor in live.state_dict().items()}
+
+
+def bound_tensors(family: Family, config: Any, found: dict[str, LiveTensor], compute: np.dtype):
+    """(the family's tensors as arrays, the config): float32 ones of the model are not copied."""
+    f: Any = family.tensors
+    if hasattr(f, "settled"):
+        config = f.settled(config, found, _equal)
+    ignored = f.ignored(config) if hasattr(f, "ignored") else f.IGNORED
+    where, shapes = next(iter(found.values())).path, f.tensor_shapes(config)
+    is_whole = getattr(f, "IS_WHOLE", False)
+    matched: Any = match_tensors(where, found, shapes, f.PREFIX, ignored, f.LAYER, f.tied(config), f.OPTIONAL, is_whole)  # type: ignore[arg-type]
+    return {
+        name: matched[name].read(compute) if name in matched else np.zeros(shape, compute)
+        for name, shape in shapes.items()
+    }, config
+
+
+def check_live(live: Any) -> None:
+    """Raises CheckpointError on a live model whose `generate` cannot be the same here, with the reason."""
+    kind = type(live)
+    model_type = getattr(getattr(live, "config", None), "model_type", None)
+
+    def refuse(why: str) -> None:
+        raise CheckpointError(f"{kind.__name__}: {why}")
+
+    if model_type not in FAMILIES:
+        refuse(f"model_type {model_type!r} is not supported: {REFUSED.get(str(model_type), 'no family of it is here')}")
+    if not kind.__module__.startswith("transformers.models."):
+        refuse("it is a class of your own, and its forward pass may be another: accelerate transformers' class")
+    if not live.can_generate():
+        refuse("it has no head that generates")
+    if live.training:
+        refuse("it is in training mode, where dropout draws at random: call model.eval() first")
+    if hasattr(live, "peft_config") or getattr(live, "_hf_peft_config_loaded", False):
+        refuse("it carries an adapter: merge it into the weights first")
+    if getattr(live, "is_quantized", False) or getattr(live, "hf_quantizer", None) is not None:
+        refuse("its weights are quantized by transformers: load it in float32, and say dtype='int8' here")
+    if hasattr(live, "_hf_hook") or "forward" in vars(live):
+        refuse("its forward pass is replaced on this object")
+    for name, module in live.named_modules():
+        if module._forward_hooks or module._forward_pre_hooks:
+            refuse(f"{name or 'the model'} has a forward hook, which would not be called here")
+    for name, tensor in live.named_parameters():
+        if tensor.device.type != "cpu":
+            refuse(f"{name} lies on {tensor.device}: move the model to the CPU")
+
+
+def fingerprint(state: dict[str, LiveTensor]) -> list[tuple[Any, ...]]:
+    """What tells changed weights: place, torch's counter of changes in place, and a sample of the numbers.
+
+    A change through `.data` has another counter. The sample sees it where it reaches one of SAMPLED numbers.
+    """
+    found = []
+    for name, live in state.items():
+        flat = live.tensor.detach().reshape(-1)
+        sample = flat[:: max(1, flat.numel() // SAMPLED)]
+        found.append((name, live.tensor.data_ptr(), live.tensor._version, tuple(sample.tolist())))
+    return found
+
+
+def _equal(a: Any, b: Any) -> bool:
+    """Whether two live tensors hold the same numbers."""
+    return a.shape == b.shape and bool((a.tensor == b.tensor).all())
+
+
+def copied_bytes(weights: Any, live: Iterable[LiveTensor]) -> int:
+    """Bytes of our weights that do not lie in the live model's memory."""
+    spans = sorted(
+        (t.tensor.data_ptr(), t.tensor.data_ptr() + t.tensor.numel() * t.tensor.element_size()) for t in live
+    )
+
+    def is_shared(array: np.ndarray) -> bool:
+        at = array.__array_interface__["data"][0]
+        return any(begin <= at < end for begin, end in spans)
+
+    return sum(array.nbytes for array in arrays_of(weights) if not is_shared(array))

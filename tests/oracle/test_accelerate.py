@@ -1,0 +1,233 @@
+"""A live model of transformers gives the same tokens before and after `md.accelerate`: families, options, edges."""
+
+import copy
+import os
+import pickle
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+NEEDED = "needs transformers itself: pip install '.[oracle]'"
+torch = pytest.importorskip("torch", reason=NEEDED)
+transformers = pytest.importorskip("transformers", minversion="5.0", reason=NEEDED)
+
+import minidecode as md  # noqa: E402
+from minidecode.live.accelerate import Accelerated  # noqa: E402
+
+pytestmark = pytest.mark.oracle
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+DECODERS = ("gpt2", "gpt_bigcode", "llama")
+ENCODER_DECODERS = ("bart", "marian", "mbart", "t5", "prophetnet")
+CASES = int(os.environ.get("ACCELERATE_CASES", "6"))  # of each family
+PAD = 3
+TOKENS = (
+    "bos_token_id",
+    "eos_token_id",
+    "decoder_start_token_id",
+    "forced_bos_token_id",
+    "forced_eos_token_id",
+    "bad_words_ids",
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quiet():
+    torch.set_num_threads(1)
+    transformers.logging.set_verbosity_error()
+
+
+def live_model(family: str, draw: random.Random):
+    """A model of one of the golden folders' shapes, in float64, whose weights are drawn anew."""
+    folders = sorted(p.parent for p in (GOLDEN / family).glob("*/config.json"))
+    kind = transformers.AutoModelForCausalLM if family in DECODERS else transformers.AutoModelForSeq2SeqLM
+    live = kind.from_pretrained(draw.choice(folders), dtype=torch.float64).eval()
+    torch.manual_seed(draw.randrange(10**6))
+    for name, p in live.named_parameters():
+        if not any(part in name for part in ("norm", "ln", "embed_positions")):  # Marian's positions are no weights
+            torch.nn.init.normal_(p, std=0.3)
+    tokens = {name: getattr(live.generation_config, name) for name in TOKENS}  # other settings might meet drawn ones
+    if family == "marian":  # as in published files: it never says its padding
+        tokens["bad_words_ids"] = [[live.config.pad_token_id]]
+    # Without its cache, transformers' ProphetNet gives other scores.
+    live.generation_config = transformers.GenerationConfig(**tokens | {"pad_token_id": PAD, "use_cache": True})
+    return live
+
+
+def options_of(draw: random.Random) -> dict:
+    """Greedy or beams, with some of the options that change tokens."""
+    W = draw.choice([1, 1, 2, 3, 5])
+    options = {"num_beams": W, "max_new_tokens": draw.randint(1, 10)}
+    if W > 1:
+        options["num_return_sequences"] = draw.randint(1, W)
+        options |= draw.choice([{}, {"length_penalty": 2.0}, {"length_penalty": 0.3, "early_stopping": True}])
+    for name, values in [
+        ("no_repeat_ngram_size", [0, 2, 3]),
+        ("min_new_tokens", [None, 3]),
+        ("eos_token_id", [5, [5, 7]]),
+    ]:
+        if (value := draw.choice(values)) is not None:
+            options[name] = value
+    options["min_new_tokens"] = min(options.get("min_new_tokens", 0), options["max_new_tokens"])
+    return options
+
+
+@pytest.mark.parametrize("family", [*DECODERS, *ENCODER_DECODERS])
+def test_tokens_are_those_of_transformers(family):
+    draw = random.Random(family)
+    for _ in range(CASES):
+        live, options = live_model(family, draw), options_of(draw)
+        length, B = draw.randint(3, 9), draw.randint(1, 3)
+        ids = torch.tensor([[draw.randrange(8, live.config.vocab_size) for _ in range(length)] for _ in range(B)])
+        mask = torch.ones_like(ids)
+        if family in DECODERS:
+            mask[0, : draw.randrange(length)] = 0
+        else:
+            mask[0, length - draw.randrange(length) :] = 0
+        ids[mask == 0] = PAD
+        given = {"input_ids": ids, "attention_mask": mask} | options
+        if family == "prophetnet":  # transformers' masks make NaN of its float64
+            given = {"input_ids": ids.clamp(min=8)} | options
+        before, after = live.generate(**given), md.accelerate(live).generate(**given)
+        assert after.dtype == torch.int64 and before.tolist() == after.tolist(), (family, options)
+
+
+@pytest.fixture
+def gpt2():
+    return live_model("gpt2", random.Random(1))
+
+
+@pytest.fixture
+def ids():
+    return torch.tensor([[9, 10, 11, 12], [10, 9, 12, 13]])
+
+
+def test_the_old_forward_pass_is_not_called(gpt2, ids, monkeypatch):
+    expected = gpt2.generate(ids, max_new_tokens=5)
+    monkeypatch.setattr(type(gpt2), "forward", lambda *_, **__: pytest.fail("transformers' forward pass ran"))
+    assert md.accelerate(gpt2).generate(ids, max_new_tokens=5).tolist() == expected.tolist()
+    assert gpt2.generate.receipt.new_tokens == 10
+    assert "generate" not in vars(md.restore(gpt2)) and type(gpt2).generate is transformers.GenerationMixin.generate
+
+
+def test_changed_weights_count_at_the_next_call(gpt2, ids):
+    md.accelerate(gpt2).generate(ids)
+    with torch.no_grad():
+        gpt2.transformer.h[0].mlp.c_fc.weight.mul_(-1)
+    gpt2.transformer.wte.weight.data.mul_(1.5)  # `.data` has a counter of its own
+    changed = gpt2.generate(ids)
+    assert changed.tolist() == md.restore(gpt2).generate(ids).tolist()
+
+
+def test_copies_and_pickles_have_their_own_weights(gpt2, ids):
+    expected = md.accelerate(gpt2).generate(ids).tolist()
+    for other in (copy.deepcopy(gpt2), pickle.loads(pickle.dumps(gpt2))):
+        assert other.generate.live is other and other.generate(ids).tolist() == expected
+        with torch.no_grad():
+            other.transformer.wte.weight.mul_(-1)
+        assert other.generate(ids).tolist() != expected
+    assert gpt2.generate(ids).tolist() == expected
+
+
+def test_float32_weights_are_shared_where_they_can_be():
+    live = live_model("gpt2", random.Random(2)).float()
+    side = Accelerated(live, plan="numpy")
+    side.own()
+    assert side.copied < 0.2 * sum(4 * p.numel() for p in live.parameters())
+
+
+def test_functions_of_torch_are_called(gpt2, ids):
+    """As transformers calls them: tensors in, tensors out."""
+
+    class Never9(transformers.LogitsProcessor):
+        def __call__(self, input_ids, scores):
+            assert input_ids.shape[0] == len(scores)
+            scores[:, 9] = -float("inf")
+            return scores
+
+    class AfterSix(transformers.StoppingCriteria):
+        def __call__(self, input_ids, scores, **kwargs):
+            return torch.full((len(input_ids),), input_ids.shape[1] >= 6)
+
+    given = {"logits_processor": [Never9()], "stopping_criteria": [AfterSix()],
+             "prefix_allowed_tokens_fn": lambda b, ids: list(range(8, 20)), "max_new_tokens": 9}  # fmt: skip
+    before = gpt2.generate(ids, **given)
+    assert before.tolist() == md.accelerate(gpt2).generate(ids, **given).tolist() and before.shape[1] == 6
+
+
+def test_a_streamer_gets_the_same(gpt2, ids):
+    class Kept(list):
+        def put(self, value):
+            self.extend(np.asarray(value).reshape(-1).tolist())
+
+        def end(self):
+            self.append("end")
+
+    before, after = Kept(), Kept()
+    gpt2.generate(ids[:1], streamer=before, max_new_tokens=4)
+    md.accelerate(gpt2).generate(ids[:1], streamer=after, max_new_tokens=4)
+    assert before == after and before[-1] == "end"
+
+
+def test_outputs_have_transformers_kinds(gpt2, ids):
+    for options in ({}, {"num_beams": 2}):
+        before = gpt2.generate(ids, return_dict_in_generate=True, **options)
+        after = md.accelerate(gpt2).generate(ids, return_dict_in_generate=True, **options)
+        md.restore(gpt2)
+        assert type(before) is type(after) and before.sequences.tolist() == after.sequences.tolist()
+    scored = gpt2.generate(ids, return_dict_in_generate=True, output_scores=True, num_beams=2)
+    assert torch.allclose(scored.sequences_scores.float(), after.sequences_scores, atol=1e-5)
+
+
+def test_draws_follow_torch_seeds(gpt2, ids):
+    md.accelerate(gpt2)
+    texts = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(seed)
+        texts.append(gpt2.generate(ids, do_sample=True, max_new_tokens=8).tolist())
+    assert texts[0] == texts[1] != texts[2]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda m: m.train(), "training mode"),
+        (lambda m: m.transformer.h[0].register_forward_hook(lambda *_: None), "forward hook"),
+        (lambda m: setattr(m, "forward", m.forward), "replaced"),
+        (lambda m: setattr(m.config, "model_type", "opt"), "offset of 2"),
+    ],
+)
+def test_what_cannot_be_the_same_is_refused(gpt2, change, says):
+    change(gpt2)
+    with pytest.raises(md.CheckpointError, match=says):
+        md.accelerate(gpt2)
+    assert "generate" not in vars(gpt2)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"assistant_model": 1}, "speculative"), ({"output_attentions": True}, "not kept"),
+        ({"unheard_of": 1}, "not known"), ({"inputs_embeds": torch.zeros(1, 1, 1)}, "token ids"),
+        ({"attention_mask": torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1]])}, "padded on the left"),
+        ({"attention_mask": torch.tensor([[0, 1, 1, 1], [1, 1, 1, 1]]), "repetition_penalty": 1.3}, "counts padding"),
+    ],
+)  # fmt: skip
+def test_arguments_that_are_not_here_are_refused(gpt2, ids, given, says):
+    with pytest.raises(md.MinidecodeError, match=says):
+        md.accelerate(gpt2).generate(ids, **given)
+
+
+def test_a_proof_says_what_was_compared_and_where_two_sides_part(gpt2, ids, monkeypatch):
+    assert Accelerated(gpt2).prove(ids, max_new_tokens=5) == "2 inputs, 10 new tokens: the same on both sides"
+    assert md.accelerate(gpt2, prove=ids) is gpt2 and "generate" in vars(gpt2)
+    md.restore(gpt2)
+    right = Accelerated._options
+    wrong = lambda self, settings, N: right(self, settings, N) | {"suppress_tokens": [*range(8, 14)]}  # noqa: E731
+    monkeypatch.setattr(Accelerated, "_options", wrong)
+    gpt2.generation_config.suppress_tokens = list(range(14, 40))  # so that theirs is one of 8 to 13
+    with pytest.raises(md.RefusedError, match=r"new token 0: .* rounding does not explain it; the model is as it was"):
+        md.accelerate(gpt2, prove=ids)
+    assert "generate" not in vars(gpt2)
