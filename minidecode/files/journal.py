@@ -123,7 +123,9 @@ def differences(before: dict[str, Any], now: dict[str, Any], but: str = "") -> l
         old, new = before.get(name), now.get(name)
         if old != new and name != but:
             is_hash = any(str(value).startswith(HASH) for value in (old, new))
-            found.append(f"the {name} has changed" if is_hash else f"{name} was {shown(old, 300)}, now {shown(new, 300)}")
+            found.append(
+                f"the {name} has changed" if is_hash else f"{name} was {shown(old, 300)}, now {shown(new, 300)}"
+            )
     return found
 
 

@@ -160,9 +160,9 @@ class Inputs:
         V = self.config.source_vocab_size if is_source else self.config.vocab_size
         for b, row in enumerate(ids, 1):
             if len(row) == 0:
-                bos = self.defaults.get("bos_token_id")
-                begins = what == "prompt" and not self.is_encoder_decoder and isinstance(bos, int)
-                remedy = f"to start from nothing, give {self._nothing(bos)}" if begins else "leave it out"
+                remedy, bos = "leave it out", self.defaults.get("bos_token_id")
+                if what == "prompt" and not self.is_encoder_decoder and isinstance(bos, int):
+                    remedy = f"to start from nothing, give {self._nothing(bos)}"
                 raise InputError(f"{what} {b} of {len(ids)} is empty: {remedy}")
             if row.min() < 0 or row.max() >= V:
                 bad = row[(row < 0) | (row >= V)][0]
@@ -171,9 +171,12 @@ class Inputs:
 
     def _nothing(self, bos: int) -> str:
         """What to type for a prompt of the first token alone: a text where one is read as that token, or its id."""
-        text = self.tokenizer.decode([bos], keep_special=True) if self.tokenizer else ""
+        ids = f"input_ids=[[{bos}]]"
+        if self.tokenizer is None:
+            return ids
+        text = self.tokenizer.decode([bos], keep_special=True)
         is_read = text and self.tokenizer.encode(text).tolist() == [bos]
-        return f'"{text}" or input_ids=[[{bos}]]' if is_read else f"input_ids=[[{bos}]]"
+        return f'"{text}" or {ids}' if is_read else ids
 
     def check_generated(self, targets: list[np.ndarray]) -> None:
         """Raises InputError on a target with a token that the model never generates, such as Marian's padding."""

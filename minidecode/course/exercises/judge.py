@@ -316,7 +316,7 @@ def _handed_over(run: Any) -> int:
     """How many numbers were put into shared memory by one thread and taken out by another, each once."""
     from minidecode.emulator.journal import LOAD, SHARED_BASE, STORE
 
-    waiting: dict[tuple[int, int], int] = {}  # (block, address) -> who has put there what nobody else has taken yet
+    waiting: dict[tuple[int, int], int] = {}  # (block, address) -> who has put there what no other thread has taken yet
     found = 0
     for kept in run._launch.analysis.traffic.kept:
         kinds = run._launch.journal.kinds(kept.site)

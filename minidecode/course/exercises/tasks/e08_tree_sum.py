@@ -20,13 +20,13 @@ class Task(KernelTask):
         "one-barrier-for-all-levels": "the block waits once, before the first level; but each level reads what the"
                                       " level before has written",
         "barrier-inside-if": "a barrier is for the whole block: the threads that have nothing to add must come by too",
-        "odd-tail-lost": "a level with an odd number of partial sums is halved rounding down, and its last one belongs"
-                         " to nobody",
+        "odd-tail-lost": "a level with an odd number of partial sums is halved rounding down, and its last one is"
+                         " left out",
         "row-tail-lost": "only whole rounds of THREADS numbers are read: what is left of the row is missing",
         "one-thread-adds": "one thread adds up what all should, one number after the other, while the others wait: as"
                            " many steps as numbers, where a tree has as many as it has levels",
         "atomic-adds": "atomic adds to one place take turns: as many steps as there are partial sums, in an order that"
-                       " nobody chooses",
+                       " changes from run to run",
         "shuffles-in-turn": "one shuffle after the other brings one partial sum each: as many steps as lanes, where a"
                             " tree has as many as it has levels",
         "waits-twice": "each level waits more than once: one barrier orders all that lies before it and all behind it",
@@ -36,7 +36,7 @@ class Task(KernelTask):
         return {"threads": rng.choice([48, 80, 96, 112])}
 
     def cases(self, v, rng):
-        """No whole numbers, and the last row is so long that nobody writes its rounds down one by one."""
+        """No whole numbers, and the last row is too long for its rounds to be written down one by one."""
         t = v.threads
         widths = (
             5,

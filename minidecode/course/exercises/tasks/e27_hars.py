@@ -229,9 +229,9 @@ class Task(NumPyTask):
         return Miss(f"{told} Only what `rank` ranks can be counted.", None, shows_input=False, is_explained=True)
 
     def _chosen_before(self, v, trials):
-        """Whether `rank` was given chosen numbers alone, by the two inputs on which nobody can choose for both.
+        """Whether `rank` was given chosen numbers alone, by two inputs that no choice fits both of.
 
-        Whoever goes through the tokens upwards, and leaves out what is beaten already, has to rank all of the rising
+        An answer that goes through the tokens upwards, and leaves out what is beaten already, ranks all of the rising
         ones; downwards, all of the falling ones. And where `rank` says the worst first, the result is among the worse
         half of one of the two.
         """
