@@ -158,6 +158,19 @@ CUT = """(() => {
   return found.slice(0, 5).join('; ');
 })()"""
 
+# Words of tables that are cut in two: runs of letters whose pieces stand in different lines.
+BROKEN = """(() => {
+  const found = [], range = document.createRange();
+  for (const cell of document.querySelectorAll('article :is(td, th)')) {
+    const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+    for (let text; text = texts.nextNode();) for (const word of text.data.matchAll(/[A-Za-z]+/g)) {
+      range.setStart(text, word.index); range.setEnd(text, word.index + word[0].length);
+      if (new Set([...range.getClientRects()].map(r => Math.round(r.top))).size > 1) found.push(word[0]);
+    }
+  }
+  return found.length ? `tables break the words ${found.slice(0, 5).join(', ')}` : '';
+})()"""
+
 # Figures that compute: a picture or a table without JavaScript; with it, each control has a name and changes something.
 LIVE = """(() => {
   const seen = e => e && e.getBoundingClientRect().height > 0;
@@ -256,7 +269,7 @@ async def look_at(tab: Browser, site: Path, path: Path, name: str, width: int, p
         wrong += [f"{how}: {message}" for message in tab.complaints()]
         if wide := await tab.value(WIDE):
             wrong.append(f"{how}: {wide}")
-        for what in (SCRUB, SHRUNK, CUT, LIVE):
+        for what in (SCRUB, SHRUNK, CUT, BROKEN, LIVE):
             if broken := await tab.value(what):
                 wrong.append(f"{how}: {broken}")
     if pictures:

@@ -7,7 +7,8 @@ import inspect
 import json
 import math
 import re
-from html import escape
+from collections.abc import Callable
+from html import escape, unescape
 from pathlib import Path
 
 import op_pages
@@ -30,6 +31,18 @@ BOXES = {  # rows of the catalog that a step of the anatomy computes, in words
 }  # fmt: skip
 ON_A_PHONE, SMALLEST = 344, 9  # pixels: the width of a text on a screen of 360, and the least height of a letter
 TABLE = re.compile(r'<table class="docutils.*?</table>', re.DOTALL)
+LETTERS_ON_A_PHONE = 38  # that stand side by side in a table
+BREAKS = re.compile(r"(?<=[A-Za-z\])])([_/.=,:(-])(?=\w)")  # where a long name may go on in the next line
+RECEIPT_HEAD = re.compile(r"op +calls +seconds +MB +implementation")
+RECEIPT_ROW = re.compile(r"(\w+) +([\d,]+) +([\d.]+) +([\d.]+)  (.*)")
+RECEIPT_TABLE = (
+    '<table class="docutils receipt"><thead><tr><th>op</th><th>calls</th><th>seconds</th><th>MB</th>'
+    "<th>implementation</th></tr></thead><tbody>"
+)
+VOLATILE = re.compile(
+    r'(<div class="cell tag_volatile(?:(?!<div class="cell ).)*?<div class="cell_output [^>]*>)', re.DOTALL
+)
+BUILDERS = "The computer that built this site printed this. Run the cell for the numbers of your own."
 VERSIONS = re.compile(r"<!-- here: versions (\w+) -->.*?<!-- end of versions -->", re.DOTALL)
 PRE = re.compile(r'(?<=<div class="highlight">)<pre>(.*?)</pre>', re.DOTALL)
 
@@ -48,23 +61,56 @@ def complete(app, docname: str, source: list[str]) -> None:
 
 
 def fit(app, pagename: str, template: str, context: dict, doctree) -> None:
-    """What is too wide for a screen: lines of code go on below, further in; wide tables become lists on a phone."""
+    """What is too wide for a screen: lines of code go on below, further in; wide tables become lists on a phone, and
+    printed receipts tables. Above what differs between machines it says whose numbers these are."""
     if "body" in context and not pagename.startswith("_modules"):  # there definitions are elements of many lines
-        boxes = PRE.sub(lambda box: f"<pre>{''.join(map(line, box[1].rstrip().splitlines()))}</pre>", context["body"])
-        context["body"] = TABLE.sub(lambda table: labelled(table[0]), boxes)
+        body = VOLATILE.sub(rf"\1<p>{BUILDERS}</p>", context["body"])
+        body = PRE.sub(lambda box: printed(box[1], context["pathto"]), body)
+        context["body"] = TABLE.sub(lambda table: labelled(table[0]), body)
+
+
+def printed(html: str, link_of: Callable[[str], str]) -> str:
+    """The inside of a box, line by line; of a receipt in it, the ops as a table whose names lead to their pages."""
+    parts: list[list[str]] = [[]]
+    for text in html.rstrip().splitlines():
+        if RECEIPT_HEAD.fullmatch(text):
+            parts += [[], []]
+        elif len(parts) > 1 and not parts[-1] and (row := RECEIPT_ROW.fullmatch(text)):
+            parts[-2].append(receipt_row(row, link_of))
+        else:
+            parts[-1].append(line(text))
+    boxes = [f"<pre>{''.join(part)}</pre>" if part else "" for part in parts[::2]]
+    tables = [f"{RECEIPT_TABLE}{''.join(part)}</tbody></table>" for part in parts[1::2]]
+    return "".join(box + table for box, table in zip(boxes, [*tables, ""], strict=True)) or "<pre></pre>"
+
+
+def receipt_row(row: re.Match, link_of: Callable[[str], str]) -> str:
+    name = next((name for name, of_catalog in CATALOG.items() if of_catalog.op == row[1]), None)
+    op = row[1] if name is None else f'<a class="reference internal" href="{link_of(f"docs/ops/{name}")}">{row[1]}</a>'
+    return "<tr>" + "".join(f"<td>{cell}</td>" for cell in (op, *row.groups()[1:])) + "</tr>"
 
 
 def labelled(table: str) -> str:
-    """A table of four columns or more, with each cell's column in its `data-label`: site.css makes a list of it."""
+    """The table, its long names broken at their marks and no word anywhere. One that is too wide for a phone has each
+    cell's column in its `data-label`: there site.css makes a list of it."""
+    table = re.sub(r">[^<]+", lambda text: BREAKS.sub(r"\1<wbr>", text[0]), table)
     head, found, body = table.partition("</thead>")
     names = [re.sub(r"<[^>]*>", "", name).strip() for name in re.findall(r"<th\b[^>]*>(.*?)</th>", head, re.DOTALL)]
-    if not found or len(names) < 4:
+    if not found or (len(names) < 4 and least_width(table, len(names)) <= LETTERS_ON_A_PHONE):
         return table
     rows = re.split(r"(?=<tr\b)", body)
     for k, row in enumerate(rows):
         of_column = iter(names)
         rows[k] = re.sub(r"<td\b", lambda td: f'<td data-label="{next(of_column, "")}"', row)  # noqa: B023
-    return head.replace('class="', 'class="many-columns ', 1) + found + "".join(rows)
+    width = "many-columns most-columns" if len(names) > 7 else "many-columns"
+    return head.replace('class="', f'class="{width} ', 1) + found + "".join(rows)
+
+
+def least_width(table: str, columns: int) -> int:
+    """The letters of the longest word of each column, added up."""
+    cells = [cell for cell in re.findall(r"<t[dh]\b[^>]*>(.*?)</t[dh]>", table, re.DOTALL)]
+    words = [re.split(r"\s|<wbr>|-", unescape(re.sub(r"<(?!wbr)[^>]*>", "", cell))) for cell in cells]
+    return sum(max((len(word) for cell in words[k::columns] for word in cell), default=0) for k in range(columns))
 
 
 def line(html: str) -> str:

@@ -106,3 +106,49 @@ def test_the_link_checker_finds_what_is_broken(tmp_path):
         "a.html: loads from outside: https://example.org/x.js",
         "b.html: no such place: a.html#nowhere",
     ]
+
+
+def fitted(pages, body: str) -> str:
+    context = {"body": body, "pathto": lambda page: f"../{page}.html"}
+    pages.fit(None, "tutorials/02_key_value_cache", "page.html", context, None)
+    return context["body"]
+
+
+def table(*cells: str) -> str:
+    heads = "".join(f"<th>head{k}</th>" for k in range(len(cells)))
+    row = "".join(f"<td>{cell}</td>" for cell in cells)
+    return f'<table class="docutils"><thead><tr>{heads}</tr></thead><tbody><tr>{row}</tr></tbody></table>'
+
+
+def test_a_table_breaks_names_at_their_marks_and_no_words(pages):
+    body = fitted(pages, table("attend_split(q, 1,024 or 0.5) of FastSeq", '<a href="a_b.html">x</a>'))
+    assert "<td>attend_<wbr>split(<wbr>q, 1,024 or 0.5) of FastSeq</td>" in body
+    assert '<a href="a_b.html">x</a>' in body
+
+
+def test_a_table_that_is_too_wide_for_a_phone_names_the_column_of_each_cell(pages):
+    narrow, long = fitted(pages, table("one", "2", "3")), fitted(pages, table("one", "x" * 20, "y" * 20))
+    assert "data-label" not in narrow
+    assert "many-columns" in long and f'<td data-label="head1">{"x" * 20}</td>' in long
+    assert "many-columns" in fitted(pages, table(*"1234")) and "most-columns" in fitted(pages, table(*"12345678"))
+
+
+def test_a_printed_receipt_is_a_table_whose_ops_lead_to_their_pages(pages):
+    from minidecode.runtime.receipt import OpCount, Receipt
+
+    ops = {"attend_split": OpCount("minidecode.cpu.split.attend_split (split.py:32)", 1200, 0.25, 3_500_000)}
+    receipt = Receipt(plan="fast", ops=ops | {"gather_rows": OpCount("mine.py:f", 7)}, chosen="auto came to fast")
+    body = fitted(pages, f'<div class="highlight"><pre><span></span>before\n{receipt}\n</pre></div>')
+    assert '<a class="reference internal" href="../docs/ops/split.html">attend_<wbr>split</a></td>' in body
+    assert '<td data-label="calls">1200</td><td data-label="seconds">0.250</td><td data-label="MB">3.5</td>' in body
+    assert '<td data-label="op">gather_<wbr>rows</td>' in body
+    assert body.index("before") < body.index("plan fast") < body.index("<table") < body.index("auto came to fast")
+    assert body.count("<pre>") == body.count("</pre>") == 2 and "seconds         MB" not in body
+
+
+def test_what_differs_between_machines_is_said_to_be_the_builders(pages):
+    cell = '<div class="cell {}docutils container">in <div class="cell_output docutils container">0.5 s</div></div>\n'
+    silent = '<div class="cell tag_volatile docutils container">in</div>\n'
+    body = fitted(pages, silent + cell.format("") + cell.format("tag_volatile tag_hide-output "))
+    assert body.count(pages.BUILDERS) == 1
+    assert body.endswith(f'<div class="cell_output docutils container"><p>{pages.BUILDERS}</p>0.5 s</div></div>\n')
