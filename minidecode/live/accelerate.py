@@ -12,6 +12,7 @@ theirs is given.
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -102,6 +103,8 @@ class Accelerated:
 
     def _build(self, found: dict[str, LiveTensor]) -> Model:
         family, config, _ = read_settings(None, self.live.config.to_dict())
+        if family.name == "marian":  # transformers' softmax has the padding
+            config = dataclasses.replace(config, padding_in_head=True)
         is_wide = any(tensor.dtype == "F64" for tensor in found.values())
         dtype = self.dtype or ("float64" if is_wide else "float32")
         tensors, config = bound_tensors(family, config, found, np.dtype(COMPUTED_IN[dtype]))
@@ -133,9 +136,6 @@ class Accelerated:
         ids_BN = _ids(given, settings, torch)
         prompts = _without_padding(ids_BN, _mask(mask, ids_BN, settings), own.has_encoder, settings)
         options = self._options(settings, ids_BN.shape[1])
-        never_said = set(range(own.config.head_size, own.config.vocab_size))
-        if not never_said <= {word[0] for word in options.get("bad_words_ids", []) if len(word) == 1}:
-            raise OptionError(f"bad_words_ids must hold {sorted(never_said)}: this model cannot say its padding here")
         if logits_processor:
             options["logits_processor"] = [_on_torch(each, torch) for each in logits_processor]
         if stopping_criteria:
@@ -238,10 +238,12 @@ def _without_padding(
     if not has_encoder:
         if any(row[: len(row) - n].any() for row, n in zip(mask_BN, counts, strict=True)):
             raise InputError("a decoder's prompts are padded on the left: set tokenizer.padding_side = 'left'")
-        if settings.get("repetition_penalty", 1.0) != 1.0 or settings.get("no_repeat_ngram_size", 0) == 1:
+        n, eos = settings.get("no_repeat_ngram_size", 0), settings.get("eos_token_id")
+        ends = settings.get("pad_token_id") in (None, *(eos if isinstance(eos, list) else [eos]))
+        if settings.get("repetition_penalty", 1.0) != 1.0 or n == 1 or (n and not ends):
             raise InputError(
-                "transformers counts padding as text for repetition_penalty and n-grams of 1, and minidecode does not: "
-                "give prompts of one length, or one at a time"
+                "transformers counts padding as text for repetition_penalty, and for no_repeat_ngram_size unless the "
+                "padding is an EOS; minidecode does not: give prompts of one length, or one at a time"
             )
     return [row[kept].tolist() for row, kept in zip(ids_BN, mask_BN, strict=True)]
 

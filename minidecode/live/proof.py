@@ -27,7 +27,11 @@ def compare_sides(side: Any, inputs: Any, options: dict[str, Any], exact: Callab
     if theirs.shape == ours.shape and (theirs == ours).all():
         return f"{len(given['input_ids'])} inputs, {ours[:, before:].size} new tokens: the same on both sides"
     row = _first_row(theirs, ours)
-    raise RefusedError(_difference(exact(), given, row, theirs[row, before:], ours[row, before:], len(ours)))
+    settings = side.live.generation_config
+    greedy = (options.get("num_beams") or settings.num_beams or 1) == 1
+    start = settings.decoder_start_token_id if side.own().has_encoder else None
+    new = theirs[row, before:], ours[row, before:]
+    raise RefusedError(_difference(exact(), given, row, *new, len(ours), greedy, start))
 
 
 def _given(side: Any, inputs: Any) -> dict[str, Any]:
@@ -48,7 +52,9 @@ def _first_row(a: np.ndarray, b: np.ndarray) -> int:
     return int(np.argmax(differs)) if differs.any() else 0
 
 
-def _difference(exact: Any, given: dict[str, Any], row: int, theirs, ours, rows: int) -> str:
+def _difference(
+    exact: Any, given: dict[str, Any], row: int, theirs, ours, rows: int, greedy: bool, start: int | None
+) -> str:
     """Which step, which tokens, how far apart their scores are in float64, and whether rounding explains that."""
     width = min(len(theirs), len(ours))
     differs = np.flatnonzero(theirs[:width] != ours[:width])
@@ -58,17 +64,18 @@ def _difference(exact: Any, given: dict[str, Any], row: int, theirs, ours, rows:
     sentence = row // (rows // len(given["input_ids"]))
     kept = np.asarray(given["attention_mask"][sentence]) != 0 if "attention_mask" in given else slice(None)
     prompt = np.asarray(given["input_ids"][sentence])[kept].tolist()
-    shared, found = theirs[:step].tolist(), []
-    for token in (int(theirs[step]), int(ours[step])):
-        scores = exact.score(input_ids=[prompt], target_ids=[[*shared, token]])
-        found.append(float(scores.token_log_probs[0][-1]))
+    # Greedy search chose by the token alone, a beam by the whole text.
+    ends = (step + 1,) * 2 if greedy else (len(theirs), len(ours))
+    texts = [side[:end].tolist() for side, end in zip((theirs, ours), ends, strict=True)]
+    logprobs = exact.score(input_ids=[prompt] * 2, target_ids=texts, decoder_start_token_id=start).token_log_probs
+    found = [float(each[-1] if greedy else each.sum()) for each in logprobs]
     gap = abs(found[0] - found[1])
-    bound = tie_bound(exact, max(map(abs, found)), step + 1)
+    bound = tie_bound(exact, max(map(abs, found)), max(ends))
     verdict = "a tie: rounding explains it" if gap <= bound else "rounding does not explain it"
     return (
-        f"row {row}, new token {step}: transformers says {int(theirs[step])}, minidecode {int(ours[step])}; their "
-        f"log-probabilities in float64 are {found[0]:.7g} and {found[1]:.7g}, {gap:.2g} apart, and rounding may make "
-        f"{bound:.2g}: {verdict}; the model is as it was"
+        f"row {row}, new token {step}: transformers says {int(theirs[step])}, minidecode {int(ours[step])}; the "
+        f"log-probabilities of {'the two tokens' if greedy else 'the two texts'} in float64 are {found[0]:.7g} and "
+        f"{found[1]:.7g}, {gap:.2g} apart, and rounding may make {bound:.2g}: {verdict}; the model is as it was"
     )
 
 

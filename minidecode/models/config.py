@@ -400,6 +400,7 @@ class MarianConfig(BartConfig):
     encoder_vocab_size: int = 58101  # config.json's vocab_size
     pad_token_id: int | None = 58100
     share_encoder_decoder_embeddings: bool = True
+    padding_in_head: bool = False  # ours
 
     def __post_init__(self):
         super().__post_init__()
@@ -431,9 +432,10 @@ class MarianConfig(BartConfig):
     def head_size(self) -> int:
         """All tokens but the padding, if it is the last one.
 
-        The converter from Marian to transformers added that row of zeros, for targets to begin with.
+        The converter from Marian to transformers added that row of zeros, for targets to begin with. transformers has
+        it in its softmax: so a live model of transformers has it here (padding_in_head).
         """
-        return self.vocab_size - (self.pad_token_id == self.vocab_size - 1)
+        return self.vocab_size - (self.pad_token_id == self.vocab_size - 1 and not self.padding_in_head)
 
     @property
     def tables(self) -> tuple[str, str, str]:
