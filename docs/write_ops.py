@@ -64,7 +64,7 @@ def page(row: Row) -> str:
     facts = [
         f"Paper: {row.paper} ([papers](../papers.md))",
         *([f"Called by: {', '.join(f'`cache={cache}`' for cache in row.caches)}"] if row.caches else []),
-        *([f"Taught in: {', '.join(chapters)}"] if chapters else []),
+        *([f"In chapters: {', '.join(chapters)}"] if chapters else []),
         *(f"Code, {kind}: {link(file)}" for folder, kind in CODE.items() if (file := code_file(folder, row)).exists()),
         f"Declared in: {link(ROOT / 'minidecode' / 'ops.py')}",
         f"Inputs that find mistakes: {link(code_file('conformance/rows', row))}",
@@ -96,7 +96,7 @@ def link(path: Path) -> str:
 
 
 def names(path: Path, row: Row) -> bool:
-    """Whether a chapter links to the op's page."""
+    """Whether a chapter links to the op's page, as docs/CHAPTERS.md says."""
     return f"(../docs/ops/{row.name}.md)" in path.read_text(encoding="utf-8")
 
 
