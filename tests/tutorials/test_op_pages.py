@@ -83,6 +83,13 @@ def test_a_page_on_the_site_has_every_version_beside_the_others(name):
     assert page.count("<details>") == page.count("</details>")
 
 
+def test_the_boxes_of_the_anatomy_lead_to_pages_that_there_are():
+    import pages
+
+    links = re.findall(r"ops/(\w+)\.html", pages.anatomy())
+    assert len(links) > 5 and all((OPS / f"{name}.md").exists() for name in links)
+
+
 def test_every_kernel_version_has_its_sentence_and_every_sentence_its_version():
     import op_pages
 
