@@ -45,6 +45,7 @@ from .models import models
 from .plan import plan
 from .precompile import precompile
 from .project import app as project_app
+from .prove import prove
 from .sanitize import sanitize
 from .score import score
 from .trace import trace
@@ -68,7 +69,7 @@ app = typer.Typer(
 IN_ORDER_OF_HELP = {
     "Generate": (generate, chat, interpolate, trace, explore, score),
     "Read": (embed, classify),
-    "Measure": (plan, compare, ladder, evaluate),
+    "Measure": (plan, compare, ladder, evaluate, prove),
     "Check kernels": (check, sanitize),
     "Learn": (help, tutorial),  # and exercise, project
     "This machine": (models, convert, precompile, doctor),

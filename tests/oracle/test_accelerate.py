@@ -224,3 +224,22 @@ def test_a_proof_says_what_was_compared_and_where_two_sides_part(gpt2, ids, monk
     with pytest.raises(md.RefusedError, match=r"new token 0: .* rounding does not explain it; the model is as it was"):
         md.accelerate(gpt2, prove=ids)
     assert "generate" not in vars(gpt2)
+
+
+def test_prove_compares_files_and_says_where_they_part(monkeypatch, capsys):
+    from minidecode.commands import cli, prove
+
+    def run(*arguments):
+        monkeypatch.setattr("sys.argv", ["minidecode", "prove", "--max-new-tokens", "4", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        return ended.value.code, capsys.readouterr().out
+
+    code, out = run("Fellow citizens,")
+    assert not code and out.count("4 new tokens: the same on both sides") == 2
+    monkeypatch.setattr(prove, "SEARCHES", ({"num_beams": 1},))
+    first = int(md.load("tiny-gpt2").generate("Fellow citizens,", max_new_tokens=1).token_ids[0][0])
+    right = Accelerated._options
+    monkeypatch.setattr(Accelerated, "_options", lambda *a: right(*a) | {"suppress_tokens": [first]})
+    code, out = run("Fellow citizens,", "--json")
+    assert code == 1 and "rounding does not explain it" in out
