@@ -51,6 +51,11 @@ def words_of(error: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
+def cut_words(reason: object) -> str:
+    """What is wrong with a file, without more than 80 characters of a name in it: such words have no end."""
+    return re.sub(r"\S{81,}", lambda word: f"{word[0][:77]}...", str(reason))[:500]
+
+
 def pip_install(wanted: str, extra: str | None = None) -> str:
     """The command that adds a package, by the name that `import` or pip has for it, or a whole extra of minidecode.
 

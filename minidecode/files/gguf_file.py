@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import CheckpointError, pip_install, shown
+from ..errors import CheckpointError, cut_words, pip_install, shown
 from .stored import check_regular
 
 VERSIONS = (2, 3)  # version 1 had other lengths
@@ -47,7 +47,7 @@ def naming(path: Path) -> Iterator[None]:
     try:
         yield
     except UnusableError as reason:
-        raise CheckpointError(f"{path} cannot be read: {reason}; {reason.remedy}") from None
+        raise CheckpointError(f"{path} cannot be read: {cut_words(reason)}; {reason.remedy}") from None
     except FileNotFoundError:
         raise CheckpointError(f"{path} is missing: name a file that is there") from None
     except OSError as error:

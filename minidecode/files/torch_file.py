@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from ..errors import CheckpointError
+from ..errors import CheckpointError, cut_words
 from .stored import Stored, check_regular
 from .torch_pickle import Machine, Storage, Tensor, UnreadableError, damaged
 
@@ -260,7 +260,7 @@ def read_torch_value(
             if room < 0:
                 raise damaged(f"its tensors up to {name} show more than {MOST_VIEWS} numbers per byte that it has")
     except UnreadableError as reason:
-        raise CheckpointError(f"{path} {reason}") from None
+        raise CheckpointError(f"{path} {cut_words(reason)}") from None
     except FileNotFoundError:
         raise CheckpointError(f"{path} is missing: name a file that is there") from None
     except OSError as error:

@@ -11,10 +11,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from gguf_writer import as_gguf, joined, llama_settings, llama_tensors, pieces
+from torch_writer import called, pickled, tensor, zip_file
 from toy_folder import pack, write_bart_folder, write_folder, write_shards
 
 import minidecode as md
+from minidecode.files.gguf_folder import convert_gguf
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 LONG = "\x1b[31mq\n\u202e" + "q" * 20_000
@@ -142,3 +146,35 @@ def test_the_header_of_safetensors_and_the_index(tmp_path):
     (folder / "model.safetensors").unlink()
     check(folder / "model.safetensors.index.json", lambda: md.load(folder),
           index | {"weight_map": {"a": "x.safetensors"}})  # fmt: skip
+
+
+NAMES = ["q" * 20_000, "q " * 10_000, LONG]
+
+
+@pytest.mark.parametrize("name", NAMES, ids=["word", "words", "controls"])
+def test_names_in_gguf_files(tmp_path, name):
+    pytest.importorskip("gguf", reason="needs the extra gguf")
+    path, tensors = tmp_path / "a.gguf", as_gguf(llama_tensors())
+    first, *others = tensors
+    renamed = {name: tensors[first]} | {other: tensors[other] for other in others}
+    for settings, held in (
+        (llama_settings() | {name: 1}, tensors), (llama_settings() | {f"llama.{name}": name}, tensors),
+        (llama_settings(), renamed), (llama_settings(), tensors | {name: np.ones(3, np.float32)}),
+        (llama_settings(), {name: (0, (2**40,), b"")}), (llama_settings(), {name: (99, (4,), b"")}),
+        (llama_settings(tokenizer__ggml__pre=name), tensors), (llama_settings(general__architecture=name), tensors),
+    ):  # fmt: skip
+        path.write_bytes(joined(pieces(settings, held)))
+        assert all(map(quoted_well, said(lambda: convert_gguf(path, tmp_path / "out"))))
+        shutil.rmtree(tmp_path / "out", ignore_errors=True)
+
+
+@pytest.mark.parametrize("name", NAMES, ids=["word", "words", "controls"])
+@pytest.mark.parametrize("kind", ["tensor", "storage", "count", "class"])
+def test_names_in_torch_files(tmp_path, name, kind):
+    folder = write_folder(tmp_path / "toy")
+    (folder / "model.safetensors").unlink()
+    key, count = (name if kind == "storage" else "0"), 7 if kind == "count" else 2
+    described = {name: tensor(key, "Float", count, 0, (2,), (1,))} if kind != "class" else {"a": called(f"os.{name}")}
+    (folder / "pytorch_model.bin").write_bytes(zip_file(pickled(described), {key: bytes(8)}))
+    messages = said(lambda: md.load(folder))
+    assert messages and all(map(quoted_well, messages)), messages
