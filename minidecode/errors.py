@@ -128,6 +128,9 @@ class CheckpointError(MinidecodeError, ValueError):
 class OptionError(MinidecodeError, ValueError):
     """A generation option, plan or argument breaks a rule; the message says which."""
 
+    def __init__(self, message: str):
+        super().__init__(" ".join(message.splitlines()))
+
 
 class InputError(MinidecodeError, ValueError):
     """The text or the token ids to start from cannot be used."""

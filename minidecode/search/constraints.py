@@ -19,7 +19,9 @@ import functools
 import heapq
 import itertools
 import json
+import os
 import re
+import stat
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from .options import Options
     from .processors import Rows
 
+MOST_OF_SCHEMA = 2**24  # bytes of a file
 KEPT = 64  # tokens of a row that get through where the likeliest are chosen: more than any search looks at
 KEPT_TO_SAMPLE = 1024  # where tokens are drawn, and top_k does not say how many
 SEARCHES = 3  # for new ends, of a row at a step, that find none
@@ -77,9 +80,12 @@ def checked_schema(value: Any) -> str | None:
         raise OptionError(f"json_schema must be a dict, JSON text or the path of a file, not {value!r:.80}")
     where, text = "json_schema", str(value)
     if isinstance(value, Path) or not text.lstrip().startswith("{"):
-        where = f"json_schema {text}"
+        where = f"json_schema {text:.80}"
         try:
-            text = Path(value).read_text(encoding="utf-8")
+            if stat.S_ISREG((status := os.stat(value)).st_mode) and status.st_size <= MOST_OF_SCHEMA:
+                text = Path(value).read_text(encoding="utf-8")
+            else:  # a device or a pipe may have no end
+                raise ValueError(f"no file of at most {MOST_OF_SCHEMA:,} bytes")
         except (OSError, ValueError) as error:  # ValueError: a NUL in the path, or no UTF-8 in the file
             reason = getattr(error, "strerror", None) or error
             raise OptionError(f"{where} cannot be read ({reason}): give a dict, JSON text or a file") from None

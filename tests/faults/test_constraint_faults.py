@@ -28,6 +28,8 @@ def model():
      ({"json_schema": {"type": "array", "uniqueItems": True}}, 'Unimplemented keys: ["uniqueItems"]'),
      ({"json_schema": {"type": "integer", "minimum": 3, "maximum": 2}}, "minimum (3) is greater than maximum (2)"),
      ({"json_schema": '{"type":'}, "json_schema is no JSON (Expecting value"),
+     ({"json_schema": "/dev/zero"}, "json_schema /dev/zero cannot be read ("),
+     ({"json_schema": "."}, "json_schema . cannot be read ("),
      ({"json_schema": "nowhere.json"}, "json_schema nowhere.json cannot be read (No such file or directory): give a"),
      ({"json_schema": "a\0b"}, "cannot be read"), ({"json_schema": {"enum": [object]}}, "holds what JSON does not"),
      ({"json_schema": True}, "json_schema must be a dict, JSON text or the path of a file, not True"),
