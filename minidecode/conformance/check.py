@@ -128,7 +128,8 @@ def check(
     is_emulated = device == "emulator" or isinstance(implementation, InEmulator) or device_kind() != "gpu"
     asked = asked_of(name)
     strategy, planted = asked.inputs(), [for_function(implementation, case) for case in asked.planted()]
-    large, total = asked.large(), examples + len(planted)
+    large = asked.large()
+    total = examples + len(planted) + len(large)
     tried, since, last, kept, left_out = [0], [0], [None], _KeepsResults(implementation), []
 
     def look(arguments: tuple) -> Mistake | None:

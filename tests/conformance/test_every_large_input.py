@@ -6,12 +6,17 @@ those that the emulator leaves out, pytest names each at the end of its run.
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from minidecode import conformance
 from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG
+from minidecode.conformance.check import wrong
 from minidecode.conformance.rows import asked_of
+from minidecode.runtime.launch import InEmulator
+
+LARGEST = 2**18 + 60  # columns: a little more than the largest vocabularies have, Gemma's and mT5's
 
 
 def of_the_host():
@@ -26,3 +31,20 @@ def test_every_large_input_is_right(name, function, label):
     verdict = conformance.check(name, function, examples=1, promised=label != "reference naive")
     assert verdict.ok and not verdict.left_out, str(verdict)
     assert verdict.inputs >= len(asked_of(name).large()) + 1
+
+
+def kernels_that_sum():
+    for name in ("argmax", "softmax", "hars"):
+        for label, function in implementations(CATALOG[name]).items():
+            if label.startswith("cuda"):
+                yield pytest.param(name, function, id=f"{name}-{label.replace(' ', '-')}")
+
+
+@pytest.mark.parametrize(("name", "function"), list(kernels_that_sum()))
+def test_kernels_lose_no_digits_on_the_largest_vocabularies(name, function):
+    """Of equal logits, and of many so small beside the sum that each loses digits if they are added one by one."""
+    for small in (9.0, -1.0):
+        logits_RV = np.where(np.arange(LARGEST) % 1000, small, 9.0)[None].astype(np.float32)
+        given = {"argmax": (logits_RV,) * 2, "softmax": (logits_RV,), "hars": (logits_RV, np.zeros((1, 1), "f4"), 4)}
+        mistake = wrong(CATALOG[name], InEmulator(function), given[name])
+        assert mistake is None, mistake.what

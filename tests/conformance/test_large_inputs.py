@@ -143,6 +143,13 @@ def test_the_first_line_names_what_was_left_out():
     )
 
 
+def test_the_progress_of_large_inputs_is_told_too():
+    told = []
+    tell = lambda done, total: told.append((done, total))  # noqa: E731
+    verdict = conformance.check("beam_scores", beam_scores.add_beam_scores, examples=5, progress=tell)
+    assert told[-1] == (verdict.inputs, verdict.inputs)
+
+
 def clock(seconds):
     """One that is so many seconds later at each look."""
     looks = itertools.count()

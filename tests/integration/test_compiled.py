@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import minidecode as md
@@ -201,6 +202,24 @@ def test_when_it_pays(model):
     assert compiled._work(model, many, options) > compiled.WORTH_LOADING
     wide = md.load("tiny-gpt2", dtype="float64")
     assert compiled.reason_for_numpy(wide, many, options) == "code is compiled for float32, and this is float64"
+
+
+def test_a_row_lacks_its_code_if_one_function_is_not_there(monkeypatch):
+    """For any of its types: what is not there would be compiled within a generation."""
+    monkeypatch.setattr(compiled, "_function", lambda name: name)
+    for row in compiled.rows_used(md.load("tiny-gpt2").options(num_beams=2), False):
+        functions = [(name, compiled.types_of(t)) for name, types in compiled._of_row(row, "float32") for t in types]
+        for absent in (None, functions[0], functions[-1]):
+            monkeypatch.setattr(compiled, "_is_loaded", lambda name, types, absent=absent: (name, types) != absent)
+            assert compiled.missing_rows([row], "float32") == ([row] if absent else [])
+
+
+def test_one_weight_in_another_order_is_a_reason_for_numpy(model, monkeypatch):
+    monkeypatch.setattr(compiled, "WORTH_LOADING", 0)
+    weights = [np.ones((3, 4), np.float32), np.ones((3, 4), np.float32, order="F"), np.ones(3, np.float32)]
+    monkeypatch.setattr(compiled, "arrays_of", lambda _: weights)
+    receipt = model.generate(PROMPTS, max_new_tokens=2).receipt
+    assert receipt.plan == "cache=replicated" and "lie in an order that code is not compiled for" in receipt.chosen
 
 
 def test_no_folder_for_compiled_code_is_a_reason_and_no_error(model, monkeypatch):

@@ -625,6 +625,27 @@ def test_what_is_no_score_is_no_choice(change, W):
         run(ToyEngine(0, 9), [[1]], 4, num_beams=W, logits_processor=lambda scores_RV, rows: change(scores_RV))
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_text_that_is_done_is_no_fault_of_a_users_function(bad):
+    """Its row goes on beside the others, and whatever the model says of it does no harm."""
+
+    class Broken(ToyEngine):
+        drop_finished = False
+
+        def step(self, tokens_RM, length_R, parent_R):
+            logits_RV = super().step(tokens_RM, length_R, parent_R)
+            logits_RV[0, 0] = bad
+            return logits_RV
+
+    seen = []
+    found = run(
+        Broken(0, 9), [[1], [2]], 4, logits_processor=lambda scores_RV, rows: (seen.append(scores_RV), scores_RV)[1],
+        prefix_allowed_tokens_fn=lambda b, ids: [0] if b == 0 else [3],
+    )  # fmt: skip
+    assert any(not (scores_RV[0] < np.inf).all() for scores_RV in seen)
+    assert [texts[0].tolist() for texts in found.tokens] == [[0], [3, 3, 3, 3]]
+
+
 @pytest.mark.parametrize("W", [1, 2])
 def test_what_is_allowed_against_all_other_rules_is_certain(W):
     """So it adds 0 to the score, in a row as in a beam."""
