@@ -82,6 +82,7 @@ WHOLE_NUMBERS = [
     ("min_length", 0, False), ("no_repeat_ngram_size", 0, False), ("encoder_no_repeat_ngram_size", 0, False),
     ("top_k", 0, True), *((name, 0, True) for name in TOKEN_ID),
 ]  # fmt: skip
+MOST_TEXTS = 2**20  # of a prompt: each has a key of its own, and rows
 # (name, test, the rule in words)
 NUMBERS = [
     ("length_penalty", lambda x: abs(x) <= 10, "from -10 to 10"),
@@ -271,6 +272,10 @@ class Options:
                 raise OptionError(f"{name} must be an integer from {least} up, not {shown(value)}")
             if value >= 2**64:
                 raise OptionError(f"{name} must be below 2**64, not {shown(value)}")
+        if self.num_return_sequences > MOST_TEXTS:
+            raise OptionError(
+                f"num_return_sequences must be at most {MOST_TEXTS:,}, not {shown(self.num_return_sequences)}"
+            )
         object.__setattr__(self, "seed", int(self.seed))
         for name, rule, words in [*NUMBERS, *MAY_BE_NONE]:
             value = getattr(self, name)

@@ -93,6 +93,8 @@ def checked_stops(name: str, value: Any) -> tuple[str, ...]:
     stops = tuple(stops) if isinstance(stops, list | tuple | set) else (stops,)
     if not all(isinstance(stop, str) and stop for stop in stops):
         raise OptionError(f"{name} must be texts that are not empty, not {shown(value)}")
+    if any("\ud800" <= c <= "\udfff" for stop in stops for c in stop):
+        raise OptionError(f"{name} holds half a surrogate pair, which is no text: leave it out")
     return tuple(dict.fromkeys(stops))
 
 

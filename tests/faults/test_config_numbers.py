@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import pytest
-from toy_folder import write_bart_folder
+from toy_folder import write_bart_folder, write_folder
 
 import minidecode as md
 from minidecode.loading import load_shapes
@@ -84,10 +84,11 @@ def test_shapes_alone_of_a_number_far_too_large(right, name):
     assert set(refusals(right(name), load_shapes, names)) == set(names)
 
 
+@pytest.mark.parametrize("make", [write_bart_folder, write_folder])
 @pytest.mark.parametrize("more", [{}, {"do_sample": True}, {"num_beams": 3}])
-def test_a_default_of_generation_far_too_large(tmp_path, more):
+def test_a_default_of_generation_far_too_large(tmp_path, more, make):
     """One line, or texts as without it."""
-    folder = write_bart_folder(tmp_path / "toy")
+    folder = make(tmp_path / "toy")
     md.load(folder).generate("a", max_new_tokens=2)
     for name in [name for name, *_ in WHOLE_NUMBERS] + ["max_time", "max_len_a", *TOKEN_IDS]:
         for value in (*LARGE, 10**400):

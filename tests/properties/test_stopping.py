@@ -127,6 +127,7 @@ def test_stops_on_a_device(beams):
     [({"stop_strings": ""}, "stop_strings must be texts that are not empty"),
      ({"stop_strings": ["a", 3]}, "stop_strings must be texts"), ({"stop_strings": 3}, "stop_strings must be texts"),
      ({"stopping_criteria": 3}, "stopping_criteria must be functions"), ({"max_time": 0}, "of seconds above 0"),
+     ({"stop_strings": ["a", "\ud800"]}, "stop_strings holds half a surrogate pair"),
      ({"max_time": "1"}, "max_time must be a number"),
      ({"stopping_criteria": lambda ids, scores: 1}, "return True or False"),
      ({"stopping_criteria": lambda ids, scores: np.zeros(7, bool)}, "one for each of the 1 texts")],
