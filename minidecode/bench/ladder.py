@@ -24,7 +24,7 @@ from ..catalog import Cost
 from ..errors import InputError, NumericalError, OptionError
 from ..model import Model
 from ..runtime.blas_threads import few_blas_threads
-from ..runtime.compiled import compile_time
+from ..runtime.compiled import compile_time, told_of_compiling
 from ..runtime.footprint import in_units, read_budget
 from ..runtime.low_precision import DYNAMIC
 from ..runtime.receipt import Receipt
@@ -71,6 +71,7 @@ TRIALS = 5  # turns of a rung and of the one before it, before it is decided whi
 CLEARLY = 1.05  # so much slower, in the best of these turns, is a loss; less may be noise, unless more is to be done
 OPEN = 1.5  # within this factor it is open after two turns which of the two is faster
 FAR = 4.0  # no other work on the machine makes as much
+BUSY = 0.5  # of the cores: with a higher load average before the ladder, its times are those of a busy machine
 LONG = 10.0  # seconds in turns after which a rung is not run again
 
 
@@ -144,8 +145,19 @@ class Ladder:
 
     def __str__(self) -> str:
         return "\n\n".join(filter(None, [
-            self._times(), self._predictions(), self._shares(), self.frontier and str(self.frontier), self._notes(),
+            self._warning(), self._times(), self._predictions(), self._shares(),
+            self.frontier and str(self.frontier), self._notes(),
         ]))  # fmt: skip
+
+    def _warning(self) -> str:
+        """Where other work ran when the ladder began."""
+        load, cores = self.where.get("load"), self.where["cores"]
+        if load is None or float(load) <= BUSY * int(cores):
+            return ""
+        return wrapped(
+            f"Warning: other work was running (load average {load} on {cores} cores). The times below are of a busy "
+            "machine: stop that work, wait a minute and run again."
+        )
 
     def _times(self) -> str:
         lines = [
@@ -198,7 +210,7 @@ class Ladder:
             f"weights ({weights}).",
             f"This machine, measured: {m['bandwidth'] / 1e9:,.1f} GB/s, {m['operations'] / 1e9:,.0f} GFLOP/s. "
             f"Compiling code, or reading it from disk, took {sum(s.compile_seconds for s in self.measured):.1f} s; no "
-            f"figure includes them. BLAS threads: {self.where['blas_threads']}; load average "
+            f"figure includes them. BLAS threads: {self.where['blas_threads']}; load average before the ladder "
             f"{self.where.get('load', 'unknown')} on {self.where['cores']} cores.",
         ]
         if smaller := self.work.get("smaller"):
@@ -284,6 +296,7 @@ def ladder(
             f"max_new_tokens must be at least {FEWEST_NEW}, not {max_new_tokens}: a model may force the first and the"
             " last token, and rungs change the steps between"
         )
+    load = load_average()
     cap = read_budget(memory_budget)
     if memory_budget is not None and cap is None:
         raise OptionError("memory_budget=available: this system does not say what is left; give bytes, such as 2GB")
@@ -317,17 +330,22 @@ def ladder(
         announce("batch sizes, method by method")
         frontier = explore(work, no_repeat_ngram_size, cap, machines, repeats, cell_seconds)
     found = {"name": here.name, "bandwidth": here.bandwidth, "operations": here.operations}
-    return Ladder(about, steps, found, [m.name for m in machines], where_it_ran() | how_busy(model), frontier)
+    where = where_it_ran() | {"blas_threads": blas_threads(model)} | ({} if load is None else {"load": f"{load:.1f}"})
+    return Ladder(about, steps, found, [m.name for m in machines], where, frontier)
 
 
-def how_busy(model: Model) -> dict[str, str]:
-    """Threads of the BLAS while the model generates; how many processes wanted a core in the last minutes, if told."""
+def load_average() -> float | None:
+    """How many processes wanted a core in the last minute; None where the system does not say."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+
+
+def blas_threads(model: Model) -> str:
+    """Threads of the BLAS while the model generates."""
     from threadpoolctl import threadpool_info
 
     with few_blas_threads(model.is_small):
         threads = sorted({i["num_threads"] for i in threadpool_info() if i["user_api"] == "blas"})
-    load = {"load": f"{os.getloadavg()[0]:.1f}"} if hasattr(os, "getloadavg") else {}
-    return {"blas_threads": ", ".join(map(str, threads)) or "unknown"} | load
+    return ", ".join(map(str, threads)) or "unknown"
 
 
 @dataclass
@@ -339,6 +357,7 @@ class Climbed:
     first: Run  # untimed, with what each of its calls takes at the least
     written: list[Receipt]  # the same, where naive code is counted operation by operation; for other machines
     fastest: float = 0.0  # seconds of a run, as far as it is known before the turns
+    planning: float = 0.0  # the share of its seconds in which memory was planned, once a generation
     busy: Counter[str] = field(default_factory=Counter)  # seconds of all turns, by stage
 
 
@@ -354,10 +373,14 @@ class Clock:
         return time.perf_counter() - self.began - self.compiling
 
     @contextmanager
-    def stopped_while_compiling(self) -> Iterator[None]:
-        with compile_time(True) as seconds:
-            yield
-        self.compiling += sum(seconds)
+    def stopped_while_compiling(self, tell: Callable[[], None]) -> Iterator[None]:
+        """tell: called when the compiler starts, if it does."""
+        seconds: list[float] = []
+        try:
+            with compile_time(True) as seconds, told_of_compiling(tell):
+                yield
+        finally:
+            self.compiling += sum(seconds)
 
     def has(self, seconds: float) -> bool:
         """Whether so many are left."""
@@ -371,6 +394,9 @@ class Clock:
 
 NO_CACHE_RUNS = 40  # runs of all rungs together, compiling included, in runs of the one without a cache
 LOADING = 1.0  # seconds that a rung may need to read its compiled code
+RUNS_OF_A_RUNG = 8  # before the last turns: with costs, under tracemalloc, which both are slower, and the trial's
+SLOWER = 1.5  # the last turns may be by so much, than the fastest runs before
+MOST_PLANNING = 0.1  # of a run's seconds: what is done once a generation hides what a technique saves at each step
 SMALLEST = {"max_new_tokens": 4, "input_length": 16, "texts": 2, "batch_size": 1}
 
 
@@ -416,15 +442,18 @@ def climb(
     progress(1)
     count = len(RUNGS) + 1
     for done, rung in enumerate(RUNGS, 2):
-        if not clock.has(LOADING + 3 * below.fastest + sum(each.fastest for each in climbed)):
+        a_turn = below.fastest + sum(each.fastest for each in climbed)
+        if not clock.has(LOADING + RUNS_OF_A_RUNG * below.fastest + SLOWER * a_turn):
             announce(f"{done}/{count} {rung.name}: left out, no time is left")
             steps.append(Step(rung.name, rung.paper, not_run="no time was left (--seconds)"))
             progress(done)
             continue
         announce(f"{done}/{count} {rung.name}: {DOES[rung.name]}; {clock.left_after(done - 1, count)}")
+        compiling = f"compiling for {rung.name}: once on this machine, and not counted in --seconds"
         try:
-            with clock.stopped_while_compiling():
+            with clock.stopped_while_compiling(lambda said=compiling: announce(said)):
                 before, mine = tried_above(below, rung, work, predicts)
+            check_size(mine)
         except OptionError as error:
             steps.append(Step(rung.name, rung.paper, not_run=str(error).removeprefix("plan: ")))
             progress(done)
@@ -457,6 +486,15 @@ def tried_above(below: Climbed, rung: Rung, work: Work, predicts: bool) -> tuple
     return before, tried(work, rung, after, before, predicts)
 
 
+def check_size(mine: Climbed) -> None:
+    """Raises OptionError on a rung that would look harmful, because so short a generation does not show it."""
+    if mine.planning > MOST_PLANNING:
+        raise OptionError(
+            f"planning, which is done once, took {100 * mine.planning:.0f} % of so short a generation: give more "
+            "--max-new-tokens to see what it saves at each step"
+        )
+
+
 def decide(work: Work, mine: Climbed, before: Climbed, here: Machine, clock: Clock) -> None:
     """Whether the next rungs have this switch too, by a trial against the one before."""
     seconds, before_seconds = race(work, mine.setting, before, clock)
@@ -486,7 +524,8 @@ def tried(work: Work, rung: Rung, setting: Setting, before: Climbed | None, pred
         step.differing = other_texts(work, rung, setting, first, before)
     is_naive = any("_naive" in c.implementation for c in first.receipts[0].ops.values())
     written = run_ids(work, setting, costs=cost_as_written) if is_naive and predicts else first
-    return Climbed(step, setting, first, written.receipts, min(first.seconds, again.seconds))
+    planning = sum(r.seconds.get("plan", 0.0) for r in again.receipts)
+    return Climbed(step, setting, first, written.receipts, min(first.seconds, again.seconds), planning / again.seconds)
 
 
 def shown_by(done: Run, rung: Rung) -> dict[str, str]:

@@ -91,6 +91,8 @@ def switched(setting: Setting, rung: Rung, work: Work) -> Setting:
     choices, change, has_encoder = dict(rung.choices), dict(rung.change), work.model.has_encoder
     if "overlap" in change and work.texts is None:
         raise OptionError("the model has no tokenizer, so there is nothing to read ahead and no text to make behind")
+    if "overlap" in change and setting.batch_size >= len(work.ids):
+        raise OptionError(f"all {len(work.ids)} texts are in one batch, so there is nothing to read ahead")
     if "ngram" in choices and setting.no_repeat_ngram_size == 0:
         raise OptionError("no n-gram is banned: no_repeat_ngram_size is 0")
     if "hars" in choices and work.options["num_beams"] == 1:

@@ -61,20 +61,10 @@ def line_when_compiling(plan: Any, quiet: bool) -> Iterator[None]:
     if quiet or not plan.is_compiled:
         yield
         return
-    from numba.core import event
+    from ..runtime.compiled import told_of_compiling
 
-    class Told(event.Listener):
-        is_told = False
-
-        def on_start(self, event: Any) -> None:
-            if not self.is_told:
-                print("minidecode: compiling code for this plan, once on this machine", file=sys.stderr, flush=True)
-            self.is_told = True
-
-        def on_end(self, event: Any) -> None:
-            pass
-
-    with event.install_listener("numba:compile", Told()):
+    said = "minidecode: compiling code for this plan, once on this machine"
+    with told_of_compiling(lambda: print(said, file=sys.stderr, flush=True)):
         yield
 
 

@@ -248,6 +248,26 @@ def _is_loaded(function: Any, types: tuple) -> bool:
 
 
 @contextmanager
+def told_of_compiling(tell: Callable[[], None]) -> Iterator[None]:
+    """Calls `tell` when the compiler starts, if it does: once while this is open."""
+    from numba.core import event
+
+    class Told(event.Listener):
+        is_told = False
+
+        def on_start(self, event: Any) -> None:
+            if not self.is_told:
+                self.is_told = True
+                tell()
+
+        def on_end(self, event: Any) -> None:
+            pass
+
+    with event.install_listener("numba:compile", Told()):
+        yield
+
+
+@contextmanager
 def compile_time(is_compiled: bool) -> Iterator[list[float]]:
     """Yields a list that gets the seconds of each compilation while it is open. is_compiled: whether any op may be.
 

@@ -31,6 +31,7 @@ SIZES = {"texts": 3, "input_length": 6, "max_new_tokens": 4, "num_beams": 2, "no
 @pytest.fixture(autouse=True)
 def known_machine(monkeypatch):
     monkeypatch.setattr(ladder, "this_machine", lambda **given: HERE)
+    monkeypatch.setattr(ladder, "MOST_PLANNING", 1.0)  # toys take less time than planning does
 
 
 def by_the_model_alone(mine, before, least):
@@ -59,6 +60,7 @@ def found(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ladder, "this_machine", lambda **given: HERE)
         patch.setattr(ladder, "is_slower", by_the_model_alone)
+        patch.setattr(ladder, "MOST_PLANNING", 1.0)
         model = md.load(write_folder(tmp_path_factory.mktemp("ladder") / "toy", n_positions=64))
         return ladder.ladder(model, name="toy", machine=["v100", "h200"], memory_budget="2MB", cell_seconds=1, **SIZES)
 
@@ -442,7 +444,7 @@ def test_compiling_takes_none_of_the_seconds(monkeypatch):
     """Each rung compiles for 50 ms: all of them run, and the clock has not noticed."""
     from numba.core import event
 
-    rung = SimpleNamespace(step=SimpleNamespace(carried=False), setting=None, fastest=0.0)
+    rung = SimpleNamespace(step=SimpleNamespace(carried=False), setting=None, fastest=0.0, planning=0.0)
 
     def compiles(below, *rest):
         with event.trigger_event("numba:compile"):
@@ -452,8 +454,78 @@ def test_compiling_takes_none_of_the_seconds(monkeypatch):
     monkeypatch.setattr(ladder, "tried", lambda *given: rung)
     monkeypatch.setattr(ladder, "tried_above", compiles)
     monkeypatch.setattr(ladder, "decide", lambda *given: None)
-    began, clock = time.perf_counter(), ladder.Clock(1000.0)
+    began, clock, said = time.perf_counter(), ladder.Clock(1000.0), []
     work = SimpleNamespace(model=SimpleNamespace(dtype="float32"))
-    _, climbed = ladder.climb(work, 1, 0, None, False, lambda done: None, lambda what: None, clock)
+    _, climbed = ladder.climb(work, 1, 0, None, False, lambda done: None, said.append, clock)
+    compiling = [f"compiling for {r.name}: once on this machine, and not counted in --seconds" for r in ladder.RUNGS]
+    assert said[2::2] == compiling, "behind what each rung does"
     assert len(climbed) == 1 + len(ladder.RUNGS)
     assert clock.gone <= time.perf_counter() - began - 0.05 * len(ladder.RUNGS)
+
+
+@pytest.mark.parametrize("run_seconds", [0.05, 0.2, 0.3, 0.5, 0.7, 1.0, 3.0])
+def test_the_seconds_are_kept_by_the_clock(monkeypatch, run_seconds):
+    """A run under tracemalloc or with costs takes twice as long, EL six times; the last turns are a fifth slower."""
+    now, slower = [0.0], {"EL": 6.0}
+
+    def spends(setting, factor):
+        seconds = run_seconds * slower.get(setting, 1.0)
+        now[0] += factor * seconds
+        return seconds
+
+    def tried(work, rung, setting, before, predicts):
+        seconds = spends(rung.name, 4.0)
+        step = ladder.Step(rung.name, "", builds_on=before.step.name if before else "")
+        named = dataclasses.replace(setting, dtype=rung.name)
+        return ladder.Climbed(step, named, rungs.Run(seconds, [], [], {}), [], seconds)
+
+    def run(work, setting):
+        return SimpleNamespace(seconds=spends(setting.dtype, 1.2))
+
+    monkeypatch.setattr(ladder, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr(ladder, "tried", tried)
+    monkeypatch.setattr(ladder, "switched", lambda setting, rung, work: setting)
+    monkeypatch.setattr(ladder, "run", run)
+    monkeypatch.setattr(ladder, "least_ratio", lambda *given: 1.0)
+    monkeypatch.setattr(ladder, "seconds_by_stage", lambda done: ladder.Counter())
+    clock, work = ladder.Clock(20.0), SimpleNamespace(model=SimpleNamespace(dtype="float32"))
+    steps, climbed = ladder.climb(work, 1, 3, None, False, lambda done: None, lambda what: None, clock)
+    ladder.by_turns(work, climbed, 3, lambda done: None, clock)
+    assert now[0] <= max(1.15 * 20.0, 6 * run_seconds), "about so long, or as long as the first rung alone"
+    if run_seconds < 0.1:
+        assert not any(s.not_run for s in steps)
+
+
+def test_planning_that_takes_as_long_as_the_steps_is_left_out_and_says_so(toy, monkeypatch, settled):
+    """It would look like a loss; on larger work it saves."""
+    monkeypatch.setattr(ladder, "RUNGS", tuple(r for r in rungs.RUNGS if r.name in ("cache", "planned memory")))
+    monkeypatch.setattr(ladder, "MOST_PLANNING", 0.1)
+    found = ladder.ladder(toy, **SIZES)
+    planned = one(found, "planned memory")
+    assert re.fullmatch(r"planning, which is done once, took \d+ % of so short a generation: give more "
+                        "--max-new-tokens to see what it saves at each step", planned.not_run)  # fmt: skip
+    assert "planned memory" not in [s.name for s in found.measured] and "planned memory   " in str(found)
+
+
+def test_one_batch_has_nothing_to_read_ahead(toy):
+    work = rungs.Work.make(toy, 2, 4, 2, 4)
+    (pipeline,) = [r for r in rungs.RUNGS if r.name == "pipeline"]
+    for batch_size, refused in ((1, False), (2, True)):
+        setting = rungs.Setting(dict(rungs.NO_CACHE.choices), "float32", batch_size, 0)
+        with pytest.raises(OptionError, match="all 2 texts are in one batch") if refused else warnings.catch_warnings():
+            rungs.switched(setting, pipeline, work)
+
+
+@pytest.mark.parametrize(("load", "cores", "warns"), [("1.6", "2", True), ("0.9", "2", False), ("7.9", "16", False)])
+def test_other_work_on_the_machine_is_warned_of_above_the_table(found, load, cores, warns):
+    first = str(dataclasses.replace(found, where=found.where | {"load": load, "cores": cores})).splitlines()[0]
+    said = f"Warning: other work was running (load average {load} on {cores} cores). The times below are of a busy"
+    assert first.startswith(said) if warns else first.startswith("toy: ")
+
+
+def test_the_load_is_that_before_the_ladder(toy, monkeypatch, settled):
+    """Its own work is none of it."""
+    monkeypatch.setattr(ladder, "RUNGS", ())
+    loads = iter([(0.3, 0, 0), (9.9, 0, 0)])
+    monkeypatch.setattr(ladder.os, "getloadavg", lambda: next(loads), raising=False)
+    assert ladder.ladder(toy, **SIZES).where["load"] == "0.3"
