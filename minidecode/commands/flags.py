@@ -17,7 +17,7 @@ PLAN_HELP = (
 )
 DEVICE_HELP = "cpu; cuda (a GPU, with CuPy); auto (cuda where there is one); emulator (the same code for toys)."
 DTYPE_HELP = (
-    "float32 or float64; float16, int8, int8_dynamic, int8_blocks, int4: storage of the weight matrices"
+    "float32 or float64; float16, int8, int8_dynamic, int8_dynamic7, int8_blocks, int4: storage of the weight matrices"
     " (minidecode help dtype)."
 )
 

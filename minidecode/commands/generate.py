@@ -52,8 +52,8 @@ def generate(
                                                  " broken off, finished lines are in OUTPUT.part, as they came.")]
     = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per prompt: ids, scores, texts.")] = False,
-    logprobs: Annotated[int | None, typer.Option(help="With --json: add each token's log-probability, and those of this"
-                                                 " many likeliest tokens.")] = None,
+    logprobs: Annotated[int | None, typer.Option(help="With --json: add each token's text and log-probability, and"
+                                                 " those of this many likeliest tokens.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run from its OUTPUT.part.")] = False,
     chat: Annotated[bool, typer.Option("--chat", help="Answer each prompt by the model's chat template.")] = False,
     latent: LatentNumbers = None,

@@ -139,8 +139,8 @@ def run_lines(
             if output is not None and (warning := will_be_replaced(output)):
                 told(warning)
             run = generate_lines(
-                model, prompts.lines, jsonl=prompts.is_jsonl, source=prompts.source, render=record_of(as_json),
-                done=out.done, keeps_order=not out.is_replaced, **how,
+                model, prompts.lines, jsonl=prompts.is_jsonl, source=prompts.source, done=out.done,
+                render=record_of(as_json, model.tokenizer), keeps_order=not out.is_replaced, **how,
             )  # fmt: skip
             run.receipt.failed = len(out.errors)
             run.receipt.failures = [LineError(error, line) for line, error in sorted(out.errors.items())]
@@ -226,12 +226,16 @@ def _some_lines(done: Collection[int], total: int | None) -> str:
     return f"{count} of {total} lines" if total else "1 line" if count == 1 else f"{count} lines"
 
 
-def record_of(as_json: bool) -> Callable[[Line], str]:
+def record_of(as_json: bool, tokenizer: Any = None) -> Callable[[Line], str]:
     """What a line becomes in the output: one JSON object, or a line for each of its texts, line breaks written as \\n.
 
     The object has the fields of the input, then "line" (its number), then "hypotheses" or "error". These three replace
     fields of their names: a record of another run can be an input, and comes without what was said of it then.
+    tokenizer: for the text of each token, beside log-probabilities.
     """
+
+    def text_of(token_id: int) -> str:
+        return tokenizer.decode([token_id], keep_special=True)
 
     def as_object(line: Line) -> str:
         ours = ("line", "hypotheses", "error")
@@ -246,9 +250,12 @@ def record_of(as_json: bool) -> Callable[[Line], str]:
                 for text, ids, score, reason in parts
             ]
             for hypothesis, log_probs in zip(record["hypotheses"], line.log_probs or (), strict=False):
+                hypothesis["token_texts"] = [text_of(i) for i in hypothesis["token_ids"]]
                 hypothesis["token_logprobs"] = [finite(p) for p in log_probs.token_R]
                 if log_probs.best:
-                    hypothesis["top_logprobs"] = [[[i, finite(p)] for i, p in step.items()] for step in log_probs.top]
+                    hypothesis["top_logprobs"] = [
+                        [[i, finite(p), text_of(i)] for i, p in step.items()] for step in log_probs.top
+                    ]
         return json.dumps(record, ensure_ascii=False) + "\n"
 
     def as_texts(line: Line) -> str:

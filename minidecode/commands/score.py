@@ -73,8 +73,8 @@ def score(
             raise run.receipt.failures[0]
         scores = Scores.joined([line.scores for line in done])
     if as_json:
-        print(json.dumps({"texts": [_line_as_dict(line) for line in lines], "all": _scores_as_dict(scores)},
-                         ensure_ascii=False))  # fmt: skip
+        texts = [_line_as_dict(line, loaded.tokenizer) for line in lines]
+        print(json.dumps({"texts": texts, "all": _scores_as_dict(scores)}, ensure_ascii=False))
     else:
         _print_scores([line.record.get("target", line.record["prompt"]) for line in done], scores)
     if run.receipt.failed:
@@ -86,23 +86,24 @@ def score(
         print(f"[{tokens} token{plural} scored in {seconds:.2f} s, {rate}; {model}, {dtype}]", file=sys.stderr)
 
 
-def _line_as_dict(line) -> dict[str, Any]:
+def _line_as_dict(line, tokenizer) -> dict[str, Any]:
     """The record of a line, with its scores; or with its number and "error"."""
     if line.error:
         return (line.record or {}) | {"line": line.number, "error": str(line.error)}
-    return line.record | _scores_as_dict(line.scores, tokens=True)
+    return line.record | _scores_as_dict(line.scores, tokenizer)
 
 
-def _scores_as_dict(scores, tokens: bool = False) -> dict[str, Any]:
-    """The sums of all texts in `scores`, as JSON can hold them; with `tokens`, of one text the tokens as well."""
+def _scores_as_dict(scores, tokenizer=None) -> dict[str, Any]:
+    """The sums of all texts in `scores`, as JSON can hold them; with a tokenizer, of one text the tokens as well."""
     known = scores.bytes is not None
     sums = {
         "tokens": int(scores.tokens.sum()), "bytes": sum(scores.bytes) if known else None,
         "log_prob": finite(scores.log_probs.sum()), "perplexity": finite(scores.perplexity),
         "bits_per_byte": finite(scores.bits_per_byte) if known else None,
     }  # fmt: skip
-    if tokens:
+    if tokenizer is not None:
         sums["token_ids"] = scores.token_ids[0].tolist()
+        sums["token_texts"] = [tokenizer.decode([i], keep_special=True) for i in sums["token_ids"]]
         sums["token_log_probs"] = [finite(p) for p in scores.token_log_probs[0].tolist()]
     return sums
 

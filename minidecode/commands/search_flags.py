@@ -52,11 +52,12 @@ def _flags(
         help="A beam's k-th best continuation loses k times this.")] = None,
     do_sample: Annotated[bool | None, typer.Option("--do-sample/--no-sample", "--sampling",
         help="Sample tokens; the next eight options shape what is drawn.")] = None,
-    temperature: Annotated[float | None, typer.Option(help="Below 1 the likely tokens gain.")] = None,
+    temperature: Annotated[float | None, typer.Option(
+        help="Divide scores by this: lower is less random.  [default: 1]")] = None,
     top_k: Annotated[int | None, typer.Option("--top-k", "--sampling-topk",
-        help="The k likeliest tokens; 0: all.  [default: 50]")] = None,
+        help="Sample from the k likeliest tokens; 0: all.  [default: 50]")] = None,
     top_p: Annotated[float | None, typer.Option("--top-p", "--sampling-topp",
-        help="The fewest likeliest tokens of this much probability.")] = None,
+        help="Sample from the likeliest tokens that together have this probability.  [default: 1]")] = None,
     min_p: Annotated[float | None, typer.Option(help="Drop tokens below this share of the top probability.")] = None,
     top_h: Annotated[float | None, typer.Option(help="Keep the likeliest tokens of this share of the entropy.")] = None,
     typical_p: Annotated[float | None, typer.Option(
@@ -65,9 +66,9 @@ def _flags(
     eta_cutoff: Annotated[float | None, typer.Option(help="A cutoff that falls where the entropy is high.")] = None,
     seed: Annotated[int | None, typer.Option(help="Random seed: the same seed gives the same texts.")] = None,
     stop_strings: Annotated[list[str] | None, typer.Option("--stop", "--stop-strings", metavar="TEXT",
-        help="End a text where this is complete in it, and cut it off; may repeat.")] = None,
+        help="End a text before this string; may repeat.")] = None,
     keep_stop_strings: Annotated[bool | None, typer.Option("--keep-stop", "--keep-stop-strings",
-        help="Do not cut it off.")] = None,
+        help="Keep that string at the end of the text.")] = None,
     max_time: Annotated[float | None, typer.Option(help="End all texts after so many seconds.")] = None,
     regex: Annotated[str | None, typer.Option(metavar="PATTERN", help="Make all of the new text match this.")] = None,
     json_schema: Annotated[str | None, typer.Option(metavar="FILE", help="Make it JSON that this schema allows.")]

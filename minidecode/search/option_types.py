@@ -65,11 +65,11 @@ class GenerateOptions(TypedDict, total=False):
     do_sample: bool = False
         Draw tokens at random, from what the filters below leave.
     temperature: float = 1.0
-        Scores are divided by it: below 1 the likely tokens gain.
+        Scores are divided by it: lower is less random.
     top_k: int | None = None
         The k likeliest tokens; 0: all. With do_sample it is 50 if not given, as in transformers.
     top_p: float = 1.0
-        The fewest likeliest tokens of this much probability.
+        The likeliest tokens that together have this probability.
     min_p: float | None = None
         Tokens this much as likely as the likeliest.
     top_h: float | None = None
@@ -141,9 +141,9 @@ class GenerateOptions(TypedDict, total=False):
     Stops:
 
     stop_strings: str | Sequence[str] | None = ()
-        A text ends where one of these is complete in it, and is cut before it.
+        A text ends before the first of these strings.
     keep_stop_strings: bool = False
-        Do not cut it off.
+        Keep that string at the end of the text.
     stopping_criteria: Callable[..., Any] | Sequence[Callable[..., Any]] | None = ()
         Functions f(ids, scores) that return True, or a truth value for each text.
     max_time: float | None = None

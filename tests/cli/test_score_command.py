@@ -50,6 +50,8 @@ def test_json(cli, toy):
         assert text["perplexity"] == pytest.approx(s.perplexity)
         assert text["bits_per_byte"] == pytest.approx(s.bits_per_byte)
     assert [text["token_ids"] for text in found["texts"]] == [ids.tolist() for ids in scores.token_ids]
+    assert all("".join(text["token_texts"]) and text["prompt"].endswith("".join(text["token_texts"]))
+               for text in found["texts"])  # fmt: skip
     assert found["texts"][1]["token_log_probs"] == pytest.approx(scores.token_log_probs[1].tolist())
 
 

@@ -417,9 +417,23 @@ def test_a_prediction_whose_answer_was_told_is_graded_by_the_one_that_check_drew
     solve(find("2"), file.parent, fresh)
     assert "1 of 1 solved" in cli("exercise", "grade", "class", "--per-student", "--hidden", 3).out
     solve(find("2"), file.parent, 5)  # of no chain that begins with ada
-    assert "other variation" in cli("exercise", "grade", "class", "--per-student", "--hidden", 3).out
+    assert "of another student" in cli("exercise", "grade", "class", "--per-student", "--hidden", 3).out
     solve(find("15"), file.parent, find("15").next_seed(seed_of("ada")))  # nothing was told of that one
     assert "15 the n-gram ban: 0 of 1 solved" in cli("exercise", "grade", "class", "--per-student", "--hidden", 3).out
+
+
+def test_a_file_drawn_for_another_student_is_called_so(cli, here):
+    """By name, where that student is in the class."""
+    for student in ("ada", "ben"):
+        solve(find("15"), here / "class" / student, seed_of("ben"))
+    found = json.loads(cli("exercise", "grade", "class", "--per-student", "--hidden", 3, "--format", "json").out)
+    ada, ben = ({"result": g["result"], "message": g["verdict"]["message"]} for g in found["graded"])
+    says = f"This is a file drawn for another student, ben (variation {seed_of('ben')}, and {seed_of('ada')} is due)."
+    assert ada == {"result": "of-another-student", "message": says}, found
+    assert ben["result"] == "solved"
+    alone = "exercise", "grade", "class/ada", "--student", "ada", "--hidden", 3, "--format", "json"
+    (one,) = json.loads(cli(*alone).out)["graded"]
+    assert one["verdict"]["message"].startswith("This is a file drawn for another student (variation ")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such names")

@@ -93,10 +93,9 @@ def test_records_hold_them(cli, tmp_path):
         (hypothesis,) = record["hypotheses"]
         assert hypothesis["finish_reason"] == "length"
         assert len(hypothesis["token_logprobs"]) == len(hypothesis["token_ids"]) == 3
-        for token, logprob, top in zip(
-            *(hypothesis[k] for k in ("token_ids", "token_logprobs", "top_logprobs")), strict=True
-        ):
-            assert len(top) == 2 and top[0] == [token, pytest.approx(logprob, abs=1e-5)], (
+        columns = [hypothesis[k] for k in ("token_ids", "token_logprobs", "token_texts", "top_logprobs")]
+        for token, logprob, text, top in zip(*columns, strict=True):
+            assert len(top) == 2 and top[0] == [token, pytest.approx(logprob, abs=1e-5), text], (
                 "greedy takes the first choice"
             )
     plain = json.loads(cli("generate", "-i", file, "--json", "--max-new-tokens", 3).out.splitlines()[0])

@@ -137,21 +137,25 @@ def _files(folder: Path) -> list[Path]:
 
 def grade(
     students: dict[str, Path], which: list[Exercise] | None = None, *, hidden: int, seed: int | None = None,
-    per_student: bool = False, jobs: int = 2, progress: Callable[[int, int], None] = lambda done, total: None,
+    per_student: bool = False, by_name: bool = False, jobs: int = 2,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Graded]:  # fmt: skip
     """Grades every one of `submissions`. which: by default all exercises that anybody handed in.
 
     seed: the variation that is due; per_student: each one's own, from the folder's name, as `start --student` draws it.
-    Without either, the one that a file says it holds.
+    Without either, the one that a file says it holds. by_name: the seed is that of a student's name.
     """
     if which is None:
         which = [e for e in exercises().values() if any((f / e.file_name).is_file() for f in students.values())]
     work = [(student, folder, exercise) for exercise in which for student, folder in students.items()]
 
+    names = {seed_of(name): name for name in map(_student, map(Path, students))} if per_student else {}
+
     def one(item: tuple[str, Path, Exercise]) -> Graded:
         student, folder, exercise = item
         due = seed_of(_student(Path(student))) if per_student else seed
-        return Graded(student, exercise, _verdict(folder, exercise, due, hidden), _strays(folder))
+        of_names = names if per_student or by_name else None
+        return Graded(student, exercise, _verdict(folder, exercise, due, hidden, of_names), _strays(folder))
 
     found = []
     with ThreadPoolExecutor(max(1, jobs)) as pool:
@@ -161,7 +165,10 @@ def grade(
     return found
 
 
-def _verdict(folder: Path, exercise: Exercise, due: int | None, hidden: int) -> Verdict | None:
+def _verdict(
+    folder: Path, exercise: Exercise, due: int | None, hidden: int, names: dict[int, str] | None = None
+) -> Verdict | None:
+    """names: the students of the class by their seeds, where what is due comes from a name."""
     path = folder / exercise.file_name
     if folder.is_symlink() or path.is_symlink():  # it may lead to a neighbour's
         message = f"{path.name} is a link: hand in the file itself."
@@ -178,15 +185,24 @@ def _verdict(folder: Path, exercise: Exercise, due: int | None, hidden: int) -> 
         return Verdict(exercise.number, due or 0, False, f"{path.name} cannot be read: {error.strerror}", "cannot-run")
     held = skeleton.seed_in(submission.source, exercise.number)
     if due is not None and not exercise.is_due(held, due):
-        lines = "does not say its variation" if held is None else f"is of variation {held}"
-        message = f"The file {lines}, and {due} is due."
-        return Verdict(exercise.number, due, False, message, "other-variation")
+        kind = "other-variation" if held is None or names is None else "of-another-student"
+        return Verdict(exercise.number, due, False, _of_another(held, due, names), kind)
     try:
         verdict = exercise.check(submission, held or 0, hidden=hidden)
         return _looked_up(verdict, exercise, submission.source) if verdict.ok else verdict
     except Exception as error:  # one submission must not end the grading of all others
         message = f"The grader itself failed, which is its mistake: {type(error).__name__}: {error}"
         return Verdict(exercise.number, held or 0, False, message, "grader-failed")
+
+
+def _of_another(held: int | None, due: int, names: dict[int, str] | None) -> str:
+    """That a file holds another variation than the one that is due, in words."""
+    if held is None:
+        return f"The file does not say its variation, and {due} is due."
+    if names is None:
+        return f"The file is of variation {held}, and {due} is due."
+    whose = f", {_on_a_line(names[held])}" if held in names else ""
+    return f"This is a file drawn for another student{whose} (variation {held}, and {due} is due)."
 
 
 def _looked_up(verdict: Verdict, exercise: Exercise, source: str) -> Verdict:
