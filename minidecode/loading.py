@@ -80,7 +80,7 @@ def load(
     whole first. Leave the files as they are while the model is in use: rewriting them changes the
     model, and cutting them short ends the program. Deleting them is safe.
     """
-    _check_dtype(dtype)
+    check_dtype(dtype)
     plan, device = Plan.parse(plan), chosen_device(device)
     if device != "cpu" and dtype == "float64":
         raise OptionError(f"device={device} computes in float32: dtype=float64 needs device=cpu")
@@ -231,7 +231,7 @@ def load_shapes(
     copied into one, and so are low-precision ones. vocab_size: another vocabulary than the model's.
     generation_config, task, source_lang, target_lang, and what is raised: as in `load`.
     """
-    _check_dtype(dtype)
+    check_dtype(dtype)
     fields = published_config(str(name))
     folder = None
     if fields is None:
@@ -298,7 +298,7 @@ def _memory_for_loading(name: str | Path, dtype: str) -> Iterator[None]:
         ) from error
 
 
-def _check_dtype(dtype: str) -> None:
+def check_dtype(dtype: str) -> None:
     if dtype not in COMPUTED_IN:
         near = did_you_mean(str(dtype), COMPUTED_IN)
         raise OptionError(f"dtype must be one of {', '.join(COMPUTED_IN)}, not {dtype!r}{near}")

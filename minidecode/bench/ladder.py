@@ -283,9 +283,7 @@ def ladder(
     """
     if not isinstance(model, Model):
         raise TypeError(f"ladder takes a model that md.load made, not {model!r:.80}")
-    others = [machine] if isinstance(machine, str) else list(machine)
-    if unknown := set(others) - set(MACHINES):
-        raise OptionError(f"there is no machine {unknown.pop()!r}: say {', '.join(MACHINES)}")
+    others = known_machines(machine)
     whole = {"texts": texts, "input_length": input_length, "batch_size": batch_size, "repeats": repeats,
              "max_new_tokens": max_new_tokens, "num_beams": num_beams}  # fmt: skip
     for what, number in whole.items():
@@ -332,6 +330,14 @@ def ladder(
     found = {"name": here.name, "bandwidth": here.bandwidth, "operations": here.operations}
     where = where_it_ran() | {"blas_threads": blas_threads(model)} | ({} if load is None else {"load": f"{load:.1f}"})
     return Ladder(about, steps, found, [m.name for m in machines], where, frontier)
+
+
+def known_machines(machine: str | Iterable[str]) -> list[str]:
+    """The names of other machines, as a list. Raises OptionError on one that is not known."""
+    others = [machine] if isinstance(machine, str) else list(machine)
+    if unknown := set(others) - set(MACHINES):
+        raise OptionError(f"there is no machine {unknown.pop()!r}: say {', '.join(MACHINES)}")
+    return others
 
 
 def load_average() -> float | None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..errors import InputError
+from ..errors import InputError, OptionError
 from ..plan import Plan
 from ..runtime.pipeline import check_lines
 from .completion import complete_dtype, complete_model, complete_plan
@@ -58,7 +58,12 @@ def evaluate(
 
     from .. import load
     from ..bench import quality
+    from ..loading import check_dtype
 
+    if on_error not in ("stop", "skip"):
+        raise OptionError(f"on_error must be stop or skip, not {on_error!r}")
+    for precision in dtype or []:
+        check_dtype(precision)
     prompts, references_of = _read_pairs(pairs, sources, references)
     quality.scorers(tokenizer)
     plans, truncate = [Plan.parse(p) for p in plan or ["auto"]], options.pop("truncate")

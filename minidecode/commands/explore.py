@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from ..files.lines import writable
+from ..plan import Plan
 from .completion import complete_plan
 from .flags import AsJson, Debug, Dtype, ModelName, Revision, output_flag, warn_of_files
 from .search_flags import with_search_options
@@ -55,6 +56,7 @@ def explore(
     plans = plan or list(PLANS)
     for each in plans:
         warn_of_files(each)
+        Plan.parse(each)
     with np.errstate(all="ignore"):
         loaded = load(model, dtype=dtype, revision=revision, **defaults)
         seen = explored(loaded, prompt, plans=plans, **options)

@@ -12,6 +12,7 @@ import typer
 
 from ..errors import InputError, OptionError
 from ..files.lines import drawable, writable
+from ..runtime.footprint import read_budget
 from ..runtime.pipeline import CUT_CHAT, ON_ERROR, RunReceipt
 from ..runtime.records import Line, merged_options, read_record, tokenize_line
 from .completion import complete_model
@@ -98,6 +99,8 @@ def generate(
         raise OptionError("on_error=record puts errors into JSON objects: say --json too")
     if logprobs is not None and not as_json:
         raise OptionError("logprobs come in JSON objects: say --json too")
+    budget = None if memory_budget == "none" else memory_budget
+    read_budget(budget)  # what is no amount is an error before a model is loaded
     if chat and truncate:
         raise OptionError(CUT_CHAT)
     _check_places(input, output, trace, timeline)
@@ -110,7 +113,6 @@ def generate(
         started = time.perf_counter()  # of the work: typing a prompt takes time
         loaded = load(model, plan=plan, dtype=dtype, device=device, revision=revision, **defaults)
         resolved = loaded.options(**(merged_options(loaded, options, {}) if given.is_jsonl else options))
-        budget = None if memory_budget == "none" else memory_budget
         how = {"truncate": truncate, "memory_budget": budget, "chat": chat} | options
         if on_error == "stop":
             check_prompts(loaded, given, how)

@@ -69,8 +69,9 @@ def ladder(
     """
     import numpy as np
 
+    from ..bench.ladder import known_machines, read_ladder
     from ..bench.ladder import ladder as run
-    from ..bench.ladder import read_ladder
+    from ..runtime.footprint import read_budget
 
     if output is not None:
         import matplotlib  # noqa: F401 (what is missing is an error before minutes of work)
@@ -80,6 +81,8 @@ def ladder(
         refuse_given(context, WORK, "with --read, which times nothing")
         found = read_ladder(read)
     else:
+        known_machines(machine or ())
+        read_budget(memory_budget)
         if memory_budget is None:
             refuse_given(context, ("cell_seconds",), "without --memory-budget, under which batches are doubled")
         given = {name for name in WORK if context.get_parameter_source(name).name == "COMMANDLINE"}

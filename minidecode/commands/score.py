@@ -44,9 +44,12 @@ def score(
     import numpy as np
 
     from .. import load
+    from ..runtime.pipeline import ON_ERROR
     from ..runtime.score_lines import check_texts, score_lines
     from ..runtime.scoring import Scores
 
+    if on_error not in ON_ERROR:
+        raise OptionError(f"on_error must be one of {', '.join(ON_ERROR)}, not {on_error!r}")
     if on_error == "record" and not as_json:
         raise OptionError("on_error=record puts errors into JSON objects: say --json too")
     with (

@@ -12,6 +12,8 @@ import typer
 
 from ..errors import OptionError
 from ..files.lines import drawable
+from ..plan import Plan
+from ..search.options import check_names
 from ..search.trace import FATES, first_difference
 from .flags import (
     Debug,
@@ -54,6 +56,7 @@ def trace(
     import numpy as np
 
     from .. import load
+    from ..model import OF_A_CALL
 
     if output is not None:
         drawable(output)
@@ -62,6 +65,9 @@ def trace(
         options["max_new_tokens"] = 8
     warn_of_files(plan)
     changed = _changes(against)
+    for each in (plan, changed.get("plan", "auto")):
+        Plan.parse(each)
+    check_names({name for name in changed if name not in OF_A_CALL})
     warn_of_files(str(changed.get("plan", "")), "--against")
     with np.errstate(all="ignore"):
         loaded = load(model, dtype=dtype, device=device, **defaults)

@@ -526,6 +526,18 @@ def check_values(given: dict[str, Any]) -> None:
     options._check_values()
 
 
+def check_names(names: Iterable[str]) -> None:
+    """Raises OptionError on a name that is no option, naming the closest one."""
+    known = {f.name for f in dataclasses.fields(Options)}
+    for name in names:
+        if name not in known:
+            if name in NOT_HERE:
+                raise OptionError(f"generate has no option {name!r}: {NOT_HERE[name]}")
+            close = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {close[0]}?" if close else f"the options are {', '.join(sorted(known))}"
+            raise OptionError(f"generate has no option {name!r}: {hint}")
+
+
 def resolve(defaults: dict[str, Any], given: dict[str, Any], source: str = "generation_config.json") -> Options:
     """`given` over `defaults` (generation_config.json, or else `source`) over transformers' own defaults.
 
@@ -533,14 +545,8 @@ def resolve(defaults: dict[str, Any], given: dict[str, Any], source: str = "gene
     max_new_tokens go before a call's max_length). None in `given` means "not given", except that eos_token_id=None
     turns EOS off. Raises OptionError on a name that is no option, naming the closest one.
     """
+    check_names(given)
     names = {f.name for f in dataclasses.fields(Options)}
-    for name in given:
-        if name not in names:
-            if name in NOT_HERE:
-                raise OptionError(f"generate has no option {name!r}: {NOT_HERE[name]}")
-            close = difflib.get_close_matches(name, names, 1)
-            hint = f"did you mean {close[0]}?" if close else f"the options are {', '.join(sorted(names))}"
-            raise OptionError(f"generate has no option {name!r}: {hint}")
     given = {k: as_python(v) for k, v in given.items() if v is not None or k == "eos_token_id"}
     merged = {k: v for k, v in defaults.items() if k in names and v is not None} | given
     if not merged.get("do_sample"):  # then a file's settings for sampling are meant for another day

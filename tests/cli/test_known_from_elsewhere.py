@@ -62,6 +62,22 @@ def test_a_wrong_value_is_answered_before_a_model_is_loaded(fails, monkeypatch, 
     assert flags[0] in fails("generate", "x", *flags)
 
 
+@pytest.mark.parametrize(("arguments", "says"), [
+    (["generate", "x", "--memory-budget", "2XB"], "--memory-budget must be"),
+    (["generate", "x", "--on-error", "skp"], "--on-error must be"), (["score", "x", "--on-error", "skp"], "--on-error"),
+    (["evaluate", "x", "--on-error", "record"], "--on-error must be stop or skip"),
+    (["evaluate", "x", "--dtype", "float32", "--dtype", "in8"], "did you mean int8"),
+    (["trace", "x", "--plan", "fst"], "did you mean fast"), (["explore", "x", "--plan", "fst"], "did you mean fast"),
+    (["trace", "x", "--against", "plan=fst"], "did you mean fast"),
+    (["trace", "x", "--against", "num_beam=2"], "did you mean"),
+    (["ladder", "--machine", "v10"], "there is no machine 'v10'"),
+    (["ladder", "--memory-budget", "much"], "must be bytes"),
+])  # fmt: skip
+def test_so_it_is_in_other_commands(fails, monkeypatch, arguments, says):
+    monkeypatch.setattr(md, "load", lambda *_, **__: pytest.fail("it takes its time"))
+    assert says in fails(*arguments)
+
+
 @pytest.mark.parametrize(("name", "meant"), [("tiny-gpt3", "tiny-gpt2"), ("tiny_gpt2", "tiny-gpt2"),
                                              ("smollm", "smollm2")])  # fmt: skip
 def test_a_name_that_is_almost_one_of_ours_asks_no_network(monkeypatch, name, meant):
