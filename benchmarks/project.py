@@ -20,8 +20,9 @@ from readme import with_marks, write_between_markers
 
 from minidecode.bench.compare import where_it_ran
 from minidecode.commands.child_process import child_environment
+from minidecode.course.project.check import results_of
 from minidecode.course.project.checkpoint import write_checkpoint
-from minidecode.course.project.process import results_of
+from minidecode.course.project.process import race_of
 from minidecode.course.project.race import NEW, PROMPT, TURNS, picture
 from minidecode.course.project.rules import lines_of_code
 from minidecode.course.project.stages import STAGES
@@ -34,14 +35,14 @@ def record() -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         checkpoint = Path(folder) / "checkpoint"
         write_checkpoint(checkpoint, None)
-        asked = (SOLUTION, checkpoint, list(STAGES), child_environment())
+        asked = (SOLUTION, checkpoint, list(STAGES))
         stages = []
-        for result in results_of("check", *asked):
+        for result in results_of(*asked):
             if result["state"] != "passed":
                 raise SystemExit(f"stage {result['stage']} does not pass: {result['message']}")
             stages.append({key: result[key] for key in ("stage", "title", "numbers")})
             print(f"stage {result['stage']} passed", flush=True)
-        race = [result for result in results_of("race", *asked) if "turn" not in result]
+        race = [result for result in race_of(*asked, child_environment()) if "turn" not in result]
     lines = lines_of_code(SOLUTION.read_text(encoding="utf-8"))
     asks = {"prompt_tokens": PROMPT, "new_tokens": NEW, "turns": TURNS}
     return {"machine": where_it_ran(), "lines_of_code": lines, **asks, "stages": stages, "race": race}

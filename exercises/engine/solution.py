@@ -21,7 +21,7 @@ def load(folder):
 
     The file: 8 bytes (a length, little-endian), so many bytes of JSON, then the numbers of all tensors. The JSON gives
     each tensor's dtype, shape and data_offsets (begin, end), counted from the end of the JSON. LAYOUT.txt says which
-    tensor is which. Return what you like: all other functions get it back as `model`.
+    tensor is which. Return what you like, with matrices in NumPy arrays: all other functions get it back as `model`.
     """
     # --- your turn: read config.json and all tensors, as float32
     config = json.loads((Path(folder) / "config.json").read_text("utf-8"))
@@ -387,16 +387,18 @@ def prefill_el(model, ids):
 # Stage 10: HARS (chapter 11)
 
 
-def hars(scores_V, count, groups):
+def hars(scores_V, count, groups, rank):
     """(scores, ids) of the `count` best, best first, without sorting all: what no group's best reaches is left out.
 
-    Cut V into `groups` pieces; the count-th best of the groups' maxima is a threshold that at least `count` reach.
+    Cut V into `groups` pieces of neighbours; the count-th best of the groups' maxima is a threshold that at least
+    `count` reach. All that reaches it is for `rank` to order: rank(scores) gives their places, the best first, of equal
+    ones the lower place first. How many it ranks is counted.
     """
     # --- your turn: equal scores go by id
     pieces = np.array_split(scores_V, groups)
     maxima = np.sort(np.array([piece.max() for piece in pieces]))
     ids = np.flatnonzero(scores_V >= maxima[-count])
-    best = ids[np.argsort(-scores_V[ids], kind="stable")[:count]]
+    best = ids[rank(scores_V[ids])[:count]]
     return scores_V[best], best
     # --- end
 

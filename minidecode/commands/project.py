@@ -71,7 +71,7 @@ def check(stages: Stages = None, folder: Where = FOLDER, as_json: AsJson = False
     from ..course.project.rules import LINES, broken_rules, lines_of_code
 
     results = []
-    for result in _run("check", folder, stages):
+    for result in _checked(folder, stages):
         results.append(result)
         if not as_json:
             print(_in_words(result), flush=True)
@@ -113,18 +113,19 @@ def race(
     as_json: AsJson = False, debug: Debug = False,
 ):  # fmt: skip
     """Time your stages against each other and against minidecode."""
+    from ..course.project.process import race_of
     from ..course.project.race import picture
     from .whole_file import whole_file
 
     passed = []
-    for result in _run("check", folder, None):
+    for result in _checked(folder, None):
         if result["state"] != "passed":
             break
         passed.append(result["stage"])
     if max(passed, default=0) < 2:
         raise InputError("a race needs stages 1 and 2: minidecode project check says how far you are")
     results, work = [], None
-    for result in _run("race", folder, passed):
+    for result in race_of(folder / "engine.py", folder / "checkpoint", passed, child_environment()):
         if "turn" in result:
             print(f"{result['work']}: turn {result['turn']} of {result['of']}", file=sys.stderr)
             continue
@@ -141,14 +142,14 @@ def race(
         print(json.dumps(results, indent=1))
 
 
-def _run(task: str, folder: Path, stages: list[int] | None) -> Iterator[dict[str, Any]]:
-    """What the process with the student's engine says, one result at a time."""
-    from ..course.project.process import results_of
+def _checked(folder: Path, stages: list[int] | None) -> Iterator[dict[str, Any]]:
+    """What is said of the student's engine, one stage at a time."""
+    from ..course.project.check import results_of
 
     engine, wanted = folder / "engine.py", _known(stages)
     if not engine.is_file():
         raise OptionError(f"there is no {quoted(engine)}: minidecode project start writes it, or give --folder")
-    return results_of(task, engine, folder / "checkpoint", wanted, child_environment())
+    return results_of(engine, folder / "checkpoint", wanted)
 
 
 def _known(stages: list[int] | None) -> list[int]:
@@ -187,7 +188,7 @@ def grade(
 ):  # fmt: skip
     """Grade many engines.
 
-    Each in a process of its own, with a checkpoint that is written anew.
+    Each in processes of its own, with a checkpoint that is written anew.
     """
     from ..course.project import grading
 
@@ -203,6 +204,5 @@ def grade(
         raise OptionError("the checkpoint comes from --student or from --per-student, not from both")
     engines, due = grading.engines(folders), _known(stage)
     with bar("grading", quiet) as report:
-        graded = grading.grade(engines, due, environment=child_environment(), student=student, per_student=per_student,
-                               progress=report)  # fmt: skip
+        graded = grading.grade(engines, due, student=student, per_student=per_student, progress=report)
     print(forms[format](graded), end="" if format == "csv" else "\n")

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections import OrderedDict, deque
+import sys
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from minidecode.course.exercises import skeleton
-from minidecode.course.project import checkpoint, measure
+from minidecode.course.project import checkpoint, elsewhere
+from minidecode.course.project.check import verdict
+from minidecode.course.project.engine import Engine
 from minidecode.course.project.rules import broken_rules
-from minidecode.course.project.run import load_engine, verdict
 from minidecode.course.project.skeleton import engine_skeleton
-from minidecode.course.project.stages import STAGES, Kit
+from minidecode.course.project.stages import STAGES, Kit, why_too_many
+from minidecode.course.project.weights import WeightError, Weights
+from minidecode.runtime.blas_threads import few_blas_threads
 
 ROOT = Path(__file__).resolve().parents[2]
 SOLUTION = (ROOT / "exercises" / "engine" / "solution.py").read_text("utf-8")
@@ -70,8 +75,8 @@ MISTAKES = [  # stage, what the solution says, what a student wrote instead, wha
     (9, "cache.prompt[number] = h_TD\n", "cache.prompt[number] = h_TD\n        cache.k = getattr(cache, 'k', [])"
      " + [h_TD.copy()]\n", "are enough"),
     (10, "scores_V >= maxima", "scores_V > maxima", "those equal to the threshold stay"),
-    (10, 'np.argsort(-scores_V[ids], kind="stable")', "np.argsort(-scores_V[ids])", "equal scores by id"),
-    (10, "ids = np.flatnonzero(scores_V >= maxima[-count])", "ids = np.arange(len(scores_V))", "hars sorts"),
+    (10, "scores_V >= maxima[-count])", "scores_V >= maxima[-count])[::-1]", "equal scores by id"),
+    (10, "ids = np.flatnonzero(scores_V >= maxima[-count])", "ids = np.arange(len(scores_V))", "hars ranks"),
     (11, ".ravel() * layer.v.scale", ".ravel()", "step after prefill_el of quantize"),
     (11, "np.abs(w.data).max(0)", "np.abs(w.data).max()", "a scale for each output"),
     (11, "np.rint(w.data / scale).astype", "np.trunc(w.data / scale).astype", "rounding to the nearest"),
@@ -103,8 +108,8 @@ def known():
 
 def judged(source, number, folder, path, known):
     path.write_text(source, encoding="utf-8")
-    kit = Kit(load_engine(path), str(folder), _known=known)
-    return verdict(STAGES[number], kit, path)
+    with closing(Engine(path, folder)) as engine, few_blas_threads(True):
+        return verdict(STAGES[number], Kit(engine, 5, _known=known))
 
 
 @pytest.mark.parametrize("number", STAGES)
@@ -189,48 +194,58 @@ def of_text(model, ids):
 
 
 @pytest.mark.parametrize("way", WAYS_TO_HIDE)
-@pytest.mark.parametrize(
-    ("number", "message"),
-    [(3, "no results from"), (4, "no results from"), (5, "of arrays that can be found"), (9, "no results from")],
-)
-def test_work_and_bytes_that_are_hidden_do_not_pass(number, message, way, published, tmp_path, known):
-    """Caches that hold the text alone. Each stage is checked twice: results of the first time are known by then."""
+@pytest.mark.parametrize("number", [3, 4, 5, 9])
+def test_work_and_bytes_that_are_hidden_do_not_pass(number, way, published, tmp_path, known):
+    """Caches that hold the text alone. Stage 1 is checked before, in the same processes as far as there are any."""
     parts = {name: SOLUTION.index(f"def {name}(") for name in ("generate", "repeat", "beam_search")}
     ours = SOLUTION[parts["generate"] : parts["repeat"]] + SOLUTION[parts["beam_search"] : SOLUTION.index("# Stage 5")]
     source = SOLUTION[: SOLUTION.index("# Stage 3")] + WAYS_TO_HIDE[way] + WITHOUT_A_CACHE + "\n\n" + ours
     path = tmp_path / "engine.py"
     path.write_text(source, encoding="utf-8")
-    kit = Kit(load_engine(path), str(published), _known=known)
-    assert verdict(STAGES[1], kit, path)["state"] == "passed"
-    found = [verdict(STAGES[number], kit, path) for _ in range(2)][-1]
-    assert found["state"] == "wrong" and message in found["message"], found
+    with closing(Engine(path, published)) as engine, few_blas_threads(True):
+        kit = Kit(engine, 5, _known=known)
+        assert verdict(STAGES[1], kit)["state"] == "passed"
+        found = [verdict(STAGES[number], kit) for _ in range(2)][-1]
+    assert found["state"] == "wrong", found
+    assert re.search("no results from|numbers out of|rows through|as much as|are enough", found["message"]), found
 
 
-SORTED_ALL = {
+NOT_BY_RANK = {
     "argsort of an array": "best = (-scores_V).argsort(kind='stable')[:count]",
     "argsort of a plain array": "best = np.argsort(-np.asarray(scores_V), kind='stable')[:count]",
     "lexsort": "best = np.lexsort((np.arange(len(scores_V)), -scores_V))[:count]",
     "sorted": "best = np.array(sorted(range(len(scores_V)), key=lambda i: (-scores_V[i], i))[:count])",
-    "a list's sort": "all_of = [(-s, i) for i, s in enumerate(scores_V.tolist())]\n    all_of.sort()\n"
-                     "    best = np.array([i for _, i in all_of[:count]])",
+    "a partition before": "few = np.sort(np.argsort(-scores_V, kind='stable')[: count + 3])\n"
+                          "    best = few[rank(scores_V[few])[:count]]",
+    "all ranked for show": "reach = np.sort([p.max() for p in np.array_split(scores_V, groups)])[-count]\n"
+                           "    rank(scores_V[scores_V >= reach])\n"
+                           "    few = np.argsort(-scores_V, kind='stable')[:count]\n"
+                           "    best = few[np.sort(rank(scores_V[few]))]",
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("way", SORTED_ALL)
-def test_every_way_to_sort_counts(way, published, tmp_path, known):
+@pytest.mark.parametrize("way", NOT_BY_RANK)
+def test_what_is_not_ranked_by_rank_is_seen(way, published, tmp_path, known):
     head, rest = SOLUTION.split("    pieces = np.array_split(scores_V, groups)\n")
     tail = rest[rest.index("    return scores_V[best], best") :]
-    found = judged(f"{head}    {SORTED_ALL[way]}\n{tail}", 10, published, tmp_path / "engine.py", known)
-    assert found["state"] == "wrong" and "hars sorts" in found["message"], found
+    found = judged(f"{head}    {NOT_BY_RANK[way]}\n{tail}", 10, published, tmp_path / "engine.py", known)
+    assert found["state"] == "wrong" and re.search("ranked by|without `rank`", found["message"]), found
 
 
-def test_what_passes_the_threshold_may_be_sorted_in_any_way(published, tmp_path, known):
-    said = 'best = ids[np.argsort(-scores_V[ids], kind="stable")[:count]]'
+def test_what_passes_the_threshold_may_be_ranked_in_other_ways(published, tmp_path, known):
+    said = "best = ids[rank(scores_V[ids])[:count]]"
     assert SOLUTION.count(said) == 1
-    for own in ("np.array(sorted(ids, key=lambda i: (-scores_V[i], i))[:count])",
-                "ids[np.lexsort((ids, -scores_V[ids]))[:count]]",
-                "np.array(__import__('heapq').nsmallest(count, ids, key=lambda i: (-scores_V[i], i)))"):  # fmt: skip
-        found = judged(SOLUTION.replace(said, f"best = {own}"), 10, published, tmp_path / "engine.py", known)
+    whole = SOLUTION.replace(said, "best = np.array([ids[i] for i in list(rank(scores_V[ids].tolist()))[:count]])")
+    by_rank = SOLUTION.replace(
+        "maxima = np.sort(np.array([piece.max() for piece in pieces]))",
+        "maxima = np.array([piece.max() for piece in pieces])\n    maxima = maxima[rank(maxima)[::-1]]",
+    )
+    lots = SOLUTION.replace(said, "best = ids[:0]\n    for a in range(0, len(ids), 50):\n"
+                            "        lot = np.append(best, ids[a : a + 50])\n"
+                            "        best = lot[rank(scores_V[lot])[:count]]")  # fmt: skip
+    for own in (whole, by_rank, lots):
+        assert own != SOLUTION
+        found = judged(own, 10, published, tmp_path / "engine.py", known)
         assert found["state"] == "passed", found
 
 
@@ -238,7 +253,7 @@ def test_load_reads_the_folder_that_it_is_given(published, tmp_path, known):
     """Not one that the engine's author knows, nor numbers in the engine."""
     elsewhere = SOLUTION.replace("config = json", f"folder = {str(published)!r}\n    config = json")
     found = judged(elsewhere, 1, published, tmp_path / "engine.py", known)
-    assert found["state"] == "wrong" and "the folder that it is given" in found["message"], found
+    assert found["state"] == "wrong" and "an exercise reads no files" in found["message"], found
 
 
 def test_a_kernel_that_numba_would_refuse_does_not_pass(published, tmp_path, known):
@@ -252,7 +267,7 @@ def test_a_kernel_that_numba_would_refuse_does_not_pass(published, tmp_path, kno
         "        for i in range(k_MK.shape[1]):\n            out_RK[r, i] = out[i]\n\n\n"
     )
     found = judged(SOLUTION[:begin] + body + SOLUTION[end:], 12, published, tmp_path / "engine.py", known)
-    assert found["state"] == "wrong" and "Numba's compiler would refuse this" in found["message"], found
+    assert found["state"] == "wrong" and "has no place in a kernel" in found["message"], found
 
 
 def test_ours_is_short_and_each_stage_has_functions():
@@ -318,6 +333,17 @@ def engine_for(names, by_head, turned):
     )
 
 
+@pytest.fixture
+def far():
+    """(the judge's weights, one of them as an engine has it): 6 x 4, 24 ones."""
+    weights, before = Weights(), elsewhere.Elsewhere.ask
+    weights.add([np.ones(24, np.float32)])
+    answers = {"product": weights.product, "numbers": weights.numbers}
+    elsewhere.Elsewhere.ask = staticmethod(lambda name, *arguments: answers[name](*arguments))
+    yield weights, elsewhere.of_tree(["view", 0, 0, [6, 4], [16, 4], "<f4"], (6, 4), "<f4")
+    elsewhere.Elsewhere.ask = before
+
+
 @pytest.mark.parametrize(
     "product",
     [lambda x, w: x @ w, lambda x, w: np.dot(x, w), lambda x, w: np.matmul(x, w),
@@ -325,35 +351,210 @@ def engine_for(names, by_head, turned):
      lambda x, w: np.tensordot(x, w, 1),
      lambda x, w: (w.T @ x.T).T, lambda x, w: x @ (w * np.float32(2)),
      lambda x, w: x @ w.astype(np.float64), lambda x, w: np.inner(x, w.T),
-     lambda x, w: x @ np.concatenate([w[:3], w[3:]]),
+     lambda x, w: x @ np.concatenate([w[:3], w[3:]]), lambda x, w: x @ w.reshape(4, 6).T,
+     lambda x, w: x @ w[[5, 4, 3, 2, 1, 0]], lambda x, w: np.einsum("ri,iab->rab", x, w.reshape(6, 2, 2)),
+     lambda x, w: np.matmul(x, w, out=np.empty((5, 4), np.float32)), lambda x, w: (x[:, None] @ w)[:, 0],
+     lambda x, w: np.stack([row @ w for row in x]), lambda x, w: np.tensordot(x, w, ([1], [0])),
      lambda x, w: np.hstack([x @ part for part in np.split(w, 2, axis=1)])],
 )  # fmt: skip
-def test_every_way_to_multiply_counts(product):
-    w = np.ones((6, 4), np.float32).view(measure.Counted)
-    measure.count()
-    product(np.ones((5, 6), np.float32), w)
-    assert measure.count() == 5 * 6 * 4
+def test_every_way_to_multiply_counts(product, far):
+    weights, w = far
+    result = product(np.ones((5, 6), np.float32), w)
+    assert isinstance(result, np.ndarray) and result.size == 20
+    assert weights.count() == (5 * 6 * 4, 0)
 
 
-def test_bytes_are_counted_once_wherever_they_are_kept():
-    class Holds:
-        def __init__(self, **parts):
-            vars(self).update(parts)
+def test_numbers_that_are_taken_out_count(far):
+    weights, w = far
+    assert (np.ones((2, 4), np.float32) + w[[1, 5]]).tolist() == [[2.0] * 4] * 2
+    assert weights.count() == (0, 8)
+    assert w[2].sum() == 4 and w.shape == np.shape(w) == (6, 4) and len(w) == 6 and w.T.ndim == 2
+    assert weights.count() == (0, 4)
+    with pytest.raises(TypeError, match="changed after load"):
+        w *= 2
 
-    a, weights = np.zeros(10, np.float32), np.zeros(7)
-    cache = Holds(a=[a[2:], {"again": a}], b=(Holds(c=np.zeros(3)),), d=weights[1:], e=None, f=a.view(measure.Counted))
-    assert measure.held_bytes(cache, {"w": weights}) == 40 + 24
 
-    class Slots:
-        __slots__ = ("b", "unset")
+@pytest.mark.parametrize(
+    "tree",
+    [["view", 0, 0, [6, 4], [1 << 40, 4], "<f4"], ["view", 0, 0, [6, 4], [16, 4], "O"], ["call", "save", [], {}],
+     ["call", "add", [{"tree": ["view", 0, 0, [24, 1], [4, 4], "<f4"]}, np.ones((1, 10**7))], {}]],
+)  # fmt: skip
+def test_nothing_but_a_part_of_the_weights_is_made_for_an_engine(tree, far):
+    with pytest.raises((WeightError, ValueError)):
+        far[0].numbers({"tree": tree})
 
+
+CACHES = """
+from collections import OrderedDict, deque
+from types import SimpleNamespace
+
+import numpy as np
+
+
+class Slots:
+    __slots__ = ("b", "unset")
+
+
+def load(folder):
+    return SimpleNamespace()
+
+
+def once():
+    a = np.zeros(1000, np.float32)
+    return SimpleNamespace(a=[a[2:], {"again": a}], b=(SimpleNamespace(c=np.zeros(300)),), e=None, f=a.view())
+
+
+def slots():
     cache = Slots()
-    cache.b = deque([np.zeros(3), {np.float32: a}.values(), OrderedDict(c=np.zeros(2))])
-    assert measure.held_bytes(cache) == 24 + 40 + 16
+    cache.b = deque([np.zeros(300), dict(enumerate([np.zeros(500)])), OrderedDict(c=np.zeros(200))])
+    return cache
+
+
+def objects():
     two = np.empty(2, object)
-    two[:] = np.zeros(3), np.zeros(5)
-    assert measure.held_bytes([two]) == 16 + 24 + 40
-    assert type(measure.with_counted_weights(cache).b) is deque and measure.held_bytes("text") == 0
+    two[:] = np.zeros(300), np.zeros(500)
+    return [two]
+
+
+def numbers():
+    return {"list": [float(k) for k in range(3000)]}
+
+
+def parts():
+    return [np.zeros((2, 1000))[0]]
+
+
+def local():
+    return lambda: 0
+"""
+
+
+def test_bytes_are_counted_once_wherever_they_are_kept(tmp_path):
+    path = tmp_path / "engine.py"
+    path.write_text(CACHES)
+    with closing(Engine(path, tmp_path)) as engine:
+        held = {name: engine.weighed(engine.call(name, kept=(None,))) for name in ("once", "slots", "objects", "parts")}
+        assert {name: weighed.nbytes for name, weighed in held.items()} == {
+            "once": 4000 + 2400, "slots": 8000, "objects": 6400, "parts": 16000}  # fmt: skip
+        assert engine.weighed(engine.call("numbers", kept=(None,))).nbytes > 9 * 3000 - 4200, (
+            "numbers that are no arrays"
+        )
+        assert "parts of larger ones" in why_too_many(held["parts"]) or "float64" in why_too_many(held["parts"])
+        again = engine.elsewhere(held["once"])
+        assert engine.weighed(again).nbytes == held["once"].nbytes and again.box is not None
+        with pytest.raises(Exception, match=r"pickle|local"):
+            engine.weighed(engine.call("local", kept=(None,)))
+
+
+PRODUCT = "return x_RI @ w.data.astype(np.float32, copy=False) * w.scale + w.bias"
+OTHERWISE = {  # another way to multiply with weights, or to keep them
+    "einsum": (PRODUCT, 'return np.einsum("...i,io->...o", x_RI, w.data.astype(np.float32)) * w.scale + w.bias'),
+    "from the other side": (PRODUCT, "return (w.data.T.astype(np.float32) @ x_RI[..., None])[..., 0] * w.scale + w.bias"),
+    "in pieces": (PRODUCT, "parts = np.array_split(w.data, 5, axis=1)\n    y = np.concatenate([x_RI @ p.astype(np.float32)"
+                           " for p in parts], axis=-1)\n    return y * w.scale + w.bias"),
+    "scaled weights": (PRODUCT, "return x_RI @ (w.data * w.scale) + w.bias"),
+    "row by row": (PRODUCT, "return np.stack([np.dot(x, w.data.astype(np.float32)) for x in x_RI]) * w.scale + w.bias"),
+    "float64": (PRODUCT, "return (x_RI.astype(float) @ w.data.astype(float) * w.scale + w.bias).astype(np.float32)"),
+    "a class": ("def norm(x_RD", "class Mine(SimpleNamespace):\n    pass\n\n\nSimpleNamespace = Mine\n\n\ndef norm(x_RD"),
+    "inner inputs first": ("            part[name] = SimpleNamespace(data=data.copy(),",
+                           "            part[name] = SimpleNamespace(data=np.asfortranarray(data),"),
+    "a positions' row by np.take": ("x_RD = model.wte[list(ids)] + model.wpe[cache.length]",
+                                    "x_RD = np.take(model.wte, ids, axis=0) + np.take(model.wpe, [cache.length], axis=0)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", OTHERWISE)
+def test_an_engine_may_multiply_and_keep_its_weights_otherwise(way, published, tmp_path, known):
+    said, instead = OTHERWISE[way]
+    assert SOLUTION.count(said) == 1
+    path = tmp_path / "engine.py"
+    path.write_text(SOLUTION.replace(said, instead), encoding="utf-8")
+    with closing(Engine(path, published)) as engine, few_blas_threads(True):
+        kit = Kit(engine, 5, _known=known)
+        found = [verdict(STAGES[number], kit) for number in (3, 11)]
+    assert [f["state"] for f in found] == ["passed", "passed"], found
+
+
+# What an engine may try
+
+OURS_INSIDE = """
+import dataclasses
+from types import SimpleNamespace
+
+import numpy as np
+
+md = dataclasses.inspect.importlib.import_module("minidecode")
+
+
+def load(folder):
+    return SimpleNamespace(w=np.zeros((300, 300), np.float32), ours=md.load("tiny-gpt2"))
+
+
+def forward(model, ids):
+    counted = dataclasses.inspect.importlib.import_module("minidecode.course.project.measure").Counted
+    counted.multiply_adds += 10**9
+    return np.array(model.ours.logits([ids])[0])
+"""
+
+
+def test_an_engine_finds_neither_minidecode_nor_the_counter(published, tmp_path, known):
+    found = judged(OURS_INSIDE, 1, published, tmp_path / "engine.py", known)
+    assert found["state"] == "wrong" and "line 11, in load: AttributeError" in found["message"], found
+
+
+def test_products_for_show_do_not_pass(published, tmp_path, known):
+    """The right count, and logits from elsewhere: of a model that is kept as numbers, or of products with the unit."""
+    show = "\n\nreal = forward\n\n\ndef forward(model, ids):\n    real(model, ids)\n    return KEPT(model, ids)\n\n\n"
+    for kept, said in (("def KEPT(model, ids):\n    return np.zeros((len(ids), 4096), np.float32)", "should be"),
+                       ("def KEPT(model, ids):\n    w = np.eye(256, dtype=np.float32) @ model.wte.T\n"
+                        "    return real(model, ids)", "are enough"),
+                       ("def KEPT(model, ids):\n    np.asarray(model.wte)\n    return real(model, ids)",
+                        "numbers out of")):  # fmt: skip
+        found = judged(SOLUTION + show + kept + "\n", 1, published, tmp_path / "engine.py", known)
+        assert found["state"] == "wrong" and said in found["message"], found
+
+
+def test_a_forged_reply_is_an_output_and_compared_as_one(published, tmp_path, known):
+    forged = """
+def ban_ngrams(scores_RV, rows, n):
+    import sys
+    frame = sys._getframe(1)
+    while "self" not in frame.f_locals:
+        frame = frame.f_back
+    me = frame.f_locals["self"]
+    for reply in ({"result": "passed", "changed": []}, {"state": "passed"}, {"ask": "numbers", "arguments": [1]}, []):
+        me._wire.write(me._answers, me._word, reply)
+    return scores_RV
+"""
+    found = judged(f"{SOLUTION}\n\n{forged}", 6, published, tmp_path / "engine.py", known)
+    assert found["state"] == "wrong", found
+
+
+HARMFUL = {  # what a student hands in beside a right stage 6, and whether it still passes
+    "ends Python at once": ("import os\nos._exit(3)\n", False),
+    "ends Python at its end": ("import atexit\nimport os\natexit.register(os._exit, 3)\n", True),
+    "a child that keeps the pipe": ("import os\ntry:\n    if os.fork() == 0:\n        while True:\n            pass\n"
+                                    "except OSError:\n    pass\n", True),
+    "a daemon": ("import subprocess\ntry:\n    subprocess.Popen(['sleep', '60'], start_new_session=True)\n"
+                 "except OSError:\n    pass\n", True),
+    "a file": ("try:\n    open('FOLDER/left', 'w').write('here')\nexcept OSError:\n    pass\n", True),
+    "a neighbour's engine": ("exec(open('FOLDER/zoe/engine.py').read())\n", False),
+    "a thread that goes on": ("import threading\nthreading.Thread(target=threading.Event().wait,"
+                              " daemon=True).start()\n", True),
+    "text without end": ("print('x' * 10**7)\n", True),
+}  # fmt: skip
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere the system does not refuse processes")
+def test_no_engine_ends_the_class_or_leaves_anything(cli, tmp_path):
+    for name, (harm, _) in HARMFUL.items():
+        hand_in(tmp_path / "class" / name.replace(" ", "_"), harm.replace("FOLDER", str(tmp_path / "class")) + SOLUTION)
+    hand_in(tmp_path / "class" / "zoe", SOLUTION)
+    ran = cli("project", "grade", tmp_path / "class", "--stage", 6, "--quiet", "--format", "json")
+    states = {g["student"]: g["stages"][0]["state"] for g in json.loads(ran.out)}
+    due = {name.replace(" ", "_"): passes for name, (_, passes) in HARMFUL.items()} | {"zoe": True}
+    assert {name: state == "passed" for name, state in states.items()} == due, ran.out
+    assert not (tmp_path / "class" / "left").exists() and os.getpid()
 
 
 def test_start_check_and_race_as_a_student_types_them(cli, tmp_path, monkeypatch, known):
@@ -377,7 +578,7 @@ def test_start_check_and_race_as_a_student_types_them(cli, tmp_path, monkeypatch
     assert "a race needs stages 1 and 2" in cli("project", "race").err
     assert "there is no stage 13" in cli("project", "check", "13").err
     Path("my_engine/engine.py").write_text("import os\nos._exit(3)\n")
-    assert "ended with code 3" in cli("project", "check", "1").err
+    assert "the process ended without an answer" in cli("project", "check", "1").out
     Path("my_engine/engine.py").write_text("def load(:\n")
     report = json.loads(cli("project", "check", "1", "--json").out)
     assert report[0]["state"] == "wrong" and "line 1" in report[0]["message"]
@@ -417,8 +618,8 @@ def test_a_class_is_graded(cli, tmp_path):
     rows = [line.split() for line in ran.out.splitlines()]
     assert rows[:2] == [["student", "6", "1", "points"], ["ada", "passed", "passed", "2"]]
     assert rows[2] == ["bob", "-", "-", "0"] and rows[3] == ["cleo", "passed", "not", "yet", "1"]
-    assert rows[4] == ["dan", "passed", "passed", "0"]
-    assert "stage 6, no n-gram twice: 3 of 4 passed" in ran.out
+    assert rows[4] == ["dan", "not", "yet", "not", "yet", "0"], "there is no minidecode where it runs"
+    assert "stage 6, no n-gram twice: 2 of 4 passed" in ran.out
     assert f"dan, against the rules: line {len(SOLUTION.splitlines()) + 2} uses minidecode.load" in ran.out
 
 
@@ -503,13 +704,8 @@ def varied_solution(student, folder):
         ("import minidecode.loading\n", ["line 1 imports minidecode.loading"]),
         ("import minidecode\nx = minidecode.load\n", ["line 2 uses minidecode.load"]),
         ("from . import other\n", ["line 1 imports ."]),
-        ("x = eval('1')\n", ["line 1 uses eval"]),
-        ("x = globals()\n", ["line 1 uses globals"]),
         ("import minidecode as md\nm = md\n", ["line 2 uses md for something else than md.emulate"]),
         ("import minidecode as md\nx = getattr(md, 'load')\n", ["line 2 uses md for something else than md.emulate"]),
-        ("import minidecode as md\nx = md.emulate.__globals__\n", ["line 2 uses .__globals__"]),
-        ("import json\nx = json.codecs.sys.modules\n", ["line 2 uses .sys"]),
-        ("import numpy as np\nx = np.__file__\n", ["line 2 uses .__file__"]),
         ("from pathlib import Path\nx = Path(__file__).parent\nclass A:\n    pass\ny = A().__dict__\n", []),
         ('"""Text.\n\nMore.\n"""\n' + "# a remark\n\nx = 1\n" * 350, []),
         ("x = 1\n" * 351, ["it has 351 lines of code, and 350 are allowed"]),

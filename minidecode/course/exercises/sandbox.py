@@ -201,14 +201,14 @@ def _result_of(function: Any, arguments: Any) -> dict[str, Any]:
         return {"error": {"type": type(error).__name__, "message": str(error)[:200]}}
 
 
-def for_numpy(root: Path | None, **limits: Any) -> Sandbox:
-    """A process with NumPy and without minidecode, for a student's functions."""
+def for_numpy(root: Path | None, script: Path = HERE / "child.py", **limits: Any) -> Sandbox:
+    """A process with NumPy and without minidecode, for a student's functions. script: what runs in it."""
     package = HERE.parents[1]
     closed = [package, *(root / part for root in checkouts() for part in ("exercises", "tests"))]
     memory = limits.get("memory", MEMORY)
     home = Path(np.__file__).resolve().parents[1]
     return Sandbox(
-        [sys.executable, "-I", "-S", str(HERE / "child.py"), str(home), str(root or ""),
+        [sys.executable, "-I", "-S", str(script), str(home), str(root or ""),
          os.pathsep.join(map(str, closed)), str(memory)], **limits,
     )  # fmt: skip
 

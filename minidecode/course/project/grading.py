@@ -1,10 +1,11 @@
-"""The project of a class: each engine in a process of its own, a verdict for each stage, as a table or a file."""
+"""The project of a class: each engine in processes of its own, a verdict for each stage, as a table or a file."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+import secrets
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -14,8 +15,8 @@ from typing import Any
 
 from ...errors import InputError
 from ..exercises import published
+from .check import results_of
 from .checkpoint import write_checkpoint
-from .process import results_of
 from .rules import broken_rules
 from .skeleton import our_engine
 from .stages import STAGES
@@ -70,8 +71,8 @@ def _engine(folder: Path) -> Path | None:
 
 
 def grade(
-    found: dict[str, Path], stages: list[int], *, environment: dict[str, str], student: str | None = None,
-    per_student: bool = False, progress: Callable[[int, int], None] = lambda done, total: None,
+    found: dict[str, Path], stages: list[int], *, student: str | None = None, per_student: bool = False,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Graded]:  # fmt: skip
     """Checks every one of `engines`, each with a checkpoint that is written anew.
 
@@ -79,30 +80,17 @@ def grade(
     either, tiny-gpt2 as it is published.
     """
     graded, ours = [], published.functions(our_engine() or "")
+    seed, known = secrets.randbits(32), dict[Any, Any]()  # one draw for all, whose answers are computed once
     for done, (name, engine) in enumerate(found.items(), 1):
         with tempfile.TemporaryDirectory() as folder:
             checkpoint = Path(folder) / "checkpoint"
             write_checkpoint(checkpoint, name if per_student else student)
-            results = _results(engine, checkpoint, stages, environment)
+            results = list(results_of(engine, checkpoint, stages, seed, known))
         source = engine.read_text(encoding="utf-8-sig", errors="replace")
         alike = [function for shape, function in published.functions(source).items() if shape in ours]
         graded.append(Graded(name, results, broken_rules(source), alike))
         progress(done, len(found))
     return graded
-
-
-def _results(engine: Path, checkpoint: Path, stages: list[int], environment: dict[str, str]) -> list[dict[str, Any]]:
-    """A result for each stage, those included that came to nothing because the process ended."""
-    results = []
-    while len(results) < len(stages):
-        try:
-            for result in results_of("check", engine, checkpoint, stages[len(results) :], environment):
-                results.append(result)
-        except InputError as error:  # this stage ended the process: the next ones have another
-            stage = STAGES[stages[len(results)]]
-            told = {"stage": stage.number, "title": stage.title, "chapter": stage.chapter}
-            results.append(told | {"state": "wrong", "message": str(error), "numbers": {}, "seconds": 0.0})
-    return results
 
 
 def message_of(graded: Graded, result: dict[str, Any]) -> str:

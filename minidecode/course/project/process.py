@@ -1,4 +1,4 @@
-"""Starts the process in which a student's engine runs, and ends it if it says nothing for too long."""
+"""Starts the process in which an engine races, and ends it if it says nothing for too long."""
 
 from __future__ import annotations
 
@@ -12,35 +12,31 @@ from typing import Any
 
 from ...errors import InputError, quoted
 
-SECONDS = 180  # for one stage, or for one turn of a race
+SECONDS = 180  # for one turn of a race
 
 
-def results_of(
-    task: str, engine: Path, checkpoint: Path, stages: list[int], environment: dict[str, str]
-) -> Iterator[dict[str, Any]]:
-    """What the process says, one result at a time. task: check or race.
+def race_of(engine: Path, checkpoint: Path, stages: list[int], environment: dict[str, str]) -> Iterator[dict[str, Any]]:
+    """What the process says, one result at a time. stages: those that pass.
 
     Raises InputError where it ends early or says nothing for SECONDS.
     """
-    command = [sys.executable, "-m", "minidecode.course.project.run", task, str(engine), str(checkpoint),
+    command = [sys.executable, "-m", "minidecode.course.project.run", str(engine), str(checkpoint),
                ",".join(map(str, stages))]  # fmt: skip
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
-        got, alarm = 0, Alarm(process)
+        alarm = Alarm(process)
         try:
             for line in process.stdout:
                 alarm.stop()
-                got += 1
                 yield json.loads(line)
                 alarm = Alarm(process)
             process.wait()
         finally:
             alarm.stop()
             process.kill()
-    if alarm.has_rung or process.returncode or (task == "check" and got < len(stages)):
+    if alarm.has_rung or process.returncode:
         what = f"no answer within {SECONDS} s" if alarm.has_rung else f"it ended with code {process.returncode}"
-        doing = f"stage {stages[min(got, len(stages) - 1)]}" if task == "check" else "the race"
-        raise InputError(f"{quoted(engine)}, {doing}: {what}: is there an endless loop, or a call that ends Python?")
+        raise InputError(f"{quoted(engine)}, the race: {what}: is there an endless loop, or a call that ends Python?")
 
 
 class Alarm:

@@ -6,6 +6,7 @@ import functools
 import statistics
 import time
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -13,16 +14,15 @@ import numpy as np
 from ...loading import load
 from ...model import Model
 from ..bars import draw_bars
-from .stages import TEXT, WIDTH, Kit, Stage
+from .stages import TEXT, WIDTH, oracle
 
 PROMPT, NEW, TURNS = 64, 32, 3  # tokens, tokens, timed rounds
 OURS = "minidecode"
 
 
-def contestants(kit: Kit, stages: list[Stage]) -> dict[str, dict[str, Callable[[list[int]], Any]]]:
+def contestants(engine: ModuleType, folder: str, done: set[int]) -> dict[str, dict[str, Callable[[list[int]], Any]]]:
     """Work -> who does it -> a function of the prompt. Only stages that have passed take part."""
-    engine, done = kit.engine, {stage.number for stage in stages}
-    model = engine.load(kit.folder)
+    model = engine.load(folder)
     greedy: dict[str, Callable] = {}
     if 2 in done:
         greedy["2, greedy search"] = lambda ids: engine.greedy(model, ids, NEW)
@@ -58,11 +58,11 @@ def fast_model() -> Model:
     return load("tiny-gpt2", plan="fast")
 
 
-def race(kit: Kit, stages: list[Stage], tell: Callable[[dict[str, Any]], None]) -> None:
+def race(engine: ModuleType, folder: str, done: set[int], tell: Callable[[dict[str, Any]], None]) -> None:
     """Each runs once untimed; then in each turn all run in another order. Medians are reported; nothing is judged."""
-    ids, rng = list(kit.oracle.tokenizer.encode(TEXT)), np.random.default_rng(0)
+    ids, rng = list(oracle().tokenizer.encode(TEXT)), np.random.default_rng(0)
     ids = (ids * (1 + PROMPT // len(ids)))[:PROMPT]
-    for work, who in contestants(kit, stages).items():
+    for work, who in contestants(engine, folder, done).items():
         seconds: dict[str, list[float]] = {name: [] for name in who}
         for turn in range(TURNS + 1):
             tell({"turn": turn, "of": TURNS, "work": work})

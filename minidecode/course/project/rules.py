@@ -1,4 +1,7 @@
-"""The rules of the course project that a program can hold: how long an engine may be, and what it may import."""
+"""The rules of the course project that a program can hold: how long an engine may be, and what it may import.
+
+What an engine reaches is no matter of rules: see engine.py.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,6 @@ OWN = {  # Python's own modules that an engine has a use for
     "pathlib", "struct", "time", "types", "typing",
 }  # fmt: skip
 OF_MINIDECODE = {"emulate"}  # which runs the kernel; all else would be our answer
-NAMES = {"__import__", "eval", "exec", "compile", "globals", "__builtins__", "__loader__", "__spec__"}  # lead anywhere
-ATTRIBUTES = {"__globals__", "__builtins__", "__loader__", "__spec__", "__subclasses__", "__file__", "sys"}
 
 
 def broken_rules(source: str) -> list[str]:
@@ -60,9 +61,5 @@ def _imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
             asked.add(node.value)
             if node.attr not in OF_MINIDECODE:
                 yield node.lineno, f"uses minidecode.{node.attr}"
-        elif isinstance(node, ast.Attribute) and node.attr in ATTRIBUTES:
-            yield node.lineno, f"uses .{node.attr}"
-        elif isinstance(node, ast.Name) and node.id in NAMES:
-            yield node.lineno, f"uses {node.id}"
         elif isinstance(node, ast.Name) and node.id in ours and node not in asked:
             yield node.lineno, f"uses {node.id} for something else than {node.id}.emulate"
