@@ -449,17 +449,21 @@ def test_bytes_are_counted_once_wherever_they_are_kept(tmp_path):
 PRODUCT = "return x_RI @ w.data.astype(np.float32, copy=False) * w.scale + w.bias"
 OTHERWISE = {  # another way to multiply with weights, or to keep them
     "einsum": (PRODUCT, 'return np.einsum("...i,io->...o", x_RI, w.data.astype(np.float32)) * w.scale + w.bias'),
-    "from the other side": (PRODUCT, "return (w.data.T.astype(np.float32) @ x_RI[..., None])[..., 0] * w.scale + w.bias"),
+    "from the other side": (PRODUCT, "return (w.data.T.astype(np.float32) @ x_RI[..., None])[..., 0] * w.scale"
+                                     " + w.bias"),
     "in pieces": (PRODUCT, "parts = np.array_split(w.data, 5, axis=1)\n    y = np.concatenate([x_RI @ p.astype(np.float32)"
                            " for p in parts], axis=-1)\n    return y * w.scale + w.bias"),
     "scaled weights": (PRODUCT, "return x_RI @ (w.data * w.scale) + w.bias"),
-    "row by row": (PRODUCT, "return np.stack([np.dot(x, w.data.astype(np.float32)) for x in x_RI]) * w.scale + w.bias"),
+    "row by row": (PRODUCT, "return np.stack([np.dot(x, w.data.astype(np.float32)) for x in x_RI]) * w.scale"
+                            " + w.bias"),
     "float64": (PRODUCT, "return (x_RI.astype(float) @ w.data.astype(float) * w.scale + w.bias).astype(np.float32)"),
-    "a class": ("def norm(x_RD", "class Mine(SimpleNamespace):\n    pass\n\n\nSimpleNamespace = Mine\n\n\ndef norm(x_RD"),
+    "a class": ("def norm(x_RD",
+                "class Mine(SimpleNamespace):\n    pass\n\n\nSimpleNamespace = Mine\n\n\ndef norm(x_RD"),
     "inner inputs first": ("            part[name] = SimpleNamespace(data=data.copy(),",
                            "            part[name] = SimpleNamespace(data=np.asfortranarray(data),"),
     "a positions' row by np.take": ("x_RD = model.wte[list(ids)] + model.wpe[cache.length]",
-                                    "x_RD = np.take(model.wte, ids, axis=0) + np.take(model.wpe, [cache.length], axis=0)"),
+                                    "x_RD = np.take(model.wte, ids, axis=0)\n"
+                                    "    x_RD = x_RD + np.take(model.wpe, [cache.length], axis=0)"),
 }  # fmt: skip
 
 
