@@ -196,16 +196,14 @@ def of_text(model, ids):
 @pytest.mark.parametrize("way", WAYS_TO_HIDE)
 @pytest.mark.parametrize("number", [3, 4, 5, 9])
 def test_work_and_bytes_that_are_hidden_do_not_pass(number, way, published, tmp_path, known):
-    """Caches that hold the text alone. Stage 1 is checked before, in the same processes as far as there are any."""
+    """Caches that hold the text alone; the forward pass is right."""
     parts = {name: SOLUTION.index(f"def {name}(") for name in ("generate", "repeat", "beam_search")}
     ours = SOLUTION[parts["generate"] : parts["repeat"]] + SOLUTION[parts["beam_search"] : SOLUTION.index("# Stage 5")]
     source = SOLUTION[: SOLUTION.index("# Stage 3")] + WAYS_TO_HIDE[way] + WITHOUT_A_CACHE + "\n\n" + ours
     path = tmp_path / "engine.py"
     path.write_text(source, encoding="utf-8")
     with closing(Engine(path, published)) as engine, few_blas_threads(True):
-        kit = Kit(engine, 5, _known=known)
-        assert verdict(STAGES[1], kit)["state"] == "passed"
-        found = [verdict(STAGES[number], kit) for _ in range(2)][-1]
+        found = verdict(STAGES[number], Kit(engine, 5, _known=known))
     assert found["state"] == "wrong", found
     assert re.search("no results from|numbers out of|rows through|as much as|are enough", found["message"]), found
 
@@ -451,8 +449,9 @@ OTHERWISE = {  # another way to multiply with weights, or to keep them
     "einsum": (PRODUCT, 'return np.einsum("...i,io->...o", x_RI, w.data.astype(np.float32)) * w.scale + w.bias'),
     "from the other side": (PRODUCT, "return (w.data.T.astype(np.float32) @ x_RI[..., None])[..., 0] * w.scale"
                                      " + w.bias"),
-    "in pieces": (PRODUCT, "parts = np.array_split(w.data, 5, axis=1)\n    y = np.concatenate([x_RI @ p.astype(np.float32)"
-                           " for p in parts], axis=-1)\n    return y * w.scale + w.bias"),
+    "in pieces": (PRODUCT, "parts = np.array_split(w.data.astype(np.float32), 5, axis=1)\n"
+                           "    y = np.concatenate([x_RI @ p for p in parts], axis=-1)\n"
+                           "    return y * w.scale + w.bias"),
     "scaled weights": (PRODUCT, "return x_RI @ (w.data * w.scale) + w.bias"),
     "row by row": (PRODUCT, "return np.stack([np.dot(x, w.data.astype(np.float32)) for x in x_RI]) * w.scale"
                             " + w.bias"),
