@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,10 +41,10 @@ class SentenceSettings:
         kinds = [str(module.get("type")).rpartition(".")[2] for module in modules if isinstance(module, dict)]
         prompt = _prompt(folder)
         if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
-            refused = f"modules.json asks for {', '.join(kinds)}"
+            refused = f"modules.json asks for {', '.join(kinds)[:80]}"
             return cls(max_tokens=max_tokens, prompt=prompt, lowers=lowers, refused=refused)
         name = modules[1].get("path")
-        if not isinstance(name, str) or Path(name).name != name:
+        if not isinstance(name, str) or Path(name).name != name or not os.path.isdir(folder / name):
             raise CheckpointError(f"{folder / 'modules.json'}: {name!r:.60} is no folder beside it")
         fields = read_json(folder / name / "config.json")
         pooling, refused = _pooling(fields)

@@ -128,6 +128,20 @@ def test_tokenizer_json_and_its_settings(tiny_folder):
         (folder / file).unlink(missing_ok=True)
 
 
+def test_settings_of_sentences(tmp_path):
+    folder = Path(shutil.copytree(GOLDEN / "bert/plain", tmp_path / "m"))
+    modules = [{"type": "a.Transformer", "path": ""}, {"type": "a.Pooling", "path": "1_Pooling"}]
+    files = {"modules.json": modules, "1_Pooling/config.json": {"pooling_mode": ["mean"], "include_prompt": True},
+             "sentence_bert_config.json": {"max_seq_length": 8}, "tokenizer_config.json": {"model_max_length": 8},
+             "config_sentence_transformers.json": {"prompts": {"q": "a"}, "default_prompt_name": "q"}}  # fmt: skip
+    (folder / "1_Pooling").mkdir()
+    for name, fields in files.items():
+        (folder / name).write_text(json.dumps(fields), encoding="utf-8")
+    assert said(lambda: md.load(folder).encode(input_ids=[[3, 4]])) == []
+    for name in files:
+        check(folder / name, lambda: md.load(folder).encode(input_ids=[[3, 4]]))
+
+
 def test_vocab_json_and_merges(tmp_path):
     folder = write_bart_folder(tmp_path / "bart")
     check(folder / "vocab.json", lambda: md.load(folder))
