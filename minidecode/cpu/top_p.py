@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ..reference.top_k import in_place
+from ..reference import in_place
 from ..reference.top_p import ONE
 from .common.jit import njit
 

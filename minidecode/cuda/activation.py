@@ -17,71 +17,27 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 from numba import cuda, float32, int64
 
-from ..errors import OptionError
-from ..reference import empty, or_empty
-from ..reference.activation import (
-    GATED,
-    GELU,
-    GELU_10,
-    GELU_NEW,
-    LAPLACE,
-    LAPLACE_DEVIATION,
-    LAPLACE_MEAN,
-    MISH,
-    PLAIN,
-    QUICK_GELU,
-    RELU,
-    RELU2,
-    SILU,
-    TANH,
-    code_of,
-    is_gated,
-)
+from ..reference.activation import GELU, GELU_NEW, PLAIN, RELU, SILU, code_of, is_gated
 from ..runtime.launch import launch
+from .common.activation import (
+    CUBE,
+    HALF,
+    ONE,
+    ROOT_OF_HALF,
+    ROOT_OF_TWO_PI,
+    TWO,
+    ZERO,
+    activated,
+    bias_and_result,
+    pairs,
+)
 from .common.bias import plus
 from .common.fours import KEPT, grid_of, lie_in_fours, load_fours, store_fours
+from .common.grids import grid_of_columns
+from .common.reduction import THREADS
 from .common.vector_load import begins_at_16_bytes, wide_load, wide_store
-
-THREADS = 128
-ROWS = 4  # that a thread of version 2 walks down
-MOST_BLOCKS = 65_535  # of a grid's second axis
-ZERO, HALF, ONE = float32(0), float32(0.5), float32(1)
-ROOT_OF_HALF, ROOT_OF_TWO_PI = float32(math.sqrt(0.5)), float32(math.sqrt(2 / math.pi))
-CUBE, QUICK = float32(0.044715), float32(0.851)
-TWO, TEN, TWENTY = float32(2), float32(10), float32(20)
-MEAN, PER_DEVIATION = float32(LAPLACE_MEAN), float32(1 / (LAPLACE_DEVIATION * math.sqrt(2)))
-
-
-@cuda.jit(device=True)
-def activated(x, code):
-    """The activation of one number. Most are x/2 (1 + g(x)); see reference/activation.py. NaN stays NaN."""
-    if code == PLAIN:
-        return x
-    if code == RELU:
-        return ZERO if x < ZERO else x  # max(x, 0) would make 0 of NaN
-    if code == TANH:
-        return math.tanh(x)
-    if code == RELU2:
-        return ZERO if x < ZERO else x * x
-    if code == LAPLACE:
-        return HALF * (ONE + math.erf((x - MEAN) * PER_DEVIATION))
-    if code == MISH:
-        e = math.exp(TWENTY if x > TWENTY else x)
-        t = e * (e + TWO)
-        return x * (t / (t + TWO))
-    if code == GELU_NEW:
-        g = math.tanh(ROOT_OF_TWO_PI * (x + CUBE * x * x * x))
-    elif code == QUICK_GELU:
-        g = math.tanh(QUICK * x)
-    elif code == SILU:
-        g = math.tanh(HALF * x)
-    else:  # GELU and GELU_10
-        g = math.erf(x * ROOT_OF_HALF)
-    y = HALF * x * (ONE + g)
-    return TEN if code == GELU_10 and y > TEN else y
 
 
 def bias_activation_v1(f_RX, bias_X, activation, out=None, *, threads=THREADS):
@@ -107,8 +63,7 @@ def bias_activation_v2(f_RX, bias_X, activation, out=None):
         return pairs(f_RX, bias_X, activation, out)
     bias_X, y_RX = bias_and_result(f_RX, bias_X, out)
     R, X = f_RX.shape
-    grid = -(-X // THREADS), min(-(-R // ROWS), MOST_BLOCKS)
-    launch(activation_per_column, grid, THREADS, f_RX, bias_X, code_of(activation), y_RX)
+    launch(activation_per_column, grid_of_columns(X, R), THREADS, f_RX, bias_X, code_of(activation), y_RX)
     return y_RX
 
 
@@ -130,8 +85,7 @@ def bias_activation_v3(f_RX, bias_X, activation, out=None):
     loaded = (f_RX, y_RX, bias_X[None]) if len(bias_X) else (f_RX, y_RX)
     if X % 4 or not all(begins_at_16_bytes(a) for a in loaded):
         return bias_activation_v2(f_RX, bias_X, activation, y_RX)
-    grid = -(-X // (4 * THREADS)), min(-(-R // ROWS), MOST_BLOCKS)
-    launch(activation_per_four_columns, grid, THREADS, f_RX, bias_X, code_of(activation), y_RX)
+    launch(activation_per_four_columns, grid_of_columns(X // 4, R), THREADS, f_RX, bias_X, code_of(activation), y_RX)
     return y_RX
 
 
@@ -200,62 +154,20 @@ def bias_activation(f_RX, bias_X, activation, out=None):
     return y_RX
 
 
-def pairs(f_RX, bias_X, activation, out=None):
-    """The kernel of all versions for columns that are pairs of gate and up."""
-    R, F = len(f_RX), f_RX.shape[1] // 2
-    out = empty(f_RX, (R, F)) if out is None else out
-    bias_X, y_RF = bias_and_result(f_RX, bias_X, out)
-    grid = -(-F // THREADS), min(-(-R // ROWS), MOST_BLOCKS)
-    launch(pair_per_column, grid, THREADS, f_RX, bias_X, code_of(activation) - GATED, y_RF)
-    return y_RF
-
-
-def end_in_pairs(sums_RX, bias_X, activation, add_to, out):
-    """What a product whose outputs are pairs becomes: two warps of its kernel hold a pair, so a kernel ends it."""
-    if add_to is None:
-        return pairs(sums_RX, bias_X, activation, out)
-    return np.add(add_to, pairs(sums_RX, bias_X, activation), out=add_to)
-
-
-@cuda.jit
-def pair_per_column(f_RX, bias_X, code, y_RF):
-    """A thread ends a pair: it reads two neighbours, as its neighbours do, and writes one number."""
-    c = cuda.grid(1)
-    if c < y_RF.shape[1]:
-        gate, up = plus(float32(0), bias_X, 2 * c), plus(float32(0), bias_X, 2 * c + 1)
-        for r in range(cuda.blockIdx.y, f_RX.shape[0], cuda.gridDim.y):
-            y_RF[r, c] = activated(f_RX[r, 2 * c] + gate, code) * (f_RX[r, 2 * c + 1] + up)
-
-
 def add_bias(x_RX, bias_X, out=None):
     """The kernel of version 4, or of version 2, with nothing behind the bias."""
     bias_X, out_RX = bias_and_result(x_RX, bias_X, out)
     if lie_in_fours(x_RX, out_RX, bias_X[None]):
         launch(OF_CODE[PLAIN], grid_of(*x_RX.shape), THREADS, x_RX, bias_X, PLAIN, out_RX)
         return out_RX
-    grid = -(-x_RX.shape[1] // THREADS), min(-(-len(x_RX) // ROWS), MOST_BLOCKS)
-    launch(activation_per_column, grid, THREADS, x_RX, bias_X, PLAIN, out_RX)
+    launch(activation_per_column, grid_of_columns(x_RX.shape[1], len(x_RX)), THREADS, x_RX, bias_X, PLAIN, out_RX)
     return out_RX
-
-
-def bias_and_result(f_RF, bias_F, out):
-    """An empty bias where there is none, and where the result is written: `out`, or a new array beside f."""
-    _check(f_RF)
-    return or_empty(bias_F, f_RF[:, 0]), empty(f_RF, f_RF.shape) if out is None else out
-
-
-def _check(f_RF):
-    if f_RF.dtype != np.float32:
-        raise OptionError(
-            f"the kernels of cuda/activation.py compute in float32, not {f_RF.dtype}: activation=cpu does both"
-        )
 
 
 # What each kernel is compiled and type-checked for, without a GPU.
 _ARGUMENTS = (float32[:, ::1], float32[::1], int64, float32[:, ::1])
 SIGNATURES = {
-    kernel: [_ARGUMENTS]
-    for kernel in (activation_per_number, activation_per_column, activation_per_four_columns, pair_per_column)
+    kernel: [_ARGUMENTS] for kernel in (activation_per_number, activation_per_column, activation_per_four_columns)
 }
 SIGNATURES |= {kernel: [_ARGUMENTS] for kernel in (*OF_CODE.values(), any_activation)}
 REGISTERS = {kernel: 64 for kernel in (*OF_CODE.values(), any_activation)}

@@ -24,15 +24,17 @@ from ..runtime.launch import launch
 from ..runtime.low_precision import largest_of
 from .common.bias import plus
 from .common.cut_off import cut_off
-from .heads import PRODUCT_RX, ROW_X, ROWS_RX, THREADS, per_row, split_heads_v1
+from .common.grids import grid_of_rows
+from .common.reduction import THREADS
+from .common.split_heads import PRODUCT_RX, ROW_X, ROWS_RX, add_then_cut
 
 
 def append_kv_v1(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
     refuse_other_types(qkv_RX, k_RGMK, v_RGMU)
-    q_RHK, *new = split_heads_v1(qkv_RX, bias_X, heads)
+    q_RHK, *new = add_then_cut(qkv_RX, bias_X, heads)
     for cache_RGMX, new_RGX in zip((k_RGMK, v_RGMU), new, strict=True):
         arrays = new_RGX, at_R, cache_RGMX, largest_of(cache_RGMX.dtype)
-        launch(write_position, per_row(new_RGX.reshape(len(at_R), -1)), THREADS, *arrays)
+        launch(write_position, grid_of_rows(new_RGX.reshape(len(at_R), -1)), THREADS, *arrays)
     if out is None:
         return q_RHK
     out[...] = q_RHK
@@ -53,7 +55,7 @@ def append_kv(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
     shape = len(qkv_RX), heads.H, heads.K
     q_RHK = empty(qkv_RX, shape) if out is None else out
     arrays = qkv_RX, or_empty(bias_X, qkv_RX[:, 0]), in_rows(q_RHK), k_RGMK, v_RGMU, at_R
-    launch(add_and_append, per_row(qkv_RX), THREADS, *arrays, largest_of(k_RGMK.dtype))
+    launch(add_and_append, grid_of_rows(qkv_RX), THREADS, *arrays, largest_of(k_RGMK.dtype))
     return q_RHK
 
 

@@ -23,11 +23,15 @@ from ..reference import scratch
 from ..reference.argmax import results
 from ..runtime.device import address_of
 from ..runtime.launch import launch
-from . import in_float32
-from .candidates import INFINITY, NAN, NOWHERE, THREADS, WARPS, first_of_block, first_of_warp, goes_first
-from .common.reduction import block_max, block_sum
+from .common.arrays import in_float32
+from .common.log_sum import added, log_of, rescaled, with_one_more
+from .common.ranking import first_of_block, first_of_warp, goes_first
+from .common.reduction import THREADS, WARPS, block_max, block_sum
 from .common.rows import (
+    INFINITY,
     LOWEST,
+    NAN,
+    NOWHERE,
     four_before,
     four_of,
     holds_nan,
@@ -41,7 +45,6 @@ from .common.rows import (
     with_one,
     with_sixteen,
 )
-from .hars import added, log_of, rescaled, with_one_more
 
 
 def argmax_tokens_v1(scores_RV, logits_RV=None, out=None):

@@ -9,14 +9,20 @@ from __future__ import annotations
 
 from numba import cuda, float32
 
+from ..reference import in_place
 from ..runtime.launch import launch
+from .common.arrays import in_float32
+from .common.grids import grid_of_rows
+from .common.reduction import THREADS
 from .common.rows import NOWHERE, four_before, loose_column, share_of
 from .common.vector_load import wide_store
-from .temperature import EACH, SHARE, THREADS, in_shares, per_row, to_change
+
+EACH = 4  # columns of a thread of version 2
+SHARE = 16 * THREADS  # columns of a block of version 3
 
 
 def add_beam_scores_v1(scores_RV, running_R, out=None):
-    scores_RV = to_change(scores_RV, out)
+    scores_RV = in_place(in_float32(scores_RV), out)
     launch(add_to_each, -(-scores_RV.size // THREADS), THREADS, scores_RV, running_R)
     return scores_RV
 
@@ -30,8 +36,8 @@ def add_to_each(scores_RV, running_R):
 
 
 def add_beam_scores_v2(scores_RV, running_R, out=None):
-    scores_RV = to_change(scores_RV, out)
-    launch(add_to_row, per_row(scores_RV), THREADS, scores_RV, running_R)
+    scores_RV = in_place(in_float32(scores_RV), out)
+    launch(add_to_row, grid_of_rows(scores_RV, EACH), THREADS, scores_RV, running_R)
     return scores_RV
 
 
@@ -47,8 +53,8 @@ def add_to_row(scores_RV, running_R):
 
 def add_beam_scores(scores_RV, running_R, out=None):
     """Version 3."""
-    scores_RV = to_change(scores_RV, out)
-    launch(add_to_share, in_shares(scores_RV), THREADS, scores_RV, running_R)
+    scores_RV = in_place(in_float32(scores_RV), out)
+    launch(add_to_share, grid_of_rows(scores_RV, SHARE // THREADS), THREADS, scores_RV, running_R)
     return scores_RV
 
 

@@ -22,10 +22,11 @@ from numba import boolean, cuda, float32, int32, int64
 from ..ops import BEST_CANDIDATE, FINE, NO_ROOM, NOBODY, NONE_LEFT, NOT_A_NUMBER, PENALTY_TOO_STRONG
 from ..reference.beam_update import results
 from ..runtime.launch import launch
-from .common.reduction import LANES
+from .common.reduction import LANES, WARP
+from .common.tokens import is_among
 
 INFINITY = float32(np.inf)
-WARP, MOST = 32, 128  # lanes; candidates of a sentence that version 2 has room for
+MOST = 128  # candidates of a sentence that version 2 has room for
 
 
 def update_beams_v1(
@@ -235,15 +236,6 @@ def place_in_warp(c, C, going, ending, in_order):
             is_better, is_worse = ending[other] < ending[c], ending[other] > ending[c]
         before += is_better | ((other < c) & (not is_worse))
     return before
-
-
-@cuda.jit(device=True)
-def is_among(token, ids_X):
-    found = False
-    for x in range(len(ids_X)):
-        if ids_X[x] == token:
-            found = True
-    return found
 
 
 @cuda.jit(device=True)

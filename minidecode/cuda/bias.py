@@ -11,15 +11,16 @@ from __future__ import annotations
 import numpy as np
 from numba import cuda, float32, float64, int64
 
+from ..reference import in_place
 from ..runtime.launch import launch
-from .temperature import to_change
+from .common.arrays import in_float32
 
 THREADS = 128
 RULED_OUT = float32(-np.inf)
 
 
 def bias_sequences(scores_RV, tokens_RM, length_R, list_R, ids_XXX, bias_XX, out=None):
-    scores_RV = to_change(scores_RV, out)
+    scores_RV = in_place(in_float32(scores_RV), out)
     threads = min(THREADS, -(-ids_XXX.shape[1] // 32) * 32)
     grid = len(scores_RV), -(-ids_XXX.shape[1] // threads)
     launch(bias_group, grid, threads, scores_RV, tokens_RM, length_R, list_R, ids_XXX, bias_XX)

@@ -32,7 +32,17 @@ from numba import cuda, float32, float64, int32, int64
 
 from ..reference import scratch
 from ..runtime.launch import launch
-from . import filled
+from .common.arrays import filled
+from .common.best_columns import (
+    hold_of_share,
+    keep_reaching,
+    merge,
+    passes_over_share,
+    results,
+    write_in_order,
+    write_nan,
+)
+from .common.ranking import first_of_block, goes_first, kth_of_block, least_of_groups, threshold_of_block
 from .common.rows import (
     NOWHERE,
     four_before,
@@ -48,7 +58,6 @@ THREADS = 128  # of a block: one constant, for the shapes of shared arrays; no m
 WARPS = THREADS // 32
 ROOM = 1024  # survivors of a sentence that version 2 has room for
 SLICE = 2048  # scores that a block of version 3 stages
-FEW_GROUPS = 32  # of a block's threads, in version 4
 INFINITY, NAN = float32(np.inf), float32(np.nan)
 
 
@@ -80,44 +89,6 @@ def passes_over_all(scores_BX, best_BC, index_BC):
         write_nan(best_BC, index_BC, b)
 
 
-@cuda.jit(device=True)
-def goes_first(score, x, other, y):
-    """Whether `score` in column x goes before `other` in column y. NaN goes before nothing."""
-    return score > other or (score == other and x < y)
-
-
-@cuda.jit(device=True)
-def first_of_warp(score, x):
-    """Of the pairs of all lanes the one that goes first, for every lane."""
-    for step in (16, 8, 4, 2, 1):
-        other = cuda.shfl_xor_sync(0xFFFFFFFF, score, step)
-        y = cuda.shfl_xor_sync(0xFFFFFFFF, x, step)
-        if goes_first(other, y, score, x):
-            score, x = other, y
-    return score, x
-
-
-@cuda.jit(device=True)
-def first_of_block(score, x, part, place):
-    """Of the pairs of all threads the one that goes first, for every thread; `part`, `place`: a place for each warp."""
-    score, x = first_of_warp(score, x)
-    t = cuda.threadIdx.x
-    if t % 32 == 0:
-        part[t // 32], place[t // 32] = score, x
-    cuda.syncthreads()
-    for warp in range(WARPS):
-        if goes_first(part[warp], place[warp], score, x):
-            score, x = part[warp], place[warp]
-    cuda.syncthreads()  # everybody has read them before the next pass writes
-    return score, x
-
-
-@cuda.jit(device=True)
-def write_nan(best_BC, index_BC, b):
-    for c in range(cuda.threadIdx.x, best_BC.shape[1], cuda.blockDim.x):
-        best_BC[b, c], index_BC[b, c] = NAN, c
-
-
 def top_candidates_v2(scores_BX, C, out=None):
     """More candidates than a block has threads take version 1."""
     if C > THREADS:
@@ -144,24 +115,6 @@ def rough_threshold(scores_BX, C, threshold_B):
     threshold = least_of_groups(largest, mine, C)
     if t == 0:
         threshold_B[b] = threshold
-
-
-@cuda.jit(device=True)
-def least_of_groups(largest, mine, C):
-    """The least of the maxima of C groups of threads, for every thread; `largest` has a place for each."""
-    t = cuda.threadIdx.x
-    largest[t] = mine
-    cuda.syncthreads()
-    if t < C:
-        for other in range(t + C, THREADS, C):
-            if largest[other] > largest[t]:
-                largest[t] = largest[other]
-    cuda.syncthreads()
-    least = largest[0]
-    for group in range(1, C):
-        if largest[group] < least:
-            least = largest[group]
-    return least
 
 
 @cuda.jit
@@ -240,55 +193,6 @@ def retrieve_from_slice(scores_BX, C, survivor_BX, count_B, has_nan_B):
         survivor_BX[b, number[0] + t] = first + kept[t]
 
 
-@cuda.jit(device=True)
-def kth_of_block(largest, mine, k):
-    """The k-th largest of what the threads bring, for every thread: the one that k-1 others go before."""
-    t = cuda.threadIdx.x
-    largest[t] = mine
-    cuda.syncthreads()
-    before = 0
-    for other in range(THREADS):
-        if goes_first(largest[other], other, mine, t):
-            before += 1
-    cuda.syncthreads()  # everybody has compared before the first place is used again
-    if before == k - 1:
-        largest[0] = mine
-    cuda.syncthreads()
-    return largest[0]
-
-
-@cuda.jit(device=True)
-def keep_reaching(tile, width, threshold, C, kept, number, part, place):
-    """Where in the tile scores reach the threshold, into `kept`; the exact best C if there are more than places.
-
-    Returns how many there are.
-    """
-    t = cuda.threadIdx.x
-    if t == 0:
-        number[0] = 0
-    cuda.syncthreads()
-    for k in range(t, width, THREADS):
-        if tile[k] >= threshold:
-            free = cuda.atomic.add(number, 0, 1)
-            if free < THREADS:
-                kept[free] = k
-    cuda.syncthreads()
-    many = int64(number[0])
-    if many > THREADS:
-        many = C
-        best, where_best = INFINITY, -1
-        for c in range(C):
-            mine, where = -INFINITY, NOWHERE
-            for k in range(t, width, THREADS):
-                if goes_first(best, where_best, tile[k], k) and goes_first(tile[k], k, mine, where):
-                    mine, where = tile[k], k
-            best, where_best = first_of_block(mine, where, part, place)
-            if t == 0:
-                kept[c] = where_best
-    cuda.syncthreads()  # `kept` is complete, and everybody has read `number`
-    return many
-
-
 def top_candidates(scores_BX, C, out=None, *, workspace=None):
     """Version 4."""
     if C > THREADS:
@@ -339,170 +243,9 @@ def retrieve_from_share(scores_BX, columns, C, score_BX, column_BX):
         passes_over_share(row_X, begin, end, C, score_BX[r], column_BX[r], slot, part, place)
 
 
-@cuda.jit(device=True)
-def threshold_of_block(largest, mine, C):
-    """What at least C of the numbers reach whose maxima the threads bring: the C-th largest maximum of groups of them.
-
-    Few candidates need no more than 32 groups: of random numbers 9.2 reach the eighth of 32
-    maxima, and 8.3 the eighth of 128, which take sixteen times as many comparisons.
-    """
-    t, is_few = cuda.threadIdx.x, C <= FEW_GROUPS // 2
-    groups = FEW_GROUPS if is_few else THREADS
-    largest[t] = mine
-    cuda.syncthreads()
-    if t < groups:
-        for other in range(t + groups, cuda.blockDim.x, groups):
-            mine = max(mine, largest[other])
-        largest[t] = mine
-    cuda.syncthreads()
-    before = 0
-    if t < groups:
-        before = how_many_before(largest, FEW_GROUPS, mine, t) if is_few else how_many_before(largest, THREADS, mine, t)
-    cuda.syncthreads()  # everybody has compared before the first place is used again
-    if t < groups and before == C - 1:
-        largest[0] = mine
-    cuda.syncthreads()
-    return largest[0]
-
-
-@cuda.jit(device=True)
-def how_many_before(largest, groups, mine, t):
-    """How many maxima go before that of group t. The number of groups is a constant, so that the loop is unrolled."""
-    before = 0
-    for other in range(groups):
-        before += is_before(largest[other], other, mine, t)
-    return before
-
-
-@cuda.jit(device=True)
-def is_before(score, x, other, y):
-    """As goes_first, but all is compared: a branch takes longer than three comparisons."""
-    return (score > other) | ((score == other) & (x < y))
-
-
-@cuda.jit(device=True)
-def hold_of_share(row_X, begin, first, last, end, mine, threshold, held_score, held_column, number):
-    """Side by side what reaches the threshold; how many there are, which may be more than there is room for."""
-    t, T = cuda.threadIdx.x, THREADS
-    if t == 0:
-        number[0] = 0
-    cuda.syncthreads()
-    if mine >= threshold:
-        column = loose_column(t, begin, first, last, end)
-        if column != NOWHERE:
-            hold(row_X[column], column, threshold, held_score, held_column, number)
-        v = first + 4 * t
-        while v < last:
-            a, b = four_of(row_X, v), four_before(row_X, v + 4 * T, last)
-            c, d = four_before(row_X, v + 8 * T, last), four_before(row_X, v + 12 * T, last)
-            hold_four(a, v, last, threshold, held_score, held_column, number)
-            hold_four(b, v + 4 * T, last, threshold, held_score, held_column, number)
-            hold_four(c, v + 8 * T, last, threshold, held_score, held_column, number)
-            hold_four(d, v + 12 * T, last, threshold, held_score, held_column, number)
-            v += 16 * T
-    cuda.syncthreads()  # all that reach it are there
-    return int64(number[0])
-
-
-@cuda.jit(device=True)
-def hold_four(four, v, last, threshold, held_score, held_column, number):
-    if v < last and largest_of(four) >= threshold:
-        w, x, y, z = four
-        hold(w, v, threshold, held_score, held_column, number)
-        hold(x, v + 1, threshold, held_score, held_column, number)
-        hold(y, v + 2, threshold, held_score, held_column, number)
-        hold(z, v + 3, threshold, held_score, held_column, number)
-
-
-@cuda.jit(device=True)
-def hold(score, column, threshold, held_score, held_column, number):
-    if score >= threshold:
-        i = cuda.atomic.add(number, 0, 1)
-        if i < THREADS:
-            held_score[i], held_column[i] = score, column
-
-
-@cuda.jit(device=True)
-def write_in_order(many, C, held_score, held_column, score_X, column_X, slot):
-    """Of at most THREADS that are held the best C from `slot` on; minus infinity in no column where there are fewer."""
-    t = cuda.threadIdx.x
-    if t < many:
-        before = 0
-        for other in range(many):
-            before += is_before(held_score[other], held_column[other], held_score[t], held_column[t])
-        if before < C:
-            score_X[slot + before], column_X[slot + before] = held_score[t], held_column[t]
-    if many + t < C:
-        score_X[slot + many + t], column_X[slot + many + t] = -INFINITY, NOWHERE
-
-
-@cuda.jit(device=True)
-def passes_over_share(row_X, begin, end, C, score_X, column_X, slot, part, place):
-    """The best C of a share one after the other, where too many reach any threshold."""
-    best, column = INFINITY, -1
-    for c in range(C):
-        mine, where = -INFINITY, NOWHERE
-        for x in range(begin + cuda.threadIdx.x, end, THREADS):
-            if goes_first(best, column, row_X[x], x) and goes_first(row_X[x], x, mine, where):
-                mine, where = row_X[x], x
-        best, column = first_of_block(mine, where, part, place)
-        if cuda.threadIdx.x == 0:
-            score_X[slot + c], column_X[slot + c] = best, column
-
-
 @cuda.jit
 def merge_shares(score_BX, column_BX, best_BC, index_BC):
     merge(cuda.blockIdx.x, score_BX, column_BX, best_BC, index_BC)
-
-
-@cuda.jit(device=True)
-def merge(b, score_BX, column_BX, best_BC, index_BC):
-    """The best C of those that the shares of a sentence handed on."""
-    largest = cuda.shared.array(THREADS, score_BX.dtype)
-    held_score = cuda.shared.array(THREADS, score_BX.dtype)
-    held_column = cuda.shared.array(THREADS, int64)
-    number = cuda.shared.array(1, int32)
-    part = cuda.shared.array(WARPS, score_BX.dtype)
-    place = cuda.shared.array(WARPS, int64)
-    t, C = cuda.threadIdx.x, best_BC.shape[1]
-    if t == 0:
-        number[0] = 0
-    mine, has_nan = -INFINITY, False
-    for i in range(t, score_BX.shape[1], THREADS):
-        mine = max(mine, score_BX[b, i])
-        has_nan |= score_BX[b, i] != score_BX[b, i]
-    if cuda.syncthreads_or(int32(has_nan)):
-        write_nan(best_BC, index_BC, b)
-        return
-    threshold = threshold_of_block(largest, mine, C)
-    if mine >= threshold:
-        for i in range(t, score_BX.shape[1], THREADS):
-            hold(score_BX[b, i], column_BX[b, i], threshold, held_score, held_column, number)
-    cuda.syncthreads()  # all that reach it are there
-    many = int64(number[0])
-    if many <= THREADS:
-        write_in_order(many, C, held_score, held_column, best_BC[b], index_BC[b], 0)
-    else:
-        passes_over_entries(score_BX[b], column_BX[b], best_BC[b], index_BC[b], part, place)
-
-
-@cuda.jit(device=True)
-def passes_over_entries(score_X, column_X, best_C, index_C, part, place):
-    best, column = INFINITY, -1
-    for c in range(len(best_C)):
-        mine, where = -INFINITY, NOWHERE
-        for i in range(cuda.threadIdx.x, len(score_X), THREADS):
-            score, x = score_X[i], column_X[i]
-            if goes_first(best, column, score, x) and goes_first(score, x, mine, where):
-                mine, where = score, x
-        best, column = first_of_block(mine, where, part, place)
-        if cuda.threadIdx.x == 0:
-            best_C[c], index_C[c] = best, column
-
-
-def results(scores, B, C, out):
-    """The arrays of the results, which lie where the scores lie."""
-    return out or (np.empty_like(scores, shape=(B, C)), np.empty_like(scores, shape=(B, C), dtype=np.int64))
 
 
 def room_for_survivors(scores, B, columns, workspace=None):

@@ -18,7 +18,9 @@ from ..runtime.low_precision import largest_of, rounding
 from .common.bias import plus
 from .common.cut_off import cut_off
 from .common.fours import KEPT, grid_of, lie_in_fours, load_fours, store_fours
-from .heads import THREADS, add_and_cut, per_row
+from .common.grids import grid_of_rows
+from .common.reduction import THREADS
+from .common.split_heads import add_and_cut
 from .linear import linear
 from .linear_int8 import linear_int8
 
@@ -31,7 +33,7 @@ def project_cross_kv_v1(h_RD, weight, heads, dtype=None, out=None):
         here = slice(s * width, (s + 1) * width)
         no_queries_RX = k_SRX[s, :, :0]
         given = kv_RX[:, here], bias_X[here], largest_of(k_SRX.dtype), no_queries_RX, k_SRX[s], v_SRX[s]
-        launch(add_and_cut, per_row(kv_RX[:, here]), THREADS, *given)
+        launch(add_and_cut, grid_of_rows(kv_RX[:, here]), THREADS, *given)
     return _in_heads(k_SRX, v_SRX, heads)
 
 

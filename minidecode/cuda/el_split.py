@@ -22,7 +22,8 @@ from numba import cuda, float32, int64
 
 from ..reference import scratch
 from .common.attention import CACHES, result
-from .el import hidden_sums, hidden_sums_v1, thread_per_number
+from .common.grids import thread_per_number
+from .common.hidden_sums import hidden_sums, hidden_sums_v1
 
 
 def attend_el_split_v1(

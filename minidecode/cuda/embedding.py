@@ -22,10 +22,11 @@ from ..errors import OptionError
 from ..reference import empty, or_empty
 from ..runtime.launch import launch
 from .common.bias import plus
+from .common.normalise import add_four, normalise_row, normaliser
 from .common.reduction import THREADS, WARPS, warp_sum
 from .common.vector_load import begins_at_16_bytes, wide_store
-from .norm import ROOM, add_four, normalise_row, normaliser
 
+ROOM = 4096  # widest row of version 2: 16 KiB of shared memory
 KEPT = 32  # numbers of a row that a lane of version 3 has registers for
 WIDEST = 32 * KEPT  # row of version 3
 

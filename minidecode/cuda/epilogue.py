@@ -9,7 +9,7 @@ them: a launch more, and 2*R*out*s bytes. Here the thread that holds a sum does 
 3. The same with 128-bit loads in "oi".
 4. Kernels with constants, and tensor cores for weights of fewer bits than float32.
 
-Outputs that are pairs of gate and up are ended by a kernel behind the product (cuda/activation.py).
+Outputs that are pairs of gate and up are ended by a kernel behind the product (cuda/common/activation.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 from ..reference.activation import is_gated
 from ..runtime.low_precision import rounding
 from . import linear as products
-from .activation import end_in_pairs
+from .common.activation import end_in_pairs
 
 
 @rounding

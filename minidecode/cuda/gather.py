@@ -10,7 +10,7 @@ from numba import cuda, float32, int64
 from ..ops import FINE, NONE_LEFT, NOT_A_NUMBER
 from ..reference.gather import results
 from ..runtime.launch import launch
-from .candidates import INFINITY
+from .common.rows import INFINITY
 
 
 def gather_logprobs(token_R, scores_RV, logprobs_RV=None, out=None, *, threads=32):

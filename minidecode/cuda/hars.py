@@ -27,37 +27,32 @@ from numba import cuda, float32, int32, int64
 
 from ..reference import scratch
 from ..runtime.launch import launch
-from . import filled, in_float32
-from .candidates import (
-    INFINITY,
-    NAN,
-    NOWHERE,
-    ROOM,
-    SLICE,
-    THREADS,
-    WARPS,
-    first_of_block,
-    goes_first,
+from .common.arrays import filled, in_float32
+from .common.best_columns import (
     hold_of_share,
     keep_reaching,
-    kth_of_block,
-    least_of_groups,
     merge,
     passes_over_share,
     results,
-    threshold_of_block,
     write_in_order,
     write_nan,
 )
-from .common.reduction import block_max, block_sum
+from .common.log_sum import added, log_of, rescaled, with_one_more
+from .common.ranking import first_of_block, goes_first, kth_of_block, least_of_groups, threshold_of_block
+from .common.reduction import THREADS, WARPS, block_max, block_sum
 from .common.rows import (
+    INFINITY,
     LOWEST,
+    NOWHERE,
     max_and_sum_of_block,
     max_and_sum_of_row,
     max_and_sum_of_share,
     share_of,
     shares_of,
 )
+
+ROOM = 1024  # survivors of a sentence that version 2 has room for
+SLICE = 2048  # logits that a block of version 3 stages
 
 
 def hars_candidates_v1(logits_RV, base_BW, C, out=None, *, workspace=None):
@@ -83,12 +78,6 @@ def log_sums(logits_RV, largest_R, log_sum_R):
     total = block_sum(total, part)
     if t == 0:
         largest_R[r], log_sum_R[r] = largest, log_of(total, largest)
-
-
-@cuda.jit(device=True)
-def log_of(total, largest):
-    """The logarithm of a sum of exp(x - largest); NaN where x was NaN or plus infinity, or always minus infinity."""
-    return math.log(total) if total > 0 and largest < INFINITY else NAN
 
 
 @cuda.jit
@@ -143,31 +132,6 @@ def rough_thresholds(logits_RV, C, threshold_R, largest_RX, total_RX):
     threshold = least_of_groups(maxima, mine, C)
     if t == 0:
         threshold_R[r], largest_RX[r, 0], total_RX[r, 0] = threshold, largest, total
-
-
-@cuda.jit(device=True)
-def with_one_more(largest, total, lost, x):
-    """The running maximum and the sum of exp(x - largest), with one number more; minus infinity adds nothing."""
-    if x > largest:
-        total, lost = added(rescaled(total, largest, x), rescaled(lost, largest, x), float32(1))
-        return x, total, lost
-    if x != -INFINITY:
-        total, lost = added(total, lost, math.exp(x - largest))
-    return largest, total, lost
-
-
-@cuda.jit(device=True)
-def added(total, lost, more):
-    """total + more, and what rounding added to that beyond the truth (Kahan): of 512 equal numbers no digit is lost."""
-    more -= lost
-    new = total + more
-    return new, (new - total) - more
-
-
-@cuda.jit(device=True)
-def rescaled(total, largest, onto):
-    """A sum of exp(x - largest) as one of exp(x - onto); a sum of nothing, whose largest is none, stays 0."""
-    return total if total == 0 else total * math.exp(largest - onto)
 
 
 @cuda.jit

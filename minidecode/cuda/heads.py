@@ -13,68 +13,28 @@ front: a product reads a head by its row stride, so that there is no need to mov
 
 from __future__ import annotations
 
-import numpy as np
-from numba import cuda, float32, int64, types
+from numba import cuda, float32
 
-from ..errors import OptionError
-from ..reference import empty, in_rows, or_empty
+from ..reference import in_rows, or_empty
 from ..runtime.launch import launch
 from ..runtime.low_precision import largest_of
-from .common.bias import plus
 from .common.cut_off import cut_off
 from .common.fours import KEPT, grid_of, lie_in_fours, load_fours, store_fours
-
-THREADS = 128
+from .common.grids import grid_of_rows
+from .common.reduction import THREADS
+from .common.split_heads import CUT, add_and_cut, add_then_cut, results
 
 
 def split_heads_v1(qkv_RX, bias_X, heads, dtype=None, out=None):
-    q_RHK, k_RGK, v_RGU = results(qkv_RX, heads, dtype, out)
-    biased_RX = np.empty_like(qkv_RX, order="C")
-    launch(plus_bias, per_row(biased_RX), THREADS, qkv_RX, or_empty(bias_X, qkv_RX[:, 0]), biased_RX)
-    first = 0
-    for part in (q_RHK, k_RGK, v_RGU):
-        part_RX = in_rows(part)
-        launch(copy_columns, per_row(part_RX), THREADS, biased_RX, first, largest_of(part.dtype), part_RX)
-        first += part_RX.shape[1]
-    return q_RHK, k_RGK, v_RGU
-
-
-@cuda.jit
-def plus_bias(qkv_RX, bias_X, biased_RX):
-    r, x = cuda.blockIdx.x, cuda.blockIdx.y * THREADS + cuda.threadIdx.x
-    if x < biased_RX.shape[1]:
-        biased_RX[r, x] = plus(qkv_RX[r, x], bias_X, x)
-
-
-@cuda.jit
-def copy_columns(biased_RX, first, largest, part_RX):
-    r, x = cuda.blockIdx.x, cuda.blockIdx.y * THREADS + cuda.threadIdx.x
-    if x < part_RX.shape[1]:
-        part_RX[r, x] = cut_off(biased_RX[r, first + x], largest)
+    return add_then_cut(qkv_RX, bias_X, heads, dtype, out)
 
 
 def split_heads_v2(qkv_RX, bias_X, heads, dtype=None, out=None):
     q_RHK, k_RGK, v_RGU = results(qkv_RX, heads, dtype, out)
     parts = map(in_rows, (q_RHK, k_RGK, v_RGU))
     arrays = qkv_RX, or_empty(bias_X, qkv_RX[:, 0]), largest_of(q_RHK.dtype), *parts
-    launch(add_and_cut, per_row(qkv_RX), THREADS, *arrays)
+    launch(add_and_cut, grid_of_rows(qkv_RX), THREADS, *arrays)
     return q_RHK, k_RGK, v_RGU
-
-
-@cuda.jit
-def add_and_cut(qkv_RX, bias_X, largest, q_RX, k_RX, v_RX):
-    r, x = cuda.blockIdx.x, cuda.blockIdx.y * THREADS + cuda.threadIdx.x
-    keys = q_RX.shape[1]
-    values = keys + k_RX.shape[1]
-    if x >= qkv_RX.shape[1]:
-        return
-    number = cut_off(plus(qkv_RX[r, x], bias_X, x), largest)
-    if x < keys:
-        q_RX[r, x] = number
-    elif x < values:
-        k_RX[r, x - keys] = number
-    else:
-        v_RX[r, x - values] = number
 
 
 def split_heads(qkv_RX, bias_X, heads, dtype=None, out=None):
@@ -105,28 +65,5 @@ def add_and_cut_fours(qkv_RX, bias_X, largest, q_RX, k_RX, v_RX):
         store_fours(v_RX, c - values, kept)
 
 
-def per_row(x_RX):
-    """A grid of so many blocks a row that each number has a thread."""
-    R, X = x_RX.shape
-    return R, -(-X // THREADS)
-
-
-def results(qkv_RX, heads, dtype, out):
-    """Where queries, keys and values go. Raises OptionError where the kernels do not compute in this type."""
-    if qkv_RX.dtype != np.float32:
-        raise OptionError(f"the kernels that cut into heads take float32, not {qkv_RX.dtype}: the reference does both")
-    R, G = len(qkv_RX), heads.G
-    shapes = (R, heads.H, heads.K), (R, G, heads.K), (R, G, heads.U)
-    return out or tuple(empty(qkv_RX, shape, dtype) for shape in shapes)
-
-
-# What each kernel is compiled and type-checked for, without a GPU. A product may be some columns of a wider one.
-PRODUCT_RX, ROWS_RX, ROW_X, HALVES_RX = float32[:, :], float32[:, ::1], float32[::1], types.float16[:, ::1]
-_CUT = [(PRODUCT_RX, ROW_X, float32, *[part_RX] * 3) for part_RX in (ROWS_RX, HALVES_RX)]
-SIGNATURES = {
-    plus_bias: [(PRODUCT_RX, ROW_X, ROWS_RX)],
-    copy_columns: [(ROWS_RX, int64, float32, part_RX) for part_RX in (ROWS_RX, HALVES_RX)],
-    add_and_cut: _CUT,
-    add_and_cut_fours: _CUT,
-}
+SIGNATURES = {add_and_cut_fours: CUT}  # for which it is compiled and type-checked, without a GPU
 REGISTERS = {add_and_cut_fours: 56}

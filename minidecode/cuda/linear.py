@@ -37,7 +37,7 @@ from ..runtime.launch import launch
 from ..runtime.low_precision import BEYOND_HALF, is_narrow, rounding, unpacked
 from ..runtime.products import products
 from ..runtime.weight_blocks import BLOCK, is_in_blocks
-from . import filled
+from .common.arrays import filled
 from .common.reduction import THREADS, WARPS, block_max, warp_sum
 from .common.skinny_gemm import (
     BEYOND,

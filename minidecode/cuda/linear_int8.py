@@ -20,7 +20,7 @@ from ..reference.activation import code_of, is_gated
 from ..reference.linear_int8 import LEAST, check_inputs, largest_of_bits
 from ..runtime.launch import launch
 from ..runtime.low_precision import unpacked
-from .activation import activated, end_in_pairs
+from .common.activation import activated, end_in_pairs
 from .common.dp4a import dp4a
 from .common.reduction import THREADS, WARPS, block_max, warp_sum
 

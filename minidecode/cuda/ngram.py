@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numba import cuda, float32, int64
 
+from ..reference import in_place
 from ..runtime.launch import launch
 
 BANNED = float32(-np.inf)
@@ -23,7 +24,7 @@ ROOM = TILE + MOST_N  # one constant: Numba takes no sum for the shape of a shar
 
 
 def ban_ngrams_v1(scores_RV, tokens_RM, length_R, n, out=None, *, threads=128):
-    scores_RV = _into(scores_RV, out)
+    scores_RV = in_place(scores_RV, out)
     launch(thread_per_row, -(-len(length_R) // threads), threads, scores_RV, tokens_RM, length_R, n)
     return scores_RV
 
@@ -43,7 +44,7 @@ def thread_per_row(scores_RV, tokens_RM, length_R, n):
 
 
 def ban_ngrams_v2(scores_RV, tokens_RM, length_R, n, out=None, *, threads=128):
-    scores_RV = _into(scores_RV, out)
+    scores_RV = in_place(scores_RV, out)
     launch(block_per_row, len(length_R), threads, scores_RV, tokens_RM, length_R, n)
     return scores_RV
 
@@ -64,7 +65,7 @@ def ban_ngrams(scores_RV, tokens_RM, length_R, n, out=None, *, threads=128):
     """Version 3. Longer n-grams take version 2."""
     if n > MOST_N:
         return ban_ngrams_v2(scores_RV, tokens_RM, length_R, n, out, threads=threads)
-    scores_RV = _into(scores_RV, out)
+    scores_RV = in_place(scores_RV, out)
     launch(block_per_row_staged, len(length_R), threads, scores_RV, tokens_RM, length_R, n)
     return scores_RV
 
@@ -90,14 +91,6 @@ def block_per_row_staged(scores_RV, tokens_RM, length_R, n):
             if same == n - 1:
                 scores_RV[r, tile[start + n - 1]] = BANNED
         cuda.syncthreads()  # no thread needs this tile any more
-
-
-def _into(scores_RV, out):
-    """The scores where the kernel may write: in place, or copied into `out`."""
-    if out is None:
-        return scores_RV
-    out[...] = scores_RV
-    return out
 
 
 # What each kernel is compiled and type-checked for, without a GPU.

@@ -10,15 +10,15 @@ from __future__ import annotations
 import numpy as np
 from numba import cuda, float32, int64
 
-from ..reference import scratch
+from ..reference import in_place, scratch
 from ..runtime.launch import launch
-from .temperature import to_change
+from .common.arrays import in_float32
 
 THREADS = 128
 
 
 def penalize_tokens(scores_RV, tokens_XM, length_X, list_R, penalty, out=None, *, workspace=None):
-    scores_RV = to_change(scores_RV, out)
+    scores_RV = in_place(in_float32(scores_RV), out)
     held_RM = scratch(workspace, (len(scores_RV), tokens_XM.shape[1]), scores_RV)
     given = tokens_XM, length_X, list_R, np.float32(penalty), held_RM
     launch(penalize_row, len(scores_RV), THREADS, scores_RV, *given)

@@ -39,6 +39,7 @@ from ..reference.prefill import sentences
 from ..runtime.device import address_of, fetched_once
 from ..runtime.launch import launch
 from ..runtime.products import products
+from .common.grids import thread_per_number
 from .common.position_bias import bias_arguments, bias_at
 from .common.reduction import THREADS, WARPS, block_max, block_sum, warp_max, warp_sum
 from .common.vector_load import wide_load, wide_store
@@ -250,10 +251,6 @@ def weighted_values(weights_RHM, v_XGU, rows, out):
     a_RX = np.empty_like(a_HRU, shape=(R, H * U)) if out is None else out
     thread_per_number(heads_side_by_side, a_RX.reshape(R, H, U), a_HRU)
     return a_RX
-
-
-def thread_per_number(kernel, result, *others):
-    launch(kernel, -(-result.size // THREADS), THREADS, result, *others)
 
 
 def attend_prefill_v3(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, bias=None, out=None):

@@ -8,18 +8,12 @@ Logarithms are in float64, as in NumPy; the array of noise says that double prec
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
-from numba import cuda, float64, uint64
+from numba import cuda, float64
 
 from ..runtime.launch import launch
-
-THREADS = 128
-MULTIPLIER_0, MULTIPLIER_1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
-WEYL_0, WEYL_1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
-LOW, HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
-SPACING = 2.0**-32  # of random words as numbers between 0 and 1
+from .common.philox import COUNTERS, counters_of, noise_of, words_of, write_noise
+from .common.reduction import THREADS
 
 
 def gumbel_v1(key_RX, step_R, V, seed, out=None):
@@ -46,42 +40,4 @@ def gumbel(key_RX, step_R, V, seed, out=None):
     return launched(write_noise, 4 * THREADS, key_RX, step_R, V, seed, out)
 
 
-@cuda.jit
-def write_noise(key_RX, step_R, seed_X, noise_RV):
-    r, group = cuda.blockIdx.x, cuda.blockIdx.y * THREADS + cuda.threadIdx.x
-    if 4 * group < noise_RV.shape[1]:
-        words = words_of(group, key_RX, step_R, seed_X, r)
-        for i in range(4):
-            if 4 * group + i < noise_RV.shape[1]:
-                noise_RV[r, 4 * group + i] = noise_of(words[i])
-
-
-@cuda.jit(device=True)
-def words_of(group, key_RX, step_R, seed_X, r):
-    """The random words of four neighbouring tokens: Philox4x32-10, as in reference/random.py."""
-    c0, c1, c2, c3 = uint64(group), step_R[r], key_RX[r, 0], key_RX[r, 1]
-    k0, k1 = seed_X[0], seed_X[1]
-    for _ in range(10):
-        product_0, product_1 = MULTIPLIER_0 * c0, MULTIPLIER_1 * c2
-        c0, c1 = (product_1 >> HALF) ^ c1 ^ k0, product_1 & LOW
-        c2, c3 = (product_0 >> HALF) ^ c3 ^ k1, product_0 & LOW
-        k0, k1 = (k0 + WEYL_0) & LOW, (k1 + WEYL_1) & LOW
-    return c0, c1, c2, c3
-
-
-@cuda.jit(device=True)
-def noise_of(word):
-    return -math.log(-math.log((float64(word) + 0.5) * SPACING))
-
-
-def counters_of(key_RX, step_R, seed):
-    """Keys, steps and the two halves of the seed, as numbers of 64 bits: a product of two words needs as many."""
-    key_RX, step_R = key_RX.astype(np.uint64), step_R.astype(np.uint64)
-    seed_X = np.empty_like(step_R, shape=2)
-    seed_X[0], seed_X[1] = seed & 0xFFFFFFFF, seed >> 32
-    return key_RX, step_R, seed_X
-
-
-# What each kernel is compiled and type-checked for, without a GPU.
-COUNTERS = (uint64[:, ::1], uint64[::1], uint64[::1])
-SIGNATURES = {kernel: [(*COUNTERS, float64[:, ::1])] for kernel in (write_noise, write_noise_one_by_one)}
+SIGNATURES = {write_noise_one_by_one: [(*COUNTERS, float64[:, ::1])]}  # as it is compiled and type-checked

@@ -21,10 +21,11 @@ from numba import cuda, float32, float64, int64
 
 from ..reference import scratch
 from ..runtime.launch import launch
-from . import in_float32
-from .candidates import INFINITY, NOWHERE, THREADS, WARPS, first_of_block
-from .common.reduction import block_max
-from .random import COUNTERS, LOW, counters_of, noise_of, words_of, write_noise
+from .common.arrays import in_float32
+from .common.philox import COUNTERS, LOW, counters_of, noise_of, words_of, write_noise
+from .common.ranking import first_of_block
+from .common.reduction import THREADS, WARPS, block_max
+from .common.rows import INFINITY, NOWHERE
 
 SLICE = 512  # groups of four tokens that a block looks at
 MOST_NOISE = 22.9  # noise is at most 33 log 2

@@ -13,26 +13,28 @@ The kernels are those of grouped.py, for here too a cache serves several rows: i
 
 from __future__ import annotations
 
-from . import filled, grouped
-from .common.attention import result
+from .common.arrays import filled
+from .common.attention import result, three_kernels
+from .common.cache_attention import block_for_cache, block_for_range, warp_for_head
 from .common.warp_attention import are_wide, launch_warps
 
 
 def attend_shared_v1(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None):
-    return grouped.attend_v1(q_RHK, k_BGNK, v_BGNU, begin_B, end_of(k_BGNK, begin_B), scale, None, out)
+    end_B = end_of(k_BGNK, begin_B)
+    return three_kernels(q_RHK, [(k_BGNK, v_BGNU, begin_B, end_B)], scale, out, None, end_B)
 
 
 def attend_shared_v2(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None):
-    return grouped.attend_v2(q_RHK, k_BGNK, v_BGNU, begin_B, end_of(k_BGNK, begin_B), scale, out)
+    return warp_for_head(q_RHK, (k_BGNK, v_BGNU, begin_B, end_of(k_BGNK, begin_B)), scale, out)
 
 
 def attend_shared_v3(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None):
-    return grouped.attend_v3(q_RHK, k_BGNK, v_BGNU, begin_B, end_of(k_BGNK, begin_B), scale, out)
+    return block_for_cache(q_RHK, (k_BGNK, v_BGNU, begin_B, end_of(k_BGNK, begin_B)), scale, out)
 
 
 def attend_shared_v4(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None, *, workspace=None):
-    end_B = end_of(k_BGNK, begin_B, workspace)
-    return grouped.attend_v4(q_RHK, k_BGNK, v_BGNU, begin_B, end_B, scale, out, workspace=workspace)
+    cache = k_BGNK, v_BGNU, begin_B, end_of(k_BGNK, begin_B, workspace)
+    return block_for_range(q_RHK, cache, scale, out, workspace)
 
 
 def attend_shared(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None, *, workspace=None):
@@ -49,4 +51,4 @@ def end_of(k_BGNK, begin_B, workspace=None):
     return filled(workspace, begin_B.shape, begin_B, k_BGNK.shape[2])
 
 
-SIGNATURES = {}  # no kernels of its own
+SIGNATURES = {}  # its kernels are those of common/

@@ -26,10 +26,12 @@ from ..ops import FINE, NOT_A_NUMBER
 from ..reference import scratch
 from ..reference.softmax import results
 from ..runtime.launch import launch
-from . import in_float32
-from .candidates import INFINITY, THREADS, WARPS
-from .common.reduction import block_max, block_sum
+from .common.arrays import in_float32
+from .common.log_sum import added, log_of, rescaled, with_one_more
+from .common.reduction import THREADS, WARPS, block_max, block_sum
 from .common.rows import (
+    INFINITY,
+    MOST_WARPS,
     before_16_bytes,
     four_from,
     four_of,
@@ -39,11 +41,10 @@ from .common.rows import (
     max_and_sum_of_share,
     share_of,
     shares_of,
+    threads_for,
 )
 from .common.vector_load import wide_store
-from .hars import added, log_of, rescaled, with_one_more
 
-MOST_WARPS = 32  # of a block
 MANY_ROWS = 96  # from so many on, a block has a row for itself
 
 
@@ -116,11 +117,6 @@ def log_softmax(logits_RV, out=None, *, workspace=None):
     launch(add_up_shares, (R, shares), THREADS, logits_RV, columns, *parts)
     launch(write_shares, (R, shares), THREADS, logits_RV, columns, *parts, *out)
     return out
-
-
-def threads_for(width):
-    """Sixteen numbers for each thread, if 1,024 are enough for that; whole warps."""
-    return min(-(-width // (16 * 32)), MOST_WARPS) * 32
 
 
 @cuda.jit(launch_bounds=1024)

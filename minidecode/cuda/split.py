@@ -21,7 +21,6 @@ from numba import cuda, float32, int64
 
 from ..runtime.launch import launch
 from .common.attention import (
-    BIAS,
     BOUNDS,
     CACHES,
     MINUS_INF,
@@ -44,22 +43,18 @@ from .common.attention import (
     set_to_zero,
     split_kv,
     stage_queries,
-    three_kernels,
     write_answers,
     write_partials,
 )
-from .common.online_softmax import WIDEST, begin, put_together, take_in
-from .common.position_bias import bias_at
-from .common.reduction import WARPS
+from .common.split_attention import in_three_kernels, split_with_bias
 from .common.warp_attention import are_wide, launch_warps
 
 
 def attend_split_v1(
     q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, bias=None, out=None
 ):
-    prompt_end_B = np.full_like(prompt_begin_B, prompt_k_BGNK.shape[2])
-    parts = [(prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, prompt_end_B), (k_RGTK, v_RGTU, begin_R, end_R)]
-    return three_kernels(q_RHK, parts, scale, out, bias, end_R, ahead=prompt_k_BGNK.shape[2])
+    cache = prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R
+    return in_three_kernels(q_RHK, *cache, scale, bias, out)
 
 
 def attend_split_v2(
@@ -170,50 +165,8 @@ def attend_split(
     return launch_warps(q_RHK, cache[:3], cache[3:], scale, a_RX, workspace)
 
 
-def split_with_bias(
-    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, bias, out=None
-):
-    """A block per row and query head, whose warps share the positions; each beam reads the prompt.
-
-    Heads that do not fit take version 1.
-    """
-    cache = prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R
-    if max(k_RGTK.shape[3], v_RGTU.shape[3]) > WIDEST:
-        return attend_split_v1(q_RHK, *cache, scale, bias, out)
-    a_RX = result(q_RHK, (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU), out)
-    biases = bias.bias_XHP, bias.bucket_L, bias.zero
-    launch(split_biased, q_RHK.shape[:2], THREADS, q_RHK, *cache, np.float32(scale), *biases, a_RX)
-    return a_RX
-
-
-@cuda.jit
-def split_biased(
-    q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, bias_XHP, bucket_L,
-    zero, a_RX,
-):  # fmt: skip
-    query = cuda.shared.array(WIDEST, float32)
-    found = cuda.shared.array((WARPS, WIDEST), float32)
-    (R, H, _), (B, G, N, U) = q_RHK.shape, prompt_v_BGNU.shape
-    r, h, warp = cuda.blockIdx.x, cuda.blockIdx.y, cuda.threadIdx.x // 32
-    b, g = r // (R // B), h // (H // G)
-    begin(q_RHK[r, h], query, found)
-    running_max, running_sum, newest = MINUS_INF, float32(0), end_R[r] - 1 + zero
-    for n in range(prompt_begin_B[b] + warp, N, WARPS):
-        bias = bias_at(bias_XHP, bucket_L, r, h, N + newest - n)
-        running_max, running_sum = take_in(
-            query, prompt_k_BGNK[b, g, n], prompt_v_BGNU[b, g, n], scale, bias, running_max, running_sum, found[warp]
-        )
-    for t in range(begin_R[r] + warp, min(end_R[r], k_RGTK.shape[2]), WARPS):
-        bias = bias_at(bias_XHP, bucket_L, r, h, newest - t)
-        running_max, running_sum = take_in(
-            query, k_RGTK[r, g, t], v_RGTU[r, g, t], scale, bias, running_max, running_sum, found[warp]
-        )
-    put_together(running_max, running_sum, found, a_RX[r, h * U : (h + 1) * U])
-
-
 # What each kernel is compiled and type-checked for, without a GPU.
-ARGUMENTS = [(QUERIES_RHK, m, m, NUMBERS_X, m, m, NUMBERS_X, NUMBERS_X, float32) for m in CACHES]
-SIGNATURES = {kernel: [(*ARGUMENTS[1], RESULT_RX)] for kernel in (split_per_head, split_per_sentence)}
-SIGNATURES[split_per_range] = [(*ARGUMENTS[1], int64, PARTIALS_XRHX)]
-SIGNATURES[split_biased] = [(*a, *BIAS, RESULT_RX) for a in ARGUMENTS]
-REGISTERS = dict.fromkeys(SIGNATURES, 96) | {split_biased: 80}
+ARGUMENTS = (QUERIES_RHK, *[CACHES[1]] * 2, NUMBERS_X, *[CACHES[1]] * 2, NUMBERS_X, NUMBERS_X, float32)  # of float16
+SIGNATURES = {kernel: [(*ARGUMENTS, RESULT_RX)] for kernel in (split_per_head, split_per_sentence)}
+SIGNATURES[split_per_range] = [(*ARGUMENTS, int64, PARTIALS_XRHX)]
+REGISTERS = dict.fromkeys(SIGNATURES, 96)

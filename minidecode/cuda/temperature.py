@@ -12,18 +12,20 @@ from __future__ import annotations
 import numpy as np
 from numba import cuda, float32
 
+from ..reference import in_place
 from ..runtime.launch import launch
-from . import in_float32
+from .common.arrays import in_float32
+from .common.grids import grid_of_rows
+from .common.reduction import THREADS
 from .common.rows import NOWHERE, four_before, loose_column, share_of
 from .common.vector_load import wide_store
 
-THREADS = 128
 EACH = 4  # columns of a thread of version 2
 SHARE = 16 * THREADS  # columns of a block of version 3
 
 
 def apply_temperature_v1(scores_RV, temperature, out=None):
-    scores_RV, divisor = to_change(scores_RV, out), np.float32(temperature)
+    scores_RV, divisor = in_place(in_float32(scores_RV), out), np.float32(temperature)
     launch(divide_each, -(-scores_RV.size // THREADS), THREADS, scores_RV, divisor)
     return scores_RV
 
@@ -37,8 +39,8 @@ def divide_each(scores_RV, divisor):
 
 
 def apply_temperature_v2(scores_RV, temperature, out=None):
-    scores_RV, divisor = to_change(scores_RV, out), np.float32(temperature)
-    launch(divide_row, per_row(scores_RV), THREADS, scores_RV, divisor)
+    scores_RV, divisor = in_place(in_float32(scores_RV), out), np.float32(temperature)
+    launch(divide_row, grid_of_rows(scores_RV, EACH), THREADS, scores_RV, divisor)
     return scores_RV
 
 
@@ -53,8 +55,8 @@ def divide_row(scores_RV, divisor):
 
 def apply_temperature(scores_RV, temperature, out=None):
     """Version 3."""
-    scores_RV, divisor = to_change(scores_RV, out), np.float32(temperature)
-    launch(divide_share, in_shares(scores_RV), THREADS, scores_RV, divisor)
+    scores_RV, divisor = in_place(in_float32(scores_RV), out), np.float32(temperature)
+    launch(divide_share, grid_of_rows(scores_RV, SHARE // THREADS), THREADS, scores_RV, divisor)
     return scores_RV
 
 
@@ -79,26 +81,6 @@ def put_divided(row_V, v, last, four, divisor):
     if v < last:
         w, x, y, z = four
         wide_store(row_V, v, w / divisor, x / divisor, y / divisor, z / divisor)
-
-
-def in_shares(scores_RV):
-    """A grid of blocks that take a share of a row each, sixteen columns a thread."""
-    R, V = scores_RV.shape
-    return R, -(-V // SHARE)
-
-
-def per_row(scores_RV):
-    """A grid that takes EACH columns to a thread."""
-    R, V = scores_RV.shape
-    return R, -(-V // (THREADS * EACH))
-
-
-def to_change(scores_RV, out):
-    """The array to change: the scores themselves, or a copy of them in `out`."""
-    if out is None:
-        return in_float32(scores_RV)
-    out[...] = in_float32(scores_RV)
-    return out
 
 
 # What each kernel is compiled and type-checked for, without a GPU.

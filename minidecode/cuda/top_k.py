@@ -22,24 +22,23 @@ from __future__ import annotations
 import numpy as np
 from numba import cuda, float32, int32, int64
 
+from ..reference import in_place
 from ..runtime.launch import launch
-from . import in_float32
-from .candidates import INFINITY, THREADS, goes_first, kth_of_block, threshold_of_block
-from .common.reduction import warp_sum
-from .common.rows import NOWHERE, four_before, four_of, largest_of, loose_column, share_of
+from .common.arrays import in_float32
+from .common.ranking import goes_first, kth_of_block, threshold_of_block
+from .common.reduction import THREADS, WARP, warp_sum
+from .common.rows import INFINITY, NOWHERE, four_before, four_of, largest_of, loose_column, share_of, threads_for
+from .common.score_order import HIGHEST, LOWEST, in_order
 from .common.vector_load import wide_store
-from .softmax import threads_for
 
-WARP = 32
 ROOM = 2048  # survivors that a block has room for
 MOST_THREADS = 1024
-LOWEST, HIGHEST = np.int64(-(2**31)), np.int64(2**31 - 1)  # of integers that stand for scores
 MINUS_INFINITY = np.int32(np.float32(-np.inf).view(np.int32))
-MINUS_ZERO = np.int64(np.float32(-0.0).view(np.int32))
 
 
 def top_k_filter_v1(scores_RV, k, out=None):
-    scores_RV, bits_RV = to_change(scores_RV, out)
+    scores_RV = in_place(in_float32(scores_RV), out)
+    bits_RV = scores_RV.view(np.int32)
     if k < bits_RV.shape[1]:
         launch(halve_over_row, len(bits_RV), WARP, bits_RV, k)
     return scores_RV
@@ -69,15 +68,6 @@ def kth_of_row(bits_RV, r, k):
 
 
 @cuda.jit(device=True)
-def in_order(bits):
-    """The bits of a float32 as an integer that is ordered as the floats are; see reference/top_p.py."""
-    bits = int64(bits)
-    if bits == MINUS_ZERO:
-        return int64(0)
-    return bits if bits >= 0 else bits ^ HIGHEST
-
-
-@cuda.jit(device=True)
 def rule_out_below(bits_RV, r, least):
     for v in range(cuda.threadIdx.x, bits_RV.shape[1], cuda.blockDim.x):
         if in_order(bits_RV[r, v]) < least:
@@ -88,7 +78,8 @@ def top_k_filter_v2(scores_RV, k, out=None):
     """More than a block has threads take version 1, here and below."""
     if k > THREADS:
         return top_k_filter_v1(scores_RV, k, out)
-    scores_RV, bits_RV = to_change(scores_RV, out)
+    scores_RV = in_place(in_float32(scores_RV), out)
+    bits_RV = scores_RV.view(np.int32)
     if k < bits_RV.shape[1]:
         launch(halve_over_survivors, len(bits_RV), THREADS, bits_RV, k)
     return scores_RV
@@ -144,7 +135,8 @@ def top_k_filter(scores_RV, k, out=None):
     """Version 3."""
     if k > THREADS:
         return top_k_filter_v1(scores_RV, k, out)
-    scores_RV, bits_RV = to_change(scores_RV, out)
+    scores_RV = in_place(in_float32(scores_RV), out)
+    bits_RV = scores_RV.view(np.int32)
     if k < bits_RV.shape[1]:
         threads = max(threads_for(scores_RV.shape[1]), THREADS)
         launch(rank_survivors, len(scores_RV), threads, scores_RV, bits_RV, k)
@@ -242,15 +234,6 @@ def put_from(row_V, v, last, four, least):
         w, x = -INFINITY if w < least else w, -INFINITY if x < least else x
         y, z = -INFINITY if y < least else y, -INFINITY if z < least else z
         wide_store(row_V, v, w, x, y, z)
-
-
-def to_change(scores_RV, out):
-    """(the scores to change, which are `out` if it is given; their bits: the same memory)"""
-    scores_RV = in_float32(scores_RV)
-    if out is not None:
-        out[...] = scores_RV
-        scores_RV = out
-    return scores_RV, scores_RV.view(np.int32)
 
 
 # What each kernel is compiled and type-checked for, without a GPU.

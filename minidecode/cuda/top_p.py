@@ -16,18 +16,18 @@ arrays of float64 do where a kernel means double precision.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numba import cuda, float32, float64, int32, int64
 
+from ..reference import in_place
 from ..runtime.launch import launch
-from .candidates import INFINITY, THREADS, WARPS
-from .common.reduction import block_max, warp_max, warp_sum
-from .top_k import HIGHEST, LOWEST, WARP, in_order, to_change
+from .common.arrays import in_float32
+from .common.reduction import THREADS, WARP, WARPS, block_max, warp_max, warp_sum
+from .common.rows import INFINITY
+from .common.score_order import HIGHEST, LOWEST, in_order
+from .common.whole_weights import add_to, weight_of
 
 ROOM = 1024  # survivors that a block has room for
-ONE = 2.0**44  # units of the likeliest token's weight, as in reference/top_p.py
 COLUMNS = np.int64(2**20)  # more than any vocabulary has
 FIRST, END = LOWEST * COLUMNS, HIGHEST * COLUMNS  # of the places of finite scores and minus infinity
 
@@ -89,12 +89,6 @@ def weight_of_row(scores_RV, bits_RV, r, largest, low, end):
 @cuda.jit(device=True)
 def place_of(bits, v):
     return in_order(bits) * COLUMNS + v
-
-
-@cuda.jit(device=True)
-def weight_of(score, largest):
-    weight = math.exp(float64(score) - float64(largest)) * ONE
-    return int64(weight) if weight <= ONE else int64(0)  # NaN is no weight
 
 
 @cuda.jit(device=True)
@@ -165,14 +159,6 @@ def halve_survivors_by_weight(scores_RV, bits_RV, share_1, least):
 
 
 @cuda.jit(device=True)
-def add_to(sums, n, mine):
-    """Adds what the threads of a warp bring."""
-    mine = warp_sum(mine)
-    if cuda.threadIdx.x % WARP == 0:
-        cuda.atomic.add(sums, n, mine)
-
-
-@cuda.jit(device=True)
 def first_of_held(held_place, held_weight, many, low, weight, tokens):
     """As first_of_row, but among what is held; nothing of that lies before `low`."""
     high, undecided = END, many
@@ -198,8 +184,8 @@ def first_of_held(held_place, held_weight, many, low, weight, tokens):
 
 def _arguments(scores_RV, p, least, out):
     """What the kernels take, where the scores lie."""
-    scores_RV, bits_RV = to_change(scores_RV, out)
-    return scores_RV, bits_RV, np.full_like(scores_RV, 1 - p, shape=1, dtype=np.float64), least
+    scores_RV = in_place(in_float32(scores_RV), out)
+    return scores_RV, scores_RV.view(np.int32), np.full_like(scores_RV, 1 - p, shape=1, dtype=np.float64), least
 
 
 # What each kernel is compiled and type-checked for, without a GPU.

@@ -16,18 +16,20 @@ import math
 import numpy as np
 from numba import cuda, float32, float64, int32, int64
 
+from ..reference import in_place
 from ..runtime.launch import launch
-from .candidates import INFINITY, NOWHERE, THREADS, WARPS, first_of_block, goes_first
-from .common.reduction import block_max
-from .temperature import to_change
-from .top_p import add_to, weight_of
+from .common.arrays import in_float32
+from .common.ranking import first_of_block, goes_first
+from .common.reduction import THREADS, WARPS, block_max
+from .common.rows import INFINITY, NOWHERE
+from .common.whole_weights import add_to, weight_of
 
 BINS = 64
 FARTHEST = float64(np.inf)
 
 
 def typical_filter(scores_RV, mass, least=1, out=None):
-    scores_RV = to_change(scores_RV, out)
+    scores_RV = in_place(in_float32(scores_RV), out)
     mass_1 = np.full_like(scores_RV, mass, shape=1, dtype=np.float64)
     launch(narrow_to_mass, len(scores_RV), THREADS, scores_RV, mass_1, least)
     return scores_RV

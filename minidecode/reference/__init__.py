@@ -36,6 +36,14 @@ def empty(like, shape, dtype=None):
     return np.empty_like(like, dtype, order="C", shape=shape)
 
 
+def in_place(scores_RV, out):
+    """The array to change: the scores themselves, or a copy of them in `out`."""
+    if out is None:
+        return scores_RV
+    out[...] = scores_RV
+    return out
+
+
 def scratch(workspace, shape, like, dtype=None):
     """An array of this shape, of like's dtype if no other is said; without a workspace, of like's kind (CuPy's)."""
     if workspace is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .top_k import in_place
+from . import in_place
 
 
 def add_beam_scores_naive(scores_RV, running_R, out=None):

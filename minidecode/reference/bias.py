@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .top_k import in_place
+from . import in_place
 
 NOTHING = -2  # stands in front of a text: no token, and nothing that fits it
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .top_k import in_place
+from . import in_place
 
 
 def penalize_tokens_naive(scores_RV, tokens_XM, length_X, list_R, penalty, out=None):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .top_k import in_place
+from . import in_place
 
 
 def apply_temperature_naive(scores_RV, temperature, out=None):

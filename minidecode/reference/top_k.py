@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import scratch
+from . import in_place, scratch
 
 
 def top_k_filter_naive(scores_RV, k, out=None):
@@ -27,14 +27,6 @@ def top_k_filter(scores_RV, k, out=None, *, workspace=None):
             sorted_V.partition(V - k)
             np.copyto(scores_V, -np.inf, where=np.less(scores_V, sorted_V[V - k], out=goes_V))
     return scores_RV
-
-
-def in_place(scores_RV, out):
-    """The array to change: the scores themselves, or a copy of them in `out`."""
-    if out is None:
-        return scores_RV
-    out[...] = scores_RV
-    return out
 
 
 def rule_out_below(scores_RV, least_R):

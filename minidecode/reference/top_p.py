@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import scratch
-from .top_k import in_place
+from . import in_place, scratch
 
 ONE = 2.0**44  # units of the likeliest token's weight: of fewer than 2**19 tokens, the sum fits into an int64
 

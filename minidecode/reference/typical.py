@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from .top_k import in_place
+from . import in_place
 
 ONE = 2.0**44  # units of the likeliest token's weight, as in top_p.py
 AT_FIRST, MORE = 1024, 8  # tokens that are sorted at first, and by how much more each time they are too few

@@ -5,6 +5,7 @@ from __future__ import annotations
 from numba import cuda, float32
 
 THREADS = 128  # of a block: one constant, for the shapes of shared arrays
+WARP = 32  # lanes
 WARPS = THREADS // 32
 LANES = 0xFFFFFFFF  # all of a warp
 

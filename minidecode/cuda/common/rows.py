@@ -21,8 +21,9 @@ from ...emulator import register_body
 from .reduction import warp_max, warp_sum
 
 BLOCKS = 528  # that fill a GPU: four for each multiprocessor of an H100
+MOST_WARPS = 32  # of a block
 LEAST, MOST = 1536, 16384  # columns of a block's share: fewer do not pay for its end, more make the last ones late
-INFINITY, LOWEST = float32(np.inf), float32(np.finfo(np.float32).min)
+INFINITY, NAN, LOWEST = float32(np.inf), float32(np.nan), float32(np.finfo(np.float32).min)
 NOWHERE = np.int64(2**62)  # a column behind all others
 
 
@@ -34,6 +35,11 @@ def shares_of(rows, width, most=32):
     shares = max(-(-width // MOST), min(BLOCKS // max(rows, 1), width // LEAST, most), 1)
     columns = -(-width // (4 * shares)) * 4
     return -(-width // columns), columns
+
+
+def threads_for(width):
+    """Sixteen numbers for each thread, if 1,024 are enough for that; whole warps."""
+    return min(-(-width // (16 * 32)), MOST_WARPS) * 32
 
 
 @intrinsic

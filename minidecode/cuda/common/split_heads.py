@@ -1,0 +1,76 @@
+"""A product cut into queries, keys and values: kernels of heads.py, append.py and cross_kv.py."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import cuda, float32, int64, types
+
+from ...errors import OptionError
+from ...reference import empty, in_rows, or_empty
+from ...runtime.launch import launch
+from ...runtime.low_precision import largest_of
+from .bias import plus
+from .cut_off import cut_off
+from .grids import grid_of_rows
+from .reduction import THREADS
+
+
+def add_then_cut(qkv_RX, bias_X, heads, dtype=None, out=None):
+    q_RHK, k_RGK, v_RGU = results(qkv_RX, heads, dtype, out)
+    biased_RX = np.empty_like(qkv_RX, order="C")
+    launch(plus_bias, grid_of_rows(biased_RX), THREADS, qkv_RX, or_empty(bias_X, qkv_RX[:, 0]), biased_RX)
+    first = 0
+    for part in (q_RHK, k_RGK, v_RGU):
+        part_RX = in_rows(part)
+        launch(copy_columns, grid_of_rows(part_RX), THREADS, biased_RX, first, largest_of(part.dtype), part_RX)
+        first += part_RX.shape[1]
+    return q_RHK, k_RGK, v_RGU
+
+
+@cuda.jit
+def plus_bias(qkv_RX, bias_X, biased_RX):
+    r, x = cuda.blockIdx.x, cuda.blockIdx.y * THREADS + cuda.threadIdx.x
+    if x < biased_RX.shape[1]:
+        biased_RX[r, x] = plus(qkv_RX[r, x], bias_X, x)
+
+
+@cuda.jit
+def copy_columns(biased_RX, first, largest, part_RX):
+    r, x = cuda.blockIdx.x, cuda.blockIdx.y * THREADS + cuda.threadIdx.x
+    if x < part_RX.shape[1]:
+        part_RX[r, x] = cut_off(biased_RX[r, first + x], largest)
+
+
+@cuda.jit
+def add_and_cut(qkv_RX, bias_X, largest, q_RX, k_RX, v_RX):
+    r, x = cuda.blockIdx.x, cuda.blockIdx.y * THREADS + cuda.threadIdx.x
+    keys = q_RX.shape[1]
+    values = keys + k_RX.shape[1]
+    if x >= qkv_RX.shape[1]:
+        return
+    number = cut_off(plus(qkv_RX[r, x], bias_X, x), largest)
+    if x < keys:
+        q_RX[r, x] = number
+    elif x < values:
+        k_RX[r, x - keys] = number
+    else:
+        v_RX[r, x - values] = number
+
+
+def results(qkv_RX, heads, dtype, out):
+    """Where queries, keys and values go. Raises OptionError where the kernels do not compute in this type."""
+    if qkv_RX.dtype != np.float32:
+        raise OptionError(f"the kernels that cut into heads take float32, not {qkv_RX.dtype}: the reference does both")
+    R, G = len(qkv_RX), heads.G
+    shapes = (R, heads.H, heads.K), (R, G, heads.K), (R, G, heads.U)
+    return out or tuple(empty(qkv_RX, shape, dtype) for shape in shapes)
+
+
+# What each kernel is compiled and type-checked for, without a GPU. A product may be some columns of a wider one.
+PRODUCT_RX, ROWS_RX, ROW_X, HALVES_RX = float32[:, :], float32[:, ::1], float32[::1], types.float16[:, ::1]
+CUT = [(PRODUCT_RX, ROW_X, float32, *[part_RX] * 3) for part_RX in (ROWS_RX, HALVES_RX)]
+SIGNATURES = {
+    plus_bias: [(PRODUCT_RX, ROW_X, ROWS_RX)],
+    copy_columns: [(ROWS_RX, int64, float32, part_RX) for part_RX in (ROWS_RX, HALVES_RX)],
+    add_and_cut: CUT,
+}

@@ -1,0 +1,17 @@
+"""Tokens looked up in a list: a piece of the kernels that end texts."""
+
+from __future__ import annotations
+
+from numba import cuda
+
+
+@cuda.jit(device=True)
+def is_among(token, ids_X):
+    found = False
+    for x in range(len(ids_X)):
+        if ids_X[x] == token:
+            found = True
+    return found
+
+
+SIGNATURES = {}  # no kernels of its own
