@@ -26,7 +26,8 @@ from minidecode.bench.compare import time_by_turns, where_it_ran
 from minidecode.bench.el_costs import METHODS, Sizes, costs
 from minidecode.bench.machines import MACHINES, Machine, this_machine
 from minidecode.ops import Weight
-from minidecode.reference.el import attend_el, attend_el_naive, keys_and_values
+from minidecode.reference.common.hidden_states import keys_and_values
+from minidecode.reference.el import attend_el, attend_el_naive
 from minidecode.reference.grouped import attend
 from minidecode.reference.linear import linear
 from minidecode.reference.shared import attend_shared

@@ -39,9 +39,9 @@ from minidecode.bench.compare import time_by_turns, where_it_ran
 from minidecode.bench.multi_query_costs import PAPER_RATIOS, over_n_calls
 from minidecode.plan import CACHES, Plan
 from minidecode.reference.append import write
+from minidecode.reference.common.softmax import softmax
 from minidecode.reference.grouped import attend
 from minidecode.reference.move import concat_step
-from minidecode.reference.softmax import softmax
 from minidecode.runtime.receipt import CountedOps
 
 WINDOW = 32

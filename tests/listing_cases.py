@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from minidecode.reference.softmax import softmax
+from minidecode.reference.common.softmax import softmax
 
 EPS = 2.0**-53  # the relative error of one rounding in float64
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..reference import append as reference
 from ..runtime.capture import capturable, contiguous
-from .activation import no_bias
+from .common.activation import no_bias
 from .common.atomics import are_inside, array_at
 from .common.code_paths import COMPILED, NUMPY, ran
 from .common.jit import njit

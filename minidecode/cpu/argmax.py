@@ -6,7 +6,7 @@ import numpy as np
 
 from ..reference.argmax import note_trouble, results
 from .common.jit import njit
-from .hars import largest_of, sum_of_exponentials
+from .common.log_sum import largest_of, sum_of_exponentials
 
 
 def argmax_tokens(scores_RV, logits_RV=None, out=None):

@@ -9,6 +9,7 @@ import numpy as np
 from ..ops import BEST_CANDIDATE, FINE, NOBODY, NONE_LEFT, NOT_A_NUMBER, PENALTY_TOO_STRONG
 from ..reference.beam_update import results
 from .common.jit import njit
+from .common.tokens import is_among
 
 
 def update_beams(
@@ -81,14 +82,6 @@ def _update_beams(
         done_B[b] = is_done or at_limit
         at_B[b] = length_B[b]
         length_B[b] += not done_B[b]
-
-
-@njit(cache=True)
-def is_among(token, ids_X):
-    found = False
-    for other in ids_X:
-        found |= other == token
-    return found
 
 
 @njit(cache=True)

@@ -8,8 +8,8 @@ from ..reference import or_empty
 from ..runtime.capture import capturable, contiguous, in_numpy
 from .common.atomics import are_inside, array_at, bits_of, float_of
 from .common.jit import njit
+from .common.normalise import VECTORS, normalise_row
 from .common.thread_pool import CALLER_ALONE, DONE, OUT_OF_TABLE, OUTSIDE, parallel_for, schedule
-from .norm import VECTORS, normalise_row
 
 
 @capturable

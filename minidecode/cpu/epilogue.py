@@ -17,7 +17,8 @@ from ..reference import epilogue as reference
 from ..reference import scratch
 from ..reference.activation import code_of, is_gated
 from . import linear as products
-from .activation import activate, bias_activation, no_bias
+from .activation import bias_activation
+from .common.activation import activate, no_bias
 from .common.code_paths import NUMPY, ran
 from .common.jit import njit
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ..ops import ALL_DONE, FINE, NOT_A_NUMBER, SOME_DONE, TROUBLE
-from ..reference.flags import room_for_flag
-from .beam_update import is_among
+from ..reference import room_for_flag
 from .common.jit import njit
+from .common.tokens import is_among
 
 
 def extend_sequences(

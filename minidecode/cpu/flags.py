@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..ops import ALL_DONE, FINE, MOVED, SOME_DONE, TROUBLE
-from ..reference.flags import room_for_flag
+from ..reference import room_for_flag
 from .common.jit import njit
 
 

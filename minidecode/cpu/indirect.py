@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..reference.attention import (
+from ..reference.common.attention import (
     add_position_bias,
     distances,
     heads_side_by_side,
@@ -12,7 +12,7 @@ from ..reference.attention import (
     scores_of_sentences,
     sums_of_sentences,
 )
-from ..reference.softmax import softmax
+from ..reference.common.softmax import softmax
 from .common.jit import njit
 from .common.low_precision import cast_all, f32, in_bits
 

@@ -10,7 +10,7 @@ other way, and further on processors with 32 vector registers, where a tile's su
 under `SMALL`, whose copies stay in a cache.
 
 A model that is loaded for this code (plan=fast) has its float32 weights in panels where the processor has AVX-512, and
-panel_gemm.py multiplies any number of rows; elsewhere its weights lie in "oi" (packing.py).
+panel_gemm.py multiplies any number of rows; elsewhere its weights lie in "oi" (common/packing.py).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..runtime.capture import capturable, contiguous, in_numpy
 from ..runtime.cores import worker_threads
 from ..runtime.weight_blocks import in_panels, is_in_blocks
 from .common import block_gemm
-from .common.code_paths import BLAS, BLAS_CAST, COMPILED, NUMPY, ran
+from .common.code_paths import BLAS, BLAS_CAST, COMPILED, NUMPY, SUMS_MOVE, ran
 from .common.low_precision import cast_all, in_bits
 from .common.panel_gemm import multiply_floats
 from .common.skinny_gemm import multiply
@@ -37,7 +37,6 @@ if MANY_REGISTERS:
     FEW = {np.dtype(np.float32): 48, np.dtype(np.float16): 96, np.dtype(np.int8): 96}
 FEW_OF_IO = 8
 SMALL = 2**21  # bytes
-SUMS_MOVE = "NumPy moves the sums of a product to where they belong"
 WORTH_A_LOT = 2**20  # bytes of weights times rows, of which four take no longer than one: some 30 us
 
 

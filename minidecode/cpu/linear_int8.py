@@ -9,11 +9,10 @@ from ..reference import scratch
 from ..reference.activation import code_of, is_gated
 from ..runtime.capture import capturable, contiguous, in_numpy
 from .activation import bias_activation
-from .common.code_paths import NUMPY, ran
+from .common.code_paths import NUMPY, SUMS_MOVE, ran
+from .common.packing import check_dot_product
 from .common.panel_gemm import multiply_int8, pack_int8
 from .common.tile import DOT, GROUP
-from .linear import SUMS_MOVE
-from .packing import check_dot_product
 
 
 @capturable

@@ -17,9 +17,9 @@ from .common.code_paths import BLAS, COMPILED, ran
 from .common.jit import njit
 from .common.panel_gemm import FLOAT_ROWS, FLOAT_WIDTH, float_tile
 from .common.position_bias import add_bias, bias_arrays
+from .common.softmax import exponentials, largest, softmax_in_place
 from .common.thread_pool import ALL_WORKERS, CALLER_ALONE, DONE, TASKS_PER_THREAD, parallel_for, schedule
 from .common.tile import FLOAT
-from .softmax import exponentials, largest, softmax_in_place
 
 QUERIES = 32  # in a block; with 64 numbers a head and up to 128 keys its products are small enough for one BLAS thread
 QUERIES_PER_TASK = 48  # at the least: each task packs the keys and values of its sentence anew

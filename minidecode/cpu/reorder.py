@@ -1,15 +1,8 @@
-"""Following the beams, compiled for the CPU: each number that moves is read once and written once.
-
-In place that takes an order, for a row must be read before it is overwritten. A row from which no other has still to
-read may be written at any time, and that may set its parent free. What is left when there are no such rows are rings,
-in which each waits for the next: each is opened by putting one row aside.
-"""
+"""Following the beams, compiled for the CPU: what moves is read and written once (common/follow_parents.py)."""
 
 from __future__ import annotations
 
-import numpy as np
-
-from .common.jit import njit
+from .common.follow_parents import follow_parents
 
 
 def reorder_cache(k_RGMX, parent_R, length_R, out=None):
@@ -18,44 +11,5 @@ def reorder_cache(k_RGMX, parent_R, length_R, out=None):
         out[...] = k_RGMX
         k_RGMX = out
     bits_RGMX = k_RGMX.view(f"u{k_RGMX.itemsize}")  # whatever they stand for: Numba knows no halves on the CPU
-    _reorder_cache(bits_RGMX, parent_R, int(length_R.max()))
+    follow_parents(bits_RGMX, parent_R, int(length_R.max()))
     return k_RGMX
-
-
-@njit(cache=True)
-def _reorder_cache(k_RGMX, parent_R, length):
-    R, G, _, X = k_RGMX.shape
-    waits_R = parent_R != np.arange(R)  # rows that have still to be written
-    readers_R = np.zeros(R, np.int64)  # how many rows have still to read this one
-    for r in range(R):
-        if waits_R[r]:
-            readers_R[parent_R[r]] += 1
-    for first in range(R):
-        r = first
-        while waits_R[r] and readers_R[r] == 0:
-            _copy(k_RGMX[parent_R[r]], k_RGMX[r], length)
-            waits_R[r] = False
-            r = parent_R[r]
-            readers_R[r] -= 1
-
-    aside_GMX = np.empty((G, length, X), k_RGMX.dtype)
-    for first in range(R):
-        if waits_R[first]:
-            _copy(k_RGMX[first], aside_GMX, length)
-            r = first
-            while parent_R[r] != first:
-                _copy(k_RGMX[parent_R[r]], k_RGMX[r], length)
-                waits_R[r] = False
-                r = parent_R[r]
-            _copy(aside_GMX, k_RGMX[r], length)
-            waits_R[r] = False
-
-
-@njit(cache=True)
-def _copy(from_GMX, to_GMX, length):
-    """The first `length` positions of each head."""
-    for g in range(len(from_GMX)):
-        source_MX, target_MX = from_GMX[g], to_GMX[g]
-        for m in range(length):
-            for x in range(source_MX.shape[1]):
-                target_MX[m, x] = source_MX[m, x]

@@ -1,11 +1,11 @@
-"""The texts of a beam search follow their parents, compiled for the CPU: the order of reorder.py, for each sentence."""
+"""The texts of a beam search follow their parents, compiled for the CPU, sentence by sentence."""
 
 from __future__ import annotations
 
 from ..reference import sequences as reference
 from .common.code_paths import COMPILED, NUMPY, ran
+from .common.follow_parents import follow_parents
 from .common.jit import njit
-from .reorder import _reorder_cache
 
 
 def update_sequences(text_BWM, parent_BW, token_BW, length_B, out=None):
@@ -26,6 +26,6 @@ def _update_sequences(text_BWM, parent_BW, token_BW, length_B):
     B, W, M = text_BWM.shape
     memory_BWGMX = text_BWM.reshape(B, W, 1, M, 1)  # one head, whose positions hold one token each
     for b in range(B):
-        _reorder_cache(memory_BWGMX[b], parent_BW[b], length_B[b])
+        follow_parents(memory_BWGMX[b], parent_BW[b], length_B[b])
         for w in range(W):
             text_BWM[b, w, length_B[b]] = token_BW[b, w]

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..reference.attention import heads_side_by_side
+from ..reference.common.attention import heads_side_by_side
 from ..runtime.capture import capturable, contiguous, in_numpy
 from .common.atomics import array_at, bits_of, fetch, float_of
 from .common.jit import njit
 from .common.low_precision import f32, in_bits
 from .common.position_bias import add_bias, bias_arrays
+from .common.softmax import softmax_in_place
 from .common.thread_pool import CALLER_ALONE, DONE, SPINNING_WORKERS, parallel_for, schedule
-from .softmax import softmax_in_place
 
 REORDER = {"reassoc", "contract"}  # sums in any order, so that they run on vectors
 PREFETCH_KEYS = 24  # so many keys before one is read, it is fetched

@@ -10,7 +10,7 @@ from __future__ import annotations
 from numba import boolean, cuda, int32, int64
 
 from ..ops import ALL_DONE, FINE, MOVED, SOME_DONE, TROUBLE
-from ..reference.flags import room_for_flag
+from ..reference import room_for_flag
 from ..runtime.launch import launch
 
 THREADS = 128

@@ -2,7 +2,7 @@
 
 
 
-An op that needs room for something in between asks for it by `room`: it is the `workspace(shape, dtype)` of a caller
+An op that needs room for something in between asks for it by `scratch`: it is the `workspace(shape, dtype)` of a caller
 that has some to lend (runtime/arena.py), or else found. How much it asks for may grow with shapes and lengths, and must
 not hang on any other value.
 """
@@ -42,6 +42,11 @@ def in_place(scores_RV, out):
         return scores_RV
     out[...] = scores_RV
     return out
+
+
+def room_for_flag(like, out):
+    """An array of one number beside `like`, if no `out` is given."""
+    return np.empty_like(like, np.int64, shape=1) if out is None else out
 
 
 def scratch(workspace, shape, like, dtype=None):

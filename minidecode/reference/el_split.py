@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from . import scratch
-from .attention import heads_side_by_side, mask, scores_of_rows, sums_of_rows
-from .el import for_query_heads, key_bias_scores, keys_and_values, scores_of_hidden, values_of_hidden
-from .softmax import softmax
+from .common.attention import heads_side_by_side, mask, scores_of_rows, sums_of_rows
+from .common.hidden_states import for_query_heads, key_bias_scores, keys_and_values, scores_of_hidden, values_of_hidden
+from .common.softmax import softmax
 from .split import attend_split
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..ops import ALL_DONE, FINE, NOT_A_NUMBER, SOME_DONE, TROUBLE
-from .flags import room_for_flag
+from . import room_for_flag
 
 
 def extend_sequences_naive(

@@ -5,11 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..ops import ALL_DONE, FINE, MOVED, SOME_DONE, TROUBLE
-
-
-def room_for_flag(like, out):
-    """An array of one number beside `like`, if no `out` is given."""
-    return np.empty_like(like, np.int64, shape=1) if out is None else out
+from . import room_for_flag
 
 
 def step_flags_naive(done_X, trouble_X, parent_BW, model_trouble_R=None, out=None):

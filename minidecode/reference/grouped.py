@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .attention import add_position_bias, distances, heads_side_by_side, mask, scores_of_rows, sums_of_rows
-from .softmax import softmax
+from .common.attention import add_position_bias, distances, heads_side_by_side, mask, scores_of_rows, sums_of_rows
+from .common.softmax import softmax
 
 
 def attend_naive(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias=None, out=None):

@@ -7,10 +7,10 @@ import numpy as np
 from ..errors import OptionError
 from ..runtime.low_precision import unpacked
 from .activation import ACTIVATIONS, bias_activation, bias_activation_naive, is_gated
-from .linear import CACHED
 
 MOST_INPUTS = 66_000  # beyond, a sum of bytes times int8 could need more than 32 bits
 LEAST = np.float32(1e-35)  # rows whose numbers are all below it count as zeros: 127 divided by them would overflow
+CACHED = 2**17  # weights that are cast together: half a megabyte of float32, which stays in the L2 cache
 EXACT = 2**24 // 127**2  # products of int8 whose sum float32 holds exactly, in whatever order they are added
 
 

@@ -9,7 +9,7 @@ have the paper's names in snake_case. What is printed and cannot run, or is wron
 mended. One holds for all of them: `tf.softmax` is printed, which TensorFlow does not have; `tf.nn.softmax`, along the
 last axis, is meant, and `softmax` stands here.
 
-Contract: tolerance. The ops that a model runs (attention.py, grouped.py) give the same results, which the tests hold;
+Contract: tolerance. The ops that a model runs (grouped.py, prefill.py) give the same results, which the tests hold;
 that they also scale the logits is no difference (see `fold_scale`). bench/multi_query_costs.py counts what each listing
 moves and computes. They are for reading: where sequences differ in length, or a cache is to grow in place, see
 memory/.
@@ -21,7 +21,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from .softmax import softmax
+from .common.softmax import softmax
 
 
 def dot_product_attention(q, K, V):

@@ -7,8 +7,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from .attention import add_position_bias
-from .softmax import softmax
+from .common.attention import add_position_bias
+from .common.softmax import softmax
 
 
 def attend_prefill_naive(

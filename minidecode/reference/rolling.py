@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from . import scratch
-from .attention import add_position_bias, heads_side_by_side, scores_of_rows, sums_of_rows
+from .common.attention import add_position_bias, heads_side_by_side, scores_of_rows, sums_of_rows
+from .common.softmax import softmax
 from .grouped import attend
-from .softmax import softmax
 
 
 def attend_rolling_naive(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias=None, out=None):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from .attention import heads_side_by_side, mask, scores_of_sentences, sums_of_sentences
+from .common.attention import heads_side_by_side, mask, scores_of_sentences, sums_of_sentences
+from .common.softmax import softmax
 from .grouped import attend
-from .softmax import softmax
 
 
 def attend_shared_naive(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None):

@@ -1,4 +1,4 @@
-"""Softmax and its logarithm."""
+"""Log-probabilities: the logarithm of a softmax, of all tokens or of one."""
 
 from __future__ import annotations
 
@@ -6,15 +6,6 @@ import numpy as np
 
 from ..ops import FINE, NOT_A_NUMBER
 from . import scratch
-
-
-def softmax(scores, workspace=None):
-    """Along the last axis, in place; the maximum is taken off first, so nothing overflows."""
-    of_rows = scratch(workspace, (*scores.shape[:-1], 1), scores)
-    scores -= scores.max(axis=-1, keepdims=True, out=of_rows)
-    np.exp(scores, out=scores)
-    scores /= scores.sum(axis=-1, keepdims=True, out=of_rows)
-    return scores
 
 
 def results(logits_RV, out):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from . import scratch
-from .attention import (
+from .common.attention import (
     add_position_bias,
     distances,
     heads_side_by_side,
@@ -15,7 +15,7 @@ from .attention import (
     sums_of_rows,
     sums_of_sentences,
 )
-from .softmax import softmax
+from .common.softmax import softmax
 
 
 def attend_split_naive(

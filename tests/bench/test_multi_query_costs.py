@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from minidecode.bench.multi_query_costs import EINSUMS, PAPER_RATIOS, cost, over_n_calls, table
 from minidecode.reference import listings
-from minidecode.reference.softmax import softmax
+from minidecode.reference.common.softmax import softmax
 
 SIZES = {"b": 2, "n": 3, "m": 5, "d": 7, "h": 11, "k": 13, "v": 17}  # so that no product stands for another
 WEIGHTS = {"P_q": "hdk", "P_k": "hdk", "P_v": "hdv", "P_o": "hdv"}

@@ -15,7 +15,7 @@ import minidecode as md
 from minidecode import model as model_file
 from minidecode.models import FAMILIES
 from minidecode.plan import CACHES
-from minidecode.reference import attention
+from minidecode.reference.common import attention
 from minidecode.runtime import arena as arena_file
 from minidecode.runtime import dry_run as dry_run_file
 from minidecode.runtime.arena import Places

@@ -16,8 +16,7 @@ from tolerance import FLOAT32
 
 import minidecode as md
 from minidecode.cpu import linear_int8 as compiled
-from minidecode.cpu import packing
-from minidecode.cpu.common import panel_gemm, tile
+from minidecode.cpu.common import packing, panel_gemm, tile
 from minidecode.cpu.common.tile import DOT, DOT_PRODUCTS
 from minidecode.ops import Weight
 from minidecode.reference import linear_int8 as reference

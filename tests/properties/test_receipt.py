@@ -58,7 +58,7 @@ def test_held_bytes_counts_whole_bases_once():
 
 def test_the_receipt_names_the_code_that_runs(monkeypatch):
     """Rebound in its own file, an op is replaced even if another file imported it before; a borrowed name shows."""
-    from minidecode.reference import attention
+    from minidecode.reference.common import attention
 
     @functools.wraps(linear_file.linear)
     def disguised(*arguments, **keywords):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numba import njit
 
+from minidecode.cpu.common.softmax import softmax_in_place
 from minidecode.cpu.common.vector_exp import LEAST, exp
-from minidecode.cpu.softmax import softmax_in_place
 
 EPS = float(np.finfo(np.float32).eps)
 

@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from ...runtime.capture import in_numpy
 
 CODE_PATHS = COMPILED, BLAS, BLAS_CAST, NUMPY = "compiled", "BLAS", "BLAS on cast weights", "NumPy"
+SUMS_MOVE = "NumPy moves the sums of a product to where they belong"  # why a step is not captured
 COUNTS: ContextVar[dict[str, int] | None] = ContextVar("code_paths", default=None)  # of the op that runs in a thread
 
 

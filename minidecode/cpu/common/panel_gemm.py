@@ -28,7 +28,7 @@ from ...runtime.capture import CAPTURE
 from ...runtime.cores import first_level_bytes, worker_threads
 from ...runtime.low_precision import PANEL_HEADER as HEADER
 from ...runtime.weight_blocks import aligned
-from ..activation import activate, no_bias
+from .activation import activate, no_bias
 from .atomics import array_at, bits_of, float_of
 from .jit import njit
 from .thread_pool import ALL_WORKERS, CALLER_ALONE, DONE, TASKS_PER_THREAD, parallel_for, schedule

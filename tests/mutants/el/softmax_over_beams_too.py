@@ -1,7 +1,7 @@
 """takes one softmax over all heads and beams that share a product."""
 
 from minidecode.reference import el as reference
-from minidecode.reference.softmax import softmax
+from minidecode.reference.common.softmax import softmax
 
 
 def attend_el(q_RHK, h_BND, begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, scale, out=None):

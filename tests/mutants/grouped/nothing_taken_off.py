@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minidecode.reference.attention import mask, scores_of_rows, sums_of_rows
+from minidecode.reference.common.attention import mask, scores_of_rows, sums_of_rows
 
 
 def attend(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None):

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from minidecode.reference.attention import mask, scores_of_rows
-from minidecode.reference.softmax import softmax
+from minidecode.reference.common.attention import mask, scores_of_rows
+from minidecode.reference.common.softmax import softmax
 
 
 def attend(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None):

@@ -1,7 +1,7 @@
 """rounds the softmax to float16 where the cache is float16, as a product of two such arrays would have it."""
 
-from minidecode.reference.attention import mask, scores_of_rows, sums_of_rows
-from minidecode.reference.softmax import softmax
+from minidecode.reference.common.attention import mask, scores_of_rows, sums_of_rows
+from minidecode.reference.common.softmax import softmax
 
 
 def attend(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None):

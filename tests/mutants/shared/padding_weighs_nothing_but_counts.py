@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from minidecode.reference.attention import scores_of_sentences, sums_of_sentences
-from minidecode.reference.softmax import softmax
+from minidecode.reference.common.attention import scores_of_sentences, sums_of_sentences
+from minidecode.reference.common.softmax import softmax
 
 
 def attend_shared(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None):

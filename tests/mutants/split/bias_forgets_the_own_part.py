@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minidecode.reference.attention import (
+from minidecode.reference.common.attention import (
     add_position_bias,
     distances,
     mask,
@@ -11,7 +11,7 @@ from minidecode.reference.attention import (
     sums_of_rows,
     sums_of_sentences,
 )
-from minidecode.reference.softmax import softmax
+from minidecode.reference.common.softmax import softmax
 
 
 def attend_split(

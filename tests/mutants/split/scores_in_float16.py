@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from minidecode.reference.attention import mask, sums_of_rows, sums_of_sentences
-from minidecode.reference.softmax import softmax
+from minidecode.reference.common.attention import mask, sums_of_rows, sums_of_sentences
+from minidecode.reference.common.softmax import softmax
 
 
 def attend_split(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, out=None):

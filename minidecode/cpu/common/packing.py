@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import OptionError
-from ..ops import Weight
-from ..runtime.low_precision import DYNAMIC, each_weight, joined, stored_weight
-from .common.panel_gemm import pack_floats, pack_int8
-from .common.tile import DOT, FLOAT, GROUP
+from ...errors import OptionError
+from ...ops import Weight
+from ...runtime.low_precision import DYNAMIC, each_weight, joined, stored_weight
+from .panel_gemm import pack_floats, pack_int8
+from .tile import DOT, FLOAT, GROUP
 
 
 def packed(dtype: str, weights: Any, must: bool) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import scratch
+from .. import scratch
 
 CACHED = 2**17  # numbers that are cast together: half a megabyte of float32, which stays in the L2 cache
 

@@ -1,0 +1,1 @@
+"""What several ops are made of, in NumPy."""
