@@ -133,7 +133,7 @@ def _rotation_cost(qkv_RX, bias_X, heads, pos_R, turns_NK) -> Cost:
 
 
 def _append_cost(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R) -> Cost:
-    """The same, but keys and values are as narrow as the cache."""
+    """The cost of split_heads, with keys and values as narrow as the cache."""
     cost, kv = _heads_cost(qkv_RX, bias_X, heads), qkv_RX.size - len(qkv_RX) * heads.H * heads.K
     return Cost(cost.bytes + kv * (k_RGMK.itemsize - qkv_RX.itemsize) + at_R.nbytes, cost.operations)
 

@@ -173,7 +173,7 @@ class LoadedFrom:
         return _fingerprints(self.folder) == self.files
 
     def load_again(self, plan: Plan, defaults: dict[str, Any], source: str) -> Model:
-        """The same model, from its folder, or where that is not (another machine) from the hub or the package.
+        """Loads a model again from its folder, or where that is not (another machine) from the hub or the package.
 
         Raises CheckpointError where the files are others.
         """

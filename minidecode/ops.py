@@ -114,7 +114,7 @@ class PositionBias:
     zero: int = 0
 
     def of_rows(self, rows: slice) -> PositionBias:
-        """That of some rows of the call."""
+        """The bias of some rows of the call."""
         return self if len(self.bias_XHP) == 1 else PositionBias(self.bias_XHP[rows], self.bucket_L, self.zero)
 
 
@@ -409,7 +409,7 @@ def attend_indirect(
     indirection_RT: Array, begin_R: Array, end_R: Array, scale: float, bias: PositionBias | None = None,
     out: Array | None = None,
 ) -> Array:  # fmt: skip
-    """As `attend_split`, but what a row has generated may lie in other rows: a table says where (FasterTransformer).
+    """Attends as `attend_split`, to own positions that may lie in other rows: a table says where (FasterTransformer).
 
     Row r's own position t is k[source[r, t], :, t], v[source[r, t], :, t], for begin[r] <= t < end[r]; there is at
     least one. indirection_RT: int64, rows of the same sentence. The rest is as in `attend_split`: one softmax over the

@@ -45,7 +45,7 @@ class Machine:
         return of_floats + cost.int8_operations / (self.int8_operations or self.operations)
 
     def on_tensor_cores(self) -> Machine:
-        """The same machine for float16 matrix products. Raises OptionError where it has no units for them."""
+        """This machine for float16 matrix products. Raises OptionError where it has no units for them."""
         if self.tensor_operations is None:
             raise OptionError(f"{self.name} has no tensor cores")
         return replace(self, operations=self.tensor_operations)

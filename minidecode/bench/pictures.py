@@ -138,7 +138,7 @@ def ladder_picture(found: Ladder) -> Figure:
 
 
 def ladder_in_words(found: Ladder) -> str:
-    """The same for those who do not see it."""
+    """What the picture shows, in words, for those who do not see it."""
     rungs = "; ".join(
         f"{s.name} {s.speedup_total:.1f} times the first rung's speed{'' if s.carried else ', not carried on'}, "
         f"most of its time in {max(s.shares, key=s.shares.get)} ({100 * max(s.shares.values()):.0f} percent)"

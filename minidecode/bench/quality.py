@@ -285,5 +285,5 @@ def listed_references(references: Sequence[str | Sequence[str]], prompts: int) -
 
 
 def _streams(references: list[list[str]]) -> list[list[str | None]]:
-    """As sacrebleu takes them: the first reference of each text, then the second of each, None where there is none."""
+    """The first reference of each text, then the second of each, None where there is none: as sacrebleu takes them."""
     return [[mine[i] if i < len(mine) else None for mine in references] for i in range(max(map(len, references)))]

@@ -177,7 +177,7 @@ def reorder_numbers(s: Step, machine: Machine) -> Numbers:
 
 
 def head_numbers(s: Step, machine: Machine) -> Numbers:
-    """As many key/value heads as query heads, G of them, and one: the cache, and whole steps."""
+    """The cache and whole steps with H key/value heads, with G and with one."""
     steps = {"multi-head": replace(s, G=s.H), "grouped": s, "multi-query": replace(s, G=1)}
     parts = {name: _sum([products(step), attention(step, OWN)]) for name, step in steps.items()}
     return {HELD: {name: held_bytes(step, OWN) for name, step in steps.items()}, **_moved(parts, machine)}

@@ -46,7 +46,7 @@ def key_value_weights(weight: Weight, heads):
 
 
 def copies_among(weights, weight: Weight) -> tuple:
-    """Those of `key_value_weights` that are copies, which the cache holds beside the model."""
+    """The weights of `key_value_weights` that are copies, which the cache holds beside the model."""
     w_k_GKD, b_k_GK, w_v_GUD, _ = weights
     is_whole = weight.data.dtype == b_k_GK.dtype and weight.layout != "panels"
     return () if is_whole else (w_k_GKD, w_v_GUD)
@@ -65,7 +65,7 @@ class ElCache(SplitCache):
         self.copies = copies_among(self.weights, block.qkv)
 
     def append(self, ops, qkv_RX, h_RD):
-        """As in the split cache; the prompt's hidden states are kept too."""
+        """Keeps the prompt's hidden states, and otherwise does what the split cache does."""
         if not self.decoding:
             self.h_RD = cast_to(self.stored_as, h_RD)
         return super().append(ops, qkv_RX, h_RD)

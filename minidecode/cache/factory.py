@@ -37,7 +37,7 @@ class CacheFactory:
         return self.kind.cross.of_layers(ops, weights, source, target_offsets_X, self.stored_as)
 
     def name(self, has_encoder: bool) -> str:
-        """As receipts say it."""
+        """The cache's name in receipts: its classes, and the dtype that it stores."""
         kinds: list[Any] = [self.kind, *([self.kind.cross] if has_encoder else [])]
         names = " + ".join(f"{kind.__module__}.{kind.__qualname__}" for kind in kinds)
         return names if self.stored_as is None else f"{names} in {self.stored_as}"

@@ -15,7 +15,7 @@ class IndirectCache(SplitCache):
     """A split cache and the table: row r's own position t lies in row source[r, t], of the same sentence."""
 
     def begin_steps(self, ops, k_RGK, v_RGU, beams, steps):
-        """As for the split cache; each row writes what it generates into its own row, so there the table begins."""
+        """Begins the split cache, and a table that names each row's own row: there it writes what it generates."""
         super().begin_steps(ops, k_RGK, v_RGU, beams, steps)
         own_row_R1 = np.arange(len(self.end_R), like=self.end_R)[:, None]
         self.indirection_RT = np.tile(own_row_R1, steps)

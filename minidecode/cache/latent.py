@@ -24,7 +24,7 @@ class Latent:
         self.addend_BD = addend_BD  # what is added to each embedding of the sentence
 
     def picked(self, ops, pick_B) -> Latent:
-        """Those of these sentences, in this order, each as often as it is named."""
+        """The latents of these sentences, in this order, each as often as it is named."""
         return Latent(ops.gather_rows(self.memory_BX, pick_B), ops.gather_rows(self.addend_BD, pick_B))
 
     def in_front(self, blocks: Sequence[Any], caches: Sequence[Any], offsets_X) -> list[StepCache]:
@@ -68,7 +68,7 @@ class LatentCache:
         return ops.gather_rows(self.addend_BD, self.sentence_R)
 
     def append(self, ops, qkv_RX, h_RD):
-        """As in the own cache; in a prefill with the latents' rows."""
+        """Appends to the own cache; in a prefill the latents' rows with those of tokens."""
         if not self.decoding:
             tokens_RX, rows = qkv_RX, len(self.first_B) + len(self.token_R)
             qkv_RX = np.empty((rows, tokens_RX.shape[1]), tokens_RX.dtype, like=tokens_RX)
@@ -77,7 +77,7 @@ class LatentCache:
         return self.own.append(ops, qkv_RX, h_RD)
 
     def attend(self, ops, q_RHK):
-        """As in the own cache, for rows of tokens: nothing asks what the latent's row would see."""
+        """Attends by the own cache, for rows of tokens alone: nothing asks what the latent's row would see."""
         a_RX = self.own.attend(ops, q_RHK)
         return a_RX if self.decoding else ops.gather_rows(a_RX, self.token_R)
 

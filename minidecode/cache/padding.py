@@ -24,7 +24,7 @@ def replicate(ops, k_RGK, v_RGU, offsets_X, beams: int, N: int):
 
 
 def with_room(k_RGNX, steps: int):
-    """The same positions, and `steps` more behind them."""
+    """A copy of the positions, with `steps` more behind them."""
     R, G, N, X = k_RGNX.shape
     k_RGMX = np.zeros((R, G, N + steps, X), k_RGNX.dtype, like=k_RGNX)
     k_RGMX[:, :, :N] = k_RGNX

@@ -62,10 +62,10 @@ class StepCache(Protocol):
     """One decoder layer's cache from step to step, with what it keeps of a source, if there is one."""
 
     def append(self, ops: Any, qkv_RX: np.ndarray, h_RD: np.ndarray) -> np.ndarray:
-        """As in `LayerCache`; in a step, for one new position a row."""
+        """What `LayerCache.append` does; in a step, for one new position a row."""
 
     def attend(self, ops: Any, q_RHK: np.ndarray) -> np.ndarray:
-        """As in `LayerCache`."""
+        """What `LayerCache.attend` does."""
 
     def expand(self, ops: Any, beams: int, steps: int) -> None:
         """Ends the prefill: from here on a row per beam, for at most so many steps."""

@@ -35,7 +35,7 @@ class ReplicatedCache(PromptCache):
         return ops.attend(q_RHK, self.k_RGMK, self.v_RGMU, begin_R, end_R, h.scale, **h.biases)
 
     def attend_next(self, ops, qkv_RX):
-        """As in `PromptCache`; the copy with the query row's position is dropped again."""
+        """Attends to the query row's position as well, then drops the copy that holds it."""
         kept = self.k_RGMK, self.v_RGMU
         a_RX = self.attend_step(ops, self.append_step(ops, qkv_RX))
         self.k_RGMK, self.v_RGMU = kept

@@ -74,7 +74,7 @@ class SplitCache(PromptCache):
         self.begin_R, self.end_R = self.begin_R[stays_R], self.end_R[stays_R]
 
     def leave_prompts(self, ops, stays_B):
-        """As wide as before, for `first_seen` counts from where all prompts end."""
+        """Keeps the prompts that stay, as wide as before: `first_seen` counts from where all prompts end."""
         self.prompt_k_BGNK = ops.gather_rows(self.prompt_k_BGNK, stays_B)
         self.prompt_v_BGNU = ops.gather_rows(self.prompt_v_BGNU, stays_B)
 

@@ -52,7 +52,7 @@ def warn_of_files(plan: str, option: str = "--plan") -> None:
 
 
 def given_latent(latent: str | None, seed: int | None) -> dict[str, Any]:
-    """Those of `latent` and `latent_seed` that the command line gives. Raises InputError on what is no latent."""
+    """What the command line gives of `latent` and `latent_seed`. Raises InputError on what is no latent."""
     given = {"latent": None if latent is None else _read_latent(latent), "latent_seed": seed}
     return {name: value for name, value in given.items() if value is not None}
 

@@ -71,7 +71,7 @@ def _send_again() -> None:
 
 
 def unless_interrupted(report: Callable[[float, int], None]) -> Callable[[float, int], None]:
-    """The same, but a signal of which a library has swallowed the exception is raised again."""
+    """`report`, which raises a signal again of which a library has swallowed the exception."""
 
     def call(done: float, total: int) -> None:
         raise_if_asked()

@@ -72,7 +72,7 @@ def _hash_of_model(model: Any) -> str:
 
 
 def _arrays(weights: Any) -> Iterator[np.ndarray]:
-    """Those of a tree of dataclasses and tuples."""
+    """The arrays of a tree of dataclasses and tuples."""
     if is_array(weights):
         yield fetch(weights)
     elif isinstance(weights, tuple):

@@ -32,7 +32,7 @@ def hidden(k_XGMK, v_XGMU, begin_X, end_X) -> tuple:
 
 
 def halves(arguments: tuple) -> tuple:
-    """The same inputs with caches, all arrays of four axes, in float16: what lies where no op looks is cut off."""
+    """The inputs with caches, all arrays of four axes, in float16: what lies where no op looks is cut off."""
     return tuple(cast_to(np.dtype(np.float16), a) if getattr(a, "ndim", 0) == 4 else a for a in arguments)
 
 
@@ -89,7 +89,7 @@ def position_bias(rng, H: int, rows: int = 1, buckets: int = 32, farthest: int =
 
 
 def perhaps_biased(draw, arguments: tuple, H: int, R: int) -> tuple:
-    """The same arguments, or with a position bias behind them: few buckets, which end within a text."""
+    """The arguments, alone or with a position bias behind them: few buckets, which end within a text."""
     kind = draw(st.sampled_from(["none", "shared", "of rows"]))
     if kind == "none":
         return arguments
@@ -244,7 +244,7 @@ def _error_of_scores(q_K, h_ND, k_MK, w_k_KD, b_k_K, moved_MU):
 
 
 def _error_of_sums(weights_M, h_ND, v_MU, w_v_UD):
-    """The same of the sums over positions and over the width of h."""
+    """The error of the sums over positions and over the width of h."""
     weighted_ND = weights_M[: len(h_ND), None] * h_ND
     hidden_first_U = np.linalg.norm(w_v_UD * _off(weighted_ND, axis=0), axis=1)
     hidden_first_U += _off(w_v_UD * weighted_ND.sum(axis=0), axis=1)

@@ -96,7 +96,7 @@ class _Drawn:
         return cells, places
 
     def _banks(self) -> tuple[list, dict]:
-        """The same; the words of a bank lie below each other, and so do the ends of the lines."""
+        """(cells, places) by banks: the words of a bank lie below each other, and so do the ends of the lines."""
         cells, places = [], {}
         for bank, stack in self.stacks.items():
             for k, word in enumerate(stack or [None]):

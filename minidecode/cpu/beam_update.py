@@ -16,7 +16,7 @@ def update_beams(
     score_BC, parent_BC, token_BC, running_score_BW, finished_score_BW, finished_length_BW, done_B, length_B, prompt_B,
     limit_B, norm_X, eos_X, rules, out=None,
 ):  # fmt: skip
-    """As the naive version, in its order. NumPy makes some 60 calls, which take about as long for four as for one."""
+    """Goes through the rules in the naive version's order. NumPy makes some 60 calls, however few sentences."""
     out = results(score_BC, running_score_BW, out)
     mark, *flags = astuple(rules)
     _update_beams(

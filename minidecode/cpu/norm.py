@@ -28,7 +28,7 @@ def residual_norm(x_RD, y_RD, bias_D, norm, out=None):
 
 
 def _run(x_RD, y_RD, bias_D, norm, summed_RD, h_RD):
-    """As tasks, which a captured step may hold, where all is float32 and lies in order. No rows of y: x stays."""
+    """Runs the norm as tasks, which a captured step may hold, if all is float32 and in order. No rows of y: x stays."""
     bias_D, shift_D = or_empty(bias_D, norm.gain_D), or_empty(norm.bias_D, norm.gain_D)
     given = [contiguous(a) for a in (x_RD, y_RD, bias_D, norm.gain_D, shift_D)]  # else sums do not run on vectors
     summed_RD = summed_RD if len(y_RD) else given[0]

@@ -12,7 +12,7 @@ from .common.jit import njit
 
 
 def top_p_filter(scores_RV, p, least=1, out=None):
-    """As quickselect looks for a median: tokens before and behind one of them, by turns on one side and the other."""
+    """Parts tokens into those before and behind one of them, again and again, as quickselect looks for a median."""
     scores_RV = in_place(scores_RV, out)
     _top_p_filter(scores_RV, 1 - p, least)
     return scores_RV

@@ -41,6 +41,11 @@ from .common.vector_load import begins_at_16_bytes, wide_load, wide_store
 
 
 def bias_activation_v1(f_RX, bias_X, activation, out=None, *, threads=THREADS):
+    """y_RX = act(f_RX + bias_X), a thread per number.
+
+    Launches `activation_per_number` in ceil(RX / threads) blocks. Reads 8RX bytes, a bias for each number, and writes
+    4RX. Columns that are pairs of gate and up take `pairs`, here and below.
+    """
     if is_gated(activation):
         return pairs(f_RX, bias_X, activation, out)
     bias_X, y_RX = bias_and_result(f_RX, bias_X, out)
@@ -51,6 +56,10 @@ def bias_activation_v1(f_RX, bias_X, activation, out=None, *, threads=THREADS):
 
 @cuda.jit
 def activation_per_number(f_RX, bias_X, code, y_RX):
+    """Activates one number of f_RX a thread, which divides to find its row.
+
+    Any grid of RX threads. A thread reads 8 bytes and writes 4.
+    """
     i = cuda.grid(1)
     if i < f_RX.size:
         r = i // f_RX.shape[1]
@@ -59,6 +68,11 @@ def activation_per_number(f_RX, bias_X, code, y_RX):
 
 
 def bias_activation_v2(f_RX, bias_X, activation, out=None):
+    """y_RX = act(f_RX + bias_X), a thread per column that walks down rows.
+
+    Launches `activation_per_column` as (ceil(X / 128), ceil(R / 4)) blocks of 128, at most 65,535 on the second axis.
+    Reads 5RX bytes, a bias for each four numbers, and writes 4RX.
+    """
     if is_gated(activation):
         return pairs(f_RX, bias_X, activation, out)
     bias_X, y_RX = bias_and_result(f_RX, bias_X, out)
@@ -69,6 +83,11 @@ def bias_activation_v2(f_RX, bias_X, activation, out=None):
 
 @cuda.jit
 def activation_per_column(f_RX, bias_X, code, y_RX):
+    """Activates column c of every gridDim.y-th row of f_RX, with one load of its bias.
+
+    Grid (ceil(X / 128), blocks of rows), block 128. A thread reads 4 bytes and 4 for each of its rows, and writes 4 for
+    each.
+    """
     c = cuda.grid(1)
     if c < f_RX.shape[1]:
         bias = plus(float32(0), bias_X, c)
@@ -77,7 +96,11 @@ def activation_per_column(f_RX, bias_X, code, y_RX):
 
 
 def bias_activation_v3(f_RX, bias_X, activation, out=None):
-    """Version 2 where rows do not begin at multiples of 16 bytes, or do not end there."""
+    """y_RX = act(f_RX + bias_X), a thread per four columns, by 128-bit loads and stores.
+
+    Launches `activation_per_four_columns` as (ceil(X / 512), ceil(R / 4)) blocks of 128. Reads 5RX bytes and writes
+    4RX. Version 2 where rows do not begin at multiples of 16 bytes, or do not end there.
+    """
     if is_gated(activation):
         return pairs(f_RX, bias_X, activation, out)
     bias_X, y_RX = bias_and_result(f_RX, bias_X, out)
@@ -91,6 +114,11 @@ def bias_activation_v3(f_RX, bias_X, activation, out=None):
 
 @cuda.jit
 def activation_per_four_columns(f_RX, bias_X, code, y_RX):
+    """Activates four columns of every gridDim.y-th row of f_RX.
+
+    Grid (ceil(X / 512), blocks of rows), block 128. A thread reads 16 bytes and 16 for each of its rows, and writes 16
+    for each.
+    """
     c = 4 * cuda.grid(1)
     if c < f_RX.shape[1]:
         a = b = d = e = float32(0)
@@ -114,6 +142,10 @@ def fours_activated(code):
 
     @cuda.jit
     def activation_of_fours(f_RX, bias_X, given, y_RX):
+        """Activates four columns of four rows.
+
+        Grid (ceil(R / 4), ceil(X / 512)), block 128. A thread reads 80 bytes and writes 64.
+        """
         kept = cuda.local.array(KEPT, float32)
         c = 4 * (cuda.blockIdx.y * THREADS + cuda.threadIdx.x)
         if c >= f_RX.shape[1]:
@@ -143,7 +175,11 @@ OF_CODE = {code: fours_activated(code) for code in (GELU_NEW, SILU, GELU, RELU, 
 
 
 def bias_activation(f_RX, bias_X, activation, out=None):
-    """Version 4; version 2 where rows do not begin at multiples of 16 bytes, or do not end there."""
+    """y_RX = act(f_RX + bias_X), four columns of four rows a thread, and a kernel for each common activation.
+
+    Version 4: (ceil(R / 4), ceil(X / 512)) blocks of 128. Reads 5RX bytes and writes 4RX. Version 2 where rows do not
+    begin at multiples of 16 bytes, or do not end there.
+    """
     if is_gated(activation):
         return pairs(f_RX, bias_X, activation, out)
     bias_X, y_RX = bias_and_result(f_RX, bias_X, out)
@@ -155,7 +191,10 @@ def bias_activation(f_RX, bias_X, activation, out=None):
 
 
 def add_bias(x_RX, bias_X, out=None):
-    """The kernel of version 4, or of version 2, with nothing behind the bias."""
+    """out_RX = x_RX + bias_X, by the kernel of version 4, or of version 2, with nothing behind the bias.
+
+    Reads 5RX bytes and writes 4RX.
+    """
     bias_X, out_RX = bias_and_result(x_RX, bias_X, out)
     if lie_in_fours(x_RX, out_RX, bias_X[None]):
         launch(OF_CODE[PLAIN], grid_of(*x_RX.shape), THREADS, x_RX, bias_X, PLAIN, out_RX)

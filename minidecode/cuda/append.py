@@ -30,6 +30,11 @@ from .common.split_heads import PRODUCT_RX, ROW_X, ROWS_RX, add_then_cut
 
 
 def append_kv_v1(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
+    """Cuts queries, keys and values into arrays of their own, then copies keys and values to position at_R.
+
+    Six launches, a thread per number. Reads 12RX + 4RG(K+U) bytes and writes 8RX + sRG(K+U); s: bytes of a number of
+    the cache.
+    """
     refuse_other_types(qkv_RX, k_RGMK, v_RGMU)
     q_RHK, *new = add_then_cut(qkv_RX, bias_X, heads)
     for cache_RGMX, new_RGX in zip((k_RGMK, v_RGMU), new, strict=True):
@@ -43,6 +48,10 @@ def append_kv_v1(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
 
 @cuda.jit
 def write_position(new_RGX, at_R, cache_RGMX, largest):
+    """Copies new_RGX to position at_R[r] of each row of the cache; what lies beyond the cache is not written.
+
+    Grid (R, ceil(GX / 128)), block 128. Reads 4RGX bytes and at_R, and writes sRGX.
+    """
     _, G, X = new_RGX.shape
     r, i = cuda.blockIdx.x, cuda.blockIdx.y * THREADS + cuda.threadIdx.x
     if i < G * X and at_R[r] < cache_RGMX.shape[2]:
@@ -50,7 +59,11 @@ def write_position(new_RGX, at_R, cache_RGMX, largest):
 
 
 def append_kv(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
-    """Version 2."""
+    """Adds the bias and stores each number of qkv_RX where it stays: in q_RHK, or at position at_R of the cache.
+
+    Version 2: `add_and_append` as (R, ceil(X / 128)) blocks of 128. Reads 8RX bytes and at_R, and writes 4RHK +
+    sRG(K+U).
+    """
     refuse_other_types(qkv_RX, k_RGMK, v_RGMU)
     shape = len(qkv_RX), heads.H, heads.K
     q_RHK = empty(qkv_RX, shape) if out is None else out
@@ -61,6 +74,10 @@ def append_kv(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
 
 @cuda.jit
 def add_and_append(qkv_RX, bias_X, q_RX, k_RGMK, v_RGMU, at_R, largest):
+    """Adds a bias to one number of qkv_RX and stores it: a query in q_RX, a key or a value at position at_R[r].
+
+    Grid (R, ceil(X / 128)), block 128. A thread reads 8 bytes, and 8 of at_R for keys and values; it writes 4, or s.
+    """
     G, K, U = k_RGMK.shape[1], k_RGMK.shape[3], v_RGMU.shape[3]
     r, x = cuda.blockIdx.x, cuda.blockIdx.y * THREADS + cuda.threadIdx.x
     keys = q_RX.shape[1]

@@ -48,6 +48,10 @@ from .common.rows import (
 
 
 def argmax_tokens_v1(scores_RV, logits_RV=None, out=None):
+    """The best token of each row of scores_RV and its log-probability, in three passes.
+
+    Launches `largest_in_passes` in R blocks of 128. Reads 12RV bytes and writes 20R.
+    """
     return launched(largest_in_passes, scores_RV, logits_RV, out)
 
 
@@ -61,6 +65,10 @@ def launched(kernel, scores_RV, logits_RV, out):
 
 @cuda.jit
 def largest_in_passes(scores_RV, logits_RV, has_logits, token_R, logprob_R, trouble_R):
+    """Finds a row's best score, then its largest logit, then the sum of exponentials, a pass for each.
+
+    Grid R, block 128. Reads 12V bytes a row and writes 20.
+    """
     part = cuda.shared.array(WARPS, float32)
     place = cuda.shared.array(WARPS, int64)
     r, t, V = cuda.blockIdx.x, cuda.threadIdx.x, scores_RV.shape[1]
@@ -97,11 +105,19 @@ def write(r, best, column, is_nan, logits_RV, has_logits, largest, total, token_
 
 
 def argmax_tokens_v2(scores_RV, logits_RV=None, out=None):
+    """The best token of each row of scores_RV and its log-probability, in one pass over scores and logits.
+
+    Launches `largest_in_one_pass` in R blocks of 128. Reads 8RV bytes, or 4RV without logits, and writes 20R.
+    """
     return launched(largest_in_one_pass, scores_RV, logits_RV, out)
 
 
 @cuda.jit
 def largest_in_one_pass(scores_RV, logits_RV, has_logits, token_R, logprob_R, trouble_R):
+    """Keeps a thread's best score and its running sum of exponentials, then joins them over the block.
+
+    Grid R, block 128. Reads 8V bytes a row, or 4V without logits, and writes 20.
+    """
     part = cuda.shared.array(WARPS, float32)
     place = cuda.shared.array(WARPS, int64)
     r, t = cuda.blockIdx.x, cuda.threadIdx.x
@@ -124,7 +140,11 @@ def largest_in_one_pass(scores_RV, logits_RV, has_logits, token_R, logprob_R, tr
 
 
 def argmax_tokens(scores_RV, logits_RV=None, out=None, *, workspace=None):
-    """Version 3."""
+    """The best token of each row of scores_RV and its log-probability, by 128-bit loads, several blocks a row.
+
+    Version 3: one kernel over (R, shares) blocks of 128, then `best_of_shares` in R warps. Reads 4RV bytes where the
+    scores are the logits or there are none, otherwise 8RV; parts take 20 bytes a share; writes 20R.
+    """
     (R, V), out = scores_RV.shape, results(in_float32(scores_RV), out)
     shares, columns = shares_of(R, V)
     best_RX, largest_RX, total_RX = (scratch(workspace, (R, shares), scores_RV) for _ in range(3))
@@ -142,12 +162,16 @@ def argmax_tokens(scores_RV, logits_RV=None, out=None, *, workspace=None):
 
 
 def is_same(a, b):
+    """Whether two arrays are the same memory, read the same way."""
     return a is b or (address_of(a) == address_of(b) and a.strides == b.strides)
 
 
 @cuda.jit
 def best_of_logits(logits_RV, columns, best_RX, column_RX, largest_RX, total_RX):
-    """Nothing has touched the scores: they are the logits, and NaN among them makes the sum NaN."""
+    """Best score, maximum and sum of exponentials of a share, where the scores are the logits: NaN makes the sum NaN.
+
+    Grid (R, shares), block 128. Reads 4 bytes a column of the share, and writes 20 a share.
+    """
     part = cuda.shared.array(WARPS, float32)
     place = cuda.shared.array(WARPS, int64)
     largest_X = cuda.shared.array(WARPS, float32)
@@ -196,6 +220,10 @@ def column_of(row_V, best, where):
 
 @cuda.jit
 def best_of_both(scores_RV, logits_RV, columns, best_RX, column_RX, largest_RX, total_RX):
+    """Finds the best score of a share, and maximum and sum of exponentials of the logits of that share.
+
+    Grid (R, shares), block 128. Reads 8 bytes a column of the share, and writes 20 a share.
+    """
     largest_X = cuda.shared.array(WARPS, float32)
     total_X = cuda.shared.array(WARPS, float32)
     r, share = cuda.blockIdx.x, cuda.blockIdx.y
@@ -238,7 +266,10 @@ def best_of_share(row_V, columns):
 
 @cuda.jit
 def best_of_scores(scores_RV, columns, best_RX, column_RX, largest_RX, total_RX):
-    """No sum is asked for: it says alone whether a score is NaN."""
+    """Best score of a share, without logits; the sum is asked for by nobody, and says alone whether a score is NaN.
+
+    Grid (R, shares), block 128. Reads 4 bytes a column of the share, and writes 20 a share.
+    """
     r, share = cuda.blockIdx.x, cuda.blockIdx.y
     best, column, is_nan = best_of_share(scores_RV[r], columns)
     if cuda.threadIdx.x == 0:
@@ -250,7 +281,10 @@ def best_of_scores(scores_RV, columns, best_RX, column_RX, largest_RX, total_RX)
 def best_of_shares(
     logits_RV, has_logits, best_RX, column_RX, largest_RX, total_RX, token_R, logprob_R, trouble_R
 ):  # fmt: skip
-    """A warp per row, a lane per share."""
+    """Joins the shares of a row, a lane for each, and writes the row's results.
+
+    Grid R, block 32. Reads 20 bytes a share, and writes 20.
+    """
     r, lane = cuda.blockIdx.x, cuda.threadIdx.x
     best, column = -INFINITY, NOWHERE
     for share in range(lane, best_RX.shape[1], 32):

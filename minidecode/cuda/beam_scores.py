@@ -22,6 +22,10 @@ SHARE = 16 * THREADS  # columns of a block of version 3
 
 
 def add_beam_scores_v1(scores_RV, running_R, out=None):
+    """Adds running_R[r] to all scores of row r, a thread per score.
+
+    Launches `add_to_each` in ceil(RV / 128) blocks of 128. Reads 8RV bytes, a running score for each, and writes 4RV.
+    """
     scores_RV = in_place(in_float32(scores_RV), out)
     launch(add_to_each, -(-scores_RV.size // THREADS), THREADS, scores_RV, running_R)
     return scores_RV
@@ -29,6 +33,10 @@ def add_beam_scores_v1(scores_RV, running_R, out=None):
 
 @cuda.jit
 def add_to_each(scores_RV, running_R):
+    """Adds its row's running score to one score; the thread divides to find the row.
+
+    Grid ceil(RV / 128), block 128. A thread reads 8 bytes and writes 4.
+    """
     i = cuda.grid(1)
     if i < scores_RV.size:
         r = i // scores_RV.shape[1]
@@ -36,6 +44,10 @@ def add_to_each(scores_RV, running_R):
 
 
 def add_beam_scores_v2(scores_RV, running_R, out=None):
+    """Adds running_R[r] to all scores of row r, four scores a thread.
+
+    Launches `add_to_row` as (R, ceil(V / 512)) blocks of 128. Reads 5RV bytes and writes 4RV.
+    """
     scores_RV = in_place(in_float32(scores_RV), out)
     launch(add_to_row, grid_of_rows(scores_RV, EACH), THREADS, scores_RV, running_R)
     return scores_RV
@@ -43,6 +55,10 @@ def add_beam_scores_v2(scores_RV, running_R, out=None):
 
 @cuda.jit
 def add_to_row(scores_RV, running_R):
+    """Adds the row's running score to four scores, a block's width apart.
+
+    Grid (R, ceil(V / 512)), block 128. A thread reads 20 bytes and writes 16.
+    """
     r, first = cuda.blockIdx.x, cuda.blockIdx.y * THREADS * EACH + cuda.threadIdx.x
     running = running_R[r]
     for k in range(EACH):
@@ -52,7 +68,10 @@ def add_to_row(scores_RV, running_R):
 
 
 def add_beam_scores(scores_RV, running_R, out=None):
-    """Version 3."""
+    """Adds running_R[r] to all scores of row r, sixteen scores a thread, by 128-bit loads and stores.
+
+    Version 3: `add_to_share` as (R, ceil(V / 2048)) blocks of 128. Reads 4.25RV bytes and writes 4RV.
+    """
     scores_RV = in_place(in_float32(scores_RV), out)
     launch(add_to_share, grid_of_rows(scores_RV, SHARE // THREADS), THREADS, scores_RV, running_R)
     return scores_RV
@@ -60,6 +79,10 @@ def add_beam_scores(scores_RV, running_R, out=None):
 
 @cuda.jit
 def add_to_share(scores_RV, running_R):
+    """Adds the row's running score to the 2,048 scores of a block's share.
+
+    Grid (R, ceil(V / 2048)), block 128. A thread reads 4 bytes and up to 64 of scores, and writes as many scores.
+    """
     r, t = cuda.blockIdx.x, cuda.threadIdx.x
     row_V, running = scores_RV[r], running_R[r]
     begin, first, last, end = share_of(row_V, SHARE)
@@ -77,6 +100,7 @@ def add_to_share(scores_RV, running_R):
 
 @cuda.jit(device=True)
 def put_sum(row_V, v, last, four, running):
+    """Stores four scores plus the running score from column v on, if v is before `last`."""
     if v < last:
         w, x, y, z = four
         wide_store(row_V, v, w + running, x + running, y + running, z + running)

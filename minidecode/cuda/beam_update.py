@@ -33,6 +33,11 @@ def update_beams_v1(
     score_BC, parent_BC, token_BC, running_score_BW, finished_score_BW, finished_length_BW, done_B, length_B, prompt_B,
     limit_B, norm_X, eos_X, rules, out=None, *, threads=32,
 ):  # fmt: skip
+    """Chooses which beams go on and which texts finish, a thread per sentence.
+
+    Launches `advance_sentence` in ceil(B / threads) blocks. A thread reads 12C^2 bytes to order its candidates and 16W
+    of tables; it writes C + 36W + 25, and 20 for each place of the finished table that changes.
+    """
     out = results(score_BC, running_score_BW, out)
     launch(
         advance_sentence, -(-len(score_BC) // threads), threads, score_BC, parent_BC, token_BC, running_score_BW,
@@ -54,6 +59,10 @@ def advance_sentence(
     limit_B, norm_X, eos_X, mark, first_stay, full_is_done, hope, hope_at_limit, candidates_at_limit, beams_at_limit,
     in_order, kept_BW, parent_BW, token_BW, finishes_BC, slot_BW, at_B, trouble_B,
 ):  # fmt: skip
+    """Goes through the rules of one sentence in order: trouble, candidates, whether it is done, the limit.
+
+    Any grid of B threads. A thread reads 12C^2 + 16W bytes and writes C + 36W + 25: all state lies in the tables.
+    """
     b = cuda.grid(1)
     if b >= len(score_BC):
         return
@@ -124,7 +133,12 @@ def update_beams(
     score_BC, parent_BC, token_BC, running_score_BW, finished_score_BW, finished_length_BW, done_B, length_B, prompt_B,
     limit_B, norm_X, eos_X, rules, out=None,
 ):  # fmt: skip
-    """Version 2. More candidates than it has room for, and scores that are no float32, take version 1."""
+    """Chooses which beams go on and which texts finish, a warp per sentence and a lane per candidate.
+
+    Version 2: `advance_by_warp` in B blocks of 32. Reads 12C + 16W bytes a sentence and orders the candidates in shared
+    memory; writes C + 36W + 25, and 20 for each place of the finished table that changes. More than 128 candidates, and
+    scores that are no float32, take version 1.
+    """
     if score_BC.shape[1] > MOST or score_BC.dtype != np.float32:
         return update_beams_v1(
             score_BC, parent_BC, token_BC, running_score_BW, finished_score_BW, finished_length_BW, done_B, length_B,
@@ -144,6 +158,10 @@ def advance_by_warp(
     limit_B, norm_X, eos_X, mark, first_stay, full_is_done, hope, hope_at_limit, candidates_at_limit, beams_at_limit,
     in_order, kept_BW, parent_BW, token_BW, finishes_BC, slot_BW, at_B, trouble_B,
 ):  # fmt: skip
+    """Orders the candidates of one sentence side by side; lane 0 alone enters texts among the finished ones.
+
+    Grid B, block 32; 1 KiB of shared memory. Reads 12C + 16W bytes a sentence and writes C + 36W + 25.
+    """
     going = cuda.shared.array(MOST, float32)  # candidates' scores, those that end out of play
     ending = cuda.shared.array(MOST, int32)
     b, lane = cuda.blockIdx.x, cuda.threadIdx.x
@@ -228,7 +246,7 @@ def advance_by_warp(
 
 @cuda.jit(device=True)
 def place_in_warp(c, C, going, ending, in_order):
-    """As place_among_going, by what lies in shared memory and without branches."""
+    """How many candidates run on before candidate c, from scores in shared memory and without branches."""
     before = 0
     for other in range(C):
         is_better, is_worse = going[other] > going[c], going[other] < going[c]

@@ -20,6 +20,11 @@ RULED_OUT = float32(-np.inf)
 
 
 def bias_sequences(scores_RV, tokens_RM, length_R, list_R, ids_XXX, bias_XX, out=None):
+    """Adds bias_XX to the scores of tokens that would complete a sequence of ids_XXX, a thread per sequence and row.
+
+    Launches `bias_group` as (R, ceil(S / threads)) blocks of at most 128, for S sequences of at most L tokens. A thread
+    reads 16 bytes; the first of a group of equal last tokens reads at most 16L + 8 for each of them, and writes 4.
+    """
     scores_RV = in_place(in_float32(scores_RV), out)
     threads = min(THREADS, -(-ids_XXX.shape[1] // 32) * 32)
     grid = len(scores_RV), -(-ids_XXX.shape[1] // threads)
@@ -29,6 +34,11 @@ def bias_sequences(scores_RV, tokens_RM, length_R, list_R, ids_XXX, bias_XX, out
 
 @cuda.jit
 def bias_group(scores_RV, tokens_RM, length_R, list_R, ids_XXX, bias_XX):
+    """Sums the biases of a group of sequences that end in the same token, and adds them to its score.
+
+    Grid (R, ceil(S / blockDim.x)), block at most 128. A thread reads 16 bytes; that of a group's first sequence reads
+    the group's tokens and biases too, and writes 4.
+    """
     r, s = cuda.blockIdx.x, cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
     x, end = list_R[r], ids_XXX.shape[2] - 1
     if x < 0 or s >= ids_XXX.shape[1]:

@@ -62,6 +62,10 @@ INFINITY, NAN = float32(np.inf), float32(np.nan)
 
 
 def top_candidates_v1(scores_BX, C, out=None):
+    """The best C of each row of scores_BX with their columns, one pass over all scores for each.
+
+    Launches `passes_over_all` in B blocks of 128. Reads sBXC bytes and writes (s + 8)BC; s: bytes of a score.
+    """
     best_BC, index_BC = results(scores_BX, len(scores_BX), C, out)
     launch(passes_over_all, len(scores_BX), THREADS, scores_BX, best_BC, index_BC)
     return best_BC, index_BC
@@ -69,6 +73,10 @@ def top_candidates_v1(scores_BX, C, out=None):
 
 @cuda.jit
 def passes_over_all(scores_BX, best_BC, index_BC):
+    """Finds the best score that comes after the last one found, C times.
+
+    Grid B, block 128. Reads sXC bytes a row and writes (s + 8)C.
+    """
     part = cuda.shared.array(WARPS, scores_BX.dtype)
     place = cuda.shared.array(WARPS, int64)
     b, t = cuda.blockIdx.x, cuda.threadIdx.x
@@ -90,7 +98,11 @@ def passes_over_all(scores_BX, best_BC, index_BC):
 
 
 def top_candidates_v2(scores_BX, C, out=None):
-    """More candidates than a block has threads take version 1."""
+    """The best C of each row of scores_BX with their columns, by HARS in three kernels.
+
+    Launches `rough_threshold` and `rerank` in B blocks, `retrieve` as (B, ceil(X / 128)), of 128. Reads 3sBX bytes,
+    thresholds included, and (s + 8)C for each survivor. More candidates than a block has threads take version 1.
+    """
     if C > THREADS:
         return top_candidates_v1(scores_BX, C, out)
     B, X = scores_BX.shape
@@ -105,7 +117,10 @@ def top_candidates_v2(scores_BX, C, out=None):
 
 @cuda.jit
 def rough_threshold(scores_BX, C, threshold_B):
-    """Thread t takes the maximum of every 128th score from t on, and belongs to group t mod C."""
+    """The least of the maxima of C groups of a row: thread t has every 128th score from t on, for group t mod C.
+
+    Grid B, block 128. Reads sX bytes a row and writes s.
+    """
     largest = cuda.shared.array(THREADS, scores_BX.dtype)
     b, t = cuda.blockIdx.x, cuda.threadIdx.x
     mine = -INFINITY
@@ -119,6 +134,10 @@ def rough_threshold(scores_BX, C, threshold_B):
 
 @cuda.jit
 def retrieve(scores_BX, threshold_B, survivor_BX, count_B, has_nan_B):
+    """Writes the columns whose score reaches the row's threshold side by side, and notes NaN.
+
+    Grid (B, ceil(X / 128)), block 128. A thread reads 2s bytes, and writes 8 of a column that survives.
+    """
     b, x = cuda.blockIdx.x, cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
     if x < scores_BX.shape[1]:
         score = scores_BX[b, x]
@@ -132,6 +151,10 @@ def retrieve(scores_BX, threshold_B, survivor_BX, count_B, has_nan_B):
 
 @cuda.jit
 def rerank(scores_BX, survivor_BX, count_B, has_nan_B, best_BC, index_BC):
+    """The best C among the survivors of a row, one pass over these for each; over all scores if too many survive.
+
+    Grid B, block 128. Reads (s + 8)C bytes a survivor and writes (s + 8)C a row.
+    """
     part = cuda.shared.array(WARPS, scores_BX.dtype)
     place = cuda.shared.array(WARPS, int64)
     b, t = cuda.blockIdx.x, cuda.threadIdx.x
@@ -154,7 +177,11 @@ def rerank(scores_BX, survivor_BX, count_B, has_nan_B, best_BC, index_BC):
 
 
 def top_candidates_v3(scores_BX, C, out=None, *, workspace=None):
-    """More candidates than a block has threads take version 1, here and below."""
+    """The best C of each row of scores_BX with their columns, in one pass over slices in shared memory.
+
+    Launches `retrieve_from_slice` as (B, ceil(X / 2048)) blocks and `rerank` in B, of 128. Reads sBX bytes, and (s +
+    8)C for each survivor. More candidates than a block has threads take version 1, here and below.
+    """
     if C > THREADS:
         return top_candidates_v1(scores_BX, C, out)
     B, X = scores_BX.shape
@@ -168,7 +195,10 @@ def top_candidates_v3(scores_BX, C, out=None, *, workspace=None):
 
 @cuda.jit
 def retrieve_from_slice(scores_BX, C, survivor_BX, count_B, has_nan_B):
-    """Hands on at most as many columns as a block has threads, so that there is room for those of all slices."""
+    """Hands on what reaches its slice's threshold: at most 128 columns, so that there is room for all slices.
+
+    Grid (B, ceil(X / 2048)), block 128. Reads 2,048s bytes a block, and writes 8 for each column that survives.
+    """
     tile = cuda.shared.array(SLICE, scores_BX.dtype)
     largest = cuda.shared.array(THREADS, scores_BX.dtype)
     kept = cuda.shared.array(THREADS, int64)
@@ -194,7 +224,11 @@ def retrieve_from_slice(scores_BX, C, survivor_BX, count_B, has_nan_B):
 
 
 def top_candidates(scores_BX, C, out=None, *, workspace=None):
-    """Version 4."""
+    """The best C of each row of scores_BX with their columns, by 128-bit loads and ranks.
+
+    Version 4: `retrieve_from_share` as (B, shares) blocks and `merge_shares` in B, of 128. Reads sBX bytes, once more
+    what the threads that reach a threshold had read, and (s + 8)C a share; writes (s + 8)C a share and a row.
+    """
     if C > THREADS:
         return top_candidates_v1(scores_BX, C, out)
     B, X = scores_BX.shape
@@ -209,7 +243,10 @@ def top_candidates(scores_BX, C, out=None, *, workspace=None):
 
 @cuda.jit
 def retrieve_from_share(scores_BX, columns, C, score_BX, column_BX):
-    """The best C of a block's share, in order, with their columns; NaN for all of them if a score is NaN."""
+    """The best C of a block's share, in order, with their columns; NaN for all of them if a score is NaN.
+
+    Grid (B, shares), block 128. Reads s bytes a column of the share, and writes (s + 8)C.
+    """
     largest = cuda.shared.array(THREADS, scores_BX.dtype)
     held_score = cuda.shared.array(THREADS, scores_BX.dtype)
     held_column = cuda.shared.array(THREADS, int64)
@@ -245,6 +282,10 @@ def retrieve_from_share(scores_BX, columns, C, score_BX, column_BX):
 
 @cuda.jit
 def merge_shares(score_BX, column_BX, best_BC, index_BC):
+    """The best C of a row among those of its shares.
+
+    Grid B, block 128. Reads (s + 8)C bytes a share, scores twice, and writes (s + 8)C.
+    """
     merge(cuda.blockIdx.x, score_BX, column_BX, best_BC, index_BC)
 
 

@@ -27,6 +27,11 @@ from .linear_int8 import linear_int8
 
 @rounding
 def project_cross_kv_v1(h_RD, weight, heads, dtype=None, out=None):
+    """Projects a source to keys and values of all layers, then cuts them with a launch for each layer.
+
+    Behind the product, S launches of `add_and_cut` as (R, ceil(G(K+U) / 128)) blocks of 128. Reads 8SRG(K+U) bytes and
+    writes sSRG(K+U); s: bytes of a number of the cache.
+    """
     k_SRX, v_SRX, kv_RX, bias_X = _product(h_RD, weight, heads, dtype, out)
     width = kv_RX.shape[1] // len(k_SRX)
     for s in range(len(k_SRX)):
@@ -39,6 +44,11 @@ def project_cross_kv_v1(h_RD, weight, heads, dtype=None, out=None):
 
 @rounding
 def project_cross_kv_v2(h_RD, weight, heads, dtype=None, out=None):
+    """Projects a source to keys and values of all layers, then cuts all of them in one launch.
+
+    Behind the product, `arrange_layers` as (R, ceil(G(K+U) / 128), S) blocks of 128. Reads 8SRG(K+U) bytes and writes
+    sSRG(K+U).
+    """
     k_SRX, v_SRX, kv_RX, bias_X = _product(h_RD, weight, heads, dtype, out)
     _arrange(kv_RX, bias_X, k_SRX, v_SRX)
     return _in_heads(k_SRX, v_SRX, heads)
@@ -52,6 +62,10 @@ def _arrange(kv_RX, bias_X, k_SRX, v_SRX):
 
 @cuda.jit
 def arrange_layers(kv_RX, bias_X, largest, k_SRX, v_SRX):
+    """Adds a bias to one number of layer s and stores it among its keys or values.
+
+    Grid (R, ceil(G(K+U) / 128), S), block 128. A thread reads 8 bytes and writes s.
+    """
     r, x, s = cuda.blockIdx.x, cuda.blockIdx.y * THREADS + cuda.threadIdx.x, cuda.blockIdx.z
     values, width = k_SRX.shape[2], k_SRX.shape[2] + v_SRX.shape[2]
     if x >= width:
@@ -65,7 +79,11 @@ def arrange_layers(kv_RX, bias_X, largest, k_SRX, v_SRX):
 
 @rounding
 def project_cross_kv(h_RD, weight, heads, dtype=None, out=None):
-    """Version 3; version 2 where columns are no whole fours."""
+    """Projects a source to keys and values of all layers, then cuts them four columns of four rows a thread.
+
+    Version 3: `arrange_layers_in_fours` as (ceil(R / 4), ceil(G(K+U) / 512), S) blocks of 128. Reads 5SRG(K+U) bytes
+    and writes sSRG(K+U). Version 2 where columns are no whole fours.
+    """
     k_SRX, v_SRX, kv_RX, bias_X = _product(h_RD, weight, heads, dtype, out)
     if lie_in_fours(kv_RX, bias_X[None], k_SRX[0], v_SRX[0]):
         grid = *grid_of(len(kv_RX), k_SRX.shape[2] + v_SRX.shape[2]), len(k_SRX)
@@ -77,6 +95,10 @@ def project_cross_kv(h_RD, weight, heads, dtype=None, out=None):
 
 @cuda.jit
 def arrange_layers_in_fours(kv_RX, bias_X, largest, k_SRX, v_SRX):
+    """Adds biases to four columns of four rows of layer s and stores them among its keys or values.
+
+    Grid (ceil(R / 4), ceil(G(K+U) / 512), S), block 128. A thread reads 80 bytes and writes 16s.
+    """
     kept = cuda.local.array(KEPT, float32)
     c, s, values = 4 * (cuda.blockIdx.y * THREADS + cuda.threadIdx.x), cuda.blockIdx.z, k_SRX.shape[2]
     width = values + v_SRX.shape[2]

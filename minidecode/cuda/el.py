@@ -40,12 +40,21 @@ MINUS_INF = float32(-np.inf)
 
 
 def attend_el_v1(q_RHK, h_BND, begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, scale, out=None):
+    """Attention on hidden states h_BND by a kernel for each product and one for the softmax.
+
+    Five launches, a thread for each number of each result. Each query head of each row reads the hidden states of its
+    sentence twice: 2sRHND bytes; s: bytes of a number of h. Writes 4RHN bytes of scores twice, and 8RHD of q' and sums.
+    """
     sums_RHD, _, total_RH = hidden_sums_v1(q_RHK, h_BND, begin_B, w_k_GKD, scale)
     return values(sums_RHD, total_RH, w_v_GUD, b_v_GU, out)
 
 
 def attend_el(q_RHK, h_BND, begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, scale, out=None, *, workspace=None):
-    """Version 2. Hidden states that do not fit take version 1."""
+    """Attention on hidden states h_BND by one kernel between the products with W_k and W_v.
+
+    Version 2: `block_per_queries` reads hidden states once for QUERIES heads and beams, sRHND / 4 bytes, and writes no
+    scores. Hidden states that do not fit take version 1.
+    """
     sums_RHD, _, total_RH = hidden_sums(q_RHK, h_BND, begin_B, w_k_GKD, scale, workspace)
     return values(sums_RHD, total_RH, w_v_GUD, b_v_GU, out)
 
@@ -96,6 +105,10 @@ def values(sums_RHD, total_RH, w_v_GUD, b_v_GU, out):
 
 @cuda.jit
 def project(a_RHU, sums_RHD, total_RH, w_v_GUD, b_v_GU):
+    """One number of the answer: a row of W_v times the sums of a head, over its total, plus the bias.
+
+    Grid ceil(RHU / 128), block 128. A thread reads 8D + 8 bytes and writes 4.
+    """
     R, H, U = a_RHU.shape
     i = cuda.grid(1)
     if i >= R * H * U:
@@ -110,9 +123,10 @@ def project(a_RHU, sums_RHD, total_RH, w_v_GUD, b_v_GU):
 
 @cuda.jit
 def masked_softmax(weights_BXN, scores_BXN, begin_B):
-    """A warp for each row of scores; a lane reads back what it wrote itself. `weights` may be `scores`, or narrower.
+    """The softmax of each row of scores, a warp for each; `weights` may be `scores`, or narrower. Padding gets 0.
 
-    Padding gets weight 0, for the product behind it goes over all positions.
+    Grid ceil(BX / 8), block 256. Reads up to 12N bytes a row, and writes 4N and N numbers of weights. A lane reads back
+    what it wrote itself. The product behind it goes over all positions: hence the zeros.
     """
     B, X, N = scores_BXN.shape
     row, lane = cuda.blockIdx.x * WARPS + cuda.threadIdx.x // 32, cuda.threadIdx.x % 32

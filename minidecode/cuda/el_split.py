@@ -30,6 +30,11 @@ def attend_el_split_v1(
     q_RHK, prompt_h_BND, prompt_begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, k_RGTK, v_RGTU, begin_R, end_R, scale,
     out=None,
 ):  # fmt: skip
+    """Attention on a prompt's hidden states and a row's own keys and values, the prompt kernel by kernel.
+
+    Launches what `hidden_sums_v1` does, then `own_scores` and `join`. Reads (4 + s)RHTK bytes for own scores, and RHU
+    times (8 + s)T + 8D + 8K to join; s: bytes of a number of the cache.
+    """
     prompt = hidden_sums_v1(q_RHK, prompt_h_BND, prompt_begin_B, w_k_GKD, scale)
     return _join(prompt, q_RHK, b_k_GK, w_v_GUD, b_v_GU, k_RGTK, v_RGTU, begin_R, end_R, scale, out)
 
@@ -38,7 +43,11 @@ def attend_el_split(
     q_RHK, prompt_h_BND, prompt_begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, k_RGTK, v_RGTU, begin_R, end_R, scale,
     out=None, *, workspace=None,
 ):  # fmt: skip
-    """Version 2. Hidden states that do not fit take version 1."""
+    """Attention on a prompt's hidden states and a row's own keys and values, the prompt by one kernel.
+
+    Version 2: `hidden_sums`, then `own_scores` and `join`, a thread for each number. Hidden states that do not fit take
+    version 1.
+    """
     prompt = hidden_sums(q_RHK, prompt_h_BND, prompt_begin_B, w_k_GKD, scale, workspace)
     return _join(prompt, q_RHK, b_k_GK, w_v_GUD, b_v_GU, k_RGTK, v_RGTU, begin_R, end_R, scale, out, workspace)
 
@@ -55,7 +64,10 @@ def _join(prompt, q_RHK, b_k_GK, w_v_GUD, b_v_GU, k_RGTK, v_RGTU, begin_R, end_R
 
 @cuda.jit
 def own_scores(scores_RHT, q_RHK, k_RGTK, begin_R, end_R, scale):
-    """Of the positions that a row sees."""
+    """The score of one position that a row has generated itself and sees.
+
+    Grid ceil(RHT / 128), block 128. A thread reads (4 + s)K bytes and writes 4; s: bytes of a number of the cache.
+    """
     R, H, T = scores_RHT.shape
     i = cuda.grid(1)
     if i >= R * H * T:
@@ -72,7 +84,11 @@ def own_scores(scores_RHT, q_RHK, k_RGTK, begin_R, end_R, scale):
 
 @cuda.jit
 def join(a_RHU, sums_RHD, top_RH, total_RH, q_RHK, b_k_GK, w_v_GUD, b_v_GU, scores_RHT, v_RGTU, begin_R, end_R, scale):
-    """Each thread takes the few exponentials of the generated part itself: to share them it would have to wait."""
+    """One number of the answer, from the sums of the prompt and the row's own scores and values.
+
+    Grid ceil(RHU / 128), block 128. A thread reads 8D bytes for the prompt, 8K for the key bias and (8 + s)T for its
+    own part, and writes 4. It takes the few exponentials itself: to share them it would have to wait.
+    """
     R, H, U = a_RHU.shape
     i = cuda.grid(1)
     if i >= R * H * U:

@@ -32,6 +32,11 @@ WIDEST = 32 * KEPT  # row of version 3
 
 
 def embed_norm_v1(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out=None, *, threads=128):
+    """x_RD = scale * wte + wpe, then its norm h_RD, by two kernels.
+
+    Launches `embed_per_number` in ceil(RD / threads) blocks and `norm_per_row` in R of 128. Reads 8RD bytes of tables,
+    x three times and 8RD of gain and shift: 28RD; writes 8RD.
+    """
     x_RD, h_RD = results(ids_R, wte_VD, out)
     tables, (gain_D, shift_D, eps) = tables_of(wte_VD, wpe_ND, scale), constants_of(norm)
     launch(embed_per_number, -(-x_RD.size // threads), threads, ids_R, pos_R, *tables, x_RD)
@@ -41,6 +46,10 @@ def embed_norm_v1(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out=None, *, thread
 
 @cuda.jit
 def embed_per_number(ids_R, pos_R, wte_VD, wpe_ND, scale, x_RD):
+    """Gathers and adds one number of x_RD; the thread divides to find its row.
+
+    Any grid of RD threads. A thread reads 16 bytes of ids and 8 of tables, and writes 4.
+    """
     i = cuda.grid(1)
     if i < x_RD.size:
         r = i // x_RD.shape[1]
@@ -56,6 +65,10 @@ def placed(x, wpe_ND, position, d):
 
 @cuda.jit
 def norm_per_row(x_RD, gain_D, shift_D, eps, h_RD):
+    """Normalises a row of x_RD, which it reads three times.
+
+    Grid R, block 128. Reads 20D bytes a row and writes 4D.
+    """
     part = cuda.shared.array(WARPS, float32)
     r, t, D = cuda.blockIdx.x, cuda.threadIdx.x, x_RD.shape[1]
     total = float32(0)
@@ -65,7 +78,11 @@ def norm_per_row(x_RD, gain_D, shift_D, eps, h_RD):
 
 
 def embed_norm_v2(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out=None):
-    """Rows that do not fit take version 1."""
+    """x_RD = scale * wte + wpe and its norm h_RD, a block per row that keeps it in shared memory.
+
+    Launches `embedding_per_block` in R blocks of 128. Reads 16RD bytes and writes 8RD. Rows that do not fit take
+    version 1.
+    """
     if wte_VD.shape[1] > ROOM:
         return embed_norm_v1(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out)
     x_RD, h_RD = results(ids_R, wte_VD, out)
@@ -76,6 +93,10 @@ def embed_norm_v2(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out=None):
 
 @cuda.jit
 def embedding_per_block(ids_R, pos_R, wte_VD, wpe_ND, scale, gain_D, shift_D, eps, x_RD, h_RD):
+    """Gathers, adds and normalises a row that stays in 16 KiB of shared memory.
+
+    Grid R, block 128. Reads 16D bytes a row and writes 8D.
+    """
     row = cuda.shared.array(ROOM, float32)
     part = cuda.shared.array(WARPS, float32)
     r, t, D = cuda.blockIdx.x, cuda.threadIdx.x, x_RD.shape[1]
@@ -89,7 +110,11 @@ def embedding_per_block(ids_R, pos_R, wte_VD, wpe_ND, scale, gain_D, shift_D, ep
 
 
 def embed_norm_v3(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out=None):
-    """Rows wider than it has registers for take version 2."""
+    """x_RD = scale * wte + wpe and its norm h_RD, a warp per row that keeps it in registers.
+
+    Launches `embedding_per_warp` in ceil(R / 4) blocks of 128. Reads 16RD bytes and writes 8RD. Rows wider than 1,024
+    numbers take version 2.
+    """
     if wte_VD.shape[1] > WIDEST:
         return embed_norm_v2(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out)
     x_RD, h_RD = results(ids_R, wte_VD, out)
@@ -100,6 +125,10 @@ def embed_norm_v3(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out=None):
 
 @cuda.jit
 def embedding_per_warp(ids_R, pos_R, wte_VD, wpe_ND, scale, gain_D, shift_D, eps, x_RD, h_RD):
+    """Gathers, adds and normalises a row of which each lane keeps 32 numbers.
+
+    Grid ceil(R / 4), block 128. Reads 16D bytes a row and writes 8D.
+    """
     kept = cuda.local.array(KEPT, float32)
     r, lane, D = cuda.blockIdx.x * WARPS + cuda.threadIdx.x // 32, cuda.threadIdx.x % 32, x_RD.shape[1]
     if r >= x_RD.shape[0]:  # a whole warp leaves
@@ -130,6 +159,10 @@ def embedding_in_registers(threads, quads):
 
     @cuda.jit
     def embedding_kept(ids_R, pos_R, wte_VD, wpe_ND, scale, gain_D, shift_D, eps, x_RD, h_RD):
+        """Gathers, adds and normalises a row that a warp or a block keeps in registers.
+
+        Grid ceil(R / 4) or R, block 128. Reads 16D bytes a row and writes 8D.
+        """
         kept = cuda.local.array(columns, float32)
         r, t, D = cuda.blockIdx.x * rows + cuda.threadIdx.x // threads, cuda.threadIdx.x % threads, x_RD.shape[1]
         if r >= x_RD.shape[0]:  # a whole warp, or block, leaves
@@ -155,7 +188,11 @@ embedding_of_warp, embedding_of_block = (embedding_in_registers(threads, 8) for 
 
 
 def embed_norm(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out=None):
-    """Version 4; version 3 where rows are wider than 4,096 numbers, no whole fours, or begin elsewhere."""
+    """x_RD = scale * wte + wpe and its norm h_RD, by 128-bit loads; a warp or a block has a row in registers.
+
+    Version 4: ceil(R / 4) blocks of 128 for rows of up to 1,024 numbers, R for wider ones. Reads 16RD bytes and writes
+    8RD. Version 3 where rows are wider than 4,096 numbers, no whole fours, or begin elsewhere.
+    """
     x_RD, h_RD = results(ids_R, wte_VD, out)
     R, D = x_RD.shape
     loaded = [x_RD, h_RD, wte_VD, *(a for a in (wpe_ND,) if a is not None)]
@@ -174,7 +211,7 @@ def tables_of(wte_VD, wpe_ND, scale):
 
 
 def constants_of(norm):
-    """And those that say how it is normalised."""
+    """The arguments of a kernel that say how a row is normalised."""
     return norm.gain_D, or_empty(norm.bias_D, norm.gain_D), np.float32(norm.eps)
 
 

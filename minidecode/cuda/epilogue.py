@@ -22,6 +22,10 @@ from .common.activation import end_in_pairs
 
 @rounding
 def linear_epilogue_v1(x_RX, weight, activation=None, add_to=None, out=None):
+    """y = act(x W + bias), added to `add_to`, by the kernel of linear.py's version 1, a thread per result.
+
+    The ending reads 4 bytes of bias for each result, and 4 more where it adds; otherwise as `linear_v1`.
+    """
     if is_gated(activation):
         return end_in_pairs(products.linear_v1(x_RX, weight), weight.bias, activation, add_to, out)
     return products.linear_v1(x_RX, weight, add_to, out, bias_X=weight.bias, activation=activation)
@@ -29,6 +33,10 @@ def linear_epilogue_v1(x_RX, weight, activation=None, add_to=None, out=None):
 
 @rounding
 def linear_epilogue_v2(x_RX, weight, activation=None, add_to=None, out=None):
+    """y = act(x W + bias), added to `add_to`, by the kernels of linear.py's version 2, a warp per output.
+
+    The ending reads 4 bytes of bias for each result, and 4 more where it adds; otherwise as `linear_v2`.
+    """
     if is_gated(activation):
         return end_in_pairs(products.linear_v2(x_RX, weight), weight.bias, activation, add_to, out)
     return products.linear_v2(x_RX, weight, add_to, out, bias_X=weight.bias, activation=activation)
@@ -36,6 +44,10 @@ def linear_epilogue_v2(x_RX, weight, activation=None, add_to=None, out=None):
 
 @rounding
 def linear_epilogue_v3(x_RX, weight, activation=None, add_to=None, out=None):
+    """y = act(x W + bias), added to `add_to`, by the kernels of linear.py's version 3, with 128-bit loads.
+
+    The ending reads 4 bytes of bias for each result, and 4 more where it adds; otherwise as `linear_v3`.
+    """
     if is_gated(activation):
         return end_in_pairs(products.linear_v3(x_RX, weight), weight.bias, activation, add_to, out)
     return products.linear_v3(x_RX, weight, add_to, out, bias_X=weight.bias, activation=activation)
@@ -43,7 +55,10 @@ def linear_epilogue_v3(x_RX, weight, activation=None, add_to=None, out=None):
 
 @rounding
 def linear_epilogue(x_RX, weight, activation=None, add_to=None, out=None, *, workspace=None):
-    """Version 4, as `linear`'s."""
+    """y = act(x W + bias), added to `add_to`, by the kernels of linear.py's version 4, made with constants.
+
+    The ending reads 4 bytes of bias for each result, and 4 more where it adds; otherwise as `linear`.
+    """
     if is_gated(activation):
         sums_RX = products.linear(x_RX, weight, workspace=workspace)
         return end_in_pairs(sums_RX, weight.bias, activation, add_to, out)

@@ -21,6 +21,11 @@ def extend_sequences(
     tokens_RM, token_R, gained_R, certain_R, trouble_R, total_R, length_R, done_R, prompt_R, limit_R, eos_X,
     model_trouble_R=None, out=None,
 ):  # fmt: skip
+    """Gives each row its token, ends rows, and returns what the host must know as one number.
+
+    Launches `extend_rows` as one block of 128. Reads 62 bytes a row and eos_X, and writes up to 25 a row and the flag's
+    8.
+    """
     flag = room_for_flag(trouble_R, out)
     noted, has_noted = (trouble_R, 0) if model_trouble_R is None else (model_trouble_R, 1)
     launch(
@@ -35,6 +40,10 @@ def extend_rows(
     tokens_RM, token_R, gained_R, certain_R, trouble_R, total_R, length_R, done_R, prompt_R, limit_R, eos_X,
     model_trouble_R, has_noted, flag,
 ):  # fmt: skip
+    """Appends tokens to the rows of each thread, r, r + 128 and so on, and votes on the flag.
+
+    Grid 1, block 128. A row's thread reads 62 bytes and eos_X, and writes up to 25.
+    """
     all_mine, some_mine, is_wrong = True, False, False
     for r in range(cuda.threadIdx.x, len(token_R), THREADS):
         trouble, token, length = trouble_R[r], token_R[r], length_R[r]

@@ -13,6 +13,11 @@ from ..runtime.launch import launch
 
 
 def store_finished(finished_BWM, running_BWM, slot_BW, parent_BC, token_BC, at_B, out=None, *, threads=128):
+    """Moves texts that finish into the places slot_BW of finished_BWM, and the others down, in place.
+
+    Launches `move_down` as (B, ceil(M / threads)) blocks. Reads 8W bytes of slots a thread; each text that changes is
+    read once and written once, 8 bytes a token.
+    """
     B, _, M = finished_BWM.shape
     if out is not None:
         out[...] = finished_BWM
@@ -24,6 +29,11 @@ def store_finished(finished_BWM, running_BWM, slot_BW, parent_BC, token_BC, at_B
 
 @cuda.jit
 def move_down(finished_BWM, running_BWM, slot_BW, parent_BC, token_BC, at_B):
+    """Moves the tokens of one position of a sentence's finished texts, from the last place up.
+
+    Grid (B, ceil(M / blockDim.x)). A thread reads 8W bytes of slots, and reads and writes 8 for each place that
+    changes.
+    """
     b, W = cuda.blockIdx.x, slot_BW.shape[1]
     m = cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
     if m <= at_B[b] and m < finished_BWM.shape[2]:

@@ -17,11 +17,16 @@ THREADS = 128
 
 
 def step_flags_v1(done_X, trouble_X, parent_BW, model_trouble_R=None, out=None):
+    """What the host must know of a step, as one number, by one thread.
+
+    Launches `tell_alone` as one block of 1. Reads 9 bytes a sentence, 8 a row of the model's troubles and 8 a beam;
+    writes 8.
+    """
     return launched(tell_alone, 1, done_X, trouble_X, parent_BW, model_trouble_R, out)
 
 
 def launched(kernel, threads, done_X, trouble_X, parent_BW, model_trouble_R, out):
-    """Where nothing was noted of the model's scores, what was noted of sentences is looked at twice."""
+    """The flag by a kernel of so many threads; without notes on the model's scores it gets those on sentences twice."""
     flag = room_for_flag(trouble_X, out)
     noted = trouble_X if model_trouble_R is None else model_trouble_R
     launch(kernel, 1, threads, done_X, trouble_X, parent_BW, noted, flag)
@@ -30,6 +35,10 @@ def launched(kernel, threads, done_X, trouble_X, parent_BW, model_trouble_R, out
 
 @cuda.jit
 def tell_alone(done_X, trouble_X, parent_BW, model_trouble_R, flag):
+    """Looks at everything, one after the other, and writes the flag.
+
+    Grid 1, block 1. Reads 9 bytes a sentence, 8 a row of the model's troubles and 8 a beam, and writes 8.
+    """
     seen = seen_by(0, 1, done_X, trouble_X, parent_BW, model_trouble_R)
     flag[0] = number_of(seen[0], seen[1], seen[2], seen[3])
 
@@ -56,6 +65,7 @@ def seen_by(t, threads, done_X, trouble_X, parent_BW, model_trouble_R):
 
 @cuda.jit(device=True)
 def number_of(all_done, some_done, is_wrong, moved):
+    """The flag of what has been seen: a sum of powers of two."""
     told = ALL_DONE if all_done else 0
     if some_done:
         told += SOME_DONE
@@ -67,12 +77,20 @@ def number_of(all_done, some_done, is_wrong, moved):
 
 
 def step_flags(done_X, trouble_X, parent_BW, model_trouble_R=None, out=None):
-    """Version 2."""
+    """What the host must know of a step, as one number, by one block.
+
+    Version 2: `tell_together` as one block of 128. Reads 9 bytes a sentence, 8 a row of the model's troubles and 8 a
+    beam; writes 8.
+    """
     return launched(tell_together, THREADS, done_X, trouble_X, parent_BW, model_trouble_R, out)
 
 
 @cuda.jit
 def tell_together(done_X, trouble_X, parent_BW, model_trouble_R, flag):
+    """Looks at the thread's share; the barriers say what all or any of the block have seen.
+
+    Grid 1, block 128. Reads 9 bytes a sentence, 8 a row of the model's troubles and 8 a beam, and writes 8.
+    """
     t = cuda.threadIdx.x
     all_mine, some_mine, is_wrong, moved = seen_by(t, THREADS, done_X, trouble_X, parent_BW, model_trouble_R)
     all_done = cuda.syncthreads_and(int32(all_mine))

@@ -23,23 +23,47 @@ from .common.warp_attention import are_wide, launch_warps
 
 
 def attend_v1(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias=None, out=None):
+    """Attention of R rows over a cache each, by three kernels: scores, softmax, weighted sums.
+
+    A thread for each score, each row and head, and each number of the answer, in blocks of 128. Reads (4 + s)RHM(K + U)
+    bytes for the products and 12RHM for the softmax; writes 12RHM of scores and 4RHU. s: bytes of a number of the
+    cache.
+    """
     return three_kernels(q_RHK, [(k_RGMK, v_RGMU, begin_R, end_R)], scale, out, bias, end_R)
 
 
 def attend_v2(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None):
+    """Attention of R rows over a cache each, a warp per row and query head.
+
+    Launches `block_per_head` in RH blocks of 32. Reads sRHM(K + U) bytes and writes 4RHU.
+    """
     return warp_for_head(q_RHK, (k_RGMK, v_RGMU, begin_R, end_R), scale, out)
 
 
 def attend_v3(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None):
+    """Attention of R rows over a cache each, a block per cache and key/value head.
+
+    Launches `block_per_cache` as (RG, ceil(H / (16G))) blocks of 128. Reads sRGM(K + U) bytes and writes 4RHU. Heads
+    that do not fit take version 2.
+    """
     return block_for_cache(q_RHK, (k_RGMK, v_RGMU, begin_R, end_R), scale, out)
 
 
 def attend_v4(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None, *, workspace=None):
+    """Attention of R rows over a cache each, with blocks for ranges where blocks are few and positions many.
+
+    Launches `block_per_range` as (RG, ceil(H / (16G)), ranges) blocks and `merge_ranges`, of 128. Reads sRGM(K + U)
+    bytes.
+    """
     return block_for_range(q_RHK, (k_RGMK, v_RGMU, begin_R, end_R), scale, out, workspace)
 
 
 def attend(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias=None, out=None, *, workspace=None):
-    """Version 5, or 4 for heads of other widths. With a position bias, `split_biased`."""
+    """Attention of R rows over a cache each, by warps that read keys and values with 128-bit loads.
+
+    Version 5 (`launch_warps`): reads sRGM(K + U) bytes and writes 4RHU. Version 4 for heads of other widths; with a
+    position bias, `split_with_bias`.
+    """
     cache = k_RGMK, v_RGMU, begin_R, end_R
     no_prompt = k_RGMK[:, :, :0], v_RGMU[:, :, :0], begin_R  # each row is a sentence whose prompt is empty
     if bias is not None:

@@ -56,6 +56,10 @@ SLICE = 2048  # logits that a block of version 3 stages
 
 
 def hars_candidates_v1(logits_RV, base_BW, C, out=None, *, workspace=None):
+    """The best C continuations of each sentence from its beams' logits, one pass over all of them for each.
+
+    Launches `log_sums` in R blocks and `passes_over_beams` in B, of 128. Reads 8RV + 16RVC bytes and writes 12BC.
+    """
     best_BC, index_BC = results(in_float32(logits_RV), len(base_BW), C, out)
     largest_R, log_sum_R = (scratch(workspace, len(logits_RV), logits_RV) for _ in range(2))
     launch(log_sums, len(logits_RV), THREADS, logits_RV, largest_R, log_sum_R)
@@ -65,6 +69,10 @@ def hars_candidates_v1(logits_RV, base_BW, C, out=None, *, workspace=None):
 
 @cuda.jit
 def log_sums(logits_RV, largest_R, log_sum_R):
+    """A row's largest logit, then the logarithm of its sum of exponentials.
+
+    Grid R, block 128. Reads 8V bytes a row and writes 8.
+    """
     part = cuda.shared.array(WARPS, float32)
     r, t, V = cuda.blockIdx.x, cuda.threadIdx.x, logits_RV.shape[1]
     largest = -INFINITY
@@ -82,6 +90,11 @@ def log_sums(logits_RV, largest_R, log_sum_R):
 
 @cuda.jit
 def passes_over_beams(logits_RV, base_BW, largest_R, log_sum_R, best_BC, index_BC):
+    """Finds the best score that comes after the last one found, C times, over all beams of a sentence.
+
+    Grid B, block 128. Reads 16WVC bytes a sentence, a logit and three numbers of its beam for each score, and writes
+    12C.
+    """
     part = cuda.shared.array(WARPS, float32)
     place = cuda.shared.array(WARPS, int64)
     b, t = cuda.blockIdx.x, cuda.threadIdx.x
@@ -105,7 +118,12 @@ def passes_over_beams(logits_RV, base_BW, largest_R, log_sum_R, best_BC, index_B
 
 
 def hars_candidates_v2(logits_RV, base_BW, C, out=None):
-    """More candidates or beams than a block has threads take version 1."""
+    """The best C continuations of each sentence from its beams' logits: threshold, retrieve, rerank.
+
+    Launches `rough_thresholds` in R blocks, `retrieve_from_beams` as (R, ceil(V / 128)), `rerank_beams` in B, of 128.
+    Reads 12RV bytes, thresholds included, and 16C for each survivor. More candidates or beams than a block has threads
+    take version 1.
+    """
     (B, W), (R, V) = base_BW.shape, logits_RV.shape
     if max(C, W) > THREADS:
         return hars_candidates_v1(logits_RV, base_BW, C, out)
@@ -120,7 +138,10 @@ def hars_candidates_v2(logits_RV, base_BW, C, out=None):
 
 @cuda.jit
 def rough_thresholds(logits_RV, C, threshold_R, largest_RX, total_RX):
-    """The row is one slice: X = 1."""
+    """A row's threshold, maximum and sum of exponentials in one pass; the row is one slice, X = 1.
+
+    Grid R, block 128. Reads 4V bytes a row and writes 12.
+    """
     maxima = cuda.shared.array(THREADS, float32)
     part = cuda.shared.array(WARPS, float32)
     r, t = cuda.blockIdx.x, cuda.threadIdx.x
@@ -136,7 +157,10 @@ def rough_thresholds(logits_RV, C, threshold_R, largest_RX, total_RX):
 
 @cuda.jit
 def retrieve_from_beams(logits_RV, W, threshold_R, survivor_BX, count_B):
-    """Columns are those of the sentence: w*V + v."""
+    """Writes the columns w*V + v of the sentence whose logit reaches the row's threshold side by side.
+
+    Grid (R, ceil(V / 128)), block 128. A thread reads 8 bytes, and writes 8 of a column that survives.
+    """
     r, v = cuda.blockIdx.x, cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
     if v < logits_RV.shape[1] and logits_RV[r, v] >= threshold_R[r]:
         b = r // W
@@ -147,7 +171,10 @@ def retrieve_from_beams(logits_RV, W, threshold_R, survivor_BX, count_B):
 
 @cuda.jit
 def rerank_beams(logits_RV, base_BW, largest_RX, total_RX, survivor_BX, count_B, best_BC, index_BC):
-    """Thread w puts the sums of beam w's slices together."""
+    """The best C among the survivors of a sentence; thread w joins the sums of beam w's slices first.
+
+    Grid B, block 128. Reads 16C bytes a survivor and 16 a slice of each beam, and writes 12C a sentence.
+    """
     largest_W = cuda.shared.array(THREADS, float32)
     log_sum_W = cuda.shared.array(THREADS, float32)
     part = cuda.shared.array(WARPS, float32)
@@ -184,7 +211,11 @@ def rerank_beams(logits_RV, base_BW, largest_RX, total_RX, survivor_BX, count_B,
 
 
 def hars_candidates_v3(logits_RV, base_BW, C, out=None, *, workspace=None):
-    """More candidates or beams than a block has threads take version 1, here and below."""
+    """The best C continuations of each sentence from its beams' logits, in one pass over slices.
+
+    Launches `retrieve_from_slices` as (R, ceil(V / 2048)) blocks and `rerank_beams` in B, of 128. Reads 4RV bytes, and
+    16C for each survivor. More candidates or beams than a block has threads take version 1, here and below.
+    """
     (B, W), (R, V) = base_BW.shape, logits_RV.shape
     if max(C, W) > THREADS:
         return hars_candidates_v1(logits_RV, base_BW, C, out, workspace=workspace)
@@ -198,6 +229,10 @@ def hars_candidates_v3(logits_RV, base_BW, C, out=None, *, workspace=None):
 
 @cuda.jit
 def retrieve_from_slices(logits_RV, W, C, largest_RX, total_RX, survivor_BX, count_B):
+    """A slice's maximum, sum of exponentials and columns that reach its threshold.
+
+    Grid (R, ceil(V / 2048)), block 128. Reads 8 KiB a block, and writes 8 bytes and 8 for each column that survives.
+    """
     tile = cuda.shared.array(SLICE, float32)
     maxima = cuda.shared.array(THREADS, float32)
     kept = cuda.shared.array(THREADS, int64)
@@ -225,7 +260,11 @@ def retrieve_from_slices(logits_RV, W, C, largest_RX, total_RX, survivor_BX, cou
 
 
 def hars_candidates(logits_RV, base_BW, C, out=None, *, workspace=None):
-    """Version 4."""
+    """The best C continuations of each sentence from its beams' logits, by 128-bit loads and ranks.
+
+    Version 4: `retrieve_from_share` as (R, shares) blocks and `merge_beams` in B, of 128. Reads 4RV bytes, once more
+    what the threads that reach a threshold had read, and 12C a share; writes 12C + 8 a share and 12C a sentence.
+    """
     (B, W), (R, V) = base_BW.shape, logits_RV.shape
     if max(C, W) > THREADS:
         return hars_candidates_v1(logits_RV, base_BW, C, out, workspace=workspace)
@@ -242,7 +281,10 @@ def hars_candidates(logits_RV, base_BW, C, out=None, *, workspace=None):
 
 @cuda.jit
 def retrieve_from_share(logits_RV, columns, C, largest_RX, total_RX, score_RX, column_RX):
-    """The maximum and the sum of a block's share, and its best C logits in order, with their tokens."""
+    """The maximum and the sum of a block's share, and its best C logits in order, with their tokens.
+
+    Grid (R, shares), block 128. Reads 4 bytes a column of the share, and writes 12C + 8.
+    """
     largest_X = cuda.shared.array(WARPS, float32)
     total_X = cuda.shared.array(WARPS, float32)
     maxima = cuda.shared.array(THREADS, float32)
@@ -270,7 +312,10 @@ def retrieve_from_share(logits_RV, columns, C, largest_RX, total_RX, score_RX, c
 
 @cuda.jit
 def merge_beams(base_BW, V, largest_RX, total_RX, score_BX, column_BX, best_BC, index_BC):
-    """Logits and tokens become scores and columns of the sentence, in place; of those the best C."""
+    """Turns logits and tokens into scores and columns of the sentence, in place, and takes the best C of those.
+
+    Grid B, block 128. Reads 24 bytes and writes 12 for each entry of the shares; writes 12C a sentence.
+    """
     largest_W = cuda.shared.array(THREADS, float32)
     log_sum_W = cuda.shared.array(THREADS, float32)
     b, t, W = cuda.blockIdx.x, cuda.threadIdx.x, base_BW.shape[1]

@@ -26,10 +26,19 @@ from .common.split_heads import CUT, add_and_cut, add_then_cut, results
 
 
 def split_heads_v1(qkv_RX, bias_X, heads, dtype=None, out=None):
+    """Cuts q_RHK, k_RGK and v_RGU out of qkv_RX: the bias is added by one kernel, each part copied by another.
+
+    Four launches, a thread per number. Reads 12RX bytes and writes 4RX and the parts' sRX; s: bytes of a number of a
+    part.
+    """
     return add_then_cut(qkv_RX, bias_X, heads, dtype, out)
 
 
 def split_heads_v2(qkv_RX, bias_X, heads, dtype=None, out=None):
+    """Cuts q_RHK, k_RGK and v_RGU out of qkv_RX in one kernel that adds the bias on the way.
+
+    Launches `add_and_cut` as (R, ceil(X / 128)) blocks of 128. Reads 8RX bytes and writes sRX.
+    """
     q_RHK, k_RGK, v_RGU = results(qkv_RX, heads, dtype, out)
     parts = map(in_rows, (q_RHK, k_RGK, v_RGU))
     arrays = qkv_RX, or_empty(bias_X, qkv_RX[:, 0]), largest_of(q_RHK.dtype), *parts
@@ -38,7 +47,11 @@ def split_heads_v2(qkv_RX, bias_X, heads, dtype=None, out=None):
 
 
 def split_heads(qkv_RX, bias_X, heads, dtype=None, out=None):
-    """Version 3; version 2 where columns are no whole fours."""
+    """Cuts q_RHK, k_RGK and v_RGU out of qkv_RX, four columns of four rows a thread.
+
+    Version 3: `add_and_cut_fours` as (ceil(R / 4), ceil(X / 512)) blocks of 128. Reads 5RX bytes and writes sRX.
+    Version 2 where columns are no whole fours.
+    """
     parts = results(qkv_RX, heads, dtype, out)
     tables, bias_X = tuple(map(in_rows, parts)), or_empty(bias_X, qkv_RX[:, 0])
     if not lie_in_fours(qkv_RX, bias_X[None], *tables):
@@ -49,6 +62,10 @@ def split_heads(qkv_RX, bias_X, heads, dtype=None, out=None):
 
 @cuda.jit
 def add_and_cut_fours(qkv_RX, bias_X, largest, q_RX, k_RX, v_RX):
+    """Adds biases to four columns of four rows and stores them in the part that they belong to.
+
+    Grid (ceil(R / 4), ceil(X / 512)), block 128. A thread reads 80 bytes and writes 16s.
+    """
     kept = cuda.local.array(KEPT, float32)
     c, keys = 4 * (cuda.blockIdx.y * THREADS + cuda.threadIdx.x), q_RX.shape[1]
     values = keys + k_RX.shape[1]

@@ -26,6 +26,11 @@ def attend_indirect_v1(
     q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, indirection_RT, begin_R, end_R, scale,
     bias=None, out=None,
 ):  # fmt: skip
+    """Attention to a prompt and to own positions that a table finds, which are copied into their order first.
+
+    Two launches of `gather_through_table`, then three kernels for attention, a thread per number in blocks of 128. The
+    copy reads (s + 24)RGT(K + U) bytes and writes sRGT(K + U); s: bytes of a number of the cache.
+    """
     gathered = [np.empty_like(k_RGTK), np.empty_like(v_RGTU)]
     for own_RGTX, gathered_RGTX in zip((k_RGTK, v_RGTU), gathered, strict=True):
         launch(
@@ -39,6 +44,11 @@ def attend_indirect_v1(
 
 @cuda.jit
 def gather_through_table(own_RGTX, indirection_RT, begin_R, end_R, gathered_RGTX):
+    """Copies one number of a row's own position from the row that the table names.
+
+    Grid ceil(RGTX / 128), block 128. A thread reads s + 24 bytes and writes s; of a position that is not seen, 16 and
+    none.
+    """
     R, G, T, X = own_RGTX.shape
     i = cuda.grid(1)
     if i < R * G * T * X:
@@ -51,6 +61,11 @@ def attend_indirect_v2(
     q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, indirection_RT, begin_R, end_R, scale,
     bias=None, out=None,
 ):  # fmt: skip
+    """Attention to a prompt and to own positions that a table finds, looked up as they are read.
+
+    Launches `look_up_and_attend` as (R, H) blocks of 128. Reads sRH(N + T)(K + U) bytes and 8RHT of the table, and
+    writes 4RHU. Heads wider than 256 numbers take version 1.
+    """
     cache = prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, indirection_RT, begin_R, end_R
     if max(k_RGTK.shape[3], v_RGTU.shape[3]) > WIDEST:
         return attend_indirect_v1(q_RHK, *cache, scale, bias, out)
@@ -65,6 +80,10 @@ def look_up_and_attend(
     q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, indirection_RT, begin_R, end_R, scale,
     bias_XHP, bucket_L, zero, a_RX,
 ):  # fmt: skip
+    """Online softmax of one row and query head; its four warps take positions by turns.
+
+    Grid (R, H), block 128. Reads s(N + T)(K + U) bytes and 8T of the table, and writes 4U.
+    """
     query = cuda.shared.array(WIDEST, float32)
     found = cuda.shared.array((WARPS, WIDEST), float32)
     (R, H, _), (B, G, N, U) = q_RHK.shape, prompt_v_BGNU.shape
@@ -92,7 +111,11 @@ def attend_indirect(
     q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, indirection_RT, begin_R, end_R, scale,
     bias=None, out=None, *, workspace=None,
 ):  # fmt: skip
-    """Version 3; version 2 for heads of other widths and with a position bias."""
+    """Attention to a prompt and to own positions that a table finds, by warps with 128-bit loads.
+
+    Version 3 (`launch_warps`): reads sBGN(K + U) bytes of prompts for each block of queries, sRGT(K + U) of own
+    positions and 8RGT of the table. Version 2 for heads of other widths and with a position bias.
+    """
     prompt, own = (prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B), (k_RGTK, v_RGTU, begin_R, end_R)
     if bias is not None or not are_wide(q_RHK, k_RGTK, v_RGTU, prompt_k_BGNK, prompt_v_BGNU):
         cache = *prompt, k_RGTK, v_RGTU, indirection_RT, begin_R, end_R

@@ -13,11 +13,18 @@ from .reorder import reorder_cache, reorder_cache_v1
 
 
 def update_indirection_v1(indirection_RT, parent_R, length_R, out=None):
+    """Moves the rows of the table to those that go on from them, by a second buffer and back.
+
+    As `reorder_cache_v1` of a cache of one head and one number: reads and writes all 8RT bytes twice.
+    """
     return _as_memory(reorder_cache_v1, indirection_RT, parent_R, length_R, out)
 
 
 def update_indirection(indirection_RT, parent_R, length_R, out=None):
-    """Version 2."""
+    """Moves the rows of the table to those that go on from them, in place.
+
+    Version 2, as `reorder_cache`: reads and writes 8 bytes for each entry that moves.
+    """
     return _as_memory(reorder_cache, indirection_RT, parent_R, length_R, out)
 
 

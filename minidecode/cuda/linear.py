@@ -66,7 +66,11 @@ ENOUGH_WARPS = 2112  # of a launch: 16 for each multiprocessor of an H100. With 
 
 @rounding
 def linear_v1(x_RX, weight, add_to=None, out=None, *, bias_X=None, activation=None):
-    """The matrix of "io" is handed over transposed, as a view: the kernel sees (outputs, inputs)."""
+    """y_RX = x_RX W, a thread per result; the matrix of "io" is handed over transposed, as a view.
+
+    Launches `thread_per_result` in ceil(RO / 128) blocks of 128, for O outputs of I inputs. Reads (4 + s)ROI bytes and
+    writes 4RO; s: bytes of a weight. Weights in blocks take the kernel of version 3.
+    """
     if is_in_blocks(weight):
         return _of_blocks(x_RX, weight, add_to, out, bias_X, activation)
     x_RX = _rounded(x_RX, weight)
@@ -79,6 +83,10 @@ def linear_v1(x_RX, weight, add_to=None, out=None, *, bias_X=None, activation=No
 
 @cuda.jit
 def thread_per_result(x_RX, w_XX, scale_X, bias_X, biased, code, adds, y_RX):
+    """Sums one result over all inputs, and ends it.
+
+    Grid ceil(RO / 128), block 128. A thread reads (4 + s)I bytes and writes 4.
+    """
     n, outputs = cuda.grid(1), y_RX.shape[1]
     if n >= y_RX.size:
         return
@@ -97,6 +105,11 @@ def end(total, r, o, scale_X, bias_X, biased, code, adds, y_RX):
 
 @rounding
 def linear_v2(x_RX, weight, add_to=None, out=None, *, bias_X=None, activation=None, workspace=None):
+    """y_RX = x_RX W, each weight read once for 8 rows, by neighbouring lanes.
+
+    Launches `warp_per_output` as (ceil(O / 4), ceil(R / 8)) blocks for "oi", `block_per_lot_of_outputs` as (ceil(O /
+    32), ceil(R / 8)) for "io", of 128. Reads sOI ceil(R / 8) bytes of weights and 4ROI of x; writes 4RO.
+    """
     if is_in_blocks(weight):
         return _of_blocks(x_RX, weight, add_to, out, bias_X, activation, workspace)
     x_RX = _rounded(x_RX, weight, workspace)
@@ -111,6 +124,10 @@ def linear_v2(x_RX, weight, add_to=None, out=None, *, bias_X=None, activation=No
 
 @cuda.jit
 def warp_per_output(x_RX, w_XX, scale_X, bias_X, biased, code, adds, y_RX):
+    """Sums one output of up to 8 rows: lane l has every 32nd input from l on.
+
+    Grid (ceil(O / 4), ceil(R / 8)), block 128. A warp reads sI bytes of weights and 4I a row, and writes 4 a row.
+    """
     first, lane = cuda.blockIdx.y * ROWS, cuda.threadIdx.x % 32
     o = cuda.blockIdx.x * WARPS + cuda.threadIdx.x // 32
     if o >= y_RX.shape[1]:
@@ -141,6 +158,11 @@ def end_sums_of_warp(sums, first, o, lane, scale_X, bias_X, biased, code, adds, 
 
 @cuda.jit
 def block_per_lot_of_outputs(x_RX, w_XX, scale_X, bias_X, biased, code, adds, y_RX):
+    """Sums 32 outputs of up to 8 rows: warp w has every fourth input from w on, and all add up in shared memory.
+
+    Grid (ceil(O / 32), ceil(R / 8)), block 128. A block reads 32sI bytes of weights and 128I a row, the same x for all
+    lanes of a warp; it writes 128 a row.
+    """
     part = cuda.shared.array((WARPS, ROWS, LANES), float32)
     first, lane, warp = cuda.blockIdx.y * ROWS, cuda.threadIdx.x % 32, cuda.threadIdx.x // 32
     o = cuda.blockIdx.x * LANES + lane
@@ -166,7 +188,11 @@ def block_per_lot_of_outputs(x_RX, w_XX, scale_X, bias_X, biased, code, adds, y_
 
 @rounding
 def linear_v3(x_RX, weight, add_to=None, out=None, *, bias_X=None, activation=None, workspace=None):
-    """Version 2 in the layout "io", and where rows are no whole number of 16 bytes, or begin elsewhere."""
+    """y_RX = x_RX W with weights in "oi", by 128-bit loads.
+
+    Launches `warp_per_output_wide` as (ceil(O / 4), ceil(R / 8)) blocks of 128. Reads and writes what version 2 does.
+    Version 2 in the layout "io", and where rows are no whole number of 16 bytes, or begin elsewhere.
+    """
     if is_in_blocks(weight):
         return _of_blocks(x_RX, weight, add_to, out, bias_X, activation, workspace)
     if weight.layout == "io" or not _loads_wide(x_RX, weight):
@@ -184,6 +210,10 @@ def _loads_wide(x_RX, weight):
 
 @cuda.jit
 def warp_per_output_wide(x_RX, w_XX, scale_X, bias_X, biased, code, adds, y_RX):
+    """Sums one output of up to 8 rows, 16 bytes of weights a lane at a time.
+
+    Grid (ceil(O / 4), ceil(R / 8)), block 128. A warp reads sI bytes of weights and 4I a row, and writes 4 a row.
+    """
     first, lane = cuda.blockIdx.y * ROWS, cuda.threadIdx.x % 32
     o = cuda.blockIdx.x * WARPS + cuda.threadIdx.x // 32
     if o >= y_RX.shape[1]:
@@ -229,6 +259,11 @@ def _wide_rows(array_XX):
 
 @cuda.jit
 def warp_per_output_blocks(x_RX, w_XX, scale_XX, scale_X, bias_X, biased, code, adds, y_RX):
+    """Sums one output of up to 8 rows from weights in blocks, each block's products times its scale.
+
+    Grid (ceil(O / 4), ceil(R / 8)), block 128. A warp reads the output's blocks with their scales and 4I bytes a row,
+    and writes 4 a row.
+    """
     first, lane = cuda.blockIdx.y * ROWS, cuda.threadIdx.x % 32
     o = cuda.blockIdx.x * WARPS + cuda.threadIdx.x // 32
     if o >= y_RX.shape[1]:
@@ -253,7 +288,10 @@ def warp_per_output_blocks(x_RX, w_XX, scale_XX, scale_X, bias_X, biased, code, 
 
 @cuda.jit
 def widen_blocks(w_XX, scale_XX, wide_XX):
-    """A thread per load of weights."""
+    """Casts one load of weights in blocks to float32, scaled.
+
+    Grid ceil(loads / 128), block 128. A thread reads 16 bytes and a scale, and writes 64 of int8 or 128 of int4.
+    """
     n, loads = cuda.grid(1), w_XX.shape[1] // LOAD
     if n >= w_XX.shape[0] * loads:
         return
@@ -286,7 +324,11 @@ def _check(x_RX, w_XX):
 
 @rounding
 def linear(x_RX, weight, add_to=None, out=None, *, bias_X=None, activation=None, workspace=None):
-    """Version 4; version 3 in the layout "io", and where rows are no whole number of 16 bytes, or begin elsewhere."""
+    """y_RX = x_RX W, few rows by kernels made with constants, many by the library.
+
+    Version 4 (`launch_few_rows`): reads the weights once for as many rows as a kernel serves, and writes 4RO bytes.
+    Version 3 in the layout "io", and where rows are no whole number of 16 bytes, or begin elsewhere.
+    """
     _check(x_RX, weight.data)
     stored = stored_as(weight)
     if len(x_RX) >= LIBRARY_FROM[stored]:
@@ -318,6 +360,11 @@ def kernel_of(stored, rows, outputs):
 
 
 def launch_few_rows(made, x_RX, weight, add_to=None, out=None, bias_X=None, activation=None):
+    """Launches a kernel made with constants, with as many warps to a block as fill a large GPU.
+
+    Grid (ceil(O / made.outputs), ceil(R / made.rows)), block 32 to 32 * made.warps. Reads the weights ceil(R /
+    made.rows) times and 4RI bytes of x for each block of outputs; writes 4RO.
+    """
     (R, inputs), outputs = x_RX.shape, weight.outputs
     y_RX = out if add_to is None else add_to
     y_RX = empty(x_RX, (R, outputs)) if y_RX is None else y_RX
@@ -393,7 +440,10 @@ def _widened(x16_RX, scale_R, workspace=None):
 
 @cuda.jit
 def round_rows(x_RX, x16_RX, scale_R):
-    """A block per row; a thread rounds eight numbers as it reads them, and nearly never has to come back."""
+    """Rounds a row to float16, eight numbers a thread, and nearly never has to read it again.
+
+    Grid R, block 128. Reads 4X bytes a row, 8X more if float16 cannot hold it, and writes 2X + 4.
+    """
     r, t, is_beyond = cuda.blockIdx.x, cuda.threadIdx.x, int32(0)
     for i in range(8 * t, x_RX.shape[1], 8 * THREADS):
         a, b, c, d = four_floats(x_RX, r, i)
@@ -409,7 +459,10 @@ def round_rows(x_RX, x16_RX, scale_R):
 
 @cuda.jit
 def round_rows_by_numbers(x_RX, x16_RX, scale_R):
-    """The same number by number, for rows that are no whole number of 16 bytes, or begin elsewhere."""
+    """Rounds a row to float16 number by number: no whole number of 16 bytes, or one that begins elsewhere.
+
+    Grid R, block 128. Reads 8X bytes a row, and writes 2X + 4.
+    """
     round_row(x_RX, x16_RX, scale_R, cuda.blockIdx.x, cuda.threadIdx.x)
 
 
@@ -438,7 +491,10 @@ def round_row(x_RX, x16_RX, scale_R, r, t):
 
 @cuda.jit
 def scale_rows(y_RX, scale_R):
-    """A block per row, which has nothing to do where the scale is 1, as it nearly always is."""
+    """Scales a row, unless its scale is 1, as it nearly always is.
+
+    Grid R, block 128. Reads 4 bytes a row, and reads and writes 4O more of one that is scaled.
+    """
     r = cuda.blockIdx.x
     scale = scale_R[r]
     if scale == float32(1):
@@ -449,7 +505,11 @@ def scale_rows(y_RX, scale_R):
 
 @cuda.jit
 def end_sums(sums_RX, scale_R, by_row, scale_X, by_output, bias_X, biased, code, adds, y_RX):
-    """A thread per sum of the library's: what the kernels of few rows do in a register."""
+    """Ends one sum of the library's, as the kernels of few rows do in a register.
+
+    Grid ceil(RO / 128), block 128. A thread reads 4 bytes, and 4 for each of scales, bias and what it adds to; it
+    writes 4.
+    """
     n, outputs = cuda.grid(1), y_RX.shape[1]
     if n >= y_RX.size:
         return

@@ -32,6 +32,10 @@ INFINITE, NAN = float32(np.inf), float32(np.nan)
 
 @cuda.jit
 def round_rows(x_RX, largest, q_RX, scale_R):
+    """Rounds a row to int8 by its largest number, zeros behind its end, and notes its scale.
+
+    Grid R, block 128. Reads 8I bytes a row, in two passes, and writes I + 4.
+    """
     part = cuda.shared.array(WARPS, float32)
     r, t, inputs = cuda.blockIdx.x, cuda.threadIdx.x, x_RX.shape[1]
     most = float32(0)
@@ -55,6 +59,11 @@ def round_rows(x_RX, largest, q_RX, scale_R):
 
 
 def linear_int8_v1(x_RX, weight, bias_X=None, activation=None, add_to=None, out=None, *, workspace=None):
+    """y_RX = x_RX W of bytes, a thread per result.
+
+    Launches `round_rows` in R blocks and `thread_per_result` in ceil(RO / 128), of 128. Reads 8RI bytes of x, then 2ROI
+    of bytes; writes RI + 4RO.
+    """
     if is_gated(activation):
         return end_in_pairs(linear_int8_v1(x_RX, weight, workspace=workspace), bias_X, activation, add_to, out)
     weight, q_RX, ends_in, y_RX = _rounded(x_RX, weight, bias_X, activation, add_to, out, workspace)
@@ -65,6 +74,10 @@ def linear_int8_v1(x_RX, weight, bias_X=None, activation=None, add_to=None, out=
 
 @cuda.jit
 def thread_per_result(q_RX, w_XX, scale_R, scale_X, bias_X, biased, code, adds, y_RX):
+    """Sums one result over all inputs, byte by byte, and ends it.
+
+    Grid ceil(RO / 128), block 128. A thread reads 2I bytes and 8 of scales, and writes 4.
+    """
     n, outputs = cuda.grid(1), y_RX.shape[1]
     if n >= y_RX.size:
         return
@@ -88,7 +101,12 @@ def end(total, r, o, scale_R, scale_X, bias_X, biased, code, adds, y_RX):
 
 
 def linear_int8(x_RX, weight, bias_X=None, activation=None, add_to=None, out=None, *, workspace=None):
-    """Version 2; version 1 where an output's weights are no whole number of words."""
+    """y_RX = x_RX W of bytes, a warp per output, four products an instruction.
+
+    Version 2: `round_rows` in R blocks and `warp_per_output` as (ceil(O / 4), ceil(R / 8)), of 128. Reads 8RI bytes of
+    x, then OI ceil(R / 8) of weights and ROI of rounded rows; writes RI + 4RO. Version 1 where an output's weights are
+    no whole number of words.
+    """
     if is_gated(activation):
         return end_in_pairs(linear_int8(x_RX, weight, workspace=workspace), bias_X, activation, add_to, out)
     if x_RX.shape[1] % GROUP:
@@ -103,7 +121,10 @@ def linear_int8(x_RX, weight, bias_X=None, activation=None, add_to=None, out=Non
 
 @cuda.jit
 def warp_per_output(q_RX, w_XX, scale_R, scale_X, bias_X, biased, code, adds, y_RX):
-    """Words of four bytes in the place of bytes: both arrays are a quarter as wide."""
+    """Sums one output of up to 8 rows, in words of four bytes: both arrays are a quarter as wide.
+
+    Grid (ceil(O / 4), ceil(R / 8)), block 128. A warp reads I bytes of weights and I a row, and writes 4 a row.
+    """
     lane, o = cuda.threadIdx.x % 32, cuda.blockIdx.x * WARPS + cuda.threadIdx.x // 32
     if o >= y_RX.shape[1]:
         return

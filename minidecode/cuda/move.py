@@ -24,6 +24,11 @@ WORDS = uint64, uint32, uint16, uint8
 
 
 def gather_rows(x_RX, pick_R, out=None):
+    """Copies rows pick_R of x_RX, in words as wide as rows allow.
+
+    Launches `copy_rows` as (rows, ceil(words of a row / 128)) blocks of 128. Reads and writes each byte of the result
+    once, and 8 of pick_R a word.
+    """
     if out is None:
         out = empty(x_RX, (len(pick_R), *x_RX.shape[1:]))
     words_RX, picked_RX = words_of_rows(x_RX, out)
@@ -33,6 +38,10 @@ def gather_rows(x_RX, pick_R, out=None):
 
 @cuda.jit
 def copy_rows(words_RX, pick_R, picked_RX):
+    """Copies one word of the row that pick_R names.
+
+    Grid (rows, ceil(words of a row / 128)), block 128. A thread reads a word and 8 bytes, and writes a word.
+    """
     r, x = cuda.blockIdx.x, cuda.blockIdx.y * THREADS + cuda.threadIdx.x
     if x < picked_RX.shape[1]:
         picked_RX[r, x] = words_RX[pick_R[r], x]
@@ -54,6 +63,11 @@ def words_of(*arrays):
 
 
 def pad_left(k_RGX, offsets_X, N=None, out=None):
+    """Lays the rows of each sentence at the end of its N positions, zeros in front.
+
+    Launches `copy_or_pad` as (BN, ceil(GX / 128)) blocks of 128, X in words. Reads each row once and writes sBGNX
+    bytes; s: bytes of a number.
+    """
     _, G, X = k_RGX.shape
     if out is None:
         N = int((offsets_X[1:] - offsets_X[:-1]).max()) if N is None else N
@@ -66,6 +80,10 @@ def pad_left(k_RGX, offsets_X, N=None, out=None):
 
 @cuda.jit
 def copy_or_pad(k_RGX, offsets_X, out_BGNX):
+    """Copies one word of position n of sentence b, or writes 0 in front of the sentence.
+
+    Grid (BN, ceil(GX / 128)), block 128. A thread reads 16 bytes of offsets and a word, and writes a word.
+    """
     _, G, N, X = out_BGNX.shape
     b, n, i = cuda.blockIdx.x // N, cuda.blockIdx.x % N, cuda.blockIdx.y * THREADS + cuda.threadIdx.x
     if i < G * X:
@@ -77,6 +95,11 @@ def copy_or_pad(k_RGX, offsets_X, out_BGNX):
 
 
 def concat_step(k_RGMX, k_RGX, out=None):
+    """A cache that is one position longer: all positions copied, and the new one behind them.
+
+    Launches `copy_and_append` in RG(M + 1) blocks of 128. Reads sRGMX + 4RGX bytes and writes sRG(M + 1)X; s: bytes of
+    a number of the cache.
+    """
     R, G, M, X = k_RGMX.shape
     for array, may_be in ((k_RGMX, (np.float32, np.float16)), (k_RGX, (np.float32,))):
         if array.dtype not in may_be:
@@ -89,6 +112,10 @@ def concat_step(k_RGMX, k_RGX, out=None):
 
 @cuda.jit
 def copy_and_append(k_RGMX, k_RGX, largest, out_RGMX):
+    """Copies position m of a row and head, or cuts off and appends the new one.
+
+    Grid RG(M + 1), block 128. A block reads and writes X numbers.
+    """
     _, G, M, X = k_RGMX.shape
     row, m = cuda.blockIdx.x // (M + 1), cuda.blockIdx.x % (M + 1)  # a grid's other axes end at 65,535
     r, g = row // G, row % G

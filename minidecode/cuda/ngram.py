@@ -24,6 +24,11 @@ ROOM = TILE + MOST_N  # one constant: Numba takes no sum for the shape of a shar
 
 
 def ban_ngrams_v1(scores_RV, tokens_RM, length_R, n, out=None, *, threads=128):
+    """Rules out the tokens that would repeat an n-gram of a row's tokens, a thread per row.
+
+    Launches `thread_per_row` in ceil(R / threads) blocks. Reads 16 to 16(n - 1) bytes for each start, and writes 4 for
+    each n-gram that ends in the row's last n - 1 tokens.
+    """
     scores_RV = in_place(scores_RV, out)
     launch(thread_per_row, -(-len(length_R) // threads), threads, scores_RV, tokens_RM, length_R, n)
     return scores_RV
@@ -31,6 +36,10 @@ def ban_ngrams_v1(scores_RV, tokens_RM, length_R, n, out=None, *, threads=128):
 
 @cuda.jit
 def thread_per_row(scores_RV, tokens_RM, length_R, n):
+    """Compares each start of a row with its last n - 1 tokens, and bans what follows an equal one.
+
+    Any grid of R threads. A thread reads 16 to 16(n - 1) bytes a start, and writes 4 for each equal one.
+    """
     r = cuda.grid(1)
     if r >= length_R.size:
         return
@@ -44,6 +53,10 @@ def thread_per_row(scores_RV, tokens_RM, length_R, n):
 
 
 def ban_ngrams_v2(scores_RV, tokens_RM, length_R, n, out=None, *, threads=128):
+    """Rules out the tokens that would repeat an n-gram of a row's tokens, a block per row.
+
+    Launches `block_per_row` in R blocks. Reads and writes what version 1 does, side by side.
+    """
     scores_RV = in_place(scores_RV, out)
     launch(block_per_row, len(length_R), threads, scores_RV, tokens_RM, length_R, n)
     return scores_RV
@@ -51,6 +64,10 @@ def ban_ngrams_v2(scores_RV, tokens_RM, length_R, n, out=None, *, threads=128):
 
 @cuda.jit
 def block_per_row(scores_RV, tokens_RM, length_R, n):
+    """Compares every blockDim.x-th start of a row with its last n - 1 tokens, and bans what follows an equal one.
+
+    Grid R, any block. Reads 16 to 16(n - 1) bytes a start, and writes 4 for each equal one.
+    """
     r = cuda.blockIdx.x
     tail = length_R[r] - n + 1
     for start in range(cuda.threadIdx.x, tail, cuda.blockDim.x):
@@ -62,7 +79,11 @@ def block_per_row(scores_RV, tokens_RM, length_R, n):
 
 
 def ban_ngrams(scores_RV, tokens_RM, length_R, n, out=None, *, threads=128):
-    """Version 3. Longer n-grams take version 2."""
+    """Rules out the tokens that would repeat an n-gram of a row's tokens, which are staged in shared memory.
+
+    Version 3: `block_per_row_staged` in R blocks. Reads 8 bytes a token, and n - 1 tokens again for each 256 starts;
+    writes 4 for each n-gram that ends in the last n - 1 tokens. N-grams longer than 32 take version 2.
+    """
     if n > MOST_N:
         return ban_ngrams_v2(scores_RV, tokens_RM, length_R, n, out, threads=threads)
     scores_RV = in_place(scores_RV, out)
@@ -72,6 +93,11 @@ def ban_ngrams(scores_RV, tokens_RM, length_R, n, out=None, *, threads=128):
 
 @cuda.jit
 def block_per_row_staged(scores_RV, tokens_RM, length_R, n):
+    """Stages 256 starts with the n - 1 tokens behind them, then compares there.
+
+    Grid R, any block; 2.5 KiB of shared memory. Reads 8 bytes a token and n - 1 tokens again a tile, and writes 4 a
+    ban.
+    """
     tile = cuda.shared.array(ROOM, int64)
     last = cuda.shared.array(MOST_N, int64)
     r = cuda.blockIdx.x

@@ -48,11 +48,19 @@ def residual(x_RD, y_RD, bias_D, adds, r, d, summed_RD):
 
 
 def residual_norm_v1(x_RD, y_RD, bias_D, norm, out=None, *, threads=128):
+    """summed_RD = x + y + bias and its norm h_RD, a thread per row.
+
+    Launches `norm_thread_per_row` in ceil(R / threads) blocks. Reads 28RD bytes, the sum twice, and writes 8RD.
+    """
     return _launch(norm_thread_per_row, -(-len(x_RD) // threads), threads, x_RD, y_RD, bias_D, norm, out)
 
 
 @cuda.jit
 def norm_thread_per_row(x_RD, y_RD, bias_D, adds, gain_D, shift_D, eps, summed_RD, h_RD):
+    """Adds and normalises one row, number by number, in three passes.
+
+    Any grid of R threads. A thread reads 28D bytes and writes 8D.
+    """
     r = cuda.grid(1)
     if r >= x_RD.shape[0]:
         return
@@ -76,11 +84,19 @@ def norm_thread_per_row(x_RD, y_RD, bias_D, adds, gain_D, shift_D, eps, summed_R
 
 
 def residual_norm_v2(x_RD, y_RD, bias_D, norm, out=None):
+    """summed_RD = x + y + bias and its norm h_RD, a block per row with sums over a tree.
+
+    Launches `norm_block_per_row` in R blocks of 128. Reads 28RD bytes, the sum twice, and writes 8RD.
+    """
     return _launch(norm_block_per_row, len(x_RD), THREADS, x_RD, y_RD, bias_D, norm, out)
 
 
 @cuda.jit
 def norm_block_per_row(x_RD, y_RD, bias_D, adds, gain_D, shift_D, eps, summed_RD, h_RD):
+    """Adds and normalises one row, in three passes; each sum has a barrier at each level of its tree.
+
+    Grid R, block 128. Reads 28D bytes a row and writes 8D.
+    """
     part = cuda.shared.array(THREADS, float32)
     r, t, D = cuda.blockIdx.x, cuda.threadIdx.x, x_RD.shape[1]
     total = float32(0)
@@ -115,13 +131,20 @@ def tree_sum(part, mine):
 
 
 def residual_norm_v3(x_RD, y_RD, bias_D, norm, out=None):
-    """Rows that do not fit take version 2."""
+    """summed_RD = x + y + bias and its norm h_RD, a block per row that keeps it in shared memory.
+
+    Launches `norm_staged` in R blocks of 128. Reads 20RD bytes and writes 8RD. Rows that do not fit take version 2.
+    """
     kernel = norm_staged if x_RD.shape[1] <= ROOM else norm_block_per_row
     return _launch(kernel, len(x_RD), THREADS, x_RD, y_RD, bias_D, norm, out)
 
 
 @cuda.jit
 def norm_staged(x_RD, y_RD, bias_D, adds, gain_D, shift_D, eps, summed_RD, h_RD):
+    """Adds one row into 16 KiB of shared memory, and normalises it there.
+
+    Grid R, block 128. Reads 20D bytes a row and writes 8D.
+    """
     row = cuda.shared.array(ROOM, float32)
     part = cuda.shared.array(WARPS, float32)
     r, t, D = cuda.blockIdx.x, cuda.threadIdx.x, x_RD.shape[1]
@@ -138,6 +161,10 @@ def norm_in_registers(threads, quads):
 
     @cuda.jit
     def norm_kept(x_RD, y_RD, bias_D, adds, gain_D, shift_D, eps, summed_RD, h_RD):
+        """Adds and normalises a row that a warp or a block keeps in registers.
+
+        Grid ceil(R / 4) or R, block 128. Reads 20D bytes a row and writes 8D.
+        """
         kept = cuda.local.array(columns, float32)
         r, t, D = cuda.blockIdx.x * rows + cuda.threadIdx.x // threads, cuda.threadIdx.x % threads, x_RD.shape[1]
         if r >= x_RD.shape[0]:  # a whole warp, or block, leaves
@@ -167,7 +194,11 @@ norm_of_warp, norm_of_1024, norm_of_4096 = (
 
 
 def residual_norm(x_RD, y_RD, bias_D, norm, out=None):
-    """Version 4; version 3 where rows are wider than 4,096 numbers, no whole fours, or begin elsewhere."""
+    """summed_RD = x + y + bias and its norm h_RD, by 128-bit loads; a warp or a block has a row in registers.
+
+    Version 4: ceil(R / 4) blocks of 128 for 1,024 rows and more of up to 1,024 numbers, otherwise R. Reads 20RD bytes
+    and writes 8RD. Version 3 where rows are wider than 4,096 numbers, no whole fours, or begin elsewhere.
+    """
     R, D = x_RD.shape
     loaded = [x_RD, *(a for a in (y_RD, *(out or ())) if a is not None)]
     loaded += [a[None] for a in (bias_D, norm.gain_D, norm.bias_D) if a is not None]

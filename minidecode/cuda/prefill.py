@@ -53,6 +53,11 @@ WORTH_PRODUCTS = 2**18  # scores a sentence: version 4 computes fewer while thre
 
 
 def attend_prefill_v1(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, bias=None, out=None):
+    """Attention inside each sentence, a kernel for each elementary operation, in float32.
+
+    Eleven launches, a thread per number in blocks of 128, and two products of the library. Scores, 4RHM bytes for M
+    keys of the longest sentence, are written and read back seven times.
+    """
     q_RHK, k_XGK, v_XGU = in_float32(q_RHK, k_XGK, v_XGU)
     q_HRK, k_GXK, v_GXU = (heads_in_front(x) for x in (q_RHK, k_XGK, v_XGU))
     q_RHK, k_XGK, v_XGU = (x.transpose(1, 0, 2) for x in (q_HRK, k_GXK, v_GXU))
@@ -71,6 +76,10 @@ def attend_prefill_v1(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, caus
 
 
 def heads_in_front(x_RHX):
+    """A copy x_HRX of x_RHX.
+
+    Launches `lay_out` in ceil(RHX / 128) blocks of 128. Reads and writes 4RHX bytes.
+    """
     R, H, X = x_RHX.shape
     x_HRX = np.empty_like(x_RHX, shape=(H, R, X), order="C")
     thread_per_number(lay_out, x_HRX, x_RHX)
@@ -79,6 +88,10 @@ def heads_in_front(x_RHX):
 
 @cuda.jit
 def lay_out(x_HRX, x_RHX):
+    """Copies one number of x_RHX to x_HRX.
+
+    Grid ceil(RHX / 128), block 128. A thread reads 4 bytes and writes 4.
+    """
     _, R, X = x_HRX.shape
     i = cuda.grid(1)
     if i < x_HRX.size:
@@ -88,6 +101,10 @@ def lay_out(x_HRX, x_RHX):
 
 @cuda.jit
 def scale_scores(scores_RHM, scale):
+    """Scales one score in place.
+
+    Grid ceil(RHM / 128), block 128. A thread reads 4 bytes and writes 4.
+    """
     _, H, M = scores_RHM.shape
     i = cuda.grid(1)
     if i < scores_RHM.size:
@@ -96,6 +113,10 @@ def scale_scores(scores_RHM, scale):
 
 @cuda.jit
 def mask_scores(scores_RHM, q_offsets_X, k_offsets_X, causal, window):
+    """Sets a score that its row does not see to minus infinity.
+
+    Grid ceil(RHM / 128), block 128. A thread reads the offsets up to its sentence, and writes 4 bytes or none.
+    """
     _, H, M = scores_RHM.shape
     i = cuda.grid(1)
     if i < scores_RHM.size:
@@ -106,6 +127,10 @@ def mask_scores(scores_RHM, q_offsets_X, k_offsets_X, causal, window):
 
 @cuda.jit
 def maxima(top_RH, scores_RHM):
+    """The largest score of a row and head.
+
+    Grid ceil(RH / 128), block 128. A thread reads 4M bytes and writes 4.
+    """
     i, H = cuda.grid(1), top_RH.shape[1]
     if i < top_RH.size:
         top = NOTHING
@@ -116,6 +141,10 @@ def maxima(top_RH, scores_RHM):
 
 @cuda.jit
 def subtract(scores_RHM, top_RH):
+    """Takes the maximum off one score in place.
+
+    Grid ceil(RHM / 128), block 128. A thread reads 8 bytes and writes 4.
+    """
     _, H, M = scores_RHM.shape
     i = cuda.grid(1)
     if i < scores_RHM.size:
@@ -124,6 +153,10 @@ def subtract(scores_RHM, top_RH):
 
 @cuda.jit
 def exponentials(scores_RHM):
+    """The exponential of one score in place.
+
+    Grid ceil(RHM / 128), block 128. A thread reads 4 bytes and writes 4.
+    """
     _, H, M = scores_RHM.shape
     i = cuda.grid(1)
     if i < scores_RHM.size:
@@ -133,6 +166,10 @@ def exponentials(scores_RHM):
 
 @cuda.jit
 def sums(total_RH, scores_RHM):
+    """The sum of a row and head's exponentials.
+
+    Grid ceil(RH / 128), block 128. A thread reads 4M bytes and writes 4.
+    """
     i, H = cuda.grid(1), total_RH.shape[1]
     if i < total_RH.size:
         total = float32(0)
@@ -143,6 +180,10 @@ def sums(total_RH, scores_RHM):
 
 @cuda.jit
 def divide(scores_RHM, total_RH):
+    """Divides one exponential by its sum in place.
+
+    Grid ceil(RHM / 128), block 128. A thread reads 8 bytes and writes 4.
+    """
     _, H, M = scores_RHM.shape
     i = cuda.grid(1)
     if i < scores_RHM.size:
@@ -150,6 +191,11 @@ def divide(scores_RHM, total_RH):
 
 
 def attend_prefill_v2(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, bias=None, out=None):
+    """Attention inside each sentence, one kernel between two products of the library, in float32.
+
+    Launches `softmax_of_seen` in ceil(RH / 4) blocks and `heads_side_by_side`, of 128. Of each score that is seen reads
+    12 bytes and writes 8.
+    """
     q_RHK, k_XGK, v_XGU = in_float32(q_RHK, k_XGK, v_XGU)
     rows, scores_RHM = scores_of(q_RHK, k_XGK, q_offsets_X, k_offsets_X)
     blocks = -(-scores_RHM.shape[0] * scores_RHM.shape[1] // WARPS)
@@ -170,6 +216,10 @@ def add_position_bias(scores_RHM, scale, bias, q_offsets_X, k_offsets_X):
 
 @cuda.jit
 def scale_and_add_bias(scores_RHM, scale, bias_XHP, bucket_L, zero, q_offsets_X, k_offsets_X):
+    """Scales one score of a row's own sentence and adds the position bias of its distance.
+
+    Grid ceil(RHM / 128), block 128. A thread reads 16 bytes and the offsets up to its sentence, and writes 4.
+    """
     _, H, M = scores_RHM.shape
     i = cuda.grid(1)
     if i < scores_RHM.size:
@@ -184,7 +234,11 @@ def scale_and_add_bias(scores_RHM, scale, bias_XHP, bucket_L, zero, q_offsets_X,
 
 @cuda.jit
 def softmax_of_seen(scores_RHM, scale, q_offsets_X, k_offsets_X, causal, window):
-    """In place; what a row does not see of its own sentence gets weight 0. A lane reads back what it wrote itself."""
+    """The softmax of one row of scores in place, a warp for each; what a row does not see gets weight 0.
+
+    Grid ceil(RH / 4), block 128. Reads 12 bytes and writes 8 for each score that is seen. A lane reads back what it
+    wrote itself.
+    """
     R, H, _ = scores_RHM.shape
     row, lane = cuda.blockIdx.x * WARPS + cuda.threadIdx.x // 32, cuda.threadIdx.x % 32
     if row >= R * H:
@@ -220,6 +274,10 @@ def seen_by(r, q_offsets_X, k_offsets_X, causal, window):
 
 @cuda.jit
 def heads_side_by_side(a_RHU, a_HRU):
+    """Copies one number of a_HRU to a_RHU.
+
+    Grid ceil(RHU / 128), block 128. A thread reads 4 bytes and writes 4.
+    """
     _, H, U = a_RHU.shape
     i = cuda.grid(1)
     if i < a_RHU.size:
@@ -254,6 +312,10 @@ def weighted_values(weights_RHM, v_XGU, rows, out):
 
 
 def attend_prefill_v3(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, bias=None, out=None):
+    """Attention inside each sentence, block of queries by block, whose scores take at most 64 MiB.
+
+    For each block two products of the library, and a softmax that reads 4 bytes a score and writes a weight of 4 or 2.
+    """
     refuse_other_types(q_RHK, k_XGK, v_XGU)
     rows = list(sentences(fetched_once(q_offsets_X), fetched_once(k_offsets_X)))
     a_RX = result(q_RHK, v_XGU, out)
@@ -261,7 +323,12 @@ def attend_prefill_v3(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, caus
 
 
 def attend_prefill(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, bias=None, out=None):
-    """Version 4; version 3 where sentences are long, or heads wider than its lanes have sums for."""
+    """Attention inside each sentence, short ones by one launch of a warp for each query and head.
+
+    Version 4: `warp_per_query` in ceil(RH / 4) blocks of 128. Each query head reads the keys and values that it sees,
+    s(K + U) bytes each, and writes 4U; s: bytes of a number. Version 3 where sentences are long, or heads wider than
+    its lanes have sums for.
+    """
     refuse_other_types(q_RHK, k_XGK, v_XGU)
     (R, H, _), U = q_RHK.shape, v_XGU.shape[2]
     rows = list(sentences(fetched_once(q_offsets_X), fetched_once(k_offsets_X)))
@@ -358,6 +425,10 @@ def softmax_in_registers(threads, quads):
     def softmax_kept(
         weights_X, scores_X, rows, N, M, width, causal, ahead, window, scale, bias_XHP, bucket_L, zero
     ):  # fmt: skip
+        """The softmax of one row of scores, which stays in registers.
+
+        Grid ceil(HN / rows of a block), block 128. Reads 4M bytes a row and writes M weights.
+        """
         kept = cuda.local.array(columns, float32)
         t, row = cuda.threadIdx.x % threads, int32(cuda.blockIdx.x * rows_a_block + cuda.threadIdx.x // threads)
         if row >= rows:  # a whole warp, or block, leaves
@@ -390,12 +461,14 @@ def softmax_in_registers(threads, quads):
 
 @cuda.jit(device=True)
 def largest_of_block(mine):
+    """The largest of the block's numbers, for every thread."""
     part = cuda.shared.array(WARPS, float32)
     return block_max(mine, part)
 
 
 @cuda.jit(device=True)
 def sum_of_block(mine):
+    """The sum of the block's numbers, for every thread."""
     part = cuda.shared.array(WARPS, float32)
     return block_sum(mine, part)
 
@@ -427,7 +500,10 @@ softmax_of_4096 = softmax_in_registers(THREADS, 8)
 def softmax_in_passes(
     weights_X, scores_X, rows, N, M, width, causal, ahead, window, scale, bias_XHP, bucket_L, zero
 ):  # fmt: skip
-    """A block for a row of any length, which it reads three times."""
+    """The softmax of one row of any length, by a block that reads it three times.
+
+    Grid HN, block 128. Reads 12M bytes a row, and writes M weights.
+    """
     t, row = cuda.threadIdx.x, int32(cuda.blockIdx.x)
     h, n, first = row // N, row % N, int64(row) * width
     begin, end = seen_columns(n, M, causal, ahead, window)
@@ -459,7 +535,11 @@ def query_by_warp(product):
     def warp_per_query(
         q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, causal, window, scale, bias_XHP, bucket_L, zero, a_RX
     ):
-        """A warp for a query and head, 32 keys at a time: a lane has the score of a key, then columns of the values."""
+        """A warp for a query and head, 32 keys at a time: a lane has the score of a key, then columns of the values.
+
+        Grid ceil(RH / 4), block 128. Reads s(K + U) bytes for each key that is seen and 4K of the query for each, and
+        writes 4U; s: bytes of a number.
+        """
         sums, weights = cuda.local.array(COLUMNS, float32), cuda.shared.array((WARPS, 32), float32)
         (R, H, _), U, warp, lane = q_RHK.shape, v_XGU.shape[2], cuda.threadIdx.x // 32, cuda.threadIdx.x % 32
         row = cuda.blockIdx.x * WARPS + warp
@@ -509,7 +589,7 @@ def by_numbers(q_K, k_K):
 
 @cuda.jit(device=True)
 def by_wide_loads(q_K, k_K):
-    """The same by 128-bit loads, so that each visit to a row brings four numbers, or eight halves."""
+    """q . k by 128-bit loads, so that each visit to a row brings four numbers, or eight halves."""
     total, together = float32(0), 16 // k_K.itemsize
     for k in range(0, q_K.size, together):
         q, key = wide_load(q_K, k), wide_load(k_K, k)

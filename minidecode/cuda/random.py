@@ -17,6 +17,11 @@ from .common.reduction import THREADS
 
 
 def gumbel_v1(key_RX, step_R, V, seed, out=None):
+    """Gumbel noise for V tokens of each row, a thread per token.
+
+    Launches `write_noise_one_by_one` as (R, ceil(V / 128)) blocks of 128. Reads 40 bytes of keys, step and seed a
+    thread, and writes 8RV.
+    """
     return launched(write_noise_one_by_one, THREADS, key_RX, step_R, V, seed, out)
 
 
@@ -29,6 +34,10 @@ def launched(kernel, tokens, key_RX, step_R, V, seed, out):
 
 @cuda.jit
 def write_noise_one_by_one(key_RX, step_R, seed_X, noise_RV):
+    """The noise of one token, from one of four words.
+
+    Grid (R, ceil(V / 128)), block 128. A thread reads 40 bytes and writes 8.
+    """
     r, v = cuda.blockIdx.x, cuda.blockIdx.y * THREADS + cuda.threadIdx.x
     if v < noise_RV.shape[1]:
         words = words_of(v // 4, key_RX, step_R, seed_X, r)
@@ -36,7 +45,11 @@ def write_noise_one_by_one(key_RX, step_R, seed_X, noise_RV):
 
 
 def gumbel(key_RX, step_R, V, seed, out=None):
-    """Version 2."""
+    """Gumbel noise for V tokens of each row, a thread per four neighbouring tokens.
+
+    Version 2: `write_noise` as (R, ceil(V / 512)) blocks of 128. Reads 40 bytes of keys, step and seed a thread, and
+    writes 8RV.
+    """
     return launched(write_noise, 4 * THREADS, key_RX, step_R, V, seed, out)
 
 

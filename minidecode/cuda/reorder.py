@@ -27,6 +27,11 @@ ROWS = 256  # that version 2 has room for: 32 KiB of shared memory
 
 
 def reorder_cache_v1(k_RGMX, parent_R, length_R, out=None, *, threads=128):
+    """Moves each row's written positions from its parent's row, by a second buffer and back.
+
+    Launches `copy_from_parents` in ceil(words / threads) blocks, for all words of the cache. Reads and writes the whole
+    cache, and again for the way back; with `out` once.
+    """
     target = np.empty_like(k_RGMX) if out is None else out
     words_RGX, width = _words(k_RGMX)
     launch(
@@ -41,6 +46,10 @@ def reorder_cache_v1(k_RGMX, parent_R, length_R, out=None, *, threads=128):
 
 @cuda.jit
 def copy_from_parents(words_RGX, parent_R, length_R, width, target_RGX):
+    """Copies one word of the cache from the parent's row, or from the row itself behind what is written.
+
+    Any grid of as many threads as the cache has words. A thread reads a word and 16 bytes, and writes a word.
+    """
     R, G, X = words_RGX.shape
     i = cuda.grid(1)
     if i < R * G * X:
@@ -50,7 +59,11 @@ def copy_from_parents(words_RGX, parent_R, length_R, width, target_RGX):
 
 
 def reorder_cache(k_RGMX, parent_R, length_R, out=None, *, warps=None):
-    """Version 2. More rows than fit take version 1. warps: of a block; by default a few rows for each."""
+    """Moves each row's written positions from its parent's row, in place; a block has 32 words of all rows.
+
+    Version 2: `move_in_place` as (ceil(words of a head / 32), G) blocks of (32, warps). Reads and writes each word that
+    moves once. More rows than fit take version 1. warps: of a block; by default a few rows for each.
+    """
     if len(parent_R) > ROWS:
         return reorder_cache_v1(k_RGMX, parent_R, length_R, out)
     if out is not None:
@@ -65,6 +78,11 @@ def reorder_cache(k_RGMX, parent_R, length_R, out=None, *, warps=None):
 
 @cuda.jit
 def move_in_place(words_RGX, parent_R, length_R, width):
+    """Reads 32 words of every row that another goes on from into shared memory, waits, and writes them.
+
+    Grid (ceil(words of a head / 32), G), block (32, warps); 32 KiB of shared memory. Reads and writes each word that
+    moves once, and 16 bytes a row.
+    """
     held = cuda.shared.array((ROWS, WORDS), uint32)
     g, lane = cuda.blockIdx.y, cuda.threadIdx.x
     x = cuda.blockIdx.x * WORDS + lane

@@ -18,6 +18,11 @@ from .common.reduction import THREADS, WARPS
 
 
 def attend_rolling_v1(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias=None, out=None):
+    """Local attention to a cache whose slots are copied into the order of their positions first.
+
+    Two launches of `put_in_order`, then three kernels for attention, a thread per number in blocks of 128. The copy
+    reads (s + 8)RGM(K + U) bytes and writes sRGM(K + U); s: bytes of a number of the cache.
+    """
     M, ordered = k_RGMK.shape[2], [np.empty_like(k_RGMK), np.empty_like(v_RGMU)]
     for slots_RGMX, ordered_RGMX in zip((k_RGMK, v_RGMU), ordered, strict=True):
         launch(put_in_order, -(-slots_RGMX.size // THREADS), THREADS, slots_RGMX, end_R, ordered_RGMX)
@@ -28,6 +33,10 @@ def attend_rolling_v1(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias=None, o
 
 @cuda.jit
 def put_in_order(slots_RGMX, end_R, ordered_RGMX):
+    """Copies one number of the slot that holds position end - M + m.
+
+    Grid ceil(RGMX / 128), block 128. A thread reads s + 8 bytes and writes s.
+    """
     R, G, M, X = slots_RGMX.shape
     i = cuda.grid(1)
     if i < R * G * M * X:
@@ -36,7 +45,11 @@ def put_in_order(slots_RGMX, end_R, ordered_RGMX):
 
 
 def attend_rolling(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias=None, out=None):
-    """Version 2."""
+    """Local attention to a cache slot by slot, as they lie; a slot's age says whether it is seen.
+
+    Version 2: `attend_slot_by_slot` as (R, H) blocks of 128. Reads up to sRHM(K + U) bytes and writes 4RHU. Heads wider
+    than 256 numbers take version 1.
+    """
     if max(k_RGMK.shape[3], v_RGMU.shape[3]) > WIDEST:
         return attend_rolling_v1(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias, out)
     a_RX = result(q_RHK, (k_RGMK, v_RGMU), out)
@@ -48,6 +61,10 @@ def attend_rolling(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias=None, out=
 
 @cuda.jit
 def attend_slot_by_slot(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias_XHP, bucket_L, zero, a_RX):
+    """Online softmax of one row and query head; its four warps take slots by turns.
+
+    Grid (R, H), block 128. Reads up to sM(K + U) bytes and writes 4U.
+    """
     query = cuda.shared.array(WIDEST, float32)
     found = cuda.shared.array((WARPS, WIDEST), float32)
     _, G, M, U = v_RGMU.shape

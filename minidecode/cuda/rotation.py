@@ -18,11 +18,20 @@ THREADS = 128
 
 
 def rotate_heads_v1(qkv_RX, bias_X, heads, pos_R, turns_NK, out=None):
+    """Adds the bias and rotates queries and keys of qkv_RX by their position, a thread per number.
+
+    Launches `number_per_thread` as (R, ceil(X / 128)) blocks of 128. Reads 32 bytes for a number that turns and 8 for
+    one of the values; writes 4RX.
+    """
     return _launch(number_per_thread, qkv_RX.shape[1], qkv_RX, bias_X, heads, pos_R, turns_NK, out)
 
 
 @cuda.jit
 def number_per_thread(qkv_RX, bias_X, pos_R, turns_NK, turned, y_RX):
+    """Rotates one number, for which it reads the one that turns with it too; copies one of the values.
+
+    Grid (R, ceil(X / 128)), block 128. A thread reads 32 bytes, or 8, and writes 4.
+    """
     r, x, K = cuda.blockIdx.x, cuda.blockIdx.y * THREADS + cuda.threadIdx.x, turns_NK.shape[1]
     if x >= qkv_RX.shape[1]:
         return
@@ -39,13 +48,21 @@ def number_per_thread(qkv_RX, bias_X, pos_R, turns_NK, turned, y_RX):
 
 
 def rotate_heads(qkv_RX, bias_X, heads, pos_R, turns_NK, out=None):
-    """Version 2."""
+    """Adds the bias and rotates queries and keys of qkv_RX by their position, a thread per pair.
+
+    Version 2: `pair_per_thread` as (R, ceil((X - turned / 2) / 128)) blocks of 128. Reads 32 bytes for two numbers that
+    turn and 8 for one of the values; writes 4RX.
+    """
     threads = qkv_RX.shape[1] - (heads.H + heads.G) * heads.K // 2
     return _launch(pair_per_thread, threads, qkv_RX, bias_X, heads, pos_R, turns_NK, out)
 
 
 @cuda.jit
 def pair_per_thread(qkv_RX, bias_X, pos_R, turns_NK, turned, y_RX):
+    """Rotates the two numbers of a pair; further threads copy one of the values.
+
+    Grid (R, ceil((X - turned / 2) / 128)), block 128. A thread reads 32 bytes and writes 8, or reads 8 and writes 4.
+    """
     r, t, half = cuda.blockIdx.x, cuda.blockIdx.y * THREADS + cuda.threadIdx.x, turns_NK.shape[1] // 2
     pairs = turned // 2
     if t < pairs:

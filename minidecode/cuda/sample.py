@@ -35,6 +35,11 @@ ERROR = float32(2.0**-20)  # of a sum in float32, for each unit of it and of 32:
 
 
 def sample_tokens_v1(scores_RV, key_RX, step_R, seed, out=None):
+    """Draws a token from each row: noise is written for the whole vocabulary, then the largest sum found.
+
+    Launches `write_noise` as (R, ceil(V / 512)) blocks and `largest_sum` in R, of 128. Writes 8RV bytes of noise, reads
+    them and 4RV of scores, and writes 8R.
+    """
     (R, V), token_R = scores_RV.shape, _result(scores_RV, out)
     noise_RV = np.empty_like(scores_RV, dtype=np.float64)
     launch(write_noise, (R, -(-V // (4 * THREADS))), THREADS, *counters_of(key_RX, step_R, seed), noise_RV)
@@ -44,6 +49,10 @@ def sample_tokens_v1(scores_RV, key_RX, step_R, seed, out=None):
 
 @cuda.jit
 def largest_sum(scores_RV, noise_RV, token_R):
+    """The token with the largest sum of score and noise of a row.
+
+    Grid R, block 128. Reads 12V bytes a row and writes 8.
+    """
     part = cuda.shared.array(WARPS, float64)
     place = cuda.shared.array(WARPS, int64)
     r, t = cuda.blockIdx.x, cuda.threadIdx.x
@@ -58,11 +67,20 @@ def largest_sum(scores_RV, noise_RV, token_R):
 
 
 def sample_tokens_v2(scores_RV, key_RX, step_R, seed, out=None):
+    """Draws a token from each row, with noise in registers for the tokens alone that can still win.
+
+    Launches `draw_from_slice` as (R, ceil(V / 2048)) blocks and `best_of_slices` in R, of 128. Reads 4RV bytes, and 40
+    and the scores again for four tokens that can win; 16 bytes a slice; writes 8R.
+    """
     return _by_slices(draw_from_slice, scores_RV, key_RX, step_R, seed, out)
 
 
 def sample_tokens(scores_RV, key_RX, step_R, seed, out=None, *, workspace=None):
-    """Version 3."""
+    """Draws a token from each row, with logarithms in float32 first and in float64 where these do not decide.
+
+    Version 3: `draw_from_slice_roughly` as (R, ceil(V / 2048)) blocks and `best_of_slices` in R, of 128. Reads 4RV
+    bytes, and 40 and the scores again for four tokens that can win; 16 bytes a slice; writes 8R.
+    """
     return _by_slices(draw_from_slice_roughly, scores_RV, key_RX, step_R, seed, out, workspace)
 
 
@@ -77,6 +95,10 @@ def _by_slices(kernel, scores_RV, key_RX, step_R, seed, out, workspace=None):
 
 @cuda.jit
 def draw_from_slice(scores_RV, key_RX, step_R, seed_X, best_RX, column_RX):
+    """The largest sum of score and noise in 2,048 tokens of a row, with its token.
+
+    Grid (R, ceil(V / 2048)), block 128. Reads 4 bytes a token, 56 more for four that can win, and writes 16.
+    """
     part = cuda.shared.array(WARPS, float64)
     place = cuda.shared.array(WARPS, int64)
     r, s, t = cuda.blockIdx.x, cuda.blockIdx.y, cuda.threadIdx.x
@@ -106,6 +128,10 @@ def can_win(scores_RV, r, group, best):
 
 @cuda.jit
 def best_of_slices(best_RX, column_RX, token_R):
+    """The token of the largest sum of all slices of a row.
+
+    Grid R, block 128. Reads 16 bytes a slice and writes 8.
+    """
     part = cuda.shared.array(WARPS, float64)
     place = cuda.shared.array(WARPS, int64)
     r, t = cuda.blockIdx.x, cuda.threadIdx.x
@@ -120,6 +146,10 @@ def best_of_slices(best_RX, column_RX, token_R):
 
 @cuda.jit
 def draw_from_slice_roughly(scores_RV, key_RX, step_R, seed_X, best_RX, column_RX):
+    """The largest sum of score and noise in 2,048 tokens of a row: by float32, then within its error by float64.
+
+    Grid (R, ceil(V / 2048)), block 128. Reads 4 bytes a token, 56 more for four that can win, and writes 16.
+    """
     largest_of = cuda.shared.array(WARPS, float32)
     part = cuda.shared.array(WARPS, float64)
     place = cuda.shared.array(WARPS, int64)

@@ -24,6 +24,11 @@ BEAMS = 64  # that version 2 has room for: 16 KiB of shared memory
 
 
 def update_sequences_v1(text_BWM, parent_BW, token_BW, length_B, out=None, *, threads=128):
+    """Each text goes on from its parent and gets its new token, by a second array and back.
+
+    Launches `copy_with_tokens` in ceil(BWM / threads) blocks. Reads and writes 8BWM bytes, and again for the way back;
+    with `out` once.
+    """
     target_BWM = np.empty_like(text_BWM) if out is None else out
     arrays = text_BWM, parent_BW, token_BW, length_B, target_BWM
     launch(copy_with_tokens, -(-text_BWM.size // threads), threads, *arrays)
@@ -35,6 +40,10 @@ def update_sequences_v1(text_BWM, parent_BW, token_BW, length_B, out=None, *, th
 
 @cuda.jit
 def copy_with_tokens(text_BWM, parent_BW, token_BW, length_B, target_BWM):
+    """Copies one position of a text from its parent's, or writes the new token.
+
+    Any grid of BWM threads. A thread reads 24 bytes and writes 8.
+    """
     B, W, M = text_BWM.shape
     i = cuda.grid(1)
     if i < B * W * M:
@@ -47,7 +56,11 @@ def copy_with_tokens(text_BWM, parent_BW, token_BW, length_B, target_BWM):
 
 
 def update_sequences(text_BWM, parent_BW, token_BW, length_B, out=None, *, warps=4):
-    """Version 2. More beams than fit take version 1."""
+    """Each text goes on from its parent and gets its new token, in place; a block has 32 positions of a sentence.
+
+    Version 2: `refresh_in_place` as (B, ceil(M / 32)) blocks of (32, warps). Reads and writes 8 bytes for each token
+    that moves, and writes 8BW of new ones. More beams than fit take version 1.
+    """
     B, W, M = text_BWM.shape
     if W > BEAMS:
         return update_sequences_v1(text_BWM, parent_BW, token_BW, length_B, out)
@@ -61,6 +74,11 @@ def update_sequences(text_BWM, parent_BW, token_BW, length_B, out=None, *, warps
 
 @cuda.jit
 def refresh_in_place(text_BWM, parent_BW, token_BW, length_B):
+    """Reads 32 positions of each text that another goes on from into shared memory, waits, and writes them.
+
+    Grid (B, ceil(M / 32)), block (32, warps); 16 KiB of shared memory. Reads and writes 8 bytes for each token that
+    moves.
+    """
     held = cuda.shared.array((BEAMS, POSITIONS), int64)
     b, lane, first = cuda.blockIdx.x, cuda.threadIdx.x, cuda.threadIdx.y
     m, W, length = cuda.blockIdx.y * POSITIONS + lane, text_BWM.shape[1], length_B[b]

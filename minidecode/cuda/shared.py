@@ -20,25 +20,47 @@ from .common.warp_attention import are_wide, launch_warps
 
 
 def attend_shared_v1(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None):
+    """Attention of the beams of B sentences over one cache each, by three kernels.
+
+    A thread for each score, each row and head, and each number of the answer, in blocks of 128. Reads (4 + s)RHN(K + U)
+    bytes for the products and 12RHN for the softmax; writes 12RHN of scores and 4RHU.
+    """
     end_B = end_of(k_BGNK, begin_B)
     return three_kernels(q_RHK, [(k_BGNK, v_BGNU, begin_B, end_B)], scale, out, None, end_B)
 
 
 def attend_shared_v2(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None):
+    """Attention of the beams of B sentences over one cache each, a warp per row and query head.
+
+    Launches `block_per_head` in RH blocks of 32. Each beam reads the cache: sRHN(K + U) bytes. Writes 4RHU.
+    """
     return warp_for_head(q_RHK, (k_BGNK, v_BGNU, begin_B, end_of(k_BGNK, begin_B)), scale, out)
 
 
 def attend_shared_v3(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None):
+    """Attention of the beams of B sentences over one cache each, which a block stages for all of them.
+
+    Launches `block_per_cache` as (BG, ceil(RH / (16BG))) blocks of 128. Reads sBGN(K + U) bytes for each 16 queries.
+    """
     return block_for_cache(q_RHK, (k_BGNK, v_BGNU, begin_B, end_of(k_BGNK, begin_B)), scale, out)
 
 
 def attend_shared_v4(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None, *, workspace=None):
+    """Attention of the beams of B sentences over one cache each, with blocks for ranges of positions.
+
+    Launches `block_per_range` as (BG, blocks of queries, ranges) blocks and `merge_ranges`, of 128. Reads what version
+    3 does.
+    """
     cache = k_BGNK, v_BGNU, begin_B, end_of(k_BGNK, begin_B, workspace)
     return block_for_range(q_RHK, cache, scale, out, workspace)
 
 
 def attend_shared(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None, *, workspace=None):
-    """Version 5, or 4 for heads of other widths."""
+    """Attention of the beams of B sentences over one cache each, by warps and 128-bit loads.
+
+    Version 5 (`launch_warps`): reads sBGN(K + U) bytes for each block of queries and writes 4RHU. Version 4 for heads
+    of other widths.
+    """
     a_RX = result(q_RHK, (k_BGNK, v_BGNU), out)
     if not are_wide(q_RHK, k_BGNK, v_BGNU):
         return attend_shared_v4(q_RHK, k_BGNK, v_BGNU, begin_B, scale, a_RX, workspace=workspace)

@@ -49,11 +49,15 @@ MANY_ROWS = 96  # from so many on, a block has a row for itself
 
 
 def log_softmax_v1(logits_RV, out=None):
+    """scores_RV = log softmax of logits_RV, in three passes by a block per row.
+
+    Launches `scores_in_three_passes` in R blocks of 128. Reads 12RV bytes and writes 4RV + 8R.
+    """
     return launched(scores_in_three_passes, logits_RV, out)
 
 
 def launched(kernel, logits_RV, out):
-    """A block per row."""
+    """The results of a kernel that has a block of 128 for each row."""
     out = results(in_float32(logits_RV), out)
     launch(kernel, len(logits_RV), THREADS, logits_RV, *out)
     return out
@@ -61,6 +65,10 @@ def launched(kernel, logits_RV, out):
 
 @cuda.jit
 def scores_in_three_passes(logits_RV, scores_RV, trouble_R):
+    """A row's maximum, then its sum of exponentials, then its scores.
+
+    Grid R, block 128. Reads 12V bytes a row and writes 4V + 8.
+    """
     part = cuda.shared.array(WARPS, float32)
     r, t, V = cuda.blockIdx.x, cuda.threadIdx.x, logits_RV.shape[1]
     largest = -INFINITY
@@ -85,11 +93,19 @@ def write(r, logits_RV, largest, total, scores_RV, trouble_R):
 
 
 def log_softmax_v2(logits_RV, out=None):
+    """scores_RV = log softmax of logits_RV, in two passes by a block per row.
+
+    Launches `scores_in_two_passes` in R blocks of 128. Reads 8RV bytes and writes 4RV + 8R.
+    """
     return launched(scores_in_two_passes, logits_RV, out)
 
 
 @cuda.jit
 def scores_in_two_passes(logits_RV, scores_RV, trouble_R):
+    """A row's maximum and sum of exponentials, then its scores.
+
+    Grid R, block 128. Reads 8V bytes a row and writes 4V + 8.
+    """
     part = cuda.shared.array(WARPS, float32)
     r = cuda.blockIdx.x
     largest, total = largest_and_sum(r, logits_RV, part)
@@ -107,7 +123,11 @@ def largest_and_sum(r, logits_RV, part):
 
 
 def log_softmax(logits_RV, out=None, *, workspace=None):
-    """Version 3."""
+    """scores_RV = log softmax of logits_RV, by 128-bit loads; many rows have a block each, few rows several.
+
+    Version 3: `scores_of_rows` in R blocks of up to 1,024, or `add_up_shares` and `write_shares` as (R, shares) blocks
+    of 128. Reads 8RV bytes and writes 4RV + 8R.
+    """
     (R, V), out = logits_RV.shape, results(in_float32(logits_RV), out)
     shares, columns = shares_of(R, V)
     if R >= MANY_ROWS or shares == 1:
@@ -121,6 +141,10 @@ def log_softmax(logits_RV, out=None, *, workspace=None):
 
 @cuda.jit(launch_bounds=1024)
 def scores_of_rows(logits_RV, scores_RV, trouble_R):
+    """The scores of a row by one block; the second pass begins where the first one ended.
+
+    Grid R, block up to 1,024. Reads 8V bytes a row, half of them from the L1 cache if it holds the row; writes 4V + 8.
+    """
     largest_X = cuda.shared.array(MOST_WARPS, float32)
     total_X = cuda.shared.array(MOST_WARPS, float32)
     r = cuda.blockIdx.x
@@ -134,6 +158,10 @@ def scores_of_rows(logits_RV, scores_RV, trouble_R):
 
 @cuda.jit
 def add_up_shares(logits_RV, columns, largest_RX, total_RX):
+    """Maximum and sum of exponentials of a block's share of a row.
+
+    Grid (R, shares), block 128. Reads 4 bytes a column of the share and writes 8.
+    """
     largest_X = cuda.shared.array(WARPS, float32)
     total_X = cuda.shared.array(WARPS, float32)
     r, share = cuda.blockIdx.x, cuda.blockIdx.y
@@ -146,7 +174,11 @@ def add_up_shares(logits_RV, columns, largest_RX, total_RX):
 
 @cuda.jit
 def write_shares(logits_RV, columns, largest_RX, total_RX, scores_RV, trouble_R):
-    """Each warp puts the sums together for itself, and so needs no barrier."""
+    """The scores of a block's share; each warp joins the shares' sums for itself, and so needs no barrier.
+
+    Grid (R, shares), block 128. Reads 4 bytes a column of the share and 8 a share of the row for each warp; writes 4 a
+    column.
+    """
     r = cuda.blockIdx.x
     begin, first, last, end = share_of(logits_RV[r], columns)
     largest, total = max_and_sum_of_row(r, largest_RX, total_RX)
@@ -192,12 +224,16 @@ def put(scores_V, v, four, largest, log_sum, is_wide):
 
 @cuda.jit(device=True)
 def note_trouble(r, log_sum, trouble_R):
+    """Notes whether a row has no probabilities, by one thread."""
     if cuda.threadIdx.x == 0:
         trouble_R[r] = FINE if log_sum == log_sum else NOT_A_NUMBER
 
 
 def token_logprobs(logits_RV, token_R, out=None):
-    """A block per row, in one pass: nothing is written but one number a row."""
+    """The log-probability of one token of each row, in one pass that writes one number a row.
+
+    Launches `score_of_token` in R blocks of up to 1,024. Reads 4RV bytes and writes 4R.
+    """
     score_R = np.empty_like(in_float32(logits_RV), shape=len(logits_RV)) if out is None else out
     launch(score_of_token, len(logits_RV), threads_for(logits_RV.shape[1]), logits_RV, token_R, score_R)
     return score_R
@@ -205,6 +241,10 @@ def token_logprobs(logits_RV, token_R, out=None):
 
 @cuda.jit(launch_bounds=1024)
 def score_of_token(logits_RV, token_R, score_R):
+    """A row's maximum and sum of exponentials, and the log-probability of its token.
+
+    Grid R, block up to 1,024. Reads 4V + 12 bytes a row and writes 4.
+    """
     largest_X = cuda.shared.array(MOST_WARPS, float32)
     total_X = cuda.shared.array(MOST_WARPS, float32)
     r = cuda.blockIdx.x

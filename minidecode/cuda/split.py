@@ -53,6 +53,11 @@ from .common.warp_attention import are_wide, launch_warps
 def attend_split_v1(
     q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, bias=None, out=None
 ):
+    """Attention to a prompt that beams share and to own positions, kernel by kernel over all scores.
+
+    Five launches, a thread for each number of each result, in blocks of 128. Reads (4 + s)RH(N + T)(K + U) bytes for
+    the products and 12RH(N + T) for the softmax; s: bytes of a number of the cache.
+    """
     cache = prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R
     return in_three_kernels(q_RHK, *cache, scale, bias, out)
 
@@ -60,6 +65,10 @@ def attend_split_v1(
 def attend_split_v2(
     q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, out=None
 ):
+    """Attention to a prompt that beams share and to own positions, a warp per row and query head.
+
+    Launches `split_per_head` in RH blocks of 32. Reads sRH(N + T)(K + U) bytes and writes 4RHU.
+    """
     cache = (prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R)
     a_RX = result(q_RHK, (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU), out)
     launch(split_per_head, q_RHK.shape[0] * q_RHK.shape[1], 32, q_RHK, *cache, np.float32(scale), a_RX)
@@ -68,6 +77,11 @@ def attend_split_v2(
 
 @cuda.jit
 def split_per_head(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, a_RX):
+    """Goes over the prompt, then over the row's own positions, tile by tile.
+
+    Grid RH, block 32. Reads s(N + T)(K + U) bytes of the cache and 4K of the query for each position; writes 4U, and
+    rescales them once a tile.
+    """
     weights = cuda.shared.array(TILE, float32)
     R, H, _ = q_RHK.shape
     B, G, N, U = prompt_v_BGNU.shape
@@ -87,7 +101,11 @@ def split_per_head(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, 
 def attend_split_v3(
     q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, out=None
 ):
-    """Heads that do not fit take version 2."""
+    """Attention to a prompt that a block stages for all beams of a sentence, then to each beam's own positions.
+
+    Launches `split_per_sentence` as (BG, ceil(RH / (16BG))) blocks of 128. Reads sBGN(K + U) bytes of prompts for each
+    16 queries and sRGT(K + U) of own positions. Heads that do not fit take version 2.
+    """
     cache = (prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R)
     if is_wide(k_RGTK, v_RGTU):
         return attend_split_v2(q_RHK, *cache, scale, out)
@@ -100,6 +118,11 @@ def attend_split_v3(
 def split_per_sentence(
     q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, a_RX
 ):
+    """Stages tiles of a prompt for up to 16 queries, then the own positions of each of their rows.
+
+    Grid (BG, blocks of queries), block 128. Reads s(K + U) bytes a position of the prompt and of each row, and writes
+    4U a query.
+    """
     b, g, count, tile_head = my_tile(q_RHK, prompt_k_BGNK)
     buffers = block_buffers()
     N, U = prompt_v_BGNU.shape[2], prompt_v_BGNU.shape[3]
@@ -126,7 +149,11 @@ def attend_split_v4(
     q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, out=None, *,
     workspace=None,
 ):  # fmt: skip
-    """Where there are few blocks and many positions."""
+    """Attention to a prompt and to own positions, with blocks for ranges where blocks are few and positions many.
+
+    Launches `split_per_range` as (BG, blocks of queries, ranges) blocks and `merge_ranges`, of 128. Reads what version
+    3 does; partial results take 4(U + 2) bytes a range and query.
+    """
     cache = (prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R)
     a_RX = result(q_RHK, (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU), out)
     M = prompt_k_BGNK.shape[2] + k_RGTK.shape[2]
@@ -140,6 +167,10 @@ def attend_split_v4(
 def split_per_range(
     q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, length, partials_XRHX
 ):
+    """Stages the part of prompt and own positions that lies in a range, and writes what queries have found there.
+
+    Grid (BG, blocks of queries, ranges), block 128. Reads s(K + U) bytes a position, and writes 4(U + 2) a query.
+    """
     b, g, count, tile_head = my_tile(q_RHK, prompt_k_BGNK)
     buffers = block_buffers()
     N, U = prompt_v_BGNU.shape[2], prompt_v_BGNU.shape[3]
@@ -155,7 +186,11 @@ def attend_split(
     q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, bias=None, out=None, *,
     workspace=None,
 ):  # fmt: skip
-    """Version 5, or 4 for heads of other widths; with a position bias a kernel of its own."""
+    """Attention to a prompt that beams share and to own positions, by warps with 128-bit loads.
+
+    Version 5 (`launch_warps`): reads sBGN(K + U) bytes of prompts for each block of queries and sRGT(K + U) of own
+    positions, and writes 4RHU. Version 4 for heads of other widths; with a position bias, `split_with_bias`.
+    """
     cache = (prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R)
     a_RX = result(q_RHK, (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU), out)
     if bias is not None:

@@ -25,6 +25,10 @@ SHARE = 16 * THREADS  # columns of a block of version 3
 
 
 def apply_temperature_v1(scores_RV, temperature, out=None):
+    """Divides all scores by the temperature, a thread per score.
+
+    Launches `divide_each` in ceil(RV / 128) blocks of 128. Reads and writes 4RV bytes.
+    """
     scores_RV, divisor = in_place(in_float32(scores_RV), out), np.float32(temperature)
     launch(divide_each, -(-scores_RV.size // THREADS), THREADS, scores_RV, divisor)
     return scores_RV
@@ -32,6 +36,10 @@ def apply_temperature_v1(scores_RV, temperature, out=None):
 
 @cuda.jit
 def divide_each(scores_RV, divisor):
+    """Divides one score; the thread divides to find its row as well.
+
+    Grid ceil(RV / 128), block 128. A thread reads 4 bytes and writes 4.
+    """
     i = cuda.grid(1)
     if i < scores_RV.size:
         r = i // scores_RV.shape[1]
@@ -39,6 +47,10 @@ def divide_each(scores_RV, divisor):
 
 
 def apply_temperature_v2(scores_RV, temperature, out=None):
+    """Divides all scores by the temperature, four scores a thread.
+
+    Launches `divide_row` as (R, ceil(V / 512)) blocks of 128. Reads and writes 4RV bytes.
+    """
     scores_RV, divisor = in_place(in_float32(scores_RV), out), np.float32(temperature)
     launch(divide_row, grid_of_rows(scores_RV, EACH), THREADS, scores_RV, divisor)
     return scores_RV
@@ -46,6 +58,10 @@ def apply_temperature_v2(scores_RV, temperature, out=None):
 
 @cuda.jit
 def divide_row(scores_RV, divisor):
+    """Divides four scores of a row, a block's width apart.
+
+    Grid (R, ceil(V / 512)), block 128. A thread reads 16 bytes and writes 16.
+    """
     r, first = cuda.blockIdx.x, cuda.blockIdx.y * THREADS * EACH + cuda.threadIdx.x
     for k in range(EACH):
         v = first + k * THREADS
@@ -54,7 +70,10 @@ def divide_row(scores_RV, divisor):
 
 
 def apply_temperature(scores_RV, temperature, out=None):
-    """Version 3."""
+    """Divides all scores by the temperature, sixteen scores a thread, by 128-bit loads and stores.
+
+    Version 3: `divide_share` as (R, ceil(V / 2048)) blocks of 128. Reads and writes 4RV bytes.
+    """
     scores_RV, divisor = in_place(in_float32(scores_RV), out), np.float32(temperature)
     launch(divide_share, grid_of_rows(scores_RV, SHARE // THREADS), THREADS, scores_RV, divisor)
     return scores_RV
@@ -62,6 +81,10 @@ def apply_temperature(scores_RV, temperature, out=None):
 
 @cuda.jit
 def divide_share(scores_RV, divisor):
+    """Divides the 2,048 scores of a block's share.
+
+    Grid (R, ceil(V / 2048)), block 128. A thread reads up to 64 bytes and writes as many.
+    """
     row_V, t = scores_RV[cuda.blockIdx.x], cuda.threadIdx.x
     begin, first, last, end = share_of(row_V, SHARE)
     v = first + 4 * t
@@ -78,6 +101,7 @@ def divide_share(scores_RV, divisor):
 
 @cuda.jit(device=True)
 def put_divided(row_V, v, last, four, divisor):
+    """Stores four scores divided by the temperature from column v on, if v is before `last`."""
     if v < last:
         w, x, y, z = four
         wide_store(row_V, v, w / divisor, x / divisor, y / divisor, z / divisor)

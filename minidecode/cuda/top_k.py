@@ -37,6 +37,11 @@ MINUS_INFINITY = np.int32(np.float32(-np.inf).view(np.int32))
 
 
 def top_k_filter_v1(scores_RV, k, out=None):
+    """Rules out all but the k best scores of each row, by a warp that halves the range of scores.
+
+    Launches `halve_over_row` in R blocks of 32. Reads 132RV bytes, the row 33 times, and writes 4 for each score ruled
+    out.
+    """
     scores_RV = in_place(in_float32(scores_RV), out)
     bits_RV = scores_RV.view(np.int32)
     if k < bits_RV.shape[1]:
@@ -46,6 +51,10 @@ def top_k_filter_v1(scores_RV, k, out=None):
 
 @cuda.jit
 def halve_over_row(bits_RV, k):
+    """Finds the k-th best score of a row by 32 halvings, and rules out what is below.
+
+    Grid R, block 32. Reads 132V bytes a row, and writes 4 for each score ruled out.
+    """
     r = cuda.blockIdx.x
     rule_out_below(bits_RV, r, kth_of_row(bits_RV, r, k))
 
@@ -69,13 +78,18 @@ def kth_of_row(bits_RV, r, k):
 
 @cuda.jit(device=True)
 def rule_out_below(bits_RV, r, least):
+    """Minus infinity for the scores of row r whose integer is below `least`, by the whole block."""
     for v in range(cuda.threadIdx.x, bits_RV.shape[1], cuda.blockDim.x):
         if in_order(bits_RV[r, v]) < least:
             bits_RV[r, v] = MINUS_INFINITY
 
 
 def top_k_filter_v2(scores_RV, k, out=None):
-    """More than a block has threads take version 1, here and below."""
+    """Rules out all but the k best scores of each row, halving over those alone that reach a rough threshold.
+
+    Launches `halve_over_survivors` in R blocks of 128. Reads 12RV bytes and writes 4 for each score ruled out. A k
+    above 128 takes version 1, here and below.
+    """
     if k > THREADS:
         return top_k_filter_v1(scores_RV, k, out)
     scores_RV = in_place(in_float32(scores_RV), out)
@@ -87,6 +101,11 @@ def top_k_filter_v2(scores_RV, k, out=None):
 
 @cuda.jit
 def halve_over_survivors(bits_RV, k):
+    """Finds a rough threshold, puts what reaches it into shared memory, and one warp halves over that.
+
+    Grid R, block 128; 8 KiB of shared memory for survivors. Reads 12V bytes a row, or 140V if they do not fit, and
+    writes 4 for each score ruled out.
+    """
     largest = cuda.shared.array(THREADS, int64)
     held = cuda.shared.array(ROOM, int32)
     number = cuda.shared.array(1, int32)
@@ -116,7 +135,7 @@ def halve_over_survivors(bits_RV, k):
 
 @cuda.jit(device=True)
 def kth_of_held(held, many, k, low):
-    """As kth_of_row, but among what is held; k of that reach `low`."""
+    """The largest threshold that k of the held scores reach, for every lane of a warp; k of them reach `low`."""
     high = HIGHEST
     while low < high:
         middle = (low + high + 1) >> 1
@@ -132,7 +151,11 @@ def kth_of_held(held, many, k, low):
 
 
 def top_k_filter(scores_RV, k, out=None):
-    """Version 3."""
+    """Rules out all but the k best scores of each row, by 128-bit loads, and survivors ranked a thread each.
+
+    Version 3: `rank_survivors` in R blocks of 128 to 1,024. Reads 8RV bytes, and once more what the threads that reach
+    the threshold had read; writes 4RV.
+    """
     if k > THREADS:
         return top_k_filter_v1(scores_RV, k, out)
     scores_RV = in_place(in_float32(scores_RV), out)
@@ -145,7 +168,10 @@ def top_k_filter(scores_RV, k, out=None):
 
 @cuda.jit(launch_bounds=1024)
 def rank_survivors(scores_RV, bits_RV, k):
-    """A block of 128 threads or more per row."""
+    """Finds a rough threshold, ranks what reaches it, and rules out what is below the k-th.
+
+    Grid R, block 128 to 1,024. Reads 8V to 12V bytes a row, and 128V more if survivors do not fit; writes 4V.
+    """
     largest = cuda.shared.array(MOST_THREADS, float32)
     held = cuda.shared.array(ROOM, float32)
     number = cuda.shared.array(1, int32)
@@ -203,6 +229,7 @@ def rank_survivors(scores_RV, bits_RV, k):
 
 @cuda.jit(device=True)
 def hold(score, rough, held, number):
+    """Holds one score if it reaches the threshold and there is room."""
     if score >= rough:
         i = cuda.atomic.add(number, 0, 1)
         if i < ROOM:
@@ -229,6 +256,7 @@ def rule_out(row_V, begin, first, last, end, least):
 
 @cuda.jit(device=True)
 def put_from(row_V, v, last, four, least):
+    """Stores four scores from column v on, minus infinity for those below `least`, if v is before `last`."""
     if v < last:
         w, x, y, z = four
         w, x = -INFINITY if w < least else w, -INFINITY if x < least else x

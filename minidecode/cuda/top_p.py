@@ -33,6 +33,11 @@ FIRST, END = LOWEST * COLUMNS, HIGHEST * COLUMNS  # of the places of finite scor
 
 
 def top_p_filter_v1(scores_RV, p, least=1, out=None):
+    """Rules out the least likely tokens of each row that together weigh less than 1 - p, by a warp.
+
+    Launches `halve_row_by_weight` in R blocks of 32. Reads 4RV bytes for each of up to 52 halvings, the scores of
+    undecided tokens with them, and 16RV besides; writes 4 for each score ruled out.
+    """
     scores_RV, *arguments = _arguments(scores_RV, p, least, out)
     launch(halve_row_by_weight, len(scores_RV), WARP, scores_RV, *arguments)
     return scores_RV
@@ -40,6 +45,10 @@ def top_p_filter_v1(scores_RV, p, least=1, out=None):
 
 @cuda.jit
 def halve_row_by_weight(scores_RV, bits_RV, share_1, least):
+    """Finds the first place that stays by halving, weighing the row at each turn, and rules out what is before it.
+
+    Grid R, block 32. Reads 4V bytes for each of up to 52 halvings and 16V besides; writes 4 for each score ruled out.
+    """
     r, V = cuda.blockIdx.x, scores_RV.shape[1]
     largest = -INFINITY
     for v in range(cuda.threadIdx.x, V, WARP):
@@ -88,18 +97,24 @@ def weight_of_row(scores_RV, bits_RV, r, largest, low, end):
 
 @cuda.jit(device=True)
 def place_of(bits, v):
+    """A token's place in the order: its score's integer, then its column."""
     return in_order(bits) * COLUMNS + v
 
 
 @cuda.jit(device=True)
 def rule_out_before(scores_RV, bits_RV, r, first):
+    """Minus infinity for the scores of row r whose place is before `first`, by the whole block."""
     for v in range(cuda.threadIdx.x, scores_RV.shape[1], cuda.blockDim.x):
         if place_of(bits_RV[r, v], v) < first:
             scores_RV[r, v] = -INFINITY
 
 
 def top_p_filter(scores_RV, p, least=1, out=None):
-    """Version 2."""
+    """Rules out the least likely tokens of each row that together weigh less than 1 - p, by a block.
+
+    Version 2: `halve_survivors_by_weight` in R blocks of 128. Reads 20RV bytes and writes 4 for each score ruled out;
+    where survivors do not fit, what version 1 reads comes on top.
+    """
     scores_RV, *arguments = _arguments(scores_RV, p, least, out)
     launch(halve_survivors_by_weight, len(scores_RV), THREADS, scores_RV, *arguments)
     return scores_RV
@@ -107,6 +122,11 @@ def top_p_filter(scores_RV, p, least=1, out=None):
 
 @cuda.jit
 def halve_survivors_by_weight(scores_RV, bits_RV, share_1, least):
+    """Weighs the row, holds what reaches a rough threshold in shared memory, and one warp halves over that.
+
+    Grid R, block 128; 16 KiB of shared memory for survivors. Reads 20V bytes a row, and writes 4 for each score ruled
+    out.
+    """
     largest_of = cuda.shared.array(WARPS, float32)
     held_place = cuda.shared.array(ROOM, int64)
     held_weight = cuda.shared.array(ROOM, int64)
@@ -160,7 +180,7 @@ def halve_survivors_by_weight(scores_RV, bits_RV, share_1, least):
 
 @cuda.jit(device=True)
 def first_of_held(held_place, held_weight, many, low, weight, tokens):
-    """As first_of_row, but among what is held; nothing of that lies before `low`."""
+    """The first place that stays among the held tokens, none of which lies before `low`; for every lane of a warp."""
     high, undecided = END, many
     while undecided > 1 and low < high:
         middle = (low + high + 1) >> 1

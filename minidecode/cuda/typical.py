@@ -29,6 +29,11 @@ FARTHEST = float64(np.inf)
 
 
 def typical_filter(scores_RV, mass, least=1, out=None):
+    """Rules out the tokens whose surprise is farthest from the mean, so that those left hold the mass.
+
+    Launches `narrow_to_mass` in R blocks of 128. Reads 16RV bytes, 8RV a round of the histogram, and 4RV for each of
+    `least` tokens if they are more than one; writes 4 for each score ruled out.
+    """
     scores_RV = in_place(in_float32(scores_RV), out)
     mass_1 = np.full_like(scores_RV, mass, shape=1, dtype=np.float64)
     launch(narrow_to_mass, len(scores_RV), THREADS, scores_RV, mass_1, least)
@@ -37,6 +42,11 @@ def typical_filter(scores_RV, mass, least=1, out=None):
 
 @cuda.jit
 def narrow_to_mass(scores_RV, mass_1, least):
+    """Narrows the range of distances to the bin in which the mass is reached, until it is one distance.
+
+    Grid R, block 128. Reads 16V bytes a row, 8V a round, and 4V for each of `least` tokens if they are more than one;
+    writes 4 for each score ruled out.
+    """
     part = cuda.shared.array(WARPS, float32)
     parts = cuda.shared.array(WARPS, float64)
     place = cuda.shared.array(WARPS, int64)
@@ -114,11 +124,13 @@ def narrow_to_mass(scores_RV, mass_1, least):
 
 @cuda.jit(device=True)
 def distance_of(score, largest, mean):
+    """How far a token's surprise is from the mean, in float64."""
     return abs(float64(largest) - float64(score) - mean)
 
 
 @cuda.jit(device=True)
 def bin_of(distance, low, per_distance):
+    """The bin of the histogram in which a distance falls."""
     return min(int32((distance - low) * per_distance), int32(BINS - 1))
 
 

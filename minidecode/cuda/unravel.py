@@ -12,6 +12,10 @@ from ..runtime.launch import launch
 
 
 def unravel_candidates(index_BC, V, out=None, *, threads=128):
+    """The beam and the token of each candidate's column index_BC.
+
+    Launches `split_each` in ceil(BC / threads) blocks. Reads 8BC bytes and writes 16BC.
+    """
     parent_BC, token_BC = out = (np.empty_like(index_BC), np.empty_like(index_BC)) if out is None else out
     launch(split_each, -(-index_BC.size // threads), threads, index_BC, V, parent_BC, token_BC)
     return out
@@ -19,6 +23,10 @@ def unravel_candidates(index_BC, V, out=None, *, threads=128):
 
 @cuda.jit
 def split_each(index_BC, V, parent_BC, token_BC):
+    """Divides one column by V: the quotient is its beam, the rest its token.
+
+    Any grid of BC threads. A thread reads 8 bytes and writes 16.
+    """
     i = cuda.grid(1)
     if i < index_BC.size:
         b, c = i // index_BC.shape[1], i % index_BC.shape[1]

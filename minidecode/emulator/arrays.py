@@ -89,7 +89,7 @@ class Array:
         return self.coded_address(index) // SIZE_CODES
 
     def coded_address(self, index) -> int:
-        """As the journal keeps it."""
+        """The address of an element, as the journal keeps it."""
         if type(index) is int:
             return self._coded_base + index * self._coded_stride
         return self._coded_base + SIZE_CODES * sum(map(operator.mul, index, self.strides))
@@ -152,7 +152,7 @@ class Array:
         return self.T
 
     def view(self, dtype) -> Array:
-        """The same bytes as elements of another type."""
+        """A view of the bytes as elements of another type."""
         dtype = dtype_of(dtype)
         data = self.data.view(dtype)
         if self.written is not None and dtype.itemsize != self.itemsize:
@@ -264,7 +264,7 @@ class Selection(tuple):
 
 
 class Traced(Array):
-    """The same, and every access is noted: its address and its site."""
+    """An array that notes every access: its address and its site."""
 
     __slots__ = ("_addresses", "_bases", "_sites", "_values")
 

@@ -257,7 +257,7 @@ def _done(function: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
 
 
 def _arrays_in(given: Any) -> list[EmulatorArray]:
-    """Those of the device, also in tuples and lists, as `out` is one."""
+    """The device's arrays among the arguments, also in tuples and lists, as `out` is one."""
     parts = given if isinstance(given, tuple | list) else ()
     return [given] if isinstance(given, EmulatorArray) else [a for part in parts for a in _arrays_in(part)]
 

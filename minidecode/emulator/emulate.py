@@ -168,7 +168,7 @@ class _Configured:
     def _launch_again(
         self, arguments: tuple, before: list, greenlets: Greenlets, schedule: Schedule, first: Launch | None = None
     ) -> Launch:
-        """The same launch from the same arrays, under another schedule; in full, or (with first) as fast as can be."""
+        """Repeats a launch from the same arrays under another schedule; in full, or (with first) as fast as can be."""
         _put_back(before)
         launch = self._launch(greenlets, schedule, first)
         launch.run(arguments)

@@ -397,7 +397,7 @@ class Launch:
         return block.shared[site][1]
 
     def _dynamic_array(self, code: CodeType, offset: int, dtype: np.dtype) -> Array:
-        """The same bytes whatever the type; two types laid over each other differ by their first bytes."""
+        """Dynamic shared memory as an array; two types laid over each other differ by their first bytes."""
         block = self._thread.block
         if "dynamic" not in block.shared:
             name, size = assigned_name(code, offset, "shared"), self.dynamic_shared

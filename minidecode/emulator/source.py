@@ -170,7 +170,7 @@ def _names_of_line(code: CodeType, line: int, operation: str) -> set[str]:
 
 
 def with_marked_exits(code: CodeType) -> CodeType:
-    """The same code, but each `return` gives back the offset of its own instruction instead of None.
+    """A copy of the code in which each `return` gives back the offset of its own instruction instead of None.
 
     A kernel returns nothing, so the result is free to say where a thread left: at a `return` that is written out, or
     at the end.

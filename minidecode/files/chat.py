@@ -40,7 +40,7 @@ class ChatTemplate:
 
     @classmethod
     def from_folder(cls, folder: Path) -> ChatTemplate | None:
-        """That of chat_template.jinja, or of tokenizer_config.json; None if the folder has neither."""
+        """The template of chat_template.jinja, or of tokenizer_config.json; None if the folder has neither."""
         path, settings = folder / "tokenizer_config.json", {}
         if path.exists():
             settings = read_json(path)
@@ -98,7 +98,7 @@ class ChatTemplate:
 
 
 def checked(messages: Any) -> list[Message]:
-    """The same messages, if they are some. Raises InputError on anything else."""
+    """Returns the messages, if they are some. Raises InputError on anything else."""
     if isinstance(messages, str):
         raise InputError('a conversation is a list of messages: give [{"role": "user", "content": TEXT}]')
     listed = list(messages)

@@ -116,7 +116,7 @@ def _types(settings: dict[str, Any], count: int) -> np.ndarray:
 
 
 def _types_of_ids(settings: dict[str, Any], count: int) -> np.ndarray:
-    """The same for a file that does not say it: those tokens are special that it names by their role."""
+    """The types of tokens of a file that gives none: those are special that it names by their role."""
     types = np.ones(count, np.int32)
     for role in ("bos", "eos", "eot", "unknown", "padding"):
         if (name := f"tokenizer.ggml.{role}_token_id") in settings:

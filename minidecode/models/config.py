@@ -957,7 +957,7 @@ class FairseqConfig(TranslatorConfig):
 
     @classmethod
     def _of_fsmt(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """The same config under fairseq's names; transformers leaves out what has its default."""
+        """A config of FSMT under fairseq's names; transformers leaves out what has its default."""
         given = {
             "src_vocab_size": 42024, "tgt_vocab_size": 42024, "d_model": 1024, "max_position_embeddings": 1024,
             "encoder_ffn_dim": 4096, "encoder_layers": 12, "encoder_attention_heads": 16, "decoder_ffn_dim": 4096,

@@ -101,5 +101,5 @@ def _tightest_gap(size, begin_X, end_X):
 
 
 def aligned(size):
-    """As many bytes as reach to the next place where an array may begin."""
+    """The size, rounded up to the next offset where an array may begin."""
     return -(-size // ALIGNED) * ALIGNED

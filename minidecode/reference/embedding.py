@@ -17,7 +17,7 @@ def embed_norm_naive(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out=None):
 
 
 def embed_norm(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out=None):
-    """The same in two arrays: the second one holds the positions until they are added."""
+    """Gathers, scales and adds in two arrays: the second one holds the positions until they are added."""
     x_RD, h_RD = out or (None, None)
     x_RD = gather_rows(wte_VD, ids_R, out=x_RD)
     x_RD *= scale

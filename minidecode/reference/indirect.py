@@ -22,7 +22,7 @@ def attend_indirect(
     q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, indirection_RT, begin_R, end_R, scale,
     bias=None, out=None, *, workspace=None,
 ):  # fmt: skip
-    """The same for what is written alone, and then the two products of `attend_split`."""
+    """Gathers what is written alone, and then attends by the two products of `attend_split`."""
     indirection_RT = indirection_RT[:, : int(end_R.max())]
     k_RGTK, v_RGTU = _through(indirection_RT, k_RGTK, workspace), _through(indirection_RT, v_RGTU, workspace)
     prompt = prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B

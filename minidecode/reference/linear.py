@@ -38,7 +38,7 @@ def linear_rounded(x_RX, weight, add_to=None, out=None, *, workspace=None):
 
 
 def product_by_blocks(x_RX, weight, out, cast, workspace):
-    """As many outputs as stay in the L2 cache are cast, by `cast(to, these)`, and multiplied: then the next ones.
+    """Casts, by `cast(to, these)`, and multiplies as many outputs as stay in the L2 cache, then the next ones.
 
     The scale comes after the sum, once for each result: s * sum(x q) = sum(x (s q)).
     """
@@ -59,7 +59,7 @@ def product_by_blocks(x_RX, weight, out, cast, workspace):
 
 
 def product_of_blocks(x_RX, weight, out):
-    """As many outputs as stay in a cache become floats, scales with them: each block of inputs has its own."""
+    """Makes floats of as many outputs as stay in a cache, with each block's own scale, and multiplies them."""
     inputs, outputs = weight.scale.shape[1] * BLOCK, weight.outputs
     y_RX = np.empty((len(x_RX), outputs), x_RX.dtype) if out is None else out
     together = max(1, CACHED // inputs // PANEL_OUTPUTS) * PANEL_OUTPUTS

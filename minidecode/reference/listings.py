@@ -52,7 +52,7 @@ def multihead_attention(x, M, P_q, P_k, P_v, P_o):
 
 
 def multihead_attention_batched(X, M, mask, P_q, P_k, P_v, P_o):
-    """The same for n queries of each of b sequences; the mask is added to the logits (section 2.3).
+    """Multi-head attention for n queries of each of b sequences; the mask is added to the logits (section 2.3).
 
     X: [b, n, d]; M: [b, m, d]; mask: [b, h, n, m], 0 where a query may look and -inf where not, or what broadcasts to
     that; every query may look somewhere. P_q, P_k: [h, d, k]; P_v, P_o: [h, d, v]. Returns Y: [b, n, d].

@@ -17,7 +17,7 @@ def layer_norm_naive(x_RD, norm, out=None):
 
 
 def layer_norm(x_RD, norm, out=None):
-    """The same in one array; the squares are summed without being written."""
+    """Subtracts, divides and scales in one array; the squares are summed without being written."""
     if norm.bias_D is None:
         return rms_norm(x_RD, norm, out)
     x_RD = in_one_piece(x_RD)
@@ -37,7 +37,7 @@ def rms_norm_naive(x_RD, norm, out=None):
 
 
 def rms_norm(x_RD, norm, out=None):
-    """The same in one array, which holds the squares first: summed in pairs, for they all have one sign."""
+    """Divides and scales in one array, which holds the squares first: summed in pairs, for they all have one sign."""
     x_RD = in_one_piece(x_RD)
     h_RD = np.multiply(x_RD, x_RD, out=out)
     square_R1 = h_RD.mean(axis=-1, keepdims=True)

@@ -8,7 +8,7 @@ from . import in_rows, scratch
 
 
 def rotate_heads_naive(qkv_RX, bias_X, heads, pos_R, turns_NK, out=None):
-    """As it is written for training: cosines and sines as wide as a head, and a copy of it with its halves changed."""
+    """Rotates as code for training does: cosines and sines as wide as a head, and a copy with its halves exchanged."""
     biased_RX = qkv_RX.copy() if bias_X is None else qkv_RX + bias_X
     R, turned, half = len(qkv_RX), (heads.H + heads.G) * heads.K, heads.K // 2
     x_RHK = biased_RX[:, :turned].reshape(R, heads.H + heads.G, heads.K)

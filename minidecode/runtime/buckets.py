@@ -46,7 +46,7 @@ class Bucket:
 
     @property
     def graphs(self) -> list[Any]:
-        """Those of the parts that have been captured."""
+        """The graphs of the parts that have been captured."""
         return [part.graph for part in self.parts.values() if part.graph is not None]
 
     @property

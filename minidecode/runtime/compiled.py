@@ -118,7 +118,7 @@ def reason_for_numpy(model: Model, extent: Extent, options: Options) -> str | No
 
 
 def reason_for_numpy_to_encode(model: Model, tokens: int) -> str | None:
-    """The same of an encoder that reads so many tokens."""
+    """Why NumPy runs an encoder that reads so many tokens; None where compiled code does."""
     work = (model.parameters - model.config.vocab_size * model.config.width) * tokens  # tables are not multiplied
     return _reason_for_numpy(model, work, ["embedding", "norm", "linear", "activation", "prefill"])
 

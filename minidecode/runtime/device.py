@@ -90,7 +90,7 @@ def put(array: np.ndarray, device: str) -> Any:
 
 
 def moved_to(device: str, weights: Any) -> Any:
-    """The same tree with its arrays on a device; one that stands in several places goes there once."""
+    """A copy of the tree with its arrays on a device; one that stands in several places goes there once."""
     there: dict[int, Any] = {}
 
     def move(array: np.ndarray) -> Any:

@@ -43,7 +43,7 @@ OF_OPS = ("repetition_penalty", "encoder_repetition_penalty", "top_h", "min_p", 
 
 
 def search_of(options: Options) -> Options:
-    """The same search with all else left out: what decides which ops a step calls, and how wide their results are.
+    """The options that decide which ops a step calls and how wide their results are, with all else left out.
 
     Two rounds long, with one step between them; no text may end before that. Of EOS it matters how many there are.
     """
@@ -160,11 +160,11 @@ class _StandIn:
         engine.caches = [_twin(cache) for cache in engine.caches for _ in engine.weights.blocks]
 
     def room(self, positions):
-        """As much as the real one makes."""
+        """The room that the real engine makes."""
         return self.engine.room(positions)
 
     def room_for_texts(self, prompt_X, limit_X):
-        """As much as the real one makes."""
+        """The room that the real engine makes."""
         return self.engine.room_for_texts(prompt_X, limit_X)
 
     def run_step(self, step, state, said, key):
@@ -270,7 +270,7 @@ class Recorder:
         self._times: dict[str, int] = {}  # an op was called
 
     def begin(self, section: str, reads: np.ndarray | None = None) -> None:
-        """As in `Fresh`. What the caches hold by now is theirs, and no intermediate."""
+        """Begins a section. What the caches hold by now is theirs, and no intermediate."""
         self._note_held()
         self._section = section
         self.calls[section] = []

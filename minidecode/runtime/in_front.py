@@ -29,7 +29,7 @@ class InFront:
         return cls(sources, weights.target_place, int(hasattr(weights, "query_ND")), device)
 
     def picked(self, pick_X: np.ndarray) -> InFront:
-        """Those of these texts, in this order: of each beam, or of those that go on."""
+        """The sources of these texts, in this order: of each beam, or of those that go on."""
         return InFront([self.sources[x] for x in pick_X], self.target_place, self.unread, self.device)
 
     def joined(self, texts: list[np.ndarray]) -> list[np.ndarray]:

@@ -153,7 +153,7 @@ class Inputs:
         return self.tokenizer.encode_chat(messages)
 
     def checked(self, ids: list[np.ndarray], what: str = "prompt") -> list[np.ndarray]:
-        """The same ids, if there are any and all are in the vocabulary."""
+        """Returns the ids, if there are any and all are in the vocabulary."""
         if not ids:
             raise InputError(f"there is no {what}: give at least one")
         is_source = self.is_encoder_decoder and what != "target"

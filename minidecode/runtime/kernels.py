@@ -122,7 +122,7 @@ def type_of(argument: Any) -> tuple:
 
 
 def numba_types(types: list[tuple]) -> tuple:
-    """The same as Numba's types."""
+    """Noted types as Numba's types."""
     from numba.cuda import types as of_numba
     from numba.cuda.np.numpy_support import from_dtype
 

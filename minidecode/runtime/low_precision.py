@@ -75,7 +75,7 @@ def each_weight(weights: Any, function: Callable[[str, Weight], Weight], place: 
 
 
 def read_only(weights: Any) -> Any:
-    """The same tree over read-only views: no code should write, and code is compiled for one kind alone.
+    """The tree over read-only views: no code should write, and code is compiled for one kind alone.
 
     (A mapped file's tensors are read-only anyway, copies are not: two types to Numba.)
     """
@@ -139,7 +139,7 @@ def joined(weight: Weight) -> Weight:
 
 
 def by_output(weight: Weight) -> Weight:
-    """The same weight, each output's numbers side by side ("oi"): few rows are multiplied faster so (cpu/linear.py)."""
+    """The weight with each output's numbers side by side ("oi"): few rows are multiplied faster so (cpu/linear.py)."""
     if weight.layout == "oi":
         return weight
     return dataclasses.replace(weight, data=np.ascontiguousarray(weight.data.T), layout="oi")

@@ -179,7 +179,7 @@ class Hypothesis:
 
     @property
     def text(self) -> str:
-        """As in `Output.texts`."""
+        """This text's entry of `Output.texts`."""
         return self.output._text(self.index)
 
     @property
@@ -192,7 +192,7 @@ class Hypothesis:
 
     @property
     def score(self) -> float:
-        """As in `Output.scores`."""
+        """This text's entry of `Output.scores`."""
         return float(self.output.scores[self.index])
 
     @property
@@ -206,12 +206,12 @@ class Hypothesis:
 
     @property
     def token_logprobs(self) -> np.ndarray:
-        """As in `Output.token_logprobs`."""
+        """This text's entry of `Output.token_logprobs`."""
         return self.output._log_probs(self.index).token_R
 
     @property
     def top_logprobs(self) -> list[dict[int, float]]:
-        """As in `Output.top_logprobs`."""
+        """This text's entry of `Output.top_logprobs`."""
         return self.output._log_probs(self.index).top
 
     @property

@@ -449,7 +449,7 @@ def in_turn(stages: Stages, batches: Iterator[list[Line]]) -> Iterator[Line]:
 
 
 def visible_lines(lines: list[Line], receipt: RunReceipt, on_error: str) -> Iterator[Line]:
-    """Those of the lines that the caller gets to see. Raises the error of one that stops the run."""
+    """The lines that the caller gets to see. Raises the error of one that stops the run."""
     for line in lines:
         if line.error:
             receipt.failed += 1

@@ -97,7 +97,7 @@ class CountedOps:
         return {name: done for name, done in since.items() if done["calls"]}
 
     def count_again(self, held: dict[str, Counter[str]]) -> None:
-        """The same calls once more: a graph was launched that holds them. Their seconds are in those of the steps."""
+        """Counts the calls of a graph once more, which was launched. Their seconds are in those of the steps."""
         for name, done in held.items():
             count = self._counts.setdefault(name, self._every[name])
             for what, number in done.items():

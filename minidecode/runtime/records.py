@@ -82,7 +82,7 @@ def read_record(
 
 
 def checked_record(record: Any, where: str) -> dict[str, Any]:
-    """The same, if it is an object with a text under "prompt"."""
+    """Returns the record, if it is an object with a text under "prompt"."""
     if not isinstance(record, dict) or not isinstance(record.get("prompt"), str):
         raise InputError(f'{where} should be an object with a text under "prompt", as in {{"prompt": "Once"}}')
     return record

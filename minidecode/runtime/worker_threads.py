@@ -72,7 +72,7 @@ def next_item(box: queue.SimpleQueue, workers: list[Worker]) -> Any:
 
 
 def ahead(items: Iterable[Any], size: int, call_off: Callable[[], None] | None = None) -> Iterator[Any]:
-    """The same items, made by a thread that is up to `size` ahead; NOTHING_YET now and then while there is none.
+    """The items, made by a thread that is up to `size` ahead; NOTHING_YET now and then while there is none.
 
     call_off: what ends the thread's own wait for an item.
     """

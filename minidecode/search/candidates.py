@@ -24,7 +24,7 @@ Candidates = tuple[np.ndarray, np.ndarray, np.ndarray]
 def find_candidates(
     ops: Any, total_BWV: np.ndarray, C: int, step: int, draws: Draws | None, options: Options
 ) -> Candidates:
-    """As the options ask for; draws: of the sentences, for sampling."""
+    """Finds candidates as the options ask for; draws: of the sentences, for sampling."""
     if options.do_sample:
         return sampled(ops, total_BWV, C, draws, options.seed)
     if options.sibling_penalty and step > 0:  # at the first step all candidates are siblings

@@ -218,7 +218,7 @@ class ByteTokens:
 
 @functools.cache
 def byte_backend() -> Any:
-    """As llguidance knows them."""
+    """Bytes as tokens, in llguidance's form."""
     library = _library()
     return library.LLTokenizer(library.TokenizerWrapper(ByteTokens()))
 

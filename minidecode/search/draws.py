@@ -24,7 +24,7 @@ class Draws:
         self.step_R += 1
 
     def of(self, stays_R: np.ndarray) -> Draws:
-        """Those of these texts alone."""
+        """The draws of these texts alone."""
         return Draws(self.keys_R2[stays_R], self.step_R[stays_R])
 
 

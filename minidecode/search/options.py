@@ -422,7 +422,7 @@ class Options:
             )
 
     def for_head(self, size: int) -> Options:
-        """The same options for a model that generates only the first tokens of its vocabulary, so many.
+        """Options for a model that generates only the first `size` tokens of its vocabulary.
 
         A ban of another token is met anyway, and is left out. Raises OptionError where such a token would be forced.
         """
@@ -442,7 +442,7 @@ class Options:
         return dataclasses.replace(self, **of_head)
 
     def for_vocabulary(self, vocab_size: int) -> Options:
-        """The same options; fairseq cuts num_beams to V - 1, for it never says the padding token."""
+        """Options for a vocabulary; fairseq cuts num_beams to V - 1, for it never says the padding token."""
         if self.dialect != "fairseq" or self.num_beams < max(2, vocab_size):
             return self
         W = max(1, vocab_size - 1)
@@ -482,7 +482,7 @@ class Options:
 
     @property
     def beam_rules(self) -> BeamRules:
-        """Those of the dialect that decide when texts finish and sentences are done, as kernels take them."""
+        """The dialect's rules for when texts finish and sentences are done, as kernels take them."""
         rules, to_limit = self.rules, self.rules.stop == "limit"
         return BeamRules(
             out_of_play=rules.out_of_play,

@@ -67,7 +67,7 @@ class Rows:
 
     @functools.cached_property
     def there(self) -> Rows:
-        """The same, with all that conditions read where the texts lie."""
+        """These rows, with all that conditions read where the texts lie."""
         if isinstance(self.tokens_RM, np.ndarray):
             return self
         names = ("prompt_R", "limit_R", "sentence_R", *(() if self.prefix_BP is None else ("prefix_BP",)))
@@ -75,7 +75,7 @@ class Rows:
 
     @property
     def on_host(self) -> Rows:
-        """The same, with copies of what lies on a device."""
+        """These rows, with copies of what lies on a device."""
         rows = replace(self, tokens_RM=fetch(self.tokens_RM), length_R=fetch(self.length_R))
         rows.certain_R[...] = fetch(self.certain_R)
         return rows
@@ -505,7 +505,7 @@ def regex(ops, scores_RV, rows, o):
 
 @acts(lambda o: o.json_schema is not None, by_host=True)
 def json_schema(ops, scores_RV, rows, o):
-    """The same, of a JSON text that the schema allows."""
+    """Leaves what continues a JSON text that the schema allows, and lets it end in time; EOS where it is complete."""
     return rows.constraint.apply(scores_RV, rows, o)
 
 

@@ -92,7 +92,9 @@ FORMATS = {
 
 
 def shortest_json(schema: Any, root: Any = None) -> str | None:
-    """As json.dumps writes it; None where a schema is beyond this walk. It may be wrong: a matcher must look at it.
+    """The shortest text as json.dumps writes it; None where a schema is beyond this walk.
+
+    It may be wrong: a matcher must look at it.
 
     root: the whole schema, of which this one is a part.
     """

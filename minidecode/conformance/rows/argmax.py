@@ -87,7 +87,7 @@ def oracle(scores_RV, logits_RV):
 
 
 def bound(scores_RV, logits_RV):
-    """That of HARS for the log-probability, which is rounded in the same places; tokens are exact."""
+    """The bound of HARS for the log-probability, which is rounded in the same places; tokens are exact."""
     token_R, _, trouble_R = oracle(scores_RV, logits_RV)
     none_R = np.zeros(len(token_R))
     if logits_RV is None:

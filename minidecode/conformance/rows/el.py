@@ -27,7 +27,7 @@ def hidden_inputs(rng, B, W, N, H, G, K, U, D, key_bias=1.0, value_bias=1.0, h_d
 
 
 def arguments_of(seed: int = 0, **sizes) -> tuple:
-    """The same with `scale`: 1/sqrt(K), as layers have it."""
+    """Random hidden inputs with `scale` 1/sqrt(K), as layers have it."""
     arguments = hidden_inputs(np.random.default_rng(seed), **sizes)
     return *arguments, sizes["K"] ** -0.5
 

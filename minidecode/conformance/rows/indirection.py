@@ -14,7 +14,7 @@ def arguments_of(k_RGMX, parent_R, length_R) -> tuple:
 
 
 def inputs():
-    """As for keys and values."""
+    """The inputs of `reorder`, their caches exchanged for tables."""
     return reorder.inputs().map(lambda arguments: arguments_of(*arguments))
 
 
@@ -23,7 +23,7 @@ def planted() -> list[tuple]:
 
 
 def large() -> list[tuple]:
-    """As for keys and values."""
+    """The large inputs of `reorder`, their caches exchanged for tables."""
     return [arguments_of(*arguments) for arguments in reorder.large()]
 
 

@@ -72,8 +72,8 @@ def planted() -> list[tuple]:
 
 
 def large() -> list[tuple]:
-    """As many windows as blocks have threads, and one more, of which the newest or the oldest bans; many rows, a
-    long one, and tokens that sixteen bits do not count.
+    """Windows for each thread of a block and one more, of which the newest or the oldest bans; many rows, a long
+    one, and tokens that sixteen bits do not count.
     """
     cases = []
     for n in (2, 3):

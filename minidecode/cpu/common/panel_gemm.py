@@ -197,7 +197,7 @@ def _product_of_int8(
 def _product_of_floats(
     x_RX, w_PSW, bias_X, y_RX, adds, panels_of_task, rows_of_task, steps_of_block, function, table
 ):  # fmt: skip
-    """The same, with no rows' scales and no ending but to be added."""
+    """Lays a product of floats on the table: no rows' scales, and no ending but to be added."""
     (rows, outputs), (panels, steps) = y_RX.shape, w_PSW.shape[:2]
     x, w, y = x_RX.ctypes.data, w_PSW.ctypes.data, y_RX.ctypes.data
     args = (
@@ -296,7 +296,7 @@ def int8_tile(rows, x, x_row, w, steps, head, scale, y, y_row, begins, ends, pre
 
 @njit(inline="always")
 def float_tile(rows, x, x_row, w, steps, head, scale, y, y_row, begins, ends, prefetch, prefetch_step):
-    """The same, of float32."""
+    """A tile of up to six rows by a panel, of float32."""
     if rows == 6:
         _six_f(x, x_row, w, steps, head, scale, y, y_row, begins, ends, prefetch, prefetch_step)
     elif rows == 5:

@@ -18,7 +18,7 @@ def softmax_in_place(scores_M):
 
 @njit(cache=True, nogil=True)
 def largest(scores_M):
-    """As `largest_of`, for rows so short that many lanes would take longer than they save."""
+    """The largest score of a short row, in 16 lanes: more of them would take longer than they save."""
     lanes_X, first = np.full(LANES, -np.inf, scores_M.dtype), len(scores_M) % LANES
     for m in range(first):
         lanes_X[m] = scores_M[m] if scores_M[m] > lanes_X[m] else lanes_X[m]

@@ -84,7 +84,11 @@ def end_in_pairs(sums_RX, bias_X, activation, add_to, out):
 
 @cuda.jit
 def pair_per_column(f_RX, bias_X, code, y_RF):
-    """A thread ends a pair: it reads two neighbours, as its neighbours do, and writes one number."""
+    """Activates the gate of one pair, times its up, for every gridDim.y-th row.
+
+    Grid (ceil(F / 128), blocks of rows), block 128. A thread reads 8 bytes and 8 for each of its rows, and writes 4 for
+    each.
+    """
     c = cuda.grid(1)
     if c < y_RF.shape[1]:
         gate, up = plus(float32(0), bias_X, 2 * c), plus(float32(0), bias_X, 2 * c + 1)

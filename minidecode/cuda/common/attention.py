@@ -33,6 +33,7 @@ SHORTEST = 64  # positions worth a block of their own
 
 @cuda.jit(device=True)
 def dot(a, b, width):
+    """a . b over `width` numbers, the second one cast to float32."""
     total = float32(0)
     for d in range(width):
         total += a[d] * float32(b[d])
@@ -45,7 +46,10 @@ def dot(a, b, width):
 
 @cuda.jit
 def scores_of_part(q_RHK, k_XGMK, begin_X, end_X, scale, first, scores_RHM):
-    """A thread for each score."""
+    """A thread for each score, scale * q . k, -inf where a position is not seen.
+
+    Grid ceil(RHM / 128), block 128. A thread reads (4 + s)K bytes and writes 4.
+    """
     R, H, K = q_RHK.shape
     X, G, M, _ = k_XGMK.shape
     n = cuda.grid(1)
@@ -61,7 +65,10 @@ def scores_of_part(q_RHK, k_XGMK, begin_X, end_X, scale, first, scores_RHM):
 
 @cuda.jit
 def add_bias(scores_RHM, bias_XHP, bucket_L, shift, end_R):
-    """A thread for each score: what the position bias has for its row, head and distance."""
+    """Adds to each score what the position bias has for its row, head and distance, a thread for each.
+
+    Grid ceil(RHM / 128), block 128. A thread reads 24 bytes and writes 4.
+    """
     R, H, M = scores_RHM.shape
     n = cuda.grid(1)
     if n >= R * H * M:
@@ -72,7 +79,10 @@ def add_bias(scores_RHM, bias_XHP, bucket_L, shift, end_R):
 
 @cuda.jit
 def softmax_of_rows(scores_RHM):
-    """In place, a thread for each row and head."""
+    """The softmax of each row of scores in place, a thread for each row and head.
+
+    Grid ceil(RH / 128), block 128. A thread reads 12M bytes and writes 8M.
+    """
     R, H, M = scores_RHM.shape
     n = cuda.grid(1)
     if n >= R * H:
@@ -90,7 +100,10 @@ def softmax_of_rows(scores_RHM):
 
 @cuda.jit
 def sums_of_part(weights_RHM, v_XGMU, begin_X, end_X, first, a_RX):
-    """A thread for each number of the result, to which it adds what this part gives."""
+    """A thread for each number of the result, to which it adds what this part gives.
+
+    Grid ceil(RHU / 128), block 128. A thread reads (4 + s)M bytes and 4 of the result, and writes 4.
+    """
     R, H, _ = weights_RHM.shape
     X, G, _, U = v_XGMU.shape
     n = cuda.grid(1)
@@ -169,12 +182,14 @@ def accumulate(q_K, k_MK, v_MU, begin, end, scale, running_max, running_sum, wei
 
 @cuda.jit(device=True)
 def set_to_zero(a_U):
+    """Sets a_U to 0, by one warp."""
     for u in range(cuda.threadIdx.x, a_U.size, 32):
         a_U[u] = float32(0)
 
 
 @cuda.jit(device=True)
 def divide(a_U, running_sum):
+    """Divides the sums of values by the sum of weights, by one warp."""
     for u in range(cuda.threadIdx.x, a_U.size, 32):
         a_U[u] /= running_sum
 
@@ -274,6 +289,7 @@ def stage(rows_MX, start, count, tile):
 
 @cuda.jit(device=True)
 def write_answers(buffers, tile_head, count, U, a_RX):
+    """Writes sums divided by weights of each query of the tile into a_RX, a warp for each query."""
     _, _, _, found = buffers
     warp, lane = cuda.threadIdx.x >> 5, cuda.threadIdx.x & 31
     for i in range(warp, count, WARPS):
@@ -298,7 +314,10 @@ def write_partials(buffers, tile_head, count, U, partials_RHX):
 
 @cuda.jit
 def merge_ranges(partials_XRHX, a_RX):
-    """A thread for each number of the result. A range of which a row sees nothing has the maximum -inf and counts 0."""
+    """Joins the ranges' partial results, a thread for each number; a range of which a row sees nothing counts 0.
+
+    Grid ceil(RHU / 128), block 128. A thread reads 16 bytes a range and writes 4.
+    """
     P, R, H, _ = partials_XRHX.shape
     U = a_RX.shape[1] // H
     n = cuda.grid(1)

@@ -17,6 +17,7 @@ def results(scores, B, C, out):
 
 @cuda.jit(device=True)
 def write_nan(best_BC, index_BC, b):
+    """Writes NaN and columns 0 to C - 1 as the best of sentence b, by the whole block."""
     for c in range(cuda.threadIdx.x, best_BC.shape[1], cuda.blockDim.x):
         best_BC[b, c], index_BC[b, c] = NAN, c
 
@@ -79,6 +80,7 @@ def hold_of_share(row_X, begin, first, last, end, mine, threshold, held_score, h
 
 @cuda.jit(device=True)
 def hold_four(four, v, last, threshold, held_score, held_column, number):
+    """Holds those of four scores from column v on that reach the threshold; only the largest is compared at first."""
     if v < last and largest_of(four) >= threshold:
         w, x, y, z = four
         hold(w, v, threshold, held_score, held_column, number)
@@ -89,6 +91,7 @@ def hold_four(four, v, last, threshold, held_score, held_column, number):
 
 @cuda.jit(device=True)
 def hold(score, column, threshold, held_score, held_column, number):
+    """Holds one score and its column if it reaches the threshold and there is room."""
     if score >= threshold:
         i = cuda.atomic.add(number, 0, 1)
         if i < THREADS:
@@ -156,6 +159,7 @@ def merge(b, score_BX, column_BX, best_BC, index_BC):
 
 @cuda.jit(device=True)
 def passes_over_entries(score_X, column_X, best_C, index_C, part, place):
+    """The best C of a sentence's entries one after the other, where too many reach any threshold."""
     best, column = INFINITY, -1
     for c in range(len(best_C)):
         mine, where = -INFINITY, NOWHERE

@@ -34,7 +34,11 @@ from .attention import (
 
 
 def warp_for_head(q_RHK, cache, scale, out=None):
-    """Version 2 of both: `block_per_head`. cache: (k_XGMK, v_XGMU, begin_X, end_X)."""
+    """a_RX over X caches, a warp per row and query head that reads the cache for itself.
+
+    Launches `block_per_head` in RH blocks of 32. Reads sRHM(K + U) bytes; s: bytes of a number of the cache. cache:
+    (k_XGMK, v_XGMU, begin_X, end_X), here and below.
+    """
     a_RX = result(q_RHK, cache[:2], out)
     launch(block_per_head, q_RHK.shape[0] * q_RHK.shape[1], 32, q_RHK, *cache, np.float32(scale), a_RX)
     return a_RX
@@ -42,6 +46,11 @@ def warp_for_head(q_RHK, cache, scale, out=None):
 
 @cuda.jit
 def block_per_head(q_RHK, k_XGMK, v_XGMU, begin_X, end_X, scale, a_RX):
+    """Scores, softmax and weighted sums of one row and query head, tile by tile.
+
+    Grid RH, block 32. Reads sM(K + U) bytes of the cache and 4K of the query for each position; writes 4U, and rescales
+    them once a tile.
+    """
     weights = cuda.shared.array(TILE, float32)
     R, H, _ = q_RHK.shape
     X, G, _, U = v_XGMU.shape
@@ -56,7 +65,11 @@ def block_per_head(q_RHK, k_XGMK, v_XGMU, begin_X, end_X, scale, a_RX):
 
 
 def block_for_cache(q_RHK, cache, scale, out=None):
-    """Version 3 of both: `block_per_cache`; heads that do not fit take version 2."""
+    """a_RX over X caches, a block per cache and key/value head that stages it for all its queries.
+
+    Launches `block_per_cache` as (XG, ceil(RH / (16XG))) blocks of 128. Reads sXGM(K + U) bytes for each 16 queries of
+    a cache. Heads that do not fit take version 2.
+    """
     if is_wide(*cache[:2]):
         return warp_for_head(q_RHK, cache, scale, out)
     a_RX = result(q_RHK, cache[:2], out)
@@ -66,6 +79,10 @@ def block_for_cache(q_RHK, cache, scale, out=None):
 
 @cuda.jit(launch_bounds=BOUNDS)
 def block_per_cache(q_RHK, k_XGMK, v_XGMU, begin_X, end_X, scale, a_RX):
+    """Stages tiles of a cache in shared memory and sums them for up to 16 queries that share it.
+
+    Grid (XG, blocks of queries), block 128. Reads sM(K + U) bytes of the cache, 4K a query, and writes 4U a query.
+    """
     x, g, count, tile_head = my_tile(q_RHK, k_XGMK)
     buffers = block_buffers()
     stage_queries(q_RHK, tile_head, count, v_XGMU.shape[3], buffers)
@@ -74,7 +91,12 @@ def block_per_cache(q_RHK, k_XGMK, v_XGMU, begin_X, end_X, scale, a_RX):
 
 
 def block_for_range(q_RHK, cache, scale, out=None, workspace=None):
-    """Version 4 of both: `block_per_range` where there are few blocks and many positions, otherwise version 3."""
+    """a_RX over X caches, with blocks for ranges of positions, and a second kernel that merges them.
+
+    Launches `block_per_range` as (XG, blocks of queries, ranges) blocks and `merge_ranges`, of 128. Reads what
+    `block_for_cache` does; partial results take 4(U + 2) bytes a range and query. Version 3 where blocks are many or
+    positions few.
+    """
     k_XGMK, v_XGMU, M = *cache[:2], cache[0].shape[2]
     a_RX = result(q_RHK, cache[:2], out)
     partials_XRHX = scratch_for_ranges(q_RHK, k_XGMK, v_XGMU, M, workspace)
@@ -85,6 +107,10 @@ def block_for_range(q_RHK, cache, scale, out=None, workspace=None):
 
 @cuda.jit(launch_bounds=BOUNDS)
 def block_per_range(q_RHK, k_XGMK, v_XGMU, begin_X, end_X, scale, length, partials_XRHX):
+    """Stages a range of a cache and writes what up to 16 queries have found there, not yet divided.
+
+    Grid (XG, blocks of queries, ranges), block 128. Reads s(K + U) bytes a position, and writes 4(U + 2) a query.
+    """
     x, g, count, tile_head = my_tile(q_RHK, k_XGMK)
     buffers = block_buffers()
     begin = max(begin_X[x], cuda.blockIdx.z * length)

@@ -25,7 +25,11 @@ COLUMNS = ROOM // THREADS  # numbers of each sum that a thread keeps in register
 
 
 def hidden_sums_v1(q_RHK, h_BND, begin_B, w_k_GKD, scale, workspace=None):
-    """sum_n exp(score_n - top) h_n of each row and head, their largest score `top`, and the sum of the exponentials."""
+    """sum_n exp(score_n - top) h_n of each row and head, their largest score `top`, and the sum of the exponentials.
+
+    Four launches, a thread for each number of each result. Reads (4 + s)RHND bytes twice and writes all scores, 4RHN,
+    twice; s: bytes of a number of h_BND.
+    """
     el_q_RHD = el_queries(q_RHK, h_BND, w_k_GKD, scale, workspace)
     R, H, D = el_q_RHD.shape
     scores_RHN = scratch(workspace, (R, H, h_BND.shape[1]), q_RHK)
@@ -37,7 +41,11 @@ def hidden_sums_v1(q_RHK, h_BND, begin_B, w_k_GKD, scale, workspace=None):
 
 
 def hidden_sums(q_RHK, h_BND, begin_B, w_k_GKD, scale, workspace=None):
-    """The same in one kernel behind the product with W_k."""
+    """The sums of `hidden_sums_v1` by one kernel behind the product with W_k.
+
+    Launches `expand`, and `block_per_queries` in B ceil(R/B * H / QUERIES) blocks of 256. Reads sRHND / QUERIES bytes
+    of hidden states and writes 4RH(D + 2). Hidden states wider than ROOM take version 1.
+    """
     if h_BND.shape[2] > ROOM:
         return hidden_sums_v1(q_RHK, h_BND, begin_B, w_k_GKD, scale, workspace)
     el_q_RHD = el_queries(q_RHK, h_BND, w_k_GKD, scale, workspace)
@@ -58,6 +66,7 @@ def el_queries(q_RHK, h_BND, w_k_GKD, scale, workspace=None):
 
 
 def refuse_other_types(q_RHK, h_BND):
+    """Raises OptionError unless queries are float32, and hidden states float32 or float16."""
     if q_RHK.dtype != np.float32 or h_BND.dtype not in (np.float32, np.float16):
         raise OptionError(
             f"the kernels of EL compute in float32, on hidden states of float32 or float16, not {q_RHK.dtype} on"
@@ -67,6 +76,10 @@ def refuse_other_types(q_RHK, h_BND):
 
 @cuda.jit
 def expand(el_q_RHD, q_RHK, w_k_GKD, scale):
+    """One number of q' = scale * q W_k.
+
+    Grid ceil(RHD / 128), block 128. A thread reads 8K bytes and writes 4.
+    """
     R, H, D = el_q_RHD.shape
     i = cuda.grid(1)
     if i >= R * H * D:
@@ -81,6 +94,10 @@ def expand(el_q_RHD, q_RHK, w_k_GKD, scale):
 
 @cuda.jit
 def hidden_scores(scores_RHN, el_q_RHD, h_BND):
+    """The score of one position: q' of a row and head times a hidden state.
+
+    Grid ceil(RHN / 128), block 128. A thread reads (4 + s)D bytes and writes 4; s: bytes of a number of h_BND.
+    """
     R, H, N = scores_RHN.shape
     i = cuda.grid(1)
     if i >= R * H * N:
@@ -95,7 +112,10 @@ def hidden_scores(scores_RHN, el_q_RHD, h_BND):
 
 @cuda.jit
 def exponentials(top_RH, total_RH, scores_RHN, begin_B):
-    """A thread per row and head. Scores of padding are left as they are: no kernel reads them."""
+    """The maximum of a row and head, its scores as exponentials in place, and their sum; padding is left as it is.
+
+    Grid ceil(RH / 128), block 128. A thread reads up to 12N bytes and writes 4N + 8.
+    """
     R, H, N = scores_RHN.shape
     i = cuda.grid(1)
     if i >= R * H:
@@ -113,6 +133,10 @@ def exponentials(top_RH, total_RH, scores_RHN, begin_B):
 
 @cuda.jit
 def weighted_sums(sums_RHD, weights_RHN, h_BND, begin_B):
+    """One number of sum_n weight_n h_n of a row and head.
+
+    Grid ceil(RHD / 128), block 128. A thread reads up to (4 + s)N bytes and writes 4.
+    """
     R, H, D = sums_RHD.shape
     i = cuda.grid(1)
     if i >= R * H * D:
@@ -127,7 +151,10 @@ def weighted_sums(sums_RHD, weights_RHN, h_BND, begin_B):
 
 @cuda.jit
 def block_per_queries(el_q_BXD, sums_BXD, top_BX, total_BX, h_BND, begin_B):
-    """X: the heads of all beams of a sentence."""
+    """Sums over a sentence's hidden states for QUERIES of its X heads and beams, by online softmax.
+
+    Grid B ceil(X / QUERIES), block 256. Reads up to sND bytes of hidden states and 4D a query; writes 4D + 8 a query.
+    """
     tile = cuda.shared.array((TILE, ROOM), float32)
     query = cuda.shared.array((QUERIES, ROOM), float32)
     weight = cuda.shared.array((QUERIES, TILE), float32)

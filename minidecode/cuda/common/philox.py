@@ -25,6 +25,10 @@ def counters_of(key_RX, step_R, seed):
 
 @cuda.jit
 def write_noise(key_RX, step_R, seed_X, noise_RV):
+    """The noise of four neighbouring tokens, from four words.
+
+    Grid (R, ceil(V / 512)), block 128. A thread reads 40 bytes and writes 32.
+    """
     r, group = cuda.blockIdx.x, cuda.blockIdx.y * THREADS + cuda.threadIdx.x
     if 4 * group < noise_RV.shape[1]:
         words = words_of(group, key_RX, step_R, seed_X, r)
@@ -48,6 +52,7 @@ def words_of(group, key_RX, step_R, seed_X, r):
 
 @cuda.jit(device=True)
 def noise_of(word):
+    """-log(-log(u)) for u in the middle of the 2**-32 that a word stands for."""
     return -math.log(-math.log((float64(word) + 0.5) * SPACING))
 
 

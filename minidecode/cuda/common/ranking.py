@@ -17,7 +17,7 @@ def goes_first(score, x, other, y):
 
 @cuda.jit(device=True)
 def is_before(score, x, other, y):
-    """As goes_first, but all is compared: a branch takes longer than three comparisons."""
+    """Whether `score` in column x goes before `other` in column y, by comparisons alone: a branch takes longer."""
     return (score > other) | ((score == other) & (x < y))
 
 

@@ -135,19 +135,21 @@ def _nothing(row_X):
 
 @cuda.jit(device=True)
 def largest_of(four):
-    """NaN is passed over."""
+    """The largest of four numbers; NaN is passed over."""
     w, x, y, z = four
     return max(max(w, x), max(y, z))
 
 
 @cuda.jit(device=True)
 def holds_nan(four):
+    """Whether one of four numbers is NaN."""
     w, x, y, z = four
     return (w != w) | (x != x) | (y != y) | (z != z)
 
 
 @cuda.jit(device=True)
 def sum_of_exponentials(four, most):
+    """exp(x - most), summed over four numbers."""
     w, x, y, z = four
     return (math.exp(w - most) + math.exp(x - most)) + (math.exp(y - most) + math.exp(z - most))
 
@@ -169,6 +171,7 @@ def with_sixteen(largest, running_sum, a, b, c, d):
 
 @cuda.jit(device=True)
 def with_one(largest, running_sum, x):
+    """The running maximum, and the sum of exp(x - maximum), with one number more."""
     most = max(largest, x)
     return most, running_sum * math.exp(largest - most) + math.exp(x - most)
 

@@ -76,32 +76,38 @@ def number_of_row(w_XX, scale_X, o, i):
 
 @cuda.jit(device=True)
 def number_of_int8_block(w_XX, scale_XX, o, i):
+    """One weight of blocks of int8, times its block's scale."""
     return float32(w_XX[o, i]) * float32(scale_XX[o, i // BLOCK])
 
 
 @cuda.jit(device=True)
 def number_of_int4_block(w_XX, scale_XX, o, i):
+    """One weight of blocks of int4, two of which share a byte, times its block's scale."""
     byte = int32(w_XX[o, i // BLOCK * 16 + i % 16])
     return float32((byte >> (i % BLOCK // 16 * 4) & 15) - 8) * float32(scale_XX[o, i // BLOCK])
 
 
 @cuda.jit(device=True)
 def scale_of_output(scale_X, o):
+    """The scale of an output."""
     return scale_X[o]
 
 
 @cuda.jit(device=True)
 def no_scale(scale, o):
+    """1, where weights have no scale of their output."""
     return ONE
 
 
 @cuda.jit(device=True)
 def no_words(scale, o, block):
+    """Two empty words, where weights have no scales of blocks."""
     return NO_HALVES, NO_HALVES
 
 
 @cuda.jit(device=True)
 def ones(word):
+    """Two scales of 1, where weights have no scales of blocks."""
     return ONE, ONE
 
 

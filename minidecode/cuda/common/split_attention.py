@@ -15,6 +15,11 @@ from .reduction import THREADS, WARPS
 def in_three_kernels(
     q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, bias=None, out=None
 ):
+    """Attention to a prompt and to own positions by way of all scores, a thread for each number of each result.
+
+    Five launches in blocks of 128. Reads (4 + s)RH(N + T)(K + U) bytes for the products and 12RH(N + T) for the
+    softmax; s: bytes of a number of the cache.
+    """
     prompt_end_B = np.full_like(prompt_begin_B, prompt_k_BGNK.shape[2])
     parts = [(prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, prompt_end_B), (k_RGTK, v_RGTU, begin_R, end_R)]
     return three_kernels(q_RHK, parts, scale, out, bias, end_R, ahead=prompt_k_BGNK.shape[2])
@@ -23,9 +28,10 @@ def in_three_kernels(
 def split_with_bias(
     q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, bias, out=None
 ):
-    """A block per row and query head, whose warps share the positions; each beam reads the prompt.
+    """Attention to a prompt and to own positions with a position bias, a block per row and query head.
 
-    Heads that do not fit take version 1.
+    Launches `split_biased` as (R, H) blocks of 128. Each beam reads the prompt: sRH(N + T)(K + U) bytes and 12RH(N + T)
+    of biases. Heads that do not fit are attended to in three kernels.
     """
     cache = prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R
     if max(k_RGTK.shape[3], v_RGTU.shape[3]) > WIDEST:
@@ -41,6 +47,10 @@ def split_biased(
     q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, bias_XHP, bucket_L,
     zero, a_RX,
 ):  # fmt: skip
+    """Online softmax of one row and query head; its four warps take positions by turns.
+
+    Grid (R, H), block 128. Reads (N + T)(s(K + U) + 12) bytes and writes 4U.
+    """
     query = cuda.shared.array(WIDEST, float32)
     found = cuda.shared.array((WARPS, WIDEST), float32)
     (R, H, _), (B, G, N, U) = q_RHK.shape, prompt_v_BGNU.shape

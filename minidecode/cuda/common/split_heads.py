@@ -16,6 +16,10 @@ from .reduction import THREADS
 
 
 def add_then_cut(qkv_RX, bias_X, heads, dtype=None, out=None):
+    """Queries, keys and values of qkv_RX by four launches: the bias is added into an array, each part copied out of it.
+
+    Reads 12RX bytes and writes 4RX and the parts' sRX; s: bytes of a number of a part.
+    """
     q_RHK, k_RGK, v_RGU = results(qkv_RX, heads, dtype, out)
     biased_RX = np.empty_like(qkv_RX, order="C")
     launch(plus_bias, grid_of_rows(biased_RX), THREADS, qkv_RX, or_empty(bias_X, qkv_RX[:, 0]), biased_RX)
@@ -29,6 +33,10 @@ def add_then_cut(qkv_RX, bias_X, heads, dtype=None, out=None):
 
 @cuda.jit
 def plus_bias(qkv_RX, bias_X, biased_RX):
+    """Adds a bias to one number of qkv_RX.
+
+    Grid (R, ceil(X / 128)), block 128. A thread reads 8 bytes and writes 4.
+    """
     r, x = cuda.blockIdx.x, cuda.blockIdx.y * THREADS + cuda.threadIdx.x
     if x < biased_RX.shape[1]:
         biased_RX[r, x] = plus(qkv_RX[r, x], bias_X, x)
@@ -36,6 +44,10 @@ def plus_bias(qkv_RX, bias_X, biased_RX):
 
 @cuda.jit
 def copy_columns(biased_RX, first, largest, part_RX):
+    """Copies one number of the columns from `first` on, cut off at what the part's dtype holds.
+
+    Grid (R, ceil(width of the part / 128)), block 128. A thread reads 4 bytes and writes s.
+    """
     r, x = cuda.blockIdx.x, cuda.blockIdx.y * THREADS + cuda.threadIdx.x
     if x < part_RX.shape[1]:
         part_RX[r, x] = cut_off(biased_RX[r, first + x], largest)
@@ -43,6 +55,10 @@ def copy_columns(biased_RX, first, largest, part_RX):
 
 @cuda.jit
 def add_and_cut(qkv_RX, bias_X, largest, q_RX, k_RX, v_RX):
+    """Adds a bias to one number of qkv_RX and stores it among queries, keys or values.
+
+    Grid (R, ceil(X / 128)), block 128. A thread reads 8 bytes and writes s.
+    """
     r, x = cuda.blockIdx.x, cuda.blockIdx.y * THREADS + cuda.threadIdx.x
     keys = q_RX.shape[1]
     values = keys + k_RX.shape[1]

@@ -7,6 +7,7 @@ from numba import cuda
 
 @cuda.jit(device=True)
 def is_among(token, ids_X):
+    """Whether a token is one of ids_X, without a branch out of the loop."""
     found = False
     for x in range(len(ids_X)):
         if ids_X[x] == token:

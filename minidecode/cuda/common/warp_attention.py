@@ -243,7 +243,10 @@ def kernel_for(width: int, dtype: str, queries: int, has_table: bool = False):
 
 @cuda.jit
 def merge_ranges_of_warps(partials_XRHX, a_RX):
-    """A thread for each number of the result. A range of which a row sees nothing has the sum of weights 0."""
+    """Joins the ranges' partial results, a thread for each number; a range of which a row sees nothing weighs 0.
+
+    Grid ceil(RHU / 128), block 128. A thread reads 16 bytes a range and writes 4.
+    """
     P, R, H, _ = partials_XRHX.shape
     U = a_RX.shape[1] // H
     n = cuda.grid(1)

@@ -83,7 +83,7 @@ class Task(KernelTask):
         return fits.pop() if len(fits) == 1 else None if any(wild) else super().recognise(v, tried)
 
     def _does(self, v, guard, reads, writes, trial, index):
-        """The same where the places that are guarded, read and written may each have changed their axes."""
+        """Whether a trial did what a kernel does whose guard, reads and writes may each have exchanged their axes."""
         a, (across, down), blocks = trial.inputs["a"], trial.ran.threads[:2], trial.ran.blocks
         out, outside = trial.inputs["out"].copy(), set()
         for thread in itertools.product(range(blocks[1] * down), range(blocks[0] * across)):

@@ -203,7 +203,7 @@ def _probe_of_keys(v, inputs):
 
 
 def _probe_of_values(v, inputs):
-    """As `_probe_of_keys`, of values.
+    """Inputs on which values lose what counts, and inputs that are right to give the same.
 
     Half of the columns of W_v are huge. In each of them, h is 1 at one position, -1 at the next one and 0 elsewhere.
     All positions weigh the same, for the query is 0. So p h is exactly 0 there, and the values are not.
