@@ -55,13 +55,11 @@ def test_each_function_of_the_kernels_says_what_it_does_and_each_kernel_what_it_
 
 def test_what_is_missing_would_be_found():
     tree = ast.parse(
-        'def f():\n    """The same, twice."""\n@cuda.jit\ndef k():\n    """Grid R, block 32. Reads 4 bytes, writes 4."""\n'
+        'def f():\n    """The same, twice."""\n'
+        '@cuda.jit\ndef k():\n    """Grid R, block 32. Reads 4 bytes, writes 4."""\n'
         '@cuda.jit(launch_bounds=3)\ndef bare():\n    """Adds. Reads and writes 4 bytes."""\n'
         "@cuda.jit(device=True)\ndef part():\n    pass\ndef make():\n    @cuda.jit\n    def inner():\n        pass\n"
     )  # fmt: skip
     assert list(refers_back(tree)) == ["The same, twice."]
-    assert list(undocumented(tree)) == [
-        "part",
-        "make",
-        *(f"{n} (grid, and bytes read and written)" for n in ("bare", "inner")),
-    ]
+    kernels = [f"{name} (grid, and bytes read and written)" for name in ("bare", "inner")]
+    assert list(undocumented(tree)) == ["part", "make", *kernels]
