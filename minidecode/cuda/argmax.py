@@ -266,7 +266,7 @@ def best_of_share(row_V, columns):
 
 @cuda.jit
 def best_of_scores(scores_RV, columns, best_RX, column_RX, largest_RX, total_RX):
-    """Best score of a share, without logits; the sum is asked for by nobody, and says alone whether a score is NaN.
+    """Best score of a share, without logits; of the sum nothing is read but whether a score is NaN.
 
     Grid (R, shares), block 128. Reads 4 bytes a column of the share, and writes 20 a share.
     """

@@ -48,7 +48,7 @@ NOT_RETURNED = ("output_attentions", "output_hidden_states", "output_logits", "o
 def accelerate(
     model: Any, tokenizer: Any = None, *, plan: str | Plan = "fast", dtype: str | None = None, prove: Any = None
 ) -> Any:
-    """The same model, whose `generate` runs here from now on; `restore` undoes it.
+    """Returns the model, whose `generate` runs here from now on; `restore` undoes it.
 
         model = md.accelerate(model)
 

@@ -39,6 +39,6 @@ def exponentials(scores_M, most):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _divide(scores_M, total):
+def _divide(scores_M, running_sum):
     for m in range(len(scores_M)):
-        scores_M[m] /= total
+        scores_M[m] /= running_sum

@@ -10,34 +10,34 @@ from .rows import INFINITY, NAN
 
 
 @cuda.jit(device=True)
-def with_one_more(largest, total, lost, x):
+def with_one_more(largest, running_sum, lost, x):
     """The running maximum and the sum of exp(x - largest), with one number more; minus infinity adds nothing."""
     if x > largest:
-        total, lost = added(rescaled(total, largest, x), rescaled(lost, largest, x), float32(1))
-        return x, total, lost
+        running_sum, lost = added(rescaled(running_sum, largest, x), rescaled(lost, largest, x), float32(1))
+        return x, running_sum, lost
     if x != -INFINITY:
-        total, lost = added(total, lost, math.exp(x - largest))
-    return largest, total, lost
+        running_sum, lost = added(running_sum, lost, math.exp(x - largest))
+    return largest, running_sum, lost
 
 
 @cuda.jit(device=True)
-def added(total, lost, more):
-    """total + more, and what rounding added to that beyond the truth (Kahan): of 512 equal numbers no digit is lost."""
+def added(running_sum, lost, more):
+    """The sum with `more`, and what rounding added beyond the truth (Kahan): of 512 equal numbers no digit is lost."""
     more -= lost
-    new = total + more
-    return new, (new - total) - more
+    new = running_sum + more
+    return new, (new - running_sum) - more
 
 
 @cuda.jit(device=True)
-def rescaled(total, largest, onto):
+def rescaled(running_sum, largest, onto):
     """A sum of exp(x - largest) as one of exp(x - onto); a sum of nothing, whose largest is none, stays 0."""
-    return total if total == 0 else total * math.exp(largest - onto)
+    return running_sum if running_sum == 0 else running_sum * math.exp(largest - onto)
 
 
 @cuda.jit(device=True)
-def log_of(total, largest):
+def log_of(running_sum, largest):
     """The logarithm of a sum of exp(x - largest); NaN where x was NaN or plus infinity, or always minus infinity."""
-    return math.log(total) if total > 0 and largest < INFINITY else NAN
+    return math.log(running_sum) if running_sum > 0 and largest < INFINITY else NAN
 
 
 SIGNATURES = {}  # no kernels of its own

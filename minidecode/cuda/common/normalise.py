@@ -12,12 +12,12 @@ from .vector_load import wide_load, wide_store
 
 
 @cuda.jit(device=True)
-def normalise_row(row, total, part, gain_D, shift_D, eps, h_RD):
-    """h of a block's row; `total` is the sum of every THREADS-th of its numbers, this thread's own share."""
+def normalise_row(row, running_sum, part, gain_D, shift_D, eps, h_RD):
+    """h of a block's row; `running_sum` is the sum of every THREADS-th of its numbers, this thread's own share."""
     r, t, D = cuda.blockIdx.x, cuda.threadIdx.x, h_RD.shape[1]
     mean = float32(0)
     if shift_D.shape[0] > 0:  # so it is for all threads: all of them meet at the barriers, or none
-        mean = block_sum(total, part) / float32(D)
+        mean = block_sum(running_sum, part) / float32(D)
     squares = float32(0)
     for d in range(t, D, THREADS):
         squares += (row[d] - mean) * (row[d] - mean)
