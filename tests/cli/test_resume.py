@@ -128,8 +128,9 @@ def test_a_record_that_has_changed_is_made_again(cli, toy, texts, unfinished, at
     assert texts.with_name("out").read_bytes() == expected
 
 
-def test_lines_that_fail_first_in_a_resumed_run_are_recorded(cli, fails_on_z, tmp_path, monkeypatch, unfinished):
-    """The options cannot be to blame: lines before were done under them."""
+@pytest.fixture
+def refuses_z(fails_on_z, tmp_path, monkeypatch):
+    """Flags of a model and a function of the user's, which raises an error of options for prompts with a z."""
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(
         "from minidecode.reference.argmax import argmax_tokens\n\n\n"
@@ -137,9 +138,24 @@ def test_lines_that_fail_first_in_a_resumed_run_are_recorded(cli, fails_on_z, tm
         "    assert (scores_RV == scores_RV).all(), 'no number'\n"
         "    return argmax_tokens(scores_RV, *rest, **how)\n"
     )
+    return fails_on_z, "--json", "--on-error", "record", "--plan", "argmax=mine.py:refuses"
+
+
+def test_lines_that_fail_beside_others_in_the_first_batch_are_recorded(cli, refuses_z, tmp_path):
+    """The options cannot be to blame: the other line was done under them."""
+    path = tmp_path / "p.txt"
+    path.write_text("the\nzoo\na\nb", encoding="utf-8")
+    ran = cli(*command(path, *refuses_z))
+    assert ran.code == 0 and "1 of 4 lines with an error; the first: " in ran.err, ran.err
+    records = (tmp_path / "out").read_bytes().splitlines()
+    assert [("error" in json.loads(line)) for line in records] == [False, True, False, False]
+
+
+def test_lines_that_fail_first_in_a_resumed_run_are_recorded(cli, refuses_z, tmp_path, unfinished):
+    """The options cannot be to blame: lines before were done under them."""
     path = tmp_path / "p.txt"
     path.write_text("the\nsea\na\nb\nzoo\nz\noz\nzz\nof\non", encoding="utf-8")
-    arguments = command(path, fails_on_z, "--json", "--on-error", "record", "--plan", "argmax=mine.py:refuses")
+    arguments = command(path, *refuses_z)
     whole = cli(*arguments)
     expected = (tmp_path / "out").read_bytes()
     (tmp_path / "out").unlink()
