@@ -51,11 +51,11 @@ def check(
 def _what_to_type(name: str) -> str:
     """Without a function: what the command does, and what to type for this row (under its new name, if it has one)."""
     from ..catalog import RENAMED, find
-    from ..conformance.check import signature_of
+    from ..runtime.user_functions import op_signature
 
     row = find(RENAMED.get(name, name))
     renamed = f"{name} is now {row.name}; " if row.name != name else ""
     return (
-        f"{renamed}check {row.name} judges a function of yours, and none is given: write {signature_of(row)} into"
+        f"{renamed}check {row.name} judges a function of yours, and none is given: write {op_signature(row.op)} into"
         f" mine.py, then type minidecode check {row.name} mine.py:{row.op}"
     )

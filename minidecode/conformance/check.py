@@ -28,7 +28,7 @@ from ..runtime.device import (
 )
 from ..runtime.launch import InEmulator, traced_launches
 from ..runtime.seen_kernels import seen_kernels
-from ..runtime.user_functions import describe, error_line, load_file
+from ..runtime.user_functions import describe, error_line, load_file, other_parameters
 from .hurried import hurried_clocks
 from .kernel_types import check_types
 from .large import SECONDS, LeftOut, judge_large, wrong_by_limits
@@ -291,7 +291,8 @@ def wrong(row: Row, implementation: Callable[..., Any], arguments: tuple, promis
     try:
         result = implementation(*given)
     except (Exception, SystemExit) as error:
-        return Mistake(_other_parameters(row, implementation, given) or f"It {error_line(error)}")
+        other = other_parameters(getattr(implementation, "stands_for", implementation), row.op, given)
+        return Mistake(f"It {other}." if other else f"It {error_line(error)}")
     for (name, before), (_, after) in zip(_named(names, arguments), _named(names, given), strict=True):
         if name not in row.changes and not np.array_equal(before, after, equal_nan=True):
             return Mistake(f"It changed its input {name}.")
@@ -299,25 +300,6 @@ def wrong(row: Row, implementation: Callable[..., Any], arguments: tuple, promis
         if not isinstance(result, np.ndarray) or not np.shares_memory(result, given[names.index(name)]):
             return Mistake(f"It must change {name} in place and return it.")
     return _difference(row, result, given, *as_judged(row, implementation, arguments), promised)
-
-
-def signature_of(row: Row) -> str:
-    """What a function of this row is given, as it is written: ban_ngrams(scores_RV, tokens_RM, length_R, n)."""
-    return f"{row.op}({', '.join(n for n in inspect.signature(getattr(ops, row.op)).parameters if n != 'out')})"
-
-
-def _other_parameters(row: Row, implementation: Callable[..., Any], arguments: tuple) -> str:
-    """In words, that a function cannot be called with these arguments; "" if it can."""
-    function = getattr(implementation, "stands_for", implementation)
-    try:
-        parameters = inspect.signature(function)
-    except (TypeError, ValueError):  # a function without a signature
-        return ""
-    try:
-        parameters.bind(*arguments)
-    except TypeError:
-        return f"It takes {parameters}; give it the parameters of {signature_of(row)}."
-    return ""
 
 
 def wrong_with_out(row: Row, implementation: Callable[..., Any], arguments: tuple) -> Mistake | None:

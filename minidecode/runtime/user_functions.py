@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -100,6 +100,24 @@ def describe(function: Callable[..., Any]) -> str:
     return f"{function.__module__}.{function.__qualname__}{place}"
 
 
+def op_signature(op: str) -> str:
+    """What an op is given, as it is written: ban_ngrams(scores_RV, tokens_RM, length_R, n)."""
+    return f"{op}({', '.join(n for n in inspect.signature(getattr(signatures, op)).parameters if n != 'out')})"
+
+
+def other_parameters(function: Callable[..., Any], op: str, arguments: tuple, named: Iterable[str] = ()) -> str:
+    """In words, that a function of the user's cannot be called as the op is; "" if it can."""
+    try:
+        parameters = inspect.signature(function)
+    except (TypeError, ValueError):  # a function without a signature
+        return ""
+    try:
+        parameters.bind(*arguments, **dict.fromkeys(named))
+    except TypeError:
+        return f"takes {parameters}; give it the parameters of {op_signature(op)}"
+    return ""
+
+
 class UserOp:
     """A user's function in place of an op: its exceptions and wrong shapes are reported as its own mistakes."""
 
@@ -111,7 +129,8 @@ class UserOp:
         try:
             result = self.stands_for(*map(_in_rows, args), **kwargs)
         except (Exception, SystemExit) as error:
-            raise OptionError(f"{self.place}, run as {self.op}, {error_line(error)}") from error
+            what = other_parameters(self.stands_for, self.op, args, kwargs) or error_line(error)
+            raise OptionError(f"{self.place}, run as {self.op}, {what}") from error
         names = signatures.RETURNS[self.op]
         results = result if len(names) > 1 and isinstance(result, tuple) else (result,)
         wrong = [r for r in results if not hasattr(r, "shape")]

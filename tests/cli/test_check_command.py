@@ -83,10 +83,13 @@ def test_a_file_alone_is_taken_if_it_says_which_function(cli, fails, mine):
 
 
 @pytest.mark.parametrize("parameters", ["scores_RV, ids", "", "a, b, c, d, e"])
-def test_other_parameters_are_answered_with_the_right_ones(cli, mine, parameters):
+def test_other_parameters_are_answered_with_the_right_ones(cli, mine, toy, parameters):
     ran = cli("check", "ngram", mine(f"def ban({parameters}): return 1"), "--examples", 5)
     says = f"It takes ({parameters}); give it the parameters of ban_ngrams(scores_RV, tokens_RM, length_R, n)."
     assert ran.code == 1 and says in ran.out
+    in_a_plan = "--no-repeat-ngram-size", 2, "--plan", f"ngram={mine(f'def ban({parameters}): return 1')}"
+    says = f"run as ban_ngrams, takes ({parameters}); give it the parameters of ban_ngrams(scores_RV, "
+    assert says in cli("generate", "the", "the", "-m", toy, *in_a_plan).err
     raises = "def ban(scores_RV, tokens_RM, length_R, n): return len(n)"
     assert "It raised TypeError: object of type 'int' has no len()" in cli("check", "ngram", mine(raises)).out
 
