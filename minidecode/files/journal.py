@@ -124,7 +124,7 @@ def differences(before: dict[str, Any], now: dict[str, Any], but: str = "") -> l
         if old != new and name != but:
             is_hash = any(str(value).startswith(HASH) for value in (old, new))
             found.append(
-                f"the {name} has changed" if is_hash else f"{name} was {shown(old, 300)}, now {shown(new, 300)}"
+                f"the {name:.80} has changed" if is_hash else f"{name:.80} was {shown(old, 300)}, now {shown(new, 300)}"
             )
     return found
 

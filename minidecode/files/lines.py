@@ -231,9 +231,10 @@ class RecordFile:
         # As long as no record says that a line has failed, what would be done with one has changed no record.
         parts = differences(before, self._journal.depends_on, but="" if errors else "on_error")
         if parts and kept:
+            more = f" and {len(parts) - 4} more" if len(parts) > 4 else ""
             raise InputError(
-                f"{self.part} was begun with other settings ({', '.join(parts)}): repeat them, or delete the file to "
-                "start anew"
+                f"{self.part} was begun with other settings ({', '.join(parts[:4])}{more}): repeat them, or delete "
+                "the file to start anew"
             )
         ends = [0, *(entry.end for entry in kept)]
         self._file.truncate(ends[-1])
