@@ -90,16 +90,13 @@ class Kit:
         return found
 
     def _is_clear(self, ids: list[int]) -> bool:
-        greedy, beams = list(ids), [(0.0, list[int]())]
+        beams = [(0.0, list[int]())]
         for _ in range(COUNT):
-            best = np.sort(self.logits(greedy)[-1])
             totals = totals_of(self, ids, beams)
-            order = np.argsort(-totals, kind="stable")[: WIDTH + 1]
-            if best[-1] - best[-2] < CLEAR or np.abs(np.diff(totals[order])).min() < CLEAR:
+            if np.diff(np.sort(totals)[-WIDTH - 1 :]).min() < CLEAR:
                 return False
-            greedy.append(int(self.logits(greedy)[-1].argmax()))
-            beams = best_beams(self, totals, beams)
-        return True
+            beams = best_beams(totals, beams)
+        return margin_of(self, ids) >= CLEAR
 
     def logits(self, ids: list[int], model: Any = None) -> np.ndarray:
         """Ours, of each position; each is computed once."""
@@ -253,6 +250,13 @@ def greedy_of(kit: Kit, ids: list[int], count: int = COUNT, model: Any = None) -
     return ids[-count:]
 
 
+def margin_of(kit: Kit, ids: list[int], model: Any = None) -> float:
+    """By how much each of the likeliest tokens lies above the next, at the least."""
+    said = greedy_of(kit, ids, model=model)
+    best = np.sort(kit.logits([*ids, *said[:-1]], model)[-COUNT:], axis=1)
+    return float((best[:, -1] - best[:, -2]).min())
+
+
 def tokens(name: str, found: Any, wanted: list[int]) -> None:
     found = [int(i) for i in found]
     if found != wanted:
@@ -375,7 +379,7 @@ def beams_of(kit: Kit, ids: list[int]) -> list[tuple[float, list[int]]]:
     """Ours: of all continuations the best, each beam's logits from a forward pass of its own."""
     beams = [(0.0, list[int]())]
     for _ in range(COUNT):
-        beams = best_beams(kit, totals_of(kit, ids, beams), beams)
+        beams = best_beams(totals_of(kit, ids, beams), beams)
     return beams
 
 
@@ -383,7 +387,7 @@ def totals_of(kit: Kit, ids: list[int], beams: list[tuple[float, list[int]]]) ->
     return np.concatenate([s + log_softmax(kit.logits([*ids, *said])[-1]) for s, said in beams])
 
 
-def best_beams(kit: Kit, totals: np.ndarray, beams: list[tuple[float, list[int]]]) -> list[tuple[float, list[int]]]:
+def best_beams(totals: np.ndarray, beams: list[tuple[float, list[int]]]) -> list[tuple[float, list[int]]]:
     best = np.argsort(-totals, kind="stable")[:WIDTH]
     parents, ids_of = np.divmod(best, len(totals) // len(beams))
     return [(float(totals[b]), [*beams[p][1], int(t)]) for b, p, t in zip(best, parents, ids_of, strict=True)]
@@ -506,8 +510,9 @@ def top_p_of(logits: np.ndarray, p: float, u: float) -> tuple[int, float]:
 
 
 def check_groups(kit: Kit) -> None:
-    ids, ours = kit.prompts[0], grouped_oracle()
-    model = kit.engine.of_model("group_heads", GROUPS)
+    ours = grouped_oracle()
+    kit.prompts.sort(key=lambda ids: margin_of(kit, ids, ours), reverse=True)  # the one whose best tokens are clearest
+    ids, model = kit.prompts[0], kit.engine.of_model("group_heads", GROUPS)
     hint = (
         f"The mean is over runs of {kit.oracle.config.n_head // GROUPS} neighbouring heads, of weights and of biases."
     )
