@@ -391,7 +391,7 @@ class Model:
             token_ids, found.scores_BX.reshape(-1), receipt, self.tokenizer, np.asarray(limit_B), steps,
             log_probs=log_probs,
             stop_strings=resolved.stop_strings, keep_stop_strings=resolved.keep_stop_strings,
-            eos_token_id=resolved.eos_token_id, prompt_ids=prompts_ids if return_full_text else None,
+            eos_token_id=resolved.eos_token_id, prompt_ids=None if sources else prompts_ids, full_text=return_full_text,
         )  # fmt: skip
 
     def chat(self, messages: Sequence[Message], **options: Unpack[StreamOptions]) -> Output:
@@ -444,7 +444,7 @@ class Model:
         if not self.has_latent:
             raise OptionError(f"encode_latent: a {self.family} model has no latent: use one of type gpt2_latent")
         ids = self.inputs.given(texts, input_ids, attention_mask, "text")
-        ids = fitted(ids, most := self.config.n_positions, truncate=None)
+        ids = fitted(ids, most := self.config.n_positions, None, self.inputs.closing(ids))
         plan = (self.plan if plan is None else Plan.parse(plan)).on(self.device)
         functions, _ = plan.resolve(device=self.device, **self.traits)
         ops, bert = CountedOps(functions), FAMILIES["bert"].network
@@ -502,11 +502,21 @@ class Model:
         resolved = self.options(**of_generation)
         if self.tokenizer is None:
             raise InputError(self.inputs.no_tokenizer("use generate's streamer"))
-        self.inputs.fitted(prompts, None, None, resolved, options.get("truncate", False))
+        full_text = options.get("return_full_text", False)
+        if full_text:
+            self._check_full_text()
+        sources, before, _ = self.inputs.fitted(prompts, None, None, resolved, options.get("truncate", False))
         is_single = isinstance(prompts, str) and resolved.num_return_sequences == 1
         stops = resolved.stop_strings, resolved.keep_stop_strings
-        text_stream = functools.partial(TextStream, self.tokenizer, *stops) if resolved.num_beams == 1 else None
-        return Stream(functools.partial(self.generate, prompts, **options), text_stream, is_single)
+
+        tokenizer = self.tokenizer
+
+        def text_stream(index: int) -> TextStream:
+            ids = () if sources else before[index // resolved.num_return_sequences]
+            return TextStream(tokenizer, *stops, ids, full_text)
+
+        generate = functools.partial(self.generate, prompts, **options)
+        return Stream(generate, text_stream if resolved.num_beams == 1 else None, is_single)
 
     def _inputs(self, family: Family) -> Inputs:
         files = TOKENIZER_KINDS[family.tokenizer].files
@@ -539,7 +549,10 @@ class Model:
         tail = self.tokenizer.most_tokens(max(map(len, (s.encode() for s in options.stop_strings)), default=0))
         if self.config.vocab_size > self.tokenizer.size:  # ids that stand for no text may lie in between
             tail = None
-        return Stopping(options, self.tokenizer.decode, self.tokenizer.special_ids, tail, began)
+        decode_after = self.tokenizer.decode_after
+        if self.is_encoder_decoder:  # a target's text stands behind nothing
+            decode_after = functools.partial(_decode_alone, self.tokenizer)
+        return Stopping(options, decode_after, self.tokenizer.special_ids, tail, began)
 
     def _constraint(self, options: Options, prompts_ids, limit_B, prefixes=None) -> Constraint | None:
         """What new texts must match, if the options ask for it. Raises OptionError where no match fits into a limit."""
@@ -1012,6 +1025,11 @@ OF_A_CALL = {  # what `generate` takes beside the options of generation
 def _is_text(given: Any) -> bool:
     """Whether a text stands where token ids do, or a list of texts."""
     return isinstance(given, str) or (isinstance(given, list | tuple) and any(isinstance(row, str) for row in given))
+
+
+def _decode_alone(tokenizer: Tokenizer, before: np.ndarray, ids: np.ndarray) -> str:
+    """The text of a target's ids."""
+    return tokenizer.decode(ids)
 
 
 def _from_state(state: dict[str, Any]) -> Model:

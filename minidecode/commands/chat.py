@@ -99,7 +99,7 @@ class Conversation:
                 f"the {left_out} oldest messages are left out",
                 file=sys.stderr,
             )
-        printer = Printer(self.model.tokenizer, self.resolved, "", out) if self.resolved.num_beams == 1 else None
+        printer = Printer(self.model.tokenizer, self.resolved, ids, "", out) if self.resolved.num_beams == 1 else None
         result = self.model.generate(input_ids=[ids], streamer=printer, **self.options)
         if printer:
             printer.finish()

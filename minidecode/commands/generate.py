@@ -163,7 +163,8 @@ def _generate_alone(loaded, given: Prompts, resolved, how: dict[str, Any]) -> tu
     line = Line(1, given_line, read_record(given_line, given.is_jsonl, where))
     resolved = tokenize_line(loaded, line, where, how, resolved, truncate, chat)
     begun = "" if loaded.is_encoder_decoder or chat else line.record["prompt"]
-    printer = Printer(loaded.tokenizer, resolved, begun, sys.stdout) if resolved.num_beams == 1 else None
+    before = () if loaded.is_encoder_decoder else line.ids
+    printer = Printer(loaded.tokenizer, resolved, before, begun, sys.stdout) if resolved.num_beams == 1 else None
     result = loaded.generate(
         input_ids=[line.ids], prefix_tokens=None if line.prefix is None else [line.prefix], streamer=printer,
         memory_budget=memory_budget, **merged_options(loaded, how, line.options),
@@ -178,10 +179,11 @@ def _generate_alone(loaded, given: Prompts, resolved, how: dict[str, Any]) -> tu
 class Printer:
     """Shows a greedy text token by token; on a terminal, after the prompt that it continues."""
 
-    def __init__(self, tokenizer, resolved, begun: str, out):
+    def __init__(self, tokenizer, resolved, before, begun: str, out):
+        """before: the ids that the new tokens stand behind. begun: the prompt as it was given."""
         from ..files.tokenizer import TextStream
 
-        self.stream = TextStream(tokenizer, resolved.stop_strings, resolved.keep_stop_strings)
+        self.stream = TextStream(tokenizer, resolved.stop_strings, resolved.keep_stop_strings, before)
         self.out, self.first_token_at = out, None
         if out.isatty():
             print(begun, end="", file=out, flush=True)

@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from ..errors import InputError, pip_install
-from .stored import MOST_OF_TEXT, check_regular, read_json
+from .special_tokens import SpecialTokens, read_settings
+from .stored import MOST_OF_TEXT, check_regular
+from .tokenizer_classes import class_of, default_tokens
 
 PROCESS = Path(__file__).with_name("chat_process.py")
 SECONDS, BYTES, CHARACTERS = 1, 2**28, 2**24
 SECONDS_AT_MOST = 30  # with the start of the process, on a busy machine
 OUT_OF_TIME, OUT_OF_MEMORY = 3, 4  # exit codes of the process
-ROLES = ("bos", "eos", "unk", "pad")
 
 
 class Message(TypedDict):
@@ -41,9 +42,7 @@ class ChatTemplate:
     @classmethod
     def from_folder(cls, folder: Path) -> ChatTemplate | None:
         """The template of chat_template.jinja, or of tokenizer_config.json; None if the folder has neither."""
-        path, settings = folder / "tokenizer_config.json", {}
-        if path.exists():
-            settings = read_json(path)
+        settings = read_settings(folder)
         text: Any = settings.get("chat_template")
         if isinstance(text, list):  # several, by name
             named = {t.get("name"): t.get("template") for t in text if isinstance(t, dict)}
@@ -53,9 +52,8 @@ class ChatTemplate:
             text = path.read_text(encoding="utf-8", errors="replace")
         if not isinstance(text, str):
             return None
-        found = {f"{role}_token": settings.get(f"{role}_token") for role in ROLES}
-        texts = {name: t.get("content") if isinstance(t, dict) else t for name, t in found.items()}
-        return cls(text, {name: t for name, t in texts.items() if isinstance(t, str)})
+        older, defaults = read_settings(folder, "special_tokens_map.json"), default_tokens(class_of(folder, settings))
+        return cls(text, SpecialTokens.of(settings, older, defaults).texts)
 
     def render(self, messages: Sequence[Message]) -> str:
         """The text of a conversation, up to where the answer begins.

@@ -30,8 +30,40 @@ def limit(seconds: float, most: int, out_of_time: int) -> None:
 
 def environment():
     """Jinja's sandbox with what transformers gives to templates."""
-    from jinja2.exceptions import TemplateError
+    from jinja2 import nodes
+    from jinja2.exceptions import SecurityError, TemplateError
+    from jinja2.ext import Extension
     from jinja2.sandbox import ImmutableSandboxedEnvironment
+    from jinja2.utils import Namespace
+
+    class Generation(Extension):
+        """{% generation %} ... {% endgeneration %}: marks what an assistant said, and changes no text."""
+
+        tags = frozenset({"generation"})
+
+        def parse(self, parser):
+            line = next(parser.stream).lineno
+            body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+            return nodes.Scope(body, lineno=line)  # what is set inside stays inside
+
+    class PlainNamespace(Namespace):
+        """namespace(): its names begin with no underscore."""
+
+        def __init__(*args, **kwargs):  # `self` may be one of them
+            self, *given = args
+            names = dict(*given, **kwargs)
+            for name in names:
+                PlainNamespace.check(name)
+            Namespace.__init__(self, names)
+
+        def __setitem__(self, name, value):
+            PlainNamespace.check(name)
+            super().__setitem__(name, value)
+
+        @staticmethod
+        def check(name):
+            if isinstance(name, str) and name.startswith("_"):
+                raise SecurityError(f"a namespace takes no name that begins with an underscore: {name!r}")
 
     def raise_exception(message):
         raise TemplateError(message)
@@ -44,9 +76,12 @@ def environment():
     def tojson(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
         return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
-    made = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
+    extensions = [Generation, "jinja2.ext.loopcontrols"]
+    made = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=extensions)
     made.filters["tojson"] = tojson
-    made.globals |= {"raise_exception": raise_exception, "strftime_now": strftime_now}
+    made.globals |= {
+        "raise_exception": raise_exception, "strftime_now": strftime_now, "namespace": PlainNamespace,
+    }  # fmt: skip
     return made
 
 
@@ -57,7 +92,8 @@ def main() -> None:
     limit(job["seconds"], job["bytes"], out_of_time)
     try:
         template = made.from_string(job["template"])
-        text = template.render(messages=job["messages"], add_generation_prompt=True, **job["tokens"])
+        known = {"messages": job["messages"], "tools": None, "documents": None, "add_generation_prompt": True}
+        text = template.render(job["tokens"] | known)
         answer = {"text": text}
     except MemoryError:
         os._exit(out_of_memory)

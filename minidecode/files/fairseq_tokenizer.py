@@ -205,6 +205,11 @@ class FairseqTokenizer(Tokenizer):
         return json.dumps([self.source.words, self.target.words, merges, self.lowers])
 
     @property
+    def closing(self) -> tuple[int, ...]:  # type: ignore[override]
+        """The special token that stands behind each text."""
+        return (EOS,)
+
+    @property
     def special_ids(self) -> list[int]:  # type: ignore[override]
         """The ids that `decode` leaves out."""
         return [0, 1, EOS]

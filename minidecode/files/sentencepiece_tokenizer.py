@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..errors import CheckpointError, InputError, OptionError, did_you_mean, pip_install
 from ..search.options import Options
+from .special_tokens import SpecialTokens, added_tokens, read_settings
 from .stored import MOST_OF_TEXT, check_regular, read_json
 from .tokenizer import Tokenizer, check_text
 from .tokenizer_checks import check_ids
@@ -32,6 +34,27 @@ MBART50 = (
 # fmt: on
 
 
+class Named(NamedTuple):
+    """The tokens that a folder's settings name beside the vocabulary's own."""
+
+    special: frozenset[str] = frozenset()
+    ordinary: frozenset[str] = frozenset()
+
+    @classmethod
+    def of_folder(cls, folder: Path) -> Named:
+        """Those of tokenizer_config.json, special_tokens_map.json and added_tokens.json."""
+        settings = read_settings(folder)
+        special = SpecialTokens.of(settings, read_settings(folder, "special_tokens_map.json"), {})
+        marked = {token["content"] for token in special.each}
+        added = [token for _, token in added_tokens(folder, settings)[0] if isinstance(token, dict)]
+        contents = {t["content"]: bool(t.get("special")) for t in added if isinstance(t.get("content"), str)}
+        marked |= {content for content, is_special in contents.items() if is_special}
+        return cls(frozenset(marked), frozenset(contents) - marked)
+
+
+NONE = Named()
+
+
 class SentencePieceTokenizer(Tokenizer):
     """What the tokenizers of Marian and mBART share. Languages are fixed when it is made: see `for_languages`."""
 
@@ -39,8 +62,15 @@ class SentencePieceTokenizer(Tokenizer):
     unknown: int
     special: frozenset[int]  # ids that `decode` leaves out
 
-    def __init__(self):
-        self.chat_template = None
+    def __init__(self, whole: Iterable[str] = ()):
+        """whole: the tokens that SentencePiece does not get to see. Each stands for itself in a text."""
+        self.chat_template, self.whole = None, frozenset(whole)
+        longest_first = sorted(filter(None, self.whole), key=len, reverse=True)
+        self._whole = re.compile(f"({'|'.join(map(re.escape, longest_first))})" if longest_first else "(?!)")
+
+    def parts(self, text: str) -> list[str]:
+        """A text split at the tokens that stand for themselves; these are parts too."""
+        return [part for part in self._whole.split(text) if part]
 
     def count_bytes(self, ids: Any) -> int | None:
         return None
@@ -49,7 +79,7 @@ class SentencePieceTokenizer(Tokenizer):
         return None
 
     @property
-    def special_ids(self) -> list[int]:
+    def special_ids(self) -> list[int]:  # type: ignore[override]
         """The ids that `decode` leaves out."""
         return sorted(self.special)
 
@@ -61,16 +91,20 @@ class MarianTokenizer(SentencePieceTokenizer):
     As in transformers, texts are not normalised beyond what the SentencePiece models do.
     """
 
-    def __init__(self, models: Sequence[Any], ids: dict[str, int], target_ids: dict[str, int] | None):
+    def __init__(
+        self, models: Sequence[Any], ids: dict[str, int], target_ids: dict[str, int] | None,
+        named: Named = NONE,
+    ):  # fmt: skip
         """models: of the source and of the target. ids: of each piece; target_ids: of the target's, if they differ."""
-        super().__init__()
+        special = {"</s>", "<unk>", "<pad>", *named.special}
+        super().__init__(token for token in {*special, *named.ordinary} if token in ids)
         self.models, self.ids, self.target_ids = tuple(models), ids, ids if target_ids is None else target_ids
         self.separate = target_ids is not None
         self.pieces = {i: piece for piece, i in self.target_ids.items()}
         self.codes = [piece for piece in ids if piece.startswith(">>") and piece.endswith("<<")]
         self.languages: tuple[str | None, str | None] = None, None  # source's and target's
         self.code: str | None = None  # what stands in front of each source
-        self.special = frozenset(self.target_ids[t] for t in ("</s>", "<unk>", "<pad>") if t in self.target_ids)
+        self.special = frozenset(self.target_ids[t] for t in special if t in self.target_ids)
 
     @classmethod
     def of_folder(cls, folder: Path, source_size: int, target_size: int) -> MarianTokenizer | None:
@@ -86,11 +120,11 @@ class MarianTokenizer(SentencePieceTokenizer):
             raise CheckpointError(f"{folder} has no {missing[0]}: a Marian needs {', '.join(names)}")
         models = [read_sentencepiece(folder / name, "unigram") for name in names[:2]]
         ids = read_ids(folder / "vocab.json", source_size)
-        settings = _settings(folder)
+        settings = read_settings(folder)
         target_ids = None
         if settings.get("separate_vocabs") or (folder / "target_vocab.json").exists():
             target_ids = read_ids(folder / "target_vocab.json", target_size)
-        tokenizer = cls(models, ids, target_ids)
+        tokenizer = cls(models, ids, target_ids, Named.of_folder(folder))
         given = (settings.get("source_lang"), settings.get("target_lang"))
         tokenizer.languages = tuple(lang if isinstance(lang, str) else None for lang in given)  # type: ignore[assignment]
         return tokenizer
@@ -131,24 +165,28 @@ class MarianTokenizer(SentencePieceTokenizer):
         Raises InputError on a text without a language for a model of several, and as `Tokenizer.encode` does.
         """
         check_text(text)
-        code = []
-        if text.startswith(">>") and "<<" in text:
-            end = text.index("<<") + 2
-            code, text = [text[:end]], text[end:]
-        elif self.code is not None:
-            code = [self.code]
+        code, before = _language_of(text)[0], []
+        if not code and self.code is not None:
+            code = before = [self.code]
         if self.codes and not (code and code[0] in self.codes):
             said = f"begins with {code[0]}, which is none of its languages" if code else "says no language"
             raise InputError(
                 f"this model translates into several languages, and the text {said}: begin it with one of "
                 f"{_some(self.codes)}, or give target_lang"
             )
-        return self._ids([*code, *self.models[0].encode(text, out_type=str)], self.ids, add_special_tokens)
+        return self._ids([*before, *self._pieces(text, self.models[0])], self.ids, add_special_tokens)
 
     def encode_target(self, text: str) -> np.ndarray:
         """Token ids of a target, </s> at the end."""
         check_text(text)
-        return self._ids(self.models[1].encode(text, out_type=str), self.target_ids, True)
+        return self._ids(self._pieces(text, self.models[1]), self.target_ids, True)
+
+    def _pieces(self, text: str, model: Any) -> Iterator[str]:
+        """As in transformers, each part of a text may begin with the code of a language."""
+        for part in self.parts(text):
+            code, rest = ([part], "") if part in self.whole else _language_of(part)
+            yield from code
+            yield from model.encode(rest, out_type=str) if rest else ()
 
     def _ids(self, pieces: Sequence[str], ids: dict[str, int], with_eos: bool) -> np.ndarray:
         found = [ids.get(piece, ids["<unk>"]) for piece in pieces]
@@ -167,6 +205,11 @@ class MarianTokenizer(SentencePieceTokenizer):
         """All of it in one text, the same for tokenizers that do the same."""
         models = [model.serialized_model_proto().hex() for model in self.models]
         return json.dumps([models, self.ids, self.target_ids, self.code])
+
+    @property
+    def closing(self) -> tuple[int, ...]:  # type: ignore[override]
+        """The special token that stands behind each source."""
+        return (self.ids["</s>"],)
 
     @property
     def size(self) -> int:
@@ -190,6 +233,11 @@ class MBartLanguages:
     def piece_ids(self, text: str) -> list[int]:
         """Token ids of a text, without special tokens."""
         raise NotImplementedError
+
+    @property
+    def closing(self) -> tuple[int, ...]:  # type: ignore[override]
+        """The special tokens that stand behind each source."""
+        return (END,) if self.is_50 or self.source is None else (END, self.source)
 
     @property
     def is_50(self) -> bool:
@@ -258,12 +306,13 @@ class MBartLanguages:
 class MBartTokenizer(MBartLanguages, SentencePieceTokenizer):
     """Pieces by sentencepiece.bpe.model, whose ids are one higher here, behind <s> <pad> </s> <unk>; then the codes."""
 
-    def __init__(self, model: Any, codes: Sequence[str], settings: dict[str, Any]):
-        super().__init__()
+    def __init__(self, model: Any, codes: Sequence[str], settings: dict[str, Any], named: Named = NONE):
         self.model, self.first = model, model.get_piece_size() + 1  # the id of the first code
         self.set_languages({code: self.first + i for i, code in enumerate(codes)}, settings)
         self.mask = self.first + len(codes)
-        self.special = frozenset({0, 1, END, 3, *self.code_ids.values(), self.mask})
+        special = {t for t in (*SPECIAL, *codes, "<mask>", *named.special) if self.token_to_id(t) is not None}
+        super().__init__(special | {token for token in named.ordinary if self.token_to_id(token) is not None})
+        self.special = frozenset(i for token in special if (i := self.token_to_id(token)) is not None)
 
     @classmethod
     def of_folder(cls, folder: Path, size: int) -> MBartTokenizer | None:
@@ -282,14 +331,18 @@ class MBartTokenizer(MBartLanguages, SentencePieceTokenizer):
                 f"{path} has {pieces} pieces and the model's table has {size} rows: with 2 more and {len(CC25)} or "
                 f"{len(MBART50)} codes of languages they should agree, so one of the two is not this model's"
             )
-        return cls(model, codes, _settings(folder))
+        return cls(model, codes, read_settings(folder), Named.of_folder(folder))
 
     def __repr__(self) -> str:
         return f"MBartTokenizer({self.size:,} tokens, {len(self.code_ids)} languages)"
 
     def piece_ids(self, text: str) -> list[int]:
         """SentencePiece's own 0 is <unk>, which is 3 here."""
-        return [i + 1 if i else 3 for i in self.model.encode(text)]
+        ids: list[int] = []
+        for part in self.parts(text):
+            i = self.token_to_id(part) if part in self.whole else None
+            ids += [i] if i is not None else [i + 1 if i else 3 for i in self.model.encode(part)]
+        return ids
 
     def decode(self, ids: Any, keep_special: bool = False) -> str:
         """The text of token ids, special tokens and codes of languages left out."""
@@ -329,7 +382,7 @@ class MBartJsonTokenizer(MBartLanguages, Tokenizer):
         for codes in (MBART50, CC25):
             ids = {code: tokenizer.token_to_id(code) for code in codes}
             if None not in ids.values():
-                tokenizer.set_languages({code: i for code, i in ids.items() if i is not None}, _settings(folder))
+                tokenizer.set_languages({code: i for code, i in ids.items() if i is not None}, read_settings(folder))
                 return tokenizer
         raise CheckpointError(
             f"{folder / 'tokenizer.json'} lacks codes of mBART's languages: use this model's own file"
@@ -431,9 +484,12 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
             raise ValueError("a number of more than 64 bits")
 
 
-def _settings(folder: Path) -> dict[str, Any]:
-    path = folder / "tokenizer_config.json"
-    return read_json(path) if path.exists() else {}
+def _language_of(text: str) -> tuple[list[str], str]:
+    """([>>fr<<], the text behind it), if a text begins so."""
+    if not text.startswith(">>") or "<<" not in text:
+        return [], text
+    end = text.index("<<") + 2
+    return [text[:end]], text[end:]
 
 
 def _some(names: Sequence[str]) -> str:

@@ -14,20 +14,31 @@ import numpy as np
 from ..errors import CheckpointError, InputError, shown, words_of
 from ..search.stopping import cut_at_stop, may_begin_stop
 from .chat import ChatTemplate, Message
+from .special_tokens import SpecialTokens, added_tokens, read_settings
 from .stored import MOST_OF_TEXT, check_regular, read_json
 from .tokenizer_checks import check_ids, check_tokenizer, has_expressions, is_panic, without_panic_messages
+from .tokenizer_classes import (
+    BART,
+    BERT,
+    PROPHETNET,
+    bert_normalizer,
+    bpe_of,
+    class_of,
+    class_of_bpe,
+    cleans_spaces,
+    default_tokens,
+    follow_settings,
+    frame_bert,
+    frame_bpe,
+    without_spaces,
+)
 
 if TYPE_CHECKING:
     import tokenizers
 
-# Special tokens by role, where tokenizer_config.json does not name others.
-GPT2_TOKENS = dict.fromkeys(("bos", "eos", "unk", "pad"), "<|endoftext|>")
-BART_TOKENS = {"bos": "<s>", "eos": "</s>", "unk": "<unk>", "pad": "<pad>", "mask": "<mask>"}
-BERT_TOKENS = {"unk": "[UNK]", "sep": "[SEP]", "pad": "[PAD]", "cls": "[CLS]", "mask": "[MASK]"}
-PROPHETNET_TOKENS = {"unk": "[UNK]", "sep": "[SEP]", "x_sep": "[X_SEP]", "pad": "[PAD]", "mask": "[MASK]"}
-# Classes of transformers that read add_prefix_space beside a tokenizer.json; PreTrainedTokenizerFast does not.
 MOST_CHARACTERS = 2**28  # of a text as the normalizer may leave it
-FOLLOW_SETTINGS = {f"{family}Tokenizer{kind}" for family in ("GPT2", "Bart", "Roberta") for kind in ("", "Fast")}
+NEAR = 8  # tokens in front of others that say how these are written, if they hold text
+UNSETTLED = 8  # characters at the end of a text that its next ones may change where spaces are cleaned
 
 
 @dataclass(frozen=True)
@@ -42,36 +53,35 @@ class Encoded:
 class Tokenizer:
     """`encode` and `decode` for one model folder. Any Unicode text survives the round trip."""
 
+    _cleans = False  # whether spaces in front of punctuation go from what is decoded
+
     def __init__(
         self, backend: tokenizers.Tokenizer, growth: float = 1.0, may_panic: bool = False,
-        chat_template: ChatTemplate | None = None,
+        chat_template: ChatTemplate | None = None, cleans: bool = False,
     ):  # fmt: skip
         """growth: how many times longer the normalizer may make a text. may_panic: expressions of its own are in it."""
         self._backend, self._growth, self._may_panic = backend, growth, may_panic
-        self.chat_template = chat_template
+        self.chat_template, self._cleans = chat_template, cleans
 
     @classmethod
-    def from_folder(
-        cls, folder: Path, words: str = "vocab.txt", roles: dict[str, str] = BERT_TOKENS
-    ) -> Tokenizer | None:  # fmt: skip
+    def from_folder(cls, folder: Path, words: str = "vocab.txt") -> Tokenizer | None:
         """tokenizer.json, or vocab.json with merges.txt, or a list of words; None if the folder has none of them.
 
-        words, roles: the file of that list, and the special tokens of such a model. Tokens that other files add
-        (`_added_tokens`) are added. Raises CheckpointError if a file cannot be read.
+        words: the file of that list. Raises CheckpointError if a file cannot be read.
         """
-        settings, growth, may_panic = _settings(folder, "tokenizer_config.json"), 1.0, False
+        growth, may_panic = 1.0, False
         if (path := folder / "tokenizer.json").exists():
             fields = read_json(path)  # names what is wrong with the file better than the library does
             growth, may_panic = check_tokenizer(path, fields), has_expressions(fields)
-            backend = _read(path, settings)
+            backend = _of_one_file(path)
         elif (folder / "vocab.json").exists() or (folder / "merges.txt").exists():
-            backend = _read_bpe(folder, settings)
+            backend = _of_two_files(folder)
         elif (folder / words).exists():
-            backend = _read_wordpiece(folder, settings, words, roles)
+            backend = _of_words(folder / words)
         else:
             return None
-        _add_tokens(backend, _added_tokens(folder, settings), folder)
-        return cls(backend, growth, may_panic, ChatTemplate.from_folder(folder))
+        cleans = cleans_spaces(backend, read_settings(folder))
+        return cls(backend, growth, may_panic, ChatTemplate.from_folder(folder), cleans)
 
     def __call__(self, text: str | Sequence[str]) -> dict[str, Any]:
         """{"input_ids": ids, "attention_mask": ones}, for one text or a list for each of several: `generate` takes it.
@@ -128,7 +138,39 @@ class Tokenizer:
     def decode(self, ids, keep_special: bool = False) -> str:
         """The text of token ids, special tokens left out; bytes that form no character become U+FFFD."""
         ids = [int(i) for i in ids]
-        return self._ask("decode tokens", self._backend.decode, ids, skip_special_tokens=not keep_special)
+        text = self._ask("decode tokens", self._backend.decode, ids, skip_special_tokens=not keep_special)
+        return without_spaces(text) if self._cleans else text
+
+    def decode_after(self, before: Sequence[int] | np.ndarray, ids) -> str:
+        """The text that token ids add behind others: the text of all of them, less the text before.
+
+        By itself a word would lose the space in front of it where a tokenizer writes none at the start of a text.
+        """
+        near = self._near(before)
+        whole, known = self.decode([*near, *ids]), self.decode(near)
+        for start in (known, known.rstrip("\ufffd")):  # a character may be complete with the new tokens alone
+            if whole.startswith(start):
+                return whole[len(start) :]
+        return self.decode(ids)
+
+    def decode_both(self, before: Sequence[int] | np.ndarray, ids) -> tuple[str, str]:
+        """(the text of the ids before, what `decode_after` gives): together the text of all of them."""
+        whole, new = self.decode([*before, *ids]), self.decode_after(before, ids)
+        return whole[: len(whole) - len(new)] if whole.endswith(new) else self.decode(before), new
+
+    @property
+    def unsettled(self) -> int:
+        """How many characters at the end of a text may still change when tokens follow; bytes of a character aside."""
+        return UNSETTLED if self._cleans else 0
+
+    def _near(self, ids: Sequence[int] | np.ndarray) -> list[int]:
+        """As many of the last ids as say how the next are written: some text, and no bytes of a character alone."""
+        near = [int(i) for i in ids]
+        for start in range(len(near) - NEAR, max(0, len(near) - 8 * NEAR), -1):
+            token = self._backend.id_to_token(near[start])
+            if token and not token.startswith("<0x") and self.decode(near[start:]).strip():
+                return near[start:]
+        return near
 
     def _ask(self, what: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         """What the library returns. Raises InputError where it cannot: a text may hold what its files do not know."""
@@ -158,6 +200,16 @@ class Tokenizer:
     def as_json(self) -> str:
         """All of it in one text, the same for tokenizers that do the same."""
         return self._backend.to_str()
+
+    @functools.cached_property
+    def closing(self) -> tuple[int, ...]:
+        """The special tokens that stand behind each text."""
+        for probe in ("a", "1", "."):
+            found = self._backend.encode(probe)
+            if 0 in (added := found.special_tokens_mask):
+                count = added[::-1].index(0)
+                return tuple(found.ids[len(added) - count :])
+        return ()  # no text has a token
 
     @functools.cached_property
     def special_ids(self) -> list[int]:
@@ -195,70 +247,42 @@ class TextStream:
     Held back are a character until all its bytes are there, and the end of the text while it may begin a stop string.
     """
 
-    def __init__(self, tokenizer: Tokenizer, stop_strings: Sequence[str] = (), keep_stop_strings: bool = False):
+    def __init__(
+        self, tokenizer: Tokenizer, stop_strings: Sequence[str] = (), keep_stop_strings: bool = False,
+        before: Sequence[int] | np.ndarray = (), full_text: bool = False,
+    ):  # fmt: skip
+        """before: token ids in front of the new ones, whose text comes first if `full_text`."""
         self._tokenizer, self._ids, self._shown = tokenizer, [], 0
         self._stops, self._keep = stop_strings, keep_stop_strings
+        self._before, self._owes = before, full_text
 
     def push(self, token_id: int) -> str:
         """The text that this token completes; may be empty."""
         self._ids.append(token_id)
-        text = self._tokenizer.decode(self._ids)
-        if text.endswith("\ufffd"):
+        first, new = self._first(), self._tokenizer.decode_after(self._before, self._ids)
+        if (new or first).endswith("\ufffd"):
             return ""
-        text = cut_at_stop(text, self._stops, self._keep)
-        return self._advance(text[: len(text) - may_begin_stop(text, self._stops)])
+        text = cut_at_stop(new, self._stops, self._keep)
+        held = max(may_begin_stop(text, self._stops), self._tokenizer.unsettled)
+        return self._advance(first, text[: max(0, len(text) - held)])
 
     def finish(self) -> str:
         """What was still held back."""
-        return self._advance(cut_at_stop(self._tokenizer.decode(self._ids), self._stops, self._keep))
+        new = self._tokenizer.decode_after(self._before, self._ids)
+        return self._advance(self._first(), cut_at_stop(new, self._stops, self._keep))
 
-    def _advance(self, text: str) -> str:
+    def _first(self) -> str:
+        """The text of the tokens before, until it was given."""
+        return self._tokenizer.decode_both(self._before, self._ids)[0] if self._owes else ""
+
+    def _advance(self, first: str, text: str) -> str:
         new = text[self._shown :]
-        self._shown += len(new)
-        return new
+        self._shown, self._owes = self._shown + len(new), False
+        return first + new
 
 
-def _settings(folder: Path, file: str) -> dict:
-    return read_json(folder / file) if (folder / file).exists() else {}
-
-
-def _added_tokens(folder: Path, settings: dict) -> list[tuple[int, dict]]:
-    """(id, what the token is), by id: those of added_tokens.json (the older custom) and of tokenizer_config.json."""
-    older, newer = _settings(folder, "added_tokens.json"), settings.get("added_tokens_decoder")
-    pairs = [(id, {"content": token}) for token, id in older.items()]
-    added = {}
-    for id, token in pairs + (list(newer.items()) if isinstance(newer, dict) else []):
-        if isinstance(id, str) and id.isascii() and id.isdecimal() and len(id) < 10:  # as the names of JSON are
-            id = int(id)
-        if isinstance(id, bool) or not isinstance(id, int) or not 0 <= id < 2**31:
-            raise CheckpointError(f"{folder}: an added token has an id that is no integer from 0 up: {shown(id, 40)}")
-        added[id] = token
-    return sorted(added.items(), key=lambda pair: pair[0])
-
-
-def _add_tokens(backend: tokenizers.Tokenizer, added: list[tuple[int, dict]], folder: Path) -> None:
-    """Adds each token under its id. Where the vocabulary holds it, how it takes the space around it is set."""
-    for id, described in added:
-        token = _token(described, folder)
-        (backend.add_special_tokens if token.special else backend.add_tokens)([token])
-        if backend.token_to_id(token.content) != id:
-            raise CheckpointError(
-                f"{folder}: the added token {shown(token.content)} should have id {id}, and the vocabulary leaves it "
-                f"{backend.token_to_id(token.content)}: its files do not belong together"
-            )
-
-
-def _token(described: dict, folder: Path) -> tokenizers.AddedToken:
-    from tokenizers import AddedToken
-
-    flags = ("special", "lstrip", "rstrip", "normalized", "single_word")
-    content = described.get("content") if isinstance(described, dict) else None
-    if not isinstance(content, str) or any("\ud800" <= c <= "\udfff" for c in content):
-        raise CheckpointError(f"{folder}: an added token has no text: {shown(described)}")
-    return AddedToken(described["content"], **{flag: bool(described[flag]) for flag in flags if flag in described})
-
-
-def _read(path: Path, settings: dict) -> tokenizers.Tokenizer:
+def _of_one_file(path: Path) -> tokenizers.Tokenizer:
+    """tokenizer.json, as the settings beside it change it."""
     import tokenizers
 
     try:
@@ -272,22 +296,23 @@ def _read(path: Path, settings: dict) -> tokenizers.Tokenizer:
         if not isinstance(error, Exception) and not is_panic(error):
             raise
         raise CheckpointError(f"{path} cannot be read as a tokenizer: {words_of(error)}") from None
-    is_byte_level = isinstance(backend.pre_tokenizer, tokenizers.pre_tokenizers.ByteLevel)
-    if "add_prefix_space" in settings and is_byte_level and str(settings.get("tokenizer_class")) in FOLLOW_SETTINGS:
-        backend.pre_tokenizer.add_prefix_space = bool(settings["add_prefix_space"])
+    settings = read_settings(path.parent)
+    kind = class_of(path.parent, settings)
+    special = _add_tokens(backend, path.parent, settings, kind)
+    follow_settings(backend, kind, settings, special)
     return backend
 
 
-def _read_bpe(folder: Path, settings: dict) -> tokenizers.Tokenizer:
-    """The GPT-2 layout of old: a vocabulary, merges, and the special tokens that the settings name."""
-    import tokenizers
-    from tokenizers import AddedToken, decoders, models, pre_tokenizers, processors
+def _of_two_files(folder: Path) -> tokenizers.Tokenizer:
+    """The layout of old: a vocabulary, merges, and the special tokens that the settings name."""
+    from tokenizers import models
 
     for name in ("vocab.json", "merges.txt"):
         if not (folder / name).exists():
             raise CheckpointError(f"{folder} has no {name}: a tokenizer needs tokenizer.json, or both of its halves")
-    vocab = read_json(folder / "vocab.json")
+    settings, vocab = read_settings(folder), read_json(folder / "vocab.json")
     check_ids(folder / "vocab.json", vocab.items())
+    kind = class_of_bpe(folder, settings)
     check_regular(folder / "merges.txt", MOST_OF_TEXT)
     try:
         with without_panic_messages():
@@ -297,71 +322,95 @@ def _read_bpe(folder: Path, settings: dict) -> tokenizers.Tokenizer:
             raise
         why = words_of(error)
         raise CheckpointError(f"{folder}: vocab.json and merges.txt do not make a tokenizer: {why}") from None
-    backend = tokenizers.Tokenizer(bpe)
-    if settings.get("add_bos_token"):
-        raise CheckpointError(f"{folder}: tokenizer_config.json asks for add_bos_token: add the model's tokenizer.json")
-    prefix = bool(settings.get("add_prefix_space", False))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
-    backend.decoder = decoders.ByteLevel()
-    is_bart = (folder / "config.json").exists() and read_json(folder / "config.json").get("model_type") == "bart"
-    special = _special_tokens(settings, BART_TOKENS if is_bart else GPT2_TOKENS)
-    backend.add_special_tokens([AddedToken(t, special=True) for t in dict.fromkeys(special.values()) if t in vocab])
-    # Of some tokens another file says how they take the space around them.
-    told = [t for t in _settings(folder, "special_tokens_map.json").values() if isinstance(t, dict)]
-    known = [t for t in told if isinstance(t.get("content"), str) and t["content"] in vocab]
-    backend.add_special_tokens([_token(t | {"special": True}, folder) for t in known])
-    if is_bart:  # every text is framed: <s> text </s>
-        missing = [special[role] for role in ("bos", "eos") if special[role] not in vocab]
-        if missing:
-            raise CheckpointError(
-                f"{folder}: vocab.json lacks {' and '.join(missing)}, which frame every text of a BART"
-            )
-        first, last = ((special[role], vocab[special[role]]) for role in ("bos", "eos"))
-        backend.post_processor = processors.RobertaProcessing(last, first, add_prefix_space=prefix)
+    backend = bpe_of(bpe, kind, settings)
+    special = _add_tokens(backend, folder, settings, kind)
+    frame_bpe(backend, settings, special)
+    follow_settings(backend, kind, settings, special)
+    frame = [special.texts.get(role, default_tokens(BART)[role]) for role in ("cls_token", "sep_token")]
+    if kind == BART and (missing := [token for token in frame if token not in vocab]):
+        raise CheckpointError(f"{folder}: vocab.json lacks {' and '.join(missing)}, which frame every text of a BART")
     return backend
 
 
-def _read_wordpiece(folder: Path, settings: dict, file: str, roles: dict[str, str]) -> tokenizers.Tokenizer:
-    """BERT's layout of old: a vocabulary with a word or a piece of one on each line, and what the settings say.
-
-    roles: the special tokens by default. A text is framed, [CLS] text [SEP]; without a "cls" it has an end alone.
-    """
+def _of_words(path: Path) -> tokenizers.Tokenizer:
+    """BERT's layout of old: a vocabulary with a word or a piece of one on each line, and what the settings say."""
     import tokenizers
-    from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
+    from tokenizers import decoders, models, pre_tokenizers
 
-    path = folder / file
     check_regular(path, MOST_OF_TEXT)
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from None
     vocab = {line.removesuffix("\r"): i for i, line in enumerate(lines if lines[-1] else lines[:-1])}
-    special = _special_tokens(settings, roles)
-    needed = [special[role] for role in ("unk", "sep", "pad", "cls") if role in roles]
+    settings = read_settings(path.parent)
+    kind = PROPHETNET if path.name == "prophetnet.tokenizer" else BERT
+    texts = default_tokens(kind) | SpecialTokens.of(settings, _older(path.parent), default_tokens(kind)).texts
+    needed = [texts[role] for role in ("unk_token", "sep_token", "pad_token", "cls_token") if role in texts]
     if missing := [token for token in needed if token not in vocab]:
         raise CheckpointError(f"{path} lacks {' and '.join(missing)}, which every text of this model needs")
     backend = tokenizers.Tokenizer(
-        models.WordPiece(vocab, unk_token=special["unk"], max_input_chars_per_word=100, continuing_subword_prefix="##")
+        models.WordPiece(
+            vocab, unk_token=texts["unk_token"], max_input_chars_per_word=100, continuing_subword_prefix="##"
+        )
     )
-    backend.normalizer = normalizers.BertNormalizer(
-        clean_text=True, handle_chinese_chars=bool(settings.get("tokenize_chinese_chars", True)),
-        strip_accents=settings.get("strip_accents"), lowercase=bool(settings.get("do_lower_case", True)),
-    )  # fmt: skip
+    backend.normalizer = bert_normalizer(settings)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.decoder = decoders.WordPiece(prefix="##")
-    backend.add_special_tokens([AddedToken(t, special=True) for t in dict.fromkeys(special.values()) if t in vocab])
-    last = special["sep"], vocab[special["sep"]]
-    if "cls" in roles:
-        backend.post_processor = processors.BertProcessing(last, (special["cls"], vocab[special["cls"]]))
-    else:
-        backend.post_processor = processors.TemplateProcessing(["$A", last[0]], ["$A", last[0], "$B", last[0]], [last])
+    frame_bert(backend, _add_tokens(backend, path.parent, settings, kind))
     return backend
 
 
-def _special_tokens(settings: dict, defaults: dict[str, str]) -> dict[str, str]:
-    """Role -> special token: what tokenizer_config.json names, over the family's custom; what it adds besides."""
-    named = defaults | {role: settings[f"{role}_token"] for role in defaults if f"{role}_token" in settings}
-    more = settings.get("additional_special_tokens")
-    named |= {f"additional {i}": token for i, token in enumerate(more if isinstance(more, list) else [])}
-    texts = {role: t.get("content") if isinstance(t, dict) else t for role, t in named.items()}
-    return {role: t if isinstance(t, str) else defaults.get(role, "") for role, t in texts.items()}
+def _add_tokens(backend: tokenizers.Tokenizer, folder: Path, settings: dict, kind: str) -> SpecialTokens:
+    """Adds the tokens that settings files describe, each under its id, and marks those that they name as special.
+
+    What tokenizer.json marks stays marked, and added_tokens.json, which says ids alone, changes no token of it. kind:
+    the tokenizer's class, whose own special tokens count where the vocabulary has them.
+    """
+    known = {role: token for role, token in default_tokens(kind).items() if backend.token_to_id(token) is not None}
+    special = SpecialTokens.of(settings, _older(folder), known)
+    marked = {token["content"] for token in special.each}
+    there = {token.content: token for token in backend.get_added_tokens_decoder().values()}
+    added, is_described = added_tokens(folder, settings)
+    for id, described in added:
+        token = _token(described, folder)
+        before = there.get(token.content)
+        if before is None and not is_described and token.content in marked:
+            token = _token(described | {"special": True}, folder)
+        if before is not None and not token.special:
+            token.special = before.special
+        if before is None or is_described:
+            _add(backend, token)
+            there[token.content] = token
+        if backend.token_to_id(token.content) != id:
+            raise CheckpointError(
+                f"{folder}: the added token {shown(token.content)} should have id {id}, and the vocabulary leaves it "
+                f"{backend.token_to_id(token.content)}: its files do not belong together"
+            )
+    roles = {token["content"] for token in special.named.values()}
+    for described in special.each:
+        token = _token(described, folder)
+        if (before := there.get(token.content)) is not None:  # it has flags of its own
+            token = before
+            token.special |= token.content in roles  # a token that has a role is special, whatever they say
+        _add(backend, token)
+    return special
+
+
+def _add(backend: tokenizers.Tokenizer, token: tokenizers.AddedToken) -> None:
+    (backend.add_special_tokens if token.special else backend.add_tokens)([token])
+
+
+def _token(described: dict, folder: Path) -> tokenizers.AddedToken:
+    from tokenizers import AddedToken
+
+    flags = ("special", "lstrip", "rstrip", "normalized", "single_word")
+    content = described.get("content") if isinstance(described, dict) else None
+    if not isinstance(content, str) or any("\ud800" <= c <= "\udfff" for c in content):
+        raise CheckpointError(f"{folder}: an added token has no text: {shown(described)}")
+    known = {"normalized": not described.get("special")} | {f: bool(described[f]) for f in flags if f in described}
+    return AddedToken(content, **known)
+
+
+def _older(folder: Path) -> dict:
+    return read_settings(folder, "special_tokens_map.json")

@@ -11,7 +11,7 @@ from ..errors import OptionError
 from .fairseq_tokenizer import FairseqTokenizer
 from .sentencepiece_tokenizer import MarianTokenizer, MBartJsonTokenizer, MBartLanguages, MBartTokenizer
 from .stored import read_json
-from .tokenizer import PROPHETNET_TOKENS, Tokenizer
+from .tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def _mbart(folder: Path, config: Any) -> Tokenizer | None:
 
 
 def _prophetnet(folder: Path, config: Any) -> Tokenizer | None:
-    return Tokenizer.from_folder(folder, "prophetnet.tokenizer", PROPHETNET_TOKENS)
+    return Tokenizer.from_folder(folder, "prophetnet.tokenizer")
 
 
 def _fairseq(folder: Path, config: Any) -> Tokenizer | None:

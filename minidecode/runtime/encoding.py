@@ -5,7 +5,7 @@ The tokens of many texts are rows of one batch, without padding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ import numpy as np
 from ..cache.no_cache import NoCache
 from ..errors import InputError
 from .device import fetch, put
-from .prompts import or_cut, token_rows
+from .prompts import cut_before, or_cut, token_rows
 from .receipt import CountedOps
 
 if TYPE_CHECKING:
@@ -71,7 +71,9 @@ def read_texts(
     if truncate and text_pairs is not None:
         raise InputError("truncate cuts single texts: leave it out, and shorten the pairs that are too long")
     read = [tokenizer.encode_for_reading(a, b, with_places) for a, b in zip(firsts, seconds, strict=True)]
-    ids = fitted([r.ids for r in read], most, None if text_pairs is not None else truncate)
+    whole = [r.ids for r in read]
+    closing = inputs.closing(whole)
+    ids = fitted(whole, most, None if text_pairs is not None else truncate, closing)
     types = [r.types[: len(row)] for r, row in zip(read, ids, strict=True)]
     if (most_types := 1 + max(int(row.max(initial=0)) for row in types)) > kinds:
         raise InputError(
@@ -79,7 +81,10 @@ def read_texts(
             f"{kinds}: give single texts, or another model"
         )
     inputs.checked(ids, "text")
-    places = [cut(r.places, len(row)) for r, row in zip(read, ids, strict=True)] if with_places else None
+    places = None
+    if with_places:
+        each = zip(read, ids, closing, strict=True)
+        places = [cut_before(r.places, len(row), kept) for r, row, kept in each]
     return Read(ids, types, places)
 
 
@@ -96,12 +101,12 @@ def read_ids(
             raise InputError("token_type_ids has not one number for each of input_ids: give both the same shape")
         if bad := [int(k) for row in kinds for k in row[(row < 0) | (row >= types)]]:
             raise InputError(f"token_type_ids must be from 0 to {types - 1}, as the model has {types}, not {bad[0]}")
-    cut = fitted(ids, most, truncate)
+    cut = fitted(ids, most, truncate, inputs.closing(ids))
     return Read(cut, [k[: len(row)] for k, row in zip(kinds, cut, strict=True)])
 
 
-def fitted(ids: list[np.ndarray], most: int, truncate: bool | None) -> list[np.ndarray]:
-    """Rows of at most so many tokens: with truncate, longer ones lose what stands in front of their last token.
+def fitted(ids: list[np.ndarray], most: int, truncate: bool | None, closing: Sequence[int]) -> list[np.ndarray]:
+    """Rows of at most so many tokens: with truncate, longer ones lose what stands in front of those that close them.
 
     None: as in `fit_prompts`.
     """
@@ -109,14 +114,7 @@ def fitted(ids: list[np.ndarray], most: int, truncate: bool | None) -> list[np.n
         if len(row) > most and not truncate:
             who = f"text {b} of {len(ids)} has {len(row)} tokens"
             raise InputError(f"{who}, and the model reads {most}: shorten it{or_cut(truncate, 'it')}")
-    return [cut(row, most) for row in ids]
-
-
-def cut(row: Any, most: int) -> Any:
-    """An array or a list of one entry for each token, without what stands in front of the last beyond so many."""
-    if len(row) <= most:
-        return row
-    return np.append(row[: most - 1], row[-1]) if isinstance(row, np.ndarray) else [*row[: most - 1], row[-1]]
+    return [cut_before(row, most, kept) for row, kept in zip(ids, closing, strict=True)]
 
 
 def rows_of(

@@ -44,11 +44,11 @@ class Inputs:
             check(options)
         start, contexts = self.decoder_start(options), context
         if self.config.reads_in_front:
-            sources = self._without_start(ids, start)
-            sources = fit_in_front(sources, context, options, truncate, has_end=not self.config.pos_shift)
+            sources, closing = self._in_front(ids, start)
+            sources = fit_in_front(sources, context, options, truncate, closing)
             contexts = [context - len(source) for source in sources]
         else:
-            sources = fit_sources(ids, self.config.source_context, truncate)
+            sources = fit_sources(ids, self.config.source_context, truncate, self.closing(ids))
         return sources, *fit_prompts([start] * len(ids), contexts, options, False, sources)
 
     def beside(
@@ -56,16 +56,30 @@ class Inputs:
     ) -> list[np.ndarray]:
         """Sources that fit, beside whole targets, which begin with the token `start`. Raises InputError."""
         if not self.config.reads_in_front:
-            return fit_sources(sources, self.config.source_context, truncate)
-        sources = self._without_start(sources, start)
-        rooms, has_end = list(map(len, targets)), not self.config.pos_shift
-        return cut_in_front(sources, rooms, self.config.context, truncate, has_end)
+            return fit_sources(sources, self.config.source_context, truncate, self.closing(sources))
+        sources, closing = self._in_front(sources, start)
+        return cut_in_front(sources, list(map(len, targets)), self.config.context, truncate, closing)
 
-    def _without_start(self, sources: list[np.ndarray], start: np.ndarray) -> list[np.ndarray]:
-        """UniLM's sources as it reads them: with pos_shift, the token at the end is the first one of the target."""
+    def _in_front(self, sources: list[np.ndarray], start: np.ndarray) -> tuple[list[np.ndarray], list[int]]:
+        """UniLM's sources as it reads them, and how many tokens close each.
+
+        With pos_shift, the token at the end is the first one of the target.
+        """
+        closing = self.closing(sources)
         if not self.config.pos_shift:
-            return sources
-        return [row[:-1] if len(row) > 1 and row[-1] == start[0] else row for row in sources]
+            return sources, closing
+        read = [row[:-1] if len(row) > 1 and row[-1] == start[0] else row for row in sources]
+        gone = [len(whole) - len(row) for whole, row in zip(sources, read, strict=True)]
+        return read, [max(0, kept - less) for kept, less in zip(closing, gone, strict=True)]
+
+    def closing(self, rows: list[np.ndarray]) -> list[int]:
+        """How many tokens at the end of each row close it, and are no part of its text.
+
+        The tokenizer says which; of token ids that a caller made, it is the end of text, and a language behind it.
+        """
+        own = None if self.tokenizer is None else self.tokenizer.closing
+        ends = np.atleast_1d(self.defaults.get("eos_token_id", -1))
+        return [_closing(row, own, ends) for row in rows]
 
     def given(self, texts, input_ids, attention_mask, what: str = "prompt") -> list[np.ndarray]:
         """Token ids without padding from texts or from ids, checked; `what` they are, for the errors."""
@@ -199,6 +213,14 @@ class Inputs:
                 f"decoder_start_token_id is set nowhere: put it into generation_config.json, or pass it{language}"
             )
         return np.array([start])
+
+
+def _closing(row: np.ndarray, own: tuple[int, ...] | None, ends: np.ndarray) -> int:
+    if own and tuple(row[-len(own) :].tolist()) == own:
+        return len(own)
+    if len(row) > 1 and row[-2] in ends:
+        return 2
+    return int(own is None or row[-1] in ends)
 
 
 def extent_of(sources, prompts, limit_B, negatives: list[np.ndarray] | None = None) -> Extent:

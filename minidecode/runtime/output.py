@@ -65,7 +65,8 @@ class Output:
     stop_strings: tuple[str, ...] = ()
     keep_stop_strings: bool = False
     eos_token_id: tuple[int, ...] = ()
-    prompt_ids: list[np.ndarray] | None = None  # what texts begin with, if return_full_text asked for it
+    prompt_ids: list[np.ndarray] | None = None  # of a decoder-only model: what the new tokens stand behind
+    full_text: bool = False  # whether texts begin with their prompt, as return_full_text asks for
     log_probs: list[LogProbs] | None = None  # if logprobs asked for them
 
     def __len__(self) -> int:
@@ -139,20 +140,18 @@ class Output:
     def _said(self) -> list[str]:
         return self.texts if self.tokenizer else [f"{len(ids)} tokens" for ids in self.token_ids]
 
-    def _decoded(self, ids: np.ndarray) -> str:
+    def _decoded(self, place: int) -> tuple[str, str]:
+        """(the prompt's text, the new text with all of its stop string)."""
         if self.tokenizer is None:
             raise InputError("this model folder has no tokenizer: read token_ids instead of texts")
-        return self.tokenizer.decode(ids)
-
-    def _new_text(self, place: int) -> str:
-        """With all of its stop string."""
-        return self._decoded(self.token_ids[place])
+        before = () if self.prompt_ids is None else self.prompt_ids[self._prompt(place)]
+        if self.full_text:
+            return self.tokenizer.decode_both(before, self.token_ids[place])
+        return "", self.tokenizer.decode_after(before, self.token_ids[place])
 
     def _text(self, place: int) -> str:
-        text = cut_at_stop(self._new_text(place), self.stop_strings, self.keep_stop_strings)
-        if self.prompt_ids is None:
-            return text
-        return self._decoded(self.prompt_ids[self._prompt(place)]) + text
+        prompt, text = self._decoded(place)
+        return prompt + cut_at_stop(text, self.stop_strings, self.keep_stop_strings)
 
     def _prompt(self, place: int) -> int:
         return place * len(self.limits) // len(self)  # each prompt has as many hypotheses
@@ -163,7 +162,7 @@ class Output:
             return None
         if ids[-1] in self.eos_token_id or len(ids) < self.limits[self._prompt(place)]:
             return "stop"
-        return "stop" if self.stop_strings and first_stop(self._new_text(place), self.stop_strings) else "length"
+        return "stop" if self.stop_strings and first_stop(self._decoded(place)[1], self.stop_strings) else "length"
 
 
 @dataclass(frozen=True, repr=False)

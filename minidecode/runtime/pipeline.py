@@ -301,7 +301,8 @@ class Generating(Stages):
     def make(self, line: Line) -> None:
         """Ids become text."""
         stops = line.options.get("stop_strings", self.resolved.stop_strings), self.keeps_stops
-        line.texts = [cut_at_stop(self.model.tokenizer.decode(ids), *stops) for ids in line.token_ids]
+        before, decode_after = () if self.model.is_encoder_decoder else line.ids, self.model.tokenizer.decode_after
+        line.texts = [cut_at_stop(decode_after(before, ids), *stops) for ids in line.token_ids]
 
     def _budget(self) -> int | None:
         """What a batch may take now; the machine is asked once a second at the most.

@@ -143,30 +143,30 @@ def fairseq_limit(source: np.ndarray, options: Options) -> int:
 
 
 def fit_in_front(
-    ids: list[np.ndarray], context: int, options: Options, truncate: bool | None, has_end: bool
+    ids: list[np.ndarray], context: int, options: Options, truncate: bool | None, closing: Sequence[int]
 ) -> list[np.ndarray]:
     """Sources that leave room for their targets, where both share one context. Raises InputError.
 
     With truncate, ends of sources go until the new tokens fit. What is asked for fits; without a limit, texts have up
-    to 64 new tokens, or as many as the context still holds. has_end: as in `cut_in_front`.
+    to 64 new tokens, or as many as the context still holds. closing: as in `cut_in_front`.
     """
     asked = options.max_new_tokens or (options.max_length and options.max_length - 1)
     room = asked or (min(DEFAULT_NEW_TOKENS, context // 2) if truncate else 1)
-    return cut_in_front(ids, [room] * len(ids), context, truncate, has_end)
+    return cut_in_front(ids, [room] * len(ids), context, truncate, closing)
 
 
 def cut_in_front(
-    ids: list[np.ndarray], rooms: list[int], context: int, truncate: bool | None, has_end: bool
+    ids: list[np.ndarray], rooms: list[int], context: int, truncate: bool | None, closing: Sequence[int]
 ) -> list[np.ndarray]:
     """Sources that leave room for so many tokens of their targets. With truncate, their ends go.
 
-    has_end: whether the last token ends the text, and stays. Raises InputError on sources that do not fit.
+    closing: how many tokens close each, and stay. Raises InputError on sources that do not fit.
     """
     fitting = []
-    for b, (row, room) in enumerate(zip(ids, rooms, strict=True), 1):
+    for b, (row, room, kept) in enumerate(zip(ids, rooms, closing, strict=True), 1):
         most = context - room
         if truncate and len(row) > most > 0:
-            row = np.append(row[: most - 1], row[-1]) if has_end else row[:most]
+            row = cut_before(row, most, kept)
         if len(row) > most:
             remedy = f"shorten one of them{or_cut(truncate, 'the source')}" if most > 0 else "ask for a shorter target"
             raise InputError(
@@ -182,15 +182,27 @@ def or_cut(truncate: bool | None, what: str) -> str:
     return f", or cut {what} with --truncate (truncate=True)" if truncate is False else ""
 
 
-def fit_sources(ids: list[np.ndarray], context: int, truncate: bool | None) -> list[np.ndarray]:
-    """Sources that fit the encoder. With truncate, their ends go, but for the last token, which ends the text.
+def cut_before(row: Any, most: int, closing: int) -> Any:
+    """An array or a list of one entry for each token, cut to so many: what goes stands in front of those that close it.
+
+    An end of text, and with mBART a language behind it, are what models know the end of a source by.
+    """
+    if len(row) <= most:
+        return row
+    kept = min(closing, most)
+    first, last = row[: most - kept], row[len(row) - kept :]
+    return np.concatenate([first, last]) if isinstance(row, np.ndarray) else [*first, *last]
+
+
+def fit_sources(ids: list[np.ndarray], context: int, truncate: bool | None, closing: Sequence[int]) -> list[np.ndarray]:
+    """Sources that fit the encoder. With truncate, their ends go, but for the tokens that close each.
 
     None: as in `fit_prompts`.
     """
     fitting = []
-    for b, row in enumerate(ids, 1):
-        if truncate and len(row) > context:
-            row = np.append(row[: context - 1], row[-1])
+    for b, (row, kept) in enumerate(zip(ids, closing, strict=True), 1):
+        if truncate:
+            row = cut_before(row, context, kept)
         if len(row) > context:
             raise InputError(
                 f"source {b} of {len(ids)} has {len(row)} tokens and the encoder holds {context}: "

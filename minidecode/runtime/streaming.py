@@ -55,8 +55,10 @@ class Stream:
     `with`, or dropping the stream ends the generation within a step. It runs ahead of the reader.
     """
 
-    def __init__(self, generate: Callable[..., Output], text_stream: Callable[[], TextStream] | None, is_single: bool):
-        """text_stream: makes one for each text, for a generation that tells its tokens; None where texts come whole."""
+    def __init__(
+        self, generate: Callable[..., Output], text_stream: Callable[[int], TextStream] | None, is_single: bool
+    ):
+        """text_stream: makes that of a text, for a generation that tells its tokens; None where texts come whole."""
         self._pieces: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._is_single, self._is_closed, self._output = is_single, False, None
         called_off, context = threading.Event(), contextvars.copy_context()
@@ -120,7 +122,7 @@ class Stream:
 
 
 def _run(
-    generate: Callable[..., Output], text_stream: Callable[[], TextStream] | None, pieces: queue.SimpleQueue[Any]
+    generate: Callable[..., Output], text_stream: Callable[[int], TextStream] | None, pieces: queue.SimpleQueue[Any]
 ) -> None:
     """The thread's work: (index, text) of each piece, then the output, or what was raised."""
     growing: dict[int, TextStream] = {}
@@ -132,7 +134,7 @@ def _run(
     def push(index: int, token_id: int) -> None:
         if index not in growing:
             assert text_stream is not None  # else nothing calls this
-            growing[index] = text_stream()
+            growing[index] = text_stream(index)
         put(index, growing[index].push(token_id))
 
     try:

@@ -43,12 +43,13 @@ def may_begin_stop(text: str, stops: Sequence[str]) -> int:
 class Stopping:
     """Asked once a step, by the host: which texts end with their newest token.
 
-    decode: ids -> text, special tokens left out; `special` are their ids. tail: how many tokens at the end of a text
-    can hold a stop string that ends in the newest token; None where only the whole text tells.
+    decode_after: (ids before, ids) -> the text of the ids there, special tokens left out; `special` are their ids.
+    tail: how many tokens at the end of a text can hold a stop string that ends in the newest token; None where only the
+    whole text tells.
     """
 
     options: Options
-    decode: Callable[[np.ndarray], str] | None
+    decode_after: Callable[[np.ndarray, np.ndarray], str] | None
     special: Sequence[int] = ()
     tail: int | None = None
     began: float = field(default_factory=time.perf_counter)
@@ -68,7 +69,7 @@ class Stopping:
     def ends(self, texts: Iterable[np.ndarray], prompt_R: np.ndarray, scores_RV: np.ndarray | None) -> np.ndarray:
         """end_R: whether each text ends. texts: ids, each behind its prompt of prompt_R tokens, the newest one last."""
         texts = list(texts)
-        end_R = np.array([self._has_stop(ids[p:]) for ids, p in zip(texts, prompt_R, strict=True)], bool)
+        end_R = np.array([self._has_stop(ids[:p], ids[p:]) for ids, p in zip(texts, prompt_R, strict=True)], bool)
         for function in self.options.stopping_criteria:
             answer = np.asarray(call_option("stopping_criteria", "f(ids, scores)", function, texts, scores_RV))
             if answer.dtype != bool or answer.shape not in ((), end_R.shape):
@@ -79,11 +80,13 @@ class Stopping:
             end_R |= answer
         return end_R
 
-    def _has_stop(self, ids: np.ndarray) -> bool:
-        if self.decode is None or not self.options.stop_strings:
+    def _has_stop(self, before: np.ndarray, ids: np.ndarray) -> bool:
+        if self.decode_after is None or not self.options.stop_strings:
             return False
         ids = ids[~np.isin(ids, self.special)]
-        text = self.decode(ids if self.tail is None else ids[-self.tail :])
+        if self.tail is not None and len(ids) > self.tail:
+            before, ids = np.split(ids, [-self.tail])
+        text = self.decode_after(before, ids)
         return any(stop in text for stop in self.options.stop_strings)
 
 

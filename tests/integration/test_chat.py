@@ -48,7 +48,7 @@ def folder(tmp_path):
         ("{% for i in range(9) %}{% if i == 2 %}{% break %}{% endif %}{{ i }}{% endfor %}", "01"),
         ("{% if true %}\n  a\n  {% endif %}\nb", "  a\nb"),  # blocks take their line with them
         ("{{ strftime_now('%Y') | length }}", "4"),
-        ("{% if tools is defined %}tools{% endif %}-", "-"),
+        ("{% if tools is defined %}none{% endif %}-", "none-"),
     ],
 )
 def test_a_template_makes_a_text(template, text):

@@ -204,6 +204,9 @@ def test_a_tokenizer_must_frame_texts(folder, tmp_path):
     (tmp_path / "model" / "tokenizer.json").write_text(json.dumps(fields), encoding="utf-8")
     assert md.load(tmp_path / "model").tokenizer.encode("a cat").tolist() == [1, 9, 26, 2]
     (tmp_path / "model" / "tokenizer.json").write_text(json.dumps(fields | {"post_processor": None}), encoding="utf-8")
+    assert md.load(tmp_path / "model").tokenizer.encode("a cat").tolist() == [1, 9, 26, 2], "BERT's class frames texts"
+    settings = tmp_path / "model" / "tokenizer_config.json"
+    settings.write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}', encoding="utf-8")
     with pytest.raises(md.CheckpointError, match=r"puts 0 tokens around a text, and UniLM reads \[CLS\] text \[SEP\]"):
         md.load(tmp_path / "model")
 

@@ -1,0 +1,243 @@
+"""What a class of tokenizers in transformers does beside its files: `tokenizer_class` of the settings names it.
+
+A class reads some of the settings, has special tokens by default, and says how a vocabulary with merges is split. As in
+transformers 5, what it says of BERT's normalizer, Llama's spaces and the frame of a text goes before tokenizer.json.
+Other parts of tokenizer.json stay: a GPT2Tokenizer whose file splits digits one by one was trained so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import CheckpointError
+from .gguf_tokenizer import QWEN2
+from .special_tokens import SpecialTokens
+from .stored import MOST_OF_TEXT, read_json
+
+if TYPE_CHECKING:
+    import tokenizers
+
+# Special tokens by role, where the settings do not name others.
+GPT2_TOKENS = {f"{role}_token": "<|endoftext|>" for role in ("bos", "eos", "unk")}
+QWEN2_TOKENS = {f"{role}_token": "<|endoftext|>" for role in ("eos", "unk", "pad")}
+LLAMA_TOKENS = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+T5_TOKENS = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
+BART_TOKENS = LLAMA_TOKENS | {"sep_token": "</s>", "pad_token": "<pad>", "cls_token": "<s>", "mask_token": "<mask>"}
+BERT_TOKENS = {
+    "unk_token": "[UNK]", "sep_token": "[SEP]", "pad_token": "[PAD]", "cls_token": "[CLS]", "mask_token": "[MASK]",
+}  # fmt: skip
+PROPHETNET_TOKENS = {
+    "unk_token": "[UNK]", "sep_token": "[SEP]", "x_sep_token": "[X_SEP]", "pad_token": "[PAD]", "mask_token": "[MASK]",
+}  # fmt: skip
+
+GPT2, BART, BERT, LLAMA, QWEN2_CLASS, PROPHETNET, OTHER = "GPT2", "Bart", "Bert", "Llama", "Qwen2", "ProphetNet", ""
+CLASSES = {
+    **dict.fromkeys(("GPT2", "CodeGen"), GPT2),
+    **dict.fromkeys(("Bart", "Roberta", "LED", "Longformer"), BART),
+    **dict.fromkeys(("Bert", "DistilBert", "Electra", "MobileBert", "ConvBert", "LayoutLM", "SqueezeBert"), BERT),
+    "Llama": LLAMA, "Qwen2": QWEN2_CLASS, "T5": "T5", "MBart": "MBart", "MBart50": "MBart", "ProphetNet": PROPHETNET,
+}  # fmt: skip
+TOKENS = {
+    GPT2: GPT2_TOKENS, BART: BART_TOKENS, BERT: BERT_TOKENS, LLAMA: LLAMA_TOKENS, QWEN2_CLASS: QWEN2_TOKENS,
+    "T5": T5_TOKENS, "MBart": BART_TOKENS, PROPHETNET: PROPHETNET_TOKENS,
+}  # fmt: skip
+# Of a family, the class where no file names one.
+OF_FAMILY = {
+    "gpt2": GPT2, "gpt2_latent": GPT2, "bart": BART, "bert": BERT, "unilm": BERT, "t5": "T5", "mt5": "T5",
+    "mbart": "MBart", "prophetnet": PROPHETNET, "qwen2": QWEN2_CLASS,
+}  # fmt: skip
+FIXED = {"qwen2": QWEN2_CLASS, "gpt_bigcode": OTHER, "mistral": OTHER, "umt5": OTHER}  # whatever a file names
+
+
+def class_of(folder: Path, settings: Mapping[str, Any]) -> str:
+    """The kind of class that a folder's files name, or its family has: a name of TOKENS, or OTHER."""
+    fields = _model_fields(folder)
+    family = str(fields.get("model_type"))
+    named = settings.get("tokenizer_class") or fields.get("tokenizer_class")
+    if family in FIXED:
+        return FIXED[family]
+    if not isinstance(named, str):
+        return OF_FAMILY.get(family, OTHER)
+    kind = CLASSES.get(named.removesuffix("Fast").removesuffix("Tokenizer"), OTHER)
+    # Llama 3 and others name Llama's class, and have bytes for tokens: there transformers goes by the file alone.
+    return OTHER if kind == LLAMA and _has_bytes(folder / "tokenizer.json") else kind
+
+
+def _model_fields(folder: Path) -> dict[str, Any]:
+    return read_json(folder / "config.json") if (folder / "config.json").exists() else {}
+
+
+def _has_bytes(path: Path) -> bool:
+    """Whether a tokenizer.json is a byte-level one."""
+    return path.is_file() and path.stat().st_size <= MOST_OF_TEXT and b'"ByteLevel"' in path.read_bytes()
+
+
+def class_of_bpe(folder: Path, settings: Mapping[str, Any]) -> str:
+    """The class that splits what vocab.json and merges.txt of a folder are for. Raises CheckpointError without one.
+
+    A family says how its texts are split. A Llama does not: many name GPT2Tokenizer, and split digits one by one.
+    """
+    family, kind = _model_fields(folder).get("model_type", "gpt2"), class_of(folder, settings)
+    if not (folder / "config.json").exists() and "tokenizer_class" not in settings:
+        kind = GPT2  # a tokenizer by itself
+    allowed = (GPT2, BART, QWEN2_CLASS) if family in OF_FAMILY else (QWEN2_CLASS,)
+    if kind not in allowed:
+        raise CheckpointError(
+            f"{folder}: vocab.json and merges.txt do not say how a text of this model is split before merges apply: "
+            "add its tokenizer.json"
+        )
+    return kind
+
+
+def default_tokens(kind: str) -> dict[str, str]:
+    """{role: token} of a class, where the settings do not name others."""
+    return TOKENS.get(kind, {})
+
+
+def follow_settings(
+    backend: tokenizers.Tokenizer, kind: str, settings: Mapping[str, Any], special: SpecialTokens
+) -> None:
+    """Changes what tokenizer.json says to what the settings say, where a tokenizer of this class reads them."""
+    from tokenizers import AddedToken, models
+
+    backend.encode_special_tokens = settings.get("split_special_tokens") is True
+    if kind == QWEN2_CLASS:  # whose special tokens take no space around them
+        backend.add_special_tokens([AddedToken(token["content"], special=True) for token in special.each])
+    if kind == BERT and isinstance(backend.model, models.WordPiece):
+        backend.model.unk_token = special.texts.get("unk_token", backend.model.unk_token)
+        backend.normalizer = bert_normalizer(settings)
+        frame_bert(backend, special)
+    elif kind in (GPT2, BART) and isinstance(backend.model, models.BPE):
+        _set_prefix_space(backend, settings)
+        if kind == BART:
+            frame_bart(backend, settings, special)
+    elif kind == LLAMA and isinstance(backend.model, models.BPE):
+        _set_llama_spaces(backend, settings)
+
+
+def cleans_spaces(backend: tokenizers.Tokenizer, settings: Mapping[str, Any]) -> bool:
+    """Whether clean_up_tokenization_spaces is asked for, and the model is no BPE, whose spaces are the text's own."""
+    from tokenizers import models
+
+    return settings.get("clean_up_tokenization_spaces") is True and not isinstance(backend.model, models.BPE)
+
+
+def without_spaces(text: str) -> str:
+    """A text without the spaces that words and punctuation were joined by: "do n't ." becomes "don't."."""
+    for joined in (" .", " ?", " !", " ,", " ' ", " n't", " 'm", " 's", " 've", " 're"):
+        text = text.replace(joined, joined.strip())
+    return text
+
+
+def bert_normalizer(settings: Mapping[str, Any]) -> tokenizers.normalizers.Normalizer:
+    """BERT's, by do_lower_case, strip_accents and tokenize_chinese_chars."""
+    from tokenizers import normalizers
+
+    strip = settings.get("strip_accents")
+    return normalizers.BertNormalizer(
+        clean_text=True, handle_chinese_chars=bool(settings.get("tokenize_chinese_chars", True)),
+        strip_accents=None if strip is None else bool(strip), lowercase=bool(settings.get("do_lower_case", True)),
+    )  # fmt: skip
+
+
+def frame_bert(backend: tokenizers.Tokenizer, special: SpecialTokens) -> None:
+    """[CLS] text [SEP]; without a cls_token a text has an end alone. Left as it is where the vocabulary lacks them."""
+    from tokenizers import processors
+
+    tokens = _in_vocabulary(backend, special)
+    if (last := tokens.get("sep_token")) is None:
+        return
+    if (first := tokens.get("cls_token")) is not None:
+        backend.post_processor = processors.BertProcessing(last, first)
+    elif "cls_token" not in special.named:
+        backend.post_processor = processors.TemplateProcessing(["$A", last[0]], ["$A", last[0], "$B", last[0]], [last])
+
+
+def frame_bart(backend: tokenizers.Tokenizer, settings: Mapping[str, Any], special: SpecialTokens) -> None:
+    """<s> text </s>, as cls_token and sep_token say. Left as it is where the vocabulary lacks them."""
+    from tokenizers import processors
+
+    tokens = _in_vocabulary(backend, special)
+    if "sep_token" in tokens and "cls_token" in tokens:
+        backend.post_processor = processors.RobertaProcessing(
+            tokens["sep_token"], tokens["cls_token"], trim_offsets=bool(settings.get("trim_offsets", True)),
+            add_prefix_space=bool(settings.get("add_prefix_space", False)),
+        )  # fmt: skip
+
+
+def _in_vocabulary(backend: tokenizers.Tokenizer, special: SpecialTokens) -> dict[str, tuple[str, int]]:
+    """{role: (token, id)} of those that the vocabulary has."""
+    ids = {name: (text, backend.token_to_id(text)) for name, text in special.texts.items()}
+    return {name: (text, i) for name, (text, i) in ids.items() if i is not None}
+
+
+def parts(part: Any) -> list[dict[str, Any]]:
+    """What a normalizer, a pre-tokenizer or a decoder is made of, each with its type; nothing of None."""
+    return [] if part is None else _flat(json.loads(part.__getstate__()))
+
+
+def _flat(state: dict[str, Any]) -> list[dict[str, Any]]:
+    if state.get("type") != "Sequence":
+        return [state]
+    each = next(value for value in state.values() if isinstance(value, list))
+    return [one for part in each for one in _flat(part)]
+
+
+def _set_prefix_space(backend: tokenizers.Tokenizer, settings: Mapping[str, Any]) -> None:
+    """add_prefix_space, which is off by default, or as tokenizer.json has it where other splits stand before it."""
+    from tokenizers import pre_tokenizers
+
+    split = backend.pre_tokenizer
+    if isinstance(split, pre_tokenizers.ByteLevel):
+        split.add_prefix_space = bool(settings.get("add_prefix_space", False))
+    elif isinstance(split, pre_tokenizers.Sequence) and settings.get("add_prefix_space") is not None:
+        for i, part in enumerate(json.loads(split.__getstate__())["pretokenizers"]):
+            if part["type"] == "ByteLevel":
+                split[i].add_prefix_space = bool(settings["add_prefix_space"])
+
+
+def _set_llama_spaces(backend: tokenizers.Tokenizer, settings: Mapping[str, Any]) -> None:
+    """A space in front of a text, if add_prefix_space is not false; with `legacy` behind each special token too."""
+    from tokenizers import decoders, pre_tokenizers
+
+    has_space = settings.get("add_prefix_space") in (None, True)
+    scheme = ("always" if settings.get("legacy") is True else "first") if has_space else "never"
+    backend.normalizer = None
+    backend.pre_tokenizer = pre_tokenizers.Metaspace("\u2581", prepend_scheme=scheme, split=False)
+    parts = [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()]
+    backend.decoder = decoders.Sequence([*parts, decoders.Strip(" ", 1, 0)] if has_space else parts)
+
+
+# ---- vocab.json and merges.txt ---------------------------------------------------------------------------------------
+
+
+def bpe_of(bpe: tokenizers.models.BPE, kind: str, settings: Mapping[str, Any]) -> tokenizers.Tokenizer:
+    """A byte-level BPE that splits texts as a class of `class_of_bpe` does."""
+    import tokenizers
+    from tokenizers import Regex, decoders, normalizers, pre_tokenizers
+
+    backend, prefix = tokenizers.Tokenizer(bpe), bool(settings.get("add_prefix_space", False))
+    backend.decoder = decoders.ByteLevel()
+    if kind == QWEN2_CLASS:
+        backend.normalizer = normalizers.NFC()
+        words = pre_tokenizers.Split(Regex(QWEN2), "isolated")
+        backend.pre_tokenizer = pre_tokenizers.Sequence([words, pre_tokenizers.ByteLevel(prefix, use_regex=False)])
+    else:
+        backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
+    return backend
+
+
+def frame_bpe(backend: tokenizers.Tokenizer, settings: Mapping[str, Any], special: SpecialTokens) -> None:
+    """add_bos_token and add_eos_token, which a tokenizer.json says in its own words."""
+    from tokenizers import processors
+
+    tokens = _in_vocabulary(backend, special)
+    first, last = ([tokens[t]] if settings.get(f"add_{t}") and t in tokens else [] for t in ("bos_token", "eos_token"))
+    if not first and not last:
+        return
+    single = [*(text for text, _ in first), "$A", *(text for text, _ in last)]
+    pair = [*single, *(f"{text}:1" for text, _ in first), "$B:1", *(f"{text}:1" for text, _ in last)]
+    backend.post_processor = processors.TemplateProcessing(single, pair, list({*first, *last}))
