@@ -443,8 +443,9 @@ class Model:
         """
         if not self.has_latent:
             raise OptionError(f"encode_latent: a {self.family} model has no latent: use one of type gpt2_latent")
-        ids = self.inputs.given(texts, input_ids, attention_mask, "text")
-        ids = fitted(ids, most := self.config.n_positions, None, self.inputs.closing(ids))
+        most = self.config.n_positions
+        ids = self.inputs.given(texts, input_ids, attention_mask, "text", most)
+        ids = fitted(ids, most, None, self.inputs.closing(ids))
         plan = (self.plan if plan is None else Plan.parse(plan)).on(self.device)
         functions, _ = plan.resolve(device=self.device, **self.traits)
         ops, bert = CountedOps(functions), FAMILIES["bert"].network
@@ -744,7 +745,8 @@ class Model:
         forward pass does. Raises InputError on texts that cannot be used, NumericalError on NaN scores.
         """
         self.check_scoring(stride, truncate)
-        ids = self.inputs.given(texts, input_ids, attention_mask, "text")
+        most = self.inputs.most if self.is_encoder_decoder else None  # other texts are read window by window
+        ids = self.inputs.given(texts, input_ids, attention_mask, "text", most, truncate)
         target_rows = None
         if targets is not None or target_ids is not None:
             target_rows = self.inputs.given(targets, target_ids, None, "target")
@@ -958,7 +960,8 @@ class Model:
 
         Raises InputError on texts that cannot be used.
         """
-        ids = self.inputs.given(text, None, None, "text")
+        most = self.inputs.most if self.is_encoder_decoder else None
+        ids = self.inputs.given(text, None, None, "text", most, truncate)
         targets = None if target is None else self.inputs.given(target, None, None, "target")
         self.inputs.check_generated(targets or [])
         self._pieces(ids, targets, stride, truncate)

@@ -105,7 +105,8 @@ def checked(messages: Any) -> list[Message]:
             raise InputError(f'message {number} is {m!r:.80}: give {{"role": "user", "content": TEXT}}')
     if not listed:
         raise InputError("the conversation is empty: give at least one message")
-    return listed
+    # As in transformers: templates ask whether a message has a name, and null would be one.
+    return [{key: value for key, value in m.items() if value is not None} for m in listed]
 
 
 def _endless() -> InputError:

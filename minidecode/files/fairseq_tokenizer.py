@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import CheckpointError, InputError
+from .long_texts import Borders
 from .stored import MOST_OF_TEXT, check_regular, read_json
 from .tokenizer import Tokenizer, check_text
 from .tokenizer_checks import check_ids
@@ -203,6 +204,11 @@ class FairseqTokenizer(Tokenizer):
         """All of it in one text, the same for tokenizers that do the same."""
         merges = None if self.codes is None else [*self.codes.rank, self.codes.ends_apart]
         return json.dumps([self.source.words, self.target.words, merges, self.lowers])
+
+    @property
+    def borders(self) -> Borders | None:  # type: ignore[override]
+        """Where texts may be cut: at spaces, as words are read one by one."""
+        return Borders()
 
     @property
     def closing(self) -> tuple[int, ...]:  # type: ignore[override]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,6 +13,7 @@ import numpy as np
 
 from ..errors import CheckpointError, InputError, OptionError, did_you_mean, pip_install
 from ..search.options import Options
+from .long_texts import Borders, pieces_keep_words_apart
 from .special_tokens import SpecialTokens, added_tokens, read_settings
 from .stored import MOST_OF_TEXT, check_regular, read_json
 from .tokenizer import Tokenizer, check_text
@@ -67,6 +69,19 @@ class SentencePieceTokenizer(Tokenizer):
         self.chat_template, self.whole = None, frozenset(whole)
         longest_first = sorted(filter(None, self.whole), key=len, reverse=True)
         self._whole = re.compile(f"({'|'.join(map(re.escape, longest_first))})" if longest_first else "(?!)")
+
+    @property
+    def of_sources(self) -> Any:
+        """The SentencePiece model that reads sources."""
+        raise NotImplementedError
+
+    @functools.cached_property
+    def borders(self) -> Borders | None:
+        """Where sources may be cut; None where a piece may go from one word into the next."""
+        model = self.of_sources
+        pieces = map(model.id_to_piece, range(model.get_piece_size()))
+        whole = tuple(t for t in self.whole if " " in t or t[0].isalnum() or t[-1].isalnum())
+        return Borders(whole=whole) if pieces_keep_words_apart(pieces) else None
 
     def parts(self, text: str) -> list[str]:
         """A text split at the tokens that stand for themselves; these are parts too."""
@@ -128,6 +143,11 @@ class MarianTokenizer(SentencePieceTokenizer):
         given = (settings.get("source_lang"), settings.get("target_lang"))
         tokenizer.languages = tuple(lang if isinstance(lang, str) else None for lang in given)  # type: ignore[assignment]
         return tokenizer
+
+    @property
+    def of_sources(self) -> Any:
+        """The SentencePiece model that reads sources."""
+        return self.models[0]
 
     def __repr__(self) -> str:
         return f"MarianTokenizer({len(self.ids):,} pieces, {len(self.codes)} target languages)"
@@ -332,6 +352,11 @@ class MBartTokenizer(MBartLanguages, SentencePieceTokenizer):
                 f"{len(MBART50)} codes of languages they should agree, so one of the two is not this model's"
             )
         return cls(model, codes, read_settings(folder), Named.of_folder(folder))
+
+    @property
+    def of_sources(self) -> Any:
+        """The SentencePiece model that reads sources."""
+        return self.model
 
     def __repr__(self) -> str:
         return f"MBartTokenizer({self.size:,} tokens, {len(self.code_ids)} languages)"

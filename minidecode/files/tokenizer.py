@@ -14,6 +14,7 @@ import numpy as np
 from ..errors import CheckpointError, InputError, shown, words_of
 from ..search.stopping import cut_at_stop, may_begin_stop
 from .chat import ChatTemplate, Message
+from .long_texts import SHORT, Borders, borders_of
 from .special_tokens import SpecialTokens, added_tokens, read_settings
 from .stored import MOST_OF_TEXT, check_regular, read_json
 from .tokenizer_checks import check_ids, check_tokenizer, has_expressions, is_panic, without_panic_messages
@@ -200,6 +201,23 @@ class Tokenizer:
     def as_json(self) -> str:
         """All of it in one text, the same for tokenizers that do the same."""
         return self._backend.to_str()
+
+    def beginning(self, text: str, count: int) -> str:
+        """A beginning of a long text that has its first `count` tokens, and more of them; else all of it."""
+        if len(text) <= SHORT or self.borders is None:
+            return text
+        return self.borders.beginning(text, count, functools.partial(self.encode, add_special_tokens=False))
+
+    def ending(self, text: str, count: int) -> str:
+        """An end of a long text that has its last `count` tokens, and more of them; else all of it."""
+        if len(text) <= SHORT or self.borders is None:
+            return text
+        return self.borders.ending(text, count, functools.partial(self.encode, add_special_tokens=False))
+
+    @functools.cached_property
+    def borders(self) -> Borders | None:
+        """Where texts may be cut without a change of tokens on either side; None if it is not known."""
+        return borders_of(self._backend)
 
     @functools.cached_property
     def closing(self) -> tuple[int, ...]:

@@ -70,6 +70,9 @@ def read_texts(
         raise InputError(f"there are {len(firsts)} texts and {len(seconds)} text_pairs: give one or more, each its own")
     if truncate and text_pairs is not None:
         raise InputError("truncate cuts single texts: leave it out, and shorten the pairs that are too long")
+    if text_pairs is None:
+        which = [f"text {b} of {len(firsts)}" for b in range(1, len(firsts) + 1)]
+        firsts = [inputs.shortened(t, most, truncate, w) for t, w in zip(firsts, which, strict=True)]
     read = [tokenizer.encode_for_reading(a, b, with_places) for a, b in zip(firsts, seconds, strict=True)]
     whole = [r.ids for r in read]
     closing = inputs.closing(whole)

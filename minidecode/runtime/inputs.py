@@ -37,7 +37,8 @@ class Inputs:
 
         A decoder-only model has no sources; in an encoder-decoder model each prompt is decoder_start_token_id alone.
         """
-        ids, context = self.given(prompts, input_ids, attention_mask), self.config.context
+        context = self.config.context
+        ids = self.given(prompts, input_ids, attention_mask, "prompt", self.most, truncate)
         if not self.is_encoder_decoder:
             return (), *fit_prompts(ids, context, options, truncate)
         if check := getattr(self.tokenizer, "check_target", None):
@@ -50,6 +51,13 @@ class Inputs:
         else:
             sources = fit_sources(ids, self.config.source_context, truncate, self.closing(ids))
         return sources, *fit_prompts([start] * len(ids), contexts, options, False, sources)
+
+    @property
+    def most(self) -> int:
+        """How many tokens of a prompt or a source the model holds."""
+        if self.is_encoder_decoder and not self.config.reads_in_front:
+            return self.config.source_context
+        return self.config.context
 
     def beside(
         self, sources: list[np.ndarray], targets: list[np.ndarray], start: np.ndarray, truncate: bool | None
@@ -81,8 +89,15 @@ class Inputs:
         ends = np.atleast_1d(self.defaults.get("eos_token_id", -1))
         return [_closing(row, own, ends) for row in rows]
 
-    def given(self, texts, input_ids, attention_mask, what: str = "prompt") -> list[np.ndarray]:
-        """Token ids without padding from texts or from ids, checked; `what` they are, for the errors."""
+    def given(
+        self, texts, input_ids, attention_mask, what: str = "prompt", most: int | None = None,
+        truncate: bool | None = None,
+    ) -> list[np.ndarray]:  # fmt: skip
+        """Token ids without padding from texts or from ids, checked; `what` they are, for the errors.
+
+        most: how many tokens of a text the model holds. With truncate a long text may come without some of those beyond
+        them, from the end that is cut, and without it InputError is raised before it is read whole.
+        """
         name = {"target": "target_ids", "negative_prompt": "negative_prompt_ids"}.get(what, "input_ids")
         if isinstance(texts, Mapping) and input_ids is None:  # of a tokenizer of transformers
             (input_ids, attention_mask), texts = ids_and_mask(texts, attention_mask, f"{what}s"), None
@@ -90,7 +105,11 @@ class Inputs:
             raise InputError(f"give either {what}s or {name} (token ids)")
         if texts is not None and attention_mask is not None:
             raise InputError("attention_mask goes with input_ids: texts bring no padding")
-        ids = token_rows(input_ids, attention_mask, name) if texts is None else self._encode(texts, what, name)
+        ids = (
+            token_rows(input_ids, attention_mask, name)
+            if texts is None
+            else self._encode(texts, what, name, most, truncate)
+        )
         return self.checked(ids, what)
 
     def prefixes(self, prefix_tokens, sentences: int) -> list[np.ndarray] | None:
@@ -124,7 +143,7 @@ class Inputs:
             raise OptionError("guidance_scale is for decoder-only models: leave it out")
         if not is_given:
             return [prompt[-1:] for prompt in prompts]
-        negatives = self.given(texts, ids, None, "negative_prompt")
+        negatives = self.given(texts, ids, None, "negative_prompt", self.most, truncate)
         if len(negatives) not in (1, len(prompts)):
             raise InputError(
                 f"there are {len(negatives)} negative prompts and {len(prompts)} prompts: give one, or one for each"
@@ -144,7 +163,7 @@ class Inputs:
         """An error where texts are given and no tokenizer reads them."""
         return f"this model folder has no tokenizer: add its {self.tokenizer_files}, or {instead}"
 
-    def _encode(self, prompts, what: str, name: str) -> list[np.ndarray]:
+    def _encode(self, prompts, what: str, name: str, most: int | None, truncate: bool | None) -> list[np.ndarray]:
         if self.tokenizer is None:
             raise InputError(self.no_tokenizer(f"pass {name}"))
         if not isinstance(prompts, Iterable):
@@ -156,7 +175,26 @@ class Inputs:
             rows = [self.tokenizer.encode_target(t) for t in texts]
             return [row[1:] for row in rows] if self.config.reads_in_front else rows  # without [CLS]
         prefix = self.prefix if what in ("prompt", "text") else ""
-        return [self.tokenizer.encode(prefix + t) for t in texts]
+        texts = [prefix + t for t in texts]
+        if most is not None:
+            at_end = bool(truncate) and not self.is_encoder_decoder
+            kind = "source" if self.is_encoder_decoder else what.replace("_", " ")
+            whiches = [f"{kind} {b} of {len(texts)}" for b in range(1, len(texts) + 1)]
+            texts = [self.shortened(t, most, truncate, w, at_end) for t, w in zip(texts, whiches, strict=True)]
+        return [self.tokenizer.encode(t) for t in texts]
+
+    def shortened(self, text: str, most: int, truncate: bool | None, which: str, at_end: bool = False) -> str:
+        """As much of a long text as has more tokens than the model holds, from its end or its beginning.
+
+        Raises InputError on such a text without truncate, before the rest of it is read.
+        """
+        assert self.tokenizer is not None  # it will read the text
+        part = self.tokenizer.ending if at_end else self.tokenizer.beginning
+        read = part(text, most + 2)  # a token more than can be held, and the last new one is never read
+        if len(read) < len(text) and not truncate:
+            remedy = f"shorten it{or_cut(truncate, 'it')}"
+            raise InputError(f"{which} has more than {most:,} tokens, and the model holds {most:,}: {remedy}")
+        return read
 
     def encode_chat(self, messages: Sequence[Message]) -> np.ndarray:
         """Token ids of a conversation, up to where the answer begins; see `Tokenizer.encode_chat`."""

@@ -153,7 +153,8 @@ def _prefix_of(
     if not isinstance(text, str):
         raise InputError(f'{where}: "prefix" is {text!r:.80}: give the text that the new text begins with')
     assert model.tokenizer is not None  # it has read the prompt
-    ids, around = model.tokenizer.encode(text), model.tokenizer.encode("")  # what a tokenizer puts around each text
+    encode = model.tokenizer.encode_target if model.is_encoder_decoder else model.tokenizer.encode
+    ids, around = encode(text), encode("")  # what a tokenizer puts around each text
     if len(around) and ids[-1] == around[-1]:
         ids = ids[:-1]  # BART's end of text
     if len(around) and ids[0] == around[0] and not model.has_encoder:

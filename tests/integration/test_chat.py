@@ -48,6 +48,14 @@ def folder(tmp_path):
         ("{% for i in range(9) %}{% if i == 2 %}{% break %}{% endif %}{{ i }}{% endfor %}", "01"),
         ("{% if true %}\n  a\n  {% endif %}\nb", "  a\nb"),  # blocks take their line with them
         ("{{ strftime_now('%Y') | length }}", "4"),
+        ("{% generation %}{{ messages[0].content }}!{% endgeneration %}", "hi!"),
+        ("{%- for m in messages %}\n{%- generation %}\n{{- m.content }}\n{%- endgeneration %}\n{%- endfor %}", "hi"),
+        ("{% generation %}{% set x = 'a' %}{{ x }}{% endgeneration %}{{ x }}", "a"),  # what is set inside stays there
+        ("{% if tools is not none or documents is not none %}with{% endif %}-", "-"),
+        ("{% if tools == none %}plain{% endif %}", "plain"),
+        ("{% if tools is defined and tools is not none and tools | length > 0 %}with{% endif %}-", "-"),
+        ("{% set n = namespace(a=1) %}{% generation %}{% set n.a = 2 %}{% endgeneration %}{{ n.a }}", "2"),
+        ("{% for i in range(4) %}{% if i == 1 %}{% continue %}{% endif %}{{ i }}{% endfor %}", "023"),
         ("{% if tools is defined %}none{% endif %}-", "none-"),
     ],
 )
@@ -60,6 +68,8 @@ def test_a_template_makes_a_text(template, text):
     [
         ("{{ raise_exception('roles must\nalternate') }}", "TemplateError: roles must alternate"),
         ("{% if %}", "TemplateSyntaxError"),
+        ("{% set n = namespace(_a=1) %}", "SecurityError"),
+        ("{% generation %}", "TemplateSyntaxError"),
         ("{{ messages[0].nothing.more }}", "UndefinedError"),
         ("{{ messages.append(1) }}", "SecurityError"),
         ("{{ messages.__class__.__mro__ }}", "SecurityError"),
@@ -108,6 +118,11 @@ def test_a_template_that_makes_a_book_is_refused():
         InputError, match=r"makes 20,000,000 characters of this conversation, and 16,777,216 are allowed"
     ):
         ChatTemplate("{{ 'x' * 20000000 }}", {}).render(HI)
+
+
+def test_a_part_of_a_message_that_is_null_is_no_part():
+    template = ChatTemplate("{{ messages[0].keys() | join(',') }}", {})
+    assert template.render([HI[0] | {"name": None, "tool_calls": None, "date": "today"}]) == "role,content,date"
 
 
 def test_the_limits_leave_room_for_long_conversations():

@@ -7,10 +7,14 @@ import time
 
 import numpy as np
 import pytest
+from toy_folder import write_json, write_safetensors
 
 import minidecode as md
+from minidecode.models import llama_tensors
+from minidecode.models.config import LlamaConfig
 from minidecode.runtime.engine import Engine
 
+SPACE = "\u2581"  # what SentencePiece writes for a space
 PROMPTS = ["Fellow citizens,", "L'été"]
 
 
@@ -30,6 +34,26 @@ def test_the_pieces_of_one_prompt_are_its_text(model, options):
     assert "".join(pieces) == out.texts[0] == stream.output.texts[0]
     assert all(pieces) and (len(pieces) > 3 or len(options) > 1)
     assert stream.output.receipt.new_tokens == out.receipt.new_tokens
+
+
+@pytest.mark.parametrize("options", [{}, {"num_beams": 2}, {"stop_strings": [","]}])
+def test_a_stream_of_full_texts_begins_with_the_prompt(model, options):
+    options = {"max_new_tokens": 6, "return_full_text": True, **options}
+    stream = model.stream(PROMPTS[0], **options)
+    pieces = list(stream)
+    assert "".join(pieces) == model.generate(PROMPTS[0], **options).texts[0] == stream.output.texts[0]
+    assert pieces[0].startswith(PROMPTS[0])
+
+
+@pytest.mark.parametrize("options", [{}, {"num_beams": 2}, {"do_sample": True, "num_return_sequences": 2, "seed": 3}])
+def test_full_texts_of_several_prompts_come_with_their_own(model, options):
+    options = {"max_new_tokens": 4, "return_full_text": True, **options}
+    stream, texts = model.stream(PROMPTS, **options), {}
+    for index, piece in stream:
+        texts[index] = texts.get(index, "") + piece
+    each = len(texts) // len(PROMPTS)
+    assert [texts[i] for i in sorted(texts)] == stream.output.texts == model.generate(PROMPTS, **options).texts
+    assert all(text.startswith(PROMPTS[i // each]) for i, text in texts.items())
 
 
 @pytest.mark.parametrize("options", [{}, {"num_beams": 2}, {"do_sample": True, "num_return_sequences": 2}])
@@ -156,3 +180,82 @@ def test_a_streamer_as_those_of_transformers(model):
     assert got == [[prompt], *[[i] for i in out.token_ids[0].tolist()], "end"]
     with pytest.raises(md.OptionError, match="serves one text"):
         model.generate(["A", "B"], streamer=Streamer())
+
+
+# ---- tokenizers that put a space in front of a text, and take it away from what they decode --------------------------
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory):
+    """A Llama of the fewest sizes, whose tokenizer is made as Llama 2's."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, processors
+
+    folder = tmp_path_factory.mktemp("llama")
+    pieces = ["<unk>", "<s>", "</s>", SPACE, *"abcdefghijklmnopqrstuvwxyz", f"{SPACE}o", f"{SPACE}of"]
+    pieces += [f"<0x{byte:02X}>" for byte in chr(0x1F600).encode()]
+    sizes = {"hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2}
+    fields = {
+        "model_type": "llama",
+        "vocab_size": len(pieces),
+        "max_position_embeddings": 64,
+        "eos_token_id": 2,
+    } | sizes
+    shapes, rng = llama_tensors.tensor_shapes(LlamaConfig.from_json(fields)), np.random.default_rng(0)
+    tensors = {name: rng.normal(0, 0.3, shape).astype("f4") for name, shape in shapes.items()}
+    write_json(folder / "config.json", fields)
+    write_safetensors(folder / "model.safetensors", tensors)
+    merges = [(SPACE, "o"), (f"{SPACE}o", "f")]
+    vocabulary = {piece: i for i, piece in enumerate(pieces)}
+    backend = Tokenizer(models.BPE(vocabulary, merges, unk_token="<unk>", byte_fallback=True))
+    backend.normalizer = normalizers.Sequence([normalizers.Prepend(SPACE), normalizers.Replace(" ", SPACE)])
+    joins = [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    backend.decoder = decoders.Sequence(joins)
+    backend.add_special_tokens([AddedToken(piece, special=True) for piece in pieces[:3]])
+    backend.post_processor = processors.TemplateProcessing("<s> $A", "<s> $A <s> $B", [("<s>", 1)])
+    backend.save(str(folder / "tokenizer.json"))
+    return md.load(folder)
+
+
+def saying(llama, prompt_ids, *pieces: str, **options) -> dict:
+    """Options under which a model says these pieces behind a prompt, and nothing else."""
+    new, behind = [llama.tokenizer.token_to_id(piece) for piece in pieces], len(prompt_ids)
+    said = {"prefix_allowed_tokens_fn": lambda _, ids: [new[len(ids) - behind]]}
+    return said | {"max_new_tokens": len(new), "eos_token_id": None, **options}
+
+
+@pytest.mark.parametrize(
+    ("pieces", "new"),
+    [([f"{SPACE}of", SPACE, "a"], " of a"), (["i", "t"], "it"), ([SPACE, SPACE, "a"], "  a"),
+     (["</s>", f"{SPACE}of"], " of")],
+)  # fmt: skip
+@pytest.mark.parametrize("prompt", ["the cap", "a", "z" * 20 + " cap"])
+def test_a_text_goes_on_as_its_tokens_say(llama, prompt, pieces, new):
+    """The first space is lost where new tokens are decoded by themselves."""
+    how = saying(llama, llama.tokenizer.encode(prompt), *pieces)
+    assert llama.generate(prompt, **how).texts == [new]
+    assert llama.generate(prompt, return_full_text=True, **how).texts == [prompt + new]
+    assert "".join(llama.stream(prompt, return_full_text=True, **how)) == prompt + new
+    assert "".join(llama.stream(prompt, **how)) == new
+
+
+def test_a_stop_string_may_begin_at_the_first_token(llama):
+    ids = llama.tokenizer.encode("the cap")
+    how = saying(llama, ids, f"{SPACE}of", SPACE, "a", stop_strings=[" of"])
+    for full, text in ((False, ""), (True, "the cap")):
+        out = llama.generate("the cap", return_full_text=full, **how)
+        assert (out.finish_reasons, out.texts) == (["stop"], [text]) and len(out.token_ids[0]) == 1
+        assert "".join(llama.stream("the cap", return_full_text=full, **how)) == text
+
+
+def test_lines_of_a_file_go_on_as_texts_do(llama):
+    (line,) = md.generate_lines(llama, ["the cap"], max_new_tokens=2, prefix_allowed_tokens_fn=lambda *_: [31])
+    assert line.texts == [" of of"]
+
+
+def test_a_character_that_new_tokens_complete_is_new(llama):
+    smile, ids = chr(0x1F600), llama.tokenizer.encode("a").tolist()
+    first, *rest = (f"<0x{byte:02X}>" for byte in smile.encode())
+    begun = [*ids, llama.tokenizer.token_to_id(first)]
+    how = saying(llama, begun, *rest)
+    assert llama.generate(input_ids=[begun], **how).texts == [smile]
+    assert llama.generate(input_ids=[begun], return_full_text=True, **how).texts == ["a" + smile]

@@ -3,6 +3,7 @@
 Golden files hold their numbers. Texts need the package sentencepiece; without it those tests are skipped.
 """
 
+import dataclasses
 import io
 import json
 import pickle
@@ -20,6 +21,7 @@ import minidecode as md
 from minidecode.loading import load_shapes
 from minidecode.models import bart_tensors
 from minidecode.models.config import MarianConfig, MBartConfig
+from minidecode.runtime.prompts import cut_before, cut_in_front, fit_sources
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 SOURCES = [[5, 9, 14, 3, 7, 0], [11, 3, 0], [4, 6, 8, 10, 12, 13, 15, 16, 17, 0]]
@@ -367,7 +369,84 @@ def test_without_the_package_the_error_says_how_to_get_it(tmp_path, monkeypatch)
         md.load(tmp_path / "m")
 
 
+def test_a_special_token_of_marian_stands_for_itself(models, tmp_path):
+    """As in transformers: SentencePiece sees what is between them. Settings may name more, and codes may follow."""
+    folder = write_marian(tmp_path / "m", models, codes=(">>fr<<",), additional_special_tokens=[">>fr<<"])
+    vocabulary = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
+    t = md.load(folder, target_lang="fr").tokenizer
+    spm = sentencepiece().SentencePieceProcessor(model_proto=models[0])
+
+    def pieces(*parts: str) -> list[int]:
+        each = [[part] if part[0] in "<>" else spm.encode(part, out_type=str) for part in parts]
+        return [vocabulary.get(piece, 1) for part in each for piece in part]
+
+    assert t.encode("the cat</s> sat").tolist() == pieces(">>fr<<", "the cat", "</s>", "sat", "</s>")
+    assert t.encode("a <unk> mat<pad>").tolist() == pieces(">>fr<<", "a", "<unk>", "mat", "<pad>", "</s>")
+    assert t.encode(">>fr<<the </s>>>fr<< cat").tolist() == pieces(">>fr<<", "the", "</s>", ">>fr<<", "cat", "</s>")
+    assert t.token_to_id(">>fr<<") in t.special_ids and ">>fr<<" not in t.decode(pieces(">>fr<<", "the"))
+    assert t.encode_target("<unk>").tolist() == [1, 0]
+
+
 # ---- mBART -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("codes", [25, 52])
+def test_a_special_token_of_mbart_stands_for_itself(codes, models, tmp_path):
+    folder = write_mbart(tmp_path / "m", models[0], codes, decoder_start_token_id=2 if codes == 52 else None)
+    change(folder, "tokenizer_config.json", additional_special_tokens=["cat"])
+    t = md.load(folder, source_lang="de", target_lang="en").tokenizer
+    spm, mask, fr = sentencepiece().SentencePieceProcessor(model_proto=models[0]), t.token_to_id("<mask>"), "fr_XX"
+
+    def pieces(text: str) -> list[int]:
+        return [i + 1 if i else 3 for i in spm.encode(text)]
+
+    assert t.piece_ids("the <mask> sat") == [*pieces("the"), mask, *pieces("sat")]
+    assert t.piece_ids("the</s>mat <unk>fr_XX") == [*pieces("the"), 2, *pieces("mat"), 3, t.token_to_id(fr)]
+    assert t.encode_target("<mask> a").tolist()[-len(pieces("a")) - 2 :] == [mask, *pieces("a"), 2]
+    assert t.decode([mask, *pieces("the mat"), 2, t.token_to_id(fr)]) == "the mat"
+
+
+@pytest.mark.parametrize("codes", [25, 52])
+def test_a_cut_source_keeps_what_closes_it(codes, models, tmp_path):
+    """mBART ends in </s> and a language; mBART-50 has its language in front. Token ids of a caller are cut so too."""
+    folder = write_mbart(tmp_path / "m", models[0], codes, decoder_start_token_id=2 if codes == 52 else None)
+    model = md.load(folder, source_lang="de", target_lang="en")
+    text, context = " ".join(WORDS * 5), model.config.source_context
+    whole = model.tokenizer.encode(text).tolist()
+    wanted = [*whole[: context - 1], 2] if codes == 52 else whole[: context - 2] + whole[-2:]
+    assert len(whole) > context and whole[-2:][codes == 52] == 2
+    options = model.options(max_new_tokens=2)
+    assert model.tokenize(text, options, truncate=True).tolist() == wanted
+    for tokenizer in (model.tokenizer, None):
+        inputs = dataclasses.replace(model.inputs, tokenizer=tokenizer)
+        (cut,), *_ = inputs.fitted(None, [whole], None, options, True)
+        assert cut.tolist() == wanted
+
+
+@pytest.mark.parametrize(
+    ("row", "most", "closing", "cut"),
+    [([1, 2, 3, 4, 5], 3, 2, [1, 4, 5]), ([1, 2, 3, 4, 5], 3, 0, [1, 2, 3]), ([1, 2, 3, 4, 5], 1, 2, [5]),
+     ([1, 2, 3], 3, 2, [1, 2, 3]), ([1, 2, 3, 4], 2, 2, [3, 4])],
+)  # fmt: skip
+def test_what_goes_stands_in_front_of_what_closes_a_row(row, most, closing, cut):
+    assert cut_before(np.array(row), most, closing).tolist() == cut_before(row, most, closing) == cut
+    context = most + 4  # of which a target takes four
+    assert cut_in_front([np.array(row)], [4], context, True, [closing])[0].tolist() == cut
+    assert fit_sources([np.array(row)], most, True, [closing])[0].tolist() == cut
+
+
+@pytest.mark.parametrize("kind", ["marian", "mbart"])
+def test_a_lines_prefix_is_read_as_a_target(kind, models, tmp_path):
+    """A Marian's target.spm makes its pieces; no language stands behind an mBART's."""
+    folder = tmp_path / "m"
+    if kind == "marian":
+        model = md.load(write_marian(folder, models))
+    else:
+        model = md.load(write_mbart(folder, models[0], 25), source_lang="de", target_lang="en")
+    wanted = model.tokenizer.encode_target("katze")[:-1].tolist()
+    line = {"prompt": "the cat", "prefix": "katze", "max_new_tokens": len(wanted) + 2}
+    (done,) = md.generate_lines(model, [line])
+    assert done.token_ids[0][: len(wanted)].tolist() == wanted
 
 
 @pytest.mark.parametrize("codes", [25, 52])
