@@ -346,7 +346,7 @@ def _of_two_files(folder: Path) -> tokenizers.Tokenizer:
     follow_settings(backend, kind, settings, special)
     frame = [special.texts.get(role, default_tokens(BART)[role]) for role in ("cls_token", "sep_token")]
     if kind == BART and (missing := [token for token in frame if token not in vocab]):
-        raise CheckpointError(f"{folder}: vocab.json lacks {' and '.join(missing)}, which frame every text of a BART")
+        raise CheckpointError(f"{folder}: vocab.json lacks {_listed(missing)}, which frame every text of a BART")
     return backend
 
 
@@ -366,7 +366,7 @@ def _of_words(path: Path) -> tokenizers.Tokenizer:
     texts = default_tokens(kind) | SpecialTokens.of(settings, _older(path.parent), default_tokens(kind)).texts
     needed = [texts[role] for role in ("unk_token", "sep_token", "pad_token", "cls_token") if role in texts]
     if missing := [token for token in needed if token not in vocab]:
-        raise CheckpointError(f"{path} lacks {' and '.join(missing)}, which every text of this model needs")
+        raise CheckpointError(f"{path} lacks {_listed(missing)}, which every text of this model needs")
     backend = tokenizers.Tokenizer(
         models.WordPiece(
             vocab, unk_token=texts["unk_token"], max_input_chars_per_word=100, continuing_subword_prefix="##"
@@ -428,6 +428,10 @@ def _token(described: dict, folder: Path) -> tokenizers.AddedToken:
         raise CheckpointError(f"{folder}: an added token has no text: {shown(described)}")
     known = {"normalized": not described.get("special")} | {f: bool(described[f]) for f in flags if f in described}
     return AddedToken(content, **known)
+
+
+def _listed(tokens: list[str]) -> str:
+    return " and ".join(f"{token:.40}" for token in tokens)
 
 
 def _older(folder: Path) -> dict:
