@@ -198,8 +198,9 @@ def _fingerprints(folder: Path | None) -> dict[str, str]:
     """What tells one model's files from another's, for little reading: of the files that a model is made of."""
     if folder is None or not folder.is_dir():
         return {}
-    made_of = ("config.json", "tokenizer.json", "tokenizer_config.json", "vocab.json", "vocab-src.json",
-               "vocab-tgt.json", "vocab.txt", "modules.json", *CODES, *VOCABULARIES)  # fmt: skip
+    made_of = ("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+               "vocab.json", "vocab-src.json", "vocab-tgt.json", "vocab.txt", "modules.json", *CODES,
+               *VOCABULARIES)  # fmt: skip
     paths = [folder / file for file in made_of if (folder / file).exists()]
     paths += sorted(folder.glob("dict.*.txt"))
     weights = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("*.bin"))

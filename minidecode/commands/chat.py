@@ -72,7 +72,7 @@ class Conversation:
         """
         left_out = 0
         while True:
-            ids = self.model.inputs.encode_chat([*self.first, *self.messages])
+            ids = self.model.inputs.encode_chat([*self.first, *self.messages], whole=True)
             try:
                 self.model.check_chat(ids, self.resolved)
                 return ids, left_out

@@ -6,6 +6,7 @@ tokenizer.json marks special tokens, and has no roles. tokenizer_config.json and
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,7 +58,7 @@ class SpecialTokens:
         """All of them, in the order in which new ones get their ids; what is said twice, once."""
         roles = [self.named[role] for role in ROLES if role in self.named]
         found = [*roles, *(token for name, token in self.named.items() if name not in ROLES), *self.more]
-        return [token for i, token in enumerate(found) if token not in found[:i]]
+        return list({json.dumps(token, sort_keys=True): token for token in found}.values())
 
 
 def _described(token: Any) -> Described | None:

@@ -100,15 +100,21 @@ class Tokenizer:
     def __repr__(self) -> str:
         return f"Tokenizer({self._backend.get_vocab_size():,} tokens, special ids {self.special_ids})"
 
-    def encode_chat(self, messages: Sequence[Message]) -> np.ndarray:
+    def encode_chat(self, messages: Sequence[Message], most: int | None = None) -> np.ndarray:
         """Token ids of a conversation, up to where the answer begins, by the model's chat template.
 
         The template alone says which special tokens stand where. As in transformers, a message that holds the text of
-        a special token holds that token. Raises InputError without a template, and as `ChatTemplate.render` does.
+        a special token holds that token. most: how many tokens a model holds. Raises InputError without a template, as
+        `ChatTemplate.render` does, and on a long conversation of more tokens, before all of it is read.
         """
         if self.chat_template is None:
             raise InputError("this model has no chat template: use a model that was trained to chat, or plain prompts")
-        return self.encode(self.chat_template.render(messages), add_special_tokens=False)
+        text = self.chat_template.render(messages)
+        if most is not None and len(self.beginning(text, most + 1)) < len(text):
+            raise InputError(
+                f"the conversation has more than {most:,} tokens, and the model holds {most:,}: leave out some"
+            )
+        return self.encode(text, add_special_tokens=False)
 
     def encode(self, text: str, add_special_tokens: bool = True) -> np.ndarray:
         """Token ids, int64. Raises InputError on half a surrogate pair: that is no Unicode text."""
@@ -390,33 +396,32 @@ def _add_tokens(backend: tokenizers.Tokenizer, folder: Path, settings: dict, kin
     marked = {token["content"] for token in special.each}
     there = {token.content: token for token in backend.get_added_tokens_decoder().values()}
     added, is_described = added_tokens(folder, settings)
-    for id, described in added:
-        token = _token(described, folder)
+    found = {id: _token(described, folder) for id, described in added}
+    for id, token in found.items():
         before = there.get(token.content)
-        if before is None and not is_described and token.content in marked:
-            token = _token(described | {"special": True}, folder)
-        if before is not None and not token.special:
-            token.special = before.special
-        if before is None or is_described:
-            _add(backend, token)
-            there[token.content] = token
+        if before is not None and not is_described:
+            found[id] = before
+        elif before is not None:
+            token.special |= before.special
+        elif token.content in marked and not is_described:
+            found[id] = _token({"content": token.content, "special": True}, folder)
+    backend.add_tokens(list(found.values()))
+    for id, token in found.items():
         if backend.token_to_id(token.content) != id:
             raise CheckpointError(
                 f"{folder}: the added token {shown(token.content)} should have id {id}, and the vocabulary leaves it "
                 f"{backend.token_to_id(token.content)}: its files do not belong together"
             )
-    roles = {token["content"] for token in special.named.values()}
+    there |= {token.content: token for token in found.values()}
+    roles, named = {token["content"] for token in special.named.values()}, []
     for described in special.each:
         token = _token(described, folder)
         if (before := there.get(token.content)) is not None:  # it has flags of its own
             token = before
             token.special |= token.content in roles  # a token that has a role is special, whatever they say
-        _add(backend, token)
+        named.append(token)
+    backend.add_tokens(named)
     return special
-
-
-def _add(backend: tokenizers.Tokenizer, token: tokenizers.AddedToken) -> None:
-    (backend.add_special_tokens if token.special else backend.add_tokens)([token])
 
 
 def _token(described: dict, folder: Path) -> tokenizers.AddedToken:

@@ -196,13 +196,16 @@ class Inputs:
             raise InputError(f"{which} has more than {most:,} tokens, and the model holds {most:,}: {remedy}")
         return read
 
-    def encode_chat(self, messages: Sequence[Message]) -> np.ndarray:
-        """Token ids of a conversation, up to where the answer begins; see `Tokenizer.encode_chat`."""
+    def encode_chat(self, messages: Sequence[Message], whole: bool = False) -> np.ndarray:
+        """Token ids of a conversation, up to where the answer begins; see `Tokenizer.encode_chat`.
+
+        whole: also of a long one of which the caller may leave out some.
+        """
         if self.is_encoder_decoder:
             raise InputError("chat is for decoder-only models: give an encoder-decoder model its sources")
         if self.tokenizer is None:
             raise InputError("this model folder has no tokenizer: add its tokenizer.json and its chat template")
-        return self.tokenizer.encode_chat(messages)
+        return self.tokenizer.encode_chat(messages, None if whole else self.most)
 
     def checked(self, ids: list[np.ndarray], what: str = "prompt") -> list[np.ndarray]:
         """Returns the ids, if there are any and all are in the vocabulary."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
+from toy_folder import write_folder
 
 import minidecode as md
 from minidecode.files.gguf_tokenizer import QWEN2
@@ -192,3 +193,14 @@ def test_a_long_text_is_read_from_its_beginning(read, tmp_path):
     with pytest.raises(md.InputError, match=r"^text 1 of 1 has more than .* tokens, and the model holds .* --truncate"):
         model.encode(LONG)
     assert sum(read) < len(LONG)
+
+
+def test_a_long_conversation_is_refused_after_its_beginning(read, tmp_path):
+    pytest.importorskip("jinja2", reason="needs the extra chat")
+    folder = write_folder(tmp_path / "toy", n_positions=64)
+    (folder / "chat_template.jinja").write_text("{{ messages[0].content }}", encoding="utf-8")
+    with pytest.raises(
+        md.InputError, match=r"^the conversation has more than 64 tokens, and the model holds 64: leave"
+    ):
+        md.load(folder).chat([{"role": "user", "content": LONG}])
+    assert sum(read) < len(LONG) / 5
