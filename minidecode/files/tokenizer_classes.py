@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CheckpointError
+from ..errors import CheckpointError, shown, words_of
 from .gguf_tokenizer import QWEN2
 from .special_tokens import SpecialTokens
 from .stored import MOST_OF_TEXT, read_json
@@ -153,7 +153,7 @@ def frame_bert(backend: tokenizers.Tokenizer, special: SpecialTokens) -> None:
     if (first := tokens.get("cls_token")) is not None:
         backend.post_processor = processors.BertProcessing(last, first)
     elif "cls_token" not in special.named:
-        backend.post_processor = processors.TemplateProcessing(["$A", last[0]], ["$A", last[0], "$B", last[0]], [last])
+        backend.post_processor = _template(["$A", last[0]], ["$A", last[0], "$B", last[0]], [last])
 
 
 def frame_bart(backend: tokenizers.Tokenizer, settings: Mapping[str, Any], special: SpecialTokens) -> None:
@@ -232,12 +232,25 @@ def bpe_of(bpe: tokenizers.models.BPE, kind: str, settings: Mapping[str, Any]) -
 
 def frame_bpe(backend: tokenizers.Tokenizer, settings: Mapping[str, Any], special: SpecialTokens) -> None:
     """add_bos_token and add_eos_token, which a tokenizer.json says in its own words."""
-    from tokenizers import processors
-
     tokens = _in_vocabulary(backend, special)
     first, last = ([tokens[t]] if settings.get(f"add_{t}") and t in tokens else [] for t in ("bos_token", "eos_token"))
     if not first and not last:
         return
     single = [*(text for text, _ in first), "$A", *(text for text, _ in last)]
     pair = [*single, *(f"{text}:1" for text, _ in first), "$B:1", *(f"{text}:1" for text, _ in last)]
-    backend.post_processor = processors.TemplateProcessing(single, pair, list({*first, *last}))
+    backend.post_processor = _template(single, pair, [*first, *last])
+
+
+def _template(
+    single: list[str], pair: list[str], tokens: list[tuple[str, int]]
+) -> tokenizers.processors.TemplateProcessing:
+    """What stands around a text and around two. Raises CheckpointError on a token that the library reads otherwise."""
+    from tokenizers import processors
+
+    try:
+        return processors.TemplateProcessing(single, pair, list(dict.fromkeys(tokens)))
+    except ValueError as error:  # one with a colon, or that begins with a dollar sign
+        named = " and ".join(shown(text, 40) for text, _ in tokens)
+        raise CheckpointError(
+            f"a text cannot be framed by {named} ({words_of(error)}): add the model's tokenizer.json"
+        ) from None

@@ -230,6 +230,14 @@ def test_two_files_are_split_as_their_family_does(model_type, said, text, tokens
     assert [names[i] for i in tokenizer.encode(text)] == tokens
 
 
+def test_a_frame_that_the_library_cannot_write_is_an_error(tmp_path):
+    folder = two_files(tmp_path, "gpt2", add_bos_token=True, bos_token="a:b")
+    with pytest.raises(
+        CheckpointError, match=r"^a text cannot be framed by 'a:b' .*: add the model's tokenizer\.json$"
+    ):
+        Ours.from_folder(folder)
+
+
 @pytest.mark.parametrize(
     ("model_type", "said"),
     [("llama", {}), ("llama", {"tokenizer_class": "GPT2Tokenizer"}), ("mistral", {}), ("gpt_bigcode", {}), ("t5", {}),
