@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from ..errors import InputError, pip_install
-from .special_tokens import SpecialTokens, read_settings
+from .special_tokens import SpecialTokens, settings_of
 from .stored import MOST_OF_TEXT, check_regular
 from .tokenizer_classes import class_of, default_tokens
 
@@ -42,7 +42,7 @@ class ChatTemplate:
     @classmethod
     def from_folder(cls, folder: Path) -> ChatTemplate | None:
         """The template of chat_template.jinja, or of tokenizer_config.json; None if the folder has neither."""
-        settings = read_settings(folder)
+        settings = settings_of(folder)
         text: Any = settings.get("chat_template")
         if isinstance(text, list):  # several, by name
             named = {t.get("name"): t.get("template") for t in text if isinstance(t, dict)}
@@ -52,7 +52,7 @@ class ChatTemplate:
             text = path.read_text(encoding="utf-8", errors="replace")
         if not isinstance(text, str):
             return None
-        older, defaults = read_settings(folder, "special_tokens_map.json"), default_tokens(class_of(folder, settings))
+        older, defaults = settings_of(folder, "special_tokens_map.json"), default_tokens(class_of(folder, settings))
         return cls(text, SpecialTokens.of(settings, older, defaults).texts)
 
     def render(self, messages: Sequence[Message]) -> str:

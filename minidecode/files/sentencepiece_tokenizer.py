@@ -14,7 +14,7 @@ import numpy as np
 from ..errors import CheckpointError, InputError, OptionError, did_you_mean, pip_install
 from ..search.options import Options
 from .long_texts import Borders, pieces_keep_words_apart
-from .special_tokens import SpecialTokens, added_tokens, read_settings
+from .special_tokens import SpecialTokens, added_tokens, settings_of
 from .stored import MOST_OF_TEXT, check_regular, read_json
 from .tokenizer import Tokenizer, check_text
 from .tokenizer_checks import check_ids
@@ -45,8 +45,8 @@ class Named(NamedTuple):
     @classmethod
     def of_folder(cls, folder: Path) -> Named:
         """Those of tokenizer_config.json, special_tokens_map.json and added_tokens.json."""
-        settings = read_settings(folder)
-        special = SpecialTokens.of(settings, read_settings(folder, "special_tokens_map.json"), {})
+        settings = settings_of(folder)
+        special = SpecialTokens.of(settings, settings_of(folder, "special_tokens_map.json"), {})
         marked = {token["content"] for token in special.each}
         added = [token for _, token in added_tokens(folder, settings)[0] if isinstance(token, dict)]
         contents = {t["content"]: bool(t.get("special")) for t in added if isinstance(t.get("content"), str)}
@@ -135,7 +135,7 @@ class MarianTokenizer(SentencePieceTokenizer):
             raise CheckpointError(f"{folder} has no {missing[0]}: a Marian needs {', '.join(names)}")
         models = [read_sentencepiece(folder / name, "unigram") for name in names[:2]]
         ids = read_ids(folder / "vocab.json", source_size)
-        settings = read_settings(folder)
+        settings = settings_of(folder)
         target_ids = None
         if settings.get("separate_vocabs") or (folder / "target_vocab.json").exists():
             target_ids = read_ids(folder / "target_vocab.json", target_size)
@@ -351,7 +351,7 @@ class MBartTokenizer(MBartLanguages, SentencePieceTokenizer):
                 f"{path} has {pieces} pieces and the model's table has {size} rows: with 2 more and {len(CC25)} or "
                 f"{len(MBART50)} codes of languages they should agree, so one of the two is not this model's"
             )
-        return cls(model, codes, read_settings(folder), Named.of_folder(folder))
+        return cls(model, codes, settings_of(folder), Named.of_folder(folder))
 
     @property
     def of_sources(self) -> Any:
@@ -407,7 +407,7 @@ class MBartJsonTokenizer(MBartLanguages, Tokenizer):
         for codes in (MBART50, CC25):
             ids = {code: tokenizer.token_to_id(code) for code in codes}
             if None not in ids.values():
-                tokenizer.set_languages({code: i for code, i in ids.items() if i is not None}, read_settings(folder))
+                tokenizer.set_languages({code: i for code, i in ids.items() if i is not None}, settings_of(folder))
                 return tokenizer
         raise CheckpointError(
             f"{folder / 'tokenizer.json'} lacks codes of mBART's languages: use this model's own file"

@@ -76,7 +76,7 @@ def added_tokens(folder: Path, settings: Mapping[str, Any]) -> tuple[list[tuple[
     """
     newer = settings.get("added_tokens_decoder")
     is_described = isinstance(newer, dict)
-    older = {} if is_described else read_settings(folder, "added_tokens.json")
+    older = {} if is_described else settings_of(folder, "added_tokens.json")
     pairs = newer.items() if is_described else [(id, {"content": token}) for token, id in older.items()]
     return sorted(((_id(id, folder), token) for id, token in pairs), key=lambda pair: pair[0]), is_described
 
@@ -89,6 +89,6 @@ def _id(id: Any, folder: Path) -> int:
     return id
 
 
-def read_settings(folder: Path, file: str = "tokenizer_config.json") -> dict[str, Any]:
+def settings_of(folder: Path, file: str = "tokenizer_config.json") -> dict[str, Any]:
     """The fields of a settings file; none where the folder has no such file."""
     return read_json(folder / file) if (folder / file).exists() else {}

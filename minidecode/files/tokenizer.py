@@ -15,7 +15,7 @@ from ..errors import CheckpointError, InputError, shown, words_of
 from ..search.stopping import cut_at_stop, may_begin_stop
 from .chat import ChatTemplate, Message
 from .long_texts import SHORT, Borders, borders_of
-from .special_tokens import SpecialTokens, added_tokens, read_settings
+from .special_tokens import SpecialTokens, added_tokens, settings_of
 from .stored import MOST_OF_TEXT, check_regular, read_json
 from .tokenizer_checks import check_ids, check_tokenizer, has_expressions, is_panic, without_panic_messages
 from .tokenizer_classes import (
@@ -81,7 +81,7 @@ class Tokenizer:
             backend = _of_words(folder / words)
         else:
             return None
-        cleans = cleans_spaces(backend, read_settings(folder))
+        cleans = cleans_spaces(backend, settings_of(folder))
         return cls(backend, growth, may_panic, ChatTemplate.from_folder(folder), cleans)
 
     def __call__(self, text: str | Sequence[str]) -> dict[str, Any]:
@@ -320,7 +320,7 @@ def _of_one_file(path: Path) -> tokenizers.Tokenizer:
         if not isinstance(error, Exception) and not is_panic(error):
             raise
         raise CheckpointError(f"{path} cannot be read as a tokenizer: {words_of(error)}") from None
-    settings = read_settings(path.parent)
+    settings = settings_of(path.parent)
     kind = class_of(path.parent, settings)
     special = _add_tokens(backend, path.parent, settings, kind)
     follow_settings(backend, kind, settings, special)
@@ -334,7 +334,7 @@ def _of_two_files(folder: Path) -> tokenizers.Tokenizer:
     for name in ("vocab.json", "merges.txt"):
         if not (folder / name).exists():
             raise CheckpointError(f"{folder} has no {name}: a tokenizer needs tokenizer.json, or both of its halves")
-    settings, vocab = read_settings(folder), read_json(folder / "vocab.json")
+    settings, vocab = settings_of(folder), read_json(folder / "vocab.json")
     check_ids(folder / "vocab.json", vocab.items())
     kind = class_of_bpe(folder, settings)
     check_regular(folder / "merges.txt", MOST_OF_TEXT)
@@ -367,7 +367,7 @@ def _of_words(path: Path) -> tokenizers.Tokenizer:
     except (OSError, UnicodeDecodeError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from None
     vocab = {line.removesuffix("\r"): i for i, line in enumerate(lines if lines[-1] else lines[:-1])}
-    settings = read_settings(path.parent)
+    settings = settings_of(path.parent)
     kind = PROPHETNET if path.name == "prophetnet.tokenizer" else BERT
     texts = default_tokens(kind) | SpecialTokens.of(settings, _older(path.parent), default_tokens(kind)).texts
     needed = [texts[role] for role in ("unk_token", "sep_token", "pad_token", "cls_token") if role in texts]
@@ -440,4 +440,4 @@ def _listed(tokens: list[str]) -> str:
 
 
 def _older(folder: Path) -> dict:
-    return read_settings(folder, "special_tokens_map.json")
+    return settings_of(folder, "special_tokens_map.json")
