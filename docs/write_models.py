@@ -67,7 +67,7 @@ def takes_a_task(folder: Path) -> None:
 def chats(folder: Path) -> None:
     """A trial: an answer to a message, by a tokenizer that has a chat template."""
     model = md.load(folder, random_weights=True)
-    speaker = SimpleNamespace(encode_chat=lambda messages: np.array([3, 4, 5]))
+    speaker = SimpleNamespace(encode_chat=lambda messages, most: np.array([3, 4, 5]))
     model.inputs = dataclasses.replace(model.inputs, tokenizer=speaker)
     model.chat([{"role": "user", "content": "a"}], max_new_tokens=2)
 
