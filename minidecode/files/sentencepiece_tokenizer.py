@@ -44,7 +44,7 @@ class Named(NamedTuple):
 
     @classmethod
     def of_folder(cls, folder: Path) -> Named:
-        """Those of tokenizer_config.json, special_tokens_map.json and added_tokens.json."""
+        """Tokens of tokenizer_config.json, special_tokens_map.json and added_tokens.json."""
         settings = settings_of(folder)
         special = SpecialTokens.of(settings, settings_of(folder, "special_tokens_map.json"), {})
         marked = {token["content"] for token in special.each}
@@ -202,7 +202,7 @@ class MarianTokenizer(SentencePieceTokenizer):
         return self._ids(self._pieces(text, self.models[1]), self.target_ids, True)
 
     def _pieces(self, text: str, model: Any) -> Iterator[str]:
-        """As in transformers, each part of a text may begin with the code of a language."""
+        """The pieces of a text, of which each part may begin with the code of a language, as in transformers."""
         for part in self.parts(text):
             code, rest = ([part], "") if part in self.whole else _language_of(part)
             yield from code
