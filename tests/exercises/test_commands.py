@@ -430,7 +430,7 @@ def test_a_file_drawn_for_another_student_is_called_so(cli, here):
     ada, ben = ({"result": g["result"], "message": g["verdict"]["message"]} for g in found["graded"])
     says = f"This is a file drawn for another student, ben (variation {seed_of('ben')}, and {seed_of('ada')} is due)."
     assert ada == {"result": "of-another-student", "message": says}, found
-    assert ben["result"] == "solved"
+    assert ben["result"] == "published-solution", "his own variation, and what it holds is judged"
     alone = "exercise", "grade", "class/ada", "--student", "ada", "--hidden", 3, "--format", "json"
     (one,) = json.loads(cli(*alone).out)["graded"]
     assert one["verdict"]["message"].startswith("This is a file drawn for another student (variation ")
