@@ -29,8 +29,8 @@ from minidecode.bench.compare import calls_on_device, implementations, time_by_t
 from minidecode.catalog import CATALOG, arguments_of
 from minidecode.conformance import check
 from minidecode.conformance.rows import asked_of
+from minidecode.device.arrays import device_kind
 from minidecode.ops import Weight
-from minidecode.runtime.device import device_kind
 
 # Ops that compute little for each byte, of a layer, of its attention and of the search.
 NAMES = ("norm", "activation", "heads", "linear", "split", "shared", "softmax", "beam_scores", "temperature", "argmax",

@@ -32,7 +32,7 @@ from flags import positive, to_write
 
 import minidecode as md
 from minidecode.bench.compare import where_it_ran
-from minidecode.runtime.cores import usable_cores
+from minidecode.device.cores import usable_cores
 
 PAUSE = 0.1  # seconds before each call
 CLOSE = 1e-4  # that a number of a vector may differ

@@ -48,8 +48,8 @@ from gpu_timing import FAILED, DeviceLostError, Record, is_failure, why
 from readme import with_marks, write_between_markers
 
 from minidecode.bench.compare import where_it_ran
+from minidecode.device.arrays import chosen_device
 from minidecode.errors import OptionError
-from minidecode.runtime.device import chosen_device
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import numpy as np
 
 from minidecode.cuda import grouped, indirect, shared, split
 from minidecode.cuda.common.warp_attention import launch_warps
-from minidecode.runtime.graphs import capture
+from minidecode.device.graphs import capture
 
 try:
     import cupy

@@ -16,9 +16,9 @@ from gpu_models import PLANS, load_ours, prompts_of, setting_of
 from gpu_timing import Record, seconds_of, spread, waiter
 from numba import cuda
 
-from minidecode.runtime.device import put
-from minidecode.runtime.graphs import capture
-from minidecode.runtime.launch import launch
+from minidecode.device.arrays import put
+from minidecode.device.graphs import capture
+from minidecode.device.launch import launch
 
 LAUNCHES, TURNS, WIDTH = 100, 20, 1024
 CACHE_BYTES = 64 << 20  # GPT-2's keys and values of 900 positions

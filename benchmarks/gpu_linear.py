@@ -22,9 +22,9 @@ import numpy as np
 from flags import positive_number, to_write
 
 from minidecode.cuda import linear
+from minidecode.device.graphs import capture
+from minidecode.device.low_precision import dequantized
 from minidecode.ops import Weight
-from minidecode.runtime.graphs import capture
-from minidecode.runtime.low_precision import dequantized
 
 try:
     import cupy

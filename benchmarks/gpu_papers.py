@@ -19,8 +19,8 @@ from gpu_timing import Record, seconds_of, spread, waiter
 
 from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG
-from minidecode.runtime.device import moved_to
-from minidecode.runtime.graphs import capture
+from minidecode.device.arrays import moved_to
+from minidecode.device.graphs import capture
 
 LAUNCHES, TURNS = 20, 9
 ATTENTION = {"B": 32, "W": 4, "N": 1024, "H": 16, "K": 64}  # EL, section 4.1, and FastSeq's batch

@@ -15,8 +15,8 @@ import numpy as np
 from flags import to_write
 
 from minidecode.cuda import activation, embedding, heads, norm, prefill
+from minidecode.device.graphs import capture
 from minidecode.ops import Heads, Norm
-from minidecode.runtime.graphs import capture
 
 LAUNCHES, F, HALF = 64, np.float32, np.float16
 SHAPES = {  # sentences, queries, keys, heads of 64 numbers, causal; and settings to try

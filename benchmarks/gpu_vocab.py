@@ -20,7 +20,7 @@ from flags import to_write
 from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG
 from minidecode.conformance.rows import asked_of
-from minidecode.runtime.graphs import capture
+from minidecode.device.graphs import capture
 
 V, C, ROWS = 50257, 8, (1, 4, 32, 128)
 OPS = ("softmax", "argmax", "candidates", "hars", "beam_scores", "temperature", "top_k", "beam_update")

@@ -41,13 +41,13 @@ from minidecode.cpu.common.panel_gemm import pack_floats, pack_int8
 from minidecode.cpu.common.tile import DOT, FLOAT, GROUP, I32, I64
 from minidecode.cpu.linear import linear
 from minidecode.cpu.linear_int8 import linear_int8
+from minidecode.device.capture import CAPTURE
+from minidecode.device.cores import worker_threads
+from minidecode.device.low_precision import stored_weight
+from minidecode.device.weight_blocks import BLOCKS, in_panels
 from minidecode.ops import Weight
 from minidecode.reference.linear import linear_naive
 from minidecode.reference.linear_int8 import linear_int8_naive
-from minidecode.runtime.capture import CAPTURE
-from minidecode.runtime.cores import worker_threads
-from minidecode.runtime.low_precision import stored_weight
-from minidecode.runtime.weight_blocks import BLOCKS, in_panels
 
 PRODUCTS = {"out": (768, 768), "qkv": (768, 2304), "down": (3072, 768), "up": (768, 3072)}  # GPT-2's
 ROWS = (1, 4, 16, 64, 128, 512, 1024)

@@ -33,6 +33,9 @@ from minidecode.bench.compare import time_by_turns, where_it_ran
 from minidecode.bench.elementary import Counts, elementary
 from minidecode.catalog import CATALOG
 from minidecode.cuda import prefill
+from minidecode.device.launch import InEmulator, counted_launches
+from minidecode.device.low_precision import each_weight, joined
+from minidecode.device.products import PRODUCT
 from minidecode.files.published import random_tensors
 from minidecode.models import FAMILIES
 from minidecode.ops import Norm, Weight
@@ -40,9 +43,6 @@ from minidecode.plan import Plan
 from minidecode.reference import linear as linear_file
 from minidecode.reference import norm as norm_file
 from minidecode.runtime.engine import Engine
-from minidecode.runtime.launch import InEmulator, counted_launches
-from minidecode.runtime.low_precision import each_weight, joined
-from minidecode.runtime.products import PRODUCT
 from minidecode.runtime.receipt import CountedOps, moved
 
 LAYERS = ("BART encoder", "BART decoder", "GPT-2")

@@ -30,8 +30,8 @@ from threadpoolctl import threadpool_limits
 from minidecode.bench.compare import where_it_ran
 from minidecode.cpu import grouped as cpu_grouped
 from minidecode.cpu import split as cpu_split
+from minidecode.device.low_precision import cast_to
 from minidecode.reference import grouped, split
-from minidecode.runtime.low_precision import cast_to
 
 LAYERS, BEAMS, HEADS, WIDTH, GENERATED = 12, 4, 12, 64, 32
 WAYS = {

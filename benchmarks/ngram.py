@@ -30,7 +30,7 @@ from readme import with_marks, write_between_markers
 from minidecode.bench.compare import ON_HOST, calls_on_device, implementations, time_by_turns, where_it_ran
 from minidecode.catalog import CATALOG
 from minidecode.conformance.rows.ngram import oracle
-from minidecode.runtime.device import device_kind
+from minidecode.device.arrays import device_kind
 
 N = 3
 WORDS = 2_000  # different tokens of the texts

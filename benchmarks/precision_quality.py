@@ -45,8 +45,8 @@ from safetensors.numpy import load_file, save_file
 import minidecode as md
 from minidecode.bench import quality
 from minidecode.bench.compare import where_it_ran
+from minidecode.device.low_precision import COMPUTED_IN
 from minidecode.files.folder import find_folder
-from minidecode.runtime.low_precision import COMPUTED_IN
 
 sys.path.append(str(Path(__file__).parents[1] / "weights"))
 

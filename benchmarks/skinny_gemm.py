@@ -44,9 +44,9 @@ from minidecode.cpu.activation import bias_activation
 from minidecode.cpu.common.low_precision import cast_all
 from minidecode.cpu.epilogue import linear_epilogue
 from minidecode.cpu.norm import residual_norm
+from minidecode.device.low_precision import stored_weight
 from minidecode.ops import Norm, Weight
 from minidecode.reference.linear import linear, product_by_blocks
-from minidecode.runtime.low_precision import stored_weight
 
 ROWS = (1, 2, 4, 8, 12, 16, 24, 32, 64)
 COLD = 2**28  # bytes of float32 matrices that go by; of a smaller model as many as it has

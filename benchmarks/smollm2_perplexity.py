@@ -20,7 +20,7 @@ import numpy as np
 from flags import to_write
 
 import minidecode as md
-from minidecode.runtime.low_precision import COMPUTED_IN
+from minidecode.device.low_precision import COMPUTED_IN
 
 TEXTS, LENGTH = 16, 512
 SKIPPED = 30_000  # characters: the title, the contents, and the extracts before the first chapter

@@ -24,9 +24,9 @@ from minidecode.bench.machines import MACHINES
 from minidecode.catalog import CATALOG, Row, arguments_of
 from minidecode.conformance.check import for_function, mutant_files, runnable, wrong
 from minidecode.conformance.rows import asked_of
+from minidecode.device.launch import traced_launches
+from minidecode.device.user_functions import load_file
 from minidecode.dims import arrays_in
-from minidecode.runtime.launch import traced_launches
-from minidecode.runtime.user_functions import load_file
 
 ROOT = Path(__file__).resolve().parents[1]
 LONGEST_INPUT = 1_500  # characters of an input that are shown

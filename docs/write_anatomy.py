@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 import minidecode as md
+from minidecode.device.low_precision import unpacked
 from minidecode.ops import Norm, Weight
-from minidecode.runtime.low_precision import unpacked
 
 MODELS = ("tiny-gpt2", "tiny-gpt2-mqa")
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .bench.compare import compare
     from .bench.ladder import ladder
     from .course.explore.exploration import explore
+    from .device.arrays import device_kind
     from .emulator import emulate
     from .files.folder import bundled_models
     from .files.head_pooling import convert
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from .model import Model
     from .plan import Plan
     from .runtime.arena import Arena
-    from .runtime.device import device_kind
     from .runtime.output import Output
     from .runtime.pipeline import generate_lines
     from .runtime.scoring import Scores
@@ -94,7 +94,7 @@ LOADED_LATE = {  # as above: what runs, and what type checkers read
     "bundled_models": "files.folder",
     "compare": "bench.compare",
     "convert": "files.head_pooling",
-    "device_kind": "runtime.device",
+    "device_kind": "device.arrays",
     "emulate": "emulator",
     "explore": "course.explore.exploration",
     "generate_lines": "runtime.pipeline",

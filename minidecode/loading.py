@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from .device.arrays import chosen_device
+from .device.low_precision import COMPUTED_IN
 from .errors import CheckpointError, MemoryBudgetError, MinidecodeWarning, OptionError, did_you_mean
 from .files.fairseq_tokenizer import CODES
 from .files.folder import (
@@ -33,8 +35,6 @@ from .files.tokenizer import Tokenizer
 from .files.tokenizer_kinds import TOKENIZER_KINDS
 from .model import Model
 from .plan import Plan
-from .runtime.device import chosen_device
-from .runtime.low_precision import COMPUTED_IN
 
 
 def load(

@@ -15,6 +15,10 @@ import numpy as np
 
 from .cache.factory import CacheFactory
 from .cache.no_cache import NoCache
+from .device.arrays import fetch, moved_to
+from .device.blas_threads import few_blas_threads, products_are_small
+from .device.launch import counted_launches
+from .device.low_precision import DYNAMIC, LOW_PRECISION, each_weight, joined, read_only, stored_as
 from .errors import CheckpointError, InputError, NumericalError, OptionError
 from .files.chat import Message
 from .files.folder import chosen_defaults
@@ -24,11 +28,9 @@ from .files.tokenizer_kinds import TOKENIZER_KINDS
 from .models import FAMILIES, Family
 from .plan import Plan, file_of
 from .runtime.arena import Arena, Extent, Fresh, Places, StepPlan
-from .runtime.blas_threads import few_blas_threads, products_are_small
 from .runtime.buckets import Buckets
 from .runtime.compiled import compile_time, reason_for_numpy, reason_for_numpy_to_encode
 from .runtime.cpu_graphs import CapturedOnCpu
-from .runtime.device import fetch, moved_to
 from .runtime.dry_run import dry_run, search_of
 from .runtime.encoding import (
     Classified,
@@ -50,8 +52,6 @@ from .runtime.footprint import Footprint, check_fits, footprint, read_budget
 from .runtime.guidance import GuidedEngine
 from .runtime.inputs import Inputs, Texts, extent_of, token_callback
 from .runtime.latents import Posterior, between, chosen_latents
-from .runtime.launch import counted_launches
-from .runtime.low_precision import DYNAMIC, LOW_PRECISION, each_weight, joined, read_only, stored_as
 from .runtime.output import LogProbs, Output, check_logprobs
 from .runtime.prompts import fit_prompts, ids_and_mask, token_rows
 from .runtime.receipt import CostOf, CountedOps, Receipt

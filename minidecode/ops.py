@@ -49,8 +49,8 @@ class Weight:
 
     layout "io": data is (in, out), as GPT-2 stores it; "oi": (out, in), as PyTorch's Linear and the embedding do.
     data may be narrower than what is computed with: float16, or int8 with one `scale` per output, which stands for
-    scale * data (runtime/low_precision.py makes them); floats have none. A scale of two axes is one for every block of
-    32 inputs: (out, blocks) in float16, of int8 or of two four-bit numbers a byte (runtime/weight_blocks.py); such a
+    scale * data (device/low_precision.py makes them); floats have none. A scale of two axes is one for every block of
+    32 inputs: (out, blocks) in float16, of int8 or of two four-bit numbers a byte (device/weight_blocks.py); such a
     weight is "oi" or "panels". bias is added by the op *after* the product,
     fused with what follows (LightSeq, section 2.1), or by `linear_epilogue`, never by `linear` itself.
 
@@ -58,7 +58,7 @@ class Weight:
     stay floats.
 
     layout "panels": packed for the CPU's compiled products, as panel_gemm.py or block_gemm.py have it;
-    `packed_outputs` is how many outputs the panels hold. runtime/low_precision.py lays them out in rows again
+    `packed_outputs` is how many outputs the panels hold. device/low_precision.py lays them out in rows again
     (`unpacked`).
 
     While a model is loaded, data may be a tuple of matrices in "oi", whose outputs follow each other. `joined` makes
@@ -195,7 +195,7 @@ def linear(x_RX: Array, weight: Weight, add_to: Array | None = None, out: Array 
     X is the number of inputs, and in the result of outputs. W may be stored as float16, or as int8 with a scale for
     each output, or as int8 or int4 with one for each block of 32 inputs: products, sums and y are of x's dtype, and the
     scale is applied to the weights or to the sum (of a block, or a part of it). On a device, x is rounded to float16
-    where it meets a W of fewer bits than float32 (runtime/low_precision.py).
+    where it meets a W of fewer bits than float32 (device/low_precision.py).
     Contract: tolerance, for the weights that are stored; the sum runs over the inputs of W.
     Moves R*(in + out)*s bytes, and in*out times the bytes of a weight; 2*R*in*out operations.
     """

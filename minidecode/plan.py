@@ -27,11 +27,11 @@ from .cache.replicated import ReplicatedCache
 from .cache.rolling import RollingCache
 from .cache.split import SplitCache
 from .catalog import CATALOG, RENAMED, Row
+from .device.arrays import device_kind, why_kernels_do_not_compile
+from .device.launch import InEmulator, OnHost
+from .device.low_precision import DYNAMIC
+from .device.user_functions import UserOp
 from .errors import CompiledCodeError, OptionError, did_you_mean
-from .runtime.device import device_kind, why_kernels_do_not_compile
-from .runtime.launch import InEmulator, OnHost
-from .runtime.low_precision import DYNAMIC
-from .runtime.user_functions import UserOp
 
 CACHES: dict[str, type[LayerCache]] = {
     "none": NoCache,

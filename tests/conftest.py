@@ -65,7 +65,7 @@ def pytest_collection_modifyitems(config, items):
 def pytest_runtest_setup(item):
     """Tests marked `gpu` are skipped where there is none; pytest lists them at the end of its run."""
     if item.get_closest_marker("gpu"):
-        from minidecode.runtime.device import device_kind
+        from minidecode.device.arrays import device_kind
 
         if device_kind() != "gpu":
             pytest.skip("no GPU here")

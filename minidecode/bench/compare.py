@@ -22,11 +22,11 @@ import numpy as np
 from ..catalog import Cost, Row, find
 from ..conformance import check
 from ..conformance.rows import asked_of
+from ..device.arrays import device_kind
+from ..device.launch import counted_launches
+from ..device.user_functions import describe, find_function
 from ..errors import InputError, NumericalError, OptionError, pip_install
 from ..plan import file_of, is_there
-from ..runtime.device import device_kind
-from ..runtime.launch import counted_launches
-from ..runtime.user_functions import describe, find_function
 from .machines import MACHINES, Machine, this_machine
 from .verified import Watched, alarm, time_verified
 

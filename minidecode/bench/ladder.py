@@ -21,12 +21,12 @@ from typing import Any
 
 from .. import ops as signatures
 from ..catalog import Cost
+from ..device.blas_threads import few_blas_threads
+from ..device.low_precision import DYNAMIC
 from ..errors import InputError, NumericalError, OptionError
 from ..model import Model
-from ..runtime.blas_threads import few_blas_threads
 from ..runtime.compiled import compile_time, told_of_compiling
 from ..runtime.footprint import in_units, read_budget
-from ..runtime.low_precision import DYNAMIC
 from ..runtime.receipt import Receipt
 from .compare import where_it_ran
 from .frontier import Frontier, explore, wrapped

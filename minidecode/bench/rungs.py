@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from ..catalog import Cost
+from ..device.low_precision import LOW_PRECISION, stored_as
 from ..errors import InputError, OptionError
 from ..model import Model
 from ..plan import Plan
-from ..runtime.low_precision import LOW_PRECISION, stored_as
 from ..runtime.pipeline import generate_lines
 from ..runtime.receipt import CostOf, Receipt, held_bytes, least_cost
 from ..search.trace import TraceStep

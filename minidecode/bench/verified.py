@@ -26,9 +26,9 @@ import numpy as np
 from ..catalog import Cost, Row, arguments_of
 from ..conformance.check import _named, _with_changed
 from ..conformance.rows import asked_of
+from ..device.user_functions import error_line
 from ..errors import RefusedError
 from ..plan import file_of
-from ..runtime.user_functions import error_line
 from .machines import Machine
 
 TIMERS = (

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..runtime.low_precision import cast_to, halves, unpacked
+from ..device.low_precision import cast_to, halves, unpacked
 from .padding import padding, replicate
 from .protocol import SourceCache, StepCache
 

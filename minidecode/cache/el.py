@@ -18,9 +18,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from ..device.arrays import fetched_once
+from ..device.low_precision import cast_to, dequantized, halves, unpacked
 from ..ops import Weight
-from ..runtime.device import fetched_once
-from ..runtime.low_precision import cast_to, dequantized, halves, unpacked
 from .cross import of_layer
 from .padding import padding
 from .protocol import SourceCacheKind

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..runtime.device import fetch
+from ..device.arrays import fetch
 from .protocol import StepCache
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ..runtime.low_precision import halves
+from ..device.low_precision import halves
 from .cross import CrossCache
 from .prefix import Prefix, attend_prompt
 from .protocol import SourceCacheKind

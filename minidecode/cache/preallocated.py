@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..runtime.capture import add_one, in_numpy
+from ..device.capture import add_one, in_numpy
 from .padding import replicate, with_room
 from .prompt import PromptCache
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from ..runtime.capture import in_numpy
-from ..runtime.low_precision import cast_to, halves
+from ..device.capture import in_numpy
+from ..device.low_precision import cast_to, halves
 from .cross import CrossCache
 from .padding import longest
 from .prefix import Prefix, attend_prompt

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from ..device.arrays import put
 from ..ops import PositionBias
-from ..runtime.device import put
 
 MOST_KEYS = 2**13  # that are copied together for the query rows of a prefill: 64 MB of keys and values of 1,024 numbers
 

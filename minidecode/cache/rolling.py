@@ -11,8 +11,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from ..device.capture import add_one, in_numpy
 from ..errors import OptionError
-from ..runtime.capture import add_one, in_numpy
 from .cross import SharedCrossCache
 from .padding import padding
 from .prompt import PromptCache

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..runtime.device import fetch
-from ..runtime.low_precision import cast_to
+from ..device.arrays import fetch
+from ..device.low_precision import cast_to
 from .padding import longest
 
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..runtime.capture import add_one, in_numpy
+from ..device.capture import add_one, in_numpy
 from .cross import SharedCrossCache
 from .padding import padding
 from .prompt import PromptCache

@@ -27,7 +27,7 @@ def check(
     """
     from ..catalog import find
     from ..conformance.check import check as judge
-    from ..runtime.user_functions import find_function
+    from ..device.user_functions import find_function
 
     if function is None:
         raise OptionError(_what_to_type(name))
@@ -51,7 +51,7 @@ def check(
 def _what_to_type(name: str) -> str:
     """Without a function: what the command does, and what to type for this row (under its new name, if it has one)."""
     from ..catalog import RENAMED, find
-    from ..runtime.user_functions import op_signature
+    from ..device.user_functions import op_signature
 
     row = find(RENAMED.get(name, name))
     renamed = f"{name} is now {row.name}; " if row.name != name else ""

@@ -60,7 +60,7 @@ def complete_dialect(incomplete: str) -> list[str]:
 
 
 def complete_dtype(incomplete: str) -> list[str]:
-    from ..runtime.low_precision import COMPUTED_IN
+    from ..device.low_precision import COMPUTED_IN
 
     return fitting(incomplete, COMPUTED_IN)
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from .. import __version__
+from ..device.cores import Threads, allowed_cores, usable_cores, worker_threads
 from ..errors import CompiledCodeError, OptionError, pip_install, quoted
-from ..runtime.cores import Threads, allowed_cores, usable_cores, worker_threads
 from .flags import AsJson, Debug
 
 NEEDED = (
@@ -130,7 +130,7 @@ def _how_to_add(package: str) -> str:
 
 def _device() -> str:
     try:
-        from ..runtime.device import device_kind
+        from ..device.arrays import device_kind
 
         return device_kind()
     except ImportError:

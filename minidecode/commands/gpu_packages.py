@@ -9,8 +9,8 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ..device.arrays import why_kernels_do_not_compile
 from ..errors import pip_install
-from ..runtime.device import why_kernels_do_not_compile
 
 UNFIT_CUPY = ("14.0.0", "14.1.0")
 LIBRARIES = ("nvidia-cuda-nvrtc", "nvidia-cublas")  # without these, or a toolkit, CuPy compiles and multiplies nothing

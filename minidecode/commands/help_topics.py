@@ -142,7 +142,7 @@ def cache_help() -> str:
 
 def dtype_help() -> str:
     """What --dtype stores and computes."""
-    from ..runtime.low_precision import LOW_PRECISION
+    from ..device.low_precision import LOW_PRECISION
 
     return "\n".join([
         *_paragraph("--dtype chooses how weights are stored, and in which precision a model computes."),

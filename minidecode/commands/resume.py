@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import __version__
+from ..device.arrays import fetch, is_array
 from ..files.journal import HASH
-from ..runtime.device import fetch, is_array
 from ..runtime.records import merged_options
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from ..device.low_precision import cast_to
 from ..ops import PositionBias
-from ..runtime.low_precision import cast_to
 from .bounds import EPS, TINY
 
 NUMBERS = st.sampled_from([0.0, 1.0, -1.0, 0.25, -3.0, 8.0])

@@ -16,8 +16,7 @@ import numpy as np
 
 from .. import dims, ops
 from ..catalog import Row, arguments_of, find
-from ..errors import OptionError
-from ..runtime.device import (
+from ..device.arrays import (
     Memories,
     chosen_device,
     device_kind,
@@ -26,9 +25,10 @@ from ..runtime.device import (
     poisoned_memory,
     why_kernels_do_not_compile,
 )
-from ..runtime.launch import InEmulator, traced_launches
-from ..runtime.seen_kernels import seen_kernels
-from ..runtime.user_functions import describe, error_line, load_file, other_parameters
+from ..device.launch import InEmulator, traced_launches
+from ..device.seen_kernels import seen_kernels
+from ..device.user_functions import describe, error_line, load_file, other_parameters
+from ..errors import OptionError
 from .hurried import hurried_clocks
 from .kernel_types import check_types
 from .large import SECONDS, LeftOut, judge_large, wrong_by_limits
@@ -106,7 +106,7 @@ def check(
     place of time, all of up to so many numbers. The first line of the verdict names what was left out. Where a known
     mistake gives the same wrong answers, it is named.
 
-    Kernels that it launches (by `runtime.launch.launch` or `md.emulate`) run in the emulator, races looked for, or on
+    Kernels that it launches (by `device.launch.launch` or `md.emulate`) run in the emulator, races looked for, or on
     the GPU. On a GPU minidecode's kernels get arrays that live there, as in generations; so does any function with
     device="cuda" (or "emulator", whose arrays refuse what CuPy's refuse). Numba types kernels: what the compiler would
     refuse is a failure, double precision by accident a warning.
@@ -339,7 +339,7 @@ def wrong_in_a_hurry(
 def as_judged(row: Row, implementation: Callable[..., Any], arguments: tuple) -> tuple[tuple, int]:
     """The arguments as the oracle gets them, and by how much its bound is multiplied.
 
-    Of functions that round x to float16 (runtime/low_precision.py: `rounding`) the oracle gets x rounded. Tensor cores
+    Of functions that round x to float16 (device/low_precision.py: `rounding`) the oracle gets x rounded. Tensor cores
     cut the last digit of a sum off where others round it, which is twice as far.
     """
     while hasattr(implementation, "stands_for"):

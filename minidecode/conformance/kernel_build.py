@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ..device.arrays import why_kernels_do_not_compile
 from ..errors import OptionError, pip_install
-from ..runtime.device import why_kernels_do_not_compile
 
 ARCHITECTURES = ((7, 5), (9, 0))  # the oldest and the newest: T4, H100; A100 (8.0) lies between
 FLAGS = ("fastmath", "lineinfo", "debug", "opt", "launch_bounds")

@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ..device.arrays import why_kernels_do_not_compile
 from ..errors import OptionError
-from ..runtime.device import why_kernels_do_not_compile
 
 
 @dataclass(frozen=True)

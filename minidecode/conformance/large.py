@@ -13,9 +13,9 @@ import numpy as np
 
 from .. import dims
 from ..catalog import Row, arguments_of
+from ..device.seen_kernels import dry_launches, seen_kernels
+from ..device.user_functions import error_line
 from ..emulator.watchdog import Interrupted, Watchdog
-from ..runtime.seen_kernels import dry_launches, seen_kernels
-from ..runtime.user_functions import error_line
 from .kernel_types import narrow_indices
 from .rows import asked_of
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..device.capture import capturable, contiguous, in_numpy
 from ..reference import activation as reference
 from ..reference.activation import GATED, code_of
-from ..runtime.capture import capturable, contiguous, in_numpy
 from .common.activation import VECTORS, activate, no_bias
 from .common.atomics import array_at
 from .common.code_paths import COMPILED, NUMPY, ran

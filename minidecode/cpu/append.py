@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..device.capture import capturable, contiguous
 from ..reference import append as reference
-from ..runtime.capture import capturable, contiguous
 from .common.activation import no_bias
 from .common.atomics import are_inside, array_at
 from .common.code_paths import COMPILED, NUMPY, ran

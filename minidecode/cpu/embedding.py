@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..device.capture import capturable, contiguous, in_numpy
 from ..reference import or_empty
-from ..runtime.capture import capturable, contiguous, in_numpy
 from .common.atomics import are_inside, array_at, bits_of, float_of
 from .common.jit import njit
 from .common.normalise import VECTORS, normalise_row

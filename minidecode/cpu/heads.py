@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..device.capture import capturable, contiguous
 from ..reference import heads as reference
-from ..runtime.capture import capturable, contiguous
 from .common.activation import no_bias
 from .common.atomics import array_at
 from .common.code_paths import COMPILED, NUMPY, ran

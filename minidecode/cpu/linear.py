@@ -21,10 +21,10 @@ import platform
 import numpy as np
 from llvmlite import binding
 
+from ..device.capture import capturable, contiguous, in_numpy
+from ..device.cores import worker_threads
+from ..device.weight_blocks import in_panels, is_in_blocks
 from ..reference import linear as reference
-from ..runtime.capture import capturable, contiguous, in_numpy
-from ..runtime.cores import worker_threads
-from ..runtime.weight_blocks import in_panels, is_in_blocks
 from .common import block_gemm
 from .common.code_paths import BLAS, BLAS_CAST, COMPILED, NUMPY, SUMS_MOVE, ran
 from .common.low_precision import cast_all, in_bits

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..device.capture import capturable, contiguous, in_numpy
 from ..reference import linear_int8 as reference
 from ..reference import scratch
 from ..reference.activation import code_of, is_gated
-from ..runtime.capture import capturable, contiguous, in_numpy
 from .activation import bias_activation
 from .common.code_paths import NUMPY, SUMS_MOVE, ran
 from .common.packing import check_dot_product

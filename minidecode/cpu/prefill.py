@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..device.cores import worker_threads
 from ..ops import ALIGNED
 from ..reference.prefill import add_bias_of_distances, as_summed, sentences
-from ..runtime.cores import worker_threads
 from .common.atomics import array_at
 from .common.code_paths import BLAS, COMPILED, ran
 from .common.jit import njit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..runtime.capture import capturable
+from ..device.capture import capturable
 from . import split
 
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..device.capture import capturable, contiguous, in_numpy
 from ..reference.common.attention import heads_side_by_side
-from ..runtime.capture import capturable, contiguous, in_numpy
 from .common.atomics import array_at, bits_of, fetch, float_of
 from .common.jit import njit
 from .common.low_precision import f32, in_bits

@@ -19,8 +19,8 @@ import math
 
 from numba import cuda, float32, int64
 
+from ..device.launch import launch
 from ..reference.activation import GELU, GELU_NEW, PLAIN, RELU, SILU, code_of, is_gated
-from ..runtime.launch import launch
 from .common.activation import (
     CUBE,
     HALF,

@@ -18,11 +18,11 @@ import math
 import numpy as np
 from numba import cuda, float32, int32, int64
 
+from ..device.arrays import address_of
+from ..device.launch import launch
 from ..ops import FINE, NONE_LEFT, NOT_A_NUMBER
 from ..reference import scratch
 from ..reference.argmax import results
-from ..runtime.device import address_of
-from ..runtime.launch import launch
 from .common.arrays import in_float32
 from .common.log_sum import added, log_of, rescaled, with_one_more
 from .common.ranking import first_of_block, first_of_warp, goes_first

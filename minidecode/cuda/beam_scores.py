@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from numba import cuda, float32
 
+from ..device.launch import launch
 from ..reference import in_place
-from ..runtime.launch import launch
 from .common.arrays import in_float32
 from .common.grids import grid_of_rows
 from .common.reduction import THREADS

@@ -19,9 +19,9 @@ from dataclasses import astuple
 import numpy as np
 from numba import boolean, cuda, float32, int32, int64
 
+from ..device.launch import launch
 from ..ops import BEST_CANDIDATE, FINE, NO_ROOM, NOBODY, NONE_LEFT, NOT_A_NUMBER, PENALTY_TOO_STRONG
 from ..reference.beam_update import results
-from ..runtime.launch import launch
 from .common.reduction import LANES, WARP
 from .common.tokens import is_among
 

@@ -30,8 +30,8 @@ from __future__ import annotations
 import numpy as np
 from numba import cuda, float32, float64, int32, int64
 
+from ..device.launch import launch
 from ..reference import scratch
-from ..runtime.launch import launch
 from .common.arrays import filled
 from .common.best_columns import (
     hold_of_share,

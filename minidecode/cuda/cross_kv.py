@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from numba import cuda, float32, types
 
+from ..device.launch import launch
+from ..device.low_precision import largest_of, rounding
 from ..reference import or_empty
 from ..reference.cross_kv import results
-from ..runtime.launch import launch
-from ..runtime.low_precision import largest_of, rounding
 from .common.bias import plus
 from .common.cut_off import cut_off
 from .common.fours import KEPT, grid_of, lie_in_fours, load_fours, store_fours

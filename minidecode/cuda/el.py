@@ -26,10 +26,10 @@ import math
 import numpy as np
 from numba import cuda, float32, int64
 
+from ..device.launch import launch
+from ..device.products import products
 from ..errors import OptionError
 from ..reference import empty
-from ..runtime.launch import launch
-from ..runtime.products import products
 from .common.grids import thread_per_number
 from .common.hidden_sums import HIDDEN, hidden_sums, hidden_sums_v1, refuse_other_types
 from .common.reduction import warp_max, warp_sum

@@ -18,9 +18,9 @@ import math
 import numpy as np
 from numba import cuda, float32, int64
 
+from ..device.launch import launch
 from ..errors import OptionError
 from ..reference import empty, or_empty
-from ..runtime.launch import launch
 from .common.bias import plus
 from .common.normalise import add_four, normalise_row, normaliser
 from .common.reduction import THREADS, WARPS, warp_sum

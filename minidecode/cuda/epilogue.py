@@ -14,8 +14,8 @@ Outputs that are pairs of gate and up are ended by a kernel behind the product (
 
 from __future__ import annotations
 
+from ..device.low_precision import rounding
 from ..reference.activation import is_gated
-from ..runtime.low_precision import rounding
 from . import linear as products
 from .common.activation import end_in_pairs
 

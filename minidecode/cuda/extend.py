@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from numba import boolean, cuda, float32, float64, int32, int64
 
+from ..device.launch import launch
 from ..ops import ALL_DONE, FINE, NO_ROOM, NOT_A_NUMBER, SOME_DONE, TROUBLE
 from ..reference import room_for_flag
-from ..runtime.launch import launch
 from .common.tokens import is_among
 
 THREADS = 128

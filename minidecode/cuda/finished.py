@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from numba import cuda, int64
 
-from ..runtime.launch import launch
+from ..device.launch import launch
 
 
 def store_finished(finished_BWM, running_BWM, slot_BW, parent_BC, token_BC, at_B, out=None, *, threads=128):

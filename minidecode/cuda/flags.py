@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from numba import boolean, cuda, int32, int64
 
+from ..device.launch import launch
 from ..ops import ALL_DONE, FINE, MOVED, SOME_DONE, TROUBLE
 from ..reference import room_for_flag
-from ..runtime.launch import launch
 
 THREADS = 128
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from numba import cuda, float32, int64
 
+from ..device.launch import launch
 from ..ops import FINE, NONE_LEFT, NOT_A_NUMBER
 from ..reference.gather import results
-from ..runtime.launch import launch
 from .common.rows import INFINITY
 
 

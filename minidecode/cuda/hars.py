@@ -25,8 +25,8 @@ import math
 import numpy as np
 from numba import cuda, float32, int32, int64
 
+from ..device.launch import launch
 from ..reference import scratch
-from ..runtime.launch import launch
 from .common.arrays import filled, in_float32
 from .common.best_columns import (
     hold_of_share,

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from numba import cuda, float32
 
+from ..device.launch import launch
+from ..device.low_precision import largest_of
 from ..reference import in_rows, or_empty
-from ..runtime.launch import launch
-from ..runtime.low_precision import largest_of
 from .common.cut_off import cut_off
 from .common.fours import KEPT, grid_of, lie_in_fours, load_fours, store_fours
 from .common.grids import grid_of_rows

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numba import cuda, float32, int64
 
-from ..runtime.launch import launch
+from ..device.launch import launch
 from .common.attention import BIAS, CACHES, NUMBERS_X, QUERIES_RHK, RESULT_RX, result, three_kernels
 from .common.online_softmax import MINUS_INF, WIDEST, begin, put_together, take_in
 from .common.position_bias import bias_arguments, bias_at

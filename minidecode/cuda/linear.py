@@ -16,7 +16,7 @@
    66 %, int8_blocks 56 %, int4 39 % of a copy's; since then not measured.
 
 With weights of fewer bits than float32, x is rounded to float16 at every product, whatever the number of rows, with a
-power of two for a row beyond float16's range (`rounded_rows` in runtime/low_precision.py). Sums are float32. They end
+power of two for a row beyond float16's range (`rounded_rows` in device/low_precision.py). Sums are float32. They end
 in a register: in the output's scale, and for cuda/epilogue.py in bias, activation and residual. Many rows are the
 library's: float16 by float16 on tensor cores. It gets int8 as float16, which is exact, and blocks as float32.
 """
@@ -29,14 +29,14 @@ import numpy as np
 from numba import boolean, cuda, float32, int8, int32, int64, uint8
 from numba.core.types import float16
 
+from ..device.arrays import address_of
+from ..device.launch import launch
+from ..device.low_precision import BEYOND_HALF, is_narrow, rounding, unpacked
+from ..device.products import products
+from ..device.weight_blocks import BLOCK, is_in_blocks
 from ..errors import OptionError
 from ..reference import empty, scratch
 from ..reference.activation import code_of
-from ..runtime.device import address_of
-from ..runtime.launch import launch
-from ..runtime.low_precision import BEYOND_HALF, is_narrow, rounding, unpacked
-from ..runtime.products import products
-from ..runtime.weight_blocks import BLOCK, is_in_blocks
 from .common.arrays import filled
 from .common.reduction import THREADS, WARPS, block_max, warp_sum
 from .common.skinny_gemm import (

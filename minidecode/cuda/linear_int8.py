@@ -14,12 +14,12 @@ import numpy as np
 from numba import boolean, cuda, float32, int8, int32, int64
 from numba.cuda import libdevice
 
+from ..device.launch import launch
+from ..device.low_precision import unpacked
 from ..errors import OptionError
 from ..reference import scratch
 from ..reference.activation import code_of, is_gated
 from ..reference.linear_int8 import LEAST, check_inputs, largest_of_bits
-from ..runtime.launch import launch
-from ..runtime.low_precision import unpacked
 from .common.activation import activated, end_in_pairs
 from .common.dp4a import dp4a
 from .common.reduction import THREADS, WARPS, block_max, warp_sum

@@ -12,11 +12,11 @@ import math
 import numpy as np
 from numba import cuda, float32, int64, types, uint8, uint16, uint32, uint64
 
+from ..device.arrays import address_of
+from ..device.launch import launch
+from ..device.low_precision import largest_of
 from ..errors import OptionError
 from ..reference import empty, in_rows
-from ..runtime.device import address_of
-from ..runtime.launch import launch
-from ..runtime.low_precision import largest_of
 from .common.cut_off import cut_off
 
 THREADS = 128

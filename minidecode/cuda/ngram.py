@@ -14,8 +14,8 @@ from __future__ import annotations
 import numpy as np
 from numba import cuda, float32, int64
 
+from ..device.launch import launch
 from ..reference import in_place
-from ..runtime.launch import launch
 
 BANNED = float32(-np.inf)
 TILE = 256  # starts that a block of version 3 looks at together

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numba import cuda, float32, int64
 
+from ..device.launch import launch
 from ..reference import in_place, scratch
-from ..runtime.launch import launch
 from .common.arrays import in_float32
 
 THREADS = 128

@@ -33,12 +33,12 @@ import numpy as np
 from numba import boolean, cuda, float32, int32, int64
 from numba.core.types import float16
 
+from ..device.arrays import address_of, fetched_once
+from ..device.launch import launch
+from ..device.products import products
 from ..errors import OptionError
 from ..reference import empty
 from ..reference.prefill import sentences
-from ..runtime.device import address_of, fetched_once
-from ..runtime.launch import launch
-from ..runtime.products import products
 from .common.grids import thread_per_number
 from .common.position_bias import bias_arguments, bias_at
 from .common.reduction import THREADS, WARPS, block_max, block_sum, warp_max, warp_sum

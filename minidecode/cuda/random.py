@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numba import cuda, float64
 
-from ..runtime.launch import launch
+from ..device.launch import launch
 from .common.philox import COUNTERS, counters_of, noise_of, words_of, write_noise
 from .common.reduction import THREADS
 

@@ -18,8 +18,8 @@ from __future__ import annotations
 import numpy as np
 from numba import cuda, int64, uint16, uint32
 
+from ..device.launch import launch
 from ..errors import OptionError
-from ..runtime.launch import launch
 
 WORDS = 32  # of each row in a block of version 2: the lanes of a warp read neighbouring words
 MOST_WARPS = 32  # of a block

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numba import cuda, float32, int64
 
+from ..device.launch import launch
 from ..errors import OptionError
 from ..reference import in_rows, or_empty
-from ..runtime.launch import launch
 from .common.bias import plus
 
 THREADS = 128

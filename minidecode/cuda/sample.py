@@ -19,8 +19,8 @@ import math
 import numpy as np
 from numba import cuda, float32, float64, int64
 
+from ..device.launch import launch
 from ..reference import scratch
-from ..runtime.launch import launch
 from .common.arrays import in_float32
 from .common.philox import COUNTERS, LOW, counters_of, noise_of, words_of, write_noise
 from .common.ranking import first_of_block

@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 from numba import cuda, int64
 
-from ..runtime.launch import launch
+from ..device.launch import launch
 
 POSITIONS = 32  # of each text in a block of version 2: the lanes of a warp read neighbouring tokens
 BEAMS = 64  # that version 2 has room for: 16 KiB of shared memory

@@ -22,10 +22,10 @@ import math
 import numpy as np
 from numba import cuda, float32, int64
 
+from ..device.launch import launch
 from ..ops import FINE, NOT_A_NUMBER
 from ..reference import scratch
 from ..reference.softmax import results
-from ..runtime.launch import launch
 from .common.arrays import in_float32
 from .common.log_sum import added, log_of, rescaled, with_one_more
 from .common.reduction import THREADS, WARPS, block_max, block_sum

@@ -19,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 from numba import cuda, float32, int64
 
-from ..runtime.launch import launch
+from ..device.launch import launch
 from .common.attention import (
     BOUNDS,
     CACHES,

@@ -22,8 +22,8 @@ from __future__ import annotations
 import numpy as np
 from numba import cuda, float32, int32, int64
 
+from ..device.launch import launch
 from ..reference import in_place
-from ..runtime.launch import launch
 from .common.arrays import in_float32
 from .common.ranking import goes_first, kth_of_block, threshold_of_block
 from .common.reduction import THREADS, WARP, warp_sum

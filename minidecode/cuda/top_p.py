@@ -19,8 +19,8 @@ from __future__ import annotations
 import numpy as np
 from numba import cuda, float32, float64, int32, int64
 
+from ..device.launch import launch
 from ..reference import in_place
-from ..runtime.launch import launch
 from .common.arrays import in_float32
 from .common.reduction import THREADS, WARP, WARPS, block_max, warp_max, warp_sum
 from .common.rows import INFINITY

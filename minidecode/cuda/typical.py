@@ -16,8 +16,8 @@ import math
 import numpy as np
 from numba import cuda, float32, float64, int32, int64
 
+from ..device.launch import launch
 from ..reference import in_place
-from ..runtime.launch import launch
 from .common.arrays import in_float32
 from .common.ranking import first_of_block, goes_first
 from .common.reduction import THREADS, WARPS, block_max

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numba import cuda, int64
 
-from ..runtime.launch import launch
+from ..device.launch import launch
 
 
 def unravel_candidates(index_BC, V, out=None, *, threads=128):

@@ -12,8 +12,8 @@ from types import FunctionType
 
 import numpy as np
 
+from ..device.seen_kernels import DRY, note_kernel
 from ..errors import EmulationError, MinidecodeWarning, OptionError
-from ..runtime.seen_kernels import DRY, note_kernel
 from .arrays import Unforeseen, arrays_in
 from .binding import python_function
 from .launch import Launch, Settings, TakesTooLongError

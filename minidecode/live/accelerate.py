@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
+from ..device.low_precision import COMPUTED_IN
 from ..errors import InputError, OptionError
 from ..files.folder import read_settings
 from ..files.tokenizer import Tokenizer
 from ..model import Model
 from ..plan import Plan
-from ..runtime.low_precision import COMPUTED_IN
 from ..search.options import HARMLESS, SAMPLING_ALONE
 from .proof import compare_sides
 from .weights import LiveTensor, bound_tensors, check_live, copied_bytes, fingerprint, live_tensors

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from ..device.low_precision import arrays_of
 from ..errors import CheckpointError
 from ..files.checkpoint import match_tensors
 from ..models import FAMILIES, REFUSED, Family
-from ..runtime.low_precision import arrays_of
 
 DTYPES = {"torch.float32": "F32", "torch.float64": "F64", "torch.float16": "F16", "torch.bfloat16": "BF16"}
 SAMPLED = 64  # numbers of each weight that are compared, since `.data` has no counter of changes

@@ -56,7 +56,7 @@ def tensor_shapes(c) -> dict[str, tuple[int, ...]]:
 def bind(c, tensors: dict[str, Any]) -> Weights:
     """The tensors under the names that the forward passes read; projections that share an input are one weight.
 
-    Its data is a tuple then: runtime/low_precision.py joins the matrices.
+    Its data is a tuple then: device/low_precision.py joins the matrices.
     """
 
     def norm(name):

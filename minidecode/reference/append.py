@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..runtime.low_precision import largest_of
+from ..device.low_precision import largest_of
 from . import in_rows, scratch
 from .heads import split_heads_naive
 

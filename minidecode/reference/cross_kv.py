@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..runtime.low_precision import cast_to, is_narrow, rounded_rows, rounding, unpacked
+from ..device.low_precision import cast_to, is_narrow, rounded_rows, rounding, unpacked
 from .heads import split_heads_naive
 from .linear import linear, linear_naive
 from .linear_int8 import linear_int8, linear_int8_naive

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..runtime.low_precision import is_narrow, rounded_rows, rounding
+from ..device.low_precision import is_narrow, rounded_rows, rounding
 from . import scratch
 from .activation import ACTIVATIONS, bias_activation, bias_activation_naive, is_gated
 from .linear import linear, linear_naive

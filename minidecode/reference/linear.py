@@ -1,11 +1,11 @@
-"""Matrix products with weights, which may be stored in fewer bits than `x` (see runtime/low_precision.py)."""
+"""Matrix products with weights, which may be stored in fewer bits than `x` (see device/low_precision.py)."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ..runtime.low_precision import dequantized, is_narrow, rounded_rows, rounding, unpacked
-from ..runtime.weight_blocks import BLOCK, PANEL_OUTPUTS, is_in_blocks, some_outputs
+from ..device.low_precision import dequantized, is_narrow, rounded_rows, rounding, unpacked
+from ..device.weight_blocks import BLOCK, PANEL_OUTPUTS, is_in_blocks, some_outputs
 from . import scratch
 
 CACHED = 2**17  # weights that are cast together: half a megabyte of float32, which stays in the L2 cache

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..device.low_precision import unpacked
 from ..errors import OptionError
-from ..runtime.low_precision import unpacked
 from .activation import ACTIVATIONS, bias_activation, bias_activation_naive, is_gated
 
 MOST_INPUTS = 66_000  # beyond, a sum of bytes times int8 could need more than 32 bits

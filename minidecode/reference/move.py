@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..runtime.low_precision import cast_to
+from ..device.low_precision import cast_to
 
 
 def gather_rows(x_RX, pick_R, out=None):

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from ..device.arrays import address_of, put
 from ..errors import MemoryBudgetError, OptionError
 from ..ops import ALIGNED
 from ..reference.arena import aligned
-from .device import address_of, put
 from .planner import Layout
 
 UNPLANNED = ("bias_sequences",)  # ops that come at some steps alone, and make nothing

@@ -18,9 +18,9 @@ import threading
 from collections.abc import Hashable, Iterator
 from typing import Any
 
-from .device import is_array
-from .graphs import Captured
-from .launch import OnHost
+from ..device.arrays import is_array
+from ..device.graphs import Captured
+from ..device.launch import OnHost
 from .receipt import CountedOps, held_bytes
 
 MOST, MOST_BYTES = 8, 4 << 30  # that are kept for later generations

@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..cache.queries import rows_a_token
+from ..device.low_precision import DYNAMIC, arrays_of
+from ..device.weight_blocks import BLOCKS
 from ..plan import file_of
 from ..search.candidates import never_straight
 from ..search.options import Options
-from .low_precision import DYNAMIC, arrays_of
-from .weight_blocks import BLOCKS
 
 if TYPE_CHECKING:
     from ..model import Model

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..device.capture import CAPTURABLE, CAPTURE
+from ..device.user_functions import describe
 from .arena import Fresh
-from .capture import CAPTURABLE, CAPTURE
 from .receipt import CountedOps, GraphCounts
-from .user_functions import describe
 
 MOST_ROWS = 16  # of a step. More rows take so long that Python's share is small; and a graph keeps all intermediates
 

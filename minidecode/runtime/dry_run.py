@@ -21,6 +21,9 @@ import numpy as np
 from .. import ops as signatures
 from ..cache.cross import of_layer
 from ..cache.queries import rows_a_token
+from ..device.arrays import is_array, put
+from ..device.low_precision import PANEL_HEADER
+from ..device.weight_blocks import BLOCK, is_in_blocks
 from ..dims import letters
 from ..reference import scratch
 from ..reference.arena import aligned
@@ -31,12 +34,9 @@ from ..search.processors import always_due
 from ..search.result import Request
 from .arena import UNPLANNED, Call, Extent, Fresh, Result, StepPlan
 from .buckets import room_for
-from .device import is_array, put
 from .engine import Engine, watched_by
-from .low_precision import PANEL_HEADER
 from .planner import Lifetime, lay_out
 from .receipt import CountedOps, root
-from .weight_blocks import BLOCK, is_in_blocks
 
 OF_OPS = ("repetition_penalty", "encoder_repetition_penalty", "top_h", "min_p", "typical_p", "epsilon_cutoff",
           "eta_cutoff")  # options whose processors call ops that make something  # fmt: skip

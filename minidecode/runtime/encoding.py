@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..cache.no_cache import NoCache
+from ..device.arrays import fetch, put
 from ..errors import InputError
-from .device import fetch, put
 from .prompts import cut_before, or_cut, token_rows
 from .receipt import CountedOps
 

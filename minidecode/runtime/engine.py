@@ -21,10 +21,10 @@ from ..cache.prefix import Prefix
 from ..cache.protocol import StepCache
 from ..cache.queries import QueryCache, QueryCross, QueryRows, rows_a_token
 from ..cache.source import Source
+from ..device.arrays import fetch, put
 from .arena import Fresh
 from .buckets import Bucket, Buckets, apart, room_for
 from .cpu_graphs import CapturedOnCpu
-from .device import fetch, put
 from .in_front import InFront
 from .receipt import GraphCounts, held_bytes
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ..cache.queries import MOST_KEYS, rows_a_token
+from ..device.low_precision import LOW_PRECISION
+from ..device.weight_blocks import numbers_in
 from ..errors import MemoryBudgetError, OptionError
 from ..plan import STORED_AS, Plan
 from ..search.options import Options
@@ -16,8 +18,6 @@ from .arena import Extent
 from .buckets import room_for
 from .cpu_graphs import MOST_ROWS
 from .engine import LOGITS_ROWS
-from .low_precision import LOW_PRECISION
-from .weight_blocks import numbers_in
 
 UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 # Arrays of attention's scores, and of the feed-forward part with what the layer before has left: as NumPy's code works

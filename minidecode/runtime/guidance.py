@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from ..cache.queries import rows_a_token
+from ..device.arrays import fetch, put
 from .cpu_graphs import CapturedOnCpu
-from .device import fetch, put
 from .engine import Engine
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..cache.prefix import Prefix
-from .device import put
+from ..device.arrays import put
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..device.user_functions import UserOp, describe
 from ..errors import OptionError, quoted
 from ..ops import ALIGNED
-from .user_functions import UserOp, describe
 
 
 @dataclass(frozen=True)

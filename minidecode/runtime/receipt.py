@@ -15,10 +15,10 @@ import numpy as np
 from .. import ops as signatures
 from ..catalog import CATALOG, Cost
 from ..cpu.common.code_paths import CODE_PATHS, COUNTS
+from ..device.arrays import fetch
+from ..device.user_functions import describe
 from ..search.constraints import Counts
 from .arena import Fresh
-from .device import fetch
-from .user_functions import describe
 
 
 @dataclass

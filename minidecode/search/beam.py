@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..device.arrays import array_like, fetch, repeated
 from ..errors import OptionError
 from ..ops import ALL_DONE, MOVED, PENALTY_TOO_STRONG, SOME_DONE, TROUBLE, BeamRules
-from ..runtime.device import array_like, fetch, repeated
 from .candidates import Candidates, find_candidates, may_go_straight, straight_from_logits
 from .draws import Draws
 from .options import Options

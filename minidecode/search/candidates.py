@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..device.arrays import array_like
 from ..errors import OptionError
-from ..runtime.device import array_like
 from .processors import always_due
 
 if TYPE_CHECKING:

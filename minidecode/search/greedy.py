@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..device.arrays import array_like, fetch
 from ..ops import ALL_DONE, SOME_DONE, TROUBLE
-from ..runtime.device import array_like, fetch
 from .draws import Draws
 from .options import Options
 from .processors import Rows, any_due, key_of_step, make_tables, process, remove_invalid_values

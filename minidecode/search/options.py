@@ -13,9 +13,9 @@ from typing import Any, Literal, TypeGuard
 
 import numpy as np
 
+from ..device.user_functions import describe
 from ..errors import MinidecodeWarning, OptionError, shown
 from ..ops import BEST_BEAM, BEST_CANDIDATE, NOBODY, BeamRules
-from ..runtime.user_functions import describe
 from .constraints import check_one_constraint, checked_regex, checked_schema
 from .dialects import DIALECTS, Dialect
 from .stopping import checked_functions, checked_stops

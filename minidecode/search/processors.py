@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..device.arrays import fetch
+from ..device.user_functions import call_option
 from ..errors import OptionError
-from ..runtime.device import fetch
-from ..runtime.user_functions import call_option
 from .filters import epsilon_filter, eta_filter, min_p_filter, top_h_filter
 from .tables import OF_PROCESSORS, OF_ROWS, table
 

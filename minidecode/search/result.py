@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..device.arrays import array_like, fetch
 from ..errors import NumericalError, OptionError
 from ..ops import FINE, NO_ROOM, NOT_A_NUMBER
-from ..runtime.device import array_like, fetch
 from .constraints import Constraint
 from .draws import Draws, sentence_keys
 from .options import Options

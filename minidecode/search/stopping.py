@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..device.user_functions import call_option, describe
 from ..errors import OptionError, shown
-from ..runtime.user_functions import call_option, describe
 
 if TYPE_CHECKING:
     from .options import Options

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..runtime.device import fetch
+from ..device.arrays import fetch
 
 FATES = {"runs": "goes on", "ends": "finished", "refused": "ended, not kept", "dropped": "not among the best"}
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from minidecode.runtime.user_functions import load_file
+from minidecode.device.user_functions import load_file
 
 HERE = Path(__file__).parents[2]
 

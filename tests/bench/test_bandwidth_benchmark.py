@@ -12,8 +12,8 @@ from test_compare import EmulatedCupy
 from minidecode.bench.compare import calls_on_device, implementations
 from minidecode.catalog import CATALOG
 from minidecode.conformance.rows import asked_of
-from minidecode.runtime.device import fetch
-from minidecode.runtime.user_functions import load_file
+from minidecode.device.arrays import fetch
+from minidecode.device.user_functions import load_file
 
 ROOT = Path(__file__).parents[2]
 

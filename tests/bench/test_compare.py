@@ -27,12 +27,12 @@ from minidecode.catalog import CATALOG, Cost
 from minidecode.conformance.rows import asked_of
 from minidecode.cpu.common.panel_gemm import pack_int8
 from minidecode.cpu.common.tile import DOT
+from minidecode.device.arrays import fetch, put
+from minidecode.device.low_precision import stored_weight
 from minidecode.emulator.device_array import EmulatorArray
 from minidecode.errors import InputError, NumericalError, RefusedError
 from minidecode.ops import Heads, Norm, Weight
 from minidecode.reference import norm as norm_file
-from minidecode.runtime.device import fetch, put
-from minidecode.runtime.low_precision import stored_weight
 
 
 class EmulatedCupy:

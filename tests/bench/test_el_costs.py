@@ -9,12 +9,12 @@ from minidecode.bench.el_costs import GROUPS, METHODS, Sizes, costs, input_bytes
 from minidecode.bench.machines import MACHINES, Machine
 from minidecode.catalog import CATALOG
 from minidecode.conformance.rows import asked_of
+from minidecode.device.user_functions import load_file
 from minidecode.errors import OptionError
 from minidecode.ops import Weight
 from minidecode.plan import Plan
 from minidecode.reference import el, grouped, linear, shared
 from minidecode.runtime.receipt import CountedOps
-from minidecode.runtime.user_functions import load_file
 
 BUILD, PROJECT, ATTEND = GROUPS
 PAPER = Sizes(B=32, W=4, N=1024, H=16, D=1024)  # section 4.1.1, float16

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from minidecode.runtime.user_functions import load_file
+from minidecode.device.user_functions import load_file
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 

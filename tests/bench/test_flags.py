@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from minidecode.runtime.user_functions import load_file
+from minidecode.device.user_functions import load_file
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 SCRIPTS = sorted(p for p in BENCHMARKS.glob("*.py") if "__main__" in p.read_text(encoding="utf-8"))  # others are parts

@@ -102,7 +102,7 @@ def test_an_unknown_part_is_refused(scripts, monkeypatch, capsys):
 
 def test_without_a_gpu_it_ends_in_a_line(scripts, monkeypatch):
     monkeypatch.setattr("sys.argv", ["gpu.py"])
-    monkeypatch.setattr("minidecode.runtime.device.device_kind", lambda: "none")
+    monkeypatch.setattr("minidecode.device.arrays.device_kind", lambda: "none")
     with pytest.raises(SystemExit, match="Numba finds no GPU here; device=emulator runs"):
         scripts("gpu").main()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from minidecode.runtime.user_functions import load_file
+from minidecode.device.user_functions import load_file
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "hars.py"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from minidecode.cpu.common.tile import DOT
-from minidecode.runtime.user_functions import load_file
+from minidecode.device.user_functions import load_file
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "int8_gemm.py"
 

@@ -6,7 +6,7 @@ import pytest
 
 from minidecode.bench.frontier import OUT, Cell, Frontier
 from minidecode.bench.ladder import read_ladder
-from minidecode.runtime.user_functions import load_file
+from minidecode.device.user_functions import load_file
 
 ROOT = Path(__file__).parents[2]
 RECORDED = ROOT / "benchmarks" / "results" / "ladder-cpu.json"

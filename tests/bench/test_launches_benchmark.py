@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from minidecode.runtime.user_functions import load_file
+from minidecode.device.user_functions import load_file
 
 launches = load_file(Path(__file__).parents[2] / "benchmarks" / "launches.py")
 

@@ -9,8 +9,8 @@ import pytest
 from test_compare import EmulatedCupy
 
 from minidecode.cpu import ngram
-from minidecode.runtime.device import fetch
-from minidecode.runtime.user_functions import load_file
+from minidecode.device.arrays import fetch
+from minidecode.device.user_functions import load_file
 
 ROOT = Path(__file__).parents[2]
 SIZES = ["--sentences", "2", "--beams", "2", "--longest", "12", "--runs", "1"]

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from minidecode.cpu import ngram as cpu_ngram
-from minidecode.runtime.user_functions import load_file
+from minidecode.device.user_functions import load_file
 
 HERE = Path(__file__).parents[2]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import minidecode as md
-from minidecode.runtime.user_functions import load_file
+from minidecode.device.user_functions import load_file
 
 ROOT = Path(__file__).parents[2]
 benchmark = load_file(ROOT / "benchmarks" / "pipeline.py")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from minidecode.runtime.user_functions import load_file
+from minidecode.device.user_functions import load_file
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 plots = load_file(BENCHMARKS / "plots.py")

@@ -9,7 +9,7 @@ import pytest
 from toy_folder import write_bart_folder, write_folder
 
 import minidecode as md
-from minidecode.runtime.low_precision import DYNAMIC
+from minidecode.device.low_precision import DYNAMIC
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 pytest.importorskip("rouge_score")

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from minidecode.course.project.stages import STAGES
-from minidecode.runtime.user_functions import load_file
+from minidecode.device.user_functions import load_file
 
 ROOT = Path(__file__).parents[2]
 RECORD = ROOT / "benchmarks" / "results" / "project-cpu.json"

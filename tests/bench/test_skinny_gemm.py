@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
+from minidecode.device.user_functions import load_file
 from minidecode.ops import Norm, Weight
-from minidecode.runtime.user_functions import load_file
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "skinny_gemm.py"
 

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from minidecode.runtime.user_functions import load_file
+from minidecode.device.user_functions import load_file
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import minidecode as md
-from minidecode.runtime.user_functions import load_file
+from minidecode.device.user_functions import load_file
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "whole_models.py"
 

@@ -16,7 +16,7 @@ from minidecode.commands import doctor
 from minidecode.commands.gpu_packages import UNFIT_CUPY, GpuPackages, driver_version, found_here, what_does_not_fit
 from minidecode.conformance.kernel_types import check_types
 from minidecode.cuda.append import SIGNATURES, append_kv, write_position
-from minidecode.runtime import device
+from minidecode.device import arrays as device
 
 EXTRAS = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"][
     "optional-dependencies"

@@ -252,7 +252,7 @@ def test_doctor_tells_what_is_installed_from_what_can_be_used(cli, monkeypatch):
 @pytest.mark.parametrize("package", ["numba", "threadpoolctl"])
 def test_doctor_works_without_what_it_asks(cli, monkeypatch, package):
     """None in sys.modules makes an import fail as if the package were not there."""
-    for name in [n for n in sys.modules if n.partition(".")[0] == package or n == "minidecode.runtime.device"]:
+    for name in [n for n in sys.modules if n.partition(".")[0] == package or n == "minidecode.device.arrays"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
     assert cli("doctor").code == 0

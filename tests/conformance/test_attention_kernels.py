@@ -11,7 +11,7 @@ from minidecode.conformance.rows import asked_of
 from minidecode.cuda import grouped, split
 from minidecode.cuda.common import attention, warp_attention
 from minidecode.cuda.common.warp_attention import kernel_for, launch_warps
-from minidecode.runtime.launch import InEmulator, counted_launches, traced_launches
+from minidecode.device.launch import InEmulator, counted_launches, traced_launches
 
 ROWS = ("grouped", "shared", "split")
 VERSIONS = [

@@ -15,10 +15,10 @@ from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG
 from minidecode.conformance.check import _answer, _is_same, mutant_files, wrong, wrong_with_out
 from minidecode.conformance.rows import asked_of
+from minidecode.device.launch import launch
+from minidecode.device.user_functions import dtype_due, load_file
 from minidecode.reference import arena, epilogue, ngram, random, sample, split, top_k, top_p
 from minidecode.reference import norm as norm_file
-from minidecode.runtime.launch import launch
-from minidecode.runtime.user_functions import dtype_due, load_file
 
 
 def implementations_and_places():

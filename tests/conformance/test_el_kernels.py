@@ -9,9 +9,9 @@ import pytest
 import minidecode as md
 from minidecode.conformance.rows import el as el_row
 from minidecode.cuda import el
-from minidecode.runtime import products
-from minidecode.runtime.launch import InEmulator, counted_launches
-from minidecode.runtime.products import PRODUCT, by_cublas
+from minidecode.device import products
+from minidecode.device.launch import InEmulator, counted_launches
+from minidecode.device.products import PRODUCT, by_cublas
 
 attend = InEmulator(el.attend_el_v3)
 SMALL = dict(B=2, W=2, N=9, H=4, G=2, K=3, U=2, D=8, h_dtype=np.float16)

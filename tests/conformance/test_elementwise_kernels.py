@@ -14,10 +14,10 @@ from minidecode.conformance.rows import embedding as embedding_row
 from minidecode.conformance.rows import norm as norm_row
 from minidecode.conformance.rows.norm import layer_norm_bound
 from minidecode.cuda import activation, embedding
+from minidecode.device.launch import InEmulator, counted_launches
 from minidecode.ops import Norm
 from minidecode.reference import norm as norm_reference
 from minidecode.reference.activation import ACTIVATIONS, LAPLACE, PLAIN, code_of
-from minidecode.runtime.launch import InEmulator, counted_launches
 
 ROWS = ("norm", "embedding", "activation")
 

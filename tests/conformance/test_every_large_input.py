@@ -14,7 +14,7 @@ from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG
 from minidecode.conformance.check import wrong
 from minidecode.conformance.rows import asked_of
-from minidecode.runtime.launch import InEmulator
+from minidecode.device.launch import InEmulator
 
 LARGEST = 2**18 + 60  # columns: a little more than the largest vocabularies have, Gemma's and mT5's
 

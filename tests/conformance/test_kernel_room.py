@@ -22,9 +22,9 @@ from minidecode.catalog import CATALOG
 from minidecode.conformance.rows import asked_of
 from minidecode.cuda.common import attention, warp_attention
 from minidecode.cuda.common import rows as common_rows
+from minidecode.device.launch import launch
+from minidecode.device.products import products
 from minidecode.plan import is_there
-from minidecode.runtime.launch import launch
-from minidecode.runtime.products import products
 
 PAGE = 4096
 ROWS = [

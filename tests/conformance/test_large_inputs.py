@@ -21,10 +21,10 @@ from minidecode.conformance.large import cost, in_words, rows_of, wrong_by_limit
 from minidecode.conformance.rows import asked_of
 from minidecode.cpu import argmax as cpu_argmax
 from minidecode.cuda import finished, sequences
+from minidecode.device.launch import InEmulator, launch
+from minidecode.device.user_functions import load_file
 from minidecode.reference import argmax, beam_scores, candidates, top_k
 from minidecode.reference import ngram as ngrams
-from minidecode.runtime.launch import InEmulator, launch
-from minidecode.runtime.user_functions import load_file
 
 BY_SIZE = [  # softmax of many rows, and a kernel of `norm`, take longer: with the other mutants, for one seed
     ("activation", "columns_in_sixteen_bits"),

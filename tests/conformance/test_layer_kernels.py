@@ -13,13 +13,13 @@ from minidecode.catalog import CATALOG
 from minidecode.conformance.attention import normal
 from minidecode.conformance.rows import asked_of
 from minidecode.cuda import prefill
+from minidecode.device.arrays import put
+from minidecode.device.launch import InEmulator, counted_launches, launch
+from minidecode.device.low_precision import cast_to
+from minidecode.device.products import PRODUCT
 from minidecode.ops import Heads, Weight
 from minidecode.reference import heads as heads_reference
 from minidecode.reference.heads import cut
-from minidecode.runtime.device import put
-from minidecode.runtime.launch import InEmulator, counted_launches, launch
-from minidecode.runtime.low_precision import cast_to
-from minidecode.runtime.products import PRODUCT
 
 
 def every(*names):

@@ -12,12 +12,12 @@ from minidecode.conformance.rows import epilogue as epilogue_row
 from minidecode.conformance.rows.linear import ANY_WIDTH, LAYOUTS, STORED, arguments_of, as_rounded, bound, oracle
 from minidecode.cuda import linear
 from minidecode.cuda.common import tensor_core
+from minidecode.device.launch import InEmulator, counted_launches
+from minidecode.device.products import PRODUCT
 from minidecode.emulator.binding import BODIES
 from minidecode.ops import Weight
 from minidecode.reference.activation import GELU, PLAIN
 from minidecode.reference.linear import linear_rounded
-from minidecode.runtime.launch import InEmulator, counted_launches
-from minidecode.runtime.products import PRODUCT
 
 VERSIONS = {label: InEmulator(f) for label, f in implementations(CATALOG["linear"]).items() if label.startswith("cuda")}
 

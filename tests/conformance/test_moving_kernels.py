@@ -5,8 +5,8 @@ import pytest
 
 from minidecode import MinidecodeError, reference
 from minidecode.cuda import activation, beam_scores, move, random, sample, softmax, temperature
+from minidecode.device.launch import InEmulator, traced_launches
 from minidecode.plan import backend
-from minidecode.runtime.launch import InEmulator, traced_launches
 
 REFERENCE = backend(reference)
 RNG = np.random.default_rng(0)

@@ -11,12 +11,12 @@ from numba import types
 
 from minidecode.conformance.check import OnDevice, check
 from minidecode.cuda import gather as gather_kernels
+from minidecode.device.arrays import Memories, fetch, view_of
+from minidecode.device.launch import InEmulator
+from minidecode.device.seen_kernels import note_kernel, seen_kernels
 from minidecode.emulator.device_array import EmulatorArray
 from minidecode.ops import Norm
 from minidecode.reference import gather as gather_code
-from minidecode.runtime.device import Memories, fetch, view_of
-from minidecode.runtime.launch import InEmulator
-from minidecode.runtime.seen_kernels import note_kernel, seen_kernels
 
 
 def views():

@@ -106,7 +106,7 @@ def prepare() -> None:
     """Launches go to the simulator; `cuda.jit` takes launch_bounds, which limits registers and changes no result."""
     from numba import cuda
 
-    from minidecode.runtime import launch
+    from minidecode.device import launch
 
     def too_slow(*_):
         raise TooSlowError

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from minidecode.device.arrays import array_like, fetch, put, repeated
 from minidecode.emulator.device_array import BY_NUMBERS, ON_DEVICE, EmulatorArray, counted_arrays, counted_looks, taped
-from minidecode.runtime.device import array_like, fetch, put, repeated
 
 
 def there(*numbers, dtype=np.float32):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from labelled_kernels import KERNELS, KINDS
 
-from minidecode.runtime.user_functions import load_file
+from minidecode.device.user_functions import load_file
 
 ROOT = Path(__file__).parents[2]
 RECORDED = json.loads((ROOT / "benchmarks" / "results" / "kernel-suite.json").read_text(encoding="utf-8"))

@@ -20,7 +20,7 @@ from minidecode.course.project.rules import broken_rules
 from minidecode.course.project.skeleton import engine_skeleton
 from minidecode.course.project.stages import STAGES, Kit, why_too_many
 from minidecode.course.project.weights import WeightError, Weights
-from minidecode.runtime.blas_threads import few_blas_threads
+from minidecode.device.blas_threads import few_blas_threads
 
 ROOT = Path(__file__).resolve().parents[2]
 SOLUTION = (ROOT / "exercises" / "engine" / "solution.py").read_text("utf-8")

@@ -15,7 +15,7 @@ from minidecode import conformance
 from minidecode.bench.ladder import read_ladder
 from minidecode.commands.cli import app
 from minidecode.course.chapters import chapters
-from minidecode.runtime.user_functions import find_function, load_file
+from minidecode.device.user_functions import find_function, load_file
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"

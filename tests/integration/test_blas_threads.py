@@ -7,8 +7,8 @@ import pytest
 from test_attention_settings import make
 
 from minidecode.bench.ladder import how_busy
+from minidecode.device import blas_threads
 from minidecode.errors import OptionError
-from minidecode.runtime import blas_threads
 
 IDS = [[3, 9, 27], [5, 6]]
 

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from minidecode.device.arrays import fetch, put
 from minidecode.emulator.device_array import counted_looks, taped
 from minidecode.plan import Plan
-from minidecode.runtime.device import fetch, put
 from minidecode.search import processors
 from minidecode.search.dialects import DIALECTS
 from minidecode.search.options import Options

@@ -20,13 +20,13 @@ from minidecode.cpu.common.atomics import address_of, array_at, pause
 from minidecode.cpu.common.graph import Graph
 from minidecode.cpu.common.thread_pool import CALLER_ALONE, ThreadPool, parallel_for
 from minidecode.cpu.common.tile import DOT
+from minidecode.device.capture import CAPTURE
 from minidecode.errors import WorkerError
 from minidecode.model import Model
 from minidecode.models import FAMILIES
 from minidecode.ops import Heads, Norm, PositionBias
 from minidecode.plan import Plan
 from minidecode.runtime import cpu_graphs
-from minidecode.runtime.capture import CAPTURE
 from minidecode.runtime.engine import Engine
 
 LLAMA = Path(__file__).parents[1] / "golden" / "llama" / "grouped"

@@ -10,7 +10,7 @@ import pytest
 from numba import config
 
 from minidecode.cpu.common import thread_pool
-from minidecode.runtime import blas_threads, cores
+from minidecode.device import blas_threads, cores
 
 V2 = "31 23 0:28 {root} /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate"
 V1 = "32 31 0:29 {root} /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct"
@@ -164,7 +164,7 @@ opened = []
 sys.addaudithook(lambda event, given: opened.append(str(given[0])) if event == "open" else None)
 import minidecode, minidecode.cpu.linear
 before = [path for path in opened if "cgroup" in path or "mountinfo" in path]
-from minidecode.runtime.cores import worker_threads
+from minidecode.device.cores import worker_threads
 worker_threads()
 print(before, [path for path in opened if "cgroup" in path or "mountinfo" in path])
 """

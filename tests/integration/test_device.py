@@ -11,14 +11,14 @@ import minidecode as md
 from minidecode import plan as plan_file
 from minidecode.cache.split import SplitCache
 from minidecode.cuda import linear
+from minidecode.device import graphs
+from minidecode.device.arrays import put
+from minidecode.device.products import PRODUCT
 from minidecode.emulator.device_array import taped
 from minidecode.errors import OptionError
 from minidecode.model import Model
 from minidecode.models import FAMILIES
 from minidecode.plan import Plan
-from minidecode.runtime import graphs
-from minidecode.runtime.device import put
-from minidecode.runtime.products import PRODUCT
 
 IDS = [[3, 9, 2, 11, 5], [5, 6]]
 TINY = {

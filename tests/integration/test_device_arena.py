@@ -13,12 +13,12 @@ from test_device import IDS, SEARCHES, make, prompts_by_the_library, same
 import minidecode as md
 from minidecode import model as model_file
 from minidecode.cuda import activation, linear
+from minidecode.device.arrays import address_of
 from minidecode.emulator.device_array import counted_arrays
 from minidecode.errors import OptionError
 from minidecode.runtime import arena as arena_file
 from minidecode.runtime import dry_run as dry_run_file
 from minidecode.runtime.arena import Places
-from minidecode.runtime.device import address_of
 
 __all__ = ["prompts_by_the_library"]  # a fixture
 pytestmark = pytest.mark.usefixtures("prompts_by_the_library")

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import minidecode as md
+from minidecode.device.user_functions import load_file
 from minidecode.errors import MinidecodeError
 from minidecode.models import FAMILIES
-from minidecode.runtime.user_functions import load_file
 
 TOYS = load_file(Path(__file__).parents[2] / "docs" / "write_models.py")
 IDS = [[3, 9, 12, 7, 9], [5, 6]]

@@ -18,9 +18,9 @@ import minidecode as md
 from minidecode.cpu import linear_int8 as compiled
 from minidecode.cpu.common import packing, panel_gemm, tile
 from minidecode.cpu.common.tile import DOT, DOT_PRODUCTS
+from minidecode.device.low_precision import DYNAMIC, arrays_of, stored_weight, unpacked
 from minidecode.ops import Weight
 from minidecode.reference import linear_int8 as reference
-from minidecode.runtime.low_precision import DYNAMIC, arrays_of, stored_weight, unpacked
 
 HERE = [dtype for dtype, bits in DYNAMIC.items() if DOT is not None and bits <= DOT.x_bits]
 pytestmark = pytest.mark.skipif(not HERE, reason="no integer dot product here")
@@ -133,7 +133,7 @@ from minidecode.cpu.common.tile import DOT
 from minidecode.cpu.linear_int8 import linear_int8
 from minidecode.ops import Weight
 from minidecode.reference.linear_int8 import linear_int8_naive
-from minidecode.runtime.low_precision import stored_weight
+from minidecode.device.low_precision import stored_weight
 rng, kind = np.random.default_rng(0), DOT
 for rows, inputs, outputs in ((1, 3, 7), (5, 64, 64), (13, 300, 130)):
     for sign in (1, -1):

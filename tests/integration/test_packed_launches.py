@@ -8,8 +8,8 @@ from numba import cuda, float32
 
 import minidecode as md
 from minidecode.cuda.norm import norm_block_per_row
-from minidecode.runtime import kernels, launch
-from minidecode.runtime.kernels import SCALARS, type_of
+from minidecode.device import kernels, launch
+from minidecode.device.kernels import SCALARS, type_of
 
 
 class _Pointer:

@@ -14,11 +14,11 @@ from test_attention_settings import make
 from minidecode.catalog import CATALOG, Row
 from minidecode.cpu import linear
 from minidecode.cpu.common.tile import DOT
+from minidecode.device.low_precision import DYNAMIC
 from minidecode.errors import OptionError
 from minidecode.model import Model
 from minidecode.models import FAMILIES
 from minidecode.plan import CACHES, SWITCHES, Plan, is_there
-from minidecode.runtime.low_precision import DYNAMIC
 
 PROMPTS = [[5, 9, 2, 7, 7], [3], [8, 8, 3, 11, 4, 6, 2]]
 SEARCHES = [  # between them they call every op of a search

@@ -10,9 +10,9 @@ from test_attention_settings import IDS, SIZES, make, random_tensors
 
 import minidecode as md
 from minidecode.catalog import CATALOG
+from minidecode.device.arrays import device_kind
 from minidecode.models import FAMILIES
 from minidecode.plan import CACHES
-from minidecode.runtime.device import device_kind
 
 PROMPTS = ["The Congress of the United States", "Our army and our navy have"]
 OPTIONS = dict(max_new_tokens=24, num_beams=2, no_repeat_ngram_size=2)

@@ -13,9 +13,9 @@ import pytest
 from test_attention_settings import IDS, make
 from toy import told
 
+from minidecode.device.arrays import moved_to, put
 from minidecode.emulator.device_array import EmulatorArray, counted_looks, there
 from minidecode.plan import Plan
-from minidecode.runtime.device import moved_to, put
 from minidecode.runtime.engine import Engine
 from minidecode.runtime.receipt import CountedOps
 from minidecode.search.beam import beam_search

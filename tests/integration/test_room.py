@@ -12,9 +12,9 @@ from minidecode.catalog import CATALOG, arguments_of
 from minidecode.conformance.rows import asked_of
 from minidecode.conformance.rows.beam_update import HF
 from minidecode.cuda import append, beam_update, extend, finished, flags, reorder, sequences
+from minidecode.device.arrays import fetch, put
 from minidecode.emulator.device_array import taped
 from minidecode.ops import FINE, NO_ROOM, TROUBLE, Heads
-from minidecode.runtime.device import fetch, put
 from minidecode.search.result import raise_trouble
 
 TOO_OFTEN = 2  # launches beyond the room

@@ -7,9 +7,9 @@ import pytest
 from toy_folder import CONFIG, toy_tensors, write_bart_folder
 
 import minidecode as md
+from minidecode.device.low_precision import dequantized
 from minidecode.loading import load_shapes
 from minidecode.ops import Weight
-from minidecode.runtime.low_precision import dequantized
 
 NARROW = ("float16", "int8")
 PLANS = ["cache=none", "cache=replicated", "cache=split,linear=cpu", "cache=el", "cache=indirect,linear=naive",

@@ -18,11 +18,11 @@ from minidecode.conformance.rows import linear as linear_row
 from minidecode.cpu import linear as compiled
 from minidecode.cpu.common import block_gemm, panel_gemm, tile
 from minidecode.cpu.common.block_gemm import KIND, KINDS
+from minidecode.device.low_precision import arrays_of, dequantized, stored_weight, unpacked
+from minidecode.device.weight_blocks import BLOCKS, in_panels, in_rows, of_gguf
 from minidecode.ops import Weight
 from minidecode.reference import linear as reference
 from minidecode.runtime.compiled import PRODUCTS
-from minidecode.runtime.low_precision import arrays_of, dequantized, stored_weight, unpacked
-from minidecode.runtime.weight_blocks import BLOCKS, in_panels, in_rows, of_gguf
 
 PROMPT = "Fellow citizens of the Senate and of the House"
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "gguf_blocks.json").read_text())
@@ -163,8 +163,8 @@ from minidecode.cpu.common import panel_gemm, tile
 from minidecode.cpu.linear import linear
 from minidecode.cpu.linear_int8 import linear_int8
 from minidecode.ops import Weight
-from minidecode.runtime.low_precision import stored_weight
-from minidecode.runtime.weight_blocks import in_panels
+from minidecode.device.low_precision import stored_weight
+from minidecode.device.weight_blocks import in_panels
 
 def shifted(array):
     raw = np.empty(array.nbytes + 128, np.uint8)
@@ -211,7 +211,7 @@ from minidecode.cpu.common.block_gemm import KIND
 from minidecode.cpu.common.low_precision import cast_all
 from minidecode.cpu.linear import linear
 from minidecode.ops import Weight
-from minidecode.runtime.low_precision import stored_weight, dequantized
+from minidecode.device.low_precision import stored_weight, dequantized
 rng = np.random.default_rng(0)
 for dtype in ("int4", "int8_blocks"):
     for rows in range(1, 8):

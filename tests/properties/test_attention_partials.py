@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG
 from minidecode.conformance.rows import asked_of
+from minidecode.device.low_precision import each_array
 from minidecode.reference.grouped import attend
 from minidecode.reference.split import attend_split_merged, merge, partial
-from minidecode.runtime.low_precision import each_array
 
 IN_DOUBLE = [
     pytest.param(name, function, id=f"{name}-{label.replace(' ', '-')}")

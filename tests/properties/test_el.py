@@ -11,6 +11,7 @@ from minidecode import dims, ops
 from minidecode.cache.el import key_value_weights
 from minidecode.conformance.rows import el as el_row
 from minidecode.conformance.rows import el_split as split_row
+from minidecode.device.low_precision import dequantized, quantized
 from minidecode.ops import Heads, Weight
 from minidecode.reference import el, el_split
 from minidecode.reference.grouped import attend
@@ -18,7 +19,6 @@ from minidecode.reference.heads import split_heads
 from minidecode.reference.linear import linear
 from minidecode.reference.shared import attend_shared
 from minidecode.reference.split import attend_split
-from minidecode.runtime.low_precision import dequantized, quantized
 
 seeds = st.integers(0, 2**32 - 1)
 EL, EL_SPLIT = (dims.checked(f, ops.RETURNS[f.__name__]) for f in (el.attend_el, el_split.attend_el_split))

@@ -10,11 +10,11 @@ from minidecode.catalog import CATALOG
 from minidecode.conformance.attention import attend_bound, attend_row, halves
 from minidecode.conformance.rows import asked_of
 from minidecode.cpu.common.low_precision import cast_all
+from minidecode.device.launch import InEmulator
+from minidecode.device.low_precision import cast_to, largest_of
 from minidecode.reference.append import append_kv
 from minidecode.reference.common import attention
 from minidecode.reference.move import concat_step
-from minidecode.runtime.launch import InEmulator
-from minidecode.runtime.low_precision import cast_to, largest_of
 
 HALF = np.dtype(np.float16)
 BY_MEMORY = ["grouped", "shared", "split", "indirect", "rolling"]

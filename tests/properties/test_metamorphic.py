@@ -16,7 +16,7 @@ from minidecode import ops
 from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG
 from minidecode.conformance.rows import asked_of
-from minidecode.runtime.launch import InEmulator
+from minidecode.device.launch import InEmulator
 
 PROMPTS = {"shared": 3, "split": 3, "indirect": 3, "el": 2, "el_split": 2}  # where begin_B stands
 OWN = {"grouped": (1, 3), "split": (4, 6), "rolling": (1, 3), "el_split": (7, 9)}  # where keys and begin_R stand

@@ -18,6 +18,7 @@ from minidecode.conformance.rows import rolling as rolling_row
 from minidecode.cuda import indirect as indirect_kernels
 from minidecode.cuda import reorder as reorder_kernels
 from minidecode.cuda import rolling as rolling_kernels
+from minidecode.device.launch import InEmulator
 from minidecode.reference.append import write
 from minidecode.reference.grouped import attend
 from minidecode.reference.indirect import attend_indirect
@@ -25,7 +26,6 @@ from minidecode.reference.indirection import update_indirection
 from minidecode.reference.reorder import reorder_cache
 from minidecode.reference.rolling import attend_rolling
 from minidecode.reference.split import attend_split
-from minidecode.runtime.launch import InEmulator
 
 seeds = st.integers(0, 2**32 - 1)
 METAMORPHIC = settings(max_examples=15)

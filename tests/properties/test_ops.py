@@ -28,6 +28,7 @@ from minidecode.conformance.rows import norm as norm_row
 from minidecode.conformance.rows import reorder as reorder_row
 from minidecode.conformance.rows.norm import layer_norm_oracle
 from minidecode.cpu import activation as cpu_activation
+from minidecode.device.low_precision import quantized, stored_weight
 from minidecode.ops import Heads, Norm, Weight
 from minidecode.plan import backend
 from minidecode.reference import candidates
@@ -39,7 +40,6 @@ from minidecode.reference.shared import attend_shared_naive
 from minidecode.reference.softmax import token_logprobs_naive
 from minidecode.reference.split import attend_split_merged, attend_split_naive
 from minidecode.runtime import dry_run
-from minidecode.runtime.low_precision import quantized, stored_weight
 
 OPS = {name: dims.checked(f, ops.RETURNS.get(name, ())) for name, f in backend(reference).items()}
 LAYER_NORMS = [layer_norm_naive, layer_norm]

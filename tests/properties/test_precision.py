@@ -12,9 +12,9 @@ from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG
 from minidecode.conformance.rows import linear as linear_row
 from minidecode.cpu import linear as cpu_linear
+from minidecode.device.low_precision import dequantized, quantized, stored_as, stored_weight
 from minidecode.ops import Weight
 from minidecode.reference.linear import linear
-from minidecode.runtime.low_precision import dequantized, quantized, stored_as, stored_weight
 
 EPS = 2.0**-24
 ON_CPU = {label: f for label, f in implementations(CATALOG["linear"]).items() if not label.startswith("cuda")}

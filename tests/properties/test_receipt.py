@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from minidecode.cpu import linear as cpu_linear
+from minidecode.device.low_precision import stored_weight
 from minidecode.ops import Heads, Norm, Weight
 from minidecode.plan import Plan
 from minidecode.reference import linear as linear_file
-from minidecode.runtime.low_precision import stored_weight
 from minidecode.runtime.receipt import CountedOps, Receipt, held_bytes
 
 F = np.float32

@@ -17,9 +17,9 @@ from minidecode.cpu import linear as cpu_linear
 from minidecode.cpu import split
 from minidecode.cpu.common import skinny_gemm, thread_pool
 from minidecode.cpu.common.atomics import address_of, array_at, pause
+from minidecode.device.low_precision import stored_weight
 from minidecode.ops import Weight
 from minidecode.reference import split as reference_split
-from minidecode.runtime.low_precision import stored_weight
 
 STORED = ("float32", "float16", "int8")
 

@@ -30,7 +30,7 @@ def script():
 CHAPTER = textwrap.dedent("""\
     # A title
 
-    <!-- include: minidecode/runtime/launch.py:launch docstring=none -->
+    <!-- include: minidecode/device/launch.py:launch docstring=none -->
     <!-- end of include -->
 
     It is <!-- result: benchmarks/results/first-rungs-cpu.json data["machine"]["cores"] --><!-- end of result --> cores.

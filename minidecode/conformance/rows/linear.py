@@ -9,10 +9,10 @@ import math
 import numpy as np
 from hypothesis import strategies as st
 
+from ...device.low_precision import STORED as SMALLER
+from ...device.low_precision import dequantized, is_narrow, rounded_rows, stored_weight
+from ...device.weight_blocks import BLOCK, BLOCKS, is_in_blocks
 from ...ops import Weight
-from ...runtime.low_precision import STORED as SMALLER
-from ...runtime.low_precision import dequantized, is_narrow, rounded_rows, stored_weight
-from ...runtime.weight_blocks import BLOCK, BLOCKS, is_in_blocks
 from ..attention import drawn
 from ..bounds import EPS
 from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, SEVERAL_WIDE, WIDE, WIDTH

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import strategies as st
 
+from ...device.low_precision import DYNAMIC, stored_weight
 from ...ops import Weight
-from ...runtime.low_precision import DYNAMIC, stored_weight
 from ..attention import drawn
 from ..bounds import EPS
 from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, SEVERAL_WIDE, WIDE, WIDTH

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from ...runtime.low_precision import cast_to
+from ...device.low_precision import cast_to
 from ..attention import attend_bounds, attend_rows, bias_of_row, drawn, normal, perhaps_biased, position_bias
 from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 

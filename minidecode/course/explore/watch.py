@@ -13,7 +13,7 @@ import numpy as np
 
 from ...cache.cross import DecoderCache
 from ...cache.rolling import RollingCache
-from ...runtime.device import fetch
+from ...device.arrays import fetch
 from ...runtime.engine import Engine
 from ...runtime.receipt import held_bytes
 

@@ -9,8 +9,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from ...device.blas_threads import few_blas_threads
 from ...errors import InputError, quoted
-from ...runtime.blas_threads import few_blas_threads
 from ..exercises import sandbox
 from ..exercises.kernel_source import Refused
 from .engine import Engine, EngineError

@@ -1,6 +1,6 @@
 """GEMM of weights in blocks (int4, int8_blocks): integers become floats in a register, and meet float32 rows.
 
-Weights lie in panels of 32 outputs (runtime/weight_blocks.py), whatever the processor. A tile is some rows by a panel's
+Weights lie in panels of 32 outputs (device/weight_blocks.py), whatever the processor. A tile is some rows by a panel's
 outputs. It takes eight inputs at a time, which have one scale for each output:
 
 1. Of int4, a register holds eight numbers of each of its outputs. AVX-512 looks a number up in a table of 16 floats,
@@ -20,8 +20,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from ...device.weight_blocks import BLOCK, BYTES_OF_SCALE, PANEL_OUTPUTS, STEP
 from ...ops import Weight
-from ...runtime.weight_blocks import BLOCK, BYTES_OF_SCALE, PANEL_OUTPUTS, STEP
 from .atomics import array_at
 from .jit import njit
 from .panel_gemm import cut_into_tasks

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 
-from ...runtime.capture import in_numpy
+from ...device.capture import in_numpy
 
 CODE_PATHS = COMPILED, BLAS, BLAS_CAST, NUMPY = "compiled", "BLAS", "BLAS on cast weights", "NumPy"
 SUMS_MOVE = "NumPy moves the sums of a product to where they belong"  # why a step is not captured

@@ -20,10 +20,10 @@ SOURCES = (
     "reference/*.py",
     "errors.py",
     "ops.py",
-    "runtime/capture.py",
-    "runtime/cores.py",
-    "runtime/low_precision.py",
-    "runtime/weight_blocks.py",
+    "device/capture.py",
+    "device/cores.py",
+    "device/low_precision.py",
+    "device/weight_blocks.py",
 )  # of functions, and of numbers in them
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...device.low_precision import DYNAMIC, each_weight, joined, stored_weight
 from ...errors import OptionError
 from ...ops import Weight
-from ...runtime.low_precision import DYNAMIC, each_weight, joined, stored_weight
 from .panel_gemm import pack_floats, pack_int8
 from .tile import DOT, FLOAT, GROUP
 

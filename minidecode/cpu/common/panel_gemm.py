@@ -22,12 +22,12 @@ import functools
 
 import numpy as np
 
+from ...device.capture import CAPTURE
+from ...device.cores import first_level_bytes, worker_threads
+from ...device.low_precision import PANEL_HEADER as HEADER
+from ...device.weight_blocks import aligned
 from ...ops import Weight
 from ...reference.activation import PLAIN
-from ...runtime.capture import CAPTURE
-from ...runtime.cores import first_level_bytes, worker_threads
-from ...runtime.low_precision import PANEL_HEADER as HEADER
-from ...runtime.weight_blocks import aligned
 from .activation import activate, no_bias
 from .atomics import array_at, bits_of, float_of
 from .jit import njit

@@ -9,7 +9,7 @@ import functools
 
 import numpy as np
 
-from ...runtime.capture import contiguous
+from ...device.capture import contiguous
 from .jit import njit
 
 

@@ -28,9 +28,9 @@ from pathlib import Path
 
 import numpy as np
 
+from ...device.capture import CAPTURE
+from ...device.cores import worker_threads
 from ...errors import WorkerError
-from ...runtime.capture import CAPTURE
-from ...runtime.cores import worker_threads
 from .atomics import add, address_of, call, load, pause, store
 from .jit import njit
 

@@ -7,6 +7,7 @@ import math
 import numpy as np
 from numba import cuda, float32, int64
 
+from ...device.launch import launch
 from ...errors import OptionError
 from ...reference import empty, or_empty
 from ...reference.activation import (
@@ -25,7 +26,6 @@ from ...reference.activation import (
     TANH,
     code_of,
 )
-from ...runtime.launch import launch
 from .bias import plus
 from .grids import grid_of_columns
 from .reduction import THREADS

@@ -14,9 +14,9 @@ import math
 import numpy as np
 from numba import cuda, float32, int64, types
 
+from ...device.launch import launch
 from ...errors import OptionError
 from ...reference import scratch
-from ...runtime.launch import launch
 from .position_bias import bias_at
 from .reduction import LANES, THREADS, WARPS, warp_sum
 

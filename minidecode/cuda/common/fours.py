@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from numba import cuda, float32, int64
 
-from ...runtime.device import address_of
+from ...device.arrays import address_of
 from .vector_load import wide_load, wide_store
 
 ROWS = 4  # of a thread

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...runtime.launch import launch
+from ...device.launch import launch
 from .reduction import THREADS
 
 WALKED = 4  # rows that a thread of `grid_of_columns` walks down

@@ -8,9 +8,9 @@ import numpy as np
 from numba import cuda, float32, int64
 from numba.core.types import float16
 
+from ...device.launch import launch
 from ...errors import OptionError
 from ...reference import scratch
-from ...runtime.launch import launch
 from .grids import thread_per_number
 from .reduction import warp_sum
 

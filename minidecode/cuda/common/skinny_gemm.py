@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from numba import cuda, float32, int32, uint32
 from numba.core.types import float16
 
-from ...runtime.weight_blocks import BLOCK
+from ...device.weight_blocks import BLOCK
 from .activation import activated
 from .reduction import warp_max, warp_sum
 from .tensor_core import (

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numba import cuda, float32, int64, types
 
+from ...device.launch import launch
+from ...device.low_precision import largest_of
 from ...errors import OptionError
 from ...reference import empty, in_rows, or_empty
-from ...runtime.launch import launch
-from ...runtime.low_precision import largest_of
 from .bias import plus
 from .cut_off import cut_off
 from .grids import grid_of_rows

@@ -160,7 +160,7 @@ def _halves_of_bytes(four):
 
 @intrinsic
 def halves_of_nibbles(typing_context, eight):
-    """A word of int4 (runtime/weight_blocks.py) as four words of float16, exactly: bytes (0, 2) and (1, 3), the lower
+    """A word of int4 (device/weight_blocks.py) as four words of float16, exactly: bytes (0, 2) and (1, 3), the lower
     halves of both first.
 
     Four bits n below 0x6400 are the float16 1024 + n, those above them 1024 + 16 n: one mask makes two numbers.

@@ -8,15 +8,15 @@ from numba import float32, int8, types, uint8
 from numba.core.types import float16
 from numba.cuda.extending import intrinsic
 
+from ...device.arrays import address_of
 from ...emulator import register_body
-from ...runtime.device import address_of
 
 
 @intrinsic
 def wide_load(typing_context, numbers_X, index):
     """The float32 of the numbers in the 16 bytes from numbers_X[index] on, as a tuple: one 128-bit load.
 
-    Of uint8 these are a block of int4 (runtime/weight_blocks.py): 32 numbers, the lower halves of the bytes first.
+    Of uint8 these are a block of int4 (device/weight_blocks.py): 32 numbers, the lower halves of the bytes first.
     """
     number = {float32: ir.FloatType(), float16: ir.HalfType(), int8: ir.IntType(8), uint8: ir.IntType(8)}[
         numbers_X.dtype

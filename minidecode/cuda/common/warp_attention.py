@@ -25,9 +25,9 @@ from functools import cache
 import numpy as np
 from numba import cuda, float32, int32, int64, types
 
+from ...device.arrays import address_of
+from ...device.launch import launch
 from ...reference import scratch
-from ...runtime.device import address_of
-from ...runtime.launch import launch
 from .cache_load import float_of, halves_of, load_16_bytes, power_of_two
 from .reduction import LANES, THREADS
 

@@ -3,8 +3,8 @@
 import numpy as np
 from numba import cuda, float32
 
+from minidecode.device.launch import launch
 from minidecode.reference import activation as reference
-from minidecode.runtime.launch import launch
 
 
 def bias_activation(f_RF, bias_F, activation, out=None):

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from minidecode.device.low_precision import cast_to
 from minidecode.reference.append import append_kv as right
-from minidecode.runtime.low_precision import cast_to
 
 
 def append_kv(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):

@@ -3,8 +3,8 @@
 import numpy as np
 from numba import cuda
 
+from minidecode.device.launch import launch
 from minidecode.reference.heads import split_heads
-from minidecode.runtime.launch import launch
 
 
 def append_kv(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):

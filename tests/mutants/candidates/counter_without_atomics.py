@@ -3,8 +3,8 @@
 import numpy as np
 from numba import cuda, int64
 
+from minidecode.device.launch import launch
 from minidecode.reference.candidates import group_maxima, result_of
-from minidecode.runtime.launch import launch
 
 
 def top_candidates(scores_BX, C, out=None):

@@ -3,9 +3,9 @@
 import numpy as np
 from numba import cuda
 
+from minidecode.device.launch import launch
 from minidecode.reference import cross_kv
 from minidecode.reference.linear import linear
-from minidecode.runtime.launch import launch
 
 
 def project_cross_kv(h_RD, weight, heads, out=None):

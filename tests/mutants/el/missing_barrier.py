@@ -5,8 +5,8 @@ import math
 import numpy as np
 from numba import cuda, float32
 
+from minidecode.device.launch import launch
 from minidecode.reference import el as reference
-from minidecode.runtime.launch import launch
 
 ROOM = 2048
 

@@ -5,8 +5,8 @@ import math
 import numpy as np
 from numba import cuda, float32
 
+from minidecode.device.launch import launch
 from minidecode.reference import embedding as reference
-from minidecode.runtime.launch import launch
 
 
 def embed_norm(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out=None):

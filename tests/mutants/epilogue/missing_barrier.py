@@ -3,8 +3,8 @@
 import numpy as np
 from numba import cuda, float32
 
+from minidecode.device.launch import launch
 from minidecode.reference import epilogue as reference
-from minidecode.runtime.launch import launch
 
 
 def linear_epilogue(x_RX, weight, activation=None, add_to=None):

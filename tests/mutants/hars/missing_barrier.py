@@ -3,8 +3,8 @@
 import numpy as np
 from numba import cuda, float32
 
+from minidecode.device.launch import launch
 from minidecode.reference.hars import hars_candidates_naive
-from minidecode.runtime.launch import launch
 
 
 def hars_candidates(logits_RV, base_BW, C, out=None):

@@ -3,7 +3,7 @@
 import numpy as np
 from numba import cuda
 
-from minidecode.runtime.launch import launch
+from minidecode.device.launch import launch
 
 
 def split_heads(qkv_RX, bias_X, heads, out=None):

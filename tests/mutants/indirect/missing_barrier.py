@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numba import cuda, float32
 
-from minidecode.runtime.launch import launch
+from minidecode.device.launch import launch
 
 
 def attend_indirect(

@@ -2,7 +2,7 @@
 
 from numba import cuda
 
-from minidecode.runtime.launch import launch
+from minidecode.device.launch import launch
 
 
 def update_indirection(indirection_RT, parent_R, length_R, out=None):

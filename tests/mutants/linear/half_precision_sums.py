@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minidecode.runtime.low_precision import dequantized
+from minidecode.device.low_precision import dequantized
 
 
 def linear(x_RX, weight):

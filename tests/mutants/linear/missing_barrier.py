@@ -3,8 +3,8 @@
 import numpy as np
 from numba import cuda, float32
 
+from minidecode.device.launch import launch
 from minidecode.reference import linear as reference
-from minidecode.runtime.launch import launch
 
 
 def linear(x_RX, weight):

@@ -3,7 +3,7 @@
 import numpy as np
 from numba import cuda, float32
 
-from minidecode.runtime.launch import launch
+from minidecode.device.launch import launch
 
 
 def ban_ngrams(scores_RV, tokens_RM, length_R, n, out=None):

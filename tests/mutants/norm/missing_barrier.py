@@ -5,8 +5,8 @@ import math
 import numpy as np
 from numba import cuda, float32
 
+from minidecode.device.launch import launch
 from minidecode.reference import norm as reference
-from minidecode.runtime.launch import launch
 
 
 def residual_norm(x_RD, y_RD, bias_D, norm, out=None):

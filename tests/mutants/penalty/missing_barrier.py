@@ -3,7 +3,7 @@
 import numpy as np
 from numba import cuda
 
-from minidecode.runtime.launch import launch
+from minidecode.device.launch import launch
 
 
 def penalize_tokens(scores_RV, tokens_XM, length_X, list_R, penalty, out=None):

@@ -6,7 +6,7 @@ import numpy as np
 from numba import cuda, float32, int64
 
 from minidecode.cuda.prefill import scores_of, seen_by, weighted_values
-from minidecode.runtime.launch import launch
+from minidecode.device.launch import launch
 
 
 def attend_prefill(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, out=None):

@@ -2,7 +2,7 @@
 
 from numba import cuda
 
-from minidecode.runtime.launch import launch
+from minidecode.device.launch import launch
 
 
 def reorder_cache(k_RGMX, parent_R, length_R, out=None):

@@ -2,8 +2,8 @@
 
 from numba import cuda, float64
 
+from minidecode.device.launch import launch
 from minidecode.reference.random import gumbel
-from minidecode.runtime.launch import launch
 
 
 def sample_tokens(scores_RV, key_RX, step_R, seed, out=None):

@@ -2,7 +2,7 @@
 
 from numba import cuda
 
-from minidecode.runtime.launch import launch
+from minidecode.device.launch import launch
 
 
 def update_sequences(text_BWM, parent_BW, token_BW, length_B, out=None):

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numba import cuda, float32
 
-from minidecode.runtime.launch import launch
+from minidecode.device.launch import launch
 
 
 def attend_shared(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None):

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numba import cuda, float32
 
-from minidecode.runtime.launch import launch
+from minidecode.device.launch import launch
 
 
 def attend_split(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, out=None):

@@ -3,7 +3,7 @@
 import numpy as np
 from numba import cuda, int64
 
-from minidecode.runtime.launch import launch
+from minidecode.device.launch import launch
 
 
 def top_k_filter(scores_RV, k, out=None):

@@ -3,8 +3,8 @@
 import numpy as np
 from numba import cuda, int64
 
+from minidecode.device.launch import launch
 from minidecode.reference.top_p import most_that_goes, weights
-from minidecode.runtime.launch import launch
 
 
 def top_p_filter(scores_RV, p, least, out=None):

@@ -16,9 +16,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from ..runtime.receipt import CountedOps, GraphCounts
 from .launch import LAUNCHES, STREAM, OnHost
 from .products import BY_CUPY, products_with, workspace
-from .receipt import CountedOps, GraphCounts
 
 
 class Captured:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import OptionError
-from .device import device_kind, fetch
+from .arrays import device_kind, fetch
 from .kernels import SCALARS, launch_on_gpu
 from .seen_kernels import SEEN, note_kernel
 
