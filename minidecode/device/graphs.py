@@ -14,11 +14,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from ..runtime.receipt import CountedOps, GraphCounts
 from .launch import LAUNCHES, STREAM, OnHost
 from .products import BY_CUPY, products_with, workspace
+
+
+@dataclass
+class GraphCounts:
+    """Of the parts of steps that are launched as one."""
+
+    captured: int = 0  # in this call
+    reused: int = 0  # an earlier call captured them
+    launches: int = 0  # of both
+    why_not: str = ""  # of a plan that captures on the CPU: why steps of this call were not, if any were not
 
 
 class Captured:
@@ -33,8 +43,11 @@ class Captured:
         self.graph = None
         self.can_be = True
 
-    def __call__(self, ops: CountedOps, counts: GraphCounts, run: Callable[..., Any], *arrays: Any) -> Any:
-        """run(*arrays), which calls these ops. Nothing of the generation is kept but what the graph works on."""
+    def __call__(self, ops: Any, counts: GraphCounts, run: Callable[..., Any], *arrays: Any) -> Any:
+        """run(*arrays), which calls these ops: a proxy that counts them (runtime/receipt.py).
+
+        Nothing of the generation is kept but what the graph works on.
+        """
         if self.inputs is None:
             self.inputs = tuple(array.copy() for array in arrays)
             return self._as_it_is(ops, run)
@@ -53,7 +66,7 @@ class Captured:
         counts.launches += 1
         return self.result
 
-    def _as_it_is(self, ops: CountedOps, run: Callable[..., Any]) -> Any:
+    def _as_it_is(self, ops: Any, run: Callable[..., Any]) -> Any:
         before, counted = Counter(LAUNCHES.get() or {}), ops.counted()
         result = run(*self.inputs)
         launched = Counter(LAUNCHES.get() or {}) - before
@@ -61,7 +74,7 @@ class Captured:
         self.can_be = not on_host and BY_CUPY not in launched
         return result
 
-    def _capture(self, ops: CountedOps, run: Callable[..., Any]) -> None:
+    def _capture(self, ops: Any, run: Callable[..., Any]) -> None:
         before, counted = Counter(LAUNCHES.get() or {}), ops.counted()
         self.graph, self.result = capture(self.device, lambda: run(*self.inputs))
         self._kernels = Counter(LAUNCHES.get() or {}) - before

@@ -1,1 +1,1 @@
-"""One generation, run: engine, device, launch, arena, graphs, receipts, pipeline. No search, no files."""
+"""One generation, run: engine, caches' rows, arena, kept steps, receipts, streams, pipeline. No files."""

@@ -13,9 +13,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ..device.capture import CAPTURABLE, CAPTURE
+from ..device.graphs import GraphCounts
 from ..device.user_functions import describe
 from .arena import Fresh
-from .receipt import CountedOps, GraphCounts
+from .receipt import CountedOps
 
 MOST_ROWS = 16  # of a step. More rows take so long that Python's share is small; and a graph keeps all intermediates
 

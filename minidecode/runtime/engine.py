@@ -22,11 +22,12 @@ from ..cache.protocol import StepCache
 from ..cache.queries import QueryCache, QueryCross, QueryRows, rows_a_token
 from ..cache.source import Source
 from ..device.arrays import fetch, put
+from ..device.graphs import GraphCounts
 from .arena import Fresh
 from .buckets import Bucket, Buckets, apart, room_for
 from .cpu_graphs import CapturedOnCpu
 from .in_front import InFront
-from .receipt import GraphCounts, held_bytes
+from .receipt import held_bytes
 
 CALLED_OFF: ContextVar[threading.Event | None] = ContextVar("called_off", default=None)  # set: the reader left
 WATCHER: ContextVar[Watcher | None] = ContextVar("watcher", default=None)  # looks on between the steps

@@ -16,6 +16,7 @@ from .. import ops as signatures
 from ..catalog import CATALOG, Cost
 from ..cpu.common.code_paths import CODE_PATHS, COUNTS
 from ..device.arrays import fetch
+from ..device.graphs import GraphCounts
 from ..device.user_functions import describe
 from ..search.constraints import Counts
 from .arena import Fresh
@@ -196,16 +197,6 @@ def root(array: np.ndarray) -> np.ndarray:
     while isinstance(array.base, type(array)):
         array = array.base
     return array
-
-
-@dataclass
-class GraphCounts:
-    """Of the parts of steps that are launched as one."""
-
-    captured: int = 0  # in this call
-    reused: int = 0  # an earlier call captured them
-    launches: int = 0  # of both
-    why_not: str = ""  # of a plan that captures on the CPU: why steps of this call were not, if any were not
 
 
 @dataclass
