@@ -557,21 +557,10 @@ CATALOG = {
 }
 
 
-# Earlier spellings of rows and of a plan's other keys: an error names today's.
-RENAMED = {
-    "memory": "cache", "memory_dtype": "cache_dtype", "leaving": "drop_finished",
-    "within": "prefill", "cross": "cross_kv", "redirect": "indirection", "refresh": "sequences",
-    "advance": "beam_update", "finish": "finished", "tell": "flags", "running": "beam_scores",
-    "columns": "unravel", "choose": "argmax", "draw": "sample", "weigh": "gather",
-}  # fmt: skip
-
-
 def find(name: str) -> Row:
     """The row of that name. Raises OptionError, which lists the names there are."""
     from .errors import OptionError, did_you_mean
 
-    if RENAMED.get(name) in CATALOG:
-        raise OptionError(f"{name} is now {RENAMED[name]}: write the new name")
     if name not in CATALOG:
         near = did_you_mean(name, CATALOG)
         raise OptionError(

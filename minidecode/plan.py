@@ -26,7 +26,7 @@ from .cache.protocol import LayerCache
 from .cache.replicated import ReplicatedCache
 from .cache.rolling import RollingCache
 from .cache.split import SplitCache
-from .catalog import CATALOG, RENAMED, Row
+from .catalog import CATALOG, Row
 from .device.arrays import device_kind, why_kernels_do_not_compile
 from .device.launch import InEmulator, OnHost
 from .device.low_precision import DYNAMIC
@@ -260,8 +260,6 @@ class Plan:
             name, equals, value = part.partition("=")
             if part in BASES:
                 name, equals, value = "base", "=", part
-            if equals and name in RENAMED:
-                raise OptionError(f"plan: {part} is now {RENAMED[name]}={value}")
             if name in choices:
                 raise OptionError(f"plan: {name} is chosen twice, as {choices[name]} and as {value}")
             if not equals or name not in names:

@@ -49,13 +49,12 @@ def check(
 
 
 def _what_to_type(name: str) -> str:
-    """Without a function: what the command does, and what to type for this row (under its new name, if it has one)."""
-    from ..catalog import RENAMED, find
+    """Without a function: what the command does, and what to type for this row."""
+    from ..catalog import find
     from ..device.user_functions import op_signature
 
-    row = find(RENAMED.get(name, name))
-    renamed = f"{name} is now {row.name}; " if row.name != name else ""
+    row = find(name)
     return (
-        f"{renamed}check {row.name} judges a function of yours, and none is given: write {op_signature(row.op)} into"
+        f"check {row.name} judges a function of yours, and none is given: write {op_signature(row.op)} into"
         f" mine.py, then type minidecode check {row.name} mine.py:{row.op}"
     )

@@ -54,12 +54,7 @@ from .version import version_line
 
 
 class Commands(GroupedCommands, TyperGroup):
-    """All commands; one that has another name by now is an error that says it."""
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args[:1] == ["warm"] and not ctx.resilient_parsing:
-            raise OptionError("warm is now precompile")
-        return super().resolve_command(ctx, args)
+    """All commands."""
 
 
 app = typer.Typer(

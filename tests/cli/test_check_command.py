@@ -53,7 +53,6 @@ def test_wrong_is_exit_code_1_with_the_mistake_and_an_input(cli, mine):
 def test_without_a_function_it_says_what_it_is_for_and_what_to_type(fails):
     judges = "check top_k judges a function of yours, and none is given: write top_k_filter(scores_RV, k) into mine.py"
     assert f"minidecode: {judges}, then type minidecode check top_k mine.py:top_k_filter\n" == fails("check", "top_k")
-    assert "minidecode: within is now prefill; check prefill judges a function of yours" in fails("check", "within")
     assert "did you mean ngram? The names are ngram" in fails("check", "ngrams")
 
 

@@ -7,15 +7,14 @@ import importlib.util
 import inspect
 import io
 import pkgutil
-import sys
 import tokenize
 from pathlib import Path
 
 import pytest
 
 import minidecode
-from minidecode import catalog, dims, ops, plan, reference
-from minidecode.catalog import CATALOG, RENAMED
+from minidecode import dims, ops, plan, reference
+from minidecode.catalog import CATALOG
 from minidecode.plan import backend, op_names
 
 ROOT = Path(__file__).resolve().parents[2]  # of the checkout: the package under test may be installed elsewhere
@@ -174,30 +173,3 @@ def test_the_guide_says_what_works_on_each_kind_of_model():
     assert write_models.written(page, tables) == page, "run python docs/write_models.py"
     asked = {name for name in tables.split("`") if name in minidecode.models.FAMILIES}
     assert asked == set(minidecode.models.FAMILIES)
-
-
-@pytest.mark.parametrize(("old", "new"), RENAMED.items())
-def test_an_old_plan_key_is_an_error_that_names_the_new_one(old, new):
-    with pytest.raises(minidecode.OptionError, match=f"^plan: {old}=split is now {new}=split$"):
-        plan.Plan.parse(f"{old}=split")
-
-
-@pytest.mark.parametrize(("old", "new"), [pair for pair in RENAMED.items() if pair[1] in CATALOG])
-def test_an_old_row_is_an_error_that_names_the_new_one(old, new):
-    with pytest.raises(minidecode.OptionError, match=f"^{old} is now {new}: "):
-        catalog.find(old)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "say"),
-    [(["warm"], "warm is now precompile"), (["check", "within", "mine.py:f"], "within is now prefill"),
-     (["compare", "within"], "within is now prefill")],
-)  # fmt: skip
-def test_an_old_word_on_the_command_line_names_the_new_one(arguments, say, monkeypatch, capsys):
-    from minidecode.commands import cli
-
-    monkeypatch.setattr(sys, "argv", ["minidecode", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    assert ended.value.code != 0
-    assert say in capsys.readouterr().err
