@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .bench.ladder import ladder
     from .course.explore.exploration import explore
     from .device.arrays import device_kind
+    from .device.launch import launch
     from .emulator import emulate
     from .files.folder import bundled_models
     from .files.head_pooling import convert
@@ -80,6 +81,7 @@ __all__ = [
     "explore",
     "generate_lines",
     "ladder",
+    "launch",
     "load",
     "restore",
 ]
@@ -99,6 +101,7 @@ LOADED_LATE = {  # as above: what runs, and what type checkers read
     "explore": "course.explore.exploration",
     "generate_lines": "runtime.pipeline",
     "ladder": "bench.ladder",
+    "launch": "device.launch",
     "load": "loading",
     "restore": "live.accelerate",
 }
