@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from test_attention_settings import make
 
-from minidecode.bench.ladder import how_busy
+from minidecode.bench import ladder
 from minidecode.device import blas_threads
 from minidecode.errors import OptionError
 
@@ -68,9 +68,9 @@ def test_a_large_models_generation_keeps_all(kind, monkeypatch):
 
 def test_a_ladder_says_how_many_its_model_had():
     model = make("gpt2")
-    assert "1" in how_busy(model)["blas_threads"].split(", ")
+    assert "1" in ladder.blas_threads(model).split(", ")
     model.is_small = False
-    assert "1" not in how_busy(model)["blas_threads"].split(", ")
+    assert "1" not in ladder.blas_threads(model).split(", ")
 
 
 def test_what_was_there_comes_back_after_an_error():
