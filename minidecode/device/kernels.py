@@ -34,7 +34,7 @@ SCALARS = {  # how Numba types a scalar, and how the driver takes it, in eight b
     np.float32: ("float32", "f4x"), np.float64: ("float64", "d"), np.int32: ("int32", "i4x"), np.int64: ("int64", "q"),
 }  # fmt: skip
 PACKAGE = Path(__file__).resolve().parents[1]
-SOURCES = ("cuda/**/*.py", "reference/*.py", "ops.py", "device/low_precision.py", "device/weight_blocks.py")
+SOURCES = ("cuda/**/*.py", "reference/**/*.py", "ops.py", "device/low_precision.py", "device/weight_blocks.py")
 MOST_SHAPES = 100_000  # whose packed form is kept
 
 _LOADED: dict[tuple, Loaded] = {}

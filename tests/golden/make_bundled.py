@@ -96,6 +96,11 @@ def main() -> None:
                 with torch.no_grad():
                     ids = model.generate(**inputs, **options, **how)[:, given:]
                 texts = tokenizer.batch_decode(ids, skip_special_tokens=True)
+                if not model.config.is_encoder_decoder:  # as pipelines do: the whole text less the prompt's
+                    prompt_ids = inputs["input_ids"][0].tolist()
+                    before = len(tokenizer.decode(prompt_ids, skip_special_tokens=True))
+                    wholes = [[*prompt_ids, *row] for row in ids.tolist()]
+                    texts = [text[before:] for text in tokenizer.batch_decode(wholes, skip_special_tokens=True)]
                 rows = [without_padding(row, model) for row in ids.tolist()]
                 cases.append({"prompt": prompt, "options": options | latent, "ids": rows, "texts": texts})
         path = Path(__file__).with_name(f"bundled-{name}.json")

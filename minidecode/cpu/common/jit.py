@@ -17,7 +17,7 @@ import numba
 PACKAGE = Path(__file__).resolve().parents[2]
 SOURCES = (
     "cpu/**/*.py",
-    "reference/*.py",
+    "reference/**/*.py",
     "errors.py",
     "ops.py",
     "device/capture.py",
