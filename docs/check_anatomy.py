@@ -29,7 +29,7 @@ PLANS = {"none": "cache=none", "cache": "cache=preallocated", "split": "cache=sp
          "mqa": "cache=preallocated"}  # fmt: skip
 TEXTS = [
     "Fellow citizens,", "The war of", "It's 1865; we shall", "The Treasury has received $1,234.56 and",
-    "  Peace —  naïve café", "I", "Gentlemen of the Senate\n\nand House of Representatives:",
+    "  Peace —  naïve café", "I<|endoftext|>The", "Gentlemen of the Senate\n\nand House of Representatives:",
 ]  # fmt: skip
 WIDTHS = (360, 480, 800, 1280, 1600)
 TOKENS_A_SECOND = 30
@@ -122,7 +122,7 @@ async def check_speed(tab: check_site.Browser) -> list[str]:
     await tab.value(start)
     count = len((await until(tab, f"{STATE}.result")).split())
     milliseconds = await tab.value("performance.measure('all', 'begin').duration")
-    print(f"{1000 * count / milliseconds:.0f} tokens a second, drawn; {TOKENS_A_SECOND} are asked for on two idle cores")
+    print(f"{1000 * count / milliseconds:.0f} tokens a second, drawn; on two idle cores at least {TOKENS_A_SECOND}")
     return [] if count == 48 else [f"{count} tokens where 48 were asked for"]
 
 

@@ -173,7 +173,7 @@ def within_vocabulary(folder: Path | None, defaults: dict[str, Any], size: int) 
                 f"{file}: {name} {shown(beyond[0], 40)} is not in the vocabulary of {size} tokens, so it is ignored: "
                 "set it to the model's own", MinidecodeWarning, stacklevel=3,
             )  # fmt: skip
-            left = [i for i in ids if i not in beyond]
+            left = [i for i in ids if not (isinstance(i, int) and i >= size)]
             kept[name] = left if isinstance(value, list) and left else None
     return kept
 

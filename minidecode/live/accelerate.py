@@ -20,14 +20,14 @@ from typing import Any
 import numpy as np
 
 from ..device.low_precision import COMPUTED_IN
-from ..errors import InputError, OptionError
+from ..errors import CheckpointError, InputError, OptionError
 from ..files.folder import read_settings
 from ..files.tokenizer import Tokenizer
 from ..model import Model
 from ..plan import Plan
 from ..search.options import HARMLESS, SAMPLING_ALONE
 from .proof import compare_sides
-from .weights import LiveTensor, bound_tensors, check_live, copied_bytes, fingerprint, live_tensors
+from .weights import LiveTensor, bound_tensors, check_live, check_same_scores, copied_bytes, fingerprint, live_tensors
 
 OF_BEAMS = {"length_penalty", "early_stopping"}  # options that greedy search has no use for
 NOT_TAKEN = {
@@ -40,6 +40,11 @@ NOT_TAKEN = {
     "decoder_input_ids": "targets begin with decoder_start_token_id; forced_bos_token_id chooses the next token",
     "position_ids": "positions count the tokens that are no padding",
 }
+READS_TEXTS = (
+    "repetition_penalty", "encoder_repetition_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size",
+    "prefix_allowed_tokens_fn", "forced_bos_token_id", "bad_words_ids", "sequence_bias", "logits_processor",
+    "stopping_criteria",
+)  # fmt: skip
 NEEDLESS = {"use_cache", "token_type_ids"}
 REMEDY = "md.restore(model) gives the old generate back"
 NOT_RETURNED = ("output_attentions", "output_hidden_states", "output_logits", "output_scores")
@@ -105,13 +110,20 @@ class Accelerated:
         family, config, _ = read_settings(None, self.live.config.to_dict())
         if family.name == "marian":  # transformers' softmax has the padding
             config = dataclasses.replace(config, padding_in_head=True)
-        is_wide = any(tensor.dtype == "F64" for tensor in found.values())
-        dtype = self.dtype or ("float64" if is_wide else "float32")
+        stored = {tensor.dtype for tensor in found.values()}
+        if stored & {"F16", "BF16"} and self.dtype is None:
+            raise CheckpointError(
+                f"{type(self.live).__name__}: transformers computes in its 16 bits and minidecode in float32, so "
+                "tokens would differ: load it in float32, or say dtype='float32' here if they may"
+            )
+        dtype = self.dtype or ("float64" if "F64" in stored else "float32")
         tensors, config = bound_tensors(family, config, found, np.dtype(COMPUTED_IN[dtype]))
         backend = getattr(self.tokenizer, "backend_tokenizer", None)
         words = Tokenizer(backend) if backend is not None else None
         own = Model(family, config, tensors, words, {}, self.plan, dtype, "cpu", "the model's generation_config")
         self.copied = copied_bytes(own.weights, found.values())
+        if own.dtype in ("float32", "float64"):
+            check_same_scores(self.live, own)
         return own
 
     # ---- A call -----------------------------------------------------------------------------------------------------
@@ -134,8 +146,12 @@ class Accelerated:
         if unknown := sorted(name for name, value in rest.items() if value is not None and name not in NEEDLESS):
             raise OptionError(f"{', '.join(unknown)}: not known here; {REMEDY}")
         ids_BN = _ids(given, settings, torch)
-        prompts = _without_padding(ids_BN, _mask(mask, ids_BN, settings), own.has_encoder, settings)
+        prompts = _without_padding(ids_BN, _mask(mask, ids_BN, settings), own.has_encoder)
         options = self._options(settings, ids_BN.shape[1])
+        functions = {"logits_processor": logits_processor, "stopping_criteria": stopping_criteria,
+                     "prefix_allowed_tokens_fn": prefix_allowed_tokens_fn}  # fmt: skip
+        if not own.has_encoder and {len(prompt) for prompt in prompts} != {ids_BN.shape[1]}:
+            _check_padding(options | functions, settings)
         if logits_processor:
             options["logits_processor"] = [_on_torch(each, torch) for each in logits_processor]
         if stopping_criteria:
@@ -167,6 +183,7 @@ class Accelerated:
         lengths = [getattr(config, "max_length", None) for config in configs] + [kwargs.get("max_length")]
         config, rest = self.live._prepare_generation_config(generation_config, **kwargs)
         settings = {name: value for name, value in config.to_dict().items() if value is not None}
+        settings |= {name: value.tolist() for name, value in settings.items() if hasattr(value, "tolist")}
         if all(length is None for length in lengths):  # the default counts new tokens
             settings.setdefault("max_new_tokens", settings["max_length"])
             settings["is_default_length"] = True
@@ -188,6 +205,8 @@ class Accelerated:
             most = options["max_new_tokens"] = min(most, context - before)
         if most < 1:
             raise InputError(f"the prompt has {N} tokens, and max_length is {settings['max_length']}: raise it")
+        if self.live.config.is_encoder_decoder and "bos_token_id" in settings:
+            options.setdefault("decoder_start_token_id", settings["bos_token_id"])
         if settings.get("min_length", 0) > before:
             options.setdefault("min_new_tokens", settings["min_length"] - before)
         eos = settings.get("eos_token_id")
@@ -226,26 +245,30 @@ def _mask(mask: Any, ids_BN: np.ndarray, settings: dict[str, Any]) -> np.ndarray
     return ids_BN != pad
 
 
-def _without_padding(
-    ids_BN: np.ndarray, mask_BN: np.ndarray, has_encoder: bool, settings: dict[str, Any]
-) -> list[list[int]]:
+def _without_padding(ids_BN: np.ndarray, mask_BN: np.ndarray, has_encoder: bool) -> list[list[int]]:
     """The tokens of each row that its mask keeps. Raises InputError where padding changes what transformers does."""
     if mask_BN.shape != ids_BN.shape:
         raise InputError(f"attention_mask has shape {mask_BN.shape}, and input_ids {ids_BN.shape}: give both alike")
     if mask_BN.all():
         return ids_BN.tolist()
     counts = mask_BN.sum(axis=1)
-    if not has_encoder:
-        if any(row[: len(row) - n].any() for row, n in zip(mask_BN, counts, strict=True)):
-            raise InputError("a decoder's prompts are padded on the left: set tokenizer.padding_side = 'left'")
-        n, eos = settings.get("no_repeat_ngram_size", 0), settings.get("eos_token_id")
-        ends = settings.get("pad_token_id") in (None, *(eos if isinstance(eos, list) else [eos]))
-        if settings.get("repetition_penalty", 1.0) != 1.0 or n == 1 or (n and not ends):
-            raise InputError(
-                "transformers counts padding as text for repetition_penalty, and for no_repeat_ngram_size unless the "
-                "padding is an EOS; minidecode does not: give prompts of one length, or one at a time"
-            )
+    if not has_encoder and any(row[: len(row) - n].any() for row, n in zip(mask_BN, counts, strict=True)):
+        raise InputError("a decoder's prompts are padded on the left: set tokenizer.padding_side = 'left'")
     return [row[kept].tolist() for row, kept in zip(ids_BN, mask_BN, strict=True)]
+
+
+def _check_padding(given: dict[str, Any], settings: dict[str, Any]) -> None:
+    """Raises InputError on what reads a text whose padding transformers counts, and minidecode does not."""
+    eos = settings.get("eos_token_id")
+    is_end = settings.get("pad_token_id") in (None, *(eos if isinstance(eos, list) else [eos]))
+    harmless = {"no_repeat_ngram_size": (0,) if not is_end else (0, *range(2, 1000)), "repetition_penalty": (1.0,),
+                "encoder_repetition_penalty": (1.0,), "encoder_no_repeat_ngram_size": (0,)}  # fmt: skip
+    for name in READS_TEXTS:
+        if given.get(name) is not None and given[name] not in harmless.get(name, ([], ())):
+            raise InputError(
+                f"transformers counts padding as text for {name}, and minidecode does not: give prompts of one length, "
+                "or one at a time"
+            )
 
 
 def _sequences(tokens: list[np.ndarray], ids_BN: np.ndarray, start: int | None, pad: int, torch: Any) -> Any:

@@ -15,6 +15,7 @@ from ..files.checkpoint import match_tensors
 from ..models import FAMILIES, REFUSED, Family
 
 DTYPES = {"torch.float32": "F32", "torch.float64": "F64", "torch.float16": "F16", "torch.bfloat16": "BF16"}
+ROUNDING = 1e-4  # of logits, in parts of the largest: float32 makes about a hundredth of that
 SAMPLED = 64  # numbers of each weight that are compared, since `.data` has no counter of changes
 
 
@@ -81,20 +82,48 @@ def check_live(live: Any) -> None:
         refuse("it is a class of your own, and its forward pass may be another: accelerate transformers' class")
     if not live.can_generate():
         refuse("it has no head that generates")
-    if live.training:
-        refuse("it is in training mode, where dropout draws at random: call model.eval() first")
     if hasattr(live, "peft_config") or getattr(live, "_hf_peft_config_loaded", False):
         refuse("it carries an adapter: merge it into the weights first")
     if getattr(live, "is_quantized", False) or getattr(live, "hf_quantizer", None) is not None:
         refuse("its weights are quantized by transformers: load it in float32, and say dtype='int8' here")
-    if hasattr(live, "_hf_hook") or "forward" in vars(live):
-        refuse("its forward pass is replaced on this object")
-    for name, module in live.named_modules():
+    for path, module in live.named_modules():
+        name = path or "the model"
+        if module.training:
+            refuse(f"{name} is in training mode, where dropout draws at random: call model.eval() first")
+        if hasattr(module, "_hf_hook") or "forward" in vars(module):
+            refuse(f"the forward pass of {name} is replaced on this object")
         if module._forward_hooks or module._forward_pre_hooks:
-            refuse(f"{name or 'the model'} has a forward hook, which would not be called here")
+            refuse(f"{name} has a forward hook, which would not be called here")
+        if not type(module).__module__.startswith(("torch.nn.modules.", "transformers.")):
+            refuse(f"{name} is a {type(module).__name__}, which is no class of transformers'")
     for name, tensor in live.named_parameters():
         if tensor.device.type != "cpu":
             refuse(f"{name} lies on {tensor.device}: move the model to the CPU")
+
+
+def check_same_scores(live: Any, own: Any) -> None:
+    """Raises CheckpointError unless both give the same logits for eight tokens, up to rounding.
+
+    So whatever was changed in the live modules and is in no weight, such as an activation or the epsilon of a norm, is
+    seen before anything is generated.
+    """
+    import torch
+
+    ids = np.random.default_rng(0).integers(0, own.config.source_vocab_size, (1, 8))
+    given = {"input_ids": torch.from_numpy(ids)}
+    start = None
+    if own.has_encoder:
+        start = [[live.generation_config.decoder_start_token_id or 0]]
+        given["decoder_input_ids"] = torch.tensor(start)
+    with torch.no_grad():
+        theirs = live(**given).logits[0].double().numpy()
+    ours = own.logits(ids.tolist(), decoder_input_ids=start)[0]
+    gap, largest = float(np.abs(theirs - ours).max()), float(np.abs(theirs).max())
+    if not gap <= ROUNDING * max(1.0, largest):
+        raise CheckpointError(
+            f"{type(live).__name__}: its logits differ by {gap:.2g} from those that its config and its weights give: a "
+            "module was changed after it was made"
+        )
 
 
 def fingerprint(state: dict[str, LiveTensor]) -> list[tuple[Any, ...]]:

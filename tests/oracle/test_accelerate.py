@@ -100,19 +100,21 @@ def ids():
 
 def test_the_old_forward_pass_is_not_called(gpt2, ids, monkeypatch):
     expected = gpt2.generate(ids, max_new_tokens=5)
+    md.accelerate(gpt2)
     monkeypatch.setattr(type(gpt2), "forward", lambda *_, **__: pytest.fail("transformers' forward pass ran"))
-    assert md.accelerate(gpt2).generate(ids, max_new_tokens=5).tolist() == expected.tolist()
+    assert gpt2.generate(ids, max_new_tokens=5).tolist() == expected.tolist()
     assert gpt2.generate.receipt.new_tokens == 10
     assert "generate" not in vars(md.restore(gpt2)) and type(gpt2).generate is transformers.GenerationMixin.generate
 
 
-def test_changed_weights_count_at_the_next_call(gpt2, ids):
-    md.accelerate(gpt2).generate(ids)
+@pytest.mark.parametrize("by_data", [False, True])  # `.data` has a counter of its own
+def test_changed_weights_count_at_the_next_call(gpt2, ids, by_data):
+    before = md.accelerate(gpt2).generate(ids).tolist()
+    weight = gpt2.transformer.h[0].mlp.c_fc.weight
     with torch.no_grad():
-        gpt2.transformer.h[0].mlp.c_fc.weight.mul_(-1)
-    gpt2.transformer.wte.weight.data.mul_(1.5)  # `.data` has a counter of its own
-    changed = gpt2.generate(ids)
-    assert changed.tolist() == md.restore(gpt2).generate(ids).tolist()
+        (weight.data if by_data else weight).mul_(-1)
+    changed = gpt2.generate(ids).tolist()
+    assert changed == md.restore(gpt2).generate(ids).tolist() != before
 
 
 def test_copies_and_pickles_have_their_own_weights(gpt2, ids):
@@ -184,10 +186,27 @@ def test_draws_follow_torch_seeds(gpt2, ids):
     assert texts[0] == texts[1] != texts[2]
 
 
+class Mine(torch.nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.c_fc, self.c_proj, self.act = inner.c_fc, inner.c_proj, inner.act
+        self.eval()
+
+    def forward(self, x):
+        return x
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
         (lambda m: m.train(), "training mode"),
+        (lambda m: m.transformer.h[0].train(), "training mode"),
+        (lambda m: setattr(m.transformer.h[0].mlp, "forward", lambda x: x), "h.0.mlp is replaced"),
+        (lambda m: setattr(m.transformer.h[1], "mlp", Mine(m.transformer.h[1].mlp)), "no class of transformers"),
+        (lambda m: setattr(m.transformer.h[0].mlp, "act", torch.nn.ReLU().eval()), "a module was changed"),
+        (lambda m: setattr(m.transformer.h[0].ln_1, "eps", 1.0), "a module was changed"),
+        (lambda m: setattr(m.transformer.h[0].attn, "scaling", 0.01), "a module was changed"),
+        (lambda m: m.bfloat16(), "computes in its 16 bits"),
         (lambda m: m.transformer.h[0].register_forward_hook(lambda *_: None), "forward hook"),
         (lambda m: setattr(m, "forward", m.forward), "replaced"),
         (lambda m: setattr(m.config, "model_type", "opt"), "offset of 2"),
@@ -207,7 +226,14 @@ def test_what_cannot_be_the_same_is_refused(gpt2, change, says):
         ({"unheard_of": 1}, "not known"), ({"inputs_embeds": torch.zeros(1, 1, 1)}, "token ids"),
         ({"attention_mask": torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1]])}, "padded on the left"),
         ({"attention_mask": torch.tensor([[0, 1, 1, 1], [1, 1, 1, 1]]), "repetition_penalty": 1.3}, "counts padding"),
-        ({"attention_mask": torch.tensor([[0, 1, 1, 1], [1, 1, 1, 1]]), "no_repeat_ngram_size": 2}, "counts padding"),
+        *[
+            ({"attention_mask": torch.tensor([[0, 1, 1, 1], [1, 1, 1, 1]])} | given, "counts padding")
+            for given in (
+                {"no_repeat_ngram_size": 2}, {"encoder_repetition_penalty": 1.7}, {"forced_bos_token_id": 9},
+                {"bad_words_ids": [[3, 9]]}, {"prefix_allowed_tokens_fn": lambda b, ids: [9, 10]},
+                {"stopping_criteria": [lambda ids, scores: False]},
+            )
+        ],
     ],
 )  # fmt: skip
 def test_arguments_that_are_not_here_are_refused(gpt2, ids, given, says):

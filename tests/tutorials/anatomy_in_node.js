@@ -16,8 +16,19 @@ function model(name) {
 
 const answers = asked.cases.map(({ name, text, options }) => {
   let last;
-  for (const step of engine.generate(model(name), model(name).tokenizer.encode(text), options)) last = step;
-  return { result: last.result, total: last.total, without: last.without };
+  const steps = []; // of each: what all boxes of an op take together
+  for (const step of engine.generate(model(name), model(name).tokenizer.encode(text), options)) {
+    last = step;
+    const ops = {};
+    step.boxes.forEach(({ op, calls, bytes, operations }) => {
+      const sum = ops[op] = ops[op] || { calls: 0, bytes: 0, operations: 0 };
+      sum.calls += calls;
+      sum.bytes += bytes;
+      sum.operations += operations;
+    });
+    steps.push(ops);
+  }
+  return { result: last.result, total: last.total, without: last.without, steps };
 });
 const costs = asked.costs.map(([op, ...sizes]) => engine.cost[op](...sizes));
 process.stdout.write(JSON.stringify({ answers, costs }));

@@ -102,3 +102,29 @@ def test_tokens_are_those_of_generate(models):
             assert answer["total"] == {**answer["without"], "copied": 0}
         else:
             assert answer["total"]["rows"] < answer["without"]["rows"] or len(answer["result"]) == 1
+
+
+@needs_node
+@pytest.mark.parametrize("W", [1, 3])
+@pytest.mark.parametrize("plan", ["cache", "split", "el", "mqa"])
+def test_the_boxes_of_a_step_take_what_the_receipt_says(models, plan, W):
+    """Every step behind the prompt: how often each op is called, and its bytes and operations."""
+    name = "tiny-gpt2-mqa" if plan == "mqa" else "tiny-gpt2"
+    options = {"plan": plan, "newTokens": 5, "ngram": 0, "W": W}
+    case = {"name": name, "text": "The war of", "options": options}
+    steps = in_node(models, [case], [])["answers"][0]["steps"][1:]
+    model = check_anatomy.model(name)
+    asked = {"num_beams": W, "max_new_tokens": 5, "no_repeat_ngram_size": 0}
+    asked["plan"] = f"numpy,{check_anatomy.PLANS[plan]}"
+    ops = model.generate(case["text"], costs=True, **asked).receipt.ops
+    assert len(steps) == 4
+    for row in ("linear", "append", "grouped", "split", "el_split", "norm", "activation"):
+        if row not in steps[0]:
+            assert CATALOG[row].op not in ops and not any(row in step for step in steps)
+            continue
+        calls = steps[0][row]["calls"]
+        of_steps = ops[CATALOG[row].op].costs[-4 * calls :]
+        for k, step in enumerate(steps):
+            costs = of_steps[k * calls : (k + 1) * calls]
+            expected = {"bytes": sum(int(c.bytes) for c in costs), "operations": sum(int(c.operations) for c in costs)}
+            assert step[row] == {"calls": len(costs)} | expected, row

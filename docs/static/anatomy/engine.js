@@ -18,7 +18,8 @@
   })();
 
   class Tokenizer {
-    constructor({ vocabulary, merges }) {
+    constructor({ vocabulary, merges, eos }) {
+      this.special = vocabulary[eos]; // typed, it is one token
       this.words = vocabulary;
       this.ids = new Map(vocabulary.map((word, id) => [word, id]));
       this.rank = new Map(merges.map((pair, rank) => [pair, rank]));
@@ -26,7 +27,8 @@
     }
 
     encode(text) {
-      return (text.match(PIECES) || []).flatMap(piece => this.merged(piece).map(word => this.ids.get(word)));
+      const ids = part => (part.match(PIECES) || []).flatMap(piece => this.merged(piece).map(word => this.ids.get(word)));
+      return text.split(this.special).map(ids).reduce((before, after) => [...before, this.ids.get(this.special), ...after]);
     }
 
     merged(piece) {
@@ -47,7 +49,7 @@
 
     decode(ids) {
       const letters = ids.map(id => this.words[id]).join('');
-      return new TextDecoder().decode(Uint8Array.from(letters, letter => this.byte.get(letter)));
+      return new TextDecoder('utf-8', { ignoreBOM: true }).decode(Uint8Array.from(letters, letter => this.byte.get(letter)));
     }
   }
 
