@@ -173,7 +173,7 @@ def error_line(error: BaseException) -> str:
     first = (str(error).strip().splitlines() or [""])[0]
     if type(error).__name__ == "CudaSupportError":
         first += (
-            ". There is no GPU here: launch kernels by minidecode.device.launch.launch(kernel, grid, block, *arrays),"
+            ". There is no GPU here: launch kernels by minidecode.launch(kernel, grid, block, *arrays),"
             " which takes the emulator then"
         )
     return f"raised {type(error).__name__}: {first}"

@@ -155,7 +155,7 @@ def match_tensors(
         warnings.warn(
             f"{folder}: tensors that this model does not use are ignored: {named}{more}",
             MinidecodeWarning,
-            stacklevel=4,  # what called `load`
+            stacklevel=5,  # what called `load`
         )
     for copy, original in copies.items():
         if stored[copy] != stored[original] and not same_numbers(stored[copy], stored[original]):

@@ -7,6 +7,7 @@ import dataclasses
 import difflib
 import os
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -149,12 +150,22 @@ def stored_tensors(folder: Path, family: Family, config) -> tuple[dict[str, Stor
             f"{folder}: config.json says {config.layers} layers, and the weights are {len(found)} tensors in all: "
             "one of the two is not this model's"
         )
+    return matched_tensors(folder, family, config, found)
+
+
+def matched_tensors(
+    where: Path, family: Family, config: Any, found: dict[str, Stored], same: Callable[..., bool] = same_numbers
+) -> tuple[dict[str, Stored], Any]:
+    """Of the tensors found, those that config.json asks for, by the family's names; and the config, as the tensors say.
+
+    same: whether two of them hold the same numbers. Raises CheckpointError as `match_tensors` does.
+    """
     f = family.tensors
     if hasattr(f, "settled"):
-        config = f.settled(config, found, same_numbers)
+        config = f.settled(config, found, same)
     ignored = f.ignored(config) if hasattr(f, "ignored") else f.IGNORED
     return match_tensors(
-        folder, found, f.tensor_shapes(config), prefix=f.PREFIX, ignored=ignored, layer=f.LAYER, tied=f.tied(config),
+        where, found, f.tensor_shapes(config), prefix=f.PREFIX, ignored=ignored, layer=f.LAYER, tied=f.tied(config),
         optional=f.OPTIONAL, is_whole=getattr(f, "IS_WHOLE", False),
     ), config  # fmt: skip
 

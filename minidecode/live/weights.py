@@ -11,7 +11,7 @@ import numpy as np
 
 from ..device.low_precision import arrays_of
 from ..errors import CheckpointError
-from ..files.checkpoint import match_tensors
+from ..files.folder import matched_tensors
 from ..models import FAMILIES, REFUSED, Family
 
 DTYPES = {"torch.float32": "F32", "torch.float64": "F64", "torch.float16": "F16", "torch.bfloat16": "BF16"}
@@ -55,13 +55,9 @@ def live_tensors(live: Any) -> dict[str, LiveTensor]:
 
 def bound_tensors(family: Family, config: Any, found: dict[str, LiveTensor], compute: np.dtype):
     """(the family's tensors as arrays, the config): float32 ones of the model are not copied."""
-    f: Any = family.tensors
-    if hasattr(f, "settled"):
-        config = f.settled(config, found, _equal)
-    ignored = f.ignored(config) if hasattr(f, "ignored") else f.IGNORED
-    where, shapes = next(iter(found.values())).path, f.tensor_shapes(config)
-    is_whole = getattr(f, "IS_WHOLE", False)
-    matched: Any = match_tensors(where, found, shapes, f.PREFIX, ignored, f.LAYER, f.tied(config), f.OPTIONAL, is_whole)  # type: ignore[arg-type]
+    matched: dict[str, Any]
+    matched, config = matched_tensors(next(iter(found.values())).path, family, config, found, _equal)  # type: ignore[arg-type]
+    shapes = family.tensors.tensor_shapes(config)
     return {
         name: matched[name].read(compute) if name in matched else np.zeros(shape, compute)
         for name, shape in shapes.items()
