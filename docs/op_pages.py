@@ -29,6 +29,7 @@ from minidecode.device.user_functions import load_file
 from minidecode.dims import arrays_in
 
 ROOT = Path(__file__).resolve().parents[1]
+MUTANTS = ROOT / "tests" / "mutants"
 LONGEST_INPUT = 1_500  # characters of an input that are shown
 VERSIONS = {"naive": "reference", "numpy": "reference", "compiled": "cpu", "cuda": "cuda"}  # folder of each
 TITLES = {"naive": "Naive", "numpy": "NumPy", "compiled": "Compiled for CPUs", "cuda": "CUDA"}
@@ -190,7 +191,8 @@ def mistakes(row: Row) -> str:
         module = load_file(path)
         found = shown_by(row, getattr(module, row.op))
         text = f"`{path.stem}` {as_markdown(module.__doc__.strip().splitlines()[0])}"
-        lines.append(folded(html_of(text), f"{found}\n\n{link_to(path)}"))
+        in_tree = MUTANTS / row.name / path.name  # an installed package has them in a folder of its own
+        lines.append(folded(html_of(text), f"{found}\n\n{link_to(in_tree)}"))
     what = (
         f"`minidecode check {row.name} FILE.py:FUNCTION` tries such inputs on your version. It names the mistake "
         "if yours is one of these."

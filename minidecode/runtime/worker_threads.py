@@ -67,7 +67,10 @@ def next_item(box: queue.SimpleQueue, workers: list[Worker]) -> Any:
             return NOTHING_YET
         raise PipelineError(f"the thread {silent.name} ended without a word: what it had taken is lost") from None
     if isinstance(item, Failure):
-        raise item.error
+        try:
+            raise item.error
+        finally:
+            del item  # else the error keeps this frame and this frame the error, and both the caller's lease
     return item
 
 
@@ -158,6 +161,7 @@ def behind(function: Callable[[Any], Any], items: Iterable[Any], threads: int) -
         if broken_off is not None:
             raise broken_off
     finally:
+        broken_off = None  # the error keeps this frame, which would keep the error, and with it the lease of `items`
         lease.is_over = True
         for _ in workers:
             inbox.put(END)

@@ -190,7 +190,7 @@ def test_doctor_lists_all_that_is_required():
 
 @pytest.mark.parametrize(
     ("package", "command"),
-    [("scipy", "pip install 'scipy>="), ("torch", "pip install 'torch>="), ("torch", "'transformers>=5.0'"),
+    [("scipy", "pip install 'scipy>="), ("torch", "pip install 'torch>="), ("torch", "'transformers>=5."),
      ("hypothesis", "pip install 'hypothesis>="), ("greenlet", "pip install 'greenlet>="),
      ("numba-cuda", " 'numba-cuda[cu12]")],
 )  # fmt: skip

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import itertools
 import json
 import os
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from pathlib import Path
 
 import pytest
@@ -246,6 +248,33 @@ def test_an_interrupt_at_any_moment_ends_all_threads(overlap):
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, usual)
+
+
+@pytest.mark.parametrize("where", ["the caller's thread", "a worker"])
+def test_an_error_that_was_handled_keeps_nothing(where):
+    """Its traceback holds frames, one of them with a thread's lease: they go with it, before any garbage collection."""
+
+    class Witness:
+        pass
+
+    witnesses = []
+
+    def items():
+        witness = Witness()
+        witnesses.append(weakref.ref(witness))
+        yield 1
+        raise ZeroDivisionError
+
+    gc.disable()
+    try:
+        threads = worker_threads
+        run = threads.behind(str, items(), 2) if where == "the caller's thread" else threads.ahead(items(), 2)
+        with pytest.raises(ZeroDivisionError):
+            list(run)
+        del run
+        assert witnesses[0]() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("overlap", THREADED)
