@@ -237,7 +237,7 @@ def test_grow_takes_all_pages_or_none():
 
 
 def pages_end_with_the_page_before_them(pool):
-    """A window lets go of the first of two pages; its number becomes another prompt's, and the second must not follow."""
+    """A window lets go of the first of two pages; its number then names another prompt, which the second is not of."""
     first, second = publish_prompt(pool, [1, 2])
     kept = pool.lookup([1, 2, 0])
     pool.release(kept[:1])
