@@ -26,6 +26,7 @@ from .errors import (
     NumericalError,
     OptionError,
     PipelineError,
+    QueueFullError,
     RefusedError,
     WorkerError,
 )
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from .runtime.pipeline import generate_lines
     from .runtime.scoring import Scores
     from .search.option_types import GenerateOptions
+    from .serving.scheduler import Scheduler
 
 __version__ = "0.1.0"
 __all__ = [
@@ -68,7 +70,9 @@ __all__ = [
     "Output",
     "PipelineError",
     "Plan",
+    "QueueFullError",
     "RefusedError",
+    "Scheduler",
     "Scores",
     "WorkerError",
     "accelerate",
@@ -91,6 +95,7 @@ LOADED_LATE = {  # as above: what runs, and what type checkers read
     "Model": "model",
     "Output": "runtime.output",
     "Plan": "plan",
+    "Scheduler": "serving.scheduler",
     "Scores": "runtime.scoring",
     "accelerate": "live.accelerate",
     "bundled_models": "files.folder",

@@ -156,6 +156,10 @@ class MemoryBudgetError(MinidecodeError, MemoryError):
     """A generation would take more memory than it may, or a model does not fit; nothing has been computed."""
 
 
+class QueueFullError(MinidecodeError, RuntimeError):
+    """As many requests wait for a scheduler as may: nothing is wrong with this one."""
+
+
 class LineError(MinidecodeError):
     """One line of many cannot be done: the message says where it stands, and `__cause__` what happened."""
 

@@ -1,0 +1,292 @@
+"""The searches of a running batch: requests with the same options share one search state, a lane.
+
+A lane is the state of `search/greedy.py` or `search/beam.py` with texts of several requests in it, each at a step of
+its own. The functions that choose tokens are those of the searches. `merged` is the inverse of a text's leaving: rows
+of another lane come in behind those that are there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import MinidecodeError
+from ..ops import MOVED, TROUBLE
+from ..search.beam import AllBeams, Beams, _best_of_all, _last_tokens, _refuse, step_of_beams
+from ..search.candidates import never_straight
+from ..search.draws import Draws
+from ..search.greedy import Texts, next_tokens
+from ..search.options import MAXIMA, Options
+from ..search.processors import make_tables
+from ..search.result import Request, raise_trouble
+
+if TYPE_CHECKING:
+    from .jobs import Job
+
+# Options that belong to one call: functions of a caller's, clocks, and what is counted from its first step.
+OF_ONE_REQUEST = ("stopping_criteria", "logits_processor", "prefix_allowed_tokens_fn", "max_time", "regex",
+                  "json_schema", "sibling_penalty", "diversity_penalty")  # fmt: skip
+
+
+def lane_key(options: Options, has_prefix: bool) -> tuple[Any, ...] | None:
+    """What requests have in common that may share a lane; None for one that has a lane of its own."""
+    if has_prefix or any(getattr(options, name) for name in OF_ONE_REQUEST):
+        return None
+    return tuple((f.name, getattr(options, f.name)) for f in dataclasses.fields(options) if f.name not in MAXIMA)
+
+
+@dataclass
+class Room:
+    """What searches ask of an engine when they begin: here all texts have the same room."""
+
+    positions: int
+
+    def room(self, positions: int) -> int:
+        return self.positions
+
+    def room_for_texts(self, prompt_X: np.ndarray, limit_X: np.ndarray) -> int:
+        return self.positions
+
+
+@dataclass
+class TextLane:
+    """Texts of greedy search or sampling. Text r is the number_R[r]-th of jobs[r], and lies in row row_R[r]."""
+
+    options: Options
+    request: Request
+    texts: Texts
+    jobs: list[Job]
+    number_R: np.ndarray
+    row_R: np.ndarray
+
+    @classmethod
+    def start(cls, job: Job, logits_1V: np.ndarray, ops: Any, positions: int) -> TextLane:
+        """The texts of one request behind its prompt, without a token yet; logits_1V: after the prompt."""
+        S = job.options.num_return_sequences
+        like_RV = np.repeat(logits_1V, S, axis=0)
+        texts = Texts.start(job.request, np.zeros(S, np.int64), like_RV, job.options, Room(positions))
+        return cls(job.options, job.request, texts, [job] * S, np.arange(S), np.zeros(S, np.int64))
+
+    def __len__(self) -> int:
+        """Rows."""
+        return len(self.jobs)
+
+    @classmethod
+    def merged(cls, parts: Sequence[tuple[TextLane, np.ndarray]]) -> TextLane:
+        """One lane of these rows of several."""
+        lanes = [(lane, stays_R) for lane, stays_R in parts if len(stays_R)] or [parts[0]]
+        request, sentence_R = _joined([(lane.request, lane.texts.sentence_R[stays]) for lane, stays in lanes])
+        rows = {
+            name: np.concatenate([getattr(lane.texts, name)[stays] for lane, stays in lanes])
+            for name in ("tokens_RM", "length_R", "total_R", "done_R", "nobody_R", "begins_R", "limits_R")
+        }
+        every_R, first = np.arange(len(sentence_R)), lanes[0][0]
+        draws = _joined_draws([(lane.texts.draws, stays) for lane, stays in lanes])
+        texts = Texts(
+            **rows, every_R=every_R, eos_X=first.texts.eos_X, draws=draws, tables={}, row_R=every_R,
+            sentence_R=sentence_R,
+        )  # fmt: skip
+        make_tables(texts.rows(request, None), first.options)
+        return cls(
+            first.options, request, texts, [lane.jobs[r] for lane, stays in lanes for r in stays],
+            *(np.concatenate([getattr(lane, n)[stays] for lane, stays in lanes]) for n in ("number_R", "row_R")),
+        )  # fmt: skip
+
+    def last_tokens(self) -> tuple[np.ndarray, np.ndarray]:
+        """(token_R, length_R): what a step reads of each text, and how long it is with it."""
+        length_R = self.texts.length_R
+        return self.texts.tokens_RM[np.arange(len(length_R)), length_R - 1], length_R
+
+    def moves(self) -> Iterator[tuple[int, np.ndarray]]:
+        """Texts never change places."""
+        return iter(())
+
+    def stop_moving(self) -> None:
+        """They never do."""
+
+    def written(self) -> list[np.ndarray]:
+        """The text of each row, its prompt included."""
+        return [ids[:length].copy() for ids, length in zip(self.texts.tokens_RM, self.texts.length_R, strict=True)]
+
+    def take(self, ops: Any, logits_RV: np.ndarray) -> np.ndarray:
+        """Each text gets its next token -> stays_R, the rows that go on. It tells jobs of tokens, ends and errors."""
+        noted = {r: job.note_logits(logits_RV[r]) for r, job in enumerate(self.jobs) if job.logprobs is not None}
+        new_R = self.texts.length_R - self.texts.begins_R
+        step = int(new_R[0]) if self.jobs[0].lane_key is None else None  # in a lane of several, the lengths say it
+        chosen = next_tokens(ops, logits_RV, self.texts, self.request, self.options, step, None)
+        if int(chosen.flag[0]) & TROUBLE:
+            for trouble_R in (chosen.model_trouble_R, chosen.trouble_R):
+                _fail(self.jobs, trouble_R, new_R)
+        if self.request.stopping and self.request.stopping.looks_at_texts:
+            self.texts.stop(self.request.stopping, self.request, chosen.scores_RV)
+        for r, job in enumerate(self.jobs):
+            if job.error is None:
+                job.add_token(int(self.number_R[r]), int(chosen.token_R[r]), noted.get(r))
+        for r in np.flatnonzero(self.texts.done_R):
+            begin, end = self.texts.begins_R[r], self.texts.length_R[r]
+            score = self.texts.total_R[r] / self.options.length_norm(end - begin)
+            self.jobs[r].end_text(int(self.number_R[r]), self.texts.tokens_RM[r, begin:end].copy(), float(score))
+        return np.flatnonzero([not done and job.runs for done, job in zip(self.texts.done_R, self.jobs, strict=True)])
+
+
+@dataclass
+class BeamLane:
+    """Beams of several requests, X rows each: those of jobs[b] begin in row first_B[b]."""
+
+    options: Options
+    request: Request
+    state: AllBeams
+    jobs_B: list[Job]
+    row_R: np.ndarray
+    moved: bool = False  # whether any beam goes on from another row than its own
+
+    @classmethod
+    def start(cls, job: Job, logits_1V: np.ndarray, ops: Any, positions: int) -> BeamLane:
+        """All beams of one request hold its prompt."""
+        o = job.options
+        G = o.num_beam_groups if o.rules.groups == "apart" else 1
+        logits_RV = np.repeat(logits_1V, o.num_beams, axis=0)
+        state = AllBeams.start(job.request, G, o.num_beams // G, logits_RV, o, Room(positions))
+        return cls(o, job.request, state, [job], np.zeros(o.num_beams, np.int64))
+
+    def __len__(self) -> int:
+        """Rows."""
+        return len(self.row_R)
+
+    @property
+    def jobs(self) -> list[Job]:
+        """The job of each row."""
+        return [job for job in self.jobs_B for _ in range(self.options.num_beams)]
+
+    @classmethod
+    def merged(cls, parts: Sequence[tuple[BeamLane, np.ndarray]]) -> BeamLane:
+        """One lane of these rows of several: of a request all of its rows, or none."""
+        X = parts[0][0].options.num_beams
+        lanes = [(lane, stays_R[::X] // X) for lane, stays_R in parts if len(stays_R)] or [(parts[0][0], np.arange(0))]
+        first, states = lanes[0][0], [(lane.state, stays) for lane, stays in lanes]
+        request, sentence_B = _joined([(lane.request, lane.state.sentence_B[stays]) for lane, stays in lanes])
+        groups = [_joined_beams([(s.groups[g], stays) for s, stays in states]) for g in range(len(first.state.groups))]
+        draws = _joined_draws([(s.draws, stays) for s, stays in states])
+        diversity = first.state.diversity and first.state.diversity.of(len(sentence_B))
+        within_BX = np.concatenate([(s.parent_R.reshape(-1, X) % X)[stays] for s, stays in states])
+        parent_R = (within_BX + X * np.arange(len(sentence_B))[:, None]).reshape(-1)
+        tables = make_tables(groups[0].rows(request, sentence_B, None, {}), first.options)
+        state = AllBeams(groups, diversity, draws, parent_R, sentence_B, tables)
+        rows = np.concatenate([lane.row_R.reshape(-1, X)[stays].reshape(-1) for lane, stays in lanes])
+        jobs_B = [lane.jobs_B[b] for lane, stays in lanes for b in stays]
+        return cls(first.options, request, state, jobs_B, rows, any(lane.moved for lane, _ in lanes))
+
+    def last_tokens(self) -> tuple[np.ndarray, np.ndarray]:
+        """(token_R, length_R): what a step reads of each beam, and how long its text is with it."""
+        tokens_RM, length_R = _last_tokens(self.state.groups)
+        return tokens_RM[np.arange(len(length_R)), length_R - 1], length_R
+
+    def moves(self) -> Iterator[tuple[int, np.ndarray]]:
+        """(first row, parent_X) of each request whose beams go on from others, counted from its first row."""
+        X, self.moved, was_moved = self.options.num_beams, False, self.moved
+        if was_moved:
+            for b, parent_X in enumerate(self.state.parent_R.reshape(-1, X) % X):
+                if (parent_X != np.arange(X)).any():
+                    yield int(self.row_R[b * X]), parent_X
+
+    def stop_moving(self) -> None:
+        """Each beam goes on from its own row: the texts are read again, which are in their new places already."""
+        self.moved = False
+        self.state.parent_R[...] = np.arange(len(self))
+
+    def written(self) -> list[np.ndarray]:
+        """The text of each row, its prompt included."""
+        tokens_RM, length_R = _last_tokens(self.state.groups)
+        return [ids[:length].copy() for ids, length in zip(tokens_RM, length_R, strict=True)]
+
+    def take(self, ops: Any, logits_RV: np.ndarray) -> np.ndarray:
+        """The beams of each request go on -> stays_R, the rows that do. It tells the jobs of ends and errors."""
+        state, X = self.state, self.options.num_beams
+        step_B = state.groups[0].length_B - state.groups[0].prompt_B
+        straight = hasattr(ops, "hars_candidates") and never_straight(self.options) is None
+        step = int(step_B[0]) if self.jobs_B[0].lane_key is None else None  # in a lane of several, the lengths say it
+        decided = step_of_beams(ops, logits_RV, state, self.request, self.options, step, straight, None)
+        flag = int(decided.flag[0])
+        if flag & TROUBLE:
+            for b, job in enumerate(self.jobs_B):
+                try:
+                    _refuse(_of_sentence(decided, b, X), np.zeros(1, np.int64), int(step_B[b]), self.options)
+                except MinidecodeError as error:
+                    job.fail(error)
+                except StopIteration:  # the trouble is another request's
+                    pass
+        self.moved = bool(flag & MOVED)
+        done_B = decided.done_X.reshape(len(state.groups), -1).all(axis=0)
+        for b in np.flatnonzero(done_B):
+            if (job := self.jobs_B[b]).error is None:
+                groups = [beams.of(np.array([b])) for beams in state.groups]
+                found = _best_of_all(groups, job.request, self.options, 0)
+                for s, (ids, score) in enumerate(zip(found.tokens[0], found.scores_BX[0], strict=True)):
+                    job.end_text(s, ids, float(score))
+        stays_B = [not done and job.runs for done, job in zip(done_B, self.jobs_B, strict=True)]
+        return np.flatnonzero(np.repeat(stays_B, X))
+
+
+Lane = TextLane | BeamLane
+
+
+def start_lane(job: Job, logits_1V: np.ndarray, ops: Any, positions: int) -> Lane:
+    """A lane of one request, whose prompt has been read."""
+    kind = TextLane if job.options.num_beams == 1 else BeamLane
+    return kind.start(job, logits_1V, ops, positions)
+
+
+def _joined(parts: Sequence[tuple[Request, np.ndarray]]) -> tuple[Request, np.ndarray]:
+    """(one request, sentence_X): of those sentences of several that a row is of; each row's sentence in it."""
+    prompts, limits, sources, prefixes, numbers = [], [], [], [], []
+    for request, sentence_X in parts:
+        used, number_X = np.unique(sentence_X, return_inverse=True)
+        numbers.append(number_X + len(prompts))
+        prompts += [request.prompts[b] for b in used]
+        sources += [request.sources[b] for b in used]
+        limits += [request.limit_B[b] for b in used]
+        prefixes += [] if request.prefix_BP is None else [request.prefix_BP[used]]
+    first = parts[0][0]
+    prefix_BP = prefixes[0] if prefixes else None  # such a request shares no lane
+    request = dataclasses.replace(
+        first, prompts=prompts, limit_B=np.array(limits), sources=sources, prefix_BP=prefix_BP, keys_R2=None, tables={}
+    )
+    return request, np.concatenate(numbers)
+
+
+def _joined_draws(parts: Sequence[tuple[Draws | None, np.ndarray]]) -> Draws | None:
+    """Who draws next, row by row: the keys are those of the requests, whatever their rows."""
+    known = [draws.of(stays) for draws, stays in parts if draws is not None]
+    if not known:
+        return None
+    return Draws(*(np.concatenate([getattr(draws, name) for draws in known]) for name in ("keys_R2", "step_R")))
+
+
+def _joined_beams(parts: Sequence[tuple[Beams, np.ndarray]]) -> Beams:
+    """One group of beams of these sentences."""
+    picked = [beams.of(stays) for beams, stays in parts]
+    names = [name for name in vars(picked[0]) if name.endswith(("_B", "_BW", "_BWM"))]
+    arrays = {name: np.concatenate([getattr(beams, name) for beams in picked]) for name in names}
+    return dataclasses.replace(picked[0], **arrays)
+
+
+def _of_sentence(decided: Any, b: int, X: int) -> Any:
+    """What a step decided for one request."""
+    model_trouble_R = decided.model_trouble_R
+    if model_trouble_R is not None:
+        model_trouble_R = model_trouble_R[b * X : (b + 1) * X]
+    chosen = [chosen._replace(trouble_B=chosen.trouble_B[b : b + 1]) for chosen in decided.chosen]
+    return dataclasses.replace(decided, chosen=chosen, model_trouble_R=model_trouble_R)
+
+
+def _fail(jobs: Sequence[Job], trouble_R: np.ndarray | None, step_R: np.ndarray) -> None:
+    """Tells the jobs of the rows in trouble, and no others."""
+    for r in [] if trouble_R is None else np.flatnonzero(trouble_R):
+        try:
+            raise_trouble(trouble_R[r : r + 1], np.zeros(1, np.int64), int(step_R[r]))
+        except MinidecodeError as error:
+            jobs[r].fail(error)

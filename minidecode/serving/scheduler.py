@@ -1,0 +1,271 @@
+"""Who runs when: requests wait, join the running batch between two steps, and leave it when they are done.
+
+    scheduler = Scheduler(md.load("tiny-gpt2"))
+    job = scheduler.submit("Fellow citizens,", num_beams=4, max_new_tokens=40)
+    while not job.is_over:
+        scheduler.step()
+    print(job.output.texts[0])
+
+`one_by_one` is the naive loop that this replaces: each request waits until all before it have their answers.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+
+from ..device.blas_threads import few_blas_threads
+from ..errors import OptionError, QueueFullError
+from ..plan import Plan
+from ..runtime.footprint import check_fits, footprint, read_budget
+from ..runtime.inputs import Texts as Prompts
+from ..runtime.inputs import extent_of
+from ..runtime.output import Output, check_logprobs
+from ..search.draws import check_sample_ids
+from ..search.option_types import GenerateOptions
+from ..search.result import Request
+from .batch import Batch, settled_plan
+from .jobs import Job
+from .lanes import Lane, lane_key, start_lane
+
+if TYPE_CHECKING:
+    from ..model import Model
+
+
+class Scheduler:
+    """Requests of one model, in the order of their arrival, as many at once as rows and memory allow.
+
+    A request joins when there are rows for all of its beams (or texts) and memory for what `footprint` says that it may
+    take. None overtakes one that came before it, so each gets its turn. Its answer is that of `generate` with the same
+    arguments alone, whatever runs beside it; see `Batch`.
+    """
+
+    def __init__(
+        self, model: Model, *, plan: str | Plan | None = None, max_rows: int = 32, max_prefill_tokens: int = 2048,
+        max_waiting: int | None = None, memory_budget: int | str | None = "available",
+    ):  # fmt: skip
+        """max_rows: that run at once. max_prefill_tokens: of prompts that one step reads, where they are several.
+
+        max_waiting: requests that wait at most; None: any number. memory_budget: as for `generate`, for all requests
+        together.
+        """
+        for name, number in (("max_rows", max_rows), ("max_prefill_tokens", max_prefill_tokens)):
+            if number < 1:
+                raise OptionError(f"{name} must be an integer from 1 up, not {number!r}")
+        config = model.config
+        self.model, self.max_prefill_tokens, self.max_waiting = model, max_prefill_tokens, max_waiting
+        self.plan, self.memory_budget = settled_plan(model, plan), read_budget(memory_budget, model.device)
+        source_positions = config.source_context if model.has_encoder else 0
+        self.batch = Batch(model, self.plan, max_rows, config.context, source_positions)
+        self.waiting: list[Job] = []  # by number
+        self.running: list[Job] = []
+        self.lanes: list[Lane] = []
+        self.numbers = itertools.count()
+
+    def submit(
+        self, prompt: str | None = None, *, input_ids: Any = None, logprobs: int | None = None,
+        on_token: Any = None, truncate: bool = False, sample_id: int | None = None,
+        **options: Unpack[GenerateOptions],
+    ) -> Job:  # fmt: skip
+        """A request of one prompt (or source), which waits from now on; arguments as for `generate`.
+
+        Raises InputError and OptionError as `generate` does, MemoryBudgetError on what alone would not fit, and
+        QueueFullError where max_waiting requests wait.
+        """
+        if self.max_waiting is not None and len(self.waiting) >= self.max_waiting:
+            raise QueueFullError(f"{len(self.waiting)} requests wait already: try again later")
+        job = self.job(prompt, input_ids, logprobs, on_token, truncate, sample_id, options)
+        self.waiting.append(job)
+        return job
+
+    def job(
+        self, prompt: Prompts | None, input_ids: Any, logprobs: int | None, on_token: Any, truncate: bool,
+        sample_id: int | None, given: Any,
+    ) -> Job:  # fmt: skip
+        """A request that is checked and does not wait yet."""
+        model, options = self.model, self.model.options(**given)
+        if options.guidance_scale != 1.0:
+            raise OptionError("guidance_scale needs a second prediction, which no running batch makes: call generate")
+        check_logprobs(logprobs, model.config.head_size)
+        ids = None if input_ids is None else [np.asarray(input_ids)]
+        sources, prompts, limit_B = model.inputs.fitted(prompt, ids, None, options, truncate)
+        if len(prompts) != 1:
+            raise OptionError(f"a request has one prompt, not {len(prompts)}: submit each")
+        if sample_id is not None:
+            check_sample_ids([sample_id], 1)
+        constraint = model._constraint(options, prompts, limit_B)
+        copies = None if sample_id is None else [sample_id]
+        job = Job(next(self.numbers), options, Request.make(prompts, limit_B, options), list(sources), 0,
+                  lane_key(options, False), logprobs, on_token)  # fmt: skip
+        stopping = model._stopping(options, job.arrived)
+        job.request = Request.make(prompts, limit_B, options, sources, None, copies, stopping, constraint)
+        if job.rows > self.batch.rows.capacity:
+            raise OptionError(f"a request of {job.rows} rows never fits: there are {self.batch.rows.capacity}")
+        extent = extent_of(sources, prompts, limit_B)
+        needed = footprint(model, self.plan, extent, options, logprobs=logprobs)
+        job.bytes = needed.total
+        if self.memory_budget is not None:
+            check_fits(needed, self.memory_budget, extent)
+        return job
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits and nothing runs."""
+        return not self.waiting and not self.running
+
+    @property
+    def bytes(self) -> int:
+        """What the requests that run may take."""
+        return sum(job.bytes for job in self.running)
+
+    def step(self) -> None:
+        """Lets requests join, and then computes one token of each row that runs."""
+        with few_blas_threads(self.model.is_small), np.errstate(all="ignore"):
+            self._join(self._admitted())
+            if self.lanes:
+                self._compute()
+
+    def run(self) -> None:
+        """Steps until all requests have their answers."""
+        while not self.is_idle:
+            self.step()
+
+    def cancel(self, job: Job) -> None:
+        """A request that waits or runs ends without an answer; its rows are free at once."""
+        if not job.is_over:
+            job.end("cancelled")
+            self._clear()
+
+    def preempt(self, job: Job) -> None:
+        """A running request gives its rows back and waits again, in front of all that came after it.
+
+        What it has chosen is kept: texts, scores, draws and log-probabilities. When it joins again its texts are read
+        again, which makes the keys and values that were dropped.
+        """
+        if not job.runs:
+            raise OptionError(f"a request that is {job.state} cannot be preempted: only one that runs can")
+        lane = next(lane for lane in self.lanes if job in lane.jobs)
+        mine_R = np.flatnonzero([other is job for other in lane.jobs])
+        job.lane = type(lane).merged([(lane, mine_R)])
+        job.lane.stop_moving()
+        job.state, job.preempted = "waiting", job.preempted + 1
+        self.running.remove(job)
+        self.waiting.append(job)
+        self.waiting.sort(key=lambda job: job.number)
+        self._clear()
+
+    def _admitted(self) -> list[Job]:
+        """The requests that join now: the first ones that wait, as far as rows, memory and tokens go."""
+        rows, held, tokens, admitted = self.batch.rows.number, self.bytes, 0, []
+        for job in self.waiting:
+            rows, held, tokens = rows + job.rows, held + job.bytes, tokens + self._tokens(job)
+            fits = self.memory_budget is None or held <= self.memory_budget or held == job.bytes
+            if rows > self.batch.rows.capacity or not fits or (admitted and tokens > self.max_prefill_tokens):
+                break
+            admitted.append(job)
+        del self.waiting[: len(admitted)]
+        return admitted
+
+    def _tokens(self, job: Job) -> int:
+        """What is read before a request joins."""
+        if job.lane is not None:
+            return sum(len(text) - 1 for text in job.lane.written()) + sum(map(len, job.sources))
+        return sum(map(len, job.sources)) + len(job.request.prompts[0])
+
+    def _join(self, jobs: list[Job]) -> None:
+        """Reads what these requests have, in one forward pass, and gives them rows."""
+        if not jobs:
+            return
+        texts: list[np.ndarray] = []  # that are read
+        which: list[list[int]] = []  # by job, the text of each of its rows
+        for job in jobs:
+            own = [job.request.prompts[0]] if job.lane is None else [text[:-1] for text in job.lane.written()]
+            which.append(
+                [len(texts)] * job.rows if job.lane is None else list(range(len(texts), len(texts) + job.rows))
+            )
+            texts += own
+        sources = [source for job, x in zip(jobs, which, strict=True) for source in job.sources * len(set(x))]
+        logits_BV, engine = self.batch.read(texts, sources)
+        for job, x in zip(jobs, which, strict=True):
+            job.state, lane = "running", job.lane
+            self.running.append(job)
+            lengths = [len(texts[b]) for b in x]
+            rows = self.batch.join(engine, x, lengths, [len(sources[b]) for b in x] if sources else [])
+            if lane is None:
+                lane = start_lane(job, logits_BV[x[0]][None], self.batch.ops, self.model.config.context + 1)
+                lane.row_R = np.arange(rows.start, rows.stop)
+                logits_RV = np.repeat(logits_BV[x[0]][None], job.rows, axis=0)
+                lane = self._taken(lane, logits_RV)
+            else:
+                lane.row_R, job.lane = np.arange(rows.start, rows.stop), None
+            self.lanes.append(lane)
+        self._clear()
+
+    def _taken(self, lane: Lane, logits_RV: np.ndarray) -> Lane:
+        """The lane after each of its rows has got its next token: those that go on."""
+        try:
+            stays_R = lane.take(self.batch.ops, logits_RV)
+        except Exception as error:  # of a function of the caller's, in a lane of its own
+            for job in lane.jobs:
+                job.fail(error)
+            stays_R = np.arange(0)
+        return lane if len(stays_R) == len(lane) else type(lane).merged([(lane, stays_R)])
+
+    def _compute(self) -> None:
+        """One token of each row."""
+        token_R, length_R = (np.zeros(self.batch.rows.number, np.int64) for _ in range(2))
+        for lane in self.lanes:
+            for first, parent_X in lane.moves():
+                self.batch.reorder(slice(first, first + len(parent_X)), parent_X)
+            token_R[lane.row_R], length_R[lane.row_R] = lane.last_tokens()
+        logits_RV = self.batch.step(token_R, length_R)
+        self.lanes = [self._taken(lane, logits_RV[lane.row_R]) for lane in self.lanes]
+        self._clear()
+
+    def _clear(self) -> None:
+        """Takes out the rows of what is over or waits again, joins lanes of the same kind, and hands over answers."""
+        lanes: dict[Any, list[tuple[Lane, np.ndarray]]] = {}
+        for lane in self.lanes:
+            stays_R = np.array([r for r, job in enumerate(lane.jobs) if job.runs], np.int64)
+            if len(stays_R):
+                key = lane.jobs[stays_R[0]].lane_key
+                lanes.setdefault(id(lane) if key is None else key, []).append((lane, stays_R))
+        self.lanes = [
+            parts[0][0] if len(parts) == 1 and len(parts[0][1]) == len(parts[0][0]) else type(parts[0][0]).merged(parts)
+            for parts in lanes.values()
+        ]
+        stays_R = np.sort(np.concatenate([np.arange(0), *(lane.row_R for lane in self.lanes)]))
+        self.batch.leave(stays_R)
+        for lane in self.lanes:
+            lane.row_R = np.searchsorted(stays_R, lane.row_R)
+        over, self.running = [j for j in self.running if not j.runs], [j for j in self.running if j.runs]
+        self.waiting = [job for job in self.waiting if not job.is_over]
+        for job in over:
+            if job.state == "done":
+                self._answer(job)
+
+    def _answer(self, job: Job) -> None:
+        log_probs = None
+        if job.logprobs is not None and job.options.num_beams > 1:  # of the texts that were found, in the end
+            ids = [job.texts[x][0] for x in range(len(job.texts))]
+            goes_on = job.options.remove_invalid_values
+            log_probs = self.model._log_probs(
+                job.sources, job.request.prompts, ids, self.plan, job.logprobs, goes_on, None
+            )
+        job.make_output(self.model.tokenizer, str(self.plan), self.model.dtype, log_probs)
+
+
+def one_by_one(model: Model, requests: Iterable[dict[str, Any]]) -> list[Output]:
+    """The naive loop: each request alone, one after the other. requests: the arguments of `Scheduler.submit`."""
+    outputs = []
+    for request in requests:
+        given = dict(request)
+        prompt, ids = given.pop("prompt", None), given.pop("input_ids", None)
+        sample = given.pop("sample_id", None)
+        sample_ids = None if sample is None else [sample]
+        ids = None if ids is None else [ids]
+        outputs.append(model.generate(prompt, input_ids=ids, sample_ids=sample_ids, **given))
+    return outputs

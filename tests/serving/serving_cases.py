@@ -1,0 +1,71 @@
+"""Requests of all kinds of search, and what `generate` answers to each alone."""
+
+import functools
+
+import numpy as np
+from toy_folder import write_bart_folder, write_folder
+
+import minidecode as md
+
+BEAMS = dict(num_beams=3, num_return_sequences=2)
+SAMPLE = dict(do_sample=True, top_k=0)
+KINDS = {
+    "greedy": [{}, dict(no_repeat_ngram_size=2), dict(repetition_penalty=1.3, min_new_tokens=2)],
+    "sampling": [
+        SAMPLE, dict(SAMPLE, seed=3, num_return_sequences=3), dict(SAMPLE, temperature=0.7, top_p=0.9),
+        dict(SAMPLE, num_return_sequences=2, no_repeat_ngram_size=2),
+    ],
+    "beams": [
+        BEAMS, dict(num_beams=2, length_penalty=2.0, early_stopping=True), dict(BEAMS, no_repeat_ngram_size=2),
+        dict(num_beams=4, num_beam_groups=2, diversity_penalty=0.5), dict(num_beams=3, sibling_penalty=0.4),
+        dict(num_beams=2, do_sample=True, top_k=0, seed=5), dict(num_beams=3, dialect="fairseq"),
+    ],
+    "stops": [dict(stop_strings="e"), dict(num_beams=2, stop_strings=["th", "a"]), dict(SAMPLE, stop_strings="t")],
+    "biases": [dict(sequence_bias={(70,): 3.0}), dict(BEAMS, suppress_tokens=[5, 9]),
+               dict(SAMPLE, bad_words_ids=[[7]])],
+}  # fmt: skip
+PROMPTS = ["the", "a b", "otter", "the the th"]
+
+
+def requests(kinds=KINDS, each: int = 1) -> list[dict]:
+    """Arguments of `Scheduler.submit`: each kind of options with prompts and lengths in turn."""
+    options = [given for kind in kinds for given in KINDS[kind]] * each
+    return [
+        dict(prompt=PROMPTS[i % 4], max_new_tokens=2 + (i * 5) % 9, **given, **({"logprobs": 2} if i % 2 == 0 else {}))
+        for i, given in enumerate(options)
+    ]
+
+
+@functools.cache
+def model(family: str = "gpt2"):
+    """A toy with random weights, whose texts differ from prompt to prompt."""
+    import tempfile
+    from pathlib import Path
+
+    folder = Path(tempfile.mkdtemp()) / family
+    if family == "bart":
+        write_bart_folder(folder, max_position_embeddings=20)
+    else:
+        write_folder(folder, n_positions=20, **({"attention_window": 5} if family == "window" else {}))
+    return md.load(folder, plan="numpy")
+
+
+@functools.cache
+def alone(family: str, number: int):
+    """What `generate` answers to a request alone."""
+    from minidecode.serving.scheduler import one_by_one
+
+    return one_by_one(model(family), [requests()[number]])[0]
+
+
+def assert_same(got, want) -> None:
+    """Tokens, scores, reasons and log-probabilities of an answer are those of another."""
+    assert [ids.tolist() for ids in got.token_ids] == [ids.tolist() for ids in want.token_ids]
+    np.testing.assert_allclose(got.scores, want.scores, atol=1e-4)
+    assert got.texts == want.texts and got.finish_reasons == want.finish_reasons
+    assert (got.log_probs is None) == (want.log_probs is None)
+    if want.log_probs is not None:
+        for mine, theirs in zip(got.token_logprobs, want.token_logprobs, strict=True):
+            np.testing.assert_allclose(mine, theirs, atol=1e-4)
+        for mine, theirs in zip(got.top_logprobs, want.top_logprobs, strict=True):
+            assert [list(step) for step in mine] == [list(step) for step in theirs]

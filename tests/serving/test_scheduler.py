@@ -1,0 +1,327 @@
+"""Requests that share steps: each answer is that of `generate` alone, whatever joins, leaves or is preempted."""
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from serving_cases import BEAMS, alone, assert_same, model, requests
+
+import minidecode as md
+from minidecode.cache import running
+from minidecode.serving import lanes, scheduler
+from minidecode.serving.jobs import Job
+from minidecode.serving.scheduler import Scheduler
+
+ROWS = 9
+LONGEST = 12  # steps of a request at most
+
+
+@pytest.mark.parametrize("family", ["gpt2", "window", "bart"])
+def test_each_answer_is_that_of_generate_alone(family):
+    """All kinds of search in one batch; some are preempted on the way."""
+    given = requests()
+    busy = Scheduler(model(family), max_rows=ROWS)
+    jobs, steps = [busy.submit(**one) for one in given], 0
+    while not busy.is_idle:
+        busy.step()
+        steps += 1
+        if steps % 3 == 0 and busy.running:
+            busy.preempt(busy.running[steps % len(busy.running)])
+    for number, job in enumerate(jobs):
+        assert job.state == "done", job.error
+        assert_same(job.output, alone(family, number))
+    assert busy.batch.most_rows == ROWS and sum(job.preempted for job in jobs) > 5
+
+
+def test_bundled_models_answer_as_alone():
+    """Multi-query attention, and a model that has learnt something."""
+    for name in ("tiny-gpt2-mqa", "tiny-bart"):
+        loaded = md.load(name, plan="numpy")
+        texts = ("The war is over", 1), ("We, the people of this land,", 3), ("Peace", 2)
+        given = [dict(prompt=text, num_beams=beams, max_new_tokens=6) for text, beams in texts]
+        shared = Scheduler(loaded, max_rows=8)
+        jobs = [shared.submit(**one) for one in given]
+        shared.run()
+        for job, want in zip(jobs, scheduler.one_by_one(loaded, given), strict=True):
+            assert_same(job.output, want)
+
+
+class Schedules(RuleBasedStateMachine):
+    """Requests come, join, are preempted, cancelled and answered in any order."""
+
+    family = "gpt2"
+
+    def __init__(self):
+        super().__init__()
+        self.scheduler, self.jobs, self.waits = Scheduler(model(self.family), max_rows=ROWS), [], {}
+
+    @rule(number=st.integers(0, len(requests()) - 1))
+    def submit(self, number):
+        self.jobs.append((self.scheduler.submit(**requests()[number]), number))
+
+    @rule()
+    def step(self):
+        before = [job for job, _ in self.jobs if not job.is_over]
+        self.scheduler.step()
+        if before and all(job.preempted == 0 for job in before):
+            assert before[0].is_over or before[0].runs, "the oldest request must not wait"
+        running = [job.number for job, _ in self.jobs if job.runs]
+        waiting = [job.number for job in self.scheduler.waiting]
+        assert not running or not waiting or max(running) < min(waiting), "a request was overtaken"
+
+    @precondition(lambda self: self.scheduler.running)
+    @rule(nth=st.integers(0, 9))
+    def preempt(self, nth):
+        self.scheduler.preempt(self.scheduler.running[nth % len(self.scheduler.running)])
+
+    @precondition(lambda self: any(not job.is_over for job, _ in self.jobs))
+    @rule(nth=st.integers(0, 9))
+    def cancel(self, nth):
+        alive = [job for job, _ in self.jobs if not job.is_over]
+        self.scheduler.cancel(alive[nth % len(alive)])
+        assert alive[nth % len(alive)].state == "cancelled"
+
+    @invariant()
+    def rows_are_those_of_the_running_requests(self):
+        here = self.scheduler
+        rows = np.sort(np.concatenate([np.arange(0), *(lane.row_R for lane in here.lanes)]))
+        assert rows.tolist() == list(range(here.batch.rows.number))
+        assert {job.number for lane in here.lanes for job in lane.jobs} == {job.number for job in here.running}
+        assert all(job.is_over or job.runs or job in here.waiting for job, _ in self.jobs)
+
+    @invariant()
+    def answers_are_those_of_generate_alone(self):
+        for job, number in self.jobs:
+            assert job.error is None, job.error
+            if job.state == "done":
+                assert_same(job.output, alone(self.family, number))
+        self.jobs = [(job, number) for job, number in self.jobs if not job.is_over]
+
+    def teardown(self):
+        jobs, steps = list(self.jobs), 0
+        while not self.scheduler.is_idle:
+            self.scheduler.step()
+            steps += 1
+            assert steps <= LONGEST * (len(jobs) + 1), "requests starve"
+            if steps % 3 == 0 and self.scheduler.running:
+                self.scheduler.preempt(self.scheduler.running[steps % len(self.scheduler.running)])
+        self.answers_are_those_of_generate_alone()
+        here = self.scheduler
+        assert not self.jobs and not here.lanes and here.batch.rows.number == 0 and here.bytes == 0
+
+
+def run(machine: type = Schedules, examples: int = 70, seed: int = 0) -> None:
+    """So many random schedules, without making a failure small."""
+    phases = [Phase.generate]
+    made = settings(max_examples=examples, stateful_step_count=25, deadline=None, database=None, phases=phases,
+                    derandomize=seed == 0, suppress_health_check=list(HealthCheck))  # fmt: skip
+    run_state_machine_as_test(machine, settings=made)
+
+
+def test_random_schedules():
+    run()
+
+
+def test_what_is_refused():
+    """Each error names the cause and the remedy, and leaves nothing behind."""
+    busy = Scheduler(model(), max_rows=2, max_waiting=1)
+    with pytest.raises(md.OptionError, match="3 rows never fits: there are 2"):
+        busy.submit("the", num_beams=3)
+    with pytest.raises(md.OptionError, match="guidance_scale"):
+        busy.submit("the", guidance_scale=2.0)
+    with pytest.raises(md.InputError, match="20"):
+        busy.submit("the " * 30)
+    busy.submit("the", max_new_tokens=2)
+    with pytest.raises(md.QueueFullError, match="1 requests wait already: try again later"):
+        busy.submit("the", max_new_tokens=2)
+    busy.run()
+    busy.submit("the", max_new_tokens=2)
+    with pytest.raises(md.MemoryBudgetError, match="may take"):
+        Scheduler(model(), memory_budget=10).submit("the", max_new_tokens=2)
+    with pytest.raises(md.OptionError, match="cache=el has no effect in a running batch"):
+        Scheduler(model(), plan="cache=el")
+
+
+def test_one_request_in_trouble_leaves_its_neighbours_alone():
+    """Where one request's options forbid every token, the others of its step have their answers."""
+    busy, V = Scheduler(model(), max_rows=ROWS), model().config.vocab_size
+    good = busy.submit(**requests()[0])
+    bad = [busy.submit("the", max_new_tokens=5, suppress_tokens=list(range(V)), **beams) for beams in ({}, BEAMS)]
+
+    def raises(scores_RV, rows):
+        raise ZeroDivisionError
+
+    bad.append(busy.submit("the", max_new_tokens=5, logits_processor=raises))
+    busy.run()
+    assert [job.state for job in bad] == ["failed"] * 3 and busy.batch.rows.number == 0
+    assert_same(good.output, alone("gpt2", 0))
+
+
+def test_memory_lets_requests_in_one_after_the_other():
+    given = dict(prompt="the", max_new_tokens=5)
+    free = Scheduler(model(), memory_budget=None)
+    each = free.submit(**given).bytes
+    tight = Scheduler(model(), memory_budget=int(2.5 * each))
+    jobs = [tight.submit(**given) for _ in range(5)]
+    tight.step()
+    assert [job.state for job in jobs].count("running") == 2
+    tight.run()
+    assert tight.batch.most_rows == 2 and all(job.state == "done" for job in jobs)
+
+
+def test_requests_join_in_the_order_of_their_arrival():
+    """Also one that was preempted: it goes before all that came after it."""
+    busy = Scheduler(model(), max_rows=4)
+    jobs = [busy.submit("the", num_beams=2, max_new_tokens=9) for _ in range(5)]
+    busy.step()
+    assert [job.runs for job in jobs] == [True, True, False, False, False]
+    busy.preempt(jobs[1])
+    busy.step()
+    assert [job.runs for job in jobs] == [True, True, False, False, False]
+    busy.run()
+    assert [job.ended for job in jobs] == sorted(job.ended for job in jobs)
+
+
+def test_a_short_request_behind_a_long_one_ends_first():
+    busy = Scheduler(model())
+    long, short = busy.submit("the", max_new_tokens=12, min_new_tokens=12), busy.submit("a b", max_new_tokens=2)
+    busy.run()
+    assert short.ended < long.ended
+
+
+def test_random_schedules_of_sources():
+    class OfSources(Schedules):
+        family = "bart"
+
+    run(OfSources, 30)
+
+
+# ---- known mistakes ----------------------------------------------------------------------------------------------
+
+
+def draws_keyed_by_slot(patch):
+    def by_row(parts):
+        found = joined(parts)
+        if found is not None:
+            found.keys_R2 = np.arange(2 * len(found.keys_R2), dtype=np.uint32).reshape(-1, 2)
+        return found
+
+    joined = lanes._joined_draws
+    patch.setattr(lanes, "_joined_draws", by_row)
+
+
+def draws_begin_anew_after_preemption(patch):
+    def begun_anew(self, job):
+        preempt(self, job)
+        lane = job.lane
+        draws = lane.texts.draws if isinstance(lane, lanes.TextLane) else lane.state.draws
+        if draws is not None:
+            draws.step_R[...] = 0
+
+    preempt = Scheduler.preempt
+    patch.setattr(Scheduler, "preempt", begun_anew)
+
+
+def parents_followed_twice_after_preemption(patch):
+    patch.setattr(lanes.BeamLane, "stop_moving", lambda self: None)
+
+
+def log_probabilities_lost_by_preemption(patch):
+    def without(self, job):
+        preempt(self, job)
+        job.noted = {}
+
+    preempt = Scheduler.preempt
+    patch.setattr(Scheduler, "preempt", without)
+
+
+def a_token_is_not_read_after_preemption(patch):
+    def shorter(self):
+        return [text[:-1] for text in written(self)]
+
+    written = lanes.TextLane.written
+    patch.setattr(lanes.TextLane, "written", shorter)
+
+
+def rows_that_leave_are_not_closed_up(patch):
+    patch.setattr(running.Blocks, "leave", lambda self, stays_R, written: None)
+
+
+def newest_position_is_not_moved(patch):
+    def less(self, stays_R, written):
+        leave(self, stays_R, written - 1)
+
+    leave = running.Blocks.leave
+    patch.setattr(running.Blocks, "leave", less)
+
+
+def beams_move_in_the_wrong_rows(patch):
+    def one_off(self, ops, rows, parent_X):
+        reorder(self, ops, slice(0, len(parent_X)), parent_X)
+
+    reorder = running.RunningCache.reorder
+    patch.setattr(running.RunningCache, "reorder", one_off)
+
+
+def options_of_a_neighbour(patch):
+    patch.setattr(scheduler, "lane_key", lambda options, has_prefix: (options.num_beams, options.do_sample))
+
+
+def steps_of_a_neighbour(patch):
+    def with_a_step(self, request, step):
+        return rows(self, request, int((self.length_R - self.begins_R)[0]))
+
+    rows = lanes.Texts.rows
+    patch.setattr(lanes.Texts, "rows", with_a_step)
+
+
+def cancelled_rows_stay(patch):
+    patch.setattr(Scheduler, "cancel", lambda self, job: job.end("cancelled"))
+
+
+def the_newest_goes_first(patch):
+    def reversed_queue(self):
+        self.waiting.sort(key=lambda job: -job.number)
+        return admitted(self)
+
+    admitted = Scheduler._admitted
+    patch.setattr(Scheduler, "_admitted", reversed_queue)
+
+
+def preempted_requests_go_to_the_end(patch):
+    def to_the_end(self, job):
+        preempt(self, job)
+        self.waiting.remove(job)
+        self.waiting.append(job)
+
+    preempt = Scheduler.preempt
+    patch.setattr(Scheduler, "preempt", to_the_end)
+
+
+def samples_of_a_prompt_are_one(patch):
+    def first_of_all(self, text, ids, score):
+        end_text(self, text, ids if text == 0 or 0 not in self.texts else self.texts[0][0], score)
+
+    end_text = Job.end_text
+    patch.setattr(Job, "end_text", first_of_all)
+
+
+MISTAKES = [
+    draws_keyed_by_slot, draws_begin_anew_after_preemption, parents_followed_twice_after_preemption,
+    log_probabilities_lost_by_preemption, a_token_is_not_read_after_preemption, rows_that_leave_are_not_closed_up,
+    newest_position_is_not_moved, beams_move_in_the_wrong_rows, options_of_a_neighbour, steps_of_a_neighbour,
+    cancelled_rows_stay, the_newest_goes_first, preempted_requests_go_to_the_end, samples_of_a_prompt_are_one,
+]  # fmt: skip
+
+
+OF_ORDER = [the_newest_goes_first, preempted_requests_go_to_the_end]
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.__name__)
+def test_known_mistakes_are_found(mistake, monkeypatch):
+    for number in range(len(requests())):  # before anything is wrong
+        alone("gpt2", number)
+    mistake(monkeypatch)
+    with pytest.raises((AssertionError, ValueError, IndexError, KeyError)):
+        test_requests_join_in_the_order_of_their_arrival() if mistake in OF_ORDER else run()
