@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
+import golden_files
 import pytest
 from hypothesis import settings
 from threadpoolctl import threadpool_limits
@@ -28,6 +29,12 @@ settings.load_profile("house")
 SAMPLED = json.loads(Path(__file__).with_name("sampled.json").read_text(encoding="utf-8"))
 # Tests that cross many models with many choices -> m: `pytest --rest` runs every m-th of the cases that are left.
 THINNED = json.loads(Path(__file__).with_name("thinned.json").read_text(encoding="utf-8"))
+
+
+def pytest_configure(config):
+    """Unpacks the golden folders before tests are collected, and before processes that share the work start."""
+    if not hasattr(config, "workerinput"):
+        golden_files.unpack()
 
 
 def pytest_addoption(parser):
