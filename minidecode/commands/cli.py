@@ -48,6 +48,7 @@ from .project import app as project_app
 from .prove import prove
 from .sanitize import sanitize
 from .score import score
+from .serve import serve
 from .trace import trace
 from .tutorial import tutorial
 from .version import version_line
@@ -62,7 +63,7 @@ app = typer.Typer(
     rich_markup_mode=None, pretty_exceptions_enable=False, context_settings={"token_normalize_func": with_dashes},
 )  # fmt: skip
 IN_ORDER_OF_HELP = {
-    "Generate": (generate, chat, interpolate, trace, explore, score),
+    "Generate": (generate, chat, serve, interpolate, trace, explore, score),
     "Read": (embed, classify),
     "Measure": (plan, compare, ladder, evaluate, prove),
     "Check kernels": (check, sanitize),

@@ -20,6 +20,7 @@ OPTION_GROUPS = {
     "Special tokens": "eos_token_id ignore_eos pad_token_id unk_token_id forced_bos_token_id forced_eos_token_id"
                       " decoder_start_token_id",
     "Speed": "plan batch_size sort_window pipeline memory_budget",
+    "Server": "host port api_key name max_rows max_waiting timeout max_body",
     "Files": "input jsonl output resume as_json logprobs trace timeline read sources references wheels",
 }  # fmt: skip
 GROUP_OF = {name: group for group, names in OPTION_GROUPS.items() for name in names.split()}
@@ -34,6 +35,11 @@ EXAMPLES = {  # tests/cli/test_help.py reads each as the command line would
         "minidecode chat",
         'minidecode chat --system "You answer in one word." --max-new-tokens 20',
         "minidecode chat -m path/to/model.gguf --dtype int8",
+    ),
+    "serve": (
+        "minidecode serve tiny-gpt2",
+        "minidecode serve smollm2 --port 9000 --max-rows 16",
+        "minidecode serve path/to/model --host 0.0.0.0 --memory-budget 2GB",
     ),
     "interpolate": (
         'minidecode interpolate "the baker lost a key." "my cook will buy a boat."',
@@ -121,6 +127,7 @@ NEEDS = {  # what an extra of the package brings
     "evaluate": "It needs the extra evaluate (rouge-score and sacrebleu).",
     "ladder": "--output needs the extra plots (matplotlib).",
     "prove": "It needs the extra oracle (torch and transformers).",
+    "serve": "It needs the extra serve (starlette and uvicorn).",
     "tutorial": "To open a notebook: the extra notebook (JupyterLab).",
 }
 

@@ -42,6 +42,16 @@ NEAR = 8  # tokens in front of others that say how these are written, if they ho
 UNSETTLED = 8  # characters at the end of a text that its next ones may change where spaces are cleaned
 
 
+def _byte_alphabet() -> dict[str, int]:
+    """The character that byte-level vocabularies write for a byte -> the byte. Printable ones are themselves."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {chr(256 + n): byte for n, byte in enumerate(others)}
+
+
+BYTE_OF = _byte_alphabet()
+
+
 @dataclass(frozen=True)
 class Encoded:
     """A text as an encoder reads it: of each token its id, which of two texts it is of, and where it stands there."""
@@ -203,6 +213,13 @@ class Tokenizer:
         for i in {int(i) for i in ids} - set(sizes):
             sizes[i] = len(self._backend.id_to_token(i) or "")  # a model may have more ids than its tokenizer
         return sum(sizes[int(i)] for i in ids)
+
+    def token_bytes(self, token: int) -> bytes | None:
+        """The bytes of a token of a byte-level vocabulary, which may be a part of a character; else None."""
+        word = self._backend.id_to_token(token)
+        if self.most_tokens(1) is None or word is None or any(c not in BYTE_OF for c in word):
+            return None
+        return bytes(BYTE_OF[c] for c in word)
 
     def as_json(self) -> str:
         """All of it in one text, the same for tokenizers that do the same."""

@@ -41,7 +41,7 @@ class Batch:
         self.ops, self.make_cache = CountedOps(functions), CacheFactory(PreallocatedCache, factory.stored_as)
         self.rows = RunningRows(rows, positions, source_positions)
         self.caches = [RunningCache(block, self.rows) for block in model.weights.blocks]
-        self.steps = self.rows_computed = self.most_rows = 0
+        self.steps = self.rows_computed = self.most_rows = self.most_requests = 0
 
     def engine(self) -> Engine:
         """Reads prompts and sources before they join."""

@@ -18,6 +18,7 @@ from ..search.result import Request
 if TYPE_CHECKING:
     from .lanes import Lane
 
+TokenCallback = Callable[[int, int, Any], None]
 State = Literal["waiting", "running", "done", "cancelled", "failed"]
 
 
@@ -27,17 +28,18 @@ class Job:
 
     on_token(text, id, logprobs) is called within a step for each new token: the number of the text among those asked
     for, and (its log-probability, the ids of the likeliest tokens, theirs) if logprobs were asked for. Beams tell
-    nothing before they end.
+    nothing before they end. on_end(job) is called when it is over, whatever its state is then.
     """
 
-    number: int  # by arrival: an older request goes first
     options: Options
     request: Request
     sources: list[np.ndarray]
     bytes: int  # that it may take, by the footprint that `generate` uses
     lane_key: tuple[Any, ...] | None
     logprobs: int | None = None
-    on_token: Callable[[int, int, Any], None] | None = None
+    on_token: TokenCallback | None = None
+    on_end: Callable[[Job], None] | None = None
+    number: int = -1  # by arrival: an older request goes first
     state: State = "waiting"
     error: MinidecodeError | None = None
     lane: Lane | None = None  # of a request that was preempted: its rows alone, with all that they have chosen
@@ -63,6 +65,12 @@ class Job:
     @property
     def is_over(self) -> bool:
         return self.state in ("done", "cancelled", "failed")
+
+    @property
+    def answer(self) -> Output:
+        """The output of a request that is done."""
+        assert self.output is not None, f"the request is {self.state}"
+        return self.output
 
     def end(self, state: State) -> None:
         """It is over, and holds no rows any more."""

@@ -32,9 +32,9 @@ OF_ONE_REQUEST = ("stopping_criteria", "logits_processor", "prefix_allowed_token
                   "json_schema", "sibling_penalty", "diversity_penalty")  # fmt: skip
 
 
-def lane_key(options: Options, has_prefix: bool) -> tuple[Any, ...] | None:
+def lane_key(options: Options) -> tuple[Any, ...] | None:
     """What requests have in common that may share a lane; None for one that has a lane of its own."""
-    if has_prefix or any(getattr(options, name) for name in OF_ONE_REQUEST):
+    if any(getattr(options, name) for name in OF_ONE_REQUEST):
         return None
     return tuple((f.name, getattr(options, f.name)) for f in dataclasses.fields(options) if f.name not in MAXIMA)
 
@@ -242,18 +242,15 @@ def start_lane(job: Job, logits_1V: np.ndarray, ops: Any, positions: int) -> Lan
 
 def _joined(parts: Sequence[tuple[Request, np.ndarray]]) -> tuple[Request, np.ndarray]:
     """(one request, sentence_X): of those sentences of several that a row is of; each row's sentence in it."""
-    prompts, limits, sources, prefixes, numbers = [], [], [], [], []
+    prompts, limits, sources, numbers = [], [], [], []
     for request, sentence_X in parts:
         used, number_X = np.unique(sentence_X, return_inverse=True)
         numbers.append(number_X + len(prompts))
         prompts += [request.prompts[b] for b in used]
         sources += [request.sources[b] for b in used]
         limits += [request.limit_B[b] for b in used]
-        prefixes += [] if request.prefix_BP is None else [request.prefix_BP[used]]
-    first = parts[0][0]
-    prefix_BP = prefixes[0] if prefixes else None  # such a request shares no lane
     request = dataclasses.replace(
-        first, prompts=prompts, limit_B=np.array(limits), sources=sources, prefix_BP=prefix_BP, keys_R2=None, tables={}
+        parts[0][0], prompts=prompts, limit_B=np.array(limits), sources=sources, keys_R2=None, tables={}
     )
     return request, np.concatenate(numbers)
 

@@ -12,23 +12,23 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
 from ..device.blas_threads import few_blas_threads
-from ..errors import OptionError, QueueFullError
+from ..errors import MinidecodeError, OptionError, QueueFullError
 from ..plan import Plan
 from ..runtime.footprint import check_fits, footprint, read_budget
-from ..runtime.inputs import Texts as Prompts
 from ..runtime.inputs import extent_of
 from ..runtime.output import Output, check_logprobs
 from ..search.draws import check_sample_ids
 from ..search.option_types import GenerateOptions
 from ..search.result import Request
 from .batch import Batch, settled_plan
-from .jobs import Job
+from .jobs import Job, TokenCallback
 from .lanes import Lane, lane_key, start_lane
 
 if TYPE_CHECKING:
@@ -67,25 +67,24 @@ class Scheduler:
 
     def submit(
         self, prompt: str | None = None, *, input_ids: Any = None, logprobs: int | None = None,
-        on_token: Any = None, truncate: bool = False, sample_id: int | None = None,
-        **options: Unpack[GenerateOptions],
+        on_token: TokenCallback | None = None, on_end: Callable[[Job], None] | None = None, truncate: bool = False,
+        sample_id: int | None = None, **options: Unpack[GenerateOptions],
     ) -> Job:  # fmt: skip
         """A request of one prompt (or source), which waits from now on; arguments as for `generate`.
 
-        Raises InputError and OptionError as `generate` does, MemoryBudgetError on what alone would not fit, and
-        QueueFullError where max_waiting requests wait.
+        on_token, on_end: see `Job`. Raises InputError and OptionError as `generate` does, MemoryBudgetError on what
+        would not fit alone, and QueueFullError where max_waiting requests wait.
         """
-        if self.max_waiting is not None and len(self.waiting) >= self.max_waiting:
-            raise QueueFullError(f"{len(self.waiting)} requests wait already: try again later")
-        job = self.job(prompt, input_ids, logprobs, on_token, truncate, sample_id, options)
-        self.waiting.append(job)
+        job = self.job(prompt, input_ids, logprobs, truncate, sample_id, options)
+        job.on_token, job.on_end = on_token, on_end
+        self.enqueue([job])
         return job
 
     def job(
-        self, prompt: Prompts | None, input_ids: Any, logprobs: int | None, on_token: Any, truncate: bool,
-        sample_id: int | None, given: Any,
+        self, prompt: str | None, input_ids: Any, logprobs: int | None, truncate: bool | None, sample_id: int | None,
+        given: Mapping[str, Any],
     ) -> Job:  # fmt: skip
-        """A request that is checked and does not wait yet."""
+        """A request that is checked, and does not wait yet. It changes nothing here: any thread may call it."""
         model, options = self.model, self.model.options(**given)
         if options.guidance_scale != 1.0:
             raise OptionError("guidance_scale needs a second prediction, which no running batch makes: call generate")
@@ -96,20 +95,27 @@ class Scheduler:
             raise OptionError(f"a request has one prompt, not {len(prompts)}: submit each")
         if sample_id is not None:
             check_sample_ids([sample_id], 1)
-        constraint = model._constraint(options, prompts, limit_B)
+        constraint, stopping = model._constraint(options, prompts, limit_B), model._stopping(options, perf_counter())
         copies = None if sample_id is None else [sample_id]
-        job = Job(next(self.numbers), options, Request.make(prompts, limit_B, options), list(sources), 0,
-                  lane_key(options, False), logprobs, on_token)  # fmt: skip
-        stopping = model._stopping(options, job.arrived)
-        job.request = Request.make(prompts, limit_B, options, sources, None, copies, stopping, constraint)
-        if job.rows > self.batch.rows.capacity:
-            raise OptionError(f"a request of {job.rows} rows never fits: there are {self.batch.rows.capacity}")
+        request = Request.make(prompts, limit_B, options, sources, None, copies, stopping, constraint)
         extent = extent_of(sources, prompts, limit_B)
         needed = footprint(model, self.plan, extent, options, logprobs=logprobs)
-        job.bytes = needed.total
         if self.memory_budget is not None:
             check_fits(needed, self.memory_budget, extent)
+        job = Job(options, request, list(sources), needed.total, lane_key(options), logprobs)
+        if job.rows > self.batch.rows.capacity:
+            raise OptionError(f"a request of {job.rows} rows never fits: there are {self.batch.rows.capacity}")
         return job
+
+    def enqueue(self, jobs: Sequence[Job]) -> None:
+        """These requests wait from now on, all of them or none. Raises QueueFullError."""
+        if self.max_waiting is not None and len(self.waiting) + len(jobs) > self.max_waiting:
+            raise QueueFullError(
+                f"{len(self.waiting)} requests wait, and at most {self.max_waiting} may: try again later"
+            )
+        for job in jobs:
+            job.number = next(self.numbers)
+            self.waiting.append(job)
 
     @property
     def is_idle(self) -> bool:
@@ -132,6 +138,12 @@ class Scheduler:
         """Steps until all requests have their answers."""
         while not self.is_idle:
             self.step()
+
+    def fail_all(self, error: MinidecodeError) -> None:
+        """What runs ends with this error."""
+        for job in self.running:
+            job.fail(error)
+        self._clear()
 
     def cancel(self, job: Job) -> None:
         """A request that waits or runs ends without an answer; its rows are free at once."""
@@ -221,6 +233,7 @@ class Scheduler:
             for first, parent_X in lane.moves():
                 self.batch.reorder(slice(first, first + len(parent_X)), parent_X)
             token_R[lane.row_R], length_R[lane.row_R] = lane.last_tokens()
+        self.batch.most_requests = max(self.batch.most_requests, len(self.running))
         logits_RV = self.batch.step(token_R, length_R)
         self.lanes = [self._taken(lane, logits_RV[lane.row_R]) for lane in self.lanes]
         self._clear()
@@ -241,11 +254,14 @@ class Scheduler:
         self.batch.leave(stays_R)
         for lane in self.lanes:
             lane.row_R = np.searchsorted(stays_R, lane.row_R)
-        over, self.running = [j for j in self.running if not j.runs], [j for j in self.running if j.runs]
+        over = [job for job in (*self.running, *self.waiting) if job.is_over]
+        self.running = [job for job in self.running if job.runs]
         self.waiting = [job for job in self.waiting if not job.is_over]
         for job in over:
             if job.state == "done":
                 self._answer(job)
+            if job.on_end is not None:
+                job.on_end(job)
 
     def _answer(self, job: Job) -> None:
         log_probs = None

@@ -133,7 +133,7 @@ def test_what_is_refused():
     with pytest.raises(md.InputError, match="20"):
         busy.submit("the " * 30)
     busy.submit("the", max_new_tokens=2)
-    with pytest.raises(md.QueueFullError, match="1 requests wait already: try again later"):
+    with pytest.raises(md.QueueFullError, match="1 requests wait, and at most 1 may: try again later"):
         busy.submit("the", max_new_tokens=2)
     busy.run()
     busy.submit("the", max_new_tokens=2)
@@ -265,7 +265,7 @@ def beams_move_in_the_wrong_rows(patch):
 
 
 def options_of_a_neighbour(patch):
-    patch.setattr(scheduler, "lane_key", lambda options, has_prefix: (options.num_beams, options.do_sample))
+    patch.setattr(scheduler, "lane_key", lambda options: (options.num_beams, options.do_sample))
 
 
 def steps_of_a_neighbour(patch):

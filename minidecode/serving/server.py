@@ -1,0 +1,492 @@
+"""The server: OpenAI's interface over one scheduler, as a Starlette application.
+
+A request is read and checked on its way in, by threads beside the one that steps (worker.py). Its tokens come back by
+callbacks within a step, which hand them to the event loop. A client that leaves cancels its jobs between two steps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import json
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from ..errors import InputError, MemoryBudgetError, MinidecodeError, NumericalError, OptionError, QueueFullError
+from ..files.tokenizer import TextStream
+from ..search.options import MAXIMA
+from . import fields
+from .fields import Asked, FieldError
+from .jobs import Job
+from .replies import Noted, Pieces, Reply, error_body, usage
+from .scheduler import Scheduler
+from .worker import Worker
+
+PAGE = Path(__file__).with_name("page.html")
+RETRY_AFTER = 1  # seconds that a client waits before it asks a full server again
+CHAT_TOKENS = 1024  # of an answer, where nothing says otherwise and the context holds them
+LOOPBACK = ["localhost", "127.0.0.1", "[::1]"]
+FIELD_OF = {  # options of `generate` by the names that clients know
+    "max_new_tokens": "max_tokens", "stop_strings": "stop", "num_return_sequences": "n", "sequence_bias": "logit_bias",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the one who serves decides."""
+
+    name: str  # of the model, for clients
+    api_key: str | None = None
+    most_bytes: int = 2**22  # of a body
+    seconds: float | None = 600.0  # that a request may take, waiting included
+    hosts: tuple[str, ...] | None = tuple(LOOPBACK)  # that a request may name as its server; None: any
+
+
+class RefusedRequestError(Exception):
+    """An answer that is an error."""
+
+    def __init__(self, status: int, message: str, kind: str = "invalid_request_error", param: str | None = None):
+        super().__init__(message)
+        self.status, self.kind, self.param = status, kind, param
+
+    def response(self) -> Response:
+        headers = {"Retry-After": str(RETRY_AFTER)} if self.status in (429, 503) else {}
+        if self.status == 401:
+            headers["WWW-Authenticate"] = "Bearer"
+        return JSONResponse(self.body(), self.status, headers)
+
+    def body(self) -> dict[str, Any]:
+        return error_body(str(self), self.kind, self.param)
+
+
+class Server:
+    """The routes, and what they share."""
+
+    def __init__(self, scheduler: Scheduler, settings: Settings):
+        self.scheduler, self.settings, self.model = scheduler, settings, scheduler.model
+        if self.model.tokenizer is None:
+            raise InputError(self.model.inputs.no_tokenizer("call md.Scheduler with input_ids"))
+        self.worker = Worker(scheduler)
+        self.key = None if settings.api_key is None else settings.api_key.encode()
+        self.answered: Counter[str] = Counter()  # by state
+        self.first_token_seconds = self.seconds = 0.0
+        self.new_tokens = self.prompt_tokens = 0
+        self.began, self.ends = time.time(), False
+
+    def app(self) -> Starlette:
+        """The application. Its end, which uvicorn awaits, ends the thread that steps."""
+        routes = [
+            Route("/", self.page), Route("/health", self.health), Route("/metrics", self.metrics),
+            Route("/state", self.state), Route("/v1/models", self.models),
+            Route("/v1/models/{name:path}", self.model_of_name),
+            Route("/v1/completions", self.completions, methods=["POST"]),
+            Route("/v1/chat/completions", self.chat_completions, methods=["POST"]),
+        ]  # fmt: skip
+        hosts = self.settings.hosts
+        guard = [] if hosts is None else [Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))]
+        return Starlette(
+            routes=routes, middleware=guard, lifespan=self._lifespan, exception_handlers={RefusedRequestError: _refused}
+        )
+
+    @contextlib.asynccontextmanager
+    async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        yield
+        self.ends = True
+        await run_in_threadpool(self.worker.close)
+
+    # ---- what is small --------------------------------------------------------------------------------------------
+
+    async def page(self, request: Request) -> Response:
+        """A page to look at what runs, and to type into. It asks for /state."""
+        policy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'"
+        headers = {"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff"}
+        return HTMLResponse(PAGE.read_text(encoding="utf-8"), headers=headers)
+
+    async def health(self, request: Request) -> Response:
+        return JSONResponse({"status": "ends" if self.ends else "ok"}, 503 if self.ends else 200)
+
+    async def models(self, request: Request) -> Response:
+        self._check_key(request)
+        return JSONResponse({"object": "list", "data": [self._model()]})
+
+    async def model_of_name(self, request: Request) -> Response:
+        self._check_key(request)
+        self._check_model(request.path_params["name"])
+        return JSONResponse(self._model())
+
+    async def state(self, request: Request) -> Response:
+        """What the page shows: no texts of anybody's."""
+        self._check_key(request)
+        return JSONResponse(await asyncio.wrap_future(self.worker.ask(self._state)))
+
+    async def metrics(self, request: Request) -> Response:
+        """Counts in the format of Prometheus."""
+        self._check_key(request)
+        found = await asyncio.wrap_future(self.worker.ask(self._state))
+        lines = []
+        for name, value, kind, about in _metrics(found):
+            lines += [f"# HELP {name} {about}", f"# TYPE {name} {kind}", f"{name} {value}"]
+        answered = [f'minidecode_requests_total{{state="{state}"}} {n}' for state, n in sorted(self.answered.items())]
+        lines += ["# HELP minidecode_requests_total Requests that are over.",
+                  "# TYPE minidecode_requests_total counter", *answered]  # fmt: skip
+        return PlainTextResponse("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
+
+    def _state(self, scheduler: Scheduler) -> dict[str, Any]:
+        batch = scheduler.batch
+        jobs = [
+            {"number": job.number, "rows": job.rows if not job.runs else _rows_of(scheduler, job),
+             "beams": job.options.num_beams, "samples": job.options.do_sample,
+             "seconds": time.perf_counter() - job.arrived}
+            for job in scheduler.running
+        ]  # fmt: skip
+        end_R = batch.rows.end_R[: batch.rows.number]
+        return {
+            "model": self.settings.name, "running": jobs, "waiting": len(scheduler.waiting),
+            "rows": batch.rows.number, "capacity": batch.rows.capacity, "positions": batch.rows.positions,
+            "lengths": end_R.tolist(), "most_rows": batch.most_rows, "most_requests": batch.most_requests,
+            "steps": batch.steps, "rows_computed": batch.rows_computed, "bytes": scheduler.bytes,
+            "new_tokens": self.new_tokens, "prompt_tokens": self.prompt_tokens,
+            "answered": dict(self.answered), "first_token_seconds": self.first_token_seconds,
+            "seconds": self.seconds, "up_seconds": time.time() - self.began,
+        }  # fmt: skip
+
+    def _model(self) -> dict[str, Any]:
+        return {"id": self.settings.name, "object": "model", "created": int(self.began), "owned_by": "minidecode",
+                "max_model_len": self.model.config.context}  # fmt: skip
+
+    # ---- requests -------------------------------------------------------------------------------------------------
+
+    async def completions(self, request: Request) -> Response:
+        return await self._answer(request, fields.completion, False)
+
+    async def chat_completions(self, request: Request) -> Response:
+        return await self._answer(request, fields.chat, True)
+
+    async def _answer(self, request: Request, read: Callable[[dict[str, Any]], Asked], is_chat: bool) -> Response:
+        self._check_key(request)
+        body = await self._body(request)
+        if body.get("model") is not None:
+            self._check_model(body["model"])
+        with _refusals():
+            asked = read(body)
+            jobs, ids = await run_in_threadpool(self._jobs, asked, is_chat)
+        reply = Reply(self.settings.name, is_chat, self.model.tokenizer, asked.logprobs, asked.usage_chunk)
+        running = Running(self, asked, jobs, ids, reply)
+        with _refusals():
+            await running.begin()
+        if asked.stream:
+            headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+            return StreamingResponse(running.events(), media_type="text/event-stream", headers=headers)
+        return await running.whole(request)
+
+    def _jobs(self, asked: Asked, is_chat: bool) -> tuple[list[Job], list[np.ndarray]]:
+        """(what is to run, the token ids of each prompt)."""
+        inputs, prompts = self.model.inputs, asked.prompts
+        options = dict(asked.options)
+        if is_chat:
+            prompts = [inputs.encode_chat(asked.prompts[0]).tolist()]
+            if not set(MAXIMA) & set(options):
+                options["max_new_tokens"] = max(1, min(CHAT_TOKENS, self.model.config.context + 1 - len(prompts[0])))
+        jobs: list[Job] = []
+        read: list[np.ndarray] = []
+        seen: Counter[bytes] = Counter()
+        logprobs = asked.logprobs
+        for prompt in prompts:
+            is_text = isinstance(prompt, str)
+            ids = inputs.given(prompt if is_text else None, None if is_text else [prompt], None)[0]
+            if asked.echo and self.model.is_encoder_decoder:
+                raise FieldError("echo", "echo is for decoder-only models: a source is no part of the answer")
+            read.append(ids)
+            if not asked.only_scored:
+                key, rows = ids.tobytes(), max(asked.n, options.get("num_beams") or 1)
+                if rows > (capacity := self.scheduler.batch.rows.capacity):
+                    name = "n" if rows == asked.n else "num_beams"
+                    raise FieldError(name, f"{name} is {rows}, and this server computes {capacity} rows at once")
+                jobs.append(self.scheduler.job(None, ids, logprobs, None, seen[key], options))
+                seen[key] += 1
+            elif len(ids) > self.model.config.context:
+                raise FieldError("prompt", f"prompt has {len(ids)} tokens, beyond the {self.model.config.context} held")
+        return jobs, read
+
+    def echoed(self, ids: np.ndarray, best: int) -> list[Noted | None]:
+        """The log-probabilities of a prompt's tokens; the first one comes after nothing."""
+        if len(ids) < 2:
+            return [None]
+        (found,) = self.model._log_probs([], [ids[:1]], [ids[1:]], self.scheduler.plan, best, False, None)
+        each = zip(found.token_R, found.best_RK, found.best_logprob_RK, strict=True)
+        return [None, *((float(p), ids_K, logprob_K) for p, ids_K, logprob_K in each)]
+
+    def note(self, jobs: Iterable[Job], prompt_tokens: int) -> None:
+        """Counts what is over."""
+        self.prompt_tokens += prompt_tokens
+        for job in jobs:
+            self.answered[job.state] += 1
+            self.new_tokens += sum(len(ids) for ids, _ in job.texts.values())
+            if job.first_token is not None:
+                self.first_token_seconds += job.first_token - job.arrived
+            self.seconds += (job.ended or time.perf_counter()) - job.arrived
+
+    def _check_key(self, request: Request) -> None:
+        if self.key is not None:
+            scheme, _, given = request.headers.get("authorization", "").partition(" ")
+            is_right = hmac.compare_digest(given.strip().encode("utf-8", "surrogateescape"), self.key)
+            if not (is_right and scheme.lower() == "bearer"):
+                raise RefusedRequestError(401, "the API key is missing or wrong: send Authorization: Bearer KEY")
+
+    def _check_model(self, name: Any) -> None:
+        if not isinstance(name, str):
+            raise RefusedRequestError(400, "model must be a text", param="model")
+        if name != self.settings.name:
+            raise RefusedRequestError(
+                404, f"the model {name!r:.80} is not served here: {self.settings.name} is", param="model"
+            )
+
+    async def _body(self, request: Request) -> dict[str, Any]:
+        """The JSON object that was sent, never more of it than may be."""
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            raise RefusedRequestError(415, "the body must be JSON: send Content-Type: application/json")
+        most, read = self.settings.most_bytes, bytearray()
+        try:
+            async for piece in request.stream():
+                read += piece
+                if len(read) > most:
+                    raise RefusedRequestError(413, f"the body is above {most:,} bytes: send less")
+        except ClientDisconnect:
+            raise RefusedRequestError(499, "the client has left") from None
+        try:
+            body = json.loads(read)
+        except (ValueError, RecursionError):
+            raise RefusedRequestError(400, "the body is no JSON: send an object") from None
+        if not isinstance(body, dict):
+            raise RefusedRequestError(400, "the body must be a JSON object")
+        return body
+
+
+class Running:
+    """One HTTP request on its way: its jobs, and what they tell."""
+
+    def __init__(self, server: Server, asked: Asked, jobs: list[Job], ids: list[np.ndarray], reply: Reply):
+        self.server, self.asked, self.jobs, self.ids, self.reply = server, asked, jobs, ids, reply
+        self.told: asyncio.Queue[tuple[Any, ...]] = asyncio.Queue()
+        self.loop = asyncio.get_running_loop()
+        self.until = None if server.settings.seconds is None else self.loop.time() + server.settings.seconds
+        self.prompt_tokens = sum(map(len, ids))
+        for place, job in enumerate(jobs):
+            job.on_end = self._teller(place, None)
+            if asked.stream:
+                job.on_token = self._teller(place)
+
+    def _teller(self, place: int, *end: None) -> Callable[..., None]:
+        """Hands what a job tells to the event loop: (place, text, token, noted), or (place, None) at its end."""
+
+        def tell(*told: Any) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed, and no one listens
+                self.loop.call_soon_threadsafe(self.told.put_nowait, (place, *(end or told)))
+
+        return tell
+
+    async def begin(self) -> None:
+        """The jobs wait from now on. Raises QueueFullError."""
+        await asyncio.wrap_future(self.server.worker.ask(lambda scheduler: scheduler.enqueue(self.jobs)))
+
+    async def whole(self, request: Request) -> Response:
+        """The answer in one piece."""
+        listening = asyncio.ensure_future(_left(request))
+        try:
+            await self._until_over(listening)
+            return JSONResponse(await self._whole())
+        finally:
+            listening.cancel()
+            await self._end()
+
+    async def _until_over(self, listening: asyncio.Future[None]) -> None:
+        for _ in self.jobs:
+            getting = asyncio.ensure_future(self.told.get())
+            left = None if self.until is None else max(0.0, self.until - self.loop.time())
+            done, _pending = await asyncio.wait({getting, listening}, timeout=left, return_when="FIRST_COMPLETED")
+            if getting not in done:
+                getting.cancel()
+                raise RefusedRequestError(499, "the client has left") if done else _too_long()
+        for job in self.jobs:
+            _check(job)
+
+    async def _whole(self) -> dict[str, Any]:
+        choices: list[dict[str, Any]] = []
+        for place, ids in enumerate(self.ids):
+            echoed: list[Noted | None] | None = None
+            said = self.server.model.tokenizer.decode(ids) if self.asked.echo else ""
+            if self.asked.echo and self.asked.logprobs is not None:
+                best = self.asked.logprobs
+                ask = self.server.worker.ask(lambda _, ids=ids, best=best: self.server.echoed(ids, best))
+                echoed = await asyncio.wrap_future(ask)
+            if self.asked.only_scored:
+                choices.append(self.reply.choice(len(choices), said, "length", ids, echoed))
+                continue
+            for hypothesis in self.jobs[place].answer:
+                noted: list[Noted | None] | None = None
+                new = hypothesis.token_ids
+                if self.asked.logprobs is not None:
+                    logs = self.jobs[place].answer._log_probs(hypothesis.index)
+                    each = zip(logs.token_R, logs.best_RK, logs.best_logprob_RK, strict=True)
+                    noted = [*(echoed or ()), *((float(p), best_K, top_K) for p, best_K, top_K in each)]
+                shown = np.concatenate([ids, new]) if echoed else new
+                choices.append(self.reply.choice(
+                    len(choices), said + hypothesis.text, hypothesis.finish_reason or "stop", shown, noted
+                ))  # fmt: skip
+        return self.reply.whole(choices, usage(self.jobs, self.prompt_tokens))
+
+    async def events(self) -> AsyncIterator[str]:
+        """Server-sent events: chunks, at the end perhaps the usage, and [DONE]."""
+        pieces: dict[int, Pieces] = {}
+        try:
+            for index in range(len(self.jobs) * self.asked.n if self.reply.is_chat else 0):
+                yield _event(self.reply.chunk(index, None, first=True))
+            left = len(self.jobs)
+            while left:
+                wait = None if self.until is None else max(0.0, self.until - self.loop.time())
+                try:
+                    place, *told = await asyncio.wait_for(self.told.get(), wait)
+                except TimeoutError:
+                    raise _too_long() from None
+                job = self.jobs[place]
+                if told == [None]:
+                    left -= 1
+                    _check(job)
+                    for chunk in self._ends(place, pieces):
+                        yield _event(chunk)
+                else:
+                    text, token, noted = told
+                    for chunk in self._pieces(place, text, pieces).push(token, noted):
+                        yield _event(chunk)
+            if self.reply.usage_chunk:
+                yield _event(self.reply.last_chunk(usage(self.jobs, self.prompt_tokens)))
+            yield "data: [DONE]\n\n"
+        except RefusedRequestError as refusal:
+            yield _event(refusal.body())
+        finally:
+            await asyncio.shield(self._end())
+
+    def _pieces(self, place: int, text: int, pieces: dict[int, Pieces]) -> Pieces:
+        index = place * self.asked.n + text
+        if index not in pieces:
+            options, model = self.jobs[place].options, self.server.model
+            before = () if model.is_encoder_decoder else self.ids[place]
+            stream = TextStream(model.tokenizer, options.stop_strings, options.keep_stop_strings, before)
+            pieces[index] = Pieces(self.reply, index, stream)
+        return pieces[index]
+
+    def _ends(self, place: int, pieces: dict[int, Pieces]) -> Iterator[dict[str, Any]]:
+        """What was held back of each text; of beams all of it."""
+        output = self.jobs[place].answer
+        for hypothesis in output:
+            growing = self._pieces(place, hypothesis.index, pieces)
+            if self.jobs[place].options.num_beams > 1:
+                logs = None if output.log_probs is None else output._log_probs(hypothesis.index)
+                for n, token in enumerate(hypothesis.token_ids):
+                    noted = logs and (float(logs.token_R[n]), logs.best_RK[n], logs.best_logprob_RK[n])
+                    yield from growing.push(int(token), noted)
+            yield from growing.end(hypothesis.finish_reason or "stop")
+
+    async def _end(self) -> None:
+        """What still waits or runs is cancelled: the client has left, or the time is over."""
+
+        def cancel(scheduler: Scheduler) -> None:
+            for job in self.jobs:
+                scheduler.cancel(job)
+            self.server.note(self.jobs, self.prompt_tokens)
+
+        self.server.worker.ask(cancel)
+
+
+async def _left(request: Request) -> None:
+    """Returns when the client has left."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _refused(request: Request, refusal: Exception) -> Response:
+    assert isinstance(refusal, RefusedRequestError)
+    return refusal.response()
+
+
+def _check(job: Job) -> None:
+    """Raises RefusedRequestError unless the job has its answer."""
+    if job.state == "failed":
+        assert job.error is not None
+        raise _refusal(job.error)
+    if job.state != "done":
+        raise RefusedRequestError(503, "the server ends: ask it again later", "server_error")
+
+
+def _too_long() -> RefusedRequestError:
+    return RefusedRequestError(504, "the request took longer than the server allows: ask for fewer tokens", "timeout")
+
+
+def _refusal(error: Exception) -> RefusedRequestError:
+    """An error of the library as an answer."""
+    message = str(error)
+    if isinstance(error, FieldError):
+        return RefusedRequestError(400, message, param=error.name)
+    if isinstance(error, QueueFullError):
+        return RefusedRequestError(429, message, "rate_limit_error")
+    if isinstance(error, InputError):
+        return RefusedRequestError(400, message, param="prompt")
+    if isinstance(error, OptionError):
+        word = message.split()[0].partition("=")[0].strip(":'\"")
+        return RefusedRequestError(400, message, param=FIELD_OF.get(word, word if word in fields.OWN_OPTIONS else None))
+    if isinstance(error, MemoryBudgetError):
+        return RefusedRequestError(400, message, param="max_tokens")
+    return RefusedRequestError(500, message, "server_error")
+
+
+@contextlib.contextmanager
+def _refusals() -> Iterator[None]:
+    """Errors of the library become answers."""
+    try:
+        yield
+    except (MinidecodeError, NumericalError) as error:
+        raise _refusal(error) from None
+
+
+def _event(body: dict[str, Any]) -> str:
+    return f"data: {json.dumps(body, ensure_ascii=False)}\n\n"
+
+
+def _rows_of(scheduler: Scheduler, job: Job) -> int:
+    return sum(other is job for lane in scheduler.lanes for other in lane.jobs)
+
+
+def _metrics(found: dict[str, Any]) -> list[tuple[str, Any, str, str]]:
+    """(name, value, type, what it is)."""
+    return [
+        ("minidecode_requests_running", len(found["running"]), "gauge", "Requests whose rows run."),
+        ("minidecode_requests_waiting", found["waiting"], "gauge", "Requests that wait."),
+        ("minidecode_rows_running", found["rows"], "gauge", "Rows that run."),
+        ("minidecode_rows_most", found["most_rows"], "gauge", "Rows that one step had at most."),
+        ("minidecode_requests_in_a_step_most", found["most_requests"], "gauge",
+         "Requests whose rows shared one step at most."),
+        ("minidecode_rows_capacity", found["capacity"], "gauge", "Rows that may run at once."),
+        ("minidecode_steps_total", found["steps"], "counter", "Steps."),
+        ("minidecode_rows_computed_total", found["rows_computed"], "counter", "Rows of all steps."),
+        ("minidecode_bytes_running", found["bytes"], "gauge", "Bytes that running requests may take."),
+        ("minidecode_prompt_tokens_total", found["prompt_tokens"], "counter", "Tokens of prompts."),
+        ("minidecode_new_tokens_total", found["new_tokens"], "counter", "Tokens of answers."),
+        ("minidecode_first_token_seconds_total", found["first_token_seconds"], "counter",
+         "Seconds from arrival to first token, summed."),
+        ("minidecode_request_seconds_total", found["seconds"], "counter", "Seconds of requests that are over, summed."),
+    ]  # fmt: skip

@@ -1,0 +1,306 @@
+"""The server, over real sockets: its answers are those of `generate`, and its steps are shared."""
+
+import contextlib
+import json
+import socket
+import threading
+import time
+
+import httpx
+import numpy as np
+import pytest
+import uvicorn
+from toy_folder import write_folder
+
+import minidecode as md
+from minidecode.serving.replies import word_of
+from minidecode.serving.scheduler import Scheduler
+from minidecode.serving.server import Server, Settings
+
+TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A toy whose texts may be long, with a chat template."""
+    folder = write_folder(tmp_path_factory.mktemp("toys") / "toy", n_positions=256)
+    (folder / "chat_template.jinja").write_text(TEMPLATE, encoding="utf-8")
+    return md.load(folder, plan="numpy")
+
+
+@contextlib.contextmanager
+def served(model, scheduler=None, **settings):
+    """(client, server, uvicorn's server): on a free port, in a thread."""
+    server = Server(scheduler or Scheduler(model, max_rows=8, max_waiting=4), Settings("toy", **settings))
+    listening = socket.create_server(("127.0.0.1", 0))
+    runs = uvicorn.Server(uvicorn.Config(server.app(), log_level="error"))
+    thread = threading.Thread(target=runs.run, kwargs={"sockets": [listening]})
+    thread.start()
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{listening.getsockname()[1]}", timeout=60) as client:
+            yield client, server, runs
+    finally:
+        runs.should_exit = True
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def toy(model):
+    with served(model) as (client, *_):
+        yield client
+
+
+def completion(client, **body):
+    answer = client.post("/v1/completions", json={"model": "toy", **body})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def events(client, path="/v1/completions", **body):
+    """The events of a stream, as they come."""
+    with client.stream("POST", path, json={"stream": True, **body}) as answer:
+        assert answer.status_code == 200
+        for line in answer.iter_lines():
+            if line:
+                assert line.startswith("data: ")
+                yield line.removeprefix("data: ")
+
+
+def test_answers_are_those_of_generate(toy, model):
+    for body, options in [
+        ({"temperature": 0}, {}),
+        ({"temperature": 0, "stop": ["e"]}, {"stop_strings": ["e"]}),
+        ({"seed": 3, "n": 3}, {"do_sample": True, "top_k": 0, "seed": 3, "num_return_sequences": 3}),
+        ({"seed": 3, "top_p": 0.7, "temperature": 0.8}, {"do_sample": True, "top_k": 0, "seed": 3, "top_p": 0.7,
+                                                         "temperature": 0.8}),
+        ({"num_beams": 4, "n": 2, "dialect": "fairseq"}, {"num_beams": 4, "num_return_sequences": 2,
+                                                          "dialect": "fairseq"}),
+        ({"temperature": 0, "logit_bias": {"70": 9}}, {"sequence_bias": {(70,): 9.0}}),
+    ]:  # fmt: skip
+        for prompts in ("the th", ["the", "a", "the"]):
+            found = completion(toy, prompt=prompts, max_tokens=12, unheard_of=1, **body)
+            want = model.generate(prompts, max_new_tokens=12, **options)
+            assert [c["text"] for c in found["choices"]] == want.texts, body
+            assert [c["finish_reason"] for c in found["choices"]] == want.finish_reasons
+            assert [c["index"] for c in found["choices"]] == list(range(len(want.texts)))
+            new, given = sum(map(len, want.token_ids)), want.receipt.prompt_tokens
+            usage = {"prompt_tokens": given, "completion_tokens": new, "total_tokens": given + new}
+            assert found["usage"] == usage and found["object"] == "text_completion"
+
+
+def test_what_lm_eval_asks(toy, model):
+    """Ids with echo, log-probabilities and one token: the first log-probability is null, the others are `score`'s."""
+    ids = model.tokenizer.encode("the otter").tolist()
+    (choice,) = completion(toy, prompt=[ids], echo=True, logprobs=1, max_tokens=1, temperature=0)["choices"]
+    found, scores = choice["logprobs"], model.score("the otter")
+    assert found["token_logprobs"][0] is None and found["top_logprobs"][0] is None
+    np.testing.assert_allclose(found["token_logprobs"][1:-1], scores.token_log_probs[0], atol=1e-4)
+    assert len(found["tokens"]) == len(ids) + 1 and "".join(found["tokens"]) == choice["text"]
+    assert [choice["text"][at:][:1] for at in found["text_offset"]] == [word[:1] for word in found["tokens"]]
+    best = [max(top, key=top.get) for top in found["top_logprobs"][1:]]
+    assert best[:-1] == [word_of(model.tokenizer, int(i)) for i in scores.likeliest_ids[0]]
+    only = completion(toy, prompt=[ids], echo=True, logprobs=1, max_tokens=0)["choices"][0]
+    assert only["logprobs"]["token_logprobs"] == found["token_logprobs"][:-1]
+
+
+def test_chat(toy, model):
+    messages = [{"role": "user", "content": [{"type": "text", "text": "the"}, {"type": "text", "text": " a"}]}]
+    body = dict(messages=messages, max_completion_tokens=6, temperature=0, logprobs=True, top_logprobs=2)
+    found = toy.post("/v1/chat/completions", json=body).json()
+    want = model.chat([{"role": "user", "content": "the a"}], max_new_tokens=6, logprobs=2)
+    (choice,) = found["choices"]
+    assert choice["message"] == {"role": "assistant", "content": want.text, "refusal": None}
+    content = choice["logprobs"]["content"]
+    np.testing.assert_allclose([step["logprob"] for step in content], want.token_logprobs[0], atol=1e-4)
+    assert all(len(step["top_logprobs"]) == 2 for step in content)
+    assert b"".join(bytes(step["bytes"]) for step in content).decode(errors="replace") == want.text
+
+    said = [json.loads(event) for event in list(events(toy, "/v1/chat/completions", **body))[:-1]]
+    deltas = [chunk["choices"][0]["delta"] for chunk in said]
+    assert deltas[0] == {"role": "assistant", "content": ""} and deltas[-1] == {}
+    assert "".join(delta.get("content", "") for delta in deltas) == want.text
+
+
+@pytest.mark.parametrize("search", [{"temperature": 0}, {"seed": 1, "n": 2}, {"num_beams": 3, "n": 2}])
+def test_streams(toy, search):
+    """Inner chunks have no reason, the last of each text has nothing else; then the usage, then the end."""
+    body = dict(prompt="the th", max_tokens=9, stop="q", logprobs=1, **search)
+    whole = completion(toy, **body)
+    *said, end = events(toy, stream_options={"include_usage": True}, **body)
+    assert end == "[DONE]"
+    *chunks, last = map(json.loads, said)
+    assert last["choices"] == [] and last["usage"] == whole["usage"]
+    for choice in whole["choices"]:
+        mine = [c for chunk in chunks for c in chunk["choices"] if c["index"] == choice["index"]]
+        assert all(c["finish_reason"] is None for c in mine[:-1])
+        assert mine[-1]["text"] == "" and mine[-1]["finish_reason"] == choice["finish_reason"]
+        assert "".join(c["text"] for c in mine) == choice["text"]
+        noted = [p for c in mine if c["logprobs"] for p in c["logprobs"]["token_logprobs"]]
+        np.testing.assert_allclose(noted, choice["logprobs"]["token_logprobs"], atol=1e-4)
+    assert all(chunk["usage"] is None and chunk["id"] == last["id"] for chunk in chunks)
+
+
+LONG = dict(prompt="the", max_tokens=200, min_new_tokens=200, temperature=0)
+
+
+def check_that_steps_are_shared(model):
+    """A short request sent after a long one ends first; the first chunk comes before the last token is computed."""
+    with served(model) as (client, server, _):
+        stream = events(client, **LONG)
+        next(stream)
+        assert server.scheduler.running, "the first chunk came when all was computed"
+        with httpx.Client(base_url=client.base_url, timeout=60) as other:
+            completion(other, prompt="a", max_tokens=2, temperature=0)
+            assert server.scheduler.running, "the short request waited for the long one"
+            metrics = dict(line.split() for line in other.get("/metrics").text.splitlines() if line[0] != "#")
+        assert int(metrics["minidecode_requests_in_a_step_most"]) >= 2
+        assert list(stream)[-1] == "[DONE]"
+
+
+def test_steps_are_shared(model):
+    check_that_steps_are_shared(model)
+
+
+def test_a_server_that_answers_one_after_the_other_is_found(model, monkeypatch):
+    def when_idle(self):
+        return [] if self.running else admitted(self)
+
+    admitted = Scheduler._admitted
+    monkeypatch.setattr(Scheduler, "_admitted", when_idle)
+    with pytest.raises(AssertionError, match="waited"):
+        check_that_steps_are_shared(model)
+
+
+def test_a_client_that_leaves_frees_its_rows(model):
+    with served(model) as (client, server, _):
+        stream = events(client, **LONG)
+        next(stream)
+        steps = server.scheduler.batch.steps
+        stream.close()
+        waited_until(lambda: not server.scheduler.running)
+        assert server.scheduler.batch.steps < steps + 150 and server.scheduler.batch.rows.number == 0
+        with pytest.raises(httpx.ReadTimeout):
+            client.post("/v1/completions", json=LONG, timeout=0.05)
+        waited_until(lambda: server.scheduler.is_idle and server.answered["cancelled"] == 2)
+
+
+def waited_until(what, seconds=20.0):
+    ends = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < ends
+        time.sleep(0.01)
+
+
+def test_a_full_server_says_when_to_come_again(model):
+    full = Scheduler(model, max_rows=1, max_waiting=1)
+    with served(model, full) as (client, *_):
+        streams = [events(client, **LONG) for _ in range(1)]
+        next(streams[0])
+        with contextlib.ExitStack() as stack:
+            others = [stack.enter_context(httpx.Client(base_url=client.base_url, timeout=60)) for _ in range(2)]
+            waits = threading.Thread(target=completion, args=(others[0],), kwargs=dict(prompt="a", max_tokens=1))
+            waits.start()
+            waited_until(lambda: full.waiting)
+            refused = others[1].post("/v1/completions", json={"prompt": "a"})
+            assert refused.status_code == 429 and int(refused.headers["Retry-After"]) >= 1
+            assert refused.json()["error"]["type"] == "rate_limit_error"
+            streams[0].close()
+            waits.join()
+
+
+def test_a_request_that_takes_too_long(model):
+    with served(model, seconds=0.02) as (client, server, _):
+        answer = client.post("/v1/completions", json=LONG)
+        assert answer.status_code == 504 and "longer than the server allows" in answer.text
+        waited_until(lambda: server.scheduler.is_idle)
+
+
+def test_a_graceful_end_finishes_what_runs(model):
+    with served(model) as (client, _, runs):
+        stream = events(client, **LONG)
+        next(stream)
+        runs.should_exit = True
+        assert list(stream)[-1] == "[DONE]"
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "says"),
+    [
+        ({}, "prompt", "prompt must be a text"),
+        ({"prompt": [["a"]]}, "prompt", "list of token ids"),
+        ({"prompt": [99999]}, "prompt", "not in the vocabulary"),
+        ({"prompt": ""}, "prompt", "is empty"),
+        ({"prompt": "the " * 300}, "prompt", "holds 256: shorten it"),
+        ({"max_tokens": -1}, "max_tokens", "from 0 to"),
+        ({"max_tokens": 0}, "max_tokens", "or 0 with echo"),
+        ({"max_tokens": 1000}, "prompt", "context of 256"),
+        ({"temperature": "hot"}, "temperature", "must be a number"),
+        ({"temperature": float("inf")}, "temperature", "must be a number"),
+        ({"top_p": 2}, "top_p", "from 0.0 to 1.0"),
+        ({"n": 0}, "n", "from 1 to 128"),
+        ({"n": 9}, "n", "this server computes 8 rows at once"),
+        ({"n": 2, "temperature": 0}, "n", "raise temperature"),
+        ({"seed": 1.5}, "seed", "must be an integer"),
+        ({"stop": [""]}, "stop", "not empty"),
+        ({"stop": ["a"] * 17}, "stop", "at most 16"),
+        ({"logprobs": True}, "logprobs", "must be an integer"),
+        ({"logit_bias": {"x": 1}}, "logit_bias", "no token id"),
+        ({"logit_bias": {"1": 101}}, "logit_bias", "from -100 to 100"),
+        ({"logit_bias": {"99999": 1}}, "logit_bias", "vocabulary"),
+        ({"stream": "yes"}, "stream", "true or false"),
+        ({"stream_options": {"include_usage": True}}, "stream_options", "needs stream"),
+        ({"echo": True, "stream": True}, "echo", "do not go together"),
+        ({"presence_penalty": 1}, "presence_penalty", "repetition_penalty"),
+        ({"suffix": "x"}, "suffix", "fills in"),
+        ({"best_of": 3}, "best_of", "num_beams"),
+        ({"num_beams": 1.5}, "num_beams", "must be an integer"),
+        ({"dialect": "ours"}, "dialect", "dialect must be"),
+        ({"no_repeat_ngram_size": -1}, "no_repeat_ngram_size", "from 0 up"),
+        ({"json_schema": "/etc/passwd"}, "json_schema", "must be an object"),
+    ],
+)
+def test_bad_values_name_their_fields(toy, body, field, says):
+    content = json.dumps({"prompt": "the", **body} if body else {})
+    answer = toy.post("/v1/completions", content=content, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["error"]["param"] == field and says in answer.json()["error"]["message"]
+
+
+def test_chat_names_its_fields(toy):
+    for body, field in [
+        ({}, "messages"),
+        ({"messages": [{"role": "user"}]}, "messages[0].content"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content"),
+        ({"messages": [{"role": "user", "content": "a"}], "top_logprobs": 2}, "top_logprobs"),
+        ({"messages": [{"role": "user", "content": "a"}], "max_completion_tokens": 0}, "max_completion_tokens"),
+        ({"messages": [{"role": "user", "content": "a"}], "tools": [{}]}, "tools"),
+        ({"messages": [{"role": "user", "content": "a"}], "response_format": {"type": "x"}}, "response_format"),
+    ]:
+        answer = toy.post("/v1/chat/completions", json=body)
+        assert answer.status_code == 400 and answer.json()["error"]["param"] == field, answer.text
+
+
+def test_who_may_ask(model):
+    with served(model, api_key="secret", most_bytes=1000) as (client, *_):
+        for path in ("/v1/models", "/metrics", "/state"):
+            assert client.get(path).status_code == 401
+            assert client.get(path, headers={"Authorization": "Bearer wrong"}).status_code == 401
+            assert client.get(path, headers={"Authorization": "Bearer secret"}).status_code == 200
+        assert client.post("/v1/completions", json={"prompt": "a"}).status_code == 401
+        assert client.get("/health").json() == {"status": "ok"}
+        assert "<title>minidecode serve</title>" in client.get("/").text
+        client.headers["Authorization"] = "Bearer secret"
+        assert client.post("/v1/completions", json={"prompt": "a" * 2000}).status_code == 413
+        assert client.post("/v1/completions", content=b"{}").status_code == 415
+        assert client.post("/v1/completions", json=[1]).status_code == 400
+        as_json = {"Content-Type": "application/json"}
+        for bad in (b"{", b"[" * 900, b"\xff"):
+            assert client.post("/v1/completions", content=bad, headers=as_json).status_code == 400
+        assert client.post("/v1/completions", json={"model": "gpt-4", "prompt": "a"}).status_code == 404
+        assert client.get("/v1/models/gpt-4").status_code == 404 and client.get("/v1/models/toy").status_code == 200
+        assert client.get("/health", headers={"Host": "evil.example"}).status_code == 400
+
+
+def test_samples_without_a_seed_differ(toy):
+    found = {completion(toy, prompt="the", max_tokens=12)["choices"][0]["text"] for _ in range(4)}
+    assert len(found) == 4
