@@ -35,8 +35,8 @@ from threadpoolctl import threadpool_limits
 import minidecode as md
 from minidecode.bench.compare import where_it_ran
 from minidecode.commands.generate_files import record_of
-from minidecode.runtime.pipeline import OVERLAPS
-from minidecode.runtime.timeline import draw_timeline
+from minidecode.lines.pipeline import OVERLAPS
+from minidecode.lines.timeline import draw_timeline
 
 TEXT = "Fellow citizens of the Senate and of the House of Representatives the state of the Union is good"
 SHORT = {"max_new_tokens": 8, "num_beams": 2, "num_return_sequences": 2}

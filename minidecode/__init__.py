@@ -41,15 +41,15 @@ if TYPE_CHECKING:
     from .emulator import emulate
     from .files.folder import bundled_models
     from .files.head_pooling import convert
+    from .lines.pipeline import generate_lines
     from .live.accelerate import accelerate, restore
     from .loading import load
     from .model import Model
+    from .options.typed_dict import GenerateOptions
     from .plan import Plan
     from .runtime.arena import Arena
     from .runtime.output import Output
-    from .runtime.pipeline import generate_lines
     from .runtime.scoring import Scores
-    from .search.option_types import GenerateOptions
     from .serving.scheduler import Scheduler
 
 __version__ = "0.1.0"
@@ -91,7 +91,7 @@ __all__ = [
 ]
 LOADED_LATE = {  # as above: what runs, and what type checkers read
     "Arena": "runtime.arena",
-    "GenerateOptions": "search.option_types",
+    "GenerateOptions": "options.typed_dict",
     "Model": "model",
     "Output": "runtime.output",
     "Plan": "plan",
@@ -104,7 +104,7 @@ LOADED_LATE = {  # as above: what runs, and what type checkers read
     "device_kind": "device.arrays",
     "emulate": "emulator",
     "explore": "course.explore.exploration",
-    "generate_lines": "runtime.pipeline",
+    "generate_lines": "lines.pipeline",
     "ladder": "bench.ladder",
     "launch": "device.launch",
     "load": "loading",

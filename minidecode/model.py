@@ -26,12 +26,13 @@ from .files.sentence_settings import SentenceSettings
 from .files.tokenizer import TextStream, Tokenizer
 from .files.tokenizer_kinds import TOKENIZER_KINDS
 from .models import FAMILIES, Family
+from .options.options import Options, refuse_unsupported, resolve
+from .options.typed_dict import GenerateOptions
 from .plan import Plan, file_of
 from .runtime.arena import Arena, Extent, Fresh, Places, StepPlan
 from .runtime.buckets import Buckets
-from .runtime.compiled import compile_time, reason_for_numpy, reason_for_numpy_to_encode
 from .runtime.cpu_graphs import CapturedOnCpu
-from .runtime.dry_run import dry_run, search_of
+from .runtime.draws import check_sample_ids
 from .runtime.encoding import (
     Classified,
     Read,
@@ -56,17 +57,16 @@ from .runtime.output import LogProbs, Output, check_logprobs
 from .runtime.prompts import fit_prompts, ids_and_mask, token_rows
 from .runtime.receipt import CostOf, CountedOps, Receipt
 from .runtime.scoring import Piece, Scores, checked_stride, score_pieces, target_pieces, text_pieces
-from .runtime.streaming import Stream, StreamOptions
+from .runtime.trace import Trace
 from .search.beam import beam_search
 from .search.candidates import never_straight
+from .search.compiled import compile_time, reason_for_numpy, reason_for_numpy_to_encode
 from .search.constraints import Constraint
-from .search.draws import check_sample_ids
+from .search.dry_run import dry_run, search_of
 from .search.greedy import greedy
-from .search.option_types import GenerateOptions
-from .search.options import Options, refuse_unsupported, resolve
 from .search.result import Request
 from .search.stopping import Stopping
-from .search.trace import Trace
+from .search.streaming import Stream, StreamOptions
 
 # What callers of transformers ask to have returned, and what gives it here.
 RETURNED = {
@@ -296,7 +296,7 @@ class Model:
         streamer: called with (text number, token id) as tokens are chosen, or an object with put
             and end such as transformers' TextStreamer; not with a beam.
         trace: keep every step's candidates, scores, bans and parents in the output
-            (search/trace.py).
+            (runtime/trace.py).
         sample_ids: numbers that tell equal prompts apart when sampling; by default each copy in the
             call is another.
         memory_budget: bytes, or a text such as "2GB", that the call may take beside the weights;

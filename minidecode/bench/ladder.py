@@ -25,9 +25,9 @@ from ..device.blas_threads import few_blas_threads
 from ..device.low_precision import DYNAMIC
 from ..errors import InputError, NumericalError, OptionError
 from ..model import Model
-from ..runtime.compiled import compile_time, told_of_compiling
 from ..runtime.footprint import in_units, read_budget
 from ..runtime.receipt import Receipt
+from ..search.compiled import compile_time, told_of_compiling
 from .compare import where_it_ran
 from .frontier import Frontier, explore, wrapped
 from .machines import MACHINES, Machine, this_machine

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError, LineError, MinidecodeError, MinidecodeWarning, OptionError, pip_install
+from ..lines.pipeline import generate_lines
 from ..plan import Plan
-from ..runtime.pipeline import generate_lines
 
 if TYPE_CHECKING:
     from ..model import Model

@@ -17,11 +17,11 @@ import numpy as np
 from ..catalog import Cost
 from ..device.low_precision import LOW_PRECISION, stored_as
 from ..errors import InputError, OptionError
+from ..lines.pipeline import generate_lines
 from ..model import Model
 from ..plan import Plan
-from ..runtime.pipeline import generate_lines
 from ..runtime.receipt import CostOf, Receipt, held_bytes, least_cost
-from ..search.trace import TraceStep
+from ..runtime.trace import TraceStep
 from .elementary import Counts, elementary
 
 TEXT = "Fellow citizens of the Senate and of the House of Representatives, the state of the Union is good. "

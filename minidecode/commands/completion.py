@@ -54,7 +54,7 @@ def complete_row(incomplete: str) -> list[str]:
 
 
 def complete_dialect(incomplete: str) -> list[str]:
-    from ..search.dialects import DIALECTS
+    from ..options.dialects import DIALECTS
 
     return fitting(incomplete, DIALECTS)
 

@@ -166,7 +166,7 @@ def _blas() -> list[dict[str, Any]]:
 def _compiled_code() -> dict[str, Any] | None:
     """None without Numba; without a folder that it may write into, the "error"."""
     try:
-        from ..runtime.compiled import how_many_on_disk
+        from ..search.compiled import how_many_on_disk
 
         on_disk, functions = how_many_on_disk()
     except ImportError:

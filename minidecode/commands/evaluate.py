@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import InputError, OptionError
+from ..lines.pipeline import check_lines
 from ..plan import Plan
-from ..runtime.pipeline import check_lines
 from .completion import complete_dtype, complete_model, complete_plan
 from .flags import DTYPE_HELP, PLAN_HELP, AsJson, Debug, Quiet, output_flag, warn_of_files
 from .progress_bar import bar, line_when_compiling

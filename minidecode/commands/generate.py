@@ -12,9 +12,9 @@ import typer
 
 from ..errors import InputError, OptionError
 from ..files.lines import drawable, writable
+from ..lines.pipeline import CUT_CHAT, ON_ERROR, RunReceipt
+from ..lines.records import Line, merged_options, read_record, tokenize_line
 from ..runtime.footprint import read_budget
-from ..runtime.pipeline import CUT_CHAT, ON_ERROR, RunReceipt
-from ..runtime.records import Line, merged_options, read_record, tokenize_line
 from .completion import complete_model
 from .flags import (
     Debug,
@@ -224,7 +224,7 @@ def _generate_many(
 
 def _draw(run: RunReceipt, trace: Path | None, timeline: Path | None) -> None:
     """When which thread did what, into the files that are asked for."""
-    from ..runtime.timeline import chrome_trace, draw_timeline
+    from ..lines.timeline import chrome_trace, draw_timeline
 
     if trace is not None:
         with whole_file(trace) as file:

@@ -14,8 +14,8 @@ from typing import Any
 
 from ..errors import InputError, LineError, MinidecodeError
 from ..files.lines import LineReader, RecordFile, path_of_prompts
-from ..runtime.pipeline import Line, RunReceipt, check_lines, generate_lines
-from ..runtime.records import read_record
+from ..lines.pipeline import Line, RunReceipt, check_lines, generate_lines
+from ..lines.records import read_record
 from .interrupts import Terminated
 from .resume import records_depend_on
 from .whole_file import will_be_replaced

@@ -16,8 +16,8 @@ def precompile(as_json: AsJson = False, quiet: NoBar = False, debug: Debug = Fal
     After that no run waits for the compiler, and --plan auto may choose the compiled code. Code for other choices of a
     plan is compiled too.
     """
-    from ..runtime.compiled import all_functions
-    from ..runtime.compiled import precompile as run
+    from ..search.compiled import all_functions
+    from ..search.compiled import precompile as run
 
     started, total = time.perf_counter(), len(all_functions())
     with bar("compiling", quiet) as report:

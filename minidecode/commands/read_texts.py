@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
-from ..runtime.records import read_record
+from ..lines.records import read_record
 from .generate_files import prompts_of
 
 

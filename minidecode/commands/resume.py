@@ -16,7 +16,7 @@ import numpy as np
 from .. import __version__
 from ..device.arrays import fetch, is_array
 from ..files.journal import HASH
-from ..runtime.records import merged_options
+from ..lines.records import merged_options
 
 if TYPE_CHECKING:
     from .generate_files import Prompts

@@ -44,8 +44,8 @@ def score(
     import numpy as np
 
     from .. import load
-    from ..runtime.pipeline import ON_ERROR
-    from ..runtime.score_lines import check_texts, score_lines
+    from ..lines.pipeline import ON_ERROR
+    from ..lines.score_lines import check_texts, score_lines
     from ..runtime.scoring import Scores
 
     if on_error not in ON_ERROR:

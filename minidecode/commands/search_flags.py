@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import OptionError
-from ..search.options import DEFAULT_NEW_TOKENS, check_values
+from ..options.options import DEFAULT_NEW_TOKENS, check_values
 from .completion import complete_dialect
 
 

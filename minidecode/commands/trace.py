@@ -12,9 +12,9 @@ import typer
 
 from ..errors import OptionError
 from ..files.lines import drawable
+from ..options.options import check_names
 from ..plan import Plan
-from ..search.options import check_names
-from ..search.trace import FATES, first_difference
+from ..runtime.trace import FATES, first_difference
 from .flags import (
     Debug,
     Device,

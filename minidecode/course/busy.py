@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..runtime.pipeline import Span
-from ..runtime.timeline import threads_of
+from ..lines.pipeline import Span
+from ..lines.timeline import threads_of
 from .canvas import LETTER, MOST_WIDE, Canvas
 from .figure import Figure, single
 

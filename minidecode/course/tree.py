@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..search.trace import FATES, TraceStep
+from ..runtime.trace import FATES, TraceStep
 from .canvas import LETTER, Canvas
 from .figure import Figure, scrub
 

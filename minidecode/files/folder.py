@@ -13,7 +13,7 @@ from typing import Any
 
 from ..errors import CheckpointError, MinidecodeWarning, OptionError, did_you_mean, shown
 from ..models import FAMILIES, REFUSED, REFUSED_ENCODERS, Family
-from ..search.options import NEVER_SAID, TOKENS, Options
+from ..options.options import NEVER_SAID, TOKENS, Options
 from . import gguf_folder, hub
 from .checkpoint import find_tensors, match_tensors, same_numbers
 from .packaged_folder import FOLDERS, packaged_model

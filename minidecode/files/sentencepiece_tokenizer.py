@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import CheckpointError, InputError, OptionError, did_you_mean, pip_install
-from ..search.options import Options
+from ..options.options import Options
 from .long_texts import Borders, pieces_keep_words_apart
 from .special_tokens import SpecialTokens, added_tokens, settings_of
 from .stored import MOST_OF_TEXT, check_regular, read_json

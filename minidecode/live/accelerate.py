@@ -24,8 +24,8 @@ from ..errors import CheckpointError, InputError, OptionError
 from ..files.folder import read_settings
 from ..files.tokenizer import Tokenizer
 from ..model import Model
+from ..options.options import HARMLESS, SAMPLING_ALONE
 from ..plan import Plan
-from ..search.options import HARMLESS, SAMPLING_ALONE
 from .proof import compare_sides
 from .weights import LiveTensor, bound_tensors, check_live, check_same_scores, copied_bytes, fingerprint, live_tensors
 

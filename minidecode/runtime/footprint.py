@@ -12,8 +12,8 @@ from ..cache.queries import MOST_KEYS, rows_a_token
 from ..device.low_precision import LOW_PRECISION
 from ..device.weight_blocks import numbers_in
 from ..errors import MemoryBudgetError, OptionError
+from ..options.options import Options
 from ..plan import STORED_AS, Plan
-from ..search.options import Options
 from .arena import Extent
 from .buckets import room_for
 from .cpu_graphs import MOST_ROWS

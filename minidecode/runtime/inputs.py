@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError, OptionError
-from ..search.options import Options
+from ..options.options import Options
 from .arena import Extent
 from .prompts import cut_in_front, fit_in_front, fit_prompts, fit_sources, ids_and_mask, or_cut, token_rows
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from ..errors import InputError, OptionError
 from ..search.stopping import cut_at_stop, first_stop
-from ..search.trace import Trace
 from .receipt import Receipt
+from .trace import Trace
 
 if TYPE_CHECKING:
     from ..files.tokenizer import Tokenizer

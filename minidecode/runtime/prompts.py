@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError, OptionError
-from ..search.options import DEFAULT_NEW_TOKENS, Options, warn_of_minimum
+from ..options.options import DEFAULT_NEW_TOKENS, Options, warn_of_minimum
 
 # What tokenizers of transformers return beside input_ids and attention_mask: of no use to GPT-2 and BART.
 UNUSED_OF_TOKENIZERS = {

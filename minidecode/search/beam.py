@@ -11,9 +11,9 @@ import numpy as np
 from ..device.arrays import array_like, fetch, repeated
 from ..errors import OptionError
 from ..ops import ALL_DONE, MOVED, PENALTY_TOO_STRONG, SOME_DONE, TROUBLE, BeamRules
+from ..options.options import Options
+from ..runtime.draws import Draws
 from .candidates import Candidates, find_candidates, may_go_straight, straight_from_logits
-from .draws import Draws
-from .options import Options
 from .processors import Rows, any_due, key_of_step, make_tables, process
 from .result import Found, Request, clear_trouble, copy_found, raise_trouble, scaled_logits
 from .stopping import Stopping
@@ -21,7 +21,7 @@ from .tables import arrays_of, without_rows
 
 if TYPE_CHECKING:
     from ..runtime.engine import Engine
-    from .trace import Trace
+    from ..runtime.trace import Trace
 
 ENDED = -1  # stands for the token of a candidate that ends its text without EOS: no vocabulary has it
 

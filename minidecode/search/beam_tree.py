@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from html import escape
 
-from .trace import FATES, TraceStep
+from ..runtime.trace import FATES, TraceStep
 
 COLUMN, ROW, LEFT, TOP = 150, 30, 60, 60  # pixels
 COLOURS = {"runs": "#1f6feb", "ends": "#1a7f37", "refused": "#9a6700", "dropped": "#8c959f"}

@@ -15,8 +15,8 @@ from ..errors import OptionError
 from .processors import always_due
 
 if TYPE_CHECKING:
-    from .draws import Draws
-    from .options import Options
+    from ..options.options import Options
+    from ..runtime.draws import Draws
 
 Candidates = tuple[np.ndarray, np.ndarray, np.ndarray]
 

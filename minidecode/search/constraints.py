@@ -36,7 +36,7 @@ from .shortest_match import shortest_json, shortest_match
 
 if TYPE_CHECKING:
     from ..files.tokenizer import Tokenizer
-    from .options import Options
+    from ..options.options import Options
     from .processors import Rows
 
 MOST_OF_SCHEMA = 2**24  # bytes of a file

@@ -10,8 +10,8 @@ import numpy as np
 
 from ..device.arrays import array_like, fetch
 from ..ops import ALL_DONE, SOME_DONE, TROUBLE
-from .draws import Draws
-from .options import Options
+from ..options.options import Options
+from ..runtime.draws import Draws
 from .processors import Rows, any_due, key_of_step, make_tables, process, remove_invalid_values
 from .result import Found, Request, check_logits, clear_trouble, copy_found, raise_trouble, scaled_logits
 from .stopping import Stopping
@@ -19,7 +19,7 @@ from .tables import arrays_of, without_rows
 
 if TYPE_CHECKING:
     from ..runtime.engine import Engine
-    from .trace import Trace
+    from ..runtime.trace import Trace
 
 
 def greedy(

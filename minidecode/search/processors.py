@@ -26,8 +26,8 @@ from .filters import epsilon_filter, eta_filter, min_p_filter, top_h_filter
 from .tables import OF_PROCESSORS, OF_ROWS, table
 
 if TYPE_CHECKING:
+    from ..options.options import Options
     from .constraints import Constraint
-    from .options import Options
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ import numpy as np
 from ..device.arrays import array_like, fetch
 from ..errors import NumericalError, OptionError
 from ..ops import FINE, NO_ROOM, NOT_A_NUMBER
+from ..options.options import Options
+from ..runtime.draws import Draws, sentence_keys
 from .constraints import Constraint
-from .draws import Draws, sentence_keys
-from .options import Options
 from .processors import Rows
 from .stopping import Stopping
 

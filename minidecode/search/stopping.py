@@ -13,7 +13,7 @@ from ..device.user_functions import call_option, describe
 from ..errors import OptionError, shown
 
 if TYPE_CHECKING:
-    from .options import Options
+    from ..options.options import Options
 
 
 def first_stop(text: str, stops: Sequence[str]) -> tuple[int, int] | None:

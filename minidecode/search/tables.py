@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from .options import Options
+    from ..options.options import Options
     from .processors import Rows
 
 FREE = -1  # in a sequence: no token stands here, and any text fits

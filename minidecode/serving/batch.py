@@ -15,10 +15,10 @@ from ..cache.running import RunningCache, RunningRows
 from ..errors import OptionError
 from ..plan import BASES, Plan
 from ..runtime.arena import Extent
-from ..runtime.compiled import reason_for_numpy
+from ..search.compiled import reason_for_numpy
 from ..runtime.engine import Engine
 from ..runtime.receipt import CountedOps
-from ..search.options import Options
+from ..options.options import Options
 
 if TYPE_CHECKING:
     from ..model import Model

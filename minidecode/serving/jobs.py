@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import MinidecodeError
 from ..runtime.output import LogProbs, Output
 from ..runtime.receipt import Receipt
-from ..search.options import Options
+from ..options.options import Options
 from ..search.result import Request
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from ..plan import Plan
 from ..runtime.footprint import check_fits, footprint, read_budget
 from ..runtime.inputs import extent_of
 from ..runtime.output import Output, check_logprobs
-from ..search.draws import check_sample_ids
-from ..search.option_types import GenerateOptions
+from ..runtime.draws import check_sample_ids
+from ..options.typed_dict import GenerateOptions
 from ..search.result import Request
 from .batch import Batch, settled_plan
 from .jobs import Job, TokenCallback

@@ -7,7 +7,7 @@ import re
 import pytest
 
 import minidecode as md
-from minidecode.search.options import Options
+from minidecode.options.options import Options
 
 DOCUMENTED = [md.load, md.generate_lines, md.Model.generate]
 

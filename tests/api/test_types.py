@@ -6,9 +6,9 @@ import typing
 from pathlib import Path
 
 import minidecode as md
-from minidecode.runtime.streaming import StreamOptions
-from minidecode.search.option_types import GenerateOptions
-from minidecode.search.options import Options
+from minidecode.options.options import Options
+from minidecode.options.typed_dict import GenerateOptions
+from minidecode.search.streaming import StreamOptions
 
 OF_A_CALL = {"generation_config", "return_dict_in_generate", "output_scores"}  # read before there are Options
 

@@ -10,8 +10,8 @@ import numpy as np
 
 import minidecode as md
 from minidecode.cache.protocol import LayerCache, StepCache
-from minidecode.runtime.records import Line
-from minidecode.runtime.streaming import Stream
+from minidecode.lines.records import Line
+from minidecode.search.streaming import Stream
 
 model = md.load("tiny-gpt2", plan=md.Plan.parse("cache=split"), dtype="float32", generation_config={"num_beams": 2})
 md.load("tiny-gpt2", plam="fast")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

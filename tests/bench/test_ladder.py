@@ -21,7 +21,7 @@ from minidecode.catalog import Cost
 from minidecode.errors import InputError, NumericalError, OptionError
 from minidecode.plan import op_names
 from minidecode.reference import el_split
-from minidecode.search.trace import Candidate, TraceStep
+from minidecode.runtime.trace import Candidate, TraceStep
 
 HERE = Machine("this", 10e9, 40e9, "for tests")
 SIZES = {"texts": 3, "input_length": 6, "max_new_tokens": 4, "num_beams": 2, "no_repeat_ngram_size": 2, "batch_size": 1,

@@ -19,8 +19,8 @@ import pytest
 from toy_folder import CONFIG, newline_tensors, toy_tensors, write_folder, write_json
 
 import minidecode as md
+from minidecode.options.options import Options
 from minidecode.runtime.prompts import fairseq_limit
-from minidecode.search.options import Options
 
 PROMPTS = ["the sea", "a", "other things"]
 FEW = ["--max-new-tokens", "3"]

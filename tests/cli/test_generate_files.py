@@ -18,7 +18,7 @@ import minidecode as md
 from minidecode.commands import generate_files
 from minidecode.commands.progress_bar import bar
 from minidecode.files import lines
-from minidecode.runtime.worker_threads import Worker
+from minidecode.lines.worker_threads import Worker
 
 FEW = ["--max-new-tokens", "3"]
 GOOD = ["the sea", "a", "other things", "of", "on", "x" * 12]

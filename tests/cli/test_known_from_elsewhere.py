@@ -9,7 +9,7 @@ import minidecode as md
 from minidecode.commands.cli import app
 from minidecode.commands.elsewhere import ANSWERS
 from minidecode.files import hub
-from minidecode.search.options import resolve
+from minidecode.options.options import resolve
 
 
 def commands():

@@ -354,7 +354,7 @@ def test_the_prompts_are_not_overwritten(fails, tmp_path):
 
 def test_warm_says_what_it_compiled(cli, monkeypatch):
     """The compiling itself is timed work: of the whole list only one function here, which other tests need as well."""
-    from minidecode.runtime import compiled
+    from minidecode.search import compiled
 
     monkeypatch.setattr(compiled, "TYPES", {"ngram": compiled.TYPES["ngram"]})
     monkeypatch.setattr(compiled, "PRODUCTS", {})
@@ -405,8 +405,8 @@ def test_a_missing_shared_library_is_named(tmp_path, raised):
 def test_auto_and_doctor_get_by_without_a_library(monkeypatch):
     """Where NumPy does."""
     from minidecode.commands import doctor
-    from minidecode.runtime import compiled
     from minidecode.runtime.arena import Extent
+    from minidecode.search import compiled
 
     def missing(*_):
         raise OSError("libnotthere.so.7: cannot open shared object file")

@@ -136,7 +136,7 @@ def test_help(cli):
 
 @pytest.mark.parametrize("arguments", [[], ["--stride", 3]])
 def test_texts_of_one_length_go_together_and_come_out_in_their_order(cli, toy, tmp_path, monkeypatch, arguments):
-    monkeypatch.setattr("minidecode.runtime.score_lines.TOGETHER", 2)
+    monkeypatch.setattr("minidecode.lines.score_lines.TOGETHER", 2)
     texts = ["the sea", "a b", "the other sea " * 3, "b a", "other things the"] * 9  # more than a window
     (tmp_path / "t.txt").write_text("\n".join(texts), encoding="utf-8")
     found = json.loads(cli("score", "-i", tmp_path / "t.txt", "-m", toy, "--json", *arguments).out)

@@ -16,7 +16,7 @@ import pytest
 
 from minidecode.commands import interrupts
 from minidecode.commands.interrupts import Terminated
-from minidecode.runtime import compiled
+from minidecode.search import compiled
 
 MOMENTS = int(os.environ.get("SIGNAL_MOMENTS", "1"))
 PATIENCE = 60  # seconds, on a busy machine

@@ -17,7 +17,7 @@ from toy_folder import write_bart_folder, write_folder
 import minidecode as md
 from minidecode.loading import load_shapes
 from minidecode.models import FAMILIES
-from minidecode.search.options import TOKEN_IDS, WHOLE_NUMBERS
+from minidecode.options.options import TOKEN_IDS, WHOLE_NUMBERS
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 FOLDERS = {

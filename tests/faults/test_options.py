@@ -7,8 +7,8 @@ import pytest
 from toy import told
 
 import minidecode as md
-from minidecode.search.dialects import DIALECTS
-from minidecode.search.options import Options, refuse_unsupported, resolve
+from minidecode.options.dialects import DIALECTS
+from minidecode.options.options import Options, refuse_unsupported, resolve
 
 every_dialect = pytest.mark.parametrize("dialect", DIALECTS)
 

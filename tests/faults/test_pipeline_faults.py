@@ -28,9 +28,9 @@ from toy_folder import write_folder
 import minidecode as md
 from minidecode.files import lines
 from minidecode.files.lines import RecordFile
-from minidecode.runtime import pipeline, worker_threads
-from minidecode.runtime.pipeline import Generating, Stages, generate_lines
-from minidecode.runtime.worker_threads import Worker
+from minidecode.lines import pipeline, worker_threads
+from minidecode.lines.pipeline import Generating, Stages, generate_lines
+from minidecode.lines.worker_threads import Worker
 
 LINES = ["the", "sea", "a", "x", "other", "of", "the sea", "b", "c", "dd"]
 PATIENCE = 30  # seconds, on a busy machine

@@ -20,7 +20,7 @@ from make_sampled_beams import N, cut  # noqa: E402
 from scipy.special import chdtrc  # noqa: E402
 from toy import Ops  # noqa: E402
 
-from minidecode.search.options import Options  # noqa: E402
+from minidecode.options.options import Options  # noqa: E402
 from minidecode.search.processors import Rows, process  # noqa: E402
 
 HERE = Path(__file__).parent

@@ -14,10 +14,10 @@ import pytest
 from toy import NothingCaptured, Ops
 
 from minidecode.errors import OptionError
+from minidecode.options.options import Options
 from minidecode.runtime.prompts import fairseq_limit, fit_prompts
 from minidecode.search.beam import beam_search
 from minidecode.search.greedy import greedy
-from minidecode.search.options import Options
 from minidecode.search.result import Request
 
 FOLDER = Path(__file__).parent / "fairseq"

@@ -17,10 +17,10 @@ from minidecode.models import FAMILIES
 from minidecode.plan import CACHES
 from minidecode.reference.common import attention
 from minidecode.runtime import arena as arena_file
-from minidecode.runtime import dry_run as dry_run_file
 from minidecode.runtime.arena import Places
 from minidecode.runtime.engine import Engine
 from minidecode.runtime.planner import collision
+from minidecode.search import dry_run as dry_run_file
 
 MORE = [*IDS, [17], [8, 9, 10, 11, 12, 13, 14, 15]]  # of different lengths; EOS is 1, and some end early
 GREEDY, BEAM = {}, {"num_beams": 4, "no_repeat_ngram_size": 3}

@@ -10,10 +10,10 @@ import pytest
 
 from minidecode.device.arrays import fetch, put
 from minidecode.emulator.device_array import counted_looks, taped
+from minidecode.options.dialects import DIALECTS
+from minidecode.options.options import Options
 from minidecode.plan import Plan
 from minidecode.search import processors
-from minidecode.search.dialects import DIALECTS
-from minidecode.search.options import Options
 from minidecode.search.processors import due_set, key_of_step, make_tables, process
 from minidecode.search.result import Request
 from minidecode.search.tables import arrays_of, without_rows

@@ -14,8 +14,8 @@ import pytest
 
 import minidecode as md
 from minidecode.plan import Plan, is_there
-from minidecode.runtime import compiled
 from minidecode.runtime.arena import Extent
+from minidecode.search import compiled
 
 PROMPTS = ["Fellow citizens of the Senate", "Our army"]
 

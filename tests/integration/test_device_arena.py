@@ -17,8 +17,8 @@ from minidecode.device.arrays import address_of
 from minidecode.emulator.device_array import counted_arrays
 from minidecode.errors import OptionError
 from minidecode.runtime import arena as arena_file
-from minidecode.runtime import dry_run as dry_run_file
 from minidecode.runtime.arena import Places
+from minidecode.search import dry_run as dry_run_file
 
 __all__ = ["prompts_by_the_library"]  # a fixture
 pytestmark = pytest.mark.usefixtures("prompts_by_the_library")

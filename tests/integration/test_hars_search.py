@@ -8,9 +8,9 @@ from toy import Ops, ToyEngine
 import minidecode as md
 from minidecode.cuda import candidates as cuda_candidates
 from minidecode.models import FAMILIES
+from minidecode.options.options import Options
 from minidecode.reference import hars
 from minidecode.search.beam import Beams, beam_search
-from minidecode.search.options import Options
 from minidecode.search.result import Request
 
 CHOICES = ["naive", "reference", "cpu", "emulator"]

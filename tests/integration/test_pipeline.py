@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from toy_folder import write_bart_folder, write_folder
 
 import minidecode as md
-from minidecode.runtime import pipeline
-from minidecode.runtime.pipeline import Span, generate_lines, in_order
-from minidecode.runtime.records import Line
-from minidecode.runtime.timeline import chrome_trace, draw_timeline
-from minidecode.runtime.worker_threads import Worker
+from minidecode.lines import pipeline
+from minidecode.lines.pipeline import Span, generate_lines, in_order
+from minidecode.lines.records import Line
+from minidecode.lines.timeline import chrome_trace, draw_timeline
+from minidecode.lines.worker_threads import Worker
 
 OVERLAPPED = ("both", "prefetch", "post-process")
 
@@ -357,7 +357,7 @@ def test_the_picture(model):
 
 
 def test_stages_differ_in_greyscale():
-    from minidecode.runtime.timeline import FILLS
+    from minidecode.lines.timeline import FILLS
 
     def lightness(colour):
         return np.dot([int(colour[i : i + 2], 16) for i in (1, 3, 5)], [0.299, 0.587, 0.114])

@@ -15,12 +15,12 @@ from toy import told
 
 from minidecode.device.arrays import moved_to, put
 from minidecode.emulator.device_array import EmulatorArray, counted_looks, there
+from minidecode.options.options import Options
 from minidecode.plan import Plan
 from minidecode.runtime.engine import Engine
 from minidecode.runtime.receipt import CountedOps
 from minidecode.search.beam import beam_search
 from minidecode.search.greedy import greedy
-from minidecode.search.options import Options
 from minidecode.search.result import Request
 
 

@@ -22,7 +22,7 @@ from minidecode.device.low_precision import arrays_of, dequantized, stored_weigh
 from minidecode.device.weight_blocks import BLOCKS, in_panels, in_rows, of_gguf
 from minidecode.ops import Weight
 from minidecode.reference import linear as reference
-from minidecode.runtime.compiled import PRODUCTS
+from minidecode.search.compiled import PRODUCTS
 
 PROMPT = "Fellow citizens of the Senate and of the House"
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "gguf_blocks.json").read_text())

@@ -12,10 +12,10 @@ from toy_folder import write_tokenizer
 
 import minidecode as md
 from minidecode.files.tokenizer import Tokenizer
+from minidecode.options.options import Options
 from minidecode.search.beam import beam_search
 from minidecode.search.constraints import Constraint, checked_schema
 from minidecode.search.greedy import greedy
-from minidecode.search.options import Options
 from minidecode.search.result import Request
 from minidecode.search.shortest_match import shortest_json, shortest_match
 

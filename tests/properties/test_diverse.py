@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from toy import Ops, ToyEngine, log_probability
 
 import minidecode as md
+from minidecode.options.options import Options
 from minidecode.search.beam import beam_search
 from minidecode.search.candidates import best, interleaved_groups, siblings_apart
-from minidecode.search.options import Options
 from minidecode.search.result import Request
 
 EOS, OUT = 0, np.float32(-1e9)

@@ -39,7 +39,7 @@ from minidecode.reference.reorder import copies as reorder_copies
 from minidecode.reference.shared import attend_shared_naive
 from minidecode.reference.softmax import token_logprobs_naive
 from minidecode.reference.split import attend_split_merged, attend_split_naive
-from minidecode.runtime import dry_run
+from minidecode.search import dry_run
 
 OPS = {name: dims.checked(f, ops.RETURNS.get(name, ())) for name, f in backend(reference).items()}
 LAYER_NORMS = [layer_norm_naive, layer_norm]

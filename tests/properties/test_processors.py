@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from toy import Ops, ToyEngine, log_probability
 
 import minidecode as md
-from minidecode.search import dialects, processors
+from minidecode.options import dialects
+from minidecode.options.options import Options
+from minidecode.search import processors
 from minidecode.search.beam import beam_search
 from minidecode.search.greedy import greedy
-from minidecode.search.options import Options
 from minidecode.search.processors import process
 from minidecode.search.result import Request
 

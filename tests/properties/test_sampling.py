@@ -18,16 +18,16 @@ from scipy.special import chdtrc
 from toy import Ops, ToyEngine
 
 import minidecode as md
+from minidecode.options.options import Options
 from minidecode.reference.random import gumbel, philox
 from minidecode.reference.top_k import top_k_filter
 from minidecode.reference.top_p import top_p_filter
 from minidecode.reference.typical import typical_filter
+from minidecode.runtime.draws import Draws, sentence_keys
 from minidecode.search import filters as no_ops
 from minidecode.search.beam import beam_search
 from minidecode.search.candidates import sampled
-from minidecode.search.draws import Draws, sentence_keys
 from minidecode.search.greedy import greedy
-from minidecode.search.options import Options
 from minidecode.search.result import Request
 
 epsilon_filter, eta_filter, min_p_filter, top_h_filter = (

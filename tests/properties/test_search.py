@@ -12,12 +12,12 @@ from toy import NothingCaptured, Ops, ToyEngine, log_probability, told
 
 from minidecode import reference
 from minidecode.errors import NumericalError
+from minidecode.options.options import Options
 from minidecode.plan import backend
+from minidecode.runtime.trace import Trace
 from minidecode.search.beam import Beams, beam_search
 from minidecode.search.greedy import greedy
-from minidecode.search.options import Options
 from minidecode.search.result import Request
-from minidecode.search.trace import Trace
 
 EOS = 0
 seeds = st.integers(0, 10**6)

@@ -21,11 +21,11 @@ from toy_folder import write_folder, write_json, write_safetensors
 import minidecode as md
 from minidecode.models.bart_tensors import tensor_shapes
 from minidecode.models.config import BartConfig
+from minidecode.options.options import Options
+from minidecode.runtime.trace import FATES, Trace
 from minidecode.search.beam import beam_search
 from minidecode.search.greedy import greedy
-from minidecode.search.options import Options
 from minidecode.search.result import Request
-from minidecode.search.trace import FATES, Trace
 
 EOS = 0
 DIALECTS = ("hf", "hf4", "fairseq")

@@ -10,9 +10,9 @@ from s2s_ft import s2s_ft
 from toy import ToyEngine
 
 import minidecode as md
-from minidecode.search import dialects
+from minidecode.options import dialects
+from minidecode.options.options import Options
 from minidecode.search.beam import beam_search
-from minidecode.search.options import Options
 from minidecode.search.result import Request
 
 EOS, V = 0, 12

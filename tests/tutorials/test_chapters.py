@@ -14,7 +14,7 @@ import pytest
 from minidecode.course.chapters import cells, chapters, find_chapter, table_of_chapters, without_outputs
 from minidecode.course.exercises.find import exercises
 from minidecode.errors import InputError
-from minidecode.runtime.compiled import precompile
+from minidecode.search.compiled import precompile
 
 ROOT = Path(__file__).parents[2]
 CHAPTERS = chapters()

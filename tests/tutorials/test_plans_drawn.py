@@ -11,7 +11,7 @@ from minidecode.course.race import draw_race, moments
 from minidecode.course.recorded import recorded
 from minidecode.course.stairs import draw_ladder
 from minidecode.errors import InputError
-from minidecode.runtime.pipeline import Span
+from minidecode.lines.pipeline import Span
 from minidecode.runtime.planner import Layout, Lifetime
 
 TOLD = {"caption": "What lies where?", "alt": "Rectangles side by side and above each other, with letters."}

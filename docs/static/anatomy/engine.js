@@ -361,7 +361,7 @@
     return [c0, c1, c2, c3].map(Number);
   }
 
-  // BLAKE2b (RFC 7693) of 8 bytes, as two words: a text's key for its draws, from its prompt. search/draws.py has it.
+  // BLAKE2b (RFC 7693) of 8 bytes, as two words: a text's key for its draws, from its prompt. runtime/draws.py has it.
   const IV = [0x6a09e667f3bcc908n, 0xbb67ae8584caa73bn, 0x3c6ef372fe94f82bn, 0xa54ff53a5f1d36f1n, 0x510e527fade682d1n,
     0x9b05688c2b3e6c1fn, 0x1f83d9abfb41bd6bn, 0x5be0cd19137e2179n];
   const SIGMA = ['0123456789abcdef', 'ea489fd61c02b753', 'b8c052fdae367194', '7931dcbe265a40f8', '905724afe1bc683d',

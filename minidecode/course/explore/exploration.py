@@ -13,11 +13,11 @@ import numpy as np
 
 from ...cache.queries import rows_a_token
 from ...errors import InputError, OptionError
+from ...options.options import Options
+from ...options.typed_dict import GenerateOptions
 from ...plan import Plan
 from ...runtime.engine import watched_by
 from ...runtime.output import Output
-from ...search.option_types import GenerateOptions
-from ...search.options import Options
 from .attention import attention_by_step
 from .page import page
 from .watch import Watch

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, LineError, OptionError
+from ..options.options import MAXIMA, Options
 from ..search.constraints import Constraint
-from ..search.options import MAXIMA, Options
 
 if TYPE_CHECKING:
     import numpy as np
 
     from ..model import Model
-    from .output import LogProbs
+    from ..runtime.output import LogProbs
 
 
 @dataclass

@@ -17,7 +17,7 @@ class GenerateOptions(TypedDict, total=False):
         model.generate("Fellow citizens,", **options)
 
     What a call leaves out comes from the model's generation_config.json, and then from here. Names
-    and meanings are Hugging Face's. `help(minidecode.search.options.Options)` explains more.
+    and meanings are Hugging Face's. `help(minidecode.options.options.Options)` explains more.
 
     Lengths, in tokens:
 

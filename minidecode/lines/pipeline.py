@@ -33,18 +33,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ..errors import InputError, LineError, MemoryBudgetError, MinidecodeError, OptionError, PipelineError
+from ..options.typed_dict import GenerateOptions
 from ..plan import Plan
-from ..search.option_types import GenerateOptions
+from ..runtime.footprint import read_budget
+from ..runtime.output import check_logprobs
+from ..runtime.receipt import CostOf, Receipt
 from ..search.stopping import cut_at_stop
-from .footprint import read_budget
-from .output import check_logprobs
-from .receipt import CostOf, Receipt
 from .records import Line, merged_options, read_record, tokenize_line
 from .worker_threads import NOTHING_YET, Worker, ahead, behind
 
 if TYPE_CHECKING:
     from ..model import Model
-    from .arena import Arena
+    from ..runtime.arena import Arena
 
 OVERLAPS = ("both", "prefetch", "post-process", "none")
 ON_ERROR = ("stop", "skip", "record")
@@ -511,7 +511,7 @@ def generate_lines(
     render: called with each line by the threads that make text; `line.rendered` is what it
         returns.
     on_batch: called with the receipt of each batch.
-    trace: keep `receipt.spans`, of which runtime/timeline.py makes pictures.
+    trace: keep `receipt.spans`, of which lines/timeline.py makes pictures.
     keeps_order: False yields each line as soon as it is done; `line.number` tells which it is. An
         error or an interrupt then comes behind the lines that were done before it.
 

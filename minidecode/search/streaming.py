@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError
+from ..options.typed_dict import GenerateOptions
 from ..plan import Plan
-from ..search.option_types import GenerateOptions
-from .arena import Arena
-from .engine import CALLED_OFF, CalledOff
-from .inputs import Texts
-from .output import Output
-from .receipt import CostOf
+from ..runtime.arena import Arena
+from ..runtime.engine import CALLED_OFF, CalledOff
+from ..runtime.inputs import Texts
+from ..runtime.output import Output
+from ..runtime.receipt import CostOf
 
 if TYPE_CHECKING:
     from ..files.tokenizer import TextStream

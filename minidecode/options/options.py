@@ -16,9 +16,9 @@ import numpy as np
 from ..device.user_functions import describe
 from ..errors import MinidecodeWarning, OptionError, shown
 from ..ops import BEST_BEAM, BEST_CANDIDATE, NOBODY, BeamRules
-from .constraints import check_one_constraint, checked_regex, checked_schema
+from ..search.constraints import check_one_constraint, checked_regex, checked_schema
+from ..search.stopping import checked_functions, checked_stops
 from .dialects import DIALECTS, Dialect
-from .stopping import checked_functions, checked_stops
 
 DEFAULT_NEW_TOKENS = 64
 

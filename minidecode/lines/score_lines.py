@@ -1,4 +1,4 @@
-"""What `minidecode score` does with many texts: the stages of runtime/pipeline.py, with scores for generation."""
+"""What `minidecode score` does with many texts: the stages of lines/pipeline.py, with scores for generation."""
 
 from __future__ import annotations
 

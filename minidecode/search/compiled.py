@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 from ..cache.queries import rows_a_token
 from ..device.low_precision import DYNAMIC, arrays_of
 from ..device.weight_blocks import BLOCKS
+from ..options.options import Options
 from ..plan import file_of
-from ..search.candidates import never_straight
-from ..search.options import Options
+from .candidates import never_straight
 
 if TYPE_CHECKING:
     from ..model import Model
-    from .arena import Extent
+    from ..runtime.arena import Extent
 
 # A letter for what is in it: f, d floats of 32 and 64 bits, i int64, u uint64, w uint32, h the bits of a float16, q
 # int8, o uint8, b bool. A number behind it: an array of so many axes; with "r", one that may only be read, as all

@@ -25,18 +25,18 @@ from ..device.arrays import is_array, put
 from ..device.low_precision import PANEL_HEADER
 from ..device.weight_blocks import BLOCK, is_in_blocks
 from ..dims import letters
+from ..options.options import Options
 from ..reference import scratch
 from ..reference.arena import aligned
-from ..search.beam import beam_search
-from ..search.greedy import greedy
-from ..search.options import Options
-from ..search.processors import always_due
-from ..search.result import Request
-from .arena import UNPLANNED, Call, Extent, Fresh, Result, StepPlan
-from .buckets import room_for
-from .engine import Engine, watched_by
-from .planner import Lifetime, lay_out
-from .receipt import CountedOps, root
+from ..runtime.arena import UNPLANNED, Call, Extent, Fresh, Result, StepPlan
+from ..runtime.buckets import room_for
+from ..runtime.engine import Engine, watched_by
+from ..runtime.planner import Lifetime, lay_out
+from ..runtime.receipt import CountedOps, root
+from .beam import beam_search
+from .greedy import greedy
+from .processors import always_due
+from .result import Request
 
 OF_OPS = ("repetition_penalty", "encoder_repetition_penalty", "top_h", "min_p", "typical_p", "epsilon_cutoff",
           "eta_cutoff")  # options whose processors call ops that make something  # fmt: skip
