@@ -13,7 +13,7 @@ from pathlib import Path
 
 import minidecode as md
 from minidecode.course.accesses import accesses
-from minidecode.emulator.journal import LOAD
+from minidecode.emulator.memory import LOAD
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "emulator"))
 from labelled_kernels import KERNELS

@@ -60,7 +60,14 @@ from .runtime.scoring import Piece, Scores, checked_stride, score_pieces, target
 from .runtime.trace import Trace
 from .search.beam import beam_search
 from .search.candidates import never_straight
-from .search.compiled import compile_time, reason_for_numpy, reason_for_numpy_to_encode
+from .search.compiled import (
+    ENCODER_ROWS,
+    compile_time,
+    reason_for_numpy,
+    rows_used,
+    work_of_encoder,
+    work_of_search,
+)
 from .search.constraints import Constraint
 from .search.dry_run import dry_run, search_of
 from .search.greedy import greedy
@@ -649,7 +656,9 @@ class Model:
         chosen = ""
         plan = plan.on(self.device)
         if plan.base == "auto":
-            reason = reason_for_numpy(self, extent, options)
+            work = work_of_search(self.parameters, self.weights, self.dtype, extent, options)
+            rows = rows_used(options, self.has_encoder, self.is_rotary)
+            reason = reason_for_numpy(self.weights, self.dtype, work, rows)
             plan = Plan("fast" if reason is None else "numpy")
             chosen = "auto: compiled code, which was on disk" if reason is None else f"auto: NumPy ({reason})"
         return plan.settled(["hars"] if options.num_beams == 1 or never_straight(options) else []), chosen
@@ -894,7 +903,10 @@ class Model:
         plan.check_of_encoder()
         plan = plan.on(self.device)
         if plan.base == "auto":
-            plan = Plan("fast" if reason_for_numpy_to_encode(self, sum(map(len, read.ids))) is None else "numpy")
+            tokens = sum(map(len, read.ids))
+            work = work_of_encoder(self.parameters, self.config.vocab_size, self.config.width, tokens)
+            reason = reason_for_numpy(self.weights, self.dtype, work, ENCODER_ROWS)
+            plan = Plan("fast" if reason is None else "numpy")
         return CountedOps(plan.resolve(False, self.device, self.dtype)[0])
 
     def _rows(self, ops: CountedOps, read: Read, first_alone: bool = False, progress=None):

@@ -29,8 +29,9 @@ from .flags import (
     given_latent,
     warn_of_files,
 )
-from .generate_files import Prompts, check_prompts, check_resume, prompts_of, run_lines, told_of_failures
+from .generate_files import check_prompts, check_resume, run_lines, told_of_failures
 from .progress_bar import bar, line_when_compiling
+from .prompts import Prompts, prompts_of
 from .search_flags import with_search_options
 from .whole_file import whole_file
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import InputError
 from ..lines.records import read_record
-from .generate_files import prompts_of
+from .prompts import prompts_of
 
 
 def records_of(arguments: list[str], path: Path | None, jsonl: bool) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ import sys
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,10 +17,7 @@ from .. import __version__
 from ..device.arrays import fetch, is_array
 from ..files.journal import HASH
 from ..lines.records import merged_options
-
-if TYPE_CHECKING:
-    from .generate_files import Prompts
-
+from .prompts import Prompts
 
 # What `generate_lines` takes and a resumed run may change. Another budget cuts batches elsewhere, as less free memory
 # does: the last digits of scores may change with it.

@@ -13,8 +13,9 @@ import typer
 
 from ..errors import OptionError
 from .flags import AsJson, Debug, Device, Dtype, Jsonl, ModelName, Quiet, Revision
-from .generate_files import finite, prompts_of, told_of_failures
+from .generate_files import finite, told_of_failures
 from .progress_bar import bar
+from .prompts import prompts_of
 
 
 def score(

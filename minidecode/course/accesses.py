@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..emulator.journal import LOAD
+from ..emulator.memory import LOAD
 from ..emulator.run import Run
 from ..errors import InputError
 from .canvas import Canvas

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..emulator.journal import LOAD, SHARED_BASE
+from ..emulator.memory import LOAD, SHARED_BASE
 from ..emulator.run import Run
 from .canvas import LETTER, Canvas
 from .figure import Figure, scrub

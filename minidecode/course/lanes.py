@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ..emulator.journal import SHARED_BASE
+from ..emulator.memory import SHARED_BASE
 from ..emulator.pictures import WORDS, Request, requests_of
 from ..emulator.run import Run
 from ..emulator.threads import WARP

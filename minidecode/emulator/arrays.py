@@ -7,17 +7,15 @@ import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .arithmetic import Undefined, dtype_of, wrapped
 from .findings import Finding, Stop
-from .journal import ATOMIC, LOAD, SHARED_BASE, SIZE_CODES, Journal, Memory
+from .journal import Journal
+from .memory import ATOMIC, LOAD, SHARED_BASE, SIZE_CODES, Memory
 from .source import is_written_negative, numbers_in, place_of, text_of, user_frame
-
-if TYPE_CHECKING:
-    from .threads import Thread
+from .threads import Thread
 
 _getframe = sys._getframe
 

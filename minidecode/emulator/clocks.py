@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .journal import SHARED_BASE
+from .memory import SHARED_BASE
 
 NOTHING = (-1,) * 32  # a row that knows no lane's clock
 

@@ -8,45 +8,14 @@ the others stand there once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import CodeType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from .memory import ATOMIC, SIZE_CODES, STORE, Memory
 from .source import Place, instruction_starts, place_of
-
-if TYPE_CHECKING:
-    from .threads import Thread
-
-LOAD, STORE, ATOMIC = 0, 1, 2
-SHARED_BASE = 1 << 44  # shared memory lies from here on; global memory below
-SIZE_CODES = 8  # an address is kept times this, plus log2 of the element's bytes
-
-
-@dataclass(eq=False)
-class Memory:
-    """One piece of memory: an argument of the kernel, or one shared array of a block."""
-
-    name: str
-    space: str  # "global" or "shared"
-    start: int  # its first byte, as the emulator numbers bytes
-    dtype: np.dtype
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    nbytes: int
-
-    def element(self, address: int) -> str:
-        """The element at this address as the source writes it: `s[32]`, `a[3, 7]`."""
-        offset, index = address - self.start, [0] * len(self.shape)
-        for axis in sorted(range(len(self.shape)), key=lambda k: -abs(self.strides[k])):
-            stride = abs(self.strides[axis])
-            if self.shape[axis] > 1 and stride:
-                index[axis], offset = offset // stride, offset % stride
-                if self.strides[axis] < 0:
-                    index[axis] = self.shape[axis] - 1 - index[axis]
-        return f"{self.name}[{', '.join(map(str, index))}]"
-
+from .threads import Thread
 
 _new_tuple = tuple.__new__  # half as long as a named tuple's own
 

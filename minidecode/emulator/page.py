@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from . import report
-from .pictures import clean
-
-if TYPE_CHECKING:
-    from .run import Run
+from .outcome import Outcome
+from .pictures import clean, draw
 
 
-def html(run: Run) -> str:
+def html(run: Outcome) -> str:
     """One piece of HTML that stands alone; everything from the kernel is escaped."""
     colour = "#1a7f37" if run.ok else "#cf222e"
-    paragraphs = "".join(f"<div>{clean(line)}</div>" for line in run.verdict.splitlines())
+    paragraphs = "".join(f"<div>{clean(line)}</div>" for line in report.verdict(run).splitlines())
     parts = [
         f'<div style="border-left: 4px solid {colour}; padding: 4px 10px; margin-bottom: 8px">{paragraphs}</div>',
     ]
     if run.traced:
         parts.append(f"<div>{'<br/>'.join(clean(line) for line in report.summary(run).splitlines())}</div>")
-        parts += [_source(run), *(f"<div>{clean(cost)}</div>" for cost in run.costs), run.to_svg()]
+        parts += [_source(run), *(f"<div>{clean(cost)}</div>" for cost in report.costs(run)), draw(run)]
     return "<div>" + "\n".join(parts) + "</div>"
 
 
-def _source(run: Run) -> str:
+def _source(run: Outcome) -> str:
     """The margin as a table; lines that an error names are red."""
     named = {place.line for finding in run.errors for place in finding.places}
     rows = []

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import textwrap
 from html import escape
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from .journal import ATOMIC, LOAD, SHARED_BASE, STORE
+from .memory import ATOMIC, LOAD, SHARED_BASE, STORE
+from .outcome import Outcome
 from .threads import WARP
 from .traffic import BANK_BYTES, BANKS, SECTOR
-
-if TYPE_CHECKING:
-    from .run import Run
 
 RED, BLUE, GREEN, AMBER, GREY, INK = "#cf222e", "#1f6feb", "#1a7f37", "#bf8700", "#d0d7de", "#24292f"
 CELL, ROW = 18, 26  # pixels
@@ -49,7 +47,7 @@ def box(x: float, y: float, fill: str, title: str, width: int = CELL, stroke: st
     )
 
 
-def draw(run: Run) -> str:
+def draw(run: Outcome) -> str:
     """The picture of the run: the access that ended it, else its first race, else the request that wastes most."""
     if not run.traced:
         return svg(420, 40, "nothing was traced", [label(10, 25, "nothing was traced (trace=False)")])
@@ -62,7 +60,7 @@ def draw(run: Run) -> str:
 # A race
 
 
-def draw_race(run: Run, finding) -> str:
+def draw_race(run: Outcome, finding) -> str:
     """The elements around the race, a strip per epoch of the block up to the race; all that race are in red."""
     race = finding.detail["race"]
     first, second = race.first, race.second
@@ -99,7 +97,9 @@ def _legend(x: int, y: int) -> list[str]:
     return parts
 
 
-def _strip(run: Run, kept, epoch: int, memory, span: tuple[int, int], raced: set[int], y: int, who: str) -> list[str]:
+def _strip(
+    run: Outcome, kept, epoch: int, memory, span: tuple[int, int], raced: set[int], y: int, who: str
+) -> list[str]:
     """One epoch's strip: a cell per element, coloured by what was done to it."""
     kind = run._launch.journal.kinds(kept.site)
     parts = [label(10, y + 13, who)]
@@ -171,7 +171,7 @@ class Request(NamedTuple):
     addresses: np.ndarray
 
 
-def requests_of(run: Run, block: int, warp: int) -> list[Request]:
+def requests_of(run: Outcome, block: int, warp: int) -> list[Request]:
     """What a warp did, in the order in which it began to do it; at most MOST_LISTED requests."""
     kept = run._launch.analysis.traffic.recorded(block)
     mine = np.flatnonzero(kept.thread // WARP == warp) if kept else np.zeros(0, np.int64)
@@ -193,7 +193,7 @@ def requests_of(run: Run, block: int, warp: int) -> list[Request]:
 class Shown:
     """What one warp touched: `print` it, or let a notebook draw it."""
 
-    def __init__(self, run: Run, block: int, warp: int):
+    def __init__(self, run: Outcome, block: int, warp: int):
         self._run, self._block, self._warp = run, block, warp
         self._requests = requests_of(run, block, warp) if run.traced else []
 
@@ -219,7 +219,7 @@ class Shown:
         return self.to_svg()
 
 
-def describe(run: Run, request: Request) -> str:
+def describe(run: Outcome, request: Request) -> str:
     """One request in words: `epoch 0, line 12: loads x[32] to x[63] by lanes 0-31: 128 bytes, 4 sectors`."""
     journal = run._launch.journal
     memory = journal.memory_at(int(request.addresses[0]))
@@ -261,7 +261,7 @@ def _words_per_bank(request: Request, size: int) -> dict[int, int]:
     return {bank: sum(w % BANKS == bank for w in words) for bank in {w % BANKS for w in words}}
 
 
-def draw_worst(run: Run) -> str:
+def draw_worst(run: Outcome) -> str:
     """The request of the whole launch that wastes most, if it is among those recorded; else the first one."""
     ranked = sorted((c.worst for c in run.sites.values() if c.worst), key=lambda w: -w[0])
     for worst in ranked:
@@ -273,14 +273,14 @@ def draw_worst(run: Run) -> str:
     return svg(420, 40, "no memory was touched", [label(10, 25, "no memory was touched")])
 
 
-def _waste(run: Run, request: Request) -> float:
+def _waste(run: Outcome, request: Request) -> float:
     size = run._launch.journal.memory_at(int(request.addresses[0])).dtype.itemsize
     if request.addresses[0] >= SHARED_BASE:
         return max(_words_per_bank(request, size).values(), default=0)
     return SECTOR * len(_sectors(request, size)) / (size * len(set(request.addresses.tolist())))
 
 
-def draw_request(run: Run, request: Request, y: int) -> tuple[list[str], int, int]:
+def draw_request(run: Outcome, request: Request, y: int) -> tuple[list[str], int, int]:
     """Lanes above, sectors or banks below, a line from each lane to what it wants. Returns parts, height, width."""
     size = run._launch.journal.memory_at(int(request.addresses[0])).dtype.itemsize
     in_banks = request.addresses[0] >= SHARED_BASE

@@ -18,7 +18,8 @@ import numpy as np
 
 from .arithmetic import wrapped
 from .findings import Finding
-from .journal import ATOMIC, LOAD, SHARED_BASE, SIZE_CODES, STORE, Journal, Rows
+from .journal import Journal, Rows
+from .memory import ATOMIC, LOAD, SHARED_BASE, SIZE_CODES, STORE
 from .source import is_for_some_threads
 from .threads import WARP
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
-from .journal import ATOMIC
+from .memory import ATOMIC
+from .outcome import Outcome
 from .schedules import MOST_TIMES
 from .source import source_lines
 from .traffic import SECTOR
-
-if TYPE_CHECKING:
-    from .run import Run
 
 COLUMNS = {
     "global_loads": "g.loads", "global_stores": "g.stores", "shared_loads": "s.loads", "shared_stores": "s.stores",
@@ -20,7 +17,7 @@ COLUMNS = {
 }  # fmt: skip
 
 
-def verdict(run: Run) -> str:
+def verdict(run: Outcome) -> str:
     """The errors, or "clean"; then the notes."""
     notes = [f for f in run.findings if f.severity == "note"]
     scope = [] if run.traced else ["Races were not looked for (trace=False)."]
@@ -46,7 +43,7 @@ def verdict(run: Run) -> str:
     return "\n".join([*found, *scope, *(f"note: {f}" for f in notes)])
 
 
-def costs(run: Run) -> list[str]:
+def costs(run: Outcome) -> list[str]:
     """One sentence for each instruction that moves at least twice what it wants, or has bank conflicts."""
     sentences = {}
     for (site, _), c in sorted(run.sites.items()):
@@ -68,7 +65,7 @@ def costs(run: Run) -> list[str]:
     return list(sentences.values())
 
 
-def summary(run: Run) -> str:
+def summary(run: Outcome) -> str:
     """The counts on two lines."""
     g, s = run.global_loads_per_thread, run.shared_loads_per_thread
     operations = ""
@@ -84,14 +81,14 @@ def summary(run: Run) -> str:
     )
 
 
-def text(run: Run) -> str:
+def text(run: Outcome) -> str:
     """Everything, for a terminal."""
     launch = run._launch
     head = f"{run.name}[{_size(launch.grid)}, {_size(launch.block)}]"
     if not run.traced:
-        return f"{head}\n{run.verdict}"
-    parts = [head, run.verdict, summary(run), margin(run)]
-    return "\n".join([*parts, *(f"cost: {c}" for c in run.costs if not run.stopped)])
+        return f"{head}\n{verdict(run)}"
+    parts = [head, verdict(run), summary(run), margin(run)]
+    return "\n".join([*parts, *(f"cost: {c}" for c in costs(run) if not run.stopped)])
 
 
 def _size(size) -> str:
@@ -99,7 +96,7 @@ def _size(size) -> str:
     return f"{size.x}" if flat else f"({', '.join(map(str, size))})"
 
 
-def margin(run: Run) -> str:
+def margin(run: Outcome) -> str:
     """The source of the kernel and of the functions it calls; before each line what it did.
 
     Columns that are all zero are left out.
@@ -126,7 +123,7 @@ def _cell(number: int) -> str:
     return f"{number:,}" if number else ""
 
 
-def comparison(one: Run, two: Run) -> str:
+def comparison(one: Outcome, two: Outcome) -> str:
     """A table of both runs; the last column says by what the second multiplies the first."""
     names = {
         "global loads per thread": "global_loads_per_thread", "global stores per thread": "global_stores_per_thread",

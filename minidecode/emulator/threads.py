@@ -9,7 +9,7 @@ from greenlet import getcurrent, greenlet
 
 from .clocks import NOTHING, Known, merged
 from .findings import Finding, Stop, threads_in_words, verb
-from .journal import Memory
+from .memory import Memory
 from .source import Place, is_written_return, line_of, loop_around, place_of
 
 WARP = 32

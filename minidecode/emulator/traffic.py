@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .journal import ATOMIC, LOAD, SHARED_BASE, STORE, Journal, Rows
+from .journal import Journal, Rows
+from .memory import ATOMIC, LOAD, SHARED_BASE, STORE
 from .threads import WARP
 
 SECTOR, BANKS, BANK_BYTES = 32, 32, 4

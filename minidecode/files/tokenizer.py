@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import CheckpointError, InputError, shown, words_of
-from ..search.stopping import cut_at_stop, may_begin_stop
+from ..options.stop_strings import cut_at_stop, may_begin_stop
 from .chat import ChatTemplate, Message
 from .long_texts import SHORT, Borders, borders_of
 from .special_tokens import SpecialTokens, added_tokens, settings_of

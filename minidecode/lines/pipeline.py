@@ -33,12 +33,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ..errors import InputError, LineError, MemoryBudgetError, MinidecodeError, OptionError, PipelineError
+from ..options.stop_strings import cut_at_stop
 from ..options.typed_dict import GenerateOptions
 from ..plan import Plan
 from ..runtime.footprint import read_budget
 from ..runtime.output import check_logprobs
 from ..runtime.receipt import CostOf, Receipt
-from ..search.stopping import cut_at_stop
 from .records import Line, merged_options, read_record, tokenize_line
 from .worker_threads import NOTHING_YET, Worker, ahead, behind
 

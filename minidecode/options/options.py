@@ -16,9 +16,9 @@ import numpy as np
 from ..device.user_functions import describe
 from ..errors import MinidecodeWarning, OptionError, shown
 from ..ops import BEST_BEAM, BEST_CANDIDATE, NOBODY, BeamRules
-from ..search.constraints import check_one_constraint, checked_regex, checked_schema
-from ..search.stopping import checked_functions, checked_stops
+from .constraints import checked_regex, checked_schema
 from .dialects import DIALECTS, Dialect
+from .stop_strings import checked_stops
 
 DEFAULT_NEW_TOKENS = 64
 
@@ -153,7 +153,7 @@ class Options:
     pad_token_id never reaches the model and texts come back without it; fairseq never generates it, and a diverse group
     of transformers that is done counts as choosing it. unk_penalty comes off the score of unk_token_id (fairseq).
     prefix_allowed_tokens_fn(sentence, ids) returns the ids that may follow; logits_processor: your own functions, each
-    called as f(scores_RV, rows), see processors.Rows, and returning the new scores (in transformers: of input_ids and
+    called as f(scores_RV, rows), see search/rows.py, and returning the new scores (in transformers: of input_ids and
     scores).
 
     **Stops.** A text ends where one of stop_strings is complete in it, across the borders of tokens too; it is cut off,
@@ -300,7 +300,7 @@ class Options:
         if not callable(self.prefix_allowed_tokens_fn or callable):
             raise OptionError(f"prefix_allowed_tokens_fn must be a function, not {self.prefix_allowed_tokens_fn!r:.80}")
         for name in ("logits_processor", "stopping_criteria"):
-            object.__setattr__(self, name, checked_functions(name, getattr(self, name)))
+            object.__setattr__(self, name, _functions(name, getattr(self, name)))
         object.__setattr__(self, "stop_strings", checked_stops("stop_strings", self.stop_strings))
         if self.keep_stop_strings and not self.stop_strings:
             raise OptionError("keep_stop_strings=True keeps nothing without a stop string: give one, or leave it out")
@@ -347,7 +347,10 @@ class Options:
                 f"temperature {self.temperature} is too low for a beam: its scores would sink below those out of play; "
                 "use one of at least 1e-4, or leave out do_sample"
             )
-        check_one_constraint(self)
+        if self.regex is not None and self.json_schema is not None:
+            raise OptionError("regex and json_schema do not go together: give one of them")
+        if (name := self.constraint) and not self.eos_token_id:
+            raise OptionError(f"{name} needs an eos_token_id, for a text ends with it where it is complete: give one")
         if self.unk_penalty and self.unk_token_id is None:
             raise OptionError("unk_penalty needs unk_token_id: the token that it comes off")
         if self.no_repeat_ngram_exempt_ids and not self.no_repeat_ngram_size:
@@ -474,6 +477,11 @@ class Options:
         """The tokens whose n-grams may repeat. s2s-ft does not see the EOS that targets begin with as one of them."""
         begins = self.eos_token_id if self.dialect == "unilm" and self.no_repeat_ngram_size == 1 else ()
         return (*self.no_repeat_ngram_exempt_ids, *begins)
+
+    @property
+    def constraint(self) -> str | None:
+        """The option that constrains texts, if one does."""
+        return "regex" if self.regex is not None else "json_schema" if self.json_schema is not None else None
 
     @property
     def rules(self) -> Dialect:
@@ -681,3 +689,12 @@ def _token_tuple(name: str, value) -> tuple[int, ...]:
         if isinstance(i, bool) or not _is_whole(i) or i < 0:
             raise OptionError(f"{name} must be token ids from 0 up, not {shown(i)}")
     return tuple(map(int, ids))
+
+
+def _functions(name: str, value: Any) -> tuple[Callable[..., Any], ...]:
+    """Functions as a tuple: one, several or none. Raises OptionError on what cannot be called."""
+    functions = (value,) if callable(value) else value or ()
+    functions = tuple(functions) if isinstance(functions, Iterable) else (functions,)
+    if not all(map(callable, functions)):
+        raise OptionError(f"{name} must be functions, not {shown(value)}")
+    return functions

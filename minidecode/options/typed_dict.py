@@ -121,7 +121,7 @@ class GenerateOptions(TypedDict, total=False):
     prefix_allowed_tokens_fn: Callable[[int, np.ndarray], Iterable[int]] | None = None
         f(sentence, ids) returns the ids that may follow.
     logits_processor: Callable[..., np.ndarray] | Sequence[Callable[..., np.ndarray]] | None = ()
-        Functions f(scores_RV, rows) that return new scores; see processors.Rows.
+        Functions f(scores_RV, rows) that return new scores; see search/rows.py.
 
     Special tokens:
 

@@ -1,1 +1,1 @@
-"""One generation, run: engine, caches' rows, arena, kept steps, receipts, streams, pipeline. No files."""
+"""One generation's life: inputs, engine, caches' rows, arena, kept steps, traces, receipts, output. No files."""

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..cache.no_cache import NoCache
 from ..device.arrays import fetch, put
 from ..errors import InputError
+from .inputs import Inputs
 from .prompts import cut_before, or_cut, token_rows
 from .receipt import CountedOps
-
-if TYPE_CHECKING:
-    from .inputs import Inputs
 
 ROWS = 2048  # of a forward pass, unless a text alone has more
 

@@ -5,18 +5,16 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..errors import InputError, OptionError
+from ..files.chat import Message
+from ..files.tokenizer import Tokenizer
 from ..options.options import Options
 from .arena import Extent
 from .prompts import cut_in_front, fit_in_front, fit_prompts, fit_sources, ids_and_mask, or_cut, token_rows
-
-if TYPE_CHECKING:
-    from ..files.chat import Message
-    from ..files.tokenizer import Tokenizer
 
 Texts = str | Sequence[str] | Mapping[str, Any]  # one, several, or what a tokenizer of transformers made of them
 

@@ -6,17 +6,15 @@ import html
 import numbers
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import numpy as np
 
 from ..errors import InputError, OptionError
-from ..search.stopping import cut_at_stop, first_stop
+from ..files.tokenizer import Tokenizer
+from ..options.stop_strings import cut_at_stop, first_stop
 from .receipt import Receipt
 from .trace import Trace
-
-if TYPE_CHECKING:
-    from ..files.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)

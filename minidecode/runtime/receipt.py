@@ -18,7 +18,6 @@ from ..cpu.common.code_paths import CODE_PATHS, COUNTS
 from ..device.arrays import fetch
 from ..device.graphs import GraphCounts
 from ..device.user_functions import describe
-from ..search.constraints import Counts
 from .arena import Fresh
 
 
@@ -200,6 +199,20 @@ def root(array: np.ndarray) -> np.ndarray:
 
 
 @dataclass
+class ConstraintCounts:
+    """What a constraint did in a generation: of every row of every step that went on, the tokens it ruled out."""
+
+    masked: int = 0  # tokens that do not continue a match
+    of: int = 0  # tokens looked at
+    too_long: int = 0  # tokens that do, and behind which no end that fits was found
+
+    def __str__(self) -> str:
+        share = 100 * self.masked / max(self.of, 1)
+        late = f"; {self.too_long:,} others left too few tokens for an end" if self.too_long else ""
+        return f"{self.masked:,} of {self.of:,} tokens masked ({share:.1f} %){late}"
+
+
+@dataclass
 class Receipt:
     """What one call of `generate` did."""
 
@@ -218,7 +231,7 @@ class Receipt:
     graphs: GraphCounts = field(default_factory=GraphCounts)
     # prompts (tokens of them), code (loaded by auto), encoder, prefill, steps: the forward passes; search: all else
     seconds: dict[str, float] = field(default_factory=dict)
-    constraint: Counts | None = None  # tokens that regex or json_schema masked
+    constraint: ConstraintCounts | None = None  # tokens that regex or json_schema masked
     search: dict[str, Any] = field(default_factory=dict)  # the options that are not at their defaults
     compile_seconds: float = 0.0  # of these, compiling for the first time on this machine
     launches: dict[str, int] = field(default_factory=dict)  # of CUDA kernels, with where they ran

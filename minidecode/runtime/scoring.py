@@ -6,14 +6,11 @@ import math
 import numbers
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..errors import InputError, NumericalError, OptionError
-
-if TYPE_CHECKING:
-    from .engine import Engine
+from .engine import Engine
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""Which tokens come next: the loops, processors, samplers, dialects and traces. No model, no cache."""
+"""Which tokens come next, and what runs a search: loops, processors, samplers, dry runs, streams. No model."""

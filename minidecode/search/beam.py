@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,15 +13,14 @@ from ..errors import OptionError
 from ..ops import ALL_DONE, MOVED, PENALTY_TOO_STRONG, SOME_DONE, TROUBLE, BeamRules
 from ..options.options import Options
 from ..runtime.draws import Draws
+from ..runtime.engine import Engine
+from ..runtime.trace import Trace
 from .candidates import Candidates, find_candidates, may_go_straight, straight_from_logits
-from .processors import Rows, any_due, key_of_step, make_tables, process
+from .processors import any_due, key_of_step, make_tables, process
 from .result import Found, Request, clear_trouble, copy_found, raise_trouble, scaled_logits
+from .rows import Rows
 from .stopping import Stopping
 from .tables import arrays_of, without_rows
-
-if TYPE_CHECKING:
-    from ..runtime.engine import Engine
-    from ..runtime.trace import Trace
 
 ENDED = -1  # stands for the token of a candidate that ends its text without EOS: no vocabulary has it
 

@@ -6,17 +6,15 @@ Each returns (score_BC, parent_BC, token_BC), best first. total_BWV are the scor
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..device.arrays import array_like
 from ..errors import OptionError
+from ..options.options import Options
+from ..runtime.draws import Draws
 from .processors import always_due
-
-if TYPE_CHECKING:
-    from ..options.options import Options
-    from ..runtime.draws import Draws
 
 Candidates = tuple[np.ndarray, np.ndarray, np.ndarray]
 

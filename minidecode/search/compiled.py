@@ -10,18 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..cache.queries import rows_a_token
 from ..device.low_precision import DYNAMIC, arrays_of
 from ..device.weight_blocks import BLOCKS
 from ..options.options import Options
 from ..plan import file_of
+from ..runtime.arena import Extent
 from .candidates import never_straight
-
-if TYPE_CHECKING:
-    from ..model import Model
-    from ..runtime.arena import Extent
 
 # A letter for what is in it: f, d floats of 32 and 64 bits, i int64, u uint64, w uint32, h the bits of a float16, q
 # int8, o uint8, b bool. A number behind it: an array of so many axes; with "r", one that may only be read, as all
@@ -37,6 +34,7 @@ ATTENTION = {
     "split._task_of_float32": [TASK],
 } | WORKERS
 BEST, BEST_OF_SUMS = "f2 f2 i2", "d2 d2 i2"  # a beam search that samples adds its noise in float64
+ENCODER_ROWS = ("embedding", "norm", "linear", "activation", "prefill")  # of the catalog, that an encoder alone calls
 TYPES: dict[str, dict[str, list[str]]] = {
     "activation": {"activation._activation": ["f2 f1r f1r i f2 i i i1"], "activation._task_of_activation": [TASK]},
     "append": {"append._append": ["f2 f1r f4 f4 i1 f3 i i1"], "append._task_of_append": [TASK]} | GRAPH,
@@ -108,30 +106,19 @@ WORTH_LOADING = 1.5e11
 AS_LONG_AS_ROWS = {"float16": 100} | dict.fromkeys((*DYNAMIC, *BLOCKS), 100)
 
 
-def reason_for_numpy(model: Model, extent: Extent, options: Options) -> str | None:
-    """Why a generation of the plan `auto` runs NumPy's code; None if compiled code is there and pays.
+def reason_for_numpy(weights: Any, dtype: str, work: float, rows: Iterable[str]) -> str | None:
+    """Why the plan `auto` runs NumPy's code; None if the compiled code of these rows is there and pays.
 
-    Then all that it calls is loaded. Nothing is ever compiled.
+    Then it is loaded. Nothing is ever compiled. work: see `work_of_search` and `work_of_encoder`.
     """
-    rows = rows_used(options, model.has_encoder, model.is_rotary)
-    return _reason_for_numpy(model, _work(model, extent, options), rows)
-
-
-def reason_for_numpy_to_encode(model: Model, tokens: int) -> str | None:
-    """Why NumPy runs an encoder that reads so many tokens; None where compiled code does."""
-    work = (model.parameters - model.config.vocab_size * model.config.width) * tokens  # tables are not multiplied
-    return _reason_for_numpy(model, work, ["embedding", "norm", "linear", "activation", "prefill"])
-
-
-def _reason_for_numpy(model: Model, work: float, rows: list[str]) -> str | None:
-    if model.dtype not in PRODUCTS:
-        return f"code is compiled for float32, and this is {model.dtype}"
+    if dtype not in PRODUCTS:
+        return f"code is compiled for float32, and this is {dtype}"
     if work < WORTH_LOADING:
         return "loading compiled code would take longer than it saves"
-    if not all(a.flags.c_contiguous and a.flags.aligned for a in arrays_of(model.weights)):
+    if not all(a.flags.c_contiguous and a.flags.aligned for a in arrays_of(weights)):
         return "these weights lie in an order that code is not compiled for"
     try:
-        missing = missing_rows(rows, model.dtype)
+        missing = missing_rows(rows, dtype)
     except (ImportError, RuntimeError, OSError) as error:  # Numba or its library is not there, or finds no folder
         return f"compiled code cannot be loaded: {error}"
     if missing:
@@ -139,11 +126,16 @@ def _reason_for_numpy(model: Model, work: float, rows: list[str]) -> str | None:
     return None
 
 
-def _work(model: Model, extent: Extent, options: Options) -> float:
-    """Numbers of the weights, times rows that they are multiplied with."""
-    rows = extent.sentences * max(options.num_beams, options.num_return_sequences) * rows_a_token(model.weights)
+def work_of_search(parameters: int, weights: Any, dtype: str, extent: Extent, options: Options) -> float:
+    """Numbers of the weights (so many are the parameters), times rows that they are multiplied with."""
+    rows = extent.sentences * max(options.num_beams, options.num_return_sequences) * rows_a_token(weights)
     prompts = extent.sentences * (extent.prompt_tokens + extent.source_tokens)
-    return model.parameters * (prompts + extent.new_tokens * max(rows, AS_LONG_AS_ROWS.get(model.dtype, 16)))
+    return parameters * (prompts + extent.new_tokens * max(rows, AS_LONG_AS_ROWS.get(dtype, 16)))
+
+
+def work_of_encoder(parameters: int, vocab_size: int, width: int, tokens: int) -> float:
+    """Numbers of an encoder's weights, times the tokens that it reads: its tables are not multiplied."""
+    return (parameters - vocab_size * width) * tokens
 
 
 def rows_used(options: Options, has_encoder: bool, is_rotary: bool = False) -> list[str]:

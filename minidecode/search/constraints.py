@@ -19,27 +19,21 @@ import functools
 import heapq
 import itertools
 import json
-import os
 import re
-import stat
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..errors import MinidecodeError, OptionError, pip_install
+from ..files.tokenizer import Tokenizer
+from ..options.options import Options
+from ..runtime.receipt import ConstraintCounts
 from .shortest_match import shortest_json, shortest_match
 
-if TYPE_CHECKING:
-    from ..files.tokenizer import Tokenizer
-    from ..options.options import Options
-    from .processors import Rows
-
-MOST_OF_SCHEMA = 2**24  # bytes of a file
 KEPT = 64  # tokens of a row that get through where the likeliest are chosen: more than any search looks at
 KEPT_TO_SAMPLE = 1024  # where tokens are drawn, and top_k does not say how many
 SEARCHES = 3  # for new ends, of a row at a step, that find none
@@ -51,64 +45,6 @@ SAME_LENGTH, SAME_MASK = 24, 4  # states that such a search follows at one lengt
 MANY_BYTES = 24  # of more that may follow, a search tries these alone:
 LIKELY_BYTES = b"\"'}])>,01259aAeZz :.;-_/\\{[(<+*=!?@#$%&|~^`\n\t"
 JSON_FORM = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}  # as json.dumps writes it
-
-
-# ---- options ---------------------------------------------------------------------------------------------------------
-
-
-def checked_regex(value: Any) -> str | None:
-    """Raises OptionError unless it is a text that is not empty, or None."""
-    if value is None:
-        return None
-    if not (isinstance(value, str) and value):
-        raise OptionError(f"regex must be a text that is not empty, not {value!r:.80}")
-    if any("\ud800" <= c <= "\udfff" for c in value):
-        raise OptionError("regex holds half a surrogate pair, which is no text: leave it out")
-    return value
-
-
-def checked_schema(value: Any) -> str | None:
-    """A JSON schema as JSON text: of a dict, of JSON text, or of the file at a path. Raises OptionError on others."""
-    if value is None:
-        return None
-    if isinstance(value, dict):
-        try:
-            return json.dumps(value)
-        except (TypeError, ValueError) as error:
-            raise OptionError(f"json_schema holds what JSON does not ({error}): use texts, numbers, lists") from None
-    if not isinstance(value, str | Path):
-        raise OptionError(f"json_schema must be a dict, JSON text or the path of a file, not {value!r:.80}")
-    where, text = "json_schema", str(value)
-    if isinstance(value, Path) or not text.lstrip().startswith("{"):
-        where = f"json_schema {text:.80}"
-        try:
-            if stat.S_ISREG((status := os.stat(value)).st_mode) and status.st_size <= MOST_OF_SCHEMA:
-                text = Path(value).read_text(encoding="utf-8")
-            else:  # a device or a pipe may have no end
-                raise ValueError(f"no file of at most {MOST_OF_SCHEMA:,} bytes")
-        except (OSError, ValueError) as error:  # ValueError: a NUL in the path, or no UTF-8 in the file
-            reason = getattr(error, "strerror", None) or error
-            raise OptionError(f"{where} cannot be read ({reason}): give a dict, JSON text or a file") from None
-    try:
-        schema = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise OptionError(f"{where} is no JSON ({error}): mend it") from None
-    if not isinstance(schema, dict):
-        raise OptionError(f"{where} must hold a JSON object, not {text.strip()!r:.80}")
-    return json.dumps(schema)
-
-
-def check_one_constraint(options: Options) -> None:
-    """Raises OptionError on two constraints, and on one whose texts could not end."""
-    if options.regex is not None and options.json_schema is not None:
-        raise OptionError("regex and json_schema do not go together: give one of them")
-    if (name := name_of(options)) and not options.eos_token_id:
-        raise OptionError(f"{name} needs an eos_token_id, for a text ends with it where it is complete: give one")
-
-
-def name_of(options: Options) -> str | None:
-    """The option that constrains texts, if one does."""
-    return "regex" if options.regex is not None else "json_schema" if options.json_schema is not None else None
 
 
 # ---- the library and a tokenizer -------------------------------------------------------------------------------------
@@ -227,20 +163,6 @@ def byte_backend() -> Any:
 
 
 @dataclass
-class Counts:
-    """What a constraint did in a generation: of every row of every step that went on, the tokens it ruled out."""
-
-    masked: int = 0  # tokens that do not continue a match
-    of: int = 0  # tokens looked at
-    too_long: int = 0  # tokens that do, and behind which no end that fits was found
-
-    def __str__(self) -> str:
-        share = 100 * self.masked / max(self.of, 1)
-        late = f"; {self.too_long:,} others left too few tokens for an end" if self.too_long else ""
-        return f"{self.masked:,} of {self.of:,} tokens masked ({share:.1f} %){late}"
-
-
-@dataclass
 class Beginning:
     """A text so far: what may follow it, and bytes that complete it."""
 
@@ -258,7 +180,7 @@ class Beginning:
 
 @dataclass
 class Constraint:
-    """What new texts must match. Made for one generation; `apply` is asked at each of its steps."""
+    """What new texts must match. Made for one generation, and asked at each of its steps."""
 
     name: str  # of the option
     vocabulary: Vocabulary
@@ -268,7 +190,7 @@ class Constraint:
     eos: list[int]  # ids that end a text and are no text themselves
     skipped: tuple[int, ...]  # a forced BOS, which is no text either
     kept: int  # tokens that get through, at most
-    counts: Counts = field(default_factory=Counts)
+    counts: ConstraintCounts = field(default_factory=ConstraintCounts)
     _step: int = -1
     _now: dict[tuple[int, ...], Beginning | None] = field(default_factory=dict)  # by new tokens
     _before: dict[tuple[int, ...], Beginning | None] = field(default_factory=dict)  # those of the step before
@@ -277,7 +199,7 @@ class Constraint:
     @classmethod
     def make(cls, options: Options, tokenizer: Tokenizer | None, vocab_size: int) -> Constraint | None:
         """None where the options ask for none. Raises OptionError on a pattern, schema or tokenizer that cannot be."""
-        if (name := name_of(options)) is None:
+        if (name := options.constraint) is None:
             return None
         if tokenizer is None:
             raise OptionError(f"{name} needs a tokenizer, and this model folder has none: add its tokenizer.json")
@@ -343,45 +265,23 @@ class Constraint:
         end = None if beginning is None else beginning.end
         return end is not None and len(fixed) + self._tokens(end) + 1 <= limit
 
-    def apply(self, scores_RV: np.ndarray, rows: Rows, options: Options) -> np.ndarray:
-        """Rules out (-inf) what does not continue a match, and what leaves too few tokens for its end.
+    def continuations(self, ids: tuple[int, ...], scores_V: np.ndarray, left: int) -> list[int]:
+        """The tokens that may follow the new tokens `ids`: they continue a match, and an end fits into what is left.
 
-        Where other rules have ruled out all that is left, for every beam of a sentence, the constraint wins: the next
-        token of the known end is certain (score 0), unless prefix_tokens says another.
+        Counts what it rules out. Call `next_step` first.
         """
-        self._next_step(int(rows.new_R.max()) if rows.step is None else rows.step)
-        V, stuck = scores_RV.shape[1], []
-        for r, new in enumerate(rows.new_R):
-            if rows.step is not None and new < rows.step:  # this text is done
-                continue
-            ids = tuple(rows.text(r)[rows.prompt_R[r] :].tolist())
-            if rows.prompt_R[r] == 1 and self.skipped:
-                if not ids:
-                    continue  # the forced BOS comes first
-                ids = ids[1:] if ids[0] in self.skipped else ids
-            beginning = self._beginning(ids)
-            allowed_V = self._allowed(beginning, V)
-            self.counts.of += V
-            self.counts.masked += V - int(allowed_V.sum())
-            stays = self._with_an_end(beginning, allowed_V, scores_RV[r], int(rows.limit_R[r] - new))
-            kept = scores_RV[r, stays].copy()
-            scores_RV[r] = -np.inf
-            scores_RV[r, stays] = kept
-            if beginning is not None and not (kept > -np.inf).any():
-                stuck.append((r, beginning))
-        for r, beginning in stuck:
-            mine_R = np.arange(len(scores_RV)) == r if options.num_beams == 1 else rows.sentence_R == rows.sentence_R[r]
-            if not (scores_RV[mine_R] > -np.inf).any() and not self._has_prefix(rows, r):
-                scores_RV[r, self._next_of_the_end(beginning)] = 0.0
-                rows.certain_R[r] = True
-        return scores_RV
+        beginning = self._beginning(ids)
+        allowed_V = self._allowed(beginning, len(scores_V))
+        self.counts.of += len(scores_V)
+        self.counts.masked += len(scores_V) - int(allowed_V.sum())
+        return self._with_an_end(beginning, allowed_V, scores_V, left)
 
-    def _has_prefix(self, rows: Rows, r: int) -> bool:
-        """Whether prefix_tokens says the next token."""
-        prefix_BP, new = rows.prefix_BP, rows.new_R[r]
-        return prefix_BP is not None and new < prefix_BP.shape[1] and prefix_BP[rows.sentence_R[r], new] >= 0
+    def way_out(self, ids: tuple[int, ...]) -> int | None:
+        """The next token of the known end behind `ids`; None where they begin no match."""
+        beginning = self._beginning(ids)
+        return None if beginning is None else self._next_of_the_end(beginning)
 
-    def _next_step(self, step: int) -> None:
+    def next_step(self, step: int) -> None:
         """Beginnings of the last step alone are kept; diverse groups ask several times in a step."""
         if step != self._step:
             self._step, self._before, self._now = step, self._now, {}

@@ -52,7 +52,7 @@ def search_of(options: Options) -> Options:
         num_beam_groups=options.num_beam_groups, diversity_penalty=options.diversity_penalty,
         sibling_penalty=options.sibling_penalty, do_sample=options.do_sample,
         temperature=1.0 if options.temperature == 1.0 else 2.0, top_k=options.top_k, top_p=options.top_p,
-        eos_token_id=range(len(options.eos_token_id)), no_repeat_ngram_size=options.no_repeat_ngram_size,
+        eos_token_id=tuple(range(len(options.eos_token_id))), no_repeat_ngram_size=options.no_repeat_ngram_size,
         renormalize_logits=options.renormalize_logits, max_new_tokens=2, min_new_tokens=1,
         **{name: getattr(options, name) for name in OF_OPS},
     )  # fmt: skip
@@ -73,7 +73,7 @@ def dry_run(
     """
     place = functions["assign_offsets"]
     if extent.new_tokens < 2:  # the prefill gives the only token: there is no step
-        nothing = {"reorder": ((),), "forward": ((),), "search": ((),)}
+        nothing: dict[str, tuple[tuple[Call, ...], ...]] = {"reorder": ((),), "forward": ((),), "search": ((),)}
         return StepPlan(lay_out((), place), nothing, extent, made_for, device)
     ways = [(search, 2)]
     is_greedy = search.num_beams == 1 and not search.do_sample and search.rules.greedy_scores == "logits"
@@ -92,7 +92,7 @@ def _record(engine, network, weights, functions, extent: Extent, search: Options
     if hasattr(network, "latent"):
         plain.read_latent(np.zeros((extent.sentences, _inputs(weights.memory)), weights.memory.computed_in))
     recorder = Recorder(lambda: [a for cache in plain.caches for a in cache.arrays()])
-    stand_in = _StandIn(plain, extent, CountedOps(functions, recorder))
+    stand_in: Any = _StandIn(plain, extent, CountedOps(functions, recorder))
     sources = [np.zeros(extent.source_tokens, np.int64)] * extent.sentences
     no_eos = len(search.eos_token_id)  # which are the first tokens (search_of): a unigram ban must leave them possible
     texts = [np.full(extent.text_tokens - 2, no_eos)] * extent.sentences
@@ -263,7 +263,8 @@ class Recorder:
 
     def __init__(self, held: Callable[[], list[np.ndarray]]):
         self._held = held  # the caches' own arrays, as they are now
-        self._section, self.now = None, -1
+        self._section: str | None = None
+        self.now = -1
         self.made: list[_Made] = []
         self.calls: dict[str, list[_Called]] = {}
         self._by_root: dict[int, _Made] = {}
@@ -341,6 +342,11 @@ def _rows_of(name: str) -> int | None:
     return next((i for i, p in enumerate(parameters) if (letters(p) or "")[:1] == letter and p not in tables), None)
 
 
+def _result(number: int, array: np.ndarray | None) -> Result:
+    assert array is not None  # else it would be a workspace
+    return Result(number, array.shape[1:], array.dtype)
+
+
 def in_one_timeline(steps: list[Recorder]) -> tuple[list[Lifetime], dict[str, tuple[tuple[Call, ...], ...]]]:
     """All lifetimes, and the calls that they belong to, by section and by the ways in which a search may go on.
 
@@ -353,7 +359,8 @@ def in_one_timeline(steps: list[Recorder]) -> tuple[list[Lifetime], dict[str, tu
     for step in steps[1:]:
         shifts.append(ends[-1] + 1 - step.calls["search"][0].time)
         ends.append(step.now + 1 + shifts[-1])
-    lifetimes, index = [], {}
+    lifetimes: list[Lifetime] = []
+    index: dict[int, int] = {}
     for number, (step, end, shift) in enumerate(zip(steps, ends, shifts, strict=True)):
         searching = {id(m) for call in step.calls["search"] for m in [*call.made, call.room]}
         for m in step.made:
@@ -366,7 +373,7 @@ def in_one_timeline(steps: list[Recorder]) -> tuple[list[Lifetime], dict[str, tu
         found = []
         for c in calls:
             made = [m for m in c.made if m is None or m.is_placed]
-            results = tuple(m and Result(index[id(m)], m.array.shape[1:], m.array.dtype) for m in made)
+            results = tuple(None if m is None else _result(index[id(m)], m.array) for m in made)
             room = None if c.room is None else index[id(c.room)]
             found.append(Call(c.op, c.time + shift, results, c.rows_of, room))
         return tuple(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,14 +12,13 @@ from ..device.arrays import array_like, fetch
 from ..ops import ALL_DONE, SOME_DONE, TROUBLE
 from ..options.options import Options
 from ..runtime.draws import Draws
-from .processors import Rows, any_due, key_of_step, make_tables, process, remove_invalid_values
+from ..runtime.engine import Engine
+from ..runtime.trace import Trace
+from .processors import any_due, key_of_step, make_tables, process, remove_invalid_values
 from .result import Found, Request, check_logits, clear_trouble, copy_found, raise_trouble, scaled_logits
+from .rows import Rows
 from .stopping import Stopping
 from .tables import arrays_of, without_rows
-
-if TYPE_CHECKING:
-    from ..runtime.engine import Engine
-    from ..runtime.trace import Trace
 
 
 def greedy(

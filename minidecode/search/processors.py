@@ -14,84 +14,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..device.arrays import fetch
 from ..device.user_functions import call_option
 from ..errors import OptionError
+from ..options.options import Options
 from .filters import epsilon_filter, eta_filter, min_p_filter, top_h_filter
-from .tables import OF_PROCESSORS, OF_ROWS, table
-
-if TYPE_CHECKING:
-    from ..options.options import Options
-    from .constraints import Constraint
-
-
-@dataclass(frozen=True)
-class Rows:
-    """The texts that the scores continue, one per row: what a processor may look at.
-
-    tokens_RM[r, :length_R[r]] is the text so far, its prompt included, without padding. Texts and lengths may lie on a
-    device; all else the host knows. So it knows too, without looking, how long a text is that goes on: step new tokens.
-    """
-
-    tokens_RM: np.ndarray
-    length_R: np.ndarray
-    prompt_R: np.ndarray  # tokens of the prompt
-    limit_R: np.ndarray  # most tokens that may follow the prompt
-    sentence_R: np.ndarray  # which sentence of the batch the row belongs to
-    sources: list[np.ndarray]  # by sentence: what the encoder read, or the prompt where there is no encoder
-    prefix_BP: np.ndarray | None = None  # tokens that the text must begin with; -1 leaves a place free
-    step: int | None = None  # where it is not known, the lengths say it
-    constraint: Constraint | None = None  # what new texts must match
-    unconditional_RV: np.ndarray | None = None  # logits of the same new tokens behind the negative prompts
-    tables: dict[Any, Any] = field(default_factory=dict)  # what lies beside the texts for a whole generation
-
-    @functools.cached_property
-    def certain_R(self) -> np.ndarray:
-        """Rows whose next token a processor has made certain; they are noted here."""
-        return np.zeros_like(self.length_R, bool)
-
-    @functools.cached_property
-    def that_may_go_on(self) -> Rows:
-        """The rows below their limits, as long as they are if they go on."""
-        if self.step is None:
-            return self
-        mine_X = np.flatnonzero(self.limit_R > self.step)
-        prompt_R, limit_R, sentence_R = self.prompt_R[mine_X], self.limit_R[mine_X], self.sentence_R[mine_X]
-        length_R = prompt_R + self.step
-        return replace(self, length_R=length_R, prompt_R=prompt_R, limit_R=limit_R, sentence_R=sentence_R)
-
-    @functools.cached_property
-    def there(self) -> Rows:
-        """These rows, with all that conditions read where the texts lie."""
-        if isinstance(self.tokens_RM, np.ndarray):
-            return self
-        names = ("prompt_R", "limit_R", "sentence_R", *(() if self.prefix_BP is None else ("prefix_BP",)))
-        return replace(self, **{name: table(name, self) for name in names})
-
-    @property
-    def on_host(self) -> Rows:
-        """These rows, with copies of what lies on a device."""
-        rows = replace(self, tokens_RM=fetch(self.tokens_RM), length_R=fetch(self.length_R))
-        rows.certain_R[...] = fetch(self.certain_R)
-        return rows
-
-    @property
-    def new_R(self) -> np.ndarray:
-        """New tokens so far."""
-        return self.length_R - self.prompt_R
-
-    @property
-    def last_R(self) -> np.ndarray:
-        """Whether only one more token may follow."""
-        return self.new_R == self.limit_R - 1
-
-    def text(self, r: int) -> np.ndarray:
-        return self.tokens_RM[r, : self.length_R[r]]
+from .rows import OF_ROWS, Rows
+from .tables import OF_PROCESSORS, table
 
 
 def process(ops: Any, scores_RV: np.ndarray, rows: Rows, options: Options, notes: dict | None = None) -> np.ndarray:
@@ -497,16 +430,53 @@ def logits_processor(ops, scores_RV, rows, o):
     return scores_RV.astype(dtype, copy=False)  # the state of a search is of the model's precision
 
 
+def _constrained(scores_RV, rows, o):
+    """Leaves (the others score -inf) what continues a match and leaves enough tokens for its end.
+
+    Where other rules have ruled out all that is left, for every beam of a sentence, the constraint wins: the next
+    token of the known end is certain (score 0), unless prefix_tokens says another.
+    """
+    constraint, stuck = rows.constraint, []
+    constraint.next_step(int(rows.new_R.max()) if rows.step is None else rows.step)
+    for r, new in enumerate(rows.new_R):
+        if rows.step is not None and new < rows.step:  # this text is done
+            continue
+        ids = tuple(rows.text(r)[rows.prompt_R[r] :].tolist())
+        if rows.prompt_R[r] == 1 and constraint.skipped:
+            if not ids:
+                continue  # the forced BOS comes first
+            ids = ids[1:] if ids[0] in constraint.skipped else ids
+        stays = constraint.continuations(ids, scores_RV[r], int(rows.limit_R[r] - new))
+        kept = scores_RV[r, stays].copy()
+        scores_RV[r] = -np.inf
+        scores_RV[r, stays] = kept
+        if not (kept > -np.inf).any():
+            stuck.append((r, ids))
+    for r, ids in stuck:
+        mine_R = np.arange(len(scores_RV)) == r if o.num_beams == 1 else rows.sentence_R == rows.sentence_R[r]
+        is_lost = not (scores_RV[mine_R] > -np.inf).any() and not _has_prefix(rows, r)
+        if is_lost and (token := constraint.way_out(ids)) is not None:
+            scores_RV[r, token] = 0.0
+            rows.certain_R[r] = True
+    return scores_RV
+
+
+def _has_prefix(rows, r: int) -> bool:
+    """Whether prefix_tokens says the next token."""
+    prefix_BP, new = rows.prefix_BP, rows.new_R[r]
+    return prefix_BP is not None and new < prefix_BP.shape[1] and prefix_BP[rows.sentence_R[r], new] >= 0
+
+
 @acts(lambda o: o.regex is not None, by_host=True)
 def regex(ops, scores_RV, rows, o):
     """Leaves what continues a match of the new text, and lets it end in time; EOS where it is complete."""
-    return rows.constraint.apply(scores_RV, rows, o)
+    return _constrained(scores_RV, rows, o)
 
 
 @acts(lambda o: o.json_schema is not None, by_host=True)
 def json_schema(ops, scores_RV, rows, o):
     """Leaves what continues a JSON text that the schema allows, and lets it end in time; EOS where it is complete."""
-    return rows.constraint.apply(scores_RV, rows, o)
+    return _constrained(scores_RV, rows, o)
 
 
 @acts(lambda o: o.renormalize_logits)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,12 +14,10 @@ from ..errors import NumericalError, OptionError
 from ..ops import FINE, NO_ROOM, NOT_A_NUMBER
 from ..options.options import Options
 from ..runtime.draws import Draws, sentence_keys
+from ..runtime.guidance import GuidedEngine
 from .constraints import Constraint
-from .processors import Rows
+from .rows import Rows
 from .stopping import Stopping
-
-if TYPE_CHECKING:
-    from ..runtime.guidance import GuidedEngine
 
 
 @dataclass(frozen=True)

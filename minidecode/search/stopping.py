@@ -5,38 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..device.user_functions import call_option, describe
-from ..errors import OptionError, shown
-
-if TYPE_CHECKING:
-    from ..options.options import Options
-
-
-def first_stop(text: str, stops: Sequence[str]) -> tuple[int, int] | None:
-    """(begin, end) of the stop string that is complete first in a text; of several, the one that begins first."""
-    found = [(begin + len(stop), begin) for stop in stops if (begin := text.find(stop)) >= 0]
-    if not found:
-        return None
-    end, begin = min(found)
-    return begin, end
-
-
-def cut_at_stop(text: str, stops: Sequence[str], keep: bool = False) -> str:
-    """The text before the first stop string, or with it if `keep`; all of it where none occurs."""
-    if (place := first_stop(text, stops)) is None:
-        return text
-    begin, end = place
-    return text[: end if keep else begin]
-
-
-def may_begin_stop(text: str, stops: Sequence[str]) -> int:
-    """How many characters at the end of a text may be the beginning of a stop string."""
-    lengths = (n for stop in stops for n in range(min(len(stop) - 1, len(text)), 0, -1) if text.endswith(stop[:n]))
-    return max(lengths, default=0)
+from ..errors import OptionError
+from ..options.options import Options
 
 
 @dataclass
@@ -88,23 +62,3 @@ class Stopping:
             before, ids = np.split(ids, [-self.tail])
         text = self.decode_after(before, ids)
         return any(stop in text for stop in self.options.stop_strings)
-
-
-def checked_stops(name: str, value: Any) -> tuple[str, ...]:
-    """Stop strings as a tuple. Raises OptionError unless they are texts that are not empty."""
-    stops = (value,) if isinstance(value, str) else () if value is None else value
-    stops = tuple(stops) if isinstance(stops, list | tuple | set) else (stops,)
-    if not all(isinstance(stop, str) and stop for stop in stops):
-        raise OptionError(f"{name} must be texts that are not empty, not {shown(value)}")
-    if any("\ud800" <= c <= "\udfff" for stop in stops for c in stop):
-        raise OptionError(f"{name} holds half a surrogate pair, which is no text: leave it out")
-    return tuple(dict.fromkeys(stops))
-
-
-def checked_functions(name: str, value: Any) -> tuple[Callable[..., Any], ...]:
-    """Functions as a tuple: one, several or none. Raises OptionError on what cannot be called."""
-    functions = (value,) if callable(value) else value or ()
-    functions = tuple(functions) if isinstance(functions, Iterable) else (functions,)
-    if not all(map(callable, functions)):
-        raise OptionError(f"{name} must be functions, not {shown(value)}")
-    return functions

@@ -8,11 +8,12 @@ import queue
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..errors import InputError
+from ..files.tokenizer import TextStream
 from ..options.typed_dict import GenerateOptions
 from ..plan import Plan
 from ..runtime.arena import Arena
@@ -20,9 +21,6 @@ from ..runtime.engine import CALLED_OFF, CalledOff
 from ..runtime.inputs import Texts
 from ..runtime.output import Output
 from ..runtime.receipt import CostOf
-
-if TYPE_CHECKING:
-    from ..files.tokenizer import TextStream
 
 END = object()  # comes last, whatever happened
 

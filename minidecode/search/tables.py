@@ -8,13 +8,12 @@ reads the same arrays in every generation, and a new one writes its numbers ther
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from ..options.options import Options
-    from .processors import Rows
+from ..options.options import Options
+from .rows import Rows
 
 FREE = -1  # in a sequence: no token stands here, and any text fits
 NO_SEQUENCE = -2  # the last token of what only fills a list up
@@ -23,11 +22,7 @@ ROUNDED_TO = 64  # sources are filled up, so that a kept graph takes others of a
 
 def table(name: str, rows: Rows, options: Options | None = None) -> Any:
     """The table of this name, an array or several, where the texts lie."""
-    key = (name, len(rows.length_R) if name.endswith("_R") else None, type(rows.tokens_RM))
-    if key not in rows.tables:
-        made = OF_ROWS[name](rows) if options is None else OF_PROCESSORS[name](rows, options)
-        rows.tables[key] = _brought(made, rows.tokens_RM)
-    return rows.tables[key]
+    return rows.own_table(name) if options is None else rows.table(name, lambda: OF_PROCESSORS[name](rows, options))
 
 
 def arrays_of(tables: dict[Any, Any]) -> Iterator[tuple[str, Any]]:
@@ -44,12 +39,6 @@ def without_rows(tables: dict[Any, Any]) -> dict[Any, Any]:
 
 def _copied(made: Any) -> Any:
     return tuple(map(_copied, made)) if isinstance(made, tuple) else made.copy()
-
-
-def _brought(made: Any, like: Any) -> Any:
-    if isinstance(made, tuple):
-        return tuple(np.asarray(array, like=like) for array in made)
-    return np.asarray(made, like=like)
 
 
 # ---- what they hold --------------------------------------------------------------------------------------------------
@@ -128,14 +117,6 @@ def _growth(rows: Rows, o: Options) -> tuple[np.ndarray, np.ndarray]:
         return np.array([factor**k - 1 for k in range(most)]), ids_of(o.eos_token_id)
 
 
-OF_ROWS = {  # by what they are; those whose names end in R are for as many rows as there are
-    "first_list_R": lambda rows: np.zeros(len(rows.length_R), np.int64),
-    "every_R": lambda rows: np.arange(len(rows.length_R)),
-    "prompt_R": lambda rows: rows.prompt_R,
-    "limit_R": lambda rows: rows.limit_R,
-    "sentence_R": lambda rows: rows.sentence_R,
-    "prefix_BP": lambda rows: rows.prefix_BP,
-}
 OF_PROCESSORS = {  # by the name of the processor
     "sequence_bias": lambda rows, o: sequences(o.sequence_bias),
     "encoder_repetition_penalty": _sources,

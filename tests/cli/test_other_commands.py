@@ -414,8 +414,8 @@ def test_auto_and_doctor_get_by_without_a_library(monkeypatch):
     monkeypatch.setattr(compiled, "_function", missing)
     monkeypatch.setattr(compiled, "WORTH_LOADING", 0)
     model = md.load("tiny-gpt2")
-    why = compiled.reason_for_numpy(model, Extent(1, 0, 5, 20, 25), model.options(max_new_tokens=20))
-    assert why.startswith("compiled code cannot be loaded: libnotthere.so.7")
+    why = model._settled(md.Plan("auto"), model.options(max_new_tokens=20), Extent(1, 0, 5, 20, 25))[1]
+    assert why.startswith("auto: NumPy (compiled code cannot be loaded: libnotthere.so.7")
     assert "libnotthere.so.7" in doctor._compiled_code()["error"]
 
 

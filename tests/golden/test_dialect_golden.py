@@ -21,7 +21,8 @@ from scipy.special import chdtrc  # noqa: E402
 from toy import Ops  # noqa: E402
 
 from minidecode.options.options import Options  # noqa: E402
-from minidecode.search.processors import Rows, process  # noqa: E402
+from minidecode.search.processors import process  # noqa: E402
+from minidecode.search.rows import Rows  # noqa: E402
 
 HERE = Path(__file__).parent
 opened = functools.cache(lambda name: Golden(HERE / name))

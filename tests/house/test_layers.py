@@ -1,4 +1,4 @@
-"""Imports go down the layers that docs/ARCHITECTURE.md lists, and no two modules import each other."""
+"""Imports and calls through protocols go down the layers of docs/ARCHITECTURE.md; no modules import each other."""
 
 import ast
 import re
@@ -21,23 +21,16 @@ def modules() -> dict[str, Path]:
     return found
 
 
-def run_code(tree: ast.AST) -> list[ast.AST]:
-    """The nodes of a file without those that only type checkers read."""
-    if isinstance(tree, ast.If) and "TYPE_CHECKING" in ast.unparse(tree.test):
-        return [node for child in tree.orelse for node in run_code(child)]
-    return [tree, *(node for child in ast.iter_child_nodes(tree) for node in run_code(child))]
-
-
 def imports(name: str, path: Path, known: dict[str, Path]) -> set[str]:
-    """The modules of this package that a file imports, inside functions too."""
+    """The modules of this package that a file imports, inside functions and for type checkers too."""
     here = name.split(".") if name != "__init__" else []
     folder = here if path.name == "__init__.py" else here[:-1]
     found = set()
-    for node in run_code(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             names = [a.name.split(".") for a in node.names]
             found |= {".".join(parts[1:]) or "__init__" for parts in names if parts[0] == "minidecode"}
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module") and node.args:
+        elif isinstance(node, ast.Call) and "import_module" in vars(node.func).values() and node.args:
             named = node.args[0].value if isinstance(node.args[0], ast.Constant) else ""
             if named.startswith((".", "minidecode.")):
                 base = folder if named.startswith(".") else []
@@ -82,6 +75,30 @@ def test_imports_go_down_the_layers():
     assert not up, f"imports that go up the layers of docs/ARCHITECTURE.md: {', '.join(sorted(up))}"
 
 
+def classes(path: Path) -> dict[str, tuple[set[str], set[str]]]:
+    """Name -> (names of the bases, names of the methods) of each class in a file."""
+    nodes = [n for n in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(n, ast.ClassDef)]
+    return {
+        n.name: ({ast.unparse(b) for b in n.bases}, {f.name for f in n.body if isinstance(f, ast.FunctionDef)})
+        for n in nodes
+    }
+
+
+def test_calls_through_protocols_go_down():
+    """Who calls a protocol's methods lies no lower than it; so its classes lie no higher. The page names who does."""
+    order = layers()
+    found = [(module, name, *of) for module, path in modules().items() for name, of in classes(path).items()]
+    protocols = [(module, name, methods) for module, name, bases, methods in found if "Protocol" in bases]
+    assert {name for _, name, _ in protocols} >= {"LayerCache", "Watcher"}
+    up = [
+        f"{protocol} -> {other}"
+        for module, protocol, methods in protocols
+        for other, _, bases, has in found
+        if "Protocol" not in bases and methods <= has and layer_of(other, order) > layer_of(module, order)
+    ]
+    assert up == ["Watcher -> course.explore.watch"]
+
+
 def test_no_modules_import_each_other():
     known = modules()
     try:
@@ -91,7 +108,7 @@ def test_no_modules_import_each_other():
 
 
 def test_an_import_that_goes_up_would_be_found(tmp_path):
-    """Relative, absolute and late imports are seen; those for type checkers alone are not."""
+    """Relative, absolute and late imports are seen, and those for type checkers alone."""
     path = tmp_path / "engine.py"
     path.write_text(
         "from __future__ import annotations\nimport numpy\nfrom ..model import Model\nfrom . import arena\n"
@@ -100,5 +117,5 @@ def test_an_import_that_goes_up_would_be_found(tmp_path):
         encoding="utf-8",
     )
     found = imports("runtime.engine", path, modules())
-    assert found == {"model", "runtime.arena", "bench.ladder", "course.busy"}
+    assert found == {"model", "runtime.arena", "files.hub", "bench.ladder", "course.busy"}
     assert layer_of("model", layers()) > layer_of("runtime.engine", layers())

@@ -196,12 +196,16 @@ def test_when_it_pays(model):
     """Rows and weights count; a float16 product of one row takes NumPy as long as one of many."""
     few, many = Extent(1, 0, 5, 20, 25), Extent(64, 0, 900, 100, 1000)
     options = model.options(max_new_tokens=20)
-    assert "longer than it saves" in compiled.reason_for_numpy(model, few, options)
+
+    def work(of, extent):
+        return compiled.work_of_search(of.parameters, of.weights, of.dtype, extent, options)
+
+    assert "longer than it saves" in model._settled(md.Plan("auto"), options, few)[1]
     narrow = md.load("tiny-gpt2", dtype="float16")
-    assert compiled._work(narrow, few, options) > 4 * compiled._work(model, few, options)
-    assert compiled._work(model, many, options) > compiled.WORTH_LOADING
+    assert work(narrow, few) > 4 * work(model, few)
+    assert work(model, many) > compiled.WORTH_LOADING
     wide = md.load("tiny-gpt2", dtype="float64")
-    assert compiled.reason_for_numpy(wide, many, options) == "code is compiled for float32, and this is float64"
+    assert "code is compiled for float32, and this is float64" in wide._settled(md.Plan("auto"), options, many)[1]
 
 
 def test_a_row_lacks_its_code_if_one_function_is_not_there(monkeypatch):
@@ -254,7 +258,6 @@ def test_no_folder_for_compiled_code_is_told_where_it_was_asked_for(tmp_path):
 
 def test_what_is_laid_out_beforehand_is_numpy(model, monkeypatch):
     """An arena is made for a plan: `auto` beside one is NumPy's code, whatever is on disk."""
-    monkeypatch.setattr(compiled, "reason_for_numpy", lambda *_: None)
     monkeypatch.setattr("minidecode.model.reason_for_numpy", lambda *_: None)
     arena = md.Arena(model.plan_step(batch_size=2, input_length=20, max_new_tokens=4))
     with_arena = model.generate(PROMPTS, max_new_tokens=4, arena=arena)

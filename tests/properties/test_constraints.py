@@ -12,10 +12,12 @@ from toy_folder import write_tokenizer
 
 import minidecode as md
 from minidecode.files.tokenizer import Tokenizer
+from minidecode.options.constraints import checked_schema
 from minidecode.options.options import Options
 from minidecode.search.beam import beam_search
-from minidecode.search.constraints import Constraint, checked_schema
+from minidecode.search.constraints import Constraint
 from minidecode.search.greedy import greedy
+from minidecode.search.processors import regex
 from minidecode.search.result import Request
 from minidecode.search.shortest_match import shortest_json, shortest_match
 
@@ -222,7 +224,7 @@ def scores_after(toy, text, left, pattern, kept=None, V=None, **options):
     tokens_1M = np.concatenate([[5, 9], ids])[None]
     request = Request.make([np.array([5, 9])], np.array([len(ids) + left]), options, constraint=constraint)
     rows = request.rows(tokens_1M, np.array([tokens_1M.shape[1]]), np.array([0]), len(ids))
-    scores_1V = constraint.apply(np.zeros((1, V), np.float32), rows, options)
+    scores_1V = regex(None, np.zeros((1, V), np.float32), rows, options)
     return {toy.decode([i], keep_special=True) for i in np.flatnonzero(scores_1V[0] == 0)}, constraint
 
 
@@ -254,7 +256,7 @@ def test_an_end_is_a_token_of_the_options_alone():
     constraint = Constraint.make(options, bart.tokenizer, bart.config.vocab_size)
     request = Request.make([np.array([5, 9])], np.array([9]), options, constraint=constraint)
     rows = request.rows(np.array([[5, 9]]), np.array([2]), np.array([0]), 0)
-    left = np.flatnonzero(constraint.apply(np.zeros((1, bart.config.vocab_size), np.float32), rows, options)[0] == 0)
+    left = np.flatnonzero(regex(None, np.zeros((1, bart.config.vocab_size), np.float32), rows, options)[0] == 0)
     assert constraint.vocabulary.backend.eos_token == 4098
     assert [i for i in left if i in bart.tokenizer.special_ids] == [4096] and len(left) > 1
 
@@ -269,7 +271,7 @@ def test_where_none_of_the_likeliest_fits_the_known_end_goes_on(toy):
     assert mark not in np.argsort(-scores_1V[0])[:200]
     request = Request.make([np.array([5, 9])], np.array([2]), options, constraint=constraint)
     rows = request.rows(np.array([[5, 9]]), np.array([2]), np.array([0]), 0)
-    left_V = constraint.apply(scores_1V.copy(), rows, options)[0]
+    left_V = regex(None, scores_1V.copy(), rows, options)[0]
     assert np.flatnonzero(left_V > -np.inf).tolist() == [mark] and left_V[mark] == scores_1V[0, mark]
     assert not rows.certain_R.any()
 
@@ -284,7 +286,7 @@ def test_a_beam_that_other_rules_leave_nothing_is_left_out_while_another_goes_on
         scores_2V[:, banned] = -np.inf
         request = Request.make([np.array([5, 9])], np.array([9]), options, constraint=constraint)
         rows = request.rows(np.array([[5, 9, a], [5, 9, c]]), np.array([3, 3]), np.array([0, 0]), 1)
-        left_2V = constraint.apply(scores_2V, rows, options)
+        left_2V = regex(None, scores_2V, rows, options)
         assert [np.flatnonzero(left_V > -np.inf).tolist() for left_V in left_2V] == stay
         assert rows.certain_R.tolist() == [len(banned) == 2, False] and (left_2V[0, b] == 0) == (len(banned) == 2)
 
@@ -305,7 +307,7 @@ def test_of_many_tokens_the_likeliest_are_kept(toy):
         toy.token_to_id(t) for t in ("th", "the")
     ]
     constraint.kept = 7
-    left_1V = constraint.apply(scores_1V.copy(), rows, options)
+    left_1V = regex(None, scores_1V.copy(), rows, options)
     best = sorted(letters, key=lambda i: -scores_1V[0, i])[:7]
     assert np.flatnonzero(left_1V[0] > -np.inf).tolist() == sorted(best)
     assert (left_1V[0, best] == scores_1V[0, best]).all()

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minidecode as md
+from minidecode.options.stop_strings import cut_at_stop, first_stop, may_begin_stop
 from minidecode.runtime.engine import Engine
 from minidecode.search import stopping
-from minidecode.search.stopping import cut_at_stop, first_stop, may_begin_stop
 
 PROMPTS = ["Fellow citizens,", "The people of", "Il était", "A"]
 LONG = {"max_new_tokens": 24, "eos_token_id": None}

@@ -178,7 +178,7 @@ def _arguments(kernel: Any) -> tuple[str, ...]:
 
 def _accesses(run: Any) -> list[dict]:
     """What each instruction did that reads or writes memory, line by line."""
-    from minidecode.emulator.journal import LOAD, STORE
+    from minidecode.emulator.memory import LOAD, STORE
 
     kinds, atomics = {LOAD: "load", STORE: "store"}, _traffic_of_atomics(run)
     return [
@@ -197,7 +197,7 @@ def _traffic_of_atomics(run: Any) -> dict[tuple[int, bool], dict[str, int]]:
     """
     import numpy as np
 
-    from minidecode.emulator.journal import ATOMIC, SHARED_BASE
+    from minidecode.emulator.memory import ATOMIC, SHARED_BASE
     from minidecode.emulator.traffic import BANK_BYTES, BANKS, SECTOR
 
     found: dict[tuple[int, bool], dict[str, int]] = {}
@@ -233,7 +233,7 @@ def _finding(f: Any, run: Any) -> dict:
     what nothing has written element and last_stored, the last place that was written, and whether its thread had passed
     by a barrier at which others wait.
     """
-    from minidecode.emulator.journal import LOAD
+    from minidecode.emulator.memory import LOAD
 
     array, race = f.detail.get("array"), f.detail.get("race")
     spaces = {m.name: m.space for m in run._launch.journal.memories}
@@ -255,7 +255,7 @@ def _turns(run: Any, detail: dict, race: Any) -> list[str]:
     """
     import numpy as np
 
-    from minidecode.emulator.journal import LOAD
+    from minidecode.emulator.memory import LOAD
 
     block, epoch = (
         (race.first.thread.block.number, race.first.epoch) if race else (detail.get("block"), detail.get("epoch"))
@@ -281,7 +281,7 @@ def _loaded(run: Any, kernel: Any) -> list[Any]:
     """How often each element of each of the kernel's arguments was loaded, as far as the accesses were kept."""
     import numpy as np
 
-    from minidecode.emulator.journal import STORE
+    from minidecode.emulator.memory import STORE
 
     counts = {m.name: np.zeros(m.nbytes // m.dtype.itemsize, np.int64) for m in run._launch.journal.memories
               if m.space == "global"}  # fmt: skip
@@ -296,7 +296,7 @@ def _loaded(run: Any, kernel: Any) -> list[Any]:
 
 def _exchanged(run: Any) -> int:
     """How many loads from shared memory took what another thread had put there."""
-    from minidecode.emulator.journal import LOAD, SHARED_BASE, STORE
+    from minidecode.emulator.memory import LOAD, SHARED_BASE, STORE
 
     last: dict[tuple[int, int], int] = {}
     found = 0
@@ -314,7 +314,7 @@ def _exchanged(run: Any) -> int:
 
 def _handed_over(run: Any) -> int:
     """How many numbers were put into shared memory by one thread and taken out by another, each once."""
-    from minidecode.emulator.journal import LOAD, SHARED_BASE, STORE
+    from minidecode.emulator.memory import LOAD, SHARED_BASE, STORE
 
     waiting: dict[tuple[int, int], int] = {}  # (block, address) -> who has put there what no other thread has taken yet
     found = 0
@@ -335,7 +335,7 @@ def _loads_of_threads(run: Any) -> list[int]:
     """How often each thread loads from global memory that does so at all."""
     import numpy as np
 
-    from minidecode.emulator.journal import SHARED_BASE, STORE
+    from minidecode.emulator.memory import SHARED_BASE, STORE
 
     pairs = [np.empty((2, 0), np.int64)]
     for kept in run._launch.analysis.traffic.kept:
