@@ -53,7 +53,7 @@ def test_a_short_call_never_asks_for_compiled_code(tmp_path):
 TWICE = """
 import json, minidecode as md
 from numba.core import event
-from minidecode.runtime import compiled
+from minidecode.search import compiled
 compiled.WORTH_LOADING = 0
 model, events = md.load("tiny-gpt2"), []
 def auto(**options):
@@ -71,7 +71,7 @@ def test_auto_takes_what_is_on_disk_and_compiles_nothing(tmp_path):
     """In processes of their own: nothing on disk; all that a greedy search needs; a file missing; one cut short."""
     make = "\n".join(
         [
-            "from minidecode.runtime import compiled as c",
+            "from minidecode.search import compiled as c",
             "rows = set(c.rows_used(__import__('minidecode').load('tiny-gpt2').options(max_new_tokens=1), False))",
             "for row in rows:",
             "    for name, each in c._of_row(row, 'float32'):",
@@ -109,7 +109,7 @@ from minidecode.cpu import linear
 from minidecode.cpu.common import thread_pool
 from minidecode.cpu.common.tile import DOT, FLOAT
 DYNAMIC = [dtype for dtype, bits in (("int8_dynamic", 8), ("int8_dynamic7", 7)) if DOT and bits <= DOT.x_bits]
-from minidecode.runtime import compiled
+from minidecode.search import compiled
 known = {}
 for name, types in compiled.all_functions():
     known.setdefault(name, set()).add(compiled.types_of(types))
