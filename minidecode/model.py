@@ -656,12 +656,16 @@ class Model:
         chosen = ""
         plan = plan.on(self.device)
         if plan.base == "auto":
-            work = work_of_search(self.parameters, self.weights, self.dtype, extent, options)
-            rows = rows_used(options, self.has_encoder, self.is_rotary)
-            reason = reason_for_numpy(self.weights, self.dtype, work, rows)
+            reason = self.reason_for_numpy(extent, options)
             plan = Plan("fast" if reason is None else "numpy")
             chosen = "auto: compiled code, which was on disk" if reason is None else f"auto: NumPy ({reason})"
         return plan.settled(["hars"] if options.num_beams == 1 or never_straight(options) else []), chosen
+
+    def reason_for_numpy(self, extent: Extent, options: Options) -> str | None:
+        """Why the plan `auto` runs NumPy's code in a generation; None where compiled code is there and pays."""
+        work = work_of_search(self.parameters, self.weights, self.dtype, extent, options)
+        rows = rows_used(options, self.has_encoder, self.is_rotary)
+        return reason_for_numpy(self.weights, self.dtype, work, rows)
 
     def _plan_step(self, plan: Plan, extent: Extent, search: Options) -> StepPlan:
         functions, make_cache = plan.resolve(self.has_encoder, self.device, **self.traits)

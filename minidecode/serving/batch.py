@@ -13,12 +13,11 @@ from ..cache.preallocated import PreallocatedCache
 from ..cache.queries import rows_a_token
 from ..cache.running import RunningCache, RunningRows
 from ..errors import OptionError
+from ..options.options import Options
 from ..plan import BASES, Plan
 from ..runtime.arena import Extent
-from ..search.compiled import reason_for_numpy
 from ..runtime.engine import Engine
 from ..runtime.receipt import CountedOps
-from ..options.options import Options
 
 if TYPE_CHECKING:
     from ..model import Model
@@ -110,7 +109,7 @@ def settled_plan(model: Model, plan: str | Plan | None) -> Plan:
     """The plan of a running batch, whose cache is its own. Raises OptionError on choices that have no effect there."""
     plan = model.plan if plan is None else Plan.parse(plan)
     if plan.base == "auto":
-        plan = Plan("fast" if reason_for_numpy(model, LONG_USE, Options(max_new_tokens=1)) is None else "numpy")
+        plan = Plan("fast" if model.reason_for_numpy(LONG_USE, Options(max_new_tokens=1)) is None else "numpy")
     if plan.cache not in (BASES[plan.base]["cache"], "preallocated") or plan.base == "naive":
         raise OptionError(f"plan: cache={plan.cache} has no effect in a running batch, which has its own: leave it out")
     if plan.arena != "none":

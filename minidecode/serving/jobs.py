@@ -5,18 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from ..errors import MinidecodeError
+from ..options.options import Options
 from ..runtime.output import LogProbs, Output
 from ..runtime.receipt import Receipt
-from ..options.options import Options
 from ..search.result import Request
-
-if TYPE_CHECKING:
-    from .lanes import Lane
 
 TokenCallback = Callable[[int, int, Any], None]
 State = Literal["waiting", "running", "done", "cancelled", "failed"]
@@ -42,7 +39,7 @@ class Job:
     number: int = -1  # by arrival: an older request goes first
     state: State = "waiting"
     error: MinidecodeError | None = None
-    lane: Lane | None = None  # of a request that was preempted: its rows alone, with all that they have chosen
+    lane: Any = None  # a lane (lanes.py) of a request that was preempted: its rows, with all that they have chosen
     texts: dict[int, tuple[np.ndarray, float]] = field(default_factory=dict)  # that have ended: tokens, score
     noted: dict[int, list[Any]] = field(default_factory=dict)  # log-probabilities by text
     output: Output | None = None

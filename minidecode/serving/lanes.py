@@ -16,11 +16,11 @@ import numpy as np
 
 from ..errors import MinidecodeError
 from ..ops import MOVED, TROUBLE
+from ..options.options import MAXIMA, Options
+from ..runtime.draws import Draws
 from ..search.beam import AllBeams, Beams, _best_of_all, _last_tokens, _refuse, step_of_beams
 from ..search.candidates import never_straight
-from ..runtime.draws import Draws
 from ..search.greedy import Texts, next_tokens
-from ..options.options import MAXIMA, Options
 from ..search.processors import make_tables
 from ..search.result import Request, raise_trouble
 

@@ -20,12 +20,12 @@ import numpy as np
 
 from ..device.blas_threads import few_blas_threads
 from ..errors import MinidecodeError, OptionError, QueueFullError
+from ..options.typed_dict import GenerateOptions
 from ..plan import Plan
+from ..runtime.draws import check_sample_ids
 from ..runtime.footprint import check_fits, footprint, read_budget
 from ..runtime.inputs import extent_of
 from ..runtime.output import Output, check_logprobs
-from ..runtime.draws import check_sample_ids
-from ..options.typed_dict import GenerateOptions
 from ..search.result import Request
 from .batch import Batch, settled_plan
 from .jobs import Job, TokenCallback
