@@ -4,26 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..options.table import ROWS
+
 COMMAND_GROUPS = ("Generate", "Read", "Measure", "Check kernels", "Learn", "This machine")
-OPTION_GROUPS = {
+OPTION_GROUPS = {  # the options of a generation have theirs in their table
     "Model": "model chat system revision dtype device random_weights ignore_generation_config task"
              " source_lang target_lang vocab_size kv_heads pooling normalize latent latent_seed",
-    "Length and stops": "truncate max_new_tokens max_length max_len_a max_len_b match_source_len min_new_tokens"
-                        " min_length input_length stop_strings keep_stop_strings max_time",
-    "Search": "dialect num_beams num_return_sequences length_penalty length_normalization early_stopping"
-              " num_beam_groups diversity_penalty sibling_penalty",
-    "Sampling": "do_sample temperature top_k top_p min_p top_h typical_p epsilon_cutoff eta_cutoff seed",
-    "Rules for tokens": "no_repeat_ngram_size no_repeat_ngram_exempt_ids encoder_no_repeat_ngram_size"
-                        " repetition_penalty encoder_repetition_penalty bad_words_ids suppress_tokens"
-                        " begin_suppress_tokens sequence_bias exponential_decay_length_penalty guidance_scale"
-                        " remove_invalid_values renormalize_logits unk_penalty regex json_schema",
-    "Special tokens": "eos_token_id ignore_eos pad_token_id unk_token_id forced_bos_token_id forced_eos_token_id"
-                      " decoder_start_token_id",
+    "Length and stops": "truncate input_length",
+    "Search": "",
+    "Sampling": "",
+    "Rules for tokens": "",
+    "Special tokens": "ignore_eos",
     "Speed": "plan batch_size sort_window pipeline memory_budget",
     "Server": "host port api_key name max_rows max_waiting timeout max_body",
     "Files": "input jsonl output resume as_json logprobs trace timeline read sources references wheels",
 }  # fmt: skip
-GROUP_OF = {name: group for group, names in OPTION_GROUPS.items() for name in names.split()}
+GROUP_OF = {name: group for group, names in OPTION_GROUPS.items() for name in names.split()} | {
+    name: row.group for name, row in ROWS.items()
+}
 
 EXAMPLES = {  # tests/cli/test_help.py reads each as the command line would
     "generate": (

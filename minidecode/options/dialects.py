@@ -36,29 +36,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-HF_PROCESSORS = (
-    "guidance_scale", "sequence_bias", "encoder_repetition_penalty", "repetition_penalty", "no_repeat_ngram_size",
-    "encoder_no_repeat_ngram_size", "bad_words_ids", "min_new_tokens", "prefix_allowed_tokens_fn", "prefix_tokens",
-    "forced_bos_token_id", "forced_eos_token_id", "remove_invalid_values", "exponential_decay_length_penalty",
-    "suppress_tokens", "begin_suppress_tokens", "logits_processor", "regex", "json_schema", "temperature", "top_h",
-    "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff", "renormalize_logits",
-)  # fmt: skip
-FAIRSEQ_PROCESSORS = (
-    "never_pad", "unk_penalty", "end_at_limit", "begin_with_bos", "prefix_tokens", "min_new_tokens",
-    "no_repeat_ngram_size", "logits_processor", "regex", "json_schema", "top_k", "top_p",
-)  # fmt: skip
-UNILM_PROCESSORS = (
-    "no_repeat_ngram_size", "min_new_tokens", "prefix_tokens", "forced_bos_token_id", "forced_eos_token_id",
-    "logits_processor", "regex", "json_schema",
-)  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Dialect:
-    """The rules of one system. `processors` names functions of processors.py, in the order in which they run."""
+    """The rules of one system. Its processors, and their order, stand in search/processors.py."""
 
     name: str
-    processors: tuple[str, ...]
     out_of_play: float
     greedy_scores: Literal["logits", "log-probabilities"] = "logits"
     temperature_in_softmax: bool = False
@@ -71,20 +54,17 @@ class Dialect:
     defaults: dict[str, object] = field(default_factory=dict)
 
 
-HF = Dialect("hf", HF_PROCESSORS, -1.0e9, defaults={"top_k": 50})
+HF = Dialect("hf", -1.0e9, defaults={"top_k": 50})
 HF4 = Dialect(
     "hf4",
-    tuple(p for p in HF_PROCESSORS if p != "top_h"),
     -1.0e9,
     stop="candidate",
     at_limit="running",
     defaults={"top_k": 50},
 )
 FAIRSEQ = Dialect(
-    "fairseq", FAIRSEQ_PROCESSORS, float("-inf"), greedy_scores="log-probabilities", temperature_in_softmax=True,
+    "fairseq", float("-inf"), greedy_scores="log-probabilities", temperature_in_softmax=True,
     finished="first", stop="full", at_limit="eos", groups="interleaved", defaults={"min_new_tokens": 1},
 )  # fmt: skip
-UNILM = Dialect(
-    "unilm", UNILM_PROCESSORS, -1.0e9, stop="limit", all_go_on=False, norm="gnmt", defaults={"min_new_tokens": 1}
-)
+UNILM = Dialect("unilm", -1.0e9, stop="limit", all_go_on=False, norm="gnmt", defaults={"min_new_tokens": 1})
 DIALECTS = {d.name: d for d in (HF, HF4, FAIRSEQ, UNILM)}

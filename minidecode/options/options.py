@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import numbers
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, TypeGuard
-
-import numpy as np
+from typing import Any
 
 from ..device.user_functions import describe
 from ..errors import MinidecodeWarning, OptionError, shown
 from ..ops import BEST_BEAM, BEST_CANDIDATE, NOBODY, BeamRules
-from .constraints import checked_regex, checked_schema
+from . import checks
 from .dialects import DIALECTS, Dialect
-from .stop_strings import checked_stops
+from .table import DEFAULTS, ROWS, OptionTable
 
 DEFAULT_NEW_TOKENS = 64
 
@@ -51,7 +47,8 @@ NOT_HERE = {
     "inputs_embeds": "give texts as prompts, or token ids as input_ids",
     "skip_special_tokens": "texts leave them out: model.tokenizer.decode(ids, keep_special=True) writes them",
 }
-SAMPLING_ALONE = {"temperature", "top_k", "top_p", "min_p", "top_h", "typical_p", "epsilon_cutoff", "eta_cutoff"}
+# A file's seed stays: it changes nothing where nothing is drawn.
+SAMPLING_ALONE = {name for name, row in ROWS.items() if row.needs == "do_sample"} - {"seed"}
 # Settings that change nothing here: what transformers returns, caches and assists with.
 HARMLESS = {
     "transformers_version", "bos_token_id", "use_cache",
@@ -65,8 +62,8 @@ HARMLESS = {
 NO_EARLY_STOPPING = {
     "fairseq": "stops when num_beams texts have ended", "unilm": "stops when no text can still become the best"
 }  # fmt: skip
-TOKEN_IDS = ("eos_token_id", "forced_bos_token_id", "forced_eos_token_id", "suppress_tokens", "begin_suppress_tokens",
-             "no_repeat_ngram_exempt_ids")  # fmt: skip
+TOKEN_IDS = tuple(name for name, row in ROWS.items() if row.check is checks.TOKEN_IDS)
+TOKEN_ID = tuple(name for name, row in ROWS.items() if row.check is checks.TOKEN_ID)
 MAXIMA = ("max_new_tokens", "max_length", "max_len_b", "match_source_len")  # spellings of one limit
 MINIMA = ("min_new_tokens", "min_length")
 IGNORE_DEFAULTS = "ignore the defaults with --ignore-generation-config (generation_config=False)"
@@ -74,52 +71,15 @@ IGNORE_DEFAULTS = "ignore the defaults with --ignore-generation-config (generati
 TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id", "decoder_start_token_id")
 # Tokens that scores are changed for, or that are looked for in a text: without effect beyond the vocabulary.
 NEVER_SAID = ("eos_token_id", "unk_token_id", "suppress_tokens", "begin_suppress_tokens")
-TOKEN_ID = ("pad_token_id", "decoder_start_token_id", "unk_token_id")
-# (name, least value, whether None is allowed)
-WHOLE_NUMBERS = [
-    ("num_beams", 1, False), ("num_return_sequences", 1, False), ("num_beam_groups", 1, False), ("seed", 0, False),
-    ("max_new_tokens", 1, True), ("max_length", 1, True), ("max_len_b", -(2**31), True), ("min_new_tokens", 0, True),
-    ("min_length", 0, False), ("no_repeat_ngram_size", 0, False), ("encoder_no_repeat_ngram_size", 0, False),
-    ("top_k", 0, True), *((name, 0, True) for name in TOKEN_ID),
-]  # fmt: skip
-MOST_TEXTS = 2**20  # of a prompt: each has a key of its own, and rows
-# (name, test, the rule in words)
-NUMBERS = [
-    ("length_penalty", lambda x: abs(x) <= 10, "from -10 to 10"),
-    ("max_len_a", lambda x: 0 <= x <= 1e6, "from 0 to 1e6"),
-    ("temperature", lambda x: 1e-30 <= x <= 1e6, "from 1e-30 to 1e6 (for the likeliest token, leave out do_sample)"),
-    ("top_p", lambda x: 0 < x <= 1, "above 0 and at most 1"),
-    ("repetition_penalty", lambda x: 0 < x <= 1e6, "above 0 and at most 1e6"),
-    ("encoder_repetition_penalty", lambda x: 0 < x <= 1e6, "above 0 and at most 1e6"),
-    ("diversity_penalty", lambda x: 0 <= x <= 1e6, "from 0 to 1e6"),
-    ("sibling_penalty", lambda x: 0 <= x <= 1e6, "from 0 to 1e6"),
-    ("unk_penalty", lambda x: abs(x) <= 1e6, "between -1e6 and 1e6"),
-    ("guidance_scale", lambda x: abs(x) <= 1e6, "between -1e6 and 1e6 (1 leaves scores as they are)"),
-    ("typical_p", lambda x: 0 < x <= 1, "above 0 and at most 1"),
-    ("epsilon_cutoff", lambda x: 0 <= x < 1, "from 0 to below 1"),
-    ("eta_cutoff", lambda x: 0 <= x < 1, "from 0 to below 1"),
-]  # fmt: skip
-
-MAY_BE_NONE = [
-    ("min_p", lambda x: 0 <= x <= 1, "from 0 to 1"),
-    ("top_h", lambda x: 0 < x <= 1, "above 0 and at most 1"),
-    ("max_time", lambda x: 0 < x <= 1e9, "of seconds above 0 and at most 1e9"),
-]
-
-
-# Processors that are options of the same name, and that a dialect may be without.
-PROCESSORS = {name for d in DIALECTS.values() for name in d.processors} - {
-    "never_pad", "end_at_limit", "begin_with_bos", "prefix_tokens", "forced_bos_token_id", "forced_eos_token_id",
-    "temperature",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(OptionTable):
     """What `generate` takes. Lengths are in tokens; names and meanings are Hugging Face's where it has the option.
 
-    dialect: whose rules decide where systems differ: "hf" (transformers 5), "hf4" (4.49), "fairseq" (0.10.2)
-    or "unilm" (s2s-ft).
+    The fields, with types, defaults and checks, are those of `OptionTable` (table.py).
+
+    dialect: whose rules decide where systems differ; see dialects.py.
 
     **Lengths.** max_length and min_length count the prompt, each sentence its own; max_new_tokens and min_new_tokens do
     not, and go before them. fairseq's spelling is max_len_a * (tokens of the source) + max_len_b tokens, and EOS;
@@ -167,69 +127,12 @@ class Options:
     latest. Where other rules leave no token, the constraint goes before them. See constraints.py.
     """
 
-    dialect: str = "hf"
-    num_beams: int = 1
-    num_return_sequences: int = 1
-    max_new_tokens: int | None = None
-    max_length: int | None = None
-    max_len_a: float = 0.0
-    max_len_b: int | None = None
-    match_source_len: bool = False
-    min_new_tokens: int | None = None
-    min_length: int = 0
-    length_penalty: float = 1.0
-    length_normalization: Literal["power", "gnmt"] = "power"
-    early_stopping: bool | Literal["never"] = False
-    num_beam_groups: int = 1
-    diversity_penalty: float = 0.0
-    sibling_penalty: float = 0.0
-    do_sample: bool = False
-    temperature: float = 1.0
-    top_k: int | None = None
-    top_p: float = 1.0
-    min_p: float | None = None
-    top_h: float | None = None
-    typical_p: float = 1.0
-    epsilon_cutoff: float = 0.0
-    eta_cutoff: float = 0.0
-    seed: int = 0
-    no_repeat_ngram_size: int = 0
-    no_repeat_ngram_exempt_ids: tuple[int, ...] = ()
-    encoder_no_repeat_ngram_size: int = 0
-    repetition_penalty: float = 1.0
-    encoder_repetition_penalty: float = 1.0
-    bad_words_ids: tuple[tuple[int, ...], ...] = ()
-    suppress_tokens: tuple[int, ...] = ()
-    begin_suppress_tokens: tuple[int, ...] = ()
-    sequence_bias: tuple[tuple[tuple[int, ...], float], ...] = ()
-    exponential_decay_length_penalty: tuple[int, float] | None = None
-    guidance_scale: float = 1.0
-    remove_invalid_values: bool = False
-    renormalize_logits: bool = False
-    unk_penalty: float = 0.0
-    eos_token_id: tuple[int, ...] = ()
-    pad_token_id: int | None = None
-    unk_token_id: int | None = None
-    forced_bos_token_id: tuple[int, ...] = ()
-    forced_eos_token_id: tuple[int, ...] = ()
-    decoder_start_token_id: int | None = None
-    prefix_allowed_tokens_fn: Callable[[int, np.ndarray], Sequence[int]] | None = None
-    logits_processor: tuple[Callable[..., np.ndarray], ...] = ()
-    stop_strings: tuple[str, ...] = ()
-    keep_stop_strings: bool = False
-    stopping_criteria: tuple[Callable[..., Any], ...] = ()
-    max_time: float | None = None
-    regex: str | None = None
-    json_schema: dict[str, Any] | str | Path | None = None
-
     # No option: whether the least length is a default of the model's, and the limit is the caller's. Then a limit
     # below it is only warned of.
     has_default_minimum = False
 
     def __post_init__(self):
-        for option in dataclasses.fields(self):
-            object.__setattr__(self, option.name, as_python(getattr(self, option.name)))
-        self._check_dialect()
+        object.__setattr__(self, "dialect", ROWS["dialect"].check("dialect", self.dialect))
         for name, value in self.rules.defaults.items():
             if getattr(self, name) is None and not (name == "min_new_tokens" and self.min_length):
                 object.__setattr__(self, name, value)
@@ -238,8 +141,8 @@ class Options:
 
     def changed(self) -> dict[str, Any]:
         """The options that are not at their defaults, for people and JSON: a function by its name."""
-        given = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        own = {f.name: given[f.name] for f in dataclasses.fields(self) if given[f.name] not in (f.default, ())}
+        given = {name: getattr(self, name) for name in ROWS}
+        own = {name: value for name, value in given.items() if value not in (DEFAULTS[name], ())}
         if not self.do_sample:  # a dialect's default top_k touches nothing then
             own = {name: value for name, value in own.items() if name not in SAMPLING_ALONE}
         if self.prefix_allowed_tokens_fn:
@@ -250,62 +153,10 @@ class Options:
             own["stopping_criteria"] = [describe(function) for function in self.stopping_criteria]
         return own
 
-    def _check_dialect(self) -> None:
-        if not isinstance(self.dialect, str) or self.dialect not in DIALECTS:
-            raise OptionError(f"dialect must be {', '.join(DIALECTS)}, not {shown(self.dialect)}")
-
     def _check_values(self) -> None:
         """Each option by itself."""
-        for name in TOKEN_IDS:
-            object.__setattr__(self, name, _token_tuple(name, getattr(self, name)))
-        bad = self.bad_words_ids if self.bad_words_ids is not None else ()
-        if not _is_list(bad) or any(not _is_list(w) or len(w) == 0 for w in bad):
-            raise OptionError(f"bad_words_ids must be lists of token ids, none of them empty, not {shown(bad)}")
-        object.__setattr__(self, "bad_words_ids", tuple(_token_tuple("bad_words_ids", w) for w in bad))
-        object.__setattr__(self, "sequence_bias", _biases(self.sequence_bias))
-        object.__setattr__(self, "exponential_decay_length_penalty", _decay(self.exponential_decay_length_penalty))
-        for name, least, may_be_none in WHOLE_NUMBERS:
-            value = getattr(self, name)
-            if value is None and may_be_none:
-                continue
-            if isinstance(value, bool) or not _is_whole(value) or value < least:
-                raise OptionError(f"{name} must be an integer from {least} up, not {shown(value)}")
-            if value >= 2**64:
-                raise OptionError(f"{name} must be below 2**64, not {shown(value)}")
-        if self.num_return_sequences > MOST_TEXTS:
-            raise OptionError(
-                f"num_return_sequences must be at most {MOST_TEXTS:,}, not {shown(self.num_return_sequences)}"
-            )
-        object.__setattr__(self, "seed", int(self.seed))
-        for name, rule, words in [*NUMBERS, *MAY_BE_NONE]:
-            value = getattr(self, name)
-            if value is None and (name, rule, words) in MAY_BE_NONE:
-                continue
-            if not _is_number(value) or not rule(value):
-                raise OptionError(f"{name} must be a number {words}, not {shown(value)}")
-            object.__setattr__(self, name, float(value))
-        for name in (
-            "do_sample",
-            "renormalize_logits",
-            "match_source_len",
-            "keep_stop_strings",
-            "remove_invalid_values",
-        ):
-            if not isinstance(getattr(self, name), bool):
-                raise OptionError(f"{name} must be True or False, not {shown(getattr(self, name))}")
-        if not isinstance(self.early_stopping, bool) and self.early_stopping != "never":
-            raise OptionError(f"early_stopping must be True, False or 'never', not {shown(self.early_stopping)}")
-        if self.length_normalization not in ("power", "gnmt"):
-            raise OptionError(f"length_normalization must be 'power' or 'gnmt', not {shown(self.length_normalization)}")
-        if not callable(self.prefix_allowed_tokens_fn or callable):
-            raise OptionError(f"prefix_allowed_tokens_fn must be a function, not {self.prefix_allowed_tokens_fn!r:.80}")
-        for name in ("logits_processor", "stopping_criteria"):
-            object.__setattr__(self, name, _functions(name, getattr(self, name)))
-        object.__setattr__(self, "stop_strings", checked_stops("stop_strings", self.stop_strings))
-        if self.keep_stop_strings and not self.stop_strings:
-            raise OptionError("keep_stop_strings=True keeps nothing without a stop string: give one, or leave it out")
-        object.__setattr__(self, "regex", checked_regex(self.regex))
-        object.__setattr__(self, "json_schema", checked_schema(self.json_schema))
+        for name, row in ROWS.items():
+            object.__setattr__(self, name, row.check(name, checks.as_python(getattr(self, name))))
 
     def _check_agreement(self) -> None:
         """Options that contradict each other, and options that the dialect has no rule for."""
@@ -323,12 +174,8 @@ class Options:
         if (self.match_source_len or self.max_len_b is not None) and (self.max_new_tokens or self.max_length):
             other = "max_new_tokens" if self.max_new_tokens else "max_length"
             raise OptionError(f"{mine} and {other} are two spellings of one limit: give one of them")
-        if self.match_source_len and self.dialect != "fairseq":
-            raise OptionError(f"match_source_len is no rule of dialect {self.dialect!r}: leave it out, or use fairseq")
         if self.max_len_b is not None and self.max_len_b < 0 and not self.max_len_a:
             raise OptionError(f"max_len_b must be an integer from 0 up without max_len_a, not {self.max_len_b}")
-        if self.max_len_a and self.max_len_b is None:
-            raise OptionError("max_len_a needs max_len_b: the limit is max_len_a * (tokens of the source) + max_len_b")
         if W % G:
             raise OptionError(f"num_beam_groups {G} does not divide num_beams {W}: groups are of one size")
         if (G > 1) != (self.diversity_penalty > 0):
@@ -351,16 +198,14 @@ class Options:
             raise OptionError("regex and json_schema do not go together: give one of them")
         if (name := self.constraint) and not self.eos_token_id:
             raise OptionError(f"{name} needs an eos_token_id, for a text ends with it where it is complete: give one")
-        if self.unk_penalty and self.unk_token_id is None:
-            raise OptionError("unk_penalty needs unk_token_id: the token that it comes off")
-        if self.no_repeat_ngram_exempt_ids and not self.no_repeat_ngram_size:
-            raise OptionError(
-                "no_repeat_ngram_exempt_ids needs no_repeat_ngram_size: the ban that they are exempt from"
-            )
-        for name in PROCESSORS:
-            off = next(f.default for f in dataclasses.fields(self) if f.name == name)
-            if name not in self.rules.processors and getattr(self, name) not in (off, (), None):
-                systems = " or ".join(d.name for d in DIALECTS.values() if name in d.processors)
+        for name, row in ROWS.items():
+            if getattr(self, name) in (DEFAULTS[name], ()):
+                continue
+            needed, _, why = row.needs.partition(": ")
+            if why and getattr(self, needed) == DEFAULTS[needed]:
+                raise OptionError(f"{name} needs {needed}: {why}")
+            if self.dialect not in row.dialects:
+                systems = " or ".join(row.dialects)
                 raise OptionError(f"{name} is no rule of dialect {self.dialect!r}: leave it out, or use {systems}")
         if self.dialect == "fairseq":
             self._check_fairseq()
@@ -526,23 +371,19 @@ class Options:
 
 def check_values(given: dict[str, Any]) -> None:
     """Raises OptionError on a value that is wrong whatever the model and the other options are."""
-    options = object.__new__(Options)
-    for field in dataclasses.fields(Options):
-        object.__setattr__(options, field.name, given.get(field.name, field.default))
-    object.__setattr__(options, "keep_stop_strings", False)  # stop strings may come from elsewhere
-    options._check_dialect()
-    options._check_values()
+    for name, value in given.items():
+        if name in ROWS:
+            ROWS[name].check(name, checks.as_python(value))
 
 
 def check_names(names: Iterable[str]) -> None:
     """Raises OptionError on a name that is no option, naming the closest one."""
-    known = {f.name for f in dataclasses.fields(Options)}
     for name in names:
-        if name not in known:
+        if name not in ROWS:
             if name in NOT_HERE:
                 raise OptionError(f"generate has no option {name!r}: {NOT_HERE[name]}")
-            close = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {close[0]}?" if close else f"the options are {', '.join(sorted(known))}"
+            close = difflib.get_close_matches(name, ROWS, 1)
+            hint = f"did you mean {close[0]}?" if close else f"the options are {', '.join(sorted(ROWS))}"
             raise OptionError(f"generate has no option {name!r}: {hint}")
 
 
@@ -554,9 +395,8 @@ def resolve(defaults: dict[str, Any], given: dict[str, Any], source: str = "gene
     turns EOS off. Raises OptionError on a name that is no option, naming the closest one.
     """
     check_names(given)
-    names = {f.name for f in dataclasses.fields(Options)}
-    given = {k: as_python(v) for k, v in given.items() if v is not None or k == "eos_token_id"}
-    merged = {k: v for k, v in defaults.items() if k in names and v is not None} | given
+    given = {k: checks.as_python(v) for k, v in given.items() if v is not None or k == "eos_token_id"}
+    merged = {k: v for k, v in defaults.items() if k in ROWS and v is not None} | given
     if not merged.get("do_sample"):  # then a file's settings for sampling are meant for another day
         merged = {k: v for k, v in merged.items() if k in given or k not in SAMPLING_ALONE}
     if "pad_token_id" not in given and merged.get("dialect") != "fairseq" and merged.get("num_beam_groups", 1) == 1:
@@ -565,7 +405,7 @@ def resolve(defaults: dict[str, Any], given: dict[str, Any], source: str = "gene
         if _gives(given, spellings):
             for name in set(spellings) - set(given):
                 merged.pop(name, None)
-    for name in (SAMPLING_ALONE | {"seed"}) & set(given):
+    for name in sorted((SAMPLING_ALONE | {"seed"}) & set(given)):
         if not merged.get("do_sample") and not (name == "temperature" and merged.get("dialect") == "fairseq"):
             raise OptionError(f"{name} changes nothing without do_sample=True: add it, or leave {name} out")
     stops_early = given.get("early_stopping") is True or given.get("early_stopping") == "never"
@@ -578,7 +418,8 @@ def resolve(defaults: dict[str, Any], given: dict[str, Any], source: str = "gene
     has_default_minimum = _gives(given, MAXIMA) and not _gives(given, MINIMA)
     if has_default_minimum:
         for least, most in (("min_new_tokens", "max_new_tokens"), ("min_length", "max_length")):
-            if _is_whole(merged.get(least)) and _is_whole(merged.get(most)) and merged[least] > merged[most] > 0:
+            both = checks.is_whole(merged.get(least)) and checks.is_whole(merged.get(most))
+            if both and merged[least] > merged[most] > 0:
                 warn_of_minimum(least, merged[least], f"{most}={merged[most]}", stacklevel=4)
                 merged[least] = merged[most]
     _check_fairseq_limits(given, merged)
@@ -598,7 +439,9 @@ def _check_fairseq_limits(given: dict[str, Any], merged: dict[str, Any]) -> None
     A least number that comes from the model's defaults is only warned of.
     """
     least, most = given.get("min_new_tokens"), given.get("max_len_b")
-    if merged.get("max_len_a") or merged.get("match_source_len") or not (_is_whole(least) and _is_whole(most)):
+    if merged.get("max_len_a") or merged.get("match_source_len"):  # then the limit varies with the source
+        return
+    if not (checks.is_whole(least) and checks.is_whole(most)):
         return
     if least > most + 1 > 0:
         raise OptionError(
@@ -627,74 +470,10 @@ def refuse_unsupported(defaults: dict[str, Any], do_sample: bool, source: str = 
     A setting that is unknown here is refused unless it is unset, off, or among those known not to matter. Names that
     begin with _ are transformers' notes to itself (_from_model_config).
     """
-    known = {f.name for f in dataclasses.fields(Options)} | HARMLESS | (set() if do_sample else SAMPLING_ALONE)
+    known = {*ROWS} | HARMLESS | (set() if do_sample else SAMPLING_ALONE)
     for name, value in defaults.items():
         if name not in known and not name.startswith("_") and value not in (None, False, [], {}):
             raise OptionError(
                 f"{source} asks for {shown(name)[1:-1]}={shown(value)}, which is not supported: delete it there, or "
                 f"{IGNORE_DEFAULTS}"
             )
-
-
-def as_python(value: Any) -> Any:
-    """A number or truth value of NumPy's as Python's; anything else as it is."""
-    is_one = isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0)
-    return value.item() if is_one else value
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, Iterable) and hasattr(value, "__len__") and not isinstance(value, str | bytes | dict)
-
-
-def _is_whole(value: object) -> TypeGuard[int]:
-    return isinstance(value, numbers.Integral)
-
-
-def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
-
-
-def _biases(value: Any) -> tuple[tuple[tuple[int, ...], float], ...]:
-    """sequence_bias as pairs (ids, bias). Raises OptionError on what is no mapping and no list of pairs."""
-    pairs = list(value.items()) if isinstance(value, Mapping) else list(value or ()) if _is_list(value or ()) else None
-    if pairs is None or any(not _is_list(pair) or len(pair) != 2 for pair in pairs):
-        raise OptionError(f"sequence_bias must be {{ids: bias}} or a list of [ids, bias], not {value!r:.80}")
-    for ids, bias in pairs:
-        if not _is_list(ids) or len(ids) == 0:
-            raise OptionError(f"sequence_bias needs one token id or more for each bias, not {ids!r:.80}")
-        if not _is_number(bias) or not abs(bias) <= 1e6:
-            raise OptionError(f"sequence_bias must be numbers between -1e6 and 1e6, not {bias!r:.80}")
-    return tuple({_token_tuple("sequence_bias", ids): float(bias) for ids, bias in pairs}.items())
-
-
-def _decay(value: Any) -> tuple[int, float] | None:
-    """exponential_decay_length_penalty as (start, factor). Raises OptionError on anything else."""
-    if value is None:
-        return None
-    is_pair = _is_list(value) and len(value) == 2
-    start, factor = map(as_python, value) if is_pair else (None, None)
-    if not _is_whole(start) or isinstance(start, bool) or start < 0 or not _is_number(factor) or not 0 < factor <= 100:
-        raise OptionError(
-            "exponential_decay_length_penalty must be (new tokens from which it acts, factor above 0 and at most 100), "
-            f"not {value!r:.80}"
-        )
-    return int(start), float(factor)
-
-
-def _token_tuple(name: str, value) -> tuple[int, ...]:
-    if value is None:
-        return ()
-    ids = tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else (value,)
-    for i in ids:
-        if isinstance(i, bool) or not _is_whole(i) or i < 0:
-            raise OptionError(f"{name} must be token ids from 0 up, not {shown(i)}")
-    return tuple(map(int, ids))
-
-
-def _functions(name: str, value: Any) -> tuple[Callable[..., Any], ...]:
-    """Functions as a tuple: one, several or none. Raises OptionError on what cannot be called."""
-    functions = (value,) if callable(value) else value or ()
-    functions = tuple(functions) if isinstance(functions, Iterable) else (functions,)
-    if not all(map(callable, functions)):
-        raise OptionError(f"{name} must be functions, not {shown(value)}")
-    return functions

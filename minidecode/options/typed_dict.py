@@ -1,4 +1,4 @@
-"""The options of `generate` for type checkers: the names of `Options`, and every type that a call may give."""
+"""The options of `generate` for type checkers; docs/write_options.py writes this file."""
 
 from __future__ import annotations
 
@@ -19,42 +19,53 @@ class GenerateOptions(TypedDict, total=False):
     What a call leaves out comes from the model's generation_config.json, and then from here. Names
     and meanings are Hugging Face's. `help(minidecode.options.options.Options)` explains more.
 
-    Lengths, in tokens:
+    Length and stops:
 
     max_new_tokens: int | None = None
-        At most this many after the prompt. With no limit: 64, or as many as the context holds.
+        At most this many tokens after the prompt. With no limit: 64, or as many as the context
+        holds.
     max_length: int | None = None
-        The same, counted with the prompt.
+        The same limit, counted with the prompt.
     max_len_a: float = 0.0
-        fairseq's limit: max_len_a * (tokens of the source) + max_len_b, and the end of text.
+        fairseq's limit: max_len_a * (tokens of the source) + max_len_b. The end of text comes
+        beside it.
     max_len_b: int | None = None
-        See max_len_a; it may be below 0.
+        Tokens beside max_len_a * source; may be below 0.
     match_source_len: bool = False
-        fairseq's other limit: as many as the source has, and the end of text.
+        fairseq's other limit: as many tokens as the source has, and the end of text.
     min_new_tokens: int | None = None
-        No end of text before this many after the prompt.
+        No end of text before this many tokens after the prompt.
     min_length: int = 0
-        The same, counted with the prompt.
+        The same limit, counted with the prompt.
+    stop_strings: str | Sequence[str] | None = ()
+        End a text before this string.
+    keep_stop_strings: bool = False
+        Keep that string at the end of the text.
+    stopping_criteria: Callable[..., Any] | Sequence[Callable[..., Any]] | None = ()
+        Functions f(ids, scores) that return True, or a truth value for each text.
+    max_time: float | None = None
+        End all texts with their next token after so many seconds.
 
     Search:
 
     dialect: Literal["hf", "hf4", "fairseq", "unilm"] = "hf"
-        Whose rules count where systems differ: "hf" (transformers 5), "hf4" (4.49),
-        "fairseq" (0.10.2) or "unilm" (s2s-ft).
+        Whose rules: hf (transformers 5), hf4 (4.49), fairseq or unilm. fairseq is 0.10.2, unilm
+        is s2s-ft.
     num_beams: int = 1
         Beam width; 1 is greedy.
     num_return_sequences: int = 1
         Texts per prompt, best first.
     length_penalty: float = 1.0
-        A finished text scores log-probability / length ** length_penalty.
+        A finished text scores log-probability / length ** this.
     length_normalization: Literal["power", "gnmt"] = "power"
-        "gnmt" divides by ((5 + length) / 6) ** length_penalty instead.
+        power, or gnmt: ((5 + length) / 6) ** length_penalty.
     early_stopping: bool | Literal["never"] = False
-        When a sentence's beam search ends. True: when num_beams texts are finished; False: when
-        the best running beam, as long as it is now, cannot beat the worst of them; "never": when
-        it could not at the maximal length either.
+        When a sentence's beam search ends: true, false or never. True: when num_beams texts are
+        finished; False: when the best running beam, as long as it is now, cannot beat the worst
+        of them; "never": when it could not at the maximal length either.
     num_beam_groups: int = 1
-        Diverse beam search: groups of beams that choose in turn.
+        Groups of beams that choose in turn, each paying diversity_penalty for a token chosen
+        before. This is diverse beam search.
     diversity_penalty: float = 0.0
         What a token costs for each time that a group before has chosen it.
     sibling_penalty: float = 0.0
@@ -63,91 +74,82 @@ class GenerateOptions(TypedDict, total=False):
     Sampling:
 
     do_sample: bool = False
-        Draw tokens at random, from what the filters below leave.
+        Sample tokens; the options behind this one shape what is drawn.
     temperature: float = 1.0
-        Scores are divided by it: lower is less random.
+        Divide scores by this: lower is less random.
     top_k: int | None = None
-        The k likeliest tokens; 0: all. With do_sample it is 50 if not given, as in transformers.
+        Sample from the k likeliest tokens; 0: all. With do_sample it is 50 if not given, as in
+        transformers.
     top_p: float = 1.0
-        The likeliest tokens that together have this probability.
+        Sample from the likeliest tokens that together have this probability.
     min_p: float | None = None
-        Tokens this much as likely as the likeliest.
+        Drop tokens below this share of the top probability.
     top_h: float | None = None
-        The likeliest tokens of this share of the entropy.
+        Keep the likeliest tokens of this share of the entropy.
     typical_p: float = 1.0
-        Tokens as surprising as usual, of this much probability.
+        Keep the tokens of about average surprise, with this much probability.
     epsilon_cutoff: float = 0.0
-        Tokens of at least this probability.
+        Drop tokens below this probability.
     eta_cutoff: float = 0.0
-        The same, less strict where the model is unsure.
+        A cutoff that falls where the entropy is high.
     seed: int = 0
-        Of the random numbers; the same seed gives a prompt the same text in any batch.
+        Random seed: the same seed gives a prompt the same text in any batch.
 
     Rules for tokens:
 
     no_repeat_ngram_size: int = 0
         Never repeat n tokens in a row; 0 allows it.
     no_repeat_ngram_exempt_ids: int | Sequence[int] | None = ()
-        N-grams that hold one of these tokens may repeat, such as the full stop.
+        Let n-grams with this token repeat, such as the full stop (s2s-ft).
     encoder_no_repeat_ngram_size: int = 0
-        Never repeat n tokens in a row of the source.
+        Never copy n tokens in a row of the source.
     repetition_penalty: float = 1.0
         Above 1: tokens of the text become less likely.
     encoder_repetition_penalty: float = 1.0
-        Above 1: tokens of the source become more likely.
+        Above 1: tokens of the source gain.
     bad_words_ids: Sequence[Sequence[int]] | None = ()
-        Token ids that must not follow each other, such as [[5, 6], [7]].
+        Token ids that must not follow each other. Such as [[5, 6], [7]].
     suppress_tokens: int | Sequence[int] | None = ()
-        Never these tokens.
+        Never this token.
     begin_suppress_tokens: int | Sequence[int] | None = ()
-        Not these tokens first.
+        Not this token first.
     sequence_bias: Mapping[tuple[int, ...], float] | Sequence[Sequence[Any]] | None = ()
-        {ids: bias}, or a list of [ids, bias]: added to the score of the last id where
-        the text ends with the others.
+        Add to the last token's score where the text ends with the others. Give {ids: bias}, or
+        a list of [ids, bias].
     exponential_decay_length_penalty: Sequence[float] | None = None
-        (start, factor): the end gets likelier with each new token beyond start.
+        Make the end likelier with each token after START. A pair (start, factor).
     guidance_scale: float | None = 1.0
-        Above 1: texts keep to their prompt, and away from negative_prompt, at twice the cost.
+        Classifier-free guidance: above 1 strengthens the prompt. Texts keep away from
+        negative_prompt; it costs twice the time.
     remove_invalid_values: bool = False
         Go on with 0 where the model's scores are NaN.
     renormalize_logits: bool = False
-        Make what is left after all rules probabilities again.
+        Renormalize scores after all rules.
     unk_penalty: float = 0.0
         Taken off the score of unk_token_id (fairseq).
-    regex: str | None = None
-        A pattern that all of the new text matches; it needs the extra `constrain`.
-    json_schema: dict[str, Any] | str | Path | None = None
-        The new text is JSON that this schema allows: a dict, JSON text or the path of a file.
     prefix_allowed_tokens_fn: Callable[[int, np.ndarray], Iterable[int]] | None = None
         f(sentence, ids) returns the ids that may follow.
     logits_processor: Callable[..., np.ndarray] | Sequence[Callable[..., np.ndarray]] | None = ()
         Functions f(scores_RV, rows) that return new scores; see search/rows.py.
+    regex: str | None = None
+        Make all of the new text match this. It needs the extra `constrain`.
+    json_schema: dict[str, Any] | str | Path | None = None
+        Make the new text JSON that this schema allows. A dict, JSON text or the path of a file.
 
     Special tokens:
 
     eos_token_id: int | Sequence[int] | None = ()
-        End of text. None: texts go on to their limit; not given: the model's.
+        End of text, instead of the model's. None: texts go on to their limit.
     pad_token_id: int | None = None
-        Padding, which texts come back without.
+        Padding, instead of the model's; texts come back without it.
     unk_token_id: int | None = None
-        The token of what is unknown.
+        Id of the unknown token.
     forced_bos_token_id: int | Sequence[int] | None = ()
-        The first token of a target.
+        Token forced at a target's start.
     forced_eos_token_id: int | Sequence[int] | None = ()
-        The last token of the most that are allowed.
+        Token forced at the length limit.
     decoder_start_token_id: int | None = None
         What targets begin with (BART).
-
-    Stops:
-
-    stop_strings: str | Sequence[str] | None = ()
-        A text ends before the first of these strings.
-    keep_stop_strings: bool = False
-        Keep that string at the end of the text.
-    stopping_criteria: Callable[..., Any] | Sequence[Callable[..., Any]] | None = ()
-        Functions f(ids, scores) that return True, or a truth value for each text.
-    max_time: float | None = None
-        After so many seconds the texts end with their next token.
 
     For one call alone:
 

@@ -35,11 +35,8 @@ from ..runtime.planner import Lifetime, lay_out
 from ..runtime.receipt import CountedOps, root
 from .beam import beam_search
 from .greedy import greedy
-from .processors import always_due
+from .processors import always_due, that_make_arrays
 from .result import Request
-
-OF_OPS = ("repetition_penalty", "encoder_repetition_penalty", "top_h", "min_p", "typical_p", "epsilon_cutoff",
-          "eta_cutoff")  # options whose processors call ops that make something  # fmt: skip
 
 
 def search_of(options: Options) -> Options:
@@ -54,7 +51,7 @@ def search_of(options: Options) -> Options:
         temperature=1.0 if options.temperature == 1.0 else 2.0, top_k=options.top_k, top_p=options.top_p,
         eos_token_id=tuple(range(len(options.eos_token_id))), no_repeat_ngram_size=options.no_repeat_ngram_size,
         renormalize_logits=options.renormalize_logits, max_new_tokens=2, min_new_tokens=1,
-        **{name: getattr(options, name) for name in OF_OPS},
+        **{name: getattr(options, name) for name in that_make_arrays()},
     )  # fmt: skip
 
 

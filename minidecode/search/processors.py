@@ -24,12 +24,30 @@ from ..errors import OptionError
 from ..options.options import Options
 from .filters import epsilon_filter, eta_filter, min_p_filter, top_h_filter
 from .rows import OF_ROWS, Rows
-from .tables import OF_PROCESSORS, table
+from .tables import bad_words, growth_of, ids_of, ngrams_of_sources, ruled_out, sequences, sources_of
+
+# The processors of each dialect, in the order in which they run.
+HF = (
+    "guidance_scale", "sequence_bias", "encoder_repetition_penalty", "repetition_penalty", "no_repeat_ngram_size",
+    "encoder_no_repeat_ngram_size", "bad_words_ids", "min_new_tokens", "prefix_allowed_tokens_fn", "prefix_tokens",
+    "forced_bos_token_id", "forced_eos_token_id", "remove_invalid_values", "exponential_decay_length_penalty",
+    "suppress_tokens", "begin_suppress_tokens", "logits_processor", "regex", "json_schema", "temperature", "top_h",
+    "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff", "renormalize_logits",
+)  # fmt: skip
+FAIRSEQ = (
+    "never_pad", "unk_penalty", "end_at_limit", "begin_with_bos", "prefix_tokens", "min_new_tokens",
+    "no_repeat_ngram_size", "logits_processor", "regex", "json_schema", "top_k", "top_p",
+)  # fmt: skip
+UNILM = (
+    "no_repeat_ngram_size", "min_new_tokens", "prefix_tokens", "forced_bos_token_id", "forced_eos_token_id",
+    "logits_processor", "regex", "json_schema",
+)  # fmt: skip
+ORDER = {"hf": HF, "hf4": tuple(name for name in HF if name != "top_h"), "fairseq": FAIRSEQ, "unilm": UNILM}
 
 
 def process(ops: Any, scores_RV: np.ndarray, rows: Rows, options: Options, notes: dict | None = None) -> np.ndarray:
     """All processors of the dialect, in its order. notes: filled with what each of them changed, for a trace."""
-    for name in options.rules.processors:
+    for name in ORDER[options.dialect]:
         before_RV = scores_RV.copy() if notes is not None else None
         scores_RV = globals()[name](ops, scores_RV, rows, options)
         if notes is not None and (changed := np.argwhere(fetch(scores_RV != before_RV))).size:
@@ -38,12 +56,16 @@ def process(ops: Any, scores_RV: np.ndarray, rows: Rows, options: Options, notes
 
 
 def acts(
-    on: Callable[[Options], Any], at: Callable[[Rows, Options], np.ndarray] | None = None, by_host: bool = False
-) -> Callable:
+    on: Callable[[Options], Any], at: Callable[[Rows, Options], np.ndarray] | None = None, by_host: bool = False,
+    table: Callable[[Rows, Options], Any] | None = None, makes_arrays: bool = False,
+) -> Callable:  # fmt: skip
     """Says when a processor has anything to do: where its option is `on`, at every step, or at those with rows `at`.
 
     Of rows that may go on, without a look at what lies on a device: it is asked at every step. One `by_host` gets
     scores and texts that lie on a device as the host's copies.
+
+    table: makes what the processor reads at every step, an array or several (tables.py). makes_arrays: it calls ops
+    whose results an arena lays out, so that a dry run has to see it.
     """
 
     def note(function):
@@ -60,6 +82,7 @@ def acts(
 
         noted: Any = processor  # a function, which also says when it is due, and where it works
         noted.by_host, noted.is_on = by_host, lambda o: bool(on(o))
+        noted.make_table, noted.makes_arrays = table, makes_arrays
         noted.is_always_due = lambda o: at is None and bool(on(o))
         noted.is_due = lambda rows, o: bool(on(o)) and (at is None or at(rows.that_may_go_on, o).any())
         return noted
@@ -92,9 +115,9 @@ def make_tables(rows: Rows, options: Options) -> dict[Any, Any]:
     if any(not globals()[name].by_host for name in names):
         for name in OF_ROWS:
             if name != "prefix_BP" or rows.prefix_BP is not None:
-                table(name, rows)
+                rows.own_table(name)
     for name in names:
-        if name in OF_PROCESSORS:
+        if globals()[name].make_table is not None:
             table(name, rows, options)
     return rows.tables
 
@@ -103,19 +126,29 @@ def _on(rows: Rows, options: Options) -> list[str]:
     """The processors that may have something to do: by their options, and prefix_tokens where there is a prefix."""
     return [
         name
-        for name in options.rules.processors
+        for name in ORDER[options.dialect]
         if globals()[name].is_on(options) and (name != "prefix_tokens" or rows.prefix_BP is not None)
     ]
 
 
+def table(name: str, rows: Rows, options: Options) -> Any:
+    """The table of the processor of this name, an array or several, where the texts lie."""
+    return rows.table(name, lambda: globals()[name].make_table(rows, options))
+
+
+def that_make_arrays() -> list[str]:
+    """The processors whose calls a dry run has to see, by their options' names."""
+    return [name for name in HF if globals()[name].makes_arrays]
+
+
 def always_due(options: Options) -> list[str]:
     """The processors that have something to do at every step."""
-    return [name for name in options.rules.processors if globals()[name].is_always_due(options)]
+    return [name for name in ORDER[options.dialect] if globals()[name].is_always_due(options)]
 
 
 def _bias(ops, scores_RV, rows, o, name: str, where_R: np.ndarray | None = None) -> np.ndarray:
     """Adds the biases of a table's sequences (-inf rules a token out) in all rows, or in those of where_R."""
-    list_R = table("first_list_R", rows) if where_R is None else where_R.astype(np.int64) - 1
+    list_R = rows.own_table("first_list_R") if where_R is None else where_R.astype(np.int64) - 1
     return ops.bias_sequences(scores_RV, rows.tokens_RM, rows.length_R, list_R, *table(name, rows, o))
 
 
@@ -146,7 +179,7 @@ def guidance_scale(ops, scores_RV, rows, o):
     return without_RV + scores_RV.dtype.type(o.guidance_scale) * (with_RV - without_RV)
 
 
-@acts(lambda o: o.sequence_bias)
+@acts(lambda o: o.sequence_bias, table=lambda rows, o: sequences(o.sequence_bias))
 def sequence_bias(ops, scores_RV, rows, o):
     """Adds each sequence's bias to the score of its last token, where the text ends with its other tokens."""
     return _bias(ops, scores_RV, rows, o, "sequence_bias")
@@ -155,21 +188,21 @@ def sequence_bias(ops, scores_RV, rows, o):
 # ---- repetition ------------------------------------------------------------------------------------------------------
 
 
-@acts(lambda o: o.repetition_penalty != 1.0)
+@acts(lambda o: o.repetition_penalty != 1.0, makes_arrays=True)
 def repetition_penalty(ops, scores_RV, rows, o):
     """Divides the positive scores of tokens in the text by the penalty, multiplies the negative ones (Keskar 2019)."""
-    every_R = table("every_R", rows)
+    every_R = rows.own_table("every_R")
     return ops.penalize_tokens(scores_RV, rows.tokens_RM, rows.length_R, every_R, o.repetition_penalty)
 
 
-@acts(lambda o: o.encoder_repetition_penalty != 1.0)
+@acts(lambda o: o.encoder_repetition_penalty != 1.0, table=sources_of, makes_arrays=True)
 def encoder_repetition_penalty(ops, scores_RV, rows, o):
     """The reverse for tokens of the source: above 1, the text keeps to them."""
     source_BN, length_B = table("encoder_repetition_penalty", rows, o)
     return ops.penalize_tokens(scores_RV, source_BN, length_B, rows.there.sentence_R, 1 / o.encoder_repetition_penalty)
 
 
-@acts(lambda o: o.no_repeat_ngram_size)
+@acts(lambda o: o.no_repeat_ngram_size, table=lambda rows, o: ids_of(o.exempt_from_ngrams))
 def no_repeat_ngram_size(ops, scores_RV, rows, o):
     """Rules out what would complete an n-gram of the text for the second time (FastSeq, section 4.2).
 
@@ -182,7 +215,7 @@ def no_repeat_ngram_size(ops, scores_RV, rows, o):
         tokens_RM, length_R = tokens_RM[:, 1:].copy(), length_R - 1
     if not exempt:
         return ops.ban_ngrams(scores_RV, tokens_RM, length_R, n)
-    exempt_X, every_R1 = table("no_repeat_ngram_size", rows, o), table("every_R", rows)[:, None]
+    exempt_X, every_R1 = table("no_repeat_ngram_size", rows, o), rows.own_table("every_R")[:, None]
     tail_RX = tokens_RM[every_R1, length_R[:, None] - np.arange(1, n, like=scores_RV)]
     is_behind_R = (tail_RX[:, :, None] == exempt_X).any(axis=(1, 2))
     kept_RX = scores_RV[:, exempt_X]
@@ -191,14 +224,14 @@ def no_repeat_ngram_size(ops, scores_RV, rows, o):
     return scores_RV
 
 
-@acts(lambda o: o.encoder_no_repeat_ngram_size)
+@acts(lambda o: o.encoder_no_repeat_ngram_size, table=ngrams_of_sources)
 def encoder_no_repeat_ngram_size(ops, scores_RV, rows, o):
     """Rules out what would complete an n-gram of the source."""
     lists = table("encoder_no_repeat_ngram_size", rows, o)
     return ops.bias_sequences(scores_RV, rows.tokens_RM, rows.length_R, rows.there.sentence_R, *lists)
 
 
-@acts(lambda o: o.bad_words_ids)
+@acts(lambda o: o.bad_words_ids, table=bad_words)
 def bad_words_ids(ops, scores_RV, rows, o):
     """Rules out the last token of each word whose other tokens the text ends with. EOS alone is let pass."""
     return _bias(ops, scores_RV, rows, o, "bad_words_ids")
@@ -218,25 +251,29 @@ def _too_early(rows, o) -> np.ndarray:
     return too_early_R
 
 
-@acts(lambda o: o.eos_token_id, _too_early)
+@acts(lambda o: o.eos_token_id, _too_early, table=lambda rows, o: ruled_out(o.eos_token_id))
 def min_new_tokens(ops, scores_RV, rows, o):
     """Rules out EOS that comes too early."""
     return _bias(ops, scores_RV, rows, o, "min_new_tokens", _too_early(rows.there, o))
 
 
-@acts(lambda o: o.forced_bos_token_id, lambda rows, o: rows.length_R == 1)
+@acts(
+    lambda o: o.forced_bos_token_id,
+    lambda rows, o: rows.length_R == 1,
+    table=lambda rows, o: ids_of(o.forced_bos_token_id),
+)
 def forced_bos_token_id(ops, scores_RV, rows, o):
     """Makes BOS certain where a text holds one token."""
     return _force(scores_RV, rows, rows.length_R == 1, table("forced_bos_token_id", rows, o))
 
 
-@acts(lambda o: o.forced_eos_token_id, lambda rows, o: rows.last_R)
+@acts(lambda o: o.forced_eos_token_id, lambda rows, o: rows.last_R, table=lambda rows, o: ids_of(o.forced_eos_token_id))
 def forced_eos_token_id(ops, scores_RV, rows, o):
     """Makes EOS certain where only one more token may follow."""
     return _force(scores_RV, rows, rows.there.last_R, table("forced_eos_token_id", rows, o))
 
 
-@acts(lambda o: o.eos_token_id, lambda rows, o: rows.last_R)
+@acts(lambda o: o.eos_token_id, lambda rows, o: rows.last_R, table=lambda rows, o: ids_of(o.eos_token_id))
 def end_at_limit(ops, scores_RV, rows, o):
     """fairseq's end: the last token that fits is EOS. It keeps its log-probability."""
     return _leave_only(scores_RV, rows.there.last_R, table("end_at_limit", rows, o))
@@ -253,7 +290,7 @@ def _beyond_decay_start(rows, o) -> np.ndarray:
     return rows.new_R > o.exponential_decay_length_penalty[0]
 
 
-@acts(lambda o: o.exponential_decay_length_penalty and o.eos_token_id, _beyond_decay_start)
+@acts(lambda o: o.exponential_decay_length_penalty and o.eos_token_id, _beyond_decay_start, table=growth_of)
 def exponential_decay_length_penalty(ops, scores_RV, rows, o):
     """From more than `start` new tokens on, EOS gains |score| * (factor ** (new tokens - start) - 1)."""
     start, _ = o.exponential_decay_length_penalty
@@ -272,7 +309,7 @@ def _begins(rows, o) -> np.ndarray:
     return (rows.length_R == 1) & ~rows.last_R
 
 
-@acts(lambda o: o.forced_bos_token_id, _begins)
+@acts(lambda o: o.forced_bos_token_id, _begins, table=lambda rows, o: ids_of(o.forced_bos_token_id))
 def begin_with_bos(ops, scores_RV, rows, o):
     """fairseq's forced BOS is the first token of a prefix: it keeps its log-probability."""
     return _leave_only(scores_RV, _begins(rows.there, o), table("begin_with_bos", rows, o))
@@ -331,7 +368,7 @@ def prefix_allowed_tokens_fn(ops, scores_RV, rows, o):
 # ---- tokens ruled out ------------------------------------------------------------------------------------------------
 
 
-@acts(lambda o: o.suppress_tokens)
+@acts(lambda o: o.suppress_tokens, table=lambda rows, o: ruled_out(o.suppress_tokens))
 def suppress_tokens(ops, scores_RV, rows, o):
     """Rules these out everywhere."""
     return _bias(ops, scores_RV, rows, o, "suppress_tokens")
@@ -342,19 +379,22 @@ def _is_first(rows, o) -> np.ndarray:
     return rows.new_R == (rows.prompt_R == 1) & bool(o.forced_bos_token_id)
 
 
-@acts(lambda o: o.begin_suppress_tokens, _is_first)
+@acts(lambda o: o.begin_suppress_tokens, _is_first, table=lambda rows, o: ruled_out(o.begin_suppress_tokens))
 def begin_suppress_tokens(ops, scores_RV, rows, o):
     """Rules these out as the first token."""
     return _bias(ops, scores_RV, rows, o, "begin_suppress_tokens", _is_first(rows.there, o))
 
 
-@acts(lambda o: o.pad_token_id is not None and o.pad_token_id not in o.eos_token_id)
+@acts(
+    lambda o: o.pad_token_id is not None and o.pad_token_id not in o.eos_token_id,
+    table=lambda rows, o: ruled_out([int(o.pad_token_id or 0)]),
+)
 def never_pad(ops, scores_RV, rows, o):
     """fairseq never says the padding token, unless it is EOS as well."""
     return _bias(ops, scores_RV, rows, o, "never_pad")
 
 
-@acts(lambda o: o.unk_penalty)
+@acts(lambda o: o.unk_penalty, table=lambda rows, o: sequences([((int(o.unk_token_id or 0),), -o.unk_penalty)]))
 def unk_penalty(ops, scores_RV, rows, o):
     """Takes this off the score of unk_token_id."""
     return _bias(ops, scores_RV, rows, o, "unk_penalty")
@@ -369,7 +409,7 @@ def temperature(ops, scores_RV, rows, o):
     return ops.apply_temperature(scores_RV, o.temperature)
 
 
-@acts(lambda o: o.do_sample and o.top_h is not None)
+@acts(lambda o: o.do_sample and o.top_h is not None, makes_arrays=True)
 def top_h(ops, scores_RV, rows, o):
     return top_h_filter(ops, scores_RV, o.top_h)
 
@@ -386,23 +426,23 @@ def top_p(ops, scores_RV, rows, o):
     return ops.top_p_filter(scores_RV, o.top_p, o.least_kept)
 
 
-@acts(lambda o: o.do_sample and o.min_p is not None)
+@acts(lambda o: o.do_sample and o.min_p is not None, makes_arrays=True)
 def min_p(ops, scores_RV, rows, o):
     return min_p_filter(ops, scores_RV, o.min_p, o.least_kept)
 
 
-@acts(lambda o: o.do_sample and o.typical_p < 1.0)
+@acts(lambda o: o.do_sample and o.typical_p < 1.0, makes_arrays=True)
 def typical_p(ops, scores_RV, rows, o):
     """Leaves the fewest tokens of this mass whose surprise is nearest to its mean (Meister et al. 2022)."""
     return ops.typical_filter(scores_RV, o.typical_p, o.least_kept)
 
 
-@acts(lambda o: o.do_sample and o.epsilon_cutoff)
+@acts(lambda o: o.do_sample and o.epsilon_cutoff, makes_arrays=True)
 def epsilon_cutoff(ops, scores_RV, rows, o):
     return epsilon_filter(ops, scores_RV, o.epsilon_cutoff, o.least_kept)
 
 
-@acts(lambda o: o.do_sample and o.eta_cutoff)
+@acts(lambda o: o.do_sample and o.eta_cutoff, makes_arrays=True)
 def eta_cutoff(ops, scores_RV, rows, o):
     return eta_filter(ops, scores_RV, o.eta_cutoff, o.least_kept)
 

@@ -1,8 +1,8 @@
 """Tables: what score processors need at every step, made on the host once and kept where the texts lie.
 
-A captured step can bring no array over. So what a processor needs has its name, and `table` makes it at the first step
-that asks; `make_tables` in processors.py makes all at once. The tables of a search are a part of its state: a kept step
-reads the same arrays in every generation, and a new one writes its numbers there.
+A captured step can bring no array over. So what a processor needs has its name, and is made at the first step that
+asks, by the function that `acts` names; `make_tables` in processors.py makes all at once. The tables of a search are a
+part of its state: a kept step reads the same arrays in every generation, and a new one writes its numbers there.
 """
 
 from __future__ import annotations
@@ -18,11 +18,6 @@ from .rows import Rows
 FREE = -1  # in a sequence: no token stands here, and any text fits
 NO_SEQUENCE = -2  # the last token of what only fills a list up
 ROUNDED_TO = 64  # sources are filled up, so that a kept graph takes others of about the same length
-
-
-def table(name: str, rows: Rows, options: Options | None = None) -> Any:
-    """The table of this name, an array or several, where the texts lie."""
-    return rows.own_table(name) if options is None else rows.table(name, lambda: OF_PROCESSORS[name](rows, options))
 
 
 def arrays_of(tables: dict[Any, Any]) -> Iterator[tuple[str, Any]]:
@@ -69,17 +64,17 @@ def lists_of_sequences(lists: list[list[tuple[Sequence[int], float]]]) -> tuple[
     return ids_XXX, bias_XX
 
 
-def _no(ids: Iterable[int]) -> tuple[np.ndarray, np.ndarray]:
+def ruled_out(ids: Iterable[int]) -> tuple[np.ndarray, np.ndarray]:
     """Sequences of one token each that are ruled out."""
     return sequences([((token,), -np.inf) for token in ids])
 
 
-def _bad_words(rows: Rows, o: Options) -> tuple[np.ndarray, np.ndarray]:
+def bad_words(rows: Rows, o: Options) -> tuple[np.ndarray, np.ndarray]:
     """EOS alone is let pass."""
     return sequences([(word, -np.inf) for word in o.bad_words_ids if len(word) > 1 or word[0] not in o.eos_token_id])
 
 
-def _ngrams_of_sources(rows: Rows, o: Options) -> tuple[np.ndarray, np.ndarray]:
+def ngrams_of_sources(rows: Rows, o: Options) -> tuple[np.ndarray, np.ndarray]:
     """Every n-gram of each source once, ruled out; as many places for each as the longest, rounded up, has."""
     n = o.encoder_no_repeat_ngram_size
     if n > max(map(len, rows.sources)):  # no source has as many tokens
@@ -99,7 +94,7 @@ def _filled_up(array: np.ndarray, fill: float) -> np.ndarray:
     return np.pad(array, [(0, 0), (0, places), *[(0, 0)] * (array.ndim - 2)], constant_values=fill)
 
 
-def _sources(rows: Rows, o: Options) -> tuple[np.ndarray, np.ndarray]:
+def sources_of(rows: Rows, o: Options) -> tuple[np.ndarray, np.ndarray]:
     """(source_BN, length_B)"""
     length_B = np.array([len(source) for source in rows.sources], np.int64)
     source_BN = np.zeros((len(length_B), max(1, length_B.max())), np.int64)
@@ -108,29 +103,10 @@ def _sources(rows: Rows, o: Options) -> tuple[np.ndarray, np.ndarray]:
     return _filled_up(source_BN, 0), length_B
 
 
-def _growth(rows: Rows, o: Options) -> tuple[np.ndarray, np.ndarray]:
+def growth_of(rows: Rows, o: Options) -> tuple[np.ndarray, np.ndarray]:
     """factor ** k - 1 of k new tokens behind the start, as NumPy computes it, for every device; and the EOS."""
     assert o.exponential_decay_length_penalty is not None
     factor = np.float64(o.exponential_decay_length_penalty[1])
     most = -(-int(rows.limit_R.max() + 1) // ROUNDED_TO) * ROUNDED_TO
     with np.errstate(over="ignore"):
         return np.array([factor**k - 1 for k in range(most)]), ids_of(o.eos_token_id)
-
-
-OF_PROCESSORS = {  # by the name of the processor
-    "sequence_bias": lambda rows, o: sequences(o.sequence_bias),
-    "encoder_repetition_penalty": _sources,
-    "no_repeat_ngram_size": lambda rows, o: ids_of(o.exempt_from_ngrams),
-    "encoder_no_repeat_ngram_size": _ngrams_of_sources,
-    "bad_words_ids": _bad_words,
-    "min_new_tokens": lambda rows, o: _no(o.eos_token_id),
-    "forced_bos_token_id": lambda rows, o: ids_of(o.forced_bos_token_id),
-    "forced_eos_token_id": lambda rows, o: ids_of(o.forced_eos_token_id),
-    "begin_with_bos": lambda rows, o: ids_of(o.forced_bos_token_id),
-    "end_at_limit": lambda rows, o: ids_of(o.eos_token_id),
-    "exponential_decay_length_penalty": _growth,
-    "suppress_tokens": lambda rows, o: _no(o.suppress_tokens),
-    "begin_suppress_tokens": lambda rows, o: _no(o.begin_suppress_tokens),
-    "never_pad": lambda rows, o: _no([int(o.pad_token_id or 0)]),
-    "unk_penalty": lambda rows, o: sequences([((int(o.unk_token_id or 0),), -o.unk_penalty)]),
-}

@@ -211,7 +211,7 @@ def test_stops_of_lines_are_kept_too(cli, fails, toy, jsonl, on_error):
     assert json.loads(cut.out.splitlines()[0])["hypotheses"][0]["text"] == text[: text.index(stop)]
     for line, kept in (({"prompt": "sea", "stop": stop}, text[: text.index(stop) + 1]), ({"prompt": "sea"}, text)):
         assert cli("generate", "-i", jsonl(line), *common, "--keep-stop").out.rstrip("\n") == kept.rstrip("\n")
-    assert "keeps nothing without a stop string" in fails("generate", "sea", *common, "--keep-stop")
+    assert "--keep-stop-strings needs --stop-strings" in fails("generate", "sea", *common, "--keep-stop")
 
 
 def test_a_single_line_has_its_options_too(cli, toy, jsonl):

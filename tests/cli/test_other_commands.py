@@ -156,7 +156,7 @@ def test_options_are_named_as_flags_and_other_words_stay():
 
 def test_a_stop_that_is_kept_needs_one(fails):
     message = fails("generate", "a", "--keep-stop")
-    assert "--keep-stop-strings keeps nothing without a stop string: give one, or leave it out" in message
+    assert "--keep-stop-strings needs --stop-strings: the strings that are kept" in message
 
 
 def test_a_missing_file_is_named_before_a_missing_package(fails, monkeypatch):

@@ -17,7 +17,9 @@ from toy_folder import write_bart_folder, write_folder
 import minidecode as md
 from minidecode.loading import load_shapes
 from minidecode.models import FAMILIES
-from minidecode.options.options import TOKEN_IDS, WHOLE_NUMBERS
+from minidecode.options.checks import Whole
+from minidecode.options.options import TOKEN_IDS
+from minidecode.options.table import ROWS
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 FOLDERS = {
@@ -90,7 +92,11 @@ def test_a_default_of_generation_far_too_large(tmp_path, more, make):
     """One line, or texts as without it."""
     folder = make(tmp_path / "toy")
     md.load(folder).generate("a", max_new_tokens=2)
-    for name in [name for name, *_ in WHOLE_NUMBERS] + ["max_time", "max_len_a", *TOKEN_IDS]:
+    for name in [name for name, row in ROWS.items() if isinstance(row.check, Whole)] + [
+        "max_time",
+        "max_len_a",
+        *TOKEN_IDS,
+    ]:
         for value in (*LARGE, 10**400):
             (folder / "generation_config.json").write_text(json.dumps(more | {name: value}), encoding="utf-8")
             limit = {} if name.startswith("max") else {"max_new_tokens": 2}

@@ -164,6 +164,14 @@ def test_every_row_of_the_catalog_has_its_page_and_each_is_up_to_date(monkeypatc
         assert path.read_text(encoding="utf-8") == text, f"{path}: run python docs/write_ops.py"
 
 
+def test_what_is_written_from_the_table_of_options_is_up_to_date(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    import write_options
+
+    for path, text in write_options.written().items():
+        assert path.read_text(encoding="utf-8") == text, f"{path}: run python docs/write_options.py"
+
+
 def test_the_guide_says_what_works_on_each_kind_of_model():
     """docs/write_models.py asks a toy of each kind; a new family or technique makes the page stale."""
     spec = importlib.util.spec_from_file_location("write_models", ROOT / "docs" / "write_models.py")

@@ -10,7 +10,6 @@ import pytest
 
 from minidecode.device.arrays import fetch, put
 from minidecode.emulator.device_array import counted_looks, taped
-from minidecode.options.dialects import DIALECTS
 from minidecode.options.options import Options
 from minidecode.plan import Plan
 from minidecode.search import processors
@@ -128,7 +127,7 @@ def test_what_is_captured_at_one_step_is_right_at_another(names, options, first,
 def test_every_processor_that_is_no_host_code_is_captured():
     """What guides a text takes the logits of a second model, of which its own tests speak."""
     captured = {name for names, *_ in CASES for name in names.split()}
-    every = {name for dialect in DIALECTS.values() for name in dialect.processors}
+    every = {name for names in processors.ORDER.values() for name in names}
     by_host = {name for name in every if getattr(processors, name).by_host}
     assert by_host == {"prefix_allowed_tokens_fn", "logits_processor", "regex", "json_schema"}
     assert every == captured | by_host | {"guidance_scale"}

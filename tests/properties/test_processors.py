@@ -278,7 +278,7 @@ def test_every_processor_of_every_dialect_is_tried():
     elsewhere |= {"top_h", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff"}
     for d, rules in [("hf", RULES), ("hf4", RULES), ("fairseq", FAIRSEQ_RULES), ("unilm", RULES)]:
         names = {rule.__name__ for rule in rules} | elsewhere
-        assert set(dialects.DIALECTS[d].processors) <= names
+        assert set(processors.ORDER[d]) <= names
 
 
 # ---- planted cases ---------------------------------------------------------------------------------------------------
@@ -504,16 +504,15 @@ def left_of(dialect, text, options):
 def test_the_order_where_it_matters(dialect, first, later, text, options, expected, monkeypatch):
     """And that it does: with the two in each other's place, something else is left."""
     assert left_of(dialect, text, options) == pytest.approx(expected)
-    rules = dialects.DIALECTS[dialect]
     places = {first: later, later: first}
-    swapped = tuple(places.get(name, name) for name in rules.processors)
-    monkeypatch.setitem(dialects.DIALECTS, dialect, dataclasses.replace(rules, processors=swapped))
+    swapped = tuple(places.get(name, name) for name in processors.ORDER[dialect])
+    monkeypatch.setitem(processors.ORDER, dialect, swapped)
     assert left_of(dialect, text, options) != pytest.approx(expected)
 
 
 def test_both_dialects_of_transformers_run_the_same_processors():
     """But for top_h, which 4.49 has not."""
-    assert [p for p in dialects.HF.processors if p != "top_h"] == list(dialects.HF4.processors)
+    assert [p for p in processors.ORDER["hf"] if p != "top_h"] == list(processors.ORDER["hf4"])
 
 
 # ---- the user's functions --------------------------------------------------------------------------------------------
