@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import MinidecodeError, shown
-from ..search.option_types import GenerateOptions
-from ..search.options import MAXIMA
+from ..options.options import MAXIMA
+from ..options.typed_dict import GenerateOptions
 
 MOST_TEXTS, MOST_PROMPTS, MOST_STOPS, MOST_BIASES, MOST_LOGPROBS = 128, 256, 16, 1024, 20
 DEFAULT_TOKENS = 16  # of a completion, as at OpenAI

@@ -28,7 +28,7 @@ from starlette.routing import Route
 
 from ..errors import InputError, MemoryBudgetError, MinidecodeError, NumericalError, OptionError, QueueFullError
 from ..files.tokenizer import TextStream
-from ..search.options import MAXIMA
+from ..options.options import MAXIMA
 from . import fields
 from .fields import Asked, FieldError
 from .jobs import Job
