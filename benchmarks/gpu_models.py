@@ -79,7 +79,7 @@ def model_folder(name: str, record: Record) -> Path:
         return folder
     fields = published_config(name) | (TOYS[name] if record.quick else {})
     family, config, _ = read_settings(None, fields)
-    shapes = family.tensors.tensor_shapes(config)
+    shapes = family.network.tensor_shapes(config)
     unfinished = folder.with_name(f"{folder.name}-unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)

@@ -79,8 +79,8 @@ def model_of(layer: str, layers: int, D: int, H: int) -> tuple:
             fields |= {f"{side}_layers": 1, f"{side}_ffn_dim": 4 * D, f"{side}_attention_heads": H}
         fields[f"{layer.split()[1]}_layers"] = layers
     config = family.config.from_json(fields)
-    tensors = random_tensors(family.tensors.tensor_shapes(config), np.dtype(np.float32))
-    return family, each_weight(family.tensors.bind(config, tensors), lambda place, weight: joined(weight))
+    tensors = random_tensors(family.network.tensor_shapes(config), np.dtype(np.float32))
+    return family, each_weight(family.network.bind(config, tensors), lambda place, weight: joined(weight))
 
 
 def ready(layer: str, engine: Engine, texts: list[np.ndarray]):

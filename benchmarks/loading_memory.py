@@ -71,7 +71,7 @@ def shapes_of(fields: dict) -> dict[str, tuple[int, ...]]:
     from minidecode.files.folder import read_settings
 
     family, config, _ = read_settings(None, fields)
-    return family.tensors.tensor_shapes(config)
+    return family.network.tensor_shapes(config)
 
 
 def write_model(folder: Path, fields: dict) -> int:

@@ -144,7 +144,7 @@ def make_checkpoint(name: str, folder: Path, shrink: bool, for_peers: bool) -> N
     family, config, _ = read_settings(None, fields)
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(fields), encoding="utf-8")
-    tensors = random_tensors(family.tensors.tensor_shapes(config), np.float32)
+    tensors = random_tensors(family.network.tensor_shapes(config), np.float32)
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     if for_peers:
         complete_for_peers(fields, config.vocab_size, folder)

@@ -124,9 +124,9 @@ def answers() -> dict[str, dict[str, str]]:
         with tempfile.TemporaryDirectory() as folder_name:
             folder, fields = Path(folder_name), toy_fields(model_type)
             (folder / "config.json").write_text(json.dumps(fields), encoding="utf-8")
-            shapes = family.tensors.tensor_shapes(family.config.from_json(fields))
+            shapes = family.network.tensor_shapes(family.config.from_json(fields))
             tensors = random_tensors(shapes, np.dtype(np.float32))
-            save_file({family.tensors.PREFIX + n: t for n, t in tensors.items()}, folder / "model.safetensors")
+            save_file({family.network.PREFIX + n: t for n, t in tensors.items()}, folder / "model.safetensors")
             found[model_type] = {asked: answer(trial, folder, model_type) for asked, trial in TRIALS.items()}
     return found
 

@@ -101,11 +101,11 @@ def load(
     compute = np.dtype(COMPUTED_IN[dtype])
     with _memory_for_loading(name, dtype):
         if random_weights:
-            tensors = random_tensors(family.tensors.tensor_shapes(config), compute)
+            tensors = random_tensors(family.network.tensor_shapes(config), compute)
         else:
             assert folder is not None  # only random weights have none
             stored, config = stored_tensors(folder, family, config)
-            shapes = family.tensors.tensor_shapes(config)
+            shapes = family.network.tensor_shapes(config)
             tensors = {
                 name: stored[name].read(compute) if name in stored else np.zeros(shape, compute)
                 for name, shape in shapes.items()
@@ -256,7 +256,7 @@ def load_shapes(
         defaults = _with_sep(defaults, config, tokenizer)
     if vocab_size is not None:  # special tokens of the true vocabulary may lie beyond it
         defaults = {k: 0 if k.endswith("token_id") and value else value for k, value in defaults.items()}
-    shapes = family.tensors.tensor_shapes(config)
+    shapes = family.network.tensor_shapes(config)
     with _memory_for_loading(name, dtype):
         tensors = {k: np.zeros(shape, COMPUTED_IN[dtype]) for k, shape in shapes.items()}
         return Model(family, config, tensors, None, defaults, Plan.parse(plan), dtype, defaults_from=source)

@@ -102,7 +102,7 @@ class Model:
         self.tensors, self.network, self.family = tensors, family.network, family.name
         self.sentences = SentenceSettings()  # how texts become vectors, of an encoder alone
         self.loaded_from: Any = None  # a loading.LoadedFrom, by which it is pickled
-        self.weights = family.tensors.bind(config, tensors)
+        self.weights = family.network.bind(config, tensors)
         self.parameters = sum(t.size for t in tensors.values())  # numbers in the weights, tied ones once
         self.dtype = dtype or str(next(iter(tensors.values())).dtype)  # as given to `load`
         if dtype in LOW_PRECISION:

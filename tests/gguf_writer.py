@@ -159,8 +159,8 @@ def qwen2_toy_tensors() -> dict[str, np.ndarray]:
 
 def qwen2_tensors(fields: dict, seed: int = 0) -> dict[str, np.ndarray]:
     """Random tensors of a config.json, by the Hugging Face layout's names before the prefix `model.` is put on."""
-    from minidecode.models import llama_tensors as names
-    from minidecode.models.config import LlamaConfig
+    from minidecode.models import llama as names
+    from minidecode.models.llama import LlamaConfig
 
     rng, shapes = np.random.default_rng(seed), names.tensor_shapes(LlamaConfig.from_json(fields))
     return {name: rng.normal(0, 0.35, shape).astype(np.float32) for name, shape in shapes.items()}

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from minidecode.models.config import BartConfig, BertConfig, FairseqConfig, LlamaConfig, ProphetNetConfig, T5Config
+from minidecode.models.bart import BartConfig
+from minidecode.models.bert import BertConfig
+from minidecode.models.fairseq import FairseqConfig
+from minidecode.models.llama import LlamaConfig
+from minidecode.models.prophetnet import ProphetNetConfig
+from minidecode.models.t5 import T5Config
 
 FLOAT32 = 2.0**-24  # unit roundoff: the largest relative error of one rounded operation
 FLOAT64 = 2.0**-53

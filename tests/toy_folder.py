@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from minidecode.models import bart_tensors, gpt2_tensors
-from minidecode.models.config import BartConfig, GPT2Config
+from minidecode.models import bart, gpt2
+from minidecode.models.bart import BartConfig
+from minidecode.models.gpt2 import GPT2Config
 
 MERGES = [("t", "h"), ("th", "e"), ("Ġ", "the")]
 VOCABULARY = 256 + 1 + len(MERGES)  # every byte, <|endoftext|>, and what the merges make
@@ -29,9 +30,9 @@ BART_CONFIG = {
 def toy_tensors(config: dict, seed: int = 0) -> dict[str, np.ndarray]:
     """Random weights, spread widely enough that different prompts go different ways."""
     if config["model_type"] == "bart":
-        shapes = bart_tensors.tensor_shapes(BartConfig.from_json(config))
+        shapes = bart.tensor_shapes(BartConfig.from_json(config))
     else:
-        shapes = gpt2_tensors.tensor_shapes(GPT2Config.from_json(config))
+        shapes = gpt2.tensor_shapes(GPT2Config.from_json(config))
     rng = np.random.default_rng(seed)
     return {name: rng.normal(0, 0.35, shape).astype(np.float32) for name, shape in shapes.items()}
 

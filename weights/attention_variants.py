@@ -13,7 +13,7 @@ from torch import nn
 from transformers import BartConfig, BartForConditionalGeneration, GPT2Config, GPT2LMHeadModel
 from transformers.pytorch_utils import Conv1D
 
-from minidecode.models import config as minidecode_config
+from minidecode import models
 from minidecode.ops import Heads
 
 
@@ -84,7 +84,7 @@ def make_gpt2(config: GPT2Config) -> GPT2LMHeadModel:
     """A GPT-2 with the attention that its config describes, random."""
     config.use_cache = False
     model = GPT2LMHeadModel(config)
-    c = minidecode_config.GPT2Config.from_json(config.to_dict())
+    c = models.gpt2.GPT2Config.from_json(config.to_dict())
     for block in model.transformer.h:
         block.attn = GPT2Attention(config, c.heads(c.n_head, window=c.attention_window))
     return model
@@ -94,7 +94,7 @@ def make_bart(config: BartConfig) -> BartForConditionalGeneration:
     """A BART with the attention that its config describes, random; a window is the decoder's self-attention's alone."""
     config.use_cache = False
     model = BartForConditionalGeneration(config)
-    c = minidecode_config.BartConfig.from_json(config.to_dict())
+    c = models.bart.BartConfig.from_json(config.to_dict())
     for layer in model.model.encoder.layers:
         layer.self_attn = BartAttention(config, c.heads(c.encoder_attention_heads), is_causal=False)
     for layer in model.model.decoder.layers:

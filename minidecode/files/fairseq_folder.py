@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import CheckpointError, OptionError
-from ..models import fairseq_tensors
-from ..models.config import FairseqConfig
+from ..models import fairseq
+from ..models.fairseq import FairseqConfig
 from .checkpoint import match_tensors, write_safetensors
 from .fairseq_tokenizer import CODES, Dictionary, is_language
 from .new_folder import check_new, whole_folder
@@ -87,9 +87,9 @@ def convert_fairseq(
     fields = settings | {"model_type": "fairseq", "src_vocab_size": config.src_vocab_size,
                          "tgt_vocab_size": config.tgt_vocab_size}  # fmt: skip
     stored = match_tensors(
-        path, found, fairseq_tensors.tensor_shapes(config), prefix="", ignored=fairseq_tensors.ignored(config),
-        layer=fairseq_tensors.LAYER, tied=fairseq_tensors.tied(config), optional=(),
-        is_whole=fairseq_tensors.IS_WHOLE,
+        path, found, fairseq.tensor_shapes(config), prefix="", ignored=fairseq.ignored(config),
+        layer=fairseq.LAYER, tied=fairseq.tied(config), optional=(),
+        is_whole=fairseq.IS_WHOLE,
     )  # fmt: skip
     dictionaries = [path.with_name(f"dict.{settings[f'{side}_lang']}.txt") for side in ("source", "target")]
     for file, size in zip(dictionaries, (config.src_vocab_size, config.tgt_vocab_size), strict=True):

@@ -160,7 +160,7 @@ def matched_tensors(
 
     same: whether two of them hold the same numbers. Raises CheckpointError as `match_tensors` does.
     """
-    f = family.tensors
+    f = family.network
     if hasattr(f, "settled"):
         config = f.settled(config, found, same)
     ignored = f.ignored(config) if hasattr(f, "ignored") else f.IGNORED

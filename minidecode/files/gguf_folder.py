@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import CheckpointError, MinidecodeWarning, pip_install
-from ..models.config import LlamaConfig
+from ..models.llama import LlamaConfig
 from .checkpoint import write_safetensors
 from .gguf_file import GGUF, DamagedError, UnusableError, naming, read_gguf, text_setting, whole_setting
 from .gguf_llama import LAYER_TENSOR, config_of, tensors_of, unpermuted

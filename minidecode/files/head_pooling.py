@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import OptionError
-from ..models.config import Config, GPTBigCodeConfig
-from ..models.gpt2_latent_tensors import MEMORY
-from ..models.gpt_bigcode_tensors import side_by_side
+from ..models.config import Config
+from ..models.gpt2_latent import MEMORY
+from ..models.gpt_bigcode import GPTBigCodeConfig, side_by_side
 from ..ops import Heads
 from .checkpoint import write_safetensors
 from .fairseq_tokenizer import CODES
@@ -92,7 +92,7 @@ def convert(
         fields["multi_query"] = True  # as transformers says it
     stored, config = stored_tensors(source, family, config)
     converted = dataclasses.replace(config, num_key_value_heads=num_key_value_heads)
-    shapes = family.tensors.tensor_shapes(converted)
+    shapes = family.network.tensor_shapes(converted)
     count = itertools.count(1)
 
     def numbers(name: str) -> np.ndarray:

@@ -57,7 +57,7 @@ def bound_tensors(family: Family, config: Any, found: dict[str, LiveTensor], com
     """(the family's tensors as arrays, the config): float32 ones of the model are not copied."""
     matched: dict[str, Any]
     matched, config = matched_tensors(next(iter(found.values())).path, family, config, found, _equal)  # type: ignore[arg-type]
-    shapes = family.tensors.tensor_shapes(config)
+    shapes = family.network.tensor_shapes(config)
     return {
         name: matched[name].read(compute) if name in matched else np.zeros(shape, compute)
         for name, shape in shapes.items()

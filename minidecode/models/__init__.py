@@ -1,4 +1,4 @@
-"""A family is a forward pass (NAME.py) and a table of tensors (NAME_tensors.py). No plan, no cache is named here."""
+"""A family is one file: its forward pass, its config and its tensors. No plan, no cache is named here."""
 
 from __future__ import annotations
 
@@ -8,40 +8,17 @@ from typing import Any
 
 from . import (
     bart,
-    bart_tensors,
     bert,
-    bert_tensors,
     fairseq,
-    fairseq_tensors,
     gpt2,
     gpt2_latent,
-    gpt2_latent_tensors,
-    gpt2_tensors,
-    gpt_bigcode_tensors,
+    gpt_bigcode,
     llama,
-    llama_tensors,
+    marian,
     mbart,
-    mbart_tensors,
     prophetnet,
-    prophetnet_tensors,
     t5,
-    t5_tensors,
     unilm,
-    unilm_tensors,
-)
-from .config import (
-    BartConfig,
-    BertConfig,
-    FairseqConfig,
-    GPT2Config,
-    GPT2LatentConfig,
-    GPTBigCodeConfig,
-    LlamaConfig,
-    MarianConfig,
-    MBartConfig,
-    ProphetNetConfig,
-    T5Config,
-    UnilmConfig,
 )
 
 
@@ -51,8 +28,7 @@ class Family:
 
     name: str  # model_type in config.json
     config: type
-    network: Any
-    tensors: Any
+    network: Any  # its file: the forward passes, and which tensors a file of it holds
     tokenizer: str = "tokenizer.json"  # a key of files/tokenizer_kinds.py
     # Of generation, where neither generation_config.json nor config.json says: as transformers' class of config has it.
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -65,20 +41,20 @@ FSMT_DEFAULTS = {
 
 
 FAMILIES = {
-    "gpt2": Family("gpt2", GPT2Config, gpt2, gpt2_tensors),
-    "gpt2_latent": Family("gpt2_latent", GPT2LatentConfig, gpt2_latent, gpt2_latent_tensors),
-    "gpt_bigcode": Family("gpt_bigcode", GPTBigCodeConfig, gpt2, gpt_bigcode_tensors),
-    "bart": Family("bart", BartConfig, bart, bart_tensors),
-    "bert": Family("bert", BertConfig, bert, bert_tensors, "wordpiece"),
-    "marian": Family("marian", MarianConfig, bart, bart_tensors, "marian"),
-    "mbart": Family("mbart", MBartConfig, mbart, mbart_tensors, "mbart"),
-    "prophetnet": Family("prophetnet", ProphetNetConfig, prophetnet, prophetnet_tensors, "prophetnet"),
-    "xlm-prophetnet": Family("xlm-prophetnet", ProphetNetConfig, prophetnet, prophetnet_tensors),
-    "unilm": Family("unilm", UnilmConfig, unilm, unilm_tensors, "wordpiece"),
-    **{name: Family(name, T5Config, t5, t5_tensors) for name in ("t5", "mt5", "umt5")},
-    "fairseq": Family("fairseq", FairseqConfig, fairseq, fairseq_tensors, "fairseq"),
-    "fsmt": Family("fsmt", FairseqConfig, fairseq, fairseq_tensors, "fsmt", FSMT_DEFAULTS),
-    **{name: Family(name, LlamaConfig, llama, llama_tensors) for name in ("llama", "mistral", "qwen2")},
+    "gpt2": Family("gpt2", gpt2.GPT2Config, gpt2),
+    "gpt2_latent": Family("gpt2_latent", gpt2_latent.GPT2LatentConfig, gpt2_latent),
+    "gpt_bigcode": Family("gpt_bigcode", gpt_bigcode.GPTBigCodeConfig, gpt_bigcode),
+    "bart": Family("bart", bart.BartConfig, bart),
+    "bert": Family("bert", bert.BertConfig, bert, "wordpiece"),
+    "marian": Family("marian", marian.MarianConfig, marian, "marian"),
+    "mbart": Family("mbart", mbart.MBartConfig, mbart, "mbart"),
+    "prophetnet": Family("prophetnet", prophetnet.ProphetNetConfig, prophetnet, "prophetnet"),
+    "xlm-prophetnet": Family("xlm-prophetnet", prophetnet.ProphetNetConfig, prophetnet),
+    "unilm": Family("unilm", unilm.UnilmConfig, unilm, "wordpiece"),
+    **{name: Family(name, t5.T5Config, t5) for name in ("t5", "mt5", "umt5")},
+    "fairseq": Family("fairseq", fairseq.FairseqConfig, fairseq, "fairseq"),
+    "fsmt": Family("fsmt", fairseq.FairseqConfig, fairseq, "fsmt", FSMT_DEFAULTS),
+    **{name: Family(name, llama.LlamaConfig, llama) for name in ("llama", "mistral", "qwen2")},
 }
 
 # What users will try, and why it is not there: a part of an error.

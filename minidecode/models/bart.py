@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
+
+from ..errors import CheckpointError, shown
 from ..ops import Heads, Norm, Weight
+from .config import TranslatorConfig
 from .products import activated, product, residual_norm
 
 
@@ -106,3 +111,180 @@ def feed_forward(x_RD, block, activation, ops):
     """x = LN(x + down(act(up(x)))): BART normalises after the residual, GPT-2 before the product."""
     f_RF = activated(ops, x_RD, block.up, activation)
     return residual_norm(ops, x_RD, f_RF, block.down, block.ln_feed)[1]
+
+
+# ---- config.json -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class BartConfig(TranslatorConfig):
+    """The fields of a BART `config.json` that change what is computed, with transformers' defaults."""
+
+    SIZES: ClassVar[tuple[str, ...]] = (
+        "vocab_size", "max_position_embeddings", "d_model", "encoder_layers", "encoder_ffn_dim",
+        "encoder_attention_heads", "decoder_layers", "decoder_ffn_dim", "decoder_attention_heads",
+    )  # fmt: skip
+    FLAGS: ClassVar[tuple[str, ...]] = ("scale_embedding", "tie_word_embeddings")
+    ALIASES: ClassVar[dict[str, str]] = {
+        "hidden_size": "d_model", "num_attention_heads": "encoder_attention_heads",
+    }  # fmt: skip
+    TABLES: ClassVar[tuple[str, str, str]] = (
+        "encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight"
+    )  # fmt: skip
+    # Switches of the BART code of old, which later code, and this, has only in one position.
+    FIXED: ClassVar[dict[str, bool]] = {
+        "normalize_before": False, "normalize_embedding": True, "add_final_layer_norm": False,
+        "static_position_embeddings": False,
+    }  # fmt: skip
+
+    model_type: str = "bart"
+    vocab_size: int = 50265
+    max_position_embeddings: int = 1024
+    d_model: int = 1024
+    encoder_layers: int = 12
+    encoder_ffn_dim: int = 4096
+    encoder_attention_heads: int = 16
+    decoder_layers: int = 12
+    decoder_ffn_dim: int = 4096
+    decoder_attention_heads: int = 16
+    activation_function: str = "gelu"
+    scale_embedding: bool = False
+    tie_word_embeddings: bool = True
+
+    def __post_init__(self):
+        self.check()
+        self.check_heads("d_model", "encoder_attention_heads")
+        self.check_heads("d_model", "decoder_attention_heads")
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]):
+        for name, value in cls.FIXED.items():
+            if fields.get(name, value) != value:
+                kind = fields.get("model_type", "bart")
+                raise CheckpointError(f"config.json: {name}={shown(fields[name])} is another kind of model than {kind}")
+        return super().from_json(fields)
+
+    @property
+    def has_embedding_norm(self) -> bool:
+        """Whether a norm follows the sum of token and position."""
+        return self.FIXED["normalize_embedding"]
+
+    @property
+    def has_final_norm(self) -> bool:
+        """Whether a norm follows the last layer of each side."""
+        return self.FIXED["add_final_layer_norm"]
+
+    @property
+    def learns_positions(self) -> bool:
+        """Whether tables of positions are in the file; sinusoids are computed."""
+        return not self.FIXED["static_position_embeddings"]
+
+    @property
+    def tables(self) -> tuple[str, str, str]:
+        """The tensors that hold the tokens of the source, those of the target, and the head."""
+        if self.tie_word_embeddings:
+            return ("shared.weight",) * 3
+        return self.TABLES
+
+    @property
+    def context(self) -> int:
+        """The most tokens of a source, and of a target."""
+        return self.max_position_embeddings
+
+    @property
+    def width(self) -> int:
+        return self.d_model
+
+
+# ---- tensors ---------------------------------------------------------------------------------------------------------
+# Files of BART, Marian and mBART: which tensors they hold, and where each goes.
+
+PREFIX = "model."
+LAYER = r"(encoder|decoder)\.layers\.\d+\."  # what the names of a layer begin with
+OPTIONAL = ("final_logits_bias",)  # zeros where a file leaves it out
+
+
+def ignored(c) -> str:
+    """What a file may hold and no model uses: marks of versions, and tables that the config does without."""
+    positions = "" if c.learns_positions else r"|(encoder|decoder)\.embed_positions\.weight"
+    shared = "" if "shared.weight" in c.tables else r"|shared\.weight"
+    return rf"(encoder|decoder)\.version{positions}{shared}"
+
+
+def tied(c) -> dict[str, str]:
+    """Tensors that a file may store although they are copies: copy -> original."""
+    return {copy: original for copy, original in zip(c.TABLES, c.tables, strict=True) if copy != original}
+
+
+def tensor_shapes(c) -> dict[str, tuple[int, ...]]:
+    """Name -> shape of every tensor in a file of config `c`, names without the prefix `model.`."""
+    D, V = c.d_model, c.vocab_size
+    tables = zip(c.tables, ((n, D) for n in (c.source_vocab_size, V, V)), strict=True)
+    shapes: dict[str, tuple[int, ...]] = dict(tables) | {"final_logits_bias": (1, V)}
+    for side, (layers, h) in c.stacks.items():
+        F = getattr(c, f"{side}_ffn_dim")
+        widths = {"q": h.H * h.K, "k": h.G * h.K, "v": h.G * h.U}
+        if c.learns_positions:
+            shapes[f"{side}.embed_positions.weight"] = (c.max_position_embeddings + 2, D)
+        norms, products = [f"{side}.layernorm_embedding"] if c.has_embedding_norm else [], []
+        norms += [f"{side}.layer_norm"] if c.has_final_norm else []
+        for i in range(layers):
+            layer = f"{side}.layers.{i}"
+            attentions = ["self_attn", "encoder_attn"] if side == "decoder" else ["self_attn"]
+            norms += [f"{layer}.{name}_layer_norm" for name in [*attentions, "final"]]
+            products += [(f"{layer}.{a}.{p}_proj", width, D) for a in attentions for p, width in widths.items()]
+            products += [(f"{layer}.{a}.out_proj", D, h.H * h.U) for a in attentions]
+            products += [(f"{layer}.fc1", F, D), (f"{layer}.fc2", D, F)]
+        for name in norms:
+            shapes |= {f"{name}.weight": (D,), f"{name}.bias": (D,)}
+        for name, n_out, n_in in products:
+            shapes |= {f"{name}.weight": (n_out, n_in), f"{name}.bias": (n_out,)}
+    return shapes
+
+
+def bind(c, tensors: dict[str, Any]) -> Weights:
+    """The tensors under the names that the forward passes read; projections that share an input are one weight.
+
+    Its data is a tuple then: device/low_precision.py joins the matrices.
+    """
+
+    def norm(name):
+        return Norm(tensors[f"{name}.weight"], tensors[f"{name}.bias"], 1e-5)
+
+    def weight(*names):
+        data, bias = ([tensors[f"{n}.{kind}"] for n in names] for kind in ("weight", "bias"))
+        if len(names) == 1:
+            return Weight(data[0], bias[0], layout="oi")
+        return Weight(tuple(data), np.concatenate(bias), layout="oi")
+
+    def block(layer, kind, heads, **cross):
+        attention = f"{layer}.self_attn"
+        return kind(
+            weight(*(f"{attention}.{p}_proj" for p in "qkv")), heads, weight(f"{attention}.out_proj"),
+            norm(f"{attention}_layer_norm"), weight(f"{layer}.fc1"), weight(f"{layer}.fc2"),
+            norm(f"{layer}.final_layer_norm"), **cross,
+        )  # fmt: skip
+
+    def cross(layer, heads):
+        attention = f"{layer}.encoder_attn"
+        return {
+            "cross_q": weight(f"{attention}.q_proj"), "cross_heads": heads,
+            "cross_out": weight(f"{attention}.out_proj"), "ln_cross": norm(f"{attention}_layer_norm"),
+        }  # fmt: skip
+
+    def stack(side, wte, blocks):
+        wpe = tensors[f"{side}.embed_positions.weight"][2:] if c.learns_positions else c.sinusoids().astype(wte.dtype)
+        return Stack(wte, wpe, norm(f"{side}.layernorm_embedding") if c.has_embedding_norm else None, blocks)
+
+    heads = c.heads(c.encoder_attention_heads)
+    encoder = tuple(block(f"encoder.layers.{i}", EncoderBlock, heads) for i in range(c.encoder_layers))
+    own, seen = c.heads(c.decoder_attention_heads, window=c.attention_window), c.heads(c.decoder_attention_heads)
+    layers = [f"decoder.layers.{i}" for i in range(c.decoder_layers)]
+    decoder = tuple(block(layer, DecoderBlock, own, **cross(layer, seen)) for layer in layers)
+    (source, target, lm_head), V = (tensors[name] for name in c.tables), c.head_size
+    return Weights(
+        stack("encoder", source, encoder), stack("decoder", target, decoder),
+        math.sqrt(c.d_model) if c.scale_embedding else 1.0, c.activation_function,
+        Weight(lm_head[:V], tensors["final_logits_bias"][0, :V], layout="oi"),
+        weight(*(f"{layer}.encoder_attn.{p}_proj" for layer in layers for p in "kv")),
+    )  # fmt: skip

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
+from ..errors import CheckpointError
 from ..ops import Heads, Norm, Weight
+from .config import Config, check_epsilon
 from .products import activated, product, residual_norm
 
 
@@ -62,3 +64,119 @@ def layers(w: Weights, x_RD, h_RD, caches, ops, pick_R):
 def lm_head(w: Weights, h_RD, ops):
     """Rows of `forward` -> logits_RV."""
     return ops.linear(h_RD, w.lm_head)
+
+
+# ---- config.json -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class GPT2Config(Config):
+    """The fields of a GPT-2 `config.json` that change what is computed, with transformers' defaults."""
+
+    SIZES: ClassVar[tuple[str, ...]] = ("vocab_size", "n_positions", "n_embd", "n_layer", "n_head", "n_inner")
+    ALIASES: ClassVar[dict[str, str]] = {
+        "hidden_size": "n_embd", "max_position_embeddings": "n_positions", "num_attention_heads": "n_head",
+        "num_hidden_layers": "n_layer",
+    }  # fmt: skip
+    FLAGS: ClassVar[tuple[str, ...]] = (
+        "scale_attn_weights", "scale_attn_by_inverse_layer_idx", "tie_word_embeddings", "add_cross_attention"
+    )  # fmt: skip
+
+    vocab_size: int = 50257
+    n_positions: int = 1024
+    n_embd: int = 768
+    n_layer: int = 12
+    n_head: int = 12
+    n_inner: int | None = None  # None: 4 * n_embd
+    activation_function: str = "gelu_new"
+    layer_norm_epsilon: float = 1e-5
+    scale_attn_weights: bool = True
+    scale_attn_by_inverse_layer_idx: bool = False
+    tie_word_embeddings: bool = True
+    add_cross_attention: bool = False
+
+    def __post_init__(self):
+        if self.n_inner is None and isinstance(self.n_embd, int):
+            object.__setattr__(self, "n_inner", 4 * self.n_embd)
+        self.check()
+        self.check_heads("n_embd", "n_head")
+        check_epsilon(self.layer_norm_epsilon)
+        if self.add_cross_attention:
+            raise CheckpointError(
+                "config.json: add_cross_attention is not supported in decoder-only models: use a model without it"
+            )
+
+    @property
+    def context(self) -> int:
+        """The most tokens that the model can look at."""
+        return self.n_positions
+
+    @property
+    def layers(self) -> int:
+        return self.n_layer
+
+    @property
+    def stacks(self) -> dict[str, tuple[int, Heads]]:
+        """Name -> its layers, and how each of their attentions is cut into heads."""
+        return {"decoder": (self.n_layer, self.heads(self.n_head, self.scale_attn_weights))}
+
+    @property
+    def width(self) -> int:
+        return self.n_embd
+
+
+# ---- tensors ---------------------------------------------------------------------------------------------------------
+# GPT-2's files: which tensors they hold, and where each goes.
+
+PREFIX = "transformer."
+IGNORED = r"h\.\d+\.attn\.(bias|masked_bias)"  # causal masks that old files carry
+LAYER = r"h\.\d+\."  # what the names of a layer begin with
+OPTIONAL = ()
+
+
+def tied(c) -> dict[str, str]:
+    """Tensors that a file may store although they are copies: copy -> original."""
+    return {"lm_head.weight": "wte.weight"} if c.tie_word_embeddings else {}
+
+
+def tensor_shapes(c) -> dict[str, tuple[int, ...]]:
+    """Name -> shape of every tensor in a file of config `c`, names without the prefix `transformer.`."""
+    D, F, V, h = c.n_embd, c.n_inner, c.vocab_size, c.heads(c.n_head)
+    qkv = h.H * h.K + h.G * (h.K + h.U)
+    shapes = {"wte.weight": (V, D), "wpe.weight": (c.n_positions, D), "ln_f.weight": (D,), "ln_f.bias": (D,)}
+    if not c.tie_word_embeddings:
+        shapes["lm_head.weight"] = (V, D)
+    for i in range(c.n_layer):
+        for name, n_in, n_out in [("attn.c_attn", D, qkv), ("attn.c_proj", h.H * h.U, D),
+                                  ("mlp.c_fc", D, F), ("mlp.c_proj", F, D)]:  # fmt: skip
+            shapes |= {f"h.{i}.{name}.weight": (n_in, n_out), f"h.{i}.{name}.bias": (n_out,)}
+        for name in ("ln_1", "ln_2"):
+            shapes |= {f"h.{i}.{name}.weight": (D,), f"h.{i}.{name}.bias": (D,)}
+    return shapes
+
+
+def bind(c, tensors: dict[str, Any], layout: str = "io") -> Weights:
+    """The tensors under the names that the forward pass reads; `layout` is that of the layers' matrices."""
+
+    def norm(name):
+        return Norm(tensors[f"{name}.weight"], tensors[f"{name}.bias"], c.layer_norm_epsilon)
+
+    def weight(name):
+        return Weight(tensors[f"{name}.weight"], tensors[f"{name}.bias"], layout=layout)
+
+    heads = c.heads(c.n_head, c.scale_attn_weights, c.attention_window)
+    blocks = []
+    for i in range(c.n_layer):
+        scale = heads.scale / (i + 1) if c.scale_attn_by_inverse_layer_idx else heads.scale
+        next_ln = f"h.{i + 1}.ln_1" if i + 1 < c.n_layer else "ln_f"
+        blocks.append(
+            Block(
+                norm(f"h.{i}.ln_1"), weight(f"h.{i}.attn.c_attn"), replace(heads, scale=scale),
+                weight(f"h.{i}.attn.c_proj"), norm(f"h.{i}.ln_2"), weight(f"h.{i}.mlp.c_fc"),
+                weight(f"h.{i}.mlp.c_proj"), norm(next_ln),
+            )
+        )  # fmt: skip
+    lm_head = tensors["wte.weight" if c.tie_word_embeddings else "lm_head.weight"]
+    return Weights(
+        tensors["wte.weight"], tensors["wpe.weight"], tuple(blocks), c.activation_function, Weight(lm_head, layout="oi")
+    )

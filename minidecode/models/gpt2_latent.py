@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+from ..errors import CheckpointError
 from ..ops import Weight
 from . import bert, gpt2
-from .gpt2 import layers, lm_head
+from .bert import BertConfig
+from .gpt2 import GPT2Config, layers, lm_head
 from .products import product
 
-__all__ = ["Weights", "forward", "latent", "lm_head", "posterior"]
+__all__ = ["Weights", "bind", "forward", "latent", "lm_head", "posterior", "tensor_shapes", "tied"]
 
 
 @dataclass(frozen=True)
@@ -42,3 +45,98 @@ def latent(w: Weights, z_BZ, ops):
 def posterior(w: Weights, x_RD, ops):
     """First rows of texts, as the encoder gives them -> mean and log variance of z, side by side."""
     return product(ops, bert.pooled(w.encoder, x_RD, ops), w.posterior)
+
+
+# ---- config.json -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class GPT2LatentConfig(GPT2Config):
+    """The fields of a GPT-2 with a latent, which are ours: GPT-2's, and of the BERT that reads latents from texts.
+
+    That BERT has the decoder's vocabulary, positions, widths and heads. Position 0 of the decoder is the latent's, so
+    that a text has one position less.
+    """
+
+    SIZES = (*GPT2Config.SIZES, "latent_size", "encoder_layers")
+
+    latent_size: int = 32
+    encoder_layers: int = 12
+
+    @property
+    def layers(self) -> int:
+        return self.n_layer + self.encoder_layers
+
+    def __post_init__(self):
+        super().__post_init__()
+        heads = self.heads(self.n_head)
+        if heads.K != heads.U:
+            raise CheckpointError(
+                f"config.json: key_width {heads.K} and value_width {heads.U} must be equal in a gpt2_latent, where one "
+                "vector is both: leave one of them out"
+            )
+        if self.n_positions < 2:
+            raise CheckpointError("config.json: n_positions must be at least 2: the first is the latent's")
+
+    @property
+    def context(self) -> int:
+        """The most tokens that the model can look at, beside the latent."""
+        return self.n_positions - 1
+
+    @property
+    def encoder(self) -> BertConfig:
+        """Of the encoder."""
+        assert self.n_inner is not None  # as __post_init__ has left it
+        return BertConfig(
+            vocab_size=self.vocab_size, hidden_size=self.n_embd, num_hidden_layers=self.encoder_layers,
+            num_attention_heads=self.n_head, intermediate_size=self.n_inner, max_position_embeddings=self.n_positions,
+            type_vocab_size=1, activation_function=self.activation_function, layer_norm_eps=self.layer_norm_epsilon,
+            has_pooler=True,
+        )  # fmt: skip
+
+
+# ---- tensors ---------------------------------------------------------------------------------------------------------
+# The files of a GPT-2 with a latent: which tensors they hold, by Optimus's names, and where each goes.
+
+PREFIX = ""
+IGNORED = r"encoder\.embeddings\.position_ids|decoder\.transformer\.h\.\d+\.attn\.(bias|masked_bias)"
+LAYER = r"(encoder\.encoder\.layer|decoder\.transformer\.h)\.\d+\."  # what the names of a layer begin with
+OPTIONAL = ()
+POSTERIOR, MEMORY, ADDEND = (
+    f"{name}.weight" for name in ("encoder.linear", "decoder.transformer.linear", "decoder.transformer.linear_emb")
+)
+
+
+def of_encoder(name: str) -> str:
+    """The name, in this file, of a tensor of BERT's."""
+    return f"encoder.{name}"
+
+
+def of_decoder(name: str) -> str:
+    """The name, in this file, of a tensor of GPT-2's."""
+    return f"decoder.{name}" if name == "lm_head.weight" else f"decoder.transformer.{name}"
+
+
+def tied(c) -> dict[str, str]:
+    """Tensors that a file may store although they are copies: copy -> original."""
+    return {of_decoder(copy): of_decoder(original) for copy, original in gpt2.tied(c).items()}
+
+
+def tensor_shapes(c) -> dict[str, tuple[int, ...]]:
+    """Name -> shape of every tensor in a file of config `c`."""
+    D, Z, h = c.n_embd, c.latent_size, c.heads(c.n_head)
+    shapes = {of_encoder(name): shape for name, shape in bert.tensor_shapes(c.encoder).items()}
+    shapes |= {of_decoder(name): shape for name, shape in gpt2.tensor_shapes(c).items()}
+    return shapes | {POSTERIOR: (2 * Z, D), MEMORY: (c.n_layer * h.G * h.K, Z), ADDEND: (D, Z)}
+
+
+def bind(c, tensors: dict[str, Any]) -> Weights:
+    """The tensors under the names that the forward pass reads."""
+    encoder = {name: tensors[of_encoder(name)] for name in bert.tensor_shapes(c.encoder)}
+    decoder = {name: tensors[of_decoder(name)] for name in gpt2.tensor_shapes(c)}
+    decoder["wpe.weight"] = decoder["wpe.weight"][1:]
+    posterior, memory, addend = (Weight(tensors[name], layout="oi") for name in (POSTERIOR, MEMORY, ADDEND))
+    return Weights(
+        **vars(gpt2.bind(c, decoder)), encoder=bert.bind(c.encoder, encoder), posterior=posterior,
+        memory=memory, addend=addend,
+    )  # fmt: skip

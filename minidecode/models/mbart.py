@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from ..ops import Norm
 from . import bart
-from .bart import lm_head
+from .bart import LAYER, OPTIONAL, PREFIX, BartConfig, ignored, lm_head, tensor_shapes, tied
 from .products import activated, product, residual_norm
 
-__all__ = ["Stack", "Weights", "encode", "forward", "lm_head"]
+__all__ = [
+    "LAYER", "OPTIONAL", "PREFIX", "Stack", "Weights", "bind", "encode", "forward", "ignored", "lm_head",
+    "tensor_shapes", "tied",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -58,3 +62,31 @@ def embed(ids_R, pos_R, stack, scale, ops):
     """(x, h): x = LN(scale * token + position), h = LN(x) of the first block. There are two norms in a row."""
     _, x_RD = ops.embed_norm(ids_R, pos_R, stack.wte_VD, stack.wpe_ND, scale, stack.ln_embedding)
     return ops.residual_norm(x_RD, None, None, stack.blocks[0].ln_self)
+
+
+# ---- config.json -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class MBartConfig(BartConfig):
+    """The fields of an mBART `config.json`: BART's, with norms in front of the sublayers, and one at either end."""
+
+    FIXED: ClassVar[dict[str, bool]] = {
+        "normalize_before": True, "normalize_embedding": True, "add_final_layer_norm": True,
+        "static_position_embeddings": False,
+    }  # fmt: skip
+
+
+# ---- tensors ---------------------------------------------------------------------------------------------------------
+# mBART's files: BART's tensors, and a norm at the end of either side.
+
+
+def bind(c, tensors: dict[str, Any]) -> Weights:
+    """The tensors under the names that the forward passes read."""
+
+    def stack(side, weights):
+        final = Norm(tensors[f"{side}.layer_norm.weight"], tensors[f"{side}.layer_norm.bias"], 1e-5)
+        return Stack(**vars(weights), next_ln=(*(block.ln_self for block in weights.blocks[1:]), final))
+
+    w = bart.bind(c, tensors)
+    return Weights(**vars(w) | {"encoder": stack("encoder", w.encoder), "decoder": stack("decoder", w.decoder)})

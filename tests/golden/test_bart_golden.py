@@ -15,7 +15,7 @@ pytest.register_assert_rewrite("golden_suite")
 from golden_suite import Golden, GoldenSuite, check_options_covered, eos_ids, open_all, stored_tensors  # noqa: E402
 from tolerance import FLOAT32  # noqa: E402
 
-from minidecode.models import bart_tensors  # noqa: E402
+from minidecode.models import bart  # noqa: E402
 from minidecode.reference import activation, prefill  # noqa: E402
 
 FOLDER = Path(__file__).parent / "bart"
@@ -57,19 +57,19 @@ def encoder_is_causal(monkeypatch):
 
 def positions_begin_at_row_0(monkeypatch):
     """BART's table has two rows that no position uses, left over from padding in fairseq."""
-    right = bart_tensors.bind
+    right = bart.bind
 
     def wrong(config, tensors):
         moved = {name: np.roll(t, 2, axis=0) for name, t in tensors.items() if name.endswith("embed_positions.weight")}
         return right(config, tensors | moved)
 
-    monkeypatch.setattr(bart_tensors, "bind", wrong)
+    monkeypatch.setattr(bart, "bind", wrong)
 
 
 def embedding_scale_forgotten(monkeypatch):
-    right = bart_tensors.bind
+    right = bart.bind
     monkeypatch.setattr(
-        bart_tensors, "bind", lambda config, tensors: dataclasses.replace(right(config, tensors), embedding_scale=1.0)
+        bart, "bind", lambda config, tensors: dataclasses.replace(right(config, tensors), embedding_scale=1.0)
     )
 
 

@@ -19,7 +19,7 @@ from tolerance import FLOAT32, FLOAT64, logit_bound  # noqa: E402
 
 import minidecode as md  # noqa: E402
 from minidecode.models import bert  # noqa: E402
-from minidecode.models.config import BertConfig  # noqa: E402
+from minidecode.models.bert import BertConfig  # noqa: E402
 from minidecode.reference import embedding, prefill  # noqa: E402
 from minidecode.runtime import encoding  # noqa: E402
 

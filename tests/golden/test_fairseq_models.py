@@ -20,8 +20,8 @@ from tolerance import FLOAT32, FLOAT64, logit_bound  # noqa: E402
 
 import minidecode as md  # noqa: E402
 from minidecode.files.fairseq_folder import convert_fairseq  # noqa: E402
-from minidecode.models import config, fairseq_tensors  # noqa: E402
-from minidecode.models.config import FairseqConfig  # noqa: E402
+from minidecode.models import fairseq  # noqa: E402
+from minidecode.models.fairseq import FairseqConfig  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -106,14 +106,14 @@ def test_different_widths_are_refused(tmp_path):
 
 def position_off_by_one(monkeypatch):
     """Positions from 1, or a learned table from its row 1."""
-    right_sinusoids, right_bind = config.sinusoids, fairseq_tensors.bind
+    right_sinusoids, right_bind = fairseq.sinusoids, fairseq.bind
 
     def shifted(c, tensors):
         tables = {n: np.roll(a, 1, axis=0) for n, a in tensors.items() if "embed_positions" in n}
         return right_bind(c, tensors | tables)
 
-    monkeypatch.setattr(config, "sinusoids", lambda first, *rest: right_sinusoids(first - 1, *rest))
-    monkeypatch.setattr(fairseq_tensors, "bind", shifted)
+    monkeypatch.setattr(fairseq, "sinusoids", lambda first, *rest: right_sinusoids(first - 1, *rest))
+    monkeypatch.setattr(fairseq, "bind", shifted)
 
 
 def marians_frequencies(monkeypatch):
@@ -121,7 +121,7 @@ def marians_frequencies(monkeypatch):
 
 
 def interleaved_sinusoids(monkeypatch):
-    right = config.sinusoids
+    right = fairseq.sinusoids
 
     def wrong(first, count, frequency_X, D):
         table_ND = right(first, count, frequency_X, D)
@@ -129,14 +129,14 @@ def interleaved_sinusoids(monkeypatch):
         return np.concatenate([table_ND[:, : 2 * n].reshape(count, 2, n).swapaxes(1, 2).reshape(count, -1),
                                table_ND[:, 2 * n :]], axis=1)  # fmt: skip
 
-    monkeypatch.setattr(config, "sinusoids", wrong)
+    monkeypatch.setattr(fairseq, "sinusoids", wrong)
 
 
 def replaced(**changes):
     """A planted mistake: the weights with other flags."""
 
     def plant(monkeypatch):
-        right = fairseq_tensors.bind
+        right = fairseq.bind
 
         def wrong(c, tensors):
             w = right(c, tensors)
@@ -144,7 +144,7 @@ def replaced(**changes):
                 w = change(w) if side == "weights" else dataclasses.replace(w, **{side: change(getattr(w, side))})
             return w
 
-        monkeypatch.setattr(fairseq_tensors, "bind", wrong)
+        monkeypatch.setattr(fairseq, "bind", wrong)
 
     return plant
 

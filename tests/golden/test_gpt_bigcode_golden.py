@@ -11,7 +11,7 @@ import pytest
 
 import minidecode as md
 from minidecode.loading import load_shapes
-from minidecode.models.config import GPTBigCodeConfig
+from minidecode.models.gpt_bigcode import GPTBigCodeConfig
 
 pytest.register_assert_rewrite("golden_suite")
 

@@ -13,7 +13,7 @@ from tolerance import FLOAT32
 
 import minidecode as md
 from minidecode.files.gguf_folder import convert_gguf
-from minidecode.models import llama_tensors
+from minidecode.models import llama
 
 pytest.register_assert_rewrite("golden_suite")
 
@@ -102,7 +102,7 @@ def test_a_gguf_file_of_qwen2_gives_these_logits(tmp_path, monkeypatch):
      ({"model_type": "qwen2", "use_sliding_window": True}, "use_sliding_window, a window in some layers alone,")],
 )  # fmt: skip
 def test_what_is_not_supported_is_refused_by_name(changes, say):
-    from minidecode.models.config import LlamaConfig
+    from minidecode.models.llama import LlamaConfig
 
     fields = {"model_type": "llama", "hidden_size": 24, "num_attention_heads": 4}
     with pytest.raises(md.CheckpointError, match=say):
@@ -111,7 +111,7 @@ def test_what_is_not_supported_is_refused_by_name(changes, say):
 
 def test_fields_that_are_missing_are_transformers(tmp_path):
     """Mistral's and Qwen2's defaults are not Llama's. A window of null is none."""
-    from minidecode.models.config import LlamaConfig
+    from minidecode.models.llama import LlamaConfig
 
     llama, mistral, qwen2 = (LlamaConfig.from_json({"model_type": kind}) for kind in ("llama", "mistral", "qwen2"))
     assert (llama.intermediate_size, llama.max_position_embeddings, llama.attention_window) == (11008, 2048, None)
@@ -126,7 +126,7 @@ def test_fields_that_are_missing_are_transformers(tmp_path):
 def test_the_table_of_rotations_is_the_same_in_pieces(monkeypatch):
     golden = BY_NAME["llama3"]
     whole = golden.load().weights.turns_NK
-    monkeypatch.setattr(llama_tensors, "AT_ONCE", 7)
+    monkeypatch.setattr(llama, "AT_ONCE", 7)
     assert golden.load().weights.turns_NK.tobytes() == whole.tobytes()
     c, K = golden.config, whole.shape[1]
     angle_NX = np.arange(c.context)[:, None] * c.frequencies(K)

@@ -22,8 +22,9 @@ from golden_suite import (  # noqa: E402
 from tolerance import FLOAT32  # noqa: E402
 
 import minidecode as md  # noqa: E402
-from minidecode.models import bart, bart_tensors  # noqa: E402
-from minidecode.models.config import MarianConfig, sinusoids  # noqa: E402
+from minidecode.models import bart, marian  # noqa: E402
+from minidecode.models.config import sinusoids  # noqa: E402
+from minidecode.models.marian import MarianConfig  # noqa: E402
 from minidecode.reference import activation  # noqa: E402
 
 FOLDER = Path(__file__).parent / "marian"
@@ -85,8 +86,8 @@ def embeddings_off_by_a_thousandth(monkeypatch):
 
 
 def embedding_scale_forgotten(monkeypatch):
-    right = bart_tensors.bind
-    monkeypatch.setattr(bart_tensors, "bind", lambda c, t: dataclasses.replace(right(c, t), embedding_scale=1.0))
+    right = marian.bind
+    monkeypatch.setattr(marian, "bind", lambda c, t: dataclasses.replace(right(c, t), embedding_scale=1.0))
 
 
 def logits_bias_dropped(monkeypatch):

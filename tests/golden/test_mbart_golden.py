@@ -15,8 +15,8 @@ from golden_suite import Golden, GoldenSuite, open_all, stored_tensors  # noqa: 
 from tolerance import FLOAT32  # noqa: E402
 
 import minidecode as md  # noqa: E402
-from minidecode.models import mbart, mbart_tensors  # noqa: E402
-from minidecode.models.config import MBartConfig  # noqa: E402
+from minidecode.models import mbart  # noqa: E402
+from minidecode.models.mbart import MBartConfig  # noqa: E402
 from minidecode.reference import activation  # noqa: E402
 
 FOLDER = Path(__file__).parent / "mbart"
@@ -37,13 +37,13 @@ def with_weights(change):
     """A planted mistake: other weights of both sides."""
 
     def plant(monkeypatch):
-        right = mbart_tensors.bind
+        right = mbart.bind
 
         def wrong(c, tensors):
             w = right(c, tensors)
             return dataclasses.replace(w, encoder=change(w.encoder), decoder=change(w.decoder))
 
-        monkeypatch.setattr(mbart_tensors, "bind", wrong)
+        monkeypatch.setattr(mbart, "bind", wrong)
 
     return plant
 
@@ -55,13 +55,13 @@ def without_final_norm(stack):
 
 def positions_begin_at_row_0(monkeypatch):
     """mBART's table has two rows that no position uses, left over from padding in fairseq."""
-    right = mbart_tensors.bind
+    right = mbart.bind
 
     def wrong(c, tensors):
         moved = {name: np.roll(t, 2, axis=0) for name, t in tensors.items() if name.endswith("embed_positions.weight")}
         return right(c, tensors | moved)
 
-    monkeypatch.setattr(mbart_tensors, "bind", wrong)
+    monkeypatch.setattr(mbart, "bind", wrong)
 
 
 def no_norm_behind_the_embeddings(monkeypatch):
@@ -78,8 +78,8 @@ def residuals_are_normalised(monkeypatch):
 
 
 def embedding_scale_forgotten(monkeypatch):
-    right = mbart_tensors.bind
-    monkeypatch.setattr(mbart_tensors, "bind", lambda c, t: dataclasses.replace(right(c, t), embedding_scale=1.0))
+    right = mbart.bind
+    monkeypatch.setattr(mbart, "bind", lambda c, t: dataclasses.replace(right(c, t), embedding_scale=1.0))
 
 
 def logits_bias_dropped(monkeypatch):

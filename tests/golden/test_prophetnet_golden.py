@@ -24,8 +24,8 @@ from tolerance import FLOAT32  # noqa: E402
 
 import minidecode as md  # noqa: E402
 from minidecode.cache.queries import QueryCache, QueryRows  # noqa: E402
-from minidecode.models import prophetnet, prophetnet_tensors  # noqa: E402
-from minidecode.models.config import ProphetNetConfig  # noqa: E402
+from minidecode.models import prophetnet  # noqa: E402
+from minidecode.models.prophetnet import ProphetNetConfig  # noqa: E402
 
 FOLDER = Path(__file__).parent / "prophetnet"
 MODELS = open_all(FOLDER)
@@ -44,8 +44,8 @@ def with_weights(change):
     """A planted mistake: other weights."""
 
     def plant(monkeypatch):
-        right = prophetnet_tensors.bind
-        monkeypatch.setattr(prophetnet_tensors, "bind", lambda c, tensors: change(c, tensors, right(c, tensors)))
+        right = prophetnet.bind
+        monkeypatch.setattr(prophetnet, "bind", lambda c, tensors: change(c, tensors, right(c, tensors)))
 
     return plant
 
@@ -76,7 +76,7 @@ def buckets_by_head_first(c, tensors, w):
     """The outputs of the biases as the file has them: bucket by bucket."""
 
     def unsorted(i, block):
-        name = f"decoder.layers.{i}.{prophetnet_tensors.RELATIVE}"
+        name = f"decoder.layers.{i}.{prophetnet.RELATIVE}"
         relative = dataclasses.replace(block.relative, data=tensors[f"{name}.weight"], bias=tensors[f"{name}.bias"])
         return dataclasses.replace(block, relative=relative)
 

@@ -16,7 +16,7 @@ from golden_suite import Golden, GoldenSuite, open_all  # noqa: E402
 from tolerance import FLOAT32  # noqa: E402
 
 import minidecode as md  # noqa: E402
-from minidecode.models.config import T5Config  # noqa: E402
+from minidecode.models.t5 import T5Config  # noqa: E402
 from minidecode.ops import Heads  # noqa: E402
 from minidecode.reference import prefill  # noqa: E402
 

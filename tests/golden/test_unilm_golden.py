@@ -13,8 +13,9 @@ import pytest
 import minidecode as md
 from minidecode.cache import prefix
 from minidecode.loading import load_shapes
-from minidecode.models import unilm_tensors
-from minidecode.models.config import BertConfig, UnilmConfig
+from minidecode.models import unilm
+from minidecode.models.bert import BertConfig
+from minidecode.models.unilm import UnilmConfig
 from minidecode.runtime.in_front import InFront
 
 pytest.register_assert_rewrite("golden_suite")
@@ -78,26 +79,26 @@ def test_the_cases_cover_the_options():
 
 def mask_of_a_source(monkeypatch):
     """[MASK] has the segment of sources."""
-    right = unilm_tensors.bind
+    right = unilm.bind
 
     def wrong(c, tensors):
         w = right(c, tensors)
         P, word = w.target_place, w.wte_VD[c.mask_token_id]
         behind = np.concatenate([word + w.place_XD[1:P], np.zeros_like(word[None])])
-        return unilm_tensors.replace(w, query_ND=np.concatenate([behind, behind]))
+        return unilm.replace(w, query_ND=np.concatenate([behind, behind]))
 
-    monkeypatch.setattr(unilm_tensors, "bind", wrong)
+    monkeypatch.setattr(unilm, "bind", wrong)
 
 
 def mask_at_the_position_of_its_token(monkeypatch):
-    right = unilm_tensors.bind
+    right = unilm.bind
 
     def wrong(c, tensors):
         w = right(c, tensors)
         here = w.wte_VD[c.mask_token_id] + w.place_XD[w.target_place :]
-        return unilm_tensors.replace(w, query_ND=np.concatenate([here, here]))
+        return unilm.replace(w, query_ND=np.concatenate([here, here]))
 
-    monkeypatch.setattr(unilm_tensors, "bind", wrong)
+    monkeypatch.setattr(unilm, "bind", wrong)
 
 
 def causal_prompt(monkeypatch):
@@ -112,7 +113,7 @@ def eps_of_the_file(monkeypatch):
     right = UnilmConfig.from_json.__func__
 
     def wrong(cls, fields):
-        return unilm_tensors.replace(right(cls, fields), layer_norm_eps=1e-12)
+        return unilm.replace(right(cls, fields), layer_norm_eps=1e-12)
 
     monkeypatch.setattr(UnilmConfig, "from_json", classmethod(wrong))
 
@@ -130,12 +131,12 @@ def targets_begin_one_later(monkeypatch):
 
 def no_segments(monkeypatch):
     """Targets have the segment of sources."""
-    right = unilm_tensors.bind
+    right = unilm.bind
 
     def wrong(c, tensors):
-        return right(unilm_tensors.replace(c, target_type_id=c.source_type_id), tensors)
+        return right(unilm.replace(c, target_type_id=c.source_type_id), tensors)
 
-    monkeypatch.setattr(unilm_tensors, "bind", wrong)
+    monkeypatch.setattr(unilm, "bind", wrong)
 
 
 MASK_ALONE = (mask_of_a_source, mask_at_the_position_of_its_token)

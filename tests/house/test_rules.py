@@ -19,12 +19,12 @@ from minidecode.plan import backend, op_names
 
 ROOT = Path(__file__).resolve().parents[2]  # of the checkout: the package under test may be installed elsewhere
 PACKAGE = ROOT / "minidecode"
-MODEL_FILES = [p for p in sorted((PACKAGE / "models").glob("*.py")) if p.name not in ("__init__.py", "config.py")]
+FAMILY_FILES = sorted({Path(family.network.__file__) for family in minidecode.models.FAMILIES.values()})
+CONFIG = "# ---- config.json "  # ends the forward pass in the file of a family
 
 
-def lines_of_code(path: Path) -> int:
+def lines_of_code(source: str) -> int:
     """Lines that hold code: no blank lines, comments or docstrings."""
-    source = path.read_text(encoding="utf-8")
     docstrings = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node):
@@ -36,24 +36,32 @@ def lines_of_code(path: Path) -> int:
     return len(code - docstrings - {source.count("\n") + 1})
 
 
-@pytest.mark.parametrize("path", MODEL_FILES, ids=lambda p: p.name)
-def test_a_model_fits_on_a_page(path):
-    assert lines_of_code(path) <= 75
+def forward_pass(path: Path) -> str:
+    """The first part of a family's file: what it imports, its weights and its forward passes."""
+    before, found, behind = path.read_text(encoding="utf-8").partition(CONFIG)
+    assert found and "\nclass " in behind, "the config class stands behind the forward pass"
+    return before
 
 
-@pytest.mark.parametrize("path", MODEL_FILES, ids=lambda p: p.name)
-def test_a_model_knows_no_plan_and_asks_no_types(path):
-    source = path.read_text(encoding="utf-8")
-    assert "isinstance" not in source
-    imported = {
-        alias.name
-        for n in ast.walk(ast.parse(source))
-        if isinstance(n, ast.Import | ast.ImportFrom)
-        for alias in n.names
-    }
+@pytest.mark.parametrize("path", FAMILY_FILES, ids=lambda p: p.name)
+def test_a_forward_pass_comes_first_and_fits_on_a_page(path):
+    assert lines_of_code(forward_pass(path)) < 75
+
+
+@pytest.mark.parametrize("path", [*FAMILY_FILES, PACKAGE / "models" / "products.py"], ids=lambda p: p.name)
+def test_a_forward_pass_knows_no_plan_and_asks_no_types(path):
+    source = path.read_text(encoding="utf-8").partition(CONFIG)[0]
+    nodes = list(ast.walk(ast.parse(source)))
+    imported = {a.name for n in nodes if isinstance(n, ast.Import | ast.ImportFrom) for a in n.names}
     assert not imported & {"plan", "Plan", "cache", "reference"}
-    if not path.stem.endswith("_tensors"):
-        assert "numpy" not in imported, "a forward pass computes by its ops alone"
+    named = {n.id for n in nodes if isinstance(n, ast.Name)}
+    assert not named & {"isinstance", "np"}, "a forward pass computes by its ops alone"
+
+
+def test_a_family_is_one_file():
+    """What all families share has three files; each other one in models/ is a family's."""
+    shared = {"__init__.py", "config.py", "products.py"}
+    assert {p.name for p in (PACKAGE / "models").glob("*.py")} == {p.name for p in FAMILY_FILES} | shared
 
 
 @pytest.mark.parametrize("name", op_names())

@@ -14,8 +14,7 @@ import numpy as np
 from safetensors.numpy import load_file
 from toy_folder import write_json, write_safetensors, write_tokenizer
 
-from minidecode.models.config import GPT2LatentConfig
-from minidecode.models.gpt2_latent_tensors import tensor_shapes
+from minidecode.models.gpt2_latent import GPT2LatentConfig, tensor_shapes
 
 # What differs from the fields below; widths are odd, so that no two dimensions are equal by chance.
 MODELS: dict[str, dict] = {

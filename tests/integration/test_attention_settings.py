@@ -29,7 +29,7 @@ TARGETS = [[2, 8, 14], [2, 33, 9, 4]]
 
 def random_tensors(family, config, seed=0):
     rng = np.random.default_rng(seed)
-    return {name: rng.normal(0, 0.35, shape) for name, shape in family.tensors.tensor_shapes(config).items()}
+    return {name: rng.normal(0, 0.35, shape) for name, shape in family.network.tensor_shapes(config).items()}
 
 
 def make(kind, tensors=None, **settings):

@@ -8,8 +8,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import minidecode as md
-from minidecode.models.bart_tensors import tensor_shapes
-from minidecode.models.config import BartConfig
+from minidecode.models.bart import BartConfig, tensor_shapes
 from minidecode.reference import cross_kv, embedding, linear
 
 V, D, ENCODER, DECODER, CONTEXT = 40, 12, 2, 3, 16

@@ -187,7 +187,7 @@ def test_an_unknown_architecture_needs_all_sizes(folders, tmp_path):
 
 
 def test_what_is_left_out_is_the_architectures():
-    from minidecode.models.config import FairseqConfig
+    from minidecode.models.fairseq import FairseqConfig
 
     sizes = {"src_vocab_size": 9, "tgt_vocab_size": 9}
     c = FairseqConfig.from_json(sizes | {"arch": "transformer_iwslt_de_en"})
@@ -206,7 +206,7 @@ def test_what_is_left_out_is_the_architectures():
      ("relu_squared", "relu2"), ("tanh", "tanh"), ("linear", "linear")],
 )  # fmt: skip
 def test_activations_have_fairseqs_names(theirs, ours):
-    from minidecode.models.config import FairseqConfig
+    from minidecode.models.fairseq import FairseqConfig
 
     fields = {"src_vocab_size": 9, "tgt_vocab_size": 9, "activation_fn": theirs}
     assert FairseqConfig.from_json(fields).activation_function == ours

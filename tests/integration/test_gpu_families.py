@@ -16,7 +16,9 @@ from minidecode.models import FAMILIES
 
 TOYS = load_file(Path(__file__).parents[2] / "docs" / "write_models.py")
 IDS = [[3, 9, 12, 7, 9], [5, 6]]
-FORWARD_PASSES = list({family.network: kind for kind, family in reversed(FAMILIES.items()) if kind != "bert"}.values())
+FORWARD_PASSES = list(
+    {family.network.forward: kind for kind, family in reversed(FAMILIES.items()) if kind != "bert"}.values()
+)
 WAYS = [
     ("split", {}),
     ("split", {"num_beams": 3, "no_repeat_ngram_size": 2}),

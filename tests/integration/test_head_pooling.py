@@ -154,7 +154,7 @@ def test_the_bytes_that_it_tells_are_those_that_decoding_holds(kind, folder, out
 def test_dtypes_are_kept_and_other_tensors_are_the_same(kind, dtype, folder, out):
     path = folder(kind, dtype=dtype)
     md.convert(path, out, num_key_value_heads=2)
-    shapes = FAMILIES[kind].tensors.tensor_shapes(md.load(out).config)
+    shapes = FAMILIES[kind].network.tensor_shapes(md.load(out).config)
     assert stored(out) == {name: (dtype, shape) for name, shape in shapes.items()}
     before, after = md.load(path, dtype="float64").tensors, md.load(out, dtype="float64").tensors
     same = {name for name in shapes if np.array_equal(before[name], after[name])}

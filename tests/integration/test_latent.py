@@ -16,7 +16,7 @@ from toy_folder import write_folder
 import minidecode as md
 from minidecode.cache.latent import Latent, LatentCache
 from minidecode.cache.split import SplitCache
-from minidecode.models.config import GPT2LatentConfig
+from minidecode.models.gpt2_latent import GPT2LatentConfig
 from minidecode.runtime.engine import Engine
 from minidecode.runtime.latents import between, chosen_latents
 

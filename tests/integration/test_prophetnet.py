@@ -9,7 +9,7 @@ import pytest
 
 import minidecode as md
 from minidecode.models import prophetnet
-from minidecode.models.prophetnet_tensors import RELATIVE
+from minidecode.models.prophetnet import RELATIVE
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "prophetnet"
 SOURCES = [[5, 9, 14, 3, 7, 2], [11, 2], [4, 6, 8, 10, 12, 13, 15, 16, 17, 2]]

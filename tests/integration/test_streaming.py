@@ -10,8 +10,7 @@ import pytest
 from toy_folder import write_json, write_safetensors
 
 import minidecode as md
-from minidecode.models import llama_tensors
-from minidecode.models.config import LlamaConfig
+from minidecode.models.llama import LlamaConfig, tensor_shapes
 from minidecode.runtime.engine import Engine
 
 SPACE = "\u2581"  # what SentencePiece writes for a space
@@ -200,7 +199,7 @@ def llama(tmp_path_factory):
         "max_position_embeddings": 64,
         "eos_token_id": 2,
     } | sizes
-    shapes, rng = llama_tensors.tensor_shapes(LlamaConfig.from_json(fields)), np.random.default_rng(0)
+    shapes, rng = tensor_shapes(LlamaConfig.from_json(fields)), np.random.default_rng(0)
     tensors = {name: rng.normal(0, 0.3, shape).astype("f4") for name, shape in shapes.items()}
     write_json(folder / "config.json", fields)
     write_safetensors(folder / "model.safetensors", tensors)

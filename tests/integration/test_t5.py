@@ -9,7 +9,7 @@ import pytest
 
 import minidecode as md
 from minidecode.conformance.attention import table_of_buckets
-from minidecode.models.config import T5Config
+from minidecode.models.t5 import T5Config
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "t5"
 SOURCES = [[5, 9, 14, 2, 7, 1], [11, 3, 1], [4, 6, 8, 10, 12, 13, 15, 16, 17, 1]]

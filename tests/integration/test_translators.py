@@ -19,8 +19,9 @@ from toy_folder import write_json, write_safetensors
 
 import minidecode as md
 from minidecode.loading import load_shapes
-from minidecode.models import bart_tensors
-from minidecode.models.config import MarianConfig, MBartConfig
+from minidecode.models import bart
+from minidecode.models.marian import MarianConfig
+from minidecode.models.mbart import MBartConfig
 from minidecode.runtime.prompts import cut_before, cut_in_front, fit_sources
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -217,7 +218,7 @@ def write_toy(folder: Path, config: type, kind: str, **fields) -> None:
         "encoder_attention_heads": 2, "decoder_layers": 1, "decoder_ffn_dim": 10, "decoder_attention_heads": 2,
     } | fields  # fmt: skip
     rng = np.random.default_rng(3)
-    shapes = bart_tensors.tensor_shapes(config.from_json(fields))
+    shapes = bart.tensor_shapes(config.from_json(fields))
     write_safetensors(folder / "model.safetensors", {n: rng.normal(0, 0.4, s).astype("f4") for n, s in shapes.items()})
     write_json(folder / "config.json", fields)
 

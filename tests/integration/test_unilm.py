@@ -13,8 +13,8 @@ from unilm_oracle import logits
 import minidecode as md
 from minidecode.cache.prompt import PromptCache
 from minidecode.loading import load_shapes
-from minidecode.models import unilm_tensors
-from minidecode.models.config import UnilmConfig
+from minidecode.models import unilm
+from minidecode.models.unilm import UnilmConfig
 
 WORDS = ["[PAD]", "[CLS]", "[SEP]", "[MASK]", "[UNK]", "the", "sea", "##s", "##e", "a", "b", "##b", "un", "##a",
          "war", "peace", ",", ".", "!", "5", "##5", "i", "##t", "'", "s", "e", "cat", "dog", "sat", "mat"]  # fmt: skip
@@ -32,7 +32,7 @@ def write(folder: Path, **changes) -> Path:
     """A random UniLM with a vocabulary."""
     folder.mkdir(exist_ok=True)
     fields, rng = FIELDS | changes, np.random.default_rng(7)
-    shapes = unilm_tensors.tensor_shapes(UnilmConfig.from_json(fields))
+    shapes = unilm.tensor_shapes(UnilmConfig.from_json(fields))
     tensors = {
         f"bert.{name}".replace("bert.cls.", "cls."): (
             rng.normal(0, 0.35, shape) + name.endswith("LayerNorm.weight")

@@ -121,7 +121,7 @@ def test_generation(tmp_path):
 
 def test_the_angles_of_transformers_are_ours_at_every_position():
     """Plain, linear and llama3, for the sizes of Llama 3.2: our table is float64's, theirs float32's."""
-    from minidecode.models.config import LlamaConfig
+    from minidecode.models.llama import LlamaConfig
 
     for rope in ({}, {"rope_type": "linear", "factor": 4.0},
                  {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,

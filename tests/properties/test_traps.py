@@ -19,8 +19,7 @@ from toy import ToyEngine, log_probability
 from toy_folder import write_folder, write_json, write_safetensors
 
 import minidecode as md
-from minidecode.models.bart_tensors import tensor_shapes
-from minidecode.models.config import BartConfig
+from minidecode.models.bart import BartConfig, tensor_shapes
 from minidecode.options.options import Options
 from minidecode.runtime.trace import FATES, Trace
 from minidecode.search.beam import beam_search
