@@ -96,7 +96,7 @@ def load(
     defaults = within_vocabulary(folder, defaults, config.vocab_size)
     defaults, source = chosen_defaults(folder, defaults, generation_config)
     defaults, source, prefix = _with_task(defaults | of_languages, source, folder, fields, task)
-    if family.name == "unilm":
+    if family.sep_ends_texts:
         defaults = _with_sep(defaults, config, tokenizer)
     compute = np.dtype(COMPUTED_IN[dtype])
     with _memory_for_loading(name, dtype):
@@ -249,7 +249,7 @@ def load_shapes(
         config = kind_of_config.from_json(fields | dict.fromkeys(sizes, vocab_size) | {"mask_token_id": 0})  # of UniLM
     defaults, source = chosen_defaults(folder, defaults, generation_config)
     defaults, source, _ = _with_task(defaults, source, folder, fields, task)
-    if family.name == "unilm":
+    if family.sep_ends_texts:
         tokenizer = None
         if folder is not None and vocab_size is None:
             tokenizer = TOKENIZER_KINDS[family.tokenizer].make(folder, config)

@@ -151,34 +151,39 @@ class Model:
     @property
     def is_encoder_decoder(self) -> bool:
         """Whether texts given are sources that another text is generated from (BART, UniLM), or beginnings (GPT-2)."""
-        return self.has_encoder or self.config.reads_in_front
+        return self.has_encoder or self.reads_in_front
 
     @property
     def has_encoder(self) -> bool:
         """Whether a decoder looks at what an encoder makes of sources (BART, T5)."""
-        return hasattr(self.network, "encode")
+        return FAMILIES[self.family].has_encoder
+
+    @property
+    def reads_in_front(self) -> bool:
+        """Whether the layers of a target read its source in front of it, so that both share one context (UniLM)."""
+        return FAMILIES[self.family].reads_in_front
 
     @property
     def is_encoder(self) -> bool:
         """Whether it reads texts and writes none (BERT)."""
-        return not hasattr(self.network, "lm_head")
+        return not FAMILIES[self.family].writes
 
     @property
     def is_rotary(self) -> bool:
         """Whether queries and keys are turned by their positions (Llama)."""
-        return hasattr(self.weights, "turns_NK")
+        return FAMILIES[self.family].is_rotary
 
     @property
     def has_latent(self) -> bool:
         """Whether a latent stands in front of each text (gpt2_latent)."""
-        return hasattr(self.network, "latent")
+        return FAMILIES[self.family].has_latent
 
     @property
     def traits(self) -> dict[str, Any]:
         """What plans depend on, beside the encoder and the device."""
         return {
             "dtype": self.dtype, "is_rotary": self.is_rotary, "has_latent": self.has_latent,
-            "reads_in_front": self.config.reads_in_front,
+            "reads_in_front": self.reads_in_front,
         }  # fmt: skip
 
     def options(self, **given: Unpack[GenerateOptions]) -> Options:
@@ -528,7 +533,8 @@ class Model:
 
     def _inputs(self, family: Family) -> Inputs:
         files = TOKENIZER_KINDS[family.tokenizer].files
-        return Inputs(self.config, self.tokenizer, self.defaults, self.is_encoder_decoder, self.prefix, files)
+        kinds = self.is_encoder_decoder, self.reads_in_front
+        return Inputs(self.config, self.tokenizer, self.defaults, *kinds, self.prefix, files)
 
     def _check_it_writes(self) -> None:
         """Raises OptionError on an encoder alone."""

@@ -21,7 +21,7 @@ MOST_KEYS = 2**13  # that are copied together for the query rows of a prefill: 6
 
 def rows_a_token(weights: Any) -> int:
     """Rows that a step computes for each beam: 2 where a query row predicts the next token, else 1."""
-    return 2 if hasattr(weights, "query_ND") else 1
+    return 1 if weights.query_ND is None else 2
 
 
 @dataclass(frozen=True)

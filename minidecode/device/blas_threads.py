@@ -28,7 +28,7 @@ SMALL = 2**19  # numbers in a matrix: two megabytes of float32, which stay in a 
 
 def products_are_small(weights: Any) -> bool:
     """Whether no layer multiplies by a matrix of more than `SMALL` numbers."""
-    blocks = (*weights.blocks, *getattr(getattr(weights, "encoder", None), "blocks", ()))
+    blocks = (*weights.blocks, *(weights.encoder.blocks if weights.encoder else ()))
     return all(numbers_in(w) <= SMALL for block in blocks for w in vars(block).values() if hasattr(w, "layout"))
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import CheckpointError, OptionError
-from ..models import fairseq
+from ..models import FAMILIES, fairseq
 from ..models.fairseq import FairseqConfig
 from .checkpoint import match_tensors, write_safetensors
 from .fairseq_tokenizer import CODES, Dictionary, is_language
@@ -88,8 +88,7 @@ def convert_fairseq(
                          "tgt_vocab_size": config.tgt_vocab_size}  # fmt: skip
     stored = match_tensors(
         path, found, fairseq.tensor_shapes(config), prefix="", ignored=fairseq.ignored(config),
-        layer=fairseq.LAYER, tied=fairseq.tied(config), optional=(),
-        is_whole=fairseq.IS_WHOLE,
+        layer=fairseq.LAYER, tied=fairseq.tied(config), optional=(), is_whole=FAMILIES["fairseq"].is_whole,
     )  # fmt: skip
     dictionaries = [path.with_name(f"dict.{settings[f'{side}_lang']}.txt") for side in ("source", "target")]
     for file, size in zip(dictionaries, (config.src_vocab_size, config.tgt_vocab_size), strict=True):

@@ -160,13 +160,10 @@ def matched_tensors(
 
     same: whether two of them hold the same numbers. Raises CheckpointError as `match_tensors` does.
     """
-    f = family.network
-    if hasattr(f, "settled"):
-        config = f.settled(config, found, same)
-    ignored = f.ignored(config) if hasattr(f, "ignored") else f.IGNORED
+    f, config = family.network, config.settled(found, same)
     return match_tensors(
-        where, found, f.tensor_shapes(config), prefix=f.PREFIX, ignored=ignored, layer=f.LAYER, tied=f.tied(config),
-        optional=f.OPTIONAL, is_whole=getattr(f, "IS_WHOLE", False),
+        where, found, f.tensor_shapes(config), prefix=f.PREFIX, ignored=f.ignored(config), layer=f.LAYER,
+        tied=f.tied(config), optional=f.OPTIONAL, is_whole=family.is_whole,
     ), config  # fmt: skip
 
 

@@ -115,7 +115,7 @@ def convert(
 
 def pool_tensor(c: Config, name: str, tensor: np.ndarray, G: int) -> np.ndarray:
     """The tensor of that name in the model with G key/value heads: another one only if it projects keys or values."""
-    side = "encoder" if name.startswith("encoder.") and not c.reads_in_front else "decoder"
+    side = c.stack_of(name)
     if side not in c.stacks:  # what reads latents keeps its heads
         return tensor
     layers, h = c.stacks[side]

@@ -12,7 +12,6 @@ theirs is given.
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -108,8 +107,7 @@ class Accelerated:
 
     def _build(self, found: dict[str, LiveTensor]) -> Model:
         family, config, _ = read_settings(None, self.live.config.to_dict())
-        if family.name == "marian":  # transformers' softmax has the padding
-            config = dataclasses.replace(config, padding_in_head=True)
+        config = config.as_in_transformers()
         stored = {tensor.dtype for tensor in found.values()}
         if stored & {"F16", "BF16"} and self.dtype is None:
             raise CheckpointError(

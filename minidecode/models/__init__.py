@@ -24,37 +24,42 @@ from . import (
 
 @dataclass(frozen=True)
 class Family:
-    """A kind of model: its config, its forward passes, and what its files hold."""
+    """A kind of model: its file in this folder, and what it can do. Nothing else asks which family a model is of."""
 
     name: str  # model_type in config.json
     config: type
-    network: Any  # its file: the forward passes, and which tensors a file of it holds
+    # Its file: `forward`, with `encode` if there is an encoder, and `lm_head` or `classify`. Of a checkpoint PREFIX,
+    # LAYER, OPTIONAL, `ignored`, `tied` and `tensor_shapes` say what it holds, and `bind` makes the weights of it.
+    network: Any
     tokenizer: str = "tokenizer.json"  # a key of files/tokenizer_kinds.py
+    writes: bool = True  # texts; otherwise its rows are the result
+    has_encoder: bool = False  # a decoder looks at what an encoder makes of sources
+    reads_in_front: bool = False  # the layers of a target read its source in front of it: both share one context
+    has_latent: bool = False  # a latent stands in front of each text
+    is_rotary: bool = False  # queries and keys are turned by their positions
+    sep_ends_texts: bool = False  # the tokenizer's [SEP], which its files do not say
+    is_whole: bool = False  # a tensor that is unknown is of another model: each takes part in the answers
     # Of generation, where neither generation_config.json nor config.json says: as transformers' class of config has it.
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
 
-FSMT_DEFAULTS = {
-    "bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2, "forced_eos_token_id": 2,
-    "num_beams": 5, "max_length": 200,
-}  # fmt: skip
-
-
 FAMILIES = {
     "gpt2": Family("gpt2", gpt2.GPT2Config, gpt2),
-    "gpt2_latent": Family("gpt2_latent", gpt2_latent.GPT2LatentConfig, gpt2_latent),
+    "gpt2_latent": Family("gpt2_latent", gpt2_latent.GPT2LatentConfig, gpt2_latent, has_latent=True),
     "gpt_bigcode": Family("gpt_bigcode", gpt_bigcode.GPTBigCodeConfig, gpt_bigcode),
-    "bart": Family("bart", bart.BartConfig, bart),
-    "bert": Family("bert", bert.BertConfig, bert, "wordpiece"),
-    "marian": Family("marian", marian.MarianConfig, marian, "marian"),
-    "mbart": Family("mbart", mbart.MBartConfig, mbart, "mbart"),
-    "prophetnet": Family("prophetnet", prophetnet.ProphetNetConfig, prophetnet, "prophetnet"),
-    "xlm-prophetnet": Family("xlm-prophetnet", prophetnet.ProphetNetConfig, prophetnet),
-    "unilm": Family("unilm", unilm.UnilmConfig, unilm, "wordpiece"),
-    **{name: Family(name, t5.T5Config, t5) for name in ("t5", "mt5", "umt5")},
-    "fairseq": Family("fairseq", fairseq.FairseqConfig, fairseq, "fairseq"),
-    "fsmt": Family("fsmt", fairseq.FairseqConfig, fairseq, "fsmt", FSMT_DEFAULTS),
-    **{name: Family(name, llama.LlamaConfig, llama) for name in ("llama", "mistral", "qwen2")},
+    "bart": Family("bart", bart.BartConfig, bart, has_encoder=True),
+    "bert": Family("bert", bert.BertConfig, bert, "wordpiece", writes=False),
+    "marian": Family("marian", marian.MarianConfig, marian, "marian", has_encoder=True),
+    "mbart": Family("mbart", mbart.MBartConfig, mbart, "mbart", has_encoder=True),
+    "prophetnet": Family("prophetnet", prophetnet.ProphetNetConfig, prophetnet, "prophetnet", has_encoder=True),
+    "xlm-prophetnet": Family("xlm-prophetnet", prophetnet.ProphetNetConfig, prophetnet, has_encoder=True),
+    "unilm": Family("unilm", unilm.UnilmConfig, unilm, "wordpiece", reads_in_front=True, sep_ends_texts=True),
+    **{name: Family(name, t5.T5Config, t5, has_encoder=True) for name in ("t5", "mt5", "umt5")},
+    "fairseq": Family("fairseq", fairseq.FairseqConfig, fairseq, "fairseq", has_encoder=True, is_whole=True),
+    "fsmt": Family(
+        "fsmt", fairseq.FairseqConfig, fairseq, "fsmt", has_encoder=True, is_whole=True, defaults=fairseq.FSMT_DEFAULTS
+    ),
+    **{name: Family(name, llama.LlamaConfig, llama, is_rotary=True) for name in ("llama", "mistral", "qwen2")},
 }
 
 # What users will try, and why it is not there: a part of an error.

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import CheckpointError, shown
 from ..ops import Heads, Norm, Weight
-from .config import TranslatorConfig
+from .config import ModelWeights, TranslatorConfig
 from .products import activated, product, residual_norm
 
 
@@ -44,13 +44,13 @@ class Stack:
 
 
 @dataclass(frozen=True)
-class Weights:
-    encoder: Stack
+class Weights(ModelWeights):
+    """`encoder` is a `Stack`, too."""
+
     decoder: Stack
     embedding_scale: float
     activation: str
     lm_head: Weight
-    cross_kv: Weight  # keys and values of the source for all decoder layers, side by side: one product makes them
 
     @property
     def blocks(self):
@@ -283,8 +283,9 @@ def bind(c, tensors: dict[str, Any]) -> Weights:
     decoder = tuple(block(layer, DecoderBlock, own, **cross(layer, seen)) for layer in layers)
     (source, target, lm_head), V = (tensors[name] for name in c.tables), c.head_size
     return Weights(
-        stack("encoder", source, encoder), stack("decoder", target, decoder),
+        stack("decoder", target, decoder),
         math.sqrt(c.d_model) if c.scale_embedding else 1.0, c.activation_function,
         Weight(lm_head[:V], tensors["final_logits_bias"][0, :V], layout="oi"),
-        weight(*(f"{layer}.encoder_attn.{p}_proj" for layer in layers for p in "kv")),
+        encoder=stack("encoder", source, encoder),
+        cross_kv=weight(*(f"{layer}.encoder_attn.{p}_proj" for layer in layers for p in "kv")),
     )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -140,28 +140,34 @@ class BertConfig(Config):
     def width(self) -> int:
         return self.hidden_size
 
+    def settled(self, stored: dict[str, Any], equal: Callable[..., bool]) -> BertConfig:
+        """The config as the file answers it: whether there are a pooler and a classifier.
+
+        A classifier without a pooler is one of tokens. Some classifiers of tokens bring a pooler that they do not use:
+        config.json's `architectures` says so.
+        """
+        names = {name.removeprefix(PREFIX) for name in stored}
+        pooler, classifier = "pooler.dense.weight" in names, "classifier.weight" in names
+        return replace(
+            self,
+            has_pooler=pooler,
+            has_classifier=classifier,
+            labels_tokens=self.labels_tokens or (classifier and not pooler),
+        )
+
 
 # ---- tensors ---------------------------------------------------------------------------------------------------------
 # BERT's files: which tensors they hold, and where each goes.
 
 PREFIX = "bert."
-IGNORED = r"embeddings\.position_ids|cls\..*"  # a buffer of old files; the heads that BERT was trained with
 LAYER = r"encoder\.layer\.\d+\."  # what the names of a layer begin with
 OPTIONAL = ()
 OLD = {"weight": "gamma", "bias": "beta"}  # how old files call the parts of a norm
 
 
-def settled(c, stored: dict[str, Any], equal):
-    """The config as the file answers it: whether there are a pooler and a classifier.
-
-    A classifier without a pooler is one of tokens. Some classifiers of tokens bring a pooler that they do not use:
-    config.json's `architectures` says so.
-    """
-    names = {name.removeprefix(PREFIX) for name in stored}
-    pooler, classifier = "pooler.dense.weight" in names, "classifier.weight" in names
-    return replace(
-        c, has_pooler=pooler, has_classifier=classifier, labels_tokens=c.labels_tokens or (classifier and not pooler)
-    )
+def ignored(c) -> str:
+    """What a file may hold and no model uses: a buffer of old files; the heads that BERT was trained with."""
+    return r"embeddings\.position_ids|cls\..*"
 
 
 def tied(c) -> dict[str, str]:

@@ -1,16 +1,17 @@
-"""Reads and checks config.json."""
+"""What all families share: the base of their configs, which reads and checks config.json, and of their weights."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from ..errors import CheckpointError, shown
-from ..ops import Heads
+from ..ops import Heads, Weight
 from ..reference.activation import ACTIVATIONS
 
 
@@ -126,14 +127,42 @@ class Config:
         return self.context
 
     @property
-    def reads_in_front(self) -> bool:
-        """Whether the layers of a target read its source in front of it, so that both share one context (UniLM)."""
+    def is_gated(self) -> bool:
+        """Whether a feed-forward layer has two products in, of which one is the gate of the other."""
         return False
+
+    @property
+    def relative_outputs(self) -> int:
+        """Of how many numbers a row makes its position bias, by a product of its own."""
+        return 0
+
+    def stack_of(self, name: str) -> str:
+        """In which of `stacks` the layer of a tensor is."""
+        return "encoder" if name.startswith("encoder.") else "decoder"
+
+    def settled(self, stored: dict[str, Any], equal: Callable[..., bool]) -> Config:
+        """The config as the weights answer what config.json leaves open; equal: compares two tensors."""
+        return self
+
+    def as_in_transformers(self) -> Config:
+        """The config of a live model of transformers, where that computes something else than its files say here."""
+        return self
 
     def heads(self, H: int, scaled: bool = True, window: int | None = None) -> Heads:
         """H query heads, and what config.json or else the family's custom says of the rest."""
         K, U = self.key_width or self.width // H, self.value_width or self.width // H
         return Heads(H, self.num_key_value_heads or H, K, U, K**-0.5 if scaled else 1.0, window)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelWeights:
+    """What the engine asks of the weights of each family, beside the forward passes. None: the family has no such."""
+
+    encoder: Any = None  # with `blocks` of its own
+    cross_kv: Weight | None = None  # keys and values of the source for all decoder layers: one product makes them
+    memory: Weight | None = None  # a latent -> for each layer a vector that is both key and value of position 0
+    target_place: int | None = None  # where sources are read in front of targets: of these, the first place in a table
+    query_ND: Any = None  # the row that predicts the next token, by place, where it is not the token's own
 
 
 @dataclass(frozen=True, kw_only=True)

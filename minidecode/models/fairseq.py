@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -11,7 +12,7 @@ import numpy as np
 from ..errors import CheckpointError, shown
 from ..ops import Norm, Weight
 from .bart import LAYER, PREFIX, DecoderBlock, EncoderBlock, tied
-from .config import TranslatorConfig, sinusoids
+from .config import ModelWeights, TranslatorConfig, sinusoids
 from .products import activated, product, residual_norm
 
 __all__ = ["LAYER", "PREFIX", "Weights", "bind", "encode", "forward", "lm_head", "tensor_shapes", "tied"]
@@ -34,13 +35,13 @@ class Stack:
 
 
 @dataclass(frozen=True)
-class Weights:
-    encoder: Stack
+class Weights(ModelWeights):
+    """`encoder` is a `Stack`, too."""
+
     decoder: Stack
     embedding_scale: float
     activation: str
     lm_head: Weight
-    cross_kv: Weight  # keys and values of the source for all decoder layers, side by side: one product makes them
 
     @property
     def blocks(self):
@@ -295,19 +296,23 @@ class FairseqConfig(TranslatorConfig):
     def width(self) -> int:
         return self.encoder_embed_dim
 
+    def settled(self, stored: dict[str, Any], equal: Callable[..., bool]) -> FairseqConfig:
+        """The config as the file answers it: FSMT's head is the target's table, unless there is one of its own."""
+        has_head = self.TABLES[2] in stored or PREFIX + self.TABLES[2] in stored
+        return self if has_head or self.model_type != "fsmt" else replace(self, share_decoder_input_output_embed=True)
+
+
+FSMT_DEFAULTS = {
+    "bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2, "forced_eos_token_id": 2,
+    "num_beams": 5, "max_length": 200,
+}  # fmt: skip
+
 
 # ---- tensors ---------------------------------------------------------------------------------------------------------
 # Files of fairseq's Transformer, and of FSMT, which has the same names: their tensors, and where each goes.
 
 OPTIONAL = ()
-IS_WHOLE = True  # every tensor of a checkpoint takes part in its answers: one that is unknown is of another model
 SUBLAYERS = {"encoder": ("self_attn", "final"), "decoder": ("self_attn", "encoder_attn", "final")}
-
-
-def settled(c: FairseqConfig, stored: dict[str, Any], equal) -> FairseqConfig:
-    """The config as the file answers it: FSMT's head is the target's table, unless the file has a head of its own."""
-    has_head = c.TABLES[2] in stored or PREFIX + c.TABLES[2] in stored
-    return c if has_head or c.model_type != "fsmt" else replace(c, share_decoder_input_output_embed=True)
 
 
 def ignored(c: FairseqConfig) -> str:
@@ -376,7 +381,8 @@ def bind(c: FairseqConfig, tensors: dict[str, Any]) -> Weights:
     source, target, head = (tensors[name] for name in c.tables)
     layers = (f"decoder.layers.{i}" for i in range(c.decoder_layers))
     return Weights(
-        stack("encoder", source, EncoderBlock), stack("decoder", target, DecoderBlock, c.attention_window),
+        stack("decoder", target, DecoderBlock, c.attention_window),
         1.0 if c.no_scale_embedding else math.sqrt(c.width), c.activation_function, Weight(head, layout="oi"),
-        weight(*(f"{layer}.encoder_attn.{p}_proj" for layer in layers for p in "kv")),
+        encoder=stack("encoder", source, EncoderBlock),
+        cross_kv=weight(*(f"{layer}.encoder_attn.{p}_proj" for layer in layers for p in "kv")),
     )  # fmt: skip

@@ -17,11 +17,9 @@ __all__ = ["Weights", "bind", "forward", "latent", "lm_head", "posterior", "tens
 
 @dataclass(frozen=True)
 class Weights(gpt2.Weights):
-    """wpe_ND begins at position 1: position 0 is the latent's."""
+    """wpe_ND begins at position 1: position 0 is the latent's. `encoder` are a bert.Weights."""
 
-    encoder: bert.Weights
     posterior: Weight  # pooled rows of the encoder -> mean and log variance of z
-    memory: Weight  # z -> for each layer a vector that is both key and value of position 0
     addend: Weight  # z -> what is added to each embedding
 
 
@@ -99,7 +97,6 @@ class GPT2LatentConfig(GPT2Config):
 # The files of a GPT-2 with a latent: which tensors they hold, by Optimus's names, and where each goes.
 
 PREFIX = ""
-IGNORED = r"encoder\.embeddings\.position_ids|decoder\.transformer\.h\.\d+\.attn\.(bias|masked_bias)"
 LAYER = r"(encoder\.encoder\.layer|decoder\.transformer\.h)\.\d+\."  # what the names of a layer begin with
 OPTIONAL = ()
 POSTERIOR, MEMORY, ADDEND = (
@@ -115,6 +112,11 @@ def of_encoder(name: str) -> str:
 def of_decoder(name: str) -> str:
     """The name, in this file, of a tensor of GPT-2's."""
     return f"decoder.{name}" if name == "lm_head.weight" else f"decoder.transformer.{name}"
+
+
+def ignored(c) -> str:
+    """What a file may hold and no model uses: buffers of old files."""
+    return r"encoder\.embeddings\.position_ids|decoder\.transformer\.h\.\d+\.attn\.(bias|masked_bias)"
 
 
 def tied(c) -> dict[str, str]:

@@ -10,9 +10,9 @@ import numpy as np
 
 from ..errors import CheckpointError
 from . import gpt2
-from .gpt2 import IGNORED, LAYER, OPTIONAL, PREFIX, GPT2Config, Weights, forward, lm_head, tied
+from .gpt2 import LAYER, OPTIONAL, PREFIX, GPT2Config, Weights, forward, ignored, lm_head, tied
 
-__all__ = ["IGNORED", "LAYER", "OPTIONAL", "PREFIX", "bind", "forward", "lm_head", "tensor_shapes", "tied"]
+__all__ = ["LAYER", "OPTIONAL", "PREFIX", "bind", "forward", "ignored", "lm_head", "tensor_shapes", "tied"]
 
 # ---- config.json -----------------------------------------------------------------------------------------------------
 

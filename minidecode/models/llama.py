@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import CheckpointError, shown
 from ..ops import Heads, Norm, Weight
-from .config import Config
+from .config import Config, ModelWeights
 from .products import gated, product, residual_norm
 
 
@@ -29,7 +29,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Weights:
+class Weights(ModelWeights):
     wte_VD: Any
     turns_NK: Any  # by position, the cosines and the sines by which queries and keys are turned
     blocks: tuple[Block, ...]
@@ -163,6 +163,10 @@ class LlamaConfig(Config):
         """The kind of rotation; old files call it `type`."""
         return self.rope.get("rope_type", self.rope.get("type", "default"))
 
+    @property
+    def is_gated(self) -> bool:
+        return True
+
     def frequencies(self, K: int) -> np.ndarray:
         """f_i, by which the i-th pair of a head turns from one position to the next: theta^(-2i/K), scaled.
 
@@ -202,10 +206,14 @@ class LlamaConfig(Config):
 # Llama's files: which tensors they hold, and where each goes.
 
 PREFIX = "model."
-IGNORED = r".*rotary_emb\.inv_freq"  # angles that old files carry
 LAYER = r"layers\.\d+\."  # what the names of a layer begin with
 OPTIONAL = ()
 AT_ONCE = 2**12  # positions whose angles are computed together
+
+
+def ignored(c) -> str:
+    """What a file may hold and no model uses: angles in old files."""
+    return r".*rotary_emb\.inv_freq"
 
 
 def tied(c) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -64,6 +64,10 @@ class MarianConfig(BartConfig):
         target = fields.get("decoder_vocab_size")
         target = source if target is None else target
         return super().from_json(fields | {"vocab_size": target, "encoder_vocab_size": source})
+
+    def as_in_transformers(self) -> MarianConfig:
+        """With the padding, which is in transformers' softmax."""
+        return replace(self, padding_in_head=True)
 
     @property
     def source_vocab_size(self) -> int:

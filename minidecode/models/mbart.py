@@ -25,7 +25,6 @@ class Stack(bart.Stack):
 
 @dataclass(frozen=True)
 class Weights(bart.Weights):
-    encoder: Stack
     decoder: Stack
 
 

@@ -28,7 +28,8 @@ class DecoderBlock(bart.DecoderBlock):
 
 @dataclass(frozen=True)
 class Weights(bart.Weights):
-    query_ND: Any  # the query row behind position n, before its norm: it stands for no token
+    """`query_ND` has the query row behind position n, before its norm: it stands for no token."""
+
     bucket_L: Any  # of each distance
 
 
@@ -149,6 +150,10 @@ class ProphetNetConfig(Config):
         return np.where(back_L < own, back_L, np.minimum(grown_L, n - 1).astype(np.int64))
 
     @property
+    def relative_outputs(self) -> int:
+        return self.num_buckets * self.num_decoder_attention_heads
+
+    @property
     def context(self) -> int:
         """The most tokens of a target: the query row behind the last of them has a position, too."""
         return self.max_position_embeddings - self.FIRST - 1
@@ -256,7 +261,7 @@ def bind(c, tensors: dict[str, Any]) -> Weights:
     query_ND = decoder.wpe_ND[1:] + tensors["decoder.ngram_embeddings.weight"][-1]
     layers = (f"decoder.layers.{i}" for i in range(c.num_decoder_layers))
     return Weights(
-        stack("encoder", source, EncoderBlock), decoder, 1.0, c.activation_function, Weight(head, layout="oi"),
-        weight(*(f"{layer}.cross_attn.{p}_proj" for layer in layers for p in ("key", "value"))),
-        query_ND, c.bucket_of_distance(),
+        decoder, 1.0, c.activation_function, Weight(head, layout="oi"),
+        c.bucket_of_distance(), encoder=stack("encoder", source, EncoderBlock), query_ND=query_ND,
+        cross_kv=weight(*(f"{layer}.cross_attn.{p}_proj" for layer in layers for p in ("key", "value"))),
     )  # fmt: skip

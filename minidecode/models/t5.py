@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from ..errors import CheckpointError, shown
 from ..ops import Heads, Norm, PositionBias, Weight
-from .config import Config, check_epsilon, log_share
+from .config import Config, ModelWeights, check_epsilon, log_share
 from .products import activated, gated, product, residual_norm
 
 
@@ -44,12 +45,12 @@ class Stack:
 
 
 @dataclass(frozen=True)
-class Weights:
-    encoder: Stack
+class Weights(ModelWeights):
+    """`encoder` is a `Stack`, too."""
+
     decoder: Stack
     activation: str
     lm_head: Weight
-    cross_kv: Weight  # keys and values of the source for all decoder layers, side by side: one product makes them
 
     @property
     def blocks(self):
@@ -243,33 +244,36 @@ class T5Config(Config):
     def width(self) -> int:
         return self.d_model
 
+    def settled(self, stored: dict[str, Any], equal: Callable[..., bool]) -> T5Config:
+        """The config as the file answers it: the head is the model's own if the file has one with other numbers.
+
+        What tie_word_embeddings says is no answer: transformers 5 writes true of every T5. equal: compares two tensors.
+        """
+        table = next((stored[name] for name in ("shared.weight", *tied(self)) if name in stored), None)
+        if table is None or "lm_head.weight" not in stored or stored["lm_head.weight"].shape != table.shape:
+            return self
+        return replace(self, own_head=not equal(stored["lm_head.weight"], table))
+
 
 # ---- tensors ---------------------------------------------------------------------------------------------------------
 # T5's files: which tensors they hold, and where each goes. mT5 and UMT5 have the same names.
 
 PREFIX = ""
-IGNORED = r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight"  # of the first files
 LAYER = r"(encoder|decoder)\.block\.\d+\."  # what the names of a layer begin with
 OPTIONAL = ()
 UPS = {True: ("wi_0", "wi_1"), False: ("wi",)}  # gated or not
 BIAS = "layer.0.SelfAttention.relative_attention_bias.weight"
 
 
+def ignored(c) -> str:
+    """What a file may hold and no model uses: a table of the first files."""
+    return r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight"
+
+
 def tied(c) -> dict[str, str]:
     """Tensors that a file may store although they are copies: copy -> original."""
     copies = ["decoder.embed_tokens", "encoder.embed_tokens", *([] if c.has_own_head else ["lm_head"])]
     return {f"{copy}.weight": "shared.weight" for copy in copies}
-
-
-def settled(c, stored: dict[str, Any], equal):
-    """The config as the file answers it: the head is the model's own if the file has one with other numbers.
-
-    What tie_word_embeddings says is no answer: transformers 5 writes true of every T5. equal: compares two tensors.
-    """
-    table = next((stored[name] for name in ("shared.weight", *tied(c)) if name in stored), None)
-    if table is None or "lm_head.weight" not in stored or stored["lm_head.weight"].shape != table.shape:
-        return c
-    return replace(c, own_head=not equal(stored["lm_head.weight"], table))
 
 
 def tensor_shapes(c) -> dict[str, tuple[int, ...]]:
@@ -333,6 +337,7 @@ def bind(c, tensors: dict[str, Any]) -> Weights:
     wte = tensors["shared.weight"]
     sources = (f"decoder.block.{i}.layer.1.EncDecAttention.{p}" for i in range(c.decoder_layers) for p in "kv")
     return Weights(
-        Stack(wte, encoder), Stack(wte, decoder), c.activation_function,
-        Weight(tensors["lm_head.weight"] if c.has_own_head else wte, layout="oi"), weight(*sources),
+        Stack(wte, decoder), c.activation_function,
+        Weight(tensors["lm_head.weight"] if c.has_own_head else wte, layout="oi"),
+        encoder=Stack(wte, encoder), cross_kv=weight(*sources),
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -12,27 +13,22 @@ from ..ops import Heads, Norm, Weight
 from . import bert
 from .bart import EncoderBlock, feed_forward
 from .bert import LAYER, OPTIONAL, PREFIX, BertConfig  # noqa: F401  (what a family's table has)
+from .config import ModelWeights
 from .products import activated, product, residual_norm
 
 
 @dataclass(frozen=True)
-class Weights:
+class Weights(ModelWeights):
+    """`query_ND` has the row of [MASK] behind each token, at the next position; None: a token's own row predicts."""
+
     wte_VD: Any
     place_XD: Any  # row p: position p with the type of sources; row P + p: with that of targets, for P positions
-    target_place: int  # P
     ln_embedding: Norm
     blocks: tuple[EncoderBlock, ...]
     activation: str
     transform: Weight
     ln_transform: Norm
     lm_head: Weight
-
-
-@dataclass(frozen=True)
-class MaskWeights(Weights):
-    """Of a model that predicts by a row of its own: behind each token, [MASK] at the next position."""
-
-    query_ND: Any  # by the place of the token
 
 
 def forward(w: Weights, ids_R, place_R, caches, ops, pick_R=None):
@@ -42,15 +38,14 @@ def forward(w: Weights, ids_R, place_R, caches, ops, pick_R=None):
     own row, or a row of [MASK] behind it, which no other row sees. pick_R: the tokens behind which it is asked for.
     """
     _, x_RD = ops.embed_norm(ids_R, place_R, w.wte_VD, w.place_XD, 1.0, w.ln_embedding)
-    query_ND = getattr(w, "query_ND", None)
-    if query_ND is not None:
+    if w.query_ND is not None:
         behind_R = place_R if pick_R is None else place_R[pick_R]
-        _, query_RD = ops.embed_norm(behind_R, behind_R, query_ND, None, 1.0, w.ln_embedding)
+        _, query_RD = ops.embed_norm(behind_R, behind_R, w.query_ND, None, 1.0, w.ln_embedding)
         x_RD = caches[0].joined(ops, x_RD, query_RD)
     for block, cache in zip(w.blocks, caches, strict=True):
         is_last = block is w.blocks[-1]
         q_RHK = cache.append(ops, product(ops, x_RD, block.qkv), x_RD)
-        if query_ND is not None:
+        if w.query_ND is not None:
             a_RX = cache.attend(ops, q_RHK, queries_alone=is_last)
             x_RD = cache.queries(ops, x_RD) if is_last else x_RD
         else:
@@ -124,27 +119,28 @@ class UnilmConfig(BertConfig):
         return super().from_json({**own, "layer_norm_eps": 1e-5})
 
     @property
-    def reads_in_front(self) -> bool:
-        return True
-
-    @property
     def stacks(self) -> dict[str, tuple[int, Heads]]:
         """Name -> its layers, and how each of their attentions is cut into heads."""
         return {"decoder": (self.num_hidden_layers, self.heads(self.num_attention_heads))}
+
+    def stack_of(self, name: str) -> str:
+        return "decoder"  # whose tensors are called "encoder.", as BERT's are
+
+    def settled(self, stored: dict[str, Any], equal: Callable[..., bool]) -> UnilmConfig:
+        """The config as the file answers it: how queries, keys and values are stored."""
+        return replace(self, has_fast_qkv=any(name.endswith("attention.self.qkv_linear.weight") for name in stored))
 
 
 # ---- tensors ---------------------------------------------------------------------------------------------------------
 # UniLM's files: which tensors they hold, and where each goes. They are BERT's, with the head of its training.
 
 HEAD = "cls.predictions."
-# Buffers of old files; the pooler and the head of next sentences, which decoding does not read.
-IGNORED = r"embeddings\.position_ids|pooler\..*|cls\.seq_relationship\..*|cls2\..*|crit_mask_lm.*"
 PLAIN = ("query.weight", "query.bias", "key.weight", "key.bias", "value.weight", "value.bias")
 
 
-def settled(c, stored: dict[str, Any], equal):
-    """The config as the file answers it: how queries, keys and values are stored."""
-    return replace(c, has_fast_qkv=any(name.endswith("attention.self.qkv_linear.weight") for name in stored))
+def ignored(c) -> str:
+    """What a file may hold and decoding does not read: buffers, the pooler, the head of next sentences."""
+    return r"embeddings\.position_ids|pooler\..*|cls\.seq_relationship\..*|cls2\..*|crit_mask_lm.*"
 
 
 def tied(c) -> dict[str, str]:
@@ -216,4 +212,4 @@ def bind(c, tensors: dict[str, Any]) -> Weights:
     # Behind the token at position p, of a source or of a target, stands [MASK] at p + 1: behind the last one, nothing.
     mask_ND = word_VD[c.mask_token_id] + place_XD[c.max_position_embeddings + 1 :]
     behind_ND = np.concatenate([mask_ND, np.zeros_like(mask_ND[:1])])
-    return MaskWeights(**shared, query_ND=np.concatenate([behind_ND, behind_ND]))
+    return Weights(**shared, query_ND=np.concatenate([behind_ND, behind_ND]))

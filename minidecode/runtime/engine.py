@@ -112,7 +112,7 @@ class Engine:
 
         A model without an encoder reads them in the prefill, in front of the texts.
         """
-        if hasattr(self.weights, "target_place"):
+        if self.weights.target_place is not None:
             self.in_front = InFront.of(sources, self.weights, self.device)
             return
         ids_R, pos_R, offsets_X = self._rows_of(sources)

@@ -87,7 +87,7 @@ def footprint(
         extent = replace(extent, **room)
     blocks, s = model.weights.blocks, model.weights.blocks[0].qkv.computed_in.itemsize
     B, N, S, T = extent.sentences, extent.prompt_tokens, extent.source_tokens, extent.new_tokens
-    if model.config.reads_in_front:  # sources are read like prompts
+    if model.reads_in_front:  # sources are read like prompts
         N, S = S + N, 0
     R = B * (options.num_beams if options.num_beams > 1 else options.num_return_sequences)
     L, D, h, V = len(blocks), model.config.width, blocks[0].heads, model.config.vocab_size
@@ -136,7 +136,7 @@ def footprint(
     def on_the_way(rows: int, seen: int, rows_at_once: int, hidden: int = 0) -> int:
         """What one layer makes; attention looks from so many rows at once. hidden: the width of what EL looks at."""
         stack = [*blocks, *(model.weights.encoder.blocks if has_source else ())]
-        F, X = max(b.up.outputs for b in stack), max(b.qkv.outputs + relative_outputs(b) for b in stack)
+        F, X = max(b.up.outputs for b in stack), max(b.qkv.outputs for b in stack) + model.config.relative_outputs
         H = max(b.heads.H for b in stack)
         scores, feeds = (NAIVE_SCORES, NAIVE_FEEDS) if naive else (SCORES, FEEDS)
         of_heads = scores * seen + EL_ROWS * hidden
@@ -189,14 +189,9 @@ def footprint(
     )  # fmt: skip
 
 
-def relative_outputs(block: Any) -> int:
-    """Numbers of a row of which a ProphetNet makes its position bias."""
-    return block.relative.outputs if hasattr(block, "relative") else 0
-
-
 def _widest(model: Any) -> int:
     """Numbers of the largest product's matrix, which a naive product of low-precision weights makes wide."""
-    blocks = (*model.weights.blocks, *getattr(getattr(model.weights, "encoder", None), "blocks", ()))
+    blocks = (*model.weights.blocks, *(model.weights.encoder.blocks if model.weights.encoder else ()))
     products = [w for b in blocks for w in vars(b).values() if hasattr(w, "layout")]
     return max(numbers_in(w) for w in [*products, model.weights.lm_head])
 

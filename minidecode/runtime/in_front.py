@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..cache.prefix import Prefix
+from ..cache.queries import rows_a_token
 from ..device.arrays import put
 
 
@@ -26,7 +27,7 @@ class InFront:
 
     @classmethod
     def of(cls, sources: list[np.ndarray], weights: Any, device: str) -> InFront:
-        return cls(sources, weights.target_place, int(hasattr(weights, "query_ND")), device)
+        return cls(sources, weights.target_place, rows_a_token(weights) - 1, device)
 
     def picked(self, pick_X: np.ndarray) -> InFront:
         """The sources of these texts, in this order: of each beam, or of those that go on."""

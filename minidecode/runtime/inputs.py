@@ -27,6 +27,7 @@ class Inputs:
     tokenizer: Tokenizer | None
     defaults: dict[str, Any]  # of generation_config.json
     is_encoder_decoder: bool
+    reads_in_front: bool = False  # sources, by the layers of their targets: both share one context
     prefix: str = ""  # what stands in front of each text that is given, as a task asks for
     tokenizer_files: str = "tokenizer.json"  # that a folder of this kind needs
 
@@ -42,7 +43,7 @@ class Inputs:
         if check := getattr(self.tokenizer, "check_target", None):
             check(options)
         start, contexts = self.decoder_start(options), context
-        if self.config.reads_in_front:
+        if self.reads_in_front:
             sources, closing = self._in_front(ids, start)
             sources = fit_in_front(sources, context, options, truncate, closing)
             contexts = [context - len(source) for source in sources]
@@ -53,7 +54,7 @@ class Inputs:
     @property
     def most(self) -> int:
         """How many tokens of a prompt or a source the model holds."""
-        if self.is_encoder_decoder and not self.config.reads_in_front:
+        if self.is_encoder_decoder and not self.reads_in_front:
             return self.config.source_context
         return self.config.context
 
@@ -61,7 +62,7 @@ class Inputs:
         self, sources: list[np.ndarray], targets: list[np.ndarray], start: np.ndarray, truncate: bool | None
     ) -> list[np.ndarray]:
         """Sources that fit, beside whole targets, which begin with the token `start`. Raises InputError."""
-        if not self.config.reads_in_front:
+        if not self.reads_in_front:
             return fit_sources(sources, self.config.source_context, truncate, self.closing(sources))
         sources, closing = self._in_front(sources, start)
         return cut_in_front(sources, list(map(len, targets)), self.config.context, truncate, closing)
@@ -171,7 +172,7 @@ class Inputs:
             raise InputError(f"{what}s must be texts; pass token ids as {name}")
         if what == "target":
             rows = [self.tokenizer.encode_target(t) for t in texts]
-            return [row[1:] for row in rows] if self.config.reads_in_front else rows  # without [CLS]
+            return [row[1:] for row in rows] if self.reads_in_front else rows  # without [CLS]
         prefix = self.prefix if what in ("prompt", "text") else ""
         texts = [prefix + t for t in texts]
         if most is not None:

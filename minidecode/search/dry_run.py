@@ -86,7 +86,7 @@ def dry_run(
 def _record(engine, network, weights, functions, extent: Extent, search: Options, limit: int) -> Recorder:
     """The last step of the longest texts, in a search of `limit` rounds that is stopped after its second."""
     plain = engine(network, weights, CountedOps(functions, Fresh()))
-    if hasattr(network, "latent"):
+    if weights.memory is not None:
         plain.read_latent(np.zeros((extent.sentences, _inputs(weights.memory)), weights.memory.computed_in))
     recorder = Recorder(lambda: [a for cache in plain.caches for a in cache.arrays()])
     stand_in: Any = _StandIn(plain, extent, CountedOps(functions, recorder))
@@ -133,13 +133,11 @@ class _StandIn:
         self.whole = engine.network, engine.weights
         engine.network = _Hollow(engine.weights)
         _, whole = self.whole
-        engine.weights = SimpleNamespace(blocks=whole.blocks[:1], encoder=SimpleNamespace(blocks=()))
-        if hasattr(whole, "cross_kv"):
-            engine.weights.cross_kv = of_layer(whole.cross_kv, 0, len(whole.blocks))
-        if rows_a_token(whole) == 2:
-            engine.weights.query_ND = whole.query_ND
-        if hasattr(whole, "target_place"):
-            engine.weights.target_place = whole.target_place
+        engine.weights = SimpleNamespace(
+            blocks=whole.blocks[:1], encoder=SimpleNamespace(blocks=()), query_ND=whole.query_ND,
+            target_place=whole.target_place,
+            cross_kv=whole.cross_kv and of_layer(whole.cross_kv, 0, len(whole.blocks)),
+        )  # fmt: skip
 
     def prefill(self, texts):
         return self.engine.prefill([np.zeros(self.extent.prompt_tokens, np.int64) for _ in texts])

@@ -7,6 +7,7 @@ import importlib.util
 import inspect
 import io
 import pkgutil
+import re
 import tokenize
 from pathlib import Path
 
@@ -56,6 +57,25 @@ def test_a_forward_pass_knows_no_plan_and_asks_no_types(path):
     assert not imported & {"plan", "Plan", "cache", "reference"}
     named = {n.id for n in nodes if isinstance(n, ast.Name)}
     assert not named & {"isinstance", "np"}, "a forward pass computes by its ops alone"
+
+
+@pytest.mark.parametrize("family", minidecode.models.FAMILIES.values(), ids=lambda f: f.name)
+def test_a_family_can_do_what_it_declares(family):
+    functions, config = vars(family.network), vars(family.config) | vars(family.network)
+    assert family.has_encoder == ("encode" in functions)
+    assert family.has_latent == ("latent" in functions)
+    assert family.writes == ("lm_head" in functions) == ("classify" not in functions)
+    assert family.is_rotary == ("rotate_heads" in forward_pass(Path(family.network.__file__)))
+    assert family.reads_in_front == ("source_type_id" in config)
+
+
+def test_nothing_asks_which_family_a_model_is_of():
+    """What a family can do is declared in `Family`, its config and its weights: no attribute is looked for."""
+    ability = r"(has|get)attr\((\w+\.)*(network|weights|family|block)\b(?!, \w+\.name\))"
+    asked = re.compile(ability + r"|family(\.name)? ==")
+    assert asked.search('if hasattr(self.weights, "turns_NK")') and asked.search('if family.name == "bert":')
+    lines = [(path.name, line) for path in PACKAGE.rglob("*.py") for line in path.read_text("utf-8").split("\n")]
+    assert not [line for line in lines if asked.search(line[1])]
 
 
 def test_a_family_is_one_file():

@@ -5,7 +5,6 @@ GPT-2 itself says behind the text and QUERY: so the plain model, which has one r
 """
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,11 +25,6 @@ SEARCHES = {
     "samples": {"do_sample": True, "num_return_sequences": 3, "top_k": 6, "seed": 5},
     "rules": {"num_beams": 2, "no_repeat_ngram_size": 2, "num_return_sequences": 2},
 }  # fmt: skip
-
-
-@dataclasses.dataclass(frozen=True)
-class Weights(gpt2.Weights):
-    query_ND: Any
 
 
 class TwoRows:
@@ -62,7 +56,7 @@ def two_rows(model: md.Model) -> md.Model:
     query_ND = w.wpe_ND[1:] + w.wte_VD[QUERY]
     if isinstance(query_ND, np.ndarray):
         query_ND.flags.writeable = False
-    model.weights = Weights(**{f.name: getattr(w, f.name) for f in dataclasses.fields(w)}, query_ND=query_ND)
+    model.weights = dataclasses.replace(w, query_ND=query_ND)
     model.network = TwoRows
     return model
 
