@@ -12,12 +12,12 @@ import numpy as np
 from ..errors import CheckpointError, shown
 from ..ops import Heads, Norm, Weight
 from .bart import EncoderBlock, encoder_layer
-from .config import Config, check_epsilon
+from .config import Config, ModelWeights, check_epsilon
 from .products import activated, product
 
 
 @dataclass(frozen=True)
-class Weights:
+class Weights(ModelWeights):
     wte_VD: Any
     place_XD: Any  # row t*P + p: the embedding of position p plus that of token type t, for P positions
     ln_embedding: Norm
