@@ -44,12 +44,12 @@ if TYPE_CHECKING:
     from .lines.pipeline import generate_lines
     from .live.accelerate import accelerate, restore
     from .loading import load
+    from .methods.scoring import Scores
     from .model import Model
     from .options.typed_dict import GenerateOptions
     from .plan import Plan
     from .runtime.arena import Arena
     from .runtime.output import Output
-    from .runtime.scoring import Scores
     from .serving.scheduler import Scheduler
 
 __version__ = "0.1.0"
@@ -96,7 +96,7 @@ LOADED_LATE = {  # as above: what runs, and what type checkers read
     "Output": "runtime.output",
     "Plan": "plan",
     "Scheduler": "serving.scheduler",
-    "Scores": "runtime.scoring",
+    "Scores": "methods.scoring",
     "accelerate": "live.accelerate",
     "bundled_models": "files.folder",
     "compare": "bench.compare",

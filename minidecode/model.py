@@ -25,15 +25,7 @@ from .files.folder import chosen_defaults
 from .files.sentence_settings import SentenceSettings
 from .files.tokenizer import TextStream, Tokenizer
 from .files.tokenizer_kinds import TOKENIZER_KINDS
-from .models import FAMILIES, Family
-from .options.options import Options, refuse_unsupported, resolve
-from .options.typed_dict import GenerateOptions
-from .plan import Plan, file_of
-from .runtime.arena import Arena, Extent, Fresh, Places, StepPlan
-from .runtime.buckets import Buckets
-from .runtime.cpu_graphs import CapturedOnCpu
-from .runtime.draws import check_sample_ids
-from .runtime.encoding import (
+from .methods.encoding import (
     Classified,
     Read,
     TokenLabel,
@@ -48,15 +40,23 @@ from .runtime.encoding import (
     token_labels,
     vectors,
 )
+from .methods.latents import Posterior, between, chosen_latents
+from .methods.scoring import Piece, Scores, checked_stride, score_pieces, target_pieces, text_pieces
+from .models import FAMILIES, Family
+from .options.options import Options, refuse_unsupported, resolve
+from .options.typed_dict import GenerateOptions
+from .plan import Plan, file_of
+from .runtime.arena import Arena, Extent, Fresh, Places, StepPlan
+from .runtime.buckets import Buckets
+from .runtime.cpu_graphs import CapturedOnCpu
+from .runtime.draws import check_sample_ids
 from .runtime.engine import Engine
 from .runtime.footprint import Footprint, check_fits, footprint, read_budget
 from .runtime.guidance import GuidedEngine
 from .runtime.inputs import Inputs, Texts, extent_of, token_callback
-from .runtime.latents import Posterior, between, chosen_latents
 from .runtime.output import LogProbs, Output, check_logprobs
 from .runtime.prompts import fit_prompts, ids_and_mask, token_rows
 from .runtime.receipt import CostOf, CountedOps, Receipt
-from .runtime.scoring import Piece, Scores, checked_stride, score_pieces, target_pieces, text_pieces
 from .runtime.trace import Trace
 from .search.beam import beam_search
 from .search.candidates import never_straight

@@ -47,7 +47,7 @@ def score(
     from .. import load
     from ..lines.pipeline import ON_ERROR
     from ..lines.score_lines import check_texts, score_lines
-    from ..runtime.scoring import Scores
+    from ..methods.scoring import Scores
 
     if on_error not in ON_ERROR:
         raise OptionError(f"on_error must be one of {', '.join(ON_ERROR)}, not {on_error!r}")

@@ -18,10 +18,10 @@ from golden_suite import gain_off_by_a_thousandth, pad, scale_off_by_a_thousandt
 from tolerance import FLOAT32, FLOAT64, logit_bound  # noqa: E402
 
 import minidecode as md  # noqa: E402
+from minidecode.methods import encoding  # noqa: E402
 from minidecode.models import bert  # noqa: E402
 from minidecode.models.bert import BertConfig  # noqa: E402
 from minidecode.reference import embedding, prefill  # noqa: E402
-from minidecode.runtime import encoding  # noqa: E402
 
 FOLDER = Path(__file__).parent / "bert"
 NAMES = sorted(f.name for f in FOLDER.iterdir() if f.is_dir())

@@ -16,9 +16,9 @@ from toy_folder import write_folder
 import minidecode as md
 from minidecode.cache.latent import Latent, LatentCache
 from minidecode.cache.split import SplitCache
+from minidecode.methods.latents import between, chosen_latents
 from minidecode.models.gpt2_latent import GPT2LatentConfig
 from minidecode.runtime.engine import Engine
-from minidecode.runtime.latents import between, chosen_latents
 
 PROMPTS = [[0, 9, 2, 7], [3], [8, 8, 3, 11, 4, 6], [4, 200]]
 CACHES = ("none", "replicated", "preallocated", "split", "indirect")

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from toy_folder import BART_CONFIG, CONFIG, MERGES, toy_tensors, toy_vocabulary, write_bart_folder, write_folder
 
 import minidecode as md
+from minidecode.methods.scoring import windows
 from minidecode.reference import softmax
 from minidecode.runtime import engine
-from minidecode.runtime.scoring import windows
 
 CONTEXT = CONFIG["n_positions"]
 FAMILIES = ["gpt2", "bart"]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import InputError, NumericalError, OptionError
-from .engine import Engine
+from ..runtime.engine import Engine
 
 
 @dataclass(frozen=True)

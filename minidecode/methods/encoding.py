@@ -14,9 +14,9 @@ import numpy as np
 from ..cache.no_cache import NoCache
 from ..device.arrays import fetch, put
 from ..errors import InputError
-from .inputs import Inputs
-from .prompts import cut_before, or_cut, token_rows
-from .receipt import CountedOps
+from ..runtime.inputs import Inputs
+from ..runtime.prompts import cut_before, or_cut, token_rows
+from ..runtime.receipt import CountedOps
 
 ROWS = 2048  # of a forward pass, unless a text alone has more
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError, OptionError
-from .draws import sentence_keys
+from ..runtime.draws import sentence_keys
 
 MOST_STEPS = 2**16  # of an interpolation
 
