@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointError, shown, words_of
+from ..models import FAMILIES
 from .gguf_tokenizer import QWEN2
 from .special_tokens import SpecialTokens
 from .stored import MOST_OF_TEXT, read_json
@@ -44,23 +45,17 @@ TOKENS = {
     GPT2: GPT2_TOKENS, BART: BART_TOKENS, BERT: BERT_TOKENS, LLAMA: LLAMA_TOKENS, QWEN2_CLASS: QWEN2_TOKENS,
     "T5": T5_TOKENS, "MBart": BART_TOKENS, PROPHETNET: PROPHETNET_TOKENS,
 }  # fmt: skip
-# Of a family, the class where no file names one.
-OF_FAMILY = {
-    "gpt2": GPT2, "gpt2_latent": GPT2, "bart": BART, "bert": BERT, "unilm": BERT, "t5": "T5", "mt5": "T5",
-    "mbart": "MBart", "prophetnet": PROPHETNET, "qwen2": QWEN2_CLASS,
-}  # fmt: skip
-FIXED = {"qwen2": QWEN2_CLASS, "gpt_bigcode": OTHER, "mistral": OTHER, "umt5": OTHER}  # whatever a file names
 
 
 def class_of(folder: Path, settings: Mapping[str, Any]) -> str:
     """The kind of class that a folder's files name, or its family has: a name of TOKENS, or OTHER."""
     fields = _model_fields(folder)
-    family = str(fields.get("model_type"))
+    family = FAMILIES.get(str(fields.get("model_type")))
     named = settings.get("tokenizer_class") or fields.get("tokenizer_class")
-    if family in FIXED:
-        return FIXED[family]
+    if family is not None and (family.is_class_fixed or not isinstance(named, str)):
+        return family.tokenizer_class
     if not isinstance(named, str):
-        return OF_FAMILY.get(family, OTHER)
+        return OTHER
     kind = CLASSES.get(named.removesuffix("Fast").removesuffix("Tokenizer"), OTHER)
     # Llama 3 and others name Llama's class, and have bytes for tokens: there transformers goes by the file alone.
     return OTHER if kind == LLAMA and _has_bytes(folder / "tokenizer.json") else kind
@@ -80,10 +75,10 @@ def class_of_bpe(folder: Path, settings: Mapping[str, Any]) -> str:
 
     A family says how its texts are split. A Llama does not: many name GPT2Tokenizer, and split digits one by one.
     """
-    family, kind = _model_fields(folder).get("model_type", "gpt2"), class_of(folder, settings)
+    family, kind = FAMILIES.get(str(_model_fields(folder).get("model_type", "gpt2"))), class_of(folder, settings)
     if not (folder / "config.json").exists() and "tokenizer_class" not in settings:
         kind = GPT2  # a tokenizer by itself
-    allowed = (GPT2, BART, QWEN2_CLASS) if family in OF_FAMILY else (QWEN2_CLASS,)
+    allowed = (GPT2, BART, QWEN2_CLASS) if family is not None and family.tokenizer_class else (QWEN2_CLASS,)
     if kind not in allowed:
         raise CheckpointError(
             f"{folder}: vocab.json and merges.txt do not say how a text of this model is split before merges apply: "

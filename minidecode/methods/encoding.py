@@ -13,10 +13,14 @@ import numpy as np
 
 from ..cache.no_cache import NoCache
 from ..device.arrays import fetch, put
-from ..errors import InputError
-from ..runtime.inputs import Inputs
-from ..runtime.prompts import cut_before, or_cut, token_rows
+from ..device.blas_threads import few_blas_threads
+from ..errors import InputError, NumericalError, OptionError
+from ..plan import Plan
+from ..runtime.inputs import Inputs, Texts
+from ..runtime.prompts import cut_before, ids_and_mask, or_cut, token_rows
 from ..runtime.receipt import CountedOps
+from ..search.compiled import ENCODER_ROWS, reason_for_numpy, work_of_encoder
+from .loaded import LoadedModel, nan_source
 
 ROWS = 2048  # of a forward pass, unless a text alone has more
 
@@ -39,6 +43,108 @@ class TokenLabel:
     end: int
     label: str
     score: float
+
+
+def encode(
+    model: LoadedModel, texts: Texts | None = None, *, input_ids: Any = None, attention_mask: Any = None,
+    token_type_ids: Any = None, pooling: str | None = None, normalize: bool | None = None, truncate: bool = False,
+    plan: str | Plan | None = None, progress: Callable[[int, int], None] | None = None,
+) -> np.ndarray:  # fmt: skip
+    """One vector for each text, x_BD: for search and for comparing texts, by an encoder such as BERT.
+
+        model = md.load("minilm")
+        a, b = model.encode(["How old are you?", "What is your age?"])
+        print(a @ b)
+
+    texts: one or several; or input_ids and attention_mask (and token_type_ids, by default 0).
+    pooling: "mean" of a text's rows, [CLS] and [SEP] included, "cls" (the first row), "max" (of each
+        number), or "pooler" (tanh of a product of the first row). By default what the files of
+        sentence-transformers say, and without them the mean.
+    normalize: divide each vector by its length, so that products are cosines; by default as the files say.
+    truncate: cut texts that are too long, in front of their last token, as sentence-transformers does unasked.
+    The files' default prompt is put in front of texts, and texts are lowered, where the files say so.
+    plan: overrides the one given to `load`. progress: called with (texts done, of how many).
+
+    The tokens of all texts are rows of one batch: padding costs nothing, as there is none. A text gives the same
+    vector alone and in any batch, up to rounding. Raises InputError on texts that cannot be used, OptionError on
+    options and on models that are no encoders.
+    """
+    check_reads(model)
+    pooling, normalize = model.sentences.chosen(pooling, normalize)
+    if pooling == "pooler" and model.weights.pooler is None:
+        raise OptionError("pooling=pooler: the model's files hold no pooler.dense.weight: choose mean, cls or max")
+    if texts is not None and not isinstance(texts, Mapping):
+        texts = [model.sentences.prepared(text) for text in as_texts(texts, "texts")]
+    read = read_given(model, texts, None, input_ids, attention_mask, token_type_ids, truncate)
+    ops = ops_to_encode(model, read, plan)
+    with few_blas_threads(model.is_small), np.errstate(all="ignore"):
+        rows = rows_of(model, ops, read, pooling in ("cls", "pooler"), progress)
+        x_BD = vectors(rows, model.network, model.weights, ops, pooling)
+    check_numbers(model, x_BD)
+    return (normalized(x_BD) if normalize else x_BD).astype(model.weights.wte_VD.dtype, copy=False)
+
+
+def encode_tokens(
+    model: LoadedModel, texts: Texts | None = None, *, text_pairs: str | Sequence[str] | None = None,
+    input_ids: Any = None, attention_mask: Any = None, token_type_ids: Any = None, truncate: bool = False,
+    plan: str | Plan | None = None,
+) -> list[np.ndarray]:  # fmt: skip
+    """The last layer's row of each token, an array (N, D) for each text. Arguments as for `encode`.
+
+    text_pairs: of each text the one that is read behind it, as the other type of tokens.
+    """
+    check_reads(model)
+    read = read_given(model, texts, text_pairs, input_ids, attention_mask, token_type_ids, truncate)
+    ops, rows = ops_to_encode(model, read, plan), []
+    with few_blas_threads(model.is_small):
+        for x_RD, offsets_X in rows_of(model, ops, read):
+            rows += np.split(fetch(x_RD), offsets_X[1:-1])
+    return rows
+
+
+def classify(
+    model: LoadedModel, texts: Texts | None = None, *, text_pairs: str | Sequence[str] | None = None,
+    input_ids: Any = None, attention_mask: Any = None, token_type_ids: Any = None, truncate: bool = False,
+    plan: str | Plan | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Classified]:  # fmt: skip
+    """The label of each text, by an encoder with a classifier; arguments as for `encode` and `encode_tokens`.
+
+    Scores are a softmax; a sigmoid each, if config.json's problem_type says that several labels may hold or there
+    is one label; and the numbers themselves of a regression. For labels of tokens: `classify_tokens`.
+    """
+    check_classifies(model, "classify", of_tokens=False)
+    read = read_given(model, texts, text_pairs, input_ids, attention_mask, token_type_ids, truncate)
+    ops, logits = ops_to_encode(model, read, plan), []
+    with few_blas_threads(model.is_small), np.errstate(all="ignore"):
+        for x_RD, _ in rows_of(model, ops, read, True, progress):
+            pooled_RD = x_RD if model.weights.pooler is None else model.network.pooled(model.weights, x_RD, ops)
+            logits.append(fetch(model.network.classify(model.weights, pooled_RD, ops)))
+    logits_XX = np.concatenate(logits)
+    check_numbers(model, logits_XX)
+    return [classified(row, model.config.labels) for row in scores_of(logits_XX, model.config.problem_type)]
+
+
+def classify_tokens(
+    model: LoadedModel, texts: str | Sequence[str], *, truncate: bool = False, plan: str | Plan | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[list[TokenLabel]]:  # fmt: skip
+    """The label of each token of each text, special tokens left out; for instance names of people and places.
+
+    Arguments as for `encode`. A label's score is a softmax over all labels.
+    """
+    check_classifies(model, "classify_tokens", of_tokens=True)
+    texts = as_texts(texts, "texts")
+    read = read_given(model, texts, None, None, None, None, truncate, with_places=True)
+    ops, scores = ops_to_encode(model, read, plan), []
+    with few_blas_threads(model.is_small), np.errstate(all="ignore"):
+        for x_RD, offsets_X in rows_of(model, ops, read, False, progress):
+            logits_RX = fetch(model.network.classify(model.weights, x_RD, ops))
+            check_numbers(model, logits_RX)
+            scores += np.split(scores_of(logits_RX, "single_label_classification"), offsets_X[1:-1])
+    assert read.places is not None  # they were texts
+    parts = zip(texts, scores, read.places, strict=True)
+    return [token_labels(text, score_NX, model.config.labels, places) for text, score_NX, places in parts]
 
 
 @dataclass(frozen=True)
@@ -118,7 +224,7 @@ def fitted(ids: list[np.ndarray], most: int, truncate: bool | None, closing: Seq
     return [cut_before(row, most, kept) for row, kept in zip(ids, closing, strict=True)]
 
 
-def rows_of(
+def forward_passes(
     network: Any, weights: Any, ops: CountedOps, read: Read, positions: int, device: str, first_alone: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Iterator[tuple[Any, np.ndarray]]:  # fmt: skip
@@ -208,7 +314,77 @@ def token_labels(
 def as_texts(texts: Any, name: str) -> list[str]:
     """A list of texts. Raises InputError on anything else, such as what a tokenizer returned."""
     is_many = hasattr(texts, "__iter__") and not isinstance(texts, Mapping)
-    found = [texts] if isinstance(texts, str) else list(texts) if is_many else [None]
-    if not all(isinstance(text, str) for text in found):
+    several: list[Any] = [texts] if isinstance(texts, str) else list(texts) if is_many else [None]
+    if not all(isinstance(text, str) for text in several):
         raise InputError(f"{name} must be a text or several, not {texts!r:.80}")
-    return found
+    return several
+
+
+def read_given(
+    model: LoadedModel, texts, text_pairs, input_ids, attention_mask, token_type_ids, truncate: bool,
+    with_places: bool = False,
+) -> Read:  # fmt: skip
+    """What an encoder is given, as rows of tokens that fit."""
+    most, types = model.sentences.max_tokens or model.config.context, model.config.type_vocab_size
+    most = min(most, model.config.context)
+    if isinstance(texts, Mapping) and input_ids is None:  # of a tokenizer of transformers
+        token_type_ids = texts.get("token_type_ids", token_type_ids)
+        (input_ids, attention_mask), texts = ids_and_mask(texts, attention_mask, "texts"), None
+        if token_type_ids is not None and len(token_type_ids) and np.ndim(token_type_ids[0]) == 0:
+            token_type_ids = [token_type_ids]
+    if (texts is None) == (input_ids is None):
+        raise InputError("give either texts or input_ids (token ids)")
+    if texts is not None:
+        if attention_mask is not None or token_type_ids is not None:
+            raise InputError("attention_mask and token_type_ids go with input_ids: texts bring their own")
+        return read_texts(model.inputs, texts, text_pairs, most, types, truncate, with_places)
+    if text_pairs is not None:
+        raise InputError("text_pairs go with texts: with input_ids, token_type_ids say which token is of which")
+    return read_ids(model.inputs, input_ids, attention_mask, token_type_ids, most, types, truncate)
+
+
+def ops_to_encode(model: LoadedModel, read: Read, plan: str | Plan | None) -> CountedOps:
+    """The functions of a plan, of which an encoder calls some."""
+    plan = model.plan if plan is None else Plan.parse(plan)
+    plan.check_of_encoder()
+    plan = plan.on(model.device)
+    if plan.base == "auto":
+        tokens = sum(map(len, read.ids))
+        work = work_of_encoder(model.parameters, model.config.vocab_size, model.config.width, tokens)
+        reason = reason_for_numpy(model.weights, model.dtype, work, ENCODER_ROWS)
+        plan = Plan("fast" if reason is None else "numpy")
+    return CountedOps(plan.resolve(False, model.device, model.dtype)[0])
+
+
+def rows_of(
+    model: LoadedModel, ops: CountedOps, read: Read, first_alone: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Iterator[tuple[Any, np.ndarray]]:  # fmt: skip
+    """`forward_passes` of this model."""
+    positions = model.config.max_position_embeddings
+    return forward_passes(model.network, model.weights, ops, read, positions, model.device, first_alone, progress)
+
+
+def check_reads(model: LoadedModel) -> None:
+    """Raises OptionError on a model that generates."""
+    if not model.is_encoder:
+        raise OptionError(
+            f"this {model.family} writes texts, and has no vectors or labels of them: use a model of type bert, "
+            "such as minilm"
+        )
+
+
+def check_classifies(model: LoadedModel, what: str, of_tokens: bool) -> None:
+    """Raises OptionError on a model without the classifier that is asked for."""
+    check_reads(model)
+    if model.weights.classifier is None:
+        raise OptionError(f"{what}: the model's files hold no classifier.weight: use encode, or another model")
+    if model.config.labels_tokens != of_tokens:
+        other = "tokens, not texts: use classify_tokens" if not of_tokens else "texts, not tokens: use classify"
+        raise OptionError(f"{what}: this model's classifier is one of {other}")
+
+
+def check_numbers(model: LoadedModel, x_XX: np.ndarray) -> None:
+    """Raises NumericalError on NaN and infinity."""
+    if not np.isfinite(x_XX).all():
+        raise NumericalError(f"the model's numbers are not finite{nan_source(model, model.plan)}")

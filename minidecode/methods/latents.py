@@ -9,8 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from ..device.arrays import fetch
+from ..device.blas_threads import few_blas_threads
 from ..errors import InputError, OptionError
+from ..models import bert
+from ..plan import Plan
 from ..runtime.draws import sentence_keys
+from ..runtime.inputs import Texts
+from ..runtime.receipt import CountedOps
+from .encoding import Read, check_numbers, fitted, forward_passes
+from .loaded import LoadedModel
 
 MOST_STEPS = 2**16  # of an interpolation
 
@@ -26,6 +34,51 @@ class Posterior:
         """z_BZ = mean + exp(log variance / 2) * noise. Raises OptionError on a seed that is none."""
         noise_BZ = np.random.default_rng(checked_seed("seed", seed)).standard_normal(self.mean_BZ.shape)
         return (self.mean_BZ + np.exp(self.log_variance_BZ / 2) * noise_BZ).astype(self.mean_BZ.dtype)
+
+
+def encode_latent(
+    model: LoadedModel, texts: Texts | None = None, *, input_ids: Any = None, attention_mask: Any = None,
+    plan: str | Plan | None = None,
+) -> Posterior:  # fmt: skip
+    """What the encoder of a model with a latent reads from texts: mean and log variance of their latents.
+
+        z_BZ = model.encode_latent(["the old baker sold a boat."]).mean_BZ
+        print(model.generate("the", latent=z_BZ).texts)
+
+    Raises InputError on texts that cannot be used, OptionError on a model without a latent.
+    """
+    if not model.has_latent:
+        raise OptionError(f"encode_latent: a {model.family} model has no latent: use one of type gpt2_latent")
+    most = model.config.n_positions
+    ids = model.inputs.given(texts, input_ids, attention_mask, "text", most)
+    ids = fitted(ids, most, None, model.inputs.closing(ids))
+    plan = (model.plan if plan is None else Plan.parse(plan)).on(model.device)
+    functions, _ = plan.resolve(device=model.device, **model.traits)
+    ops, read = CountedOps(functions), Read(ids, [np.zeros_like(row) for row in ids])
+    with few_blas_threads(model.is_small):
+        rows = forward_passes(bert, model.weights.encoder, ops, read, most, model.device, first_alone=True)
+        parts = [fetch(model.network.posterior(model.weights, x_RD, ops)) for x_RD, _ in rows]
+    mean_BZ, log_variance_BZ = np.split(np.concatenate(parts), 2, axis=1)
+    check_numbers(model, mean_BZ)
+    check_numbers(model, log_variance_BZ)
+    return Posterior(mean_BZ, log_variance_BZ)
+
+
+def latents_of(model: LoadedModel, latent: Any, seed: int | None, sentences, copies: Sequence[int] | None = None):
+    """z_BZ of a call; None of a model without a latent. Raises OptionError where it has none to give."""
+    if model.has_latent:
+        computed_in = model.weights.memory.computed_in
+        return chosen_latents(latent, seed, sentences, model.config.latent_size, computed_in, copies)
+    for name, value in (("latent", latent), ("latent_seed", seed)):
+        if value is not None:
+            raise OptionError(f"{name}: a {model.family} model has no latent: leave it out")
+    return None
+
+
+def shared_latent(model: LoadedModel, latent: Any, seed: int | None) -> np.ndarray | None:
+    """z_Z that many texts share, checked; None where none is given. Raises as `generate` does."""
+    z_BZ = latents_of(model, latent, seed, [np.zeros(1, np.int64)])
+    return None if latent is None else z_BZ[0]
 
 
 def chosen_latents(
@@ -66,14 +119,14 @@ def chosen_latents(
 
 def checked_seed(name: str, seed: Any) -> int:
     """The seed. Raises OptionError on what is no integer of 64 bits."""
-    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral) or not 0 <= seed < 2**64:
+    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral) or not 0 <= int(seed) < 2**64:
         raise OptionError(f"{name} must be an integer from 0 to 2**64 - 1, not {seed!r}")
     return int(seed)
 
 
 def between(a_Z: np.ndarray, b_Z: np.ndarray, steps: int) -> np.ndarray:
     """z_BZ = (1 - t) a + t b for so many t from 0 to 1, both included."""
-    if isinstance(steps, bool) or not isinstance(steps, numbers.Integral) or not 2 <= steps <= MOST_STEPS:
+    if isinstance(steps, bool) or not isinstance(steps, numbers.Integral) or not 2 <= int(steps) <= MOST_STEPS:
         raise OptionError(
             f"steps must be an integer from 2 to {MOST_STEPS:,}, as the first and the last are the texts, not {steps!r}"
         )

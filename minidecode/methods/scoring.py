@@ -6,11 +6,25 @@ import math
 import numbers
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from ..cache.factory import CacheFactory
+from ..cache.no_cache import NoCache
+from ..device.arrays import fetch
+from ..device.blas_threads import few_blas_threads
 from ..errors import InputError, NumericalError, OptionError
+from ..options.options import Options
+from ..plan import Plan
 from ..runtime.engine import Engine
+from ..runtime.inputs import Texts
+from ..runtime.output import LogProbs
+from ..runtime.prompts import fit_prompts, token_rows
+from ..runtime.receipt import CountedOps
+from .latents import latents_of
+from .loaded import LoadedModel, check_writes, nan_source
+from .plans import engine_of
 
 
 @dataclass(frozen=True)
@@ -72,6 +86,181 @@ class Scores:
         """The share of tokens that were the model's first choice."""
         right = sum(int((a == b).sum()) for a, b in zip(self.token_ids, self.likeliest_ids, strict=True))
         return right / int(self.tokens.sum())
+
+
+def logits(
+    model: LoadedModel, input_ids: Any, attention_mask: Any = None, decoder_input_ids: Any = None,
+    decoder_attention_mask: Any = None, latent: Any = None,
+) -> list[np.ndarray]:  # fmt: skip
+    """The scores before softmax of every position, one array (N, V) per sentence, padding left out.
+
+    An encoder-decoder model takes its sources as input_ids and its targets as decoder_input_ids, which must begin
+    with decoder_start_token_id to mean what they do in training; the scores are those of the targets' positions.
+    latent: as for `generate`.
+    """
+    check_writes(model)
+    if _is_text(input_ids) or _is_text(decoder_input_ids):
+        raise InputError(
+            "logits takes token ids, not texts: pass [model.tokenizer.encode(text)], or call score(text) for the "
+            "log-probabilities of its tokens"
+        )
+    if model.is_encoder_decoder != (decoder_input_ids is not None):
+        what = "needs" if model.is_encoder_decoder else "takes no"
+        raise InputError(f"this model {what} decoder_input_ids beside input_ids")
+    if decoder_input_ids is None and decoder_attention_mask is not None:
+        raise InputError("decoder_attention_mask goes with decoder_input_ids, which this model does not take")
+    ids, context = model.inputs.checked(token_rows(input_ids, attention_mask)), model.config.context
+    engine, sources = engine_of(model, model.plan.on(model.device)), []
+    if model.is_encoder_decoder:
+        sources, ids = ids, model.inputs.checked(token_rows(decoder_input_ids, decoder_attention_mask), "target")
+        if len(sources) != len(ids):
+            raise InputError(
+                f"there are {len(sources)} sources and {len(ids)} decoder_input_ids: give each source one target"
+            )
+        sources = model.inputs.beside(sources, ids, ids[0], truncate=None)
+    ids, _ = fit_prompts(ids, context, Options(), truncate=None)
+    z_BZ = latents_of(model, latent, None, ids)
+    with few_blas_threads(model.is_small):
+        if sources:
+            engine.encode(sources)
+        if z_BZ is not None:
+            engine.read_latent(z_BZ)
+        logits_RV = fetch(engine.prefill(ids, every_row=True))
+    return np.split(logits_RV, np.cumsum([len(i) for i in ids])[:-1])
+
+
+def score(
+    model: LoadedModel,
+    texts: Texts | None = None,
+    *,
+    input_ids: Any = None,
+    attention_mask: Any = None,
+    targets: str | Sequence[str] | None = None,
+    target_ids: Any = None,
+    stride: int | None = None,
+    truncate: bool = False,
+    decoder_start_token_id: int | None = None,
+    latent: Any = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Scores:
+    """How likely the model finds texts: the log-probability of each token after those before it; see `Scores`.
+
+    texts, or input_ids and attention_mask: as for `generate`. The first token of a text comes after nothing, so it
+    is not scored; begin the text with <|endoftext|> to have all of it scored.
+    targets (texts) or target_ids: one for each text; these alone are scored, after their text, or for an
+    encoder-decoder model given their source, and it needs them. `generate`'s token_ids as target_ids score what
+    `generate` says (before length_penalty), where no option changed the model's own probabilities of them.
+    stride: a text longer than the context is read in windows that start so many tokens apart, half a context by
+    default. Each token is scored once, by the first window that reaches it; so all but those of the first window
+    come after at least context - stride tokens. truncate: cut sources that are too long at their end.
+    decoder_start_token_id: instead of the model's. latent: as for `generate`, of all texts or of each.
+    progress: called with (tokens scored, of how many).
+
+    Logits exist for a few rows at a time, so long texts and large vocabularies take no more memory than a
+    forward pass does. Raises InputError on texts that cannot be used, NumericalError on NaN scores.
+    """
+    check_scoring(model, stride, truncate)
+    most = model.inputs.most if model.is_encoder_decoder else None  # other texts are read window by window
+    ids = model.inputs.given(texts, input_ids, attention_mask, "text", most, truncate)
+    target_rows = None
+    if targets is not None or target_ids is not None:
+        target_rows = model.inputs.given(targets, target_ids, None, "target")
+        model.inputs.check_generated(target_rows)
+        if len(target_rows) != len(ids):
+            raise InputError(f"there are {len(ids)} texts and {len(target_rows)} targets: give each text its own")
+    pieces = pieces_of(model, ids, target_rows, stride, truncate, decoder_start_token_id)
+    z_BZ = latents_of(model, latent, None, ids)
+    engine = scorer(model, model.plan.on(model.device))
+    try:
+        with few_blas_threads(model.is_small):
+            context = model.config.context
+            log_probs, best, _ = score_pieces(engine, pieces, len(ids), context, progress, z_BZ=z_BZ)
+    except NumericalError as error:
+        raise NumericalError(f"{error}{nan_source(model, model.plan)}") from None
+    scored = [row[1:] for row in ids] if target_rows is None else target_rows
+    sizes = [] if model.tokenizer is None else [model.tokenizer.count_bytes(row) for row in scored]
+    known = [size for size in sizes if size is not None]
+    likeliest = [best_RK[:, 0] for best_RK in best]
+    return Scores(scored, log_probs, likeliest, known if len(known) == len(scored) else None)
+
+
+def log_probs_of(
+    model: LoadedModel, sources, prompts, new_ids: list[np.ndarray], plan: Plan, best: int, may_be_nan: bool, z_BZ
+) -> list[LogProbs]:
+    """The model's own log-probabilities of new tokens, hypothesis by hypothesis, in a forward pass of their own."""
+    each, context = len(new_ids) // len(prompts), model.config.context
+    spoken = [i for i, ids in enumerate(new_ids) if len(ids)]  # the rules may leave a place empty
+    ids = [new_ids[i] for i in spoken]
+    if sources:
+        pieces = target_pieces([sources[i // each] for i in spoken], ids, prompts[0], context)
+    else:
+        pieces = text_pieces([prompts[i // each] for i in spoken], ids, context, checked_stride(None, context))
+    engine = scorer(model, plan)
+    if z_BZ is not None:
+        z_BZ = z_BZ[[i // each for i in spoken]]
+    with few_blas_threads(model.is_small):
+        found = score_pieces(engine, pieces, len(spoken), context, None, max(1, best), may_be_nan, z_BZ)
+    each_text = zip(spoken, *found, strict=True)
+    by_place = {i: LogProbs(token_R, ids_RK, logprob_RK, best) for i, token_R, ids_RK, logprob_RK in each_text}
+    return [by_place.get(i, LogProbs.of_nothing(best)) for i in range(len(new_ids))]
+
+
+def scorer(model: LoadedModel, plan: Plan) -> Engine:
+    """An engine that reads texts once. Nothing comes after the scored tokens, so no keys and values are kept."""
+    functions, _ = plan.resolve(device=model.device, **model.traits)
+    return Engine(model.network, model.weights, CountedOps(functions), CacheFactory(NoCache), device=model.device)
+
+
+def check_scoring(model: LoadedModel, stride: int | None, truncate: bool) -> None:
+    """Raises OptionError on what `score` would refuse whatever the texts."""
+    check_writes(model)
+    if model.is_encoder_decoder and stride is not None:
+        raise OptionError("stride is for decoder-only models: a target is read whole")
+    if truncate and not model.is_encoder_decoder:
+        raise OptionError("truncate is for sources: a decoder-only model scores all of a text, window after window")
+    checked_stride(stride, model.config.context)
+
+
+def tokenize_scored(
+    model: LoadedModel, text: str, target: str | None, *, stride: int | None = None, truncate: bool = False
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """The token ids of one text, and of its target if it has one, checked as `score` would.
+
+    Raises InputError on texts that cannot be used.
+    """
+    most = model.inputs.most if model.is_encoder_decoder else None
+    ids = model.inputs.given(text, None, None, "text", most, truncate)
+    targets = None if target is None else model.inputs.given(target, None, None, "target")
+    model.inputs.check_generated(targets or [])
+    pieces_of(model, ids, targets, stride, truncate)
+    return ids[0], None if targets is None else targets[0]
+
+
+def pieces_of(
+    model: LoadedModel, ids, target_rows, stride: int | None, truncate: bool, decoder_start_token_id=None
+) -> list[Piece]:
+    """What forward passes do of these texts and targets."""
+    context = model.config.context
+    if not model.is_encoder_decoder:
+        return text_pieces(ids, target_rows, context, checked_stride(stride, context))
+    if target_rows is None:
+        raise InputError("this model scores targets given their sources: give targets (texts) or target_ids beside")
+    start = model.inputs.decoder_start(scoring_options(model, decoder_start_token_id))
+    return target_pieces(model.inputs.beside(ids, target_rows, start, truncate), target_rows, start, context)
+
+
+def scoring_options(model: LoadedModel, decoder_start_token_id: int | None) -> Options:
+    """Options of which only decoder_start_token_id matters, in a call or else in generation_config.json."""
+    if decoder_start_token_id is None:
+        decoder_start_token_id = model.defaults.get("decoder_start_token_id")
+    options = Options(decoder_start_token_id=decoder_start_token_id)
+    options.check_vocabulary(model.config.vocab_size)
+    return options
+
+
+def _is_text(given: Any) -> bool:
+    """Whether a text stands where token ids do, or a list of texts."""
+    return isinstance(given, str) or (isinstance(given, list | tuple) and any(isinstance(row, str) for row in given))
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,8 @@ class Family:
     # LAYER, OPTIONAL, `ignored`, `tied` and `tensor_shapes` say what it holds, and `bind` makes the weights of it.
     network: Any
     tokenizer: str = "tokenizer.json"  # a key of files/tokenizer_kinds.py
+    tokenizer_class: str = ""  # of transformers, where no file names one: it says how texts are split
+    is_class_fixed: bool = False  # it is this one, whatever a file names
     writes: bool = True  # texts; otherwise its rows are the result
     has_encoder: bool = False  # a decoder looks at what an encoder makes of sources
     reads_in_front: bool = False  # the layers of a target read its source in front of it: both share one context
@@ -44,23 +46,34 @@ class Family:
 
 
 FAMILIES = {
-    "gpt2": Family("gpt2", gpt2.GPT2Config, gpt2),
-    "gpt2_latent": Family("gpt2_latent", gpt2_latent.GPT2LatentConfig, gpt2_latent, has_latent=True),
-    "gpt_bigcode": Family("gpt_bigcode", gpt_bigcode.GPTBigCodeConfig, gpt_bigcode),
-    "bart": Family("bart", bart.BartConfig, bart, has_encoder=True),
-    "bert": Family("bert", bert.BertConfig, bert, "wordpiece", writes=False),
+    "gpt2": Family("gpt2", gpt2.GPT2Config, gpt2, tokenizer_class="GPT2"),
+    "gpt2_latent": Family(
+        "gpt2_latent", gpt2_latent.GPT2LatentConfig, gpt2_latent, tokenizer_class="GPT2", has_latent=True
+    ),
+    "gpt_bigcode": Family("gpt_bigcode", gpt_bigcode.GPTBigCodeConfig, gpt_bigcode, is_class_fixed=True),
+    "bart": Family("bart", bart.BartConfig, bart, tokenizer_class="Bart", has_encoder=True),
+    "bert": Family("bert", bert.BertConfig, bert, "wordpiece", tokenizer_class="Bert", writes=False),
     "marian": Family("marian", marian.MarianConfig, marian, "marian", has_encoder=True),
-    "mbart": Family("mbart", mbart.MBartConfig, mbart, "mbart", has_encoder=True),
-    "prophetnet": Family("prophetnet", prophetnet.ProphetNetConfig, prophetnet, "prophetnet", has_encoder=True),
+    "mbart": Family("mbart", mbart.MBartConfig, mbart, "mbart", tokenizer_class="MBart", has_encoder=True),
+    "prophetnet": Family(
+        "prophetnet", prophetnet.ProphetNetConfig, prophetnet, "prophetnet", tokenizer_class="ProphetNet",
+        has_encoder=True,
+    ),
     "xlm-prophetnet": Family("xlm-prophetnet", prophetnet.ProphetNetConfig, prophetnet, has_encoder=True),
-    "unilm": Family("unilm", unilm.UnilmConfig, unilm, "wordpiece", reads_in_front=True, sep_ends_texts=True),
-    **{name: Family(name, t5.T5Config, t5, has_encoder=True) for name in ("t5", "mt5", "umt5")},
+    "unilm": Family(
+        "unilm", unilm.UnilmConfig, unilm, "wordpiece", tokenizer_class="Bert", reads_in_front=True,
+        sep_ends_texts=True,
+    ),
+    **{name: Family(name, t5.T5Config, t5, tokenizer_class="T5", has_encoder=True) for name in ("t5", "mt5")},
+    "umt5": Family("umt5", t5.T5Config, t5, is_class_fixed=True, has_encoder=True),
     "fairseq": Family("fairseq", fairseq.FairseqConfig, fairseq, "fairseq", has_encoder=True, is_whole=True),
     "fsmt": Family(
         "fsmt", fairseq.FairseqConfig, fairseq, "fsmt", has_encoder=True, is_whole=True, defaults=fairseq.FSMT_DEFAULTS
     ),
-    **{name: Family(name, llama.LlamaConfig, llama, is_rotary=True) for name in ("llama", "mistral", "qwen2")},
-}
+    "llama": Family("llama", llama.LlamaConfig, llama, is_rotary=True),
+    "mistral": Family("mistral", llama.LlamaConfig, llama, is_class_fixed=True, is_rotary=True),
+    "qwen2": Family("qwen2", llama.LlamaConfig, llama, tokenizer_class="Qwen2", is_class_fixed=True, is_rotary=True),
+}  # fmt: skip
 
 # What users will try, and why it is not there: a part of an error.
 REFUSED_ENCODERS = {

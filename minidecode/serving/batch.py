@@ -13,6 +13,8 @@ from ..cache.preallocated import PreallocatedCache
 from ..cache.queries import rows_a_token
 from ..cache.running import RunningCache, RunningRows
 from ..errors import OptionError
+from ..methods.loaded import check_writes
+from ..methods.plans import why_numpy
 from ..options.options import Options
 from ..plan import BASES, Plan
 from ..runtime.arena import Extent
@@ -91,13 +93,13 @@ class Batch:
 
 def refuse_unsupported_model(model: Model) -> None:
     """Raises OptionError on a model whose rows cannot join a running batch."""
-    model._check_it_writes()
+    check_writes(model)
     reason = ""
     if model.device != "cpu":
         reason = f"on device={model.device}"
     elif model.has_latent:
         reason = "with a latent"
-    elif model.config.reads_in_front:
+    elif model.reads_in_front:
         reason = "that reads its sources in front of its texts"
     elif rows_a_token(model.weights) == 2:
         reason = "that predicts by query rows"
@@ -109,7 +111,7 @@ def settled_plan(model: Model, plan: str | Plan | None) -> Plan:
     """The plan of a running batch, whose cache is its own. Raises OptionError on choices that have no effect there."""
     plan = model.plan if plan is None else Plan.parse(plan)
     if plan.base == "auto":
-        plan = Plan("fast" if model.reason_for_numpy(LONG_USE, Options(max_new_tokens=1)) is None else "numpy")
+        plan = Plan("fast" if why_numpy(model, LONG_USE, Options(max_new_tokens=1)) is None else "numpy")
     if plan.cache not in (BASES[plan.base]["cache"], "preallocated") or plan.base == "naive":
         raise OptionError(f"plan: cache={plan.cache} has no effect in a running batch, which has its own: leave it out")
     if plan.arena != "none":

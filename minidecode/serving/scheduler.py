@@ -20,6 +20,8 @@ import numpy as np
 
 from ..device.blas_threads import few_blas_threads
 from ..errors import MinidecodeError, OptionError, QueueFullError
+from ..methods.generation import constraint_of, stopping_of
+from ..methods.scoring import log_probs_of
 from ..options.typed_dict import GenerateOptions
 from ..plan import Plan
 from ..runtime.draws import check_sample_ids
@@ -95,7 +97,8 @@ class Scheduler:
             raise OptionError(f"a request has one prompt, not {len(prompts)}: submit each")
         if sample_id is not None:
             check_sample_ids([sample_id], 1)
-        constraint, stopping = model._constraint(options, prompts, limit_B), model._stopping(options, perf_counter())
+        constraint = constraint_of(model, options, prompts, limit_B)
+        stopping = stopping_of(model, options, perf_counter())
         copies = None if sample_id is None else [sample_id]
         request = Request.make(prompts, limit_B, options, sources, None, copies, stopping, constraint)
         extent = extent_of(sources, prompts, limit_B)
@@ -268,8 +271,8 @@ class Scheduler:
         if job.logprobs is not None and job.options.num_beams > 1:  # of the texts that were found, in the end
             ids = [job.texts[x][0] for x in range(len(job.texts))]
             goes_on = job.options.remove_invalid_values
-            log_probs = self.model._log_probs(
-                job.sources, job.request.prompts, ids, self.plan, job.logprobs, goes_on, None
+            log_probs = log_probs_of(
+                self.model, job.sources, job.request.prompts, ids, self.plan, job.logprobs, goes_on, None
             )
         job.make_output(self.model.tokenizer, str(self.plan), self.model.dtype, log_probs)
 

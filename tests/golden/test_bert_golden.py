@@ -218,7 +218,7 @@ def test_logits_of_tokens(golden):
     if "logits_0" not in golden.expected:
         pytest.skip("it has no classifier of tokens")
     model = golden.load(dtype="float64")
-    ops = model._ops_to_encode(encoding.Read([np.array(golden.ids[0])], [np.array(golden.types[0])]), None)
+    ops = encoding.ops_to_encode(model, encoding.Read([np.array(golden.ids[0])], [np.array(golden.types[0])]), None)
     largest = max(np.abs(golden.expected[f"logits_{b}"]).max() for b in range(len(golden.ids)))
     for b, x_ND in enumerate(model.encode_tokens(input_ids=golden.ids, token_type_ids=golden.types)):
         error = np.abs(bert.classify(model.weights, x_ND, ops) - golden.expected[f"logits_{b}"]).max()

@@ -12,7 +12,7 @@ from test_attention_settings import IDS, SIZES, make, random_tensors
 from test_caches import SEARCHES, tokens
 
 import minidecode as md
-from minidecode import model as model_file
+from minidecode.methods import memory as memory_file
 from minidecode.models import FAMILIES
 from minidecode.plan import CACHES
 from minidecode.reference.common import attention
@@ -259,7 +259,9 @@ def test_a_step_that_does_something_else_than_planned_says_so(monkeypatch):
     """Places handed to the wrong call would be silent nonsense."""
     model = make("gpt2")
     monkeypatch.setattr(dry_run_file, "search_of", lambda options: dataclasses.replace(options, max_new_tokens=2))
-    monkeypatch.setattr(model_file, "search_of", lambda options: model_file.Options(max_new_tokens=2, min_new_tokens=1))
+    monkeypatch.setattr(
+        memory_file, "search_of", lambda options: memory_file.Options(max_new_tokens=2, min_new_tokens=1)
+    )
     with pytest.raises(RuntimeError, match="a step calls ban_ngrams in its search where argmax_tokens is planned"):
         model.generate(input_ids=IDS, max_new_tokens=5, no_repeat_ngram_size=2, plan="arena=planned")
 

@@ -258,7 +258,7 @@ def test_no_folder_for_compiled_code_is_told_where_it_was_asked_for(tmp_path):
 
 def test_what_is_laid_out_beforehand_is_numpy(model, monkeypatch):
     """An arena is made for a plan: `auto` beside one is NumPy's code, whatever is on disk."""
-    monkeypatch.setattr("minidecode.model.reason_for_numpy", lambda *_: None)
+    monkeypatch.setattr("minidecode.methods.plans.reason_for_numpy", lambda *_: None)
     arena = md.Arena(model.plan_step(batch_size=2, input_length=20, max_new_tokens=4))
     with_arena = model.generate(PROMPTS, max_new_tokens=4, arena=arena)
     assert with_arena.receipt.chosen == "" and with_arena.receipt.plan == "cache=replicated,arena=planned"

@@ -11,11 +11,11 @@ from test_arena import Poisoned
 from test_device import IDS, SEARCHES, make, prompts_by_the_library, same
 
 import minidecode as md
-from minidecode import model as model_file
 from minidecode.cuda import activation, linear
 from minidecode.device.arrays import address_of
 from minidecode.emulator.device_array import counted_arrays
 from minidecode.errors import OptionError
+from minidecode.methods import memory as memory_file
 from minidecode.runtime import arena as arena_file
 from minidecode.runtime.arena import Places
 from minidecode.search import dry_run as dry_run_file
@@ -110,7 +110,7 @@ def made_in_steps(monkeypatch, model, plan, options) -> list[int]:
 
     for name in ("Places", "Fresh"):
         monkeypatch.setattr(arena_file, name, watched(getattr(arena_file, name)))
-    monkeypatch.setattr(model_file, "Fresh", arena_file.Fresh)
+    monkeypatch.setattr(memory_file, "Fresh", arena_file.Fresh)
     with counted_arrays() as made:
         model.generate(input_ids=IDS, plan=plan, **options)
     monkeypatch.undo()

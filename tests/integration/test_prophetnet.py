@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import minidecode as md
+from minidecode.methods.plans import engine_of
 from minidecode.models import prophetnet
 from minidecode.models.prophetnet import RELATIVE
 
@@ -113,7 +114,7 @@ def test_a_float64_forward_written_out(cache, name, tmp_path):
     model = md.load(tmp_path / "p", dtype="float64")
     sources, targets = [[5, 9, 14, 3], [11]], [[2, 8, 9, 10, 4, 6, 7, 5], [2, 3, 4, 5, 6, 7, 8, 9]]
     expected = [written_out(model, s, t) for s, t in zip(sources, targets, strict=True)]
-    engine = model._engine(md.Plan.parse(f"cache={cache}"))
+    engine = engine_of(model, md.Plan.parse(f"cache={cache}"))
     engine.encode([np.array(s) for s in sources])
     found = [engine.prefill([np.array(t[:1]) for t in targets])]
     engine.expand(1, 8)

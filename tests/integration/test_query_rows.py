@@ -13,6 +13,7 @@ from toy_folder import CONFIG, toy_tensors, write_folder
 import minidecode as md
 from minidecode.cache import prompt, queries, replicated
 from minidecode.cache.queries import QueryRows, backwards
+from minidecode.methods.plans import engine_of
 from minidecode.models import gpt2
 from minidecode.models.products import activated, product, residual_norm
 from minidecode.ops import PositionBias
@@ -112,7 +113,7 @@ def test_steps_say_what_whole_texts_do(folders, cache):
     """Each step's logits, of every cache, against the plain model's; beams have changed places in between."""
     window = 3 if cache == "rolling" else None
     plain, model = md.load(folders[window], dtype="float64"), load(folders, window, dtype="float64")
-    engine = model._engine(md.Plan.parse(f"cache={cache}"))
+    engine = engine_of(model, md.Plan.parse(f"cache={cache}"))
     rng, texts = np.random.default_rng(0), [np.array(text) for text in TEXTS for _ in range(2)]
     engine.prefill([np.array(text) for text in TEXTS])
     engine.expand(2, 8)

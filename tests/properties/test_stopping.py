@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minidecode as md
+from minidecode.methods.generation import stopping_of
 from minidecode.options.stop_strings import cut_at_stop, first_stop, may_begin_stop
 from minidecode.runtime.engine import Engine
 from minidecode.search import stopping
@@ -143,12 +144,12 @@ def test_special_tokens_between_do_not_hide_a_stop_string(model):
     end = int(model.tokenizer.token_to_id("<|endoftext|>"))
     criteria = model.options(stop_strings=["the"])
     for between in ([end] * 3, []):
-        asked = model._stopping(criteria, 0.0)
+        asked = stopping_of(model, criteria, 0.0)
         assert asked.tail == 3 and asked.ends([np.array([t, h, *between, e])], [0], None).all()
         assert not asked.ends([np.array([t, *between, e])], [0], None).any()
     padded = md.load("tiny-gpt2", plan="numpy")
     object.__setattr__(padded.config, "vocab_size", padded.config.vocab_size + 64)
-    asked = padded._stopping(criteria, 0.0)
+    asked = stopping_of(padded, criteria, 0.0)
     assert asked.ends([np.array([t, h, *[padded.config.vocab_size - 1] * 3, e])], [0], None).all()
 
 

@@ -1,0 +1,120 @@
+"""The memory of a call: what it may take at most, and where a step's intermediates lie in an arena."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Unpack
+
+import numpy as np
+
+from ..errors import OptionError
+from ..options.options import Options
+from ..options.typed_dict import GenerateOptions
+from ..plan import Plan
+from ..runtime.arena import Arena, Extent, Fresh, Places, StepPlan
+from ..runtime.footprint import Footprint, check_fits, read_budget
+from ..runtime.footprint import footprint as upper_bounds
+from ..runtime.inputs import Texts, extent_of
+from ..runtime.output import check_logprobs
+from ..search.dry_run import dry_run, search_of
+from .loaded import LoadedModel
+from .plans import settled
+
+
+def footprint(
+    model: LoadedModel,
+    prompts: Texts | None = None,
+    *,
+    input_ids: Any = None,
+    attention_mask: Any = None,
+    negative_prompt: Texts | None = None,
+    negative_prompt_ids: Any = None,
+    plan: str | Plan | None = None,
+    truncate: bool | None = False,
+    logprobs: int | None = None,
+    **options: Unpack[GenerateOptions],
+) -> Footprint:
+    """The bytes that `generate` may take with these arguments, beside the weights: upper bounds from shapes alone.
+
+    The formula stands in runtime/footprint.py. Raises InputError and OptionError as `generate` does.
+    """
+    resolved = model.options(**options)
+    check_logprobs(logprobs, model.config.head_size)
+    plan = model.plan if plan is None else Plan.parse(plan)
+    sources, prompts_ids, limit_B = model.inputs.fitted(prompts, input_ids, attention_mask, resolved, truncate)
+    negatives = model.inputs.negatives(negative_prompt, negative_prompt_ids, prompts_ids, limit_B, resolved, truncate)
+    extent = extent_of(sources, prompts_ids, limit_B, negatives)
+    return upper_bounds(model, settled(model, plan, resolved, extent)[0], extent, resolved, logprobs=logprobs)
+
+
+def check_memory(
+    model: LoadedModel, plan: Plan, extent: Extent, options: Options, arena: Arena | None,
+    memory_budget: int | str | None, logprobs: int | None,
+) -> None:  # fmt: skip
+    """Raises MemoryBudgetError if a call may take more than its budget; steps kept for later calls go first."""
+    if (budget := read_budget(memory_budget, model.device)) is None:
+        return
+    needed = upper_bounds(model, plan, extent, options, arena is not None, logprobs)
+    if needed.total > budget and model.buckets.idle:
+        model.buckets.clear()
+        budget = read_budget(memory_budget, model.device)
+        assert budget is not None  # there was one before
+    check_fits(needed, budget, extent)
+
+
+def plan_step(
+    model: LoadedModel,
+    *,
+    batch_size: int = 1,
+    input_length: int = 1,
+    plan: str | Plan | None = None,
+    **options: Unpack[GenerateOptions],
+) -> StepPlan:
+    """Where a decode step's intermediates lie in an arena, learnt from a dry run (LightSeq, section 2.3).
+
+    For requests of up to batch_size prompts (sources, for an encoder-decoder model) of up to input_length tokens,
+    under these options, whose max_new_tokens is the most that a request may ask for. plan: arena=separate lays
+    them out one behind the other; anything else means planned. `Arena` makes room for it.
+
+    Raises OptionError on options, InputError on lengths that the model cannot hold.
+    """
+    for name, number in (("batch_size", batch_size), ("input_length", input_length)):
+        if number < 1:
+            raise OptionError(f"{name} must be an integer from 1 up, not {number}")
+    resolved = model.options(**options)
+    plan = model.plan if plan is None else Plan.parse(plan)
+    if plan.arena == "none":
+        plan = dataclasses.replace(plan.on(model.device), arena="planned")
+    not_words = {*resolved.eos_token_id, resolved.pad_token_id}  # what match_source_len does not count
+    word = next((i for i in range(model.config.vocab_size) if i not in not_words), 0)
+    ids = np.full((batch_size, input_length), word)
+    extent = extent_of(*model.inputs.fitted(None, ids, None, resolved, truncate=None))
+    return step_plan(model, settled(model, plan, resolved, extent)[0], extent, search_of(resolved))
+
+
+def step_plan(model: LoadedModel, plan: Plan, extent: Extent, search: Options) -> StepPlan:
+    """Where a step lies in an arena, by a dry run of this search."""
+    functions, make_cache = plan.resolve(model.has_encoder, model.device, **model.traits)
+    with np.errstate(all="ignore"):
+        made_for, captured = (model, plan, search), plan.captures(model.device)
+        return dry_run(
+            model.network, model.weights, functions, make_cache, extent, search, made_for, model.device, captured
+        )
+
+
+@contextmanager
+def places_of(
+    model: LoadedModel, plan: Plan, arena: Arena | None, extent: Extent, options: Options
+) -> Iterator[Fresh | Places]:
+    """Where a generation's steps keep what they make. Raises MemoryBudgetError if the arena is too small."""
+    if plan.arena == "none":
+        yield Fresh()
+        return
+    search = search_of(options)
+    make = functools.partial(step_plan, model, plan, extent, search)
+    arena = Arena(make()) if arena is None else arena
+    with arena.lent(arena.plan_for(extent, (model, plan, search), make)) as places:
+        yield places
