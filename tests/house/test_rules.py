@@ -78,6 +78,11 @@ def test_nothing_asks_which_family_a_model_is_of():
     assert not [line for line in lines if asked.search(line[1])]
 
 
+def test_the_class_model_is_short():
+    """What its methods do has files of its own in methods/."""
+    assert (PACKAGE / "model.py").read_text(encoding="utf-8").count("\n") <= 400
+
+
 def test_a_family_is_one_file():
     """What all families share has three files; each other one in models/ is a family's."""
     shared = {"__init__.py", "config.py", "products.py"}
