@@ -81,8 +81,7 @@ class RunningCache:
     def __init__(self, block: Any, rows: RunningRows):
         self.bias_X, self.heads, self.rows = block.qkv.bias, block.heads, rows
         self.blocks = Blocks(rows.capacity, rows.positions)
-        has_source = hasattr(block, "cross_heads")
-        self.cross = RunningCross(block, rows) if has_source else None
+        self.cross = RunningCross(block, rows) if rows.source_positions else None  # sources are of an encoder
 
     def join(self, cache: Any, which: list[int]) -> None:
         """Row by row the texts `which` of a prefill's cache, each as often as it is named; before the rows join."""

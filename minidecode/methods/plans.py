@@ -1,4 +1,4 @@
-"""The plan of a call: what it comes to on this model, and the engine that runs it."""
+"""The plan of a call, settled for this model, and the engine that runs it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def with_arena(model: LoadedModel, plan: Plan, arena: Arena | None) -> Plan:
 
 
 def settled(model: LoadedModel, plan: Plan, options: Options, extent: Extent) -> tuple[Plan, str]:
-    """What a plan comes to in a call, and for the plan `auto` why; hars=auto depends on the options alone."""
+    """The plan that a call runs, and for the plan `auto` why; hars=auto depends on the options alone."""
     chosen = ""
     plan = plan.on(model.device)
     if plan.base == "auto":

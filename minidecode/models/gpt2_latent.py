@@ -138,7 +138,5 @@ def bind(c, tensors: dict[str, Any]) -> Weights:
     decoder = {name: tensors[of_decoder(name)] for name in gpt2.tensor_shapes(c)}
     decoder["wpe.weight"] = decoder["wpe.weight"][1:]
     posterior, memory, addend = (Weight(tensors[name], layout="oi") for name in (POSTERIOR, MEMORY, ADDEND))
-    return Weights(
-        **vars(gpt2.bind(c, decoder)), encoder=bert.bind(c.encoder, encoder), posterior=posterior,
-        memory=memory, addend=addend,
-    )  # fmt: skip
+    of_latents = {"encoder": bert.bind(c.encoder, encoder), "memory": memory}
+    return Weights(**vars(gpt2.bind(c, decoder)) | of_latents, posterior=posterior, addend=addend)
