@@ -246,6 +246,7 @@ class MBartLanguages:
     `code tokens </s>`, begins targets with </s>, and has the code forced as the first token.
     """
 
+    begins_with_language = True
     code_ids: dict[str, int]  # de_DE -> its id
     source: int | None  # ids of the languages' codes
     target: int | None

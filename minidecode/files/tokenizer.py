@@ -64,6 +64,7 @@ class Encoded:
 class Tokenizer:
     """`encode` and `decode` for one model folder. Any Unicode text survives the round trip."""
 
+    begins_with_language = False  # whether targets begin with the code of their language, and never with <s> (mBART)
     _cleans = False  # whether spaces in front of punctuation go from what is decoded
 
     def __init__(
@@ -73,6 +74,9 @@ class Tokenizer:
         """growth: how many times longer the normalizer may make a text. may_panic: expressions of its own are in it."""
         self._backend, self._growth, self._may_panic = backend, growth, may_panic
         self.chat_template, self._cleans = chat_template, cleans
+
+    def check_target(self, options: Any) -> None:
+        """Raises OptionError on options that do not say what the tokenizer has to know of targets."""
 
     @classmethod
     def from_folder(cls, folder: Path, words: str = "vocab.txt") -> Tokenizer | None:

@@ -40,8 +40,8 @@ class Inputs:
         ids = self.given(prompts, input_ids, attention_mask, "prompt", self.most, truncate)
         if not self.is_encoder_decoder:
             return (), *fit_prompts(ids, context, options, truncate)
-        if check := getattr(self.tokenizer, "check_target", None):
-            check(options)
+        if self.tokenizer is not None:
+            self.tokenizer.check_target(options)
         start, contexts = self.decoder_start(options), context
         if self.reads_in_front:
             sources, closing = self._in_front(ids, start)
@@ -244,11 +244,11 @@ class Inputs:
 
     def decoder_start(self, options: Options) -> np.ndarray:
         start = options.decoder_start_token_id
-        begins_with_code = hasattr(self.tokenizer, "check_target")  # mBART's targets never begin with <s>
-        if start is None and not begins_with_code:
+        has_language = self.tokenizer is not None and self.tokenizer.begins_with_language
+        if start is None and not has_language:
             start = self.defaults.get("bos_token_id")
         if start is None:
-            language = ", or give target_lang" if begins_with_code else ""
+            language = ", or give target_lang" if has_language else ""
             raise OptionError(
                 f"decoder_start_token_id is set nowhere: put it into generation_config.json, or pass it{language}"
             )
