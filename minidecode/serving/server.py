@@ -28,6 +28,7 @@ from starlette.routing import Route
 
 from ..errors import InputError, MemoryBudgetError, MinidecodeError, NumericalError, OptionError, QueueFullError
 from ..files.tokenizer import TextStream
+from ..methods.scoring import log_probs_of
 from ..options.options import MAXIMA
 from . import fields
 from .fields import Asked, FieldError
@@ -226,7 +227,7 @@ class Server:
         """The log-probabilities of a prompt's tokens; the first one comes after nothing."""
         if len(ids) < 2:
             return [None]
-        (found,) = self.model._log_probs([], [ids[:1]], [ids[1:]], self.scheduler.plan, best, False, None)
+        (found,) = log_probs_of(self.model, [], [ids[:1]], [ids[1:]], self.scheduler.plan, best, False, None)
         each = zip(found.token_R, found.best_RK, found.best_logprob_RK, strict=True)
         return [None, *((float(p), ids_K, logprob_K) for p, ids_K, logprob_K in each)]
 
