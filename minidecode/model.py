@@ -65,7 +65,7 @@ from .search.greedy import greedy
 from .search.option_types import GenerateOptions
 from .search.options import Options, refuse_unsupported, resolve
 from .search.result import Request
-from .search.stopping import Stopping
+from .search.stopping import NewText, Stopping
 from .search.trace import Trace
 
 # What callers of transformers ask to have returned, and what gives it here.
@@ -550,10 +550,12 @@ class Model:
         tail = self.tokenizer.most_tokens(max(map(len, (s.encode() for s in options.stop_strings)), default=0))
         if self.config.vocab_size > self.tokenizer.size:  # ids that stand for no text may lie in between
             tail = None
-        decode_after = self.tokenizer.decode_after
+        new_text = self.tokenizer.new_text
         if self.is_encoder_decoder:  # a target's text stands behind nothing
-            decode_after = functools.partial(_decode_alone, self.tokenizer)
-        return Stopping(options, decode_after, self.tokenizer.special_ids, tail, began)
+            new_text = functools.partial(_text_alone, self.tokenizer)
+        named = self.tokenizer.named_in(options.stop_strings, self.tokenizer.special_ids)
+        textless = [i for i in self.tokenizer.special_ids if i not in named]
+        return Stopping(options, new_text, textless, tail, began)
 
     def _constraint(self, options: Options, prompts_ids, limit_B, prefixes=None) -> Constraint | None:
         """What new texts must match, if the options ask for it. Raises OptionError where no match fits into a limit."""
@@ -1030,9 +1032,9 @@ def _is_text(given: Any) -> bool:
     return isinstance(given, str) or (isinstance(given, list | tuple) and any(isinstance(row, str) for row in given))
 
 
-def _decode_alone(tokenizer: Tokenizer, before: np.ndarray, ids: np.ndarray) -> str:
+def _text_alone(tokenizer: Tokenizer, before: np.ndarray, ids: np.ndarray, stops: Sequence[str]) -> NewText:
     """The text of a target's ids."""
-    return tokenizer.decode(ids)
+    return tokenizer.new_text((), ids, stops)
 
 
 def _from_state(state: dict[str, Any]) -> Model:

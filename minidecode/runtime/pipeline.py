@@ -35,7 +35,6 @@ from typing import TYPE_CHECKING, Any, Unpack
 from ..errors import InputError, LineError, MemoryBudgetError, MinidecodeError, OptionError, PipelineError
 from ..plan import Plan
 from ..search.option_types import GenerateOptions
-from ..search.stopping import cut_at_stop
 from .footprint import read_budget
 from .output import check_logprobs
 from .receipt import CostOf, Receipt
@@ -300,9 +299,9 @@ class Generating(Stages):
 
     def make(self, line: Line) -> None:
         """Ids become text."""
-        stops = line.options.get("stop_strings", self.resolved.stop_strings), self.keeps_stops
-        before, decode_after = () if self.model.is_encoder_decoder else line.ids, self.model.tokenizer.decode_after
-        line.texts = [cut_at_stop(decode_after(before, ids), *stops) for ids in line.token_ids]
+        stops = line.options.get("stop_strings", self.resolved.stop_strings)
+        before, tokenizer = () if self.model.is_encoder_decoder else line.ids, self.model.tokenizer
+        line.texts = [tokenizer.new_text(before, ids, stops).cut(stops, self.keeps_stops) for ids in line.token_ids]
 
     def _budget(self) -> int | None:
         """What a batch may take now; the machine is asked once a second at the most.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -39,18 +40,68 @@ def may_begin_stop(text: str, stops: Sequence[str]) -> int:
     return max(lengths, default=0)
 
 
+@dataclass(frozen=True)
+class NewText:
+    """The text of new tokens, and the special tokens in it that stop strings name, such as <|im_end|>.
+
+    special: of each of those, how many characters of the text stand before it, and its name. It is no text: a stop
+    string meets it as a whole or not at all. So it becomes one character here, of those that no text has.
+    """
+
+    text: str
+    special: Sequence[tuple[int, str]] = ()
+
+    def has(self, stops: Sequence[str]) -> bool:
+        """Whether a stop string is complete in it."""
+        return first_stop(self._marked, self._with_marks(stops)) is not None
+
+    def cut(self, stops: Sequence[str], keep: bool = False) -> str:
+        """The text before the first stop string, or with it if `keep`."""
+        return self._before(len(cut_at_stop(self._marked, self._with_marks(stops), keep)))
+
+    def settled(self, stops: Sequence[str]) -> str:
+        """The text without its end, as far as that may be the beginning of a stop string."""
+        return self._before(len(self._marked) - may_begin_stop(self._marked, self._with_marks(stops)))
+
+    @functools.cached_property
+    def _marks(self) -> dict[str, str]:
+        """The character of each special token: half of a surrogate pair."""
+        return {
+            name: chr(0xD800 + n) for n, name in enumerate(sorted({name for _, name in self.special}, key=len)[::-1])
+        }
+
+    @functools.cached_property
+    def _marked(self) -> str:
+        parts, at = [], 0
+        for place, name in self.special:
+            parts += [self.text[at:place], self._marks[name]]
+            at = place
+        return "".join([*parts, self.text[at:]])
+
+    def _with_marks(self, stops: Sequence[str]) -> list[str]:
+        """Stop strings, as text and with its characters for special tokens."""
+        marked = list(stops)
+        for name, mark in self._marks.items():
+            marked = [stop.replace(name, mark) for stop in marked]
+        return [*stops, *marked]
+
+    def _before(self, place: int) -> str:
+        """The text in front of a place of `_marked`."""
+        return "".join(c for c in self._marked[:place] if c not in self._marks.values())
+
+
 @dataclass
 class Stopping:
     """Asked once a step, by the host: which texts end with their newest token.
 
-    decode_after: (ids before, ids) -> the text of the ids there, special tokens left out; `special` are their ids.
-    tail: how many tokens at the end of a text can hold a stop string that ends in the newest token; None where only the
-    whole text tells.
+    new_text: (ids before, ids, stop strings) -> the text of the ids there. textless: ids of special tokens that no stop
+    string names. tail: how many other tokens at the end of a text can hold a stop string that ends in the newest one;
+    None where only the whole text tells.
     """
 
     options: Options
-    decode_after: Callable[[np.ndarray, np.ndarray], str] | None
-    special: Sequence[int] = ()
+    new_text: Callable[[np.ndarray, np.ndarray, Sequence[str]], NewText] | None
+    textless: Sequence[int] = ()
     tail: int | None = None
     began: float = field(default_factory=time.perf_counter)
     cut_at: int | None = None  # the new tokens at which max_time ended what was left
@@ -81,13 +132,12 @@ class Stopping:
         return end_R
 
     def _has_stop(self, before: np.ndarray, ids: np.ndarray) -> bool:
-        if self.decode_after is None or not self.options.stop_strings:
+        if self.new_text is None or not self.options.stop_strings:
             return False
-        ids = ids[~np.isin(ids, self.special)]
+        ids = ids[~np.isin(ids, self.textless)]
         if self.tail is not None and len(ids) > self.tail:
             before, ids = np.split(ids, [-self.tail])
-        text = self.decode_after(before, ids)
-        return any(stop in text for stop in self.options.stop_strings)
+        return self.new_text(before, ids, self.options.stop_strings).has(self.options.stop_strings)
 
 
 def checked_stops(name: str, value: Any) -> tuple[str, ...]:
