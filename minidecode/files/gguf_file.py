@@ -213,10 +213,10 @@ class _Header:
         self.texts += count
         if count > (self.end - self.at) // 8:
             raise DamagedError(f"{key} says that it has {count} texts")
-        if self.texts > MOST_TEXTS or depth > DEEPEST:
-            raise UnusableError(
-                f"{key} is one list too many: {MOST_TEXTS:,} texts and lists, {DEEPEST} deep, are allowed"
-            )
+        if self.texts > MOST_TEXTS:
+            raise UnusableError(f"{key} says that it has {count} texts, and {MOST_TEXTS:,} in all lists are allowed")
+        if depth > DEEPEST:
+            raise UnusableError(f"{key} has lists more than {DEEPEST} deep")
         return [self.text(key) if kind == TEXT else self.array(key, depth + 1) for _ in range(count)]
 
     def described_tensor(self) -> tuple[str, tuple[int, ...], int, int]:
