@@ -109,6 +109,8 @@ def value_pieces(value) -> Pieces:
         return [("type", struct.pack("<II", 9, kind)), ("count", count), ("numbers", value.tobytes())]
     if isinstance(value, float):
         return [("type", struct.pack("<I", 6)), ("number", struct.pack("<f", value))]
+    if value < 0:
+        return [("type", struct.pack("<I", 5)), ("number", struct.pack("<i", value))]
     return [("type", struct.pack("<I", 4)), ("number", struct.pack("<I", value))]
 
 

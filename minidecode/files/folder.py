@@ -176,12 +176,12 @@ def within_vocabulary(folder: Path | None, defaults: dict[str, Any], size: int) 
     for name in NEVER_SAID:
         value = defaults.get(name)
         ids = value if isinstance(value, list) else [value]
-        if beyond := [i for i in ids if isinstance(i, int) and i >= size]:
+        if beyond := [i for i in ids if isinstance(i, int) and not 0 <= i < size]:
             warnings.warn(
                 f"{file}: {name} {shown(beyond[0], 40)} is not in the vocabulary of {size} tokens, so it is ignored: "
                 "set it to the model's own", MinidecodeWarning, stacklevel=3,
             )  # fmt: skip
-            left = [i for i in ids if not (isinstance(i, int) and i >= size)]
+            left = [i for i in ids if i not in beyond]
             kept[name] = left if isinstance(value, list) and left else None
     return kept
 

@@ -24,6 +24,7 @@ VERSIONS = (2, 3)  # version 1 had other lengths
 MOST_OF_HEADER = 3 * 2**23  # bytes; a tokenizer of 200,000 tokens takes about 10 million
 MOST_OF_TEXT = 2**22  # bytes of a setting: in memory, a text may take four times as many
 MOST_TEXTS = 2**19  # texts in all lists; the largest tokenizers have about 450,000 merges
+DEEPEST = 8  # lists in lists
 MOST_TENSORS, MOST_SETTINGS, LONGEST_NAME, MOST_DIMENSIONS = 2**16, 2**12, 2**16, 4
 NUMBERS = {0: "<u1", 1: "<i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", 6: "<f4", 10: "<u8", 11: "<i8", 12: "<f8"}
 BOOL, TEXT, ARRAY = 7, 8, 9
@@ -178,8 +179,8 @@ class _Header:
     def text(self, what: str, longest: int = LONGEST_NAME) -> str:
         data, at = self.data, self.take(8, what)
         (length,) = struct.unpack_from("<Q", data, at)
-        if length > longest:
-            raise DamagedError(f"{what} at byte {at} has {length} bytes; {longest} are allowed")
+        if longest < length <= self.end - self.at:
+            raise UnusableError(f"{what} at byte {at} has {length:,} bytes, and {longest:,} are allowed")
         at = self.take(length, what)
         try:
             return data[at : at + length].decode("utf-8")
@@ -200,19 +201,23 @@ class _Header:
             return self.array(key)
         raise DamagedError(f"{key} is of type {kind}, and types go from 0 to 12")
 
-    def array(self, key: str) -> Any:
-        """A list of texts, or an array of numbers. Lists of lists, which no model has, are refused."""
+    def array(self, key: str, depth: int = 1) -> Any:
+        """A list of texts or of lists, or an array of numbers."""
         kind, count = self.number("<u4", key), self.number("<u8", key)
         if kind in NUMBERS or kind == BOOL:
             dtype = np.dtype(NUMBERS.get(kind, "<u1"))
             begin = self.take(count * dtype.itemsize, key)
             return np.frombuffer(self.data[begin : self.at], dtype)
-        if kind != TEXT:
-            raise DamagedError(f"{key} is a list of type {kind}, and lists have numbers or texts")
+        if kind not in (TEXT, ARRAY):
+            raise DamagedError(f"{key} is a list of type {kind}, and types go from 0 to 12")
         self.texts += count
-        if count > (self.end - self.at) // 8 or self.texts > MOST_TEXTS:
+        if count > (self.end - self.at) // 8:
             raise DamagedError(f"{key} says that it has {count} texts")
-        return [self.text(key) for _ in range(count)]
+        if self.texts > MOST_TEXTS:
+            raise UnusableError(f"{key} says that it has {count} texts, and {MOST_TEXTS:,} in all lists are allowed")
+        if depth > DEEPEST:
+            raise UnusableError(f"{key} has lists more than {DEEPEST} deep")
+        return [self.text(key) if kind == TEXT else self.array(key, depth + 1) for _ in range(count)]
 
     def described_tensor(self) -> tuple[str, tuple[int, ...], int, int]:
         """(name, shape, type, offset) of the next line of the list of tensors."""

@@ -24,13 +24,13 @@ import numpy as np
 from ..errors import CheckpointError, MinidecodeWarning, pip_install
 from ..models.llama import LlamaConfig
 from .checkpoint import write_safetensors
-from .gguf_file import GGUF, DamagedError, UnusableError, naming, read_gguf, text_setting, whole_setting
+from .gguf_file import GGUF, DamagedError, UnusableError, naming, read_gguf, text_setting
 from .gguf_llama import LAYER_TENSOR, config_of, tensors_of, unpermuted
-from .gguf_tokenizer import tokenizer_of
+from .gguf_tokenizer import beyond, token_of, tokenizer_of
 from .new_folder import whole_folder
 from .stored import check_regular, read_json
 
-FORMAT = 2  # of the folders; a change of what is written makes it another number, and files are converted again
+FORMAT = 3  # of the folders; a change of what is written makes it another number, and files are converted again
 MANIFEST = "converted.json"
 STORED_AS = {"F16": "F16", "BF16": "BF16"}  # all other types -> F32
 # Models that a package brings as a GGUF file: the module, its distribution and version, the file, its SHA-256.
@@ -89,9 +89,9 @@ def described(g: GGUF) -> tuple[dict[str, Any], dict[str, str], Callable[[str], 
     tokenizer, limits = tokenizer_of(g.settings, kind)
     if (size := len(g.settings["tokenizer.ggml.tokens"])) > config["vocab_size"]:
         raise DamagedError(f"it has {size} tokens, and embeddings of {config['vocab_size']}")
-    for limit in limits:
+    for limit in [*limits, *beyond(g.settings, size)]:
         warnings.warn(f"{g.path}: {limit}", MinidecodeWarning, stacklevel=2)
-    single = {role: g.settings.get(f"tokenizer.ggml.{role}_token_id") for role in ("bos", "eos")}
+    single = {role: token_of(g.settings, role, size) for role in ("bos", "eos")}
     named = {f"{role}_token": tokenizer.id_to_token(i) for role, i in single.items() if i is not None}
     files = {
         "config.json": json.dumps(config | tokens, indent=1),
@@ -111,15 +111,13 @@ def described(g: GGUF) -> tuple[dict[str, Any], dict[str, str], Callable[[str], 
 
 
 def special_tokens(settings: dict[str, Any], vocabulary: int) -> dict[str, Any]:
-    """bos, eos and pad of generation_config.json; eos is a list where a turn of a chat ends otherwise than a text."""
-    found = {}
-    for role, key in (("bos", "bos"), ("eos", "eos"), ("turn", "eot"), ("pad", "padding")):
-        if (name := f"tokenizer.ggml.{key}_token_id") in settings:
-            found[f"{role}_token_id"] = whole_setting(settings, name, 0, vocabulary)
-    turn = found.pop("turn_token_id", found.get("eos_token_id"))
-    if turn != found.get("eos_token_id"):
-        found["eos_token_id"] = [found["eos_token_id"], turn] if "eos_token_id" in found else turn
-    return found
+    """bos, eos and pad of generation_config.json; eos is a list where a turn or a message of a chat ends otherwise."""
+    found: dict[str, Any] = {"bos_token_id": token_of(settings, "bos", vocabulary)}
+    ends = [token_of(settings, role, vocabulary) for role in ("eos", "eot", "eom")]
+    each = list(dict.fromkeys(end for end in ends if end is not None))
+    found |= {"eos_token_id": each if len(each) > 1 else next(iter(each), None)}
+    found |= {"pad_token_id": token_of(settings, "padding", vocabulary)}
+    return {name: i for name, i in found.items() if i is not None}
 
 
 # --- the cache of converted models ---

@@ -28,7 +28,8 @@ READ = {
     "block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count",
     "attention.head_count_kv", "attention.key_length", "attention.value_length", "attention.layer_norm_rms_epsilon",
     "attention.scale", "rope.freq_base", "rope.dimension_count", "rope.scaling.type", "rope.scaling.factor",
-    "rope.scaling.original_context_length", "rope.scaling.finetuned", "vocab_size", "expert_used_count",
+    "rope.scaling.original_context_length", "rope.scaling.finetuned", "rope.scale_linear", "vocab_size",
+    "expert_used_count",
 }  # fmt: skip
 # Settings of other kinds of models, and the values that leave such a model what it is: off, or a factor of 1.
 NEUTRAL: dict[str, tuple[Any, ...]] = {
@@ -36,7 +37,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "attention.max_alibi_bias": (0,), "attn_logit_softcapping": (0,), "final_logit_softcapping": (0,),
     "logit_scale": (0, 1), "residual_scale": (0, 1), "embedding_scale": (0, 1), "pooling_type": (0,),
     "use_parallel_residual": (False,), "rope.scaling.attn_factor": (1,), "rope.scaling.yarn_log_multiplier": (0,),
-    "rope.scale_linear": (1,), "expert_count": (0,), "expert_shared_count": (0,), "leading_dense_block_count": (0,),
+    "expert_count": (0,), "expert_shared_count": (0,), "leading_dense_block_count": (0,),
     "nextn_predict_layers": (0,), "tensor_data_layout": ("Meta AI original pth",),
 }  # fmt: skip
 # How Llama 3 stretches its context: the factors of 3.1 and 3.2. The file has only what comes of them.
@@ -160,16 +161,20 @@ def _number(g: GGUF, name: str, default: float | None = None) -> float:
 
 
 def _scaling(g: GGUF, theta: float, K: int) -> dict[str, Any] | None:
-    """rope_scaling of config.json, from the settings or from the tensor of Llama 3."""
+    """rope_scaling of config.json, from the settings or from the tensor of Llama 3.
+
+    As in llama.cpp, a factor without a type is linear, and scale_linear is its older name.
+    """
     key = f"{_kind(g)}.rope.scaling.type"
-    scaling = text_setting(g.settings, key, "none")
+    scaling = text_setting(g.settings, key, "linear")
     if _kind(g) == "llama" and "rope_freqs.weight" in g.tensors:
         return _llama3(g, theta, K)
     if scaling == "none":
         return None
     if scaling != "linear":
         raise UnusableError(f"{key} is {shown(scaling, 40)}, and only none and linear are supported")
-    return {"rope_type": "linear", "factor": _number(g, "rope.scaling.factor")}
+    factor = _number(g, "rope.scaling.factor", _number(g, "rope.scale_linear", 1.0))
+    return None if factor == 1 else {"rope_type": "linear", "factor": factor}
 
 
 def _llama3(g: GGUF, theta: float, K: int) -> dict[str, Any]:

@@ -13,7 +13,10 @@ from .tokenizer_checks import is_panic, without_panic_messages
 if TYPE_CHECKING:
     import tokenizers
 
-CONTROL, ADDED = 3, 4  # values of tokenizer.ggml.token_type: special tokens, and others that no merge makes
+# Values of tokenizer.ggml.token_type: special tokens, and others that no merge makes.
+UNKNOWN, CONTROL, ADDED = 2, 3, 4
+ROLES = ("bos", "eos", "eot", "eom", "unknown", "padding")  # in the keys of special tokens
+NO_TOKEN = (-1, 2**32 - 1)  # what a file says of a role that no token has
 SPLITS = ("gpt-2", "smollm", "qwen2")  # values of tokenizer.ggml.pre
 SPLIT_OF = {"qwen2": "qwen2"}  # architecture -> the only way in which its models split texts
 # What Qwen2 keeps together before merges apply: contractions; letters with the mark before them; a digit; marks with
@@ -68,10 +71,10 @@ def tokenizer_of(settings: dict[str, Any], architecture: str) -> tuple[tokenizer
         types = _types_of_ids(settings, len(tokens))
         limits.append(
             "it does not say which tokens are special (tokenizer.ggml.token_type), so those are that its settings name "
-            "as bos, eos, eot, unknown or padding"
+            "as bos, eos, eot, eom, unknown or padding"
         )
     merges = [_merge(merge, vocabulary) for merge in _texts(settings, "merges")]
-    added = [(i, int(t)) for i, t in enumerate(types) if t in (CONTROL, ADDED) and tokens[i]]
+    added = [(i, int(t)) for i, t in enumerate(types) if t in (UNKNOWN, CONTROL, ADDED) and tokens[i]]
     try:
         with without_panic_messages():
             backend = tokenizers.Tokenizer(models.BPE(vocabulary, merges))
@@ -79,7 +82,7 @@ def tokenizer_of(settings: dict[str, Any], architecture: str) -> tuple[tokenizer
             if pre == "qwen2":
                 backend.normalizer = normalizers.NFC()
             backend.decoder = decoders.ByteLevel()
-            backend.add_tokens([AddedToken(tokens[i], special=t == CONTROL, normalized=False) for i, t in added])
+            backend.add_tokens([AddedToken(tokens[i], special=t != ADDED, normalized=False) for i, t in added])
     except BaseException as error:  # the library raises Exception itself, and panics
         if not isinstance(error, Exception) and not is_panic(error):
             raise
@@ -118,10 +121,29 @@ def _types(settings: dict[str, Any], count: int) -> np.ndarray:
 def _types_of_ids(settings: dict[str, Any], count: int) -> np.ndarray:
     """The types of tokens of a file that gives none: those are special that it names by their role."""
     types = np.ones(count, np.int32)
-    for role in ("bos", "eos", "eot", "unknown", "padding"):
-        if (name := f"tokenizer.ggml.{role}_token_id") in settings:
-            types[whole_setting(settings, name, 0, count)] = CONTROL
+    for role in ROLES:
+        if (i := token_of(settings, role, count)) is not None:
+            types[i] = CONTROL
     return types
+
+
+def token_of(settings: dict[str, Any], role: str, count: int) -> int | None:
+    """The id of the token of a role; None where the file names none, or none of its `count` tokens."""
+    key = f"tokenizer.ggml.{role}_token_id"
+    i = whole_setting(settings, key, -(2**63), 2**64) if key in settings else -1
+    return i if 0 <= i < count else None
+
+
+def beyond(settings: dict[str, Any], count: int) -> list[str]:
+    """What to say of roles whose tokens the file has not. llama.cpp goes on without them, too."""
+    keys = [f"tokenizer.ggml.{role}_token_id" for role in ROLES]
+    ids = {key: settings[key] for key in keys if settings.get(key, -1) not in NO_TOKEN}
+    return [
+        f"{key} {i} is none of its {count} tokens, so it is ignored: if texts do not end where they should, give "
+        "eos_token_id yourself"
+        for key, i in ids.items()
+        if not 0 <= i < count
+    ]
 
 
 def _merge(merge: str, vocabulary: dict[str, int]) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import CheckpointError, InputError, shown, words_of
-from ..options.stop_strings import cut_at_stop, may_begin_stop
+from ..options.stop_strings import NewText
 from .chat import ChatTemplate, Message
 from .long_texts import SHORT, Borders, borders_of
 from .special_tokens import SpecialTokens, added_tokens, settings_of
@@ -24,6 +24,7 @@ from .tokenizer_classes import (
     PROPHETNET,
     bert_normalizer,
     bpe_of,
+    check_words,
     class_of,
     class_of_bpe,
     cleans_spaces,
@@ -179,6 +180,18 @@ class Tokenizer:
         whole, new = self.decode([*before, *ids]), self.decode_after(before, ids)
         return whole[: len(whole) - len(new)] if whole.endswith(new) else self.decode(before), new
 
+    def new_text(self, before: Sequence[int] | np.ndarray, ids, stops: Sequence[str]) -> NewText:
+        """What `decode_after` gives, and the special tokens in it that stop strings name."""
+        ids = [int(i) for i in ids]
+        text, named = self.decode_after(before, ids), self.named_in(stops, ids) if stops else {}
+        places = [n for n, i in enumerate(ids) if i in named]
+        return NewText(text, [(min(len(text), len(self.decode_after(before, ids[:n]))), named[ids[n]]) for n in places])
+
+    def named_in(self, stops: Sequence[str], ids: Sequence[int]) -> dict[int, str]:
+        """{id: name} of the special tokens among ids that stand in a stop string."""
+        names = {i: self.decode([i], keep_special=True) for i in set(ids) & set(self.special_ids)}
+        return {i: name for i, name in names.items() if name and any(name in stop for stop in stops)}
+
     @property
     def unsettled(self) -> int:
         """How many characters at the end of a text may still change when tokens follow; bytes of a character aside."""
@@ -304,17 +317,18 @@ class TextStream:
     def push(self, token_id: int) -> str:
         """The text that this token completes; may be empty."""
         self._ids.append(token_id)
-        first, new = self._first(), self._tokenizer.decode_after(self._before, self._ids)
-        if (new or first).endswith("\ufffd"):
+        first, new = self._first(), self._new()
+        if (new.text or first).endswith("\ufffd"):
             return ""
-        text = cut_at_stop(new, self._stops, self._keep)
-        held = max(may_begin_stop(text, self._stops), self._tokenizer.unsettled)
-        return self._advance(first, text[: max(0, len(text) - held)])
+        sure = min(len(new.settled(self._stops)), len(new.text) - self._tokenizer.unsettled)
+        return self._advance(first, new.cut(self._stops, self._keep)[: max(0, sure)])
 
     def finish(self) -> str:
         """What was still held back."""
-        new = self._tokenizer.decode_after(self._before, self._ids)
-        return self._advance(self._first(), cut_at_stop(new, self._stops, self._keep))
+        return self._advance(self._first(), self._new().cut(self._stops, self._keep))
+
+    def _new(self) -> NewText:
+        return self._tokenizer.new_text(self._before, self._ids, self._stops)
 
     def _first(self) -> str:
         """The text of the tokens before, until it was given."""
@@ -389,6 +403,7 @@ def _of_words(path: Path) -> tokenizers.Tokenizer:
         raise CheckpointError(f"{path} cannot be read: {error}") from None
     vocab = {line.removesuffix("\r"): i for i, line in enumerate(lines if lines[-1] else lines[:-1])}
     settings = settings_of(path.parent)
+    check_words(path, settings)
     kind = PROPHETNET if path.name == "prophetnet.tokenizer" else BERT
     texts = default_tokens(kind) | SpecialTokens.of(settings, _older(path.parent), default_tokens(kind)).texts
     needed = [texts[role] for role in ("unk_token", "sep_token", "pad_token", "cls_token") if role in texts]

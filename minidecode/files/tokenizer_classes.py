@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 GPT2_TOKENS = {f"{role}_token": "<|endoftext|>" for role in ("bos", "eos", "unk")}
 QWEN2_TOKENS = {f"{role}_token": "<|endoftext|>" for role in ("eos", "unk", "pad")}
 LLAMA_TOKENS = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+CODE_LLAMA_TOKENS = LLAMA_TOKENS | {
+    "prefix_token": "\u2581<PRE>", "middle_token": "\u2581<MID>", "suffix_token": "\u2581<SUF>",
+    "eot_token": "\u2581<EOT>",
+}  # fmt: skip
 T5_TOKENS = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
 BART_TOKENS = LLAMA_TOKENS | {"sep_token": "</s>", "pad_token": "<pad>", "cls_token": "<s>", "mask_token": "<mask>"}
 BERT_TOKENS = {
@@ -34,16 +38,19 @@ PROPHETNET_TOKENS = {
     "unk_token": "[UNK]", "sep_token": "[SEP]", "x_sep_token": "[X_SEP]", "pad_token": "[PAD]", "mask_token": "[MASK]",
 }  # fmt: skip
 
-GPT2, BART, BERT, LLAMA, QWEN2_CLASS, PROPHETNET, OTHER = "GPT2", "Bart", "Bert", "Llama", "Qwen2", "ProphetNet", ""
+GPT2, BART, BERT, LLAMA, CODE_LLAMA = "GPT2", "Bart", "Bert", "Llama", "CodeLlama"
+QWEN2_CLASS, PROPHETNET, OTHER = "Qwen2", "ProphetNet", ""
 CLASSES = {
     **dict.fromkeys(("GPT2", "CodeGen"), GPT2),
     **dict.fromkeys(("Bart", "Roberta", "LED", "Longformer"), BART),
     **dict.fromkeys(("Bert", "DistilBert", "Electra", "MobileBert", "ConvBert", "LayoutLM", "SqueezeBert"), BERT),
-    "Llama": LLAMA, "Qwen2": QWEN2_CLASS, "T5": "T5", "MBart": "MBart", "MBart50": "MBart", "ProphetNet": PROPHETNET,
+    **dict.fromkeys(("DPRContextEncoder", "DPRQuestionEncoder", "DPRReader"), BERT),
+    "Llama": LLAMA, "CodeLlama": CODE_LLAMA, "Qwen2": QWEN2_CLASS, "T5": "T5", "MBart": "MBart", "MBart50": "MBart",
+    "ProphetNet": PROPHETNET,
 }  # fmt: skip
 TOKENS = {
-    GPT2: GPT2_TOKENS, BART: BART_TOKENS, BERT: BERT_TOKENS, LLAMA: LLAMA_TOKENS, QWEN2_CLASS: QWEN2_TOKENS,
-    "T5": T5_TOKENS, "MBart": BART_TOKENS, PROPHETNET: PROPHETNET_TOKENS,
+    GPT2: GPT2_TOKENS, BART: BART_TOKENS, BERT: BERT_TOKENS, LLAMA: LLAMA_TOKENS, CODE_LLAMA: CODE_LLAMA_TOKENS,
+    QWEN2_CLASS: QWEN2_TOKENS, "T5": T5_TOKENS, "MBart": BART_TOKENS, PROPHETNET: PROPHETNET_TOKENS,
 }  # fmt: skip
 
 
@@ -58,7 +65,7 @@ def class_of(folder: Path, settings: Mapping[str, Any]) -> str:
         return OTHER
     kind = CLASSES.get(named.removesuffix("Fast").removesuffix("Tokenizer"), OTHER)
     # Llama 3 and others name Llama's class, and have bytes for tokens: there transformers goes by the file alone.
-    return OTHER if kind == LLAMA and _has_bytes(folder / "tokenizer.json") else kind
+    return OTHER if kind in (LLAMA, CODE_LLAMA) and _has_bytes(folder / "tokenizer.json") else kind
 
 
 def _model_fields(folder: Path) -> dict[str, Any]:
@@ -87,6 +94,16 @@ def class_of_bpe(folder: Path, settings: Mapping[str, Any]) -> str:
     return kind
 
 
+def check_words(path: Path, settings: Mapping[str, Any]) -> None:
+    """Raises CheckpointError where a list of words is not all that the named class of tokenizers needs."""
+    named = settings.get("tokenizer_class") or _model_fields(path.parent).get("tokenizer_class")
+    if isinstance(named, str) and class_of(path.parent, settings) not in (BERT, PROPHETNET):
+        raise CheckpointError(
+            f"{path.parent}: {path.name} is not all that a {shown(named, 60)[1:-1]} splits texts by: add its "
+            "tokenizer.json, or use another model"
+        )
+
+
 def default_tokens(kind: str) -> dict[str, str]:
     """{role: token} of a class, where the settings do not name others."""
     return TOKENS.get(kind, {})
@@ -109,8 +126,8 @@ def follow_settings(
         _set_prefix_space(backend, settings)
         if kind == BART:
             frame_bart(backend, settings, special)
-    elif kind == LLAMA and isinstance(backend.model, models.BPE):
-        _set_llama_spaces(backend, settings)
+    elif kind in (LLAMA, CODE_LLAMA) and isinstance(backend.model, models.BPE):
+        _set_llama_spaces(backend, kind, settings)
 
 
 def cleans_spaces(backend: tokenizers.Tokenizer, settings: Mapping[str, Any]) -> bool:
@@ -194,16 +211,22 @@ def _set_prefix_space(backend: tokenizers.Tokenizer, settings: Mapping[str, Any]
                 split[i].add_prefix_space = bool(settings["add_prefix_space"])
 
 
-def _set_llama_spaces(backend: tokenizers.Tokenizer, settings: Mapping[str, Any]) -> None:
-    """A space in front of a text, if add_prefix_space is not false; with `legacy` behind each special token too."""
+def _set_llama_spaces(backend: tokenizers.Tokenizer, kind: str, settings: Mapping[str, Any]) -> None:
+    """A space in front of a text, if add_prefix_space is not false; with `legacy` behind each special token too.
+
+    A CodeLlama has no `legacy`, and takes a space off what it decodes in any case.
+    """
     from tokenizers import decoders, pre_tokenizers
 
     has_space = settings.get("add_prefix_space") in (None, True)
-    scheme = ("always" if settings.get("legacy") is True else "first") if has_space else "never"
+    is_legacy = kind == LLAMA and settings.get("legacy") is True
+    scheme = ("always" if is_legacy else "first") if has_space else "never"
     backend.normalizer = None
     backend.pre_tokenizer = pre_tokenizers.Metaspace("\u2581", prepend_scheme=scheme, split=False)
     parts = [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()]
-    backend.decoder = decoders.Sequence([*parts, decoders.Strip(" ", 1, 0)] if has_space else parts)
+    backend.decoder = decoders.Sequence(
+        [*parts, decoders.Strip(" ", 1, 0)] if has_space or kind == CODE_LLAMA else parts
+    )
 
 
 # ---- vocab.json and merges.txt ---------------------------------------------------------------------------------------

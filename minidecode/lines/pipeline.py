@@ -33,7 +33,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ..errors import InputError, LineError, MemoryBudgetError, MinidecodeError, OptionError, PipelineError
-from ..options.stop_strings import cut_at_stop
 from ..options.typed_dict import GenerateOptions
 from ..plan import Plan
 from ..runtime.footprint import read_budget
@@ -300,9 +299,9 @@ class Generating(Stages):
 
     def make(self, line: Line) -> None:
         """Ids become text."""
-        stops = line.options.get("stop_strings", self.resolved.stop_strings), self.keeps_stops
-        before, decode_after = () if self.model.is_encoder_decoder else line.ids, self.model.tokenizer.decode_after
-        line.texts = [cut_at_stop(decode_after(before, ids), *stops) for ids in line.token_ids]
+        stops = line.options.get("stop_strings", self.resolved.stop_strings)
+        before, tokenizer = () if self.model.is_encoder_decoder else line.ids, self.model.tokenizer
+        line.texts = [tokenizer.new_text(before, ids, stops).cut(stops, self.keeps_stops) for ids in line.token_ids]
 
     def _budget(self) -> int | None:
         """What a batch may take now; the machine is asked once a second at the most.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from ..device.launch import counted_launches
 from ..errors import InputError, NumericalError, OptionError
 from ..files.tokenizer import Tokenizer
 from ..options.options import Options
+from ..options.stop_strings import NewText
 from ..plan import Plan
 from ..runtime.arena import Arena, Extent, Fresh, Places
 from ..runtime.draws import check_sample_ids
@@ -192,15 +193,17 @@ def stopping_of(model: LoadedModel, options: Options, began: float) -> Stopping 
     tail = model.tokenizer.most_tokens(max(map(len, (s.encode() for s in options.stop_strings)), default=0))
     if model.config.vocab_size > model.tokenizer.size:  # ids that stand for no text may lie in between
         tail = None
-    decode_after = model.tokenizer.decode_after
+    new_text = model.tokenizer.new_text
     if model.is_encoder_decoder:  # a target's text stands behind nothing
-        decode_after = functools.partial(_decode_alone, model.tokenizer)
-    return Stopping(options, decode_after, model.tokenizer.special_ids, tail, began)
+        new_text = functools.partial(_text_alone, model.tokenizer)
+    named = model.tokenizer.named_in(options.stop_strings, model.tokenizer.special_ids)
+    textless = [i for i in model.tokenizer.special_ids if i not in named]
+    return Stopping(options, new_text, textless, tail, began)
 
 
-def _decode_alone(tokenizer: Tokenizer, before: np.ndarray, ids: np.ndarray) -> str:
+def _text_alone(tokenizer: Tokenizer, before: np.ndarray, ids: np.ndarray, stops: Sequence[str]) -> NewText:
     """The text of a target's ids."""
-    return tokenizer.decode(ids)
+    return tokenizer.new_text((), ids, stops)
 
 
 def constraint_of(model: LoadedModel, options: Options, prompts_ids, limit_B, prefixes=None) -> Constraint | None:

@@ -116,10 +116,11 @@ class Options(OptionTable):
     called as f(scores_RV, rows), see search/rows.py, and returning the new scores (in transformers: of input_ids and
     scores).
 
-    **Stops.** A text ends where one of stop_strings is complete in it, across the borders of tokens too; it is cut off,
-    unless keep_stop_strings. stopping_criteria: functions of (ids, scores) that return True, or a truth value for each
-    text; ids are the texts so far, each with its prompt and its newest token, and scores those of the step (None in a
-    beam search, which asks for each candidate). max_time: after so many seconds the texts end with their next token.
+    **Stops.** A text ends where one of stop_strings is complete in it, across the borders of tokens too. It is cut off,
+    unless keep_stop_strings. A stop string may name special tokens ("<|im_end|>"), which are in no text.
+    stopping_criteria: functions of (ids, scores) that return True, or a truth value for each text; ids are the texts so
+    far, each with its prompt and its newest token, and scores those of the step (None in a beam search, which asks for
+    each candidate). max_time: after so many seconds the texts end with their next token.
 
     **Constraints.** regex: a pattern that all of the new text matches, in the syntax of Rust's regex crate.
     json_schema: a dict, JSON text or the path of a file; the new text is JSON that it allows, spaced as json.dumps

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import InputError, OptionError
 from ..files.tokenizer import Tokenizer
-from ..options.stop_strings import cut_at_stop, first_stop
+from ..options.stop_strings import NewText
 from .receipt import Receipt
 from .trace import Trace
 
@@ -138,18 +138,18 @@ class Output:
     def _said(self) -> list[str]:
         return self.texts if self.tokenizer else [f"{len(ids)} tokens" for ids in self.token_ids]
 
-    def _decoded(self, place: int) -> tuple[str, str]:
+    def _decoded(self, place: int) -> tuple[str, NewText]:
         """(the prompt's text, the new text with all of its stop string)."""
         if self.tokenizer is None:
             raise InputError("this model folder has no tokenizer: read token_ids instead of texts")
         before = () if self.prompt_ids is None else self.prompt_ids[self._prompt(place)]
-        if self.full_text:
-            return self.tokenizer.decode_both(before, self.token_ids[place])
-        return "", self.tokenizer.decode_after(before, self.token_ids[place])
+        ids = self.token_ids[place]
+        prompt = self.tokenizer.decode_both(before, ids)[0] if self.full_text else ""
+        return prompt, self.tokenizer.new_text(before, ids, self.stop_strings)
 
     def _text(self, place: int) -> str:
         prompt, text = self._decoded(place)
-        return prompt + cut_at_stop(text, self.stop_strings, self.keep_stop_strings)
+        return prompt + text.cut(self.stop_strings, self.keep_stop_strings)
 
     def _prompt(self, place: int) -> int:
         return place * len(self.limits) // len(self)  # each prompt has as many hypotheses
@@ -160,7 +160,7 @@ class Output:
             return None
         if ids[-1] in self.eos_token_id or len(ids) < self.limits[self._prompt(place)]:
             return "stop"
-        return "stop" if self.stop_strings and first_stop(self._decoded(place)[1], self.stop_strings) else "length"
+        return "stop" if self.stop_strings and self._decoded(place)[1].has(self.stop_strings) else "length"
 
 
 @dataclass(frozen=True, repr=False)

@@ -11,20 +11,21 @@ import numpy as np
 from ..device.user_functions import call_option, describe
 from ..errors import OptionError
 from ..options.options import Options
+from ..options.stop_strings import NewText
 
 
 @dataclass
 class Stopping:
     """Asked once a step, by the host: which texts end with their newest token.
 
-    decode_after: (ids before, ids) -> the text of the ids there, special tokens left out; `special` are their ids.
-    tail: how many tokens at the end of a text can hold a stop string that ends in the newest token; None where only the
-    whole text tells.
+    new_text: (ids before, ids, stop strings) -> the text of the ids there. textless: ids of special tokens that no stop
+    string names. tail: how many other tokens at the end of a text can hold a stop string that ends in the newest one;
+    None where only the whole text tells.
     """
 
     options: Options
-    decode_after: Callable[[np.ndarray, np.ndarray], str] | None
-    special: Sequence[int] = ()
+    new_text: Callable[[np.ndarray, np.ndarray, Sequence[str]], NewText] | None
+    textless: Sequence[int] = ()
     tail: int | None = None
     began: float = field(default_factory=time.perf_counter)
     cut_at: int | None = None  # the new tokens at which max_time ended what was left
@@ -55,10 +56,9 @@ class Stopping:
         return end_R
 
     def _has_stop(self, before: np.ndarray, ids: np.ndarray) -> bool:
-        if self.decode_after is None or not self.options.stop_strings:
+        if self.new_text is None or not self.options.stop_strings:
             return False
-        ids = ids[~np.isin(ids, self.special)]
+        ids = ids[~np.isin(ids, self.textless)]
         if self.tail is not None and len(ids) > self.tail:
             before, ids = np.split(ids, [-self.tail])
-        text = self.decode_after(before, ids)
-        return any(stop in text for stop in self.options.stop_strings)
+        return self.new_text(before, ids, self.options.stop_strings).has(self.options.stop_strings)

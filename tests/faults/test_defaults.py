@@ -249,16 +249,17 @@ def test_the_first_bart_configs_ask_for_bos_in_another_way(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "same"),
     [({"eos_token_id": 50256}, {"eos_token_id": None}), ({"eos_token_id": [3, 50256]}, {"eos_token_id": [3]}),
-     ({"suppress_tokens": [7, 50256]}, {"suppress_tokens": [7]})],
+     ({"suppress_tokens": [7, 50256]}, {"suppress_tokens": [7]}), ({"eos_token_id": -1}, {"eos_token_id": None})],
 )  # fmt: skip
 def test_a_default_beyond_the_vocabulary_is_ignored_with_one_warning(tiny_folder, settings, same):
     """As transformers does, which only compares with it; 50256 is GPT-2's own end of text."""
-    folder, (name, _) = tiny_folder(), *settings.items()
+    folder, (name, ids) = tiny_folder(), *settings.items()
     with pytest.warns(md.MinidecodeWarning) as caught:
         model = with_defaults(folder, **settings)
+    beyond = ids if isinstance(ids, int) else 50256
     assert [str(warning.message) for warning in caught] == [
-        f"{folder / 'generation_config.json'}: {name} 50256 is not in the vocabulary of 260 tokens, so it is ignored: "
-        "set it to the model's own"
+        f"{folder / 'generation_config.json'}: {name} {beyond} is not in the vocabulary of 260 tokens, so it is "
+        "ignored: set it to the model's own"
     ]
     wanted = with_defaults(tiny_folder(), **same)
     for options in ({}, {"num_beams": 3}):

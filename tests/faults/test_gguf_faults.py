@@ -191,7 +191,7 @@ def many_texts(size: int) -> bytes:
 
 @pytest.mark.parametrize(
     ("settings", "says"),
-    [([text_setting("a", 2**26)], "a at byte .* has 67108868 bytes; 4194304 are allowed"),
+    [([text_setting("a", 2**26)], "a at byte .* has 67,108,868 bytes, and 4,194,304 are allowed; use the file of"),
      ([text_setting(f"t{i}", 2**22 - 4) for i in range(8)], "its header takes more than 25,165,824 bytes, with t5 at"),
      ([setting("a", struct.pack("<IIQ", 9, 0, 2**25) + bytes(2**25))], "its header takes more than 25,165,824 bytes"),
      ([many_texts(110)], "its header takes more than 25,165,824 bytes, with many at"),
@@ -206,6 +206,17 @@ def test_settings_that_would_fill_the_memory_are_refused(tmp_path, settings, say
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 3 * 2**26  # the package gguf and its like take about 50 MB more
+
+
+def test_lists_of_lists_are_read_as_the_format_allows_them(tmp_path):
+    """They are of no use here, and no reason to refuse a file; lists without an end are."""
+    numbers, head = struct.pack("<IQ", 4, 2) + struct.pack("<II", 1, 2), struct.pack("<IQQ", 3, 0, 1)
+    (tmp_path / "a.gguf").write_bytes(b"GGUF" + head + setting("a", struct.pack("<IIQ", 9, 9, 2) + numbers * 2))
+    assert [part.tolist() for part in gguf_file.read_gguf(tmp_path / "a.gguf").settings["a"]] == [[1, 2], [1, 2]]
+    deep = setting("a", struct.pack("<I", 9) + struct.pack("<IQ", 9, 1) * 5000 + numbers)
+    (tmp_path / "b.gguf").write_bytes(b"GGUF" + head + deep)
+    with pytest.raises(CheckpointError, match=r"a has lists more than 8 deep; use the file"):
+        gguf_file.read_gguf(tmp_path / "b.gguf")
 
 
 @pytest.mark.parametrize("kind", ["folder", "pipe", "missing", "empty"])

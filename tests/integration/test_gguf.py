@@ -149,6 +149,29 @@ def test_a_turn_that_ends_otherwise_than_a_text_is_a_second_end(file):
     assert json.loads((out / "generation_config.json").read_text())["eos_token_id"] == [count - 1, 5]
 
 
+@pytest.mark.parametrize(
+    ("said", "eos"),
+    [
+        ({"eot": 5, "eom": 6}, [261, 5, 6]), ({"eom": 6}, [261, 6]), ({"eot": 261, "eom": 261}, 261),
+        ({"eos": 2**32 - 1, "eom": 6}, 6), ({"eos": -1}, None), ({"eos": 262, "eot": 5}, 5),
+    ],
+)  # fmt: skip
+def test_ends_are_those_of_texts_turns_and_messages_that_the_file_has(file, said, eos):
+    """-1, or 2**32 - 1 where numbers have no sign, is no token; another that the file has not is warned of."""
+    assert len(tokenizer_settings()["tokenizer.ggml.tokens"]) == 262
+    write(
+        file, llama_settings() | {f"tokenizer.ggml.{k}_token_id": i for k, i in said.items()}, as_gguf(llama_tensors())
+    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        gguf_folder.convert_gguf(file, out := file.with_name("out"))
+    assert json.loads((out / "generation_config.json").read_text()).get("eos_token_id") == eos
+    named = json.loads((out / "tokenizer_config.json").read_text()).get("eos_token")
+    assert named == (None if "eos" in said else "<|im_end|>")
+    told = ["eos_token_id 262 is none of its 262 tokens"] if said.get("eos") == 262 else []
+    assert [w in str(c.message) for w, c in zip(told, caught, strict=True)] == [True] * len(told)
+
+
 def test_narrow_floats_stay_narrow_and_blocks_become_float32(file):
     tensors = as_gguf(llama_tensors())
     half, bfloat = tensors["blk.0.ffn_up.weight"], tensors["blk.1.ffn_up.weight"]
@@ -229,6 +252,22 @@ def test_linear_scaling(file):
     assert json.loads((out / "config.json").read_text())["rope_scaling"] == {"rope_type": "linear", "factor": 2.0}
 
 
+@pytest.mark.parametrize(
+    ("said", "factor"),
+    [
+        ({"llama.rope.scaling.factor": 4.0}, 4.0), ({"llama.rope.scale_linear": 4.0}, 4.0),
+        ({"llama.rope.scale_linear": 1.0}, None),
+        ({"llama.rope.scaling.factor": 4.0, "llama.rope.scaling.type": "none"}, None),
+        ({"llama.rope.scaling.factor": 2.0, "llama.rope.scale_linear": 4.0}, 2.0),
+    ],
+)  # fmt: skip
+def test_a_factor_without_a_type_is_linear_as_in_llama_cpp(file, said, factor):
+    write(file, llama_settings() | said, as_gguf(llama_tensors()))
+    gguf_folder.convert_gguf(file, out := file.with_name("out"))
+    scaling = json.loads((out / "config.json").read_text())["rope_scaling"]
+    assert scaling == (factor and {"rope_type": "linear", "factor": factor})
+
+
 # --- the tokenizer ---
 
 
@@ -280,6 +319,15 @@ def test_without_types_the_tokens_that_settings_name_are_special(loaded):
     assert tokenizer.special_ids == [count - 2, count - 1]
     assert tokenizer.encode("the<|im_end|>").tolist()[-1] == count - 1
     assert len(warned) == 1 and "tokenizer.ggml.token_type" in warned[0]
+
+
+def test_a_token_of_type_unknown_is_special(loaded):
+    """As in llama.cpp, which finds it in texts and leaves it out of what is shown."""
+    settings = llama_settings()
+    settings["tokenizer.ggml.tokens"][7], settings["tokenizer.ggml.token_type"][7] = "<unk>", 2
+    tokenizer, _ = loaded(settings)
+    assert tokenizer.encode("the<unk>")[-1] == 7 and 7 in tokenizer.special_ids
+    assert tokenizer.decode(tokenizer.encode("the<unk> end")) == "the end"
 
 
 def test_an_empty_token_stands_for_no_text(loaded):
@@ -360,7 +408,7 @@ def test_a_setting_of_a_wrong_type_is_one_line_or_harmless(file, value):
         ({"tokenizer__ggml__model": "llama"}, "of the kind 'llama', and only gpt2"),
         ({"tokenizer__ggml__pre": "llama-bpe"}, "splits texts as 'llama-bpe'"),
         ({"tokenizer__ggml__add_bos_token": True}, "add_bos_token set"),
-        ({"tokenizer__ggml__eos_token_id": 2**20}, "tokenizer.ggml.eos_token_id must be a whole number from 0 to"),
+        ({"tokenizer__ggml__eos_token_id": 2.5}, "tokenizer.ggml.eos_token_id must be a whole number from"),
         ({"tokenizer__ggml__tokens": ["a", "b"]}, "an integer for each of 2 tokens"),
         ({"tokenizer__ggml__tokens": ["a"] * 262}, "the token 'a' twice, as 0 and as 261"),
         ({"tokenizer__ggml__merges": ["t h", "q"]}, "the merge 'q' does not fit the tokens"),

@@ -174,6 +174,7 @@ PIECES = ["<unk>", "<s>", "</s>", "\u2581", "a", "b", "\u2581a"]
         ({"legacy": True}, "a</s>a", ["\u2581a", "</s>", "\u2581a"]),
         ({"add_prefix_space": False}, "a a", ["a", "\u2581a"]),
         ({"add_prefix_space": True, "legacy": False}, "a</s>b", ["\u2581a", "</s>", "b"]),
+        ({"tokenizer_class": "CodeLlamaTokenizer", "legacy": True}, "a</s>a", ["\u2581a", "</s>", "a"]),
         (FAST | {"add_prefix_space": False}, "a</s>a",
          ["\u2581a", "</s>", "\u2581a"]),
     ],
@@ -249,3 +250,19 @@ def test_two_files_that_do_not_say_how_to_split_are_refused(model_type, said, tm
         CheckpointError, match=r"do not say how a text of this model is split.*: add its tokenizer\.json$"
     ):
         Ours.from_folder(folder)
+
+
+@pytest.mark.parametrize(
+    ("said", "named"),
+    [({}, None), ({"tokenizer_class": "BertTokenizerFast"}, None), ({"tokenizer_class": "DPRReaderTokenizer"}, None),
+     ({"tokenizer_class": "BertJapaneseTokenizer"}, "a BertJapaneseTokenizer"), ({"tokenizer_class": "Own"}, "a Own")],
+)  # fmt: skip
+def test_a_list_of_words_is_not_all_that_other_classes_split_by(said, named, tmp_path):
+    """Japanese needs a dictionary first; BERT's splits would give other tokens without a word."""
+    (tmp_path / "vocab.txt").write_text("\n".join(["[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]", "a"]))
+    write_json(tmp_path / "config.json", {"model_type": "bert"} | said)
+    if named is None:
+        assert Ours.from_folder(tmp_path).encode("a").tolist() == [3, 5, 1]
+        return
+    with pytest.raises(CheckpointError, match=rf"vocab\.txt is not all that {named} splits .* tokenizer\.json"):
+        Ours.from_folder(tmp_path)

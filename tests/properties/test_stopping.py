@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import minidecode as md
 from minidecode.methods.generation import stopping_of
-from minidecode.options.stop_strings import cut_at_stop, first_stop, may_begin_stop
+from minidecode.options.stop_strings import NewText, cut_at_stop, first_stop, may_begin_stop
 from minidecode.runtime.engine import Engine
 from minidecode.search import stopping
 
@@ -39,6 +39,40 @@ def test_what_may_begin_a_stop_string_is_held_back(text, stops):
     """All that more text could make part of a stop string, and no more."""
     begun = [n for s in stops for n in range(1, len(s)) if s.startswith(text[len(text) - n :]) and n <= len(text)]
     assert may_begin_stop(text, stops) == max(begun, default=0)
+
+
+@given(st.lists(st.sampled_from(["a", "b", "<a>"]), max_size=8), st.booleans())
+def test_a_stop_string_may_name_special_tokens(pieces, keep):
+    """Naive: a special token is a letter of its own, X, and no text. Parts of its name are found in no token."""
+    text, whole = "".join(p for p in pieces if p != "<a>"), "".join(pieces).replace("<a>", "X")
+    new = NewText(text, [(n - whole[:n].count("X"), "<a>") for n, c in enumerate(whole) if c == "X"])
+    stops, naive = ["b<a>", "<a><a>", "<a>ab", "a>", "<"], ["bX", "XX", "Xab", "a>", "<"]
+    assert new.has(stops) == any(stop in whole for stop in naive)
+    assert new.cut(stops, keep) == cut_at_stop(whole, naive, keep).replace("X", "")
+    assert new.settled(stops) == whole[: len(whole) - may_begin_stop(whole, naive)].replace("X", "")
+
+
+@pytest.mark.parametrize("beams", [1, 2])
+@pytest.mark.parametrize(
+    ("stops", "new", "text"),
+    [
+        (["<|endoftext|>"], 3, "ab"), (["b<|endoftext|>"], 3, "a"), (["<|endoftext|>cd", "ef"], 5, "ab"),
+        (["bc"], 4, "a"), (["e", "<|endoftext|>f"], 6, "abcd"), (["<|", "endoftext"], 8, "abcdefg"),
+    ],
+)  # fmt: skip
+def test_texts_end_at_a_special_token_that_a_stop_string_names(model, stops, new, text, beams):
+    """It says a, b, the end of text, c, d and so on; what a stop string does not name as a whole is no text."""
+    letters = [int(model.tokenizer.encode(letter)[0]) for letter in "abcdefg"]
+    says = [*letters[:2], model.tokenizer.token_to_id("<|endoftext|>"), *letters[2:]]
+    n = len(model.tokenizer.encode("A"))
+    options = {
+        "prefix_allowed_tokens_fn": lambda _, ids: says[len(ids) - n :][:1], "max_new_tokens": 8, "eos_token_id": None,
+        "stop_strings": stops, "num_beams": beams,
+    }  # fmt: skip
+    out = model.generate("A", **options)
+    assert out.token_ids[0].tolist() == says[:new]
+    assert (out.text, out.finish_reasons) == (text, ["length" if new == 8 else "stop"])
+    assert "".join(model.stream("A", **options)) == text
 
 
 @pytest.mark.parametrize("search", ["greedy", "sampling"])
