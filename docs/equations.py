@@ -40,6 +40,11 @@ a[r, h] = W_v[g] (sum_n p_n h[b, n]) + (sum_n p_n) b_v[g] + sum_t p_t v[r, g, t]
 p = softmax over both
 a[r, h] = sum_n p_n prompt_v[b, g, n] + sum_t p_t v[source[r, t], g, t]""",
     "indirection": "source[r, t] = source[parent[r], t]   for t < length[r],   all rows at once",
+    "paged_append": """p = table[r, at[r] // M],   m = at[r] mod M
+(q[r], k[p, :, m], v[p, :, m]) = qkv[r] + bias,   cut into heads""",
+    "paged": """x_m = table[r, m // M],   s_m = scale * q[r, h] . k[x_m, g, m mod M],   p = softmax over m
+a[r, h] = sum_m p_m v[x_m, g, m mod M]""",
+    "pages": "k[target[r]] = k[source[r]]   for every row r whose page becomes another",
     "sequences": """text[b, w, m] = text[b, parent[b, w], m]   for m < length[b],   all beams at once
 text[b, w, length[b]] = token[b, w]""",
     "beam_update": """finished = the best W of: what had finished, and the candidates that end

@@ -91,7 +91,7 @@ def pools(folder: Path) -> None:
 # What a reader asks for -> what tries it.
 TRIALS: dict[str, Callable[[Path], None]] = {
     **{f"`cache={name}`": generates(plan=f"cache={name}")
-       for name in ("split", "indirect", "preallocated", "replicated", "el", "rolling")},
+       for name in ("split", "indirect", "paged", "preallocated", "replicated", "el", "rolling")},
     "`hars=reference`": generates(plan="hars=reference"),
     "`arena=planned`": generates(plan="cache=split,arena=planned"),
     "`cache_dtype=float16`": generates(plan="cache=split,cache_dtype=float16"),

@@ -138,6 +138,12 @@ def _append_cost(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R) -> Cost:
     return Cost(cost.bytes + kv * (k_RGMK.itemsize - qkv_RX.itemsize) + at_R.nbytes, cost.operations)
 
 
+def _paged_append_cost(qkv_RX, bias_X, heads, k_XGMK, v_XGMU, table_RX, at_R) -> Cost:
+    """The cost of append_kv, and a page number for each row."""
+    cost = _append_cost(qkv_RX, bias_X, heads, k_XGMK, v_XGMU, at_R)
+    return Cost(cost.bytes + len(at_R) * table_RX.itemsize, cost.operations)
+
+
 def _prefill_cost(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None) -> Cost:
     """Queries, keys and values are read, results written, and no score is: two operations for each number of a key and
     of a value, for each query head that sees it."""
@@ -315,6 +321,22 @@ def _indirect_cost(
     return Cost(cost.bytes + len(own) * indirection_RT.itemsize, cost.operations)
 
 
+def _paged_cost(q_RHK, k_XGMK, v_XGMU, table_RX, begin_R, end_R, scale) -> Cost:
+    """Each position is read once, however many rows hold its page; and of each row the numbers of its pages."""
+    M, pages, read = k_XGMK.shape[2], 0, set()
+    for row_X, begin, end in zip(table_RX.tolist(), begin_R.tolist(), end_R.tolist(), strict=True):
+        read |= {(row_X[m // M], m % M) for m in range(begin, end)}
+        pages += (end - 1) // M - begin // M + 1
+    cost = _attention_cost(q_RHK, k_XGMK, v_XGMU, len(read), _seen(begin_R, end_R))
+    return Cost(cost.bytes + pages * table_RX.itemsize, cost.operations)
+
+
+def _pages_cost(k_XGMX, source_R, target_R) -> Cost:
+    """Each page that becomes another is read and written; nothing is computed."""
+    copied = int((source_R != target_R).sum())
+    return Cost(2 * copied * (k_XGMX.nbytes // len(k_XGMX)) + source_R.nbytes + target_R.nbytes, 0)
+
+
 def _rolling_cost(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale) -> Cost:
     """Each row reads the slots that it sees."""
     seen = int(np.minimum(end_R - begin_R, k_RGMK.shape[2]).sum())
@@ -429,7 +451,7 @@ CATALOG = {
             "tolerance",
             _cross_kv_cost,
             caches=(),
-            beside_source=("none", "replicated", "preallocated", "split", "indirect", "rolling"),
+            beside_source=("none", "replicated", "preallocated", "split", "indirect", "paged", "rolling"),
         ),
         Row("embedding", "embed_norm", "LightSeq, section 2.1", "tolerance", _embedding_cost),
         Row(
@@ -451,7 +473,7 @@ CATALOG = {
             "tolerance",
             _shared_cost,
             caches=(),
-            beside_source=("split", "indirect", "rolling"),
+            beside_source=("split", "indirect", "paged", "rolling"),
         ),
         Row(
             "grouped",
@@ -504,6 +526,32 @@ CATALOG = {
             _indirection_cost,
             ("indirection_RT",),
             ("indirect",),
+        ),
+        Row(
+            "paged_append",
+            "append_paged",
+            "PagedAttention (Kwon et al. 2023), section 4.1",
+            "exact",
+            _paged_append_cost,
+            ("k_XGMK", "v_XGMU"),
+            ("paged",),
+        ),
+        Row(
+            "paged",
+            "attend_paged",
+            "PagedAttention (Kwon et al. 2023), section 4.1, Equation 4",
+            "tolerance",
+            _paged_cost,
+            caches=("paged",),
+        ),
+        Row(
+            "pages",
+            "copy_pages",
+            "PagedAttention (Kwon et al. 2023), section 4.4: copy on write",
+            "exact",
+            _pages_cost,
+            ("k_XGMX",),
+            ("paged",),
         ),
         Row("sequences", "update_sequences", "LightSeq's ker_refresh_result", "exact", _sequences_cost, ("text_BWM",)),
         Row(

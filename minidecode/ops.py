@@ -278,6 +278,21 @@ def append_kv(
     """
 
 
+@returns("q_RHK", tables=("k_XGMK", "v_XGMU"))
+def append_paged(
+    qkv_RX: Array, bias_X: Array | None, heads: Heads, k_XGMK: Array, v_XGMU: Array, table_RX: Array, at_R: Array,
+    out: Array | None = None,
+) -> Array:  # fmt: skip
+    """`append_kv` into pages: position at[r] of row r lies in slot at[r] % M of page table[r, at[r] // M].
+
+    k[page, :, slot] and v[page, :, slot] become the row's keys and values, in place: the sum with the bias, rounded
+    once to the cache's dtype. What is beyond float16's range becomes 65,504 or -65,504. All else stays. There are X
+    pages of M positions. table_RX: int64, the pages of each row; no two rows write the same page in one call. at_R:
+    int64, below M times the length of the table (a kernel writes nothing beyond that).
+    Contract: exact (one addition). Moves 2*R*X*s bytes, whatever the length, and a page number a row; R*X additions.
+    """
+
+
 @returns("k_SRGK", "v_SRGU")
 def project_cross_kv(
     h_RD: Array, weight: Weight, heads: Heads, dtype: Any = None, out: Any = None
@@ -422,6 +437,23 @@ def attend_indirect(
 
 
 @returns("a_RX")
+def attend_paged(
+    q_RHK: Array, k_XGMK: Array, v_XGMU: Array, table_RX: Array, begin_R: Array, end_R: Array, scale: float,
+    bias: PositionBias | None = None, out: Array | None = None,
+) -> Array:  # fmt: skip
+    """One new row per sequence against positions that lie in pages: a table says in which (vLLM's PagedAttention).
+
+    Row r's position m is k[p, :, m % M], v[p, :, m % M] for p = table[r, m // M] and begin[r] <= m < end[r]; there is
+    at least one. There are X pages of M positions, and rows may share pages. table_RX: int64; entries for pages of
+    which a row sees nothing may name any page. g = h // (H/G). A position bias is added to the scores; the row's own
+    position is end[r] - 1. Returns the heads side by side, X = H*U columns.
+
+    Contract: tolerance. Moves G*(K+U)*s bytes for each position that is seen, once for all rows that share its page,
+    and 8 for each page of each row; 2*H*(K+U) operations for each position that a row sees.
+    """
+
+
+@returns("a_RX")
 def attend_rolling(
     q_RHK: Array, k_RGMK: Array, v_RGMU: Array, begin_R: Array, end_R: Array, scale: float,
     bias: PositionBias | None = None, out: Array | None = None,
@@ -522,6 +554,18 @@ def update_indirection(indirection_RT: Array, parent_R: Array, length_R: Array, 
 
     Contract: exact. Moves 16*length bytes for each row whose parent is another; its keys and values would be
     2*G*(K+U)*length*s.
+    """
+
+
+@returns("k_XGMX", tables=("k_XGMX",))
+def copy_pages(k_XGMX: Array, source_R: Array, target_R: Array, out: Array | None = None) -> Array:
+    """Copy on write: k[target[r]] = k[source[r]] where the two differ; in place, k_XGMX is returned.
+
+    A row that stays in its page has target[r] = source[r], and copies nothing. No page that is copied to is copied
+    from, and none is copied to twice, so the order is free. source_R, target_R: int64, pages. `out`, if given, gets
+    the whole result instead.
+
+    Contract: exact. Moves 2*(bytes of a page) for each row that gets another page, and 16 a row.
     """
 
 

@@ -21,6 +21,7 @@ from .cache.el import ElCache, SplitBesideEl
 from .cache.factory import CacheFactory
 from .cache.indirect import IndirectCache
 from .cache.no_cache import NoCache
+from .cache.paged import PagedCache
 from .cache.preallocated import PreallocatedCache
 from .cache.protocol import LayerCache
 from .cache.replicated import ReplicatedCache
@@ -39,6 +40,7 @@ CACHES: dict[str, type[LayerCache]] = {
     "preallocated": PreallocatedCache,
     "split": SplitCache,
     "indirect": IndirectCache,
+    "paged": PagedCache,
     "rolling": RollingCache,
     "el": ElCache,
 }
@@ -78,8 +80,9 @@ class Plan:
     is left out; what a user says must have an effect.
     cache: "none" computes every token again at every step; "replicated" keeps keys and values, a copy per beam, in
     arrays that grow; "preallocated" the same in arrays with room; "split" keeps a sentence's prompt (and source) once;
-    "indirect" does too, and moves a table instead of keys and values when beams change places; "rolling" keeps the
-    last positions alone, for a model with an attention_window; "el" keeps, in the place of the keys and values of a
+    "indirect" does too, and moves a table instead of keys and values when beams change places; "paged" keeps all in
+    pages of 16 positions, which beams and samples share until one of them writes; "rolling" keeps the last positions
+    alone, for a model with an attention_window; "el" keeps, in the place of the keys and values of a
     prompt or a source, the hidden states that they are made from.
     cache_dtype: "computed" stores in a cache what was computed; "float16" stores keys and values (and EL's hidden
     states) in half of the bytes, each rounded once when it is written. Queries, scores, softmax and sums stay as they
@@ -135,6 +138,9 @@ class Plan:
     reorder: str | None = None
     indirect: str | None = None
     indirection: str | None = None
+    paged_append: str | None = None
+    paged: str | None = None
+    pages: str | None = None
     sequences: str | None = None
     beam_update: str | None = None
     finished: str | None = None
@@ -178,7 +184,8 @@ class Plan:
             if (switch := getattr(self, name)) not in choices:
                 raise OptionError(f"plan: {name}={switch!r} is not one of {', '.join(choices)}")
         if self.graphs == "on" and not CACHES[self.cache].in_place:
-            raise OptionError(f"plan: graphs=on has no effect with cache={self.cache}, which steps make anew")
+            say = f"plan: graphs=on has no effect with cache={self.cache}, whose steps cannot be captured"
+            raise OptionError(f"{say}: use cache=split")
         for row in CATALOG.values():
             choice, choices = getattr(self, row.name), ("off", "auto", *BACKENDS) if row.may_be_off else BACKENDS
             choices = tuple(row.spelled) or choices + ("rounded",) * (row.name in ROUNDED)

@@ -54,7 +54,8 @@ STAGES = {  # op -> the stage that its seconds belong to (FastSeq, Figure 1)
     **dict.fromkeys(("linear", "linear_epilogue", "linear_int8", "project_cross_kv"), "products"),
     **dict.fromkeys((op for op in vars(signatures) if op.startswith("attend")), "attention"),
     **dict.fromkeys(
-        ("reorder_cache", "gather_rows", "concat_step", "update_indirection", "append_kv", "pad_left"), "cache moves"),
+        ("reorder_cache", "gather_rows", "concat_step", "update_indirection", "append_kv", "append_paged", "copy_pages",
+         "pad_left"), "cache moves"),
     **dict.fromkeys(("embed_norm", "residual_norm", "split_heads", "add_bias", "bias_activation", "rotate_heads"),
                     "between products"),
     "ban_ngrams": "n-gram ban",

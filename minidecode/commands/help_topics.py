@@ -28,6 +28,7 @@ ABOUT_CACHES = {
     "preallocated": "the same, in arrays that are allocated once",
     "split": "the prompt once per sentence, what is generated per beam",
     "indirect": "the same; beams change places in a table, not in the cache",
+    "paged": "pages of 16 positions that beams and samples share until one writes",
     "rolling": "the last positions alone: for a model with an attention_window",
     "el": "hidden states of the prompt or source, not its keys and values",
 }

@@ -13,15 +13,14 @@ import numpy as np
 
 from ..device.capture import capturable, contiguous, in_numpy
 from ..reference.common.attention import heads_side_by_side
-from .common.atomics import array_at, bits_of, fetch, float_of
+from .common.atomics import array_at, bits_of, float_of
+from .common.attention import add_sums, scores_of
 from .common.jit import njit
-from .common.low_precision import f32, in_bits
+from .common.low_precision import in_bits
 from .common.position_bias import add_bias, bias_arrays
 from .common.softmax import softmax_in_place
 from .common.thread_pool import CALLER_ALONE, DONE, SPINNING_WORKERS, parallel_for, schedule
 
-REORDER = {"reassoc", "contract"}  # sums in any order, so that they run on vectors
-PREFETCH_KEYS = 24  # so many keys before one is read, it is fetched
 WORTH_WORKERS = 2**16  # numbers of keys and values, times the queries that they meet: some 20 us of reading
 
 
@@ -127,11 +126,11 @@ def _attend_head(
             for i in range(K):
                 q_XK[w * P + p, i] = q_RHK[b * W + w, g * P + p, i] * scale
 
-    _scores(q_XK, k_NK, v_NU, scores_XM)
+    scores_of(q_XK, k_NK, v_NU, scores_XM)
     for w in range(W):
         r, mine = b * W + w, slice(w * P, w * P + P)
         own_k_TK, own_v_TU = k_RGTK[r, g, begin_R[r] : end_R[r]], v_RGTU[r, g, begin_R[r] : end_R[r]]
-        _scores(q_XK[mine], own_k_TK, own_v_TU, scores_XM[mine, N:])
+        scores_of(q_XK[mine], own_k_TK, own_v_TU, scores_XM[mine, N:])
         for p in range(P):
             scores_M = scores_XM[w * P + p, : N + end_R[r] - begin_R[r]]
             if len(bias_XHP):
@@ -139,70 +138,8 @@ def _attend_head(
                 add_bias(scores_M[:N], bias_P, bucket_L, newest + N)
                 add_bias(scores_M[N:], bias_P, bucket_L, newest - begin_R[r])
             softmax_in_place(scores_M)
-    _add_sums(scores_XM, v_NU, a_XU)
+    add_sums(scores_XM, v_NU, a_XU)
     for w in range(W):
         r, mine = b * W + w, slice(w * P, w * P + P)
-        _add_sums(scores_XM[mine, N:], v_RGTU[r, g, begin_R[r] : end_R[r]], a_XU[mine])
+        add_sums(scores_XM[mine, N:], v_RGTU[r, g, begin_R[r] : end_R[r]], a_XU[mine])
         a_RHU[r, g * P : g * P + P] = a_XU[mine]
-
-
-@njit(cache=True, nogil=True)
-def _scores(q_XK, k_MK, v_MU, scores_XM):
-    """Each query's product with each key, in the first columns of scores. Keys to come and values are fetched."""
-    fours = len(q_XK) // 4 * 4
-    for x in range(0, fours, 4):
-        _four_dots(q_XK[x : x + 4], k_MK, v_MU, scores_XM[x : x + 4])
-    for x in range(fours, len(q_XK)):
-        _dots(q_XK[x], k_MK, v_MU, scores_XM[x])
-
-
-@njit(inline="always")
-def _fetch_positions(k_MK, v_MU, m):
-    """Where keys and values come from memory, one position's values are as many bytes as the key that is read now."""
-    key = min(m + PREFETCH_KEYS, len(k_MK) - 1)
-    fetch(k_MK.ctypes.data + key * k_MK.strides[0], k_MK.shape[1] * k_MK.itemsize)
-    fetch(v_MU.ctypes.data + m * v_MU.strides[0], v_MU.shape[1] * v_MU.itemsize)
-
-
-@njit(cache=True, nogil=True, fastmath=REORDER)
-def _four_dots(q_XK, k_MK, v_MU, scores_XM):
-    M, K = k_MK.shape
-    for m in range(M):
-        _fetch_positions(k_MK, v_MU, m)
-        a = b = c = d = q_XK.dtype.type(0)
-        for j in range(K):
-            key = f32(k_MK[m, j])
-            a += q_XK[0, j] * key
-            b += q_XK[1, j] * key
-            c += q_XK[2, j] * key
-            d += q_XK[3, j] * key
-        scores_XM[0, m], scores_XM[1, m], scores_XM[2, m], scores_XM[3, m] = a, b, c, d
-
-
-@njit(cache=True, nogil=True, fastmath=REORDER)
-def _dots(q_K, k_MK, v_MU, scores_M):
-    M, K = k_MK.shape
-    for m in range(M):
-        _fetch_positions(k_MK, v_MU, m)
-        total = q_K.dtype.type(0)
-        for j in range(K):
-            total += q_K[j] * f32(k_MK[m, j])
-        scores_M[m] = total
-
-
-@njit(cache=True, nogil=True, fastmath=REORDER)
-def _add_sums(weights_XM, v_MU, a_XU):
-    """Adds each query's sum of the values, by its weights in the first columns; four positions at once."""
-    M, U = v_MU.shape
-    fours = M // 4 * 4
-    for m in range(0, fours, 4):
-        for x in range(len(a_XU)):
-            a, b, c, d = weights_XM[x, m], weights_XM[x, m + 1], weights_XM[x, m + 2], weights_XM[x, m + 3]
-            a_U = a_XU[x]
-            for u in range(U):
-                v0, v1, v2, v3 = f32(v_MU[m, u]), f32(v_MU[m + 1, u]), f32(v_MU[m + 2, u]), f32(v_MU[m + 3, u])
-                a_U[u] += a * v0 + b * v1 + c * v2 + d * v3
-    for m in range(fours, M):
-        for x in range(len(a_XU)):
-            for u in range(U):
-                a_XU[x, u] += weights_XM[x, m] * f32(v_MU[m, u])

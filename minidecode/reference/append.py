@@ -22,20 +22,27 @@ def append_kv_naive(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
 
 def append_kv(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None, *, workspace=None):
     """The biased row is cut by views alone: keys and values go from there straight to their places."""
-    R, first = len(qkv_RX), heads.H * heads.K
+    q_RHK, k_RGK, v_RGU = add_and_cut(qkv_RX, bias_X, heads, out, workspace)
+    write(k_RGMK, k_RGK, at_R)
+    write(v_RGMU, v_RGU, at_R)
+    return q_RHK
+
+
+def add_and_cut(qkv_RX, bias_X, heads, out, workspace):
+    """(q_RHK, k_RGK, v_RGU): the sums, with the queries in `out` if there is one, and keys and values in scratch."""
+    R, first, keys = len(qkv_RX), heads.H * heads.K, heads.G * heads.K
     q_RX = np.empty_like(qkv_RX, shape=(R, first), order="C") if out is None else in_rows(out)
     kv_RX = scratch(workspace, (R, qkv_RX.shape[1] - first), qkv_RX)
     for target_RX, columns in ((q_RX, slice(first)), (kv_RX, slice(first, None))):
         np.add(qkv_RX[:, columns], 0 if bias_X is None else bias_X[columns], out=target_RX)
-    keys = heads.G * heads.K
-    write(k_RGMK, kv_RX[:, :keys].reshape(R, heads.G, heads.K), at_R)
-    write(v_RGMU, kv_RX[:, keys:].reshape(R, heads.G, heads.U), at_R)
-    return q_RX.reshape(R, heads.H, heads.K) if out is None else out
+    q_RHK = q_RX.reshape(R, heads.H, heads.K) if out is None else out
+    k_RGK, v_RGU = kv_RX[:, :keys].reshape(R, heads.G, heads.K), kv_RX[:, keys:].reshape(R, heads.G, heads.U)
+    return q_RHK, k_RGK, v_RGU
 
 
-def write(k_RGMX, k_RGX, at_R) -> None:
-    """One position of each row, where it belongs; k_RGX is cut off in place at what the cache's dtype can hold."""
-    if k_RGMX.dtype != k_RGX.dtype:
-        largest = largest_of(k_RGMX.dtype)
+def write(k_XGMX, k_RGX, at_R, page_R=None) -> None:
+    """One position of each row, in its own cache or in page_R; k_RGX is cut off in place at what the cache can hold."""
+    if k_XGMX.dtype != k_RGX.dtype:
+        largest = largest_of(k_XGMX.dtype)
         np.clip(k_RGX, -largest, largest, out=k_RGX)
-    k_RGMX[np.arange(len(at_R)), :, at_R] = k_RGX
+    k_XGMX[np.arange(len(at_R)) if page_R is None else page_R, :, at_R] = k_RGX

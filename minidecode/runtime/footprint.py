@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ..cache.pages import PAGE, pages_for
 from ..cache.queries import MOST_KEYS, rows_a_token
 from ..device.low_precision import LOW_PRECISION
 from ..device.weight_blocks import numbers_in
@@ -61,11 +62,14 @@ def footprint(
         preallocated   L * position * R * (N + T)
         split          L * position * (B * N + R * T)
         indirect       as split, and L * R * T * 8 for its tables
+        paged          L * position * 16 * (B * (N // 16) + R * (T / 16 + 1)), T / 16 rounded up, and 8 bytes for each
+                       16 positions of each row and layer
         rolling        L * position * R * min(window, N + T); while it reads, L * position * B * N
         el             L * (B * N * D * s + position * R * T)
         none           nothing
 
-    and of sources, beside that, L * cross * R * S (none: R * S * D * s; split, indirect, rolling: L * cross * B * S;
+    and of sources, beside that, L * cross * R * S (none: R * S * D * s; split, indirect, paged, rolling: L * cross *
+    B * S;
     el: B * S * D * s). What a memory stores narrow takes that many bytes, not s. A forward pass over r rows that see
     M positions makes, in a layer, r * (6 D + 2 X) numbers (X: queries, keys and values), and then either 4 F a row (F:
     feed-forward) or one F and 4 H * M, the scores, whichever is more; 6 and 7 in place of 4 if written naively, or
@@ -102,6 +106,7 @@ def footprint(
     own = {
         "none": 0, "replicated": kept * R * (N + T - 1), "preallocated": kept * R * (N + T),
         "split": own_split, "indirect": own_split + 8 * R * T,
+        "paged": kept * PAGE * (B * (N // PAGE) + R * (pages_for(T) + 1)) + 8 * R * pages_for(N + T),
         "rolling": kept * R * min(h.window or N + T, N + T),
         "el": own_split if has_source else B * N * D * m + kept * R * T,
     }[plan.cache]  # fmt: skip
@@ -160,6 +165,8 @@ def footprint(
     one_layer = on_the_way(each * R, max(N + T, S), each * R, D if el else 0)
     if plan.cache == "indirect":  # gathered by its table, and the places where the table says that they lie
         one_layer += R * T * (position + 8 * h.G)
+    if plan.cache == "paged":  # the pages of each row, gathered
+        one_layer += R * pages_for(N + T) * (PAGE * position + 8 * h.G)
     separate = L * 4 * one_layer + choice  # what a planner of the user's own may take, too
     if model.device == "cpu" and plan.captures_on_cpu and plan.arena == "none":
         rows = min(R, MOST_ROWS)  # of more, when sentences have left

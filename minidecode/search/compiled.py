@@ -95,6 +95,10 @@ ASKED_FOR: dict[str, dict[str, list[str]]] = {
     "cache=indirect,cache_dtype=float16": {"indirect._scores": ["f3 h4 i2 f f3s"],
                                            "indirect._add_sums": ["f3s h4 i2 f3"],
                                            "common.low_precision._cast": ["h2 f2"]},
+    "cache=paged": {"paged._attention": ["f3 f4 f4 i2 i1 i1 f3r i1r i f f3 i i1"], "paged._task_of_float32": [TASK],
+                    "paged_append._append": ["f2 f1r f4 f4 i2 i1 f3"]},
+    "cache=paged,cache_dtype=float16": {"paged._attention": ["f3 h4 h4 i2 i1 i1 f3r i1r i f f3 i i1"],
+                                        "paged._task_of_float16": [TASK]},
     "epilogue=cpu": {"epilogue._end": ["f2 f1r i b f2"]},
 }  # fmt: skip
 LETTERS = {"f": "float32", "d": "float64", "i": "int64", "u": "uint64", "w": "uint32", "h": "uint16", "q": "int8",

@@ -160,8 +160,8 @@ def test_the_topic_plan_names_every_key_and_value(cli):
 
 def test_a_choice_without_a_text_is_an_error_and_not_left_out(monkeypatch):
     """So that the screen cannot go stale: a cache that is added needs a text."""
-    monkeypatch.setitem(CACHES, "paged", None)
-    with pytest.raises(KeyError, match="paged"):
+    monkeypatch.setitem(CACHES, "tree", None)
+    with pytest.raises(KeyError, match="tree"):
         help_topics.cache_help()
 
 

@@ -141,7 +141,7 @@ def test_the_dimension_checker_finds_a_swapped_argument():
 
 
 def test_memories_and_plans_are_known_by_name():
-    assert set(plan.CACHES) == {"none", "replicated", "preallocated", "split", "indirect", "rolling", "el"}
+    assert set(plan.CACHES) == {"none", "replicated", "preallocated", "split", "indirect", "paged", "rolling", "el"}
     assert str(plan.Plan.parse("auto")) == "auto"
     assert str(plan.Plan.parse("numpy")) == "cache=replicated"
     assert str(plan.Plan.parse("ngram=cpu")) == "cache=replicated,ngram=cpu"

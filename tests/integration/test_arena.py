@@ -581,6 +581,7 @@ def test_every_reference_op_of_a_step_takes_a_workspace_or_needs_none():
     takes = {name for name, f in backend(reference).items() if "workspace" in inspect.signature(f).parameters}
     assert takes == {"append_kv", "linear", "linear_epilogue", "linear_int8", "project_cross_kv", "attend",
                      "attend_shared", "attend_split", "attend_indirect", "attend_rolling", "attend_el",
+                     "attend_paged", "append_paged",
                      "attend_el_split", "bias_activation", "rotate_heads", "reorder_cache", "update_indirection",
                      "update_sequences", "log_softmax", "argmax_tokens",
                      "top_candidates", "hars_candidates", "top_k_filter", "top_p_filter", "sample_tokens",

@@ -144,16 +144,17 @@ def test_a_model_without_a_window_refuses_the_rolling_memory(kind):
         make(kind).generate(input_ids=IDS, plan="cache=rolling")
 
 
-@pytest.mark.parametrize("cache", ["replicated", "preallocated", "split", "indirect"])
+@pytest.mark.parametrize("cache", ["replicated", "preallocated", "split", "indirect", "paged"])
 def test_a_long_prompt_keeps_its_keys_and_values_alone(cache):
     """With few key/value heads the queries are far wider, and nobody reads them again."""
     heads = {"num_key_value_heads": 1}
     family, config = FAMILIES["gpt2"], FAMILIES["gpt2"].config.from_json(SIZES["gpt2"] | heads)
     model = make("gpt2", random_tensors(family, config, 0), **heads)
     out = model.generate(input_ids=[[5, 6, 7] * 6], plan=f"cache={cache}", max_new_tokens=2, eos_token_id=None)
-    positions = 18 + (1 if cache == "replicated" else 2)
+    # In pages: one that the prompt fills, one for the rest of it and one for what may come behind that.
+    positions = {"replicated": 18 + 1, "paged": 16 * (1 + 2)}.get(cache, 18 + 2)
     block = model.weights.blocks[0].heads
-    table = len(model.weights.blocks) * 2 * 8 if cache == "indirect" else 0
+    table = len(model.weights.blocks) * 2 * 8 if cache in ("indirect", "paged") else 0
     assert out.receipt.cache_peak_bytes == len(model.weights.blocks) * (block.K + block.U) * 8 * positions + table
 
 
@@ -169,7 +170,8 @@ def test_bytes_held_are_those_of_the_formula(cache, window):
         )
         for kind in ("gpt2", "bart")
     )
-    position, table = 2 * layers * D * 8, layers * B * W * T * 8 if cache == "indirect" else 0
+    position, rows = 2 * layers * D * 8, layers * B * W * 8
+    table = {"indirect": rows * T, "paged": rows * 1}.get(cache, 0)  # at most 16 positions lie in one page
 
     def positions(N):
         return {
@@ -177,6 +179,7 @@ def test_bytes_held_are_those_of_the_formula(cache, window):
             "preallocated": B * W * (N + T),
             "split": B * N + B * W * T,
             "indirect": B * N + B * W * T,
+            "paged": 16 * (B * (N // 16) + B * W * 2),
             "el": B * N / 2 + B * W * T,  # of the prompt one array as wide as its keys or its values
             "rolling": B * W * min(window or 0, N + T),
         }[cache]
@@ -280,12 +283,14 @@ def test_the_receipt_names_the_memory_and_the_ops_of_it():
     for kind, cache, op in [("gpt2", "split", "attend_split"), ("bart", "split", "attend_shared"),
                              ("bart", "preallocated", "attend"), ("gpt2", "preallocated", "reorder_cache"),
                              ("gpt2", "indirect", "attend_indirect"), ("bart", "indirect", "update_indirection"),
+                             ("gpt2", "paged", "attend_paged"), ("bart", "paged", "copy_pages"),
+                             ("bart", "paged", "attend_shared"), ("gpt2", "paged", "append_paged"),
                              ("bart", "rolling", "attend_rolling"), ("gpt2", "rolling", "reorder_cache"),
                              ("gpt2", "el", "attend_el_split"), ("bart", "el", "attend_el")]:  # fmt: skip
         model = make(kind, attention_window=4 if cache == "rolling" else None)
         receipt = model.generate(input_ids=IDS, plan=f"cache={cache}", num_beams=3, max_new_tokens=9).receipt
         assert f"minidecode.cache.{cache}." in receipt.cache and receipt.ops[op].calls > 0
-        assert cache != "indirect" or not {"reorder_cache", "attend_split"} & set(receipt.ops), (
+        assert cache not in ("indirect", "paged") or not {"reorder_cache", "attend_split"} & set(receipt.ops), (
             "keys and values are copied"
         )
     assert "cross.SharedCrossCache" in make("bart").generate(

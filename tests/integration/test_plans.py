@@ -109,6 +109,9 @@ MEMORY_PLANS = [
         ("cache=split,reorder", "reorder_cache", "naive cpu emulator"),
         ("cache=rolling,reorder", "reorder_cache", "naive cpu emulator"),
         ("cache=indirect,indirect", "attend_indirect", "naive cpu emulator"),
+        ("cache=paged,paged", "attend_paged", "naive cpu emulator"),
+        ("cache=paged,paged_append", "append_paged", "naive cpu emulator"),
+        ("cache=paged,pages", "copy_pages", "naive emulator"),  # a copy of memory is NumPy's already
         ("cache=rolling,rolling", "attend_rolling", "naive emulator"),  # NumPy is faster than Numba here
     ]
     for choice in choices.split()

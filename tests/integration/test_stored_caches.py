@@ -9,7 +9,7 @@ import minidecode as md
 from minidecode import plan as plan_file
 from minidecode.cache import cross, el, prompt, source
 from minidecode.cache.split import SplitCache
-from minidecode.reference import append, move
+from minidecode.reference import append, move, paged_append
 
 NARROW = "cache_dtype=float16"
 MORE = [*IDS, [17], [8, 9, 10, 11, 12, 13, 14, 15]]
@@ -40,7 +40,8 @@ def wide_but_rounded(monkeypatch):
         for module in (prompt, cross, el, source, move):
             monkeypatch.setattr(module, "cast_to", lambda dtype, x_RX: rounded(x_RX))
         right = append.write
-        monkeypatch.setattr(append, "write", lambda k_RGMX, k_RGX, at_R: right(k_RGMX, rounded(k_RGX), at_R))
+        for module in (append, paged_append):
+            monkeypatch.setattr(module, "write", lambda k_XGMX, k_RGX, *at: right(k_XGMX, rounded(k_RGX), *at))
 
     return install
 
@@ -73,12 +74,12 @@ def test_all_memories_of_keys_and_values_say_the_same(kind, window, options):
 @pytest.mark.parametrize("kind", ["gpt2", "bart"])
 @pytest.mark.parametrize("cache", KV_CACHES)
 def test_the_receipt_proves_half_the_bytes(kind, cache):
-    """Against float32: EL's weights are views, and of an indirect cache the table stays."""
+    """Against float32: EL's weights are views, and of an indirect and a paged cache the table stays."""
     model = in_float32(kind, cache)
     options = dict(input_ids=IDS, num_beams=4, max_new_tokens=6, eos_token_id=None)
     wide, narrow = (model.generate(plan=f"cache={cache}{more}", **options).receipt for more in ("", f",{NARROW}"))
     layers = model.config.n_layer if kind == "gpt2" else model.config.decoder_layers
-    table = layers * len(IDS) * 4 * 6 * 8 if cache == "indirect" else 0
+    table = layers * len(IDS) * 4 * 8 * {"indirect": 6, "paged": 1}.get(cache, 0)  # 6 positions, or a page for all
     assert 2 * (narrow.cache_peak_bytes - table) == wide.cache_peak_bytes - table
     assert narrow.cache == f"{wide.cache} in float16" and narrow.plan == f"cache={cache},{NARROW}"
     reading = [op for op in narrow.ops if op.startswith("attend") and op != "attend_prefill"]

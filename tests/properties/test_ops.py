@@ -521,6 +521,25 @@ OUT_CASES = {
         np.array([2, 2, 2, 6]),
         0.5,
     ),
+    "attend_paged": lambda r: (
+        normal(r, 2, 2, 3),
+        normal(r, 5, 1, 2, 3),
+        normal(r, 5, 1, 2, 5),
+        np.array([[3, 0, 4], [3, 1, 2]]),
+        np.array([0, 1]),
+        np.array([4, 5]),
+        0.5,
+    ),
+    "copy_pages": lambda r: (normal(r, 4, 1, 2, 3), np.array([0, 0, 2]), np.array([1, 0, 3])),
+    "append_paged": lambda r: (
+        normal(r, 2, 9),
+        normal(r, 9),
+        Heads(2, 1, 2, 3, 1.0),
+        normal(r, 4, 1, 2, 2),
+        normal(r, 4, 1, 2, 3),
+        np.array([[3, 0], [1, 2]]),
+        np.array([1, 2]),
+    ),
     "attend_rolling": lambda r: (
         normal(r, 2, 2, 3),
         normal(r, 2, 1, 4, 3),
@@ -634,7 +653,7 @@ def test_a_result_has_as_many_rows_as_the_argument_of_its_letter(name):
     results = OPS[name](*arguments)
     for result in results if isinstance(results, tuple) else (results,):
         assert (
-            name in ("pad_left", "project_cross_kv", "step_flags", "extend_sequences")
+            name in ("pad_left", "project_cross_kv", "step_flags", "extend_sequences", "copy_pages")
             if place is None
             else len(result) == len(arguments[place])
         )

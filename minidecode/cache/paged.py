@@ -1,0 +1,126 @@
+"""The paged cache (vLLM): keys and values in pages of 16 positions, and a table of pages for each row.
+
+A prompt lies once, and all beams or samples that go on from it hold its pages. A row that is about to write a page that
+others hold gets a copy of that page alone. So following the beams moves no keys and values: tables change, and the
+pages that no table holds any more are free for the next positions.
+
+Every layer has tables of its own, and all are equal. They live on the host, so steps are not captured. The pages of a
+generation are taken at its start; a server shares one pool between all requests (pages.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from ..device.arrays import fetch
+from .cross import SharedCrossCache
+from .pages import PAGE, PagePool, pages_for
+from .prompt import PromptCache
+from .protocol import SourceCacheKind
+
+
+class PageTables:
+    """The tables of a batch of rows and their pool: lists for the pool, and the same numbers as an array for ops."""
+
+    def __init__(self, lengths: Sequence[int], beams: int, steps: int):
+        """Each sentence's prompt in pages, once, and room for each beam to go on for so many steps.
+
+        Full pages of a prompt are never written again. Beside them a beam needs a copy of the last one, and its own.
+        """
+        longest = max(lengths)
+        self.pool = PagePool(len(lengths) * (longest // PAGE + beams * (pages_for(steps) + 1)))
+        self.tables: list[list[int]] = []
+        for length in lengths:
+            prompt: list[int] = []
+            self.pool.grow(prompt, length)
+            self.tables += [prompt, *(self.pool.fork(prompt) for _ in range(beams - 1))]
+        self.table_RX = np.zeros((len(self.tables), pages_for(longest + steps)), np.int64)
+        for r, table in enumerate(self.tables):
+            self.table_RX[r, : len(table)] = table
+
+    def make_room(self, at_R: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Before each row writes position at[r]: (source_R, target_R), the pages that `copy_pages` copies first.
+
+        A row whose page is its own already has the same page as source and target.
+        """
+        copies = np.empty((2, len(self.tables)), np.int64)
+        for r, (table, at) in enumerate(zip(self.tables, at_R.tolist(), strict=True)):
+            nth = at // PAGE
+            self.pool.grow(table, at + 1)
+            copies[:, r] = self.pool.writable(table, nth) or (table[nth], table[nth])
+            self.table_RX[r, nth] = table[nth]
+        return copies[0], copies[1]
+
+    def follow(self, parents: Sequence[int]) -> None:
+        """Row r goes on from the pages of row parents[r]."""
+        moved = {r: self.pool.fork(self.tables[parent]) for r, parent in enumerate(parents) if parent != r}
+        for r, table in moved.items():
+            self.pool.release(self.tables[r])
+            self.tables[r] = table
+        self.table_RX[...] = self.table_RX[parents]
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """These rows alone go on; the pages of the others come back to the pool."""
+        kept = set(rows)
+        for r, table in enumerate(self.tables):
+            if r not in kept:
+                self.pool.release(table)
+        self.tables = [self.tables[r] for r in rows]
+        self.table_RX = self.table_RX[rows]
+
+
+class PagedCache(PromptCache):
+    """One layer's keys and values, after the prefill: X pages of M positions, in which end[r] of row r are written."""
+
+    in_place = False  # tables are Python's, and no graph can change them
+    cross: ClassVar[SourceCacheKind] = SharedCrossCache
+
+    def begin_steps(self, ops, k_RGK, v_RGU, beams, steps):
+        """Prompts into pages, each once."""
+        lengths_B, h = np.diff(fetch(self.offsets_X)), self.heads
+        self.tables = PageTables(lengths_B.tolist(), beams, steps)
+        X, sentence_R = self.tables.pool.pages, np.repeat(np.arange(len(lengths_B)), lengths_B)
+        position_R = np.arange(len(sentence_R)) - np.repeat(np.cumsum(lengths_B) - lengths_B, lengths_B)
+        self.k_XGMK = np.zeros((X, h.G, PAGE, h.K), k_RGK.dtype, like=k_RGK)
+        self.v_XGMU = np.zeros((X, h.G, PAGE, h.U), v_RGU.dtype, like=v_RGU)
+        page_R = self.there(self.tables.table_RX[beams * sentence_R, position_R // PAGE])
+        slot_R = self.there(position_R % PAGE)
+        self.k_XGMK[page_R, :, slot_R], self.v_XGMU[page_R, :, slot_R] = k_RGK, v_RGU
+        self.end_R = np.repeat(lengths_B, beams)
+
+    def append_step(self, ops, qkv_RX):
+        """Keys and values of the new position, into its page; returns the queries."""
+        source_R, target_R = (self.there(a) for a in self.tables.make_room(self.end_R))
+        ops.copy_pages(self.k_XGMK, source_R, target_R)
+        ops.copy_pages(self.v_XGMU, source_R, target_R)
+        cache = self.k_XGMK, self.v_XGMU, self.there(self.tables.table_RX)
+        q_RHK = ops.append_paged(qkv_RX, self.bias_X, self.heads, *cache, self.there(self.end_R))
+        self.end_R += 1
+        return q_RHK
+
+    def attend_step(self, ops, q_RHK):
+        """Attention of each row to what its table finds, itself included."""
+        h = self.heads
+        begin_R = np.maximum(self.end_R - h.window, 0) if h.window else np.zeros_like(self.end_R)
+        numbers = (self.there(a) for a in (self.tables.table_RX, begin_R, self.end_R))
+        return ops.attend_paged(q_RHK, self.k_XGMK, self.v_XGMU, *numbers, h.scale, **h.biases)
+
+    def there(self, numbers: np.ndarray):
+        """Numbers of the host, where the pages lie."""
+        return np.asarray(numbers, like=self.k_XGMK)
+
+    def reorder(self, ops, parent_R):
+        """Row r goes on from the pages of row parent[r]; nothing is copied yet."""
+        self.tables.follow(fetch(parent_R).tolist())
+
+    def leave(self, ops, stays_B, stays_R):
+        """These rows alone go on."""
+        rows = fetch(stays_R).tolist()
+        self.tables.keep(rows)
+        self.end_R = self.end_R[rows]
+
+    def step_arrays(self):
+        return self.k_XGMK, self.v_XGMU, self.tables.table_RX

@@ -1,0 +1,59 @@
+"""A decode step's new position in pages, compiled for the CPU: bias, queries, keys and values in one pass."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..device.capture import contiguous
+from ..reference import paged_append as reference
+from .common.activation import no_bias
+from .common.atomics import are_inside
+from .common.code_paths import COMPILED, NUMPY, ran
+from .common.jit import njit
+
+F = np.float32
+
+
+def append_paged(qkv_RX, bias_X, heads, k_XGMK, v_XGMU, table_RX, at_R, out=None, *, workspace=None):
+    """In float32; where numbers or pages are of another dtype, or lie otherwise, the reference does it.
+
+    So it does where positions or pages do not fit: what it raises is raised here too.
+    """
+    q_RHK = np.empty((len(qkv_RX), heads.H, heads.K), F) if out is None else out
+    if all(a.dtype == F and a.flags.c_contiguous for a in (qkv_RX, k_XGMK, v_XGMU, q_RHK)):
+        bias_of_X = no_bias(qkv_RX.shape[1]) if bias_X is None else bias_X
+        numbers = contiguous(table_RX, np.int64), contiguous(at_R, np.int64)
+        if _append(qkv_RX, contiguous(bias_of_X, F), k_XGMK, v_XGMU, *numbers, q_RHK):
+            ran(COMPILED)
+            return q_RHK
+    ran(NUMPY)
+    return reference.append_paged(qkv_RX, bias_X, heads, k_XGMK, v_XGMU, table_RX, at_R, out, workspace=workspace)
+
+
+@njit(cache=True, nogil=True)
+def _append(qkv_RX, bias_X, k_XGMK, v_XGMU, table_RX, at_R, q_RHK):
+    """False, and nothing is written, where shapes, positions or pages do not fit."""
+    (R, H, K), (X, G, M, U) = q_RHK.shape, v_XGMU.shape
+    keys, values = H * K, (H + G) * K
+    if k_XGMK.shape != (X, G, M, K) or qkv_RX.shape != (R, values + G * U) or len(bias_X) != qkv_RX.shape[1]:
+        return False
+    if len(table_RX) != R or len(at_R) != R or not are_inside(at_R, table_RX.shape[1] * M):
+        return False
+    for r in range(R):
+        if not 0 <= table_RX[r, at_R[r] // M] < X:
+            return False
+    for r in range(R):
+        qkv_X, page, slot = qkv_RX[r], table_RX[r, at_R[r] // M], at_R[r] % M
+        for h in range(H):
+            _add(qkv_X[h * K : h * K + K], bias_X[h * K : h * K + K], q_RHK[r, h])
+        for g in range(G):
+            k, v = slice(keys + g * K, keys + g * K + K), slice(values + g * U, values + g * U + U)
+            _add(qkv_X[k], bias_X[k], k_XGMK[page, g, slot])
+            _add(qkv_X[v], bias_X[v], v_XGMU[page, g, slot])
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _add(a_X, b_X, sum_X):
+    for i in range(len(sum_X)):
+        sum_X[i] = a_X[i] + b_X[i]
