@@ -45,10 +45,10 @@ html_theme = "furo"
 html_title = "minidecode"
 html_favicon = "static/favicon.svg"
 html_static_path = ["static", "../build/anatomy"]
-html_css_files = ["site.css", "live/live.css", "anatomy/anatomy.css"]
+html_css_files = ["site.css", "live/live.css", "anatomy/picture.css", "anatomy/anatomy.css"]
 html_js_files = [
     (f"{name}.js", {"defer": "defer"})
-    for name in ("live/costs", "live/bars", "live/bricks", "live/race", "anatomy/page")
+    for name in ("live/costs", "live/bars", "live/bricks", "live/race", "anatomy/picture", "anatomy/page")
 ]
 html_extra_path = ["extra"]  # index.html, which leads to docs/index.html
 html_theme_options = {"footer_icons": []}

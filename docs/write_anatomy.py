@@ -1,16 +1,17 @@
-"""Writes the models of the page that computes in a browser: int8 matrices, and all else that docs/static/anatomy reads.
+"""Writes what the page that computes in a browser reads: its models, int8 matrices, and the parts of its picture.
 
     python docs/write_anatomy.py build/anatomy
 
-Of each model, NAME.json has its sizes, its vocabulary and the place of each array in NAME.bin.gz. The build of the site
-writes them; the repository does not keep them. The embedding is float16, as its file has it: the browser rounds the
-matrix of the logits itself.
+The parts of the picture are those of `minidecode explore`. Of each model, NAME.json has its sizes, its vocabulary and
+the place of each array in NAME.bin.gz. The build of the site writes them; the repository does not keep them. The
+embedding is float16, as its file has it: the browser rounds the matrix of the logits itself.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,11 @@ from typing import Any
 import numpy as np
 
 import minidecode as md
+from minidecode.course import explore
 from minidecode.device.low_precision import unpacked
 from minidecode.ops import Norm, Weight
 
+PICTURE = ("picture.js", "picture.css")
 MODELS = ("tiny-gpt2", "tiny-gpt2-mqa")
 
 
@@ -79,8 +82,10 @@ def write_model(name: str, folder: Path) -> int:
 
 
 def write(folder: Path) -> int:
-    """All of them; their bytes."""
+    """The picture's parts, and all models: the bytes of these."""
     folder.mkdir(parents=True, exist_ok=True)
+    for file in PICTURE:
+        shutil.copy(Path(explore.__file__).with_name(file), folder)
     return sum(write_model(name, folder) for name in MODELS)
 
 

@@ -36,8 +36,8 @@ def explore(
 ):  # fmt: skip
     """Write a page that shows a generation step by step.
 
-    It shows candidates, the beam tree, what the caches hold under each plan, attention by head, and bytes by op. The
-    page needs no network. Without a limit, 16 new tokens; without a search, 4 beams.
+    It shows each op of the forward pass, candidates, the beam tree, what the caches hold under each plan, and queries,
+    keys, values and attention by head. The page needs no network. Without a limit, 16 new tokens; without a search, 4 beams.
     """
     import numpy as np
 

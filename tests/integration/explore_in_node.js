@@ -35,6 +35,12 @@ class Element {
   closest() {
     return null;
   }
+  getContext() {
+    return { fillRect: (...numbers) => {
+      if (!numbers.every(Number.isFinite)) throw new Error(`drawn at ${numbers}`);
+      this.cells = (this.cells || 0) + 1;
+    } };
+  }
   all(tag) {
     const below = this.children.filter((c) => c instanceof Element).flatMap((c) => c.all(tag));
     return this.tag === tag ? [this, ...below] : below;
@@ -56,10 +62,11 @@ const document = {
   createElementNS: (space, tag) => new Element(tag),
   addEventListener: (...given) => page.addEventListener(...given),
 };
-vm.runInNewContext(scripts[1][2], { document, atob, console }, { filename: "page.js" });
+const getComputedStyle = () => ({ getPropertyValue: () => "#000" });
+vm.runInNewContext(scripts[1][2], { document, atob, console, getComputedStyle }, { filename: "page.js" });
 
 const PANELS = ["texts", "tree", "rows", "cache-says", "bricks", "dropped", "candidates", "attention-says", "attention",
-  "ops", "compare", "chart", "fates", "shades", "lines", "about"];
+  "ops", "forward", "look", "look-says", "strips-say", "compare", "chart", "fates", "shades", "lines", "about"];
 function said() {
   const found = Object.fromEntries(PANELS.map((id) => [id, known.get(id).textContent]));
   for (const [id, text] of Object.entries(found)) {
@@ -67,6 +74,7 @@ function said() {
     if (/undefined|NaN|\[object/.test(text)) throw new Error(`the panel ${id} says ${text}`);
   }
   found.attention = known.get("attention").all("tr").map((row) => row.all("td").map((cell) => cell.attributes.title));
+  found.cells = known.get("strips").all("canvas").map((canvas) => [canvas.attributes.width, canvas.attributes.height, canvas.cells]);
   found.bricks = known.get("bricks").all("span").map((b) => b.attributes.class).filter((kind) => kind.startsWith("brick"));
   return found;
 }
@@ -97,6 +105,11 @@ for (const plan of known.get("plans").all("input")) {
 for (let layer = 0; layer < known.get("layer").all("option").length; layer++) {
   known.get("layer").value = String(layer);
   known.get("layer").fire("change");
+  said();
+}
+for (let head = 0; head < known.get("head").all("option").length; head++) {
+  known.get("head").value = String(head);
+  known.get("head").fire("change");
   said();
 }
 process.stdout.write(JSON.stringify(out));

@@ -114,13 +114,52 @@ def test_bytes_and_operations_are_those_of_the_receipt(plan, kind, request):
     if kind == "toy" or plan not in ("cache=none", "cache=el"):  # while it reads, more of the source may be held
         assert max(step["held"] for step in seen["steps"]) == out.receipt.cache_peak_bytes
     sums = {name: [0, 0, 0] for name in out.receipt.ops}
-    for ops in [seen["prefill"], *(step["ops"] for step in seen["steps"])]:
+    for ops in [seen["prefill"]["ops"], *(step["ops"] for step in seen["steps"])]:
         for op, *numbers in ops:
             sums[seen["ops"][op]] = [a + b for a, b in zip(sums[seen["ops"][op]], numbers, strict=True)]
     for name, count in out.receipt.ops.items():
         moved, computed = sum(c.bytes for c in count.costs), sum(c.operations for c in count.costs)
         assert sums[name] == [count.calls, moved, computed], name
     assert all(any(seen["ops"][op[0]] == "linear" for op in step["ops"]) for step in seen["steps"][1:])
+
+
+def test_the_boxes_of_a_step_are_the_calls_of_a_forward_pass():
+    """Counted by hand: 6 layers of 4 products, one product for the logits. A prefill's last layer stands alone: there
+    the newest row goes on without the others."""
+    (seen,) = md.explore(md.load("tiny-gpt2"), "The war of", plans="numpy,cache=split", num_beams=3, max_new_tokens=3,
+                         no_repeat_ngram_size=0).data["plans"]  # fmt: skip
+    layer = ["queries, keys, values", "heads together", "up", "down"]
+
+    def products(part):
+        return [box for box in part["boxes"] if seen["ops"][box[0]] == "linear"]
+
+    step = [part for part in seen["steps"][1]["parts"] if products(part)]
+    assert [part["times"] for part in step] == [6, 0]
+    assert [box[1] for part in step for box in products(part)] == [*layer, "logits"]
+    (attention,) = [box for box in step[0]["boxes"] if seen["ops"][box[0]] == "attend_split"]
+    assert attention[2:4] == ["q_RHK 3 x 8 x 32, prompt_k_BGNK 1 x 8 x 3 x 32, k_RGTK 3 x 8 x 3 x 32", 6]
+    up = products(step[0])[2]
+    R, D, F = 3, 256, 1024
+    assert up[2:] == ["x_RX 3 x 256 times 256 x 1024", 6, 6 * 4 * (R * D + R * F + D * F), 6 * 2 * R * D * F]
+    prefill = [part for part in seen["prefill"]["parts"] if products(part)]
+    assert [(part["times"], [box[1] for box in products(part)]) for part in prefill] == [
+        (5, layer),
+        (0, [*layer, "logits"]),
+    ]
+    assert [box[2].split(" times")[0] for box in products(prefill[1])][:2] == ["x_RX 3 x 256", "x_RX 1 x 256"]
+
+
+@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize("kind", ["toy", "toy_bart"])
+def test_boxes_add_up_to_the_ops(plan, kind, request):
+    (seen,) = md.explore(request.getfixturevalue(kind), "a story", plans=plan, **BEAM).data["plans"]
+    for step in [seen["prefill"], *seen["steps"]]:
+        sums = {}
+        for part in step["parts"]:
+            for op, name, shape, *numbers in part["boxes"]:
+                assert shape and (name or seen["ops"][op] not in ("linear", "project_cross_kv"))
+                sums[op] = [a + b for a, b in zip(sums.get(op, [0, 0, 0]), numbers, strict=True)]
+        assert sums == {op: numbers for op, *numbers in step["ops"]}
 
 
 @pytest.mark.parametrize("kind", ["toy", "toy_bart"])
@@ -216,12 +255,50 @@ def test_attention_is_the_softmax_of_a_pass_over_the_whole_text(kind, request, m
             assert np.abs(packed.reshape(expected.shape) / 255 - expected).max() < 0.51 / 255
 
 
+def signed(text, *shape):
+    return np.frombuffer(base64.b64decode(text), np.int8).reshape(shape).astype(float)
+
+
+@pytest.mark.parametrize("kind", ["toy", "toy_bart"])
+def test_queries_keys_and_values_are_those_of_the_first_layers_product(kind, request):
+    """Of GPT-2's first layer, each number is compared with norm and product by hand; of a source, they are counted."""
+    model = request.getfixturevalue(kind)
+    data = md.explore(model, "a story", **BEAM).data
+    (run,), has_source = data["runs"], bool(data["source"])
+    found, N, R = run["attention"], len(data["start"]), data["rows"]
+    L, H, G, K = len(found["layers"]), found["heads"], found["groups"], 4
+    assert len(found["keys"]) == len(found["values"]) == (len(data["source"]) if has_source else N + 5 * R)
+    if has_source:
+        return
+    weights = model.weights
+    for s in range(6):
+        for r in range(1 if s == 0 else R):
+            entries = path(data, run, s, r)
+            ids = [*model.tokenizer.encode("a story"), *(run["tokens"][e - N]["token"] for e in entries[N:])]
+            x_MD = weights.wte_VD[ids] + weights.wpe_ND[: len(ids)]
+            norm = weights.blocks[0].ln_1
+            h_MD = (x_MD - x_MD.mean(1, keepdims=True)) / np.sqrt(x_MD.var(1, keepdims=True) + norm.eps)
+            qkv = weights.blocks[0].qkv
+            rows_MX = (h_MD * norm.gain_D + norm.bias_D) @ qkv.data + qkv.bias
+            q_HK, k_MHK, v_MHK = (rows_MX[:, 8 * i : 8 * i + 8].reshape(-1, H, K) for i in range(3))
+            shown = [(signed(found["queries"][s][r], L, H, K)[0], q_HK[-1])]
+            for m, entry in enumerate(entries):
+                shown += [(signed(found["keys"][entry], L, G, K)[0], k_MHK[m]),
+                          (signed(found["values"][entry], L, G, K)[0], v_MHK[m])]  # fmt: skip
+            for told, true in shown:
+                largest = np.abs(true).max(axis=1, keepdims=True)
+                assert np.abs(told / 127 - true / largest).max() < 0.51 / 127
+
+
 def test_layers_are_left_out_where_attention_would_be_too_large(toy, monkeypatch):
     from minidecode.course.explore import exploration
 
-    monkeypatch.setattr(exploration, "ATTENTION_BYTES", 300)
+    monkeypatch.setattr(exploration, "INSIDE_BYTES", 300)
     found = md.explore(toy, "a story", **BEAM).data["runs"][0]["attention"]
-    assert found["layers"] == [1] and found["of_layers"] == 2
+    assert found["layers"] == [1] and found["of_layers"] == 2 and "keys" not in found
+    monkeypatch.setattr(exploration, "INSIDE_BYTES", 1500)
+    found = md.explore(toy, "a story", **BEAM).data["runs"][0]["attention"]
+    assert found["layers"] == [1] and "keys" in found
 
 
 def test_each_op_that_looks_returns_its_weights_over_unit_vectors():
@@ -283,9 +360,20 @@ def test_the_script_shows_every_step_plan_row_and_layer(kind, options, request, 
             last = packed.reshape(len(run["attention"]["layers"]), run["attention"]["heads"], -1)[-1]
             told = [[int(re.search(r"(\d+) %$", cell)[1]) for cell in row] for row in panels["attention"][1:]]
             assert np.abs(np.array(told) - last / 2.55).max() <= 0.501
-            computed = [*(plan["prefill"] if s == 0 else []), *step["ops"]]
+            computed = [*(plan["prefill"]["ops"] if s == 0 else []), *step["ops"]]
             assert all(plan["ops"][op] in panels["ops"] for op, *_ in computed)
             assert "linear" in panels["ops"], "a forward pass is part of every step"
+            boxes = sum(
+                len(part["boxes"]) for p in ([plan["prefill"]] if s == 0 else []) + [step] for part in p["parts"]
+            )
+            assert (
+                panels["forward"].count("operations") == boxes and "linear: queries, keys, values" in panels["forward"]
+            )
+            M = last.shape[1]
+            texts = [*seen.data["start"], *(t and t["text"] for t in run["tokens"])]
+            words = seen.data["source"] or [texts[entry] for entry in path(seen.data, run, s, 0)]
+            assert panels["look"] == "".join(words).translate(visible)
+            assert panels["cells"] == [["36", str(4 * (M + 2)), 4 + 8 * M]]
 
 
 @pytest.mark.skipif(NODE is None, reason="there is no node")
@@ -332,8 +420,8 @@ def test_a_hostile_prompt_is_shown_as_it_stands(hostile):
 
 def test_a_page_that_is_too_large_is_refused(toy, monkeypatch):
     seen = md.explore(toy, "a story", max_new_tokens=2)
-    monkeypatch.setattr(pages, "MOST_BYTES", 20_000)
-    with pytest.raises(md.InputError, match=r"the page would have 0\.0 MB, more than 0: use fewer new tokens"):
+    monkeypatch.setattr(pages, "MOST_BYTES", 30_000)
+    with pytest.raises(md.InputError, match=r"the page would have 0\.1 MB, more than 0: use fewer new tokens"):
         seen.html()
 
 

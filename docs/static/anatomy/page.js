@@ -5,18 +5,12 @@
   const root = document.querySelector('[data-anatomy]');
   if (!root) return;
   const here = document.currentScript.src.replace(/page\.js.*/, ''), { ops } = JSON.parse(root.dataset.anatomy);
-  const { say, inDigits } = window.minidecodeCosts, SVG = 'http://www.w3.org/2000/svg';
+  const { say, inDigits } = window.minidecodeCosts, { element, visible, flow, look, strips } = window.minidecodePicture;
+  const SVG = 'http://www.w3.org/2000/svg';
   const PLANS = [['none', 'no cache'], ['cache', 'cache'], ['split', 'cache without copies of the prompt'],
     ['el', 'EL-attention'], ['mqa', 'multi-query']];
 
   // ---- Elements -------------------------------------------------------------------------------------------------------
-
-  function element(tag, attributes, ...children) {
-    const made = document.createElement(tag);
-    Object.entries(attributes || {}).forEach(([name, value]) => made.setAttribute(name, value));
-    made.append(...children);
-    return made;
-  }
 
   function drawn(tag, attributes, text) {
     const made = document.createElementNS(SVG, tag);
@@ -24,8 +18,6 @@
     if (text !== undefined) made.textContent = text;
     return made;
   }
-
-  const shown = word => word.replace(/\n/g, '\u21b5').replace(/ /g, '\u00b7'); // what is no letter, to be seen
 
   // ---- Controls -------------------------------------------------------------------------------------------------------
 
@@ -91,7 +83,7 @@
   }
 
   function arrived(step) {
-    if (step.looked) return strips(step);
+    if (step.looked) return inside(step);
     waiting = false;
     if (step.error) return tell(step.error);
     steps.push(step);
@@ -167,7 +159,7 @@
   function texts({ texts }) {
     return texts.map(({ words }, w) => element('p', { class: 'anatomy-text' },
       texts.length > 1 ? `${w + 1}. ` : '',
-      ...words.map((word, i) => element('span', i === words.length - 1 ? { class: 'anatomy-new' } : {}, shown(word)))));
+      ...words.map((word, i) => element('span', i === words.length - 1 ? { class: 'anatomy-new' } : {}, visible(word)))));
   }
 
   function counts({ total, without }) {
@@ -189,21 +181,15 @@
   const IN_LAYER = [1, 12]; // of these, which a layer has
 
   function boxes(now) {
-    const most = Math.max(...now.boxes.map(box => box.bytes));
     const lines = ORDER.map(([op, name]) => {
       const box = now.boxes.find(each => each.op === op && (!name || each.name === name));
-      const link = element('a', { href: ops[op].href }, name || ops[op].title);
-      if (!box) return element('li', { class: 'anatomy-box' }, link);
-      const bar = element('span', { class: 'live-bar' });
-      bar.style.width = `${100 * box.bytes / most}%`;
-      const numbers = `${box.calls > 1 ? `${box.calls} times ` : ''}${box.shape}; ${say('bytes', box.bytes)}, ` +
-        `${say('operations', box.operations)} operations`;
-      return element('li', { class: 'anatomy-box anatomy-lit' }, link, element('span', { class: 'anatomy-shape' }, numbers), bar);
+      const found = { title: name || ops[op].title, href: ops[op].href };
+      return box ? { ...found, bytes: box.bytes, says: `${box.calls > 1 ? `${box.calls} times ` : ''}${box.shape}; ` +
+        `${say('bytes', box.bytes)}, ${say('operations', box.operations)} operations` } : found;
     });
     const [first, last] = IN_LAYER;
-    const layer = element('li', { class: 'anatomy-layer' }, element('span', {}, `${now.sizes.S} layers, each:`),
-      element('ol', {}, ...lines.slice(first, last + 1)));
-    return element('ol', { class: 'anatomy-flow' }, ...lines.slice(0, first), layer, ...lines.slice(last + 1));
+    return flow([{ boxes: lines.slice(0, first) }, { times: now.sizes.S, boxes: lines.slice(first, last + 1) },
+      { boxes: lines.slice(last + 1) }]);
   }
 
   const CELL = 13;
@@ -251,41 +237,20 @@
     const picks = element('div', { class: 'live-controls' }, pick('layer', 'Layer', now.sizes.S),
       pick('head', 'Head', now.sizes.H), pick('beam', 'Text', now.texts.length));
     const weights = now.weights[choice.layer][choice.beam][choice.head];
-    const most = Math.max(...weights);
-    const map = element('p', { class: 'anatomy-text' }, ...now.texts[choice.beam].words.map((word, i) => {
-      const span = element('span', { class: 'anatomy-look', title: `${inDigits(100 * weights[i])} %` }, shown(word));
-      span.style.setProperty('--weight', weights[i] / most);
-      return span;
-    }));
+    const words = now.texts[choice.beam].words, most = Math.max(...weights);
+    const map = look(words, weights, weight => `${inDigits(100 * weight)} %`);
     const first = weights.indexOf(most);
     worker.postMessage({ look: { at, ...choice } });
-    return [picks, map, element('p', {}, `Most of all at "${shown(now.texts[choice.beam].words[first])}": ${inDigits(100 * most)} %.`)];
+    return [picks, map, element('p', {}, `Most of all at "${visible(words[first])}": ${inDigits(100 * most)} %.`)];
   }
 
-  // The query of the newest token, and what it meets: a line for each position, a cell for each feature of the head.
-  function strips({ looked: { q, positions }, look }) {
+  function inside({ looked: { q, positions }, look }) {
     if (look.at !== at || look.layer !== choice.layer || look.head !== choice.head || look.beam !== choice.beam) return;
-    const words = steps[at].texts[look.beam].words, K = q.length, CELLS = 2 * K + 1, HIGH = 4;
-    const canvas = element('canvas', { width: CELLS * 4, height: (positions.length + 2) * HIGH, role: 'img',
-      'aria-label': `Query, keys and values of head ${look.head + 1} in layer ${look.layer + 1}` });
-    const context = canvas.getContext('2d'), style = getComputedStyle(root);
-    const most = array => array.reduce((a, b) => Math.max(a, Math.abs(b)), 1e-9);
-    function strip(array, line, cells, left) { // an array that is longer has several features a cell
-      const largest = most(array), each = array.length / cells;
-      for (let i = 0; i < cells; i++) {
-        const value = array[Math.floor(i * each)] / largest;
-        context.globalAlpha = Math.abs(value);
-        context.fillStyle = style.getPropertyValue(value > 0 ? '--strong' : '--mark');
-        context.fillRect(4 * (left + i), line * HIGH, 4, HIGH - 1);
-      }
-    }
-    strip(q, 0, K, 0);
-    positions.forEach(({ k, v, h }, n) => {
-      if (h) strip(h, n + 2, CELLS, 0);
-      else [[k, 0], [v, K + 1]].forEach(([array, left]) => strip(array, n + 2, K, left));
-    });
+    const words = steps[at].texts[look.beam].words, style = getComputedStyle(root);
+    const title = `Query, keys and values of head ${look.head + 1} in layer ${look.layer + 1}`;
+    const canvas = strips(q, positions, title, ['--strong', '--mark'].map(name => style.getPropertyValue(name)));
     const isHidden = positions.some(({ h }) => h);
-    panels.strips.replaceChildren(canvas, element('p', {}, `Above: the query of "${shown(words[words.length - 1])}". Below, a line for each ` +
+    panels.strips.replaceChildren(canvas, element('p', {}, `Above: the query of "${visible(words[words.length - 1])}". Below, a line for each ` +
       `position: ${isHidden ? 'of the prompt hidden states, of new tokens ' : ''}its key, and right of it its value.`));
   }
 
@@ -295,7 +260,7 @@
     const rows = candidates.map(each => {
       const bar = element('span', { class: `live-bar${isChosen(each) ? ' live-point' : ''}` });
       bar.style.width = `${70 * Math.exp(each.score - most)}%`;
-      const name = `${isChosen(each) ? '\u2713 ' : ''}${texts.length > 1 ? `text ${each.parent + 1} + ` : ''}${shown(each.word)}`;
+      const name = `${isChosen(each) ? '\u2713 ' : ''}${texts.length > 1 ? `text ${each.parent + 1} + ` : ''}${visible(each.word)}`;
       return element('tr', {}, element('th', { scope: 'row' }, name), element('td', {}, bar, inDigits(each.score)));
     });
     return element('table', { class: 'live-bars' }, element('tbody', {}, ...rows));
@@ -312,7 +277,7 @@
       const isOn = !goesOn || goesOn.chosen.some(next => next.parent === w);
       const found = candidates.find(each => each.token === token && each.parent === parent);
       if (column > 0) svg.append(drawn('path', { class: 'line', d: `M${x - 14} ${LINE * parent + 11}L${x - 2} ${y - 4}` }));
-      svg.append(drawn('text', { x, y, 'font-size': 12, class: isOn ? '' : 'faint' }, shown(found ? found.word : '?').slice(0, 8)));
+      svg.append(drawn('text', { x, y, 'font-size': 12, class: isOn ? '' : 'faint' }, visible(found ? found.word : '?').slice(0, 8)));
     }));
     return svg;
   }

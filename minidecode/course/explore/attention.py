@@ -1,4 +1,5 @@
-"""Which tokens each head looks at, computed again after a run: by the reference ops, over the run's own tokens.
+"""What each head looks at, and with which queries, keys and values, computed again after a run: by the reference ops,
+over the run's own tokens.
 
 No op returns its softmax. But attention is a weighted sum of values: over values that are the unit vectors, the sum is
 the weights themselves. So each call of attention is made a second time, with unit vectors in the place of its values.
@@ -9,7 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,34 +23,71 @@ from .watch import Fed
 PLAN = "numpy,cache=split"
 
 
-def attention_by_step(
-    model: Any, sources: Sequence[np.ndarray], prompt: np.ndarray, beams: int, fed: Sequence[Fed]
-) -> list[np.ndarray]:
-    """weights_RLHM for each step: of the newest token of each row, by layer and head, over its text up to itself.
+class Heads(NamedTuple):
+    """What the heads of all layers do, with the text itself, or with the source where there is an encoder.
 
-    With an encoder, over the source. In the first step, all rows are one. Each sums to 1 over M.
+    weights: weights_RLHM by step, of the newest token of each row over its text up to itself. They sum to 1 over M.
+    q: q_RLHK by step, of the same tokens. In the first step, all rows are one.
+    k, v: k_LGK and v_LGU by position of the source, or by entry of the text (see watch.py).
     """
+
+    weights: list[np.ndarray]
+    q: list[np.ndarray]
+    k: list[np.ndarray]
+    v: list[np.ndarray]
+
+
+class _Looked(NamedTuple):
+    """One call of attention."""
+
+    weights_RHM: np.ndarray
+    given: dict[str, Any]
+
+
+def heads_by_step(
+    model: Any, sources: Sequence[np.ndarray], prompt: np.ndarray, beams: int, fed: Sequence[Fed]
+) -> Heads:
+    """What the heads do in a generation whose tokens are known."""
     functions, make_cache = Plan.parse(PLAN).resolve(model.has_encoder, model.device, **model.traits)
-    noted: list[np.ndarray] = []
+    noted: list[_Looked] = []  # of a step, by layer
     of_source = model.has_encoder
     for name in ("attend_prefill", "attend_shared" if of_source else "attend_split"):
-        functions[name] = _with_weights(name, functions[name], noted, of_source)
+        functions[name] = _noted(name, functions[name], noted, of_source)
     engine = Engine(model.network, model.weights, CountedOps(functions), make_cache, device=model.device)
     if of_source:
         engine.encode(list(sources))
     noted.clear()  # what the encoder looked at
     engine.prefill([prompt])
-    found = [np.stack([weights_RHM[-1:] for weights_RHM in noted], axis=1)]
+    k_NLGK, v_NLGU = (np.stack([looked.given[name] for looked in noted], axis=1) for name in ("k_XGK", "v_XGU"))
+    found = Heads([_weights(noted)[-1:]], [_queries(noted)[-1:]], [*k_NLGK], [*v_NLGU])
     engine.expand(beams, len(fed) + 1)
     for step in fed:
         noted.clear()
         engine.step(*step)
-        found.append(np.stack(noted, axis=1))
+        found.weights.append(_weights(noted))
+        found.q.append(_queries(noted))
+        if not of_source:
+            found.k.extend(_newest(noted, "k_RGTK"))
+            found.v.extend(_newest(noted, "v_RGTU"))
     return found
 
 
-def _with_weights(name: str, function: Callable[..., Any], noted: list[np.ndarray], of_source: bool):
-    """The op, which also notes weights_RHM of calls that look at what is asked for: a source, or the text itself."""
+def _weights(noted: list[_Looked]) -> np.ndarray:
+    return np.stack([looked.weights_RHM for looked in noted], axis=1)
+
+
+def _queries(noted: list[_Looked]) -> np.ndarray:
+    return np.stack([looked.given["q_RHK"] for looked in noted], axis=1)
+
+
+def _newest(noted: list[_Looked], name: str) -> np.ndarray:
+    """What each row has just written into its cache: keys_RLGK or values_RLGU."""
+    last_R = noted[0].given["end_R"] - 1
+    return np.stack([looked.given[name][np.arange(len(last_R)), :, last_R] for looked in noted], axis=1)
+
+
+def _noted(name: str, function: Callable[..., Any], noted: list[_Looked], of_source: bool):
+    """The op, which also notes calls that look at what is asked for: a source, or the text itself."""
     signature = inspect.signature(getattr(signatures, name))
 
     @functools.wraps(function)
@@ -58,7 +96,7 @@ def _with_weights(name: str, function: Callable[..., Any], noted: list[np.ndarra
         if name != "attend_prefill" or given["causal"] is not of_source:
             q_RHK = given["q_RHK"]
             weights_RX = function(**given | unit_values(given))
-            noted.append(weights_RX.reshape(*q_RHK.shape[:2], -1))
+            noted.append(_Looked(weights_RX.reshape(*q_RHK.shape[:2], -1), given))
         return function(*args, **kwargs)
 
     return call

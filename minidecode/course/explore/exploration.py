@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -18,17 +19,18 @@ from ...options.typed_dict import GenerateOptions
 from ...plan import Plan
 from ...runtime.engine import watched_by
 from ...runtime.output import Output
-from .attention import attention_by_step
+from .attention import Heads, heads_by_step
+from .boxes import costs_of, layers_of, names_of, parts_of, sums_of
 from .page import page
 from .watch import Watch
 
 if TYPE_CHECKING:
     from ...model import Model
 
-FORMAT = 1
+FORMAT = 2
 PLANS = ("cache=replicated", "cache=split")
 LIKELIEST = 5  # of a step without beams: so many of the model's first choices are candidates
-ATTENTION_BYTES = 1_200_000  # one for each weight; layers are left out, evenly, until the rest fits
+INSIDE_BYTES = 1_200_000  # one for each number inside the heads; layers are left out, evenly, until the rest fits
 
 
 @dataclass(frozen=True)
@@ -69,18 +71,16 @@ def explore(
             watches.append(watch)
         run_of.append(same)
     word, R = _word_of(model), ran[0][1].R
-    found = [
-        _packed(attention_by_step(model, sources, start, R, watch.fed), sum(len(w.fed) for w in watches) + len(watches))
-        for watch in watches
-    ]
-    for run, attention in zip(runs, found, strict=True):
-        run["attention"] = attention
+    steps = sum(len(w.fed) + 1 for w in watches)
+    for run, watch in zip(runs, watches, strict=True):
+        looked = heads_by_step(model, sources, start, R, watch.fed)
+        run["attention"] = _packed(looked, INSIDE_BYTES * (len(watch.fed) + 1) / steps)
     return Exploration({
         "format": FORMAT, "model": _named(model), "prompt": prompt,
         "search": _kind(resolved), "options": _plain(resolved.changed()),
         "rows": R, "start": [word(i) for i in start], "source": [word(i) for s in sources for i in s],
         "runs": runs,
-        "plans": [_plan(plan, run, w, out) for plan, run, (_, w, out) in zip(plans, run_of, ran, strict=True)],
+        "plans": [_plan(model, plan, run, w, out) for plan, run, (_, w, out) in zip(plans, run_of, ran, strict=True)],
     })  # fmt: skip
 
 
@@ -111,7 +111,9 @@ def _run(model: Model, prompt: str, plan: str, start, truncate: bool, resolved: 
     watch = Watch(resolved.num_beams if resolved.num_beams > 1 else resolved.num_return_sequences, len(start))
     logprobs = LIKELIEST if resolved.num_beams == 1 else None
     with watched_by(watch):
-        out = model.generate(prompt, plan=plan, truncate=truncate, trace=True, costs=True, logprobs=logprobs, **options)
+        out = model.generate(
+            prompt, plan=plan, truncate=truncate, trace=True, costs=watch.cost_of, logprobs=logprobs, **options
+        )
     word = _word_of(model)
     chosen, steps = _steps(out, watch.R, resolved, word)
     texts = [
@@ -187,20 +189,18 @@ def _tokens(chosen: list[dict[int, dict[str, Any]]], watch: Watch, word: Callabl
     return found
 
 
-def _plan(asked: str, run: int, watch: Watch, out: Output) -> dict[str, Any]:
+def _plan(model: Model, asked: str, run: int, watch: Watch, out: Output) -> dict[str, Any]:
     """What a plan does with memory and arithmetic: by step, and by op."""
     receipt = out.receipt
     ops = list(receipt.ops)
-    bounds = [*watch.calls, {name: count.calls for name, count in receipt.ops.items()}]
-
-    def done(begin: dict[str, int], end: dict[str, int]) -> list[list[int]]:
-        rows = []
-        for place, name in enumerate(ops):
-            costs = receipt.ops[name].costs[begin.get(name, 0) : end.get(name, 0)]
-            if costs:
-                moved, computed = sum(int(c.bytes) for c in costs), sum(int(c.operations) for c in costs)
-                rows.append([place, len(costs), moved, computed])
-        return rows
+    costs = costs_of(watch.calls, receipt)
+    bounds = [0, *watch.begins, len(watch.calls)]
+    names, layers = names_of(model.weights), layers_of(model.weights)
+    done = [
+        {"ops": sums_of(watch.calls[a:b], costs[a:b], ops),
+         "parts": parts_of(watch.calls[a:b], costs[a:b], ops, names, layers)}
+        for a, b in itertools.pairwise(bounds)
+    ]  # fmt: skip
 
     steps = []
     for s, (strips, held) in enumerate(zip(watch.strips, watch.held, strict=True)):
@@ -208,14 +208,14 @@ def _plan(asked: str, run: int, watch: Watch, out: Output) -> dict[str, Any]:
         dropped = before - {e for strip in strips for e in _own(strip)}
         steps.append({
             "held": held, "used": held - sum(strip.room * strip.brick for strip in strips),
-            "ops": done(bounds[s], bounds[s + 1]), "strips": [asdict(strip) for strip in strips],
+            **done[s + 1], "strips": [asdict(strip) for strip in strips],
             "dropped": sorted(dropped),
         })  # fmt: skip
     return {
         "asked": asked, "plan": receipt.plan, "run": run, "cache": receipt.cache,
         "cache_peak_bytes": receipt.cache_peak_bytes, "rows_computed": receipt.rows, "ops": ops,
         "implementations": [receipt.ops[name].implementation for name in ops],
-        "prefill": done({}, bounds[0]), "steps": steps,
+        "prefill": done[0], "steps": steps,
     }  # fmt: skip
 
 
@@ -223,21 +223,40 @@ def _own(strip: Any) -> list[int]:
     return [entry for entry in strip.cells if entry >= 0] if strip.part == "own" else []
 
 
-def _packed(weights: list[np.ndarray], steps: int) -> dict[str, Any]:
-    """Attention as bytes, 255 for a weight of 1, in base64 by step and row: layer after layer, head after head.
+def _packed(heads: Heads, room: float) -> dict[str, Any]:
+    """What the heads do, in base64 by step and row, or by position: layer after layer, head after head.
 
-    steps: of all runs together, which share the bytes that a page may have.
+    Attention is bytes, 255 for a weight of 1. Queries, keys and values are bytes with a sign, 127 for a head's largest.
+    room: the bytes that there are. Layers are left out until the rest fits; if one is too much, all but attention.
     """
-    _, L, H, _ = weights[0].shape
-    layers = list(range(L))
-    room = ATTENTION_BYTES * len(weights) / steps
-    while len(layers) > 1 and sum(w.size // L for w in weights) * len(layers) > room:
+    weights, of_layer = heads.weights, sum(w.size for w in heads.weights) // heads.weights[0].shape[1]
+    states = sum(x.size for x in (*heads.q, *heads.k, *heads.v)) // weights[0].shape[1]
+    has_states = of_layer + states <= room
+    of_layer += states * has_states
+    layers = list(range(L := weights[0].shape[1]))
+    while len(layers) > 1 and of_layer * len(layers) > room:
         layers = sorted({round(x) for x in np.linspace(0, L - 1, len(layers) - 1)}) if len(layers) > 2 else [L - 1]
-    rows = [[np.rint(255 * w_LHM[layers]).astype(np.uint8).tobytes() for w_LHM in w_RLHM] for w_RLHM in weights]
-    return {
-        "layers": layers, "of_layers": L, "heads": H,
-        "weights": [[base64.b64encode(row).decode("ascii") for row in step] for step in rows],
+    packed = {
+        "layers": layers, "of_layers": L, "heads": weights[0].shape[2],
+        "weights": [[_text(np.rint(255 * w_LHM[layers]).astype(np.uint8)) for w_LHM in w_RLHM] for w_RLHM in weights],
     }  # fmt: skip
+    if has_states:
+        packed |= {
+            "groups": heads.k[0].shape[1],
+            "queries": [[_text(_signed(q_LHK[layers])) for q_LHK in q_RLHK] for q_RLHK in heads.q],
+            "keys": [_text(_signed(k_LGK[layers])) for k_LGK in heads.k],
+            "values": [_text(_signed(v_LGU[layers])) for v_LGU in heads.v],
+        }  # fmt: skip
+    return packed
+
+
+def _signed(x_LHX: np.ndarray) -> np.ndarray:
+    most_LHX = np.abs(x_LHX).max(axis=2, keepdims=True)
+    return np.rint(127 * x_LHX / np.maximum(most_LHX, np.finfo(np.float32).tiny)).astype(np.int8)
+
+
+def _text(array: np.ndarray) -> str:
+    return base64.b64encode(array.tobytes()).decode("ascii")
 
 
 def _named(model: Model) -> dict[str, Any]:

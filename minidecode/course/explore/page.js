@@ -7,23 +7,20 @@
 
   const data = JSON.parse(document.getElementById("data").textContent);
   const N = data.start.length, R = data.rows;
-  const state = { step: 0, plan: 0, row: 0, layer: 0, whole: false };
+  const state = { step: 0, plan: 0, row: 0, layer: 0, head: 0, whole: false };
 
   // ---- Small helpers
 
   const byId = (id) => document.getElementById(id);
 
-  function add(element, attributes, children) {
-    for (const [name, value] of Object.entries(attributes || {})) element.setAttribute(name, value);
-    element.append(...children);
-    return element;
+  const { element: make, visible, flow, look, strips } = globalThis.minidecodePicture; // picture.js
+  function draw(tag, attributes, ...children) {
+    const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+    made.append(...children);
+    return made;
   }
-  const make = (tag, attributes, ...children) => add(document.createElement(tag), attributes, children);
-  const draw = (tag, attributes, ...children) =>
-    add(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 
-  // A token with its white space to be seen.
-  const visible = (text) => text.replace(/ /g, "·").replace(/\n/g, "⏎").replace(/\t/g, "⇥");
   const token = (text) => make("span", { class: "token" }, visible(text));
   const short = (text, most) => (text.length > most ? text.slice(0, most - 1) + "…" : text);
   const plural = (n, word) => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s"}`;
@@ -224,17 +221,50 @@
         return make("td", { style: `--w:${shade(weight)}`, title: tip });
       })));
     byId("attention").replaceChildren(head, make("tbody", {}, ...body));
+    const weights = Array.from({ length: M }, (_, m) => packed.charCodeAt((state.layer * H + state.head) * M + m) / 255);
+    const best = weights.indexOf(Math.max(...weights));
+    byId("look").replaceChildren(look(words.slice(0, M), weights, percent));
+    byId("look-says").textContent = `Most of all at “${visible(words[best])}”: ${percent(weights[best])}.`;
+    showStrips(found, ofSource ? words.slice(0, M).map((_, m) => m) : newest.slice(0, M), last);
+  }
+
+  // positions: of the source, or entries of the text.
+  function showStrips(found, positions, last) {
+    if (!found.queries) {
+      byId("strips-say").textContent = "They would make the page larger than 3 MB.";
+      return;
+    }
+    const L = found.layers.length, G = found.groups, g = Math.floor(state.head * G / found.heads);
+    const part = (text, heads, head) => {
+      const K = text.length / (L * heads), from = (state.layer * heads + head) * K;
+      return Int8Array.from({ length: K }, (_, i) => text.charCodeAt(from + i));
+    };
+    const rows = found.queries[state.step], q = part(atob(rows[Math.min(state.row, rows.length - 1)]), found.heads, state.head);
+    const colours = ["--blue", "--red"].map((name) => getComputedStyle(document.body).getPropertyValue(name));
+    byId("strips").replaceChildren(strips(q, positions.map((p) => (
+      { k: part(atob(found.keys[p]), G, g), v: part(atob(found.values[p]), G, g) })),
+    `query, keys and values of head ${state.head} in this layer`, colours));
+    byId("strips-say").textContent = `Above: the query of “${visible(last)}”. Below, a line for each token: its key, and `
+      + "right of it its value. A cell is a number: the darker, the larger; another colour below 0.";
   }
   const shade = (weight) => Math.sqrt(weight).toFixed(3); // small weights are to be seen
   const percent = (weight) => `${Math.round(100 * weight)} %`;
 
   // The first step begins with the forward pass over the prompt.
-  const opsOf = (p, step) => [...(step === 0 ? p.prefill : []), ...p.steps[step].ops];
+  const inStep = (p, step, what) => [...(step === 0 ? p.prefill[what] : []), ...p.steps[step][what]];
+
+  function showForward() {
+    const boxOf = ([op, name, shape, calls, moved, computed]) => ({
+      title: make("code", {}, plan().ops[op] + (name ? `: ${name}` : "")), bytes: moved, tip: plan().implementations[op],
+      says: `${calls > 1 ? `${calls} times ` : ""}${shape}; ${bytes(moved)}, ${amount(computed, "")} operations` });
+    byId("forward").replaceChildren(flow(inStep(plan(), state.step, "parts").map(
+      ({ times, boxes }) => ({ times, boxes: boxes.map(boxOf) }))));
+  }
 
   function showOps() {
     const names = plan().ops, sums = names.map(() => [0, 0, 0]);
     const steps = state.whole ? plan().steps.map((_, s) => s) : [state.step];
-    steps.flatMap((s) => opsOf(plan(), s)).forEach(([op, ...numbers]) => numbers.forEach((n, i) => { sums[op][i] += n; }));
+    steps.flatMap((s) => inStep(plan(), s, "ops")).forEach(([op, ...numbers]) => numbers.forEach((n, i) => { sums[op][i] += n; }));
     const rows = names.map((name, i) => [name, ...sums[i], plan().implementations[i]]).filter((row) => row[1] > 0);
     rows.sort((a, b) => b[2] - a[2]);
     const most = [2, 3].map((i) => Math.max(1, ...rows.map((row) => row[i])));
@@ -277,8 +307,8 @@
     byId("compare").replaceChildren(
       make("tr", {}, ...head.map((text, i) => make("th", i ? { class: "number" } : {}, text))),
       ...data.plans.map((p, i) => {
-        const at = Math.min(state.step, p.steps.length - 1), step = p.steps[at], ops = opsOf(p, at);
-        const whole = p.steps.flatMap((_, s) => opsOf(p, s));
+        const at = Math.min(state.step, p.steps.length - 1), step = p.steps[at], ops = inStep(p, at, "ops");
+        const whole = p.steps.flatMap((_, s) => inStep(p, s, "ops"));
         const cells = [bytes(step.used), bytes(step.held), bytes(p.cache_peak_bytes), bytes(sum(ops, 2)),
           amount(sum(ops, 3), ""), bytes(sum(whole, 2))];
         return make("tr", i === state.plan ? { class: "current" } : {}, make("td", {}, make("code", {}, p.asked)),
@@ -308,6 +338,7 @@
     showTexts();
     showCandidates();
     showTree();
+    showForward();
     showBricks();
     showAttention();
     showOps();
@@ -340,6 +371,7 @@
     const found = data.runs[0].attention;
     byId("layer").append(...found.layers.map((layer, i) =>
       make("option", { value: `${i}` }, `${layer + 1} of ${found.of_layers}`)));
+    byId("head").append(...Array.from({ length: found.heads }, (_, h) => make("option", { value: `${h}` }, `${h}`)));
     state.layer = found.layers.length - 1;
     byId("layer").value = `${state.layer}`;
     if (found.layers.length < found.of_layers) {
@@ -361,6 +393,7 @@
     byId("back").addEventListener("click", () => { state.step -= 1; show(); });
     byId("next").addEventListener("click", () => { state.step += 1; show(); });
     byId("layer").addEventListener("change", () => { state.layer = Number(byId("layer").value); show(); });
+    byId("head").addEventListener("change", () => { state.head = Number(byId("head").value); show(); });
     for (const [id, whole] of [["of-step", false], ["of-run", true]]) {
       byId(id).addEventListener("change", () => { state.whole = whole; show(); });
     }

@@ -17,7 +17,11 @@ ESCAPES = {c: f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 def page(data: dict[str, Any]) -> str:
     """The HTML text. Raises InputError if it has more than MOST_BYTES."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).translate(str.maketrans(ESCAPES))
-    parts = {"style": _file("page.css"), "script": _file("page.js"), "data": text}
+    parts = {
+        "style": _file("picture.css") + _file("page.css"),
+        "script": _file("picture.js") + _file("page.js"),
+        "data": text,
+    }
     html = ""
     for piece in _file("page.html").split("<!-- here: "):
         name, mark, rest = piece.partition(" -->")

@@ -1,4 +1,4 @@
-"""Looks at a generation between its steps: who continues whom, what the caches hold, what each op has done so far.
+"""Looks at a generation between its steps: who continues whom, what the caches hold, which ops were called.
 
 A text is a list of entries. Entry p < N is the prompt's token at position p; entry N + s*R + r is the token that row r
 took in step s. So an entry names a token of the beam tree, and a brick of a cache.
@@ -13,9 +13,11 @@ import numpy as np
 
 from ...cache.cross import DecoderCache
 from ...cache.rolling import RollingCache
+from ...catalog import Cost
 from ...device.arrays import fetch
 from ...runtime.engine import Engine
-from ...runtime.receipt import held_bytes
+from ...runtime.receipt import held_bytes, least_cost
+from .boxes import Call, shape_of
 
 NEW, COPIED, KEPT, AGAIN = "+", "c", "k", "a"  # written first in this step; moved; where it was; computed again
 
@@ -56,7 +58,8 @@ class Watch:
         self.fed: list[Fed] = []  # by step, from the second on
         self.strips: list[list[Strip]] = []  # by step
         self.held: list[int] = []  # bytes in the caches, by step
-        self.calls: list[dict[str, int]] = []  # of each op before a step begins
+        self.calls: list[Call] = []  # of ops, in their order
+        self.begins: list[int] = []  # how many of them were made before a step begins
         self.paths = [list(range(N))] * R  # the entries of each row's text
         self._before: dict[tuple[str, str], tuple[np.ndarray, list[list[bytes]]]] = {}
 
@@ -66,18 +69,20 @@ class Watch:
         first = self.N + len(self.fed) * self.R
         self.paths = [[*self.paths[parent], first + r] for r, parent in enumerate(parent_R.tolist())]
         self.fed.append(Fed(fetch(tokens_RM).copy(), fetch(length_R).copy(), parent_R))
-        self._note_calls(engine)
+        self.begins.append(len(self.calls))
 
     def computed(self, engine: Engine) -> None:
         """Notes what the caches hold; see `Watcher`."""
-        if not self.calls:
-            self._note_calls(engine)
+        if not self.begins:
+            self.begins.append(len(self.calls))
         of_source = engine.source.arrays() if engine.source is not None else ()
         self.held.append(held_bytes([*(a for cache in engine.caches for a in cache.arrays()), *of_source]))
         self.strips.append(self._strips(engine.caches) if engine.make_cache.keeps else self._computed_again())
 
-    def _note_calls(self, engine: Engine) -> None:
-        self.calls.append({name: count.calls for name, count in engine.ops.counts().items()})
+    def cost_of(self, op: str, function: Any, given: dict[str, Any]) -> Cost | None:
+        """Notes a call of an op; its cost is the catalog's. For `costs` of `Model.generate`."""
+        self.calls.append(Call(op, *shape_of(given)))
+        return least_cost(op, function, given)
 
     def _computed_again(self) -> list[Strip]:
         """Of no cache: each row's text, of which nothing is kept."""
