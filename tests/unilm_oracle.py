@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-from scipy.special import erf
+import math
 
+import numpy as np
+
+erf = np.vectorize(math.erf)
 ACTIVATIONS = {
     "gelu": lambda x: x * 0.5 * (1 + erf(x / np.sqrt(2))),
     "gelu_new": lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),

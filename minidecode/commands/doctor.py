@@ -14,7 +14,7 @@ from ..errors import CompiledCodeError, OptionError, pip_install, quoted
 from .flags import AsJson, Debug
 
 NEEDED = (
-    "numpy", "numba", "greenlet", "scipy", "tokenizers", "safetensors", "huggingface_hub", "typer", "rich",
+    "numpy", "numba", "greenlet", "tokenizers", "safetensors", "huggingface_hub", "typer", "rich",
     "hypothesis", "threadpoolctl",
 )  # fmt: skip
 EXTRAS = {  # package -> the extra that brings it, and what needs it

@@ -37,7 +37,8 @@ def explore(
     """Write a page that shows a generation step by step.
 
     It shows each op of the forward pass, candidates, the beam tree, what the caches hold under each plan, and queries,
-    keys, values and attention by head. The page needs no network. Without a limit, 16 new tokens; without a search, 4 beams.
+    keys, values and attention by head. The page needs no network. Without a limit, 16 new tokens; without a search,
+    4 beams.
     """
     import numpy as np
 

@@ -19,8 +19,8 @@ PARTS = {  # what stages are drawn together -> fill, stages
 def draw_ladder(ladder: Ladder, *, name: str, caption: str, alt: str) -> Figure:
     """A bar for each rung that ran, its seconds by what they went to. What `minidecode ladder` finds, or recorded.
 
-    Bars are to one scale, that of the second longest: the first rung is often ten times as long as all others, and is
-    cut where there is no more room, and says so.
+    All parts of all bars are to one scale, that of the second longest bar: the first rung is often ten times as long as
+    all others, and is cut where there is no more room, and says so.
     """
     steps = ladder.measured
     longest = sorted(s.seconds[0] for s in steps)[-2 if len(steps) > 1 else -1]
@@ -42,10 +42,10 @@ def _rung(canvas: Canvas, step: Step, y: float, scale: float) -> None:
     canvas.text(LEFT, y + 12, step.name + left_out, bold=step.carried)
     factor = f", {step.speedup:.2f}x" if step.builds_on else ""
     canvas.text(MOST_WIDE - LEFT, y + 12, f"{seconds:.3f} s{factor}" + ", cut" * cut, anchor="end")
-    x, whole = LEFT, sum(step.shares.values())
+    x, end, whole = LEFT, LEFT + min(seconds * scale, room), sum(step.shares.values())
     for part, (fill, stages) in PARTS.items():
         share = sum(step.shares.get(stage, 0.0) for stage in stages) / whole
-        width = share * min(seconds * scale, room)
+        width = min(share * seconds * scale, end - x)
         tip = f"{part}: {share:.0%}, {share * seconds:.3f} s"
         canvas.cell(x, y + 17, fill, width=width, height=BAR, tip=tip)
         x += width

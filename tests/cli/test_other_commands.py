@@ -190,7 +190,7 @@ def test_doctor_lists_all_that_is_required():
 
 @pytest.mark.parametrize(
     ("package", "command"),
-    [("scipy", "pip install 'scipy>="), ("torch", "pip install 'torch>="), ("torch", "'transformers>=5."),
+    [("typer", "pip install 'typer>="), ("torch", "pip install 'torch>="), ("torch", "'transformers>=5."),
      ("hypothesis", "pip install 'hypothesis>="), ("greenlet", "pip install 'greenlet>="),
      ("numba-cuda", " 'numba-cuda[cu12]")],
 )  # fmt: skip
@@ -430,9 +430,9 @@ def test_a_package_that_cannot_be_imported_is_named_and_a_bug_of_ours_is_not_hid
     assert missing("rouge_score.rouge_scorer").endswith("pip install 'rouge-score>=0.1.2'"), "pip's name, not import's"
     assert missing("yaml") == "the package yaml is missing: pip install PyYAML"
     assert _cannot_load(ImportError("cannot import name 'x'", name="yaml.nodes")).endswith("--force-reinstall PyYAML")
-    broken = ImportError("cannot import name 'x'", name="scipy.special")
+    broken = ImportError("cannot import name 'x'", name="numba.core")
     assert _cannot_load(broken) == (
-        "the package scipy cannot be imported (cannot import name 'x'): pip install --force-reinstall scipy"
+        "the package numba cannot be imported (cannot import name 'x'): pip install --force-reinstall numba"
     )
     assert _cannot_load(ImportError("cannot import name 'x'", name="minidecode.plan")) is None
     assert _cannot_load(OSError(28, "No space left on device")) is None

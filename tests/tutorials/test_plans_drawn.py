@@ -83,6 +83,11 @@ def test_a_ladder_is_drawn_by_what_its_seconds_go_to():
     assert wide[0] == pytest.approx(max(wide), abs=0.1), "the first is cut"
     for k in range(1, len(wide)):
         assert wide[k] / wide[1] == pytest.approx(seconds[k] / seconds[1], rel=1e-3)
+    products = [float(re.search(r'width="([\d.]+)"', b)[1]) for b in bars[::5]]
+    of_products = [s.seconds[0] * s.shares["products"] / sum(s.shares.values()) for s in ladder.measured]
+    room = wide[0]
+    for k in range(len(wide)):  # of the first, too: it is cut, not made smaller
+        assert products[k] == pytest.approx(min(room, products[1] * of_products[k] / of_products[1]), rel=1e-3, abs=0.1)
     words = " ".join(canvas.parts)
     assert words.count("not carried on") == sum(not s.carried for s in ladder.measured) > 0
     assert words.count(", cut") == 1

@@ -1,0 +1,60 @@
+"""erf of the activations, against the C library's: NumPy's to one unit in the last place, compiled to six."""
+
+import math
+
+import numpy as np
+import pytest
+
+from minidecode.reference.activation import _erf
+
+
+def numbers() -> np.ndarray:
+    """Evenly up to where erf is 1, and of all sizes: to the least number; 0, both ends of the fit, infinity."""
+    draw = np.random.default_rng(0)
+    ends = [0.0, 3.92, np.nextafter(np.float32(3.92), 4), 5.9, 6.0, 30.0, 3e38, math.inf, 1e-45, 1.2e-38]
+    positive = np.concatenate([np.linspace(0, 6, 60_001), 10.0 ** draw.uniform(-45, 1, 20_000), ends])
+    return np.concatenate([positive, -positive]).astype(np.float32)
+
+
+def off(found: np.ndarray, x: np.ndarray) -> float:
+    """How many units in the last place of a float32 it is off, at most."""
+    true = np.array([math.erf(number) for number in x.tolist()])
+    units = np.spacing(np.abs(true).astype(np.float32)).astype(np.float64)
+    return float(np.max(np.abs(found.astype(np.float64) - true) / units))
+
+
+def test_numpys_erf_is_within_one_unit_of_a_float32():
+    x = numbers()
+    assert off(_erf(x), x) < 1
+    inside = np.array(x)
+    assert _erf(inside, out=inside) is inside and off(inside, x) < 1, "in place"
+    apart = np.zeros((len(x), 2), np.float32)
+    assert off(_erf(x, out=apart[:, 0]), x) < 1 and not apart[:, 1].any(), "into every second place"
+    assert np.isnan(_erf(np.array([np.nan, 1], np.float32))).tolist() == [True, False]
+    assert _erf(np.zeros((3, 0), np.float32)).shape == (3, 0)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float16])
+def test_erf_of_other_dtypes(dtype):
+    x = numbers()[::7].astype(dtype)
+    true = np.array([math.erf(number) for number in x.tolist()])
+    found = _erf(x)
+    assert found.dtype == dtype
+    assert np.abs(found.astype(np.float64) - true).max() <= (1e-15 if dtype is np.float64 else 2.0**-11)
+
+
+def test_compiled_erf_is_within_six_units():
+    from numba import njit
+
+    from minidecode.cpu.common.activation import erf
+
+    @njit
+    def of_each(x_X):
+        y_X = np.empty_like(x_X)
+        for i in range(len(x_X)):
+            y_X[i] = erf(x_X[i])
+        return y_X
+
+    x = numbers()
+    x = x[(np.abs(x) > 1e-30) | (x == 0)]
+    assert off(of_each(x), x) < 6
