@@ -7,7 +7,7 @@ import os
 import secrets
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -16,6 +16,9 @@ from ..errors import OptionError, quoted
 from .flags import AsJson, Debug, Quiet
 from .help_text import WithExamples
 from .progress_bar import bar
+
+if TYPE_CHECKING:
+    from ..course.exercises.verdict import Verdict
 
 
 class Exercises(WithExamples, TyperGroup):
@@ -90,13 +93,17 @@ def start(
 
 @app.command()
 def check(
-    exercise: Annotated[str, typer.Argument(metavar="EXERCISE", help="Number, name, or the file itself.")],
+    exercise: Annotated[str | None, typer.Argument(metavar="[EXERCISE]", show_default=False,
+        help="Number, name, or the file itself.  [default: all that you have begun, but predictions]")] = None,
     folder: Where = None,
     target: Annotated[str | None, typer.Option(help="module:function or FILE.py:function: yours, wherever it lies.")]
     = None,
     seed: Seed = None, student: Student = None, as_json: AsJson = False, debug: Debug = False,
 ):  # fmt: skip
     """Judge what you wrote: exit code 0 if it is solved, 1 if not."""
+    if exercise is None:
+        _check_all(folder, target, seed is not None or student is not None, as_json)
+        return
     from ..course.exercises.checking import check as judge
     from ..course.exercises.find import find
     from ..course.exercises.folder import submission_of, work_folder
@@ -110,14 +117,54 @@ def check(
     asked = _seed(seed, student) if seed is not None or student else None
     verdict, picture = judge(found, submission, own, asked)
     if as_json:
-        record = verdict.as_dict() | {"picture": str(picture) if picture else None}
-        print(json.dumps(record, default=lambda n: n.item() if hasattr(n, "item") else str(n)))
+        print(_in_json(_record(verdict, picture)))
     else:
         print(verdict)
         if picture:
             print(f"\nA picture: {picture}")
     if not verdict.ok:
         raise typer.Exit(1)
+
+
+def _check_all(folder: Path | None, target: str | None, is_varied: bool, as_json: bool) -> None:
+    """All that was begun, in a line each. A prediction is left out: a check would tell its answer."""
+    from ..course.exercises.checking import check as judge
+    from ..course.exercises.folder import submission_of, work_folder
+
+    if target or is_varied:
+        raise OptionError("--target, --seed and --student are of one exercise: name it, as in exercise check 1")
+    own = work_folder(folder)
+    begun = [e for e in own.started() if own.state(e) != "not begun"]
+    asked = [e for e in begun if e.text.kind != "P"]
+    left_out = [str(e.number) for e in begun if e.text.kind == "P"]
+    if left_out:
+        print(f"predictions are checked by their number: {', '.join(left_out)}", file=sys.stderr)
+    if not asked:
+        raise OptionError(
+            f"nothing is begun in {own.path.resolve()}: minidecode exercise start 1 writes the first file"
+        )
+    records, solved = [], 0
+    for found in asked:
+        verdict, picture = judge(found, submission_of(own.file(found)), own)
+        solved += verdict.ok
+        records.append(_record(verdict, picture))
+        if not as_json:
+            said = "solved" if verdict.ok else verdict.message.split("\n")[0]
+            print(f"{found.number:>2}  {found.text.title}: {said}", flush=True)
+    if as_json:
+        print(_in_json(records))
+    else:
+        print(f"{solved} of {len(asked)} are solved", file=sys.stderr)
+    if solved < len(asked):
+        raise typer.Exit(1)
+
+
+def _record(verdict: Verdict, picture: Path | None) -> dict[str, Any]:
+    return verdict.as_dict() | {"picture": str(picture) if picture else None}
+
+
+def _in_json(found: Any) -> str:
+    return json.dumps(found, default=lambda n: n.item() if hasattr(n, "item") else str(n))
 
 
 @app.command()

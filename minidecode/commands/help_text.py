@@ -109,7 +109,12 @@ EXAMPLES = {  # tests/cli/test_help.py reads each as the command line would
         'minidecode prove -m facebook/bart-base "The <mask> of the Union."',
         "minidecode prove -m my-model --json",
     ),
-    "exercise": ("minidecode exercise list", "minidecode exercise start 15", "minidecode exercise check 15"),
+    "exercise": (
+        "minidecode exercise list",
+        "minidecode exercise start 15",
+        "minidecode exercise check 15",
+        "minidecode exercise check",
+    ),
     "project": ("minidecode project start", "minidecode project check 3", "minidecode project race --output race.svg"),
     "help": ("minidecode help", "minidecode help plan", "minidecode help generate"),
     "tutorial": ("minidecode tutorial", "minidecode tutorial 03", "minidecode tutorial 4 --output races.ipynb"),

@@ -677,3 +677,36 @@ def test_a_solved_prediction_stays_solved(cli, tmp_path, number):
     other = cli("exercise", "check", number, "--folder", tmp_path)
     assert other.code == 0 and other.out == again.out, "what was sealed counts, and it was right"
     assert cli("exercise", "check", number, "--folder", tmp_path, "--json").code == 0
+
+
+def test_inside_the_folder_nothing_is_nested(cli, here, monkeypatch):
+    cli("exercise", "start", "15")
+    monkeypatch.chdir(here / "my_exercises")
+    ran = cli("exercise", "start", "1")
+    assert ran.code == 0 and Path(ran.out.strip()) == Path(find("1").file_name)
+    assert "then: minidecode exercise check 1\n" in ran.err
+    assert sorted(p.name for p in Path().glob("*.py")) == sorted([find("1").file_name, find("15").file_name])
+    assert not Path("my_exercises").exists()
+    solve(find("15"), Path(), 0)
+    assert cli("exercise", "check", "15").code == 0
+
+
+def test_check_without_a_number_checks_all_that_was_begun(cli, here):
+    assert "nothing is begun in" in cli("exercise", "check").err
+    cli("exercise", "start", "1")
+    assert "nothing is begun in" in cli("exercise", "check").err, "a file as it was started has nothing to check"
+    numpy = [e for e in exercises().values() if e.text.kind == "N"][:2]
+    guess = next(e for e in exercises().values() if e.text.kind == "P")
+    solve(numpy[0], here / "my_exercises", 0)
+    solve(guess, here / "my_exercises", 0)
+    ran = cli("exercise", "check")
+    assert ran.code == 0 and ran.out == f"{numpy[0].number:>2}  {numpy[0].text.title}: solved\n"
+    assert ran.err.endswith("1 of 1 are solved\n") and f"by their number: {guess.number}" in ran.err
+    wrong = next((numpy[1].folder() / "wrong").glob("*.py"))
+    solve(numpy[1], here / "my_exercises", 0, wrong.stem)
+    ran = cli("exercise", "check")
+    assert ran.code == 1 and ran.out.count("\n") == 2 and "1 of 2 are solved" in ran.err
+    records = json.loads(cli("exercise", "check", "--json").out)
+    assert [(r["exercise"], r["ok"]) for r in records] == [(numpy[0].number, True), (numpy[1].number, False)]
+    assert "--seed and --student are of one exercise" in cli("exercise", "check", "--seed", 1).err
+    assert not (here / "my_exercises" / ".minidecode" / "predictions.json").exists(), "no answer was told"

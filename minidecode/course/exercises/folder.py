@@ -20,12 +20,17 @@ DEFAULT = "my_exercises"  # not `exercises`, which in a checkout holds the solut
 NOTES = ".minidecode"
 
 
+def default_folder() -> Path:
+    """The folder that `start` makes; from inside it, that folder itself."""
+    return Path() if Path().resolve().name == DEFAULT else Path(DEFAULT)
+
+
 def work_folder(path: Path | None, makes: bool = False) -> Folder:
     """The student's folder; None for the one that `start` makes. Raises InputError where it cannot be worked in.
 
     makes: whether a folder that is not there will be made.
     """
-    place = Path(DEFAULT) if path is None else path
+    place = default_folder() if path is None else path
     if place.exists() and not place.is_dir():
         raise InputError(f"{place} is a file: --folder takes the folder that you work in, such as {place.parent}")
     if path is not None and not path.exists() and not makes:
@@ -44,13 +49,17 @@ class Folder:
     @property
     def as_option(self) -> str:
         """The option that names this folder in a command; "" for the folder that `start` makes by default."""
-        return "" if self.path == Path(DEFAULT) else f" --folder {quoted(self.path)}"
+        return "" if self.path == default_folder() else f" --folder {quoted(self.path)}"
 
     def file(self, exercise: Exercise) -> Path:
         return self.path / exercise.file_name
 
     def has_any(self) -> bool:
-        return any(self.file(e).is_file() for e in exercises().values())
+        return bool(self.started())
+
+    def started(self) -> list[Exercise]:
+        """The exercises that have a file here."""
+        return [e for e in exercises().values() if self.file(e).is_file()]
 
     def existing(self, exercise: Exercise) -> Path:
         """The file of an exercise. Raises InputError where it has not been started here."""
