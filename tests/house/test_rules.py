@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 import minidecode
-from minidecode import dims, ops, plan, reference
+from minidecode import dims, models, ops, plan, reference
 from minidecode.catalog import CATALOG
 from minidecode.plan import backend, op_names
 
 ROOT = Path(__file__).resolve().parents[2]  # of the checkout: the package under test may be installed elsewhere
 PACKAGE = ROOT / "minidecode"
-FAMILY_FILES = sorted({Path(family.network.__file__) for family in minidecode.models.FAMILIES.values()})
+FAMILY_FILES = sorted({Path(family.network.__file__) for family in models.FAMILIES.values()})
 CONFIG = "# ---- config.json "  # ends the forward pass in the file of a family
 
 
@@ -59,7 +59,7 @@ def test_a_forward_pass_knows_no_plan_and_asks_no_types(path):
     assert not named & {"isinstance", "np"}, "a forward pass computes by its ops alone"
 
 
-@pytest.mark.parametrize("family", minidecode.models.FAMILIES.values(), ids=lambda f: f.name)
+@pytest.mark.parametrize("family", models.FAMILIES.values(), ids=lambda f: f.name)
 def test_a_family_can_do_what_it_declares(family):
     functions, config = vars(family.network), vars(family.config) | vars(family.network)
     assert family.has_encoder == ("encode" in functions)
@@ -212,5 +212,5 @@ def test_the_guide_says_what_works_on_each_kind_of_model():
     spec.loader.exec_module(write_models)
     page, tables = write_models.PAGE.read_text(encoding="utf-8"), write_models.tables()
     assert write_models.written(page, tables) == page, "run python docs/write_models.py"
-    asked = {name for name in tables.split("`") if name in minidecode.models.FAMILIES}
-    assert asked == set(minidecode.models.FAMILIES)
+    asked = {name for name in tables.split("`") if name in models.FAMILIES}
+    assert asked == set(models.FAMILIES)
