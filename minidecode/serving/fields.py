@@ -50,6 +50,7 @@ class Asked:
     echo: bool = False
     stream: bool = False
     usage_chunk: bool = False
+    sample_id: int = 0  # tells equal prompts of different requests apart
     only_scored: bool = False  # max_tokens=0 with echo
 
 
@@ -135,7 +136,10 @@ def _search(body: dict[str, Any], asked: Asked) -> dict[str, Any]:
     if temperature == 0.0:
         raise FieldError("temperature", "temperature 0 does not sample: leave out do_sample")
     chosen: dict[str, Any] = {"do_sample": True, "top_k": given.get("top_k", 0)}
-    chosen["seed"] = secrets.randbits(32) if seed is None else seed % 2**64
+    if seed is None:  # equal prompts draw apart; requests without a seed have their options in common
+        asked.sample_id = secrets.randbits(62)
+    else:
+        chosen["seed"] = seed % 2**64
     if temperature is not None:
         chosen["temperature"] = temperature
     if top_p is not None:

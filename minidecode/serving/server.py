@@ -217,7 +217,7 @@ class Server:
                 if rows > (capacity := self.scheduler.batch.rows.capacity):
                     name = "n" if rows == asked.n else "num_beams"
                     raise FieldError(name, f"{name} is {rows}, and this server computes {capacity} rows at once")
-                jobs.append(self.scheduler.job(None, ids, logprobs, None, seen[key], options))
+                jobs.append(self.scheduler.job(None, ids, logprobs, None, asked.sample_id + seen[key], options))
                 seen[key] += 1
             elif len(ids) > self.model.config.context:
                 raise FieldError("prompt", f"prompt has {len(ids)} tokens, beyond the {self.model.config.context} held")
