@@ -44,6 +44,16 @@ def forward_pass(path: Path) -> str:
     return before
 
 
+CORE_OF_SERVING = ("serving/batch", "serving/jobs", "serving/lanes", "serving/scheduler",
+                   "cache/running", "cache/running_pages", "cache/pages")  # fmt: skip
+
+
+def test_the_core_of_serving_is_one_chapter():
+    """Scheduler, joins and pages: at most 1,000 lines of code."""
+    sources = [(PACKAGE / f"{name}.py").read_text(encoding="utf-8") for name in CORE_OF_SERVING]
+    assert sum(map(lines_of_code, sources)) <= 1000
+
+
 @pytest.mark.parametrize("path", FAMILY_FILES, ids=lambda p: p.name)
 def test_a_forward_pass_comes_first_and_fits_on_a_page(path):
     assert lines_of_code(forward_pass(path)) < 75
