@@ -29,13 +29,33 @@ class RunningRows:
     def __post_init__(self):
         self.end_R, self.source_end_R = (np.zeros(self.capacity, np.int64) for _ in range(2))
 
-    def join(self, lengths_R: list[int], source_lengths_R: list[int]) -> None:
-        """These rows run, too, behind the others."""
+    def join(self, which: list[int], lengths_R: list[int], source_lengths_R: list[int]) -> slice:
+        """Rows that run, too, behind the others -> these rows. which: the text that each begins with."""
         mine = slice(self.number, self.number + len(lengths_R))
         self.end_R[mine] = lengths_R
         if source_lengths_R:
             self.source_end_R[mine] = source_lengths_R
         self.number = mine.stop
+        return mine
+
+    def can_join(self, lengths: list[int], rows: int) -> bool:
+        """Whether texts of these lengths find room, for so many rows behind them."""
+        return self.number + rows <= self.capacity
+
+    def can_hold(self, positions: int, rows: int) -> bool:
+        """Whether so many rows of so many positions find room where nothing else is."""
+        return rows <= self.capacity
+
+    def has_room(self, end_R: np.ndarray) -> bool:
+        """Whether the rows that run find room for a step after which they are so long."""
+        return True
+
+    def step(self, end_R: np.ndarray) -> None:
+        """A step begins, in which each row's newest token is at position end[r] - 1."""
+        self.end_R[: self.number] = end_R
+
+    def reorder(self, rows: slice, parent_X: np.ndarray) -> None:
+        """The rows of one request go on from these of its rows; each layer moves what it keeps."""
 
     def leave(self, stays_R: np.ndarray) -> None:
         """These rows alone go on, in their order."""
@@ -83,18 +103,26 @@ class RunningCache:
         self.blocks = Blocks(rows.capacity, rows.positions)
         self.cross = RunningCross(block, rows) if rows.source_positions else None  # sources are of an encoder
 
-    def join(self, cache: Any, which: list[int]) -> None:
-        """Row by row the texts `which` of a prefill's cache, each as often as it is named; before the rows join."""
+    def join(self, cache: Any, which: list[int], first: int) -> None:
+        """Rows from `first` on begin with the texts `which` of a prefill's cache, each as often as it is named."""
         own = cache.own if self.cross is not None else cache
-        self.blocks.join(self.rows.number, own.k_RGK, own.v_RGU, _places(own.offsets_X, which))
+        self.keep(own.k_RGK, own.v_RGU, places_of(own.offsets_X, which), first)
         if self.cross is not None:
-            self.cross.join(cache.cross, which)
+            self.cross.join(cache.cross, which, first)
+
+    def keep(self, k_RGK: np.ndarray, v_RGU: np.ndarray, places: list[slice], first: int) -> None:
+        """The keys and values at places[i] are those of row first + i."""
+        self.blocks.join(first, k_RGK, v_RGU, places)
 
     def leave(self, stays_R: np.ndarray) -> None:
         """These rows alone go on; before the rows leave."""
-        self.blocks.leave(stays_R, int(self.rows.end_R[: self.rows.number].max()))
+        self.close_up(stays_R)
         if self.cross is not None:
             self.cross.blocks.leave(stays_R, int(self.rows.source_end_R[: self.rows.number].max()))
+
+    def close_up(self, stays_R: np.ndarray) -> None:
+        """Of its own keys and values."""
+        self.blocks.leave(stays_R, int(self.rows.end_R[: self.rows.number].max()))
 
     def reorder(self, ops: Any, rows: slice, parent_X: np.ndarray) -> None:
         """The rows of one request follow its beams; parents count from its first row."""
@@ -120,9 +148,9 @@ class RunningCross:
         self.query_bias_X, self.heads, self.rows = block.cross_q.bias, block.cross_heads, rows
         self.blocks = Blocks(rows.capacity, rows.source_positions)
 
-    def join(self, cache: CrossCache, which: list[int]) -> None:
+    def join(self, cache: CrossCache, which: list[int], first: int) -> None:
         """A copy of its source for each row."""
-        self.blocks.join(self.rows.number, cache.k_RGK, cache.v_RGU, _places(cache.source_offsets_X, which))
+        self.blocks.join(first, cache.k_RGK, cache.v_RGU, places_of(cache.source_offsets_X, which))
 
     def attend(self, ops: Any, q_RX: np.ndarray) -> np.ndarray:
         """Attention of each row to the whole of its source, from the query product without its bias."""
@@ -132,5 +160,6 @@ class RunningCross:
         return ops.attend(q_RHK, *blocks, np.zeros_like(end_R), end_R, self.heads.scale)
 
 
-def _places(offsets_X: np.ndarray, which: list[int]) -> list[slice]:
+def places_of(offsets_X: np.ndarray, which: list[int]) -> list[slice]:
+    """Where the rows of these texts lie among those of all."""
     return [slice(int(offsets_X[x]), int(offsets_X[x + 1])) for x in which]

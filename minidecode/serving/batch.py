@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..cache.factory import CacheFactory
+from ..cache.pages import pages_for
 from ..cache.preallocated import PreallocatedCache
 from ..cache.queries import rows_a_token
 from ..cache.running import RunningCache, RunningRows
+from ..cache.running_pages import PagedRows, PagedRunningCache
 from ..errors import OptionError
 from ..methods.loaded import check_writes
 from ..methods.plans import why_numpy
@@ -34,14 +36,28 @@ class Batch:
     is its own, so no answer depends on who its neighbours are, up to the last bits of sums.
     """
 
-    def __init__(self, model: Model, plan: Plan, rows: int, positions: int, source_positions: int):
-        """rows: how many may run at most; positions: tokens of a text at most; source_positions: of a source."""
+    def __init__(
+        self, model: Model, plan: Plan, rows: int, positions: int, source_positions: int, pages: int | None = None
+    ):
+        """rows: how many may run at most; positions: tokens of a text at most; source_positions: of a source.
+
+        pages: of 16 positions, which all rows share, with cache=paged; by default enough for a quarter of all rows.
+        """
         refuse_unsupported_model(model)
         self.model, self.plan = model, plan
         functions, factory = plan.resolve(model.has_encoder, model.device, **model.traits)
         self.ops, self.make_cache = CountedOps(functions), CacheFactory(PreallocatedCache, factory.stored_as)
-        self.rows = RunningRows(rows, positions, source_positions)
-        self.caches = [RunningCache(block, self.rows) for block in model.weights.blocks]
+        self.rows: RunningRows
+        if plan.cache == "paged":
+            each = pages_for(positions, PagedRows.page) + 1
+            pages = max(each, rows * each // 4) if pages is None else pages
+            self.rows = PagedRows(rows, positions, source_positions, pages)
+            self.caches = [PagedRunningCache(block, self.rows) for block in model.weights.blocks]
+        elif pages is None:
+            self.rows = RunningRows(rows, positions, source_positions)
+            self.caches = [RunningCache(block, self.rows) for block in model.weights.blocks]
+        else:
+            raise OptionError("pages changes nothing without cache=paged: add it to the plan, or leave pages out")
         self.steps = self.rows_computed = self.most_rows = self.most_requests = 0
 
     def engine(self) -> Engine:
@@ -60,14 +76,11 @@ class Batch:
 
         lengths: tokens of the texts, row by row, which the next step reads one more of.
         """
-        if self.rows.number + len(which) > self.rows.capacity:
-            raise OptionError(f"{len(which)} rows do not fit beside {self.rows.number} of {self.rows.capacity}")
-        first = self.rows.number
+        rows = self.rows.join(list(which), lengths, source_lengths)
         for cache, read in zip(self.caches, engine.caches, strict=True):
-            cache.join(read, list(which))
-        self.rows.join(lengths, source_lengths)
+            cache.join(read, list(which), rows.start)
         self.most_rows = max(self.most_rows, self.rows.number)
-        return slice(first, self.rows.number)
+        return rows
 
     def leave(self, stays_R: np.ndarray) -> None:
         """From here on there are these rows alone, in this order, which is that of the batch."""
@@ -78,12 +91,13 @@ class Batch:
 
     def reorder(self, rows: slice, parent_X: np.ndarray) -> None:
         """The rows of one request go on from these of its rows, counted from its first."""
+        self.rows.reorder(rows, parent_X)
         for cache in self.caches:
             cache.reorder(self.ops, rows, parent_X)
 
     def step(self, token_R: np.ndarray, length_R: np.ndarray) -> np.ndarray:
         """logits_RV after each row's newest token, which makes its text so long."""
-        self.rows.end_R[: self.rows.number] = length_R
+        self.rows.step(length_R)
         weights = self.model.weights
         h_RD = self.model.network.forward(weights, token_R, length_R - 1, self.caches, self.ops)
         self.steps += 1
@@ -112,10 +126,11 @@ def settled_plan(model: Model, plan: str | Plan | None) -> Plan:
     plan = model.plan if plan is None else Plan.parse(plan)
     if plan.base == "auto":
         plan = Plan("fast" if why_numpy(model, LONG_USE, Options(max_new_tokens=1)) is None else "numpy")
-    if plan.cache not in (BASES[plan.base]["cache"], "preallocated") or plan.base == "naive":
+    if plan.cache not in (BASES[plan.base]["cache"], "preallocated", "paged") or plan.base == "naive":
         raise OptionError(f"plan: cache={plan.cache} has no effect in a running batch, which has its own: leave it out")
     if plan.arena != "none":
         raise OptionError(f"plan: arena={plan.arena} has no effect in a running batch: leave it out")
     own = {f.name: getattr(plan, f.name) for f in dataclasses.fields(plan) if f.name != "base"}
     own = {name: choice for name, choice in own.items() if choice != plan._of_base(name)}
-    return Plan(plan.base, **own | {"cache": "preallocated", "graphs": "off"}).settled([])
+    cache = "paged" if plan.cache == "paged" else "preallocated"
+    return Plan(plan.base, **own | {"cache": cache, "graphs": "off"}).settled([])

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from ..device.blas_threads import few_blas_threads
-from ..errors import MinidecodeError, OptionError, QueueFullError
+from ..errors import MemoryBudgetError, MinidecodeError, OptionError, QueueFullError
 from ..methods.generation import constraint_of, stopping_of
 from ..methods.scoring import log_probs_of
 from ..options.typed_dict import GenerateOptions
@@ -47,9 +47,11 @@ class Scheduler:
 
     def __init__(
         self, model: Model, *, plan: str | Plan | None = None, max_rows: int = 32, max_prefill_tokens: int = 2048,
-        max_waiting: int | None = None, memory_budget: int | str | None = "available",
+        max_waiting: int | None = None, memory_budget: int | str | None = "available", pages: int | None = None,
     ):  # fmt: skip
-        """max_rows: that run at once. max_prefill_tokens: of prompts that one step reads, where they are several.
+        """plan: with cache=paged, rows share pages of 16 positions: `pages` in all.
+
+        max_rows: that run at once. max_prefill_tokens: of prompts that one step reads, where they are several.
 
         max_waiting: requests that wait at most; None: any number. memory_budget: as for `generate`, for all requests
         together.
@@ -61,7 +63,7 @@ class Scheduler:
         self.model, self.max_prefill_tokens, self.max_waiting = model, max_prefill_tokens, max_waiting
         self.plan, self.memory_budget = settled_plan(model, plan), read_budget(memory_budget, model.device)
         source_positions = config.source_context if model.has_encoder else 0
-        self.batch = Batch(model, self.plan, max_rows, config.context, source_positions)
+        self.batch = Batch(model, self.plan, max_rows, config.context, source_positions, pages)
         self.waiting: list[Job] = []  # by number
         self.running: list[Job] = []
         self.lanes: list[Lane] = []
@@ -108,6 +110,8 @@ class Scheduler:
         job = Job(options, request, list(sources), needed.total, lane_key(options), logprobs)
         if job.rows > self.batch.rows.capacity:
             raise OptionError(f"a request of {job.rows} rows never fits: there are {self.batch.rows.capacity}")
+        if not self.batch.rows.can_hold(extent.text_tokens, job.rows):
+            raise MemoryBudgetError(f"{job.rows} rows of {extent.text_tokens} tokens never find pages: raise pages")
         return job
 
     def enqueue(self, jobs: Sequence[Job]) -> None:
@@ -174,11 +178,15 @@ class Scheduler:
 
     def _admitted(self) -> list[Job]:
         """The requests that join now: the first ones that wait, as far as rows, memory and tokens go."""
-        rows, held, tokens, admitted = self.batch.rows.number, self.bytes, 0, []
+        rows, held, tokens = 0, self.bytes, 0
+        lengths: list[int] = []
+        admitted: list[Job] = []
         for job in self.waiting:
             rows, held, tokens = rows + job.rows, held + job.bytes, tokens + self._tokens(job)
+            lengths += [len(text) for text in job.read()]
             fits = self.memory_budget is None or held <= self.memory_budget or held == job.bytes
-            if rows > self.batch.rows.capacity or not fits or (admitted and tokens > self.max_prefill_tokens):
+            has_rows = self.batch.rows.can_join(lengths, rows)
+            if not has_rows or not fits or (admitted and tokens > self.max_prefill_tokens):
                 break
             admitted.append(job)
         del self.waiting[: len(admitted)]
@@ -186,9 +194,8 @@ class Scheduler:
 
     def _tokens(self, job: Job) -> int:
         """What is read before a request joins."""
-        if job.lane is not None:
-            return sum(len(text) - 1 for text in job.lane.written()) + sum(map(len, job.sources))
-        return sum(map(len, job.sources)) + len(job.request.prompts[0])
+        texts = job.read()
+        return sum(map(len, texts)) + len(texts) * sum(map(len, job.sources))
 
     def _join(self, jobs: list[Job]) -> None:
         """Reads what these requests have, in one forward pass, and gives them rows."""
@@ -231,15 +238,24 @@ class Scheduler:
 
     def _compute(self) -> None:
         """One token of each row."""
-        token_R, length_R = (np.zeros(self.batch.rows.number, np.int64) for _ in range(2))
         for lane in self.lanes:
             for first, parent_X in lane.moves():
                 self.batch.reorder(slice(first, first + len(parent_X)), parent_X)
-            token_R[lane.row_R], length_R[lane.row_R] = lane.last_tokens()
+        token_R, length_R = self._last_tokens()
+        while not self.batch.rows.has_room(length_R):  # the newest request gives its pages back
+            self.preempt(self.running[-1])
+            token_R, length_R = self._last_tokens()
         self.batch.most_requests = max(self.batch.most_requests, len(self.running))
         logits_RV = self.batch.step(token_R, length_R)
         self.lanes = [self._taken(lane, logits_RV[lane.row_R]) for lane in self.lanes]
         self._clear()
+
+    def _last_tokens(self) -> tuple[np.ndarray, np.ndarray]:
+        """(token_R, length_R): what the next step reads of each row, and how long its text is with it."""
+        token_R, length_R = (np.zeros(self.batch.rows.number, np.int64) for _ in range(2))
+        for lane in self.lanes:
+            token_R[lane.row_R], length_R[lane.row_R] = lane.last_tokens()
+        return token_R, length_R
 
     def _clear(self) -> None:
         """Takes out the rows of what is over or waits again, joins lanes of the same kind, and hands over answers."""

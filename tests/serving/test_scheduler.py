@@ -1,14 +1,19 @@
 """Requests that share steps: each answer is that of `generate` alone, whatever joins, leaves or is preempted."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
-from serving_cases import BEAMS, alone, assert_same, model, requests
+from serving_cases import BEAMS, KINDS, PROMPTS, alone, assert_same, model, requests
 
 import minidecode as md
 from minidecode.cache import running
+from minidecode.cache.pages import NoPageError, PagePool
+from minidecode.cache.running import RunningRows
+from minidecode.cache.running_pages import PagedRows, PagedRunningCache
 from minidecode.serving import lanes, scheduler
 from minidecode.serving.jobs import Job
 from minidecode.serving.scheduler import Scheduler
@@ -34,6 +39,49 @@ def test_each_answer_is_that_of_generate_alone(family):
     assert busy.batch.most_rows == ROWS and sum(job.preempted for job in jobs) > 5
 
 
+def check_pages(scheduler) -> None:
+    """The pool's references are those of the tables, and no page is lost."""
+    rows, references = scheduler.batch.rows, Counter()
+    for table in rows.tables:
+        references.update(table)
+    assert [references[page] for page in range(rows.pool.pages)] == rows.pool.references
+    assert rows.pool.free + rows.pool.used + rows.pool.cached == rows.pool.pages
+
+
+@pytest.mark.parametrize("family", ["gpt2", "window", "bart"])
+def test_rows_share_pages(family, monkeypatch):
+    """Beams and samples share the pages of their prompt, and copy one before they write it."""
+    monkeypatch.setattr(PagedRows, "page", 2)
+    given, busy = requests(), Scheduler(model(family), plan="cache=paged", max_rows=ROWS, pages=45)
+    jobs = [busy.submit(**one) for one in given]
+    while not busy.is_idle:
+        busy.step()
+        check_pages(busy)
+    for number, job in enumerate(jobs):
+        assert_same(job.output, alone(family, number))
+    assert busy.batch.rows.pool.used == 0
+    assert busy.batch.ops.counts()["copy_pages"].calls > 0
+
+
+def test_where_pages_run_out_the_newest_request_is_preempted(monkeypatch):
+    monkeypatch.setattr(PagedRows, "page", 2)
+    given = [dict(prompt=PROMPTS[i % 4], max_new_tokens=12, min_new_tokens=12, **KINDS["sampling"][0], seed=i)
+             for i in range(6)]  # fmt: skip
+    few = Scheduler(model(), plan="cache=paged", max_rows=ROWS, pages=24)
+    jobs = [few.submit(**one) for one in given]
+    while not few.is_idle:
+        few.step()
+        check_pages(few)
+    assert jobs[0].preempted == 0 and sum(job.preempted for job in jobs) > 2
+    assert [job.ended for job in jobs] == sorted(job.ended for job in jobs)
+    for job, want in zip(jobs, scheduler.one_by_one(model(), given), strict=True):
+        assert_same(job.output, want)
+    with pytest.raises(md.MemoryBudgetError, match="3 rows of 15 tokens never find pages: raise pages"):
+        few.submit("the", num_beams=3, max_new_tokens=14)
+    with pytest.raises(md.OptionError, match="pages changes nothing without cache=paged"):
+        Scheduler(model(), pages=3)
+
+
 def test_bundled_models_answer_as_alone():
     """Multi-query attention, and a model that has learnt something."""
     for name in ("tiny-gpt2-mqa", "tiny-bart"):
@@ -54,7 +102,10 @@ class Schedules(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.scheduler, self.jobs, self.waits = Scheduler(model(self.family), max_rows=ROWS), [], {}
+        self.scheduler, self.jobs = self.make(), []
+
+    def make(self):
+        return Scheduler(model(self.family), max_rows=ROWS)
 
     @rule(number=st.integers(0, len(requests()) - 1))
     def submit(self, number):
@@ -190,6 +241,26 @@ def test_a_short_request_behind_a_long_one_ends_first():
     assert short.ended < long.ended
 
 
+class InPages(Schedules):
+    """In small pages, of which there are few."""
+
+    def make(self):
+        return Scheduler(model(self.family), plan="cache=paged", max_rows=ROWS, pages=45)
+
+    @invariant()
+    def no_page_is_lost(self):
+        check_pages(self.scheduler)
+
+    def teardown(self):
+        super().teardown()
+        assert self.scheduler.batch.rows.pool.used == 0
+
+
+def test_random_schedules_in_pages(monkeypatch):
+    monkeypatch.setattr(PagedRows, "page", 2)
+    run(InPages, 40)
+
+
 def test_random_schedules_of_sources():
     class OfSources(Schedules):
         family = "bart"
@@ -305,6 +376,64 @@ def samples_of_a_prompt_are_one(patch):
 
     end_text = Job.end_text
     patch.setattr(Job, "end_text", first_of_all)
+
+
+def shared_pages_are_written(patch):
+    patch.setattr(PagePool, "writable", lambda self, table, nth: None)
+
+
+def a_stale_table_after_preemption(patch):
+    patch.setattr(PagedRows, "_write", lambda self, r, table: None)
+
+
+def pages_are_copied_too_late(patch):
+    def after(self, ops, qkv_RX, h_RD):
+        copies = self.rows.source_X, self.rows.target_X
+        self.rows.source_X = self.rows.target_X = np.zeros(0, np.int64)
+        q_RHK = append(self, ops, qkv_RX, h_RD)
+        self.rows.source_X, self.rows.target_X = copies
+        for x_XGMX in (self.k_XGMK, self.v_XGMU) if len(copies[0]) else ():
+            ops.copy_pages(x_XGMX, *copies)
+        return q_RHK
+
+    append = PagedRunningCache.append
+    patch.setattr(PagedRunningCache, "append", after)
+
+
+def a_page_too_late_at_its_edge(patch):
+    def grow(self, table, positions):
+        grown(self, table, positions - 1)
+        if len(table) * self.size < positions:
+            table.append(table[-1])
+            self.references[table[-1]] += 1
+
+    grown = PagePool.grow
+    patch.setattr(PagePool, "grow", grow)
+
+
+def pages_of_rows_that_leave_are_kept(patch):
+    def leave(self, stays_R):
+        self.tables = [self.tables[r] for r in stays_R]
+        self.table_RX[: len(stays_R)] = self.table_RX[stays_R]
+        RunningRows.leave(self, stays_R)
+
+    patch.setattr(PagedRows, "leave", leave)
+
+
+OF_PAGES = [
+    shared_pages_are_written, a_stale_table_after_preemption, pages_are_copied_too_late, a_page_too_late_at_its_edge,
+    pages_of_rows_that_leave_are_kept,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", OF_PAGES, ids=lambda mistake: mistake.__name__)
+def test_known_mistakes_with_pages_are_found(mistake, monkeypatch):
+    for number in range(len(requests())):  # before anything is wrong
+        alone("gpt2", number)
+    monkeypatch.setattr(PagedRows, "page", 2)
+    mistake(monkeypatch)
+    with pytest.raises((AssertionError, ValueError, IndexError, KeyError, NoPageError)):
+        run(InPages, 40)
 
 
 MISTAKES = [
