@@ -34,7 +34,7 @@ def append_paged(qkv_RX, bias_X, heads, k_XGMK, v_XGMU, table_RX, at_R, out=None
 def _append(qkv_RX, bias_X, k_XGMK, v_XGMU, table_RX, at_R, q_RHK):
     """False, and nothing is written, where shapes, positions or pages do not fit."""
     (R, H, K), (X, G, M, U) = q_RHK.shape, v_XGMU.shape
-    keys, values = H * K, (H + G) * K
+    keys, values, q_RX = H * K, (H + G) * K, q_RHK.reshape(R, H * K)
     if k_XGMK.shape != (X, G, M, K) or qkv_RX.shape != (R, values + G * U) or len(bias_X) != qkv_RX.shape[1]:
         return False
     if len(table_RX) != R or len(at_R) != R or not are_inside(at_R, table_RX.shape[1] * M):
@@ -44,8 +44,7 @@ def _append(qkv_RX, bias_X, k_XGMK, v_XGMU, table_RX, at_R, q_RHK):
             return False
     for r in range(R):
         qkv_X, page, slot = qkv_RX[r], table_RX[r, at_R[r] // M], at_R[r] % M
-        for h in range(H):
-            _add(qkv_X[h * K : h * K + K], bias_X[h * K : h * K + K], q_RHK[r, h])
+        _add(qkv_X[:keys], bias_X[:keys], q_RX[r])
         for g in range(G):
             k, v = slice(keys + g * K, keys + g * K + K), slice(values + g * U, values + g * U + U)
             _add(qkv_X[k], bias_X[k], k_XGMK[page, g, slot])

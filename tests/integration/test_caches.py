@@ -13,6 +13,7 @@ import minidecode as md
 from minidecode import plan
 from minidecode.cache import rolling
 from minidecode.cache.indirect import IndirectCache
+from minidecode.cache.paged import PagedCache
 from minidecode.cache.rolling import RollingCache
 from minidecode.errors import OptionError
 from minidecode.models import FAMILIES
@@ -69,6 +70,29 @@ def test_random_models_say_the_same_with_every_memory(kind, case, seed, groups, 
     np.testing.assert_allclose(out.scores, expected.scores, rtol=1e-8)
 
 
+def across_pages(cache, lengths=(8, 20), new=30, seed=0, search=None, window=None):
+    """Texts of more than one page of 16 positions, from a toy with random weights."""
+    size = {"n_positions": 64, "attention_window": window}
+    family, config = FAMILIES["gpt2"], FAMILIES["gpt2"].config.from_json(SIZES["gpt2"] | size)
+    model, rng = make("gpt2", random_tensors(family, config, seed), **size), np.random.default_rng(seed)
+    asked = {"max_new_tokens": new, "eos_token_id": 3} | (search or {"num_beams": 3, "do_sample": True, "seed": 5})
+    return model.generate(input_ids=[rng.integers(2, 40, n) for n in lengths], plan=f"cache={cache}", **asked)
+
+
+@settings(max_examples=20)
+@given(
+    st.lists(st.integers(13, 34), min_size=1, max_size=3), st.integers(1, 20), st.integers(0, 9),
+    st.sampled_from([{"do_sample": False}, {"num_beams": 3}, SEARCHES[3]]), st.sampled_from([None, 5, 18]),
+    st.sampled_from(["off", "on"]),
+)  # fmt: skip
+def test_texts_cross_the_edges_of_pages(lengths, new, seed, search, window, drop):
+    """Greedy search, beams and samples whose prompts end before, at and behind the end of a page."""
+    case = lengths, new, seed, search, window
+    expected, out = across_pages("none", *case), across_pages(f"paged,drop_finished={drop}", *case)
+    assert tokens(out) == tokens(expected)
+    np.testing.assert_allclose(out.scores, expected.scores, rtol=1e-8)
+
+
 def never_follows(self, ops, parent_R):
     """Instead of reorder: the beams keep what they had."""
 
@@ -110,7 +134,36 @@ class OneSlotLate(RollingCache):
         return q_RHK
 
 
+class SharedPageWritten(PagedCache):
+    """No page is copied before it is written: a beam overwrites what others hold."""
+
+    def begin_steps(self, *arguments):
+        super().begin_steps(*arguments)
+        self.tables.pool.writable = lambda table, nth: None
+
+
+class StaleTable(PagedCache):
+    """Beams follow in the lists of the pool, and ops read the table as it was."""
+
+    def reorder(self, ops, parent_R):
+        before_RX = self.tables.table_RX.copy()
+        super().reorder(ops, parent_R)
+        self.tables.table_RX[...] = before_RX
+
+
+class PageBegunTooLate(PagedCache):
+    """The position behind a full page goes into its last slot."""
+
+    def append_step(self, ops, qkv_RX):
+        end_R = self.end_R
+        self.end_R = np.where(end_R % 16 == 0, end_R - 1, end_R)
+        q_RHK = super().append_step(ops, qkv_RX)
+        self.end_R = end_R + 1
+        return q_RHK
+
+
 BROKEN = {
+    "paged, a shared page is written": ("paged", SharedPageWritten),
     **{f"{m} never follows": (m, type("Broken", (CACHES[m],), {"reorder": never_follows})) for m in KV_CACHES},
     "indirect, another generation's table": ("indirect", TableOfAnotherGeneration),
     "indirect, another sentence's rows": ("indirect", RowsOfAnotherSentence),
@@ -130,6 +183,14 @@ def test_a_broken_memory_says_something_else(monkeypatch, mistake):
     first, second = (tokens(generate("gpt2", cache, window, SEARCHES[0])) for _ in range(2))
     assert second != tokens(expected)
     assert (first == tokens(expected)) == (broken is TableOfAnotherGeneration)
+
+
+@pytest.mark.parametrize("broken", [SharedPageWritten, StaleTable, PageBegunTooLate])
+def test_a_mistake_at_the_edge_of_a_page_is_seen(monkeypatch, broken):
+    expected = across_pages("none")
+    assert tokens(across_pages("paged")) == tokens(expected)
+    monkeypatch.setitem(plan.CACHES, "paged", broken)
+    assert tokens(across_pages("paged")) != tokens(expected)
 
 
 def test_a_prompt_in_the_wrong_slots_is_seen(monkeypatch):
