@@ -1,4 +1,4 @@
-"""Writes docs/ops/NAME.md, a page for each row of the catalog, and docs/catalog.md, which lists them.
+"""Writes docs/ops/NAME.md for each row of the catalog, docs/catalog.md, which lists them, and minidecode/plan_rows.py.
 
 python docs/write_ops.py            write the pages
 python docs/write_ops.py --check    exit with 1 if a page is stale
@@ -40,16 +40,30 @@ it.
 |---|---|---|---|
 """
 
+PLAN_ROWS = '''"""A field of `Plan` for each row of the catalog; docs/write_ops.py writes this file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanRows:
+    """What runs for each row; None leaves it to the plan's base."""
+
+'''
+
 
 def pages() -> dict[Path, str]:
-    """Every page that this script writes, with its text."""
+    """Every file that this script writes, with its text."""
     rows = "".join(
         f"| [{row.name}](ops/{row.name}.md) | `{row.op}` | {row.contract} | {row.paper} |\n" for row in CATALOG.values()
     )
     toctree = "<!-- here: ops -->\n"  # the site's side bar
-    return {DOCS / "catalog.md": f"{CATALOG_HEAD}{rows}\n{toctree}"} | {
-        DOCS / "ops" / f"{row.name}.md": page(row) for row in CATALOG.values()
-    }
+    fields = "".join(f"    {name}: str | None = None\n" for name in CATALOG)
+    written = {DOCS / "catalog.md": f"{CATALOG_HEAD}{rows}\n{toctree}"}
+    written[ROOT / "minidecode" / "plan_rows.py"] = PLAN_ROWS + fields
+    return written | {DOCS / "ops" / f"{row.name}.md": page(row) for row in CATALOG.values()}
 
 
 def page(row: Row) -> str:

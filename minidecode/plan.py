@@ -33,6 +33,7 @@ from .device.launch import InEmulator, OnHost
 from .device.low_precision import DYNAMIC
 from .device.user_functions import UserOp
 from .errors import CompiledCodeError, OptionError, did_you_mean
+from .plan_rows import PlanRows
 
 CACHES: dict[str, type[LayerCache]] = {
     "none": NoCache,
@@ -63,11 +64,13 @@ BASES = {  # what a plan starts from, beside cache_dtype=computed; rows of the c
     "cuda": {"cache": "split", "arena": "none", "drop_finished": "off", "graphs": "auto"},
 }
 OF_ENCODERS = ("linear", "epilogue", "linear_int8", "norm", "heads", "prefill", "embedding", "activation")
+# All that a plan chooses, in the order in which it is written.
+CHOICES = ("cache", "cache_dtype", "arena", *SWITCHES, *(name for name in CATALOG if name != "arena"))
 STORED_AS = {"computed": None, "float16": np.dtype(np.float16)}
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(PlanRows):
     """Which implementation of each optimization runs.
 
     base: what everything else is chosen by that is not said. "auto" is "fast" for a call that is long enough to gain by
@@ -115,53 +118,8 @@ class Plan:
     base: str = "auto"
     cache: str | None = None
     cache_dtype: str = "computed"
-    arena: str | None = None
     drop_finished: str | None = None
     graphs: str | None = None
-    ngram: str | None = None
-    bias: str | None = None
-    penalty: str | None = None
-    linear: str | None = None
-    epilogue: str | None = None
-    linear_int8: str | None = None
-    norm: str | None = None
-    heads: str | None = None
-    rotation: str | None = None
-    append: str | None = None
-    prefill: str | None = None
-    cross_kv: str | None = None
-    embedding: str | None = None
-    activation: str | None = None
-    split: str | None = None
-    shared: str | None = None
-    grouped: str | None = None
-    reorder: str | None = None
-    indirect: str | None = None
-    indirection: str | None = None
-    paged_append: str | None = None
-    paged: str | None = None
-    pages: str | None = None
-    sequences: str | None = None
-    beam_update: str | None = None
-    finished: str | None = None
-    flags: str | None = None
-    extend: str | None = None
-    softmax: str | None = None
-    beam_scores: str | None = None
-    rolling: str | None = None
-    el: str | None = None
-    el_split: str | None = None
-    candidates: str | None = None
-    hars: str | None = None
-    unravel: str | None = None
-    argmax: str | None = None
-    temperature: str | None = None
-    top_k: str | None = None
-    top_p: str | None = None
-    typical: str | None = None
-    sample: str | None = None
-    gather: str | None = None
-    random: str | None = None
 
     def __post_init__(self):
         if self.base not in BASES:
@@ -261,7 +219,7 @@ class Plan:
             raise OptionError(f"plan must be a text such as 'cache=none', or a Plan, not {text!r}")
         if not text.strip(", "):
             raise OptionError("plan is empty: say auto, which chooses by itself, or leave it out")
-        names = [f.name for f in dataclasses.fields(cls)]
+        names = ["base", *CHOICES]
         choices: dict[str, str] = {}
         for part in filter(None, (p.strip() for p in text.split(","))):
             name, equals, value = part.partition("=")
@@ -280,8 +238,9 @@ class Plan:
         """The plan for arrays that lie there: beyond the CPU `auto` and `fast` are kernels; what else is said stays."""
         if device == "cpu" or self.base not in ("auto", "fast"):
             return self
-        own = {f.name for f in dataclasses.fields(self)} - {"base"}
-        return Plan("cuda", **{name: getattr(self, name) for name in own if getattr(self, name) != self._of_base(name)})
+        return Plan(
+            "cuda", **{name: getattr(self, name) for name in CHOICES if getattr(self, name) != self._of_base(name)}
+        )
 
     def resolve(
         self, has_encoder: bool = True, device: str = "cpu", dtype: str = "float32", is_rotary: bool = False,
@@ -375,8 +334,7 @@ class Plan:
         """The base and the cache, and what else is not the base's choice; `parse` reads it back."""
         if self.base == "auto":
             return "auto"
-        fields = [f.name for f in dataclasses.fields(self) if f.name != "base"]
-        own = [name for name in fields if name == "cache" or getattr(self, name) != self._of_base(name)]
+        own = [name for name in CHOICES if name == "cache" or getattr(self, name) != self._of_base(name)]
         bases = [] if self.base == "numpy" else [self.base]
         return ",".join([*bases, *(f"{name}={getattr(self, name)}" for name in own)])
 

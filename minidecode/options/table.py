@@ -169,7 +169,8 @@ class OptionTable:
     logits_processor: tuple[Callable[..., np.ndarray], ...] = rule((), FUNCTIONS,
         "Functions f(scores_RV, rows) that return new scores; see search/rows.py.",
         given="Callable[..., np.ndarray] | Sequence[Callable[..., np.ndarray]] | None")
-    stop_strings: tuple[str, ...] = length((), STRINGS, "End a text before this string.", flags="--stop", shown="TEXT")
+    stop_strings: tuple[str, ...] = length((), STRINGS, "End a text before this string.",
+        "It may name special tokens, such as <|im_end|>.", flags="--stop", shown="TEXT")
     keep_stop_strings: bool = length(False, TRUE_OR_FALSE, "Keep that string at the end of the text.",
         flags="--keep-stop", needs="stop_strings: the strings that are kept")
     stopping_criteria: tuple[Callable[..., Any], ...] = length((), FUNCTIONS,

@@ -38,7 +38,7 @@ class GenerateOptions(TypedDict, total=False):
     min_length: int = 0
         The same limit, counted with the prompt.
     stop_strings: str | Sequence[str] | None = ()
-        End a text before this string.
+        End a text before this string. It may name special tokens, such as <|im_end|>.
     keep_stop_strings: bool = False
         Keep that string at the end of the text.
     stopping_criteria: Callable[..., Any] | Sequence[Callable[..., Any]] | None = ()
