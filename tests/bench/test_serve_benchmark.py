@@ -15,7 +15,7 @@ def model():
     return md.load("tiny-gpt2")
 
 
-@pytest.mark.parametrize("way", ["static", "continuous"])
+@pytest.mark.parametrize("way", ["static", "continuous", "paged"])
 def test_each_way_answers_all_requests(model, way):
     found = benchmark.measured(model, way, 6, 200.0, 8, "numpy")
     tokens = sum(one.tokens for one in benchmark.requests(6, 200.0, 0))
