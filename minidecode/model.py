@@ -52,6 +52,7 @@ class Model(LoadedModel):
         logprobs: int | None = None,
         streamer: Callable[[int, int], None] | None = None,
         trace: bool = False,
+        keep: Sequence[str] = (),
         sample_ids: Sequence[int] | None = None,
         memory_budget: int | str | None = "available",
         costs: bool | CostOf = False,
@@ -90,6 +91,9 @@ class Model(LoadedModel):
             and end such as transformers' TextStreamer; not with a beam.
         trace: keep every step's candidates, scores, bans and parents in the output
             (runtime/trace.py).
+        keep: of "scores", "logits" and "beam_indices", what the output keeps of every step
+            (runtime/kept.py), as transformers' outputs do. A step's scores have a row for each beam
+            and a column for each token, so they take memory.
         sample_ids: numbers that tell equal prompts apart when sampling; by default each copy in the
             call is another.
         memory_budget: bytes, or a text such as "2GB", that the call may take beside the weights;
@@ -108,7 +112,7 @@ class Model(LoadedModel):
             attention_mask=attention_mask, prefix_tokens=prefix_tokens, negative_prompt=negative_prompt,
             negative_prompt_ids=negative_prompt_ids, latent=latent, latent_seed=latent_seed, plan=plan, arena=arena,
             truncate=truncate, return_full_text=return_full_text, logprobs=logprobs, streamer=streamer,
-            sample_ids=sample_ids, memory_budget=memory_budget,
+            sample_ids=sample_ids, memory_budget=memory_budget, keep=keep,
         )  # fmt: skip
         outcome = search(self, call, arena=arena, trace=trace, costs=costs)
         return report(self, call, outcome, logprobs=logprobs, return_full_text=return_full_text)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import warnings
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from ..errors import OptionError, RefusedError, pip_install
+from ..errors import OptionError, RefusedError, pip_install, quoted
+from .child_process import child_environment
 from .flags import AsJson, Debug, ModelName, PlanText, Revision
 
 TEXTS = (
@@ -23,25 +26,39 @@ SEARCHES = ({"num_beams": 1}, {"num_beams": 4, "no_repeat_ngram_size": 3})
 
 
 def prove(
-    texts: Annotated[list[str] | None, typer.Argument(help="Texts to continue, or sources; five are here.")] = None,
+    texts: Annotated[
+        list[str] | None, typer.Argument(help="Texts to continue, or sources; five are here. Or a script, SCRIPT.py.")
+    ] = None,
     model: ModelName = "tiny-gpt2",
     revision: Revision = None,
     plan: PlanText = "fast",
-    max_new_tokens: Annotated[int, typer.Option(min=1, help="New tokens of each text.")] = 32,
+    max_new_tokens: Annotated[
+        int | None, typer.Option(min=1, help="New tokens of each text. Default: the model's own.")
+    ] = None,
+    calls: Annotated[int, typer.Option(min=1, help="Calls of a script that are compared.")] = 3,
     as_json: AsJson = False, debug: Debug = False,
 ):  # fmt: skip
     """Compare with transformers, token by token.
 
-    Both read the same files, and generate greedily and with 4 beams. At the first difference it says which token, how
-    far apart the scores are in float64, and whether rounding explains that. The exit code is then 1.
+    Of a model: both read the same files, and generate greedily and with 4 beams. At the first difference it says which
+    token, how far apart the scores are in float64, and whether rounding explains that. The exit code is then 1.
+
+    Of a script: it runs unchanged, and so does transformers in it. The first calls of generate also run here, and are
+    compared. Behind -- is what the script itself is given.
     """
+    if texts and texts[0].endswith(".py"):
+        if not Path(texts[0]).is_file():
+            raise OptionError(f"there is no script {quoted(texts[0])}")
+        script = [*(["--json"] if as_json else []), *texts]
+        command = [sys.executable, "-m", "minidecode.accelerate", "--prove", str(calls), "--plan", plan, *script]
+        raise typer.Exit(subprocess.run(command, env=child_environment(), check=False).returncode)
     lines, differ = [], False
     sides = _sides(model, revision, plan)
     for search in SEARCHES:
         words = "greedy" if search["num_beams"] == 1 else f"{search['num_beams']} beams"
         for text in texts or TEXTS:  # one by one: no padding
             try:
-                says = sides.prove(text, max_new_tokens=max_new_tokens, do_sample=False, **search)
+                says = sides.prove(text, **search | ({"max_new_tokens": max_new_tokens} if max_new_tokens else {}))
             except RefusedError as error:
                 says, differ = str(error).replace("; the model is as it was", ""), True
             lines.append({"search": words, "text": text, "says": says})
@@ -74,11 +91,5 @@ def _sides(name: str, revision: str | None, plan: str) -> Any:
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     ours.defaults.clear()  # the settings of both are transformers' own
 
-    class OfFiles(Accelerated):
-        """Ours is what `load` made of the files, not of the live model's weights."""
-
-        def own(self) -> Any:
-            return ours
-
     print(f"transformers {transformers.__version__} beside minidecode, plan {ours.plan}", file=sys.stderr)
-    return OfFiles(live, tokenizer)
+    return Accelerated(live, tokenizer, of_files=ours)

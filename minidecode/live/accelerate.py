@@ -12,6 +12,7 @@ theirs is given.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -25,6 +26,7 @@ from ..files.tokenizer import Tokenizer
 from ..model import Model
 from ..options.options import HARMLESS, SAMPLING_ALONE
 from ..plan import Plan
+from ..runtime.output import Output
 from .proof import compare_sides
 from .weights import LiveTensor, bound_tensors, check_live, check_same_scores, copied_bytes, fingerprint, live_tensors
 
@@ -46,7 +48,16 @@ READS_TEXTS = (
 )  # fmt: skip
 NEEDLESS = {"use_cache", "token_type_ids"}
 REMEDY = "md.restore(model) gives the old generate back"
-NOT_RETURNED = ("output_attentions", "output_hidden_states", "output_logits", "output_scores")
+NOT_RETURNED = ("output_attentions", "output_hidden_states")
+# Settings that choose another search, and transformers' value of each that does not.
+OTHER_SEARCHES = {
+    "num_beam_groups": (1, "diverse beam search is not in transformers 5: md.load has it, in dialect hf4"),
+    "prompt_lookup_num_tokens": (None, "speculative decoding is not here; greedy tokens are the same without it"),
+    "assistant_early_exit": (None, "speculative decoding is not here; greedy tokens are the same without it"),
+    "use_mtp": (False, "speculative decoding is not here; greedy tokens are the same without it"),
+    "low_memory": (False, "transformers' beam search has it no more"),
+    "token_healing": (False, "prompts are read as they are given"),
+}
 
 
 def accelerate(
@@ -86,8 +97,13 @@ class Accelerated:
     receipt: of the last call. copied: bytes of the weights that are not the live model's own.
     """
 
-    def __init__(self, live: Any, tokenizer: Any = None, plan: str | Plan = "fast", dtype: str | None = None):
+    def __init__(
+        self, live: Any, tokenizer: Any = None, plan: str | Plan = "fast", dtype: str | None = None,
+        of_files: Model | None = None,
+    ):  # fmt: skip
+        """of_files: the model here, where it was read from the live one's files; else it is made of its weights."""
         self.live, self.tokenizer, self.plan, self.dtype = live, tokenizer, Plan.parse(plan), dtype
+        self.of_files = of_files
         self.receipt: Any = None
         self.copied = 0
         self._built: tuple[Any, Model] | None = None
@@ -99,6 +115,8 @@ class Accelerated:
     def own(self) -> Model:
         """The model here, made again if a weight of the live one has changed."""
         check_live(self.live)
+        if self.of_files is not None:
+            return self.of_files
         state = live_tensors(self.live)
         now = fingerprint(state)
         if self._built is None or self._built[0] != now:
@@ -133,11 +151,13 @@ class Accelerated:
         negative_prompt_attention_mask: Any = None, custom_generate: Any = None, **kwargs: Any,
     ) -> Any:  # fmt: skip
         """transformers' `generate`: LongTensors, or its outputs where return_dict_in_generate asks for them."""
+        if self.tokenizer is None and kwargs.get("tokenizer") is not None:
+            self.tokenizer, self._built = kwargs["tokenizer"], None
+        kwargs.pop("tokenizer", None)
         own, torch = self.own(), sys.modules["torch"]
         refused = {"assistant_model": assistant_model, "custom_generate": custom_generate,
                    "negative_prompt_attention_mask": negative_prompt_attention_mask}  # fmt: skip
         self._refuse(refused | kwargs)
-        kwargs.pop("tokenizer", None)  # it was given to `accelerate`
         settings, rest = self._settings(generation_config, kwargs)
         given = inputs if inputs is not None else rest.pop("input_ids", None)
         mask = rest.pop("attention_mask", None)
@@ -160,14 +180,21 @@ class Accelerated:
             options["negative_prompt_ids"] = negative_prompt_ids.tolist()
         if options.get("do_sample"):  # torch.manual_seed decides, as it does for transformers
             options["seed"] = int(torch.randint(2**62, ()).item())
-        out = own.generate(input_ids=prompts, streamer=streamer, **options)
+        is_beam, keep = options.get("num_beams", 1) > 1, []
+        if settings.get("return_dict_in_generate"):
+            keep = [name for name in ("scores", "logits") if settings.get(f"output_{name}")]
+            keep += ["beam_indices"] * is_beam
+        out = own.generate(input_ids=prompts, streamer=streamer, keep=keep, **options)
         self.receipt = out.receipt
         start = settings.get("decoder_start_token_id", settings.get("bos_token_id")) if own.has_encoder else None
-        pad = settings.get("pad_token_id", next(iter(options["eos_token_id"] or [0])))
+        eos = next(iter(options["eos_token_id"] or [0]))
+        pad = settings.get("pad_token_id", eos)
+        if is_beam:  # transformers' beam search takes token 0 for none
+            pad = pad or eos
         sequences = _sequences(out.token_ids, ids_BN, start, pad, torch)
         if not settings.get("return_dict_in_generate"):
             return sequences
-        return _output(sequences, out.scores, own.has_encoder, options.get("num_beams", 1) > 1, torch)
+        return _output(sequences, out, own.has_encoder, is_beam, torch)
 
     def _refuse(self, given: dict[str, Any]) -> None:
         """Raises OptionError on an argument that changes what is computed in a way that is not here."""
@@ -188,11 +215,14 @@ class Accelerated:
         for name in NOT_RETURNED:
             if settings.get(name):
                 raise OptionError(f"{name}: it is not kept here; {REMEDY}")
+        for name, (off, why) in OTHER_SEARCHES.items():
+            if settings.get(name, off) != off:
+                raise OptionError(f"{name}: {why}; {REMEDY}")
         return settings, rest
 
     def _options(self, settings: dict[str, Any], N: int) -> dict[str, Any]:
         """transformers' settings as options of ours: those that count, with lengths of new tokens."""
-        dropped = {*HARMLESS, "max_length", "min_length", "is_default_length"}
+        dropped = {*HARMLESS, *OTHER_SEARCHES, "max_length", "min_length", "is_default_length"}
         dropped |= set() if settings.get("do_sample") else SAMPLING_ALONE
         dropped |= OF_BEAMS if settings.get("num_beams", 1) == 1 else set()
         options = {name: value for name, value in settings.items() if name not in dropped and not name.startswith("_")}
@@ -207,6 +237,8 @@ class Accelerated:
             options.setdefault("decoder_start_token_id", settings["bos_token_id"])
         if settings.get("min_length", 0) > before:
             options.setdefault("min_new_tokens", settings["min_length"] - before)
+        if "min_new_tokens" in options:  # beyond the limit transformers only warns
+            options["min_new_tokens"] = min(options["min_new_tokens"], most)
         eos = settings.get("eos_token_id")
         return options | {"eos_token_id": eos if eos is None or isinstance(eos, list) else [eos]}
 
@@ -214,11 +246,27 @@ class Accelerated:
 
     def prove(self, inputs: Any, **options: Any) -> str:
         """Both sides generate; what was compared, in one line. Raises RefusedError on the first difference."""
+        return compare_sides(self, inputs, options)
 
-        def exact() -> Model:
-            return Accelerated(self.live, self.tokenizer, "numpy", "float64").own()
+    def exact(self) -> Model:
+        """The live model's weights in float64: the scores of what differs."""
+        return Accelerated(self.live, self.tokenizer, "numpy", "float64").own()
 
-        return compare_sides(self, inputs, options, exact)
+    def arguments(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """A call's arguments by name, those that are not None; the prompts are input_ids."""
+        bound = inspect.signature(self.__call__).bind(*args, **kwargs).arguments
+        named = bound.pop("kwargs", {}) | bound
+        if named.get("inputs") is not None:
+            named["input_ids"] = named.pop("inputs")
+        return {name: value for name, value in named.items() if value is not None}
+
+    def settings_of(self, **call: Any) -> dict[str, Any]:
+        """The settings of a call as transformers resolves them."""
+        return self._settings(call.pop("generation_config", None), call)[0]
+
+    def draws(self, **call: Any) -> bool:
+        """Whether a call chooses tokens at random."""
+        return bool(self.settings_of(**call).get("do_sample"))
 
 
 def _ids(given: Any, settings: dict[str, Any], torch: Any) -> np.ndarray:
@@ -280,12 +328,22 @@ def _sequences(tokens: list[np.ndarray], ids_BN: np.ndarray, start: int | None, 
     return torch.from_numpy(np.concatenate([before, new], axis=1))
 
 
-def _output(sequences: Any, scores: np.ndarray, has_encoder: bool, is_beam: bool, torch: Any) -> Any:
-    """transformers' output of that kind."""
+def _output(sequences: Any, out: Output, has_encoder: bool, is_beam: bool, torch: Any) -> Any:
+    """transformers' output of that kind. Its numbers are of float32, whatever the model computes in."""
     kinds = sys.modules["transformers"].generation.utils
     name = f"Generate{'Beam' if is_beam else ''}{'EncoderDecoder' if has_encoder else 'DecoderOnly'}Output"
-    scored = {"sequences_scores": torch.from_numpy(np.asarray(scores, np.float32))} if is_beam else {}
-    return getattr(kinds, name)(sequences=sequences, **scored)
+    found: dict[str, Any] = {}
+    if (kept := out.kept) is not None:
+        steps = {"scores": kept.scores, "logits": kept.logits}
+        for kind in set(kept.what) & set(steps):
+            found[kind] = tuple(torch.from_numpy(each.astype(np.float32)) for each in steps[kind])
+    if is_beam:
+        found["beam_indices"] = torch.full((len(sequences), max(map(len, out.token_ids))), -1, dtype=torch.int32)
+        for row, indices in zip(found["beam_indices"], kept.beam_indices if kept else (), strict=True):
+            row[: len(indices)] = torch.from_numpy(indices)
+        if "scores" in found:
+            found["sequences_scores"] = torch.from_numpy(np.asarray(out.scores, np.float32))
+    return getattr(kinds, name)(sequences=sequences, **found)
 
 
 def _on_torch(processor: Callable[..., Any], torch: Any) -> Callable[..., np.ndarray]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,24 +13,27 @@ UNIT = 2.0**-24  # of float32: the largest relative error of one rounded operati
 SAFETY = 6.0  # as the tests' bound of logits has it
 
 
-def compare_sides(side: Any, inputs: Any, options: dict[str, Any], exact: Callable[[], Any]) -> str:
+def compare_sides(side: Any, inputs: Any, options: dict[str, Any]) -> str:
     """Both sides generate: what was compared, in one line. Raises RefusedError on the first difference.
 
-    side: what stands in place of a live model's `generate`; exact: makes the model in float64, for the scores of what
-    differs. inputs: texts (the side then needs its tokenizer), ids (B, N), or a mapping such as a tokenizer returns.
+    side: what stands in place of a live model's `generate`. inputs: texts (the side then needs its tokenizer), ids
+    (B, N), or a mapping such as a tokenizer returns. options: of `generate`; nothing is drawn at random unless they say
+    so, and the model's own settings fill the gaps.
     """
-    given = _given(side, inputs)
-    theirs, ours = type(side.live).generate(side.live, **given, **options), side(**given, **options)
+    call = {"do_sample": False} | options | _given(side, inputs)
+    return compare_results(side, type(side.live).generate(side.live, **call), side(**call), call)
+
+
+def compare_results(side: Any, theirs: Any, ours: Any, call: dict[str, Any]) -> str:
+    """What was compared of two answers, in one line, as `compare_sides` says it. call: the arguments by name."""
     theirs, ours = (np.asarray(getattr(each, "sequences", each)) for each in (theirs, ours))
-    before = 1 if side.own().has_encoder else given["input_ids"].shape[1]
+    ids_BN = call["input_ids"]
+    before = 1 if side.own().has_encoder else ids_BN.shape[1]
     if theirs.shape == ours.shape and (theirs == ours).all():
-        return f"{len(given['input_ids'])} inputs, {ours[:, before:].size} new tokens: the same on both sides"
+        return f"{len(ids_BN)} inputs, {ours[:, before:].size} new tokens: the same on both sides"
     row = _first_row(theirs, ours)
-    settings = side.live.generation_config
-    greedy = (options.get("num_beams") or settings.num_beams or 1) == 1
-    start = settings.decoder_start_token_id if side.own().has_encoder else None
     new = theirs[row, before:], ours[row, before:]
-    raise RefusedError(_difference(exact(), given, row, *new, len(ours), greedy, start))
+    raise RefusedError(_difference(side.exact(), call, row, new, len(ours), side.settings_of(**call)))
 
 
 def _given(side: Any, inputs: Any) -> dict[str, Any]:
@@ -53,36 +55,67 @@ def _first_row(a: np.ndarray, b: np.ndarray) -> int:
 
 
 def _difference(
-    exact: Any, given: dict[str, Any], row: int, theirs, ours, rows: int, greedy: bool, start: int | None
+    exact: Any, given: dict[str, Any], row: int, new: tuple[np.ndarray, np.ndarray], rows: int, settings: dict[str, Any]
 ) -> str:
-    """Which step, which tokens, how far apart their scores are in float64, and whether rounding explains that."""
+    """Which step, which tokens, how far apart their scores are in float64, and whether rounding explains that.
+
+    new: the new tokens of that row, of transformers and of minidecode.
+    """
+    theirs, ours = new
     width = min(len(theirs), len(ours))
     differs = np.flatnonzero(theirs[:width] != ours[:width])
     if not len(differs):
         return f"row {row}: transformers' text has {len(theirs)} new tokens, and minidecode's {len(ours)}"
     step = int(differs[0])
     sentence = row // (rows // len(given["input_ids"]))
-    kept = np.asarray(given["attention_mask"][sentence]) != 0 if "attention_mask" in given else slice(None)
+    mask = given.get("attention_mask")
+    kept = slice(None) if mask is None else np.asarray(mask[sentence]) != 0
     prompt = np.asarray(given["input_ids"][sentence])[kept].tolist()
+    is_greedy = settings.get("num_beams", 1) == 1
     # Greedy search chose by the token alone, a beam by the whole text.
-    ends = (step + 1,) * 2 if greedy else (len(theirs), len(ours))
-    texts = [side[:end].tolist() for side, end in zip((theirs, ours), ends, strict=True)]
+    ends = (step + 1,) * 2 if is_greedy else (len(theirs), len(ours))
+    texts = [side[:end].tolist() for side, end in zip(new, ends, strict=True)]
+    start = settings.get("decoder_start_token_id", settings.get("bos_token_id")) if exact.has_encoder else None
     logprobs = exact.score(input_ids=[prompt] * 2, target_ids=texts, decoder_start_token_id=start).token_log_probs
-    found = [float(each[-1] if greedy else each.sum()) for each in logprobs]
+    errors = [logit_bound(exact, *_largest_logit(exact, prompt, text, start)) for text in texts]
+    if is_greedy:
+        found, bound = [float(each[-1]) for each in logprobs], sum(errors)
+    else:
+        norms = [len(text) ** settings.get("length_penalty", 1.0) for text in texts]
+        found = [float(each.sum()) / norm for each, norm in zip(logprobs, norms, strict=True)]
+        bound = sum(map(score_bound, errors, ends, found, norms))
     gap = abs(found[0] - found[1])
-    bound = tie_bound(exact, max(map(abs, found)), max(ends))
     verdict = "a tie: rounding explains it" if gap <= bound else "rounding does not explain it"
     return (
         f"row {row}, new token {step}: transformers says {int(theirs[step])}, minidecode {int(ours[step])}; the "
-        f"log-probabilities of {'the two tokens' if greedy else 'the two texts'} in float64 are {found[0]:.7g} and "
-        f"{found[1]:.7g}, {gap:.2g} apart, and rounding may make {bound:.2g}: {verdict}; the model is as it was"
+        f"{'log-probabilities of the two tokens' if is_greedy else 'scores of the two texts'} in float64 are "
+        f"{found[0]:.7g} and {found[1]:.7g}, {gap:.2g} apart, and rounding may make {bound:.2g}: {verdict}; the model "
+        "is as it was"
     )
 
 
-def tie_bound(exact: Any, largest: float, tokens: int) -> float:
-    """How far two sums of log-probabilities may change places by float32's rounding.
+def _largest_logit(exact: Any, prompt: list[int], text: list[int], start: int | None) -> tuple[float, int]:
+    """(the largest |logit| from which a token of the text was chosen, positions that a softmax adds up)."""
+    if exact.has_encoder:
+        logits_NV = exact.logits([prompt], decoder_input_ids=[[start, *text[:-1]]])[0]
+    else:
+        logits_NV = exact.logits([prompt + text[:-1]])[0][len(prompt) - 1 :]
+    return float(np.abs(logits_NV).max()), len(prompt) + len(text)
 
-    2 * SAFETY * UNIT * sqrt(layers' results * longest sum) * largest |log-probability| * tokens
+
+def logit_bound(model: Any, largest: float, positions: int) -> float:
+    """How far float32's rounding may carry a logit: SAFETY * UNIT * sqrt(results * longest sum) * largest |logit|.
+
+    results: what is added up between a token and a logit, 2 of each layer (3 with cross attention) and the output.
+    Sums are over the width, the feed-forward width, or the positions that a softmax adds up; their errors have random
+    signs. SAFETY is for what a layer amplifies, and for the largest of many errors.
     """
-    longest = max(4 * exact.config.width, tokens)
-    return 2 * SAFETY * UNIT * float(np.sqrt((3 * exact.config.layers + 1) * longest)) * max(largest, 1.0) * tokens
+    decoder, encoder = model.weights.blocks, model.weights.encoder.blocks if model.has_encoder else ()
+    results = 2 * len(encoder) + (3 if model.has_encoder else 2) * len(decoder) + 1
+    longest = max(model.config.width, positions, *(len(block.down.data) for block in (*decoder, *encoder)))
+    return SAFETY * UNIT * float(np.sqrt(results * longest)) * largest
+
+
+def score_bound(logit_error: float, tokens: int, score: float, norm: float) -> float:
+    """How far a text's score may be off: a token's log-probability moves by at most twice what logits move."""
+    return 2 * tokens * (logit_error / norm + UNIT * abs(score))

@@ -23,6 +23,7 @@ from ..runtime.draws import check_sample_ids
 from ..runtime.engine import Engine
 from ..runtime.guidance import GuidedEngine
 from ..runtime.inputs import extent_of, token_callback
+from ..runtime.kept import Kept
 from ..runtime.output import Output, check_logprobs
 from ..runtime.receipt import CostOf, Receipt
 from ..runtime.trace import Trace
@@ -56,6 +57,7 @@ class Call:
     on_token: Callable[[int, int], None] | None
     at_end: Callable[[], None] | None
     seconds: dict[str, float]  # by stage; the next stages add theirs
+    kept: Kept | None  # what the output keeps of every step; the search fills it
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ def prepare(
     model: LoadedModel, options: Options, started: float, *, prompts: Any, input_ids: Any, attention_mask: Any,
     prefix_tokens: Any, negative_prompt: Any, negative_prompt_ids: Any, latent: Any, latent_seed: int | None,
     plan: str | Plan | None, arena: Arena | None, truncate: bool, return_full_text: bool, logprobs: int | None,
-    streamer: Any, sample_ids: Any, memory_budget: int | str | None,
+    streamer: Any, sample_ids: Any, memory_budget: int | str | None, keep: Sequence[str],
 ) -> Call:  # fmt: skip
     """Reads and checks what `generate` is given, and settles the plan. The arguments are those of `Model.generate`."""
     if return_full_text:
@@ -87,6 +89,7 @@ def prepare(
     z_BZ = latents_of(model, latent, latent_seed, ids, sample_ids)
     stopping = stopping_of(model, options, started)
     constraint = constraint_of(model, options, ids, limit_B, prefixes)
+    kept = Kept.make(keep, len(ids), options)
     request = Request.make(ids, limit_B, options, sources, prefixes, sample_ids, stopping, constraint)
     negatives = model.inputs.negatives(negative_prompt, negative_prompt_ids, ids, limit_B, options, truncate)
     extent = extent_of(sources, ids, limit_B, negatives)
@@ -100,9 +103,9 @@ def prepare(
     seconds = {"prompts": tokenized - started}
     if chosen and plan.base == "fast":
         seconds["code"] = time.perf_counter() - tokenized
-    check_memory(model, plan, extent, options, arena, memory_budget, logprobs)
+    check_memory(model, plan, extent, options, arena, memory_budget, logprobs, keep)
     return Call(
-        started, options, request, sources, ids, z_BZ, negatives, extent, plan, chosen, on_token, at_end, seconds
+        started, options, request, sources, ids, z_BZ, negatives, extent, plan, chosen, on_token, at_end, seconds, kept
     )
 
 
@@ -119,7 +122,7 @@ def search(model: LoadedModel, call: Call, *, arena: Arena | None, trace: bool, 
             if plan.arena != "none":
                 call.seconds["plan"] = time.perf_counter() - call.started - call.seconds["prompts"]
             own = options.logits_processor or options.stopping_criteria
-            refused = "a trace is kept" if trace else "a function of yours is given scores" if own else ""
+            refused = "a trace is kept" if trace or call.kept else "a function of yours is given scores" if own else ""
             engine = engine_of(model, plan, places, costs, call.negatives, refused)
             if isinstance(engine, GuidedEngine):
                 request = dataclasses.replace(request, guide=engine)
@@ -128,9 +131,9 @@ def search(model: LoadedModel, call: Call, *, arena: Arena | None, trace: bool, 
             if call.z_BZ is not None:
                 engine.read_latent(call.z_BZ)
             if options.num_beams == 1:
-                texts = greedy(engine, request, options, call.on_token, steps)
+                texts = greedy(engine, request, options, call.on_token, steps, call.kept)
             else:
-                texts = beam_search(engine, request, options, steps)
+                texts = beam_search(engine, request, options, steps, call.kept)
             engine.give_back()
             if call.at_end is not None:
                 call.at_end()
@@ -165,7 +168,7 @@ def report(model: LoadedModel, call: Call, outcome: Outcome, *, logprobs: int | 
         limit_B = np.minimum(limit_B, stopping.cut_at)
     return Output(
         token_ids, outcome.texts.scores_BX.reshape(-1), receipt, model.tokenizer, limit_B, outcome.trace,
-        log_probs=log_probs,
+        log_probs=log_probs, kept=call.kept,
         stop_strings=options.stop_strings, keep_stop_strings=options.keep_stop_strings,
         eos_token_id=options.eos_token_id, prompt_ids=None if call.sources else call.prompts,
         full_text=return_full_text,

@@ -27,8 +27,8 @@ Loaded = TypeVar("Loaded", bound="LoadedModel")
 # What callers of transformers ask to have returned, and what gives it here.
 RETURNED = {
     "return_dict_in_generate": "leave it out, and read its token_ids, scores and texts",
-    "output_scores": "ask for trace=True, which keeps the candidates and scores of each step",
-    "output_logits": "ask for logprobs, or call model.logits",
+    "output_scores": "ask for keep=('scores',)",
+    "output_logits": "ask for keep=('logits',)",
     "output_attentions": "minidecode explore shows attention",
     "output_hidden_states": "they are not kept",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Unpack
 
@@ -35,6 +35,7 @@ def footprint(
     plan: str | Plan | None = None,
     truncate: bool | None = False,
     logprobs: int | None = None,
+    keep: Sequence[str] = (),
     **options: Unpack[GenerateOptions],
 ) -> Footprint:
     """The bytes that `generate` may take with these arguments, beside the weights: upper bounds from shapes alone.
@@ -47,17 +48,19 @@ def footprint(
     sources, prompts_ids, limit_B = model.inputs.fitted(prompts, input_ids, attention_mask, resolved, truncate)
     negatives = model.inputs.negatives(negative_prompt, negative_prompt_ids, prompts_ids, limit_B, resolved, truncate)
     extent = extent_of(sources, prompts_ids, limit_B, negatives)
-    return upper_bounds(model, settled(model, plan, resolved, extent)[0], extent, resolved, logprobs=logprobs)
+    return upper_bounds(
+        model, settled(model, plan, resolved, extent)[0], extent, resolved, logprobs=logprobs, keep=keep
+    )
 
 
 def check_memory(
     model: LoadedModel, plan: Plan, extent: Extent, options: Options, arena: Arena | None,
-    memory_budget: int | str | None, logprobs: int | None,
+    memory_budget: int | str | None, logprobs: int | None, keep: Sequence[str] = (),
 ) -> None:  # fmt: skip
     """Raises MemoryBudgetError if a call may take more than its budget; steps kept for later calls go first."""
     if (budget := read_budget(memory_budget, model.device)) is None:
         return
-    needed = upper_bounds(model, plan, extent, options, arena is not None, logprobs)
+    needed = upper_bounds(model, plan, extent, options, arena is not None, logprobs, keep)
     if needed.total > budget and model.buckets.idle:
         model.buckets.clear()
         budget = read_budget(memory_budget, model.device)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,13 @@ class Footprint:
 
 
 def footprint(
-    model: Any, plan: Plan, extent: Extent, options: Options, arena_given: bool = False, logprobs: int | None = None
+    model: Any,
+    plan: Plan,
+    extent: Extent,
+    options: Options,
+    arena_given: bool = False,
+    logprobs: int | None = None,
+    keep: Sequence[str] = (),
 ) -> Footprint:
     """The bytes of a generation of this extent: B sentences of N prompt tokens (S source tokens) and T new ones.
 
@@ -76,8 +83,9 @@ def footprint(
     by a function of the user's own. A step makes R * V logits, and the search copies of
     them; with el it makes 4 D numbers more of each row and head, beside the scores. A step of r rows that is captured
     on the CPU keeps r * (8 D + 2 X + 2 F) numbers of each layer, and its logits. A memory that grows or follows its
-    beams copies one layer at a time. Noting log-probabilities is a forward pass more over whole texts, while the caches
-    are still there, and keeps K ids and numbers of each token. A latent is one more of the N positions, and adds B * D
+    beams copies one layer at a time. Scores or logits that a call keeps of each step are T * R * V numbers. Noting
+    log-probabilities is a forward pass more over whole texts, while the caches are still there, and keeps K ids and
+    numbers of each token. A latent is one more of the N positions, and adds B * D
     * s. Where steps are captured, N, S and T are those that there is room for (`room_for`). With query rows a step
     and a scored text have two rows in place of each, and a prefill has one more a sentence, which copies the keys and
     values that it sees.
@@ -177,6 +185,7 @@ def footprint(
     if plan.arena != "none" and not arena_given:  # up to two ways of a step, with caches that grow as it makes them
         grown = 2 * held_stepping if plan.cache == "replicated" else 0
         planning = 2 * (L * one_layer + choice + grown) + own
+    noted_steps = T * R * V * s * len({"scores", "logits"} & set(keep))
     scoring = 0
     if logprobs is not None:
         texts, at_once = B * options.num_return_sequences, model.config.context  # tokens of texts in one pass
@@ -186,12 +195,12 @@ def footprint(
         sources = heard * (D * s + 3 * L * cross_position) if has_source else 0
         logits = min(read, LOGITS_ROWS) * V * (SEARCH_SCORES * s + 16)
         noted = NOTED * texts * T * (s + max(1, logprobs) * (s + 8))
-        scoring = held_stepping + passes + sources + logits + noted + widened
+        scoring = noted_steps + held_stepping + passes + sources + logits + noted + widened
     twice = 1 if options.guidance_scale == 1.0 else 2  # a second engine steps behind the negative prompts
     return Footprint(
         cache=twice * max(held_reading, held_stepping), reading=twice * (held_reading + reading + widened + choice),
         expanding=twice * (held_reading + held_stepping + copies + choice),
-        stepping=twice * (held_stepping + step + widened + choice), arena=0 if arena_given else arena,
+        stepping=twice * (held_stepping + step + widened + choice) + noted_steps, arena=0 if arena_given else arena,
         scoring=scoring and scoring + (twice - 1) * held_stepping, planning=planning,
     )  # fmt: skip
 

@@ -13,6 +13,7 @@ import numpy as np
 from ..errors import InputError, OptionError
 from ..files.tokenizer import Tokenizer
 from ..options.stop_strings import NewText
+from .kept import Kept
 from .receipt import Receipt
 from .trace import Trace
 
@@ -66,6 +67,7 @@ class Output:
     prompt_ids: list[np.ndarray] | None = None  # of a decoder-only model: what the new tokens stand behind
     full_text: bool = False  # whether texts begin with their prompt, as return_full_text asks for
     log_probs: list[LogProbs] | None = None  # if logprobs asked for them
+    kept: Kept | None = None  # what `keep` asked for, of every step
 
     def __len__(self) -> int:
         return len(self.token_ids)

@@ -14,6 +14,7 @@ from ..ops import ALL_DONE, MOVED, PENALTY_TOO_STRONG, SOME_DONE, TROUBLE, BeamR
 from ..options.options import Options
 from ..runtime.draws import Draws
 from ..runtime.engine import Engine
+from ..runtime.kept import Kept
 from ..runtime.trace import Trace
 from .candidates import Candidates, find_candidates, may_go_straight, straight_from_logits
 from .processors import any_due, key_of_step, make_tables, process
@@ -25,7 +26,9 @@ from .tables import arrays_of, without_rows
 ENDED = -1  # stands for the token of a candidate that ends its text without EOS: no vocabulary has it
 
 
-def beam_search(engine: Engine, request: Request, options: Options, trace: Trace | None = None) -> Found:
+def beam_search(
+    engine: Engine, request: Request, options: Options, trace: Trace | None = None, kept: Kept | None = None
+) -> Found:
     """The num_return_sequences best hypotheses of each sentence, under at most request.limit_B[b] new tokens.
 
     Usually there is one group of W beams. Hugging Face's diverse beam search runs G groups of W/G beams side by side:
@@ -44,9 +47,9 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
     engine.expand(G * W, int(request.limit_B.max()))
     state = AllBeams.start(request, G, W, logits_RV, options, engine)
     all_groups, said, step = state.groups, repr(options), 0
-    is_by_host = bool(trace or request.stopping or request.prefix_BP is not None)
+    is_by_host = bool(trace or kept or request.stopping or request.prefix_BP is not None)
     may_be_straight = may_go_straight(ops, options)
-    decided = step_of_beams(ops, logits_RV, state, request, options, step, may_be_straight, trace)
+    decided = step_of_beams(ops, logits_RV, state, request, options, step, may_be_straight, trace, kept)
     while True:
         key = None if is_by_host else key_of_step(request.rows_at(state.sentence_B, step + 1), options)
         flag = int(decided.flag[0])  # the host waits here
@@ -72,11 +75,14 @@ def beam_search(engine: Engine, request: Request, options: Options, trace: Trace
             """
             parent_R = state.parent_R if engine.captures_now or flag & MOVED else None
             logits_RV = engine.step(*_last_tokens(state.groups), parent_R)
-            return step_of_beams(ops, logits_RV, state, request, options, step, may_be_straight, trace)
+            return step_of_beams(ops, logits_RV, state, request, options, step, may_be_straight, trace, kept)
 
         state, decided = engine.run_step(one_step, state, said, key)
     _copy_finds(state.groups, all_groups, np.arange(len(state.sentence_B)), state.sentence_B)
-    return _best_of_all(all_groups, request, options, step)
+    found = _best_of_all(all_groups, request, options, step)
+    if kept:
+        kept.find_beams(found.tokens)
+    return found
 
 
 @dataclass
@@ -91,12 +97,15 @@ class Decided:
 
 def step_of_beams(
     ops: Any, logits_RV: np.ndarray, state: AllBeams, request: Request, options: Options, step: int,
-    may_be_straight: bool, trace: Trace | None,
+    may_be_straight: bool, trace: Trace | None, kept: Kept | None = None,
 ) -> Decided:  # fmt: skip
     """A step's choice: which continuations of each sentence's beams go on, and which texts are finished."""
     groups, sentence_B, diversity, stopping = state.groups, state.sentence_B, state.diversity, request.stopping
     B, G, W = len(sentence_B), len(groups), groups[0].running_BWM.shape[1]
     C = options.candidates // G
+    if kept:
+        _keep(kept, "logits", logits_RV, groups[0], sentence_B)
+        kept.note_beams(groups[0], sentence_B)
     logits_RV = scaled_logits(ops, logits_RV, options)
     rows_of = [beams.rows(request, sentence_B, step, state.tables) for beams in groups]
     is_straight = may_be_straight and not any_due(rows_of[0], options)
@@ -111,9 +120,13 @@ def step_of_beams(
         notes: dict[str, np.ndarray] | None = {} if trace else None
         if logprobs_RV is None:
             candidates = straight_from_logits(ops, logits_RV, beams.running_score_BW, C)
+            if kept:  # nothing comes between
+                _keep(kept, "scores", ops.log_softmax(logits_RV)[0], beams, sentence_B)
         else:
             scores_RV = diversity.penalized(logprobs_RV, g) if diversity else logprobs_RV
             scores_RV = process(ops, scores_RV, rows_of[g], options, notes)
+            if kept:
+                _keep(kept, "scores", scores_RV, beams, sentence_B)
             total_BWV = ops.add_beam_scores(scores_RV, beams.running_score_BW.reshape(-1)).reshape(B, W, -1)
             if options.rules.finished == "first" and request.prefix_BP is not None:
                 prefix_BP = request.prefix_BP[sentence_B]
@@ -206,6 +219,13 @@ def _log_probabilities(
     if options.logits_processor:  # the user's function is not to blame
         raise_trouble(trouble_R, np.repeat(sentence_B, beams_per_sentence), step)
     return logprobs_RV, trouble_R
+
+
+def _keep(kept: Kept, kind: str, array_RV: np.ndarray, beams: Beams, sentence_B: np.ndarray) -> None:
+    """A step's logits or scores, to where these sentences' rows are in the whole batch."""
+    W = beams.running_BWM.shape[1]
+    row_BW = sentence_B[:, None] * W + np.arange(W)
+    kept.note(kind, array_RV, row_BW.reshape(-1), np.repeat(fetch(beams.done_B), W))
 
 
 def _last_tokens(groups: list[Beams]) -> tuple[np.ndarray, np.ndarray]:

@@ -13,6 +13,7 @@ from ..ops import ALL_DONE, SOME_DONE, TROUBLE
 from ..options.options import Options
 from ..runtime.draws import Draws
 from ..runtime.engine import Engine
+from ..runtime.kept import Kept
 from ..runtime.trace import Trace
 from .processors import any_due, key_of_step, make_tables, process, remove_invalid_values
 from .result import Found, Request, check_logits, clear_trouble, copy_found, raise_trouble, scaled_logits
@@ -23,7 +24,7 @@ from .tables import arrays_of, without_rows
 
 def greedy(
     engine: Engine, request: Request, options: Options, on_token: Callable[[int, int], None] | None = None,
-    trace: Trace | None = None,
+    trace: Trace | None = None, kept: Kept | None = None,
 ) -> Found:  # fmt: skip
     """Every text until its EOS or its limit of new tokens. When sampling, num_return_sequences texts a sentence.
 
@@ -43,9 +44,9 @@ def greedy(
     stopping, said = request.stopping, repr(options)
     streams_R = np.ones(len(sentence_R), bool)  # whose tokens on_token is still to get
     step = 0
-    chosen = next_tokens(ops, logits_RV, texts, request, options, step, trace)
+    chosen = next_tokens(ops, logits_RV, texts, request, options, step, trace, kept)
     while True:
-        key = None if trace or stopping else key_of_step(request.rows_at(texts.sentence_R, step + 1), options)
+        key = None if trace or kept or stopping else key_of_step(request.rows_at(texts.sentence_R, step + 1), options)
         flag = int(chosen.flag[0])  # the host waits here
         if flag & TROUBLE:
             if chosen.model_trouble_R is not None:
@@ -81,7 +82,7 @@ def greedy(
             A text that is done feeds its last token but one again: the last may lie beyond the context.
             """
             logits_RV = engine.step(texts.tokens_RM, texts.length_R - texts.done_R, None)
-            return next_tokens(ops, logits_RV, texts, request, options, step, trace)
+            return next_tokens(ops, logits_RV, texts, request, options, step, trace, kept)
 
         texts, chosen = engine.run_step(one_step, texts, said, key)
 
@@ -104,12 +105,15 @@ class Chosen:
 
 
 def next_tokens(
-    ops: Any, logits_RV: np.ndarray, texts: Texts, request: Request, options: Options, step: int, trace: Trace | None
-) -> Chosen:
+    ops: Any, logits_RV: np.ndarray, texts: Texts, request: Request, options: Options, step: int, trace: Trace | None,
+    kept: Kept | None = None,
+) -> Chosen:  # fmt: skip
     """A step's choice: every text that goes on gets its likeliest token, or one that is drawn, and may end with it."""
     is_by_logits = options.rules.greedy_scores == "logits"
 
     # 1. Score the next token of every text.
+    if kept:
+        kept.note("logits", logits_RV, texts.row_R, texts.done_R)
     logits_RV = scaled_logits(ops, logits_RV, options)
     rows = texts.rows(request, step)
     if options.remove_invalid_values:
@@ -129,6 +133,9 @@ def next_tokens(
         scores_RV = process(ops, ops.gather_rows(logits_RV, texts.every_R), rows, options, notes)
     else:
         scores_RV = logits_RV
+
+    if kept:
+        kept.note("scores", scores_RV, texts.row_R, texts.done_R)
 
     # 2. Choose it: the likeliest, or one that is drawn.
     if (draws := texts.draws) is not None:

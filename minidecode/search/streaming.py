@@ -39,6 +39,7 @@ class StreamOptions(GenerateOptions, total=False):
     return_full_text: bool
     logprobs: int | None
     trace: bool
+    keep: Sequence[str]
     sample_ids: Sequence[int] | None
     memory_budget: int | str | None
     costs: bool | CostOf

@@ -45,6 +45,6 @@ def test_what_is_returned_is_always_an_output(model):
     off = {"return_dict_in_generate": False, "output_scores": False}
     expected = ids(model.generate(PROMPT, max_new_tokens=3))
     assert ids(model.generate(PROMPT, max_new_tokens=3, **off)) == expected
-    for name, instead in (("return_dict_in_generate", "token_ids"), ("output_scores", "trace=True")):
+    for name, instead in (("return_dict_in_generate", "token_ids"), ("output_scores", "keep=")):
         with pytest.raises(md.OptionError, match=f"{name}=True.*{instead}"):
             model.generate(PROMPT, **{name: True})

@@ -2,6 +2,7 @@
 
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from toy_folder import write_bart_folder
 
@@ -68,3 +69,45 @@ def test_the_page_of_a_notebook_escapes_texts_and_folds_the_receipt(model):
     page = ElementTree.fromstring(out._repr_html_())  # well-formed, so everything in it is escaped
     assert page.find(".//script") is None and out.texts[0] in "".join(page.itertext())
     assert "".join(page.find("details").itertext()).startswith("receipt") and "plan" in page.findtext("details/pre")
+
+
+@pytest.mark.parametrize("plan", ["drop_finished=on", "drop_finished=off"])
+@pytest.mark.parametrize("options", [{"num_beams": 3, "num_return_sequences": 2}, {}])
+def test_what_is_kept_of_each_step_tells_where_each_token_came_from(model, options, plan):
+    """By the kept rows alone, the scores of a text are those that `logprobs` finds in a pass over the whole text."""
+    given = {"max_new_tokens": 6, "eos_token_id": 13, "repetition_penalty": 1.4, "plan": plan} | options
+    what = ["scores", "logits"] + ["beam_indices"] * ("num_beams" in options)
+    out = model.generate(PROMPTS, keep=what, logprobs=0, **given)
+    plain = model.generate(PROMPTS, **given)
+    assert plain.kept is None and [ids.tolist() for ids in plain.token_ids] == [ids.tolist() for ids in out.token_ids]
+    kept, total = out.kept, 0.0
+    for h, ids in enumerate(out.token_ids):
+        rows = kept.beam_indices[h] if "num_beams" in options else [h] * len(ids)
+        for t, (row, token) in enumerate(zip(rows, ids, strict=True)):
+            logits_V = kept.logits[t][row].astype(np.float64)
+            log_sum = logits_V.max() + np.log(np.exp(logits_V - logits_V.max()).sum())
+            assert logits_V[token] - log_sum == pytest.approx(out.token_logprobs[h][t], abs=1e-4)
+            total += kept.scores[t][row][token]
+        if "num_beams" in options:
+            assert total == pytest.approx(out.scores[h] * len(ids), abs=1e-4)
+            total = 0.0
+    rows = 3 * len(PROMPTS) if "num_beams" in options else len(PROMPTS)
+    assert {step.shape for step in kept.scores} == {(rows, model.config.vocab_size)}
+
+
+def test_what_cannot_be_kept_is_refused(model):
+    for given, says in [
+        ({"keep": ["attentions"]}, "keep knows scores, logits, beam_indices"),
+        ({"keep": ["beam_indices"]}, "one beam has no beam_indices"),
+        (
+            {"keep": "scores", "num_beams": 2, "num_beam_groups": 2, "diversity_penalty": 1.0, "dialect": "hf4"},
+            "groups",
+        ),
+    ]:
+        with pytest.raises(md.OptionError, match=says):
+            model.generate(PROMPTS, **given)
+    asked, without = (
+        model.footprint(PROMPTS, keep=["scores"], max_new_tokens=9),
+        model.footprint(PROMPTS, max_new_tokens=9),
+    )
+    assert asked.stepping - without.stepping == 9 * len(PROMPTS) * model.config.vocab_size * 4

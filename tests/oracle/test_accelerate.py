@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tolerance
+from tolerance import FLOAT32, widths
 
 NEEDED = "needs transformers itself: pip install '.[oracle]'"
 torch = pytest.importorskip("torch", reason=NEEDED)
@@ -15,6 +17,7 @@ transformers = pytest.importorskip("transformers", minversion="5.0", reason=NEED
 
 import minidecode as md  # noqa: E402
 from minidecode.live.accelerate import Accelerated  # noqa: E402
+from minidecode.live.proof import _difference, logit_bound  # noqa: E402
 
 pytestmark = pytest.mark.oracle
 
@@ -63,8 +66,31 @@ def options_of(draw: random.Random) -> dict:
     ]:
         if (value := draw.choice(values)) is not None:
             options[name] = value
-    options["min_new_tokens"] = min(options.get("min_new_tokens", 0), options["max_new_tokens"])
     return options
+
+
+def same_output(live, before, after) -> None:
+    """Sequences to the token, scores and logits of each step up to rounding, and -inf at the same tokens.
+
+    A row whose text is done is 0 here; transformers goes on with it.
+    """
+    assert type(before) is type(after) and before.sequences.tolist() == after.sequences.tolist()
+    assert after.sequences.dtype == torch.int64
+    beams = getattr(before, "beam_indices", None), getattr(after, "beam_indices", None)
+    assert beams == (None, None) or beams[0].tolist() == beams[1].tolist()
+    for kind in ("scores", "logits"):
+        theirs, ours = (torch.stack(getattr(side, kind)) for side in (before, after))
+        assert theirs.shape == ours.shape and theirs.dtype == ours.dtype
+        going = (ours != 0).any(dim=-1)
+        assert going[0].all() and torch.allclose(theirs[going], ours[going], rtol=1e-4, atol=1e-4)
+    by_token = [
+        live.compute_transition_scores(side.sequences, side.scores, indices)
+        for side, indices in zip((before, after), beams, strict=True)
+    ]
+    told = by_token[1] != 0
+    assert told[:, 0].any() and torch.allclose(by_token[0][told], by_token[1][told], rtol=1e-4, atol=1e-4)
+    if beams[0] is not None:
+        assert torch.allclose(before.sequences_scores, after.sequences_scores, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("family", [*DECODERS, *ENCODER_DECODERS])
@@ -84,8 +110,9 @@ def test_tokens_are_those_of_transformers(family):
         given = {"input_ids": ids, "attention_mask": mask} | options
         if family == "prophetnet":  # transformers' masks make NaN of its float64
             given = {"input_ids": ids.clamp(min=8)} | options
+        given |= {"return_dict_in_generate": True, "output_scores": True, "output_logits": True}
         before, after = live.generate(**given), md.accelerate(live).generate(**given)
-        assert after.dtype == torch.int64 and before.tolist() == after.tolist(), (family, options)
+        same_output(live, before, after)
 
 
 @pytest.fixture
@@ -168,13 +195,21 @@ def test_a_streamer_gets_the_same(gpt2, ids):
 
 
 def test_outputs_have_transformers_kinds(gpt2, ids):
-    for options in ({}, {"num_beams": 2}):
+    """With the fields that were asked for, and no others."""
+    for options in ({}, {"num_beams": 2}, {"num_beams": 2, "output_scores": True}, {"output_logits": True}):
         before = gpt2.generate(ids, return_dict_in_generate=True, **options)
         after = md.accelerate(gpt2).generate(ids, return_dict_in_generate=True, **options)
         md.restore(gpt2)
         assert type(before) is type(after) and before.sequences.tolist() == after.sequences.tolist()
-    scored = gpt2.generate(ids, return_dict_in_generate=True, output_scores=True, num_beams=2)
-    assert torch.allclose(scored.sequences_scores.float(), after.sequences_scores, atol=1e-5)
+        assert set(before) - {"past_key_values", "cache"} == set(after)
+    padded = {"pad_token_id": 0, "eos_token_id": 12, "max_new_tokens": 12, "num_beams": 2}
+    before, after = gpt2.generate(ids, **padded), md.accelerate(gpt2).generate(ids, **padded)
+    assert before.tolist() == after.tolist()
+
+
+def test_a_least_length_beyond_the_limit_is_the_limit(gpt2, ids):
+    given = {"max_new_tokens": 3, "min_new_tokens": 7, "eos_token_id": [*range(0, 37, 2)]}
+    assert gpt2.generate(ids, **given).tolist() == md.accelerate(gpt2).generate(ids, **given).tolist()
 
 
 def test_draws_follow_torch_seeds(gpt2, ids):
@@ -222,7 +257,9 @@ def test_what_cannot_be_the_same_is_refused(gpt2, change, says):
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"assistant_model": 1}, "speculative"), ({"output_attentions": True}, "not kept"),
+        ({"assistant_model": 1}, "speculative"), ({"prompt_lookup_num_tokens": 3}, "speculative"),
+        ({"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.5}, "dialect hf4"),
+        ({"output_attentions": True}, "not kept"),
         ({"unheard_of": 1}, "not known"), ({"inputs_embeds": torch.zeros(1, 1, 1)}, "token ids"),
         ({"attention_mask": torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1]])}, "padded on the left"),
         ({"attention_mask": torch.tensor([[0, 1, 1, 1], [1, 1, 1, 1]]), "repetition_penalty": 1.3}, "counts padding"),
@@ -252,6 +289,29 @@ def test_a_proof_says_what_was_compared_and_where_two_sides_part(gpt2, ids, monk
     with pytest.raises(md.RefusedError, match=r"new token 0: .* rounding does not explain it; the model is as it was"):
         md.accelerate(gpt2, prove=ids)
     assert "generate" not in vars(gpt2)
+
+
+def test_the_bound_of_a_tie_is_that_of_the_golden_tests():
+    """Which is known to be narrow: the same formula, from weights here and from each family's config there."""
+    for family in (*DECODERS, *ENCODER_DECODERS):
+        own = Accelerated(live_model(family, random.Random(3)), plan="numpy").own()
+        expected = tolerance.logit_bound(own.config, 3.0, FLOAT32)
+        assert logit_bound(own, 3.0, max(widths(own.config))) == pytest.approx(expected), family
+
+
+def test_a_tie_is_told_from_a_difference(gpt2, ids):
+    """Two tokens whose scores are as near as rounding makes them, and one that is not."""
+    side, given = Accelerated(gpt2, plan="numpy"), {"input_ids": ids[:1]}
+    with torch.no_grad():
+        best, other, *_ = gpt2(ids[:1]).logits[0, -1].topk(2).indices.tolist()
+        gpt2.config.tie_word_embeddings = False
+        gpt2.lm_head.weight = torch.nn.Parameter(gpt2.lm_head.weight.clone())
+    settings = {"num_beams": 1, "length_penalty": 1.0, "decoder_start_token_id": None}
+    for shift, says in ((1 + 1e-7, "a tie"), (1 + 1e-4, "does not explain")):
+        with torch.no_grad():
+            gpt2.lm_head.weight[other] = shift * gpt2.lm_head.weight[best]
+        new = np.array([best]), np.array([other])
+        assert says in _difference(side.own(), given, 0, new, 1, settings), shift
 
 
 def test_prove_compares_files_and_says_where_they_part(monkeypatch, capsys):
