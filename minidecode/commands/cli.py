@@ -33,6 +33,7 @@ from .embed import embed
 from .evaluate import evaluate
 from .exercise import app as exercise_app
 from .explore import explore
+from .fairseq import fairseq_generate, fairseq_interactive
 from .flags import as_flags
 from .generate import generate
 from .generate_files import Interrupted
@@ -69,6 +70,7 @@ IN_ORDER_OF_HELP = {
     "Check kernels": (check, sanitize),
     "Learn": (help, tutorial),  # and exercise, project
     "This machine": (models, convert, precompile, doctor),
+    "As fairseq": (fairseq_generate, fairseq_interactive),
 }
 
 HYPOTHESIS_FOLDER = "HYPOTHESIS_STORAGE_DIRECTORY"
@@ -113,6 +115,7 @@ class OnceEach(GroupedOptions, TyperCommand):
 for group, commands in IN_ORDER_OF_HELP.items():
     for command in commands:
         settings = {"allow_interspersed_args": command is not sanitize}  # what follows a script is the script's
+        settings |= {"ignore_unknown_options": command in (fairseq_generate, fairseq_interactive)}  # read by themselves
         app.command(cls=OnceEach, rich_help_panel=group, context_settings=settings)(command)
 app.add_typer(exercise_app, name="exercise", rich_help_panel="Learn")
 app.add_typer(project_app, name="project", rich_help_panel="Learn")

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..options.table import ROWS
 
-COMMAND_GROUPS = ("Generate", "Read", "Measure", "Check kernels", "Learn", "This machine")
+COMMAND_GROUPS = ("Generate", "Read", "Measure", "Check kernels", "Learn", "This machine", "As fairseq")
 OPTION_GROUPS = {  # the options of a generation have theirs in their table
     "Model": "model chat system revision dtype device random_weights ignore_generation_config task"
              " source_lang target_lang vocab_size kv_heads pooling normalize latent latent_seed",
@@ -104,10 +104,20 @@ EXAMPLES = {  # tests/cli/test_help.py reads each as the command line would
         "minidecode convert gpt2 --kv-heads 4 --output gpt2-grouped",
         "minidecode convert checkpoint_best.pt --output wmt-en-de",
     ),
+    "fairseq-generate": (
+        "minidecode fairseq-generate data-bin --path checkpoint_best.pt --beam 5",
+        "minidecode fairseq-generate data-bin --path model.pt --remove-bpe --quiet",
+        "minidecode fairseq-generate data-bin --path model.pt --scoring sacrebleu",
+    ),
+    "fairseq-interactive": (
+        "minidecode fairseq-interactive data-bin --path checkpoint_best.pt --beam 5",
+        "minidecode fairseq-interactive data-bin --path model.pt --input lines.de",
+        "minidecode fairseq-interactive data-bin --path model.pt --nbest 3 --beam 3",
+    ),
     "prove": (
         "minidecode prove -m gpt2",
         'minidecode prove -m facebook/bart-base "The <mask> of the Union."',
-        "minidecode prove -m my-model --json",
+        "minidecode prove summarize.py --calls 5 -- --batch-size 4",
     ),
     "exercise": (
         "minidecode exercise list",
@@ -165,12 +175,12 @@ class GroupedCommands:
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         commands = [self.get_command(ctx, name) for name in self.list_commands(ctx)]
-        width = max(len(c.name) for c in commands)
-        groups: dict[str, list[tuple[str, str]]] = {name: [] for name in COMMAND_GROUPS}
+        groups: dict[str, list[Any]] = {name: [] for name in COMMAND_GROUPS}
         for command in commands:
-            groups[command.rich_help_panel].append(
-                (f"{command.name:<{width}}", command.get_short_help_str(formatter.width - width - 4))
-            )
+            groups[command.rich_help_panel].append(command)
+        for name, of_group in groups.items():
+            width = max((len(c.name) for c in of_group), default=0)
+            groups[name] = [(c.name, c.get_short_help_str(formatter.width - width - 4)) for c in of_group]
         _write_groups(groups, formatter)
 
 

@@ -68,12 +68,13 @@ class FairseqConversion:
 
 def convert_fairseq(
     path: str | Path, out: str | Path, *, source_lang: str | None = None, target_lang: str | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    dictionaries: str | Path | None = None, progress: Callable[[int, int], None] | None = None,
 ) -> FairseqConversion:  # fmt: skip
     """Writes into the new folder `out` the Transformer of a fairseq checkpoint, with its dictionaries and BPE codes.
 
-    These lie beside the checkpoint: `dict.SRC.txt`, `dict.TGT.txt`, and one of CODES if the model has one. source_lang,
-    target_lang: SRC and TGT, where the checkpoint does not say. progress: called with (tensors written, of how many).
+    These lie in the folder `dictionaries`, by default the checkpoint's: `dict.SRC.txt`, `dict.TGT.txt`, and one of
+    CODES if the model has one. source_lang, target_lang: SRC and TGT, where the checkpoint does not say. progress:
+    called with (tensors written, of how many).
 
     Raises OptionError on a language that is not the checkpoint's, CheckpointError on a file that is damaged or of a
     kind that is not supported, before anything is written.
@@ -90,10 +91,11 @@ def convert_fairseq(
         path, found, fairseq.tensor_shapes(config), prefix="", ignored=fairseq.ignored(config),
         layer=fairseq.LAYER, tied=fairseq.tied(config), optional=(), is_whole=FAMILIES["fairseq"].is_whole,
     )  # fmt: skip
-    dictionaries = [path.with_name(f"dict.{settings[f'{side}_lang']}.txt") for side in ("source", "target")]
-    for file, size in zip(dictionaries, (config.src_vocab_size, config.tgt_vocab_size), strict=True):
+    beside = path.parent if dictionaries is None else Path(dictionaries).expanduser()
+    words = [beside / f"dict.{settings[f'{side}_lang']}.txt" for side in ("source", "target")]
+    for file, size in zip(words, (config.src_vocab_size, config.tgt_vocab_size), strict=True):
         check_dictionary(file, size)
-    codes = next((name for name in CODES if path.with_name(name).is_file()), None)
+    codes = next((name for name in CODES if (beside / name).is_file()), None)
     count = itertools.count(1)
 
     def numbers(name: str) -> np.ndarray:
@@ -102,7 +104,7 @@ def convert_fairseq(
         return stored[name].read(np.dtype(np.float64 if stored[name].dtype == "F64" else np.float32))
 
     with whole_folder(out) as partial:
-        for file in [*dictionaries, *([path.with_name(codes)] if codes else [])]:
+        for file in [*words, *([beside / codes] if codes else [])]:
             shutil.copyfile(file, partial / file.name)
         for name, content in (("config.json", fields), ("generation_config.json", GENERATION)):
             (partial / name).write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")

@@ -19,7 +19,7 @@ EXAMPLES = [  # kind, NAME, what names the example, files that may name it too
     ("an option", "", "suppress_tokens", ("options/",)),
     ("an option", "", "renormalize_logits", ("options/", "search/")),
     ("a dialect", "hf4", '"hf4"', ("options/typed_dict.py",)),
-    ("an importer", "fairseq", "fairseq_folder", ()),
+    ("an importer", "fairseq", "fairseq_folder", ("commands/fairseq.py",)),
     ("a model family", "t5", '"mt5"', ()),
     ("a model family", "prophetnet", "ProphetNetConfig", ()),
     ("an exercise", "guard", "e01_guard", ()),
