@@ -6,6 +6,8 @@ Starts `minidecode serve` and eight threads of clients. Each does one of these a
 stream and compares it with `generate` alone, leaves in the middle of a stream, sends half of a request and closes, a
 body that is no JSON, a field that is wrong, a prompt that is too long. Now and then a client process is killed. At the
 end no row runs, nothing waits, and the server's memory has not grown by more than --growth MB since its first minute.
+
+Takes about as long as --minutes says. Prints what it saw; writes nothing, and ends with 1 where something was wrong.
 """
 
 from __future__ import annotations

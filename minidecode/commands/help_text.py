@@ -123,7 +123,6 @@ EXAMPLES = {  # tests/cli/test_help.py reads each as the command line would
         "minidecode exercise list",
         "minidecode exercise start 15",
         "minidecode exercise check 15",
-        "minidecode exercise check",
     ),
     "project": ("minidecode project start", "minidecode project check 3", "minidecode project race --output race.svg"),
     "help": ("minidecode help", "minidecode help plan", "minidecode help generate"),

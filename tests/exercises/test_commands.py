@@ -7,6 +7,7 @@ import io
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -184,7 +185,8 @@ def test_where_the_exercises_lie_is_told(cli, here, monkeypatch):
     ran = cli("exercise", "check", "15", "--folder", "other")
     assert ran.code == 1 and "minidecode exercise start 15 --folder other writes it" in ran.err
     assert cli("exercise", "start", "15").code == 0 and "is started" not in cli("exercise", "list").err
-    monkeypatch.chdir(here / "my_exercises")
+    shutil.copy(here / "my_exercises" / "15_ngram_ban.py", here / "other")
+    monkeypatch.chdir(here / "other")
     for command in ("check", "reset"):
         ran = cli("exercise", command, "15")
         assert ran.code == 1 and "but 15_ngram_ban.py lies here: add --folder ." in ran.err

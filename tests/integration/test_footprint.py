@@ -169,7 +169,7 @@ def test_naive_attention_copies_heads(models):
 def test_what_does_not_fit_is_refused_with_figures(models, monkeypatch):
     model = models["gpt2"]
     needed = model.footprint(["the sea"] * 3, num_beams=2, max_new_tokens=20).total
-    monkeypatch.setattr(model, "_engine", lambda *_: pytest.fail("something was computed"))
+    monkeypatch.setattr("minidecode.methods.generation.engine_of", lambda *_: pytest.fail("something was computed"))
     options = {"num_beams": 2, "max_new_tokens": 20}
     for budget in (needed - 1, "1 MB", "1MiB"):
         with pytest.raises(md.MemoryBudgetError) as refused:

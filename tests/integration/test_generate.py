@@ -88,7 +88,7 @@ def test_logits_agree_with_greedy(model):
 
 @pytest.mark.parametrize("streamer", [object(), "print", 0, lambda: None, lambda text: None, lambda text, id, more: 0])
 def test_what_is_no_streamer_is_refused_before_anything_is_computed(model, streamer, monkeypatch):
-    monkeypatch.setattr(type(model), "_engine", None)
+    monkeypatch.setattr("minidecode.methods.generation.engine_of", None)
     with pytest.raises(md.OptionError, match=r"streamer must be a function of \(text number, token id\), not .*: pass"):
         model.generate("I", max_new_tokens=2, streamer=streamer)
 

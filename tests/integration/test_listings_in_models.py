@@ -188,7 +188,7 @@ def with_folded_scales(w):
             b = replace(b, cross_q=cross_q, cross_heads=cross_heads)
         return b
 
-    if not hasattr(w, "encoder"):
+    if w.encoder is None:
         return replace(w, blocks=tuple(map(block, w.blocks)))
     stacks = {side: replace(getattr(w, side), blocks=tuple(map(block, getattr(w, side).blocks)))
               for side in ("encoder", "decoder")}  # fmt: skip

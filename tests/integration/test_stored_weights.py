@@ -112,7 +112,7 @@ def test_the_receipt_counts_els_wide_copies(folder, dtype):
     """EL computes with W_K and W_V outside of a product: where they are stored narrow, that costs what it saves."""
     narrow, wide = (md.load(folder, dtype=d).generate(**SEARCH, plan="cache=el") for d in (dtype, "float32"))
     weights = md.load(folder).weights
-    products = [weights.cross_kv] if hasattr(weights, "cross_kv") else [block.qkv for block in weights.blocks]
-    keys_and_values = 1 if hasattr(weights, "cross_kv") else 2 / 3
+    products = [weights.cross_kv] if weights.cross_kv is not None else [block.qkv for block in weights.blocks]
+    keys_and_values = 1 if weights.cross_kv is not None else 2 / 3
     copies = sum(keys_and_values * product.data.nbytes for product in products)
     assert narrow.receipt.cache_peak_bytes - wide.receipt.cache_peak_bytes == pytest.approx(copies, abs=0.5)

@@ -33,7 +33,22 @@ EVERY = [
 
 def test_no_row_of_attention_over_a_memory_is_left_out():
     over_a_memory = {row.name for row in CATALOG.values() if row.op.startswith("attend") and row.op != "attend_prefill"}
-    assert over_a_memory == {*PROMPTS, *OWN}
+    assert over_a_memory == {*PROMPTS, *OWN, "paged"}
+
+
+@pytest.mark.parametrize(("name", "attend_it"), [
+    pytest.param("paged", InEmulator(f) if label.startswith("cuda") else f, id=label)
+    for label, f in implementations(CATALOG["paged"]).items()
+])  # fmt: skip
+@settings(max_examples=5)
+@given(data=st.data(), seed=st.integers(0, 99))
+def test_pages_may_lie_anywhere_if_the_tables_go_with_them(name, attend_it, data, seed):
+    arguments = copied(data.draw(st.sampled_from(list(asked_of(name).planted()[:8]))))
+    moved = copied(arguments)
+    order = np.random.default_rng(seed).permutation(len(arguments[1]))
+    moved[1], moved[2] = arguments[1][order], arguments[2][order]
+    moved[3] = np.argsort(order)[arguments[3]]
+    assert within(name, attend_it(*moved), attend_it(*arguments), arguments, moved)
 
 
 def cases(name, biased=False):
