@@ -184,8 +184,12 @@ class Tokenizer:
         """What `decode_after` gives, and the special tokens in it that stop strings name."""
         ids = [int(i) for i in ids]
         text, named = self.decode_after(before, ids), self.named_in(stops, ids) if stops else {}
-        places = [n for n, i in enumerate(ids) if i in named]
-        return NewText(text, [(min(len(text), len(self.decode_after(before, ids[:n]))), named[ids[n]]) for n in places])
+        special, size = [], 0
+        for n in (n for n, i in enumerate(ids) if i in named):
+            if n == 0 or ids[n - 1] not in named:  # those of a run have the same text before them
+                size = min(len(text), len(self.decode_after(before, ids[:n])))
+            special.append((size, named[ids[n]]))
+        return NewText(text, special)
 
     def named_in(self, stops: Sequence[str], ids: Sequence[int]) -> dict[int, str]:
         """{id: name} of the special tokens among ids that stand in a stop string."""
@@ -313,10 +317,15 @@ class TextStream:
         self._tokenizer, self._ids, self._shown = tokenizer, [], 0
         self._stops, self._keep = stop_strings, keep_stop_strings
         self._before, self._owes = before, full_text
+        self._named = tokenizer.named_in(stop_strings, tokenizer.special_ids) if stop_strings else {}
+        self._text, self._special = "", []  # as in NewText; a text that is long is read once for each token
 
     def push(self, token_id: int) -> str:
         """The text that this token completes; may be empty."""
+        if token_id in self._named:
+            self._special.append((len(self._text), self._named[token_id]))
         self._ids.append(token_id)
+        self._text = self._tokenizer.decode_after(self._before, self._ids)
         first, new = self._first(), self._new()
         if (new.text or first).endswith("\ufffd"):
             return ""
@@ -328,7 +337,7 @@ class TextStream:
         return self._advance(self._first(), self._new().cut(self._stops, self._keep))
 
     def _new(self) -> NewText:
-        return self._tokenizer.new_text(self._before, self._ids, self._stops)
+        return NewText(self._text, [(min(size, len(self._text)), name) for size, name in self._special])
 
     def _first(self) -> str:
         """The text of the tokens before, until it was given."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import numbers
+import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError, LineError, OptionError
+from ..errors import InputError, LineError, MinidecodeWarning, OptionError
 from ..options.options import MAXIMA, Options
 from ..search.constraints import Constraint
 
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
 
     from ..model import Model
     from ..runtime.output import LogProbs
+
+# What a line cannot set for itself, and might mean to: its other fields are its own business.
+OPTIONS_OF_ALL_LINES = {"max_tokens"} | {f.name for f in dataclasses.fields(Options)} - {"max_new_tokens", "seed"}
 
 
 @dataclass
@@ -133,6 +138,13 @@ def tokenize_line(
     record = line.record
     assert record is not None  # it has been read
     line.options = own_options(record, where, model.config.context)
+    for name in sorted(OPTIONS_OF_ALL_LINES & record.keys()):
+        warnings.warn(
+            f'"{name}" in a line changes nothing: give it for all lines '
+            '(a line may set "max_new_tokens", "seed", "stop" and "prefix")',
+            MinidecodeWarning,
+            stacklevel=2,
+        )
     if line.options:
         try:
             resolved = model.options(**merged_options(model, options, line.options))

@@ -214,6 +214,16 @@ def test_stops_of_lines_are_kept_too(cli, fails, toy, jsonl, on_error):
     assert "--keep-stop-strings needs --stop-strings" in fails("generate", "sea", *common, "--keep-stop")
 
 
+def test_an_option_that_lines_cannot_set_is_warned_of_once(cli, toy, jsonl):
+    """A line's temperature was ignored in silence; what is no option at all is the line's own business."""
+    common = "generate", "-m", toy, "--max-new-tokens", 2, "-i"
+    plain = cli(*common, jsonl(*[{"prompt": "the"}] * 3), "-q")
+    ran = cli(*common, jsonl(*[{"prompt": "the", "temperature": 0.1, "max_tokens": 3, "weather": "fair"}] * 3))
+    assert ran.code == 0 and ran.out == plain.out
+    warned = [line.partition(": give")[0] for line in ran.err.splitlines() if "warning" in line]
+    assert warned == [f'minidecode: warning: "{n}" in a line changes nothing' for n in ("max_tokens", "temperature")]
+
+
 def test_a_single_line_has_its_options_too(cli, toy, jsonl):
     """The one text that is shown as it grows."""
     model = md.load(toy)

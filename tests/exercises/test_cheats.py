@@ -346,6 +346,26 @@ def search(E_VD, O_DV, memory_WTD):
         tokens_WT[:, t + 1] = best_W % V
     return tokens_WT, score_W, np.tile(np.arange(BEAMS)[:, None], steps)
 """, "the texts are right, but source_WT["),
+    "8, one warp of several": (8, """
+@cuda.jit
+def total(out, a):
+    part = cuda.shared.array(32, float32)
+    t, r = cuda.threadIdx.x, cuda.blockIdx.x
+    if t < 32:
+        mine = float32(0)
+        for k in range(t, a.shape[1], 32):
+            mine += a[r, k]
+        part[t] = mine
+    cuda.syncthreads()
+    half = 16
+    while half > 0:
+        if t < half:
+            part[t] += part[t + half]
+        cuda.syncthreads()
+        half //= 2
+    if t == 0:
+        out[r] = part[0]
+""", "one thread loads "),
     "29, sums beyond 64 bits": (29, """
 def plan(bytes_X, first_X, end_X):
     offset_X = np.full(len(bytes_X), 2**63 - ALIGNED)

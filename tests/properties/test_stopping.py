@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minidecode as md
+from minidecode.files.tokenizer import TextStream
 from minidecode.methods.generation import stopping_of
 from minidecode.options.stop_strings import NewText, cut_at_stop, first_stop, may_begin_stop
 from minidecode.runtime.engine import Engine
@@ -73,6 +74,17 @@ def test_texts_end_at_a_special_token_that_a_stop_string_names(model, stops, new
     assert out.token_ids[0].tolist() == says[:new]
     assert (out.text, out.finish_reasons) == (text, ["length" if new == 8 else "stop"])
     assert "".join(model.stream("A", **options)) == text
+
+
+@pytest.mark.parametrize("repeated", [["<|endoftext|>"], ["<|endoftext|>", "a"]])
+def test_special_tokens_that_a_stop_string_names_are_read_once_each(model, repeated, monkeypatch):
+    """A text of n of them took n**2 reads of a stream, each of the whole: minutes for 2,000 tokens."""
+    tokenizer, ids = model.tokenizer, [int(model.tokenizer.encode(word)[0]) for word in repeated] * 40
+    counted, decode = [], tokenizer.decode
+    monkeypatch.setattr(tokenizer, "decode", lambda *given, **how: counted.append(given) or decode(*given, **how))
+    stream = TextStream(tokenizer, ["z<|endoftext|>"])
+    assert "".join([*map(stream.push, ids), stream.finish()]) == "a" * 40 * (len(repeated) - 1)
+    assert len(counted) <= 4 * len(ids) + 8
 
 
 @pytest.mark.parametrize("search", ["greedy", "sampling"])

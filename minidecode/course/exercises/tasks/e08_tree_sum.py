@@ -118,6 +118,13 @@ class Task(KernelTask):
                     f" other; {limit} are the most that whole warps and a tree of {levels} levels need."
                 )
                 return Miss(told, "one-thread-adds", numbers, shows_input=False)
+        if (busiest := max(ran.loads_of_threads)) > rounds + 1:
+            told = (
+                f"{self.call(trial.inputs)}: one thread loads {busiest:,} numbers of the row; {rounds} are the share"
+                f" of each of {v.threads} threads."
+            )
+            numbers |= {"busiest": busiest, "share": rounds}
+            return Miss(told, None, numbers, shows_input=False, is_explained=True)
         return None
 
     def praise(self, v, tried):
