@@ -427,11 +427,20 @@ def resolve(defaults: dict[str, Any], given: dict[str, Any], source: str = "gene
     try:
         options = Options(**merged)
     except OptionError as error:
-        tokens = {name: value for name, value in merged.items() if name in TOKENS}
-        Options(**tokens | given)  # a rule that the call breaks by itself is reported as it is
+        tokens = {name: value for name, value in merged.items() if name in TOKENS and name not in given}
+        if _is_valid(tokens):
+            Options(**tokens | given)  # a rule that the call breaks by itself is reported as it is
         raise OptionError(f"with the defaults of {source}: {error}; change that option, or {IGNORE_DEFAULTS}") from None
     object.__setattr__(options, "has_default_minimum", has_default_minimum)
     return options
+
+
+def _is_valid(options: dict[str, Any]) -> bool:
+    try:
+        Options(**options)
+    except OptionError:
+        return False
+    return True
 
 
 def _check_fairseq_limits(given: dict[str, Any], merged: dict[str, Any]) -> None:

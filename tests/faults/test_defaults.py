@@ -278,3 +278,15 @@ def test_a_default_beyond_the_vocabulary_in_config_json_is_named_there(tiny_fold
 def test_a_token_beyond_the_vocabulary_that_the_call_asks_for_is_an_error(tiny_folder):
     with pytest.raises(md.OptionError, match="eos_token_id 50256 is not in the vocabulary of 260 tokens"):
         md.load(tiny_folder()).generate(input_ids=IDS, eos_token_id=50256)
+
+
+@pytest.mark.parametrize("name", ["eos_token_id", "suppress_tokens"])
+def test_a_default_token_that_is_none_is_the_files_fault(tiny_folder, name):
+    """It was reported as if the caller had given it."""
+    folder = tiny_folder()
+    model = with_defaults(folder, **{name: 1.5})
+    says = rf"{name} must be token ids from 0 up, not 1\.5; change that"
+    with pytest.raises(md.OptionError, match=f"with the defaults of .*: {says}"):
+        model.generate("the", max_new_tokens=1)
+    with pytest.raises(md.OptionError, match=r"^eos_token_id must be token ids from 0 up, not 2\.5"):
+        with_defaults(folder).generate("the", eos_token_id=2.5)
