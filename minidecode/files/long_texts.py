@@ -77,6 +77,18 @@ class Borders:
         return not any(text.find(t, max(0, begin - len(t)), end + len(t)) >= 0 for t in self.whole)
 
 
+def longest_token(backend: tokenizers.Tokenizer) -> int | None:
+    """How many characters of a text a token takes at the most, where all are made of bytes; None if it is not known."""
+    from tokenizers import pre_tokenizers
+
+    added, vocabulary = backend.get_added_tokens_decoder().values(), backend.get_vocab()
+    kinds = {part["type"] for part in parts(backend.pre_tokenizer)}
+    keeps_all = backend.normalizer is None and kinds <= {"ByteLevel", "Split", "Digits"} and "ByteLevel" in kinds
+    if not keeps_all or any(t.lstrip or t.rstrip for t in added):  # those take any number of spaces
+        return None
+    return max(map(len, vocabulary)) if vocabulary.keys() >= set(pre_tokenizers.ByteLevel.alphabet()) else None
+
+
 def borders_of(backend: tokenizers.Tokenizer) -> Borders | None:
     """Where texts may be cut for a tokenizer; None if it is not known."""
     found = _borders(backend)

@@ -14,7 +14,7 @@ import numpy as np
 from ..errors import CheckpointError, InputError, shown, words_of
 from ..options.stop_strings import NewText
 from .chat import ChatTemplate, Message
-from .long_texts import SHORT, Borders, borders_of
+from .long_texts import SHORT, Borders, borders_of, longest_token
 from .special_tokens import SpecialTokens, added_tokens, settings_of
 from .stored import MOST_OF_TEXT, check_regular, read_json
 from .tokenizer_checks import check_ids, check_tokenizer, has_expressions, is_panic, without_panic_messages
@@ -251,6 +251,16 @@ class Tokenizer:
         if len(text) <= SHORT or self.borders is None:
             return text
         return self.borders.beginning(text, count, functools.partial(self.encode, add_special_tokens=False))
+
+    def surely_has(self, text: str, count: int) -> bool:
+        """Whether a long text has so many tokens, as far as its length alone says it."""
+        return len(text) > SHORT and self._longest is not None and len(text) >= count * self._longest
+
+    @functools.cached_property
+    def _longest(self) -> int | None:
+        """How many characters of a text a token takes at the most; None if it is not known."""
+        is_known = self.most_tokens(1) is not None and self.borders is not None
+        return longest_token(self._backend) if is_known else None
 
     def ending(self, text: str, count: int) -> str:
         """An end of a long text that has its last `count` tokens, and more of them; else all of it."""

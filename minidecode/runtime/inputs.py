@@ -189,8 +189,10 @@ class Inputs:
         """
         assert self.tokenizer is not None  # it will read the text
         part = self.tokenizer.ending if at_end else self.tokenizer.beginning
-        read = part(text, most + 2)  # a token more than can be held, and the last new one is never read
-        if len(read) < len(text) and not truncate:
+        enough = most + 2  # a token more than can be held, and the last new one is never read
+        is_too_long = not truncate and self.tokenizer.surely_has(text, enough)
+        read = text if is_too_long else part(text, enough)
+        if is_too_long or (len(read) < len(text) and not truncate):
             remedy = f"shorten it{or_cut(truncate, 'it')}"
             raise InputError(f"{which} has more than {most:,} tokens, and the model holds {most:,}: {remedy}")
         return read

@@ -14,7 +14,7 @@ from toy_folder import write_folder
 
 import minidecode as md
 from minidecode.files.gguf_tokenizer import QWEN2
-from minidecode.files.long_texts import LLAMA3, SHORT, Borders, borders_of
+from minidecode.files.long_texts import LLAMA3, SHORT, Borders, borders_of, longest_token
 from minidecode.files.tokenizer import Tokenizer as Ours
 
 LETTERS = [*"abcdeABΣσİé12٣中国", "\u0301", "e\u0301", "\U0001f44d", "ﬁ", "Ⅷ", "½", "が"]
@@ -168,6 +168,29 @@ def test_a_long_prompt_that_is_cut_is_read_from_its_end(read):
     ):
         model.tokenize(LONG, options)
     assert sum(read) < len(LONG) / 5
+
+
+def test_a_long_prompt_without_a_space_is_refused_unread(read):
+    """10 MB of it took 30 s to be refused. A byte is a token, or a part of one no longer than the longest."""
+    model = md.load("tiny-gpt2")
+    longest = max(map(len, Tokenizer.from_str(model.tokenizer.as_json()).get_vocab()))
+    assert longest_token(Tokenizer.from_str(model.tokenizer.as_json())) == longest
+    with pytest.raises(md.InputError, match=r"^prompt 1 of 1 has more than 512 tokens"):
+        model.tokenize("x" * (SHORT + 514 * longest), model.options(max_new_tokens=4))
+    assert not read
+
+
+@pytest.mark.parametrize("change", ["NFC", "strips", "a byte is missing"])
+def test_where_a_token_may_take_more_its_length_says_nothing(change):
+    made = trained("bytes", None, pre_tokenizers.ByteLevel(False))
+    assert longest_token(made) == max(map(len, made.get_vocab()))
+    if change == "strips":
+        made.add_special_tokens([AddedToken("<x>", lstrip=True)])
+    elif change == "NFC":
+        made.normalizer = normalizers.NFC()
+    else:
+        made = trained("pieces", None, pre_tokenizers.ByteLevel(False))
+    assert longest_token(made) is None
 
 
 def test_a_long_source_is_read_from_its_beginning(read):
