@@ -324,11 +324,13 @@ class TextStream:
         before: Sequence[int] | np.ndarray = (), full_text: bool = False,
     ):  # fmt: skip
         """before: token ids in front of the new ones, whose text comes first if `full_text`."""
-        self._tokenizer, self._ids, self._shown = tokenizer, [], 0
+        self._tokenizer, self._shown = tokenizer, 0
+        self._ids: list[int] = []
         self._stops, self._keep = stop_strings, keep_stop_strings
         self._before, self._owes = before, full_text
         self._named = tokenizer.named_in(stop_strings, tokenizer.special_ids) if stop_strings else {}
-        self._text, self._special = "", []  # as in NewText; a text that is long is read once for each token
+        self._text = ""  # as in NewText, and read once for each token
+        self._special: list[tuple[int, str]] = []
 
     def push(self, token_id: int) -> str:
         """The text that this token completes; may be empty."""
