@@ -91,15 +91,15 @@ class Comparison:
         }  # fmt: skip
 
     @classmethod
-    def from_dict(cls, found: dict) -> Comparison:
+    def from_dict(cls, record: dict) -> Comparison:
         """What `as_dict` wrote. Raises KeyError or TypeError if it is something else."""
         machine, *others = [
             Machine(m["name"], m["bandwidth"], m["operations"], m["source"], int8_operations=m.get("int8_operations"))
-            for m in (found["machine"], *found["predicted"])
+            for m in (record["machine"], *record["predicted"])
         ]
-        timings = [Timing(*(t[f.name] for f in dataclasses.fields(Timing))) for t in found["timings"]]
-        return cls(found["name"], found["shape"], Cost(**found["cost"]), timings, machine, others, found["notes"],
-                   found["where"], found.get("amounts", {}))  # fmt: skip
+        timings = [Timing(*(t[f.name] for f in dataclasses.fields(Timing))) for t in record["timings"]]
+        return cls(record["name"], record["shape"], Cost(**record["cost"]), timings, machine, others, record["notes"],
+                   record["where"], record.get("amounts", {}))  # fmt: skip
 
     def __str__(self) -> str:
         return self._of_amounts() if self.amounts else self._of_times()
@@ -244,13 +244,13 @@ def compare(
 
 def named(functions: Iterable[str | Callable]) -> dict[str, Callable]:
     """Label -> function of the user's; a place such as mine.py:ban is executed now."""
-    found: dict[str, Callable] = {}
+    by_label: dict[str, Callable] = {}
     for function in functions:
         label = Path(function).name if isinstance(function, str) else describe(function).partition(" (")[0]
-        if label in found:
+        if label in by_label:
             raise OptionError(f"{label} is given twice: name each function once")
-        found[label] = find_function(function) if isinstance(function, str) else function
-    return found
+        by_label[label] = find_function(function) if isinstance(function, str) else function
+    return by_label
 
 
 def _values(asked: Any, how: dict[str, str], n: int) -> tuple:
@@ -269,13 +269,13 @@ def stored_as(name: str) -> tuple[str, ...]:
 
 def where_it_ran() -> dict[str, str]:
     """What a reader of figures must know of the machine: processor or GPU, cores, versions."""
-    found = {"processor": processor(), "cores": str(os.cpu_count()), "system": platform.system(),
+    facts = {"processor": processor(), "cores": str(os.cpu_count()), "system": platform.system(),
              "device": device_kind(), "python": platform.python_version()}  # fmt: skip
     if device_kind() == "gpu":
         from numba import cuda
 
-        found["gpu"] = str(cuda.get_current_device().name)
-    return found | {package: version(package) for package in ("minidecode", "numpy", "numba")}
+        facts["gpu"] = str(cuda.get_current_device().name)
+    return facts | {package: version(package) for package in ("minidecode", "numpy", "numba")}
 
 
 def processor() -> str:
@@ -292,13 +292,13 @@ def side_by_side(files: dict[str, list[Comparison]]) -> str:
 
     What one file has and another has not is left blank. Figures of different shapes are not set beside each other.
     """
-    columns = {label: {(c.name, c.shape): c for c in found} for label, found in files.items()}
-    names = list(dict.fromkeys(key for found in columns.values() for key in found))
+    columns = {label: {(c.name, c.shape): c for c in comparisons} for label, comparisons in files.items()}
+    names = list(dict.fromkeys(key for column in columns.values() for key in column))
     width = max(24, *map(len, files))
     lines = [f"{'':<28}" + "".join(f" {label:>{width}}" for label in files)]
     for key in names:
         lines.append(f"{key[0]}: {key[1]}")
-        here = {label: found.get(key) for label, found in columns.items()}
+        here = {label: column.get(key) for label, column in columns.items()}
         for implementation in dict.fromkeys(t.implementation for c in here.values() if c for t in c.timings):
             cells = [_cell(c, implementation) if c else "" for c in here.values()]
             lines.append(f"  {implementation:<26}" + "".join(f" {cell:>{width}}" for cell in cells))
@@ -321,8 +321,8 @@ def _cell(comparison: Comparison, implementation: str) -> str:
 def read_comparisons(path: Path) -> list[Comparison]:
     """The comparisons that `compare --json` printed into a file: one, or a list. Raises InputError on other files."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return [Comparison.from_dict(c) for c in (found if isinstance(found, list) else [found])]
+        records = json.loads(path.read_text(encoding="utf-8"))
+        return [Comparison.from_dict(c) for c in (records if isinstance(records, list) else [records])]
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -357,7 +357,7 @@ def _moved(argument, move: Callable):
 
 def implementations(row: Row) -> dict[str, Callable]:
     """Label -> function: naive, other ways in NumPy, reference, cpu, and every version of the kernel."""
-    found = {}
+    functions = {}
     for backend in ("reference", "cpu", "cuda"):
         if not is_there(row, backend):
             continue
@@ -365,8 +365,8 @@ def implementations(row: Row) -> dict[str, Callable]:
         versions = [f for f in vars(module) if f.startswith(row.op)]  # the naive one first, the op itself last
         for function in sorted(versions, key=lambda f: (f == row.op, not f.endswith("_naive"), f)):
             label = function.removeprefix(row.op).strip("_")
-            found[f"{backend} {label}".strip()] = getattr(module, function)
-    return found
+            functions[f"{backend} {label}".strip()] = getattr(module, function)
+    return functions
 
 
 def time_by_turns(

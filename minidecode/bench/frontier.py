@@ -57,8 +57,8 @@ class Frontier:
     cells: list[Cell]
 
     @classmethod
-    def from_dict(cls, found: dict[str, Any]) -> Frontier:
-        return cls(found["caps"], found["weights"], [Cell(**c) for c in found["cells"]])
+    def from_dict(cls, record: dict[str, Any]) -> Frontier:
+        return cls(record["caps"], record["weights"], [Cell(**c) for c in record["cells"]])
 
     def as_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -200,7 +200,7 @@ def continued(one: Iterable[Receipt], two: Iterable[Receipt], batch: int) -> lis
     The n-th call of an op is a constant and so much for each text. An op whose calls depend on the texts (beams that
     stay where they are move nothing) has other numbers of them: then its sum is continued.
     """
-    found = []
+    longer = []
     for a, b in zip(one, two, strict=True):
         for op in a.ops | b.ops:
             costs = [r.ops[op].costs if op in r.ops else [] for r in (a, b)]
@@ -208,8 +208,8 @@ def continued(one: Iterable[Receipt], two: Iterable[Receipt], batch: int) -> lis
                 costs = [[summed(part)] for part in costs]
             for first, second in zip(*costs, strict=True):
                 pairs = zip(dataclasses.astuple(first), dataclasses.astuple(second), strict=True)
-                found.append(Cost(*(max(0, int(a + (batch - 1) * (b - a))) for a, b in pairs)))
-    return found
+                longer.append(Cost(*(max(0, int(a + (batch - 1) * (b - a))) for a, b in pairs)))
+    return longer
 
 
 def predicted(

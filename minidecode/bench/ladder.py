@@ -135,10 +135,10 @@ class Ladder:
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_dict(cls, found: dict[str, Any]) -> Ladder:
+    def from_dict(cls, record: dict[str, Any]) -> Ladder:
         """What `as_dict` made. Raises KeyError or TypeError if it is something else."""
-        steps, frontier = [Step(**s) for s in found["steps"]], found["frontier"]
-        return cls(**(found | {"steps": steps, "frontier": frontier and Frontier.from_dict(frontier)}))
+        steps, frontier = [Step(**s) for s in record["steps"]], record["frontier"]
+        return cls(**(record | {"steps": steps, "frontier": frontier and Frontier.from_dict(frontier)}))
 
     @property
     def measured(self) -> list[Step]:
@@ -328,9 +328,9 @@ def ladder(
     if cap is not None or others:
         announce("batch sizes, method by method")
         frontier = explore(work, no_repeat_ngram_size, cap, machines, repeats, cell_seconds)
-    found = {"name": here.name, "bandwidth": here.bandwidth, "operations": here.operations}
+    rates = {"name": here.name, "bandwidth": here.bandwidth, "operations": here.operations}
     where = where_it_ran() | {"blas_threads": blas_threads(model)} | ({} if load is None else {"load": f"{load:.1f}"})
-    return Ladder(about, steps, found, [m.name for m in machines], where, frontier)
+    return Ladder(about, steps, rates, [m.name for m in machines], where, frontier)
 
 
 def known_machines(machine: str | Iterable[str]) -> list[str]:
@@ -465,9 +465,9 @@ def climb(
             steps.append(Step(rung.name, rung.paper, not_run=str(error).removeprefix("plan: ")))
             progress(done)
             continue
-        found = [mine] if before is below else [before, mine]
-        steps += [each.step for each in found]
-        climbed += found
+        measured = [mine] if before is below else [before, mine]
+        steps += [each.step for each in measured]
+        climbed += measured
         progress(done - 0.5)  # compiled, and right
         decide(work, mine, before, here, clock)
         if mine.step.carried and before is below:
@@ -661,11 +661,11 @@ def least_seconds(receipts: Iterable[Receipt], machine: Machine) -> float:
 
 
 def by_stage(receipts: list[Receipt]) -> dict[str, list[Cost]]:
-    found: dict[str, list[Cost]] = {}
+    costs: dict[str, list[Cost]] = {}
     for receipt in receipts:
         for op, count in receipt.ops.items():
-            found.setdefault(STAGES[op], []).extend(count.costs)
-    return found
+            costs.setdefault(STAGES[op], []).extend(count.costs)
+    return costs
 
 
 def least_ratio(mine: Climbed, before: Climbed, here: Machine) -> float:

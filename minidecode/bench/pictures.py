@@ -31,21 +31,21 @@ def roofline(files: dict[str, list[Comparison]]) -> Figure:
 
     figure = Figure((8, 5.2), layout="constrained")
     panel = figure.subplots()
-    found = [c for comparisons in files.values() for c in comparisons]
-    spots = [max(c.cost.operations / c.cost.bytes, MOVES_ALONE) for c in found]
-    predicted = {m.name: m for c in found for m in c.predicted}.values()
-    bends = [m.balance for m in (*(c.machine for c in found), *predicted)]
+    every = [c for comparisons in files.values() for c in comparisons]
+    spots = [max(c.cost.operations / c.cost.bytes, MOVES_ALONE) for c in every]
+    predicted = {m.name: m for c in every for m in c.predicted}.values()
+    bends = [m.balance for m in (*(c.machine for c in every), *predicted)]
     low, high = min(spots) / 3, max(*spots, *bends) * 3
     for colour, (label, comparisons) in zip(COLOURS, files.items(), strict=False):
         _draw_roof(panel, comparisons[0].machine, label, (low, high), color=colour)
         for comparison in comparisons:
-            _draw_points(panel, comparison, colour, len(found) == 1)
+            _draw_points(panel, comparison, colour, len(every) == 1)
     for machine, dashes in zip(predicted, (":", "--", "-."), strict=False):
         _draw_roof(panel, machine, machine.name, (low, high), color="#57606a", linestyle=dashes)
-    drawn = {_kind(timing) for c in found for timing in c.timings}
+    drawn = {_kind(timing) for c in every for timing in c.timings}
     for name in (name for name in ALL_MARKERS if name in drawn):
         panel.plot([], [], ALL_MARKERS[name], color="#24292f", label=name)
-    what = f"{found[0].name}: {found[0].shape}" if len(found) == 1 else "implementations, each on its own inputs"
+    what = f"{every[0].name}: {every[0].shape}" if len(every) == 1 else "implementations, each on its own inputs"
     panel.set(xscale="log", yscale="log", xlabel="operations per byte that must be moved", ylabel="useful GB/s")
     panel.set_title(what, fontsize=9)
     for axis in (panel.xaxis, panel.yaxis):
@@ -95,7 +95,7 @@ STAGE_STYLES = (  # of each stage of ladder.SHARES: its colour, its hatch and th
 )  # fmt: skip
 
 
-def ladder_picture(found: Ladder) -> Figure:
+def ladder_picture(ladder: Ladder) -> Figure:
     """The rungs of a ladder: speedup over the first (above), and where the time of each goes (FastSeq, Figure 1).
 
     As narrow as a telephone, with a column of one panel; a rung that is not carried on is drawn hollow.
@@ -103,7 +103,7 @@ def ladder_picture(found: Ladder) -> Figure:
     import matplotlib
     from matplotlib.figure import Figure
 
-    steps = found.measured
+    steps = ladder.measured
     with matplotlib.rc_context({"font.size": 8, "hatch.linewidth": 0.6}):
         figure = Figure((4.2, 2.2 + 0.52 * len(steps)), layout="constrained")
         above, below = figure.subplots(2, 1)
@@ -116,7 +116,7 @@ def ladder_picture(found: Ladder) -> Figure:
                            textcoords="offset points", va="center")  # fmt: skip
         above.set(xscale="log", xlim=(0.5, 3 * max(s.speedup_total for s in steps)))
         above.set_title(
-            f"{found.work['model']}: speedup over no cache (hollow: not carried on)", fontsize=8, loc="right"
+            f"{ladder.work['model']}: speedup over no cache (hollow: not carried on)", fontsize=8, loc="right"
         )
         above.xaxis.set_major_formatter("{x:g}")
         above.xaxis.set_minor_formatter("")
@@ -137,14 +137,14 @@ def ladder_picture(found: Ladder) -> Figure:
     return figure
 
 
-def ladder_in_words(found: Ladder) -> str:
+def ladder_in_words(ladder: Ladder) -> str:
     """What the picture shows, in words, for those who do not see it."""
     rungs = "; ".join(
         f"{s.name} {s.speedup_total:.1f} times the first rung's speed{'' if s.carried else ', not carried on'}, "
         f"most of its time in {max(s.shares, key=s.shares.get)} ({100 * max(s.shares.values()):.0f} percent)"
-        for s in found.measured
+        for s in ladder.measured
     )
-    return f"Bars of {found.work['model']}, one for each rung: {rungs}."
+    return f"Bars of {ladder.work['model']}, one for each rung: {rungs}."
 
 
 def write_svg(figure: Figure, file: TextIO, title: str, description: str) -> None:

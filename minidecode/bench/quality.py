@@ -192,10 +192,10 @@ class Measured:
         bleu.effective_order = True  # else it warns of each sentence's score, of which only the counts are used
         rouge_rows, bleu_rows = [], []
         for text, mine in zip(texts, references, strict=True):
-            found = rouge.score_multi(mine, text)
-            rouge_rows.append([100 * found[metric].fmeasure for metric in METRICS if metric != "bleu"])
-            found = bleu.sentence_score(text, mine)
-            bleu_rows.append([found.sys_len, found.ref_len, *found.counts, *found.totals])
+            scores = rouge.score_multi(mine, text)
+            rouge_rows.append([100 * scores[metric].fmeasure for metric in METRICS if metric != "bleu"])
+            scores = bleu.sentence_score(text, mine)
+            bleu_rows.append([scores.sys_len, scores.ref_len, *scores.counts, *scores.totals])
         return cls(np.array(rouge_rows), np.array(bleu_rows))
 
     def scores(self, pick_X: np.ndarray) -> np.ndarray:

@@ -266,11 +266,11 @@ def peak_of(call: Callable[[], Run]) -> tuple[Run, int]:
 
 def weights_bytes(model: Model) -> int:
     """Of the arrays that the forward pass reads, each once."""
-    found: list[np.ndarray] = []
+    arrays: list[np.ndarray] = []
 
     def collect(part: Any) -> None:
         if isinstance(part, np.ndarray):
-            found.append(part)
+            arrays.append(part)
         elif isinstance(part, tuple):
             for each in part:
                 collect(each)
@@ -279,7 +279,7 @@ def weights_bytes(model: Model) -> int:
                 collect(each)
 
     collect(model.weights)
-    return held_bytes(found)
+    return held_bytes(arrays)
 
 
 def facts_of(done: Run) -> dict[str, str]:

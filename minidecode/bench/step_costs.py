@@ -105,8 +105,8 @@ def attention(s: Step, cache: str) -> Cost:
         kv = _hollow(s, s.R, s.G, s.N + s.T, s.K)
         cost = CATALOG["grouped"].cost(q_RHK, kv, kv, begin_R, begin_R + s.N + s.T, 1.0)
     else:
-        prompt, own = _hollow(s, s.B, s.G, s.N, s.K), _hollow(s, s.R, s.G, s.T, s.K)
-        cost = CATALOG["split"].cost(q_RHK, prompt, prompt, begin_B, own, own, begin_R, begin_R + s.T, 1.0)
+        prompt, generated = _hollow(s, s.B, s.G, s.N, s.K), _hollow(s, s.R, s.G, s.T, s.K)
+        cost = CATALOG["split"].cost(q_RHK, prompt, prompt, begin_B, generated, generated, begin_R, begin_R + s.T, 1.0)
     return _sum([cost] * s.S)
 
 
