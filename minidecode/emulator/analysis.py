@@ -39,7 +39,7 @@ class Analysis:
                 self.traffic.count(rows, kind)
 
     def found_errors(self) -> bool:
-        return any(not race.same_value for race in self.races.found.values())
+        return any(not race.same_value for race in self.races.by_key.values())
 
     def findings(self) -> list[Finding]:
         """All there are, at the end of the launch."""

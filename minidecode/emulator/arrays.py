@@ -233,8 +233,8 @@ class WrittenBytes:
         self._by_byte = by_byte  # the array's shape, and the bytes of an element as the last axis
 
     def __getitem__(self, index) -> bool | WrittenBytes:
-        found = self._by_byte[index]
-        return bool(found.all()) if found.ndim == 1 else WrittenBytes(found)
+        written = self._by_byte[index]
+        return bool(written.all()) if written.ndim == 1 else WrittenBytes(written)
 
     def __setitem__(self, index, value: bool) -> None:
         self._by_byte[index] = value
@@ -418,7 +418,7 @@ class House:
                 root = starts[bisect_right(starts, memory.start) - 1]
                 kinds[root] |= {kind for kind, count in counts.get(memory.name, {}).items() if count}
         quiet = {frozenset([kind.kind]): kind for kind in (Quiet, QuietAtomics)}
-        return {root: quiet[frozenset(found)] for root, found in kinds.items() if frozenset(found) in quiet}
+        return {root: quiet[frozenset(seen)] for root, seen in kinds.items() if frozenset(seen) in quiet}
 
     def constant(self, data: np.ndarray, name: str) -> Array:
         """An array that the kernel closes over: a copy that no thread writes, and that no race concerns."""

@@ -112,25 +112,27 @@ class _ModuleView:
 
 def _stand_ins(cuda: FakeCuda) -> dict[int, object]:
     """By identity: the real module, and each of its names that a kernel may have imported by itself."""
-    found = dict(_mathematical())
+    stand_ins = dict(_mathematical())
     real = sys.modules.get("numba.cuda")
     if real is None:
-        return found
+        return stand_ins
     names = [n for n in dir(FakeCuda) if not n.startswith("_")] + [n for n in vars(cuda) if not n.startswith("_")]
     for name in names:
         if hasattr(real, name):
             is_index = name in ("threadIdx", "blockIdx", "laneid")
-            found[id(getattr(real, name))] = Reader(cuda, name) if is_index else getattr(cuda, name)
-    found[id(real)] = cuda
-    return found
+            stand_ins[id(getattr(real, name))] = Reader(cuda, name) if is_index else getattr(cuda, name)
+    stand_ins[id(real)] = cuda
+    return stand_ins
 
 
 @cache
 def _mathematical() -> dict[int, object]:
     """Of `_stand_ins`, what is the same in every launch."""
-    found: dict[int, object] = {id(math): _MATHEMATICS, id(max): maximum, id(min): minimum}
-    found |= {id(f): getattr(_MATHEMATICS, n) for n, f in vars(math).items() if callable(f) and not n.startswith("__")}
-    return found
+    stand_ins: dict[int, object] = {id(math): _MATHEMATICS, id(max): maximum, id(min): minimum}
+    stand_ins |= {
+        id(f): getattr(_MATHEMATICS, n) for n, f in vars(math).items() if callable(f) and not n.startswith("__")
+    }
+    return stand_ins
 
 
 def _names_in(code: CodeType) -> set[str]:

@@ -79,10 +79,10 @@ class Publications:
     def fence(self, thread, whole_device: bool) -> None:
         """Takes up what the thread's atomics have found; its next atomic may publish all that it has done so far."""
         self.has_fences = True
-        if thread.found is not None:
-            found = thread.found if whole_device else thread.found.of_block(thread.block.number)
-            thread.known = merged([thread.known, found])
-            thread.found = None if whole_device else thread.found
+        if thread.acquired is not None:
+            acquired = thread.acquired if whole_device else thread.acquired.of_block(thread.block.number)
+            thread.known = merged([thread.known, acquired])
+            thread.acquired = None if whole_device else thread.acquired
         knowledge = knowledge_of(thread)
         thread.fenced_block = merged([thread.fenced_block, knowledge])
         if whole_device:
@@ -103,10 +103,10 @@ class Publications:
         """
         number = thread.block.number
         to_device = None if address >= SHARED_BASE else thread.fenced
-        found = merged([self.at.get(address), self.at.get((address, number))])
-        if found is not None:
-            thread.found = merged([thread.found, found])
+        published = merged([self.at.get(address), self.at.get((address, number))])
+        if published is not None:
+            thread.acquired = merged([thread.acquired, published])
         for key, fenced in ((address, to_device), ((address, number), thread.fenced_block)):
             if fenced is not None:
                 self.at[key] = merged([self.at.get(key), fenced])
-        return found is not None
+        return published is not None

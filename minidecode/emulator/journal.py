@@ -104,8 +104,8 @@ class Journal:
 
     def memory_at(self, address: int, itemsize: int | None = None) -> Memory:
         """The array that has this byte; of several, one whose elements have this size."""
-        found = [m for m in reversed(self.memories) if m.start <= address < m.start + m.nbytes]
-        return next((m for m in found if m.dtype.itemsize == itemsize), found[0])
+        holding = [m for m in reversed(self.memories) if m.start <= address < m.start + m.nbytes]
+        return next((m for m in holding if m.dtype.itemsize == itemsize), holding[0])
 
 
 class _Bases(dict):

@@ -301,12 +301,12 @@ class Launch:
 
     def _code_and_line(self, error: BaseException) -> tuple[CodeType, int]:
         """Where in the kernel, or in a function it calls, an exception came about."""
-        found, trace = (self._kernel, self._kernel.co_firstlineno), error.__traceback__
+        place, trace = (self._kernel, self._kernel.co_firstlineno), error.__traceback__
         while trace is not None:
             if trace.tb_frame.f_code in self._codes or trace.tb_frame.f_code is self._kernel:
-                found = trace.tb_frame.f_code, trace.tb_lineno
+                place = trace.tb_frame.f_code, trace.tb_lineno
             trace = trace.tb_next
-        return found
+        return place
 
     def _user_place(self, error: BaseException) -> Place:
         code, line = self._code_and_line(error)

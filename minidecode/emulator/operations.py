@@ -60,7 +60,7 @@ class Operations:
 
     def by_place(self) -> dict[Place, int]:
         """Operations by line of source."""
-        found: dict[Place, int] = {}
+        counts: dict[Place, int] = {}
         for code, executed in self._executed.items():
             callees = self._callees[code]
             operators = {i.offset for i in dis.get_instructions(code) if _is_operator(i)}
@@ -68,8 +68,8 @@ class Operations:
                 count = calls + (executed[offset] if offset in operators else 0)
                 if count:
                     place = place_of(code, offset)
-                    found[place] = found.get(place, 0) + count
-        return found
+                    counts[place] = counts.get(place, 0) + count
+        return counts
 
 
 def _counter(executed: list[int]):

@@ -58,14 +58,14 @@ class Outcome:
     @property
     def lines(self) -> dict[Place, LineCount]:
         """Counts by line of source."""
-        found: dict[Place, LineCount] = {}
+        lines: dict[Place, LineCount] = {}
         for (site, _), c in sorted(self.sites.items()):
-            line = found.setdefault(self._launch.journal.place(site), LineCount())
+            line = lines.setdefault(self._launch.journal.place(site), LineCount())
             for name, amount in _parts(c).items():
                 setattr(line, name, getattr(line, name) + amount)
         for place, count in self._operations.items():
-            found.setdefault(place, LineCount()).operations = count
-        return found
+            lines.setdefault(place, LineCount()).operations = count
+        return lines
 
     @property
     def sites(self) -> dict:

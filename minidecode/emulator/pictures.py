@@ -68,7 +68,7 @@ def draw_race(run: Outcome, finding) -> str:
     size = memory.dtype.itemsize
     start = max(memory.start, first.address - STRIP // 2 * size)
     end = min(memory.start + memory.nbytes, start + STRIP * size)
-    raced = {c for r in run._launch.analysis.races.found.values() if not r.same_value for c in r.cells}
+    raced = {c for r in run._launch.analysis.races.by_key.values() if not r.same_value for c in r.cells}
     sides = [first] if first.thread.block is second.thread.block else [first, second]
     parts = [label(10, 20, f"{finding.detail['element']}: a race"), *_legend(10, 38)]
     y = 62
@@ -181,13 +181,13 @@ def requests_of(run: Outcome, block: int, warp: int) -> list[Request]:
     mine = mine[np.lexsort((kept.thread[mine], kept.request[mine]))]
     _, start = np.unique(kept.request[mine], return_index=True)
     end, began = np.r_[start[1:], len(mine)], np.minimum.reduceat(mine, start)
-    found = []
+    requests = []
     for number in np.argsort(began, kind="stable")[:MOST_LISTED]:
         rows = mine[start[number] : end[number]]
         first = rows[0]
-        found.append(Request(int(kept.epoch[first]), int(kept.site[first]), int(kind[first]),
+        requests.append(Request(int(kept.epoch[first]), int(kept.site[first]), int(kind[first]),
                              kept.thread[rows] % WARP, kept.address[rows]))  # fmt: skip
-    return found
+    return requests
 
 
 class Shown:

@@ -80,7 +80,7 @@ class Races:
 
     def __init__(self, journal: Journal, has_blocks: bool):
         self._journal, self._has_blocks = journal, has_blocks
-        self.found: dict[object, Race] = {}
+        self.by_key: dict[object, Race] = {}
         self._kept: list[_Summary] = []
         self._updating: tuple[list, set] = ([], set())  # accesses to an element, and the threads that update it
         self.left_out = 0  # elements that several blocks touch, and that were not gone through
@@ -142,9 +142,9 @@ class Races:
         between_blocks = first.thread.block is not second.thread.block
         both_change = {first.thread, second.thread} <= self._threads_that_update(accesses)
         key = (memory.name, *sides, same, same and both_change, between_blocks)
-        race = self.found.get(key)
+        race = self.by_key.get(key)
         if race is None:
-            race = self.found[key] = Race(first, second, same, both_change, 0)
+            race = self.by_key[key] = Race(first, second, same, both_change, 0)
         race.count += 1
         if len(race.cells) < MOST_CELLS_KEPT:
             race.cells |= {(a.thread.block.number, a.epoch, a.address) for a in (first, second)}
@@ -224,14 +224,14 @@ class Races:
     # What is said
 
     def findings(self) -> list[Finding]:
-        races = sorted(self.found.values(), key=lambda r: (r.same_value, -r.count))
-        found = [self._finding(race) for race in races]
+        races = sorted(self.by_key.values(), key=lambda r: (r.same_value, -r.count))
+        findings = [self._finding(race) for race in races]
         if self.left_out:
-            found.append(Finding(
+            findings.append(Finding(
                 "limit", f"{self.left_out:,} elements that several blocks touch were not looked at for races: too"
                 " many.", [], "note", remedy="Launch fewer blocks, or emulate() a sample (blocks=8).",
             ))  # fmt: skip
-        return found
+        return findings
 
     def _finding(self, race: Race) -> Finding:
         first, second = race.first, race.second
@@ -280,7 +280,7 @@ class Races:
 
     def _shared_by_warps(self) -> set[str]:
         """Arrays for which threads of different warps of a block race: only its barrier orders those."""
-        pairs = [(r.first, r.second) for r in self.found.values() if not r.same_value]
+        pairs = [(r.first, r.second) for r in self.by_key.values() if not r.same_value]
         return {self._memory(a) for a, b in pairs if a.thread.block is b.thread.block and not _share_a_warp(a, b)}
 
 
@@ -303,11 +303,11 @@ class _Summary(NamedTuple):
 
 def _first_of_another_value(stores: list[tuple[int, object]]) -> list[int]:
     """Of stores (group, value): places of the first in each group whose value is not that of the group's first one."""
-    first, found = {}, {}
+    first, places = {}, {}
     for place, (group, value) in enumerate(stores):
         if value != first.setdefault(group, value):
-            found.setdefault(group, place)
-    return list(found.values())
+            places.setdefault(group, place)
+    return list(places.values())
 
 
 def _pieces(address: np.ndarray, itemsize: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -39,8 +39,8 @@ def verdict(run: Outcome) -> str:
                 f"Schedule {run.schedules} of {wanted} found it ({run.schedule}); those before were clean. Arrays hold"
                 " the results of the first."
             )
-    found = [f"error: {f}" for f in run.errors] or [clean]
-    return "\n".join([*found, *scope, *(f"note: {f}" for f in notes)])
+    errors = [f"error: {f}" for f in run.errors] or [clean]
+    return "\n".join([*errors, *scope, *(f"note: {f}" for f in notes)])
 
 
 def costs(run: Outcome) -> list[str]:

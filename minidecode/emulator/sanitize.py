@@ -348,11 +348,11 @@ def _root(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def print_error(found: Reported) -> None:
+def print_error(error: Reported) -> None:
     """Prints one mistake when it is found."""
-    print(f"{found.launched_at}: error: {found.kind} in {found.kernel}: {found.message}", file=sys.stderr, flush=True)
-    if found.remedy:
-        print(f"    {found.remedy}", file=sys.stderr, flush=True)
+    print(f"{error.launched_at}: error: {error.kind} in {error.kernel}: {error.message}", file=sys.stderr, flush=True)
+    if error.remedy:
+        print(f"    {error.remedy}", file=sys.stderr, flush=True)
 
 
 def main() -> int:
@@ -381,10 +381,10 @@ def main() -> int:
         print(failure, file=sys.stderr)
     report = sanitizer.report
     if as_json:
-        found = {"errors": [asdict(e) for e in report.errors], "launches": dict(report.launches),
+        record = {"errors": [asdict(e) for e in report.errors], "launches": dict(report.launches),
                  "traced": report.traced, "sampled": report.sampled, "script_ended_with": code}  # fmt: skip
         with os.fdopen(report_to, "w", encoding="utf-8") as out:
-            out.write(json.dumps(found, indent=1) + "\n")
+            out.write(json.dumps(record, indent=1) + "\n")
     else:
         ended = f"; {script} ended with exit code {code}" if code else ""
         print(f"{report.summary()}{ended}", file=sys.stderr)

@@ -112,8 +112,8 @@ def numbers_in(text: str, frame: FrameType) -> str:
         names = [n.id for n in ast.walk(ast.parse(text, mode="eval")) if isinstance(n, ast.Name)]
     except SyntaxError:
         return ""
-    found = {name: frame.f_locals.get(name) for name in dict.fromkeys(names)}
-    return ", ".join(f"{name} = {value}" for name, value in found.items() if _is_whole(value))
+    values = {name: frame.f_locals.get(name) for name in dict.fromkeys(names)}
+    return ", ".join(f"{name} = {value}" for name, value in values.items() if _is_whole(value))
 
 
 def _is_whole(value) -> bool:
@@ -149,14 +149,14 @@ def is_for_some_threads(code: CodeType, *offsets: int) -> bool:
 @lru_cache(maxsize=1024)
 def _names_of_threads(code: CodeType) -> frozenset[str]:
     """`threadIdx` and its like, and the variables that are computed from them."""
-    found, known = {"threadIdx", "laneid", "grid"}, 0
+    names, known = {"threadIdx", "laneid", "grid"}, 0
     lines = {line for _, _, line in code.co_lines() if line}
-    while len(found) > known:
-        known = len(found)
+    while len(names) > known:
+        known = len(names)
         for line in lines:
-            if _reads_of_line(code, line) & found:
-                found |= _names_of_line(code, line, "STORE_FAST")
-    return frozenset(found)
+            if _reads_of_line(code, line) & names:
+                names |= _names_of_line(code, line, "STORE_FAST")
+    return frozenset(names)
 
 
 def _reads_of_line(code: CodeType, line: int) -> set[str]:
@@ -164,8 +164,10 @@ def _reads_of_line(code: CodeType, line: int) -> set[str]:
 
 
 def _names_of_line(code: CodeType, line: int, operation: str) -> set[str]:
-    found = [i for o, i in _instructions(code).items() if i.opname.startswith(operation) and line_of(code, o) == line]
-    several = [i.argval if isinstance(i.argval, tuple) else (i.argval,) for i in found]  # Python 3.13 joins two
+    instructions = [
+        i for o, i in _instructions(code).items() if i.opname.startswith(operation) and line_of(code, o) == line
+    ]
+    several = [i.argval if isinstance(i.argval, tuple) else (i.argval,) for i in instructions]  # Python 3.13 joins two
     return {name for names in several for name in names if isinstance(name, str)}
 
 

@@ -70,7 +70,7 @@ class Thread:
     """One thread: who it is, what it waits for, and what it knows (see clocks.py)."""
 
     __slots__ = (
-        "answer", "asked", "block", "clock", "converged", "done", "exit", "fenced", "fenced_block", "found", "glet",
+        "acquired", "answer", "asked", "block", "clock", "converged", "done", "exit", "fenced", "fenced_block", "glet",
         "index", "known", "lane", "row", "thread_index", "waits", "warp",
     )  # fmt: skip
 
@@ -84,7 +84,7 @@ class Thread:
         self.done, self.exit = False, None  # exit: the offset of the `return` by which it left
         self.clock, self.row, self.converged = 0, NOTHING, 0
         self.known: Known | None = None
-        self.found: Known | None = None  # by its atomics; known from its next fence or barrier on
+        self.acquired: Known | None = None  # by its atomics; known from its next fence or barrier on
         self.fenced: Known | None = None
         self.fenced_block: Known | None = None
 
@@ -180,7 +180,7 @@ class Block:
         for thread in self.live:
             thread.waits, thread.answer = None, answer
             thread.clock, thread.row, thread.converged = thread.clock + 1, NOTHING, converged
-            thread.known, thread.fenced, thread.fenced_block, thread.found = known, fenced, fenced_block, None
+            thread.known, thread.fenced, thread.fenced_block, thread.acquired = known, fenced, fenced_block, None
 
     def _stop_at_two_calls(self, kernel) -> None:
         ways = [_way_to(thread.glet.gr_frame, kernel) for thread in self.live]
@@ -308,7 +308,7 @@ class Block:
         if operation == "syncwarp" and self.knows:
             known, fenced, fenced_block = _knowledge(group)
             for thread in group:
-                thread.known, thread.fenced, thread.fenced_block, thread.found = known, fenced, fenced_block, None
+                thread.known, thread.fenced, thread.fenced_block, thread.acquired = known, fenced, fenced_block, None
         for thread in group:
             thread.waits, thread.answer, thread.converged = None, answer, converged
             if row is not None:
@@ -362,7 +362,7 @@ def _way_to(frame, kernel) -> tuple:
 
 def _knowledge(threads: list[Thread]) -> tuple[Known | None, Known | None, Known | None]:
     """After a barrier: what its threads know, and what their next atomics publish to the device and to the block."""
-    known = merged(piece for t in threads for piece in (t.known, t.found))
+    known = merged(piece for t in threads for piece in (t.known, t.acquired))
     return known, merged(t.fenced for t in threads), merged(t.fenced_block for t in threads)
 
 
