@@ -72,12 +72,12 @@ def table_of_buckets(buckets: int, farthest: int, two_sided: bool = False) -> tu
     With both directions, the upper half of the buckets is that of keys behind the query.
     """
     n = buckets // 2 if two_sided else buckets
-    own = n // 2
+    half = n // 2
 
     def bucket(back: int) -> int:
         far = abs(back) if two_sided else max(back, 0)
-        grown = own + math.floor(math.log(max(far, own) / own) / math.log(farthest / own) * (n - own))
-        return (n if two_sided and back < 0 else 0) + (far if far < own else min(grown, n - 1))
+        grown = half + math.floor(math.log(max(far, half) / half) / math.log(farthest / half) * (n - half))
+        return (n if two_sided and back < 0 else 0) + (far if far < half else min(grown, n - 1))
 
     zero = farthest if two_sided else 0
     return np.array([bucket(entry - zero) for entry in range(zero + farthest + 1)]), zero
@@ -180,14 +180,14 @@ def attend_bounds(rows) -> np.ndarray:
     return np.stack([attend_bound(*row) for row in rows])
 
 
-def attend_hidden_row(q_HK, h_ND, weights, scale, own=None):
+def attend_hidden_row(q_HK, h_ND, weights, scale, generated=None):
     """One query row over hidden states, by the keys and values that `weights` (w_k, b_k, w_v, b_v) make of them.
 
     own: keys and values (k_GTK, v_GTU) of more positions, under the same softmax.
     """
     k_GMK, v_GMU = keys_and_values(h_ND, weights)
-    if own is not None:
-        k_GMK, v_GMU = (np.concatenate(pair, axis=1) for pair in zip((k_GMK, v_GMU), own, strict=True))
+    if generated is not None:
+        k_GMK, v_GMU = (np.concatenate(pair, axis=1) for pair in zip((k_GMK, v_GMU), generated, strict=True))
     return attend_row(q_HK, k_GMK, v_GMU, scale)
 
 
@@ -198,7 +198,7 @@ def keys_and_values(h_ND, weights):
     return h_ND @ w_k_GKD.transpose(0, 2, 1) + b_k_GK[:, None], h_ND @ w_v_GUD.transpose(0, 2, 1) + b_v_GU[:, None]
 
 
-def attend_hidden_bound(q_HK, h_ND, weights, scale, own=None):
+def attend_hidden_bound(q_HK, h_ND, weights, scale, generated=None):
     """For one row. The products may come in either order: (q W_k) h and W_v (p h), or q (W_k h) and p (W_v h).
 
     So for each number that is summed on the way the bound has what that sum may be off by, in both orders. The error of
@@ -209,8 +209,8 @@ def attend_hidden_bound(q_HK, h_ND, weights, scale, own=None):
     below the smallest normal one may be 0, in both orders.
     """
     k_GMK, v_GMU = keys_and_values(h_ND, weights)
-    if own is not None:
-        k_GMK, v_GMU = (np.concatenate(pair, axis=1) for pair in zip((k_GMK, v_GMU), own, strict=True))
+    if generated is not None:
+        k_GMK, v_GMU = (np.concatenate(pair, axis=1) for pair in zip((k_GMK, v_GMU), generated, strict=True))
     w_k_GKD, b_k_GK, w_v_GUD, _ = (w.astype(np.float64) for w in weights)
     q_HK, h_ND = scale * q_HK.astype(np.float64), h_ND.astype(np.float64)
     H, G = len(q_HK), len(w_k_GKD)

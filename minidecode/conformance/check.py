@@ -168,13 +168,13 @@ def check(
                 if mistake := wrong_with_out(row, implementation, planted[0]):
                     last[0] = (planted[0], mistake)
                     raise _WrongAnswerError
-                if not kernels and (found := wrong_in_a_hurry(row, implementation, planted)):
-                    last[0] = found
+                if not kernels and (problem := wrong_in_a_hurry(row, implementation, planted)):
+                    last[0] = problem
                     raise _WrongAnswerError
                 limits = look_at_limits if kernels and is_emulated else None
                 seconds = large_seconds if large_seconds is not None else SECONDS if limits else math.inf
-                if found := judge_large(look, row, large, seconds, limits, left_out, large_numbers):
-                    last[0] = found
+                if problem := judge_large(look, row, large, seconds, limits, left_out, large_numbers):
+                    last[0] = problem
                     raise _WrongAnswerError
         except (_WrongAnswerError, _EnoughError, Flaky):
             arguments, mistake = last[0]

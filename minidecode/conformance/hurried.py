@@ -23,17 +23,17 @@ def hurried_clocks(function: Callable[..., Any]) -> Iterator[None]:
     hurried = {name: _from(original(), SECONDS * _HURRIED[name]) for name, original in originals.items()}
     while hasattr(function, "stands_for"):
         function = function.stands_for
-    own = getattr(function, "__globals__", {})
-    imported = {key: name for key, value in own.items() for name, clock in originals.items() if value is clock}
+    namespace = getattr(function, "__globals__", {})
+    imported = {key: name for key, value in namespace.items() for name, clock in originals.items() if value is clock}
     try:
         for name, clock in hurried.items():
             setattr(time, name, clock)
-        own.update({key: hurried[name] for key, name in imported.items()})
+        namespace.update({key: hurried[name] for key, name in imported.items()})
         yield
     finally:
         for name, clock in originals.items():
             setattr(time, name, clock)
-        own.update({key: originals[name] for key, name in imported.items()})
+        namespace.update({key: originals[name] for key, name in imported.items()})
 
 
 def _from(begin: float, step: float) -> Callable[[], float]:

@@ -81,7 +81,7 @@ def build(kernel: Callable[..., Any], argument_types: tuple, architecture: tuple
 
 
 def _number(pattern: str, log: str, default: int | None = None) -> int:
-    found = re.search(pattern, log)
-    if found is None and default is None:
+    match = re.search(pattern, log)
+    if match is None and default is None:
         raise OptionError(f"the assembler's log is not as it was: no {pattern!r} in it")
-    return int(found[1]) if found else default
+    return int(match[1]) if match else default

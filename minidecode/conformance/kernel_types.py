@@ -99,8 +99,8 @@ def _infer(function, argument_types):
     target.refresh()
     ir = reconstruct_ssa(run_frontend(function))  # `n = SIZE; n = n // 2` are two variables, as to the compiler
     with pretended_device(), target_override("cuda"):
-        found = type_inference_stage(typing, target, ir, argument_types, None)
-        return ir, found.typemap, found.return_type, found.calltypes
+        inferred = type_inference_stage(typing, target, ir, argument_types, None)
+        return ir, inferred.typemap, inferred.return_type, inferred.calltypes
 
 
 @contextmanager

@@ -51,8 +51,8 @@ def arguments_of(
     for part in (slice(begin), slice(end, None)):
         k_RGTK[:, :, part], v_RGTU[:, :, part] = POISON, POISON
     bias = [position_bias(rng, G * per_group, **of_bias)] if of_bias else []
-    own = indirection_RT, np.full(R, begin), np.full(R, end), 0.7, *bias
-    return q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, *own
+    table = indirection_RT, np.full(R, begin), np.full(R, end), 0.7, *bias
+    return q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, *table
 
 
 @st.composite

@@ -36,8 +36,8 @@ def arguments_of(
     rng = np.random.default_rng(seed)
     R, begins = len(ends), [0] * len(ends) if begins is None else begins
     counts = [-(-end // M) for end in ends]
-    own = sum(max(count - shared, 0) for count in counts)
-    numbers = rng.permutation(shared + own + spare)
+    unshared = sum(max(count - shared, 0) for count in counts)
+    numbers = rng.permutation(shared + unshared + spare)
     table_RX = np.full((R, max(counts) + 1), numbers[-1])
     used = shared
     for r, count in enumerate(counts):

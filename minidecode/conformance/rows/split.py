@@ -45,9 +45,9 @@ def inputs(draw):
     end_R = [draw(st.integers(begin + 1, T)) for begin in begin_R]
     q_RHK = drawn(draw, B * W, G * per_group, K)
     prompt = drawn(draw, B, G, N, K), drawn(draw, B, G, N, U)
-    own = drawn(draw, B * W, G, T, K), drawn(draw, B * W, G, T, U)
+    generated = drawn(draw, B * W, G, T, K), drawn(draw, B * W, G, T, U)
     scale = draw(st.sampled_from([1.0, 0.5, 0.125]))
-    arguments = perhaps_halves(draw, arguments_of(q_RHK, *prompt, prompt_begin_B, *own, begin_R, end_R, scale))
+    arguments = perhaps_halves(draw, arguments_of(q_RHK, *prompt, prompt_begin_B, *generated, begin_R, end_R, scale))
     return perhaps_biased(draw, arguments, G * per_group, B * W)
 
 
@@ -57,9 +57,9 @@ def planted() -> list[tuple]:
     def case(prompt_begin_B, begin_R, end_R, G, H, N, T, K, U, scale=0.7, **of_bias):
         B, R = len(prompt_begin_B), len(begin_R)
         prompt = normal(rng, B, G, N, K), normal(rng, B, G, N, U)
-        own = normal(rng, R, G, T, K), normal(rng, R, G, T, U)
+        generated = normal(rng, R, G, T, K), normal(rng, R, G, T, U)
         bias = [position_bias(rng, H, **of_bias)] if of_bias else []
-        return arguments_of(normal(rng, R, H, K), *prompt, prompt_begin_B, *own, begin_R, end_R, scale, *bias)
+        return arguments_of(normal(rng, R, H, K), *prompt, prompt_begin_B, *generated, begin_R, end_R, scale, *bias)
 
     def slope(first, last):
         """Scores that rise along both parts, or fall: a new maximum at every step, or none but the first."""
@@ -109,11 +109,11 @@ def large() -> list[tuple]:
         ([0] * MANY_ROWS, 1, [1] * MANY_ROWS, 1),
     ]:  # fmt: skip
         B = len(begins)
-        prompt, own = ([normal(rng, B, 1, length, WIDTH) for _ in range(2)] for length in (N, T))
-        cases.append(arguments_of(normal(rng, B, 1, WIDTH), *prompt, begins, *own, [0] * B, ends, 0.7))
+        prompt, generated = ([normal(rng, B, 1, length, WIDTH) for _ in range(2)] for length in (N, T))
+        cases.append(arguments_of(normal(rng, B, 1, WIDTH), *prompt, begins, *generated, [0] * B, ends, 0.7))
     for G, K in LARGE_HEADS:
-        prompt, own = ([normal(rng, 1, G, 2, K) for _ in range(2)] for _ in range(2))
-        cases.append(arguments_of(normal(rng, 1, G, K), *prompt, [0], *own, [0], [2], 0.1))
+        prompt, generated = ([normal(rng, 1, G, 2, K) for _ in range(2)] for _ in range(2))
+        cases.append(arguments_of(normal(rng, 1, G, K), *prompt, [0], *generated, [0], [2], 0.1))
     return cases
 
 
@@ -121,10 +121,10 @@ def seen(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, be
     """Row by row: its queries, and the keys and values of what it sees of its prompt and of its own."""
     W = len(q_RHK) // len(prompt_k_BGNK)
     for r, q_HK in enumerate(q_RHK):
-        b, own = r // W, slice(begin_R[r], end_R[r])
+        b, generated = r // W, slice(begin_R[r], end_R[r])
         prompt = slice(prompt_begin_B[b], None)
-        k_GMK = np.concatenate([prompt_k_BGNK[b, :, prompt], k_RGTK[r, :, own]], axis=1)
-        v_GMU = np.concatenate([prompt_v_BGNU[b, :, prompt], v_RGTU[r, :, own]], axis=1)
+        k_GMK = np.concatenate([prompt_k_BGNK[b, :, prompt], k_RGTK[r, :, generated]], axis=1)
+        v_GMU = np.concatenate([prompt_v_BGNU[b, :, prompt], v_RGTU[r, :, generated]], axis=1)
         N = prompt_k_BGNK.shape[2]
         position_M = [*range(prompt_begin_B[b], N), *range(N + begin_R[r], N + end_R[r])]
         yield q_HK, k_GMK, v_GMU, scale, bias_of_row(bias, r, N + end_R[r] - 1 - np.array(position_M))
@@ -143,8 +143,8 @@ def paper_inputs(stored: str = "float32", *, seed: int = 0) -> tuple[tuple, str]
     rng = np.random.default_rng(seed)
     B, W, H, N, T, width = 4, 4, 12, 900, 50, 64
     prompt = normal(rng, B, H, N, width), normal(rng, B, H, N, width)
-    own = normal(rng, B * W, H, T, width), normal(rng, B * W, H, T, width)
+    generated = normal(rng, B * W, H, T, width), normal(rng, B * W, H, T, width)
     begins = np.zeros(B, np.int64), np.zeros(B * W, np.int64)
     shape = f"{B} sentences of {W} beams, {H} heads of {width}, {N} prompt and {T} generated positions"
     q_RHK = normal(rng, B * W, H, width)
-    return timed_in(stored, (q_RHK, *prompt, begins[0], *own, begins[1], np.full(B * W, T), width**-0.5), shape)
+    return timed_in(stored, (q_RHK, *prompt, begins[0], *generated, begins[1], np.full(B * W, T), width**-0.5), shape)
