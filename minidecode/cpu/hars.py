@@ -25,7 +25,7 @@ def _hars_candidates(logits_RV, base_BW, best_BC, index_BC):
     score_X = np.empty(PART, logits_RV.dtype)
     for b in range(B):
         best_C, index_C = best_BC[b], index_BC[b]
-        found, has_nan = 0, False
+        count, has_nan = 0, False
         for w in range(W):
             logits_V = logits_RV[b * W + w]
             largest = largest_of(logits_V)
@@ -34,12 +34,12 @@ def _hars_candidates(logits_RV, base_BW, best_BC, index_BC):
             for first in range(0, V, PART):
                 part_X = score_X[: min(PART, V - first)]
                 scores_of(logits_V[first : first + PART], largest, log_sum, base_BW[b, w], part_X)
-                if found == C and not how_many_beat(part_X, best_C[-1]):
+                if count == C and not how_many_beat(part_X, best_C[-1]):
                     continue
                 for k in range(len(part_X)):
-                    if found < C:
-                        found += 1
-                        insert(best_C[:found], index_C[:found], part_X[k], w * V + first + k)
+                    if count < C:
+                        count += 1
+                        insert(best_C[:count], index_C[:count], part_X[k], w * V + first + k)
                     elif part_X[k] > best_C[-1]:
                         insert(best_C, index_C, part_X[k], w * V + first + k)
         if has_nan:

@@ -57,8 +57,8 @@ def _join(prompt, q_RHK, b_k_GK, w_v_GUD, b_v_GU, k_RGTK, v_RGTU, begin_R, end_R
     scores_RHT = scratch(workspace, (R, H, T), q_RHK)
     a_RX = result(q_RHK, (k_RGTK, v_RGTU), out)
     thread_per_number(own_scores, scores_RHT, q_RHK, k_RGTK, begin_R, end_R, np.float32(scale))
-    own = q_RHK, b_k_GK, w_v_GUD, b_v_GU, scores_RHT, v_RGTU, begin_R, end_R, np.float32(scale)
-    thread_per_number(join, a_RX.reshape(R, H, U), *prompt, *own)
+    rest = q_RHK, b_k_GK, w_v_GUD, b_v_GU, scores_RHT, v_RGTU, begin_R, end_R, np.float32(scale)
+    thread_per_number(join, a_RX.reshape(R, H, U), *prompt, *rest)
     return a_RX
 
 

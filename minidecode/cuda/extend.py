@@ -66,8 +66,8 @@ def extend_rows(
     some_done = cuda.syncthreads_or(int32(some_mine))
     any_wrong = cuda.syncthreads_or(int32(is_wrong))
     if cuda.threadIdx.x == 0:
-        told = (ALL_DONE if all_done else 0) + (SOME_DONE if some_done else 0)
-        flag[0] = told + TROUBLE if any_wrong else told
+        bits = (ALL_DONE if all_done else 0) + (SOME_DONE if some_done else 0)
+        flag[0] = bits + TROUBLE if any_wrong else bits
 
 
 # What each kernel is compiled and type-checked for, without a GPU.

@@ -66,14 +66,14 @@ def seen_by(t, threads, done_X, trouble_X, parent_BW, model_trouble_R):
 @cuda.jit(device=True)
 def number_of(all_done, some_done, is_wrong, moved):
     """The flag of what has been seen: a sum of powers of two."""
-    told = ALL_DONE if all_done else 0
+    bits = ALL_DONE if all_done else 0
     if some_done:
-        told += SOME_DONE
+        bits += SOME_DONE
     if is_wrong:
-        told += TROUBLE
+        bits += TROUBLE
     if moved:
-        told += MOVED
-    return told
+        bits += MOVED
+    return bits
 
 
 def step_flags(done_X, trouble_X, parent_BW, model_trouble_R=None, out=None):

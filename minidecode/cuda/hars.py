@@ -221,9 +221,9 @@ def hars_candidates_v3(logits_RV, base_BW, C, out=None, *, workspace=None):
         return hars_candidates_v1(logits_RV, base_BW, C, out, workspace=workspace)
     slices = -(-V // SLICE)
     best_BC, index_BC = results(in_float32(logits_RV), B, C, out)
-    found = room_for_survivors(logits_RV, B, slices, W * slices * THREADS, workspace)
-    launch(retrieve_from_slices, (R, slices), THREADS, logits_RV, W, C, *found)
-    launch(rerank_beams, B, THREADS, logits_RV, base_BW, *found, best_BC, index_BC)
+    survivors = room_for_survivors(logits_RV, B, slices, W * slices * THREADS, workspace)
+    launch(retrieve_from_slices, (R, slices), THREADS, logits_RV, W, C, *survivors)
+    launch(rerank_beams, B, THREADS, logits_RV, base_BW, *survivors, best_BC, index_BC)
     return best_BC, index_BC
 
 

@@ -71,20 +71,20 @@ def attend_page_by_page(q_RHK, k_XGMK, v_XGMU, table_RX, begin_R, end_R, scale, 
     Grid (R, H), block 128. Reads sM(K + U) bytes and 8M of the table for M seen positions, and writes 4U.
     """
     query = cuda.shared.array(WIDEST, float32)
-    found = cuda.shared.array((WARPS, WIDEST), float32)
+    sums = cuda.shared.array((WARPS, WIDEST), float32)
     _, G, M, U = v_XGMU.shape
     r, h, warp = cuda.blockIdx.x, cuda.blockIdx.y, cuda.threadIdx.x // 32
     g = h // (q_RHK.shape[1] // G)
-    begin(q_RHK[r, h], query, found)
+    begin(q_RHK[r, h], query, sums)
     running_max, running_sum, added = MINUS_INF, float32(0), float32(0)
     for m in range(begin_R[r] + warp, min(end_R[r], table_RX.shape[1] * M), WARPS):
         page, slot = table_RX[r, m // M], m % M
         if bias_XHP.shape[0]:
             added = bias_at(bias_XHP, bucket_L, r, h, end_R[r] - 1 - m + zero)
         running_max, running_sum = take_in(
-            query, k_XGMK[page, g, slot], v_XGMU[page, g, slot], scale, added, running_max, running_sum, found[warp]
+            query, k_XGMK[page, g, slot], v_XGMU[page, g, slot], scale, added, running_max, running_sum, sums[warp]
         )
-    put_together(running_max, running_sum, found, a_RX[r, h * U : (h + 1) * U])
+    put_together(running_max, running_sum, sums, a_RX[r, h * U : (h + 1) * U])
 
 
 # What each kernel is compiled and type-checked for, without a GPU.

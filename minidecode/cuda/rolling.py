@@ -66,11 +66,11 @@ def attend_slot_by_slot(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias_XHP, 
     Grid (R, H), block 128. Reads up to sM(K + U) bytes and writes 4U.
     """
     query = cuda.shared.array(WIDEST, float32)
-    found = cuda.shared.array((WARPS, WIDEST), float32)
+    sums = cuda.shared.array((WARPS, WIDEST), float32)
     _, G, M, U = v_RGMU.shape
     r, h, warp = cuda.blockIdx.x, cuda.blockIdx.y, cuda.threadIdx.x // 32
     g = h // (q_RHK.shape[1] // G)
-    begin(q_RHK[r, h], query, found)
+    begin(q_RHK[r, h], query, sums)
     seen, newest = end_R[r] - begin_R[r], (end_R[r] - 1) % M
     running_max, running_sum, added = MINUS_INF, float32(0), float32(0)
     for slot in range(warp, M, WARPS):
@@ -79,9 +79,9 @@ def attend_slot_by_slot(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias_XHP, 
             if bias_XHP.shape[0]:
                 added = bias_at(bias_XHP, bucket_L, r, h, age + zero)
             running_max, running_sum = take_in(
-                query, k_RGMK[r, g, slot], v_RGMU[r, g, slot], scale, added, running_max, running_sum, found[warp]
+                query, k_RGMK[r, g, slot], v_RGMU[r, g, slot], scale, added, running_max, running_sum, sums[warp]
             )
-    put_together(running_max, running_sum, found, a_RX[r, h * U : (h + 1) * U])
+    put_together(running_max, running_sum, sums, a_RX[r, h * U : (h + 1) * U])
 
 
 # What each kernel is compiled and type-checked for, without a GPU.

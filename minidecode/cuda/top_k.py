@@ -109,7 +109,7 @@ def halve_over_survivors(bits_RV, k):
     largest = cuda.shared.array(THREADS, int64)
     held = cuda.shared.array(ROOM, int32)
     number = cuda.shared.array(1, int32)
-    found = cuda.shared.array(1, int64)
+    threshold = cuda.shared.array(1, int64)
     r, t, V = cuda.blockIdx.x, cuda.threadIdx.x, bits_RV.shape[1]
     if t == 0:
         number[0] = 0
@@ -128,9 +128,9 @@ def halve_over_survivors(bits_RV, k):
         fits = number[0] <= ROOM
         kth = kth_of_held(held, number[0], k, rough) if fits else kth_of_row(bits_RV, r, k)
         if t == 0:
-            found[0] = kth
+            threshold[0] = kth
     cuda.syncthreads()
-    rule_out_below(bits_RV, r, found[0])
+    rule_out_below(bits_RV, r, threshold[0])
 
 
 @cuda.jit(device=True)
@@ -175,14 +175,14 @@ def rank_survivors(scores_RV, bits_RV, k):
     largest = cuda.shared.array(MOST_THREADS, float32)
     held = cuda.shared.array(ROOM, float32)
     number = cuda.shared.array(1, int32)
-    found = cuda.shared.array(1, float32)
+    threshold = cuda.shared.array(1, float32)
     kth_bits = cuda.shared.array(1, int64)
     r, t, T = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
     row_V = scores_RV[r]
     begin, first, last, end = share_of(row_V, row_V.shape[0])
     column = loose_column(t, begin, first, last, end)
     if t == 0:
-        number[0], found[0] = 0, -INFINITY
+        number[0], threshold[0] = 0, -INFINITY
     mine = -INFINITY
     if column != NOWHERE:
         mine = max(mine, row_V[column])
@@ -215,9 +215,9 @@ def rank_survivors(scores_RV, bits_RV, k):
                 if goes_first(held[other], other, held[i], i):
                     before += 1
             if before == k - 1:
-                found[0] = held[i]
+                threshold[0] = held[i]
         cuda.syncthreads()
-        rule_out(row_V, begin, first, last, end, found[0])
+        rule_out(row_V, begin, first, last, end, threshold[0])
     else:
         if t < WARP:
             kth = kth_of_row(bits_RV, r, k)

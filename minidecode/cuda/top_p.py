@@ -133,7 +133,7 @@ def halve_survivors_by_weight(scores_RV, bits_RV, share_1, least):
     sums = cuda.shared.array(2, int64)  # of all weights, and of those of survivors
     rough = cuda.shared.array(1, int64)
     number = cuda.shared.array(1, int32)
-    found = cuda.shared.array(1, int64)
+    threshold = cuda.shared.array(1, int64)
     r, t, V = cuda.blockIdx.x, cuda.threadIdx.x, scores_RV.shape[1]
     if t == 0:
         sums[0], sums[1], rough[0], number[0] = 0, 0, HIGHEST, 0
@@ -173,9 +173,9 @@ def halve_survivors_by_weight(scores_RV, bits_RV, share_1, least):
         else:
             first = first_of_row(scores_RV, bits_RV, r, largest, weight, tokens)
         if t == 0:
-            found[0] = first
+            threshold[0] = first
     cuda.syncthreads()
-    rule_out_before(scores_RV, bits_RV, r, found[0])
+    rule_out_before(scores_RV, bits_RV, r, threshold[0])
 
 
 @cuda.jit(device=True)

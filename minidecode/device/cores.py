@@ -90,8 +90,8 @@ def _folders(mount: str, kind: str, path: str) -> list[Path]:
     be the container's own cgroup, and the path begins with it.
     """
     left, _, right = mount.partition(" - ")
-    (root, point), (found, _, options) = left.split()[3:5], right.split(maxsplit=2)
-    if found != kind or (kind == "cgroup" and "cpu" not in options.split(",")):
+    (root, point), (filesystem, _, options) = left.split()[3:5], right.split(maxsplit=2)
+    if filesystem != kind or (kind == "cgroup" and "cpu" not in options.split(",")):
         return []
     below = PurePosixPath(path)
     below = below.relative_to(root) if below.is_relative_to(root) else PurePosixPath()

@@ -127,8 +127,8 @@ class OnHost:
     def __init__(self, function: Callable):
         self.stands_for = getattr(function, "stands_for", function)
         signature = inspect.signature(function)
-        own = [p for p in signature.parameters.values() if p.name != "workspace"]  # a device has its own workspace
-        self.__signature__ = signature.replace(parameters=own)
+        parameters = [p for p in signature.parameters.values() if p.name != "workspace"]  # a device has its own
+        self.__signature__ = signature.replace(parameters=parameters)
         self._function = function
 
     def __call__(self, *args, **kwargs):

@@ -156,8 +156,8 @@ def quantized(weight: Weight) -> Weight:
     model. Matrices that are one weight are joined when they are small, as int8.
     """
     parts = weight.data if isinstance(weight.data, tuple) else (weight.data,)
-    found = [_quantized(w_XX if weight.layout == "oi" else w_XX.T) for w_XX in parts]
-    q_XX, scale_X = found[0] if len(found) == 1 else map(np.concatenate, zip(*found, strict=True))
+    pairs = [_quantized(w_XX if weight.layout == "oi" else w_XX.T) for w_XX in parts]
+    q_XX, scale_X = pairs[0] if len(pairs) == 1 else map(np.concatenate, zip(*pairs, strict=True))
     return dataclasses.replace(weight, data=q_XX if weight.layout == "oi" else q_XX.T, scale=scale_X)
 
 

@@ -78,8 +78,8 @@ def _only_function(file: str, name: str) -> Callable[..., Any]:
 
 def _functions_of(module: ModuleType) -> list[str]:
     """The names of the functions that a module defines itself, but for those that begin with _."""
-    own = {n: v for n, v in vars(module).items() if getattr(v, "__module__", None) == module.__name__}
-    return [n for n, v in own.items() if callable(v) and not n.startswith("_")]
+    functions = {n: v for n, v in vars(module).items() if getattr(v, "__module__", None) == module.__name__}
+    return [n for n, v in functions.items() if callable(v) and not n.startswith("_")]
 
 
 def _look_in(folder: Path) -> None:

@@ -12,10 +12,10 @@ def step_flags_naive(done_X, trouble_X, parent_BW, model_trouble_R=None, out=Non
     """Looks at one after the other."""
     flag = room_for_flag(trouble_X, out)
     troubles = [*trouble_X, *(() if model_trouble_R is None else model_trouble_R)]
-    told = (ALL_DONE if all(done_X) else 0) + (SOME_DONE if any(done_X) else 0)
-    told += TROUBLE if any(trouble != FINE for trouble in troubles) else 0
-    told += MOVED if any(parent != w for (_, w), parent in np.ndenumerate(parent_BW)) else 0
-    flag[0] = told
+    bits = (ALL_DONE if all(done_X) else 0) + (SOME_DONE if any(done_X) else 0)
+    bits += TROUBLE if any(trouble != FINE for trouble in troubles) else 0
+    bits += MOVED if any(parent != w for (_, w), parent in np.ndenumerate(parent_BW)) else 0
+    flag[0] = bits
     return flag
 
 

@@ -25,7 +25,7 @@ def penalize_tokens(scores_RV, tokens_XM, length_X, list_R, penalty, out=None):
     for scores_V, x in zip(scores_RV, list_R, strict=True):
         ids = tokens_XM[x, : length_X[x]]
         ids = ids[ids < len(scores_V)]
-        found = scores_V[ids]
+        scores_X = scores_V[ids]
         with np.errstate(over="ignore"):
-            scores_V[ids] = np.where(found < 0, found * penalty, found / penalty)
+            scores_V[ids] = np.where(scores_X < 0, scores_X * penalty, scores_X / penalty)
     return scores_RV

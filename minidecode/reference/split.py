@@ -26,9 +26,9 @@ def attend_split_naive(
     sentence_R = np.arange(R) // (R // B)
     a_RX = np.empty_like(q_RHK, shape=(R, q_RHK.shape[1] * v_RGTU.shape[3])) if out is None else out
     for r, b in enumerate(sentence_R):  # the two parts of a row need not touch: what lies between is masked
-        own, begin = slice(0, end_R[r]), prompt_begin_B[b]
-        k_GMK = np.concatenate([prompt_k_BGNK[b], k_RGTK[r, :, own]], axis=1)
-        v_GMU = np.concatenate([prompt_v_BGNU[b], v_RGTU[r, :, own]], axis=1)
+        generated, begin = slice(0, end_R[r]), prompt_begin_B[b]
+        k_GMK = np.concatenate([prompt_k_BGNK[b], k_RGTK[r, :, generated]], axis=1)
+        v_GMU = np.concatenate([prompt_v_BGNU[b], v_RGTU[r, :, generated]], axis=1)
         M = k_GMK.shape[1]
         scores_1HM = scores_of_rows(q_RHK[r : r + 1], k_GMK[None], scale)
         if bias is not None:
@@ -84,8 +84,8 @@ def attend_split_merged(
     N = prompt_k_BGNK.shape[2]
     prompt_end_B = np.full(len(prompt_k_BGNK), N)
     prompt = pieces_of(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, prompt_end_B, scale, piece, bias, end_R + N)
-    own = pieces_of(q_RHK, k_RGTK, v_RGTU, begin_R, end_R, scale, piece, bias, end_R)
-    return heads_side_by_side(merge([*prompt, *own]), out)
+    generated = pieces_of(q_RHK, k_RGTK, v_RGTU, begin_R, end_R, scale, piece, bias, end_R)
+    return heads_side_by_side(merge([*prompt, *generated]), out)
 
 
 def pieces_of(q_RHK, k_XGMK, v_XGMU, begin_X, end_X, scale, piece, bias=None, end_R=None):

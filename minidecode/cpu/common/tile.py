@@ -68,9 +68,9 @@ FLOATS = (Kind("fma512", ("avx512f",), 16, 6, 4, is_float=True),)
 def features() -> set[str]:
     """What compiled code may use."""
     triple, processor, listed = cpu_target.target_context.codegen().magic_tuple()
-    found = {part[1:] for part in listed.split(",") if part.startswith("+")}
+    names = {part[1:] for part in listed.split(",") if part.startswith("+")}
     is_arm = triple.startswith(("aarch64", "arm64"))
-    return found | {"dotprod"} if is_arm and has_sdot(triple, processor, listed) else found
+    return names | {"dotprod"} if is_arm and has_sdot(triple, processor, listed) else names
 
 
 def has_sdot(triple: str, processor: str, listed: str) -> bool:
@@ -246,9 +246,9 @@ def float_of_half(builder, bits):
     number = builder.fmul(builder.bitcast(size, of(F32)), constant(2.0**112, F32))
     is_finite = builder.icmp_unsigned("<", size, constant(0x7C00 << 13))
     of_others = builder.or_(size, constant(0x7F800000))  # infinity and NaN
-    found = builder.select(is_finite, builder.bitcast(number, of(I32)), of_others)
+    magnitude = builder.select(is_finite, builder.bitcast(number, of(I32)), of_others)
     sign = builder.shl(builder.and_(word, constant(0x8000)), constant(16))
-    return builder.bitcast(builder.or_(found, sign), of(F32))
+    return builder.bitcast(builder.or_(magnitude, sign), of(F32))
 
 
 def on_all_lanes(builder, value, vector):

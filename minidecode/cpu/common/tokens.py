@@ -7,7 +7,7 @@ from .jit import njit
 
 @njit(cache=True)
 def is_among(token, ids_X):
-    found = False
+    among = False
     for other in ids_X:
-        found |= other == token
-    return found
+        among |= other == token
+    return among

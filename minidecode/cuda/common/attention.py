@@ -205,8 +205,8 @@ def block_buffers():
     queries = cuda.shared.array((QUERIES, WIDEST), float32)
     tile = cuda.shared.array((TILE, PADDED), float32)
     weights = cuda.shared.array((QUERIES, TILE), float32)
-    found = cuda.shared.array((QUERIES, STATE), float32)
-    return queries, tile, weights, found
+    states = cuda.shared.array((QUERIES, STATE), float32)
+    return queries, tile, weights, states
 
 
 @cuda.jit(device=True)
@@ -233,21 +233,21 @@ def row_and_head(i, tile_head):
 @cuda.jit(device=True)
 def stage_queries(q_RHK, tile_head, count, U, buffers):
     """Copies the tile's queries into shared memory, and clears their states."""
-    queries, _, _, found = buffers
+    queries, _, _, states = buffers
     warp, lane = cuda.threadIdx.x >> 5, cuda.threadIdx.x & 31
     for i in range(warp, count, WARPS):
         r, h = row_and_head(i, tile_head)
         for d in range(lane, q_RHK.shape[2], 32):
             queries[i, d] = q_RHK[r, h, d]
         for u in range(lane, U + 2, 32):
-            found[i, u] = MINUS_INF if u == U else float32(0)
+            states[i, u] = MINUS_INF if u == U else float32(0)
     cuda.syncthreads()
 
 
 @cuda.jit(device=True)
 def accumulate_all(k_MK, v_MU, begin, end, first, last, scale, buffers):
     """Adds positions begin to end to the states of queries first to last. Each position is read once for all."""
-    queries, tile, weights, found = buffers
+    queries, tile, weights, states = buffers
     warp, lane = cuda.threadIdx.x >> 5, cuda.threadIdx.x & 31
     K, U = k_MK.shape[1], v_MU.shape[1]
     end = min(end, k_MK.shape[0])  # also in a captured step that is launched once too often
@@ -258,14 +258,14 @@ def accumulate_all(k_MK, v_MU, begin, end, first, last, scale, buffers):
             score = MINUS_INF
             if lane < count:
                 score = scale * dot(queries[i], tile[lane], K)
-            running_max, keep, weight = rescale(score, found[i, U])
-            running_sum = found[i, U + 1] * keep + warp_sum(weight)
+            running_max, keep, weight = rescale(score, states[i, U])
+            running_sum = states[i, U + 1] * keep + warp_sum(weight)
             weights[i, lane] = weight
             for u in range(lane, U, 32):
-                found[i, u] *= keep
+                states[i, u] *= keep
             cuda.syncwarp(LANES)  # every lane has read what the first one changes now
             if lane == 0:
-                found[i, U], found[i, U + 1] = running_max, running_sum
+                states[i, U], states[i, U + 1] = running_max, running_sum
         cuda.syncthreads()  # no warp needs the keys any more
         stage(v_MU, start, count, tile)
         for i in range(first + warp, last, WARPS):
@@ -273,7 +273,7 @@ def accumulate_all(k_MK, v_MU, begin, end, first, last, scale, buffers):
                 a = float32(0)
                 for j in range(count):
                     a += weights[i, j] * tile[j, u]
-                found[i, u] += a
+                states[i, u] += a
         cuda.syncthreads()  # nor the values
 
 
@@ -290,23 +290,23 @@ def stage(rows_MX, start, count, tile):
 @cuda.jit(device=True)
 def write_answers(buffers, tile_head, count, U, a_RX):
     """Writes sums divided by weights of each query of the tile into a_RX, a warp for each query."""
-    _, _, _, found = buffers
+    _, _, _, states = buffers
     warp, lane = cuda.threadIdx.x >> 5, cuda.threadIdx.x & 31
     for i in range(warp, count, WARPS):
         r, h = row_and_head(i, tile_head)
         for u in range(lane, U, 32):
-            a_RX[r, h * U + u] = found[i, u] / found[i, U + 1]
+            a_RX[r, h * U + u] = states[i, u] / states[i, U + 1]
 
 
 @cuda.jit(device=True)
 def write_partials(buffers, tile_head, count, U, partials_RHX):
     """The partial result of this block's range: U sums, running_max and running_sum of each query."""
-    _, _, _, found = buffers
+    _, _, _, states = buffers
     warp, lane = cuda.threadIdx.x >> 5, cuda.threadIdx.x & 31
     for i in range(warp, count, WARPS):
         r, h = row_and_head(i, tile_head)
         for u in range(lane, U + 2, 32):
-            partials_RHX[r, h, u] = found[i, u]
+            partials_RHX[r, h, u] = states[i, u]
 
 
 # Split-KV: blocks read ranges of a long cache, and a second kernel merges their partial results.

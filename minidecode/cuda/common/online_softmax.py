@@ -23,19 +23,19 @@ MINUS_INF = float32(-np.inf)  # the maximum before the first position
 
 
 @cuda.jit(device=True)
-def begin(q_K, query, found):
+def begin(q_K, query, sums_WK):
     """The query into shared memory, which is read once for each position; each warp's sums start at 0."""
     t, warp, lane = cuda.threadIdx.x, cuda.threadIdx.x // 32, cuda.threadIdx.x % 32
     for d in range(t, q_K.size, THREADS):
         query[d] = q_K[d]
     for u in range(lane, WIDEST, 32):
-        found[warp, u] = float32(0)
+        sums_WK[warp, u] = float32(0)
     cuda.syncthreads()
 
 
 @cuda.jit(device=True)
-def take_in(query, k_K, v_U, scale, bias, running_max, running_sum, found_U):
-    """One position more, by one warp, whose sums are found_U: (running_max, running_sum) with it.
+def take_in(query, k_K, v_U, scale, bias, running_max, running_sum, sums_U):
+    """One position more, by one warp, whose sums are sums_U: (running_max, running_sum) with it.
 
     bias: what is added to its score.
 
@@ -52,13 +52,13 @@ def take_in(query, k_K, v_U, scale, bias, running_max, running_sum, found_U):
     shrink, weight = math.exp(running_max - higher), math.exp(score - higher)
     u = lane
     while u < v_U.size:
-        found_U[u] = shrink * found_U[u] + weight * float32(v_U[u])
+        sums_U[u] = shrink * sums_U[u] + weight * float32(v_U[u])
         u += 32
     return higher, shrink * running_sum + weight
 
 
 @cuda.jit(device=True)
-def put_together(running_max, running_sum, found, a_U):
+def put_together(running_max, running_sum, sums_WK, a_U):
     """What all warps have found, as if they were one; a warp without a position has the maximum -inf and counts 0."""
     maxima = cuda.shared.array(WARPS, float32)
     sums = cuda.shared.array(WARPS, float32)
@@ -75,7 +75,7 @@ def put_together(running_max, running_sum, found, a_U):
     for u in range(t, a_U.size, THREADS):
         a = float32(0)
         for warp in range(WARPS):
-            a += math.exp(maxima[warp] - highest) * found[warp, u]
+            a += math.exp(maxima[warp] - highest) * sums_WK[warp, u]
         a_U[u] = a / whole
 
 

@@ -52,23 +52,23 @@ def split_biased(
     Grid (R, H), block 128. Reads (N + T)(s(K + U) + 12) bytes and writes 4U.
     """
     query = cuda.shared.array(WIDEST, float32)
-    found = cuda.shared.array((WARPS, WIDEST), float32)
+    sums = cuda.shared.array((WARPS, WIDEST), float32)
     (R, H, _), (B, G, N, U) = q_RHK.shape, prompt_v_BGNU.shape
     r, h, warp = cuda.blockIdx.x, cuda.blockIdx.y, cuda.threadIdx.x // 32
     b, g = r // (R // B), h // (H // G)
-    begin(q_RHK[r, h], query, found)
+    begin(q_RHK[r, h], query, sums)
     running_max, running_sum, newest = MINUS_INF, float32(0), end_R[r] - 1 + zero
     for n in range(prompt_begin_B[b] + warp, N, WARPS):
         bias = bias_at(bias_XHP, bucket_L, r, h, N + newest - n)
         running_max, running_sum = take_in(
-            query, prompt_k_BGNK[b, g, n], prompt_v_BGNU[b, g, n], scale, bias, running_max, running_sum, found[warp]
+            query, prompt_k_BGNK[b, g, n], prompt_v_BGNU[b, g, n], scale, bias, running_max, running_sum, sums[warp]
         )
     for t in range(begin_R[r] + warp, min(end_R[r], k_RGTK.shape[2]), WARPS):
         bias = bias_at(bias_XHP, bucket_L, r, h, newest - t)
         running_max, running_sum = take_in(
-            query, k_RGTK[r, g, t], v_RGTU[r, g, t], scale, bias, running_max, running_sum, found[warp]
+            query, k_RGTK[r, g, t], v_RGTU[r, g, t], scale, bias, running_max, running_sum, sums[warp]
         )
-    put_together(running_max, running_sum, found, a_RX[r, h * U : (h + 1) * U])
+    put_together(running_max, running_sum, sums, a_RX[r, h * U : (h + 1) * U])
 
 
 # What each kernel is compiled and type-checked for, without a GPU.

@@ -8,11 +8,11 @@ from numba import cuda
 @cuda.jit(device=True)
 def is_among(token, ids_X):
     """Whether a token is one of ids_X, without a branch out of the loop."""
-    found = False
+    among = False
     for x in range(len(ids_X)):
         if ids_X[x] == token:
-            found = True
-    return found
+            among = True
+    return among
 
 
 SIGNATURES = {}  # no kernels of its own

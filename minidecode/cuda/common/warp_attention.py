@@ -69,7 +69,7 @@ def kernel_for(width: int, dtype: str, queries: int, has_table: bool = False):
     chunk = groups * at_once  # positions of a warp's turn
     chunk_bits = chunk.bit_length() - 1
     state = width + 2  # numbers that a query's result takes: the sums, the maximum, the sum of weights
-    found_size, q_size, words_size, scores_size = (
+    sums_size, q_size, words_size, scores_size = (
         MOST_WARPS * queries * state, queries * together, at_once * WORDS, at_once * queries
     )  # fmt: skip
 
@@ -106,7 +106,7 @@ def kernel_for(width: int, dtype: str, queries: int, has_table: bool = False):
                         a[i * together + w * per_word + e] += weight * numbers[e]
 
     @cuda.jit(device=True)
-    def merge_groups(running_max, running_sum, a, warp, lane, found):
+    def merge_groups(running_max, running_sum, a, warp, lane, sums):
         """What the groups of a warp have found becomes one, and is left for the other warps."""
         for i in range(queries):
             larger = running_max[i]
@@ -123,13 +123,13 @@ def kernel_for(width: int, dtype: str, queries: int, has_table: bool = False):
             mine = int32((warp * queries + i) * state)
             if lane < sharing:
                 for e in range(together):
-                    found[mine + lane * together + e] = a[i * together + e]
+                    sums[mine + lane * together + e] = a[i * together + e]
             if lane == 0:
-                found[mine + width], found[mine + width + 1] = larger, total
+                sums[mine + width], sums[mine + width + 1] = larger, total
 
     @cuda.jit(device=True)
     def merge_warps(
-        found, x, g, first_query, count, beams, per_group, turns, lot_bits, nth_range, ranges, partials_XRHX
+        sums, x, g, first_query, count, beams, per_group, turns, lot_bits, nth_range, ranges, partials_XRHX
     ):
         """What all warps have found; a thread for each number of each query."""
         for number in range(int32(cuda.threadIdx.x), int32(count * width), int32(cuda.blockDim.x)):
@@ -139,13 +139,13 @@ def kernel_for(width: int, dtype: str, queries: int, has_table: bool = False):
             larger = LOWEST
             for turn in range(turns):
                 place = int32((((turn << lot_bits) + lot) * queries + i) * state)
-                larger = max(larger, found[place + width])
+                larger = max(larger, sums[place + width])
             part, total = float32(0), float32(0)
             for turn in range(turns):
                 place = int32((((turn << lot_bits) + lot) * queries + i) * state)
-                keep = power_of_two(found[place + width] - larger)
-                total += keep * found[place + width + 1]
-                part += keep * found[place + u]
+                keep = power_of_two(sums[place + width] - larger)
+                total += keep * sums[place + width + 1]
+                part += keep * sums[place + u]
             row, head = int32(x * beams + row), int32(g * per_group + head)
             if ranges == 1:
                 partials_XRHX[0, row, head, u] = part / total
@@ -159,7 +159,7 @@ def kernel_for(width: int, dtype: str, queries: int, has_table: bool = False):
         q_RHK, k_XGNK, v_XGNK, begin_X, k_RGTK, v_RGTK, table_RT, begin_R, end_R, scale, beams, per_group, tile, ranges,
         lot_bits, partials_XRHX,
     ):  # fmt: skip
-        found = cuda.shared.array(found_size, float32)
+        sums = cuda.shared.array(sums_size, float32)
         q = cuda.local.array(q_size, float32)
         a = cuda.local.array(q_size, float32)
         running_max = cuda.local.array(queries, float32)
@@ -192,8 +192,8 @@ def kernel_for(width: int, dtype: str, queries: int, has_table: bool = False):
             for e in range(together):
                 a[i * together + e] = float32(0)
             running_max[i], running_sum[i] = LOWEST, float32(0)
-            own = min(row, int32(end_R.size - 1))  # without own positions, there may be fewer numbers
-            longest = max(longest, int32(min(int32(end_R[own]), T) - int32(begin_R[own])))
+            counted = min(row, int32(end_R.size - 1))  # without own positions, there may be fewer numbers
+            longest = max(longest, int32(min(int32(end_R[counted]), T) - int32(begin_R[counted])))
             if my_first + i + 1 < count:
                 head = int32(head + 1)
                 if head == per_group:
@@ -231,11 +231,9 @@ def kernel_for(width: int, dtype: str, queries: int, has_table: bool = False):
             take_in(q, k, v, score, first, last, own_row, row_of, running_max, running_sum, a)
             c = int32(c + turns * ranges)
 
-        merge_groups(running_max, running_sum, a, warp, lane, found)
+        merge_groups(running_max, running_sum, a, warp, lane, sums)
         cuda.syncthreads()
-        merge_warps(
-            found, x, g, first_query, count, beams, per_group, turns, lot_bits, nth_range, ranges, partials_XRHX
-        )
+        merge_warps(sums, x, g, first_query, count, beams, per_group, turns, lot_bits, nth_range, ranges, partials_XRHX)
 
     attend.__name__ = attend.__qualname__ = f"warps_{width}_{dtype}_{queries}{'_by_table' if has_table else ''}"
     return cuda.jit(launch_bounds=(32 * MOST_WARPS, 1))(attend)
@@ -280,28 +278,30 @@ def are_wide(q_RHK, *caches) -> bool:
     )
 
 
-def launch_warps(q_RHK, prompt, own, scale, a_RX, workspace=None, table_RT=None, *, tile=None, ranges=None, warps=None):
+def launch_warps(
+    q_RHK, prompt, generated, scale, a_RX, workspace=None, table_RT=None, *, tile=None, ranges=None, warps=None
+):
     """One launch, or two if there are few blocks and many positions.
 
     prompt: keys, values and begin_X; own: keys, values, begin_R and end_R. tile: queries of a block; ranges: into how
     many ranges the positions are cut; warps of a block: each in place of what is thought best.
     """
-    (R, H, K), (X, G, N, _), T = q_RHK.shape, prompt[0].shape, own[0].shape[2]
+    (R, H, K), (X, G, N, _), T = q_RHK.shape, prompt[0].shape, generated[0].shape[2]
     beams, per_group = R // X, H // G
     tile = tile or tile_for(X * G, beams * per_group, N + T)
     tiles, queries = -(-beams * per_group // tile), QUERIES if tile > 1 else 1
     partials_XRHX = None if ranges == 1 else scratch_for_ranges(workspace, q_RHK, X, K, X * G * tiles, N + T, ranges)
     found_XRHX = a_RX.reshape(1, R, H, K) if partials_XRHX is None else partials_XRHX
     ranges, lot_bits = len(found_XRHX), (-(-tile // queries) - 1).bit_length()
-    chunk = chunk_of(K, own[0].itemsize, queries)
+    chunk = chunk_of(K, generated[0].itemsize, queries)
     chunks = -(-N // chunk) + min(beams, queries) * -(-T // chunk)
     most_warps = MOST_WARPS if X * G * tiles * ranges <= FULL else MOST_WARPS // 2  # of whose blocks two fit
     warps = warps or max(1, min(-(-chunks // ranges), most_warps >> lot_bits)) << lot_bits
-    kernel = kernel_for(K, own[0].dtype.name, queries, table_RT is not None)
-    table_RT = own[2].reshape(-1, 1) if table_RT is None else table_RT  # without one, the kernel does not read it
+    kernel = kernel_for(K, generated[0].dtype.name, queries, table_RT is not None)
+    table_RT = generated[2].reshape(-1, 1) if table_RT is None else table_RT  # without one, the kernel does not read it
     numbers = map(np.int32, (beams, per_group, tile, ranges, lot_bits))
     launch(
-        kernel, (X, G, tiles * ranges), 32 * warps, q_RHK, *prompt, *own[:2], table_RT, *own[2:],
+        kernel, (X, G, tiles * ranges), 32 * warps, q_RHK, *prompt, *generated[:2], table_RT, *generated[2:],
         np.float32(scale * LOG2_E), *numbers, found_XRHX,
     )  # fmt: skip
     if partials_XRHX is not None:
@@ -357,8 +357,8 @@ _NUMBERS, _FOUR_AXES = int64[::1], float32[:, :, :, ::1]
 
 
 def _signature(cache) -> tuple:
-    own = cache, cache, int64[:, ::1], _NUMBERS, _NUMBERS
-    return float32[:, :, :], cache, cache, _NUMBERS, *own, float32, *5 * (int32,), _FOUR_AXES
+    generated = cache, cache, int64[:, ::1], _NUMBERS, _NUMBERS
+    return float32[:, :, :], cache, cache, _NUMBERS, *generated, float32, *5 * (int32,), _FOUR_AXES
 
 
 _OF_HALVES = (warps_64_float16_4, warps_64_float16_4_by_table, warps_64_float16_1, warps_128_float16_4)
