@@ -278,9 +278,9 @@ def bind(c, tensors: dict[str, Any]) -> Weights:
 
     heads = c.heads(c.encoder_attention_heads)
     encoder = tuple(block(f"encoder.layers.{i}", EncoderBlock, heads) for i in range(c.encoder_layers))
-    own, seen = c.heads(c.decoder_attention_heads, window=c.attention_window), c.heads(c.decoder_attention_heads)
+    causal, seen = c.heads(c.decoder_attention_heads, window=c.attention_window), c.heads(c.decoder_attention_heads)
     layers = [f"decoder.layers.{i}" for i in range(c.decoder_layers)]
-    decoder = tuple(block(layer, DecoderBlock, own, **cross(layer, seen)) for layer in layers)
+    decoder = tuple(block(layer, DecoderBlock, causal, **cross(layer, seen)) for layer in layers)
     (source, target, lm_head), V = (tensors[name] for name in c.tables), c.head_size
     return Weights(
         stack("decoder", target, decoder),

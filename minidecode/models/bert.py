@@ -97,11 +97,11 @@ class BertConfig(Config):
         for name, value in cls.FIXED.items():
             if fields.get(name) not in (None, value):
                 raise CheckpointError(f"config.json: {name}={shown(fields[name])} is not supported for bert")
-        own = {
+        known = {
             "labels": cls._labels(fields),
             "labels_tokens": "ForTokenClassification" in str(fields.get("architectures")),
         }
-        return super().from_json(own | {name: value for name, value in fields.items() if name not in own})
+        return super().from_json(known | {name: value for name, value in fields.items() if name not in known})
 
     @staticmethod
     def _labels(fields: dict[str, Any]) -> tuple[str, ...]:

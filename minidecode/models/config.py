@@ -70,8 +70,8 @@ class Config:
         for field in (*self.SIZES, *ours):
             value = getattr(self, field)
             if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**31:
-                told = "a number of that size" if isinstance(value, int) and abs(value) >= 2**31 else repr(value)[:80]
-                raise CheckpointError(f"config.json: {field} must be an integer from 1 to 2**31 - 1, not {told}")
+                given = "a number of that size" if isinstance(value, int) and abs(value) >= 2**31 else repr(value)[:80]
+                raise CheckpointError(f"config.json: {field} must be an integer from 1 to 2**31 - 1, not {given}")
         for field in self.FLAGS:
             if not isinstance(getattr(self, field), bool):
                 raise CheckpointError(f"config.json: {field} must be true or false, not {getattr(self, field)!r:.80}")
@@ -187,9 +187,9 @@ class TranslatorConfig(Config):
         }
 
 
-def log_share(far_L: np.ndarray, own: int, farthest: int) -> np.ndarray:
-    """ln(far / own) / ln(farthest / own): how much of the way a distance has come; 0 up to `own`. float32."""
-    return np.log((np.maximum(far_L, own) / own).astype(np.float32)) / np.float32(math.log(farthest / own))
+def log_share(far_L: np.ndarray, near: int, farthest: int) -> np.ndarray:
+    """ln(far / near) / ln(farthest / near): how much of the way a distance has come; 0 up to `near`. float32."""
+    return np.log((np.maximum(far_L, near) / near).astype(np.float32)) / np.float32(math.log(farthest / near))
 
 
 def sinusoids(first: int, count: int, frequency_X: np.ndarray, D: int) -> np.ndarray:

@@ -357,9 +357,9 @@ def bind(c: FairseqConfig, tensors: dict[str, Any]) -> Weights:
     def stack(side, wte, kind, window=None):
         layers, h = c.stacks[side]
         names = [f"{side}.layers.{i}.{name}_layer_norm" for i in range(layers) for name in SUBLAYERS[side]]
-        own = [norm(name) for name in names]
-        last = norm(f"{side}.layer_norm") if c.has_final_norm(side) else own[-1]
-        after = iter([*own[1:], last] if c.is_pre_norm(side) else own)  # in the order of the sublayers
+        norms = [norm(name) for name in names]
+        last = norm(f"{side}.layer_norm") if c.has_final_norm(side) else norms[-1]
+        after = iter([*norms[1:], last] if c.is_pre_norm(side) else norms)  # in the order of the sublayers
         blocks = []
         for layer in (f"{side}.layers.{i}" for i in range(layers)):
             ln, attention, cross = [next(after) for _ in SUBLAYERS[side]], f"{layer}.self_attn", f"{layer}.encoder_attn"
@@ -371,7 +371,7 @@ def bind(c: FairseqConfig, tensors: dict[str, Any]) -> Weights:
             blocks.append(kind(*parts, *seen))
         ends = c.has_final_norm(side) or not c.is_pre_norm(side)
         ln_embedding = norm(f"{side}.layernorm_embedding") if c.layernorm_embedding else None
-        return Stack(wte, positions(side, wte.dtype), ln_embedding, own[0], c.is_pre_norm(side), ends, tuple(blocks))
+        return Stack(wte, positions(side, wte.dtype), ln_embedding, norms[0], c.is_pre_norm(side), ends, tuple(blocks))
 
     def positions(side, dtype):
         if c.learns_positions(side):

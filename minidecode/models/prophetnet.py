@@ -144,10 +144,10 @@ class ProphetNetConfig(Config):
 
         It adds the buckets of one distance each before the fraction is cut off, so that 20.9999999 becomes 21.
         """
-        n, own = self.num_buckets, self.num_buckets // 2
+        n, near = self.num_buckets, self.num_buckets // 2
         back_L = np.arange(self.relative_max_distance + 1)
-        grown_L = np.float32(own) + log_share(back_L, own, self.relative_max_distance) * np.float32(n - own)
-        return np.where(back_L < own, back_L, np.minimum(grown_L, n - 1).astype(np.int64))
+        grown_L = np.float32(near) + log_share(back_L, near, self.relative_max_distance) * np.float32(n - near)
+        return np.where(back_L < near, back_L, np.minimum(grown_L, n - 1).astype(np.int64))
 
     @property
     def relative_outputs(self) -> int:
@@ -237,12 +237,12 @@ def bind(c, tensors: dict[str, Any]) -> Weights:
 
     def stack(side, wte, kind):
         layers, h = c.stacks[side]
-        own = replace(h, window=c.attention_window) if side == "decoder" else h
+        heads = replace(h, window=c.attention_window) if side == "decoder" else h
         blocks = []
         for layer in (f"{side}.layers.{i}" for i in range(layers)):
             attention, cross = f"{layer}.self_attn", f"{layer}.cross_attn"
             parts = (
-                weight(*(f"{attention}.{p}_proj" for p in ("query", "key", "value"))), own,
+                weight(*(f"{attention}.{p}_proj" for p in ("query", "key", "value"))), heads,
                 weight(f"{attention}.out_proj"), norm(f"{attention}_layer_norm"),
                 weight(f"{layer}.feed_forward.intermediate"), weight(f"{layer}.feed_forward.output"),
                 norm(f"{layer}.feed_forward_layer_norm"),

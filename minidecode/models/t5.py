@@ -215,9 +215,9 @@ class T5Config(Config):
         buckets, farthest = self.relative_attention_num_buckets, self.relative_attention_max_distance
         back_L = np.arange(-farthest if two_sided else 0, farthest + 1)
         n = buckets // 2 if two_sided else buckets
-        own, far_L = n // 2, np.abs(back_L)
-        grown_L = log_share(far_L, own, farthest) * np.float32(n - own)
-        bucket_L = np.where(far_L < own, far_L, np.minimum(own + grown_L.astype(np.int64), n - 1))
+        near, far_L = n // 2, np.abs(back_L)
+        grown_L = log_share(far_L, near, farthest) * np.float32(n - near)
+        bucket_L = np.where(far_L < near, far_L, np.minimum(near + grown_L.astype(np.int64), n - 1))
         return bucket_L + np.where(back_L < 0, n, 0), farthest if two_sided else 0
 
     def heads(self, H: int, scaled: bool = False, window: int | None = None) -> Heads:

@@ -115,8 +115,8 @@ class UnilmConfig(BertConfig):
                     "it"
                 )
         unread = ("layer_norm_eps", "id2label", "num_labels", "problem_type", "architectures")
-        own = {name: value for name, value in fields.items() if name not in unread and value is not None}
-        return super().from_json({**own, "layer_norm_eps": 1e-5})
+        known = {name: value for name, value in fields.items() if name not in unread and value is not None}
+        return super().from_json({**known, "layer_norm_eps": 1e-5})
 
     @property
     def stacks(self) -> dict[str, tuple[int, Heads]]:
