@@ -191,9 +191,9 @@ def _shared_cost(q_RHK, k_BGNK, v_BGNU, begin_B, scale) -> Cost:
 
 def _split_cost(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale) -> Cost:
     """The prompt is read once for all beams of its sentence, what a row has generated once."""
-    prompt, own = _seen(prompt_begin_B, prompt_k_BGNK.shape[2]), _seen(begin_R, end_R)
+    prompt, generated = _seen(prompt_begin_B, prompt_k_BGNK.shape[2]), _seen(begin_R, end_R)
     beams = len(q_RHK) // len(prompt_k_BGNK)
-    return _attention_cost(q_RHK, k_RGTK, v_RGTU, prompt + own, prompt * beams + own)
+    return _attention_cost(q_RHK, k_RGTK, v_RGTU, prompt + generated, prompt * beams + generated)
 
 
 def _seen(begin_X, end_X) -> int:
@@ -218,9 +218,9 @@ def _el_split_cost(
     """EL's cost for the prompt, with q . b_k; of the rows' own keys and values, what is written so far."""
     prompt = _el_cost(q_RHK, prompt_h_BND, prompt_begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, scale)
     (R, H, K), U, G = q_RHK.shape, v_RGTU.shape[3], len(w_k_GKD)
-    own = int((np.asarray(end_R) - np.asarray(begin_R)).sum())  # positions of all rows
-    moved = own * G * (K + U) * k_RGTK.itemsize + b_k_GK.nbytes + begin_R.nbytes + end_R.nbytes
-    return Cost(prompt.bytes + moved, prompt.operations + 2 * own * H * (K + U) + 2 * R * H * K)
+    positions = int((np.asarray(end_R) - np.asarray(begin_R)).sum())  # positions of all rows
+    moved = positions * G * (K + U) * k_RGTK.itemsize + b_k_GK.nbytes + begin_R.nbytes + end_R.nbytes
+    return Cost(prompt.bytes + moved, prompt.operations + 2 * positions * H * (K + U) + 2 * R * H * K)
 
 
 def _reorder_cost(k_RGMX, parent_R, length_R) -> Cost:
@@ -316,9 +316,9 @@ def _indirect_cost(
     """Each position is read once, however many beams of its sentence see it; and the table."""
     R, B, N = len(q_RHK), len(prompt_k_BGNK), prompt_k_BGNK.shape[2]
     prompt = B * N - int(prompt_begin_B.sum())
-    own = [(indirection_RT[r, t], t) for r in range(R) for t in range(begin_R[r], end_R[r])]
-    cost = _attention_cost(q_RHK, k_RGTK, v_RGTU, prompt + len(set(own)), R // B * prompt + len(own))
-    return Cost(cost.bytes + len(own) * indirection_RT.itemsize, cost.operations)
+    slots = [(indirection_RT[r, t], t) for r in range(R) for t in range(begin_R[r], end_R[r])]
+    cost = _attention_cost(q_RHK, k_RGTK, v_RGTU, prompt + len(set(slots)), R // B * prompt + len(slots))
+    return Cost(cost.bytes + len(slots) * indirection_RT.itemsize, cost.operations)
 
 
 def _paged_cost(q_RHK, k_XGMK, v_XGMU, table_RX, begin_R, end_R, scale) -> Cost:

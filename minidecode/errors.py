@@ -76,16 +76,16 @@ def _requirements() -> dict[str, list[str]]:
     """What minidecode asks for, by extra ("": always): as it was installed, or as a checkout's pyproject.toml says."""
     from importlib import metadata
 
-    told, project = [], Path(__file__).parents[1] / "pyproject.toml"
+    requirements, project = [], Path(__file__).parents[1] / "pyproject.toml"
     with contextlib.suppress(metadata.PackageNotFoundError):
-        told = metadata.requires("minidecode") or []
-    if not told and project.is_file():
+        requirements = metadata.requires("minidecode") or []
+    if not requirements and project.is_file():
         import tomllib
 
         asked = tomllib.loads(project.read_text("utf-8"))["project"]
         return {"": asked["dependencies"], **asked["optional-dependencies"]}
     needed: dict[str, list[str]] = {}
-    for requirement in told:
+    for requirement in requirements:
         words, _, marker = requirement.partition(";")
         of_extra = re.search(r"""extra\s*==\s*['"]([\w-]+)['"]""", marker)
         needed.setdefault(of_extra[1] if of_extra else "", []).append(words.strip())

@@ -140,8 +140,10 @@ def _with_sep(defaults: dict[str, Any], config: Any, tokenizer: Tokenizer | None
     sep = frame[1] if frame else (102 if config.vocab_size > 102 else None)  # as in BERT's vocabularies
     eos = defaults.get("eos_token_id")
     start = eos if isinstance(eos, int) else sep
-    found = {"eos_token_id": sep, "decoder_start_token_id": start}
-    return defaults | {name: value for name, value in found.items() if defaults.get(name) is None and value is not None}
+    separators = {"eos_token_id": sep, "decoder_start_token_id": start}
+    return defaults | {
+        name: value for name, value in separators.items() if defaults.get(name) is None and value is not None
+    }
 
 
 def _return_free_memory() -> None:

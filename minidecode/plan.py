@@ -334,9 +334,9 @@ class Plan(PlanRows):
         """The base and the cache, and what else is not the base's choice; `parse` reads it back."""
         if self.base == "auto":
             return "auto"
-        own = [name for name in CHOICES if name == "cache" or getattr(self, name) != self._of_base(name)]
+        said = [name for name in CHOICES if name == "cache" or getattr(self, name) != self._of_base(name)]
         bases = [] if self.base == "numpy" else [self.base]
-        return ",".join([*bases, *(f"{name}={getattr(self, name)}" for name in own)])
+        return ",".join([*bases, *(f"{name}={getattr(self, name)}" for name in said)])
 
 
 def _implementation(row: Row, choice: str, device: str) -> Callable[..., Any]:
@@ -391,14 +391,14 @@ def homes(package) -> dict[str, ModuleType]:
 
     A function of the user's may stand in the op's place already: it comes from no file of minidecode.
     """
-    names, found = op_names(), {}
+    names, modules = op_names(), {}
     for info in pkgutil.iter_modules(package.__path__):
         module = importlib.import_module(f"{package.__name__}.{info.name}")
         for name in filter(vars(module).__contains__, names):
             home = getattr(vars(module)[name], "__module__", None) or ""
             if home == module.__name__ or not home.startswith("minidecode."):
-                found[name] = module
-    return found
+                modules[name] = module
+    return modules
 
 
 def backend(package) -> dict[str, Callable[..., Any]]:

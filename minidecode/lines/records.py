@@ -115,13 +115,13 @@ def own_options(record: dict[str, Any], where: str, context: int) -> dict[str, A
     return options
 
 
-def merged_options(model: Model, options: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+def merged_options(model: Model, options: dict[str, Any], of_line: dict[str, Any]) -> dict[str, Any]:
     """The options of a call as a line's own ones change them: its limit replaces every spelling of the call's.
 
     keep_stop_strings is for the lines that have stop strings, and left out of those that have none.
     """
-    replaced = {*MAXIMA, "max_len_a"} if "max_new_tokens" in own else set()
-    merged = {name: value for name, value in options.items() if name not in replaced} | own
+    replaced = {*MAXIMA, "max_len_a"} if "max_new_tokens" in of_line else set()
+    merged = {name: value for name, value in options.items() if name not in replaced} | of_line
     if not merged.get("stop_strings", model.defaults.get("stop_strings")):
         merged.pop("keep_stop_strings", None)
     return merged

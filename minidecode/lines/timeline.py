@@ -34,8 +34,8 @@ def chrome_trace(receipt: RunReceipt) -> dict[str, Any]:
 
 def threads_of(spans: list[Span]) -> list[str]:
     """The thread that reads ahead, the one that generates, those that finish."""
-    found = {s.thread for s in spans}
-    return sorted(found, key=lambda name: ({"prefetch": 0, "caller": 1}.get(name, 2), name))
+    threads = {s.thread for s in spans}
+    return sorted(threads, key=lambda name: ({"prefetch": 0, "caller": 1}.get(name, 2), name))
 
 
 def draw_timeline(receipt: RunReceipt, title: str | None = None) -> str:

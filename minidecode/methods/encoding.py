@@ -260,7 +260,7 @@ def vectors(
     mean: m = sum of rows / their number. max: of each number the largest. cls: the first row. pooler: tanh(W x + b) of
     the first row. Sums are float64.
     """
-    found = []
+    pooled = []
     for x_RD, offsets_X in rows:
         if pooling == "pooler":
             x_RD = network.pooled(weights, x_RD, ops)
@@ -269,8 +269,8 @@ def vectors(
             h_RD = np.add.reduceat(h_RD, begin_B, axis=0, dtype=np.float64) / np.diff(offsets_X)[:, None]
         elif pooling == "max":
             h_RD = np.maximum.reduceat(h_RD, begin_B, axis=0)
-        found.append(h_RD)
-    return np.concatenate(found)
+        pooled.append(h_RD)
+    return np.concatenate(pooled)
 
 
 def normalized(x_BD: np.ndarray) -> np.ndarray:
@@ -303,12 +303,12 @@ def token_labels(
     text: str, score_NL: np.ndarray, labels: tuple[str, ...], places: list[tuple[int, int] | None]
 ) -> list[TokenLabel]:
     """The labels of a text's tokens, special ones left out."""
-    found = []
+    labelled = []
     for score_L, place in zip(score_NL, places, strict=True):
         if place is not None:
             (start, end), best = place, int(score_L.argmax())
-            found.append(TokenLabel(text[start:end], start, end, labels[best], float(score_L[best])))
-    return found
+            labelled.append(TokenLabel(text[start:end], start, end, labels[best], float(score_L[best])))
+    return labelled
 
 
 def as_texts(texts: Any, name: str) -> list[str]:

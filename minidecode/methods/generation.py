@@ -121,8 +121,14 @@ def search(model: LoadedModel, call: Call, *, arena: Arena | None, trace: bool, 
         ):
             if plan.arena != "none":
                 call.seconds["plan"] = time.perf_counter() - call.started - call.seconds["prompts"]
-            own = options.logits_processor or options.stopping_criteria
-            refused = "a trace is kept" if trace or call.kept else "a function of yours is given scores" if own else ""
+            has_functions = options.logits_processor or options.stopping_criteria
+            refused = (
+                "a trace is kept"
+                if trace or call.kept
+                else "a function of yours is given scores"
+                if has_functions
+                else ""
+            )
             engine = engine_of(model, plan, places, costs, call.negatives, refused)
             if isinstance(engine, GuidedEngine):
                 request = dataclasses.replace(request, guide=engine)

@@ -91,8 +91,8 @@ class LoadedModel:
 
     def _state(self) -> dict[str, Any]:
         """All that another model can take over: `_from_state` makes the rest anew."""
-        own = {"network", "buckets", "inputs"}
-        return {name: value for name, value in vars(self).items() if name not in own}
+        derived = {"network", "buckets", "inputs"}
+        return {name: value for name, value in vars(self).items() if name not in derived}
 
     @property
     def is_encoder_decoder(self) -> bool:
@@ -140,15 +140,15 @@ class LoadedModel:
         """
         check_writes(self)
         defaults, source = self.defaults, self.defaults_from
-        own: dict[str, Any] = dict(given)
-        if (config := own.pop("generation_config", None)) is not None:
+        chosen: dict[str, Any] = dict(given)
+        if (config := chosen.pop("generation_config", None)) is not None:
             defaults, source = chosen_defaults(None, defaults, config)
         for name, instead in RETURNED.items():
-            if own.pop(name, None):
+            if chosen.pop(name, None):
                 raise OptionError(f"{name}=True: generate always returns an Output; {instead}")
-        if own.get("use_cache") is True:  # as every plan does that does not say cache=none
-            del own["use_cache"]
-        options = resolve(defaults, own, source)
+        if chosen.get("use_cache") is True:  # as every plan does that does not say cache=none
+            del chosen["use_cache"]
+        options = resolve(defaults, chosen, source)
         refuse_unsupported(defaults, options.do_sample, source)
         self._check_vocabularies(options)
         options = options.for_vocabulary(self.config.head_size)
@@ -207,7 +207,7 @@ def nan_source(model: LoadedModel, plan: Plan) -> str:
     """Where NaN may come from: the weights, what is computed of them, or functions of the user's."""
     bad = not_finite(model)
     if not bad:
-        own = "".join(f", or {choice} made it" for choice in plan.own_functions)
-        return f": the weights are all finite, so a value overflowed on the way{own}"
+        suspects = "".join(f", or {choice} made it" for choice in plan.own_functions)
+        return f": the weights are all finite, so a value overflowed on the way{suspects}"
     count = f"{len(bad)} of {len(model.tensors)} tensors"
     return f": the weights themselves hold NaN or infinity, first in {bad[0]} ({count}): use another file"

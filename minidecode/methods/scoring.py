@@ -199,8 +199,8 @@ def log_probs_of(
     if z_BZ is not None:
         z_BZ = z_BZ[[i // each for i in spoken]]
     with few_blas_threads(model.is_small):
-        found = score_pieces(engine, pieces, len(spoken), context, None, max(1, best), may_be_nan, z_BZ)
-    each_text = zip(spoken, *found, strict=True)
+        scored = score_pieces(engine, pieces, len(spoken), context, None, max(1, best), may_be_nan, z_BZ)
+    each_text = zip(spoken, *scored, strict=True)
     by_place = {i: LogProbs(token_R, ids_RK, logprob_RK, best) for i, token_R, ids_RK, logprob_RK in each_text}
     return [by_place.get(i, LogProbs.of_nothing(best)) for i in range(len(new_ids))]
 
@@ -354,7 +354,7 @@ def score_pieces(
     Forward passes are of about `most` tokens. progress(tokens scored, of how many) is called after each.
     Raises NumericalError on NaN, unless it may be.
     """
-    found: list[tuple[list[np.ndarray], ...]] = [([], [], []) for _ in range(texts)]
+    parts_of_text: list[tuple[list[np.ndarray], ...]] = [([], [], []) for _ in range(texts)]
     done, total = 0, sum(len(p.scored) for p in pieces)
     for batch in batches(pieces, most):
         if batch[0].source is not None:
@@ -367,10 +367,10 @@ def score_pieces(
             mine = slice(end - len(piece.scored), end)
             if not may_be_nan and np.isnan(scores[0][mine]).any():
                 raise NumericalError(f"the model's scores are NaN in text {piece.text + 1} of {texts}")
-            for part, part_R in zip(found[piece.text], scores, strict=True):
+            for part, part_R in zip(parts_of_text[piece.text], scores, strict=True):
                 part.append(part_R[mine])
         done += int(ends[-1])
         if progress:
             progress(done, total)
-    log_probs, first_ids, first_log_probs = ([np.concatenate(parts[i]) for parts in found] for i in range(3))
+    log_probs, first_ids, first_log_probs = ([np.concatenate(parts[i]) for parts in parts_of_text] for i in range(3))
     return log_probs, first_ids, first_log_probs

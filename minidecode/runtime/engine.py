@@ -363,8 +363,8 @@ class Engine:
             caches = [self.make_cache(block, offsets_X, self.room(max(lengths)), prefix) for block in blocks]
         else:
             with_latents_X, N = with_latent(offsets_X), self.room(max(lengths) + 1)
-            own = [self.make_cache(block, with_latents_X, N) for block in blocks]
-            caches = self.latent.in_front(blocks, own, offsets_X)
+            of_layers = [self.make_cache(block, with_latents_X, N) for block in blocks]
+            caches = self.latent.in_front(blocks, of_layers, offsets_X)
         if rows_a_token(self.weights) == 2:
             rows = QueryRows.of(lengths, first_B, blocks[0].heads.window, self.device)
             caches, targets_X = [QueryCache(cache, rows) for cache in caches], rows.offsets_X

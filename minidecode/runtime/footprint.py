@@ -233,13 +233,13 @@ def read_budget(budget: int | str | None, device: str = "cpu") -> int | None:
         return int(budget)
     if budget == "available":
         return free_on_gpu() if device == "cuda" else available_bytes()
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", budget.lower()) if isinstance(budget, str) else None
-    unit = UNITS.get(found[2] or "b") if found else None
-    if unit is None or float(found[1]) * unit < 1:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", budget.lower()) if isinstance(budget, str) else None
+    unit = UNITS.get(match[2] or "b") if match else None
+    if unit is None or float(match[1]) * unit < 1:
         raise OptionError(
             f"memory_budget must be bytes, at least one, or a text such as 2GB or 512MiB, or available, not {budget!r}"
         )
-    return int(float(found[1]) * unit)
+    return int(float(match[1]) * unit)
 
 
 def in_units(size: int) -> str:
@@ -262,16 +262,16 @@ def free_on_gpu() -> int:
 
 def available_bytes() -> int | None:
     """What Linux could give without swapping, and a container's limit leaves; None where neither is known."""
-    told = []
+    limits = []
     try:
         line = re.search(r"^MemAvailable:\s+(\d+) kB", MEMINFO.read_text(), re.MULTILINE)
-        told += [int(line[1]) * 1024] if line else []
+        limits += [int(line[1]) * 1024] if line else []
     except OSError:
         pass
     try:
         limit, used = ((CGROUP / name).read_text().strip() for name in ("memory.max", "memory.current"))
         cached = re.search(r"^inactive_file (\d+)", (CGROUP / "memory.stat").read_text(), re.MULTILINE)
-        told += [max(0, int(limit) - int(used) + int(cached[1] if cached else 0))] if limit != "max" else []
+        limits += [max(0, int(limit) - int(used) + int(cached[1] if cached else 0))] if limit != "max" else []
     except (OSError, ValueError):
         pass
-    return min(told, default=None)
+    return min(limits, default=None)

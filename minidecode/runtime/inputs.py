@@ -84,9 +84,9 @@ class Inputs:
 
         The tokenizer says which; of token ids that a caller made, it is the end of text, and a language behind it.
         """
-        own = None if self.tokenizer is None else self.tokenizer.closing
+        closing_ids = None if self.tokenizer is None else self.tokenizer.closing
         ends = np.atleast_1d(self.defaults.get("eos_token_id", -1))
-        return [_closing(row, own, ends) for row in rows]
+        return [_closing(row, closing_ids, ends) for row in rows]
 
     def given(
         self, texts, input_ids, attention_mask, what: str = "prompt", most: int | None = None,
@@ -257,12 +257,12 @@ class Inputs:
         return np.array([start])
 
 
-def _closing(row: np.ndarray, own: tuple[int, ...] | None, ends: np.ndarray) -> int:
-    if own and tuple(row[-len(own) :].tolist()) == own:
-        return len(own)
+def _closing(row: np.ndarray, closing_ids: tuple[int, ...] | None, ends: np.ndarray) -> int:
+    if closing_ids and tuple(row[-len(closing_ids) :].tolist()) == closing_ids:
+        return len(closing_ids)
     if len(row) > 1 and row[-2] in ends:
         return 2
-    return int(own is None or row[-1] in ends)
+    return int(closing_ids is None or row[-1] in ends)
 
 
 def extent_of(sources, prompts, limit_B, negatives: list[np.ndarray] | None = None) -> Extent:

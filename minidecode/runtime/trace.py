@@ -126,9 +126,9 @@ def first_difference(
 def _why_other_candidates(one: TraceStep, other: TraceStep, names: tuple[str, str]) -> str:
     """By what processors did to candidates of either, by how many there are, or by how far their scores are apart."""
     a, b = names
-    found = {(c.parent, c.token) for c in [*one.candidates, *other.candidates]}
+    candidates = {(c.parent, c.token) for c in [*one.candidates, *other.candidates]}
     for name in sorted(set(one.changed) | set(other.changed)):
-        mine, theirs = (set(s.changed.get(name, ())) & found for s in (one, other))
+        mine, theirs = (set(s.changed.get(name, ())) & candidates for s in (one, other))
         if mine != theirs:
             return f"{name} changed {len(mine)} of these in {a} and {len(theirs)} in {b}."
     if len(one.candidates) != len(other.candidates):
