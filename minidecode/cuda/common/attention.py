@@ -196,7 +196,7 @@ def divide(a_U, running_sum):
 
 # One block for the queries that share a key/value head of one cache: the H/G heads of its group in all R/X rows of the
 # cache. Query n is that of row x R/X + n // (H/G) and head g H/G + n % (H/G). A block takes a tile of up to QUERIES of
-# them, and each belongs to one warp. A query's row of `found` is its state: U sums, running_max, running_sum.
+# them, and each belongs to one warp. A query's row of `states` is its state: U sums, running_max, running_sum.
 
 
 @cuda.jit(device=True)
