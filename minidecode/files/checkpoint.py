@@ -100,10 +100,10 @@ def read_shards(index_path: Path, read: Callable[[Path], dict[str, Stored]]) -> 
 
 
 def match_tensors(
-    folder: Path, found: dict[str, Stored], shapes: dict[str, tuple[int, ...]], prefix: str, ignored: str,
+    folder: Path, in_file: dict[str, Stored], shapes: dict[str, tuple[int, ...]], prefix: str, ignored: str,
     layer: str, tied: dict[str, str], optional: Collection[str], is_whole: bool = False,
 ) -> dict[str, Stored]:  # fmt: skip
-    """The tensors that `shapes` asks for, by its names, out of those `found` in `folder`.
+    """The tensors that `shapes` asks for, by its names, out of those `in_file`, of `folder`.
 
     Names may carry `prefix` or not. Names that match `ignored` (buffers of old files) are passed over; a name in
     `tied` may be stored too, as an equal copy of the tensor it is tied to, or instead of it. Names in `optional` may
@@ -115,7 +115,7 @@ def match_tensors(
     a dtype that cannot be read.
     """
     stored: dict[str, Stored] = {}
-    for name, tensor in found.items():
+    for name, tensor in in_file.items():
         short = name.removeprefix(prefix)
         if short in stored:
             raise CheckpointError(f"{folder}: {short:.80} is stored twice, with and without {prefix!r}")
@@ -137,11 +137,11 @@ def match_tensors(
         elif stored[name].dtype not in STORED_DTYPES:
             problems.append(f"{name} is stored as {stored[name].dtype:.20}; {', '.join(STORED_DTYPES)} can be read")
     extra = [name for name in stored if name not in expected]
-    layers = {found.group() for name in expected if (found := re.match(layer, name))}
+    layers = {match.group() for name in expected if (match := re.match(layer, name))}
     problems += [
         f"{name:.80} is of a layer that config.json does not have, found shape {stored[name].shape}"
         for name in extra
-        if (found := re.match(layer, name)) and found.group() not in layers
+        if (match := re.match(layer, name)) and match.group() not in layers
     ]
     if is_whole and not problems:
         problems = [f"{name:.80} is no part of this kind of model, whose answers would be others" for name in extra]

@@ -81,14 +81,14 @@ def convert_fairseq(
     """
     path, out = Path(path).expanduser(), Path(out).expanduser()
     check_new(out)
-    settings, found = read_fairseq(path)
+    settings, in_file = read_fairseq(path)
     for side, given in (("source", source_lang), ("target", target_lang)):
         settings[f"{side}_lang"] = language(path, side, settings.get(f"{side}_lang"), given)
-    config = described_config(path, settings, found)
+    config = described_config(path, settings, in_file)
     fields = settings | {"model_type": "fairseq", "src_vocab_size": config.src_vocab_size,
                          "tgt_vocab_size": config.tgt_vocab_size}  # fmt: skip
     stored = match_tensors(
-        path, found, fairseq.tensor_shapes(config), prefix="", ignored=fairseq.ignored(config),
+        path, in_file, fairseq.tensor_shapes(config), prefix="", ignored=fairseq.ignored(config),
         layer=fairseq.LAYER, tied=fairseq.tied(config), optional=(), is_whole=FAMILIES["fairseq"].is_whole,
     )  # fmt: skip
     beside = path.parent if dictionaries is None else Path(dictionaries).expanduser()
@@ -125,7 +125,7 @@ def read_fairseq(path: Path) -> tuple[dict[str, Any], dict[str, Stored]]:
             raise UnreadableError("is no checkpoint of fairseq, which holds its tensors under 'model': use such a file")
         return named_tensors(value["model"])
 
-    value, found = read_torch_value(path, tensors_of, describes=True)
+    value, stored = read_torch_value(path, tensors_of, describes=True)
     known = settings_of(path, value)
     if (task := known.get("task")) in TASKS_WITH_CODES:
         raise CheckpointError(
@@ -136,10 +136,10 @@ def read_fairseq(path: Path) -> tuple[dict[str, Any], dict[str, Stored]]:
     settings = {name: setting for name, setting in settings.items() if setting is not None}
     # An encoder of version 1, or a decoder of 1 or 2, has no norm behind its last layer, whatever the flags say.
     for side, last in (("encoder", 1), ("decoder", 2)):
-        ends_in_norm = f"{side}.layer_norm.weight" in found or not settings.get(f"{side}_normalize_before", True)
-        if not ends_in_norm and version_of(found.get(f"{side}.version")) <= last:
+        ends_in_norm = f"{side}.layer_norm.weight" in stored or not settings.get(f"{side}_normalize_before", True)
+        if not ends_in_norm and version_of(stored.get(f"{side}.version")) <= last:
             settings[f"no_{side}_final_norm"] = True
-    return settings, dict(renamed(path, found))
+    return settings, dict(renamed(path, stored))
 
 
 def version_of(stored: Stored | None) -> float:
@@ -157,7 +157,7 @@ def settings_of(path: Path, value: dict[str, Any]) -> dict[str, Any]:
         return {k: v for k, v in holder.items() if isinstance(k, str)} if isinstance(holder, dict) else {}
 
     if value.get("args") is not None:
-        found = attributes(value["args"])
+        settings = attributes(value["args"])
     else:
         cfg = attributes(value.get("cfg"))
         model, task = attributes(cfg.get("model")), attributes(cfg.get("task"))
@@ -167,10 +167,10 @@ def settings_of(path: Path, value: dict[str, Any]) -> dict[str, Any]:
         named = {"arch": model["_name"]} if "_name" in model else {}
         of_task = {k: task[k] for k in ("source_lang", "target_lang") if k in task}
         of_task |= {"task": task["_name"]} if "_name" in task else {}
-        found = of_task | named | nested | model
-    if not found:
+        settings = of_task | named | nested | model
+    if not settings:
         raise CheckpointError(f"{path} holds neither args nor cfg.model, fairseq's settings: use a whole checkpoint")
-    return found
+    return settings
 
 
 def plain(value: Any) -> Any:
@@ -180,9 +180,9 @@ def plain(value: Any) -> Any:
     return repr(value)[:100] if isinstance(value, Described) else f"a {type(value).__name__}"
 
 
-def renamed(path: Path, found: dict[str, Stored]):
+def renamed(path: Path, stored: dict[str, Stored]):
     """(name of today, tensor) of each: the oldest files number norms, and store q, k and v as one matrix."""
-    for name, tensor in found.items():
+    for name, tensor in stored.items():
         if numbered := re.fullmatch(r"((encoder|decoder)\.layers\.\d+)\.layer_norms\.([0-2])\.(\w+)", name):
             layer, side, number, part = numbered.groups()
             if int(number) < len(NORMS[side]):
@@ -204,9 +204,9 @@ def renamed(path: Path, found: dict[str, Stored]):
         yield name, tensor
 
 
-def described_config(path: Path, settings: dict[str, Any], found: dict[str, Stored]) -> FairseqConfig:
+def described_config(path: Path, settings: dict[str, Any], stored: dict[str, Stored]) -> FairseqConfig:
     """The config of a checkpoint, whose tables say how many words there are."""
-    tables = [found.get(f"{side}.embed_tokens.weight") for side in ("encoder", "decoder")]
+    tables = [stored.get(f"{side}.embed_tokens.weight") for side in ("encoder", "decoder")]
     tables = [table or tables[0] for table in tables]
     if tables[0] is None or any(not table.shape for table in tables):
         raise CheckpointError(f"{path} has no encoder.embed_tokens.weight: it is no Transformer with an encoder")

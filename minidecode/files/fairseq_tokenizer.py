@@ -165,10 +165,10 @@ class FairseqTokenizer(Tokenizer):
                     f"{path} has {len(dictionary)} words, the special ones included, and the model's table has {size}: "
                     "use the dictionary that the model was trained with"
                 )
-        found = [folder / name for name in CODES if (folder / name).exists()]
+        codes = [folder / name for name in CODES if (folder / name).exists()]
         settings = folder / "tokenizer_config.json"
         lowers = settings.exists() and bool(read_json(settings).get("do_lower_case"))
-        return cls(*sides, Codes.from_file(found[0]) if found else None, lowers)
+        return cls(*sides, Codes.from_file(codes[0]) if codes else None, lowers)
 
     def __repr__(self) -> str:
         return f"FairseqTokenizer({len(self.source):,} words of the source, {len(self.target):,} of the target)"

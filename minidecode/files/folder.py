@@ -28,8 +28,8 @@ def bundled_models() -> dict[str, Path]:
     here = Path(__file__).resolve().parents[1]
     roots = [here / "weights", here.parent / "weights"]  # installed from a wheel; run from a checkout
     folders = [f for root in roots if root.is_dir() for f in sorted(root.iterdir()) if (f / "config.json").exists()]
-    found = {f.name: f for f in reversed(folders)}
-    return dict(sorted(found.items()))
+    models = {f.name: f for f in reversed(folders)}
+    return dict(sorted(models.items()))
 
 
 def find_folder(name: str | Path, revision: str | None = None, weights: bool = True) -> Path:
@@ -143,26 +143,26 @@ def stored_tensors(folder: Path, family: Family, config) -> tuple[dict[str, Stor
 
     Where config.json leaves open what the file answers, the config has the answer.
     """
-    found = find_tensors(folder)
+    stored = find_tensors(folder)
     hub.warn_of_adapter(folder)
-    if config.layers > len(found):  # seen before their shapes are listed: a lying number costs no memory
+    if config.layers > len(stored):  # seen before their shapes are listed: a lying number costs no memory
         raise CheckpointError(
-            f"{folder}: config.json says {config.layers} layers, and the weights are {len(found)} tensors in all: "
+            f"{folder}: config.json says {config.layers} layers, and the weights are {len(stored)} tensors in all: "
             "one of the two is not this model's"
         )
-    return matched_tensors(folder, family, config, found)
+    return matched_tensors(folder, family, config, stored)
 
 
 def matched_tensors(
-    where: Path, family: Family, config: Any, found: dict[str, Stored], same: Callable[..., bool] = same_numbers
+    where: Path, family: Family, config: Any, stored: dict[str, Stored], same: Callable[..., bool] = same_numbers
 ) -> tuple[dict[str, Stored], Any]:
     """Of the tensors found, those that config.json asks for, by the family's names; and the config, as the tensors say.
 
     same: whether two of them hold the same numbers. Raises CheckpointError as `match_tensors` does.
     """
-    f, config = family.network, config.settled(found, same)
+    f, config = family.network, config.settled(stored, same)
     return match_tensors(
-        where, found, f.tensor_shapes(config), prefix=f.PREFIX, ignored=f.ignored(config), layer=f.LAYER,
+        where, stored, f.tensor_shapes(config), prefix=f.PREFIX, ignored=f.ignored(config), layer=f.LAYER,
         tied=f.tied(config), optional=f.OPTIONAL, is_whole=family.is_whole,
     ), config  # fmt: skip
 

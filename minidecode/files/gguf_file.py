@@ -151,14 +151,14 @@ class _Header:
         tensors, settings = self.number("<u8", "the number of tensors"), self.number("<u8", "the number of settings")
         if tensors > MOST_TENSORS or settings > MOST_SETTINGS:
             raise DamagedError(f"it says that it has {tensors} tensors and {settings} settings")
-        found: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         for _ in range(settings):
             key = self.text("the key of a setting")
-            if not key.isprintable() or not key or key in found:
-                raise DamagedError(f"the key {key!a:.80} {'is there twice' if key in found else 'is no key'}")
-            found[key] = self.value(self.number("<u4", f"the type of {key}"), key)
+            if not key.isprintable() or not key or key in fields:
+                raise DamagedError(f"the key {key!a:.80} {'is there twice' if key in fields else 'is no key'}")
+            fields[key] = self.value(self.number("<u4", f"the type of {key}"), key)
         described = [self.described_tensor() for _ in range(tensors)]
-        return GGUF(self.path, found, self.placed(described, found.get("general.alignment", 32)))
+        return GGUF(self.path, fields, self.placed(described, fields.get("general.alignment", 32)))
 
     def take(self, count: int, what: str) -> int:
         """Goes on by `count` bytes -> where they begin."""

@@ -112,12 +112,12 @@ def described(g: GGUF) -> tuple[dict[str, Any], dict[str, str], Callable[[str], 
 
 def special_tokens(settings: dict[str, Any], vocabulary: int) -> dict[str, Any]:
     """bos, eos and pad of generation_config.json; eos is a list where a turn or a message of a chat ends otherwise."""
-    found: dict[str, Any] = {"bos_token_id": token_of(settings, "bos", vocabulary)}
+    tokens: dict[str, Any] = {"bos_token_id": token_of(settings, "bos", vocabulary)}
     ends = [token_of(settings, role, vocabulary) for role in ("eos", "eot", "eom")]
     each = list(dict.fromkeys(end for end in ends if end is not None))
-    found |= {"eos_token_id": each if len(each) > 1 else next(iter(each), None)}
-    found |= {"pad_token_id": token_of(settings, "padding", vocabulary)}
-    return {name: i for name, i in found.items() if i is not None}
+    tokens |= {"eos_token_id": each if len(each) > 1 else next(iter(each), None)}
+    tokens |= {"pad_token_id": token_of(settings, "padding", vocabulary)}
+    return {name: i for name, i in tokens.items() if i is not None}
 
 
 # --- the cache of converted models ---
@@ -125,8 +125,8 @@ def special_tokens(settings: dict[str, Any], vocabulary: int) -> dict[str, Any]:
 
 def cache_folder() -> Path:
     """MINIDECODE_CACHE, or minidecode in the user's folder of caches."""
-    if own := os.environ.get("MINIDECODE_CACHE"):
-        return Path(own)
+    if chosen := os.environ.get("MINIDECODE_CACHE"):
+        return Path(chosen)
     usual = os.environ.get("LOCALAPPDATA") if os.name == "nt" else os.environ.get("XDG_CACHE_HOME")
     return (Path(usual) if usual else Path.home() / ".cache") / "minidecode"
 

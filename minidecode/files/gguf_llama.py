@@ -52,8 +52,8 @@ LLAMA3 = {
 def config_of(g: GGUF) -> dict[str, Any]:
     """config.json of the model. Raises DamagedError on settings that are missing, wrong or not supported."""
     kind = _kind(g)
-    own = {key: key.removeprefix(f"{kind}.") for key in g.settings if key.startswith(f"{kind}.")}
-    for key, name in sorted(own.items()):
+    settings = {key: key.removeprefix(f"{kind}.") for key in g.settings if key.startswith(f"{kind}.")}
+    for key, name in sorted(settings.items()):
         if name not in READ and not _is_one_of(g.settings[key], NEUTRAL.get(name, ())):
             raise UnusableError(f"{key} = {shown(g.settings[key], 40)} is a kind of {kind} that is not supported")
     L, D, F = (_size(g, name) for name in ("block_count", "embedding_length", "feed_forward_length"))
@@ -68,7 +68,7 @@ def config_of(g: GGUF) -> dict[str, Any]:
             raise UnusableError(f"{name} is {value}, and only {wanted} is supported")
     if not _is_one_of(split := g.settings.get("split.count", 0), (0, 1)):
         raise UnusableError(f"split.count is {shown(split, 40)}, and only a model in one file is supported")
-    if f"{kind}.attention.scale" in own and not math.isclose(
+    if f"{kind}.attention.scale" in settings and not math.isclose(
         scale := _number(g, "attention.scale"), K**-0.5, rel_tol=1e-6
     ):
         raise UnusableError(f"attention.scale is {scale}, and only {K**-0.5}, of heads of width {K}, is supported")
@@ -106,21 +106,21 @@ def tensors_of(config: dict[str, Any]) -> dict[str, tuple[str, tuple[int, ...], 
         "attn_norm": (D,), "attn_q": (H * K, D), "attn_k": (G * K, D), "attn_v": (G * K, D),
         "attn_output": (D, H * K), "ffn_norm": (D,), "ffn_gate": (F, D), "ffn_up": (F, D), "ffn_down": (D, F),
     }  # fmt: skip
-    found: dict[str, tuple[str, tuple[int, ...], int | None]] = {
+    tensors: dict[str, tuple[str, tuple[int, ...], int | None]] = {
         f"{prefix}embed_tokens.weight": ("token_embd.weight", (V, D), None),
         f"{prefix}norm.weight": ("output_norm.weight", (D,), None),
     }
     if not c["tie_word_embeddings"]:
-        found["lm_head.weight"] = ("output.weight", (V, D), None)
+        tensors["lm_head.weight"] = ("output.weight", (V, D), None)
     is_llama = c["model_type"] == "llama"
     biased = [name for flag, names in BIASES.items() if c[flag] for name in names] if is_llama else QKV
     for i in range(c["num_hidden_layers"]):
         for name, ours in LAYER.items():
             heads = {"attn_q": H, "attn_k": G}.get(name) if is_llama else None
-            found[f"{prefix}layers.{i}.{ours}.weight"] = (f"blk.{i}.{name}.weight", shapes[name], heads)
+            tensors[f"{prefix}layers.{i}.{ours}.weight"] = (f"blk.{i}.{name}.weight", shapes[name], heads)
             if name in biased:
-                found[f"{prefix}layers.{i}.{ours}.bias"] = (f"blk.{i}.{name}.bias", shapes[name][:1], heads)
-    return found
+                tensors[f"{prefix}layers.{i}.{ours}.bias"] = (f"blk.{i}.{name}.bias", shapes[name][:1], heads)
+    return tensors
 
 
 def unpermuted(rows: np.ndarray, heads: int) -> np.ndarray:

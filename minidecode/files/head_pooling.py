@@ -159,13 +159,13 @@ def _check_heads(c: Config, G: int) -> None:
     if "decoder" not in c.stacks:
         raise OptionError("an encoder alone keeps no cache of keys and values: there is nothing to make smaller")
     before = {stack: h.G for stack, (_, h) in c.stacks.items()}
-    told = " and ".join(f"{heads} in the {stack}" for stack, heads in before.items())
+    counts = " and ".join(f"{heads} in the {stack}" for stack, heads in before.items())
     if isinstance(G, bool) or not isinstance(G, int) or G < 1 or any(heads % G for heads in before.values()):
         shared = math.gcd(*before.values())
         choices = [str(g) for g in range(1, shared + 1) if shared % g == 0 and any(g < b for b in before.values())]
         raise OptionError(
-            f"key/value heads: {G!r} is no divisor of those that the model has ({told})"
+            f"key/value heads: {G!r} is no divisor of those that the model has ({counts})"
             + (f"; choose {' or '.join(choices)}" if choices else ", and nothing that is less does")
         )
     if all(heads == G for heads in before.values()):
-        raise OptionError(f"the model has {G} key/value heads ({told}): there is nothing to convert")
+        raise OptionError(f"the model has {G} key/value heads ({counts}): there is nothing to convert")

@@ -106,9 +106,9 @@ def is_an_adapter(place: str) -> str:
 
 def warn_of_adapter(folder: Path) -> None:
     """Warns of the files of an adapter beside the weights of a whole model: the model is loaded without it."""
-    if found := [file for file in ADAPTER if (folder / file).exists()]:
+    if adapter := [file for file in ADAPTER if (folder / file).exists()]:
         warnings.warn(
-            f"{folder} also holds a PEFT adapter ({', '.join(found)}), which is not applied: to use it, merge it into"
+            f"{folder} also holds a PEFT adapter ({', '.join(adapter)}), which is not applied: to use it, merge it into"
             " the model first (in Python with peft: model.merge_and_unload()), and save that",
             MinidecodeWarning,
             stacklevel=2,

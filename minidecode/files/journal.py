@@ -118,15 +118,15 @@ def differences(before: dict[str, Any], now: dict[str, Any], but: str = "") -> l
 
     but: a name that does not count.
     """
-    found = []
+    differences = []
     for name in dict.fromkeys([*before, *now]):
         old, new = before.get(name), now.get(name)
         if old != new and name != but:
             is_hash = any(str(value).startswith(HASH) for value in (old, new))
-            found.append(
+            differences.append(
                 f"the {name:.80} has changed" if is_hash else f"{name:.80} was {shown(old, 300)}, now {shown(new, 300)}"
             )
-    return found
+    return differences
 
 
 HASH = "hash "  # what a value begins with that is one

@@ -214,13 +214,13 @@ class RecordFile:
 
     def _take_over(self) -> list[Entry]:
         """The whole records of an earlier run; what is behind them is cut off. Raises InputError if they are others."""
-        found = read_journal(self._journal_path)
-        if found is None:
+        journal = read_journal(self._journal_path)
+        if journal is None:
             raise InputError(
                 f"{self.part} has no journal ({self._journal_path.name}) that can be read, so a run cannot go on with "
                 "it: rename it or delete it first"
             )
-        before, entries = found
+        before, entries = journal
         if before is None:
             raise InputError(
                 f"{self.part} was made of prompts that could be read once, so no run can go on with it: rename it or "

@@ -51,9 +51,9 @@ class Borders:
             match = next(filter(self._is_free, self.pattern.finditer(text, size)), None)
             if match is None:
                 break
-            found = text[: match.start()]
-            if len(tokens_of(found)) >= count:
-                return found
+            beginning = text[: match.start()]
+            if len(tokens_of(beginning)) >= count:
+                return beginning
             size = 4 * match.end()
         return text
 
@@ -65,9 +65,9 @@ class Borders:
             if match is None:
                 size *= 4
                 continue
-            found = text[match.end() if self.drops else match.start() :]
-            if len(tokens_of(found)) >= count:
-                return found
+            ending = text[match.end() if self.drops else match.start() :]
+            if len(tokens_of(ending)) >= count:
+                return ending
             size *= 4
         return text
 
@@ -91,8 +91,8 @@ def longest_token(backend: tokenizers.Tokenizer) -> int | None:
 
 def borders_of(backend: tokenizers.Tokenizer) -> Borders | None:
     """Where texts may be cut for a tokenizer; None if it is not known."""
-    found = _borders(backend)
-    if found is None:
+    borders = _borders(backend)
+    if borders is None:
         return None
     added = backend.get_added_tokens_decoder().values()
     whole = tuple(
@@ -101,7 +101,7 @@ def borders_of(backend: tokenizers.Tokenizer) -> Borders | None:
     )  # fmt: skip
     if backend.normalizer is not None and any(t.normalized and t.content in whole for t in added):
         return None  # what it looks like in a text is not known
-    return Borders(found.pattern, found.drops, whole)
+    return Borders(borders.pattern, borders.drops, whole)
 
 
 def _borders(backend: tokenizers.Tokenizer) -> Borders | None:

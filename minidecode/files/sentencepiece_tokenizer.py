@@ -209,8 +209,8 @@ class MarianTokenizer(SentencePieceTokenizer):
             yield from model.encode(rest, out_type=str) if rest else ()
 
     def _ids(self, pieces: Sequence[str], ids: dict[str, int], with_eos: bool) -> np.ndarray:
-        found = [ids.get(piece, ids["<unk>"]) for piece in pieces]
-        return np.array(found + [ids["</s>"]] * with_eos, dtype=np.int64)
+        ids_of_pieces = [ids.get(piece, ids["<unk>"]) for piece in pieces]
+        return np.array(ids_of_pieces + [ids["</s>"]] * with_eos, dtype=np.int64)
 
     def decode(self, ids: Any, keep_special: bool = False) -> str:
         """The text of a target's token ids, special tokens left out.
@@ -452,11 +452,11 @@ def read_sentencepiece(path: Path, kind: str | None) -> Any:
         ) from None
     check_regular(path, MOST_OF_TEXT)
     data = path.read_bytes()
-    found = model_kind(data)
-    if found is None:
+    stored = model_kind(data)
+    if stored is None:
         raise CheckpointError(f"{path} is no SentencePiece model, or is cut short: download the file again")
-    if kind is not None and found != kind:
-        raise CheckpointError(f"{path} is a SentencePiece model of kind {found}, and this model needs {kind}")
+    if kind is not None and stored != kind:
+        raise CheckpointError(f"{path} is a SentencePiece model of kind {stored}, and this model needs {kind}")
     try:
         return sentencepiece.SentencePieceProcessor(model_proto=data)
     except (RuntimeError, OSError) as error:

@@ -44,9 +44,9 @@ class SpecialTokens:
                 elif isinstance(listed, list) and listed:
                     more += listed
                     break
-        found = {name: _described(token) for name, token in named.items()}
+        described = {name: _described(token) for name, token in named.items()}
         extra = [token for token in map(_described, more) if token is not None]
-        return cls({name: token for name, token in found.items() if token is not None}, extra)
+        return cls({name: token for name, token in described.items() if token is not None}, extra)
 
     @property
     def texts(self) -> dict[str, str]:
@@ -57,8 +57,8 @@ class SpecialTokens:
     def each(self) -> list[Described]:
         """All of them, in the order in which new ones get their ids; what is said twice, once."""
         roles = [self.named[role] for role in ROLES if role in self.named]
-        found = [*roles, *(token for name, token in self.named.items() if name not in ROLES), *self.more]
-        return list({json.dumps(token, sort_keys=True): token for token in found}.values())
+        tokens = [*roles, *(token for name, token in self.named.items() if name not in ROLES), *self.more]
+        return list({json.dumps(token, sort_keys=True): token for token in tokens}.values())
 
 
 def _described(token: Any) -> Described | None:

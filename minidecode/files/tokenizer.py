@@ -137,10 +137,10 @@ class Tokenizer:
 
     def encode_for_reading(self, text: str, second: str | None = None, with_places: bool = False) -> Encoded:
         """What an encoder reads of a text, or of two that belong together. Raises InputError as `encode` does."""
-        found, places = self._encoding(text, second, True), []
-        ids, types = np.array(found.ids, dtype=np.int64), np.array(found.type_ids, dtype=np.int64)
+        encoding, places = self._encoding(text, second, True), []
+        ids, types = np.array(encoding.ids, dtype=np.int64), np.array(encoding.type_ids, dtype=np.int64)
         if with_places:
-            each = zip(found.offsets, found.special_tokens_mask, strict=True)
+            each = zip(encoding.offsets, encoding.special_tokens_mask, strict=True)
             places = [None if is_special else place for place, is_special in each]
         return Encoded(ids, types, places)
 
@@ -277,10 +277,10 @@ class Tokenizer:
     def closing(self) -> tuple[int, ...]:
         """The special tokens that stand behind each text."""
         for probe in ("a", "1", "."):
-            found = self._backend.encode(probe)
-            if 0 in (added := found.special_tokens_mask):
+            encoding = self._backend.encode(probe)
+            if 0 in (added := encoding.special_tokens_mask):
                 count = added[::-1].index(0)
-                return tuple(found.ids[len(added) - count :])
+                return tuple(encoding.ids[len(added) - count :])
         return ()  # no text has a token
 
     @functools.cached_property
@@ -453,23 +453,23 @@ def _add_tokens(backend: tokenizers.Tokenizer, folder: Path, settings: dict, kin
     marked = {token["content"] for token in special.each}
     there = {token.content: token for token in backend.get_added_tokens_decoder().values()}
     added, is_described = added_tokens(folder, settings)
-    found = {id: _token(described, folder) for id, described in added}
-    for id, token in found.items():
+    tokens = {id: _token(described, folder) for id, described in added}
+    for id, token in tokens.items():
         before = there.get(token.content)
         if before is not None and not is_described:
-            found[id] = before
+            tokens[id] = before
         elif before is not None:
             token.special |= before.special
         elif token.content in marked and not is_described:
-            found[id] = _token({"content": token.content, "special": True}, folder)
-    backend.add_tokens(list(found.values()))
-    for id, token in found.items():
+            tokens[id] = _token({"content": token.content, "special": True}, folder)
+    backend.add_tokens(list(tokens.values()))
+    for id, token in tokens.items():
         if backend.token_to_id(token.content) != id:
             raise CheckpointError(
                 f"{folder}: the added token {shown(token.content)} should have id {id}, and the vocabulary leaves it "
                 f"{backend.token_to_id(token.content)}: its files do not belong together"
             )
-    there |= {token.content: token for token in found.values()}
+    there |= {token.content: token for token in tokens.values()}
     roles, named = {token["content"] for token in special.named.values()}, []
     for described in special.each:
         token = _token(described, folder)

@@ -66,8 +66,8 @@ def _general(folder: Path, config: Any) -> Tokenizer | None:
 
 
 def _marian(folder: Path, config: Any) -> Tokenizer | None:
-    found = MarianTokenizer.of_folder(folder, config.source_vocab_size, config.vocab_size)
-    return found or Tokenizer.from_folder(folder)
+    tokenizer = MarianTokenizer.of_folder(folder, config.source_vocab_size, config.vocab_size)
+    return tokenizer or Tokenizer.from_folder(folder)
 
 
 def _mbart(folder: Path, config: Any) -> Tokenizer | None:

@@ -204,15 +204,15 @@ def named_tensors(value: Any) -> dict[str, Tensor]:
         return {name: tensor for name, tensor in items if isinstance(tensor, Tensor)}
 
     wrapped = value.get("state_dict") if isinstance(value, dict) else None
-    found = tensors(value) or tensors(wrapped)
-    if not found:
+    named = tensors(value) or tensors(wrapped)
+    if not named:
         raise UnreadableError(
             f"holds no names with tensors, but a {type(value).__name__}: save model.state_dict() with torch.save"
         )
-    for name in found:
+    for name in named:
         if not isinstance(name, str) or not name.isprintable():
             raise damaged(f"a tensor is called {ascii(name)[:100]}")
-    return found
+    return named
 
 
 def place(path: Path, name: str, tensor: Tensor, start: int) -> Stored:

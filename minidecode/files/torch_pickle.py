@@ -262,8 +262,8 @@ class Machine:
     def top(self, kind: type = object) -> Any:
         """The last value of the stack, which must be of this kind."""
         if not self.stack or not isinstance(self.stack[-1], kind):
-            found = type(self.stack[-1]).__name__ if self.stack else "nothing"
-            raise damaged(f"its pickle needs a {kind.__name__} and has {found}")
+            kind_there = type(self.stack[-1]).__name__ if self.stack else "nothing"
+            raise damaged(f"its pickle needs a {kind.__name__} and has {kind_there}")
         return self.stack[-1]
 
     def pop_to_mark(self) -> list[Any]:
@@ -442,10 +442,10 @@ def storage(machine: Machine) -> None:
             pass  # the stream has a sixth part, for views of storages: torch has written None for years
         case _:
             raise damaged("its pickle points at something that is no storage")
-    found = Storage(key, dtype, count)
-    if machine.storages.setdefault(key, found) != found:
+    stored = Storage(key, dtype, count)
+    if machine.storages.setdefault(key, stored) != stored:
         raise damaged("its pickle describes a storage in two ways")
-    machine.push(found)
+    machine.push(stored)
 
 
 OPCODES: dict[bytes, Callable[[Machine], None]] = {
