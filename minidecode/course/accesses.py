@@ -30,7 +30,7 @@ def accesses(run: Run, array: str, block: int = 0) -> list[Access]:
     if not run.traced:
         raise InputError(f"{run.name} was not traced: emulate it without trace=False")
     kept, journal = run._launch.analysis.traffic.recorded(block), run._launch.journal
-    found = []
+    accesses = []
     for memory in (m for m in journal.memories if m.name == array and kept):
         inside = np.flatnonzero((kept.address >= memory.start) & (kept.address < memory.start + memory.nbytes))
         writes = journal.kinds(kept.site[inside]) != LOAD
@@ -38,11 +38,11 @@ def accesses(run: Run, array: str, block: int = 0) -> list[Access]:
         lines = {site: journal.place(site).line for site in set(kept.site[inside].tolist())}
         indices = zip(*map(np.ndarray.tolist, places), strict=True)
         columns = (kept.epoch[inside], kept.thread[inside], writes, indices, kept.site[inside])
-        found += [Access(int(e), int(t), bool(w), i, lines[int(s)]) for e, t, w, i, s in zip(*columns, strict=True)]
-    if not found:
+        accesses += [Access(int(e), int(t), bool(w), i, lines[int(s)]) for e, t, w, i, s in zip(*columns, strict=True)]
+    if not accesses:
         stopped = ": an error stopped the run before" if run.stopped else ""
         raise InputError(f"block {block} of {run.name} touched no array called {array}{stopped}")
-    return found
+    return accesses
 
 
 def draw_epochs(

@@ -52,12 +52,12 @@ def count_copies(strips: Sequence[Strip]) -> int:
 
 def _copies(strips: Sequence[Strip]) -> list[list[bool]]:
     seen: set[tuple[int, bytes]] = set()
-    found = []
+    copied = []
     for strip in strips:
         held = [(strip.first + m, stored_X.tobytes()) for m, stored_X in enumerate(strip.stored_MX)]
-        found.append([brick in seen for brick in held])
+        copied.append([brick in seen for brick in held])
         seen.update(held)
-    return found
+    return copied
 
 
 def _panel(canvas: Canvas, y: float, title: str, strips: Sequence[Strip]) -> None:

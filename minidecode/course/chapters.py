@@ -54,12 +54,12 @@ def without_outputs(text: str) -> str:
 
 def cells(text: str) -> list[Cell]:
     """The code cells of a text without outputs, in order."""
-    found = []
+    cells = []
     for match in CELL.finditer(text):
         tags = re.search(r":tags: \[(.*?)\]", match["options"])
         names = tuple(t.strip() for t in tags[1].split(",")) if tags else ()
-        found.append(Cell(match["code"], names, text.count("\n", 0, match.start("code")) + 1, match.end()))
-    return found
+        cells.append(Cell(match["code"], names, text.count("\n", 0, match.start("code")) + 1, match.end()))
+    return cells
 
 
 def folder() -> Path:

@@ -65,10 +65,10 @@ def draw_costs(
 def machines() -> dict[str, Machine]:
     """The CPU of the recorded ladder and the machines of data sheets, with tensor cores where they have some."""
     cpu = recorded("ladder-cpu")["machine"]
-    found = {"recorded CPU": Machine("CPU", cpu["bandwidth"], cpu["operations"], "recorded")}
+    machines = {"recorded CPU": Machine("CPU", cpu["bandwidth"], cpu["operations"], "recorded")}
     for m in MACHINES.values():
-        found |= {m.name.upper(): m, f"{m.name.upper()}, tensor cores": m.on_tensor_cores()}
-    return found
+        machines |= {m.name.upper(): m, f"{m.name.upper()}, tensor cores": m.on_tensor_cores()}
+    return machines
 
 
 def _page(kind: str, model: str, machine: str, request: dict[str, int]) -> dict:

@@ -43,7 +43,7 @@ def launch_of(run: Run, size: int) -> Launch:
             if memory.nbytes == size * memory.dtype.itemsize:
                 for load in (True, False):
                     counts[load][memory.name] += int((inside & (once[4] == load)).sum())
-    passes = {load: {name: round(n / size) for name, n in found.items() if n} for load, found in counts.items()}
+    passes = {load: {name: round(n / size) for name, n in loaded.items() if n} for load, loaded in counts.items()}
     return Launch(run.name, passes[True], passes[False])
 
 
@@ -82,10 +82,10 @@ def _frame(title: str, done: Sequence[Launch], height: int) -> Canvas:
     canvas.cell(MEMORY[0], TOP - 14, "pale", width=MEMORY[1] - MEMORY[0], height=height - TOP + 8)
     canvas.text(sum(MEMORY) / 2, TOP + 4, "DRAM", anchor="middle", role="on-pale", bold=True)
     for launch in done:
-        found = _arrows_of(launch)
-        tall = LINE * max(1, len(found))
+        arrows = _arrows_of(launch)
+        tall = LINE * max(1, len(arrows))
         canvas.cell(BOX[0], y, "mid", launch.name, width=BOX[1] - BOX[0], height=tall)
-        for k, (array, comes) in enumerate(found):
+        for k, (array, comes) in enumerate(arrows):
             _arrow(canvas, y + LINE * (k + 0.5), array, comes)
         y += tall + BETWEEN
     return canvas

@@ -27,10 +27,10 @@ def draw_requests(
     name. Raises InputError where there is none.
     """
     journal = run._launch.journal
-    found = [r for r in requests_of(run, block, warp) if array in ("", journal.memory_at(int(r.addresses[0])).name)]
-    if not found:
+    requests = [r for r in requests_of(run, block, warp) if array in ("", journal.memory_at(int(r.addresses[0])).name)]
+    if not requests:
         raise InputError(f"warp {warp} of block {block} of {run.name} asked {array or 'memory'} for nothing")
-    drawn = [_Drawn(journal, r) for r in found[:most]]
+    drawn = [_Drawn(journal, r) for r in requests[:most]]
     height = max(d.height for d in drawn)
     return scrub(name, [(d.label, d.canvas(height)) for d in drawn], caption=caption, alt=alt)
 

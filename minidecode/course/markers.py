@@ -13,9 +13,9 @@ def fill(text: str, kind: str, write: Callable[[str], str]) -> tuple[str, int]:
     one comment of a pair is missing.
     """
 
-    def replace(found: re.Match) -> str:
-        inner = write(found["what"].strip())
-        return found["begin"] + (f"\n{inner}\n" if "\n" in found["old"] else inner) + found["end"]
+    def replace(match: re.Match) -> str:
+        inner = write(match["what"].strip())
+        return match["begin"] + (f"\n{inner}\n" if "\n" in match["old"] else inner) + match["end"]
 
     begin, end = rf"<!-- {re.escape(kind)}:", rf"<!-- end of {re.escape(kind)} -->"
     pattern = rf"(?P<begin>{begin}(?P<what>(?:(?!-->).)*)-->)(?P<old>(?:(?!{begin}).)*?)(?P<end>{end})"

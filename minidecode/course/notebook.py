@@ -42,9 +42,9 @@ def _of_text(chapter: Chapter) -> list[dict[str, Any]]:
 
 
 def _of_exercises(chapter: Chapter, seed: int) -> list[dict[str, Any]]:
-    own = [exercise for exercise in exercises().values() if exercise.text.chapter == chapter.number]
-    parts = [_markdown(HOW)] if own else []
-    for exercise in own:
+    of_chapter = [exercise for exercise in exercises().values() if exercise.text.chapter == chapter.number]
+    parts = [_markdown(HOW)] if of_chapter else []
+    for exercise in of_chapter:
         parts += [
             _markdown(f"### Exercise {exercise.number}: {exercise.text.title}"),
             _code(exercise.start(seed)),

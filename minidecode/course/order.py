@@ -16,7 +16,7 @@ def draw_order(ticks: Sequence[int], *, name: str, caption: str, alt: str) -> Fi
     ticks: how long each thread takes to write its number. Thread t reads the number of thread t + 1, the last one that
     of thread 0.
     """
-    too_soon = [ticks[(t + 1) % len(ticks)] > own for t, own in enumerate(ticks)]
+    too_soon = [ticks[(t + 1) % len(ticks)] > tick for t, tick in enumerate(ticks)]
     without = f"No barrier: {sum(too_soon)} of {len(ticks)} reads come before the number is written."
     with_one = "A barrier: all wait for the slowest, and each read finds its number."
     frames = [(without, _frame(ticks, too_soon, barrier=False)), (with_one, _frame(ticks, too_soon, barrier=True))]
@@ -28,10 +28,10 @@ def _frame(ticks, too_soon, barrier: bool) -> Canvas:
     canvas = Canvas(end + READ + 14, TOP + LANE * len(ticks) + 34)
     canvas.text(LEFT, 22, "time", role="faint")
     canvas.line(LEFT + 40, 18, end + READ, 18, arrow=True)
-    for t, own in enumerate(ticks):
-        y, done = TOP + LANE * t, LEFT + TICK * own
+    for t, tick in enumerate(ticks):
+        y, done = TOP + LANE * t, LEFT + TICK * tick
         canvas.text(8, y + 18, f"thread {t}")
-        canvas.cell(LEFT, y, "mark", f"writes {t}", width=TICK * own, height=BAR, tip=f"writes number {t}")
+        canvas.cell(LEFT, y, "mark", f"writes {t}", width=TICK * tick, height=BAR, tip=f"writes number {t}")
         neighbour = (t + 1) % len(ticks)
         if barrier and done < end:
             canvas.cell(done, y, "pale", "waits" if end - done > 44 else "", width=end - done, height=BAR)

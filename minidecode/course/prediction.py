@@ -15,12 +15,12 @@ class Sealed:
         made = [name for name, guess in self._guesses.items() if guess is not None]
         return f"sealed: {', '.join(made)}" if made else "nothing predicted yet: put numbers in place of None"
 
-    def open(self, **found: float) -> None:
+    def open(self, **measured: float) -> None:
         """Prints a line for each: predicted, found, and by what factor they differ. What was not predicted says so."""
-        for name in found:
+        for name in measured:
             if name not in self._guesses:
                 raise InputError(f"{name} was not asked for: {', '.join(self._guesses)} were")
-        for name, value in found.items():
+        for name, value in measured.items():
             guess = self._guesses[name]
             says = "not predicted" if guess is None else f"predicted {guess:,g}"
             off = "" if not guess or not value else f" (off by {max(guess / value, value / guess):.2g}x)"

@@ -33,11 +33,11 @@ def draw_race(
 def moments(runs: Mapping[str, Sequence[tuple[float, str]]], most: int) -> list[float]:
     """When there is something to see: the widest gap is halved until there are enough; widest by its factor, since much
     happens early."""
-    found = sorted({min(r[0][0] for r in runs.values()), *(r[-1][0] for r in runs.values())})
-    while len(found) < most and len(found) > 1:
-        k = max(range(len(found) - 1), key=lambda i: found[i + 1] / found[i])
-        found.insert(k + 1, (found[k] * found[k + 1]) ** 0.5)
-    return found
+    moments = sorted({min(r[0][0] for r in runs.values()), *(r[-1][0] for r in runs.values())})
+    while len(moments) < most and len(moments) > 1:
+        k = max(range(len(moments) - 1), key=lambda i: moments[i + 1] / moments[i])
+        moments.insert(k + 1, (moments[k] * moments[k + 1]) ** 0.5)
+    return moments
 
 
 def _label(runs, now: float, unit: str) -> str:

@@ -14,30 +14,30 @@ from .verdict import Verdict
 
 
 def check(
-    found: Exercise, submission: Submission, own: Folder, asked: int | None = None
+    exercise: Exercise, submission: Submission, folder: Folder, asked: int | None = None
 ) -> tuple[Verdict, Path | None]:
     """(the verdict, the file of its picture if it has one).
 
     asked: the variation that the caller names; by default the one that the file says it holds. Raises OptionError where
     the file holds another one, and where its answer has been told.
     """
-    held = skeleton.seed_in(submission.source, found.number)
-    if held is not None and asked is not None and not found.is_due(held, asked):
+    held = skeleton.seed_in(submission.source, exercise.number)
+    if held is not None and asked is not None and not exercise.is_due(held, asked):
         raise OptionError(
             f"{submission.path} holds variation {held}, and {asked} was asked for: minidecode exercise reset"
-            f" {found.number}{own.as_option} with the same --seed or --student starts that one"
+            f" {exercise.number}{folder.as_option} with the same --seed or --student starts that one"
         )
     is_said, is_elsewhere = held is not None, bool(submission.names)
     if not is_said:
-        held = asked if asked is not None else own.seed(found) or 0
+        held = asked if asked is not None else folder.seed(exercise) or 0
     try:
-        verdict = found.check(submission, held, seal=lambda values: own.seal(found, held, values))
+        verdict = exercise.check(submission, held, seal=lambda values: folder.seal(exercise, held, values))
     except AnswerToldError as told:
         if not is_said:
             raise
-        own.renew(found, submission.path, held)
+        folder.renew(exercise, submission.path, held)
         raise OptionError(
-            f"the answer to variation {held} of exercise {found.number} has been told: predict the new one, which"
+            f"the answer to variation {held} of exercise {exercise.number} has been told: predict the new one, which"
             f" {submission.path} holds now (what you wrote stays there)"
         ) from told
     if not is_said and not is_elsewhere:
@@ -46,14 +46,14 @@ def check(
             f" {held}."
         )
     if not is_elsewhere:
-        _renew_if_told(own, found, submission.path, held, verdict)
-    return verdict, own.keep(found, verdict)
+        _renew_if_told(folder, exercise, submission.path, held, verdict)
+    return verdict, folder.keep(exercise, verdict)
 
 
-def _renew_if_told(own: Folder, found: Exercise, path: Path, seed: int, verdict: Verdict) -> None:
+def _renew_if_told(folder: Folder, exercise: Exercise, path: Path, seed: int, verdict: Verdict) -> None:
     """After the answer to a prediction has been told, the next try is about other numbers."""
-    if found.text.kind == "P" and not verdict.ok and verdict.score is not None:
-        own.renew(found, path, seed)
+    if exercise.text.kind == "P" and not verdict.ok and verdict.score is not None:
+        folder.renew(exercise, path, seed)
         note = f"That was this variation; {path.name} holds a fresh one now."
         is_kept = f"\n# variation {seed}: " in path.read_text(encoding="utf-8-sig")
         verdict.notes.append(f"{note} Your prediction is kept there as a comment." if is_kept else note)

@@ -161,13 +161,13 @@ def _shut(folders: list[str], more: list[str], forbidden: list[str]) -> None:
 def _own_realpath():
     """`os.path.realpath` with all that it calls, copied: what is patched later is not what the hook asks."""
     spec = importlib.util.find_spec(os.path.__name__)
-    own = importlib.util.module_from_spec(spec)
-    own.__dict__["__builtins__"] = dict(vars(builtins))
-    spec.loader.exec_module(own)
-    for name, value in list(vars(own).items()):
+    copy = importlib.util.module_from_spec(spec)
+    copy.__dict__["__builtins__"] = dict(vars(builtins))
+    spec.loader.exec_module(copy)
+    for name, value in list(vars(copy).items()):
         if isinstance(value, type(os)):
-            setattr(own, name, SimpleNamespace(**vars(value)))
-    return own.realpath
+            setattr(copy, name, SimpleNamespace(**vars(value)))
+    return copy.realpath
 
 
 class Student:
@@ -327,9 +327,9 @@ class Student:
     def _thread_raised(self, args) -> None:
         """What a thread died of, in a line; the verdict reports a late call."""
         if self._is_called and args.exc_value is not None:
-            told = self._error_record(args.exc_value)
-            where = f"line {told['line']}, " if told["line"] else ""
-            print(f"{where}in a thread: {told['type']}: {told['message']}", file=sys.stderr, flush=True)
+            record = self._error_record(args.exc_value)
+            where = f"line {record['line']}, " if record["line"] else ""
+            print(f"{where}in a thread: {record['type']}: {record['message']}", file=sys.stderr, flush=True)
 
     def _error_record(self, error: BaseException) -> dict:
         line, function, arrays, trace = None, "", {}, error.__traceback__
@@ -347,8 +347,8 @@ class Student:
         """Variable -> the dtype's kind and the shape of each array that a function of the student's has."""
         if frame.f_code.co_name == "<module>":
             return {}
-        found = [(n, a) for n, a in frame.f_locals.items() if type(a) is self._numpy.ndarray][:MOST_ARRAYS]
-        return {name: [array.dtype.kind, *array.shape] for name, array in found}
+        arrays = [(n, a) for n, a in frame.f_locals.items() if type(a) is self._numpy.ndarray][:MOST_ARRAYS]
+        return {name: [array.dtype.kind, *array.shape] for name, array in arrays}
 
 
 if __name__ == "__main__":

@@ -84,16 +84,16 @@ def _judges() -> str:
     from .find import exercises
     from .sandbox import limits
 
-    told = {}
+    judged = {}
     with tempfile.TemporaryDirectory() as folder:
         for exercise in exercises().values():
-            if exercise.text.kind in ("N", "K") and exercise.text.kind not in told:
+            if exercise.text.kind in ("N", "K") and exercise.text.kind not in judged:
                 path = Path(folder, exercise.file_name)
                 path.write_text(exercise.start(0), encoding="utf-8")
                 verdict = exercise.task.check(Submission.of_file(path), 0)
                 if verdict.mistake != "not-started":
                     raise _NotReadyError(f"exercise {exercise.number} says of an empty answer: {verdict.message}")
-                told[exercise.text.kind] = exercise.number
+                judged[exercise.text.kind] = exercise.number
     return "exercises run in processes of their own; " + "; ".join(limits())
 
 

@@ -302,17 +302,17 @@ class Task:
 
 def edited_constants(source: str, due: dict[str, Any]) -> str:
     """What a file makes of its variation's constants, where they are no longer those that were drawn."""
-    told = []
+    edited = []
     with contextlib.suppress(SyntaxError):
         for statement in ast.parse(source).body:
             if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
                 name = statement.targets[0].id
                 with contextlib.suppress(ValueError):  # no plain value
                     if name in due and ast.literal_eval(statement.value) != due[name]:
-                        told.append(f"{name} = {shown(due[name])}")
-    if not told:
+                        edited.append(f"{name} = {shown(due[name])}")
+    if not edited:
         return ""
-    return f"This variation has {', '.join(told)}, and your file says otherwise: put it back first."
+    return f"This variation has {', '.join(edited)}, and your file says otherwise: put it back first."
 
 
 def time_for(trials: list[Trial]) -> float:

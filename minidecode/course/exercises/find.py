@@ -59,25 +59,25 @@ class Exercise:
         """Whether a file of this variation is what is due: of a prediction also one that `check` drew after it."""
         if self.text.kind != "P" or held is None:
             return held == due
-        told = due
+        seed = due
         for _ in range(MOST_TOLD):
-            if told == held:
+            if seed == held:
                 return True
-            told = self.next_seed(told)
+            seed = self.next_seed(seed)
         return False
 
     def check(self, submission: Submission, seed: int, **how: Any) -> Verdict:
         """The task's verdict; of a file without a line of the student's, that it is not begun."""
         verdict = self.task.check(submission, seed, **how)
         if not verdict.ok and self.is_untouched(submission.source):
-            begins, told = "Not begun: this is the file as it was started", verdict.message
-            if told.startswith("Not started yet "):
-                told = f"{begins} {told.removeprefix('Not started yet ')}"
+            begins, message = "Not begun: this is the file as it was started", verdict.message
+            if message.startswith("Not started yet "):
+                message = f"{begins} {message.removeprefix('Not started yet ')}"
             elif verdict.mistake == "not-started":
-                told = f"{begins}. {told}"
+                message = f"{begins}. {message}"
             else:
-                told = f"{begins}. It does this:\n{told}"
-            verdict.mistake, verdict.message = "not-begun", told
+                message = f"{begins}. It does this:\n{message}"
+            verdict.mistake, verdict.message = "not-begun", message
         return verdict
 
     def is_untouched(self, source: str) -> bool:
@@ -125,13 +125,13 @@ class Exercise:
 @lru_cache(maxsize=1)
 def exercises() -> dict[int, Exercise]:
     """All of them by number."""
-    found = {}
+    by_number = {}
     for path in sorted((HERE / "tasks").glob("e[0-9][0-9]_*.py")):
         number, name = int(path.stem[1:3]), path.stem[4:]
         task = importlib.import_module(f"{__package__}.tasks.{path.stem}").Task()
         task.number, task.name = number, name
-        found[number] = Exercise(number, name, _read(path.with_suffix(".md")), task)
-    return found
+        by_number[number] = Exercise(number, name, _read(path.with_suffix(".md")), task)
+    return by_number
 
 
 def find(word: str) -> Exercise:

@@ -181,8 +181,8 @@ class Folder:
         about the other variation.
         """
         fresh = exercise.next_seed(seed)
-        told = {e["seed"] for e in self._notes("predictions").get("sealed", []) if e["exercise"] == exercise.number}
-        while fresh in told:
+        answered = {e["seed"] for e in self._notes("predictions").get("sealed", []) if e["exercise"] == exercise.number}
+        while fresh in answered:
             fresh = exercise.next_seed(fresh)
         source = file.read_text(encoding="utf-8-sig")
         if isinstance(exercise.task, PredictionTask):
@@ -192,10 +192,10 @@ class Folder:
 
     def _notes(self, name: str) -> dict[str, Any]:
         try:
-            found = json.loads((self.path / NOTES / f"{name}.json").read_text(encoding="utf-8"))
+            notes = json.loads((self.path / NOTES / f"{name}.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return {}
-        return found if isinstance(found, dict) else {}
+        return notes if isinstance(notes, dict) else {}
 
     def _note(self, exercise: Exercise, **changes: Any) -> None:
         notes = self._notes("state")
@@ -238,7 +238,7 @@ def target(place: str, exercise: Exercise) -> Submission:
         for path in (root.joinpath(*parts).with_suffix(".py"), root.joinpath(*parts, "__init__.py")):
             if path.is_file():
                 package = ".".join(parts if path.name == "__init__.py" else parts[:-1])
-                found = submission_of(path, names=names, package=package)
-                found.root = root.resolve()
-                return found
+                submission = submission_of(path, names=names, package=package)
+                submission.root = root.resolve()
+                return submission
     raise InputError(f"there is no module {where} below {Path().resolve()}, nor below its folder src")

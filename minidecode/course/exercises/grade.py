@@ -65,16 +65,16 @@ def submissions(folders: Iterable[Path]) -> tuple[dict[str, Path], list[Path]]:
     and gets a row of its own; links in `folders` are followed. Raises InputError where nothing was
     handed in, and where a folder is a student's and a class at once.
     """
-    found: dict[str, Path] = {}
+    folder_of: dict[str, Path] = {}
     again, seen, folders = [], set(), list(folders)
     empty = [folder for folder in folders if folder.is_dir() and not _files(folder) and not _within(folder)]
     for folder in folders:
         if not folder.is_dir():
             raise InputError(f"{folder} is no folder")
         inner = _within(folder)
-        if inner and (own := _files(folder)):
+        if inner and (files := _files(folder)):
             raise InputError(
-                f"{folder} holds {own[0].name} and also folders with such files ({next(filter(_files, inner)).name}):"
+                f"{folder} holds {files[0].name} and also folders with such files ({next(filter(_files, inner)).name}):"
                 " a student's folder has files, a class has folders; move one of the two away"
             )
         if not inner and len(empty) == len(folders):
@@ -85,15 +85,15 @@ def submissions(folders: Iterable[Path]) -> tuple[dict[str, Path], list[Path]]:
             name = _student(each)
             if each.is_symlink():
                 if inner:
-                    found[name if name not in found else str(each)] = each
+                    folder_of[name if name not in folder_of else str(each)] = each
                     continue
                 each = each.resolve()
             if each.resolve() in seen:
                 again.append(each)
                 continue
             seen.add(each.resolve())
-            found[name if name not in found else str(each)] = each
-    return found, again
+            folder_of[name if name not in folder_of else str(each)] = each
+    return folder_of, again
 
 
 def one_submission(students: dict[str, Path]) -> dict[str, Path]:
@@ -157,12 +157,12 @@ def grade(
         of_names = names if per_student or by_name else None
         return Graded(student, exercise, _verdict(folder, exercise, due, hidden, of_names), _strays(folder))
 
-    found = []
+    results = []
     with ThreadPoolExecutor(max(1, jobs)) as pool:
         for done, graded in enumerate(pool.map(one, work), 1):
-            found.append(graded)
+            results.append(graded)
             progress(done, len(work))
-    return found
+    return results
 
 
 def _verdict(
@@ -207,16 +207,16 @@ def _of_another(held: int | None, due: int, names: dict[int, str] | None) -> str
 
 def _looked_up(verdict: Verdict, exercise: Exercise, source: str) -> Verdict:
     """Compares a right answer with the published solutions: a long match is refused, a short one is noted."""
-    found = published.recognise(source, exercise.published())
-    if found is None:
+    match = published.recognise(source, exercise.published())
+    if match is None:
         return verdict
-    verdict.published = f"{Path(exercise.file_name).stem}/{found.file}"
-    told = f"program is exercises/{verdict.published}, apart from names and numbers"
-    if found.is_long(exercise.text.kind):
+    verdict.published = f"{Path(exercise.file_name).stem}/{match.file}"
+    likeness = f"program is exercises/{verdict.published}, apart from names and numbers"
+    if match.is_long(exercise.text.kind):
         verdict.ok, verdict.mistake, verdict.score = False, "published-solution", None
-        verdict.message = f"The output is right, but the {told}."
+        verdict.message = f"The output is right, but the {likeness}."
     else:
-        verdict.message += f"\nThe {told}; it is too short to prove that it was copied."
+        verdict.message += f"\nThe {likeness}; it is too short to prove that it was copied."
     return verdict
 
 

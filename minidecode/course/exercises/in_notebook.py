@@ -23,18 +23,18 @@ def check(exercise: int | str) -> None:
     from .find import find
     from .folder import work_folder
 
-    found, own = find(str(exercise)), work_folder(None)
-    shell = _shell(found)
-    source = _last_cell(found, shell)
+    task, folder = find(str(exercise)), work_folder(None)
+    shell = _shell(task)
+    source = _last_cell(task, shell)
     if source is None:
         print(
-            f"No cell with exercise {found.number} has been run here: run the cell that holds its line"
-            f' "# --- variation ... of exercise {found.number}", then this one.'
+            f"No cell with exercise {task.number} has been run here: run the cell that holds its line"
+            f' "# --- variation ... of exercise {task.number}", then this one.'
         )
         return
-    own.put(found, source)
+    folder.put(task, source)
     try:
-        verdict, picture = checked(found, Submission.of_file(own.file(found)), own)
+        verdict, picture = checked(task, Submission.of_file(folder.file(task)), folder)
         print(verdict)
         if picture:
             from IPython.display import SVG, display
@@ -42,35 +42,37 @@ def check(exercise: int | str) -> None:
             display(SVG(filename=str(picture)))
     except MinidecodeError as error:
         print(error)
-    _offer_fresh(found, own, shell, source)
+    _offer_fresh(task, folder, shell, source)
 
 
-def _shell(found: Exercise) -> Any:
+def _shell(exercise: Exercise) -> Any:
     """IPython, which runs the notebook. Raises InputError elsewhere."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
     if shell is None:
         raise InputError(
             "course.check() judges a cell of a notebook, and this is none: minidecode exercise check"
-            f" {found.number} judges a file"
+            f" {exercise.number} judges a file"
         )
     return shell
 
 
-def _last_cell(found: Exercise, shell: Any) -> str | None:
+def _last_cell(exercise: Exercise, shell: Any) -> str | None:
     """The source of the cell that holds the answer, as it was last run; None if none was."""
     from .skeleton import seed_in
 
     for source in reversed(shell.history_manager.input_hist_raw):
-        if seed_in(source, found.number) is not None:
+        if seed_in(source, exercise.number) is not None:
             return source.rstrip() + "\n"
     return None
 
 
-def _offer_fresh(found: Exercise, own: Folder, shell: Any, source: str) -> None:
+def _offer_fresh(exercise: Exercise, folder: Folder, shell: Any, source: str) -> None:
     """Where the check has drawn another variation, a cell with it below this one."""
-    fresh = own.file(found).read_text(encoding="utf-8")
+    fresh = folder.file(exercise).read_text(encoding="utf-8")
     if fresh != source:
-        own.put(found, fresh)
+        folder.put(exercise, fresh)
         shell.set_next_input(fresh)
-        print(f"The fresh one is in the cell below. If there is none, run `%load {own.file(found)}` in a new cell.")
+        print(
+            f"The fresh one is in the cell below. If there is none, run `%load {folder.file(exercise)}` in a new cell."
+        )

@@ -93,8 +93,8 @@ class Judge:
         try:
             run = emulate(kernel, patience=PATIENCE, **options)[blocks, threads](*arguments)
         except EmulationError:  # more blocks than the emulator gets through
-            told = f"the launch has {math.prod(blocks):,} blocks of {math.prod(threads):,} threads"
-            raise Refused("time", f"{told}, which would take minutes: the input needs far fewer.") from None
+            size = f"the launch has {math.prod(blocks):,} blocks of {math.prod(threads):,} threads"
+            raise Refused("time", f"{size}, which would take minutes: the input needs far fewer.") from None
         return {
             "launch": [list(blocks), list(threads)],
             "arrays": [a for a in arguments if hasattr(a, "shape") and getattr(a, "ndim", 0)],
@@ -200,9 +200,9 @@ def _traffic_of_atomics(run: Any) -> dict[tuple[int, bool], dict[str, int]]:
     from minidecode.emulator.memory import ATOMIC, SHARED_BASE
     from minidecode.emulator.traffic import BANK_BYTES, BANKS, SECTOR
 
-    found: dict[tuple[int, bool], dict[str, int]] = {}
+    traffic: dict[tuple[int, bool], dict[str, int]] = {}
     if not run.atomics:
-        return found
+        return traffic
     for kept in run._launch.analysis.traffic.kept:
         is_atomic, is_shared = run._launch.journal.kinds(kept.site) == ATOMIC, kept.address >= SHARED_BASE
         for site in np.unique(kept.site[is_atomic]).tolist():
@@ -210,7 +210,7 @@ def _traffic_of_atomics(run: Any) -> dict[tuple[int, bool], dict[str, int]]:
                 at = is_atomic & (kept.site == site) & (is_shared == shared)
                 if not at.any():
                     continue
-                of_site = found.setdefault((site, shared), {"sectors": 0, "passes": 0})
+                of_site = traffic.setdefault((site, shared), {"sectors": 0, "passes": 0})
                 unit = BANK_BYTES if shared else SECTOR
                 request, place = np.unique(np.stack([kept.request[at], kept.address[at] // unit]), axis=1)
                 if shared:
@@ -219,7 +219,7 @@ def _traffic_of_atomics(run: Any) -> dict[tuple[int, bool], dict[str, int]]:
                     of_site["passes"] += int(np.maximum.reduceat(words, first).sum())
                 else:
                     of_site["sectors"] += 2 * len(request)
-    return found
+    return traffic
 
 
 _OF_AN_ACCESS = ("index", "last_stored", "element", "thread", "epoch", "passed_by")
@@ -266,15 +266,15 @@ def _turns(run: Any, detail: dict, race: Any) -> list[str]:
         return []
     here = (kept.epoch == epoch) & (kept.address >= memory.start) & (kept.address < memory.start + memory.nbytes)
     is_read, thread = run._launch.journal.kinds(kept.site[here]) == LOAD, kept.thread[here]
-    found = {"written"} if not is_read.all() else set()
+    turns = {"written"} if not is_read.all() else set()
     for t in np.unique(thread):
         reads = is_read[thread == t].tolist()
         if True in reads and False in reads:
             last_read = len(reads) - 1 - reads[::-1].index(True)
             last_write = len(reads) - 1 - reads[::-1].index(False)
-            found |= {"written, read"} if reads.index(False) < last_read else set()
-            found |= {"read, written"} if reads.index(True) < last_write else set()
-    return sorted(found)
+            turns |= {"written, read"} if reads.index(False) < last_read else set()
+            turns |= {"read, written"} if reads.index(True) < last_write else set()
+    return sorted(turns)
 
 
 def _loaded(run: Any, kernel: Any) -> list[Any]:
@@ -299,17 +299,17 @@ def _exchanged(run: Any) -> int:
     from minidecode.emulator.memory import LOAD, SHARED_BASE, STORE
 
     last: dict[tuple[int, int], int] = {}
-    found = 0
+    exchanged = 0
     for kept in run._launch.analysis.traffic.kept:
         kinds = run._launch.journal.kinds(kept.site)
         shared = kept.address >= SHARED_BASE
         columns = (kept.block, kept.address, kept.thread, kinds)
         for block, address, thread, kind in zip(*(column[shared].tolist() for column in columns), strict=True):
             if kind != STORE:
-                found += last.get((block, address), thread) != thread
+                exchanged += last.get((block, address), thread) != thread
             if kind != LOAD:
                 last[block, address] = thread
-    return found
+    return exchanged
 
 
 def _handed_over(run: Any) -> int:
@@ -317,18 +317,18 @@ def _handed_over(run: Any) -> int:
     from minidecode.emulator.memory import LOAD, SHARED_BASE, STORE
 
     waiting: dict[tuple[int, int], int] = {}  # (block, address) -> who has put there what no other thread has taken yet
-    found = 0
+    handed_over = 0
     for kept in run._launch.analysis.traffic.kept:
         kinds = run._launch.journal.kinds(kept.site)
         shared = kept.address >= SHARED_BASE
         columns = (kept.block, kept.address, kept.thread, kinds)
         for block, address, thread, kind in zip(*(column[shared].tolist() for column in columns), strict=True):
             if kind != STORE and waiting.get((block, address), thread) != thread:
-                found += 1
+                handed_over += 1
                 del waiting[block, address]
             if kind != LOAD:
                 waiting[block, address] = thread
-    return found
+    return handed_over
 
 
 def _loads_of_threads(run: Any) -> list[int]:

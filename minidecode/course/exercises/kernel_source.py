@@ -131,22 +131,22 @@ def _imported(tree: ast.Module) -> dict[str, Any]:
     from numba import cuda, types
 
     roots = {"numba.cuda": cuda, "math": math, "numpy": np}
-    found: dict[str, Any] = {}
+    imported: dict[str, Any] = {}
     for statement in tree.body:
         if isinstance(statement, ast.Import):
             for a in statement.names:
                 if a.name in roots and (a.asname or "." not in a.name):
-                    found[a.asname or a.name] = roots[a.name]
+                    imported[a.asname or a.name] = roots[a.name]
         elif isinstance(statement, ast.ImportFrom) and not statement.level:
             for a in statement.names:
                 whole, name = f"{statement.module}.{a.name}", a.asname or a.name
                 if whole in roots:
-                    found[name] = roots[whole]
+                    imported[name] = roots[whole]
                 elif statement.module == "numba" and a.name in TYPES:
-                    found[name] = getattr(types, a.name)
+                    imported[name] = getattr(types, a.name)
                 elif statement.module == "math" and not a.name.startswith("_") and hasattr(math, a.name):
-                    found[name] = getattr(math, a.name)
-    return found
+                    imported[name] = getattr(math, a.name)
+    return imported
 
 
 def _is_kernel(function: ast.FunctionDef, names: dict[str, Any]) -> bool:

@@ -21,7 +21,7 @@ class KernelTask(Task):
     kernel = ""
     shape = "launch_shape"  # the plain function of the file that gives (blocks, threads); "" if `launch` does
     out: tuple[str, ...] = ("out",)  # arrays among the inputs that the kernel writes: the outputs
-    found: dict[str, str] = {}  # kind of a finding of the emulator -> stable name of a mistake
+    mistake_of: dict[str, str] = {}  # kind of a finding of the emulator -> stable name of a mistake
 
     @property
     def returns(self) -> tuple[str, ...]:
@@ -49,7 +49,7 @@ class KernelTask(Task):
             return "barrier-inside-if" if "barrier-inside-if" in self.known else None
         if finding["kind"] == "uninitialised" and (finding["space"] != "shared" or finding["epoch"]):
             return None
-        return self.found.get(finding["kind"])
+        return self.mistake_of.get(finding["kind"])
 
     def about_finding(self, v: SimpleNamespace, trial: Trial, finding: dict[str, Any]) -> str:
         """What else is to be seen in it, as a sentence."""
@@ -60,15 +60,15 @@ class KernelTask(Task):
         try:
             with sandbox.for_kernels() as box:
                 box.end_after(time_for(trials))
-                told = box.ask("load", source=submission.source, file=submission.path.name, kernel=kernel,
+                reply = box.ask("load", source=submission.source, file=submission.path.name, kernel=kernel,
                                shape=submission.names.get(self.shape, self.shape))  # fmt: skip
-                _refused(told)
+                _refused(reply)
                 for trial in trials:
                     self._try(box, v, trial, verdict)
                     if trial.ran:
                         trial.ran.source = submission.source
-                    found = {f["kind"] for f in trial.ran.findings} if trial.ran else set()
-                    if (trial.miss and trial.miss.mistake in ("time", "memory", "ended")) or "endless" in found:
+                    kinds = {f["kind"] for f in trial.ran.findings} if trial.ran else set()
+                    if (trial.miss and trial.miss.mistake in ("time", "memory", "ended")) or "endless" in kinds:
                         break  # it would only take as long again
         except sandbox.Failed as failed:
             raise Refused(failed.kind, f"While the kernel was read: {failed.what}.") from None
@@ -103,8 +103,8 @@ class KernelTask(Task):
         errors = [f for f in reply["findings"] if f["severity"] == "error"]
         if errors:
             mistake = self.of_finding(v, trial, errors[0])
-            told = f"{self.call(inputs)}: {errors[0]['message']} {self.about_finding(v, trial, errors[0])}".rstrip()
-            trial.miss = Miss(told, mistake, picture=reply["picture"], is_explained=True,
+            message = f"{self.call(inputs)}: {errors[0]['message']} {self.about_finding(v, trial, errors[0])}".rstrip()
+            trial.miss = Miss(message, mistake, picture=reply["picture"], is_explained=True,
                               values_matter=errors[0]["kind"] in ("outside", "python", "endless"))  # fmt: skip
             return
         trial.got = trial.left

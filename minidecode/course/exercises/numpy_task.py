@@ -51,10 +51,10 @@ class NumPyTask(Task):
                     box.ask("limits")  # it is ready
                     began = box.resident()
                 try:
-                    told = box.ask("load", source=submission.source, file=file, package=submission.package,
+                    reply = box.ask("load", source=submission.source, file=file, package=submission.package,
                                    measure=self.measure)  # fmt: skip
-                    if "error" in told:
-                        raise Refused(*load_error(told["error"]))
+                    if "error" in reply:
+                        raise Refused(*load_error(reply["error"]))
                     for trial in trials:
                         self._try(box, function, trial, began)
                         if trial.miss and trial.miss.mistake in ("time", "memory", "ended", "forged"):
@@ -107,8 +107,8 @@ class NumPyTask(Task):
             raise Refused("cannot-run", f"there is no function {function} in the file")
         if "error" in reply:
             trial.raised = str(reply["error"].get("type"))
-            told = reply["error"].get("arrays", {}).items()
-            trial.arrays = {str(n): (str(kind), tuple(map(int, shape))) for n, (kind, *shape) in told}
+            arrays = reply["error"].get("arrays", {}).items()
+            trial.arrays = {str(n): (str(kind), tuple(map(int, shape))) for n, (kind, *shape) in arrays}
             trial.miss = self._raised(inputs, reply["error"])
             return
         unwanted = [name for k, name in enumerate(inputs) if k in reply["changed"] and name not in self.changes]
@@ -131,8 +131,10 @@ class NumPyTask(Task):
         kind, where, mistake = error.get("type"), place_of(error), MISTAKES.get(str(error.get("type")))
         if mistake == "not-started":
             raise Refused(mistake, f"{where}{error.get('message')}".strip())
-        told = f"{where}{self.call(inputs)} raised {kind}: {error.get('message')}".rstrip(": ").removesuffix(".") + "."
-        return Miss(told + _shapes_there(inputs, error), mistake, is_explained=True)
+        message = (
+            f"{where}{self.call(inputs)} raised {kind}: {error.get('message')}".rstrip(": ").removesuffix(".") + "."
+        )
+        return Miss(message + _shapes_there(inputs, error), mistake, is_explained=True)
 
 
 def _as_array(result: Any) -> Any:
@@ -156,8 +158,8 @@ def _shapes_there(inputs: dict[str, Any], error: dict[str, Any]) -> str:
     about = ("shape", "axis", "axes", "dimension", "broadcast", "mismatch")
     if not any(word in str(error.get("message")) for word in about):
         return ""
-    own = {str(name): tuple(shape) for name, (_, *shape) in error.get("arrays", {}).items() if name not in inputs}
-    return f" There {', '.join(f'{name} is {shape}' for name, shape in own.items())}." if own else ""
+    shapes = {str(name): tuple(shape) for name, (_, *shape) in error.get("arrays", {}).items() if name not in inputs}
+    return f" There {', '.join(f'{name} is {shape}' for name, shape in shapes.items())}." if shapes else ""
 
 
 def _noted(callback: Callback, trial: Trial) -> Callable:
@@ -172,8 +174,8 @@ def _noted(callback: Callback, trial: Trial) -> Callable:
         try:
             signature.bind(*arguments)
         except TypeError:
-            told = f"{callback.name}({', '.join(signature.parameters)}) was called with {len(arguments)} argument(s)"
-            raise TypeError(told) from None
+            problem = f"{callback.name}({', '.join(signature.parameters)}) was called with {len(arguments)} argument(s)"
+            raise TypeError(problem) from None
         return callback.function(*arguments)
 
     return call

@@ -50,11 +50,11 @@ class PredictionTask(Task):
 
     def _mistaken(self, v: SimpleNamespace) -> list[dict[str, Any]]:
         """What the known mistakes predict, those that have a prediction of their own."""
-        found = []
+        predictions = []
         for mistake in self.known:
             with contextlib.suppress(NotImplementedError):
-                found.append(self.expected(v, mistake))
-        return found
+                predictions.append(self.expected(v, mistake))
+        return predictions
 
     def check(self, submission, seed, *, hidden=None, seal=None) -> Verdict:
         """seal: writes the prediction down; gives what was sealed of this variation before, None if nothing."""
@@ -87,9 +87,9 @@ class PredictionTask(Task):
         if problem:
             raise Refused("forbidden", problem)
         with sandbox.for_numpy(None) as box:
-            told = box.ask("load", source=submission.source, file=submission.path.name, package="", measure=False)
-            if "error" in told:
-                raise Refused(*load_error(told["error"]))
+            reply = box.ask("load", source=submission.source, file=submission.path.name, package="", measure=False)
+            if "error" in reply:
+                raise Refused(*load_error(reply["error"]))
             read = box.ask("constants", names=list(self.answers)).get("values")
             read = read if isinstance(read, list) else []
             verdict.printed = box.printed
@@ -104,19 +104,19 @@ class PredictionTask(Task):
         right = self.expected(v)
         factors = {name: factor(values[name], right[name]) for name in self.answers}
         limit = self.within + 1e-9
-        told = {n: f if f < float("inf") else None for n, f in factors.items()}  # JSON has no infinity
-        verdict.numbers = {"predicted": values, "measured": right, "factor": told}
+        finite = {n: f if f < float("inf") else None for n, f in factors.items()}  # JSON has no infinity
+        verdict.numbers = {"predicted": values, "measured": right, "factor": finite}
         verdict.score = sum(1.0 if f <= limit else 0.5 if self.within > 1 and f <= 2 else 0.0
                             for f in factors.values()) / len(factors)  # fmt: skip
         verdict.ok = all(f <= limit for f in factors.values())
-        told = []
+        sentences = []
         for name, unit in self.answers.items():
             mark = "right" if factors[name] <= limit else "wrong"
             exact = self.within == 1 or factors[name] in (1.0, float("inf"))
             off = "" if exact else f" (off by a factor of {factors[name]:.3g})"
             lines = "" if factors[name] == 1.0 else f"you said {shown(values[name])}, "
-            told.append(f"{name}: {mark}, {lines}it is {shown(right[name])} {unit}".rstrip() + off)
-        verdict.message = "; ".join(told) + "."
+            sentences.append(f"{name}: {mark}, {lines}it is {shown(right[name])} {unit}".rstrip() + off)
+        verdict.message = "; ".join(sentences) + "."
         if verdict.ok:
             verdict.message = f"Solved. {verdict.message}"
         else:

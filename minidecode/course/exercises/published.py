@@ -38,14 +38,14 @@ class Published:
 
 def published(folder: Path, skeleton: str) -> list[Published]:
     """The solutions in an exercise's folder of a checkout."""
-    found, given = [], ast.parse(skeleton)
+    solutions, given = [], ast.parse(skeleton)
     for file in filter(lambda file: (folder / file).is_file(), FILES):
         tree = ast.parse((folder / file).read_text(encoding="utf-8"))
-        own = Counter(_shapes(tree)) - Counter(_shapes(given))
+        shapes = Counter(_shapes(tree)) - Counter(_shapes(given))
         written = _simple_statements(tree) - _simple_statements(given)
         size = sum(shape.count("(") * times for shape, times in written.items())
-        found.append(Published(file, tuple(sorted(own.elements())), size))
-    return found
+        solutions.append(Published(file, tuple(sorted(shapes.elements())), size))
+    return solutions
 
 
 def noted(path: Path, exercise: str) -> list[Published]:
@@ -92,11 +92,11 @@ def _shapes(tree: ast.Module) -> list[str]:
 
 def _simple_statements(tree: ast.Module) -> Counter:
     """The shapes of all statements, each without what it has inside of it and with its names."""
-    found: Counter = Counter()
+    statements: Counter = Counter()
     for node in ast.walk(tree):
         if isinstance(node, ast.stmt) and not isinstance(node, ast.FunctionDef) and not _is_nothing(node):
-            found[_shape(node, None)] += 1
-    return found
+            statements[_shape(node, None)] += 1
+    return statements
 
 
 def _is_nothing(node: ast.AST) -> bool:

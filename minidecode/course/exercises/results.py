@@ -27,11 +27,11 @@ def same(got: Sequence, want: Sequence, bound: Any = 0.0) -> bool:
 
 def told_by(outputs: Sequence) -> int:
     """How many integers tell as much as these."""
-    told = 0
+    integers = 0
     for array in map(np.asarray, outputs):
         finite = array[np.isfinite(array)]
-        told += array.size + (WITH_A_FRACTION - 1) * int(np.count_nonzero(finite % 1))
-    return told
+        integers += array.size + (WITH_A_FRACTION - 1) * int(np.count_nonzero(finite % 1))
+    return integers
 
 
 def _for_each(want: Sequence, bound: Any) -> tuple:

@@ -115,8 +115,8 @@ class Sandbox:
         try:
             if forget_peak:
                 (place / "clear_refs").write_text("5")
-            told = dict(line.split(":", 1) for line in (place / "status").read_text().splitlines())
-            now, most = (int(told[name].split()[0]) * 1024 for name in ("VmRSS", "VmHWM"))
+            status = dict(line.split(":", 1) for line in (place / "status").read_text().splitlines())
+            now, most = (int(status[name].split()[0]) * 1024 for name in ("VmRSS", "VmHWM"))
         except (OSError, KeyError, ValueError):
             return None
         return now, most
@@ -265,8 +265,8 @@ def _resident(pid: int) -> int:
     try:
         if os.name == "nt":
             return _resident_on_windows(pid)
-        found = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, text=True, timeout=5)
-        return int(found.stdout.strip() or 0) * 1024
+        listed = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, text=True, timeout=5)
+        return int(listed.stdout.strip() or 0) * 1024
     except (OSError, ValueError, subprocess.SubprocessError):
         return 0
 

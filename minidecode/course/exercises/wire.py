@@ -91,9 +91,9 @@ class _Blobs:
         nbytes = math.prod(shape) * kind.itemsize
         if nbytes > len(self._payload) - self._at:
             raise WireError("an array with fewer bytes than its shape wants")
-        found = np.frombuffer(self._payload, kind, math.prod(shape), self._at).reshape(shape).copy()
+        array = np.frombuffer(self._payload, kind, math.prod(shape), self._at).reshape(shape).copy()
         self._at += nbytes
-        return found
+        return array
 
 
 def _value(plain: Any, blobs: _Blobs) -> Any:

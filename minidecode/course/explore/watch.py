@@ -92,15 +92,15 @@ class Watch:
 
     def _strips(self, caches: list[Any]) -> list[Strip]:
         """The last layer's arrays, whose numbers depend on all that a beam has read: equal bytes are copies."""
-        found = []
+        strips = []
         for part, cache in parts_of(caches[-1]):
             arrays = held_by(cache)
             for name, array in arrays.items():
                 if (letters := name.rpartition("_")[2])[0] in "BR" and letters[-1] in "KD":
                     brick = self._brick_bytes(caches, part, name)
                     table_RT = arrays.get("indirection_RT") if "T" in letters else None
-                    found += self._strips_of(part, cache, name, letters, fetch(array), table_RT, brick)
-        return found
+                    strips += self._strips_of(part, cache, name, letters, fetch(array), table_RT, brick)
+        return strips
 
     def _strips_of(self, part, cache, name, letters, array, table_RT, brick: int) -> list[Strip]:
         axis = next(i for i, letter in enumerate(letters) if letter in "NMT")

@@ -68,14 +68,14 @@ def varied(tensors: dict[str, np.ndarray], config: dict[str, Any], student: str)
     wte, wpe, layer, ln_1, attention, out, ln_2, up, down, ln_f = names
     width, heads = config["n_embd"], config["n_head"]
     channels = rng.permutation(width)  # of the residual stream: every tensor that touches it follows
-    found = {f"{wte}.weight": tensors["wte.weight"][:, channels], f"{wpe}.weight": tensors["wpe.weight"][:, channels]}
+    varied = {f"{wte}.weight": tensors["wte.weight"][:, channels], f"{wpe}.weight": tensors["wpe.weight"][:, channels]}
 
     def put_norm(name: str, old: str) -> None:
         for part in ("weight", "bias"):
-            found[f"{name}.{part}"] = tensors[f"{old}.{part}"][channels]
+            varied[f"{name}.{part}"] = tensors[f"{old}.{part}"][channels]
 
     def put_linear(name: str, weight: np.ndarray, bias: np.ndarray) -> None:
-        found[f"{name}.weight"], found[f"{name}.bias"] = weight.T if turned else weight, bias
+        varied[f"{name}.weight"], varied[f"{name}.bias"] = weight.T if turned else weight, bias
 
     put_norm(ln_f, "ln_f")
     for i in range(config["n_layer"]):
@@ -98,8 +98,8 @@ def varied(tensors: dict[str, np.ndarray], config: dict[str, Any], student: str)
         put_linear(f"{prefix}.{up}", grow[:, order], grow_bias[order])
         put_linear(f"{prefix}.{down}", shrink[order], tensors[f"{h}.mlp.c_proj.bias"][channels])
     config["n_inner"] = int(config["n_embd"] * 4 + wider)
-    found = {name: np.ascontiguousarray(tensor) for name, tensor in found.items()}
-    return found, described(names, QKV[by_head], AXES[turned])
+    varied = {name: np.ascontiguousarray(tensor) for name, tensor in varied.items()}
+    return varied, described(names, QKV[by_head], AXES[turned])
 
 
 def described(names: tuple[str, ...], qkv: str, axes: str) -> str:

@@ -35,8 +35,8 @@ class EngineError(Exception):
 
     def __str__(self) -> str:
         notes = "".join(f" ({note})" for note in getattr(self, "__notes__", ()))
-        told = self.message or self.kind
-        return f"{self.where}{told if self.kind == 'NotImplementedError' else f'{self.kind}: {self.message}{notes}'}"
+        message = self.message or self.kind
+        return f"{self.where}{message if self.kind == 'NotImplementedError' else f'{self.kind}: {self.message}{notes}'}"
 
 
 @dataclass(eq=False)
@@ -144,13 +144,11 @@ class Engine:
     def _made(self, folder: Path, function: str, *args: Any) -> Model:
         box = self._loader(folder)
         number = self._use(box, function, list(args), [None])["kept"]
-        told = self._ask(box, "dump", number=number, small=SMALL)
-        if told["stream"].nbytes > BESIDE:
-            told = (
-                f"{function} gives a model with {told['stream'].nbytes:,} bytes beside its large arrays, and {BESIDE:,}"
-            )
-            raise EngineError("ValueError", f"{told} are the most: keep weights in arrays of NumPy")
-        return Model(number, told["stream"], told["arrays"], self.weights.add(told["arrays"]))
+        reply = self._ask(box, "dump", number=number, small=SMALL)
+        if reply["stream"].nbytes > BESIDE:
+            weighs = f"{function} gives a model with {reply['stream'].nbytes:,} bytes beside its large arrays"
+            raise EngineError("ValueError", f"{weighs}, and {BESIDE:,} are the most: keep weights in arrays of NumPy")
+        return Model(number, reply["stream"], reply["arrays"], self.weights.add(reply["arrays"]))
 
     def _loader(self, folder: Path) -> sandbox.Sandbox:
         if folder not in self._loaders or not self._loaders[folder].is_alive:
@@ -167,8 +165,8 @@ class Engine:
         return self._use(box, function, given, list(kept), {k: {"function": n} for k, n in named.items()})
 
     def weighed(self, cache: Kept) -> Weighed:
-        told = self._ask(cache.box, "dump", number=cache.number, small=0)
-        return Weighed(told["stream"], told["arrays"], told["seen"])
+        reply = self._ask(cache.box, "dump", number=cache.number, small=0)
+        return Weighed(reply["stream"], reply["arrays"], reply["seen"])
 
     def elsewhere(self, cache: Weighed) -> Kept:
         """The cache in a process that has nothing else."""
@@ -191,8 +189,8 @@ class Engine:
             return value
         key = box, value
         if key not in self._models:
-            told = self._ask(box, "take", stream=value.stream, arrays=[], first=value.first)
-            self._models[key] = told["number"]
+            reply = self._ask(box, "take", stream=value.stream, arrays=[], first=value.first)
+            self._models[key] = reply["number"]
         return {"kept": self._models[key]}
 
     def _started(self, folder: Path | None) -> sandbox.Sandbox:
@@ -248,12 +246,12 @@ class Engine:
         with sandbox.for_kernels(seconds=SECONDS) as box:
             box.end_after(SECONDS)
             try:
-                told = box.ask("load", source=self.source, file=self.path.name, kernel=kernel, shape="")
-                if "refused" not in told:
-                    told = box.ask("run", arguments=arguments, shape_arguments=[], launch=shape, options=options,
+                reply = box.ask("load", source=self.source, file=self.path.name, kernel=kernel, shape="")
+                if "refused" not in reply:
+                    reply = box.ask("run", arguments=arguments, shape_arguments=[], launch=shape, options=options,
                                    picture=False)  # fmt: skip
             except sandbox.Failed as failed:
                 raise EngineError(failed.kind, failed.what) from None
-        if "refused" in told:
-            raise Refused(str(told["refused"]), str(told["message"]))
-        return told["arrays"], told
+        if "refused" in reply:
+            raise Refused(str(reply["refused"]), str(reply["message"]))
+        return reply["arrays"], reply

@@ -47,17 +47,17 @@ def engines(folders: Iterable[Path]) -> dict[str, Path]:
 
     A folder without one is a class, a folder for each student. Raises InputError where there is no engine.
     """
-    found: dict[str, Path] = {}
+    by_student: dict[str, Path] = {}
     for folder in folders:
         if not folder.is_dir():
             raise InputError(f"{folder} is no folder")
-        own = _engine(folder)
+        engine_here = _engine(folder)
         class_of = {f.name: f for f in sorted(folder.iterdir()) if _is_students(f)}
-        inner = {} if own else {name: engine for name, f in class_of.items() if (engine := _engine(f))}
-        if not own and not inner:
+        inner = {} if engine_here else {name: engine for name, f in class_of.items() if (engine := _engine(f))}
+        if not engine_here and not inner:
             raise InputError(f"{folder} holds no engine.py, nor folders of students that do")
-        found |= inner if inner else {folder.name or folder.resolve().name: own}
-    return found
+        by_student |= inner if inner else {folder.name or folder.resolve().name: engine_here}
+    return by_student
 
 
 def _is_students(folder: Path) -> bool:
@@ -71,7 +71,7 @@ def _engine(folder: Path) -> Path | None:
 
 
 def grade(
-    found: dict[str, Path], stages: list[int], *, student: str | None = None, per_student: bool = False,
+    engines: dict[str, Path], stages: list[int], *, student: str | None = None, per_student: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Graded]:  # fmt: skip
     """Checks every one of `engines`, each with a checkpoint that is written anew.
@@ -81,7 +81,7 @@ def grade(
     """
     graded, ours = [], published.functions(our_engine() or "")
     seed, known = secrets.randbits(32), dict[Any, Any]()  # one draw for all, whose answers are computed once
-    for done, (name, engine) in enumerate(found.items(), 1):
+    for done, (name, engine) in enumerate(engines.items(), 1):
         with tempfile.TemporaryDirectory() as folder:
             checkpoint = Path(folder) / "checkpoint"
             write_checkpoint(checkpoint, name if per_student else student)
@@ -89,14 +89,14 @@ def grade(
         source = engine.read_text(encoding="utf-8-sig", errors="replace")
         alike = [function for shape, function in published.functions(source).items() if shape in ours]
         graded.append(Graded(name, results, broken_rules(source), alike))
-        progress(done, len(found))
+        progress(done, len(engines))
     return graded
 
 
 def message_of(graded: Graded, result: dict[str, Any]) -> str:
     """What is said of one stage, in one or two sentences."""
-    told = result["message"] or result["state"]
-    return f"{told} Against the rules: {'; '.join(graded.rules)}." if graded.rules else told
+    message = result["message"] or result["state"]
+    return f"{message} Against the rules: {'; '.join(graded.rules)}." if graded.rules else message
 
 
 def as_table(graded: list[Graded]) -> str:

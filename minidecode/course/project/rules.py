@@ -22,10 +22,10 @@ def broken_rules(source: str) -> list[str]:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
         return []
-    found = [f"line {line} {what}" for line, what in _imports(tree)]
+    broken = [f"line {line} {what}" for line, what in _imports(tree)]
     if (lines := lines_of_code(source)) > LINES:
-        found.append(f"it has {lines} lines of code, and {LINES} are allowed")
-    return found
+        broken.append(f"it has {lines} lines of code, and {LINES} are allowed")
+    return broken
 
 
 def lines_of_code(source: str) -> int:

@@ -81,13 +81,13 @@ class Kit:
     @functools.cached_property
     def prompts(self) -> list[list[int]]:
         """Two of them: words in an order that no engine has seen, whose best continuations are clear."""
-        found: list[list[int]] = []
-        while len(found) < 2:
+        prompts: list[list[int]] = []
+        while len(prompts) < 2:
             words = self.rng.permutation(WORDS)[: self.rng.integers(8, 13)]
             ids = self.ids(" ".join(["The", *words.tolist()]))
             if self._is_clear(ids):
-                found.append(ids)
-        return found
+                prompts.append(ids)
+        return prompts
 
     def _is_clear(self, ids: list[int]) -> bool:
         beams = [(0.0, list[int]())]
@@ -156,14 +156,14 @@ class Kit:
             raise Miss(f"{name} gives an array of shape {array.shape}, and {wanted} is wanted")
         return array
 
-    def same(self, name: str, found: Any, wanted: np.ndarray, hint: str = "") -> None:
+    def same(self, name: str, logits: Any, wanted: np.ndarray, hint: str = "") -> None:
         """Raises Miss where logits differ."""
-        found = self.shape(name, found, wanted.shape)
-        apart = np.abs(found - wanted)
+        logits = self.shape(name, logits, wanted.shape)
+        apart = np.abs(logits - wanted)
         if not (apart <= CLOSE).all():
             worst = np.unravel_index(np.nanargmax(np.where(np.isnan(apart), np.inf, apart)), apart.shape)
             where = "".join(f"[{k}]" for k in worst)
-            raise Miss(f"{name}{where} is {found[worst]:.4f}, and should be {wanted[worst]:.4f}. {hint}".rstrip())
+            raise Miss(f"{name}{where} is {logits[worst]:.4f}, and should be {wanted[worst]:.4f}. {hint}".rstrip())
 
 
 @contextmanager
@@ -183,20 +183,20 @@ def check_forward(kit: Kit) -> None:
     ids = kit.prompts[0]
     check_load(kit, ids)
     wanted = kit.logits(ids)
-    found, spent = kit.spent("forward", kit.model, ids)
-    found = kit.shape("forward", found, wanted.shape)
-    if np.abs(found[0] - wanted[0]).max() <= CLOSE < np.abs(found - wanted).max():
-        first = int(np.argmax(np.abs(found - wanted).max(1) > CLOSE))
+    logits, spent = kit.spent("forward", kit.model, ids)
+    logits = kit.shape("forward", logits, wanted.shape)
+    if np.abs(logits[0] - wanted[0]).max() <= CLOSE < np.abs(logits - wanted).max():
+        first = int(np.argmax(np.abs(logits - wanted).max(1) > CLOSE))
         hint = (
             f"Row 0 is right, and row {first} is the first that is not: positions, the causal mask, or what is divided"
             " by sqrt(K), concern the rows behind the first."
         )
-        kit.same("forward", found, wanted, hint)
+        kit.same("forward", logits, wanted, hint)
     alone = kit.shape("forward", kit.call("forward", kit.model, ids[:1]), wanted[:1].shape)
-    if np.abs(alone - wanted[:1]).max() <= CLOSE < np.abs(found[:1] - wanted[:1]).max():
+    if np.abs(alone - wanted[:1]).max() <= CLOSE < np.abs(logits[:1] - wanted[:1]).max():
         raise Miss("forward: row 0 changes with the tokens behind it. The causal mask is missing: row t sees 0 to t.")
     hint = "Norm, GELU (the tanh form), heads, or a tensor of LAYOUT.txt: compare the layers one by one."
-    kit.same("forward", found, wanted, hint)
+    kit.same("forward", logits, wanted, hint)
     kit.at_least("forward", spent, len(ids), len(ids))
     other, spent = kit.spent("forward", kit.model, kit.prompts[1])
     kit.same("forward", other, kit.logits(kit.prompts[1]))
@@ -217,13 +217,13 @@ def check_load(kit: Kit, ids: list[int]) -> None:
         save_file({n: np.roll(t, 1, axis=0) if t.shape == shape else t for n, t in tensors.items()},
                   copy / "model.safetensors")  # fmt: skip
         model = kit.engine.load(copy)
-    found = kit.call("forward", model, [(i + 1) % config.vocab_size for i in ids])
+    logits = kit.call("forward", model, [(i + 1) % config.vocab_size for i in ids])
     wanted = kit.logits(ids)
-    if np.shape(found) == wanted.shape and np.abs(found - wanted).max() <= CLOSE:
+    if np.shape(logits) == wanted.shape and np.abs(logits - wanted).max() <= CLOSE:
         raise Miss("load gives the same model for another checkpoint: it is to read the folder that it is given")
-    found = kit.shape("forward", found, wanted.shape)
+    logits = kit.shape("forward", logits, wanted.shape)
     if (
-        np.abs(np.roll(found, -1, axis=1) - wanted).max()
+        np.abs(np.roll(logits, -1, axis=1) - wanted).max()
         > CLOSE
         >= np.abs(kit.shape("forward", kit.call("forward", kit.model, ids), wanted.shape) - wanted).max()
     ):
@@ -237,8 +237,8 @@ def check_load(kit: Kit, ids: list[int]) -> None:
 def check_greedy(kit: Kit) -> None:
     for ids in (*kit.prompts, kit.ids(TEXT)):
         wanted = greedy_of(kit, ids)
-        found, spent = kit.spent("greedy", kit.model, list(ids), COUNT)
-        tokens("greedy", found, wanted)
+        ids_made, spent = kit.spent("greedy", kit.model, list(ids), COUNT)
+        tokens("greedy", ids_made, wanted)
         kit.numbers["rows through the layers"] = round(kit.rows(spent))
     kit.numbers["text"] = kit.oracle.tokenizer.decode(wanted)
 
@@ -257,10 +257,10 @@ def margin_of(kit: Kit, ids: list[int], model: Any = None) -> float:
     return float((best[:, -1] - best[:, -2]).min())
 
 
-def tokens(name: str, found: Any, wanted: list[int]) -> None:
-    found = [int(i) for i in found]
-    if found != wanted:
-        raise Miss(f"{name} says the ids {found}, and {wanted} are the likeliest")
+def tokens(name: str, ids: Any, wanted: list[int]) -> None:
+    ids = [int(i) for i in ids]
+    if ids != wanted:
+        raise Miss(f"{name} says the ids {ids}, and {wanted} are the likeliest")
 
 
 # Stage 3
@@ -283,8 +283,8 @@ def check_cache(kit: Kit) -> None:
             later = "The first step was right: each step must keep its token for the next one, and count positions on."
             one_step(kit, "step", cache, [token], wanted[len(ids) + k][None], later if k else hint)
     ids = kit.prompts[0]
-    found, spent = kit.spent("generate", kit.model, ids, COUNT)
-    tokens("generate", found, greedy_of(kit, ids))
+    ids_made, spent = kit.spent("generate", kit.model, ids, COUNT)
+    tokens("generate", ids_made, greedy_of(kit, ids))
     if kit.rows(spent) > SLACK * (len(ids) + COUNT):
         raise Miss(
             f"generate sends {kit.rows(spent):.1f} rows through the layers for a prompt of {len(ids)} and"
@@ -294,7 +294,7 @@ def check_cache(kit: Kit) -> None:
 
 def one_step(
     kit: Kit, name: str, cache: Kept, tokens: list[int], wanted: np.ndarray, hint: str = "", model: Model | None = None,
-    most: float = 1.0, told: str = "",
+    most: float = 1.0, message: str = "",
 ) -> None:  # fmt: skip
     """Raises Miss where the logits of a step differ, or where it costs more rows than it has, or fewer.
 
@@ -302,11 +302,11 @@ def one_step(
     """
     logits, spent = kit.spent("step", model or kit.model, cache, tokens)
     if kit.rows(spent) > SLACK * most * len(tokens):
-        told = told or (
+        message = message or (
             f"step sends {kit.rows(spent):.1f} rows through the layers, and {len(tokens)} are new: the others' keys and"
             " values are in the cache"
         )
-        raise Miss(told.format(rows=kit.rows(spent)).replace("1 are new", "one is new"))
+        raise Miss(message.format(rows=kit.rows(spent)).replace("1 are new", "one is new"))
     kit.same(name, logits, wanted, hint)
     if model is None:
         kit.at_least(name, spent, len(tokens), len(tokens))
@@ -346,8 +346,8 @@ def at_most(kit: Kit, name: str, held: int, most: int, hint: str = "") -> None:
 
 def check_beams(kit: Kit) -> None:
     for ids in kit.prompts:
-        found, spent = kit.spent("beam_search", kit.model, ids, COUNT, WIDTH)
-        compare_beams(kit, "beam_search", found, ids)
+        beams, spent = kit.spent("beam_search", kit.model, ids, COUNT, WIDTH)
+        compare_beams(kit, "beam_search", beams, ids)
         rows, most = kit.rows(spent), len(ids) + WIDTH * (COUNT - 1)
         kit.numbers["rows through the layers"] = round(rows)
         if rows > SLACK * most:
@@ -356,14 +356,14 @@ def check_beams(kit: Kit) -> None:
         kit.at_least("beam_search", spent, most, 1 + WIDTH * (COUNT - 1))
 
 
-def compare_beams(kit: Kit, name: str, found: Any, ids: list[int]) -> None:
+def compare_beams(kit: Kit, name: str, beams: Any, ids: list[int]) -> None:
     wanted = beams_of(kit, ids)
-    found = [(float(score), [int(i) for i in row]) for score, row in found]
-    if len(found) != len(wanted):
-        raise Miss(f"{name} gives {len(found)} texts, and {len(wanted)} beams were asked for")
-    if all(row == wanted[0][1] for _, row in found):
+    beams = [(float(score), [int(i) for i in row]) for score, row in beams]
+    if len(beams) != len(wanted):
+        raise Miss(f"{name} gives {len(beams)} texts, and {len(wanted)} beams were asked for")
+    if all(row == wanted[0][1] for _, row in beams):
         raise Miss(f"{name} says the same text {WIDTH} times: the first {WIDTH} beams come from one row, so its W best")
-    both = list(enumerate(zip(found, wanted, strict=True)))
+    both = list(enumerate(zip(beams, wanted, strict=True)))
     for k, ((_, row), (_, right)) in both:
         if row != right:
             raise Miss(f"{name}: text {k} is {row}, and should be {right} (is the cache reordered with the beams?)")
@@ -408,8 +408,8 @@ def check_split(kit: Kit) -> None:
         hint = f"The prompt of {len(ids)} positions is to be held {'once' if prompts == 1 else f'{WIDTH} times'}."
         cache = kit.call(name, cache, WIDTH, kept=(None,))
         steps_of_rows(kit, f"step after {name}", cache, weigh=(f"the cache of {name}", prompts, None, hint))
-    found = kit.call("beam_search", kit.model, ids, COUNT, WIDTH, expand="split")
-    compare_beams(kit, "beam_search with split", found, ids)
+    beams = kit.call("beam_search", kit.model, ids, COUNT, WIDTH, expand="split")
+    compare_beams(kit, "beam_search with split", beams, ids)
 
 
 def steps_of_rows(
@@ -461,10 +461,10 @@ def check_ngrams(kit: Kit) -> None:
                 if row[start : start + n - 1] == row[len(row) - n + 1 :] and len(row) >= n - 1:
                     wanted[r, row[start + n - 1]] = -np.inf
         with given(f"rows = {rows}, n = {n}"):
-            found = kit.call("ban_ngrams", scores.copy(), [list(row) for row in rows], n)
-        found = kit.shape("ban_ngrams", found, wanted.shape)
-        if not np.array_equal(found, wanted):
-            r, v = np.argwhere((found != wanted) & ~(np.isnan(found) & np.isnan(wanted)))[0]
+            banned = kit.call("ban_ngrams", scores.copy(), [list(row) for row in rows], n)
+        banned = kit.shape("ban_ngrams", banned, wanted.shape)
+        if not np.array_equal(banned, wanted):
+            r, v = np.argwhere((banned != wanted) & ~(np.isnan(banned) & np.isnan(wanted)))[0]
             verb = (
                 "is to be banned, and is not" if wanted[r, v] == -np.inf else "is banned (or changed), and is not to be"
             )
@@ -486,12 +486,12 @@ def check_top_p(kit: Kit) -> None:
     for logits, p, u in cases + exact:
         wanted, margin = top_p_of(logits, p, u)
         with given(f"{len(logits)} logits, p = {p:.3g}, u = {u:.3g}"):
-            found = int(kit.call("top_p", logits.copy(), p, u))
-        if found != wanted and (margin > 1e-6 or (logits == 0).all()):
+            token = int(kit.call("top_p", logits.copy(), p, u))
+        if token != wanted and (margin > 1e-6 or (logits == 0).all()):
             shown = np.round(np.exp(log_softmax(logits)), 3).tolist()
             what = f"tokens with the probabilities {shown}" if len(logits) < 9 else f"{len(logits)} tokens"
             raise Miss(
-                f"top_p: of {what}, with p = {p:.3g} and u = {u:.3g}, it draws {found}, and should draw {wanted}"
+                f"top_p: of {what}, with p = {p:.3g} and u = {u:.3g}, it draws {token}, and should draw {wanted}"
             )
 
 
@@ -534,8 +534,8 @@ def check_groups(kit: Kit) -> None:
 
 def unchanged(kit: Kit, ids: list[int]) -> None:
     """Raises Miss where a function of models has changed the one that it was given."""
-    found = kit.engine.plainly("forward", kit.model, ids)
-    kit.same("forward of the model as it was", found, kit.logits(ids), "It was changed.")
+    logits = kit.engine.plainly("forward", kit.model, ids)
+    kit.same("forward of the model as it was", logits, kit.logits(ids), "It was changed.")
 
 
 def begun(call: Callable[[], Any]) -> bool:
@@ -580,7 +580,7 @@ def check_el(kit: Kit) -> None:
             cache = moved(kit, "the cache of hidden states", cache, positions)
         hint = "Keep the normed row, not x. Divide scores by sqrt(K). The value's bias adds to each head's result once."
         right = wanted[len(ids) + k][None]
-        one_step(kit, "step after prefill_el", cache, [token], right, hint, most=most, told=costly)
+        one_step(kit, "step after prefill_el", cache, [token], right, hint, most=most, message=costly)
     hint = (
         "If a row's own positions are keys and values, their biases are in them. Then the prompt's scores need q . bk,"
         " and its part of the result needs bv times the prompt's share of the softmax."
@@ -588,8 +588,8 @@ def check_el(kit: Kit) -> None:
     _, cache = kit.call("prefill_el", kit.model, ids, kept=(1,))
     split = kit.call("split", cache, WIDTH, kept=(None,))
     steps_of_rows(kit, "step after prefill_el and split", split, hint, most=most)
-    found = kit.call("beam_search", kit.model, ids, COUNT, WIDTH, begin="prefill_el", expand="split")
-    compare_beams(kit, "beam_search with prefill_el and split", found, ids)
+    beams = kit.call("beam_search", kit.model, ids, COUNT, WIDTH, begin="prefill_el", expand="split")
+    compare_beams(kit, "beam_search with prefill_el and split", beams, ids)
 
 
 # Stage 10
@@ -665,15 +665,15 @@ def check_int8(kit: Kit) -> None:
     embeddings = 4 * config.n_embd * (config.vocab_size + config.n_positions)
     at_most(kit, "the int8 model", model.nbytes, int(1.1 * (kit.model.nbytes - embeddings) / 4) + embeddings,
             "Keep int8 numbers and the scales; cast one matrix at a time, in the product.")  # fmt: skip
-    wanted, found = (
+    wanted, numbers = (
         kit.logits(ids),
         kit.shape("forward of quantize", kit.call("forward", model, ids), (len(ids), config.vocab_size)),
     )
-    share = float((found.argmax(1) == wanted.argmax(1)).mean())
-    kit.numbers["same first choice"], kit.numbers["largest difference"] = share, float(np.abs(found - wanted).max())
-    if not np.isfinite(found).all() or np.abs(found - wanted).mean() > 0.03 or share < 0.9:
+    share = float((numbers.argmax(1) == wanted.argmax(1)).mean())
+    kit.numbers["same first choice"], kit.numbers["largest difference"] = share, float(np.abs(numbers - wanted).max())
+    if not np.isfinite(numbers).all() or np.abs(numbers - wanted).mean() > 0.03 or share < 0.9:
         raise Miss(
-            f"quantize: logits differ by {np.abs(found - wanted).mean():.2f} on average, and the first choice is the"
+            f"quantize: logits differ by {np.abs(numbers - wanted).mean():.2f} on average, and the first choice is the"
             f" same at {share:.0%} of the positions: a scale for each output, and rounding to the nearest, give 0.02"
             " and 95 %"
         )
@@ -681,10 +681,10 @@ def check_int8(kit: Kit) -> None:
         if name in kit.engine.names and begun(lambda name=name: kit.call(name, kit.model, ids, kept=(1,))):
             hint = "It should be what forward gives for the same int8 model: use the scale wherever int8 numbers are."
             logits, cache = kit.call(name, model, ids[:-2], kept=(1,))
-            kit.same(f"{name} of quantize", logits, found[-3], hint)
+            kit.same(f"{name} of quantize", logits, numbers[-3], hint)
             for k in (-2, -1):
                 step = kit.call("step", model, cache, [ids[k]])
-                kit.same(f"step after {name} of quantize", step, found[k][None], hint)
+                kit.same(f"step after {name} of quantize", step, numbers[k][None], hint)
     unchanged(kit, ids)
 
 
@@ -695,10 +695,10 @@ def check_kernel(kit: Kit) -> None:
     rng = kit.rng
     for rows, positions, width, size in ((1, 1, 1, 3), (3, 5, 32, 3), (2, 40, 7, 3), (4, 33, 16, 3), (2, 40, 8, 15)):
         q, k, v = (rng.normal(0, size, (n, width)).astype(np.float32) for n in (rows, positions, positions))
-        told = f"attend_kernel, {rows} rows, {positions} positions, K = {width}:"
+        what = f"attend_kernel, {rows} rows, {positions} positions, K = {width}:"
         arrays, ran = run_kernel(kit, [q, k, v, np.full((rows, width), np.nan, np.float32)], rows)
         if errors := [f["message"] for f in ran["findings"] if f["severity"] == "error"]:
-            raise Miss(f"{told} {errors[0]}")
+            raise Miss(f"{what} {errors[0]}")
         out = arrays[3]
         scores = q.astype(np.float64) @ k.T / math.sqrt(width)
         below = scores - scores.max(1, keepdims=True)
@@ -708,7 +708,7 @@ def check_kernel(kit: Kit) -> None:
         if wrong.any():
             r, i = np.argwhere(wrong)[0]
             hint = "" if np.isfinite(out[r, i]) else f". A score is {scores[r].max():.0f}: take the largest off first"
-            raise Miss(f"{told} out[{r}, {i}] is {out[r, i]:.4f}, and should be {wanted[r, i]:.4f}{hint}")
+            raise Miss(f"{what} out[{r}, {i}] is {out[r, i]:.4f}, and should be {wanted[r, i]:.4f}{hint}")
         if any(not np.array_equal(a, b) for a, b in zip(arrays[:3], (q, k, v), strict=True)):
             raise Miss("attend_kernel writes into q_RK, k_MK or v_MK: nothing but out_RK may be written")
         kit.engine.launched.clear()

@@ -33,14 +33,14 @@ class Weights:
 
     def count(self) -> tuple[int, int]:
         """(multiply-adds, numbers fetched) since the last call."""
-        found, self.multiply_adds, self.fetched = (self.multiply_adds, self.fetched), 0, 0
-        return found
+        counts, self.multiply_adds, self.fetched = (self.multiply_adds, self.fetched), 0, 0
+        return counts
 
     def numbers(self, given: Any) -> np.ndarray:
         """What an engine takes out of them."""
-        found = np.ascontiguousarray(self._value(given))
-        self.fetched += found.size
-        return found
+        numbers = np.ascontiguousarray(self._value(given))
+        self.fetched += numbers.size
+        return numbers
 
     def product(self, name: str, args: list[Any], named: dict[str, Any]) -> Any:
         if name not in PRODUCTS or not set(named) <= {"axes", "optimize"}:
@@ -86,10 +86,10 @@ class Weights:
 
 
 def _plain(dtype: str) -> np.dtype:
-    found = np.dtype(dtype)
-    if found.kind not in "biuf":
-        raise WeightError(f"an array of {found}")
-    return found
+    plain = np.dtype(dtype)
+    if plain.kind not in "biuf":
+        raise WeightError(f"an array of {plain}")
+    return plain
 
 
 def _index(item: Any) -> Any:

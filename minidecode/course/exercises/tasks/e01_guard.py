@@ -147,14 +147,16 @@ def _has_changed_places(source: str) -> bool:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Assign):
             for name, value, place in _assigned(node):
-                axis |= {name: found} if (found := _axis_of(value, place)) else {}
-                sizes |= {name: found} if (found := _size_of(value, place)) is not None else {}
+                axis |= {name: of_shape} if (of_shape := _axis_of(value, place)) else {}
+                sizes |= {name: size} if (size := _size_of(value, place)) is not None else {}
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
             for one, two in ((node.left, node.comparators[0]), (node.comparators[0], node.left)):
                 if isinstance(one, ast.Name) and one.id in axis:
-                    found = {sizes.get(n.id) if isinstance(n, ast.Name) else _size_of(n, None) for n in ast.walk(two)}
-                    compared |= {(axis[one.id], size) for size in found - {None}}
+                    sizes_of_pair = {
+                        sizes.get(n.id) if isinstance(n, ast.Name) else _size_of(n, None) for n in ast.walk(two)
+                    }
+                    compared |= {(axis[one.id], size) for size in sizes_of_pair - {None}}
         elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple):
             indices.add(tuple(axis.get(n.id) for n in node.slice.elts if isinstance(n, ast.Name)))
     return compared == {("x", 0), ("y", 1)} or ("x", "y") in indices

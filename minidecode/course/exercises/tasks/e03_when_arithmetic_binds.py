@@ -33,8 +33,8 @@ class Task(PredictionTask):
         """Inverted is also the machine alone: bytes in a second over operations in a second."""
         balance = v.giga_operations_per_second / v.gigabytes_per_second
         inverted = right["BATCH"] / balance**2
-        found = super()._forgotten(v, values, right)
-        return "inverted" if found is None and factor(values["BATCH"], inverted) <= 1.01 else found
+        mistake = super()._forgotten(v, values, right)
+        return "inverted" if mistake is None and factor(values["BATCH"], inverted) <= 1.01 else mistake
 
     def explain(self, v):
         fetch = v.million_weights * v.bytes_per_weight / v.gigabytes_per_second  # in milliseconds

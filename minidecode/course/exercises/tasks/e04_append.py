@@ -105,16 +105,16 @@ class Task(NumPyTask):
         rows, fewest = _rows(trial.calls), trial.inputs["h_LRTD"].shape[0] * trial.inputs["h_LRTD"].shape[1]
         if missing := self._never_projected(trial):
             layer, row = missing[0]
-            told = (
+            message = (
                 f"{self.call(trial.inputs)} is right, but never asks `project` for the new position of layer {layer},"
             )
-            told = f"{told} row {row}: its keys and values come from elsewhere."
-            return Miss(told, None, {"rows": rows, "limit": fewest}, shows_input=False, is_explained=True)
+            message = f"{message} row {row}: its keys and values come from elsewhere."
+            return Miss(message, None, {"rows": rows, "limit": fewest}, shows_input=False, is_explained=True)
         if rows <= fewest:
             return None
-        told = f"{self.call(trial.inputs)} projects {rows:,} rows; {fewest:,} would do, one for each layer and text."
+        message = f"{self.call(trial.inputs)} projects {rows:,} rows; {fewest:,} would do, one for each layer and text."
         numbers = {"rows": rows, "limit": fewest}
-        return Miss(told, self._cause_of_rows(trial), numbers, shows_input=False)
+        return Miss(message, self._cause_of_rows(trial), numbers, shows_input=False)
 
     def _never_projected(self, trial):
         """(layer, row) of each new position that `project` was not asked for."""

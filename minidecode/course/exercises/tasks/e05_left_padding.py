@@ -54,11 +54,11 @@ class Task(NumPyTask):
         return [*cases, told_apart(self, v, last)]
 
     def recognise(self, v, tried):
-        found = super().recognise(v, tried)
-        for mistake in self.likewise if found is None else ():
+        recognised = super().recognise(v, tried)
+        for mistake in self.likewise if recognised is None else ():
             if self._fits(v, tried, lambda t, m=mistake: self.expected(v, t.inputs, m)):
                 return self.likewise[mistake]
-        return found
+        return recognised
 
     def expected(self, v, inputs, mistake=None, ran=None):
         rows = zip(inputs["tokens_RN"].tolist(), inputs["length_R"].tolist(), strict=True)

@@ -85,8 +85,8 @@ class Task(NumPyTask):
         raised = [t for t in tried if t.raised]
         if raised and all(self._has_no_more_than_w(t) for t in raised):
             return "w-candidates"
-        found = [self._wrong_behind(v, t) for t in tried if t.got is not None]
-        if any(found) and None not in found and all(map(all, found)):
+        wrong = [self._wrong_behind(v, t) for t in tried if t.got is not None]
+        if any(wrong) and None not in wrong and all(map(all, wrong)):
             return "w-candidates"
         return super().recognise(v, tried)
 
@@ -105,17 +105,17 @@ class Task(NumPyTask):
         finished = np.asarray(trial.got[3])
         if finished.shape not in ((len(finished), W), want[3].shape):
             return None
-        bound, found = self.bound(v, trial.inputs), []
+        bound, wrong = self.bound(v, trial.inputs), []
         if not same((finished[:, :W],), (want[3][:, :W],), bound) or not np.isneginf(finished[:, W:]).all():
             return None
         for b, ended in enumerate(self._ends_among_the_first(v, trial.inputs)):
             for w in range(W):
                 fits = same([g[b, w] for g in trial.got[:3]], [a[b, w] for a in want[:3]], bound)
                 if w >= W - ended:
-                    found.append(not fits)
+                    wrong.append(not fits)
                 elif not fits:
                     return None
-        return found
+        return wrong
 
     def _ends_among_the_first(self, v, inputs):
         """How many of each sentence's W best end."""
@@ -141,4 +141,4 @@ class Task(NumPyTask):
                 s, place = np.argwhere(off)[0].tolist()
                 wrong[name] = s, f"{name}[{s}, {place}] is {mine[s, place]:.6g}, right is {right[s, place]:.6g}"
         sentence = min(s for s, _ in wrong.values())
-        return f"{self.call(inputs)}: {'; '.join(told for s, told in wrong.values() if s == sentence)}."
+        return f"{self.call(inputs)}: {'; '.join(message for s, message in wrong.values() if s == sentence)}."

@@ -14,7 +14,7 @@ from ..verdict import Miss
 class Task(KernelTask):
     kernel = "total"
     shape = ""
-    found = {"barrier": "barrier-inside-if"}
+    mistake_of = {"barrier": "barrier-inside-if"}
     known = {
         "no-barrier": "a thread reads the partial sum of another one, and nothing makes it wait until that is written",
         "one-barrier-for-all-levels": "the block waits once, before the first level; but each level reads what the"
@@ -96,35 +96,35 @@ class Task(KernelTask):
         most_loaded = 2 * warps * rounds + 4
         numbers = {"barriers": barriers, "most_barriers": levels + 2, "shared_requests": asked, "most_requests": most}
         if ran.counts["atomics"]:
-            told = f"{self.call(trial.inputs)} is right by {ran.counts['atomics']:,} atomic adds; a tree needs none."
-            return Miss(told, "atomic-adds", numbers, shows_input=False)
+            message = f"{self.call(trial.inputs)} is right by {ran.counts['atomics']:,} atomic adds; a tree needs none."
+            return Miss(message, "atomic-adds", numbers, shows_input=False)
         if ran.counts["votes"]:
-            told = f"{self.call(trial.inputs)} is right by {ran.counts['votes']:,} votes; a tree needs none."
-            return Miss(told, None, numbers, shows_input=False, is_explained=True)
+            message = f"{self.call(trial.inputs)} is right by {ran.counts['votes']:,} votes; a tree needs none."
+            return Miss(message, None, numbers, shows_input=False, is_explained=True)
         if (shuffles := ran.counts["shuffles"] // blocks) > 2 * levels * warps:
-            told = f"{self.call(trial.inputs)}: the warps of each block shuffle {shuffles:,} times;"
-            told = f"{told} {2 * levels * warps} are the most, two of each warp for each of {levels} levels."
-            return Miss(told, "shuffles-in-turn", numbers | {"shuffles": shuffles}, shows_input=False)
+            message = f"{self.call(trial.inputs)}: the warps of each block shuffle {shuffles:,} times;"
+            message = f"{message} {2 * levels * warps} are the most, two of each warp for each of {levels} levels."
+            return Miss(message, "shuffles-in-turn", numbers | {"shuffles": shuffles}, shows_input=False)
         if barriers > levels + 2:
-            told = (
+            message = (
                 f"{self.call(trial.inputs)}: each block waits at {barriers} barriers; a tree over {v.threads} threads"
                 f" has {levels} levels, and {levels + 2} barriers are the most."
             )
-            return Miss(told, "waits-twice", numbers, shows_input=False)
+            return Miss(message, "waits-twice", numbers, shows_input=False)
         for requests, limit, where in ((asked, most, "shared memory"), (loaded, most_loaded, "global memory")):
             if requests > limit:
-                told = (
+                message = (
                     f"{self.call(trial.inputs)}: warps ask {where} {requests:,} times in each block, one after the"
                     f" other; {limit} are the most that whole warps and a tree of {levels} levels need."
                 )
-                return Miss(told, "one-thread-adds", numbers, shows_input=False)
+                return Miss(message, "one-thread-adds", numbers, shows_input=False)
         if (busiest := max(ran.loads_of_threads)) > rounds + 1:
-            told = (
+            message = (
                 f"{self.call(trial.inputs)}: one thread loads {busiest:,} numbers of the row; {rounds} are the share"
                 f" of each of {v.threads} threads."
             )
             numbers |= {"busiest": busiest, "share": rounds}
-            return Miss(told, None, numbers, shows_input=False, is_explained=True)
+            return Miss(message, None, numbers, shows_input=False, is_explained=True)
         return None
 
     def praise(self, v, tried):

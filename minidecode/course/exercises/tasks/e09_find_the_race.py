@@ -89,23 +89,23 @@ class Task(PredictionTask):
         within, threads, between = values["WITHIN"], values["THREADS_AT_CELL"], values["BETWEEN"]
         if (within, between) == (right["BETWEEN"], right["WITHIN"]):
             return {"within-for-between": "WITHIN, with BETWEEN in its place,"}
-        found = {}
+        mistakes = {}
         writes = {line["line"] for line in _lines(v) if line["writes"]}
         writes |= {n for n, text in _numbered(v) if text.strip().startswith("edge[")}
         periods = {line["line"]: line["period"] for line in _lines(v)}
         if within == ():
-            found["order-of-lines"] = "WITHIN"
+            mistakes["order-of-lines"] = "WITHIN"
         elif _one_line(within) in writes:
-            found["write-alone"] = "WITHIN"
+            mistakes["write-alone"] = "WITHIN"
         elif len({periods.get(n) for n in within} - {None}) == 2:
-            found["barrier-between"] = "WITHIN"
+            mistakes["barrier-between"] = "WITHIN"
         if between == () or (between == within and between != right["BETWEEN"]):
-            found["missed-between-blocks"] = "BETWEEN"
+            mistakes["missed-between-blocks"] = "BETWEEN"
         elif _one_line(between) in writes:
-            found.setdefault("write-alone", "BETWEEN")
+            mistakes.setdefault("write-alone", "BETWEEN")
         if threads == (v.cell, v.cell):
-            found["place-for-thread"] = "THREADS_AT_CELL"
-        return found
+            mistakes["place-for-thread"] = "THREADS_AT_CELL"
+        return mistakes
 
 
 def _numbered(v) -> list[tuple[int, str]]:
@@ -114,13 +114,13 @@ def _numbered(v) -> list[tuple[int, str]]:
 
 def _lines(v) -> list[dict]:
     """The accesses to shared memory, line by line: in which period between barriers, at which index, a write or not."""
-    found, period = [], 0
+    accesses, period = [], 0
     for number, text in _numbered(v):
         period += "syncthreads" in text
         if "s[" in text:
             index = text[text.index("s[") + 2 :].partition("]")[0]
-            found.append({"line": number, "period": period, "index": index, "writes": text.strip().startswith("s[")})
-    return found
+            accesses.append({"line": number, "period": period, "index": index, "writes": text.strip().startswith("s[")})
+    return accesses
 
 
 def _thread(index: str, cell: int, threads: int) -> int:

@@ -56,18 +56,18 @@ class Task(KernelTask):
 
     def recognise(self, v, tried):
         """By all orders of the threads together: what goes wrong first differs from one to the other."""
-        found = [f for t in tried if t.ran for f in t.ran.findings if f["severity"] == "error"]
-        if not found:
+        errors = [f for t in tried if t.ran for f in t.ran.findings if f["severity"] == "error"]
+        if not errors:
             return super().recognise(v, tried)
-        if any(f["kind"] == "barrier" or "this one passed by" in f["message"] for f in found):
+        if any(f["kind"] == "barrier" or "this one passed by" in f["message"] for f in errors):
             return "barrier-inside-if"
-        if not all(f["kind"] in ("race", "uninitialised") and f["space"] == "shared" for f in found):
+        if not all(f["kind"] in ("race", "uninitialised") and f["space"] == "shared" for f in errors):
             return None  # another array than the tile
-        return self._not_waited_for(next(t.ran for t in tried if t.ran), found)
+        return self._not_waited_for(next(t.ran for t in tried if t.ran), errors)
 
-    def _not_waited_for(self, ran, found):
+    def _not_waited_for(self, ran, errors):
         """By what stands between filling and reading, and what between reading and filling again."""
-        waits = [waited_for(ran, f) for f in found]
+        waits = [waited_for(ran, f) for f in errors]
         if None in waits:
             return None  # the array is filled below the line that reads it: which round that was is not seen
         filled = all(any(name.startswith("syncthreads") for name in between) for between, _ in waits)
@@ -97,16 +97,18 @@ class Task(KernelTask):
         if trial.ran.exchanged >= size:
             if (stored := counts["shared_stores"]) >= size:
                 return None
-            told = f"{self.call(trial.inputs)} is right, and puts {stored:,} of {size:,} numbers into shared memory."
-            return Miss(told, "tile-taken-out", {"shared_stores": stored}, shows_input=False)
+            message = f"{self.call(trial.inputs)} is right, and puts {stored:,} of {size:,} numbers into shared memory."
+            return Miss(message, "tile-taken-out", {"shared_stores": stored}, shows_input=False)
         if counts["shared_loads"] >= size:
-            told = (
+            message = (
                 f"{self.call(trial.inputs)} is right; of {size:,} numbers threads take {trial.ran.exchanged:,} out of"
             )
-            told += " the tile that another thread has put there."
-            return Miss(told, "tile-for-oneself", {"exchanged": trial.ran.exchanged}, shows_input=False)
-        told = f"{self.call(trial.inputs)} is right, and reads {counts['shared_loads']:,} numbers from shared memory."
-        return Miss(told, "tile-taken-out", {"shared_loads": counts["shared_loads"]}, shows_input=False)
+            message += " the tile that another thread has put there."
+            return Miss(message, "tile-for-oneself", {"exchanged": trial.ran.exchanged}, shows_input=False)
+        message = (
+            f"{self.call(trial.inputs)} is right, and reads {counts['shared_loads']:,} numbers from shared memory."
+        )
+        return Miss(message, "tile-taken-out", {"shared_loads": counts["shared_loads"]}, shows_input=False)
 
     def praise(self, v, tried):
         return f"{tried[-1].ran.counts['barriers']:,} barriers on the last one, and no race in {len(tried)} orders."

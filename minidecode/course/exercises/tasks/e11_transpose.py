@@ -14,7 +14,7 @@ MOST = 1.25  # times the fewest sectors
 class Task(KernelTask):
     kernel = "transpose"
     shape = ""
-    found = {"race": "no-barrier", "uninitialised": "no-barrier"}
+    mistake_of = {"race": "no-barrier", "uninitialised": "no-barrier"}
     known = {
         "strided-writes": "neighbouring threads write to places a whole row apart, so each write moves a sector of its"
                           " own for 4 bytes",
@@ -64,9 +64,9 @@ class Task(KernelTask):
         wasted = dict.fromkeys(names.values(), 0)
         for access in trial.ran.accesses:
             wasted[names[access["kind"]]] += access["sectors"] - access["least_sectors"]
-        told = f"{self.call(trial.inputs)} moves {counts['sectors']:,} sectors; {numbers['limit']:,} are allowed."
+        message = f"{self.call(trial.inputs)} moves {counts['sectors']:,} sectors; {numbers['limit']:,} are allowed."
         mistake = max(wasted, key=wasted.get)
-        return Miss(" ".join([told, *trial.ran.costs]), mistake, numbers, trial.ran.picture, shows_input=False)
+        return Miss(" ".join([message, *trial.ran.costs]), mistake, numbers, trial.ran.picture, shows_input=False)
 
     def praise(self, v, tried):
         return f"The last one moved {tried[-1].ran.counts['sectors']:,} sectors."

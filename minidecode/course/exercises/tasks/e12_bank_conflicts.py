@@ -14,7 +14,7 @@ ROWS = 32
 class Task(KernelTask):
     kernel = "product"
     shape = ""
-    found = {"race": "no-barrier", "uninitialised": "no-barrier"}
+    mistake_of = {"race": "no-barrier", "uninitialised": "no-barrier"}
     known = {
         "no-pad": "rows lie a multiple of 32 words apart, so a column of the tile lies in one bank, which serves its 32"
                   " lanes one after the other",
@@ -65,34 +65,36 @@ class Task(KernelTask):
         numbers = {name: ran.counts[name] for name in ("bank_conflicts", "shared_stores", "global_loads")}
         numbers["limit"] = staged
         if numbers["bank_conflicts"]:
-            told = f"{self.call(trial.inputs)}: {numbers['bank_conflicts']:,} passes of shared memory too many."
-            return Miss(" ".join([told, *(c for c in ran.costs if "pass" in c)]), self._cause(v, ran), numbers,
+            message = f"{self.call(trial.inputs)}: {numbers['bank_conflicts']:,} passes of shared memory too many."
+            return Miss(" ".join([message, *(c for c in ran.costs if "pass" in c)]), self._cause(v, ran), numbers,
                         ran.picture, shows_input=False)  # fmt: skip
         if numbers["shared_stores"] > staged:
-            told = f"writes {numbers['shared_stores']:,} numbers into shared memory; {staged:,} are needed."
-            told, mistake = f"{told}{self._stored_again(trial)}", self._cause_of_stores(v, trial)
-            return Miss(f"No conflicts. But {self.call(trial.inputs)} {told}", mistake, numbers, shows_input=False)
+            message = f"writes {numbers['shared_stores']:,} numbers into shared memory; {staged:,} are needed."
+            message, mistake = f"{message}{self._stored_again(trial)}", self._cause_of_stores(v, trial)
+            return Miss(f"No conflicts. But {self.call(trial.inputs)} {message}", mistake, numbers, shows_input=False)
         if numbers["global_loads"] > staged:
-            told = f"loads {numbers['global_loads']:,} numbers from global memory; {staged:,} are needed."
+            message = f"loads {numbers['global_loads']:,} numbers from global memory; {staged:,} are needed."
             due, loaded = {"a": a.size, "w": staged - a.size}, {name: ran.touched[name][0] for name in ("a", "w")}
             often = [name for name in due if loaded[name] > due[name]]
-            told = " ".join([told, *(f"It loads {loaded[n]:,} from {n}, where {due[n]:,} would do." for n in often)])
+            message = " ".join(
+                [message, *(f"It loads {loaded[n]:,} from {n}, where {due[n]:,} would do." for n in often)]
+            )
             mistake = "weights-not-staged" if often == ["w"] and numbers["shared_stores"] <= a.size else None
-            return Miss(f"No conflicts. But {self.call(trial.inputs)} {told}", mistake, numbers, shows_input=False)
+            return Miss(f"No conflicts. But {self.call(trial.inputs)} {message}", mistake, numbers, shows_input=False)
         fewest = 4 * (staged + len(a)) // 32
         if ran.counts["sectors"] > 2 * fewest:
-            told = f"{self.call(trial.inputs)} moves {ran.counts['sectors']:,} sectors; {fewest:,} hold the numbers."
+            message = f"{self.call(trial.inputs)} moves {ran.counts['sectors']:,} sectors; {fewest:,} hold the numbers."
             mistake = "tile-taken-out" if numbers["shared_stores"] < a.size else "loads-down-columns"
-            return Miss(" ".join(["No conflicts. But", told, *ran.costs]), mistake, numbers, shows_input=False)
+            return Miss(" ".join(["No conflicts. But", message, *ran.costs]), mistake, numbers, shows_input=False)
         if moved := {name: ran.counts[name] for name in ("shuffles", "votes", "atomics") if ran.counts[name]}:
-            told = " and ".join(f"{count:,} {name}" for name, count in moved.items())
+            message = " and ".join(f"{count:,} {name}" for name, count in moved.items())
             mistake = "shuffles-for-a-tile" if "shuffles" in moved else None
-            told = f"No conflicts. But {self.call(trial.inputs)} is right by {told}; the tile is to be kept."
-            return Miss(told, mistake, numbers | moved, shows_input=False, is_explained=True)
+            message = f"No conflicts. But {self.call(trial.inputs)} is right by {message}; the tile is to be kept."
+            return Miss(message, mistake, numbers | moved, shows_input=False, is_explained=True)
         if ran.handed_over < (due := a.size * 31 // 32):
-            told = f"hands {ran.handed_over:,} numbers to other threads by shared memory; {due:,} of `a` are due."
+            message = f"hands {ran.handed_over:,} numbers to other threads by shared memory; {due:,} of `a` are due."
             numbers["handed_over"] = ran.handed_over
-            return Miss(f"No conflicts. But {self.call(trial.inputs)} {told}", None, numbers, shows_input=False,
+            return Miss(f"No conflicts. But {self.call(trial.inputs)} {message}", None, numbers, shows_input=False,
                         is_explained=True)  # fmt: skip
         return None
 

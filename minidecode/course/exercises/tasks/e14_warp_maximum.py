@@ -13,7 +13,7 @@ from ..verdict import Miss
 class Task(KernelTask):
     kernel = "below_top"
     shape = ""
-    found = {"warp": "absent-lanes"}
+    mistake_of = {"warp": "absent-lanes"}
     known = {
         "starts-at-0": "a row may hold numbers below zero only; the largest of nothing is -inf",
         "lane-0-only": "with shfl_down each lane looks at those above it, so after the last step lane 0 alone has seen"
@@ -89,27 +89,27 @@ class Task(KernelTask):
         limit = 2 * size + 32 * rows + 64  # each lane may begin with a number of its row
         numbers = {"shared": shared, "global_loads": loads, "limit": limit}
         if shared:
-            told = f"{self.call(trial.inputs)} goes to shared memory {shared:,} times; 0 are allowed here."
-            return Miss(told, "shared-memory", numbers, shows_input=False)
+            message = f"{self.call(trial.inputs)} goes to shared memory {shared:,} times; 0 are allowed here."
+            return Miss(message, "shared-memory", numbers, shows_input=False)
         if counts["atomics"]:
-            told = (
+            message = (
                 f"{self.call(trial.inputs)} is right by {counts['atomics']:,} atomics: its lanes meet in memory, which"
             )
-            return Miss(f"{told} they need not.", None, numbers, shows_input=False, is_explained=True)
+            return Miss(f"{message} they need not.", None, numbers, shows_input=False, is_explained=True)
         for name, most, mistake in (("votes", 0, "votes-by-halving"), ("shuffles", 12 * rows, "shuffles-in-turn")):
-            if (found := counts[name]) > most:
-                told = f"{self.call(trial.inputs)} makes {found:,} {name} for {rows} row(s); {most} are the most."
-                return Miss(told, mistake, numbers | {name: found}, shows_input=False)
+            if (count := counts[name]) > most:
+                message = f"{self.call(trial.inputs)} makes {count:,} {name} for {rows} row(s); {most} are the most."
+                return Miss(message, mistake, numbers | {name: count}, shows_input=False)
         if loads > limit:
-            told = f"{self.call(trial.inputs)} loads {loads:,} numbers where the rows hold {size:,}:"
-            told += f" {loads / size:.1f} loads for each; {limit:,} are the most."
+            message = f"{self.call(trial.inputs)} loads {loads:,} numbers where the rows hold {size:,}:"
+            message += f" {loads / size:.1f} loads for each; {limit:,} are the most."
             each = trial.ran.loaded["x"]
             mistake = "every-lane-reads-all" if np.min(each) >= 32 else None
-            return Miss(told, mistake, numbers, shows_input=False, is_explained=True)
+            return Miss(message, mistake, numbers, shows_input=False, is_explained=True)
         requests = sum(a["requests"] for a in trial.ran.accesses if a["kind"] == "load" or reads_global(a))
         if requests > (most := rows * (2 * -(-columns // 32) + 4)):
-            told = f"{self.call(trial.inputs)}: warps ask for numbers {requests:,} times, where whole warps ask"
-            return Miss(f"{told} {most:,} times at the most.", "one-lane-works", numbers, shows_input=False)
+            message = f"{self.call(trial.inputs)}: warps ask for numbers {requests:,} times, where whole warps ask"
+            return Miss(f"{message} {most:,} times at the most.", "one-lane-works", numbers, shows_input=False)
         return None
 
     def praise(self, v, tried):

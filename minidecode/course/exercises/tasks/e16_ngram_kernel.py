@@ -90,17 +90,17 @@ class Task(KernelTask):
         if (threads := int(np.prod(trial.ran.threads))) > v.threads:
             return Miss(f"launch_shape asks for {threads} threads a block; THREADS = {v.threads} are the most here.")
         starts_R = np.maximum(trial.inputs["length_R"] - v.n + 1, 1)
-        most, found = v.most * -(-int(starts_R.max()) // 32) + 8, max(trial.ran.loads_of_threads, default=0)
+        most, busiest = v.most * -(-int(starts_R.max()) // 32) + 8, max(trial.ran.loads_of_threads, default=0)
         fewest, loading = int(np.minimum(starts_R, 32).sum()), len(trial.ran.loads_of_threads)
-        told = f"{self.call(trial.inputs)}, where a row has {starts_R.max()} starts: "
-        numbers = {"busiest": found, "limit": most, "threads": loading, "least": fewest}
-        if found > most:
-            told += f"one thread loads {found:,} numbers; {most:,} are the most."
-            return Miss(told, "one-thread-for-all", numbers, shows_input=False)
+        message = f"{self.call(trial.inputs)}, where a row has {starts_R.max()} starts: "
+        numbers = {"busiest": busiest, "limit": most, "threads": loading, "least": fewest}
+        if busiest > most:
+            message += f"one thread loads {busiest:,} numbers; {most:,} are the most."
+            return Miss(message, "one-thread-for-all", numbers, shows_input=False)
         if loading < fewest:
-            told += f"{loading:,} threads load numbers; {fewest:,} are the least, up to 32 for each row."
+            message += f"{loading:,} threads load numbers; {fewest:,} are the least, up to 32 for each row."
             mistake = "one-thread-for-all" if loading == len(starts_R) else None
-            return Miss(told, mistake, numbers, shows_input=False, is_explained=True)
+            return Miss(message, mistake, numbers, shows_input=False, is_explained=True)
         return None
 
     def recognise(self, v, tried):

@@ -143,29 +143,29 @@ class Task(KernelTask):
         row, token = np.argwhere(got[0] != want[0])[0]
         mine, right = int(got[0][row, token]), int(want[0][row, token])
         due = "should be banned and is not" if right else "is banned and should not be"
-        told = f"{self.call(inputs)} with N = {v.n}: row {row}, token {token} {due}"
-        return f"{told}." if mine in (0, 1) else f"{told}: {mine} stands there, and {right} is right."
+        message = f"{self.call(inputs)} with N = {v.n}: row {row}, token {token} {due}"
+        return f"{message}." if mine in (0, 1) else f"{message}: {mine} stands there, and {right} is right."
 
     def miss(self, v, trial):
         counts, rows, length = trial.ran.counts, len(trial.inputs["tokens_RM"]), trial.inputs["length"]
         held = sum(int(np.prod(shape)) for shape in trial.ran.shared.values())
         if held > v.room:
-            told = f"The shared arrays of a block hold {held:,} numbers; ROOM = {v.room} are allowed."
+            message = f"The shared arrays of a block hold {held:,} numbers; ROOM = {v.room} are allowed."
             largest = max(int(np.prod(shape)) for shape in trial.ran.shared.values())
             numbers = {"held": held, "largest": largest, "limit": v.room}
-            return Miss(told, None, numbers, shows_input=False, is_explained=True)
+            return Miss(message, None, numbers, shows_input=False, is_explained=True)
         tokens = rows * length
         loads, stores, limit = counts["global_loads"], counts["shared_stores"], int(MOST * tokens) + 2 * rows * v.n
         if loads <= limit:
             return self._asked_one_by_one(trial)
-        told = (
+        message = (
             f"{self.call(trial.inputs)} with N = {v.n} loads {loads:,} numbers for {tokens:,} tokens"
             f" ({loads / tokens:.1f} for each); {limit:,} are allowed."
         )
         line = max(filter(reads_global, trial.ran.accesses), key=lambda a: a["accesses"])
-        told += f" Line {line['line']} loads {line['accesses']:,} of them."
+        message += f" Line {line['line']} loads {line['accesses']:,} of them."
         numbers = {"global_loads": loads, "shared_stores": stores, "limit": limit}
-        return Miss(told, None, numbers, shows_input=False, is_explained=True)
+        return Miss(message, None, numbers, shows_input=False, is_explained=True)
 
     def _asked_one_by_one(self, trial):
         """Whether few lanes take part in most requests: eight of 32, with a few for what is left over, are enough."""
@@ -173,9 +173,9 @@ class Task(KernelTask):
         requests, most = sum(a["requests"] for a in filter(reads_global, trial.ran.accesses)), rows * (length // 8 + 16)
         if requests <= most:
             return None
-        told = f"{self.call(trial.inputs)}: warps ask for tokens {requests:,} times, where whole warps ask {most:,}"
+        message = f"{self.call(trial.inputs)}: warps ask for tokens {requests:,} times, where whole warps ask {most:,}"
         numbers = {"requests": requests, "most_requests": most}
-        return Miss(f"{told} times at the most.", "one-thread-works", numbers, shows_input=False)
+        return Miss(f"{message} times at the most.", "one-thread-works", numbers, shows_input=False)
 
     def _loaded_again(self, v, trial):
         """By how often the newest tokens were loaded, and the others in the middle."""

@@ -52,9 +52,9 @@ class Task(NumPyTask):
             length_R[0] = T - (T > 1)
             for score_T, length in zip(score_RT, length_R, strict=True):
                 score_T[~_written(v, length, T)] += 4  # what is not written would be seen
-            v_BNU, own = rng.integers(-9, 10, (B, N, U)), rng.integers(-9, 10, (R, T, U))
-            own = own if v.layout == "RTU" else own.swapaxes(0, 1).copy()
-            arrays = {"score_RN": score_RN, "score_RT": score_RT, "v_BNU": v_BNU, "own_v": own}
+            v_BNU, own_v = rng.integers(-9, 10, (B, N, U)), rng.integers(-9, 10, (R, T, U))
+            own_v = own_v if v.layout == "RTU" else own_v.swapaxes(0, 1).copy()
+            arrays = {"score_RN": score_RN, "score_RT": score_RT, "v_BNU": v_BNU, "own_v": own_v}
             return {k: a.astype(v.dtype) for k, a in arrays.items()} | {"length_R": length_R}
 
         cases = [one(1, 2, 1, 2), one(1, 3, 2, 2), one(2, 4, 3, 2), one(2, 4, 3, 2, too_much, too_much)]
@@ -110,8 +110,8 @@ class Task(NumPyTask):
         return 9 * (2 * (terms + 16) + (terms + 2) * largest) * np.finfo(v.dtype).eps
 
     def altered(self, v, inputs):
-        own = inputs["own_v"] if v.layout == "RTU" else inputs["own_v"].swapaxes(0, 1)
-        alike = rows_alike(inputs | {"own_v": own}, "score_RN", "score_RT", "v_BNU", "own_v", "length_R")
+        own_v = inputs["own_v"] if v.layout == "RTU" else inputs["own_v"].swapaxes(0, 1)
+        alike = rows_alike(inputs | {"own_v": own_v}, "score_RN", "score_RT", "v_BNU", "own_v", "length_R")
         if v.layout == "TRU":
             alike["own_v"] = alike["own_v"].swapaxes(0, 1).copy()
         return {"row-0-for-all": alike}
@@ -125,8 +125,10 @@ class Task(NumPyTask):
                 f"{self.call(inputs)}: out_RU[{r}, {u}] is no number. The largest scores of row {r} are {one:g} in the"
                 f" prompt and {two:g} of its own; in {v.dtype}, {_range(v)}."
             )
-        told = f"{self.call(inputs)}: out_RU[{r}, {u}] is {mine:.6g}, right is {want[0][r, u]:.6g}"
-        return f"{told}: off by {abs(mine - want[0][r, u]):.2g}, where rounding explains {self.bound(v, inputs):.1g}."
+        message = f"{self.call(inputs)}: out_RU[{r}, {u}] is {mine:.6g}, right is {want[0][r, u]:.6g}"
+        return (
+            f"{message}: off by {abs(mine - want[0][r, u]):.2g}, where rounding explains {self.bound(v, inputs):.1g}."
+        )
 
     def miss(self, v, trial):
         if not self.is_huge(trial.inputs):
@@ -134,9 +136,9 @@ class Task(NumPyTask):
         limit, held = trial.inputs["v_BNU"][0].nbytes, max(trial.peak, trial.grown or 0)
         if held < limit:
             return None
-        told = f"{self.call(trial.inputs)} holds {held:,} bytes at its peak; the prompt's values of a sentence are"
-        told = f"{told} {limit:,}."
-        return Miss(told, "laid-side-by-side", {"peak": held, "limit": limit}, shows_input=False)
+        message = f"{self.call(trial.inputs)} holds {held:,} bytes at its peak; the prompt's values of a sentence are"
+        message = f"{message} {limit:,}."
+        return Miss(message, "laid-side-by-side", {"peak": held, "limit": limit}, shows_input=False)
 
     def praise(self, v, tried):
         last = tried[-1]

@@ -100,12 +100,16 @@ class Task(NumPyTask):
         (mine_WT, mine_WTD), (source_WT, memory_WTD) = trial.got[2:], want[2:]
         if not same((mine_WTD,), (memory_WTD,)):
             row, t = np.argwhere((mine_WTD != memory_WTD).any(axis=-1))[0]
-            told = f"{self.call(trial.inputs)}: the texts are right, but row {row} of memory_WTD holds at position {t}"
-            told += f" {mine_WTD[row, t].tolist()}; beam {row} wrote {memory_WTD[row, t].tolist()} there."
-            return Miss(told, "memory-moved")
+            message = (
+                f"{self.call(trial.inputs)}: the texts are right, but row {row} of memory_WTD holds at position {t}"
+            )
+            message += f" {mine_WTD[row, t].tolist()}; beam {row} wrote {memory_WTD[row, t].tolist()} there."
+            return Miss(message, "memory-moved")
         w, t = np.argwhere(mine_WT != source_WT)[0]
-        told = f"{self.call(trial.inputs)}: the texts are right, but source_WT[{w}, {t}] is {mine_WT[w, t]}: what beam"
-        return Miss(f"{told} {w} says comes, at position {t}, from row {source_WT[w, t]}.", is_of_value=True)
+        message = (
+            f"{self.call(trial.inputs)}: the texts are right, but source_WT[{w}, {t}] is {mine_WT[w, t]}: what beam"
+        )
+        return Miss(f"{message} {w} says comes, at position {t}, from row {source_WT[w, t]}.", is_of_value=True)
 
     def tell(self, v, inputs, got, want):
         if same(got[:2], want[:2]):

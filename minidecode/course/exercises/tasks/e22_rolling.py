@@ -91,9 +91,11 @@ class Task(NumPyTask):
         limit = text * width * 8 // 4  # a quarter of a memory that keeps everything
         if width != WIDE or trial.peak <= limit:
             return None
-        told = f"{self.call(trial.inputs)} is right, and takes {trial.peak:,} bytes; {limit:,} are allowed: {v.slots}"
-        told += f" slots take {v.slots * width * 8:,}, all {text} tokens {text * width * 8:,}."
-        return Miss(told, "memory-grows", {"bytes": trial.peak, "limit": limit}, shows_input=False)
+        message = (
+            f"{self.call(trial.inputs)} is right, and takes {trial.peak:,} bytes; {limit:,} are allowed: {v.slots}"
+        )
+        message += f" slots take {v.slots * width * 8:,}, all {text} tokens {text * width * 8:,}."
+        return Miss(message, "memory-grows", {"bytes": trial.peak, "limit": limit}, shows_input=False)
 
     def tell(self, v, inputs, got, want):
         step = int(np.argmax(got[0] != want[0]))

@@ -144,19 +144,19 @@ class Task(NumPyTask):
         limit = _keys_of_a_head(trial.inputs)
         if not self._is_large(trial):
             return self._miss_of_pieces(v, trial)
-        told = f"{self.call(trial.inputs)} holds {_most_held(trial):,} bytes at its peak;"
-        told = f"{told} the keys of one head of one sentence"
+        message = f"{self.call(trial.inputs)} holds {_most_held(trial):,} bytes at its peak;"
+        message = f"{message} the keys of one head of one sentence"
         h_bytes = trial.inputs["h_BND"].nbytes
-        told = f"{told} would be {limit:,}, and all hidden states are {h_bytes:,}."
+        message = f"{message} would be {limit:,}, and all hidden states are {h_bytes:,}."
         numbers = {"peak": _most_held(trial), "limit": limit}
         if trial.again and trial.again.peak is not None and not self._is_large(trial.again):
-            told += (
+            message += (
                 f" With sqrt(K) as a Python number it would be {trial.again.peak:,}: {WIDENS}. To multiply that with"
             )
             return Miss(
-                f"{told} a float32 array, NumPy first makes a float64 copy of it.", None, numbers, shows_input=False
+                f"{message} a float32 array, NumPy first makes a float64 copy of it.", None, numbers, shows_input=False
             )
-        return Miss(told, "as-large-as-keys", numbers, shows_input=False)
+        return Miss(message, "as-large-as-keys", numbers, shows_input=False)
 
     def _miss_of_pieces(self, v, trial):
         """Of keys or values that lose in rounding what the other brackets keep."""
@@ -173,9 +173,9 @@ class Task(NumPyTask):
                 return problem
             off_RD = np.abs(again.got[0].astype(np.float64) - want_RD) - bound_RD
             r, d = np.unravel_index(np.argmax(off_RD), off_RD.shape)  # a NaN, if there is one
-            told = f"out_RD[{r}, {d}] is {float(again.got[0][r, d]):.4g}, right is {want_RD[r, d]:.4g}"
-            told = f"{self.call(trial.inputs)} is right. But {why.format(huge=_exponent(v), told=told)}"
-            return Miss(told, mistake, shows_input=False)
+            message = f"out_RD[{r}, {d}] is {float(again.got[0][r, d]):.4g}, right is {want_RD[r, d]:.4g}"
+            message = f"{self.call(trial.inputs)} is right. But {why.format(huge=_exponent(v), sample=message)}"
+            return Miss(message, mistake, shows_input=False)
         return None
 
     def praise(self, v, tried):
@@ -251,12 +251,12 @@ def _exponent(v):
 PROBES = {
     "keys-in-pieces": (
         _probe_of_keys,
-        "where W_k has entries 2**{huge} and -2**{huge}, which cancel in q W_k, {told}: in h W_k they do not cancel,"
+        "where W_k has entries 2**{huge} and -2**{huge}, which cancel in q W_k, {sample}: in h W_k they do not cancel,"
         " and rounding to them loses the rest. (q W_k) h loses nothing.",
     ),
     "values-in-pieces": (
         _probe_of_values,
-        "where W_v has entries 2**{huge}, and the hidden states that they multiply cancel in p h, {told}: in h W_v"
+        "where W_v has entries 2**{huge}, and the hidden states that they multiply cancel in p h, {sample}: in h W_v"
         " they do not cancel, and rounding to them loses the rest. (p h) W_v loses nothing.",
     ),
 }

@@ -37,11 +37,11 @@ class Task(PredictionTask):
 
     def explain(self, v):
         balance = 2 * v.w * v.h / v.itemsize
-        told = [f"{m.name} {m.balance:.0f}" for m in MACHINES.values()]
+        balances = [f"{m.name} {m.balance:.0f}" for m in MACHINES.values()]
         if v.itemsize == 2:
-            told = [f"{m.name} {m.on_tensor_cores().balance:.0f}" for m in MACHINES.values() if m.tensor_operations]
+            balances = [f"{m.name} {m.on_tensor_cores().balance:.0f}" for m in MACHINES.values() if m.tensor_operations]
         return (
             f"The number of positions, of sentences and the width fall out. EL wins where a machine computes more than"
-            f" {balance:.0f} operations in the time of one byte. By their data sheets: {', '.join(told)}"
+            f" {balance:.0f} operations in the time of one byte. By their data sheets: {', '.join(balances)}"
             f" ({'float16 on tensor cores' if v.itemsize == 2 else 'float32'})."
         )

@@ -16,7 +16,7 @@ FAR = 8000.0  # where rows lie that are far from zero
 class Task(KernelTask):
     kernel = "layer_norm"
     shape = ""
-    found = {"race": "no-barrier", "uninitialised": "no-barrier"}
+    mistake_of = {"race": "no-barrier", "uninitialised": "no-barrier"}
     known = {
         "squares-minus-square": "E[x^2] - mean^2 takes one large number from another: on rows far from zero what is"
                                 " left of the variance is rounding",
@@ -92,8 +92,8 @@ class Task(KernelTask):
 
     def recognise(self, v, tried):
         """E[x^2] - mean^2: only the rows far from zero are wrong, for what is left of their variance is rounding."""
-        if found := super().recognise(v, tried):
-            return found
+        if mistake := super().recognise(v, tried):
+            return mistake
         near, far = [], []
         for t in tried:
             if t.got is None or not t.miss or not t.miss.is_of_value:
@@ -108,10 +108,10 @@ class Task(KernelTask):
         off = ~(np.abs(got[0] - want[0]) <= self.bound(v, inputs))
         r, d = (int(i) for i in np.argwhere(off)[0])
         mine = got[0][r, d]
-        told = "is no number" if np.isnan(mine) else "was never written" if mine == POISON else f"is {mine:.6g}"
+        seen = "is no number" if np.isnan(mine) else "was never written" if mine == POISON else f"is {mine:.6g}"
         row = inputs["x"][r].astype(np.float64)
         return (
-            f"{self.call(inputs)}: out[{r}, {d}] {told}; right is {want[0][r, d]:.6g} ({int(off[r].sum())} of {v.width}"
+            f"{self.call(inputs)}: out[{r}, {d}] {seen}; right is {want[0][r, d]:.6g} ({int(off[r].sum())} of {v.width}"
             f" of this row are wrong; its mean is {row.mean():.4g}, its variance {row.var():.3g}; EPS = {v.eps:g})."
         )
 
@@ -130,17 +130,23 @@ class Task(KernelTask):
             return None
         loaded = {name: trial.ran.touched[name][0] for name in most}
         often = [name for name in most if loaded[name] > most[name]]
-        told = (
+        message = (
             f"{self.call(trial.inputs)} loads {loads:,} numbers, {loads / size:.1f} for each that it writes; once"
             f" each of x, gain and shift would be 3, and {limit:,} loads are allowed."
         )
-        told = " ".join([told, *(f"It loads {loaded[name]:,} from {name}, where {size:,} would do." for name in often)])
-        return Miss(told, "reads-again" if "x" in often else None, {"global_loads": loads, "limit": limit},
+        message = " ".join(
+            [message, *(f"It loads {loaded[name]:,} from {name}, where {size:,} would do." for name in often)]
+        )
+        return Miss(message, "reads-again" if "x" in often else None, {"global_loads": loads, "limit": limit},
                     shows_input=False)  # fmt: skip
 
     def praise(self, v, tried):
         last = tried[-1]
-        told = f"{last.ran.counts['global_loads'] / last.inputs['x'].size:.2f} loads for each number written."
+        message = f"{last.ran.counts['global_loads'] / last.inputs['x'].size:.2f} loads for each number written."
         loads = list(filter(reads_global, last.ran.accesses))
         part = sum(a["accesses"] for a in loads) / (32 * sum(a["requests"] for a in loads))
-        return told if part > 1 / 2 else f"{told} But {part:.0%} of the lanes take part in them, and the others wait."
+        return (
+            message
+            if part > 1 / 2
+            else f"{message} But {part:.0%} of the lanes take part in them, and the others wait."
+        )

@@ -109,8 +109,8 @@ class Task(KernelTask):
         return {"row-0-for-all": rows_alike(inputs, "x", "length_R")}
 
     def recognise(self, v, tried):
-        if found := super().recognise(v, tried):
-            return found
+        if mistake := super().recognise(v, tried):
+            return mistake
         if not next(t for t in tried if t.miss).miss.is_of_value:
             return None
         judged = [t for t in tried if t.got is not None]
@@ -153,27 +153,27 @@ class Task(KernelTask):
         off = ~(np.abs(got[0] - want[0]) <= self.bound(v, inputs))
         r, k = (int(i) for i in np.argwhere(off)[0])
         mine, length = got[0][r, k], int(inputs["length_R"][r])
-        told = "is no number" if np.isnan(mine) else "was never written" if mine == POISON else f"is {mine:.6g}"
+        seen = "is no number" if np.isnan(mine) else "was never written" if mine == POISON else f"is {mine:.6g}"
         row = got[0][r, :length]
         whole = (
             "" if np.isnan(row).any() else f", and the row's first {length} add up to {row.sum(dtype=np.float64):.4g}"
         )
         return (
-            f"{self.call(inputs)}: out[{r}, {k}] {told}; right is {want[0][r, k]:.6g}{whole} (length {length}, largest"
+            f"{self.call(inputs)}: out[{r}, {k}] {seen}; right is {want[0][r, k]:.6g}{whole} (length {length}, largest"
             f" score {float(inputs['x'][r, :length].max()) * v.scale:.4g})."
         )
 
     def miss(self, v, trial):
         held, rows = trial.ran.shared_bytes, len(trial.inputs["x"])
         if held > ROOM:
-            told = f"The shared arrays of a block hold {held:,} bytes; {ROOM} are the most."
-            return Miss(told, "row-in-shared", {"held": held, "limit": ROOM}, shows_input=False)
+            message = f"The shared arrays of a block hold {held:,} bytes; {ROOM} are the most."
+            return Miss(message, "row-in-shared", {"held": held, "limit": ROOM}, shows_input=False)
         if "local" in trial.ran.names:
             return Miss("The result is right, with numbers kept in a local array.", "row-in-local", shows_input=False)
         for name, most in (("votes", 0), ("shuffles", 40 * rows)):
-            if (found := trial.ran.counts[name]) > most:
-                told = f"{self.call(trial.inputs)} makes {found:,} {name} for {rows} row(s); {most} are the most."
-                return Miss(told, None, {name: found, "limit": most}, shows_input=False, is_explained=True)
+            if (count := trial.ran.counts[name]) > most:
+                message = f"{self.call(trial.inputs)} makes {count:,} {name} for {rows} row(s); {most} are the most."
+                return Miss(message, None, {name: count, "limit": most}, shows_input=False, is_explained=True)
         seen = int(trial.inputs["length_R"].sum())
         loads, limit = (
             trial.ran.counts["global_loads"],
@@ -183,18 +183,18 @@ class Task(KernelTask):
         by_array = {name: trial.ran.touched[name][0] for name in ("x", "length_R", "out")}
         of_rows, most_of_rows = by_array["x"] + by_array["out"], 2 * seen + 32 * rows  # each lane may begin with one
         if loads > limit or of_rows > most_of_rows:
-            told = (
+            message = (
                 f"{self.call(trial.inputs)} loads {loads:,} numbers for {seen:,} scores ({loads / seen:.1f} for each);"
                 f" {limit:,} are the most, {most_of_rows:,} of them of x and out."
             )
-            told += f" They are {by_array['x']:,} of x, {by_array['out']:,} of out"
-            told += f" and {by_array['length_R']:,} of length_R."
+            message += f" They are {by_array['x']:,} of x, {by_array['out']:,} of out"
+            message += f" and {by_array['length_R']:,} of length_R."
             mistake = "reads-again" if by_array["x"] > 2 * seen else None
-            return Miss(told, mistake, numbers, shows_input=False, is_explained=True)
+            return Miss(message, mistake, numbers, shows_input=False, is_explained=True)
         requests = sum(a["requests"] for a in trial.ran.accesses if a["kind"] == "load" or reads_global(a))
         if requests > (most := int(sum(2 * -(-trial.inputs["length_R"] // 32))) + 6 * rows):
-            told = f"{self.call(trial.inputs)}: warps ask for numbers {requests:,} times, where whole warps ask"
-            return Miss(f"{told} {most:,} times at the most.", "one-lane-works", numbers, shows_input=False)
+            message = f"{self.call(trial.inputs)}: warps ask for numbers {requests:,} times, where whole warps ask"
+            return Miss(f"{message} {most:,} times at the most.", "one-lane-works", numbers, shows_input=False)
         return None
 
     def praise(self, v, tried):

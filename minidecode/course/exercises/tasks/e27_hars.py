@@ -169,11 +169,13 @@ class Task(NumPyTask):
         wrong_BC = (got[1] != want[1]) | ~(np.abs(got[0] - want[0]) <= self.bound(v, inputs)[0])
         b, c = np.argwhere(wrong_BC)[0].tolist()
         mine, due = int(got[1][b, c]), int(want[1][b, c])
-        told = f"{self.call(inputs)}: sentence {b}, place {c} holds beam {mine // V}, token {mine % V} with the score"
-        told += f" {float(got[0][b, c]):.6g}; right is beam {due // V}, token {due % V} with {want[0][b, c]:.6g}"
+        message = (
+            f"{self.call(inputs)}: sentence {b}, place {c} holds beam {mine // V}, token {mine % V} with the score"
+        )
+        message += f" {float(got[0][b, c]):.6g}; right is beam {due // V}, token {due % V} with {want[0][b, c]:.6g}"
         survivors = [int(self._kept(v, row, 2 * W).sum()) for row in inputs["logits_RV"][b * W : b * W + W]]
         survivors = " + ".join(map(str, survivors))
-        return f"{told}. Of {W} x {V:,} scores of this sentence {survivors} reach their thresholds."
+        return f"{message}. Of {W} x {V:,} scores of this sentence {survivors} reach their thresholds."
 
     def miss(self, v, trial):
         ranked = sum(np.size(arguments[0]) for _, arguments in trial.calls)
@@ -181,27 +183,27 @@ class Task(NumPyTask):
         sentences = len(trial.inputs["base_BW"])
         numbers = {"ranked": ranked, "survivors": reach, "limit": limit}
         if not trial.calls:
-            told = f"{self.call(trial.inputs)} ranks without `rank`: what is ranked cannot be counted."
-            return Miss(told, None, numbers, shows_input=False, is_explained=True)
+            message = f"{self.call(trial.inputs)} ranks without `rank`: what is ranked cannot be counted."
+            return Miss(message, None, numbers, shows_input=False, is_explained=True)
         if (sentence := self._ranked_otherwise(trial)) is not None:
-            told = f"{self.call(trial.inputs)} ranks sentence {sentence} without `rank`: a `rank` that returns the"
-            told += " worst first does not change its results. Only what `rank` ranks can be counted."
-            return Miss(told, None, numbers, shows_input=False, is_explained=True)
+            message = f"{self.call(trial.inputs)} ranks sentence {sentence} without `rank`: a `rank` that returns the"
+            message += " worst first does not change its results. Only what `rank` ranks can be counted."
+            return Miss(message, None, numbers, shows_input=False, is_explained=True)
         if ranked <= limit:
             return None
-        told = f"{self.call(trial.inputs)} had {ranked:,} numbers ranked for {sentences} sentence(s);"
+        message = f"{self.call(trial.inputs)} had {ranked:,} numbers ranked for {sentences} sentence(s);"
         total = trial.inputs["logits_RV"].size
         different = len(np.unique(np.concatenate([np.ravel(arguments[0]) for _, arguments in trial.calls])))
-        told += (
+        message += (
             f" {reach:,} of {total:,} reach their beam's threshold, and {limit:,} are the most. {different:,} different"
         )
-        told += " ones were among them."
+        message += " ones were among them."
         mistake = None
         if abs(different - self._reach(v, trial.inputs, of_other=True)) <= 2:  # two may be alike
             mistake = "other-grouping"
         elif different >= total - 2:
             mistake = "ranks-everything"
-        return Miss(told, mistake, numbers, shows_input=False, is_explained=True)
+        return Miss(message, mistake, numbers, shows_input=False, is_explained=True)
 
     def _ranked_otherwise(self, trial):
         """The first sentence whose results do not depend on what `rank` says."""
@@ -224,9 +226,9 @@ class Task(NumPyTask):
                 kept = sum(int(self._kept(v, row, 2 * W).sum()) for row in trial.inputs["logits_RV"][b * W : b * W + W])
                 if kept > 2 * W and set(mine_C) != set(theirs_C):
                     return None
-        told = f"{self.call(trials[0].inputs)} is right, and so are the others; but in each sentence the best are"
-        told += " chosen without `rank`: one that says the worst first changes their order, and finds the same ones."
-        return Miss(f"{told} Only what `rank` ranks can be counted.", None, shows_input=False, is_explained=True)
+        message = f"{self.call(trials[0].inputs)} is right, and so are the others; but in each sentence the best are"
+        message += " chosen without `rank`: one that says the worst first changes their order, and finds the same ones."
+        return Miss(f"{message} Only what `rank` ranks can be counted.", None, shows_input=False, is_explained=True)
 
     def _chosen_before(self, v, trials):
         """Whether `rank` was given chosen numbers alone, by two inputs that no choice fits both of.
@@ -239,20 +241,24 @@ class Task(NumPyTask):
         due = [sum(max(sizes) for sizes in self._survivors(v, t.inputs)) for t in two]
         ranked = [len(np.unique(np.concatenate([np.ravel(a[0]) for _, a in t.calls]))) for t in two]
         if not any(mine >= 0.95 * all_of for mine, all_of in zip(ranked, due, strict=True)):
-            told = f"{self.call(two[0].inputs)} and its mirror image are right; but of {due[0]:,} and more numbers that"
-            told += (
+            message = (
+                f"{self.call(two[0].inputs)} and its mirror image are right; but of {due[0]:,} and more numbers that"
+            )
+            message += (
                 f" reach their beams' thresholds, {ranked[0]:,} and {ranked[1]:,} are ranked. The others were chosen"
             )
-            return Miss(f"{told} away before `rank` could.", None, shows_input=False, is_explained=True)
+            return Miss(f"{message} away before `rank` could.", None, shows_input=False, is_explained=True)
         turned = [t.again.got for t in two]
         if not all(got is not None and len(got) == 2 and np.shape(got[1]) == t.got[1].shape
                    for got, t in zip(turned, two, strict=True)):  # fmt: skip
             return None  # it could make nothing of the worst
         if any(self._has_worse_ones(v, t.inputs, got[1]) for t, got in zip(two, turned, strict=True)):
             return None
-        told = f"{self.call(two[0].inputs)} chooses by itself: a `rank` that says the worst first is given better ones"
-        told = f"{told} alone. All that reaches its beam's threshold is for `rank` to choose from."
-        return Miss(told, None, shows_input=False, is_explained=True)
+        message = (
+            f"{self.call(two[0].inputs)} chooses by itself: a `rank` that says the worst first is given better ones"
+        )
+        message = f"{message} alone. All that reaches its beam's threshold is for `rank` to choose from."
+        return Miss(message, None, shows_input=False, is_explained=True)
 
     def _is_mirrored(self, inputs):
         """Whether the input's scores rise, or fall, with the token, the poor group aside."""
@@ -263,8 +269,8 @@ class Task(NumPyTask):
 
     def _survivors(self, v, inputs):
         """Of each sentence, how many numbers of each beam reach its threshold."""
-        found = [int(self._kept(v, row, 2 * v.w).sum()) for row in inputs["logits_RV"]]
-        return [found[r : r + v.w] for r in range(0, len(found), v.w)]
+        survivors = [int(self._kept(v, row, 2 * v.w).sum()) for row in inputs["logits_RV"]]
+        return [survivors[r : r + v.w] for r in range(0, len(survivors), v.w)]
 
     def _has_worse_ones(self, v, inputs, index_BC):
         """Whether for each sentence some of these are among the worse half of a beam's survivors."""
@@ -280,8 +286,8 @@ class Task(NumPyTask):
     def _raised(self, inputs, error):
         miss = super()._raised(inputs, error)
         if "rank has room for" in str(error.get("message")):
-            told = str(error["message"]).rpartition(": ")[2]
-            return Miss(f"line {error.get('line')}: {told}, in {self.call(inputs)}.", "too-many-at-once")
+            problem = str(error["message"]).rpartition(": ")[2]
+            return Miss(f"line {error.get('line')}: {problem}, in {self.call(inputs)}.", "too-many-at-once")
         return miss
 
     def praise(self, v, tried):

@@ -108,14 +108,14 @@ class Task(KernelTask):
         moved, limit = ran.counts["bytes_moved"], v.most * w.size
         if w.shape[1] % 32 or moved <= limit:
             return None
-        told = f"{self.call(trial.inputs)} moves {moved:,} bytes; w has {w.size:,}, and {limit:,} are the most."
+        message = f"{self.call(trial.inputs)} moves {moved:,} bytes; w has {w.size:,}, and {limit:,} are the most."
         if ran.copied:
-            told += f" {ran.copied:,} numbers of {4 * ran.copied:,} bytes were written to `wide`."
+            message += f" {ran.copied:,} numbers of {4 * ran.copied:,} bytes were written to `wide`."
         loads = [a for a in ran.accesses if a["kind"] == "load" and not a["shared"]]
         is_strided = sum(a["sectors"] for a in loads) > 4 * sum(a["least_sectors"] for a in loads)
         mistake = "dequantized-copy" if ran.copied else "strided-reads" if is_strided else None
         numbers = {"bytes": moved, "limit": limit}
-        return Miss(" ".join([told, *ran.costs]), mistake, numbers, ran.picture, shows_input=False)
+        return Miss(" ".join([message, *ran.costs]), mistake, numbers, ran.picture, shows_input=False)
 
     def praise(self, v, tried):
         moved, size = tried[-1].ran.counts["bytes_moved"], tried[-1].inputs["w"].size

@@ -90,8 +90,10 @@ class Task(NumPyTask):
             return Miss(self._of_pair(trial, pairs, offset_X, size_X, first_X))
         if (offset_X % v.aligned).any():
             x = int((offset_X % v.aligned > 0).argmax())
-            told = f"offset_X[{x}] is {offset_X[x]:,}, {offset_X[x] % v.aligned} bytes behind a multiple of {v.aligned}"
-            return Miss(f"{self.call(trial.inputs)}: {told}.", "unaligned")
+            message = (
+                f"offset_X[{x}] is {offset_X[x]:,}, {offset_X[x] % v.aligned} bytes behind a multiple of {v.aligned}"
+            )
+            return Miss(f"{self.call(trial.inputs)}: {message}.", "unaligned")
         return self._too_large(v, trial, offset_X, size_X, first_X, last_X)
 
     def _no_plan(self, trial):
@@ -103,8 +105,10 @@ class Task(NumPyTask):
         if not far:
             return None
         x, offset = far[0]
-        told = f"offset_X[{x}] is {offset:,}, and all {count} arrays have {int(trial.inputs['bytes_X'].sum()):,} bytes"
-        return Miss(f"{self.call(trial.inputs)}: {told}.")
+        reason = (
+            f"offset_X[{x}] is {offset:,}, and all {count} arrays have {int(trial.inputs['bytes_X'].sum()):,} bytes"
+        )
+        return Miss(f"{self.call(trial.inputs)}: {reason}.")
 
     def _of_pair(self, trial, pairs, offset_X, size_X, first_X):
         x, y = pairs[0].tolist()
@@ -120,10 +124,10 @@ class Task(NumPyTask):
         if peak <= limit:
             return None
         alive, separate = _alive(size_X, first_X, last_X), int(_aligned(size_X, v.aligned).sum())
-        told = f"{self.call(trial.inputs)}: the block has {peak:,} bytes, and {limit:,} are the most. At one call"
-        told += f" {alive:,} are needed; a buffer for each takes {separate:,}."
+        message = f"{self.call(trial.inputs)}: the block has {peak:,} bytes, and {limit:,} are the most. At one call"
+        message += f" {alive:,} are needed; a buffer for each takes {separate:,}."
         numbers = {"peak": peak, "limit": limit, "alive": alive}
-        return Miss(told, None, numbers)
+        return Miss(message, None, numbers)
 
     def recognise(self, v, tried):
         """All plans together: two arrays of a small one may share bytes, or not, for many reasons."""

@@ -75,9 +75,9 @@ class Task(NumPyTask):
         for trial in trials:
             if trial.miss and trial.miss.mistake == "time":
                 asked, written = _count(trial, "read"), _count(trial, "write")
-                told = f"in {SECONDS} seconds it asked for {asked} lines and wrote {written}, and nothing more came"
-                told = f"{self._summary(v, trial.inputs)} does not end: {told}."
-                trial.miss = Miss(told, "deadlock", {"asked": asked, "written": written})
+                message = f"in {SECONDS} seconds it asked for {asked} lines and wrote {written}, and nothing more came"
+                message = f"{self._summary(v, trial.inputs)} does not end: {message}."
+                trial.miss = Miss(message, "deadlock", {"asked": asked, "written": written})
 
     def wrong(self, v, trial):
         if trial.got is None:
@@ -94,23 +94,25 @@ class Task(NumPyTask):
         doubled, missing = [k for k in due if times[k] > 1], [k for k in due if not times[k]]
         if doubled:
             several = f" and {len(doubled) - 1} more" if len(doubled) > 1 else ""
-            told = f"{head}: line {doubled[0]}{several} written {times[doubled[0]]} times"
-            return Miss(f"{told}; {len(written)} lines were written, and {len(due)} are due.", "line-doubled", numbers)
+            message = f"{head}: line {doubled[0]}{several} written {times[doubled[0]]} times"
+            return Miss(
+                f"{message}; {len(written)} lines were written, and {len(due)} are due.", "line-doubled", numbers
+            )
         if missing:
-            told = f"{head}: line {missing[0]} is never written; {len(written)} lines were, and {len(due)} are due."
+            message = f"{head}: line {missing[0]} is never written; {len(written)} lines were, and {len(due)} are due."
             first = ", ".join(f"write({k}, {result})" for k, result in written[:3])
-            told += f" It began with {first}." if written else ""
-            return Miss(told, self._why_missing(v, due, missing), numbers)
+            message += f" It began with {first}." if written else ""
+            return Miss(message, self._why_missing(v, due, missing), numbers)
         for place, (k, result) in enumerate(written):
             if k not in due:
-                told = f"{head}: write({k}, {result}) is called, and no line {k} was to be written."
-                return Miss(told, None, numbers)
+                message = f"{head}: write({k}, {result}) is called, and no line {k} was to be written."
+                return Miss(message, None, numbers)
             if result != due[k]:
                 with_bad = self._neighbours_of_bad(v, due)
                 fell = [j for j, r in written if j in due and r != due[j]]
                 is_batch = result == -1 and set(fell) <= with_bad
-                told = f"{head}: line {k} is written with {result}; right is {due[k]}."
-                return Miss(told, "batch-lost" if is_batch else None, numbers)
+                message = f"{head}: line {k} is written with {result}; right is {due[k]}."
+                return Miss(message, "batch-lost" if is_batch else None, numbers)
             if k != place:
                 return Miss(f"{head}: line {k} is written as number {place}.", "out-of-order", numbers)
         return None
@@ -122,24 +124,24 @@ class Task(NumPyTask):
         head, on_their_way = self._summary(v, trial.inputs), self._most_on_their_way(trial)
         for name, callers in by.items():
             if 0 in callers:
-                told = (
+                message = (
                     f"{head}: all is written, but {name} is called by the thread that called run, which is to generate."
                 )
-                return Miss(told, "one-after-the-other")
+                return Miss(message, "one-after-the-other")
         for name, callers in by.items():
             if len(callers) > 1:
-                told = (
+                message = (
                     f"{head}: all is written, but {name} is called by {len(callers)} threads in turn; one is to do it."
                 )
-                return Miss(told, is_explained=True)
+                return Miss(message, is_explained=True)
         if by["read"] & by["write"]:
-            told = f"{head}: all is written, but one thread called both read and write."
-            return Miss(told, "one-after-the-other")
+            message = f"{head}: all is written, but one thread called both read and write."
+            return Miss(message, "one-after-the-other")
         if on_their_way > v.limit:
-            told = (
+            message = (
                 f"{head}: {on_their_way} lines were read and not written yet, where writing is slow; {v.limit} are the"
             )
-            return Miss(f"{told} most.", "unbounded", {"on_their_way": on_their_way, "limit": v.limit})
+            return Miss(f"{message} most.", "unbounded", {"on_their_way": on_their_way, "limit": v.limit})
         if trial.left_running:
             return Miss(f"{head}: all is written, and {trial.left_running} of its threads did not end.")
         return None

@@ -84,10 +84,10 @@ class Task(NumPyTask):
         wrong = [(u_RD[r, d], w_FD[f, d], int(rng.choice([-1, 1]) * rng.integers(2000, 5000))) for r, f, d in products]
 
         def off(u_XD, w_YD):
-            found = np.zeros((len(u_XD), len(w_YD)), np.int32)
+            error_XY = np.zeros((len(u_XD), len(w_YD)), np.int32)
             for u, w, e in wrong:
-                found += e * ((u_XD[:, None] == u) & (w_YD == w)).sum(axis=2, dtype=np.int32)
-            return found
+                error_XY += e * ((u_XD[:, None] == u) & (w_YD == w)).sum(axis=2, dtype=np.int32)
+            return error_XY
 
         step_R = np.abs(inputs["x_RD"].astype(np.float64)).max(axis=1) / v.largest
         other = Callback("dot", lambda u, w: dot(u, w, v.depth) + off(u, w))
@@ -151,20 +151,20 @@ class Task(NumPyTask):
 
     def miss(self, v, trial):
         if not trial.calls:
-            told = f"{self.call(trial.inputs)} never called `dot`: its result comes from other products."
-            return Miss(told, "multiplies-floats", shows_input=False, is_explained=True)
+            message = f"{self.call(trial.inputs)} never called `dot`: its result comes from other products."
+            return Miss(message, "multiplies-floats", shows_input=False, is_explained=True)
         (R, D), F = trial.inputs["x_RD"].shape, len(trial.inputs["w_FD"])
         due_UW, asked_UW = self._products(v, trial)
         if missing := int(np.maximum(due_UW - asked_UW, 0).sum()):
-            told = (
+            message = (
                 f"{self.call(trial.inputs)} is right, but never asks `dot` for {missing:,} of {due_UW.sum():,} products"
             )
-            return Miss(f"{told} of a u and a w.", "multiplies-floats", shows_input=False, is_explained=True)
+            return Miss(f"{message} of a u and a w.", "multiplies-floats", shows_input=False, is_explained=True)
         asked, most = int(asked_UW.sum()), (R + 2) * F * -(-D // v.depth) * v.depth
         if asked > most:
-            told = f"{self.call(trial.inputs)} asks `dot` for {asked:,} products of bytes; {most:,} are the most."
+            message = f"{self.call(trial.inputs)} asks `dot` for {asked:,} products of bytes; {most:,} are the most."
             numbers = {"products": asked, "limit": most}
-            return Miss(told, None, numbers, shows_input=False, is_explained=True)
+            return Miss(message, None, numbers, shows_input=False, is_explained=True)
         again = trial.again.got if trial.again else None
         if again is None or np.shape(again[0]) != np.shape(trial.got[0]):
             return None
@@ -174,10 +174,10 @@ class Task(NumPyTask):
         if (off_RF <= bound_RF).all():
             return None
         r, f = np.argwhere(~(off_RF <= bound_RF))[0].tolist()
-        told = (
+        message = (
             f"{self.call(trial.inputs)} is right; but where `dot` says another sum, y_RF[{r}, {f}] does not follow: it"
         )
-        return Miss(f"{told} is not made of it.", "multiplies-floats", shows_input=False, is_explained=True)
+        return Miss(f"{message} is not made of it.", "multiplies-floats", shows_input=False, is_explained=True)
 
     def _products(self, v, trial):
         """How often each byte u is multiplied by each byte w: (in the rows that are not 0, by the calls of `dot`)."""
@@ -195,11 +195,11 @@ class Task(NumPyTask):
 
     def _raised(self, inputs, error):
         """What `dot` refuses, in its own words; by name, if the first operand has a sign."""
-        miss, told = super()._raised(inputs, error), str(error.get("message"))
-        if told.startswith("dot takes uint8"):
+        miss, problem = super()._raised(inputs, error), str(error.get("message"))
+        if problem.startswith("dot takes uint8"):
             where = f"line {error.get('line')}: " if error.get("line") else ""
-            mistake = "signed-by-signed" if "got int8 by int8" in told else None
-            return Miss(f"{where}{told}, in {self.call(inputs)}.", mistake, is_explained=True)
+            mistake = "signed-by-signed" if "got int8 by int8" in problem else None
+            return Miss(f"{where}{problem}, in {self.call(inputs)}.", mistake, is_explained=True)
         return miss
 
     def praise(self, v, tried):

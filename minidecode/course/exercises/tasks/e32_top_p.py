@@ -95,12 +95,16 @@ class Task(NumPyTask):
             return f"{kept_V.sum():,} of {len(scores_V):,} tokens, which weigh {share:.6g} of the total"
 
         mine = float(got[0][r])
-        told = "is not a number" if np.isnan(mine) else f"is {mine:.9g} and keeps {keeps(got[0][r])}"
-        told = f"{self.call(inputs)}: with p = {p_R[r]:.6g}, threshold_R[{r}] {told}; right is {want[0][r]:.9g}, which"
-        told += f" keeps {keeps(want[0][r])}."
+        message = "is not a number" if np.isnan(mine) else f"is {mine:.9g} and keeps {keeps(got[0][r])}"
+        message = (
+            f"{self.call(inputs)}: with p = {p_R[r]:.6g}, threshold_R[{r}] {message}; right is {want[0][r]:.9g}, which"
+        )
+        message += f" keeps {keeps(want[0][r])}."
         if len(scores_V) <= SHOWN:
-            told += f" The scores of row {r}, sorted for you: {', '.join(f'{s:.9g}' for s in np.sort(scores_V)[::-1])}."
-        return told
+            message += (
+                f" The scores of row {r}, sorted for you: {', '.join(f'{s:.9g}' for s in np.sort(scores_V)[::-1])}."
+            )
+        return message
 
     def miss(self, v, trial):
         calls, R = len(trial.calls), len(trial.inputs["p_R"])
@@ -108,9 +112,11 @@ class Task(NumPyTask):
         if calls <= v.most:
             return None
         mistake = "halves-scores" if halves_scores(trial) else "row-by-row" if row_by_row(trial) else None
-        told = f"{self.call(trial.inputs)} is right after {calls:,} calls of `weigh`. For {R} row(s) at once, BITS + 1"
-        told += f" = {v.most} are the most: one for the total, and one for each halving."
-        return Miss(told, mistake, numbers, shows_input=False, is_explained=True)
+        message = (
+            f"{self.call(trial.inputs)} is right after {calls:,} calls of `weigh`. For {R} row(s) at once, BITS + 1"
+        )
+        message += f" = {v.most} are the most: one for the total, and one for each halving."
+        return Miss(message, mistake, numbers, shows_input=False, is_explained=True)
 
     def recognise(self, v, tried):
         wrong = [t for t in tried if t.miss]
