@@ -59,17 +59,17 @@ def heads_by_step(
     noted.clear()  # what the encoder looked at
     engine.prefill([prompt])
     k_NLGK, v_NLGU = (np.stack([looked.given[name] for looked in noted], axis=1) for name in ("k_XGK", "v_XGU"))
-    found = Heads([_weights(noted)[-1:]], [_queries(noted)[-1:]], [*k_NLGK], [*v_NLGU])
+    heads = Heads([_weights(noted)[-1:]], [_queries(noted)[-1:]], [*k_NLGK], [*v_NLGU])
     engine.expand(beams, len(fed) + 1)
     for step in fed:
         noted.clear()
         engine.step(*step)
-        found.weights.append(_weights(noted))
-        found.q.append(_queries(noted))
+        heads.weights.append(_weights(noted))
+        heads.q.append(_queries(noted))
         if not of_source:
-            found.k.extend(_newest(noted, "k_RGTK"))
-            found.v.extend(_newest(noted, "v_RGTU"))
-    return found
+            heads.k.extend(_newest(noted, "k_RGTK"))
+            heads.v.extend(_newest(noted, "v_RGTU"))
+    return heads
 
 
 def _weights(noted: list[_Looked]) -> np.ndarray:

@@ -41,10 +41,10 @@ def _by(shape: Sequence[int]) -> str:
 
 def names_of(weights: Any) -> dict[int, str]:
     """What the weights of a model are for, by their ids."""
-    found: dict[int, str] = {}
+    names: dict[int, str] = {}
     for weight, name in _weights(weights, ""):
-        found.setdefault(id(weight), WORDS.get(name, name.replace("_", " ")))
-    return found
+        names.setdefault(id(weight), WORDS.get(name, name.replace("_", " ")))
+    return names
 
 
 def _weights(part: Any, name: str) -> Iterator[tuple[Weight, str]]:
@@ -75,9 +75,9 @@ def sums_of(calls: Sequence[Call], costs: Sequence[Cost], ops: Sequence[str]) ->
     """[place in ops, calls, bytes, operations] of each op that was called."""
     rows = []
     for place, name in enumerate(ops):
-        own = [cost for call, cost in zip(calls, costs, strict=True) if call.op == name]
-        if own:
-            rows.append([place, *_sum(own)])
+        costs_of_op = [cost for call, cost in zip(calls, costs, strict=True) if call.op == name]
+        if costs_of_op:
+            rows.append([place, *_sum(costs_of_op)])
     return rows
 
 
@@ -98,8 +98,8 @@ def parts_of(
     for first, period, times in repeats(keys, layers):
         boxes = []
         for k in range(first, first + period):
-            own = costs[k : first + period * max(times, 1) : period]
-            boxes.append([ops.index(calls[k].op), keys[k][1], calls[k].shape, *_sum(own)])
+            repeated = costs[k : first + period * max(times, 1) : period]
+            boxes.append([ops.index(calls[k].op), keys[k][1], calls[k].shape, *_sum(repeated)])
         parts.append({"times": times, "boxes": boxes})
     return parts
 

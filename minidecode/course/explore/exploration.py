@@ -172,7 +172,7 @@ def _tokens(chosen: list[dict[int, dict[str, Any]]], watch: Watch, word: Callabl
 
     A row whose text is done goes through the model with the others: what it repeats is marked idle.
     """
-    R, N, found = watch.R, watch.N, []
+    R, N, tokens = watch.R, watch.N, []
     for s, rows in enumerate(chosen):
         fed = watch.fed[s] if s < len(watch.fed) else None
         for r in range(R):
@@ -180,13 +180,13 @@ def _tokens(chosen: list[dict[int, dict[str, Any]]], watch: Watch, word: Callabl
             parent = taken["parent"] if taken else int(fed.parent_R[r]) if fed else 0
             follows = N - 1 if s == 0 else N + (s - 1) * R + parent
             if taken:
-                found.append({"token": taken["token"], "text": taken["text"], "parent": follows})
+                tokens.append({"token": taken["token"], "text": taken["text"], "parent": follows})
             elif fed:
                 token = int(fed.tokens_RM[r, fed.length_R[r] - 1])
-                found.append({"token": token, "text": word(token), "parent": follows, "idle": True})
+                tokens.append({"token": token, "text": word(token), "parent": follows, "idle": True})
             else:
-                found.append(None)
-    return found
+                tokens.append(None)
+    return tokens
 
 
 def _plan(model: Model, asked: str, run: int, watch: Watch, out: Output) -> dict[str, Any]:
