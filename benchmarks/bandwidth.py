@@ -28,7 +28,7 @@ from gpu_timing import Record
 from minidecode.bench.compare import calls_on_device, implementations, time_by_turns, where_it_ran
 from minidecode.catalog import CATALOG, arguments_of
 from minidecode.conformance import check
-from minidecode.conformance.rows import asked_of
+from minidecode.conformance.rows import row_module
 from minidecode.device.arrays import device_kind
 from minidecode.ops import Weight
 
@@ -41,7 +41,7 @@ COPY = "copy"
 
 def repeated(name: str, times: int) -> tuple[tuple, str]:
     """The paper's inputs with so many times the rows, or for a product the weights; and their shape in words."""
-    asked = asked_of(name)
+    asked = row_module(name)
     arguments, shape = asked.paper_inputs(STORED[name]) if name in STORED else asked.paper_inputs()
     made: dict[int, np.ndarray] = {}  # an array that stands in two places goes on doing so
 

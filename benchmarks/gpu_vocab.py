@@ -19,7 +19,7 @@ from flags import to_write
 
 from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG
-from minidecode.conformance.rows import asked_of
+from minidecode.conformance.rows import row_module
 from minidecode.device.graphs import capture
 
 V, C, ROWS = 50257, 8, (1, 4, 32, 128)
@@ -31,7 +31,7 @@ def arguments_for(name: str, rows: int, xp) -> tuple:
     """Fresh logits of so many rows, four of them a sentence."""
     logits_RV, W = xp.random.standard_normal((rows, V), dtype=np.float32) * np.float32(3), min(rows, 4)
     if name == "beam_update":
-        given, _ = asked_of(name).paper_inputs(seed=int(time.time()) % 1000)
+        given, _ = row_module(name).paper_inputs(seed=int(time.time()) % 1000)
         several = [np.resize(a, (rows // W, *a.shape[1:])) if np.shape(a)[:1] == (32,) else a for a in given]
         return tuple(xp.asarray(a) if isinstance(a, np.ndarray) else a for a in several)
     return {"candidates": (logits_RV.reshape(rows // W, W * V), C), "argmax": (logits_RV, logits_RV),
@@ -106,7 +106,7 @@ def chains(rows: int, xp) -> dict:
 
 def table_3(cupy) -> dict:
     """Milliseconds of a ban, 128 rows of 140 tokens: by a loop that fetches row after row, by kernels in a graph."""
-    given, _ = asked_of("ngram").paper_inputs()
+    given, _ = row_module("ngram").paper_inputs()
     scores_RV, tokens_RM, length_R, n = (cupy.asarray(a) if isinstance(a, np.ndarray) else a for a in given)
     begun, found = time.perf_counter(), {}
     for r, length in enumerate(length_R.get().tolist()):

@@ -23,7 +23,7 @@ from excerpt import as_markdown, borrowed, code_of, functions
 from minidecode.bench.machines import MACHINES
 from minidecode.catalog import CATALOG, Row, arguments_of
 from minidecode.conformance.check import for_function, mutant_files, runnable, wrong
-from minidecode.conformance.rows import asked_of
+from minidecode.conformance.rows import row_module
 from minidecode.device.launch import traced_launches
 from minidecode.device.user_functions import load_file
 from minidecode.dims import arrays_in
@@ -155,7 +155,7 @@ def folded(summary: str, text: str) -> str:
 
 def costs(row: Row) -> str:
     """The cost model's formula, and its numbers for the inputs that `minidecode compare` times."""
-    arguments, shape = asked_of(row.name).paper_inputs()
+    arguments, shape = row_module(row.name).paper_inputs()
     cost = row.cost(*arguments)
     per_byte = f"{cost.operations / cost.bytes:.2f}" if cost.bytes else "none"
     rows = [("bytes moved", f"{cost.bytes:,}"), ("operations", f"{cost.operations:,}"), ("operations a byte", per_byte)]
@@ -222,7 +222,7 @@ def shown_by(row: Row, mistake: Callable) -> str:
 @cache
 def inputs_by_size(name: str) -> list[tuple]:
     """The planted inputs from the smallest on, and the large ones behind them."""
-    return [*sorted(asked_of(name).planted(), key=size_of), *asked_of(name).large()]
+    return [*sorted(row_module(name).planted(), key=size_of), *row_module(name).large()]
 
 
 def size_of(arguments: tuple) -> int:

@@ -21,7 +21,7 @@ import numpy as np
 
 from ..catalog import Cost, Row, find
 from ..conformance import check
-from ..conformance.rows import asked_of
+from ..conformance.rows import row_module
 from ..device.arrays import device_kind
 from ..device.launch import counted_launches
 from ..device.user_functions import describe, find_function
@@ -166,7 +166,7 @@ def compare(
     others = [m for m in others if m != "this"]
     if unknown := set(others) - set(MACHINES):
         raise OptionError(f"there is no machine {unknown.pop()!r}: say this, {', '.join(MACHINES)}")
-    row, asked = find(name), asked_of(name)
+    row, asked = find(name), row_module(name)
     if stored is not None and stored not in stored_as(name):
         may_be = ", ".join(stored_as(name))
         what = f"say {may_be}" if may_be else "it is timed in one type alone, as it comes"
@@ -264,7 +264,7 @@ def _no_wait() -> None:
 
 def stored_as(name: str) -> tuple[str, ...]:
     """What the weights or caches of a row may be stored as; nothing where it reads none."""
-    return getattr(asked_of(name), "STORED", ())
+    return getattr(row_module(name), "STORED", ())
 
 
 def where_it_ran() -> dict[str, str]:

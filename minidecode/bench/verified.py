@@ -25,7 +25,7 @@ import numpy as np
 
 from ..catalog import Cost, Row, arguments_of
 from ..conformance.check import _named, _with_changed
-from ..conformance.rows import asked_of
+from ..conformance.rows import row_module
 from ..device.user_functions import error_line
 from ..errors import RefusedError
 from ..plan import file_of
@@ -58,7 +58,7 @@ class Watched:
     """Names that a function could replace to be timed or compared otherwise; taken before its file is executed."""
 
     def __init__(self, row: Row):
-        judges = sys.modules[__name__], sys.modules[_named.__module__], asked_of(row.name)
+        judges = sys.modules[__name__], sys.modules[_named.__module__], row_module(row.name)
         modules = [time, threading, np, *judges, file_of("reference", row.name)]
         self._names = [(m, name, value) for m in modules for name, value in vars(m).items() if callable(value)]
 
@@ -200,7 +200,7 @@ class Submission:
 
     def _what_is_wrong(self, mine: tuple, arguments: tuple, right: tuple) -> str | None:
         """Of what it returned and changed, against what the reference did; None if all is right."""
-        if judge := getattr(asked_of(self.row.name), "judge", None):
+        if judge := getattr(row_module(self.row.name), "judge", None):
             wrong = judge(*mine, *copy.deepcopy(arguments))
             return f"was wrong in a timed call. {wrong}" if wrong else None
         if len(mine) != len(right):

@@ -73,9 +73,9 @@ def compare(
 def _refuse_without_times(name: str) -> None:
     """Raises OptionError if bytes are what this optimization buys, which have no place under a roofline."""
     from ..catalog import find
-    from ..conformance.rows import asked_of
+    from ..conformance.rows import row_module
 
-    if hasattr(asked_of(find(name).name), "amount"):
+    if hasattr(row_module(find(name).name), "amount"):
         raise OptionError(f"compare {name} has no roofline, for what it buys is bytes: leave out --output")
 
 

@@ -216,7 +216,7 @@ def attend_hidden_bound(q_HK, h_ND, weights, scale, generated=None):
     H, G = len(q_HK), len(w_k_GKD)
     bounds = []
     for q_K, g in zip(q_HK, np.arange(H) // (H // G), strict=True):
-        weights_M, moved_MU = _weights_and_what_they_move(k_GMK[g] @ q_K, v_GMU[g])
+        weights_M, moved_MU = _softmax_and_sensitivity(k_GMK[g] @ q_K, v_GMU[g])
         scores_U = _error_of_scores(q_K, h_ND, k_GMK[g], w_k_GKD[g], b_k_GK[g], moved_MU)
         sums_U = _error_of_sums(weights_M, h_ND, v_GMU[g], w_v_GUD[g])
         lost_U = (np.abs(v_GMU[g]) + 1).sum(axis=0) + (np.abs(w_v_GUD[g]) + 1) @ (np.abs(h_ND) + 1).sum(axis=0)
@@ -224,7 +224,7 @@ def attend_hidden_bound(q_HK, h_ND, weights, scale, generated=None):
     return np.concatenate(bounds)
 
 
-def _weights_and_what_they_move(scores_M, v_MU):
+def _softmax_and_sensitivity(scores_M, v_MU):
     """The softmax, and by how much the result moves for a relative error of each of its weights."""
     weights_M = np.exp(scores_M - scores_M.max())
     weights_M /= weights_M.sum()

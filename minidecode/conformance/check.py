@@ -32,7 +32,7 @@ from ..errors import OptionError
 from .hurried import hurried_clocks
 from .kernel_types import check_types
 from .large import SECONDS, LeftOut, judge_large, wrong_by_limits
-from .rows import asked_of
+from .rows import row_module
 
 LONGEST_CODE = 3000  # characters of an input that are printed
 NAMED = 3  # of the inputs that were left out: in the first line, with how many more there are
@@ -126,7 +126,7 @@ def check(
     if device != "cpu":
         implementation = OnDevice(implementation, device)
     is_emulated = device == "emulator" or isinstance(implementation, InEmulator) or device_kind() != "gpu"
-    asked = asked_of(name)
+    asked = row_module(name)
     strategy, planted = asked.inputs(), [for_function(implementation, case) for case in asked.planted()]
     large = asked.large()
     total = examples + len(planted) + len(large)
@@ -304,7 +304,7 @@ def wrong(row: Row, implementation: Callable[..., Any], arguments: tuple, promis
 
 def wrong_with_out(row: Row, implementation: Callable[..., Any], arguments: tuple) -> Mistake | None:
     """The mistake, if there is one, where `out=` names the arrays to write; they hold poison before."""
-    if not getattr(asked_of(row.name), "HANDED_OUT", True):
+    if not getattr(row_module(row.name), "HANDED_OUT", True):
         return None
     try:
         if "out" not in inspect.signature(implementation).parameters:
@@ -344,14 +344,14 @@ def as_judged(row: Row, implementation: Callable[..., Any], arguments: tuple) ->
     """
     while hasattr(implementation, "stands_for"):
         implementation = implementation.stands_for
-    if getattr(implementation, "rounds_x", False) and (rounded := asked_of(row.name).as_rounded(*arguments)):
+    if getattr(implementation, "rounds_x", False) and (rounded := row_module(row.name).as_rounded(*arguments)):
         return rounded, 2
     return arguments, 1
 
 
 def _poisoned(row: Row, arguments: tuple) -> tuple:
     """Arrays as the results are, without them: who writes into these could read the answer in a frame below its own."""
-    right = _several(asked_of(row.name).oracle(*copy.deepcopy(arguments)))[: len(ops.RETURNS[row.op])]
+    right = _several(row_module(row.name).oracle(*copy.deepcopy(arguments)))[: len(ops.RETURNS[row.op])]
     dtype = _float_of(row, arguments)
     return tuple(np.full(r.shape, *((np.nan, dtype) if r.dtype.kind == "f" else (POISON, r.dtype))) for r in right)
 
@@ -396,7 +396,7 @@ def _difference(
     given: the arguments as they are after the call. times: what bounds are multiplied by.
     """
     names = ops.RETURNS[row.op]
-    expected = _several(asked_of(row.name).oracle(*copy.deepcopy(arguments)))
+    expected = _several(row_module(row.name).oracle(*copy.deepcopy(arguments)))
     results = _several(result)
     if len(results) != len(names) or not all(isinstance(r, np.ndarray) for r in results):
         return Mistake(f"It must return {' and '.join(names)}, arrays, not {result!r:.60}.")
@@ -405,11 +405,11 @@ def _difference(
         due = dtype if right.dtype.kind == "f" else right.dtype
         if mine.shape != right.shape or mine.dtype != due:
             return Mistake(f"{name} is {mine.dtype}{mine.shape} where {due}{right.shape} is due.")
-    if pardoned := getattr(asked_of(row.name), "pardoned", None):
+    if pardoned := getattr(row_module(row.name), "pardoned", None):
         results = (pardoned(*results, *expected, *copy.deepcopy(arguments)),)
-    if judge := getattr(asked_of(row.name), "judge", None):
+    if judge := getattr(row_module(row.name), "judge", None):
         what = judge(*results, *copy.deepcopy(arguments))
-        promise = getattr(asked_of(row.name), "promise", None)
+        promise = getattr(row_module(row.name), "promise", None)
         if promised and promise and not what and (broken := promise(*results, *copy.deepcopy(arguments))):
             return Mistake(broken, is_of_value=True, is_right=True)
     else:
@@ -438,7 +438,7 @@ def _bounds(row: Row, arguments: tuple) -> tuple:
     """How far each result may lie from the oracle's."""
     if row.contract == "exact":
         return (0.0,) * (len(ops.RETURNS[row.op]) + len(_only_changed(row)))
-    return _several(asked_of(row.name).bound(*copy.deepcopy(arguments)))
+    return _several(row_module(row.name).bound(*copy.deepcopy(arguments)))
 
 
 def _several(result: Any) -> tuple:

@@ -17,7 +17,7 @@ from ..device.seen_kernels import dry_launches, seen_kernels
 from ..device.user_functions import error_line
 from ..emulator.watchdog import Interrupted, Watchdog
 from .kernel_types import narrow_indices
-from .rows import asked_of
+from .rows import row_module
 
 SECONDS = 30.0  # for the large inputs of a row, where kernels are emulated
 MOST_EMULATED_ROWS = 65_535  # above, kernels are judged by the limits of a launch and by the types of their indices
@@ -104,7 +104,7 @@ def wrong_by_limits(row: Row, implementation: Callable[..., Any], arguments: tup
 
 def cost(row: Row, arguments: tuple) -> int:
     """An estimate to sort by: the numbers in the arrays, and threads for each row."""
-    made = getattr(asked_of(row.name), "numbers_made", lambda *_: 0)(*arguments)
+    made = getattr(row_module(row.name), "numbers_made", lambda *_: 0)(*arguments)
     return made + sum(np.size(a) for _, a in _named(row, arguments)) + THREADS_OF_A_ROW * rows_of(row, arguments)
 
 

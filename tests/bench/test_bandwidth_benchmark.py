@@ -11,7 +11,7 @@ from test_compare import EmulatedCupy
 
 from minidecode.bench.compare import calls_on_device, implementations
 from minidecode.catalog import CATALOG
-from minidecode.conformance.rows import asked_of
+from minidecode.conformance.rows import row_module
 from minidecode.device.arrays import fetch
 from minidecode.device.user_functions import load_file
 
@@ -47,8 +47,8 @@ def numbers_of(result) -> list[np.ndarray]:
 @pytest.mark.parametrize("name", NAMES)
 def test_kernels_take_repeated_inputs_on_a_device(script, name, monkeypatch):
     """Toy inputs in the place of the paper's; what NumPy's code says of the same is right."""
-    planted = asked_of(name).planted()[0]
-    monkeypatch.setattr(asked_of(name), "paper_inputs", lambda *_: (planted, "a toy"))
+    planted = row_module(name).planted()[0]
+    monkeypatch.setattr(row_module(name), "paper_inputs", lambda *_: (planted, "a toy"))
     arguments, shape = script.repeated(name, 3)
     functions = {label: f for label, f in implementations(CATALOG[name]).items() if label == "cuda"}
     ((kernel, given),) = calls_on_device(functions, arguments, EmulatedCupy()).values()

@@ -7,7 +7,7 @@ import minidecode as md
 from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG
 from minidecode.conformance.attention import normal
-from minidecode.conformance.rows import asked_of
+from minidecode.conformance.rows import row_module
 from minidecode.cuda import grouped, split
 from minidecode.cuda.common import attention, warp_attention
 from minidecode.cuda.common.warp_attention import kernel_for, launch_warps
@@ -31,7 +31,7 @@ def caches(arguments):
 @pytest.mark.parametrize(("name", "attend"), VERSIONS)
 def test_nothing_is_read_that_a_row_does_not_see(name, attend):
     """NaN in the padding and in what is not written changes no bit: 0 times NaN would be NaN."""
-    for arguments in (asked_of(name).planted()[0], asked_of(name).planted()[1]):
+    for arguments in (row_module(name).planted()[0], row_module(name).planted()[1]):
         spoilt = list(arguments)
         values = caches(arguments)[1::2]
         for i in values:
@@ -47,7 +47,7 @@ def test_nothing_is_read_that_a_row_does_not_see(name, attend):
 @pytest.mark.parametrize(("name", "attend"), VERSIONS)
 def test_keys_and_values_in_half_precision_are_computed_with_in_float32(name, attend):
     """Against the oracle on the numbers that float16 holds, within the same bound."""
-    for arguments in (asked_of(name).planted()[0], asked_of(name).planted()[6]):
+    for arguments in (row_module(name).planted()[0], row_module(name).planted()[6]):
         stored = list(arguments)
         with np.errstate(over="ignore"):  # the poison is infinite there
             for i in caches(arguments):
@@ -55,12 +55,12 @@ def test_keys_and_values_in_half_precision_are_computed_with_in_float32(name, at
         wide = [a.astype(np.float32) if i in caches(arguments) else a for i, a in enumerate(stored)]
         a_RX = attend(*stored)
         assert a_RX.dtype == np.float32
-        assert (np.abs(a_RX - asked_of(name).oracle(*wide)) <= asked_of(name).bound(*wide)).all()
+        assert (np.abs(a_RX - row_module(name).oracle(*wide)) <= row_module(name).bound(*wide)).all()
 
 
 @pytest.mark.parametrize(("name", "attend"), VERSIONS)
 def test_double_precision_is_refused(name, attend):
-    arguments = [a.astype(np.float64) if getattr(a, "ndim", 0) > 1 else a for a in asked_of(name).planted()[0]]
+    arguments = [a.astype(np.float64) if getattr(a, "ndim", 0) > 1 else a for a in row_module(name).planted()[0]]
     with pytest.raises(md.OptionError, match="float32 or float16, not float64"):
         attend(*arguments)
 
@@ -139,7 +139,7 @@ def test_warps_are_right_however_they_share_the_work(sizes, knobs):
     a_RX = np.full((len(q_RHK), q_RHK.shape[1] * K), np.nan, np.float32)
     with traced_launches():
         launch_warps(q_RHK, prompt, own, scale, a_RX, **knobs)
-    arguments, row = (q_RHK, *prompt, *own, scale), asked_of("split")
+    arguments, row = (q_RHK, *prompt, *own, scale), row_module("split")
     assert (np.abs(a_RX - row.oracle(*arguments)) <= row.bound(*arguments)).all()
 
 

@@ -14,7 +14,7 @@ from minidecode import conformance, ops
 from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG
 from minidecode.conformance.check import _answer, _is_same, mutant_files, wrong, wrong_with_out
-from minidecode.conformance.rows import asked_of
+from minidecode.conformance.rows import row_module
 from minidecode.device.launch import launch
 from minidecode.device.user_functions import dtype_due, load_file
 from minidecode.reference import arena, epilogue, ngram, random, sample, split, top_k, top_p
@@ -87,7 +87,7 @@ def test_there_are_enough_mutants_and_each_says_its_mistake(name):
 
 def test_each_planted_case_bans_or_not_what_it_should():
     """The oracle is not vacuous: most planted cases change something, and a function that does nothing fails."""
-    row, planted = CATALOG["ngram"], asked_of("ngram").planted()
+    row, planted = CATALOG["ngram"], row_module("ngram").planted()
     changing = [c for c in planted if wrong(row, lambda scores_RV, *rest: scores_RV, c)]
     assert len(changing) > len(planted) / 2
 
@@ -100,8 +100,8 @@ def several(result):
 def test_tolerances_mean_something(row):
     """Errors that plain float32 makes come within a factor of 32 of the bound; a factor of 1.001 breaks it."""
     naive, worst = implementations(row)["reference naive"], []
-    for arguments in asked_of(row.name).planted():
-        asked = asked_of(row.name)
+    for arguments in row_module(row.name).planted():
+        asked = row_module(row.name)
         results, exact, bounds = (several(f(*copy.deepcopy(arguments))) for f in (naive, asked.oracle, asked.bound))
         floats, off = [k for k, e in enumerate(exact) if e.dtype.kind == "f"], []
         for k in floats:
@@ -170,7 +170,7 @@ def test_what_is_added_to_an_array_is_in_it_and_returned(function, says):
 @pytest.mark.parametrize("second", [None, 7.0, np.zeros((9, 9), np.float32)])
 def test_an_answer_that_cannot_be_compared_is_no_known_mistake(second):
     """It may be right shapes and wrong numbers that are judged, and something else on another input."""
-    row, arguments = CATALOG["norm"], asked_of("norm").planted()[0]
+    row, arguments = CATALOG["norm"], row_module("norm").planted()[0]
     right = _answer(row, norm_file.residual_norm, arguments)
     mine = _answer(row, lambda *_: (right[0], second), arguments)
     assert not _is_same(row, mine, right, arguments) and not _is_same(row, right, mine, arguments)
@@ -196,7 +196,7 @@ def test_weights_that_float32_has_not_may_be_zero():
 
 def test_no_frame_holds_the_answer_while_a_function_runs():
     """Who is given `out` could copy it from there: what is right is computed after the return."""
-    found, row, arguments = [], CATALOG["norm"], asked_of("norm").planted()[4]
+    found, row, arguments = [], CATALOG["norm"], row_module("norm").planted()[4]
 
     def residual_norm(x_RD, y_RD, bias_D, norm, out=None):
         right = norm_file.residual_norm(x_RD, y_RD, bias_D, norm)
@@ -337,7 +337,7 @@ def test_arrays_of_no_bytes_make_no_block_larger():
 @pytest.mark.parametrize("row", CATALOG.values(), ids=lambda row: row.name)
 def test_the_names_of_results_say_their_dtypes(row):
     """What a plan asks of a function of the user's is what `check` asks."""
-    arguments = asked_of(row.name).planted()[0]
+    arguments = row_module(row.name).planted()[0]
     results = several(implementations(row)["reference naive"](*copy.deepcopy(arguments)))
     assert [r.dtype for r in results] == [dtype_due(name, arguments) for name in ops.RETURNS[row.op]]
 

@@ -13,7 +13,7 @@ from minidecode import conformance
 from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG
 from minidecode.conformance.check import wrong
-from minidecode.conformance.rows import asked_of
+from minidecode.conformance.rows import row_module
 from minidecode.device.launch import InEmulator
 
 LARGEST = 2**18 + 60  # columns: a little more than the largest vocabularies have, Gemma's and mT5's
@@ -30,7 +30,7 @@ def of_the_host():
 def test_every_large_input_is_right(name, function, label):
     verdict = conformance.check(name, function, examples=1, promised=label != "reference naive")
     assert verdict.ok and not verdict.left_out, str(verdict)
-    assert verdict.inputs >= len(asked_of(name).large()) + 1
+    assert verdict.inputs >= len(row_module(name).large()) + 1
 
 
 def kernels_that_sum():

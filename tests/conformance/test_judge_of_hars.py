@@ -7,10 +7,10 @@ import pytest
 
 from minidecode.catalog import CATALOG
 from minidecode.conformance.check import wrong, wrong_with_out
-from minidecode.conformance.rows import asked_of
+from minidecode.conformance.rows import row_module
 from minidecode.reference.hars import hars_candidates_naive
 
-ROW, ASKED = CATALOG["hars"], asked_of("hars")
+ROW, ASKED = CATALOG["hars"], row_module("hars")
 # The exact scores of columns 0 to 7, two beams of four tokens, of which 4 and 5 are equal.
 ARGUMENTS = ASKED.arguments_of([[3, 1, 0, 2], [2, 2, -1, 1]], [[-1.0, -1.2]], 4)
 

@@ -19,7 +19,7 @@ import pytest
 from minidecode import cuda, ops
 from minidecode.bench.compare import calls_on_device, implementations
 from minidecode.catalog import CATALOG
-from minidecode.conformance.rows import asked_of
+from minidecode.conformance.rows import row_module
 from minidecode.cuda.common import attention, warp_attention
 from minidecode.cuda.common import rows as common_rows
 from minidecode.device.launch import launch
@@ -81,7 +81,7 @@ def test_a_launcher_asks_for_no_large_array(name, monkeypatch):
         for launcher in (launch, products):
             if vars(module).get(launcher.__name__) is launcher:
                 monkeypatch.setattr(module, launcher.__name__, lambda *_: None)
-    row, arguments = CATALOG[name], asked_of(name).paper_inputs()[0]
+    row, arguments = CATALOG[name], row_module(name).paper_inputs()[0]
     function = implementations(row)["cuda"]
     call, lent = told_where(row, function, arguments), lender(function, np.empty(0))
     assert grown_by(call, lent) <= 2 * PAGE
@@ -115,7 +115,7 @@ def test_room_may_hold_anything(name, monkeypatch):
         asked += 1
         return array
 
-    by_size = sorted(asked_of(name).planted(), key=lambda case: sum(getattr(a, "size", 0) for a in case))
+    by_size = sorted(row_module(name).planted(), key=lambda case: sum(getattr(a, "size", 0) for a in case))
     wide = [case for case in by_size if [np.shape(a)[3:] for a in case[1:3]] == [(16,), (16,)]]
     for arguments in by_size[:4] + by_size[6:7] + wide[:1]:  # softmax has shares from the seventh on
         expected = function(*copy.deepcopy(arguments))
@@ -159,7 +159,7 @@ def test_no_block_above_4_kib_by_the_memory_hook(name):
             self.bytes = max(self.bytes, asked["size"])
 
     row = CATALOG[name]
-    given = calls_on_device({"cuda": implementations(row)["cuda"]}, asked_of(name).paper_inputs()[0], cupy)
+    given = calls_on_device({"cuda": implementations(row)["cuda"]}, row_module(name).paper_inputs()[0], cupy)
     call, lent = told_where(row, *given["cuda"]), lender(given["cuda"][0], cupy.empty(0))
     call(**lent())
     with Largest() as seen:

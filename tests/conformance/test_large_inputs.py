@@ -18,7 +18,7 @@ from minidecode.catalog import CATALOG, arguments_of
 from minidecode.conformance import large, sizes
 from minidecode.conformance.check import _named, _with_changed, mutant_files, wrong
 from minidecode.conformance.large import cost, in_words, rows_of, wrong_by_limits
-from minidecode.conformance.rows import asked_of
+from minidecode.conformance.rows import row_module
 from minidecode.cpu import argmax as cpu_argmax
 from minidecode.cuda import finished, sequences
 from minidecode.device.launch import InEmulator, launch
@@ -60,7 +60,7 @@ LIMITS_OF_ROWS = {"candidates": {"X": COLUMNS}, "linear": {"X": COLUMNS}, "epilo
 @pytest.mark.parametrize("row", CATALOG.values(), ids=lambda row: row.name)
 def test_every_row_has_large_inputs(row):
     """More of something than a block has threads, and arguments as the op has them."""
-    cases = asked_of(row.name).large()
+    cases = row_module(row.name).large()
     assert cases and len({len(case) for case in cases}) == 1
     assert max(cost(row, case) for case in cases) >= sizes.ROWS
 
@@ -84,13 +84,13 @@ def sizes_of(row, arguments):
 
 @functools.cache
 def large_of(name):
-    return asked_of(name).large()
+    return row_module(name).large()
 
 
 def axes_with_limits():
     for name, row in CATALOG.items():
         limits = LIMITS | LIMITS_OF_ROWS.get(name, {})
-        for letter in sorted(limits.keys() & sizes_of(row, asked_of(name).planted()[0]).keys()):
+        for letter in sorted(limits.keys() & sizes_of(row, row_module(name).planted()[0]).keys()):
             yield pytest.param(row, letter, limits[letter], id=f"{name}-{letter}")
 
 
@@ -111,7 +111,7 @@ def test_what_lies_beyond_a_usual_limit_changes_the_answer(row, letter, limit):
     """A large input goes beyond, and who does not look there answers something else."""
     beyond = [case for case in large_of(row.name) if sizes_of(row, case).get(letter, 0) > limit]
     case = min(beyond, key=lambda case: cost(row, case))
-    function = asked_of(row.name).oracle if row.name in FAST_ORACLES else implementations(row)["reference"]
+    function = row_module(row.name).oracle if row.name in FAST_ORACLES else implementations(row)["reference"]
     answers = []
     for given in (copy.deepcopy(case), zeros_beyond(row, case, letter, limit)):
         answers.append(_with_changed(row, function(*given), given))
@@ -131,7 +131,7 @@ def test_what_does_not_fit_the_budget_is_left_out_and_told():
     verdict = conformance.check("beam_scores", slow, examples=5, large_seconds=0.05)
     assert verdict.ok and "Left out: scores_RV[" in str(verdict) and "of 0.05 s" in str(verdict)
     nothing = conformance.check("beam_scores", slow, examples=5, large_seconds=0)
-    assert len(nothing.left_out) == len(asked_of("beam_scores").large()) and nothing.inputs < verdict.inputs
+    assert len(nothing.left_out) == len(row_module("beam_scores").large()) and nothing.inputs < verdict.inputs
 
 
 def test_the_first_line_names_what_was_left_out():
@@ -173,7 +173,7 @@ def test_kernels_that_are_emulated_have_a_budget_of_time(monkeypatch):
     monkeypatch.setattr(large, "time", clock(100.0))
     right = InEmulator(added_by(add_a_row, lambda R, V: R, 32))
     verdict = conformance.check("beam_scores", right, examples=3)
-    assert verdict.ok and len(verdict.left_out) == len(asked_of("beam_scores").large())
+    assert verdict.ok and len(verdict.left_out) == len(row_module("beam_scores").large())
     assert (
         "; larger ones were not tried: scores_RV[2, 32], scores_RV[2, 33], scores_RV[2, 64], and 11 more"
         in str(verdict).splitlines()[0]
@@ -234,7 +234,7 @@ def test_inputs_of_so_many_numbers_are_tried_however_long_they_take():
         time.sleep(0.02 if scores_RV.shape[1] > 60 else 0)
         return beam_scores.add_beam_scores(scores_RV, running_R)
 
-    asked = asked_of("beam_scores")
+    asked = row_module("beam_scores")
     numbers = sorted(cost(CATALOG["beam_scores"], case) for case in asked.large())
     verdict = conformance.check("beam_scores", slow, examples=5, large_seconds=0, large_numbers=numbers[4])
     assert verdict.ok and len(verdict.left_out) == len(numbers) - sum(n <= numbers[4] for n in numbers)
@@ -254,7 +254,7 @@ def kernels_over_a_vocabulary():
 def test_kernels_are_right_on_the_widest_rows(name, function, record_property):
     """Sums of 65,596 nearly equal numbers lose no digits, and shares of a row meet. Races are looked for elsewhere."""
     row, tried = CATALOG[name], 0
-    for case in asked_of(name).large():
+    for case in row_module(name).large():
         if case[0].shape == (1, sizes.WIDE):
             mistake, tried = wrong(row, InEmulator(function), case), tried + 1
             assert mistake is None, mistake.what
@@ -307,7 +307,7 @@ def add_a_row_in_sixteen_bits(scores_RV, running_R):
 
 def test_many_rows_are_judged_by_limits_and_types():
     row = CATALOG["beam_scores"]
-    (many,) = [case for case in asked_of("beam_scores").large() if rows_of(row, case) == sizes.MANY_ROWS]
+    (many,) = [case for case in row_module("beam_scores").large() if rows_of(row, case) == sizes.MANY_ROWS]
     right = InEmulator(added_by(add_a_row, lambda R, V: R, 32))
     assert wrong_by_limits(row, right, many) is None
     assert "grid's y is at most 65,535" in wrong_by_limits(
@@ -327,14 +327,14 @@ def test_each_launch_is_held_to_the_limits_and_not_the_first_alone():
         return scores_RV
 
     row = CATALOG["beam_scores"]
-    many = next(case for case in asked_of("beam_scores").large() if rows_of(row, case) == sizes.MANY_ROWS)
+    many = next(case for case in row_module("beam_scores").large() if rows_of(row, case) == sizes.MANY_ROWS)
     assert "grid's y is at most 65,535" in wrong_by_limits(row, InEmulator(add_beam_scores), many)
 
 
 @pytest.mark.parametrize("name", ["candidates", "hars"])
 def test_kernels_of_a_search_take_more_sentences_than_the_second_axis_of_a_grid(name):
     row = CATALOG[name]
-    (many,) = [case for case in asked_of(name).large() if rows_of(row, case) == sizes.MANY_ROWS]
+    (many,) = [case for case in row_module(name).large() if rows_of(row, case) == sizes.MANY_ROWS]
     kernels = [f for label, f in implementations(row).items() if label.startswith("cuda")]
     assert len(kernels) == 4
     assert not [wrong for kernel in kernels if (wrong := wrong_by_limits(row, InEmulator(kernel), many))]
@@ -345,7 +345,7 @@ def test_kernels_of_a_search_take_more_sentences_than_the_second_axis_of_a_grid(
 ])  # fmt: skip
 def test_many_sentences_are_within_a_grids_limits(name, kernel):
     row = CATALOG[name]
-    (many,) = [case for case in asked_of(name).large() if rows_of(row, case) == sizes.MANY_ROWS]
+    (many,) = [case for case in row_module(name).large() if rows_of(row, case) == sizes.MANY_ROWS]
     assert wrong_by_limits(row, InEmulator(kernel), many) is None
 
 

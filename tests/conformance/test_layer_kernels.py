@@ -11,7 +11,7 @@ from minidecode.cache.no_cache import NoCache
 from minidecode.cache.split import SplitCache
 from minidecode.catalog import CATALOG
 from minidecode.conformance.attention import normal
-from minidecode.conformance.rows import asked_of
+from minidecode.conformance.rows import row_module
 from minidecode.cuda import prefill
 from minidecode.device.arrays import put
 from minidecode.device.launch import InEmulator, counted_launches, launch
@@ -34,12 +34,12 @@ def every(*names):
 @pytest.mark.parametrize(("name", "function"), every("heads", "append"))
 def test_a_product_may_be_some_columns_of_a_wider_one(name, function):
     """As where the products of several layers lie side by side: what is beside it is neither read nor written."""
-    qkv_RX, *others = asked_of(name).planted()[1]
+    qkv_RX, *others = row_module(name).planted()[1]
     wide_RX = np.full((len(qkv_RX), qkv_RX.shape[1] + 5), np.nan, np.float32)
     view_RX = wide_RX[:, 3:-2]
     view_RX[...] = qkv_RX
     before = wide_RX.copy()
-    expected = asked_of(name).oracle(qkv_RX, *copy.deepcopy(others))
+    expected = row_module(name).oracle(qkv_RX, *copy.deepcopy(others))
     result = function(view_RX, *others)
     results = (*(result if isinstance(result, tuple) else (result,)), *others[2:4])  # and the caches, if there are
     assert all(np.array_equal(r, e) for r, e in zip(results, expected, strict=True))
@@ -49,8 +49,8 @@ def test_a_product_may_be_some_columns_of_a_wider_one(name, function):
 @pytest.mark.parametrize(("name", "function"), every("heads"))
 def test_parts_may_stay_where_they_are(name, function):
     """`out` may be the product itself: each number is read by whoever writes it, and by nobody else."""
-    qkv_RX, bias_X, heads = copy.deepcopy(asked_of(name).planted()[4])
-    expected = asked_of(name).oracle(qkv_RX, bias_X, heads)
+    qkv_RX, bias_X, heads = copy.deepcopy(row_module(name).planted()[4])
+    expected = row_module(name).oracle(qkv_RX, bias_X, heads)
     results = function(qkv_RX, bias_X, heads, out=cut(qkv_RX, heads))
     assert all(
         np.array_equal(r, e) and np.shares_memory(r, qkv_RX) for r, e in zip(results, expected, strict=True) if e.size
@@ -69,18 +69,18 @@ def test_a_sentence_without_queries_changes_nothing(name, function):
     rng = np.random.default_rng(0)
     q_RHK, k_XGK, v_XGU = normal(rng, 3, 2, 4), normal(rng, 5, 1, 4), normal(rng, 5, 1, 3)
     a_RX = function(q_RHK, k_XGK, v_XGU, np.array([0, 2, 2, 3]), np.array([0, 2, 3, 5]), 0.5, False)
-    whole = asked_of(name).oracle(q_RHK, k_XGK, v_XGU, np.array([0, 2, 2, 3]), np.array([0, 2, 3, 5]), 0.5, False)
-    bound = asked_of(name).bound(q_RHK, k_XGK, v_XGU, np.array([0, 2, 2, 3]), np.array([0, 2, 3, 5]), 0.5, False)
+    whole = row_module(name).oracle(q_RHK, k_XGK, v_XGU, np.array([0, 2, 2, 3]), np.array([0, 2, 3, 5]), 0.5, False)
+    bound = row_module(name).bound(q_RHK, k_XGK, v_XGU, np.array([0, 2, 2, 3]), np.array([0, 2, 3, 5]), 0.5, False)
     assert (np.abs(a_RX - whole) <= bound).all()
 
 
 @pytest.mark.parametrize(("name", "function"), every("prefill"))
 def test_heads_may_lie_in_front_of_rows(name, function):
     """Queries, keys and values are views: the same numbers in another order of memory give the same answer."""
-    arguments = asked_of(name).planted()[0]
+    arguments = row_module(name).planted()[0]
     views = [np.ascontiguousarray(a.transpose(1, 2, 0)).transpose(2, 0, 1) for a in arguments[:3]]
     a_RX = function(*views, *arguments[3:])
-    assert (np.abs(a_RX - asked_of(name).oracle(*arguments)) <= asked_of(name).bound(*arguments)).all()
+    assert (np.abs(a_RX - row_module(name).oracle(*arguments)) <= row_module(name).bound(*arguments)).all()
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_one_kernel_takes_the_place_of_several(name, steps):
     row = implementations(CATALOG[name])
     for label, due in [*steps.items(), ("cuda", (1, 0))]:
         with counted_launches() as launched:
-            InEmulator(row[label])(*copy.deepcopy(asked_of(name).planted()[0]))
+            InEmulator(row[label])(*copy.deepcopy(row_module(name).planted()[0]))
         products = sum(n for kernel, n in launched.items() if kernel.startswith(PRODUCT))
         assert (sum(launched.values()) - products, products) == due
 
@@ -131,10 +131,10 @@ def test_long_sentences_go_block_by_block(case, monkeypatch):
     """Causal ones with a window, groups of heads, biases for each row: in blocks of few queries."""
     monkeypatch.setattr(prefill, "SCORES", 300)
     monkeypatch.setattr(prefill, "CAUSAL_ROWS", 7)
-    arguments = asked_of("prefill").planted()[case]
+    arguments = row_module("prefill").planted()[case]
     with counted_launches() as launched:
         a_RX = InEmulator(prefill.attend_prefill_v3)(*arguments)
-    assert (np.abs(a_RX - asked_of("prefill").oracle(*arguments)) <= asked_of("prefill").bound(*arguments)).all()
+    assert (np.abs(a_RX - row_module("prefill").oracle(*arguments)) <= row_module("prefill").bound(*arguments)).all()
     assert launched["softmax_kept (emulator)"] > (len(arguments[3]) - 1) * (case in (3, 15, 22))
 
 

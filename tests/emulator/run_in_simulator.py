@@ -75,9 +75,9 @@ def wrong_answer(name: str, function: Callable) -> str:
     """What is wrong with the answer to the op's smallest planted input that launches a kernel; "" if it is right."""
     from minidecode.catalog import CATALOG
     from minidecode.conformance.check import wrong
-    from minidecode.conformance.rows import asked_of
+    from minidecode.conformance.rows import row_module
 
-    inputs = sorted(asked_of(name).planted(), key=lambda a: sum(x.size for x in a if isinstance(x, np.ndarray)))
+    inputs = sorted(row_module(name).planted(), key=lambda a: sum(x.size for x in a if isinstance(x, np.ndarray)))
     LAUNCHED.clear()
     signal.setitimer(signal.ITIMER_PROF, LONGEST)
     try:

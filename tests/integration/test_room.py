@@ -9,7 +9,7 @@ from test_device import IDS, make
 
 from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG, arguments_of
-from minidecode.conformance.rows import asked_of
+from minidecode.conformance.rows import row_module
 from minidecode.conformance.rows.beam_update import HF
 from minidecode.cuda import append, beam_update, extend, finished, flags, reorder, sequences
 from minidecode.device.arrays import fetch, put
@@ -137,7 +137,7 @@ ATTENTION = [
 @pytest.mark.parametrize(("name", "label"), ATTENTION)
 def test_a_row_sees_no_position_beyond_the_room(name, label):
     row, function = CATALOG[name], implementations(CATALOG[name])[label]
-    for arguments in sorted(asked_of(name).planted(), key=lambda case: case[0].size)[:2]:
+    for arguments in sorted(row_module(name).planted(), key=lambda case: case[0].size)[:2]:
         given = arguments_of(row, arguments)
         positions = next(a for n, a in given.items() if n.startswith("k_RG")).shape[2]
         answers = []

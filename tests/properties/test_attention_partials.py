@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG
-from minidecode.conformance.rows import asked_of
+from minidecode.conformance.rows import row_module
 from minidecode.device.low_precision import each_array
 from minidecode.reference.grouped import attend
 from minidecode.reference.split import attend_split_merged, merge, partial
@@ -23,17 +23,17 @@ IN_DOUBLE = [
 @pytest.mark.parametrize(("name", "function"), IN_DOUBLE)
 def test_in_double_precision_too(name, function):
     """The bound is one of roundings: in float64 it is 2**29 times as narrow, and the oracle has as much to err."""
-    for arguments in asked_of(name).planted():
+    for arguments in row_module(name).planted():
         wide = each_array(arguments, lambda a: a.astype(np.float64) if a.ndim > 1 else a)
         a_RX = function(*wide)
         assert a_RX.dtype == np.float64
-        assert (np.abs(a_RX - asked_of(name).oracle(*wide)) <= 2 * 2.0**-29 * asked_of(name).bound(*wide)).all()
+        assert (np.abs(a_RX - row_module(name).oracle(*wide)) <= 2 * 2.0**-29 * row_module(name).bound(*wide)).all()
 
 
 @pytest.mark.parametrize("piece", [1, 2, 31, 33, 1000])
 def test_pieces_of_any_size(piece):
     """Down to one position, whose softmax is 1; many of them show some rows nothing."""
-    row = asked_of("split")
+    row = row_module("split")
     for arguments in row.planted():
         a_RX = attend_split_merged(*arguments, piece=piece)
         assert (np.abs(a_RX - row.oracle(*arguments)) <= row.bound(*arguments)).all()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG
 from minidecode.conformance.attention import attend_bound, attend_row, halves
-from minidecode.conformance.rows import asked_of
+from minidecode.conformance.rows import row_module
 from minidecode.cpu.common.low_precision import cast_all
 from minidecode.device.launch import InEmulator
 from minidecode.device.low_precision import cast_to, largest_of
@@ -52,7 +52,7 @@ def test_at_the_end_of_the_range():
 
 
 def test_a_growing_memory_stores_as_one_with_room_does():
-    arguments = next(a for a in asked_of("append").planted() if a[3].dtype == HALF and np.isnan(a[0]).any())
+    arguments = next(a for a in row_module("append").planted() if a[3].dtype == HALF and np.isnan(a[0]).any())
     qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R = arguments
     new = (qkv_RX + bias_X)[:, heads.H * heads.K :][:, : heads.G * heads.K].reshape(len(at_R), heads.G, heads.K)
     append_kv(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R)
@@ -131,7 +131,7 @@ def test_the_bound_of_rounding_means_something(name, attend):
 @pytest.mark.parametrize(("name", "attend"), on_cpu(*BY_MEMORY, "el", "el_split"))
 def test_the_planted_cases_in_half_precision(name, attend, monkeypatch):
     """Against the oracle of the rounded numbers, within the bound of float32; whatever the blocks that are widened."""
-    row = asked_of(name)
+    row = row_module(name)
     for cached in (attention.CACHED, 40):
         monkeypatch.setattr(attention, "CACHED", cached)
         for arguments in row.planted():
@@ -145,7 +145,7 @@ def test_the_planted_cases_in_half_precision(name, attend, monkeypatch):
 
 @pytest.mark.parametrize("name", ["el", "el_split"])
 def test_els_kernels_read_halves_and_compute_in_float32(name):
-    row = asked_of(name)
+    row = row_module(name)
     for label, function in implementations(CATALOG[name]).items():
         if label.startswith("cuda"):
             for arguments in row.planted()[:4]:
@@ -159,11 +159,11 @@ def test_els_kernels_read_halves_and_compute_in_float32(name):
 @pytest.mark.parametrize(("name", "attend"), on_cpu(*BY_MEMORY))
 def test_double_precision_reads_halves_too(name, attend):
     """float64 queries: products and sums are float64."""
-    for arguments in asked_of(name).planted()[:4]:
+    for arguments in row_module(name).planted()[:4]:
         wide = arguments[0].astype(np.float64), *arguments[1:]
         a_RX = attend(*halves(wide))
         assert a_RX.dtype == np.float64
-        np.testing.assert_allclose(a_RX, asked_of(name).oracle(*halves(arguments)), rtol=1e-12, atol=1e-13)
+        np.testing.assert_allclose(a_RX, row_module(name).oracle(*halves(arguments)), rtol=1e-12, atol=1e-13)
 
 
 def test_the_reference_widens_by_blocks(monkeypatch):
@@ -191,7 +191,7 @@ def test_the_reference_widens_by_blocks(monkeypatch):
 def test_the_cost_model_counts_halves_as_halves(name):
     """Bytes of keys and values halve; those of queries, results and tables stay."""
     cost = CATALOG[name].cost
-    arguments = asked_of(name).planted()[0]
+    arguments = row_module(name).planted()[0]
     wide, narrow = cost(*arguments), cost(*halves(arguments))
     (R, H, K), U = arguments[0].shape, arguments[2].shape[3]
     table = 0

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from minidecode import ops
 from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG
-from minidecode.conformance.rows import asked_of
+from minidecode.conformance.rows import row_module
 from minidecode.device.launch import InEmulator
 
 PROMPTS = {"shared": 3, "split": 3, "indirect": 3, "el": 2, "el_split": 2}  # where begin_B stands
@@ -56,7 +56,7 @@ def cases(name, biased=False):
 
     A bias tells positions apart, so what is asked of the others does not hold for it.
     """
-    planted = [a for a in asked_of(name).planted() if isinstance(a[-1], ops.PositionBias) == biased]
+    planted = [a for a in row_module(name).planted() if isinstance(a[-1], ops.PositionBias) == biased]
     small = [a for a in planted if biased or sum(np.size(x) for x in a) < SMALL]
     if biased:
         return st.sampled_from(small[1:3]).map(list)  # those of few positions
@@ -86,7 +86,7 @@ def parts(name, arguments):
 
 def within(name, result, expected, *inputs):
     """Both answers may be off by their bound."""
-    bound = sum(asked_of(name).bound(*arguments) for arguments in inputs)
+    bound = sum(row_module(name).bound(*arguments) for arguments in inputs)
     return (np.abs(result - expected) <= bound).all()
 
 

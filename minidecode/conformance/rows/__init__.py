@@ -1,20 +1,29 @@
-"""What is asked of each row of the catalog, in a file of its name.
+"""Inputs, oracle and bound of each row of the catalog, in a file of its name.
 
-`inputs` is a strategy that draws the positional arguments of the op, `planted` a list of cases that random ones seldom
-hit, and `large` more of them, of sizes at which versions break that are right on small ones (`sizes.py`): they are
-tried within a budget of time, the cheapest first. Rows are distinct, so that row 0 for all rows is seen; what lies
-behind a row's length is poison that would change the answer if it were read.
+Each file has these:
 
-`oracle` is what the answer is, said once more in the plainest way, by no code that implements
-the op, in float64 where it matters; `bound` how far an answer may lie from it, for rows under tolerance. Where several
-answers are right, `judge` takes the results in front of the arguments and says what is wrong, or None; and `promise`,
-where it is, likewise what an answer lacks that is right but not as good as every version but the naive one. `pardoned`,
-where it is, takes a result, the oracle's and the arguments, and gives the result with the oracle's numbers where an
-answer means nothing and does no harm: ops between a model and the end of a step meet NaN. `paper_inputs` are
-(arguments, what they are) at the size that the paper times, of weights or caches that are stored as one of `STORED`,
-where the row has that; `says`, where it is, puts into words what an implementation's time does not show, from a result
-in front of the arguments; `numbers_made`, where it is, counts what the cost of an input goes by beside its arrays;
-`HANDED_OUT` is False where no plan hands `out` to the op, so a user's function is not tried with it.
+inputs          a strategy that draws the op's positional arguments
+planted         cases that random arguments seldom hit
+large           more cases, of sizes at which versions break that are right on small ones (`sizes.py`); they run within
+                a budget of time, the cheapest first
+oracle          the right answer, computed in the plainest way, in float64 where it matters, by no code of the op
+bound           how far an answer may lie from the oracle's, for rows under tolerance
+paper_inputs    (arguments, what they are) at the size that the paper times
+
+A file has these where its row needs them:
+
+judge           for ops with several right answers: what is wrong with results, or None; it takes results, then arguments
+promise         takes what `judge` takes: what a right answer lacks that all versions but the naive one give
+pardoned        a result with the oracle's numbers where no answer means anything, such as between NaN; it takes the
+                result, the oracle's and the arguments
+says            in words, what an implementation's time does not show; it takes a result, then the arguments
+numbers_made    how many numbers an input costs besides its arrays
+STORED          how weights or caches of `paper_inputs` are stored
+FETCHED         what the NumPy code reads as Python numbers
+HANDED_OUT      False where no plan passes `out` to the op, so a user's function is not tried with it
+
+Rows are distinct, so that an answer of row 0 for all rows is seen. What lies behind a row's length is poison, which
+changes the answer if it is read.
 """
 
 from __future__ import annotations
@@ -23,6 +32,6 @@ import importlib
 from types import ModuleType
 
 
-def asked_of(name: str) -> ModuleType:
-    """The file of a row, which needs hypothesis: so it is imported here, when somebody judges."""
+def row_module(name: str) -> ModuleType:
+    """The file of a row. It needs hypothesis, so it is imported when it is used."""
     return importlib.import_module(f"{__name__}.{name}")
