@@ -51,7 +51,7 @@ def add_bias(x_RX, bias_X, out=None):
 
 @njit(cache=True, nogil=True)
 def _activation(f_RX, bias_X, zeros_X, code, y_RX, rows_of_task, function, table):
-    """Lays bias and activation on the table: a task for some rows."""
+    """Queues one task per block of rows."""
     f, bias, zeros, y = f_RX.ctypes.data, bias_X.ctypes.data, zeros_X.ctypes.data, y_RX.ctypes.data
     (R, X), results = f_RX.shape, y_RX.shape[1]
     args = np.int64(f), np.int64(bias), np.int64(zeros), np.int64(y), np.int64(code), R, X, results, rows_of_task

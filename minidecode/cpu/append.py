@@ -37,7 +37,7 @@ def append_kv(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None, *, workspac
 
 @njit(cache=True, nogil=True)
 def _append(qkv_RX, bias_X, k_RGMK, v_RGMU, at_R, q_RHK, function, table):
-    """Lays it on the table, as one task; REFUSED where lengths differ or a position is outside of the cache."""
+    """Queues one task; REFUSED where lengths differ or a position is outside of the cache."""
     (R, H, K), G, U = q_RHK.shape, v_RGMU.shape[1], v_RGMU.shape[3]
     X, M, N = H * K + G * (K + U), k_RGMK.shape[2], v_RGMU.shape[2]
     if not (len(qkv_RX) == len(at_R) == R <= min(len(k_RGMK), len(v_RGMU)) and qkv_RX.shape[1] == len(bias_X) == X):

@@ -34,7 +34,7 @@ def embed_norm(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out=None):
 
 @njit(cache=True, nogil=True)
 def _embedding_of_floats(ids_R, pos_R, wte_VD, wpe_ND, scale, gain_D, shift_D, eps, x_RD, h_RD, function, table):
-    """Lays an embedding on the table: one task."""
+    """Queues one task."""
     (V, D), N = wte_VD.shape, len(wpe_ND)
     args = (
         np.int64(ids_R.ctypes.data), np.int64(pos_R.ctypes.data), np.int64(wte_VD.ctypes.data),

@@ -40,7 +40,7 @@ def split_heads(qkv_RX, bias_X, heads, dtype=None, out=None):
 
 @njit(cache=True, nogil=True)
 def _heads(qkv_RX, bias_X, q_RHK, k_RGK, v_RGU, rows_of_task, function, table):
-    """Lays it on the table: a task for some rows; REFUSED where the product has other columns than the heads."""
+    """Queues one task per block of rows; REFUSED where the product has other columns than the heads."""
     (R, X), parts = qkv_RX.shape, (q_RHK.size, k_RGK.size, v_RGU.size)
     if len(bias_X) != X or sum(parts) != R * X:
         return REFUSED

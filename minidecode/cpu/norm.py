@@ -43,7 +43,7 @@ def _run(x_RD, y_RD, bias_D, norm, summed_RD, h_RD):
 
 @njit(cache=True, nogil=True)
 def _norm_of_floats(x_RD, y_RD, bias_D, gain_D, shift_D, eps, summed_RD, h_RD, rows_of_task, function, table):
-    """Lays a norm on the table: a task for some rows."""
+    """Queues one task per block of rows."""
     args = (
         np.int64(x_RD.ctypes.data), np.int64(y_RD.ctypes.data), np.int64(bias_D.ctypes.data),
         np.int64(gain_D.ctypes.data), np.int64(shift_D.ctypes.data), np.int64(bits_of(eps)),

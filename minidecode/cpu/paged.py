@@ -42,7 +42,7 @@ def attend_paged(q_RHK, k_XGMK, v_XGMU, table_RX, begin_R, end_R, scale, bias=No
 def _attention(
     q_RHK, k_XGMK, v_XGMU, table_RX, begin_R, end_R, bias_XHP, bucket_L, zero, scale, a_RHU, function, table
 ):  # fmt: skip
-    """Lays attention on the table: a task for each key/value head of each row."""
+    """Queues one task for each key/value head of each row."""
     (R, H, K), (X, G, M, U) = q_RHK.shape, v_XGMU.shape
     args = (
         np.int64(q_RHK.ctypes.data), np.int64(k_XGMK.ctypes.data), np.int64(v_XGMU.ctypes.data),

@@ -64,7 +64,7 @@ def _by_tiles(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, wind
 def _attention_by_tiles(
     q_RHK, k_XGK, v_XGU, bounds_XX, scale_1, bias_XHP, bucket_L, zero, a_RX, window, per_task, longest, function, table
 ):  # fmt: skip
-    """Lays attention on the table: a task for some queries that share a key/value head of a sentence."""
+    """Queues one task per block of queries that share a key/value head of a sentence."""
     (H, K), (X, G, U), sentences = q_RHK.shape[1:], v_XGU.shape, len(bounds_XX)
     args = (
         np.int64(q_RHK.ctypes.data), np.int64(k_XGK.ctypes.data), np.int64(v_XGU.ctypes.data),

@@ -35,7 +35,7 @@ def rotate_heads(qkv_RX, bias_X, heads, pos_R, turns_NK, out=None, *, workspace=
 
 @njit(cache=True, nogil=True)
 def _rotation(qkv_RX, bias_X, pos_R, turns_NK, heads, y_RX, function, table):
-    """Lays it on the table, as one task; REFUSED where a position is outside of the table of turns."""
+    """Queues one task; REFUSED where a position is outside of the table of turns."""
     if not are_inside(pos_R, len(turns_NK)):
         return REFUSED
     (R, X), (N, K) = qkv_RX.shape, turns_NK.shape

@@ -51,7 +51,7 @@ def _attention(
     q_RHK, k_BGNK, v_BGNU, begin_B, k_RGTK, v_RGTU, begin_R, end_R, bias_XHP, bucket_L, zero, scale, a_RHU,
     function, table,
 ):  # fmt: skip
-    """Lays attention on the table: a task for each key/value head of each sentence."""
+    """Queues one task for each key/value head of each sentence."""
     (R, H, K), (B, G, N, U), T = q_RHK.shape, v_BGNU.shape, k_RGTK.shape[2]
     args = (
         np.int64(q_RHK.ctypes.data), np.int64(k_BGNK.ctypes.data), np.int64(v_BGNU.ctypes.data),

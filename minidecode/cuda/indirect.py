@@ -85,26 +85,26 @@ def look_up_and_attend(
     Grid (R, H), block 128. Reads s(N + T)(K + U) bytes and 8T of the table, and writes 4U.
     """
     query = cuda.shared.array(WIDEST, float32)
-    found = cuda.shared.array((WARPS, WIDEST), float32)
+    sums = cuda.shared.array((WARPS, WIDEST), float32)
     (R, H, _), (B, G, N, U) = q_RHK.shape, prompt_v_BGNU.shape
     r, h, warp = cuda.blockIdx.x, cuda.blockIdx.y, cuda.threadIdx.x // 32
     b, g = r // (R // B), h // (H // G)
-    begin(q_RHK[r, h], query, found)
+    begin(q_RHK[r, h], query, sums)
     running_max, running_sum, added = MINUS_INF, float32(0), float32(0)
     for n in range(prompt_begin_B[b] + warp, N, WARPS):
         if bias_XHP.shape[0]:
             added = bias_at(bias_XHP, bucket_L, r, h, N + end_R[r] - 1 - n + zero)
         running_max, running_sum = take_in(
-            query, prompt_k_BGNK[b, g, n], prompt_v_BGNU[b, g, n], scale, added, running_max, running_sum, found[warp]
+            query, prompt_k_BGNK[b, g, n], prompt_v_BGNU[b, g, n], scale, added, running_max, running_sum, sums[warp]
         )
     for t in range(begin_R[r] + warp, min(end_R[r], k_RGTK.shape[2]), WARPS):
         row = indirection_RT[r, t]
         if bias_XHP.shape[0]:
             added = bias_at(bias_XHP, bucket_L, r, h, end_R[r] - 1 - t + zero)
         running_max, running_sum = take_in(
-            query, k_RGTK[row, g, t], v_RGTU[row, g, t], scale, added, running_max, running_sum, found[warp]
+            query, k_RGTK[row, g, t], v_RGTU[row, g, t], scale, added, running_max, running_sum, sums[warp]
         )
-    put_together(running_max, running_sum, found, a_RX[r, h * U : (h + 1) * U])
+    put_together(running_max, running_sum, sums, a_RX[r, h * U : (h + 1) * U])
 
 
 def attend_indirect(
@@ -116,12 +116,12 @@ def attend_indirect(
     Version 3 (`launch_warps`): reads sBGN(K + U) bytes of prompts for each block of queries, sRGT(K + U) of own
     positions and 8RGT of the table. Version 2 for heads of other widths and with a position bias.
     """
-    prompt, own = (prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B), (k_RGTK, v_RGTU, begin_R, end_R)
+    prompt, generated = (prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B), (k_RGTK, v_RGTU, begin_R, end_R)
     if bias is not None or not are_wide(q_RHK, k_RGTK, v_RGTU, prompt_k_BGNK, prompt_v_BGNU):
         cache = *prompt, k_RGTK, v_RGTU, indirection_RT, begin_R, end_R
         return attend_indirect_v2(q_RHK, *cache, scale, bias, out)
     a_RX = result(q_RHK, (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU), out)
-    return launch_warps(q_RHK, prompt, own, scale, a_RX, workspace, indirection_RT)
+    return launch_warps(q_RHK, prompt, generated, scale, a_RX, workspace, indirection_RT)
 
 
 # What each kernel is compiled and type-checked for, without a GPU.

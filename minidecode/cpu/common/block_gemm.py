@@ -159,7 +159,7 @@ def multiply(x_RX, weight: Weight, y_RX, adds: bool = False) -> None:
 
 @njit(cache=True, nogil=True)
 def _product(x_RX, w_PX, scale_PX, y_RX, adds, panels_of_task, rows_of_task, function, table):
-    """Lays a product on the table."""
+    """Queues the tasks of a product."""
     (rows, inputs), outputs, panels = x_RX.shape, y_RX.shape[1], len(w_PX)
     x, w, scale, y = x_RX.ctypes.data, w_PX.ctypes.data, scale_PX.ctypes.data, y_RX.ctypes.data
     args = (

@@ -64,7 +64,7 @@ class Graph:
 
 @njit(cache=True, nogil=True)
 def _counting(count_R, function, table):
-    """Lays counting on the table."""
+    """Queues the tasks that count."""
     return schedule(1, function, (np.int64(count_R.ctypes.data), len(count_R)), table)
 
 

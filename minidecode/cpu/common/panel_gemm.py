@@ -88,7 +88,7 @@ def round_rows(x_RX, largest, q_RX, scale_R):
 
 @njit(cache=True, nogil=True)
 def _rounding(x_RX, largest, q_RX, scale_R, function, table):
-    """Lays the rounding on the table."""
+    """Queues the tasks that round."""
     rows, inputs = x_RX.shape
     x, q, scale = x_RX.ctypes.data, q_RX.ctypes.data, scale_R.ctypes.data
     args = np.int64(x), np.int64(q), np.int64(scale), rows, inputs, q_RX.shape[1], np.int64(largest)
@@ -178,7 +178,7 @@ def _product_of_int8(
     x_RX, largest, is_rounded, q_RX, w_PSWG, scale_R, bias_X, y_RX, code, adds, ends, panels_of_task, rows_of_task,
     steps_of_block, function, table,
 ):  # fmt: skip
-    """Rounds the rows, unless they are rounded already, and lays a product on the table."""
+    """Rounds the rows, unless they are rounded already, and queues the tasks of a product."""
     if not is_rounded:
         for r in range(len(x_RX)):
             scale_R[r] = _round_row(x_RX[r], largest, q_RX[r])
@@ -197,7 +197,7 @@ def _product_of_int8(
 def _product_of_floats(
     x_RX, w_PSW, bias_X, y_RX, adds, panels_of_task, rows_of_task, steps_of_block, function, table
 ):  # fmt: skip
-    """Lays a product of floats on the table: no rows' scales, and no ending but to be added."""
+    """Queues the tasks of a product of floats: no rows' scales, and no ending but to be added."""
     (rows, outputs), (panels, steps) = y_RX.shape, w_PSW.shape[:2]
     x, w, y = x_RX.ctypes.data, w_PSW.ctypes.data, y_RX.ctypes.data
     args = (

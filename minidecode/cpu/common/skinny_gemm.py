@@ -29,7 +29,7 @@ def multiply(x_RX, w_XX, scale_X, is_oi, y_RX, per_task):
 
 @njit(cache=True, nogil=True)
 def _product(x_RX, w_XX, scale_X, is_oi, y_RX, per_task, function, table):
-    """Lays a product on the table."""
+    """Queues the tasks of a product."""
     (rows, inputs), outputs = x_RX.shape, y_RX.shape[1]
     x, w, scale, y = x_RX.ctypes.data, w_XX.ctypes.data, scale_X.ctypes.data, y_RX.ctypes.data
     args = np.int64(x), np.int64(w), np.int64(scale), np.int64(y), rows, inputs, outputs, np.int64(is_oi), per_task

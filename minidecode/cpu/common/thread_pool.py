@@ -294,7 +294,7 @@ def is_running(thread: threading.Thread) -> bool:
 
 @njit(cache=True, nogil=True)
 def schedule(tasks, function, args, table):
-    """Lays work on the table, takes tasks of it until none is left, and waits for those who are still inside.
+    """Queues work, takes tasks of it until none is left, and waits for those who are still inside.
 
     Returns how often it looked for them, TABLE_IS_TAKEN or FAILED. No interrupt comes between: this is compiled code.
     STALLED, with the table still taken, if somebody stays inside for as many looks as MOST_LOOKS says.
@@ -329,7 +329,7 @@ def schedule(tasks, function, args, table):
 
 @njit(cache=True, nogil=True)
 def _work(table, looks):
-    """Helps with all work on the table, until for so many looks none has come."""
+    """Helps with all queued work, until for so many looks none has come."""
     seen = idle = 0
     while idle < looks:
         number = load(table, OPEN)
