@@ -73,7 +73,7 @@ class CrossCache:
         del self.k_RGK, self.v_RGU, self.source_offsets_X, self.target_offsets_X
 
     def leave(self, ops, stays_B, stays_R):
-        """These rows alone go on."""
+        """Keeps only these rows."""
         self.k_RGMK, self.v_RGMU = ops.gather_rows(self.k_RGMK, stays_R), ops.gather_rows(self.v_RGMU, stays_R)
         self.begin_R, self.end_R = self.begin_R[stays_R], self.end_R[stays_R]
 
@@ -101,7 +101,7 @@ class SharedCrossCache(CrossCache):
         del self.k_RGK, self.v_RGU, self.source_offsets_X, self.target_offsets_X
 
     def leave(self, ops, stays_B, stays_R):
-        """The sources of these sentences alone."""
+        """Keeps only the sources of these sentences."""
         self.k_BGNK, self.v_BGNU = ops.gather_rows(self.k_BGNK, stays_B), ops.gather_rows(self.v_BGNU, stays_B)
         self.begin_B = self.begin_B[stays_B]
 
@@ -127,7 +127,7 @@ class DecoderCache:
         self.own.reorder(ops, parent_R)
 
     def leave(self, ops, stays_B, stays_R):
-        """These sentences, and these rows of theirs, alone go on."""
+        """Keeps only these sentences, and these rows of theirs."""
         self.own.leave(ops, stays_B, stays_R)
         self.cross.leave(ops, stays_B, stays_R)
 

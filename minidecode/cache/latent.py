@@ -93,7 +93,7 @@ class LatentCache:
         self.own.reorder(ops, parent_R)
 
     def leave(self, ops, stays_B, stays_R):
-        """These sentences, and these rows of theirs, alone go on."""
+        """Keeps only these sentences, and these rows of theirs."""
         self.own.leave(ops, stays_B, stays_R)
         self.sentence_R = self.sentence_R[stays_R]
 

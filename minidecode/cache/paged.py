@@ -63,7 +63,7 @@ class PageTables:
         self.table_RX[...] = self.table_RX[parents]
 
     def keep(self, rows: Sequence[int]) -> None:
-        """These rows alone go on; the pages of the others come back to the pool."""
+        """Keeps only these rows; the pages of the others return to the pool."""
         kept = set(rows)
         for r, table in enumerate(self.tables):
             if r not in kept:
@@ -117,7 +117,7 @@ class PagedCache(PromptCache):
         self.tables.follow(fetch(parent_R).tolist())
 
     def leave(self, ops, stays_B, stays_R):
-        """These rows alone go on."""
+        """Keeps only these rows."""
         rows = fetch(stays_R).tolist()
         self.tables.keep(rows)
         self.end_R = self.end_R[rows]

@@ -43,7 +43,7 @@ class PreallocatedCache(PromptCache):
         ops.reorder_cache(self.v_RGMU, parent_R, self.end_R)
 
     def leave(self, ops, stays_B, stays_R):
-        """These rows alone go on."""
+        """Keeps only these rows."""
         self.k_RGMK, self.v_RGMU = ops.gather_rows(self.k_RGMK, stays_R), ops.gather_rows(self.v_RGMU, stays_R)
         self.begin_R, self.end_R = self.begin_R[stays_R], self.end_R[stays_R]
 

@@ -16,10 +16,10 @@ class Prefix:
 
 
 def attend_prompt(ops, q_RHK, k_RGK, v_RGU, offsets_X, heads, prefix: Prefix | None = None):
-    """Attention of each row to its sentence up to itself; of a row of a source to the whole source.
+    """Attention of a prompt's rows. Text rows: causal. Source rows: full, to the whole source.
 
-    A target behind its source sees both, as in GPT-2. So the causal rows of a source are computed too where there is a
-    target, and are replaced.
+    A target behind its source sees both. Where there is one, all rows are computed as causal first; then the source's
+    rows are replaced.
     """
     if prefix is not None and prefix.pick_R is None:
         return ops.attend_prefill(q_RHK, k_RGK, v_RGU, offsets_X, offsets_X, heads.scale, False, None, **heads.biases)

@@ -22,7 +22,7 @@ class SourceCache(Protocol):
         """Ends the prefill: from here on a row per beam."""
 
     def leave(self, ops: Any, stays_B: np.ndarray, stays_R: np.ndarray) -> None:
-        """These sentences, and these rows of theirs, alone go on."""
+        """Keeps only these sentences, and these rows of theirs."""
 
     def arrays(self) -> tuple[np.ndarray, ...]:
         """What is held between steps."""
@@ -74,7 +74,7 @@ class StepCache(Protocol):
         """Row r goes on from what row parent[r] held."""
 
     def leave(self, ops: Any, stays_B: np.ndarray, stays_R: np.ndarray) -> None:
-        """These sentences, and these rows of theirs, alone go on."""
+        """Keeps only these sentences, and these rows of theirs."""
 
     def arrays(self) -> tuple[np.ndarray, ...]:
         """What is held between steps."""

@@ -161,7 +161,7 @@ class QueryCache:
         self.cache.reorder(ops, parent_R)
 
     def leave(self, ops, stays_B, stays_R):
-        """These sentences, and these beams of theirs, alone go on."""
+        """Keeps only these sentences, and these beams of theirs."""
         self.cache.leave(ops, stays_B, stays_R)
         self.kept_X, self.query_X = self.kept_X[: len(stays_R)], self.query_X[: len(stays_R)]
 
@@ -194,7 +194,7 @@ class QueryCross:
         self.cross.expand(ops, beams)
 
     def leave(self, ops, stays_B, stays_R):
-        """These sentences, and these beams of theirs, alone go on."""
+        """Keeps only these sentences, and these beams of theirs."""
         self.cross.leave(ops, stays_B, stays_R)
 
     def arrays(self):

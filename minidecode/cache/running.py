@@ -58,7 +58,7 @@ class RunningRows:
         """The rows of one request go on from these of its rows; each layer moves what it keeps."""
 
     def leave(self, stays_R: np.ndarray) -> None:
-        """These rows alone go on, in their order."""
+        """Keeps only these rows, in their order."""
         for end_R in (self.end_R, self.source_end_R):
             end_R[: len(stays_R)] = end_R[stays_R]
         self.number = len(stays_R)
@@ -83,7 +83,7 @@ class Blocks:
                 to_RGMX[row, :, : place.stop - place.start] = rows_RGX[place].swapaxes(0, 1)
 
     def leave(self, stays_R: np.ndarray, written: int) -> None:
-        """These rows alone go on, in their order: those behind the first one that leaves move up."""
+        """Keeps only these rows, in their order: those behind the first one that leaves move up."""
         moved = np.flatnonzero(stays_R != np.arange(len(stays_R)))
         if len(moved):
             to, source = slice(moved[0], len(stays_R)), stays_R[moved[0] :]
@@ -115,7 +115,7 @@ class RunningCache:
         self.blocks.join(first, k_RGK, v_RGU, places)
 
     def leave(self, stays_R: np.ndarray) -> None:
-        """These rows alone go on; before the rows leave."""
+        """Keeps only these rows; called before the rows leave."""
         self.close_up(stays_R)
         if self.cross is not None:
             self.cross.blocks.leave(stays_R, int(self.rows.source_end_R[: self.rows.number].max()))

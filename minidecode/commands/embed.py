@@ -14,7 +14,7 @@ from ..errors import InputError
 from .flags import AsJson, Debug, Device, Dtype, Jsonl, ModelName, PlanText, Quiet, Revision, output_flag, warn_of_files
 from .progress_bar import bar, line_when_compiling
 from .read_texts import records_of
-from .whole_file import whole_file, will_be_replaced
+from .whole_file import replacement_warning, whole_file
 
 Pooling = Annotated[str | None, typer.Option(help="mean, cls, max or pooler.  [default: as the model's files say]")]
 Truncate = Annotated[
@@ -61,7 +61,7 @@ def embed(
         with line_when_compiling(loaded.plan, quiet):
             x_BD = loaded.encode(given, pooling=pooling, normalize=normalize, truncate=truncate, progress=report)
         seconds = time.perf_counter() - started
-    was_there = output is not None and will_be_replaced(output) != ""
+    was_there = output is not None and replacement_warning(output) != ""
     if output is not None:
         with whole_file(output) as file:
             np.save(file.buffer, x_BD)

@@ -19,7 +19,7 @@ from .flags import DTYPE_HELP, PLAN_HELP, AsJson, Debug, Quiet, output_flag, war
 from .progress_bar import bar, line_when_compiling
 from .read_texts import read_lines, read_records
 from .search_flags import with_search_options
-from .whole_file import whole_file, will_be_replaced
+from .whole_file import replacement_warning, whole_file
 
 
 @with_search_options
@@ -69,7 +69,7 @@ def evaluate(
     plans, truncate = [Plan.parse(p) for p in plan or ["auto"]], options.pop("truncate")
     if not quiet:
         warn_of_files(",".join(plan or []))
-    if output is not None and not quiet and (warning := will_be_replaced(output)):
+    if output is not None and not quiet and (warning := replacement_warning(output)):
         print(f"minidecode: {warning}", file=sys.stderr)
     texts_file = contextlib.nullcontext() if output is None else whole_file(output)
     with texts_file as out, np.errstate(all="ignore"):

@@ -29,7 +29,7 @@ from .flags import (
     given_latent,
     warn_of_files,
 )
-from .generate_files import check_prompts, check_resume, run_lines, told_of_failures
+from .generate_files import check_prompts, check_resume, failure_summary, run_lines
 from .progress_bar import bar, line_when_compiling
 from .prompts import Prompts, prompts_of
 from .search_flags import with_search_options
@@ -214,7 +214,7 @@ def _generate_many(
             **how,
         )  # fmt: skip
     if run.failed:
-        failures = told_of_failures(run, how["on_error"])
+        failures = failure_summary(run, how["on_error"])
         if run.failed == run.reached:
             raise InputError(failures)
         print(f"minidecode: {failures}", file=sys.stderr)

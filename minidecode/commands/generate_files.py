@@ -17,7 +17,7 @@ from ..lines.records import read_record
 from .interrupts import Terminated
 from .prompts import Prompts
 from .resume import records_depend_on
-from .whole_file import will_be_replaced
+from .whole_file import replacement_warning
 
 
 class Interrupted(BaseException):
@@ -78,7 +78,7 @@ def run_lines(
         with out:
             if resume:
                 told(f"{out.part} {_continues(out.done, prompts.total)}")
-            if output is not None and (warning := will_be_replaced(output)):
+            if output is not None and (warning := replacement_warning(output)):
                 told(warning)
             run = generate_lines(
                 model, prompts.lines, jsonl=prompts.is_jsonl, source=prompts.source, done=out.done,
@@ -123,7 +123,7 @@ def _write_lines(
             out.write(line.rendered, line.number, str(line.error or ""))
             report(run.receipt.reached + 1, prompts.total)
     if run.receipt.failed and not out.done:  # an output that was there before stays as it is
-        raise InputError(told_of_failures(run.receipt, on_error))
+        raise InputError(failure_summary(run.receipt, on_error))
     if run.receipt.reached < (prompts.total or 0):
         raise InputError(
             f"{prompts.source.removesuffix(', line')} had {prompts.total} lines when it was checked and "
@@ -131,7 +131,7 @@ def _write_lines(
         )
 
 
-def told_of_failures(run: RunReceipt, on_error: str) -> str:
+def failure_summary(run: RunReceipt, on_error: str) -> str:
     """How many lines failed, what became of them, and the first."""
     fate = "left out" if on_error == "skip" else "with an error"
     return f"{run.failed} of {run.reached} lines {fate}; the first: {run.failures[0]}"

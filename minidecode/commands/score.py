@@ -13,7 +13,7 @@ import typer
 
 from ..errors import OptionError
 from .flags import AsJson, Debug, Device, Dtype, Jsonl, ModelName, Quiet, Revision
-from .generate_files import finite, told_of_failures
+from .generate_files import failure_summary, finite
 from .progress_bar import bar
 from .prompts import prompts_of
 
@@ -82,7 +82,7 @@ def score(
     else:
         _print_scores([line.record.get("target", line.record["prompt"]) for line in done], scores)
     if run.receipt.failed:
-        print(f"minidecode: {told_of_failures(run.receipt, on_error)}", file=sys.stderr)
+        print(f"minidecode: {failure_summary(run.receipt, on_error)}", file=sys.stderr)
     if not quiet:
         tokens = int(scores.tokens.sum())
         plural = "" if tokens == 1 else "s"

@@ -43,8 +43,8 @@ def whole_file(path: Path) -> Iterator[Any]:
         raise
 
 
-def will_be_replaced(path: Path) -> str:
-    """A sentence for those who asked for a file that is there already and holds something; "" for any other path."""
+def replacement_warning(path: Path) -> str:
+    """A warning if the file is there and holds something; "" for any other path."""
     is_there = path.is_file() and path.stat().st_size > 0
     return f"{path} is there already: it will be replaced at the end" if is_there else ""
 

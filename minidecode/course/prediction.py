@@ -28,7 +28,7 @@ class Sealed:
 
 
 def seal(**guesses: float | None) -> Sealed:
-    """Numbers by name, written down before the cell that finds them is run; None where none is ventured."""
+    """Numbers by name, written down before the cell that computes them runs. None: no guess."""
     for name, guess in guesses.items():
         if guess is not None and (isinstance(guess, bool) or not isinstance(guess, int | float) or guess <= 0):
             raise InputError(f"{name} should be a number above 0, or None, not {guess!r:.40}")

@@ -12,7 +12,7 @@ thread does nothing but generate:
     caller               | generate 1 | generate 2 | generate 3 | ...
     post-process                      | finish 1   | finish 2   | ...
 
-`one_after_the_other` and `side_by_side` are these two; all else is the same for both, so their results are equal byte
+`one_after_the_other` and `in_threads` are these two; all else is the same for both, so their results are equal byte
 for byte. What it gives depends on who computes. On a GPU the processor is free meanwhile, and the paper measures 1.5x.
 Where generation itself keeps all cores busy, the other stages only take turns with it, and the gain is near 1.0x.
 """
@@ -326,7 +326,7 @@ def one_after_the_other(stages: Stages) -> Iterator[list[Line]]:
             return
 
 
-def side_by_side(stages: Stages, prefetch: bool, threads: int) -> Iterator[list[Line]]:
+def in_threads(stages: Stages, prefetch: bool, threads: int) -> Iterator[list[Line]]:
     """The calling thread generates; one reads ahead (if prefetch), `threads` finish behind. Batches in any order."""
     with contextlib.ExitStack() as ends:
         batches = stages.batches()
@@ -400,7 +400,7 @@ class LineRun:
     def __init__(self, stages: Stages, prefetch: bool, threads: int):
         self.receipt = stages.receipt
         parallel = prefetch or threads
-        batches = side_by_side(stages, prefetch, threads) if parallel else one_after_the_other(stages)
+        batches = in_threads(stages, prefetch, threads) if parallel else one_after_the_other(stages)
         self._lines = in_turn(stages, batches)  # it does not know of this object, so it ends with it
 
     def __iter__(self) -> Iterator[Line]:

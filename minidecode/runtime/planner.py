@@ -27,7 +27,7 @@ class Lifetime:
     first: int
     last: int
 
-    def meets(self, other: Lifetime) -> bool:
+    def overlaps(self, other: Lifetime) -> bool:
         """Whether some call needs both."""
         return self.first <= other.last and other.first <= self.last
 
@@ -58,7 +58,7 @@ class Layout:
 
 
 def lay_out(lifetimes: Sequence[Lifetime], place: Callable[..., np.ndarray]) -> Layout:
-    """Places for these, of whole cache lines each, by `assign_offsets` or what stands for it.
+    """An offset for each lifetime, in whole cache lines, by `assign_offsets` or its replacement.
 
     Raises OptionError, before anything is computed, where a function of the user's own gives offsets that no step could
     use.
@@ -102,6 +102,6 @@ def collision(layout: Layout) -> tuple[Lifetime, Lifetime] | None:
         for other_offset, b in placed[i + 1 :]:
             if other_offset >= offset + a.bytes:
                 break  # and so do all behind it
-            if a.meets(b) and b.bytes:
+            if a.overlaps(b) and b.bytes:
                 return a, b
     return None

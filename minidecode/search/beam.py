@@ -33,9 +33,9 @@ def beam_search(
 
     Usually there is one group of W beams. Hugging Face's diverse beam search runs G groups of W/G beams side by side:
     they choose in turn, and a token costs diversity_penalty for each time that a group before has chosen it.
-    A sentence that is done keeps its rows until all are, in the naive batch, or leaves (engine.leaving).
-    Of a step the host looks at one number, `flag`; leaving, a trace, and processors that are no ops, look at what they
-    need.
+    A sentence that is done keeps its rows until all are; under `drop_finished` it leaves the batch.
+    The host reads one number per step, `flag`. Sentences that leave, a trace, and processors that are no ops read what
+    they need.
     """
     ops, B = engine.ops, len(request.prompts)
     G = options.num_beam_groups if options.rules.groups == "apart" else 1

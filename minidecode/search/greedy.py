@@ -28,12 +28,12 @@ def greedy(
 ) -> Found:  # fmt: skip
     """Every text until its EOS or its limit of new tokens. When sampling, num_return_sequences texts a sentence.
 
-    A text that is done keeps its row until all are (the naive batch), or until those of its sentence are, which leaves
-    then (engine.leaving). on_token(row, id) is called for each token, by the row in which its text began.
+    A text that is done keeps its row until all texts are. Under `drop_finished` a sentence leaves the batch when its
+    texts are done. on_token(row, id) is called for each token, by the row in which its text began.
     A text scores the sum of the model's own log-probabilities of its tokens, before processors and filters, and a token
     that is forced counts 0; in fairseq, the sum of what its processors made of them.
-    Of a step the host looks at one number, `flag`, and with on_token at the ids of the tokens; leaving, a trace, and
-    processors that are no ops, look at what they need.
+    The host reads one number per step, `flag`, and with on_token the ids of the tokens. Sentences that leave, a trace,
+    and processors that are no ops read what they need.
     """
     ops, S = engine.ops, options.num_return_sequences
     logits_BV = engine.prefill(request.prompts)
@@ -79,7 +79,7 @@ def greedy(
         def one_step(texts: Texts, step: int = step) -> Chosen:
             """The new tokens go through the model, and its scores choose the next ones.
 
-            A text that is done feeds its last token but one again: the last may lie beyond the context.
+            A text that is done feeds its second-to-last token again: the last may lie beyond the context.
             """
             logits_RV = engine.step(texts.tokens_RM, texts.length_R - texts.done_R, None)
             return next_tokens(ops, logits_RV, texts, request, options, step, trace, kept)
