@@ -12,7 +12,7 @@ paper_inputs    (arguments, what they are) at the size that the paper times
 
 A file has these where its row needs them:
 
-judge           for ops with several right answers: what is wrong with results, or None; it takes results, then arguments
+judge           where several answers are right: what is wrong with results, or None; takes results, then arguments
 promise         takes what `judge` takes: what a right answer lacks that all versions but the naive one give
 pardoned        a result with the oracle's numbers where no answer means anything, such as between NaN; it takes the
                 result, the oracle's and the arguments
