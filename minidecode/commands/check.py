@@ -32,9 +32,9 @@ def check(
     if function is None:
         raise OptionError(_what_to_type(name))
     row = find(name)  # a wrong name is an error before a file is run
-    found = find_function(function, row.op)
+    implementation = find_function(function, row.op)
     with bar(f"checking {name}", quiet) as report:
-        verdict = judge(name, found, examples=examples, progress=unless_interrupted(report))
+        verdict = judge(name, implementation, examples=examples, progress=unless_interrupted(report))
     if as_json:
         failure = verdict.failure
         print(json.dumps({

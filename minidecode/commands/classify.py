@@ -45,16 +45,16 @@ def classify(
         if any(pair is not None for pair in pairs) and not all(isinstance(pair, str) for pair in pairs):
             raise InputError('some lines have a text under "pair" and some have not: give all lines one, or none')
         of_tokens = loaded.is_encoder and loaded.config.labels_tokens
-        found: list[Any]
+        labels: list[Any]
         if of_tokens:
             if pairs[0] is not None:
                 raise InputError('this model labels tokens of single texts: leave "pair" out')
-            found = loaded.classify_tokens(given, truncate=truncate, progress=report)
+            labels = loaded.classify_tokens(given, truncate=truncate, progress=report)
         else:
             text_pairs = None if pairs[0] is None else pairs
-            found = loaded.classify(given, text_pairs=text_pairs, truncate=truncate, progress=report)
+            labels = loaded.classify(given, text_pairs=text_pairs, truncate=truncate, progress=report)
         seconds = time.perf_counter() - started
-    for record, one in zip(records, found, strict=True):
+    for record, one in zip(records, labels, strict=True):
         if as_json:
             result = {"tokens": [dataclasses.asdict(t) for t in one]} if of_tokens else dataclasses.asdict(one)
             print(json.dumps(record | result, ensure_ascii=False))
@@ -63,4 +63,4 @@ def classify(
         else:
             print(f"{one.label:<16} {one.score:8.4f}  {record['prompt']}".replace("\n", "\\n"))
     if not quiet:
-        print(f"[{rate_of(len(found), seconds)}; {model}, {dtype}]", file=sys.stderr)
+        print(f"[{rate_of(len(labels), seconds)}; {model}, {dtype}]", file=sys.stderr)

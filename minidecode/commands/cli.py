@@ -105,11 +105,11 @@ class OnceEach(GroupedOptions, TyperCommand):
 
     def _flags(self) -> dict[str, str]:
         """Each option's name in Python -> its flag, the one of that name if it has several."""
-        found = {}
+        flags = {}
         for option in (p for p in self.params if p.param_type_name == "option"):
-            own = f"--{option.name.replace('_', '-')}"
-            found[option.name] = own if own in option.opts else max(option.opts, key=len)
-        return found
+            of_its_name = f"--{option.name.replace('_', '-')}"
+            flags[option.name] = of_its_name if of_its_name in option.opts else max(option.opts, key=len)
+        return flags
 
 
 for group, commands in IN_ORDER_OF_HELP.items():
@@ -266,8 +266,8 @@ def _of_a_number(message: str, given: list[str]) -> str:
 
     given: the command line. The library does not always repeat the value.
     """
-    found = re.match(r"Invalid value for (.+?): ", message)
-    flags = re.findall(r"'(-[^']+)'", found[1]) if found else []
+    match = re.match(r"Invalid value for (.+?): ", message)
+    flags = re.findall(r"'(-[^']+)'", match[1]) if match else []
     values = [
         value.removeprefix("=")
         for word, behind in zip(given, [*given[1:], ""], strict=True)
@@ -299,8 +299,8 @@ def _cannot_load(error: OSError | ImportError) -> str | None:
         return None
     first, library = error, ""
     while first is not None:
-        if found := SHARED_LIBRARY.search(str(first)):
-            library, why = found[0], str(first)
+        if match := SHARED_LIBRARY.search(str(first)):
+            library, why = match[0], str(first)
         first = first.__cause__ or first.__context__
     if library:
         return f"the shared library {library} cannot be loaded ({why}): reinstall the package that it belongs to"

@@ -61,7 +61,7 @@ def compare(
         files = {"this machine": _time_here(name, quiet=quiet, prints=not as_json, **how)}
         drawn = _drawn(files) if output is not None else {}
     if as_json:
-        every = [c.as_dict() for found in files.values() for c in found]
+        every = [c.as_dict() for comparisons in files.values() for c in comparisons]
         print(json.dumps(every if len(every) > 1 else every[0]))
     if output is not None:
         from ..bench.pictures import roofline
@@ -81,8 +81,8 @@ def _refuse_without_times(name: str) -> None:
 
 def _drawn(files: dict[str, list]) -> dict[str, list]:
     """The comparisons that a roofline has a place for: those of speed. Raises OptionError where a file has none."""
-    kept = {label: [c for c in found if not c.amounts] for label, found in files.items()}
-    if without := [label for label, found in kept.items() if not found]:
+    kept = {label: [c for c in comparisons if not c.amounts] for label, comparisons in files.items()}
+    if without := [label for label, comparisons in kept.items() if not comparisons]:
         raise OptionError(f"{without[0]} compares bytes alone, which have no roofline: leave out --output")
     return kept
 
@@ -94,7 +94,7 @@ def _read_files(paths: list[Path], name: str | None) -> dict[str, list]:
     files = {path.stem: [c for c in read_comparisons(path) if name in (None, c.name)] for path in paths}
     if len(files) < len(paths):
         raise InputError("the files to lay side by side need different names")
-    if name is not None and (lacking := [label for label, found in files.items() if not found]):
+    if name is not None and (lacking := [label for label, comparisons in files.items() if not comparisons]):
         raise InputError(f"{lacking[0]} holds no comparison of {name}")
     return files
 
@@ -108,10 +108,10 @@ def _time_here(name: str | None, *, stored: str | None, quiet: bool, prints: boo
     names = [find(name).name] if name else [n for n in CATALOG if stored is None or stored in stored_as(n)]
     if not names:
         raise OptionError(f"nothing is stored as {stored!r}: say float32, float16, int8, int8_blocks or int4")
-    found = []
+    comparisons = []
     for each in names:
         with bar(f"checking {each}", quiet) as report:
-            found.append(run(each, stored=stored, progress=unless_interrupted(report), **how))
+            comparisons.append(run(each, stored=stored, progress=unless_interrupted(report), **how))
         if prints:
-            print(found[-1], end="\n" if each == names[-1] else "\n\n", flush=True)
-    return found
+            print(comparisons[-1], end="\n" if each == names[-1] else "\n\n", flush=True)
+    return comparisons

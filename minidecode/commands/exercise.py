@@ -53,16 +53,16 @@ def list_exercises(folder: Where = None, as_json: AsJson = False, debug: Debug =
     from ..course.exercises.find import exercises
     from ..course.exercises.folder import Folder, work_folder
 
-    own = work_folder(folder)
+    work = work_folder(folder)
     rows = [
         {"number": e.number, "name": e.name, "kind": e.text.kind, "title": e.text.title, "chapter": e.text.chapter,
-         "minutes": e.text.minutes, "core_hours": e.text.hours, "state": own.state(e)}
+         "minutes": e.text.minutes, "core_hours": e.text.hours, "state": work.state(e)}
         for e in exercises().values()
     ]  # fmt: skip
-    if not own.has_any():
+    if not work.has_any():
         here = Folder(Path()).has_any()
-        told = "this folder has some: --folder ." if here else "minidecode exercise start 1 writes the first"
-        print(f"No exercise is started in {own.path}: {told}", file=sys.stderr)
+        advice = "this folder has some: --folder ." if here else "minidecode exercise start 1 writes the first"
+        print(f"No exercise is started in {work.path}: {advice}", file=sys.stderr)
     if as_json:
         print(json.dumps(rows))
         return
@@ -84,11 +84,11 @@ def start(
     from ..course.exercises.find import find
     from ..course.exercises.folder import work_folder
 
-    found = find(exercise)
-    path = work_folder(folder, makes=True).start(found, _seed(seed, student))
+    task = find(exercise)
+    path = work_folder(folder, makes=True).start(task, _seed(seed, student))
     print(path)
-    print(f"chapter {found.text.chapter} explains it: minidecode tutorial {found.text.chapter}", file=sys.stderr)
-    print(f"then: minidecode exercise check {found.number if folder is None else quoted(path)}", file=sys.stderr)
+    print(f"chapter {task.text.chapter} explains it: minidecode tutorial {task.text.chapter}", file=sys.stderr)
+    print(f"then: minidecode exercise check {task.number if folder is None else quoted(path)}", file=sys.stderr)
 
 
 @app.command()
@@ -109,13 +109,13 @@ def check(
     from ..course.exercises.folder import submission_of, work_folder
     from ..course.exercises.folder import target as find_target
 
-    found = find(exercise)
+    task = find(exercise)
     is_file = exercise.endswith(".py")
-    own = work_folder(folder or (Path(exercise).parent if is_file else None))
-    path = Path(exercise) if is_file else own.file(found) if target else own.existing(found)
-    submission = find_target(target, found) if target else submission_of(path)
+    work = work_folder(folder or (Path(exercise).parent if is_file else None))
+    path = Path(exercise) if is_file else work.file(task) if target else work.existing(task)
+    submission = find_target(target, task) if target else submission_of(path)
     asked = _seed(seed, student) if seed is not None or student else None
-    verdict, picture = judge(found, submission, own, asked)
+    verdict, picture = judge(task, submission, work, asked)
     if as_json:
         print(_in_json(_record(verdict, picture)))
     else:
@@ -176,13 +176,13 @@ def hint(
     from ..course.exercises.find import find
     from ..course.exercises.folder import work_folder
 
-    found = find(exercise)
-    own = work_folder(folder)
-    last = len(found.text.hints) if every else own.next_hint(found)
+    task = find(exercise)
+    work = work_folder(folder)
+    last = len(task.text.hints) if every else work.next_hint(task)
     for number in range(1 if every else last, last + 1):
-        count = len(found.text.hints)
+        count = len(task.text.hints)
         print(f"Hint {number} of {count}{', the last one' * (number == count)}")
-        print(found.in_text(found.text.hints[number - 1], own.seed(found) or 0))
+        print(task.in_text(task.text.hints[number - 1], work.seed(task) or 0))
 
 
 @app.command()
@@ -195,15 +195,15 @@ def solution(
     from ..course.exercises.find import find
     from ..course.exercises.folder import work_folder
 
-    found = find(exercise)
-    place = found.folder()
+    task = find(exercise)
+    place = task.folder()
     if place is None:
         raise OptionError(
             "solutions are not installed with the package: teachers install them by pip install ./exercises in a"
-            f" checkout, which has them under exercises/{Path(found.file_name).stem}/"
+            f" checkout, which has them under exercises/{Path(task.file_name).stem}/"
         )
-    seed = work_folder(folder).seed(found) or 0
-    print(found.varied(place / ("another.py" if another else "solution.py"), seed), end="")
+    seed = work_folder(folder).seed(task) or 0
+    print(task.varied(place / ("another.py" if another else "solution.py"), seed), end="")
 
 
 @app.command()
@@ -221,12 +221,12 @@ def reset(
 
     if fresh and (seed is not None or student):
         raise OptionError("--fresh draws a variation, and --seed or --student names one: say one of them")
-    found = find(exercise)
-    own = work_folder(folder)
-    backup = own.reset(found, _seed(seed, student) if seed is not None or student else None)
+    task = find(exercise)
+    work = work_folder(folder)
+    backup = work.reset(task, _seed(seed, student) if seed is not None or student else None)
     if fresh:
-        own.renew(found, own.file(found), own.seed(found) or 0)
-    print(own.file(found))
+        work.renew(task, work.file(task), work.seed(task) or 0)
+    print(work.file(task))
     print(f"what was there is in {backup}", file=sys.stderr)
 
 
@@ -270,8 +270,8 @@ def grade(
     hidden = secrets.randbits(32) if hidden is None else hidden
     if not quiet:
         repeated = [f"{folder} was given twice: it counts once" for folder in again]
-        told = ["What this system enforces:", *sandbox.limits(), f"hidden inputs: --hidden {hidden}"]
-        print("\n".join([*repeated, *told]), file=sys.stderr)
+        limits = ["What this system enforces:", *sandbox.limits(), f"hidden inputs: --hidden {hidden}"]
+        print("\n".join([*repeated, *limits]), file=sys.stderr)
     with bar("grading", quiet) as report:
         graded = grading.grade(
             students,

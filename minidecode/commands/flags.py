@@ -80,10 +80,10 @@ def as_flags(message: str, flags: dict[str, str]) -> str:
     where a value follows, and where the message begins with it.
     """
 
-    def flag(found: re.Match) -> str:
-        name, value = found["name"], found["value"]
-        if name not in flags or not (value or "_" in name or found.start() == 0):
-            return found[0]
+    def flag(match: re.Match) -> str:
+        name, value = match["name"], match["value"]
+        if name not in flags or not (value or "_" in name or match.start() == 0):
+            return match[0]
         return flags[name] + (f" {value}" if value and value != "True" else "")
 
     return re.sub(r"""(?<![\w"'./:-])(?P<name>[a-z_]+)(?:=(?P<value>[\w.]+)|(?![\w"'=(/]))""", flag, message)

@@ -209,7 +209,7 @@ def _generate_many(
             given.count()
         run = run_lines(
             loaded, given, output, report=report, show=lambda run: _draw(run, trace, timeline),
-            told=lambda text: quiet or print(f"minidecode: {text}", file=sys.stderr),
+            tell=lambda text: quiet or print(f"minidecode: {text}", file=sys.stderr),
             trace=bool(trace or timeline), on_batch=(lambda r: batches.append(str(r))) if keep_receipts else None,
             **how,
         )  # fmt: skip

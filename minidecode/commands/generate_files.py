@@ -65,11 +65,11 @@ class StandardOutput:
 
 def run_lines(
     model: Any, prompts: Prompts, output: Path | None, *, as_json: bool, report: Callable[[int, int | None], None],
-    show: Callable[[RunReceipt], None], told: Callable[[str], None], resume: bool = False, **how: Any,
+    show: Callable[[RunReceipt], None], tell: Callable[[str], None], resume: bool = False, **how: Any,
 ) -> RunReceipt:  # fmt: skip
     """Generates for all prompts and writes as it goes. report(lines done, of how many): called after each.
 
-    resume: leaves out the lines that an earlier run has done; `told` is called with how many these are.
+    resume: leaves out the lines that an earlier run has done; `tell` is called with how many these are.
     show: called with the receipt when the run ends, however it ends; if that fails, the output is whole all the same,
     and the message says what ended the run. Errors and interrupts say how many lines are done, and where they are.
     """
@@ -77,9 +77,9 @@ def run_lines(
     try:
         with out:
             if resume:
-                told(f"{out.part} {_continues(out.done, prompts.total)}")
+                tell(f"{out.part} {_continues(out.done, prompts.total)}")
             if output is not None and (warning := replacement_warning(output)):
-                told(warning)
+                tell(warning)
             run = generate_lines(
                 model, prompts.lines, jsonl=prompts.is_jsonl, source=prompts.source, done=out.done,
                 render=record_of(as_json, model.tokenizer), keeps_order=not out.is_replaced, **how,

@@ -50,33 +50,33 @@ def driver_version() -> tuple[int, int] | None:
         return None
 
 
-def what_does_not_fit(found: GpuPackages) -> list[str]:
+def what_does_not_fit(packages: GpuPackages) -> list[str]:
     """What is wrong, and the remedy: a line each. Without a driver, only what stops kernels from compiling."""
-    lines = [found.unfit_kernels] if found.unfit_kernels else []
-    if found.driver is None:
+    lines = [packages.unfit_kernels] if packages.unfit_kernels else []
+    if packages.driver is None:
         return lines
-    major, minor = found.driver
+    major, minor = packages.driver
     if major < 12:
         return [*lines, f"the driver runs CUDA {major}.{minor} at most, minidecode needs 12: install a newer driver"]
-    fits = [cuda for cuda in found.cupy if cuda <= major]
+    fits = [cuda for cuda in packages.cupy if cuda <= major]
     cuda = fits[0] if len(fits) == 1 else min(major, 13)
     whole, cupy = pip_install("numba-cuda", f"cu{cuda}"), pip_install(f"cupy-cuda{cuda}x")
-    if not found.cupy:
+    if not packages.cupy:
         return [*lines, f"CuPy is not installed, so no array can live on the GPU: {whole}"]
-    if len(found.cupy) > 1:
+    if len(packages.cupy) > 1:
         lines.append(f"two CuPys are installed: pip uninstall cupy-cuda12x cupy-cuda13x, then {cupy}")
     elif not fits:
         lines.append(
             f"the driver runs CUDA {major}.{minor} at most, cupy-cuda13x needs 13: install a newer driver, or pip"
             f" uninstall cupy-cuda13x, then {whole}"
         )
-    if unfit := next((version for version in found.cupy.values() if version in UNFIT_CUPY), None):
+    if unfit := next((version for version in packages.cupy.values() if version in UNFIT_CUPY), None):
         lines.append(f"CuPy {unfit} has errors that minidecode meets: {cupy}")
-    if not found.has_libraries:
+    if not packages.has_libraries:
         lines.append(f"CuPy finds no CUDA libraries, for it was installed without [ctk]: {cupy}")
-    if not found.has_numba_cuda:
+    if not packages.has_numba_cuda:
         lines.append(f"numba-cuda is not installed, and Numba's own CUDA target is out of date: {whole}")
-    if not found.has_nvmath:
+    if not packages.has_nvmath:
         remedy = pip_install("nvmath-python")
         lines.append(f"nvmath is not installed, so steps with many rows are not captured: {remedy}")
     return lines

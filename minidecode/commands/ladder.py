@@ -79,7 +79,7 @@ def ladder(
         drawable(output)
     if read is not None:
         refuse_given(context, WORK, "with --read, which times nothing")
-        found = read_ladder(read)
+        measured = read_ladder(read)
     else:
         known_machines(machine or ())
         read_budget(memory_budget)
@@ -92,7 +92,7 @@ def ladder(
         with np.errstate(all="ignore"), bar("loading", quiet) as report:
             announce = _short(report) if report.is_shown else line_off_a_terminal("ladder", quiet)
             loaded = _loaded(model, random_weights)
-            found = run(
+            measured = run(
                 loaded, texts=texts, input_length=input_length, max_new_tokens=max_new_tokens, num_beams=num_beams,
                 no_repeat_ngram_size=no_repeat_ngram_size, batch_size=batch_size, repeats=repeats,
                 memory_budget=memory_budget, cell_seconds=cell_seconds, machine=machine or (), name=model,
@@ -100,12 +100,14 @@ def ladder(
                 may_shrink=set(SIZES) - given,
                 progress=unless_interrupted(report), announce=announce,
             )  # fmt: skip
-    print(json.dumps(found.as_dict()) if as_json else found)
+    print(json.dumps(measured.as_dict()) if as_json else measured)
     if output is not None:
         from ..bench.pictures import ladder_in_words, ladder_picture, write_svg
 
         with whole_file(output) as file:
-            write_svg(ladder_picture(found), file, f"The ladder of {found.work['model']}", ladder_in_words(found))
+            write_svg(
+                ladder_picture(measured), file, f"The ladder of {measured.work['model']}", ladder_in_words(measured)
+            )
 
 
 def _short(report: Report) -> Callable[[str], None]:

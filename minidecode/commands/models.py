@@ -53,12 +53,12 @@ def _cached_models() -> list[tuple[str, Path]]:
         repos = scan_cache_dir().repos
     except (CacheNotFound, ValueError):  # no cache, or a file in its place
         return []
-    found = []
+    models = []
     for repo in sorted((r for r in repos if r.repo_type == "model"), key=lambda r: r.repo_id):
         for revision in repo.revisions:
             with contextlib.suppress(MinidecodeError):
                 folder = revision.snapshot_path
                 read_settings(folder, None)  # raises on another kind of model
                 if is_complete(folder):
-                    found.append((repo.repo_id, folder))
-    return found
+                    models.append((repo.repo_id, folder))
+    return models

@@ -166,8 +166,8 @@ def solution(debug: Debug = False):
     """Print our engine; a checkout or the instructor's package has it."""
     from ..course.exercises.skeleton import checkouts
 
-    found = [root / "exercises" / "engine" / "solution.py" for root in checkouts()]
-    path = next((path for path in found if path.is_file()), None)
+    solutions = [root / "exercises" / "engine" / "solution.py" for root in checkouts()]
+    path = next((path for path in solutions if path.is_file()), None)
     if path is None:
         raise OptionError("our engine is not installed with the package: it is on the site, and in the repository")
     print(path.read_text(encoding="utf-8"), end="")

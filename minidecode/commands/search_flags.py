@@ -39,7 +39,7 @@ def _flag(name: str) -> inspect.Parameter:
     names = row.flags.split()
     if not any("/" in spelled for spelled in names):
         names.insert(0, _spelled(name))
-    text = re.sub(r"\b[a-z]+_[a-z_]+\b", lambda found: _spelled(found[0]) if found[0] in ROWS else found[0], row.help)
+    text = re.sub(r"\b[a-z]+_[a-z_]+\b", lambda match: _spelled(match[0]) if match[0] in ROWS else match[0], row.help)
     kind = row.check.flag
     if kind in (list[int], list[str]):
         text = f"{text.removesuffix('.')}; may repeat."
@@ -66,8 +66,8 @@ def with_search_options(command):
     What `load` takes of them, it gets as the keyword argument `defaults`: generation_config=False or None, task,
     source_lang and target_lang.
     """
-    own, flags = inspect.signature(command, eval_str=True), _flags()
-    parameters = [p for p in own.parameters.values() if p.name not in ("options", "defaults")]
+    signature, flags = inspect.signature(command, eval_str=True), _flags()
+    parameters = [p for p in signature.parameters.values() if p.name not in ("options", "defaults")]
     at = next((i for i, p in enumerate(parameters) if p.name == "debug"), len(parameters))
 
     @functools.wraps(command)
@@ -80,7 +80,7 @@ def with_search_options(command):
 
     parameters[at:at] = flags
     parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
-    run.__signature__ = own.replace(parameters=parameters)
+    run.__signature__ = signature.replace(parameters=parameters)
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     return run
 

@@ -29,14 +29,14 @@ def tutorial(
         refuse_given(context, ("output", "student"), "without a chapter")
         _list_chapters(as_json)
         return
-    found = find_chapter(chapter)
-    path = output or Path(f"{found.path.stem}.ipynb")
+    its_chapter = find_chapter(chapter)
+    path = output or Path(f"{its_chapter.path.stem}.ipynb")
     if path.exists():
         raise InputError(f"{path} is there already, perhaps with your work in it: give another name with --output")
-    text = notebook(found, student)
+    text = notebook(its_chapter, student)
     with whole_file(path) as file:
         file.write(text)
-    print(json.dumps({"chapter": found.number, "file": str(path)}) if as_json else f"wrote {quoted(path)}")
+    print(json.dumps({"chapter": its_chapter.number, "file": str(path)}) if as_json else f"wrote {quoted(path)}")
 
 
 def _list_chapters(as_json: bool) -> None:

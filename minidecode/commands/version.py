@@ -37,8 +37,8 @@ def commit_of_checkout(folder: Path) -> str | None:
             if place.is_file():
                 return _checked(place.read_text(encoding="utf-8").strip())
         packed = (shared / "packed-refs").read_text(encoding="utf-8")
-        found = re.search(rf"^(\w+) {re.escape(name)}$", packed, re.MULTILINE)
-        return _checked(found[1]) if found else None
+        match = re.search(rf"^(\w+) {re.escape(name)}$", packed, re.MULTILINE)
+        return _checked(match[1]) if match else None
     except (OSError, ValueError):  # what cannot be read names no commit
         return None
 
@@ -49,9 +49,9 @@ def commit_of_install(package: Path) -> str | None:
 
     with contextlib.suppress(OSError):
         return _checked((package / "commands" / COMMIT).read_text(encoding="ascii").strip())
-    for found in metadata.distributions(name=package.name, path=[str(package.parent)]):
+    for installed in metadata.distributions(name=package.name, path=[str(package.parent)]):
         try:
-            commit = json.loads(found.read_text("direct_url.json") or "{}").get("vcs_info", {}).get("commit_id")
+            commit = json.loads(installed.read_text("direct_url.json") or "{}").get("vcs_info", {}).get("commit_id")
         except (OSError, ValueError, AttributeError):
             continue
         return _checked(str(commit))
