@@ -29,8 +29,8 @@ def measure() -> dict:
     for name, length, new in SETTINGS:
         model = load_shapes(name, plan="cache=split", vocab_size=VOCABULARY)
         plans.append(model.plan_step(batch_size=BATCH, input_length=length, num_beams=BEAMS, max_new_tokens=new))
-        found = plans[-1].as_dict()
-        sizes = {key: found[key] for key in ("separate_bytes", "arena_bytes", "lower_bound")}
+        summary = plans[-1].as_dict()
+        sizes = {key: summary[key] for key in ("separate_bytes", "arena_bytes", "lower_bound")}
         rows.append({"model": name, "input_length": length, "new_tokens": new} | sizes)
     return {
         "machine": "any machine: nothing is timed",
@@ -39,16 +39,16 @@ def measure() -> dict:
     }  # fmt: skip
 
 
-def table(found: dict) -> str:
+def table(record: dict) -> str:
     lines = [
         "| model | separate buffers | arena | lower bound (the most that is alive at one call) |",
         "|---|---|---|---|",
     ]
-    for r in found["arena_rows"]:
+    for r in record["arena_rows"]:
         sizes = " | ".join(f"{r[key] / 1e6:.1f} MB" for key in ("separate_bytes", "arena_bytes", "lower_bound"))
         lines.append(f"| {r['model']} ({r['input_length']} + {r['new_tokens']} tokens) | {sizes} |")
-    separate = sum(r["separate_bytes"] for r in found["arena_rows"]) / 1e6
-    return "\n".join([*lines, f"| both, in turn | {separate:.1f} MB | {found['all_in_turn_bytes'] / 1e6:.1f} MB | |"])
+    separate = sum(r["separate_bytes"] for r in record["arena_rows"]) / 1e6
+    return "\n".join([*lines, f"| both, in turn | {separate:.1f} MB | {record['all_in_turn_bytes'] / 1e6:.1f} MB | |"])
 
 
 def main() -> None:
@@ -58,12 +58,12 @@ def main() -> None:
         "--readme", type=with_marks("arena-bytes"), help="file whose table between the marks arena-bytes is replaced"
     )
     a = p.parse_args()
-    found = measure()
-    print(table(found))
+    record = measure()
+    print(table(record))
     if a.out:
-        a.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        a.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     if a.readme:
-        write_between_markers(a.readme, "arena-bytes", table(found))
+        write_between_markers(a.readme, "arena-bytes", table(record))
 
 
 if __name__ == "__main__":

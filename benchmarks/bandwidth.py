@@ -98,19 +98,19 @@ def run(record: Record) -> None:
             cupy.get_default_memory_pool().free_all_blocks()
 
 
-def table(found: dict) -> str:
+def table(record: dict) -> str:
     """A line for each op."""
     lines = ["| op | on | GB, at the least | ms | GB/s | of a copy's | inputs |", "|---|---|---|---|---|---|---|"]
-    for r in found["ops"]:
+    for r in record["ops"]:
         median, fastest, slowest = r["milliseconds"]
         lines.append(
             f"| {r['name']} | {r['implementation']} | {r['bytes'] / 1e9:.2f} | {median:,.3f} ({fastest:,.3f}-"
             f"{slowest:,.3f}) | {r['bytes'] / median / 1e6:,.0f} | {r['share']:.0%} | {r['shape']} |"
         )
-    m = found["machine"]
+    m = record["machine"]
     lines.append(
-        f"\nMedians of {found['runs']} turns. Machine: {m.get('gpu', 'no GPU')}, {m['cores']} cores ({m['processor']}),"
-        f" NumPy {m['numpy']}, Numba {m['numba']}. {found['note']}".rstrip()
+        f"\nMedians of {record['runs']} turns. Machine: {m.get('gpu', 'no GPU')}, {m['cores']} cores"
+        f" ({m['processor']}), NumPy {m['numpy']}, Numba {m['numba']}. {record['note']}".rstrip()
     )
     return "\n".join(lines)
 
@@ -130,14 +130,14 @@ def main() -> None:
         except ImportError:
             raise SystemExit("timing on a GPU needs CuPy: pip install 'minidecode[cu13]', or [cu12]") from None
     size = 10**6 * (a.megabytes or (4000 if cupy else 256))
-    found = {"machine": where_it_ran(), "note": a.note, "runs": a.runs, "ops": []}
+    record = {"machine": where_it_ran(), "note": a.note, "runs": a.runs, "ops": []}
     for name in a.only:
-        found["ops"].append(timed(name, size, a.runs, cupy))
+        record["ops"].append(timed(name, size, a.runs, cupy))
         if cupy:
             cupy.get_default_memory_pool().free_all_blocks()
-    print(table(found))
+    print(table(record))
     if a.out:
-        a.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        a.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

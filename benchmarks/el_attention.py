@@ -191,9 +191,9 @@ def main() -> None:
     if a.out:
         machine = where_it_ran() | {"note": a.note}
         rooflines = {name: vars(m) | {"balance": m.balance} for name, m in machines.items()}
-        found = {"machine": machine, "machines": rooflines,
+        record = {"machine": machine, "machines": rooflines,
                  "figure_3": figure3, "figure_4": rows, "why": sentences}  # fmt: skip
-        a.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        a.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

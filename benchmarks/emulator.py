@@ -80,12 +80,12 @@ def seconds_of(kernel, launch: tuple[int, int], runs: int, **options) -> tuple[l
     grid, block = launch
     x, y = np.ones(max(grid * block, 65536), np.float32), np.zeros(grid * block, np.float32)
     x = x[: grid * block] if kernel is not stream else x
-    found, run = [], None
+    seconds, run = [], None
     for _ in range(runs + 1):  # the first one warms up
         started = time.process_time()
         run = md.emulate(kernel, **options)[grid, block](x, y)
-        found.append(time.process_time() - started)
-    return sorted(found[1:]), run
+        seconds.append(time.process_time() - started)
+    return sorted(seconds[1:]), run
 
 
 def row(kernel, launch: tuple[int, int], runs: int) -> dict:

@@ -68,14 +68,14 @@ def by_transformers(folder, threads: int, is_sorted: bool) -> Callable[[list[str
     @torch.inference_mode()
     def encode(texts: list[str], batch: int) -> np.ndarray:
         order = sorted(range(len(texts)), key=lambda i: len(texts[i])) if is_sorted else range(len(texts))
-        found = {}
+        vectors = {}
         for first in range(0, len(texts), batch):
             some = list(order[first : first + batch])
             inputs = tokenizer([texts[i] for i in some], padding=True, return_tensors="pt")
             rows_BND, mask_BN1 = model(**inputs).last_hidden_state, inputs["attention_mask"][..., None]
             mean_BD = (rows_BND * mask_BN1).sum(1) / mask_BN1.sum(1)
-            found |= zip(some, torch.nn.functional.normalize(mean_BD).numpy(), strict=True)
-        return np.stack([found[i] for i in range(len(texts))])
+            vectors |= zip(some, torch.nn.functional.normalize(mean_BD).numpy(), strict=True)
+        return np.stack([vectors[i] for i in range(len(texts))])
 
     return encode
 
@@ -93,15 +93,15 @@ def by_sentence_transformers(folder, threads: int) -> Callable[[list[str], int],
 def peers(model: md.Model, threads: int) -> dict[str, Callable[[list[str], int], np.ndarray]]:
     """Name -> a function of texts and the size of a batch that gives their vectors."""
     folder = model.loaded_from.folder
-    found: dict[str, Callable[[list[str], int], np.ndarray]] = {
+    calls: dict[str, Callable[[list[str], int], np.ndarray]] = {
         "transformers": by_transformers(folder, threads, is_sorted=False),
         "transformers, sorted": by_transformers(folder, threads, is_sorted=True),
     }
     if find_spec("sentence_transformers") is None:
         print("sentence-transformers is left out, because it is not installed: pip install sentence-transformers")
     else:
-        found["sentence-transformers"] = by_sentence_transformers(folder, threads)
-    return found
+        calls["sentence-transformers"] = by_sentence_transformers(folder, threads)
+    return calls
 
 
 def fastest(call: Callable[[list[str], int], np.ndarray], texts: list[str], batches: list[int]) -> int:
@@ -120,8 +120,8 @@ def check(calls: dict[str, Callable[[list[str]], np.ndarray]], texts: list[str],
     """Ends the script where a system gives other vectors than we do."""
     right = calls[OURS](texts)
     for name, call in calls.items():
-        found = call(texts)
-        worst = np.abs(found - right).max() if found.shape == right.shape else np.inf
+        vectors = call(texts)
+        worst = np.abs(vectors - right).max() if vectors.shape == right.shape else np.inf
         if not worst <= CLOSE:
             raise SystemExit(
                 f"{work}: {name} gives other vectors than minidecode, off by {worst:.2g}: nothing was timed"

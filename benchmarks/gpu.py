@@ -197,7 +197,7 @@ class Results:
     """What was found so far, in a file that is whole at every moment."""
 
     def __init__(self, path: Path | None, about: dict):
-        self.path, self.found = path, about | {"parts": {}}
+        self.path, self.record = path, about | {"parts": {}}
         if path is not None and path.exists():
             before = json.loads(path.read_text(encoding="utf-8"))
             for key in ("device", "quick"):
@@ -205,44 +205,44 @@ class Results:
                     raise SystemExit(
                         f"{path} has {key} {before[key]}, and this is {about[key]}: name another file with --out"
                     )
-            self.found["parts"] = before["parts"]
+            self.record["parts"] = before["parts"]
 
     def part(self, name: str) -> dict:
-        return self.found["parts"].setdefault(name, {"state": "not run", "figures": {}})
+        return self.record["parts"].setdefault(name, {"state": "not run", "figures": {}})
 
     def save(self) -> None:
         if self.path is None:
             return
         unfinished = self.path.with_name(f"{self.path.name}.unfinished")
-        unfinished.write_text(json.dumps(self.found, indent=1) + "\n", encoding="utf-8")
+        unfinished.write_text(json.dumps(self.record, indent=1) + "\n", encoding="utf-8")
         os.replace(unfinished, self.path)
 
 
 def versions() -> dict[str, str]:
     """Those of the packages that are installed."""
-    found = {}
+    installed = {}
     for package in PACKAGES:
         with suppress(PackageNotFoundError):
-            found[package] = version(package)
-    return found
+            installed[package] = version(package)
+    return installed
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------
 
 
-def tables(found: dict) -> str:
+def tables(record: dict) -> str:
     """Whole models beside their peers, the stages of ours, and a line for each other figure."""
-    parts, m = found["parts"], found["machine"]
+    parts, m = record["parts"], record["machine"]
     lines = models_table(parts) if any(system in parts for system in SYSTEMS) else []
     for name, part in parts.items():
         if name not in SYSTEMS:
             lines += ["", f"{name}: {part['state']}", "", "| | |", "|---|---|"]
             lines += [f"| {figure} | {in_short(value)} |" for figure, value in part["figures"].items()]
-    packages = ", ".join(f"{package} {number}" for package, number in found["versions"].items())
-    toys = "Toy shapes. " if found["quick"] else ""
+    packages = ", ".join(f"{package} {number}" for package, number in record["versions"].items())
+    toys = "Toy shapes. " if record["quick"] else ""
     lines += [
         "",
-        f"{toys}{m.get('gpu', 'no GPU')} ({m['processor']}, {m['cores']} cores), {found['date']}; {packages}.",
+        f"{toys}{m.get('gpu', 'no GPU')} ({m['processor']}, {m['cores']} cores), {record['date']}; {packages}.",
     ]
     return "\n".join(lines).strip()
 
@@ -335,9 +335,9 @@ def main() -> None:
     results = Results(a.out, {"device": device, "quick": quick, "date": now, "machine": where, "versions": versions()})
     with tempfile.TemporaryDirectory() as scratch:
         run_parts(chosen, results, a.device, quick, a.models or Path(scratch), 60 * a.minutes)
-    print(f"\n{tables(results.found)}")
+    print(f"\n{tables(results.record)}")
     if a.readme:
-        write_between_markers(a.readme, "gpu", tables(results.found))
+        write_between_markers(a.readme, "gpu", tables(results.record))
 
 
 def run_parts(chosen: list[str], results: Results, device: str, quick: bool, models: Path, at_most: float) -> None:
@@ -382,7 +382,7 @@ def run_part(part: Part, figures: dict, worker: Worker, seconds: float, tell: Ca
             worker.end()  # what comes next gets a device that works
         if at is not None:
             tell(at, {FAILED: failed})
-        tried |= {name for name, found in figures.items() if is_failure(found)}
+        tried |= {name for name, figure in figures.items() if is_failure(figure)}
         if at is None and failed != LOST:
             break
     if failed:

@@ -62,27 +62,27 @@ def inputs(kind, B, W, H, G, K, N, T, dtype, seed):
 
     q_RHK = cupy.resize(numbers, (R, H, K))
     prompt = cache(B, G, N, K), cache(B, G, N, K), cupy.zeros(B, np.int64)
-    own = cache(R, G, T, K), cache(R, G, T, K), cupy.zeros(R, np.int64), cupy.full(R, T, np.int64)
+    generated = cache(R, G, T, K), cache(R, G, T, K), cupy.zeros(R, np.int64), cupy.full(R, T, np.int64)
     table_RT = cupy.asarray(np.arange(R)[:, None] // W * W + rng.integers(0, W, (R, T)))
-    arguments = {"shared": prompt, "split": (*prompt, *own), "grouped": own,
-                 "indirect": (*prompt, *own[:2], table_RT, *own[2:])}[kind]  # fmt: skip
+    arguments = {"shared": prompt, "split": (*prompt, *generated), "grouped": generated,
+                 "indirect": (*prompt, *generated[:2], table_RT, *generated[2:])}[kind]  # fmt: skip
     if kind == "shared":  # what the kernel is given in place of own positions, and does not read
-        own = prompt[0][:, :, :0], prompt[1][:, :, :0], prompt[2], prompt[2]
-    return (q_RHK, *arguments, K**-0.5), prompt, own, table_RT if kind == "indirect" else None
+        generated = prompt[0][:, :, :0], prompt[1][:, :, :0], prompt[2], prompt[2]
+    return (q_RHK, *arguments, K**-0.5), prompt, generated, table_RT if kind == "indirect" else None
 
 
-def oracle(q_RHK, prompt, own, table_RT, scale, rows):
+def oracle(q_RHK, prompt, generated, table_RT, scale, rows):
     """These rows in float64."""
-    (R, H, _), B, T = q_RHK.shape, len(prompt[0]), own[0].shape[2]
-    found = []
+    (R, H, _), B, T = q_RHK.shape, len(prompt[0]), generated[0].shape[2]
+    rows_of_result = []
     for r in rows:
         at = cupy.full(T, r) if table_RT is None else table_RT[r], slice(None), cupy.arange(T)
-        parts = ([p[r // (R // B)], o[at].transpose(1, 0, 2)] for p, o in zip(prompt[:2], own[:2], strict=True))
+        parts = ([p[r // (R // B)], o[at].transpose(1, 0, 2)] for p, o in zip(prompt[:2], generated[:2], strict=True))
         k, v = (cupy.concatenate(p, 1).astype(np.float64).repeat(H // p[0].shape[0], axis=0) for p in parts)
         scores = scale * (q_RHK[r].astype(np.float64)[:, None] * k).sum(-1)
         weights = cupy.exp(scores - scores.max(-1, keepdims=True))
-        found.append(((weights[..., None] * v).sum(1) / weights.sum(-1)[:, None]).ravel())
-    return cupy.stack(found)
+        rows_of_result.append(((weights[..., None] * v).sum(1) / weights.sum(-1)[:, None]).ravel())
+    return cupy.stack(rows_of_result)
 
 
 def microseconds(run, launches: int) -> float:
@@ -101,19 +101,19 @@ def microseconds(run, launches: int) -> float:
 
 def ways(kind, out, with_knobs):
     """Name -> how to do it for one of the inputs."""
-    found = {label: functools.partial(by_version, function, out) for label, function in VERSIONS[kind].items()}
+    calls = {label: functools.partial(by_version, function, out) for label, function in VERSIONS[kind].items()}
     for knobs in KNOBS if with_knobs else ():
-        found["{} warps, {} ranges, {} queries".format(*knobs)] = functools.partial(by_knobs, *knobs, out)
-    return found
+        calls["{} warps, {} ranges, {} queries".format(*knobs)] = functools.partial(by_knobs, *knobs, out)
+    return calls
 
 
 def by_version(function, out, arguments, *_):
     function(*arguments, out=out)
 
 
-def by_knobs(warps, ranges, tile, out, arguments, prompt, own, table_RT):
+def by_knobs(warps, ranges, tile, out, arguments, prompt, generated, table_RT):
     q_RHK, *_, scale = arguments
-    launch_warps(q_RHK, prompt, own, scale, out, None, table_RT, warps=warps, ranges=ranges, tile=tile)
+    launch_warps(q_RHK, prompt, generated, scale, out, None, table_RT, warps=warps, ranges=ranges, tile=tile)
 
 
 def main() -> None:

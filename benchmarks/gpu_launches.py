@@ -196,8 +196,8 @@ def about_kept_graphs(record: Record, microseconds: Callable) -> None:
         x_X[...] = number
         graph.launch()
         wait()
-        found, right = float(y_X[0]), (number * 2 + 1) * 3
-        return "yes" if found == right else f"no: {found} instead of {right}"
+        seen, right = float(y_X[0]), (number * 2 + 1) * 3
+        return "yes" if seen == right else f"no: {seen} instead of {right}"
 
     def is_seen_after_others() -> str:
         import cupy

@@ -60,10 +60,10 @@ def main() -> None:
     ways = itertools.product(map(int, args.rows.split(",")), range(3), args.dtypes.split(","), args.warps.split(","))
     for rows, number, dtype, warps in ways:
         if number < (1 if rows > 8 else len(VARIANTS[dtype])) and time.perf_counter() - started < args.seconds:
-            found = measured(rows, dtype, VARIANTS[dtype][number], int(warps), copy)
-            print(*(f"{name} {value}" for name, value in found.items()), flush=True)
+            figures = measured(rows, dtype, VARIANTS[dtype][number], int(warps), copy)
+            print(*(f"{name} {value}" for name, value in figures.items()), flush=True)
             with args.out.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(found) + "\n")
+                file.write(json.dumps(figures) + "\n")
 
 
 def measured(rows, dtype, constants, warps, copy) -> dict:
@@ -75,8 +75,8 @@ def measured(rows, dtype, constants, warps, copy) -> dict:
     y_RX = linear.launch_few_rows(made, x_RX, weight)
     off = error(y_RX, x_RX, weight, dtype)
     seconds = timed(partial(linear.launch_few_rows, made, x_RX, weight, None, y_RX))
-    found = {"dtype": dtype, "rows": rows, "tiles, steps": constants, "warps": warps, "off": round(off, 2)}
-    found["1 GB"] = round(100 * LARGE / seconds / copy)
+    figures = {"dtype": dtype, "rows": rows, "tiles, steps": constants, "warps": warps, "off": round(off, 2)}
+    figures["1 GB"] = round(100 * LARGE / seconds / copy)
     for model, shapes in SHAPES.items():
         all_bytes = all_seconds = 0.0
         for name, (inputs, outputs, times) in shapes.items():
@@ -90,10 +90,10 @@ def measured(rows, dtype, constants, warps, copy) -> dict:
                     linear.launch_few_rows(made, x_RX, weight, None, y_RX)
 
             seconds = timed(capture("cuda", run)[0].launch) / len(weights)
-            found[f"{model} {name}"] = round(100 * size / seconds / copy), round(1e6 * seconds, 2)
+            figures[f"{model} {name}"] = round(100 * size / seconds / copy), round(1e6 * seconds, 2)
             all_bytes, all_seconds = all_bytes + times * size, all_seconds + times * seconds
-        found[model] = round(100 * all_bytes / all_seconds / copy)
-    return found
+        figures[model] = round(100 * all_bytes / all_seconds / copy)
+    return figures
 
 
 def random_rows(rows, inputs):

@@ -199,12 +199,12 @@ def ctranslate2(name: str, record: Record) -> System:
 
         def generate() -> tuple[list[list[int]], dict]:
             if name == "gpt2":
-                found = model.generate_batch(tokens, max_length=setting["new"], min_length=setting["new"],
+                results = model.generate_batch(tokens, max_length=setting["new"], min_length=setting["new"],
                                              include_prompt_in_result=False, **common)  # fmt: skip
-                return [r.sequences_ids[0] for r in found], {}
-            found = model.translate_batch(tokens, max_decoding_length=setting["new"],
+                return [r.sequences_ids[0] for r in results], {}
+            results = model.translate_batch(tokens, max_decoding_length=setting["new"],
                                           min_decoding_length=setting["new"], **common)  # fmt: skip
-            return [[int(t[1:]) for t in r.hypotheses[0]] for r in found], {}
+            return [[int(t[1:]) for t in r.hypotheses[0]] for r in results], {}
 
         return generate
 
@@ -300,10 +300,10 @@ def measured(prepare: System, setting: dict, wait: Callable[[], None], turns: in
         generate = prepare(setting | {"new": new})
 
         def run() -> None:
-            found, details = generate()
-            tokens[:], more["of"] = found, details
-            if any(len(t) != new for t in found):
-                raise ValueError(f"{min(map(len, found))} tokens, and not {new}")
+            texts, details = generate()
+            tokens[:], more["of"] = texts, details
+            if any(len(t) != new for t in texts):
+                raise ValueError(f"{min(map(len, texts))} tokens, and not {new}")
 
         first = [s for _ in range(WARM_UPS if turns > 1 else 1) for s in seconds_of(run, wait, 1)]
         return first, seconds_of(run, wait, turns)

@@ -33,8 +33,8 @@ def run_ngram(record: Record) -> None:
 
     if ngram.ROW_BY_ROW in record or ngram.LOOP in record:
         return
-    found = ngram.measured(**sizes, runs=1 if record.quick else 3)
-    timed = {row["way"]: row["milliseconds"] for row in found["ngram_ms"]}
+    record_of_run = ngram.measured(**sizes, runs=1 if record.quick else 3)
+    timed = {row["way"]: row["milliseconds"] for row in record_of_run["ngram_ms"]}
     loop = timed.get(ngram.ROW_BY_ROW, timed[ngram.LOOP])[0]
     for way, ms in timed.items():
         paper = ngram.PAPER_MS.get(ngram.WAYS[way][0])
@@ -106,7 +106,7 @@ def ways_to_attend(record: Record) -> dict[str, Callable[[], Callable[[], Any]]]
         hidden, weights = normal(B, N, D, dtype=np.float16), (normal(H, K, D), normal(H, K)) * 2
         return normal(B * W, H, K), hidden, np.zeros(B, np.int64), *weights, K**-0.5
 
-    found = {}
+    ready_ways = {}
     ways = {"cache per beam": ("grouped", per_beam), "cache per sentence": ("shared", per_sentence),
             "EL": ("el", of_hidden_states)}  # fmt: skip
     backend = "reference" if record.device == "cpu" else "cuda"
@@ -118,8 +118,8 @@ def ways_to_attend(record: Record) -> dict[str, Callable[[], Callable[[], Any]]]
                     there = moved_to(record.device, inputs())
                     return lambda: function(*there)
 
-                found[f"{way}, {label}"] = ready
-    return found
+                ready_ways[f"{way}, {label}"] = ready
+    return ready_ways
 
 
 def time_of(run: Callable[[], Any], record: Record) -> dict:

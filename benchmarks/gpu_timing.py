@@ -31,10 +31,10 @@ class Record:
 
     def __init__(
         self, device: str, quick: bool, models: Path, before: dict, tried: set[str] = frozenset(),
-        begin: Callable[[str], None] = lambda name: None, send: Callable[[str, Any], None] = lambda name, found: None,
+        begin: Callable[[str], None] = lambda name: None, send: Callable[[str, Any], None] = lambda name, figure: None,
     ):  # fmt: skip
         self.device, self.quick, self.models = device, quick, models
-        self.figures = {name: found for name, found in before.items() if not is_failure(found)}
+        self.figures = {name: figure for name, figure in before.items() if not is_failure(figure)}
         self._tried, self._begin, self._send = tried, begin, send
 
     def __contains__(self, name: str) -> bool:
@@ -57,8 +57,8 @@ class Record:
                 raise DeviceLostError(name) from error
 
 
-def is_failure(found: Any) -> bool:
-    return isinstance(found, dict) and FAILED in found
+def is_failure(figure: Any) -> bool:
+    return isinstance(figure, dict) and FAILED in figure
 
 
 def why(error: BaseException) -> str:
@@ -94,13 +94,13 @@ def seconds_of(
     run: Callable[[], Any], wait: Callable[[], None], turns: int, times: int = 1, at_most: float = 5.0
 ) -> list[float]:
     """Seconds of one of `times` runs, waits included, for each turn; two turns at least, and no more after at_most."""
-    found: list[float] = []
+    seconds: list[float] = []
     began = time.perf_counter()
-    while len(found) < turns and (len(found) < 2 or time.perf_counter() - began < at_most):
+    while len(seconds) < turns and (len(seconds) < 2 or time.perf_counter() - began < at_most):
         wait()
         started = time.perf_counter()
         for _ in range(times):
             run()
         wait()
-        found.append((time.perf_counter() - started) / times)
-    return found
+        seconds.append((time.perf_counter() - started) / times)
+    return seconds

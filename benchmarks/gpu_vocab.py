@@ -76,15 +76,15 @@ def microseconds(run, cupy, times: int = 20) -> float:
     """Of one run, where a graph holds so many of them, one behind the other: the median of seven launches."""
     run()
     graph, _ = capture("gpu", lambda: [run() for _ in range(times)][-1])
-    found = []
+    times_us = []
     for _ in range(7):
         begin, end = cupy.cuda.Event(), cupy.cuda.Event()
         begin.record()
         graph.launch()
         end.record()
         end.synchronize()
-        found.append(1e3 * cupy.cuda.get_elapsed_time(begin, end) / times)
-    return float(np.median(found))
+        times_us.append(1e3 * cupy.cuda.get_elapsed_time(begin, end) / times)
+    return float(np.median(times_us))
 
 
 def chains(rows: int, xp) -> dict:
@@ -108,20 +108,20 @@ def table_3(cupy) -> dict:
     """Milliseconds of a ban, 128 rows of 140 tokens: by a loop that fetches row after row, by kernels in a graph."""
     given, _ = row_module("ngram").paper_inputs()
     scores_RV, tokens_RM, length_R, n = (cupy.asarray(a) if isinstance(a, np.ndarray) else a for a in given)
-    begun, found = time.perf_counter(), {}
+    begun, milliseconds = time.perf_counter(), {}
     for r, length in enumerate(length_R.get().tolist()):
         text = tokens_RM[r].get().tolist()
         for start in range(length - n + 1):
             if text[start : start + n - 1] == text[length - n + 1 : length]:
                 scores_RV[r, text[start + n - 1]] = -np.inf
     cupy.cuda.get_current_stream().synchronize()
-    found["loop with transfers"], banned_RV = 1e3 * (time.perf_counter() - begun), scores_RV.get()
+    milliseconds["loop with transfers"], banned_RV = 1e3 * (time.perf_counter() - begun), scores_RV.get()
     for label, function in implementations(CATALOG["ngram"]).items():
         if label.startswith("cuda"):
             scores_RV[...] = 0
-            found[label] = microseconds(lambda f=function: f(scores_RV, tokens_RM, length_R, n), cupy) / 1e3
-            found[label] = found[label] if np.array_equal(scores_RV.get(), banned_RV) else np.nan
-    return found
+            milliseconds[label] = microseconds(lambda f=function: f(scores_RV, tokens_RM, length_R, n), cupy) / 1e3
+            milliseconds[label] = milliseconds[label] if np.array_equal(scores_RV.get(), banned_RV) else np.nan
+    return milliseconds
 
 
 def main() -> None:
@@ -133,7 +133,7 @@ def main() -> None:
 
     begun, half, into = time.monotonic(), *cupy.ones((2, 1 << 29), np.uint8)
     bandwidth = 2 * half.nbytes / microseconds(lambda: cupy.copyto(into, half), cupy, 1) / 1e6  # TB/s
-    found: dict = {"copy_TBs": bandwidth, "ops": {}, "chains": {}}
+    record: dict = {"copy_TBs": bandwidth, "ops": {}, "chains": {}}
     print(f"A copy: {bandwidth:.2f} TB/s, both ways. Microseconds in a graph at {ROWS} rows; share of a copy on 1 GB.")
     for name in a.only:
         for label, function in implementations(CATALOG[name]).items():
@@ -150,19 +150,19 @@ def main() -> None:
                     lambda f=function, g=large: f(*g), cupy, 1
                 )
                 share = bytes_per_us / 1e6 / bandwidth
-            found["ops"][f"{name} {label}"] = {"us": us, "share": share, "wrong": bad}
+            record["ops"][f"{name} {label}"] = {"us": us, "share": share, "wrong": bad}
             columns = "  ".join(f"{u:8.2f}" for u in us)
             print(f"{name:12} {label:8} {columns}  {share:5.0%}  {'WRONG: ' + bad[0] if bad else 'right'}", flush=True)
     for rows in ROWS:
         for label, run in chains(rows, cupy).items():
-            found["chains"][f"{label}, {rows} rows"] = us = microseconds(run, cupy)
+            record["chains"][f"{label}, {rows} rows"] = us = microseconds(run, cupy)
             print(f"{label}, {rows} rows: {us:.2f} us", flush=True)
-    found["table_3"] = ms = table_3(cupy)
+    record["table_3"] = ms = table_3(cupy)
     for label, each in ms.items():
         print(f"ban of n-grams, {label}: {each:.4f} ms, {ms['loop with transfers'] / each:,.0f}x")
     print(f"{time.monotonic() - begun:.0f} s in all")
     if a.out:
-        a.out.write_text(json.dumps(found, indent=1) + "\n")
+        a.out.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

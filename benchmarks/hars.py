@@ -151,8 +151,8 @@ def main() -> None:
         rows = beam_scores(a.vocabulary, a.trials)
         print(f"beam_scores\n{table(rows)}")
         settings = {"vocabulary": a.vocabulary, "trials": a.trials}
-        found = {"machine": "any machine: the numbers come from a seed", **settings, "beam_scores": rows}
-        a.losses.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        record = {"machine": "any machine: the numbers come from a seed", **settings, "beam_scores": rows}
+        a.losses.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
         return
     rng = np.random.default_rng(0)
     with threadpool_limits(1):

@@ -97,10 +97,10 @@ def registers_alone(n, word):
 
 @njit(nogil=True, fastmath=True)
 def total_of(numbers):
-    found = np.float32(0)
+    total = np.float32(0)
     for i in range(len(numbers)):
-        found += numbers[i]
-    return found
+        total += numbers[i]
+    return total
 
 
 def seconds_of(call) -> float:
@@ -210,9 +210,9 @@ def median(numbers: np.ndarray, digits: int) -> float:
     return round(float(np.median(numbers)), digits)
 
 
-def table(found: dict, products: set[str]) -> str:
+def table(record: dict, products: set[str]) -> str:
     """Few rows beside reading, many beside registers; then each way called by itself, for `products`."""
-    m, rows = found["machine"], found["products"]
+    m, rows = record["machine"], record["products"]
     names = {r["product"]: f"{r['product']}, {r['inputs']} x {r['outputs']}" for r in rows}
     lines = ["| product, back to back | rows | int8_dynamic | GB/s | of reading | float32 | GB/s | of reading |",
              "|---|---|---|---|---|---|---|---|"]  # fmt: skip
@@ -251,16 +251,16 @@ def main() -> None:
     a = p.parse_args()
     if DOT is None:
         raise SystemExit("this processor has no integer dot product that compiled code could use")
-    numbers, found, threads = np.ones(READ, np.float32), [], worker_threads().number
+    numbers, measured, threads = np.ones(READ, np.float32), [], worker_threads().number
     with ThreadPoolExecutor(threads) as pool, threadpool_limits(threads):
         for name in a.products:
             for rows in a.rows:
                 row = {"product": name} | measure(rows, *PRODUCTS[name], a.turns, pool, numbers)
-                found.append(row)
+                measured.append(row)
                 print(name, rows, row["milliseconds"], f"int8 / int4 {row['int8_over_int4']}x", flush=True)
     blas = ", ".join(sorted({f"{b['internal_api']} {b.get('architecture', '')}".strip() for b in threadpool_info()}))
     machine = where_it_ran() | {"kind": DOT.name, "threads": threads, "blas": blas, "note": a.note}
-    result = {"machine": machine, "products": found}
+    result = {"machine": machine, "products": measured}
     print(table(result, set(a.products)))
     if a.out:
         a.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

@@ -69,8 +69,8 @@ def table(kernels: list[dict], seeds: int) -> str:
     for name, words in [*IN_WORDS.items(), (None, "all")]:
         mine = [k for k in kernels if name in (None, k["kind"])]
         wrong, right = ([k for k in mine if k["right"] is is_right] for is_right in (False, True))
-        found, alarms = sum(not k["wrong about"] for k in wrong), sum(bool(k["wrong about"]) for k in right)
-        lines.append(f"| {words} | {len(wrong)} | {found} | {len(right)} | {alarms} |")
+        caught, alarms = sum(not k["wrong about"] for k in wrong), sum(bool(k["wrong about"]) for k in right)
+        lines.append(f"| {words} | {len(wrong)} | {caught} | {len(right)} | {alarms} |")
     missed = [f"`{k['kernel']}` ({k['why']})" for k in kernels if k["wrong about"]]
     lines += ["", f"Each kernel ran under {seeds} seeds."]
     lines += [f"Wrong about: {', '.join(missed)}"] if missed else []

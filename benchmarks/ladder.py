@@ -29,35 +29,35 @@ from minidecode.bench.ladder import Ladder, read_ladder
 from minidecode.runtime.footprint import in_units
 
 
-def markdown(found: Ladder) -> str:
+def markdown(ladder: Ladder) -> str:
     """A line a rung, the reasons of losers below, and where it ran."""
     lines = ["| rung | texts/s | speedup over the rung it builds on | over no cache | keys and values | peak |",
              "|---|---|---|---|---|---|"]  # fmt: skip
-    for s in found.measured:
+    for s in ladder.measured:
         step = f"{s.speedup:.2f}x{'' if s.carried else ', not carried on'}" if s.builds_on else ""
         _, least, most = s.seconds
         lines.append(
             f"| {s.name} | {s.samples_per_second:,.1f} ({least:.2f}-{most:.2f} s) | {step} | {s.speedup_total:.1f}x |"
             f" {in_units(s.memory_bytes)} | {in_units(s.peak_bytes)} |"
         )
-    return "\n".join([*lines, "", f"{found.work['texts']} texts {summary(found)}"])
+    return "\n".join([*lines, "", f"{ladder.work['texts']} texts {summary(ladder)}"])
 
 
-def batch_sizes(found: Ladder) -> str:
+def batch_sizes(ladder: Ladder) -> str:
     """Texts/s by method and batch size under this machine's cap; of other machines what the largest batch would be."""
-    cells = {(c.method, c.batch): c for c in found.frontier.cells if c.machine == HERE}
+    cells = {(c.method, c.batch): c for c in ladder.frontier.cells if c.machine == HERE}
     lines = [f"| batch size | {' | '.join(METHODS)} |", "|---" * (1 + len(METHODS)) + "|"]
     for batch in sorted({batch for _, batch in cells}):
         row = (as_cell(cells.get((method, batch))) for method in METHODS)
         lines.append(f"| {batch:,} | {' | '.join(row)} |")
-    cap = in_units(found.frontier.caps[HERE])
+    cap = in_units(ladder.frontier.caps[HERE])
     lines.append(
         f"\nTexts/s (bytes of a batch at the most, beside the weights), under a cap of {cap}; OOM: more than that; "
-        f"fits: by its bytes alone, not run. Texts {summary(found)}"
+        f"fits: by its bytes alone, not run. Texts {summary(ladder)}"
     )
-    for machine, limit in found.frontier.caps.items():
+    for machine, limit in ladder.frontier.caps.items():
         if machine != HERE:
-            fit = {c.method: c.batch for c in found.frontier.cells if c.machine == machine and c.state != OUT}
+            fit = {c.method: c.batch for c in ladder.frontier.cells if c.machine == machine and c.state != OUT}
             most = ", ".join(f"{batch:,} ({method})" for method, batch in fit.items())  # the last is the largest
             lines.append(f"Predicted for a {machine} ({in_units(limit)}), the largest batch: {most}.")
     return "\n".join(lines)
@@ -70,14 +70,14 @@ def as_cell(cell: Cell | None) -> str:
     return f"{speed} ({in_units(cell.needs)})"
 
 
-def summary(found: Ladder) -> str:
+def summary(ladder: Ladder) -> str:
     """What was generated, and where."""
-    work = found.work
+    work = ladder.work
     return (
         f"of about {work['input_length']} tokens, {work['max_new_tokens']} new, beam "
-        f"{work['num_beams']}, n-gram {work['no_repeat_ngram_size']}; machine: {found.where['cores']} cores "
-        f"({found.where['processor']}), load {found.where['load']} (ours included), "
-        f"BLAS threads: {found.where['blas_threads']}, NumPy {found.where['numpy']}."
+        f"{work['num_beams']}, n-gram {work['no_repeat_ngram_size']}; machine: {ladder.where['cores']} cores "
+        f"({ladder.where['processor']}), load {ladder.where['load']} (ours included), "
+        f"BLAS threads: {ladder.where['blas_threads']}, NumPy {ladder.where['numpy']}."
     )
 
 
@@ -88,18 +88,18 @@ THEMES = {  # text, grid, bar
 ROW, LEFT, WIDTH = 26, 170, 720  # pixels: a bar's row, the names' column, the picture
 
 
-def bars(found: Ladder, theme: str) -> str:
+def bars(ladder: Ladder, theme: str) -> str:
     """The rungs that give the first rung's text, as an SVG: a bar each; hollow if the ladder dropped the rung."""
     ink, grid, colour = THEMES[theme]
-    ban = found.work["no_repeat_ngram_size"]
-    same = [s for s in found.measured if not s.other_precision and s.no_repeat_ngram_size == ban]
+    ban = ladder.work["no_repeat_ngram_size"]
+    same = [s for s in ladder.measured if not s.other_precision and s.no_repeat_ngram_size == ban]
     scale = (WIDTH - LEFT - 150) / max(s.speedup_total for s in same)
     height = ROW * len(same) + 20
     words = ", ".join(f"{s.name} {s.speedup_total:.1f}x" for s in same)
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" aria-labelledby="t d" '
         f'font-family="system-ui, sans-serif" font-size="14" fill="{ink}">',
-        f'<title id="t">{escape(found.work["model"])}: speed over no cache</title>',
+        f'<title id="t">{escape(ladder.work["model"])}: speed over no cache</title>',
         f'<desc id="d">{escape(words)}</desc>',
         f'<path d="M{LEFT} 6V{height - 6}" stroke="{grid}"/>',
     ]
@@ -124,19 +124,19 @@ def main() -> None:
     p.add_argument("--dark", type=to_write, help="where to draw them for dark pages")
     a = p.parse_args()
     try:
-        found = read_ladder(a.file)
+        ladder = read_ladder(a.file)
     except md.InputError as error:
         raise SystemExit(f"{error}") from None
-    print(markdown(found))
+    print(markdown(ladder))
     if a.readme:
-        write_between_markers(a.readme, "ladder", markdown(found))
+        write_between_markers(a.readme, "ladder", markdown(ladder))
     for theme, path in (("light", a.light), ("dark", a.dark)):
         if path:
-            path.write_text(bars(found, theme), encoding="utf-8", newline="\n")
-    if found.frontier and HERE in found.frontier.caps:
-        print(f"\n{batch_sizes(found)}")
+            path.write_text(bars(ladder, theme), encoding="utf-8", newline="\n")
+    if ladder.frontier and HERE in ladder.frontier.caps:
+        print(f"\n{batch_sizes(ladder)}")
         if a.batch_sizes:
-            write_between_markers(a.batch_sizes, "batch-sizes", batch_sizes(found))
+            write_between_markers(a.batch_sizes, "batch-sizes", batch_sizes(ladder))
     elif a.batch_sizes:
         raise SystemExit(f"{a.file} holds no batch sizes of this machine: they need --memory-budget")
 

@@ -58,13 +58,13 @@ def of_one_layer(layer: str, D: int, H: int, lengths: list[int], functions, cach
 
     run: an encoder's pass over texts of these lengths, or a decode step behind them with two beams each.
     """
-    found = []
+    counts = []
     for layers in (1, 2):
         family, weights = model_of(layer, layers, D, H)
         ops = CountedOps(functions)
         engine = Engine(family.network, weights, ops, Plan(cache=cache).resolve(layer != "GPT-2")[1])
-        found.append(count(ops, ready(layer, engine, [np.zeros(n, np.int64) for n in lengths])))
-    return tuple(two - one for one, two in zip(*found, strict=True))
+        counts.append(count(ops, ready(layer, engine, [np.zeros(n, np.int64) for n in lengths])))
+    return tuple(two - one for one, two in zip(*counts, strict=True))
 
 
 def model_of(layer: str, layers: int, D: int, H: int) -> tuple:
@@ -151,8 +151,8 @@ def naive_launches(layer: str, D: int, H: int, length: int) -> dict:
         run()
         return tuple(b - a for a, b in zip(before, counts, strict=True))
 
-    found = of_one_layer(layer, D, H, [length], counted, plan.cache, count)
-    return dict(zip(("kernels", "products", "bytes"), found, strict=True))
+    of_layer = of_one_layer(layer, D, H, [length], counted, plan.cache, count)
+    return dict(zip(("kernels", "products", "bytes"), of_layer, strict=True))
 
 
 def fused_bytes(layer: str, D: int, H: int, length: int, ended: bool = False) -> int:

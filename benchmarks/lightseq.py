@@ -138,9 +138,9 @@ def main() -> None:
     print(f"Figure 5\n\n{table(rows['bart'])}\n\nFigure 6\n\n{table(rows['gpt2'])}")
     if a.out:
         machine = where_it_ran() | {"note": a.note}
-        found = {"machine": machine, "shape": shape, "plans": PLANS, "figure_4": of_figure_4["percent"],
+        record = {"machine": machine, "shape": shape, "plans": PLANS, "figure_4": of_figure_4["percent"],
                  "figure_5": rows["bart"], "figure_6": rows["gpt2"]}  # fmt: skip
-        a.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        a.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

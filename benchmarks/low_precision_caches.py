@@ -47,15 +47,15 @@ def caches(way: str, N: int, rng) -> list[tuple]:
     def keys_and_values(rows: int, positions: int) -> list[np.ndarray]:
         return [rng.standard_normal((rows, HEADS, positions, WIDTH), np.float32) for _ in range(2)]
 
-    found, none_R = [], np.zeros(BEAMS, np.int64)
+    calls, none_R = [], np.zeros(BEAMS, np.int64)
     for _ in range(LAYERS):
         q_RHK = rng.standard_normal((BEAMS, HEADS, WIDTH), np.float32)
         if way.startswith("split"):
-            own = *keys_and_values(BEAMS, GENERATED), none_R, np.full(BEAMS, GENERATED)
-            found.append((q_RHK, *keys_and_values(1, N), np.zeros(1, np.int64), *own, WIDTH**-0.5))
+            generated = *keys_and_values(BEAMS, GENERATED), none_R, np.full(BEAMS, GENERATED)
+            calls.append((q_RHK, *keys_and_values(1, N), np.zeros(1, np.int64), *generated, WIDTH**-0.5))
         else:
-            found.append((q_RHK, *keys_and_values(BEAMS, N), none_R, np.full(BEAMS, N), WIDTH**-0.5))
-    return found
+            calls.append((q_RHK, *keys_and_values(BEAMS, N), none_R, np.full(BEAMS, N), WIDTH**-0.5))
+    return calls
 
 
 def stored_as(dtype: str, layers: list[tuple]) -> list[tuple]:
@@ -100,9 +100,9 @@ def main() -> None:
         print("| op | positions | float32, ms a layer | float16 | float32 / float16 |\n|---|---|---|---|---|")
         for N in a.positions:
             calls = {(way, dtype): call for way in WAYS for dtype, call in calls_of(way, N)}
-            found = milliseconds(calls, a.repeats)
+            medians = milliseconds(calls, a.repeats)
             for way in WAYS:
-                ms = {dtype: [round(t, 4) for t in found[way, dtype]] for dtype in STORED}
+                ms = {dtype: [round(t, 4) for t in medians[way, dtype]] for dtype in STORED}
                 rows.append({"op": way, "positions": N, "milliseconds": ms})
                 wide, narrow = (f"{m[0]:.3f} ({m[1]:.3f}-{m[2]:.3f})" for m in ms.values())
                 times = ms["float32"][0] / ms["float16"][0]

@@ -97,21 +97,21 @@ def main() -> None:
                     what = f"{plan}, {item} bytes a number, {B} x {N}, beam {W}, {T} new"
                     raise SystemExit(f"{what}: {measured} bytes held, {expected} by formula")
     print("held bytes are those of the formulas, for each plan, float32 and float16, and 3 shapes\n")
-    found = tables()
+    record = tables()
     print("EL, Table 4: states of the input, GiB    here    paper    here    paper    ratio")
-    for r in found["el_table_4"]:
+    for r in record["el_table_4"]:
         (here, here_el), (paper, paper_el) = r["gib"].values(), r["paper"].values()
         print(f"batch {r['batch']:>3}, length {r['length']:>4}: multi-head / EL {here:>8.2f} {paper:>8} "
               f"{here_el:>7.3f} {paper_el:>8} {here / here_el:>7.0f}x")  # fmt: skip
     print("\nFastSeq, Table 2: cache, GiB                here    paper")
-    for r in found["fastseq_table_2"]:
+    for r in record["fastseq_table_2"]:
         print(f"batch {r['batch']:>3}, {r['plan']:<28} {r['gib']:>8.2f} {r['paper']:>8}")
     print("\nWhere EL loses: a prompt's position, in one layer of width 1,024 with 16 query heads, in numbers")
-    for r in found["numbers_per_prompt_position_and_layer"]:
+    for r in record["numbers_per_prompt_position_and_layer"]:
         print(f"{r['key_value_heads']:>3} key/value heads: shared cache {r['shared_cache']:>5}, EL {r['el']:>5}")
     print("Few key/value heads are narrower than the hidden states that they are made from.")
     if a.out:
-        a.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        a.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -83,10 +83,10 @@ def summary(runs: dict[str, list[dict]], family: str) -> dict:
     losses = {variant: [run["ln_ppl"] for run in mine] for variant, mine in runs.items()}
     rows = []
     for variant, mine in runs.items():
-        found = {name: [run[name] for run in mine] for name in MEASURES if name in mine[0]}
+        measured = {name: [run[name] for run in mine] for name in MEASURES if name in mine[0]}
         rows.append({
             "variant": variant, **{key: mine[0][key] for key in ("H", "K", "F", "parameters")},
-            **{name: {"mean": statistics.mean(x), "min": min(x), "max": max(x)} for name, x in found.items()},
+            **{name: {"mean": statistics.mean(x), "min": min(x), "max": max(x)} for name, x in measured.items()},
             "against_multi_head": verdict(losses[variant], losses[BASELINE]),
             "minutes": [round(run["seconds"] / 60, 1) for run in mine], "paper": PAPER[family].get(variant),
         })  # fmt: skip
@@ -107,14 +107,14 @@ def paper_cells(family: str, variant: str) -> list[str]:
     return [str(F), f"{loss:.3f}", f"{loss - baseline:+.3f}" if variant != BASELINE else "", *map(str, bleu)]
 
 
-def markdown(family: str, found: dict) -> str:
+def markdown(family: str, record: dict) -> str:
     """The table, the budget, and the pairs inside the spread."""
-    measures = [name for name in MEASURES if name in found["rows"][0]]
+    measures = [name for name in MEASURES if name in record["rows"][0]]
     paper = ["paper: d_ff", "ln(PPL)", "against multi-head", *(["BLEU"] if family == "bart" else [])]
     heads = ["attention", "h", "d_k, d_v", "d_ff", "parameters", *(MEASURES[m][0] for m in measures),
              "ln(PPL) against multi-head", *paper]  # fmt: skip
     lines = [f"### {TITLES[family]}\n", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    for row in found["rows"]:
+    for row in record["rows"]:
         cells = [row["variant"], row["H"], row["K"], row["F"], f"{row['parameters']:,}"]
         for name in measures:
             _, digits, factor = MEASURES[name]
@@ -122,13 +122,13 @@ def markdown(family: str, found: dict) -> str:
             cells.append(f"{mean} ({least}..{most})")
         cells += [row["against_multi_head"], *paper_cells(family, row["variant"])]
         lines.append(f"| {' | '.join(map(str, cells))} |")
-    b, n = found["budget"], len(found["seeds"])
-    minutes = [m for row in found["rows"] for m in row["minutes"]]
+    b, n = record["budget"], len(record["seeds"])
+    minutes = [m for row in record["rows"] for m in row["minutes"]]
     lines.append(
         f"\n{b['steps']:,} steps, {b['tokens']:,} tokens a run, {min(minutes):.1f} to {max(minutes):.1f} minutes; "
         f"{n} seeds: mean (least..largest)."
     )
-    pairs = ", ".join(f"{a} / {b}" for a, b in found["inside_the_spread"]) or "none"
+    pairs = ", ".join(f"{a} / {b}" for a, b in record["inside_the_spread"]) or "none"
     lines.append(
         f"Pairs whose ln(PPL) differs by no more than the spread of the seeds: {pairs}. The seeds of two models "
         f"of the same worth part by chance in one of {math.comb(2 * n, n) // 2} pairs: of all orders of {2 * n} "

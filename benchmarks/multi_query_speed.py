@@ -171,13 +171,13 @@ def footnote_table(rows: list[dict]) -> str:
 
 def losers(rows: list[dict]) -> str:
     """Where multi-query or local attention takes longer than multi-head, and why it may."""
-    found = []
+    slower = []
     for r in rows:
         base = base_of(r, rows)
         if r["decoder_us"] > base["decoder_us"]:
             where = f"batch {r['batch']}, length {r['length']}, beam {r['beams']}"
-            found.append(f"{r['variant']} ({r['cache']}), {where}")
-    say = "; ".join(found) or "none of these settings"
+            slower.append(f"{r['variant']} ({r['cache']}), {where}")
+    say = "; ".join(slower) or "none of these settings"
     return (
         f"Slower than multi-head: {say}. Short caches take little of a step; what is saved there is not seen beside"
         " the feed-forward part, which multi-query attention makes wider; and a window hides nothing before it is full."

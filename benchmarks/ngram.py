@@ -101,9 +101,9 @@ def check(calls_of, to_host, tokens_RM, lengths) -> None:
                 raise SystemExit(f"{label} bans other tokens at length {length_R[0]}: nothing is timed")
 
 
-def table(found: dict) -> str:
+def table(record: dict) -> str:
     """The paper's rows beside ours; ratios are to the loop that needs one transfer, or none."""
-    timed = {r["way"]: r["milliseconds"] for r in found["ngram_ms"]}
+    timed = {r["way"]: r["milliseconds"] for r in record["ngram_ms"]}
     lines = ["| of the paper | here | ms here | speed | ms on a V100, paper |", "|---|---|---|---|---|"]
     for label, (row, what) in WAYS.items():
         paper = f"{PAPER_MS[row]:,.1f} ({PAPER_MS['CPU kernel'] / PAPER_MS[row]:.2f}x)" if row else ""
@@ -117,11 +117,11 @@ def table(found: dict) -> str:
         ratios = [f"{timed[way][0] / kernels[label]:.1f}x as fast as the {row} (target: {TARGETS[row]}x)"
                   for way, (row, _) in WAYS.items() if row in TARGETS]  # fmt: skip
         lines.append(f"\nThe fastest kernel, {label}, is {' and '.join(ratios)}.")
-    s, m = found["shape"], found["machine"]
+    s, m = record["shape"], record["machine"]
     steps = f"All {s['steps']} steps of {s['sentences']} sentences with {s['beams']} beams, n = {N}"
     lines.append(
         f"\n{steps}, vocabulary {s['vocabulary']:,}. Machine: {m.get('gpu', 'no GPU')}, {m['cores']} cores"
-        f" ({m['processor']}), NumPy {m['numpy']}, Numba {m['numba']}. {found['note']}".rstrip()
+        f" ({m['processor']}), NumPy {m['numpy']}, Numba {m['numba']}. {record['note']}".rstrip()
     )
     return "\n".join(lines)
 
@@ -171,12 +171,12 @@ def main() -> None:
     a = p.parse_args()
     if a.vocabulary < WORDS:
         p.error(f"argument --vocabulary: the texts have {WORDS} different tokens, so {a.vocabulary} are too few")
-    found = measured(a.sentences, a.beams, a.longest, a.vocabulary, a.runs, a.note)
-    print(table(found))
+    record = measured(a.sentences, a.beams, a.longest, a.vocabulary, a.runs, a.note)
+    print(table(record))
     if a.out:
-        a.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        a.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     if a.readme:
-        write_between_markers(a.readme, "ngram-gpu" if "gpu" in found["machine"] else "ngram", table(found))
+        write_between_markers(a.readme, "ngram-gpu" if "gpu" in record["machine"] else "ngram", table(record))
 
 
 if __name__ == "__main__":

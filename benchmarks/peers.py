@@ -155,8 +155,8 @@ def make_checkpoint(name: str, folder: Path, shrink: bool, for_peers: bool) -> N
 
 def missing_of_llama() -> list[str]:
     """The packages that llama.cpp needs here and that are not installed."""
-    found = (("llama_cpp", "llama-cpp-python"), ("gguf", "gguf"))
-    return [package for module, package in found if importlib.util.find_spec(module) is None]
+    needed = (("llama_cpp", "llama-cpp-python"), ("gguf", "gguf"))
+    return [package for module, package in needed if importlib.util.find_spec(module) is None]
 
 
 def can_run(system: str, setting: dict) -> bool:
@@ -363,12 +363,12 @@ def ctranslate2(folder: Path, threads: int, compute_type: str) -> Callable[[dict
 
         def run() -> list:
             if is_decoder:
-                found = model.generate_batch(tokens, max_length=setting["new"], min_length=setting["new"],
+                results = model.generate_batch(tokens, max_length=setting["new"], min_length=setting["new"],
                                              include_prompt_in_result=False, **common)  # fmt: skip
-                return [r.sequences_ids[0] for r in found]
-            found = model.translate_batch(tokens, max_decoding_length=setting["new"],
+                return [r.sequences_ids[0] for r in results]
+            results = model.translate_batch(tokens, max_decoding_length=setting["new"],
                                           min_decoding_length=setting["new"], **common)  # fmt: skip
-            return [[int(t[1:]) for t in r.hypotheses[0]] for r in found]
+            return [[int(t[1:]) for t in r.hypotheses[0]] for r in results]
 
         return run
 
@@ -445,9 +445,9 @@ def agree(pipe, folder: Path, settings: list[dict]) -> None:
         held = {label: max(r.cache_peak_bytes for r in run.receipts) for label, run in runs.items()}
         seconds = {}
         for label, (_, given, _) in PLAIN_CACHE.items():
-            own = md.load(folder, dtype=given["dtype"], plan=given.get("plan", "fast"))  # its weights packed, as timed
+            fast = md.load(folder, dtype=given["dtype"], plan=given.get("plan", "fast"))  # its weights packed, as timed
             how = {"input_ids": prompts_of(s), "no_repeat_ngram_size": s["ngram"]} | options_of(s)
-            again = [own.generate(**how).receipt.seconds for _ in range(3)]
+            again = [fast.generate(**how).receipt.seconds for _ in range(3)]
             fastest = min(again, key=lambda stages: sum(stages.values()))
             seconds[label] = {name: round(fastest.get(name, 0.0), 4) for name in STAGES}
         pipe.send({"tied_texts": len(parted), "memory_bytes": held, "seconds": seconds})
@@ -509,10 +509,10 @@ def ceilings(folder: Path, threads: int) -> Callable[[dict], Callable[[], list]]
 
     @njit(nogil=True, fastmath=True)
     def total(numbers):
-        found = np.float32(0)
+        total = np.float32(0)
         for i in range(len(numbers)):  # by index: only so LLVM makes vectors of it
-            found += numbers[i]
-        return found
+            total += numbers[i]
+        return total
 
     numbers, matrix = np.ones(64 * 2**20, np.float32), np.ones((1024, 1024), np.float32)
     parts, pool = np.array_split(numbers, threads), ThreadPoolExecutor(threads)
@@ -541,22 +541,22 @@ def answer(pipe, who: str):
 def verdicts(context, folder: Path, settings: list[dict], environment: dict) -> list[dict]:
     """What `agree` says of each setting. Ends the script if texts part without a tie: nothing is timed then."""
     pipe, theirs = context.Pipe()
-    process, found = started(context, agree, (theirs, folder, settings), environment), []
+    process, verdicts = started(context, agree, (theirs, folder, settings), environment), []
     theirs.close()
     for _ in settings:
-        found.append(answer(pipe, "comparing texts"))
-        if isinstance(found[-1], str):
-            raise SystemExit(f"{found[-1]}: nothing is timed")
+        verdicts.append(answer(pipe, "comparing texts"))
+        if isinstance(verdicts[-1], str):
+            raise SystemExit(f"{verdicts[-1]}: nothing is timed")
     process.join()
-    return found
+    return verdicts
 
 
 def asked(pipe, who: str, setting: dict) -> tuple[list, float]:
     """What a system's process answers, and the seconds that it took for it; then what spins may fall asleep."""
     pipe.send(setting)
-    found = answer(pipe, who)
+    reply = answer(pipe, who)
     time.sleep(ASLEEP)
-    return found
+    return reply
 
 
 def time_setting(setting: dict, pipes: dict, runs: int, others: dict | None = None) -> dict[str, dict]:
@@ -573,7 +573,7 @@ def time_setting(setting: dict, pipes: dict, runs: int, others: dict | None = No
         if others and turn > 0:
             reached.append(asked(others["ceilings"], "ceilings", setting)[0])
     new = setting["batch"] * setting["new"]
-    found = {
+    timed = {
         name: {"tokens_per_second": round(new / statistics.median(s), 1), "seconds": [round(x, 4) for x in s],
                "same_tokens_as_transformers": None if "transformers" not in tokens else
                sum(a == b for a, b in zip(tokens[name], tokens["transformers"], strict=True))}
@@ -582,51 +582,51 @@ def time_setting(setting: dict, pipes: dict, runs: int, others: dict | None = No
     if others:
         calls = asked(others["least"], "least", setting)[0]
         reads, computes = (statistics.median(turn[k] for turn in reached) for k in (0, 1))
-        found[OURS]["limits"] = {
+        timed[OURS]["limits"] = {
             "bytes": sum(size for size, _ in calls), "operations": sum(number for _, number in calls),
             "read_per_second": round(reads), "operations_per_second": round(computes),
             "seconds": round(sum(max(size / reads, number / computes) for size, number in calls), 4),
         }  # fmt: skip
     if PLAIN in seconds:
         ratios = [plain / mine for plain, mine in zip(seconds[PLAIN], seconds[OURS], strict=True)]
-        found[OURS]["over_plain_cache"] = [round(float(x), 3) for x in np.quantile(ratios, (0.5, 0.25, 0.75))]
-    return found
+        timed[OURS]["over_plain_cache"] = [round(float(x), 3) for x in np.quantile(ratios, (0.5, 0.25, 0.75))]
+    return timed
 
 
 def versions() -> dict[str, str | None]:
-    found: dict[str, str | None] = {}
+    installed: dict[str, str | None] = {}
     for package in ("minidecode", "numpy", "numba", "transformers", "torch", "ctranslate2", "llama_cpp_python"):
         try:
-            found[package] = version(package)
+            installed[package] = version(package)
         except PackageNotFoundError:
-            found[package] = None
-    return found
+            installed[package] = None
+    return installed
 
 
-def table(found: dict) -> str:
+def table(record: dict) -> str:
     """Tokens per second, and ours over the best of each peer."""
     lines = ["| work | minidecode fp32 | int8 | int8_dynamic | CTranslate2 fp32 | int8 | transformers |"
              " ours / CTranslate2: fp32, int8_dynamic | ours / transformers |",
              "|---|---|---|---|---|---|---|---|---|"]  # fmt: skip
-    for name, rows in found["work"].items():
+    for name, rows in record["work"].items():
         ours = [rows.get(f"minidecode {kind}") for kind in ("fp32", "int8", "int8_dynamic")]
         theirs = [best(rows, peer) for peer in ("CTranslate2 fp32", "CTranslate2 int8", "transformers")]
         shown = [f"{row['tokens_per_second']:,.1f}" if row else "" for row in (*ours, *theirs)]
         first, second, third = (ratio(*pair) if all(pair) else "" for pair in pairs(rows))
         lines.append(f"| {name} | {' | '.join(shown)} | {first}, {second} | {third} |")
-    for more in (llama_lines(found), target_lines(found)):
+    for more in (llama_lines(record), target_lines(record)):
         lines += ["", *more] if more else []
-    turns = min(len(row["seconds"]) for rows in found["work"].values() for row in rows.values())
+    turns = min(len(row["seconds"]) for rows in record["work"].values() for row in rows.values())
     summary = (
         f"Medians of {turns} turns. A ratio is the median of the turns' ratios; in brackets, their lower and upper"
         " quartile."
     )
-    return "\n".join([*lines, "", summary, *where(found), *(["", limits] if (limits := limits_table(found)) else [])])
+    return "\n".join([*lines, "", summary, *where(record), *(["", limits] if (limits := limits_table(record)) else [])])
 
 
-def llama_lines(found: dict) -> list[str]:
+def llama_lines(record: dict) -> list[str]:
     """A table of its own, of the works and types that it was asked; nothing where it was not."""
-    works = {name: rows for name, rows in found["work"].items() if best(rows, "llama.cpp")}
+    works = {name: rows for name, rows in record["work"].items() if best(rows, "llama.cpp")}
     types = [t for t in OF_GGUF if t != "Q4_0" or any(best(rows, "llama.cpp Q4_0") for rows in works.values())]
     pairs = [f"{OF_GGUF[t].removeprefix('minidecode ')}{f' / {t}' * (t != 'F32')}" for t in types]
     ours_alone = [OF_GGUF["Q4_0"]] if "Q4_0" in types else []  # of the others the first table has the speed
@@ -653,11 +653,11 @@ def pairs(rows: dict) -> list[tuple[dict | None, dict | None]]:
             (fp32, best(rows, "transformers"))]  # fmt: skip
 
 
-def target_lines(found: dict) -> list[str]:
+def target_lines(record: dict) -> list[str]:
     """What was to be reached, beside what was; nothing where no work has a target."""
     lines = ["| work | float32 / CTranslate2: target, reached | int8_dynamic / its int8 | float32 / transformers |",
              "|---|---|---|---|"]  # fmt: skip
-    for name, rows in found["work"].items():
+    for name, rows in record["work"].items():
         if name in TARGETS and all(ours and theirs for ours, theirs in pairs(rows)):
             cells = []
             for wanted, (ours, theirs) in zip(TARGETS[name], pairs(rows), strict=True):
@@ -680,11 +680,11 @@ def ratio(ours: dict, theirs: dict) -> str:
     return f"{middle:.2f}x ({lower:.2f}-{upper:.2f})"
 
 
-def limits_table(found: dict) -> str:
+def limits_table(record: dict) -> str:
     """Ours in float32 beside what the machine allows; nothing where that was not measured."""
     lines = ["| work | reads, at least | computes, at least | the machine reads | multiplies | time at these limits |"
              " minidecode fp32 | of what is allowed |", "|---|---|---|---|---|---|---|---|"]  # fmt: skip
-    for name, rows in found["work"].items():
+    for name, rows in record["work"].items():
         if limits := rows.get(OURS, {}).get("limits"):
             took = statistics.median(rows[OURS]["seconds"])
             lines.append(
@@ -695,37 +695,37 @@ def limits_table(found: dict) -> str:
     return "\n".join(lines) if lines[2:] else ""
 
 
-def plain_table(found: dict) -> str:
+def plain_table(record: dict) -> str:
     """Tokens per second of the plain cache and of ours, the median of the turns' ratios, bytes of the caches."""
     lines = ["| work | plain cache | plan=fast | over the plain cache | keys and values | texts parted by ties |",
              "|---|---|---|---|---|---|"]  # fmt: skip
-    for name, rows in found["work"].items():
+    for name, rows in record["work"].items():
         speeds = []
         for label in PLAIN_CACHE:
             seconds = rows[label]["seconds"]
             speeds.append(f"{rows[label]['tokens_per_second']:,.1f} ({min(seconds):.2f}-{max(seconds):.2f} s)")
         median, lower, upper = rows[OURS]["over_plain_cache"]
-        agreed = found["agreed"][name]
+        agreed = record["agreed"][name]
         held = " to ".join(f"{agreed['memory_bytes'][label] / 1e6:,.1f} MB" for label in PLAIN_CACHE)
         lines.append(
             f"| {name} | {' | '.join(speeds)} | {median:.2f}x ({lower:.2f}-{upper:.2f}) | {held} |"
             f" {agreed['tied_texts']} |"
         )
     lines += ["", f"| seconds of a run | {' | '.join(STAGES.values())} |", "|---|" + "---|" * len(STAGES)]
-    for name in found["work"]:
-        for label, seconds in found["agreed"][name]["seconds"].items():
+    for name in record["work"]:
+        for label, seconds in record["agreed"][name]["seconds"].items():
             cells = " | ".join(f"{seconds[stage]:.2f}" for stage in STAGES)
             lines.append(f"| {name}: {'plan=fast' if label == OURS else label} | {cells} |")
-    return "\n".join([*lines, "", *where(found)])
+    return "\n".join([*lines, "", *where(record)])
 
 
-def where(found: dict) -> list[str]:
+def where(record: dict) -> list[str]:
     """The lines below a table."""
-    m, v = found["machine"], found["versions"]
+    m, v = record["machine"], record["versions"]
     packages = ", ".join(f"{k} {v[k]}" for k in (*PACKAGES, "llama_cpp_python") if v.get(k))
     machine = f"{m['threads']} threads on {m['cores']} cores ({m['processor']}); kernels of our OpenBLAS:"
     summary = f"Tokens per second, {machine} {m['blas_kernels']}; {packages}."
-    return [summary, found["note"]] if found["note"] else [summary]
+    return [summary, record["note"]] if record["note"] else [summary]
 
 
 def main() -> None:
@@ -758,7 +758,7 @@ def main() -> None:
         raise SystemExit(
             f"nothing to do: works are {'; '.join(SETTINGS | MORE_SETTINGS)}; systems are {'; '.join(SYSTEMS)}"
         )
-    context, found, agreed, kernels = mp.get_context("spawn"), {}, {}, ""
+    context, rows_of_work, agreed, kernels = mp.get_context("spawn"), {}, {}, ""
     common = dict.fromkeys(THREADS, str(a.threads))
     of_ours = common | ({"OPENBLAS_CORETYPE": a.blas_kernels} if a.blas_kernels else {})
     with tempfile.TemporaryDirectory() as scratch:
@@ -781,8 +781,8 @@ def main() -> None:
             kernels = next((k for s, k in multiplies.items() if systems[s][0] == "ours"), "none was asked")
             for label, setting in mine.items():
                 able = {system: pipe for system, pipe in pipes.items() if can_run(system, setting)}
-                found[label] = time_setting(setting, able, a.runs, others)
-                print(label, {n: r["tokens_per_second"] for n, r in found[label].items()}, flush=True)
+                rows_of_work[label] = time_setting(setting, able, a.runs, others)
+                print(label, {n: r["tokens_per_second"] for n, r in rows_of_work[label].items()}, flush=True)
             for pipe in (*pipes.values(), *others.values()):
                 pipe.send(None)
             for worker in workers:
@@ -792,7 +792,7 @@ def main() -> None:
         "machine": machine,
         "versions": versions(),
         "note": f"{'Toy shapes. ' * a.shrink}{a.note}".strip(),
-        "work": found,
+        "work": rows_of_work,
     }
     if a.plain_cache:
         result |= {"plan": PLAIN_CACHE[PLAIN][1]["plan"], "agreed": agreed}

@@ -151,36 +151,38 @@ def rows_of(family: str, folder: Path, texts: list[str], a: argparse.Namespace) 
 
 def measure(family: str, variant: str, folder: Path, read: Callable, originals: list[str], plan: str) -> list[dict]:
     """A row for each dtype."""
-    found: dict[str, Found] = {}
+    by_dtype: dict[str, Found] = {}
     for dtype in DTYPES:
         try:
             model = md.load(folder, dtype=dtype, plan=plan)
         except md.MinidecodeError as error:
             raise SystemExit(f"{MODELS[family]}, {dtype}: {error}") from None
-        found[dtype] = read(model)
-        print(f"{MODELS[family]}, {variant}, {dtype}: {found[dtype].bits_per_byte:.5f} bits per byte", file=sys.stderr)
-    baseline = found[DTYPES[0]]
+        by_dtype[dtype] = read(model)
+        print(
+            f"{MODELS[family]}, {variant}, {dtype}: {by_dtype[dtype].bits_per_byte:.5f} bits per byte", file=sys.stderr
+        )
+    baseline = by_dtype[DTYPES[0]]
     rows = [
         {
             "model": MODELS[family], "variant": variant, "dtype": dtype, "bits_per_byte": f.bits_per_byte,
             "agreement": float((f.likeliest == baseline.likeliest).mean()), "positions": len(f.likeliest),
         }
-        for dtype, f in found.items()
+        for dtype, f in by_dtype.items()
     ]  # fmt: skip
     if baseline.texts is not None:
-        answers = [quality.Answers(MODELS[family], plan, dtype, f.texts, 0, 0) for dtype, f in found.items()]
+        answers = [quality.Answers(MODELS[family], plan, dtype, f.texts, 0, 0) for dtype, f in by_dtype.items()]
         for row, judged in zip(rows, quality.judge(answers, originals).rows, strict=True):
             row |= {"scores": judged.scores, "intervals": judged.intervals, "different_texts": judged.different}
     return rows
 
 
-def table(found: dict) -> str:
+def table(record: dict) -> str:
     """Two tables: the models as they are, and with outliers, where nothing is generated."""
-    s, positions = found["settings"], {r["model"]: r["positions"] for r in found["rows"]}
+    s, positions = record["settings"], {r["model"]: r["positions"] for r in record["rows"]}
     each = " and ".join(f"{count:,} positions of {model}" for model, count in positions.items())
     return "\n".join([
-        *lines_of([r for r in found["rows"] if r["variant"] == PLAIN], (*COLUMNS, *OF_TEXTS)), "",
-        *lines_of([r for r in found["rows"] if r["variant"] != PLAIN], COLUMNS), "",
+        *lines_of([r for r in record["rows"] if r["variant"] == PLAIN], (*COLUMNS, *OF_TEXTS)), "",
+        *lines_of([r for r in record["rows"] if r["variant"] != PLAIN], COLUMNS), "",
         f"At {each}; {s['windows']} restored texts; {s['channels']} channels {s['factor']:g} times as large.",
     ])  # fmt: skip
 
@@ -204,10 +206,10 @@ def lines_of(rows: list[dict], columns: tuple[str, ...]) -> list[str]:
 
 def remainder(text: str) -> tuple[int, int]:
     """REMAINDER/MODULUS, as whole numbers."""
-    found = re.fullmatch(r"(\d+)/([1-9]\d*)", text)
-    if not found:
+    match = re.fullmatch(r"(\d+)/([1-9]\d*)", text)
+    if not match:
         raise argparse.ArgumentTypeError(f"{text!r} is not REMAINDER/MODULUS, such as 12/25")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 def main() -> None:
@@ -235,12 +237,12 @@ def main() -> None:
     settings = {
         key: getattr(a, key) for key in ("held_out", "channels", "factor", "windows", "length", "spans", "plan")
     }
-    found = {"machine": where_it_ran(), "settings": settings, "rows": rows}
-    print(table(found))
+    record = {"machine": where_it_ran(), "settings": settings, "rows": rows}
+    print(table(record))
     if a.out:
-        a.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        a.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     if a.readme:
-        write_between_markers(a.readme, "precision-quality", table(found))
+        write_between_markers(a.readme, "precision-quality", table(record))
 
 
 if __name__ == "__main__":

@@ -97,8 +97,8 @@ def main() -> None:
     ids_BN = np.random.default_rng(0).integers(200, 30000, (SENTENCES, SOURCE))
     rows = {"transformers": of_transformers(ids_BN)}
     rows |= {f"minidecode, plan {plan}": of_minidecode(ids_BN, plan) for plan in ("cache=split", "fast")}
-    for name, found in rows.items():
-        print(f"{name:<29}{found['operations'] / 1e9:8.2f} G operations{1000 * found['cpu_seconds']:8.1f} ms of CPU")
+    for name, row in rows.items():
+        print(f"{name:<29}{row['operations'] / 1e9:8.2f} G operations{1000 * row['cpu_seconds']:8.1f} ms of CPU")
     if a.out:
         a.out.write_text(json.dumps({"machine": where_it_ran(), "a_step": rows}, indent=1) + "\n", encoding="utf-8")
 

@@ -132,13 +132,19 @@ def times_one_run(kernel, launch: tuple[int, int], size: int, runs: int) -> dict
 
 def seeds_that_find(kernel, launch: tuple[int, int], arrays: int) -> dict:
     """Under how many seeds the race is found: by the first schedule, and by all."""
-    first = found = 0
+    first = finding_seeds = 0
     for seed in range(SEEDS):
         run = md.emulate(kernel, seed=seed)[launch](*(np.zeros(1, np.int32) for _ in range(arrays)))
         is_found = [e.kind for e in run.errors] == ["race"]
-        found += is_found
+        finding_seeds += is_found
         first += is_found and run.schedules == 1
-    return {"kernel": run.name, "launch": launch, "seeds": SEEDS, "found": found, "by the first schedule": first}
+    return {
+        "kernel": run.name,
+        "launch": launch,
+        "seeds": SEEDS,
+        "found": finding_seeds,
+        "by the first schedule": first,
+    }
 
 
 def main() -> None:

@@ -166,20 +166,20 @@ def measured(model: md.Model, way: str, count: int, rate: float, rows: int, plan
     }  # fmt: skip
 
 
-def table(found: list[dict[str, Any]]) -> str:
+def table(runs: list[dict[str, Any]]) -> str:
     """A line for each run."""
     names = ("latency_p50", "latency_p99", "first_p50", "first_p99", "between_p50", "between_p99")
     lines = [f"{'requests/s':>10} {'way':<11} {'tokens/s':>9} " + " ".join(f"{name:>12}" for name in names)]
-    for run in found:
+    for run in runs:
         rate = f"{run['requests_a_second']:.1f}" if run["requests_a_second"] else "saturated"
         lines.append(f"{rate:>10} {run['way']:<11} {run['tokens_a_second']:>9.0f} "
                      + " ".join(f"{run[name] * 1e3:>9.0f} ms" for name in names))  # fmt: skip
     return "\n".join(lines)
 
 
-def at_p99(found: list[dict[str, Any]], way: str, bound: float) -> float:
+def at_p99(runs: list[dict[str, Any]], way: str, bound: float) -> float:
     """The highest load tried at which 99 % of the requests end within the bound."""
-    fits = [run["requests_a_second"] for run in found
+    fits = [run["requests_a_second"] for run in runs
             if run["way"] == way and run["requests_a_second"] and run["latency_p99"] <= bound]  # fmt: skip
     return max(fits, default=0.0)
 
@@ -200,22 +200,22 @@ def main() -> None:
     print(f"{check(model, rows, plan)} answers are those of generate alone", flush=True)
     for way in WAYS:  # compiles
         measured(model, way, 8, 0, rows, plan)
-    found = [measured(model, way, 100, 0, rows, plan) for way in WAYS]
-    most = found[0]["requests"] / found[0]["seconds"]  # requests a second that static can do
+    runs = [measured(model, way, 100, 0, rows, plan) for way in WAYS]
+    most = runs[0]["requests"] / runs[0]["seconds"]  # requests a second that static can do
     for load in arguments.loads:
         rate = load * most
         count = max(20, int(rate * arguments.seconds))
-        found += [measured(model, way, count, rate, rows, plan) for way in WAYS]
-        print(table(found[-len(WAYS) :]), flush=True)
-    reached = {way: at_p99(found, way, arguments.bound) for way in WAYS}
+        runs += [measured(model, way, count, rate, rows, plan) for way in WAYS]
+        print(table(runs[-len(WAYS) :]), flush=True)
+    reached = {way: at_p99(runs, way, arguments.bound) for way in WAYS}
     gain = reached["continuous"] / reached["static"] if reached["static"] else float("inf")
-    saturated = found[1]["tokens_a_second"] / found[0]["tokens_a_second"]
-    print(table(found))
+    saturated = runs[1]["tokens_a_second"] / runs[0]["tokens_a_second"]
+    print(table(runs))
     within = ", ".join(f"{way} {rate:g}" for way, rate in reached.items())
     print(f"requests/s of which 99 % end within {arguments.bound:g} s: {within} ({gain:.1f}x)")
     print(f"saturated: {saturated:.2f}x the tokens a second")
     if arguments.out:
-        record = {"model": arguments.model, "plan": plan, "rows": rows, **where_it_ran(), "runs": found,
+        record = {"model": arguments.model, "plan": plan, "rows": rows, **where_it_ran(), "runs": runs,
                   "p99_bound": arguments.bound, "at_p99": reached, "gain_at_p99": gain,
                   "gain_saturated": saturated}  # fmt: skip
         arguments.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

@@ -95,7 +95,7 @@ def time_product(inputs: int, outputs: int, layout: str, cold: float, rows: tupl
         for dtype, w in [("float32", first), *((d, stored_weight(d, first)) for d in ("float16", "int8"))]
     }
     stored["by outputs"] = [stored_weight("float32", w) for w in stored["float32"]]
-    found = []
+    timed = []
     for R in rows:
         x_RX = rng.standard_normal((R, inputs), np.float32)
         calls = {}
@@ -104,9 +104,9 @@ def time_product(inputs: int, outputs: int, layout: str, cold: float, rows: tupl
             calls[label] = lambda multiply=multiply, weights=weights, x_RX=x_RX: multiply(x_RX, next(weights))
         for label, s in seconds_of(calls, *timing).items():
             size, three = stored[WAYS[label][0]][0].data.nbytes, (statistics.median(s), min(s), max(s))
-            found.append({"rows": R, "way": label, "milliseconds": [round(1e3 * t, 4) for t in three],
+            timed.append({"rows": R, "way": label, "milliseconds": [round(1e3 * t, 4) for t in three],
                           "gigabytes_per_second": round(size / three[0] / 1e9, 2)})  # fmt: skip
-    return found
+    return timed
 
 
 def of_their_own(up: bool, x_RX, weight, x_RD, norm):
@@ -125,7 +125,7 @@ def at_the_end(up: bool, x_RX, weight, x_RD, norm):
 
 def time_ends(width: int, rows: tuple, dtypes: tuple, cold: float, *timing) -> list[dict]:
     """Milliseconds (median, fastest, slowest) of a feed-forward layer's halves, both ways, in GPT-2's layout."""
-    rng, found = np.random.default_rng(0), []
+    rng, timed = np.random.default_rng(0), []
     norm = Norm(*np.ones((2, width), np.float32), 1e-5)
     for product, (inputs, outputs) in {"up": (width, 4 * width), "down": (4 * width, width)}.items():
         first = Weight(0.02 * rng.standard_normal((inputs, outputs), np.float32), np.ones(outputs, np.float32))
@@ -145,8 +145,8 @@ def time_ends(width: int, rows: tuple, dtypes: tuple, cold: float, *timing) -> l
                     way: [round(1e3 * t, 4) for t in (statistics.median(s), min(s), max(s))]
                     for way, s in seconds_of(calls, *timing).items()
                 }
-                found.append({"product": product, "inputs": inputs, "stored": dtype, "rows": R, "milliseconds": times})
-    return found
+                timed.append({"product": product, "inputs": inputs, "stored": dtype, "rows": R, "milliseconds": times})
+    return timed
 
 
 @njit(nogil=True, fastmath={"reassoc"})

@@ -41,23 +41,26 @@ def main() -> None:
     arguments = parser.parse_args()
     text = arguments.text.read_text(encoding="utf-8")
     of = {"model": arguments.model, "texts": TEXTS, "tokens": LENGTH, "text_crc32": zlib.crc32(text.encode())}
-    found: dict[str, float] = {}
+    perplexity: dict[str, float] = {}
     if arguments.out and arguments.out.exists():
         recorded = json.loads(arguments.out.read_text(encoding="utf-8"))
         if {name: recorded.get(name) for name in of} != of:
             raise SystemExit(f"{arguments.out} has figures of another model or text: name another file")
-        found = recorded["perplexity"]
+        perplexity = recorded["perplexity"]
     for dtype in arguments.dtypes:
-        if dtype not in found:
+        if dtype not in perplexity:
             model = md.load(arguments.model, dtype=dtype, plan="fast")
             ids = tokens(text, model.tokenizer)
-            found[dtype] = float(model.score(input_ids=ids).perplexity)
+            perplexity[dtype] = float(model.score(input_ids=ids).perplexity)
             del model
-        print(f"{dtype}: {found[dtype]:.4f} ({found[dtype] / found[arguments.dtypes[0]] - 1:+.2%})", flush=True)
+        print(
+            f"{dtype}: {perplexity[dtype]:.4f} ({perplexity[dtype] / perplexity[arguments.dtypes[0]] - 1:+.2%})",
+            flush=True,
+        )
         if arguments.out:
             machine = f"any machine (this one: {platform.machine()}, NumPy {np.__version__})"
             arguments.out.write_text(
-                json.dumps(of | {"machine": machine, "perplexity": found}, indent=1) + "\n", encoding="utf-8"
+                json.dumps(of | {"machine": machine, "perplexity": perplexity}, indent=1) + "\n", encoding="utf-8"
             )
 
 

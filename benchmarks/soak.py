@@ -157,7 +157,7 @@ def main() -> None:
         [*command, "--max-rows", "12", "--max-waiting", "20"], stderr=subprocess.PIPE, text=True
     ) as server:
         assert server.stderr is not None
-        address = next(found[1] for line in server.stderr if (found := re.search(r"at (http://\S+)$", line.strip())))
+        address = next(match[1] for line in server.stderr if (match := re.search(r"at (http://\S+)$", line.strip())))
         soak = Soak(address, expected)
         threads = [threading.Thread(target=soak.client, args=(seed,)) for seed in range(arguments.clients)]
         for thread in threads:

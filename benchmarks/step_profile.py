@@ -84,13 +84,15 @@ def measure(name: str, dtype: str, turns: int) -> dict:
         rows[op].append(row)
     del rows["cache"]  # they would move the positions, and take a few nanoseconds each
     again = {op: np.array(launches) for op, launches in rows.items()}
-    found: dict[str, list[float]] = {}
+    milliseconds: dict[str, list[float]] = {}
     for _ in range(turns):
         for way in ("off", "auto"):
-            found.setdefault(way, []).append(of_a_step(model, ids, f"fast,graphs={way}"))
+            milliseconds.setdefault(way, []).append(of_a_step(model, ids, f"fast,graphs={way}"))
         for op, launches in again.items():
-            found.setdefault(op, []).append(seconds(lambda these=launches: [launch_all(these, ()) for _ in range(10)]))
-    ms = {way: 1e3 * statistics.median(times) / (10 if way in again else 1) for way, times in found.items()}
+            milliseconds.setdefault(op, []).append(
+                seconds(lambda these=launches: [launch_all(these, ()) for _ in range(10)])
+            )
+    ms = {way: 1e3 * statistics.median(times) / (10 if way in again else 1) for way, times in milliseconds.items()}
     compiled = sum(ms[op] for op in rows)
     return {
         "model": name, "dtype": dtype, "plain_ms": round(ms["off"], 3), "captured_ms": round(ms["auto"], 3),
@@ -99,14 +101,14 @@ def measure(name: str, dtype: str, turns: int) -> dict:
     }  # fmt: skip
 
 
-def table(found: dict) -> str:
+def table(record: dict) -> str:
     """Milliseconds of a step, by whose code they are."""
     lines = [
         "| model | dtype | a step | compiled code | products | attention | norms | other ops | Python"
         " | a captured step | Python left | gain |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for row in found["steps"]:
+    for row in record["steps"]:
         kinds = dict.fromkeys((*NAMES.values(), "other"), 0.0)
         for op, ms in row["ops_ms"].items():
             kinds[NAMES.get(op, "other")] += ms
@@ -118,8 +120,8 @@ def table(found: dict) -> str:
             f"{plain / captured - 1:+.1%}",
         ]  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
-    m = found["machine"]
-    where = f"Milliseconds of processor time, medians of {found['turns']} turns, 1 thread ({m['processor']})"
+    m = record["machine"]
+    where = f"Milliseconds of processor time, medians of {record['turns']} turns, 1 thread ({m['processor']})"
     return "\n".join([*lines, "", f"{where}; numpy {m['numpy']}, numba {m['numba']}."])
 
 

@@ -98,16 +98,16 @@ def measure(name: str, sizes: tuple[int, int, int], runs: int) -> dict:
     }  # fmt: skip
 
 
-def table(found: dict) -> str:
+def table(record: dict) -> str:
     lines = [f"| model (batch, input, new) | {' | '.join(PLANS)} |", "|---" * (1 + len(PLANS)) + "|"]
-    lines += map(line, found["whole_models"])
-    m = found["machine"]
-    machine = f"{m['cores']} cores ({m['processor']}), NumPy {m['numpy']}. {found['note']}".strip()
+    lines += map(line, record["whole_models"])
+    m = record["machine"]
+    machine = f"{m['cores']} cores ({m['processor']}), NumPy {m['numpy']}. {record['note']}".strip()
     what = (
         "Samples per second (over the baseline, bytes of memory); beam 4, n-gram 3. Rates are medians of all turns, "
         "and factors are medians of the factors of each turn"
     )
-    return "\n".join([*lines, "", f"{what}; {machine}", *beside_the_paper(found["whole_models"])])
+    return "\n".join([*lines, "", f"{what}; {machine}", *beside_the_paper(record["whole_models"])])
 
 
 def beside_the_paper(rows: list[dict]) -> list[str]:
@@ -147,12 +147,12 @@ def main() -> None:
         rows.append(measure(name, tuple(max(2, size // a.shrink) for size in MODELS[name]), a.runs))
         print(line(rows[-1]), flush=True)
     machine = where_it_ran()
-    found = {"machine": machine, "note": a.note, "whole_models": rows}
-    print(table(found))
+    record = {"machine": machine, "note": a.note, "whole_models": rows}
+    print(table(record))
     if a.out:
-        a.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        a.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     if a.readme:
-        write_between_markers(a.readme, "whole-models", table(found))
+        write_between_markers(a.readme, "whole-models", table(record))
 
 
 if __name__ == "__main__":
