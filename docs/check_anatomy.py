@@ -37,7 +37,7 @@ TOKENS_A_SECOND = 30
 
 def cases(count: int, seed: int = 0) -> list[dict[str, Any]]:
     """Texts with options, as the page's worker takes them: each plan with each search."""
-    draw, found = np.random.default_rng(seed), []
+    draw, made = np.random.default_rng(seed), []
     for i in range(count):
         plan, search = list(PLANS)[i % 5], i % 3
         options = {"plan": plan, "newTokens": int(draw.integers(3, 10)), "ngram": int(draw.integers(0, 4)), "W": 1}
@@ -51,8 +51,8 @@ def cases(count: int, seed: int = 0) -> list[dict[str, Any]]:
                 "seed": int(draw.integers(1000)),
             }
         name = "tiny-gpt2-mqa" if plan == "mqa" else "tiny-gpt2"
-        found.append({"name": name, "text": TEXTS[i % len(TEXTS)], "options": options})
-    return found
+        made.append({"name": name, "text": TEXTS[i % len(TEXTS)], "options": options})
+    return made
 
 
 @functools.cache

@@ -35,16 +35,16 @@ class Page(HTMLParser):
         self.feed(path.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag, attrs):
-        found = dict(attrs)
-        self.anchors |= {found[k] for k in ("id", "name") if found.get(k)}
-        if tag == "a" and found.get("href"):
-            self.links.append(found["href"])
-        if tag in ("script", "img", "iframe") and found.get("src"):
-            self.loads.append(found["src"])
-        if tag == "link" and found.get("href") and found.get("rel") != "canonical":
-            self.loads.append(found["href"])
-        if tag == "img" and not found.get("alt"):
-            self.silent.append(found.get("src"))
+        attributes = dict(attrs)
+        self.anchors |= {attributes[k] for k in ("id", "name") if attributes.get(k)}
+        if tag == "a" and attributes.get("href"):
+            self.links.append(attributes["href"])
+        if tag in ("script", "img", "iframe") and attributes.get("src"):
+            self.loads.append(attributes["src"])
+        if tag == "link" and attributes.get("href") and attributes.get("rel") != "canonical":
+            self.loads.append(attributes["href"])
+        if tag == "img" and not attributes.get("alt"):
+            self.silent.append(attributes.get("src"))
 
 
 def check_links(site: Path) -> tuple[list[str], int]:
@@ -106,23 +106,23 @@ class Browser:
         await self.value("1")  # and what the console has said of it
 
     async def value(self, expression: str):
-        found = await self.ask("Runtime.evaluate", expression=expression, returnByValue=True)
-        if "exceptionDetails" in found:
-            raise RuntimeError(found["exceptionDetails"].get("exception", {}).get("description", "an exception"))
-        return found["result"].get("value")
+        reply = await self.ask("Runtime.evaluate", expression=expression, returnByValue=True)
+        if "exceptionDetails" in reply:
+            raise RuntimeError(reply["exceptionDetails"].get("exception", {}).get("description", "an exception"))
+        return reply["result"].get("value")
 
     def complaints(self) -> list[str]:
         """Console errors, exceptions, failed loads since the page was opened."""
-        found = []
+        problems = []
         for e in self.events:
             p = e["params"]
             if e["method"] == "Runtime.exceptionThrown":
-                found.append(p["exceptionDetails"].get("exception", {}).get("description", "an exception"))
+                problems.append(p["exceptionDetails"].get("exception", {}).get("description", "an exception"))
             elif e["method"] == "Runtime.consoleAPICalled" and p["type"] in ("error", "assert"):
-                found.append(" ".join(str(a.get("value", a.get("description"))) for a in p["args"]))
+                problems.append(" ".join(str(a.get("value", a.get("description"))) for a in p["args"]))
             elif e["method"] == "Log.entryAdded" and p["entry"]["level"] == "error":
-                found.append(p["entry"]["text"])
-        return found
+                problems.append(p["entry"]["text"])
+        return problems
 
 
 # What sticks out of the page to the right, and is in nothing that scrolls or is hidden by design (the theme's drawers).

@@ -53,7 +53,7 @@ def functions(path: Path) -> set[str]:
 
 def borrowed(path: Path, code: str) -> dict[Path, list[str]]:
     """The functions that the code takes from other files of its folder: file -> names."""
-    found: dict[Path, list[str]] = {}
+    shared_by_file: dict[Path, list[str]] = {}
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.level == 1:
             for name in (alias.asname or alias.name for alias in node.names):
@@ -61,8 +61,8 @@ def borrowed(path: Path, code: str) -> dict[Path, list[str]]:
                 used = re.findall(rf"\b{name}\b" if node.module else rf"\b{name}\.(\w+)", code)
                 known = functions(file) if file.exists() else set()
                 if shared := sorted(known & {*used} - {"njit"}):  # which is Numba's, with our settings
-                    found.setdefault(file, []).extend(shared)
-    return found
+                    shared_by_file.setdefault(file, []).extend(shared)
+    return shared_by_file
 
 
 def as_markdown(text: str) -> str:

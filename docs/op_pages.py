@@ -121,13 +121,13 @@ def entries(row: Row) -> tuple[str, ...]:
 
 def ladder(row: Row) -> str:
     """Each kernel version's reason, and what it changes."""
-    found, before, lines = kernel_versions(row), None, []
-    for number, (function, reason) in found.items():
+    versions, before, lines = kernel_versions(row), None, []
+    for number, (function, reason) in versions.items():
         code = whole(row, function)
         lines += [f"**Version {number}.** {as_markdown(reason)}"]
         if before:
             lines += [folded(f"Version {number} against version {before[0]}", diff(before[1], code))]
-        elif len(found) > 1:
+        elif len(versions) > 1:
             lines += [folded(f"The code of version {number}", f"```python\n{code}\n```")]
         before = number, code
     return "\n\n".join(["## From kernel to kernel", *lines]) if lines else ""
@@ -189,10 +189,10 @@ def mistakes(row: Row) -> str:
     lines = []
     for path in mutant_files(row.name):
         module = load_file(path)
-        found = shown_by(row, getattr(module, row.op))
+        shown = shown_by(row, getattr(module, row.op))
         text = f"`{path.stem}` {as_markdown(module.__doc__.strip().splitlines()[0])}"
         in_tree = MUTANTS / row.name / path.name  # an installed package has them in a folder of its own
-        lines.append(folded(html_of(text), f"{found}\n\n{link_to(in_tree)}"))
+        lines.append(folded(html_of(text), f"{shown}\n\n{link_to(in_tree)}"))
     what = (
         f"`minidecode check {row.name} FILE.py:FUNCTION` tries such inputs on your version. It names the mistake "
         "if yours is one of these."
@@ -209,13 +209,13 @@ def html_of(text: str) -> str:
 def shown_by(row: Row, mistake: Callable) -> str:
     for arguments in inputs_by_size(row.name):
         with traced_launches(), np.errstate(all="ignore"):
-            found = wrong(row, mistake, for_function(mistake, arguments))
-        if found:
+            mistake_seen = wrong(row, mistake, for_function(mistake, arguments))
+        if mistake_seen:
             named = arguments_of(row, for_function(mistake, arguments))
             sizes = ", ".join(f"{name} {list(a.shape)}" for name, a in arrays_in(list(named.items())))
             code = runnable(named) if size_of(arguments) < LONGEST_INPUT else ""
             shown = f"```python\n{code}\n```" if 0 < len(code) <= LONGEST_INPUT else f"Input: {as_markdown(sizes)}."
-            return f"{as_markdown(found.what)}\n\n{shown}"
+            return f"{as_markdown(mistake_seen.what)}\n\n{shown}"
     return "Random inputs find it."
 
 

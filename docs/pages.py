@@ -94,16 +94,16 @@ def labelled(table: str) -> str:
     """The table, its long names broken at their marks and no word anywhere. One that is too wide for a phone has each
     cell's column in its `data-label`: there site.css makes a list of it."""
     table = re.sub(r">[^<]+", lambda text: BREAKS.sub(r"\1<wbr>", text[0]), table)
-    head, found, body = table.partition("</thead>")
+    head, end_of_head, body = table.partition("</thead>")
     names = [re.sub(r"<[^>]*>", "", name).strip() for name in re.findall(r"<th\b[^>]*>(.*?)</th>", head, re.DOTALL)]
-    if not found or (len(names) < 4 and least_width(table, len(names)) <= LETTERS_ON_A_PHONE):
+    if not end_of_head or (len(names) < 4 and least_width(table, len(names)) <= LETTERS_ON_A_PHONE):
         return table
     rows = re.split(r"(?=<tr\b)", body)
     for k, row in enumerate(rows):
         of_column = iter(names)
         rows[k] = re.sub(r"<td\b", lambda td: f'<td data-label="{next(of_column, "")}"', row)  # noqa: B023
     width = "many-columns most-columns" if len(names) > 7 else "many-columns"
-    return head.replace('class="', f'class="{width} ', 1) + found + "".join(rows)
+    return head.replace('class="', f'class="{width} ', 1) + end_of_head + "".join(rows)
 
 
 def least_width(table: str, columns: int) -> int:

@@ -15,12 +15,12 @@ MEDIAN = 0  # of [median, fastest, slowest]
 
 def times_of(name: str, op: str) -> list[tuple[str, str, str]]:
     """(file, what was timed, a Markdown table) of each record that has this op."""
-    found = []
+    tables = []
     for file, read in READERS.items():
         what, head, rows = read(load(file), name, op)
         if rows:
-            found.append((f"{file}.json", what, table(head, rows)))
-    return found
+            tables.append((f"{file}.json", what, table(head, rows)))
+    return tables
 
 
 def load(file: str) -> dict:
@@ -34,12 +34,12 @@ def table(head: Iterable[str], rows: Iterable[Iterable]) -> str:
 
 def machine_of(path: Path) -> str:
     """The machine of a result, as its file says it: what it was, with which versions, and what else ran there."""
-    found = json.loads(path.read_text(encoding="utf-8"))
-    machine = found["machine"]
+    record = json.loads(path.read_text(encoding="utf-8"))
+    machine = record["machine"]
     if isinstance(machine, str):
         return f"{machine}."
-    fields = machine | found.get("where", {}) | found.get("versions", {})
-    note = fields.pop("note", "") or found.get("note", "")
+    fields = machine | record.get("where", {}) | record.get("versions", {})
+    note = fields.pop("note", "") or record.get("note", "")
     fields = {k: v for k, v in fields.items() if v is not None and k not in ("name", "bandwidth", "operations")}
     listed = "machine: " + ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in fields.items())
     return f"{listed}. {note}".strip()
@@ -56,10 +56,10 @@ def ngram(data: dict, name: str, op: str) -> tuple:
 
 
 def hars(data: dict, name: str, op: str) -> tuple:
-    found = [t for t in data.get(f"{name}_ms", []) if t["vocabulary"] == 50257 and t["beams"] in (1, 4, 32)]
-    ways = list(found[0]["milliseconds"]) if found else []
-    rows = [(way, *(f"{t['milliseconds'][way][MEDIAN]:,.3f} ms" for t in found)) for way in ways]
-    return "one sentence, V = 50,257", ("version", *(f"beams: {t['beams']}" for t in found)), rows
+    timed = [t for t in data.get(f"{name}_ms", []) if t["vocabulary"] == 50257 and t["beams"] in (1, 4, 32)]
+    ways = list(timed[0]["milliseconds"]) if timed else []
+    rows = [(way, *(f"{t['milliseconds'][way][MEDIAN]:,.3f} ms" for t in timed)) for way in ways]
+    return "one sentence, V = 50,257", ("version", *(f"beams: {t['beams']}" for t in timed)), rows
 
 
 def skinny_gemm(data: dict, name: str, op: str) -> tuple:
@@ -71,17 +71,17 @@ def skinny_gemm(data: dict, name: str, op: str) -> tuple:
 
 
 def int8_gemm(data: dict, name: str, op: str) -> tuple:
-    found = [p for p in data["products"] if p["product"] == "up" and p["rows"] in (1, 16, 128)]
+    timed = [p for p in data["products"] if p["product"] == "up" and p["rows"] in (1, 16, 128)]
     ways = ("int8_dynamic", "int8", "float32") if name == "linear_int8" else ()
-    rows = [(f"`dtype={way}`", *(f"{p['milliseconds'][way]:.3f} ms" for p in found)) for way in ways]
-    return "GPT-2's product of 768 x 3072", ("code", *(f"rows: {p['rows']}" for p in found)), rows
+    rows = [(f"`dtype={way}`", *(f"{p['milliseconds'][way]:.3f} ms" for p in timed)) for way in ways]
+    return "GPT-2's product of 768 x 3072", ("code", *(f"rows: {p['rows']}" for p in timed)), rows
 
 
 def caches(data: dict, name: str, op: str) -> tuple:
-    found = [t for t in data["rows"] if t["op"].startswith(f"{name}, ")]
+    timed = [t for t in data["rows"] if t["op"].startswith(f"{name}, ")]
     rows = [
         (t["op"].split(", ")[1], t["positions"], *(f"{t['milliseconds'][d][MEDIAN]:.3f} ms" for d in HALVES))
-        for t in found
+        for t in timed
     ]
     shape = data["shape"]
     what = f"{shape['beams']} beams, {shape['heads']} heads of {shape['width']}, {shape['generated']} generated"
@@ -92,9 +92,9 @@ HALVES = ("float32", "float16")
 
 
 def el_attention(data: dict, name: str, op: str) -> tuple:
-    found = [t for t in data["figure_4"] if t["W"] == 4] if name == "el" else []
+    timed = [t for t in data["figure_4"] if t["W"] == 4] if name == "el" else []
     ways = ("cache per beam", "cache per sentence", "el")
-    rows = [(t["N"], *(f"{t['ms_per_sentence'][way][MEDIAN]:.2f} ms" for way in ways)) for t in found]
+    rows = [(t["N"], *(f"{t['ms_per_sentence'][way][MEDIAN]:.2f} ms" for way in ways)) for t in timed]
     return "a step's attention at BART-large's sizes, a sentence of 4 beams", ("positions", *ways), rows
 
 

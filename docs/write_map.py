@@ -24,8 +24,8 @@ def first_line(path: Path) -> str:
 
 def files() -> list[Path]:
     """The files of the package that the page lists, in the order of the page."""
-    found = [p for p in PACKAGE.rglob("*.py") if not NOT_CODE & set(p.relative_to(PACKAGE).parts)]
-    return sorted(found, key=lambda p: (p.parent.relative_to(PACKAGE).parts, p.name))
+    paths = [p for p in PACKAGE.rglob("*.py") if not NOT_CODE & set(p.relative_to(PACKAGE).parts)]
+    return sorted(paths, key=lambda p: (p.parent.relative_to(PACKAGE).parts, p.name))
 
 
 def page() -> str:
@@ -36,12 +36,12 @@ def page() -> str:
     lines = ["# Map of the package", "", "Written by `python docs/write_map.py` from the files' docstrings.", ""]
     for folder, paths in folders.items():
         lines += [f"## `{folder.relative_to(PACKAGE.parent).as_posix()}/`", ""]
-        own = folder / "__init__.py"
-        if own in paths and first_line(own):
-            lines += [first_line(own), ""]
+        init = folder / "__init__.py"
+        if init in paths and first_line(init):
+            lines += [first_line(init), ""]
         lines += ["| file | what it holds |", "|---|---|"]
         for path in paths:
-            if path != own:
+            if path != init:
                 link = f"../{path.relative_to(PACKAGE.parent).as_posix()}"
                 lines.append(f"| [`{path.name}`]({link}) | {first_line(path).replace('|', chr(92) + '|')} |")
         lines.append("")

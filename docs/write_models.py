@@ -119,7 +119,7 @@ def answer(trial: Callable[[Path], None], folder: Path, model_type: str) -> str:
 
 def answers() -> dict[str, dict[str, str]]:
     """model_type -> what is asked -> yes, or the reason why not."""
-    found = {}
+    by_type = {}
     for model_type, family in FAMILIES.items():
         with tempfile.TemporaryDirectory() as folder_name:
             folder, fields = Path(folder_name), toy_fields(model_type)
@@ -127,17 +127,17 @@ def answers() -> dict[str, dict[str, str]]:
             shapes = family.network.tensor_shapes(family.config.from_json(fields))
             tensors = random_tensors(shapes, np.dtype(np.float32))
             save_file({family.network.PREFIX + n: t for n, t in tensors.items()}, folder / "model.safetensors")
-            found[model_type] = {asked: answer(trial, folder, model_type) for asked, trial in TRIALS.items()}
-    return found
+            by_type[model_type] = {asked: answer(trial, folder, model_type) for asked, trial in TRIALS.items()}
+    return by_type
 
 
 def tables() -> str:
     """The tables, in Markdown: kinds with the same answers share a column; reasons have numbers."""
-    found = answers()
+    by_type = answers()
     columns: dict[tuple, list[str]] = {}
-    for model_type, said in found.items():
+    for model_type, said in by_type.items():
         columns.setdefault(tuple(said.values()), []).append(f"`{model_type}`")
-    reasons = list(dict.fromkeys(a for said in found.values() for a in said.values() if a != "yes"))
+    reasons = list(dict.fromkeys(a for said in by_type.values() for a in said.values() if a != "yes"))
     lines = ["| | " + " | ".join(", ".join(kinds) for kinds in columns.values()) + " |",
              "|---|" + "---|" * len(columns)]  # fmt: skip
     for i, asked in enumerate(TRIALS):
