@@ -130,7 +130,7 @@ def settled_plan(model: Model, plan: str | Plan | None) -> Plan:
         raise OptionError(f"plan: cache={plan.cache} has no effect in a running batch, which has its own: leave it out")
     if plan.arena != "none":
         raise OptionError(f"plan: arena={plan.arena} has no effect in a running batch: leave it out")
-    own = {f.name: getattr(plan, f.name) for f in dataclasses.fields(plan) if f.name != "base"}
-    own = {name: choice for name, choice in own.items() if choice != plan._of_base(name)}
+    choices = {f.name: getattr(plan, f.name) for f in dataclasses.fields(plan) if f.name != "base"}
+    choices = {name: choice for name, choice in choices.items() if choice != plan._of_base(name)}
     cache = "paged" if plan.cache == "paged" else "preallocated"
-    return Plan(plan.base, **own | {"cache": cache, "graphs": "off"}).settled([])
+    return Plan(plan.base, **choices | {"cache": cache, "graphs": "off"}).settled([])

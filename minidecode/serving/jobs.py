@@ -111,8 +111,8 @@ class Job:
 
     def make_output(self, tokenizer: Any, plan: str, dtype: str, log_probs: list[LogProbs] | None) -> None:
         """The answer, as `generate` gives it."""
-        found = [self.texts[x] for x in range(len(self.texts))]
-        ids = [ids for ids, _ in found]
+        texts = [self.texts[x] for x in range(len(self.texts))]
+        ids = [ids for ids, _ in texts]
         limit_B, stopping = self.request.limit_B, self.request.stopping
         if stopping is not None and stopping.cut_at is not None:
             limit_B = np.minimum(limit_B, stopping.cut_at)
@@ -124,7 +124,7 @@ class Job:
         if log_probs is None and self.logprobs is not None:
             log_probs = [self._log_probs(x) for x in range(len(ids))]
         self.output = Output(
-            ids, np.array([score for _, score in found]), receipt, tokenizer, np.asarray(limit_B),
+            ids, np.array([score for _, score in texts]), receipt, tokenizer, np.asarray(limit_B),
             log_probs=log_probs, stop_strings=self.options.stop_strings,
             keep_stop_strings=self.options.keep_stop_strings, eos_token_id=self.options.eos_token_id,
             prompt_ids=None if self.sources else self.request.prompts,

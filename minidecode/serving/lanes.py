@@ -224,8 +224,8 @@ class BeamLane:
         for b in np.flatnonzero(done_B):
             if (job := self.jobs_B[b]).error is None:
                 groups = [beams.of(np.array([b])) for beams in state.groups]
-                found = _best_of_all(groups, job.request, self.options, 0)
-                for s, (ids, score) in enumerate(zip(found.tokens[0], found.scores_BX[0], strict=True)):
+                best = _best_of_all(groups, job.request, self.options, 0)
+                for s, (ids, score) in enumerate(zip(best.tokens[0], best.scores_BX[0], strict=True)):
                     job.end_text(s, ids, float(score))
         stays_B = [not done and job.runs for done, job in zip(done_B, self.jobs_B, strict=True)]
         return np.flatnonzero(np.repeat(stays_B, X))

@@ -40,11 +40,11 @@ class Reply:
         self, index: int, text: str, reason: str | None, ids: Sequence[int], noted: Sequence[Noted | None] | None
     ) -> dict[str, Any]:
         """A whole text. noted: by token; None of a first one, which comes after nothing."""
-        found: dict[str, Any] = {"index": index, "finish_reason": reason}
-        found["logprobs"] = None if noted is None else self.logprobs(ids, noted)
+        choice: dict[str, Any] = {"index": index, "finish_reason": reason}
+        choice["logprobs"] = None if noted is None else self.logprobs(ids, noted)
         if self.is_chat:
-            return found | {"message": {"role": "assistant", "content": text, "refusal": None}}
-        return found | {"text": text}
+            return choice | {"message": {"role": "assistant", "content": text, "refusal": None}}
+        return choice | {"text": text}
 
     def chunk(self, index: int, text: str | None, reason: str | None = None, logprobs: Any = None, first=False):
         """A piece of a text; without one, its end."""

@@ -204,11 +204,11 @@ class Scheduler:
         texts: list[np.ndarray] = []  # that are read
         which: list[list[int]] = []  # by job, the text of each of its rows
         for job in jobs:
-            own = [job.request.prompts[0]] if job.lane is None else [text[:-1] for text in job.lane.written()]
+            read = [job.request.prompts[0]] if job.lane is None else [text[:-1] for text in job.lane.written()]
             which.append(
                 [len(texts)] * job.rows if job.lane is None else list(range(len(texts), len(texts) + job.rows))
             )
-            texts += own
+            texts += read
         sources = [source for job, x in zip(jobs, which, strict=True) for source in job.sources * len(set(x))]
         logits_BV, engine = self.batch.read(texts, sources)
         for job, x in zip(jobs, which, strict=True):

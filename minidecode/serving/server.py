@@ -137,9 +137,9 @@ class Server:
     async def metrics(self, request: Request) -> Response:
         """Counts in the format of Prometheus."""
         self._check_key(request)
-        found = await asyncio.wrap_future(self.worker.ask(self._state))
+        figures = await asyncio.wrap_future(self.worker.ask(self._state))
         lines = []
-        for name, value, kind, about in _metrics(found):
+        for name, value, kind, about in _metrics(figures):
             lines += [f"# HELP {name} {about}", f"# TYPE {name} {kind}", f"{name} {value}"]
         answered = [f'minidecode_requests_total{{state="{state}"}} {n}' for state, n in sorted(self.answered.items())]
         lines += ["# HELP minidecode_requests_total Requests that are over.",
@@ -227,8 +227,8 @@ class Server:
         """The log-probabilities of a prompt's tokens; the first one comes after nothing."""
         if len(ids) < 2:
             return [None]
-        (found,) = log_probs_of(self.model, [], [ids[:1]], [ids[1:]], self.scheduler.plan, best, False, None)
-        each = zip(found.token_R, found.best_RK, found.best_logprob_RK, strict=True)
+        (scored,) = log_probs_of(self.model, [], [ids[:1]], [ids[1:]], self.scheduler.plan, best, False, None)
+        each = zip(scored.token_R, scored.best_RK, scored.best_logprob_RK, strict=True)
         return [None, *((float(p), ids_K, logprob_K) for p, ids_K, logprob_K in each)]
 
     def note(self, jobs: Iterable[Job], prompt_tokens: int) -> None:
@@ -283,7 +283,7 @@ class Running:
 
     def __init__(self, server: Server, asked: Asked, jobs: list[Job], ids: list[np.ndarray], reply: Reply):
         self.server, self.asked, self.jobs, self.ids, self.reply = server, asked, jobs, ids, reply
-        self.told: asyncio.Queue[tuple[Any, ...]] = asyncio.Queue()
+        self.queue: asyncio.Queue[tuple[Any, ...]] = asyncio.Queue()
         self.loop = asyncio.get_running_loop()
         self.until = None if server.settings.seconds is None else self.loop.time() + server.settings.seconds
         self.prompt_tokens = sum(map(len, ids))
@@ -295,9 +295,9 @@ class Running:
     def _teller(self, place: int, *end: None) -> Callable[..., None]:
         """Hands what a job tells to the event loop: (place, text, token, noted), or (place, None) at its end."""
 
-        def tell(*told: Any) -> None:
+        def tell(*what: Any) -> None:
             with contextlib.suppress(RuntimeError):  # the loop is closed, and no one listens
-                self.loop.call_soon_threadsafe(self.told.put_nowait, (place, *(end or told)))
+                self.loop.call_soon_threadsafe(self.queue.put_nowait, (place, *(end or what)))
 
         return tell
 
@@ -317,7 +317,7 @@ class Running:
 
     async def _until_over(self, listening: asyncio.Future[None]) -> None:
         for _ in self.jobs:
-            getting = asyncio.ensure_future(self.told.get())
+            getting = asyncio.ensure_future(self.queue.get())
             left = None if self.until is None else max(0.0, self.until - self.loop.time())
             done, _pending = await asyncio.wait({getting, listening}, timeout=left, return_when="FIRST_COMPLETED")
             if getting not in done:
@@ -361,17 +361,17 @@ class Running:
             while left:
                 wait = None if self.until is None else max(0.0, self.until - self.loop.time())
                 try:
-                    place, *told = await asyncio.wait_for(self.told.get(), wait)
+                    place, *event = await asyncio.wait_for(self.queue.get(), wait)
                 except TimeoutError:
                     raise _too_long() from None
                 job = self.jobs[place]
-                if told == [None]:
+                if event == [None]:
                     left -= 1
                     _check(job)
                     for chunk in self._ends(place, pieces):
                         yield _event(chunk)
                 else:
-                    text, token, noted = told
+                    text, token, noted = event
                     for chunk in self._pieces(place, text, pieces).push(token, noted):
                         yield _event(chunk)
             if self.reply.usage_chunk:
@@ -472,22 +472,22 @@ def _rows_of(scheduler: Scheduler, job: Job) -> int:
     return sum(other is job for lane in scheduler.lanes for other in lane.jobs)
 
 
-def _metrics(found: dict[str, Any]) -> list[tuple[str, Any, str, str]]:
+def _metrics(state: dict[str, Any]) -> list[tuple[str, Any, str, str]]:
     """(name, value, type, what it is)."""
     return [
-        ("minidecode_requests_running", len(found["running"]), "gauge", "Requests whose rows run."),
-        ("minidecode_requests_waiting", found["waiting"], "gauge", "Requests that wait."),
-        ("minidecode_rows_running", found["rows"], "gauge", "Rows that run."),
-        ("minidecode_rows_most", found["most_rows"], "gauge", "Rows that one step had at most."),
-        ("minidecode_requests_in_a_step_most", found["most_requests"], "gauge",
+        ("minidecode_requests_running", len(state["running"]), "gauge", "Requests whose rows run."),
+        ("minidecode_requests_waiting", state["waiting"], "gauge", "Requests that wait."),
+        ("minidecode_rows_running", state["rows"], "gauge", "Rows that run."),
+        ("minidecode_rows_most", state["most_rows"], "gauge", "Rows that one step had at most."),
+        ("minidecode_requests_in_a_step_most", state["most_requests"], "gauge",
          "Requests whose rows shared one step at most."),
-        ("minidecode_rows_capacity", found["capacity"], "gauge", "Rows that may run at once."),
-        ("minidecode_steps_total", found["steps"], "counter", "Steps."),
-        ("minidecode_rows_computed_total", found["rows_computed"], "counter", "Rows of all steps."),
-        ("minidecode_bytes_running", found["bytes"], "gauge", "Bytes that running requests may take."),
-        ("minidecode_prompt_tokens_total", found["prompt_tokens"], "counter", "Tokens of prompts."),
-        ("minidecode_new_tokens_total", found["new_tokens"], "counter", "Tokens of answers."),
-        ("minidecode_first_token_seconds_total", found["first_token_seconds"], "counter",
+        ("minidecode_rows_capacity", state["capacity"], "gauge", "Rows that may run at once."),
+        ("minidecode_steps_total", state["steps"], "counter", "Steps."),
+        ("minidecode_rows_computed_total", state["rows_computed"], "counter", "Rows of all steps."),
+        ("minidecode_bytes_running", state["bytes"], "gauge", "Bytes that running requests may take."),
+        ("minidecode_prompt_tokens_total", state["prompt_tokens"], "counter", "Tokens of prompts."),
+        ("minidecode_new_tokens_total", state["new_tokens"], "counter", "Tokens of answers."),
+        ("minidecode_first_token_seconds_total", state["first_token_seconds"], "counter",
          "Seconds from arrival to first token, summed."),
-        ("minidecode_request_seconds_total", found["seconds"], "counter", "Seconds of requests that are over, summed."),
+        ("minidecode_request_seconds_total", state["seconds"], "counter", "Seconds of requests that are over, summed."),
     ]  # fmt: skip
