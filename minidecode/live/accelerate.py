@@ -123,24 +123,24 @@ class Accelerated:
             self._built = now, self._build(state)
         return self._built[1]
 
-    def _build(self, found: dict[str, LiveTensor]) -> Model:
+    def _build(self, live_tensors: dict[str, LiveTensor]) -> Model:
         family, config, _ = read_settings(None, self.live.config.to_dict())
         config = config.as_in_transformers()
-        stored = {tensor.dtype for tensor in found.values()}
+        stored = {tensor.dtype for tensor in live_tensors.values()}
         if stored & {"F16", "BF16"} and self.dtype is None:
             raise CheckpointError(
                 f"{type(self.live).__name__}: transformers computes in its 16 bits and minidecode in float32, so "
                 "tokens would differ: load it in float32, or say dtype='float32' here if they may"
             )
         dtype = self.dtype or ("float64" if "F64" in stored else "float32")
-        tensors, config = bound_tensors(family, config, found, np.dtype(COMPUTED_IN[dtype]))
+        tensors, config = bound_tensors(family, config, live_tensors, np.dtype(COMPUTED_IN[dtype]))
         backend = getattr(self.tokenizer, "backend_tokenizer", None)
         words = Tokenizer(backend) if backend is not None else None
-        own = Model(family, config, tensors, words, {}, self.plan, dtype, "cpu", "the model's generation_config")
-        self.copied = copied_bytes(own.weights, found.values())
-        if own.dtype in ("float32", "float64"):
-            check_same_scores(self.live, own)
-        return own
+        model = Model(family, config, tensors, words, {}, self.plan, dtype, "cpu", "the model's generation_config")
+        self.copied = copied_bytes(model.weights, live_tensors.values())
+        if model.dtype in ("float32", "float64"):
+            check_same_scores(self.live, model)
+        return model
 
     # ---- A call -----------------------------------------------------------------------------------------------------
 
@@ -154,7 +154,7 @@ class Accelerated:
         if self.tokenizer is None and kwargs.get("tokenizer") is not None:
             self.tokenizer, self._built = kwargs["tokenizer"], None
         kwargs.pop("tokenizer", None)
-        own, torch = self.own(), sys.modules["torch"]
+        model, torch = self.own(), sys.modules["torch"]
         refused = {"assistant_model": assistant_model, "custom_generate": custom_generate,
                    "negative_prompt_attention_mask": negative_prompt_attention_mask}  # fmt: skip
         self._refuse(refused | kwargs)
@@ -164,11 +164,11 @@ class Accelerated:
         if unknown := sorted(name for name, value in rest.items() if value is not None and name not in NEEDLESS):
             raise OptionError(f"{', '.join(unknown)}: not known here; {REMEDY}")
         ids_BN = _ids(given, settings, torch)
-        prompts = _without_padding(ids_BN, _mask(mask, ids_BN, settings), own.has_encoder)
+        prompts = _without_padding(ids_BN, _mask(mask, ids_BN, settings), model.has_encoder)
         options = self._options(settings, ids_BN.shape[1])
         functions = {"logits_processor": logits_processor, "stopping_criteria": stopping_criteria,
                      "prefix_allowed_tokens_fn": prefix_allowed_tokens_fn}  # fmt: skip
-        if not own.has_encoder and {len(prompt) for prompt in prompts} != {ids_BN.shape[1]}:
+        if not model.has_encoder and {len(prompt) for prompt in prompts} != {ids_BN.shape[1]}:
             _check_padding(options | functions, settings)
         if logits_processor:
             options["logits_processor"] = [_on_torch(each, torch) for each in logits_processor]
@@ -184,9 +184,9 @@ class Accelerated:
         if settings.get("return_dict_in_generate"):
             keep = [name for name in ("scores", "logits") if settings.get(f"output_{name}")]
             keep += ["beam_indices"] * is_beam
-        out = own.generate(input_ids=prompts, streamer=streamer, keep=keep, **options)
+        out = model.generate(input_ids=prompts, streamer=streamer, keep=keep, **options)
         self.receipt = out.receipt
-        start = settings.get("decoder_start_token_id", settings.get("bos_token_id")) if own.has_encoder else None
+        start = settings.get("decoder_start_token_id", settings.get("bos_token_id")) if model.has_encoder else None
         eos = next(iter(options["eos_token_id"] or [0]))
         pad = settings.get("pad_token_id", eos)
         if is_beam:  # transformers' beam search takes token 0 for none
@@ -194,7 +194,7 @@ class Accelerated:
         sequences = _sequences(out.token_ids, ids_BN, start, pad, torch)
         if not settings.get("return_dict_in_generate"):
             return sequences
-        return _output(sequences, out, own.has_encoder, is_beam, torch)
+        return _output(sequences, out, model.has_encoder, is_beam, torch)
 
     def _refuse(self, given: dict[str, Any]) -> None:
         """Raises OptionError on an argument that changes what is computed in a way that is not here."""
@@ -332,18 +332,18 @@ def _output(sequences: Any, out: Output, has_encoder: bool, is_beam: bool, torch
     """transformers' output of that kind. Its numbers are of float32, whatever the model computes in."""
     kinds = sys.modules["transformers"].generation.utils
     name = f"Generate{'Beam' if is_beam else ''}{'EncoderDecoder' if has_encoder else 'DecoderOnly'}Output"
-    found: dict[str, Any] = {}
+    outputs: dict[str, Any] = {}
     if (kept := out.kept) is not None:
         steps = {"scores": kept.scores, "logits": kept.logits}
         for kind in set(kept.what) & set(steps):
-            found[kind] = tuple(torch.from_numpy(each.astype(np.float32)) for each in steps[kind])
+            outputs[kind] = tuple(torch.from_numpy(each.astype(np.float32)) for each in steps[kind])
     if is_beam:
-        found["beam_indices"] = torch.full((len(sequences), max(map(len, out.token_ids))), -1, dtype=torch.int32)
-        for row, indices in zip(found["beam_indices"], kept.beam_indices if kept else (), strict=True):
+        outputs["beam_indices"] = torch.full((len(sequences), max(map(len, out.token_ids))), -1, dtype=torch.int32)
+        for row, indices in zip(outputs["beam_indices"], kept.beam_indices if kept else (), strict=True):
             row[: len(indices)] = torch.from_numpy(indices)
-        if "scores" in found:
-            found["sequences_scores"] = torch.from_numpy(np.asarray(out.scores, np.float32))
-    return getattr(kinds, name)(sequences=sequences, **found)
+        if "scores" in outputs:
+            outputs["sequences_scores"] = torch.from_numpy(np.asarray(out.scores, np.float32))
+    return getattr(kinds, name)(sequences=sequences, **outputs)
 
 
 def _on_torch(processor: Callable[..., Any], torch: Any) -> Callable[..., np.ndarray]:
@@ -363,7 +363,7 @@ def _criterion(criterion: Callable[..., Any], torch: Any) -> Callable[..., Any]:
 
     def ends(texts: list[np.ndarray], scores_RV: np.ndarray | None) -> Any:
         scores = None if scores_RV is None else torch.from_numpy(scores_RV)
-        found = criterion(torch.from_numpy(np.stack(texts)), scores)
-        return np.asarray(found)
+        ended = criterion(torch.from_numpy(np.stack(texts)), scores)
+        return np.asarray(ended)
 
     return ends

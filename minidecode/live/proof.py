@@ -79,17 +79,17 @@ def _difference(
     logprobs = exact.score(input_ids=[prompt] * 2, target_ids=texts, decoder_start_token_id=start).token_log_probs
     errors = [logit_bound(exact, *_largest_logit(exact, prompt, text, start)) for text in texts]
     if is_greedy:
-        found, bound = [float(each[-1]) for each in logprobs], sum(errors)
+        sums, bound = [float(each[-1]) for each in logprobs], sum(errors)
     else:
         norms = [len(text) ** settings.get("length_penalty", 1.0) for text in texts]
-        found = [float(each.sum()) / norm for each, norm in zip(logprobs, norms, strict=True)]
-        bound = sum(map(score_bound, errors, ends, found, norms))
-    gap = abs(found[0] - found[1])
+        sums = [float(each.sum()) / norm for each, norm in zip(logprobs, norms, strict=True)]
+        bound = sum(map(score_bound, errors, ends, sums, norms))
+    gap = abs(sums[0] - sums[1])
     verdict = "a tie: rounding explains it" if gap <= bound else "rounding does not explain it"
     return (
         f"row {row}, new token {step}: transformers says {int(theirs[step])}, minidecode {int(ours[step])}; the "
         f"{'log-probabilities of the two tokens' if is_greedy else 'scores of the two texts'} in float64 are "
-        f"{found[0]:.7g} and {found[1]:.7g}, {gap:.2g} apart, and rounding may make {bound:.2g}: {verdict}; the model "
+        f"{sums[0]:.7g} and {sums[1]:.7g}, {gap:.2g} apart, and rounding may make {bound:.2g}: {verdict}; the model "
         "is as it was"
     )
 

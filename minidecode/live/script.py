@@ -117,8 +117,8 @@ class Watched:
     @property
     def is_proved(self) -> bool:
         """Whether some call was compared, and none differs."""
-        found = [call["same"] for call in self.calls]
-        return False not in found and True in found
+        same = [call["same"] for call in self.calls]
+        return False not in same and True in same
 
 
 def run_script(script: Path, arguments: Sequence[str], watched: Watched) -> tuple[int, str]:

@@ -53,10 +53,10 @@ def live_tensors(live: Any) -> dict[str, LiveTensor]:
     return {name: LiveTensor(tensor, Path(type(live).__name__)) for name, tensor in live.state_dict().items()}
 
 
-def bound_tensors(family: Family, config: Any, found: dict[str, LiveTensor], compute: np.dtype):
+def bound_tensors(family: Family, config: Any, live_tensors: dict[str, LiveTensor], compute: np.dtype):
     """(the family's tensors as arrays, the config): float32 ones of the model are not copied."""
     matched: dict[str, Any]
-    matched, config = matched_tensors(next(iter(found.values())).path, family, config, found, _equal)  # type: ignore[arg-type]
+    matched, config = matched_tensors(next(iter(live_tensors.values())).path, family, config, live_tensors, _equal)  # type: ignore[arg-type]
     shapes = family.network.tensor_shapes(config)
     return {
         name: matched[name].read(compute) if name in matched else np.zeros(shape, compute)
@@ -97,7 +97,7 @@ def check_live(live: Any) -> None:
             refuse(f"{name} lies on {tensor.device}: move the model to the CPU")
 
 
-def check_same_scores(live: Any, own: Any) -> None:
+def check_same_scores(live: Any, model: Any) -> None:
     """Raises CheckpointError unless both give the same logits for eight tokens, up to rounding.
 
     So whatever was changed in the live modules and is in no weight, such as an activation or the epsilon of a norm, is
@@ -105,15 +105,15 @@ def check_same_scores(live: Any, own: Any) -> None:
     """
     import torch
 
-    ids = np.random.default_rng(0).integers(0, own.config.source_vocab_size, (1, 8))
+    ids = np.random.default_rng(0).integers(0, model.config.source_vocab_size, (1, 8))
     given = {"input_ids": torch.from_numpy(ids)}
     start = None
-    if own.has_encoder:
+    if model.has_encoder:
         start = [[live.generation_config.decoder_start_token_id or 0]]
         given["decoder_input_ids"] = torch.tensor(start)
     with torch.no_grad():
         theirs = live(**given).logits[0].double().numpy()
-    ours = own.logits(ids.tolist(), decoder_input_ids=start)[0]
+    ours = model.logits(ids.tolist(), decoder_input_ids=start)[0]
     gap, largest = float(np.abs(theirs - ours).max()), float(np.abs(theirs).max())
     if not gap <= ROUNDING * max(1.0, largest):
         raise CheckpointError(
@@ -127,12 +127,12 @@ def fingerprint(state: dict[str, LiveTensor]) -> list[tuple[Any, ...]]:
 
     A change through `.data` has another counter. The sample sees it where it reaches one of SAMPLED numbers.
     """
-    found = []
+    marks = []
     for name, live in state.items():
         flat = live.tensor.detach().reshape(-1)
         sample = flat[:: max(1, flat.numel() // SAMPLED)]
-        found.append((name, live.tensor.data_ptr(), live.tensor._version, tuple(sample.tolist())))
-    return found
+        marks.append((name, live.tensor.data_ptr(), live.tensor._version, tuple(sample.tolist())))
+    return marks
 
 
 def _equal(a: Any, b: Any) -> bool:
