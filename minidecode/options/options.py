@@ -143,16 +143,16 @@ class Options(OptionTable):
     def changed(self) -> dict[str, Any]:
         """The options that are not at their defaults, for people and JSON: a function by its name."""
         given = {name: getattr(self, name) for name in ROWS}
-        own = {name: value for name, value in given.items() if value not in (DEFAULTS[name], ())}
+        changed = {name: value for name, value in given.items() if value not in (DEFAULTS[name], ())}
         if not self.do_sample:  # a dialect's default top_k touches nothing then
-            own = {name: value for name, value in own.items() if name not in SAMPLING_ALONE}
+            changed = {name: value for name, value in changed.items() if name not in SAMPLING_ALONE}
         if self.prefix_allowed_tokens_fn:
-            own["prefix_allowed_tokens_fn"] = describe(self.prefix_allowed_tokens_fn)
+            changed["prefix_allowed_tokens_fn"] = describe(self.prefix_allowed_tokens_fn)
         if self.logits_processor:
-            own["logits_processor"] = [describe(function) for function in self.logits_processor]
+            changed["logits_processor"] = [describe(function) for function in self.logits_processor]
         if self.stopping_criteria:
-            own["stopping_criteria"] = [describe(function) for function in self.stopping_criteria]
-        return own
+            changed["stopping_criteria"] = [describe(function) for function in self.stopping_criteria]
+        return changed
 
     def _check_values(self) -> None:
         """Each option by itself."""

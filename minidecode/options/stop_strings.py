@@ -12,10 +12,10 @@ from ..errors import OptionError, shown
 
 def first_stop(text: str, stops: Sequence[str]) -> tuple[int, int] | None:
     """(begin, end) of the stop string that is complete first in a text; of several, the one that begins first."""
-    found = [(begin + len(stop), begin) for stop in stops if (begin := text.find(stop)) >= 0]
-    if not found:
+    ends = [(begin + len(stop), begin) for stop in stops if (begin := text.find(stop)) >= 0]
+    if not ends:
         return None
-    end, begin = min(found)
+    end, begin = min(ends)
     return begin, end
 
 

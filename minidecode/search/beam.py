@@ -79,10 +79,10 @@ def beam_search(
 
         state, decided = engine.run_step(one_step, state, said, key)
     _copy_finds(state.groups, all_groups, np.arange(len(state.sentence_B)), state.sentence_B)
-    found = _best_of_all(all_groups, request, options, step)
+    best = _best_of_all(all_groups, request, options, step)
     if kept:
-        kept.find_beams(found.tokens)
-    return found
+        kept.find_beams(best.tokens)
+    return best
 
 
 @dataclass

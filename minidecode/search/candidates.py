@@ -104,7 +104,7 @@ def interleaved_groups(ops, total_BWV, C, G, penalty) -> Candidates:
     groups' candidates, best first, are dealt out in turn.
     """
     B, W, V = total_BWV.shape
-    chosen_BX, found = np.empty_like(total_BWV, np.int64, shape=(B, 0)), []
+    chosen_BX, chosen_by_group = np.empty_like(total_BWV, np.int64, shape=(B, 0)), []
     for g in range(G):
         mine_R = array_like(
             total_BWV, B * W // G, np.int64, np.add.outer(W * np.arange(B), np.arange(g, W, G)).reshape(-1)
@@ -117,6 +117,8 @@ def interleaved_groups(ops, total_BWV, C, G, penalty) -> Candidates:
         np.put_along_axis(group_BWV, at_BWX, np.take_along_axis(group_BWV, at_BWX, axis=2) - costs_BWX, axis=2)
         score, parent, token = best(ops, group_BWV, C // G)
         chosen_BX = np.concatenate([chosen_BX, token], axis=1)
-        found.append((score, parent * G + g, token))
-    score_BC, parent_BC, token_BC = (np.stack(part, axis=2).reshape(B, C) for part in zip(*found, strict=True))
+        chosen_by_group.append((score, parent * G + g, token))
+    score_BC, parent_BC, token_BC = (
+        np.stack(part, axis=2).reshape(B, C) for part in zip(*chosen_by_group, strict=True)
+    )
     return score_BC, parent_BC, token_BC

@@ -213,13 +213,13 @@ def types_of(text: str) -> tuple:
     """Numba's types of a function's arguments, as `TYPES` writes them."""
     from numba import types
 
-    found = []
+    kinds = []
     for word in text.split():
         kind = getattr(types, LETTERS[word[0]])
         if len(word) > 1:
             kind = types.Array(kind, int(word[1]), "A" if word[-1] in "as" else "C", readonly=word[-1] in "ra")
-        found.append(kind)
-    return tuple(found)
+        kinds.append(kind)
+    return tuple(kinds)
 
 
 def _is_loaded(function: Any, types: tuple) -> bool:

@@ -214,8 +214,8 @@ class Constraint:
             grammar = library.LLMatcher.grammar_from_regex(options.regex)
         else:
             grammar = library.LLMatcher.grammar_from_json_schema(options.json_schema, overrides=JSON_FORM)
-        found = itertools.islice(dict.fromkeys(filter(None, _hints(options))), HINTS)
-        hints = [hint.encode("utf-8", "ignore") for hint in found]
+        first_hints = itertools.islice(dict.fromkeys(filter(None, _hints(options))), HINTS)
+        hints = [hint.encode("utf-8", "ignore") for hint in first_hints]
         hints = [hint for hint in hints if all(b in vocabulary.words for b in _split(hint))]
         if grammar not in vocabulary.roots:
             backends = vocabulary.backend, byte_backend()
@@ -395,8 +395,10 @@ class Constraint:
     def _first_end(self, options: Options) -> bytes | None:
         """A short text that matches: what a walk through the pattern or schema says, or else what a search finds."""
         is_regex = self.name == "regex"
-        found = shortest_match(str(options.regex)) if is_regex else shortest_json(json.loads(str(options.json_schema)))
-        text = None if found is None else found.encode("utf-8", "ignore")
+        shortest = (
+            shortest_match(str(options.regex)) if is_regex else shortest_json(json.loads(str(options.json_schema)))
+        )
+        text = None if shortest is None else shortest.encode("utf-8", "ignore")
         if text is not None and self._is_text(text):
             ids = [*text, END_OF_BYTES]
             if self.by_byte.validate_tokens(ids) == len(ids):

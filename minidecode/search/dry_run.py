@@ -365,13 +365,13 @@ def in_one_timeline(steps: list[Recorder]) -> tuple[list[Lifetime], dict[str, tu
                 lifetimes.append(Lifetime(m.name, m.bytes, m.first + shift, past))
 
     def placed(calls: list[_Called], shift: int) -> tuple[Call, ...]:
-        found = []
+        shifted = []
         for c in calls:
             made = [m for m in c.made if m is None or m.is_placed]
             results = tuple(None if m is None else _result(index[id(m)], m.array) for m in made)
             room = None if c.room is None else index[id(c.room)]
-            found.append(Call(c.op, c.time + shift, results, c.rows_of, room))
-        return tuple(found)
+            shifted.append(Call(c.op, c.time + shift, results, c.rows_of, room))
+        return tuple(shifted)
 
     calls = {section: (placed(first.calls[section], 0),) for section in ("reorder", "forward")}
     ways = (placed(step.calls["search"], shift) for step, shift in zip(steps, shifts, strict=True))
