@@ -113,24 +113,24 @@ class SharedCrossCache(CrossCache):
 class DecoderCache:
     """A decoder layer's own cache, and by `cross` that of the source."""
 
-    def __init__(self, own: StepCache, cross: SourceCache):
-        self.own, self.cross = own, cross
-        self.append, self.attend = own.append, own.attend
+    def __init__(self, target: StepCache, cross: SourceCache):
+        self.target, self.cross = target, cross
+        self.append, self.attend = target.append, target.attend
 
     def expand(self, ops, beams: int, steps: int):
         """Ends the prefill for both."""
-        self.own.expand(ops, beams, steps)
+        self.target.expand(ops, beams, steps)
         self.cross.expand(ops, beams)
 
     def reorder(self, ops, parent_R):
         """The own cache follows the beams; the source is the same for all beams of a sentence."""
-        self.own.reorder(ops, parent_R)
+        self.target.reorder(ops, parent_R)
 
     def leave(self, ops, stays_B, stays_R):
         """Keeps only these sentences, and these rows of theirs."""
-        self.own.leave(ops, stays_B, stays_R)
+        self.target.leave(ops, stays_B, stays_R)
         self.cross.leave(ops, stays_B, stays_R)
 
     def arrays(self):
         """What is held between steps."""
-        return (*self.own.arrays(), *self.cross.arrays())
+        return (*self.target.arrays(), *self.cross.arrays())

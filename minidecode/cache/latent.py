@@ -58,8 +58,8 @@ class LatentCache:
 
     decoding = False
 
-    def __init__(self, own: StepCache, row_BX, addend_BD, sentence_R, first_B, token_R):
-        self.own, self.row_BX, self.addend_BD = own, row_BX, addend_BD
+    def __init__(self, cache: StepCache, row_BX, addend_BD, sentence_R, first_B, token_R):
+        self.cache, self.row_BX, self.addend_BD = cache, row_BX, addend_BD
         self.sentence_R = sentence_R  # which sentence a row belongs to
         self.first_B, self.token_R = first_B, token_R  # where the latents' rows and those of tokens go in the prefill
 
@@ -74,29 +74,29 @@ class LatentCache:
             qkv_RX = np.empty((rows, tokens_RX.shape[1]), tokens_RX.dtype, like=tokens_RX)
             qkv_RX[self.token_R] = tokens_RX
             qkv_RX[self.first_B] = self.row_BX
-        return self.own.append(ops, qkv_RX, h_RD)
+        return self.cache.append(ops, qkv_RX, h_RD)
 
     def attend(self, ops, q_RHK):
         """Attends by the own cache, for rows of tokens alone: nothing asks what the latent's row would see."""
-        a_RX = self.own.attend(ops, q_RHK)
+        a_RX = self.cache.attend(ops, q_RHK)
         return a_RX if self.decoding else ops.gather_rows(a_RX, self.token_R)
 
     def expand(self, ops, beams: int, steps: int):
         """Ends the prefill."""
-        self.own.expand(ops, beams, steps)
+        self.cache.expand(ops, beams, steps)
         self.sentence_R = np.repeat(np.arange(len(self.first_B), like=self.first_B), beams)
         self.decoding = True
         del self.row_BX, self.first_B, self.token_R
 
     def reorder(self, ops, parent_R):
         """The latent is the same for all beams of a sentence."""
-        self.own.reorder(ops, parent_R)
+        self.cache.reorder(ops, parent_R)
 
     def leave(self, ops, stays_B, stays_R):
         """Keeps only these sentences, and these rows of theirs."""
-        self.own.leave(ops, stays_B, stays_R)
+        self.cache.leave(ops, stays_B, stays_R)
         self.sentence_R = self.sentence_R[stays_R]
 
     def arrays(self):
         """What is held between steps."""
-        return (*self.own.arrays(), self.addend_BD)
+        return (*self.cache.arrays(), self.addend_BD)

@@ -133,8 +133,10 @@ class QueryCache:
 
         Keys stand newest first, so that their numbers are their distances. They are copied for each query row.
         """
-        q_RHK, *own = self.cache.cut(ops, query_RX, heads)
-        k_RGK, v_RGU = (np.concatenate(both) for both in zip((self.cache.k_RGK, self.cache.v_RGU), own, strict=True))
+        q_RHK, *query_parts = self.cache.cut(ops, query_RX, heads)
+        k_RGK, v_RGU = (
+            np.concatenate(both) for both in zip((self.cache.k_RGK, self.cache.v_RGU), query_parts, strict=True)
+        )
         bias, ends, parts = heads.bias and backwards(heads.bias), self.rows.ends, []
         for first, last in self.rows.groups():
             seen_X = self.rows.seen_X[ends[first] : ends[last]]
@@ -173,20 +175,20 @@ class QueryCache:
 class QueryCross:
     """What a decoder layer keeps of the source, for the rows of tokens and for query rows: both see all of it."""
 
-    def __init__(self, cross, own: QueryCache):
-        self.cross, self.own = cross, own
+    def __init__(self, cross, queries: QueryCache):
+        self.cross, self.queries = cross, queries
 
     def attend(self, ops, q_RX):
         """Attention of all rows of the call to their sources, or of the query rows alone."""
-        own = self.own
-        is_whole = len(q_RX) > len(own.query_X)
-        if not own.decoding:
-            self.cross.target_offsets_X = own.rows.offsets_X if is_whole else own.rows.query_offsets_X
+        queries = self.queries
+        is_whole = len(q_RX) > len(queries.query_X)
+        if not queries.decoding:
+            self.cross.target_offsets_X = queries.rows.offsets_X if is_whole else queries.rows.query_offsets_X
         elif is_whole and self.cross.is_per_beam:  # each row of a beam reads the beam's copy
             kept_RX, query_RX = (
-                self.cross.attend(ops, ops.gather_rows(q_RX, rows_X)) for rows_X in (own.kept_X, own.query_X)
+                self.cross.attend(ops, ops.gather_rows(q_RX, rows_X)) for rows_X in (queries.kept_X, queries.query_X)
             )
-            return own.joined(ops, kept_RX, query_RX)
+            return queries.joined(ops, kept_RX, query_RX)
         return self.cross.attend(ops, q_RX)
 
     def expand(self, ops, beams: int):

@@ -105,8 +105,8 @@ class RunningCache:
 
     def join(self, cache: Any, which: list[int], first: int) -> None:
         """Rows from `first` on begin with the texts `which` of a prefill's cache, each as often as it is named."""
-        own = cache.own if self.cross is not None else cache
-        self.keep(own.k_RGK, own.v_RGU, places_of(own.offsets_X, which), first)
+        target = cache.target if self.cross is not None else cache
+        self.keep(target.k_RGK, target.v_RGU, places_of(target.offsets_X, which), first)
         if self.cross is not None:
             self.cross.join(cache.cross, which, first)
 

@@ -42,14 +42,14 @@ def forward(w: Weights, ids_R, pos_R, caches, ops, pick_R=None):
     query_pos_R = pos_R if pick_R is None else pos_R[pick_R]
     kept_RD = embed(ids_R, pos_R, w.decoder, w.embedding_scale, ops)
     _, query_RD = ops.embed_norm(query_pos_R, query_pos_R, w.query_ND, None, 1.0, w.decoder.ln_embedding)
-    x_RD = caches[0].own.joined(ops, kept_RD, query_RD)
+    x_RD = caches[0].target.joined(ops, kept_RD, query_RD)
     for block, cache in zip(w.decoder.blocks, caches, strict=True):
         is_last = block is w.decoder.blocks[-1]
         bias = position_bias(x_RD, block, w.bucket_L, ops)
         q_RHK = cache.append(ops, product(ops, x_RD, block.qkv), x_RD)
         a_RX = cache.attend(ops, q_RHK, bias, queries_alone=is_last)
         if is_last:
-            x_RD = cache.own.queries(ops, x_RD)
+            x_RD = cache.target.queries(ops, x_RD)
         _, x_RD = residual_norm(ops, x_RD, a_RX, block.out, block.ln_self)
         a_RX = cache.cross.attend(ops, product(ops, x_RD, block.cross_q))
         _, x_RD = residual_norm(ops, x_RD, a_RX, block.cross_out, block.ln_cross)

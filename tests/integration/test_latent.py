@@ -205,7 +205,7 @@ def left_behind(monkeypatch):
     monkeypatch.setattr(
         LatentCache, "leave",
         lambda self, ops, stays_B, stays_R: (
-            self.own.leave(ops, stays_B, stays_R),
+            self.cache.leave(ops, stays_B, stays_R),
             setattr(self, "sentence_R", self.sentence_R[: len(stays_R)]),
         ),
     )  # fmt: skip
@@ -254,8 +254,8 @@ def test_the_latent_is_kept_once_per_sentence(folder, monkeypatch):
     model = md.load(folder)
     *_, receipt = run(model, "cache=split", **BEAMS)
     (B, N), (H, K), D = (len(PROMPTS), 6), (3, 4), 12
-    assert len(found) == 2 and all(isinstance(cache.own, SplitCache) for cache in found)
-    assert all(cache.own.prompt_k_BGNK.shape == (B, H, N + 1, K) for cache in found)
+    assert len(found) == 2 and all(isinstance(each.cache, SplitCache) for each in found)
+    assert all(each.cache.prompt_k_BGNK.shape == (B, H, N + 1, K) for each in found)
     assert all(cache.addend_BD is found[0].addend_BD and len(cache.addend_BD) == B for cache in found)
     kept = 2 * 2 * H * K * (B * (N + 1) + B * 3 * 5) + B * D
     assert receipt.cache_peak_bytes == 4 * kept

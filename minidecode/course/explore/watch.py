@@ -158,7 +158,7 @@ class Watch:
 
 def parts_of(layer: Any) -> list[tuple[str, Any]]:
     """A layer's caches by name: its own, and that of a source, if it has one."""
-    return [("own", layer.own), ("source", layer.cross)] if isinstance(layer, DecoderCache) else [("own", layer)]
+    return [("own", layer.target), ("source", layer.cross)] if isinstance(layer, DecoderCache) else [("own", layer)]
 
 
 def held_by(cache: Any) -> dict[str, Any]:
