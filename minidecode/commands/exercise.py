@@ -133,24 +133,24 @@ def _check_all(folder: Path | None, target: str | None, is_varied: bool, as_json
 
     if target or is_varied:
         raise OptionError("--target, --seed and --student are of one exercise: name it, as in exercise check 1")
-    own = work_folder(folder)
-    begun = [e for e in own.started() if own.state(e) != "not begun"]
+    work = work_folder(folder)
+    begun = [e for e in work.started() if work.state(e) != "not begun"]
     asked = [e for e in begun if e.text.kind != "P"]
     left_out = [str(e.number) for e in begun if e.text.kind == "P"]
     if left_out:
         print(f"predictions are checked by their number: {', '.join(left_out)}", file=sys.stderr)
     if not asked:
         raise OptionError(
-            f"nothing is begun in {own.path.resolve()}: minidecode exercise start 1 writes the first file"
+            f"nothing is begun in {work.path.resolve()}: minidecode exercise start 1 writes the first file"
         )
     records, solved = [], 0
-    for found in asked:
-        verdict, picture = judge(found, submission_of(own.file(found)), own)
+    for task in asked:
+        verdict, picture = judge(task, submission_of(work.file(task)), work)
         solved += verdict.ok
         records.append(_record(verdict, picture))
         if not as_json:
             said = "solved" if verdict.ok else verdict.message.split("\n")[0]
-            print(f"{found.number:>2}  {found.text.title}: {said}", flush=True)
+            print(f"{task.number:>2}  {task.text.title}: {said}", flush=True)
     if as_json:
         print(_in_json(records))
     else:
@@ -163,8 +163,8 @@ def _record(verdict: Verdict, picture: Path | None) -> dict[str, Any]:
     return verdict.as_dict() | {"picture": str(picture) if picture else None}
 
 
-def _in_json(found: Any) -> str:
-    return json.dumps(found, default=lambda n: n.item() if hasattr(n, "item") else str(n))
+def _in_json(value: Any) -> str:
+    return json.dumps(value, default=lambda n: n.item() if hasattr(n, "item") else str(n))
 
 
 @app.command()

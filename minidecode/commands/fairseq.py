@@ -93,16 +93,16 @@ def fairseq_interactive(given: Given = None) -> None:
     with sys.stdin if asked.input == "-" else open(asked.input, encoding="utf-8") as file:
         while lines := [line.strip() for line in itertools.islice(file, max(1, asked.buffer_size))]:
             sources = [encode_line(pair.source, program.pieces(line)) for line in lines]
-            found: dict[int, tuple[list[Hypothesis], float]] = {}
+            translated: dict[int, tuple[list[Hypothesis], float]] = {}
             sizes = [np.array([len(ids) for ids in sources])]
             most = 1 if asked.max_tokens is None and asked.batch_size is None else asked.batch_size
             for batch in batches(sizes, asked.max_tokens, most, asked.required_batch_size_multiple or 1):
                 began = time.perf_counter()
-                told = program.translate([sources[i] for i in batch])
+                replies = program.translate([sources[i] for i in batch])
                 seconds = (time.perf_counter() - began) / len(batch)
-                found |= {int(i): (hypotheses, seconds) for i, hypotheses in zip(batch, told, strict=True)}
+                translated |= {int(i): (hypotheses, seconds) for i, hypotheses in zip(batch, replies, strict=True)}
             for i, ids in enumerate(sources):
-                hypotheses, seconds = found[i]
+                hypotheses, seconds = translated[i]
                 print(f"S-{first + i}\t{program.source_text(ids)}\nW-{first + i}\t{seconds:.3f}\tseconds")
                 for hypothesis in hypotheses:
                     print("\n".join(program.lines(first + i, hypothesis)))
@@ -162,13 +162,13 @@ class Program:
             decoder_start_token_id=EOS,
         )  # fmt: skip
         assert out.kept is not None  # it was asked for
-        found: list[list[Hypothesis]] = [[] for _ in sources]
+        hypotheses_of: list[list[Hypothesis]] = [[] for _ in sources]
         for h, (ids, score) in enumerate(zip(out.token_ids, out.scores, strict=True)):
             rows = out.kept.beam_indices[h] if is_beam else np.full(len(ids), h)
             each = [out.kept.scores[t][row, token] for t, (row, token) in enumerate(zip(rows, ids, strict=True))]
             if len(ids):
-                found[h * len(sources) // len(out)].append(Hypothesis(ids, np.float32(score), np.array(each)))
-        return found
+                hypotheses_of[h * len(sources) // len(out)].append(Hypothesis(ids, np.float32(score), np.array(each)))
+        return hypotheses_of
 
     def said(self, dictionary: Dictionary, ids: Sequence[int] | np.ndarray, escaped: bool = False) -> str:
         """Words by id, without <s> and </s>, their pieces joined if --remove-bpe asks for it."""

@@ -86,14 +86,14 @@ def trace(
             file.write(draw_beam_tree(out.trace.of(0), [ids.tolist() for ids in out.token_ids], word))
     verdict = other and _where_they_part(out, other, against, word)
     if as_json:
-        found = {
+        record = {
             "prompt": prompt,
             "steps": out.trace.as_list(),
             "texts": [{"text": t, "score": finite(s)} for t, s in zip(out.texts, out.scores, strict=True)],
             "against": verdict,
             "against_steps": other and other.trace.as_list(),
         }
-        print(json.dumps(found, ensure_ascii=False))
+        print(json.dumps(record, ensure_ascii=False))
         return
     for step in out.trace.of(0):
         _print_step(step, write)

@@ -111,7 +111,7 @@ def footprint(
     kept = h.G * (h.K + h.U) * m
 
     own_split = kept * (B * N + R * T)
-    own = {
+    cache_bytes = {
         "none": 0, "replicated": kept * R * (N + T - 1), "preallocated": kept * R * (N + T),
         "split": own_split, "indirect": own_split + 8 * R * T,
         "paged": kept * PAGE * (B * (N // PAGE) + R * (pages_for(T) + 1)) + 8 * R * pages_for(N + T),
@@ -122,7 +122,7 @@ def footprint(
     if el and not has_source:
         read = B * N * D * m
     # One layer's, as wide as it is computed: so it is made, and so code that is not compiled reads it.
-    held_reading, held_stepping, layer = L * read, L * own, max(own * s // m, position * B * N)
+    held_reading, held_stepping, layer = L * read, L * cache_bytes, max(cache_bytes * s // m, position * B * N)
     if has_source:
         cross = blocks[0].cross_heads
         source, cross_position = D * s, cross.G * (cross.K + cross.U) * s
@@ -184,7 +184,7 @@ def footprint(
     planning = 0
     if plan.arena != "none" and not arena_given:  # up to two ways of a step, with caches that grow as it makes them
         grown = 2 * held_stepping if plan.cache == "replicated" else 0
-        planning = 2 * (L * one_layer + choice + grown) + own
+        planning = 2 * (L * one_layer + choice + grown) + cache_bytes
     noted_steps = T * R * V * s * len({"scores", "logits"} & set(keep))
     scoring = 0
     if logprobs is not None:
