@@ -14,7 +14,7 @@ class Bleu4:
     """Counts of n-grams up to four, and of those that a reference has too."""
 
     def __init__(self) -> None:
-        self.found, self.matched = Counter[int](), Counter[int]()
+        self.counted, self.matched = Counter[int](), Counter[int]()
         self.predicted_tokens = self.reference_tokens = 0
 
     def add(self, reference: Sequence[int], predicted: Sequence[int]) -> None:
@@ -27,13 +27,13 @@ class Bleu4:
             ours, theirs = (
                 Counter(tuple(ids[i : i + n]) for i in range(len(ids) - n + 1)) for ids in (predicted, reference)
             )
-            self.found[n] += sum(ours.values())
+            self.counted[n] += sum(ours.values())
             self.matched[n] += sum((ours & theirs).values())
 
     def __str__(self) -> str:
         ratio = self.predicted_tokens / self.reference_tokens
         brevity = min(1.0, math.exp(1 - 1 / ratio)) if ratio else 0.0
-        precisions = [self.matched[n] / self.found[n] if self.found[n] else 0.0 for n in range(1, 5)]
+        precisions = [self.matched[n] / self.counted[n] if self.counted[n] else 0.0 for n in range(1, 5)]
         mean = math.exp(sum(map(math.log, precisions)) / 4) if all(precisions) else 0.0
         each = "/".join(f"{100 * p:2.1f}" for p in precisions)
         return (

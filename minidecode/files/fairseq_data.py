@@ -88,10 +88,12 @@ def read_indexed(path: Path, words: int) -> list[np.ndarray]:
     if (begins + sizes * kind.itemsize > available).any():
         raise CheckpointError(f"{data} is shorter than {index.name} says: run fairseq-preprocess again")
     whole = data.read_bytes()
-    found = [np.frombuffer(whole, kind, n, at).astype(np.int64) for n, at in zip(sizes, begins.tolist(), strict=True)]
-    if any(((ids < 0) | (ids >= words)).any() for ids in found):
+    sentences = [
+        np.frombuffer(whole, kind, n, at).astype(np.int64) for n, at in zip(sizes, begins.tolist(), strict=True)
+    ]
+    if any(((ids < 0) | (ids >= words)).any() for ids in sentences):
         raise CheckpointError(f"{data} has ids that the dictionary of {words} words does not: use the folder's own")
-    return found
+    return sentences
 
 
 def batches(

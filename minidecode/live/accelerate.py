@@ -107,12 +107,12 @@ class Accelerated:
         self.receipt: Any = None
         self.copied = 0
         self._built: tuple[Any, Model] | None = None
-        self.own()  # what cannot be is said now
+        self.converted()  # what cannot be is said now
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_built": None, "receipt": None}  # a copy's weights are its own
 
-    def own(self) -> Model:
+    def converted(self) -> Model:
         """The model here, made again if a weight of the live one has changed."""
         check_live(self.live)
         if self.of_files is not None:
@@ -154,7 +154,7 @@ class Accelerated:
         if self.tokenizer is None and kwargs.get("tokenizer") is not None:
             self.tokenizer, self._built = kwargs["tokenizer"], None
         kwargs.pop("tokenizer", None)
-        model, torch = self.own(), sys.modules["torch"]
+        model, torch = self.converted(), sys.modules["torch"]
         refused = {"assistant_model": assistant_model, "custom_generate": custom_generate,
                    "negative_prompt_attention_mask": negative_prompt_attention_mask}  # fmt: skip
         self._refuse(refused | kwargs)
@@ -250,7 +250,7 @@ class Accelerated:
 
     def exact(self) -> Model:
         """The live model's weights in float64: the scores of what differs."""
-        return Accelerated(self.live, self.tokenizer, "numpy", "float64").own()
+        return Accelerated(self.live, self.tokenizer, "numpy", "float64").converted()
 
     def arguments(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """A call's arguments by name, those that are not None; the prompts are input_ids."""

@@ -28,7 +28,7 @@ def compare_results(side: Any, theirs: Any, ours: Any, call: dict[str, Any]) -> 
     """What was compared of two answers, in one line, as `compare_sides` says it. call: the arguments by name."""
     theirs, ours = (np.asarray(getattr(each, "sequences", each)) for each in (theirs, ours))
     ids_BN = call["input_ids"]
-    before = 1 if side.own().has_encoder else ids_BN.shape[1]
+    before = 1 if side.converted().has_encoder else ids_BN.shape[1]
     if theirs.shape == ours.shape and (theirs == ours).all():
         return f"{len(ids_BN)} inputs, {ours[:, before:].size} new tokens: the same on both sides"
     row = _first_row(theirs, ours)

@@ -157,7 +157,7 @@ def test_copies_and_pickles_have_their_own_weights(gpt2, ids):
 def test_float32_weights_are_shared_where_they_can_be():
     live = live_model("gpt2", random.Random(2)).float()
     side = Accelerated(live, plan="numpy")
-    side.own()
+    side.converted()
     assert side.copied < 0.2 * sum(4 * p.numel() for p in live.parameters())
 
 
@@ -294,7 +294,7 @@ def test_a_proof_says_what_was_compared_and_where_two_sides_part(gpt2, ids, monk
 def test_the_bound_of_a_tie_is_that_of_the_golden_tests():
     """Which is known to be narrow: the same formula, from weights here and from each family's config there."""
     for family in (*DECODERS, *ENCODER_DECODERS):
-        own = Accelerated(live_model(family, random.Random(3)), plan="numpy").own()
+        own = Accelerated(live_model(family, random.Random(3)), plan="numpy").converted()
         expected = tolerance.logit_bound(own.config, 3.0, FLOAT32)
         assert logit_bound(own, 3.0, max(widths(own.config))) == pytest.approx(expected), family
 
@@ -311,7 +311,7 @@ def test_a_tie_is_told_from_a_difference(gpt2, ids):
         with torch.no_grad():
             gpt2.lm_head.weight[other] = shift * gpt2.lm_head.weight[best]
         new = np.array([best]), np.array([other])
-        assert says in _difference(side.own(), given, 0, new, 1, settings), shift
+        assert says in _difference(side.converted(), given, 0, new, 1, settings), shift
 
 
 def test_prove_compares_files_and_says_where_they_part(monkeypatch, capsys):
