@@ -55,7 +55,7 @@ def sum_of_a_tile(x, y):
 
 @cuda.jit
 def racing_sum_of_a_tile(x, y):
-    """The same without its barrier: every element is raced for by every thread."""
+    """`sum_of_a_tile` without its barrier: every element is raced for by every thread."""
     s = cuda.shared.array(1024, float32)
     t = cuda.threadIdx.x
     for k in range(t, cuda.blockDim.x):

@@ -219,7 +219,7 @@ class Results:
 
 
 def versions() -> dict[str, str]:
-    """Those of the packages that are installed."""
+    """Package -> version, of those that are installed."""
     installed = {}
     for package in PACKAGES:
         with suppress(PackageNotFoundError):

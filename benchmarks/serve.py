@@ -102,7 +102,7 @@ def searches_of(one: Asked) -> dict[str, Any]:
 
 
 def static(model: md.Model, asked: list[Asked], rows: int, plan: str) -> float:
-    """The same by batches that begin and end together -> seconds."""
+    """Generates all requests by batches that begin and end together -> seconds."""
     to_come, began = list(asked), time.perf_counter()
     while to_come:
         now = time.perf_counter() - began

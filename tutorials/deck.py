@@ -90,7 +90,7 @@ def of_section(title: str, body: str, folder: Path) -> Iterator[Slide]:
 
 
 def sentences(text: str) -> list[str]:
-    """Those of plain paragraphs, without headings and without links."""
+    """The sentences of plain paragraphs, without headings and without links."""
     flat = " ".join(line for line in text.split("\n") if not line.startswith(("#", "*Text:")))
     flat = re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", " ".join(flat.split()))
     return [sentence for sentence in re.split(r"(?<=[.?!:])\s+(?=[A-Z`*\d])", flat) if len(sentence.split()) > 1]

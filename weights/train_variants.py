@@ -123,7 +123,7 @@ def bart_config(variant: Variant, F: int, tokenizer: Tokenizer) -> BartConfig:
 
 @torch.no_grad()
 def start_positions_as_sinusoids(model) -> None:
-    """The same table for encoder and decoder, its numbers as large as those of the tokens."""
+    """Sets one table of positions for encoder and decoder, its numbers as large as those of the tokens."""
     frequencies = 10_000 ** -(torch.arange(D // 2) / (D // 2))
     for stack in (model.model.encoder, model.model.decoder):
         table = stack.embed_positions.weight
