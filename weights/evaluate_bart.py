@@ -44,7 +44,7 @@ def bart_hits(model: md.Model, special, corrupted: np.ndarray, window: np.ndarra
 
 
 def gpt2_hits(model: md.Model, ids: np.ndarray, first: int, length: int) -> np.ndarray:
-    """Which tokens are the first choice of a language model that has read the text before the window, as far as its context reaches."""
+    """Which tokens are the first choice of a language model that has read what its context holds before the window."""
     begin = max(0, first + length - model.config.context)
     logits_NV = model.logits([ids[begin : first + length]])[0][first - begin - 1 : -1]
     return logits_NV.argmax(axis=1) == ids[first : first + length]
