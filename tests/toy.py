@@ -57,7 +57,7 @@ class ToyEngine(NothingCaptured):
     def expand(self, beams, steps):
         self.texts = [list(t) for t in self.texts for _ in range(beams)]
 
-    def leave(self, stays_B, beams):
+    def keep_only(self, stays_B, beams):
         self.texts = [self.texts[b * beams + w] for b in stays_B for w in range(beams)]
 
     def step(self, tokens_RM, length_R, parent_R):

@@ -72,7 +72,7 @@ class CrossCache:
         self.decoding = True
         del self.k_RGK, self.v_RGU, self.source_offsets_X, self.target_offsets_X
 
-    def leave(self, ops, stays_B, stays_R):
+    def keep_only(self, ops, stays_B, stays_R):
         """Keeps only these rows."""
         self.k_RGMK, self.v_RGMU = ops.gather_rows(self.k_RGMK, stays_R), ops.gather_rows(self.v_RGMU, stays_R)
         self.begin_R, self.end_R = self.begin_R[stays_R], self.end_R[stays_R]
@@ -100,7 +100,7 @@ class SharedCrossCache(CrossCache):
         self.decoding = True
         del self.k_RGK, self.v_RGU, self.source_offsets_X, self.target_offsets_X
 
-    def leave(self, ops, stays_B, stays_R):
+    def keep_only(self, ops, stays_B, stays_R):
         """Keeps only the sources of these sentences."""
         self.k_BGNK, self.v_BGNU = ops.gather_rows(self.k_BGNK, stays_B), ops.gather_rows(self.v_BGNU, stays_B)
         self.begin_B = self.begin_B[stays_B]
@@ -126,10 +126,10 @@ class DecoderCache:
         """The own cache follows the beams; the source is the same for all beams of a sentence."""
         self.target.reorder(ops, parent_R)
 
-    def leave(self, ops, stays_B, stays_R):
+    def keep_only(self, ops, stays_B, stays_R):
         """Keeps only these sentences, and these rows of theirs."""
-        self.target.leave(ops, stays_B, stays_R)
-        self.cross.leave(ops, stays_B, stays_R)
+        self.target.keep_only(ops, stays_B, stays_R)
+        self.cross.keep_only(ops, stays_B, stays_R)
 
     def arrays(self):
         """What is held between steps."""

@@ -80,7 +80,7 @@ class ElCache(SplitCache):
         self.prompt_h_BND = ops.pad_left(self.h_RD[:, None], self.offsets_X, self.N)[:, 0]
         del self.h_RD
 
-    def leave_prompts(self, ops, stays_B):
+    def keep_only_prompts(self, ops, stays_B):
         """Hidden states, where others have keys and values."""
         self.prompt_h_BND = ops.gather_rows(self.prompt_h_BND, stays_B)
 
@@ -143,9 +143,9 @@ class ElCrossCache:
         del self.target_offsets_X
         self.source.padded(ops)  # before the steps, which all call the same ops
 
-    def leave(self, ops, stays_B, stays_R):
+    def keep_only(self, ops, stays_B, stays_R):
         """The sources of these sentences alone; the first layer that asks takes them for all."""
-        self.source.leave(ops, stays_B)
+        self.source.keep_only(ops, stays_B)
         self.begin_B = self.begin_B[stays_B]
 
     def arrays(self):

@@ -32,9 +32,9 @@ class IndirectCache(SplitCache):
         """Row r goes on from what row parent[r] has generated, wherever that lies."""
         ops.update_indirection(self.indirection_RT, parent_R, self.end_R)
 
-    def leave(self, ops, stays_B, stays_R):
+    def keep_only(self, ops, stays_B, stays_R):
         """All rows of a sentence stay, or none, so what the table points to stays too, and has another number now."""
-        super().leave(ops, stays_B, stays_R)
+        super().keep_only(ops, stays_B, stays_R)
         number_R = np.empty_like(self.end_R, shape=len(self.indirection_RT))
         number_R[stays_R] = np.arange(len(stays_R), like=self.end_R)
         self.indirection_RT = number_R[self.indirection_RT[stays_R]]

@@ -92,9 +92,9 @@ class LatentCache:
         """The latent is the same for all beams of a sentence."""
         self.cache.reorder(ops, parent_R)
 
-    def leave(self, ops, stays_B, stays_R):
+    def keep_only(self, ops, stays_B, stays_R):
         """Keeps only these sentences, and these rows of theirs."""
-        self.cache.leave(ops, stays_B, stays_R)
+        self.cache.keep_only(ops, stays_B, stays_R)
         self.sentence_R = self.sentence_R[stays_R]
 
     def arrays(self):

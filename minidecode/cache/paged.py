@@ -116,7 +116,7 @@ class PagedCache(PromptCache):
         """Row r goes on from the pages of row parent[r]; nothing is copied yet."""
         self.tables.follow(fetch(parent_R).tolist())
 
-    def leave(self, ops, stays_B, stays_R):
+    def keep_only(self, ops, stays_B, stays_R):
         """Keeps only these rows."""
         rows = fetch(stays_R).tolist()
         self.tables.keep(rows)

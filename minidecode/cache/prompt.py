@@ -21,7 +21,7 @@ class PromptCache:
     """One layer's keys and values of the prompts. What goes on from there adds what a step does:
 
     begin_steps(ops, k_RGK, v_RGU, beams, steps), append_step(ops, qkv_RX), attend_step(ops, q_RHK),
-    reorder(ops, parent_R), leave(ops, stays_B, stays_R) and step_arrays(). in_place: steps work on arrays that stay
+    reorder(ops, parent_R), keep_only(ops, stays_B, stays_R) and step_arrays(). in_place: steps work on arrays that stay
     where they are.
     """
 

@@ -21,7 +21,7 @@ class SourceCache(Protocol):
     def expand(self, ops: Any, beams: int) -> None:
         """Ends the prefill: from here on a row per beam."""
 
-    def leave(self, ops: Any, stays_B: np.ndarray, stays_R: np.ndarray) -> None:
+    def keep_only(self, ops: Any, stays_B: np.ndarray, stays_R: np.ndarray) -> None:
         """Keeps only these sentences, and these rows of theirs."""
 
     def arrays(self) -> tuple[np.ndarray, ...]:
@@ -73,7 +73,7 @@ class StepCache(Protocol):
     def reorder(self, ops: Any, parent_R: np.ndarray) -> None:
         """Row r goes on from what row parent[r] held."""
 
-    def leave(self, ops: Any, stays_B: np.ndarray, stays_R: np.ndarray) -> None:
+    def keep_only(self, ops: Any, stays_B: np.ndarray, stays_R: np.ndarray) -> None:
         """Keeps only these sentences, and these rows of theirs."""
 
     def arrays(self) -> tuple[np.ndarray, ...]:

@@ -162,9 +162,9 @@ class QueryCache:
         """The tokens follow the beams."""
         self.cache.reorder(ops, parent_R)
 
-    def leave(self, ops, stays_B, stays_R):
+    def keep_only(self, ops, stays_B, stays_R):
         """Keeps only these sentences, and these beams of theirs."""
-        self.cache.leave(ops, stays_B, stays_R)
+        self.cache.keep_only(ops, stays_B, stays_R)
         self.kept_X, self.query_X = self.kept_X[: len(stays_R)], self.query_X[: len(stays_R)]
 
     def arrays(self):
@@ -195,9 +195,9 @@ class QueryCross:
         """Ends the prefill."""
         self.cross.expand(ops, beams)
 
-    def leave(self, ops, stays_B, stays_R):
+    def keep_only(self, ops, stays_B, stays_R):
         """Keeps only these sentences, and these beams of theirs."""
-        self.cross.leave(ops, stays_B, stays_R)
+        self.cross.keep_only(ops, stays_B, stays_R)
 
     def arrays(self):
         """What is held between steps."""

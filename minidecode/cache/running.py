@@ -1,6 +1,6 @@
 """The caches of a running batch: rows of many requests come and go, and the arrays stay.
 
-`join` is the inverse of `leave`: prompts that have been read elsewhere become rows behind those that run. Keys and
+`join` is the inverse of `keep_only`: prompts that have been read elsewhere become rows behind those that run. Keys and
 values lie in arrays of a fixed capacity, a block of M positions per row. So a step's arrays are views of the first
 rows, and no row that runs is copied when another one comes.
 """
@@ -57,7 +57,7 @@ class RunningRows:
     def reorder(self, rows: slice, parent_X: np.ndarray) -> None:
         """The rows of one request go on from these of its rows; each layer moves what it keeps."""
 
-    def leave(self, stays_R: np.ndarray) -> None:
+    def keep_only(self, stays_R: np.ndarray) -> None:
         """Keeps only these rows, in their order."""
         for end_R in (self.end_R, self.source_end_R):
             end_R[: len(stays_R)] = end_R[stays_R]
@@ -82,7 +82,7 @@ class Blocks:
             for to_RGMX, rows_RGX in ((self.k_RGMK, k_RGK), (self.v_RGMU, v_RGU)):
                 to_RGMX[row, :, : place.stop - place.start] = rows_RGX[place].swapaxes(0, 1)
 
-    def leave(self, stays_R: np.ndarray, written: int) -> None:
+    def keep_only(self, stays_R: np.ndarray, written: int) -> None:
         """Keeps only these rows, in their order: those behind the first one that leaves move up."""
         moved = np.flatnonzero(stays_R != np.arange(len(stays_R)))
         if len(moved):
@@ -114,15 +114,15 @@ class RunningCache:
         """The keys and values at places[i] are those of row first + i."""
         self.blocks.join(first, k_RGK, v_RGU, places)
 
-    def leave(self, stays_R: np.ndarray) -> None:
+    def keep_only(self, stays_R: np.ndarray) -> None:
         """Keeps only these rows; called before the rows leave."""
         self.close_up(stays_R)
         if self.cross is not None:
-            self.cross.blocks.leave(stays_R, int(self.rows.source_end_R[: self.rows.number].max()))
+            self.cross.blocks.keep_only(stays_R, int(self.rows.source_end_R[: self.rows.number].max()))
 
     def close_up(self, stays_R: np.ndarray) -> None:
         """Of its own keys and values."""
-        self.blocks.leave(stays_R, int(self.rows.end_R[: self.rows.number].max()))
+        self.blocks.keep_only(stays_R, int(self.rows.end_R[: self.rows.number].max()))
 
     def reorder(self, ops: Any, rows: slice, parent_X: np.ndarray) -> None:
         """The rows of one request follow its beams; parents count from its first row."""

@@ -78,7 +78,7 @@ class PagedRows(RunningRows):
             self.tables[r] = new
             self._write(r, new)
 
-    def leave(self, stays_R: np.ndarray) -> None:
+    def keep_only(self, stays_R: np.ndarray) -> None:
         """The pages of the others come back to the pool."""
         stays = set(stays_R.tolist())
         for r, table in enumerate(self.tables):
@@ -86,7 +86,7 @@ class PagedRows(RunningRows):
                 self.pool.release(table)
         self.tables = [self.tables[r] for r in stays_R]
         self.table_RX[: len(stays_R)] = self.table_RX[stays_R]
-        super().leave(stays_R)
+        super().keep_only(stays_R)
 
     def _write(self, r: int, table: list[int]) -> None:
         self.table_RX[r, : len(table)] = table

@@ -37,7 +37,7 @@ class Source:
         h_RD = ops.gather_rows(self.h_RD, np.asarray(pick_R, like=like))
         return Source(h_RD, np.asarray(offsets_X, like=like), N=self.N)
 
-    def leave(self, ops, stays_B) -> None:
+    def keep_only(self, ops, stays_B) -> None:
         """The padded sources of these sentences alone. Sentences that leave make it shorter, so it is done once."""
         assert self.h_BND is not None  # `padded` has made it
         if len(self.h_BND) > len(stays_B):

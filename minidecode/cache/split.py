@@ -66,14 +66,14 @@ class SplitCache(PromptCache):
         ops.reorder_cache(self.k_RGTK, parent_R, self.end_R)
         ops.reorder_cache(self.v_RGTU, parent_R, self.end_R)
 
-    def leave(self, ops, stays_B, stays_R):
+    def keep_only(self, ops, stays_B, stays_R):
         """The prompts of these sentences and what these rows have generated are kept alone."""
-        self.leave_prompts(ops, stays_B)
+        self.keep_only_prompts(ops, stays_B)
         self.prompt_begin_B = self.prompt_begin_B[stays_B]
         self.k_RGTK, self.v_RGTU = ops.gather_rows(self.k_RGTK, stays_R), ops.gather_rows(self.v_RGTU, stays_R)
         self.begin_R, self.end_R = self.begin_R[stays_R], self.end_R[stays_R]
 
-    def leave_prompts(self, ops, stays_B):
+    def keep_only_prompts(self, ops, stays_B):
         """Keeps the prompts that stay, as wide as before: `first_seen` counts from where all prompts end."""
         self.prompt_k_BGNK = ops.gather_rows(self.prompt_k_BGNK, stays_B)
         self.prompt_v_BGNU = ops.gather_rows(self.prompt_v_BGNU, stays_B)

@@ -186,7 +186,7 @@ class Engine:
             watcher.computed(self)
 
     @timed("steps")
-    def leave(self, stays_B: np.ndarray, beams: int) -> None:
+    def keep_only(self, stays_B: np.ndarray, beams: int) -> None:
         """From here on there are these sentences alone, in this order, each with all of its `beams` rows.
 
         Every layer copies what it keeps of them. That is about what a step reads, and a step computes with it besides;
@@ -200,7 +200,7 @@ class Engine:
         there = put(stays_B, self.device), put(stays_R, self.device)
         self._forget_captured()  # it keeps caches alive
         for cache in self.caches:
-            cache.leave(self.ops, *there)
+            cache.keep_only(self.ops, *there)
         if self.source is not None:  # whole sequences again at each step
             self.source = self.source.picked(self.ops, stays_R)
         if self.latent is not None:

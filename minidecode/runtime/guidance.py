@@ -48,9 +48,9 @@ class GuidedEngine(Engine):
         self.unconditional_RV = self.ops.gather_rows(self.unconditional_RV, put(each_R, self.device))
         self._keep(each_R)
 
-    def leave(self, stays_B: np.ndarray, beams: int) -> None:
-        self.other.leave(stays_B, beams)
-        super().leave(stays_B, beams)
+    def keep_only(self, stays_B: np.ndarray, beams: int) -> None:
+        self.other.keep_only(stays_B, beams)
+        super().keep_only(stays_B, beams)
         self._keep((stays_B[:, None] * beams + np.arange(beams)).reshape(-1))
 
     def step(self, tokens_RM: np.ndarray, length_R: np.ndarray, parent_R: np.ndarray | None) -> np.ndarray:

@@ -66,7 +66,7 @@ def beam_search(
                 _copy_finds(state.groups, all_groups, done_B, state.sentence_B)
                 stays_B = np.flatnonzero(~done_B)
                 state = state.of(stays_B, request, options)
-                engine.leave(stays_B, G * W)
+                engine.keep_only(stays_B, G * W)
 
         def one_step(state: AllBeams, step: int = step, flag: int = flag) -> Decided:
             """One more token of each running text through the model, its cache taken over from its parent.

@@ -74,7 +74,7 @@ def greedy(
                 copy_found(texts.finds(), every_text.finds(), np.repeat(done_B, S), texts.row_R)
                 stays_R = np.flatnonzero(np.repeat(~done_B, S))
                 texts, streams_R = texts.of(stays_R, request, options), streams_R[stays_R]
-                engine.leave(np.flatnonzero(~done_B), S)
+                engine.keep_only(np.flatnonzero(~done_B), S)
 
         def one_step(texts: Texts, step: int = step) -> Chosen:
             """The new tokens go through the model, and its scores choose the next ones.

@@ -82,12 +82,12 @@ class Batch:
         self.most_rows = max(self.most_rows, self.rows.number)
         return rows
 
-    def leave(self, stays_R: np.ndarray) -> None:
+    def keep_only(self, stays_R: np.ndarray) -> None:
         """From here on there are these rows alone, in this order, which is that of the batch."""
         if len(stays_R) < self.rows.number:
             for cache in self.caches:
-                cache.leave(stays_R)
-            self.rows.leave(stays_R)
+                cache.keep_only(stays_R)
+            self.rows.keep_only(stays_R)
 
     def reorder(self, rows: slice, parent_X: np.ndarray) -> None:
         """The rows of one request go on from these of its rows, counted from its first."""

@@ -270,7 +270,7 @@ class Scheduler:
             for parts in lanes.values()
         ]
         stays_R = np.sort(np.concatenate([np.arange(0), *(lane.row_R for lane in self.lanes)]))
-        self.batch.leave(stays_R)
+        self.batch.keep_only(stays_R)
         for lane in self.lanes:
             lane.row_R = np.searchsorted(stays_R, lane.row_R)
         over = [job for job in (*self.running, *self.waiting) if job.is_over]

@@ -39,7 +39,7 @@ class ArrayModel(NothingCaptured):
     def expand(self, beams, steps):
         self.sentence_R = np.repeat(self.sentence_R, beams)
 
-    def leave(self, stays_B, beams):
+    def keep_only(self, stays_B, beams):
         self.sentence_R = self.sentence_R.reshape(-1, beams)[stays_B].reshape(-1)
 
     def step(self, tokens_RM, length_R, parent_R):

@@ -101,14 +101,14 @@ def test_rows_that_leave_are_captured_again():
 
 def test_caches_are_free_as_soon_as_rows_have_left(monkeypatch):
     """A graph keeps the arrays that it works on, and so the caches of all layers: it goes first."""
-    right, left = SplitCache.leave, []
+    right, left = SplitCache.keep_only, []
 
-    def leave(self, ops, stays_B, stays_R):
+    def keep_only(self, ops, stays_B, stays_R):
         before = weakref.ref(self.k_RGTK)
         right(self, ops, stays_B, stays_R)
         left.append(before() is None)
 
-    monkeypatch.setattr(SplitCache, "leave", leave)
+    monkeypatch.setattr(SplitCache, "keep_only", keep_only)
     both(load("tiny-gpt2", plan="fast"), input_ids=[PROMPTS[0], [7] * 9], max_length=16, max_new_tokens=None)
     assert left and all(left)
 

@@ -223,15 +223,15 @@ def with_the_first(function):
 
 
 MISTAKES = {  # as they might be made: in each the sentences that stay are mixed up with those that were there
-    "prompts of those that left": ("gpt2", "split", "beams", SplitCache, "leave_prompts",
+    "prompts of those that left": ("gpt2", "split", "beams", SplitCache, "keep_only_prompts",
                                    lambda right: lambda self, ops, stays_B: right(self, ops, np.arange(len(stays_B)))),
     "tables that point to where rows were": (
-        "gpt2", "indirect", "beams", IndirectCache, "leave",
+        "gpt2", "indirect", "beams", IndirectCache, "keep_only",
         lambda right: lambda self, ops, stays_B, stays_R: (
-            SplitCache.leave(self, ops, stays_B, stays_R),
+            SplitCache.keep_only(self, ops, stays_B, stays_R),
             setattr(self, "indirection_RT", self.indirection_RT[stays_R] % 3))),
     "sources of the first sentences": (
-        "bart", "el", "beams", Source, "leave",
+        "bart", "el", "beams", Source, "keep_only",
         lambda right: lambda self, ops, stays_B: right(self, ops, np.arange(len(stays_B)))),
     "limits of the first sentences": (
         "gpt2", "split", "beams", Beams, "of",

@@ -203,9 +203,9 @@ def by_turns(monkeypatch):
 def left_behind(monkeypatch):
     """Sentences that leave take no row with them."""
     monkeypatch.setattr(
-        LatentCache, "leave",
+        LatentCache, "keep_only",
         lambda self, ops, stays_B, stays_R: (
-            self.cache.leave(ops, stays_B, stays_R),
+            self.cache.keep_only(ops, stays_B, stays_R),
             setattr(self, "sentence_R", self.sentence_R[: len(stays_R)]),
         ),
     )  # fmt: skip

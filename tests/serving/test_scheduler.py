@@ -316,15 +316,15 @@ def a_token_is_not_read_after_preemption(patch):
 
 
 def rows_that_leave_are_not_closed_up(patch):
-    patch.setattr(running.Blocks, "leave", lambda self, stays_R, written: None)
+    patch.setattr(running.Blocks, "keep_only", lambda self, stays_R, written: None)
 
 
 def newest_position_is_not_moved(patch):
     def less(self, stays_R, written):
         leave(self, stays_R, written - 1)
 
-    leave = running.Blocks.leave
-    patch.setattr(running.Blocks, "leave", less)
+    leave = running.Blocks.keep_only
+    patch.setattr(running.Blocks, "keep_only", less)
 
 
 def beams_move_in_the_wrong_rows(patch):
@@ -412,12 +412,12 @@ def a_page_too_late_at_its_edge(patch):
 
 
 def pages_of_rows_that_leave_are_kept(patch):
-    def leave(self, stays_R):
+    def keep_only(self, stays_R):
         self.tables = [self.tables[r] for r in stays_R]
         self.table_RX[: len(stays_R)] = self.table_RX[stays_R]
-        RunningRows.leave(self, stays_R)
+        RunningRows.keep_only(self, stays_R)
 
-    patch.setattr(PagedRows, "leave", leave)
+    patch.setattr(PagedRows, "keep_only", keep_only)
 
 
 OF_PAGES = [
