@@ -43,7 +43,7 @@ def test_no_row_of_attention_over_a_memory_is_left_out():
 @settings(max_examples=5)
 @given(data=st.data(), seed=st.integers(0, 99))
 def test_pages_may_lie_anywhere_if_the_tables_go_with_them(name, attend_it, data, seed):
-    arguments = copied(data.draw(st.sampled_from(list(asked_of(name).planted()[:8]))))
+    arguments = copied(data.draw(st.sampled_from(list(row_module(name).planted()[:8]))))
     moved = copied(arguments)
     order = np.random.default_rng(seed).permutation(len(arguments[1]))
     moved[1], moved[2] = arguments[1][order], arguments[2][order]
