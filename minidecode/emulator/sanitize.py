@@ -121,7 +121,7 @@ class Sanitizer:
         simulated.FakeCUDAKernel.__getitem__ = _configured
         simulated.FakeCUDAKernel.forall = forall
         simulated.FakeOverload.max_cooperative_grid_blocks = lambda *_: 2 * MULTIPROCESSORS
-        _complete(cuda, devices, devicearray)
+        _complete_simulator(cuda, devices, devicearray)
         numba.vectorize, numba.guvectorize = _on_the_cpu(numba.vectorize), _on_the_cpu(numba.guvectorize)
         cuda.jit = _jit(simulated.FakeCUDAKernel)
         for name in ("device_array", "device_array_like"):
@@ -277,7 +277,7 @@ class NameOfKernels:
         raise EmulationError(f"cuda.{self._name} is called outside of a kernel")
 
 
-def _complete(cuda: Any, devices: Any, devicearray: Any) -> None:
+def _complete_simulator(cuda: Any, devices: Any, devicearray: Any) -> None:
     """Adds names of numba.cuda that the simulator lacks."""
     from .cuda_module import FakeCuda
     from .threads import Dim3

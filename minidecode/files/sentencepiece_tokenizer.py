@@ -134,11 +134,11 @@ class MarianTokenizer(SentencePieceTokenizer):
         if missing := [name for name in names if name not in present]:
             raise CheckpointError(f"{folder} has no {missing[0]}: a Marian needs {', '.join(names)}")
         models = [read_sentencepiece(folder / name, "unigram") for name in names[:2]]
-        ids = read_ids(folder / "vocab.json", source_size)
+        ids = read_vocabulary(folder / "vocab.json", source_size)
         settings = settings_of(folder)
         target_ids = None
         if settings.get("separate_vocabs") or (folder / "target_vocab.json").exists():
-            target_ids = read_ids(folder / "target_vocab.json", target_size)
+            target_ids = read_vocabulary(folder / "target_vocab.json", target_size)
         tokenizer = cls(models, ids, target_ids, Named.of_folder(folder))
         given = (settings.get("source_lang"), settings.get("target_lang"))
         tokenizer.languages = tuple(lang if isinstance(lang, str) else None for lang in given)  # type: ignore[assignment]
@@ -422,7 +422,7 @@ class MBartJsonTokenizer(MBartLanguages, Tokenizer):
         return json.dumps([Tokenizer.as_json(self), self.source, self.target])
 
 
-def read_ids(path: Path, size: int) -> dict[str, int]:
+def read_vocabulary(path: Path, size: int) -> dict[str, int]:
     """vocab.json: {piece: id}. Raises CheckpointError where it is not one id of `size` for each piece."""
     if not path.exists():
         raise CheckpointError(f"{path} is missing: tokenizer_config.json says separate_vocabs, so both are needed")

@@ -119,7 +119,7 @@ def _token_ids(name: str, value: Any) -> tuple[int, ...]:
     return tuple(map(int, ids))
 
 
-def _words(name: str, value: Any) -> tuple[tuple[int, ...], ...]:
+def _id_lists(name: str, value: Any) -> tuple[tuple[int, ...], ...]:
     value = value if value is not None else ()
     if not _is_list(value) or any(not _is_list(w) or len(w) == 0 for w in value):
         raise OptionError(f"{name} must be lists of token ids, none of them empty, not {shown(value)}")
@@ -169,7 +169,7 @@ def _functions(name: str, value: Any) -> tuple[Callable[..., Any], ...]:
 
 TOKEN_ID = Whole(may_be_none=True)
 TOKEN_IDS = Checked(_token_ids, list[int], "int | Sequence[int] | None")
-WORDS = Checked(_words, list[str], "Sequence[Sequence[int]] | None")
+ID_LISTS = Checked(_id_lists, list[str], "Sequence[Sequence[int]] | None")
 BIASES = Checked(_biases, list[str], "Mapping[tuple[int, ...], float] | Sequence[Sequence[Any]] | None")
 DECAY = Checked(_decay, str, "Sequence[float] | None")
 STRINGS = Checked(checked_stops, list[str], "str | Sequence[str] | None")

@@ -27,7 +27,7 @@ from .checks import (
     TOKEN_ID,
     TOKEN_IDS,
     TRUE_OR_FALSE,
-    WORDS,
+    ID_LISTS,
     Number,
     OneOf,
     Whole,
@@ -136,7 +136,7 @@ class OptionTable:
     encoder_no_repeat_ngram_size: int = rule(0, Whole(), "Never copy n tokens in a row of the source.", dialects=HF)
     repetition_penalty: float = rule(1.0, PENALTY, "Above 1: tokens of the text become less likely.", dialects=HF)
     encoder_repetition_penalty: float = rule(1.0, PENALTY, "Above 1: tokens of the source gain.", dialects=HF)
-    bad_words_ids: tuple[tuple[int, ...], ...] = rule((), WORDS, "Token ids that must not follow each other.",
+    bad_words_ids: tuple[tuple[int, ...], ...] = rule((), ID_LISTS, "Token ids that must not follow each other.",
         "Such as [[5, 6], [7]].", shown="ID,ID,..", dialects=HF)
     suppress_tokens: tuple[int, ...] = rule((), TOKEN_IDS, "Never this token.", dialects=HF)
     begin_suppress_tokens: tuple[int, ...] = rule((), TOKEN_IDS, "Not this token first.", dialects=HF)

@@ -70,16 +70,19 @@ def oracle(h_RD, weight, heads):
     """The product number by number, column by column to its place."""
     y_RX = product.oracle(h_RD, weight)
     y_RX = y_RX if weight.bias is None else y_RX + weight.bias.astype(np.float64)
-    return _cut(y_RX, heads)
+    return _keys_and_values(y_RX, heads)
 
 
 def bound(h_RD, weight, heads):
     """The product's, and a rounding of the sum with the bias."""
     exact = oracle(h_RD, weight, heads)
-    return tuple(off + EPS * np.abs(y) for off, y in zip(_cut(product.bound(h_RD, weight), heads), exact, strict=True))
+    return tuple(
+        off + EPS * np.abs(y)
+        for off, y in zip(_keys_and_values(product.bound(h_RD, weight), heads), exact, strict=True)
+    )
 
 
-def _cut(y_RX, heads) -> tuple[np.ndarray, np.ndarray]:
+def _keys_and_values(y_RX, heads) -> tuple[np.ndarray, np.ndarray]:
     width = heads.G * (heads.K + heads.U)
     stack = len(y_RX[0]) // width, len(y_RX), heads.G
     k_SRGK, v_SRGU = np.empty((*stack, heads.K)), np.empty((*stack, heads.U))

@@ -47,10 +47,10 @@ class Graded:
         """What is said of it, in one line or several."""
         if self.verdict is not None:
             return self.verdict.message
-        return f"Nothing was handed in. {self.other_files}".rstrip()
+        return f"Nothing was handed in. {self.strays_in_words}".rstrip()
 
     @property
-    def other_files(self) -> str:
+    def strays_in_words(self) -> str:
         """What lies there instead, as a sentence."""
         if not self.strays:
             return ""
@@ -229,7 +229,7 @@ def as_table(graded: list[Graded], hidden: int) -> str:
     first = max(len("student"), *map(len, students))
     rows = [f"{'student':<{first}}  " + "  ".join(f"{n:<{widths[n]}}" for n in numbers)]
     rows += [f"{s:<{first}}  " + "  ".join(f"{cells[s, n]:<{widths[n]}}" for n in numbers) for s in students]
-    missing = [f"{_on_a_line(g.student)}: {g.other_files}" for g in graded if g.verdict is None and g.strays]
+    missing = [f"{_on_a_line(g.student)}: {g.strays_in_words}" for g in graded if g.verdict is None and g.strays]
     return "\n".join([*(row.rstrip() for row in rows), "", *class_report(graded), *missing, f"hidden inputs: {hidden}"])
 
 

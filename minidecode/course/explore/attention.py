@@ -59,12 +59,12 @@ def heads_by_step(
     noted.clear()  # what the encoder looked at
     engine.prefill([prompt])
     k_NLGK, v_NLGU = (np.stack([looked.given[name] for looked in noted], axis=1) for name in ("k_XGK", "v_XGU"))
-    heads = Heads([_weights(noted)[-1:]], [_queries(noted)[-1:]], [*k_NLGK], [*v_NLGU])
+    heads = Heads([_weights_by_layer(noted)[-1:]], [_queries(noted)[-1:]], [*k_NLGK], [*v_NLGU])
     engine.expand(beams, len(fed) + 1)
     for step in fed:
         noted.clear()
         engine.step(*step)
-        heads.weights.append(_weights(noted))
+        heads.weights.append(_weights_by_layer(noted))
         heads.q.append(_queries(noted))
         if not of_source:
             heads.k.extend(_newest(noted, "k_RGTK"))
@@ -72,7 +72,7 @@ def heads_by_step(
     return heads
 
 
-def _weights(noted: list[_Looked]) -> np.ndarray:
+def _weights_by_layer(noted: list[_Looked]) -> np.ndarray:
     return np.stack([looked.weights_RHM for looked in noted], axis=1)
 
 

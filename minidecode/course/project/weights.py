@@ -67,11 +67,11 @@ class Weights:
         kind, *about = tree
         if kind == "view":
             number, offset, shape, strides, dtype = about
-            return np.ndarray(tuple(shape), _plain(dtype), self.arrays[number], offset, tuple(strides))
+            return np.ndarray(tuple(shape), _checked_dtype(dtype), self.arrays[number], offset, tuple(strides))
         if kind == "part":
             return self._of_tree(about[0], steps + 1)[tuple(map(_index, about[1]))]
         if kind == "type":
-            return self._of_tree(about[0], steps + 1).astype(_plain(about[1]), copy=False)
+            return self._of_tree(about[0], steps + 1).astype(_checked_dtype(about[1]), copy=False)
         if kind == "item":
             return self._of_tree(about[0], steps + 1)[about[1]]
         name, args, named = about
@@ -85,7 +85,7 @@ class Weights:
         return getattr(np, name)(*values, **named)
 
 
-def _plain(dtype: str) -> np.dtype:
+def _checked_dtype(dtype: str) -> np.dtype:
     plain = np.dtype(dtype)
     if plain.kind not in "biuf":
         raise WeightError(f"an array of {plain}")
