@@ -52,9 +52,19 @@ ROWS, COLUMNS, POSITIONS, HEADS, WIDTHS = 65_536, 65_536, 4096, 32, 128  # where
 FAST_ORACLES = ("hars", "ngram", "random", "sample", "top_p")  # whose references are slow
 LIMITS = {"R": ROWS, "B": ROWS, "V": COLUMNS, "F": COLUMNS, "M": POSITIONS, "N": POSITIONS, "T": POSITIONS,
           "H": HEADS, "G": HEADS, "K": WIDTHS, "U": WIDTHS}  # fmt: skip
-LIMITS_OF_ROWS = {"candidates": {"X": COLUMNS}, "linear": {"X": COLUMNS}, "epilogue": {"X": COLUMNS},
-                  "heads": {"X": COLUMNS}, "norm": {"D": COLUMNS}, "embedding": {"D": COLUMNS, "V": COLUMNS},
-                  "cross_kv": {"D": POSITIONS}, "prefill": {"X": POSITIONS}, "reorder": {"X": WIDTHS}}  # fmt: skip
+LIMITS_OF_ROWS = {
+    "candidates": {"X": COLUMNS},
+    "linear": {"X": COLUMNS},
+    "epilogue": {"X": COLUMNS},
+    "heads": {"X": COLUMNS},
+    "norm": {"D": COLUMNS},
+    "embedding": {"D": COLUMNS, "V": COLUMNS},
+    "cross_kv": {"D": POSITIONS},
+    "prefill": {"X": POSITIONS},
+    "reorder": {"X": WIDTHS},
+    "paged": {"M": 16},
+    "paged_append": {"M": 16},
+}  # fmt: skip (M: positions of a page)
 
 
 @pytest.mark.parametrize("row", CATALOG.values(), ids=lambda row: row.name)

@@ -102,7 +102,8 @@ def large() -> list[tuple]:
     """Many rows, many pages, many heads, wide ones, and counts of positions at the edges of blocks."""
     return [
         *(arguments_of([n, n - 1], 16, shared=1) for n in (*BOUNDARIES, POSITIONS)),
-        *(arguments_of([1] * R, 1, K=WIDTH, U=WIDTH) for R in (ROWS, MANY_ROWS)),
+        *(arguments_of([2] * R, 2, K=WIDTH, U=WIDTH) for R in (ROWS, MANY_ROWS)),
+        arguments_of([70], 48),  # pages of more than 16 positions
         *(arguments_of([3], 2, G=G, K=K, U=K) for G, K in LARGE_HEADS),
     ]
 

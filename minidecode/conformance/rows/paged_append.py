@@ -66,6 +66,7 @@ def large() -> list[tuple]:
         arguments_of([POSITIONS - 1], 16, one),
         *(arguments_of([1, 2], 2, Heads(G, G, K, K, 1.0)) for G, K in LARGE_HEADS),
         arguments_of([0] * MANY_ROWS, 1, one),
+        arguments_of([40], 48, one),  # pages of more than 16 positions
     ]
 
 
