@@ -66,11 +66,11 @@ def side_by_side(row: Row) -> str:
     """A column for each version; on a phone one below the other. The buttons above show one alone."""
     buttons = "".join(
         f'<label><input type="radio" name="version" value="{value}"{" checked" * (value == "all")}> {text}</label>'
-        for value, text in {"all": "all four", **TITLES}.items()
+        for value, text in {"all": "all", **TITLES}.items()
     )
     columns = "\n".join(column(row, version) for version in VERSIONS)
     return (
-        "## Four versions\n\n"
+        "## Versions\n\n"
         "Each with what it needs of its own folder. The names of shapes are in "
         "[the glossary](../GLOSSARY.md#letters-of-shapes).\n\n"
         f"`````{{container}} versions\n<fieldset><legend>Show</legend>{buttons}</fieldset>\n\n"

@@ -16,18 +16,26 @@ NOTE = ".unpacked"  # in a folder: the digest of the archive that it came from
 
 
 def unpack() -> None:
-    """Each folder appears whole: two runs that start at once do not meet."""
+    """Each folder appears whole. Of two runs that start at once, the second may find its folder there already."""
     for archive in GOLDEN.glob("*.tar.xz"):
-        folder = GOLDEN / archive.name.removesuffix(".tar.xz")
-        if (folder / NOTE).is_file() and (folder / NOTE).read_text() == digest(archive):
+        folder, of_archive = GOLDEN / archive.name.removesuffix(".tar.xz"), digest(archive)
+
+        def is_there(folder: Path = folder, of_archive: str = of_archive) -> bool:
+            return (folder / NOTE).is_file() and (folder / NOTE).read_text() == of_archive
+
+        if is_there():
             continue
         with tempfile.TemporaryDirectory(dir=GOLDEN, prefix=".unpacking-") as there:
             with tarfile.open(archive) as packed:
                 packed.extractall(there, filter="data")
-            (Path(there) / folder.name / NOTE).write_text(digest(archive))
-            if folder.exists():
-                folder.rename(Path(there) / "before")
-            os.replace(Path(there) / folder.name, folder)
+            (Path(there) / folder.name / NOTE).write_text(of_archive)
+            try:
+                if folder.exists():
+                    folder.rename(Path(there) / "before")
+                os.replace(Path(there) / folder.name, folder)
+            except OSError:
+                if not is_there():
+                    raise
 
 
 def pack(folder: Path) -> None:

@@ -31,7 +31,7 @@ class Bleu4:
             self.matched[n] += sum((ours & theirs).values())
 
     def __str__(self) -> str:
-        ratio = self.predicted_tokens / self.reference_tokens
+        ratio = self.predicted_tokens / self.reference_tokens if self.reference_tokens else 0.0
         brevity = min(1.0, math.exp(1 - 1 / ratio)) if ratio else 0.0
         precisions = [self.matched[n] / self.counted[n] if self.counted[n] else 0.0 for n in range(1, 5)]
         mean = math.exp(sum(map(math.log, precisions)) / 4) if all(precisions) else 0.0

@@ -21,7 +21,7 @@ import numpy as np
 import typer
 
 from ..bench.bleu4 import Bleu4
-from ..errors import InputError, OptionError, pip_install
+from ..errors import OptionError, pip_install
 from ..files.fairseq_data import Pair, batches, encode_line
 from ..files.fairseq_folder import convert_fairseq
 from ..files.fairseq_tokenizer import Codes, Dictionary
@@ -275,5 +275,5 @@ def parsed(name: str, given: list[str]) -> argparse.Namespace:
     if asked.task not in (None, "translation"):
         raise OptionError(f"--task {asked.task} is not supported: translation is")
     if asked.match_source_len and name == "fairseq-interactive":
-        raise InputError("--match-source-len is for fairseq-generate")
+        raise OptionError("--match-source-len is for fairseq-generate: leave it out")
     return asked

@@ -129,20 +129,27 @@ def _types_of_ids(settings: dict[str, Any], count: int) -> np.ndarray:
 
 def token_of(settings: dict[str, Any], role: str, count: int) -> int | None:
     """The id of the token of a role; None where the file names none, or none of its `count` tokens."""
-    key = f"tokenizer.ggml.{role}_token_id"
-    i = whole_setting(settings, key, -(2**63), 2**64) if key in settings else -1
+    i = _id_of(settings, role)
     return i if 0 <= i < count else None
+
+
+def _id_of(settings: dict[str, Any], role: str) -> int:
+    """What the file says of a role; -1 where it says nothing. Raises DamagedError on what is no whole number."""
+    return whole_setting(settings, _key(role), -(2**63), 2**64, -1)
+
+
+def _key(role: str) -> str:
+    return f"tokenizer.ggml.{role}_token_id"
 
 
 def beyond(settings: dict[str, Any], count: int) -> list[str]:
     """What to say of roles whose tokens the file has not. llama.cpp goes on without them, too."""
-    keys = [f"tokenizer.ggml.{role}_token_id" for role in ROLES]
-    ids = {key: settings[key] for key in keys if settings.get(key, -1) not in NO_TOKEN}
+    ids = {_key(role): _id_of(settings, role) for role in ROLES}
     return [
         f"{key} {i} is none of its {count} tokens, so it is ignored: if texts do not end where they should, give "
         "eos_token_id yourself"
         for key, i in ids.items()
-        if not 0 <= i < count
+        if i not in NO_TOKEN and not 0 <= i < count
     ]
 
 

@@ -44,12 +44,12 @@ HF = ("hf", "hf4")
 
 @dataclass(frozen=True)
 class Row:
-    """What is known of an option beside its name, type and default."""
+    """All that is known of an option except its name, type and default."""
 
     group: str  # the title under which help and docs show it
     check: Any  # called with the name and the value; see checks.py
     help: str
-    more: str  # what help() and the docs say beside it
+    more: str  # what help() and the docs add to it
     flags: str  # other spellings on the command line; "a/b" for the one that turns it on and the one that turns it off
     shown: str  # what the help of the flag shows for its value
     dialects: tuple[str, ...]  # that have a rule for it
@@ -86,9 +86,10 @@ class OptionTable:
         "At most this many tokens after the prompt.", "With no limit: 64, or as many as the context holds.")
     max_length: int | None = length(None, Whole(1, True), "The same limit, counted with the prompt.")
     max_len_a: float = length(0.0, Number(lambda x: 0 <= x <= 1e6, "from 0 to 1e6"),
-        "fairseq's limit: max_len_a * (tokens of the source) + max_len_b.", "The end of text comes beside it.",
+        "fairseq's limit: max_len_a * (tokens of the source) + max_len_b.", "EOS is not counted.",
         needs="max_len_b: the limit is max_len_a * (tokens of the source) + max_len_b")
-    max_len_b: int | None = length(None, Whole(-(2**31), True), "Tokens beside max_len_a * source; may be below 0.")
+    max_len_b: int | None = length(None, Whole(-(2**31), True), "Tokens added to max_len_a * (tokens of the source);"
+        " may be below 0.")
     match_source_len: bool = length(False, TRUE_OR_FALSE,
         "fairseq's other limit: as many tokens as the source has, and the end of text.", dialects=("fairseq",))
     min_new_tokens: int | None = length(None, Whole(0, True),

@@ -27,10 +27,9 @@ class GenerateOptions(TypedDict, total=False):
     max_length: int | None = None
         The same limit, counted with the prompt.
     max_len_a: float = 0.0
-        fairseq's limit: max_len_a * (tokens of the source) + max_len_b. The end of text comes
-        beside it.
+        fairseq's limit: max_len_a * (tokens of the source) + max_len_b. EOS is not counted.
     max_len_b: int | None = None
-        Tokens beside max_len_a * source; may be below 0.
+        Tokens added to max_len_a * (tokens of the source); may be below 0.
     match_source_len: bool = False
         fairseq's other limit: as many tokens as the source has, and the end of text.
     min_new_tokens: int | None = None

@@ -1,8 +1,8 @@
 """Compiled code for the CPU: what a generation needs, whether it is on disk, and how long compiling took.
 
-Numba compiles a function for the types of its arguments, and keeps what it makes on disk. Types here hang on no shape:
-`TYPES` lists all that a generation under `fast` hands over, in float32, and `ASKED_FOR` what some choices beside it do
-(tests/integration/test_compiled.py holds both to that). So it is known before a generation begins whether it would have
+Numba compiles a function for the types of its arguments, and keeps what it makes on disk. The types do not depend on
+shapes: `TYPES` lists all that a generation under `fast` hands over, in float32, and `ASKED_FOR` what some other choices
+do (tests/integration/test_compiled.py checks both). So it is known before a generation begins whether it would have
 to wait for the compiler.
 """
 

@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..errors import MinidecodeError
 from ..options.options import Options
 from ..runtime.output import LogProbs, Output
 from ..runtime.receipt import Receipt
@@ -38,7 +37,7 @@ class Job:
     on_end: Callable[[Job], None] | None = None
     number: int = -1  # by arrival: an older request goes first
     state: State = "waiting"
-    error: MinidecodeError | None = None
+    error: Exception | None = None
     lane: Any = None  # a lane (lanes.py) of a request that was preempted: its rows, with all that they have chosen
     texts: dict[int, tuple[np.ndarray, float]] = field(default_factory=dict)  # that have ended: tokens, score
     noted: dict[int, list[Any]] = field(default_factory=dict)  # log-probabilities by text
@@ -77,7 +76,8 @@ class Job:
         """It is over, and holds no rows any more."""
         self.state, self.lane, self.ended = state, None, time.perf_counter()
 
-    def fail(self, error: MinidecodeError) -> None:
+    def fail(self, error: Exception) -> None:
+        """It ends without an answer; its first error counts."""
         if self.error is None:
             self.error = error
             self.end("failed")

@@ -125,7 +125,10 @@ class TextLane:
             self.texts.stop(self.request.stopping, self.request, chosen.scores_RV)
         for r, job in enumerate(self.jobs):
             if job.error is None:
-                job.add_token(int(self.number_R[r]), int(chosen.token_R[r]), noted.get(r))
+                try:
+                    job.add_token(int(self.number_R[r]), int(chosen.token_R[r]), noted.get(r))
+                except Exception as error:  # of its on_token: the other requests of the lane go on
+                    job.fail(error)
         for r in np.flatnonzero(self.texts.done_R):
             begin, end = self.texts.begins_R[r], self.texts.length_R[r]
             score = self.texts.total_R[r] / self.options.length_norm(end - begin)

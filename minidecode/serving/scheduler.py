@@ -41,8 +41,8 @@ class Scheduler:
     """Requests of one model, in the order of their arrival, as many at once as rows and memory allow.
 
     A request joins when there are rows for all of its beams (or texts) and memory for what `footprint` says that it may
-    take. None overtakes one that came before it, so each gets its turn. Its answer is that of `generate` with the same
-    arguments alone, whatever runs beside it; see `Batch`.
+    take. None overtakes one that came before it, so each gets its turn. Its answer equals that of `generate` alone
+    with the same arguments. It does not depend on the other requests; see `Batch`.
     """
 
     def __init__(
@@ -182,8 +182,10 @@ class Scheduler:
         lengths: list[int] = []
         admitted: list[Job] = []
         for job in self.waiting:
-            rows, held, tokens = rows + job.rows, held + job.bytes, tokens + self._tokens(job)
-            lengths += [len(text) for text in job.read()]
+            texts = job.read()
+            rows, held = rows + job.rows, held + job.bytes
+            tokens += sum(map(len, texts)) + len(texts) * sum(map(len, job.sources))
+            lengths += map(len, texts)
             fits = self.memory_budget is None or held <= self.memory_budget or held == job.bytes
             has_rows = self.batch.rows.can_join(lengths, rows)
             if not has_rows or not fits or (admitted and tokens > self.max_prefill_tokens):
@@ -192,11 +194,6 @@ class Scheduler:
         del self.waiting[: len(admitted)]
         return admitted
 
-    def _tokens(self, job: Job) -> int:
-        """What is read before a request joins."""
-        texts = job.read()
-        return sum(map(len, texts)) + len(texts) * sum(map(len, job.sources))
-
     def _join(self, jobs: list[Job]) -> None:
         """Reads what these requests have, in one forward pass, and gives them rows."""
         if not jobs:
@@ -204,16 +201,16 @@ class Scheduler:
         texts: list[np.ndarray] = []  # that are read
         which: list[list[int]] = []  # by job, the text of each of its rows
         for job in jobs:
-            read = [job.request.prompts[0]] if job.lane is None else [text[:-1] for text in job.lane.written()]
-            which.append(
-                [len(texts)] * job.rows if job.lane is None else list(range(len(texts), len(texts) + job.rows))
-            )
-            texts += read
+            first = len(texts)
+            which.append([first] * job.rows if job.lane is None else list(range(first, first + job.rows)))
+            texts += job.read()
         sources = [source for job, x in zip(jobs, which, strict=True) for source in job.sources * len(set(x))]
+        for job in jobs:  # before they are read: if reading fails, `fail_all` of the worker ends these requests too
+            job.state = "running"
+            self.running.append(job)
         logits_BV, engine = self.batch.read(texts, sources)
         for job, x in zip(jobs, which, strict=True):
-            job.state, lane = "running", job.lane
-            self.running.append(job)
+            lane = job.lane
             lengths = [len(texts[b]) for b in x]
             rows = self.batch.join(engine, x, lengths, [len(sources[b]) for b in x] if sources else [])
             if lane is None:
@@ -278,7 +275,10 @@ class Scheduler:
         self.waiting = [job for job in self.waiting if not job.is_over]
         for job in over:
             if job.state == "done":
-                self._answer(job)
+                try:
+                    self._answer(job)
+                except Exception as error:  # the other requests still get their answers
+                    job.fail(error)
             if job.on_end is not None:
                 job.on_end(job)
 

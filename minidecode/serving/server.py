@@ -141,7 +141,9 @@ class Server:
         lines = []
         for name, value, kind, about in _metrics(figures):
             lines += [f"# HELP {name} {about}", f"# TYPE {name} {kind}", f"{name} {value}"]
-        answered = [f'minidecode_requests_total{{state="{state}"}} {n}' for state, n in sorted(self.answered.items())]
+        answered = [
+            f'minidecode_requests_total{{state="{state}"}} {n}' for state, n in sorted(figures["answered"].items())
+        ]
         lines += ["# HELP minidecode_requests_total Requests that are over.",
                   "# TYPE minidecode_requests_total counter", *answered]  # fmt: skip
         return PlainTextResponse("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
@@ -149,7 +151,7 @@ class Server:
     def _state(self, scheduler: Scheduler) -> dict[str, Any]:
         batch = scheduler.batch
         jobs = [
-            {"number": job.number, "rows": job.rows if not job.runs else _rows_of(scheduler, job),
+            {"number": job.number, "rows": _rows_of(scheduler, job),
              "beams": job.options.num_beams, "samples": job.options.do_sample,
              "seconds": time.perf_counter() - job.arrived}
             for job in scheduler.running

@@ -409,6 +409,7 @@ def test_a_setting_of_a_wrong_type_is_one_line_or_harmless(file, value):
         ({"tokenizer__ggml__pre": "llama-bpe"}, "splits texts as 'llama-bpe'"),
         ({"tokenizer__ggml__add_bos_token": True}, "add_bos_token set"),
         ({"tokenizer__ggml__eos_token_id": 2.5}, "tokenizer.ggml.eos_token_id must be a whole number from"),
+        ({"tokenizer__ggml__unknown_token_id": "abc"}, "tokenizer.ggml.unknown_token_id must be a whole number from"),
         ({"tokenizer__ggml__tokens": ["a", "b"]}, "an integer for each of 2 tokens"),
         ({"tokenizer__ggml__tokens": ["a"] * 262}, "the token 'a' twice, as 0 and as 261"),
         ({"tokenizer__ggml__merges": ["t h", "q"]}, "the merge 'q' does not fit the tokens"),

@@ -204,9 +204,30 @@ def test_one_request_in_trouble_leaves_its_neighbours_alone():
         raise ZeroDivisionError
 
     bad.append(busy.submit("the", max_new_tokens=5, logits_processor=raises))
+    bad.append(busy.submit("the", max_new_tokens=5, on_token=raises))  # shares the lane of the good one
     busy.run()
-    assert [job.state for job in bad] == ["failed"] * 3 and busy.batch.rows.number == 0
+    assert [job.state for job in bad] == ["failed"] * 4 and busy.batch.rows.number == 0
     assert_same(good.output, alone("gpt2", 0))
+
+
+def test_what_fails_in_an_answer_or_while_prompts_are_read_loses_no_request(monkeypatch):
+    """An answer that cannot be made fails alone; requests that were being read are among those that run."""
+    busy = Scheduler(model(), max_rows=ROWS)
+    bad = busy.submit("the", max_new_tokens=2, num_beams=2, logprobs=1)
+    good = busy.submit("the", max_new_tokens=2, num_beams=2)
+
+    def raises(*_):
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("minidecode.serving.scheduler.log_probs_of", raises)
+        busy.run()
+    assert (bad.state, good.state) == ("failed", "done") and good.output is not None
+    read = busy.submit("the", max_new_tokens=2)
+    monkeypatch.setattr(busy.batch, "read", raises)
+    with pytest.raises(MemoryError):
+        busy.step()
+    assert busy.running == [read] and not busy.waiting
 
 
 def test_memory_lets_requests_in_one_after_the_other():

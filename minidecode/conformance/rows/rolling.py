@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from ..attention import STORED as STORED
 from ..attention import (
-    attend_bound,
-    attend_row,
+    attend_bounds,
+    attend_rows,
     bias_of_row,
     halves,
     perhaps_biased,
@@ -101,11 +101,11 @@ def rows_of(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias=None):
 
 
 def oracle(*arguments):
-    return np.stack([attend_row(*row) for row in rows_of(*arguments)])
+    return attend_rows(rows_of(*arguments))
 
 
 def bound(*arguments):
-    return np.stack([attend_bound(*row) for row in rows_of(*arguments)])
+    return attend_bounds(rows_of(*arguments))
 
 
 def paper_inputs(stored: str = "float32", *, seed: int = 0) -> tuple[tuple, str]:
