@@ -126,7 +126,8 @@ class Model(LoadedModel):
         """
         resolved, ids = self.options(**options), None
         if chat:
-            ids = [self.inputs.encode_chat([{"role": "user", "content": prompt}]) for prompt in prompts]
+            texts = encoding.as_texts(prompts, "prompts")
+            ids = [self.inputs.encode_chat([{"role": "user", "content": text}]) for text in texts]
         _, prompts_ids, limit_B = self.inputs.fitted(None if chat else prompts, ids, None, resolved, truncate)
         constraint_of(self, resolved, prompts_ids, limit_B)
         self.inputs.negatives(None, None, prompts_ids, limit_B, resolved, truncate)

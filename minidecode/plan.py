@@ -107,8 +107,9 @@ class Plan(PlanRows):
     "emulator" (the same kernel thread by thread, which is slow), or a function of yours as FILE.py:FUNCTION.
     linear, epilogue and cross_kv may be "rounded", too: NumPy's code, which rounds activations to float16 where weights
     have fewer bits than float32, as kernels do. So a CPU computes what a device does.
-    hars is "off" by default. Otherwise beam search takes candidates straight from the logits at the steps at which the
-    options touch no score on its way: the receipt counts those as hars_candidates, the others as top_candidates.
+    hars is "auto" in fast, and "off" in other plans. With it, beam search takes candidates straight from the logits at
+    the steps at which the options touch no score on its way: the receipt counts those as hars_candidates, the others as
+    top_candidates.
     Options that leave no such step are refused, save with hars=auto, which takes it where it may. A search with one row
     per text has no candidates.
     epilogue is "off" by default, too. Otherwise the products of a layer's output and of its feed-forward part end in

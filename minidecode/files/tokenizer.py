@@ -203,12 +203,13 @@ class Tokenizer:
 
     def _near(self, ids: Sequence[int] | np.ndarray) -> list[int]:
         """As many of the last ids as say how the next are written: some text, and no bytes of a character alone."""
-        near = [int(i) for i in ids]
-        for start in range(len(near) - NEAR, max(0, len(near) - 8 * NEAR), -1):
-            token = self._backend.id_to_token(near[start])
-            if token and not token.startswith("<0x") and self.decode(near[start:]).strip():
-                return near[start:]
-        return near
+        for start in range(len(ids) - NEAR, max(0, len(ids) - 8 * NEAR), -1):
+            token = self._backend.id_to_token(int(ids[start]))
+            if token and not token.startswith("<0x"):
+                near = [int(i) for i in ids[start:]]
+                if self.decode(near).strip():
+                    return near
+        return [int(i) for i in ids]
 
     def _ask(self, what: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         """What the library returns. Raises InputError where it cannot: a text may hold what its files do not know."""

@@ -1,4 +1,4 @@
-"""BART and Marian: the forward passes of encoder and decoder."""
+"""BART: the forward passes of encoder and decoder, which Marian and mBART share, the config and the tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BERT: the forward pass, an encoder whose rows are the result."""
+"""BERT: the forward pass of an encoder whose rows are the result, the config and the tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Llama and its like (SmolLM2, Qwen2, Mistral): the forward pass."""
+"""Llama and its like (SmolLM2, Qwen2, Mistral): the forward pass, the config and the tensors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import CheckpointError, shown
 from ..ops import Heads, Norm, Weight
-from .config import Config, ModelWeights
+from .config import Config, ModelWeights, check_epsilon
 from .products import gated, product, residual_norm
 
 
@@ -132,9 +132,8 @@ class LlamaConfig(Config):
     def __post_init__(self):
         self.check()
         self.check_heads("hidden_size", "num_attention_heads")
-        epsilon, K = self.rms_norm_eps, self.heads(self.num_attention_heads).K
-        if isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or not 0 <= epsilon < 1:
-            raise CheckpointError(f"config.json: rms_norm_eps must be a number from 0 to 1, not {shown(epsilon)}")
+        check_epsilon(self.rms_norm_eps, "rms_norm_eps")
+        K = self.heads(self.num_attention_heads).K
         if K % 2:
             raise CheckpointError(f"config.json: head_dim {K} is odd, and its halves are turned together")
         self.check_positions("max_position_embeddings", K)

@@ -1,4 +1,4 @@
-"""T5, mT5 and UMT5: the forward passes of encoder and decoder."""
+"""T5, mT5 and UMT5: the forward passes of encoder and decoder, the config and the tensors."""
 
 from __future__ import annotations
 

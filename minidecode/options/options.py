@@ -288,14 +288,20 @@ class Options(OptionTable):
             of_head["pad_token_id"] = None
         if (self.unk_token_id or 0) >= size:
             of_head["unk_penalty"] = 0.0
-        return dataclasses.replace(self, **of_head)
+        return self._with(**of_head)
 
     def for_vocabulary(self, vocab_size: int) -> Options:
         """Options for a vocabulary; fairseq cuts num_beams to V - 1, for it never says the padding token."""
         if self.dialect != "fairseq" or self.num_beams < max(2, vocab_size):
             return self
         W = max(1, vocab_size - 1)
-        return dataclasses.replace(self, num_beams=W, num_return_sequences=min(self.num_return_sequences, W))
+        return self._with(num_beams=W, num_return_sequences=min(self.num_return_sequences, W))
+
+    def _with(self, **changes: Any) -> Options:
+        """These options with some others. Where the minimum came from is no field, and stays."""
+        options = dataclasses.replace(self, **changes)
+        object.__setattr__(options, "has_default_minimum", self.has_default_minimum)
+        return options
 
     def _check_wide_beam(self, vocab_size: int) -> None:
         """Raises OptionError on beams for which a row of V scores has too few candidates."""

@@ -34,7 +34,8 @@ ATTENTION = {
     "split._task_of_float32": [TASK],
 } | WORKERS
 BEST, BEST_OF_SUMS = "f2 f2 i2", "d2 d2 i2"  # a beam search that samples adds its noise in float64
-ENCODER_ROWS = ("embedding", "norm", "linear", "activation", "prefill")  # of the catalog, that an encoder alone calls
+# Of the catalog, that an encoder alone calls.
+ENCODER_ROWS = ("embedding", "norm", "linear", "heads", "activation", "prefill")
 TYPES: dict[str, dict[str, list[str]]] = {
     "activation": {"activation._activation": ["f2 f1r f1r i f2 i i i1"], "activation._task_of_activation": [TASK]},
     "append": {"append._append": ["f2 f1r f4 f4 i1 f3 i i1"], "append._task_of_append": [TASK]} | GRAPH,

@@ -7,6 +7,7 @@ from toy_folder import write_bart_folder
 
 import minidecode as md
 from minidecode.models import FAMILIES
+from minidecode.options.options import Options
 
 IDS = [[5, 6, 7]]
 
@@ -290,3 +291,14 @@ def test_a_default_token_that_is_none_is_the_files_fault(tiny_folder, name):
         model.generate("the", max_new_tokens=1)
     with pytest.raises(md.OptionError, match=r"^eos_token_id must be token ids from 0 up, not 2\.5"):
         with_defaults(folder).generate("the", eos_token_id=2.5)
+
+
+@pytest.mark.parametrize(
+    "smaller", [lambda o: o.for_head(5), lambda o: o.for_vocabulary(3)], ids=["head", "vocabulary"]
+)
+def test_options_for_a_smaller_head_or_vocabulary_know_a_default_minimum(smaller):
+    """Where the call gives a maximum alone, a minimum of the file's is warned of: it is no error of the caller's."""
+    options = Options(dialect="fairseq", num_beams=4)
+    object.__setattr__(options, "has_default_minimum", True)
+    changed = smaller(options)
+    assert changed is not options and changed.has_default_minimum
