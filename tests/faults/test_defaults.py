@@ -298,7 +298,7 @@ def test_a_default_token_that_is_none_is_the_files_fault(tiny_folder, name):
 )
 def test_options_for_a_smaller_head_or_vocabulary_know_a_default_minimum(smaller):
     """Where the call gives a maximum alone, a minimum of the file's is warned of: it is no error of the caller's."""
-    options = Options(dialect="fairseq", num_beams=4)
+    options = Options(dialect="fairseq", num_beams=4, eos_token_id=(2,))
     object.__setattr__(options, "has_default_minimum", True)
     changed = smaller(options)
     assert changed is not options and changed.has_default_minimum
