@@ -500,9 +500,10 @@ def test_the_system_takes_no_more_bytes(toy, tmp_path, flag):
     )
     process = start("generate", "-i", prompts, "-m", toy, "-o", out, "--json", "--max-new-tokens", 3, flag, "--resume")
     _, err = process.communicate(timeout=2 * PATIENCE)
-    assert process.returncode == 0 and f"{out}.part continues after line {len(records)}\n" in err.decode()
+    said = (f"{out}.part continues after line {len(records)}\n", f"{out}.part has {len(records)} of 200 lines: continues")
+    assert process.returncode == 0 and any(start in err.decode() for start in said)
     found = out.read_text().splitlines(keepends=True)
-    assert found[: len(records)] == records and [json.loads(r)["line"] for r in found] == list(range(1, 201))
+    assert set(records) <= set(found) and [json.loads(r)["line"] for r in found] == list(range(1, 201))
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
