@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -246,6 +247,27 @@ def test_an_endless_loop_is_ended(loop, ended):
 
 def test_an_endless_loop_while_the_file_is_read_is_ended(ended):
     ended("while True:\n    pass\n", "time")
+
+
+def test_seconds_of_waiting_for_a_core_are_not_counted(monkeypatch):
+    """On a busy machine a right answer comes late. What the system counts as waiting is not the student's."""
+    late = SOLUTION.replace("\ndef ", "\n__import__('time').sleep(1.5)\n\n\ndef ", 1)
+    assert late != SOLUTION
+    monkeypatch.setattr(sandbox, "SECONDS", 1.0)
+    assert fails(late, "time").message
+    started = time.monotonic()
+    monkeypatch.setattr(sandbox, "_waited_for_a_core", lambda process: time.monotonic() - started)
+    assert judged(late).ok
+    monkeypatch.setattr(sandbox, "MOST_WAITED", 0.0)
+    fails(late, "time")
+
+
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="this system does not count it")
+def test_the_system_counts_the_waiting():
+    with sandbox.for_numpy(None) as box:
+        box.ask("limits")
+        assert 0 <= sandbox._waited_for_a_core(box._process.pid) < 60
+    assert sandbox._waited_for_a_core(box._process.pid) == 0, "it is gone"
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere memory is watched, not limited")

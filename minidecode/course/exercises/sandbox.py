@@ -30,6 +30,7 @@ from .skeleton import checkouts
 HERE = Path(__file__).resolve().parent
 SECONDS = 10.0  # for one answer
 TOTAL = 20.0  # for all answers of one check
+MOST_WAITED = 120.0  # seconds of waiting for a core that are not counted
 MEMORY = 2 * 2**30  # bytes of address space, Python and NumPy included
 _KEPT: ContextVar[list | None] = ContextVar("kept", default=None)
 MOST_PRINTED = 20_000  # characters of what a student's code prints that are kept
@@ -53,6 +54,7 @@ class Sandbox:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=_environment(),
             cwd=HERE.anchor, **flags,
         )  # fmt: skip
+        self._waited = 0.0
         self.end_after(TOTAL)
         self._replies: queue.Queue = queue.Queue(4)  # a process that floods it waits
         self._over_memory, self._closed = threading.Event(), threading.Event()
@@ -73,13 +75,12 @@ class Sandbox:
 
     def ask(self, do: str, *, callbacks: dict[str, Any] | None = None, **what: Any) -> dict[str, Any]:
         """The answer to one question. callbacks: name -> function that the other side may ask for meanwhile."""
-        deadline = min(time.monotonic() + self.seconds, self._end)
-        alarm = threading.Timer(deadline - time.monotonic() + 0.5, self._process.kill)  # who never reads blocks us
-        alarm.start()
+        deadline, answered = min(self._had() + self.seconds, self._end), threading.Event()
+        threading.Thread(target=self._kill_after, args=(deadline, answered), daemon=True).start()
         try:
             return self._asked(do, what, callbacks or {}, deadline)
         finally:
-            alarm.cancel()
+            answered.set()
 
     def _asked(self, do: str, what: dict[str, Any], callbacks: dict[str, Any], deadline: float) -> dict[str, Any]:
         self._send({"do": do, "with": what})
@@ -89,13 +90,28 @@ class Sandbox:
                 raise self._fail("forged", "answered with something that is no answer")
             if "ask" not in reply:
                 return reply
-            if time.monotonic() > deadline:
+            if self._had() > deadline:
                 raise self._fail("time", f"no answer within {self.seconds:g} seconds, but many calls")
             self._send(_result_of(callbacks.get(str(reply["ask"])), reply.get("arguments")))
 
     def end_after(self, seconds: float) -> None:
         """No answer is waited for later than that, counted from now."""
-        self._end, self._total = time.monotonic() + seconds, seconds
+        self._end, self._total = self._had() + seconds, seconds
+
+    def _had(self) -> float:
+        """Seconds that the process had since some moment: not those in which it waited for a core.
+
+        At most MOST_WAITED of these are taken off, so that a process which slows itself, by threads say, ends too.
+        """
+        self._waited = max(self._waited, min(_waited_for_a_core(self._process.pid), MOST_WAITED))
+        return time.monotonic() - self._waited
+
+    def _kill_after(self, deadline: float, answered: threading.Event) -> None:
+        """A process that never reads keeps us from sending: its end ends that."""
+        while not answered.wait(max(0.0, deadline + 0.5 - self._had())):
+            if self._had() >= deadline + 0.5:
+                self._process.kill()
+                return
 
     @property
     def is_alive(self) -> bool:
@@ -142,12 +158,17 @@ class Sandbox:
             raise self._fail("ended", "the process ended without an answer") from None
 
     def _receive(self, deadline: float) -> Any:
-        try:
-            reply = self._replies.get(timeout=max(0.0, deadline - time.monotonic()))
-        except queue.Empty:
-            is_total = deadline >= self._end
-            within = f"{self._total:g} seconds for all inputs" if is_total else f"{self.seconds:g} seconds"
-            raise self._fail("time", f"no answer within {within}") from None
+        while True:
+            left = deadline - self._had()
+            try:
+                reply = self._replies.get(timeout=max(0.0, left))
+                break
+            except queue.Empty:
+                if left > 0:
+                    continue
+                is_total = deadline >= self._end
+                within = f"{self._total:g} seconds for all inputs" if is_total else f"{self.seconds:g} seconds"
+                raise self._fail("time", f"no answer within {within}") from None
         if isinstance(reply, EOFError | OSError | ValueError):
             if self._over_memory.is_set():
                 raise self._fail("memory", "more memory than it may have")
@@ -253,6 +274,14 @@ def _environment() -> dict[str, str]:
         "MALLOC_TRIM_THRESHOLD_": "65536",
     }  # freed arrays go back to the system
     return {**kept, **one, **at_once, "NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS": "0"}
+
+
+def _waited_for_a_core(process: int) -> float:
+    """Seconds in which a process could run and other work did. 0 where the system does not say, or it is gone."""
+    try:
+        return int(Path(f"/proc/{process}/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
 
 
 def _watches() -> bool:
