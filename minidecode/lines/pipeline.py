@@ -537,7 +537,7 @@ def generate_lines(
     read_budget(memory_budget)
     check_logprobs(logprobs, model.config.head_size)
     plan = model.plan if plan is None else Plan.parse(plan)
-    plan.resolve(model.has_encoder, **model.traits)
+    plan.resolve(**model.traits)
     latent = model.shared_latent(latent, latent_seed)  # lines are sorted, so that none of several would find its text
     given = ("logprobs", logprobs), ("latent", latent), ("latent_seed", latent_seed)
     stages = Generating(

@@ -126,10 +126,10 @@ class LoadedModel:
 
     @property
     def traits(self) -> dict[str, Any]:
-        """What plans depend on, beside the encoder and the device."""
+        """What plans depend on, beside the device."""
         return {
-            "dtype": self.dtype, "is_rotary": self.is_rotary, "has_latent": self.has_latent,
-            "reads_in_front": self.reads_in_front,
+            "has_encoder": self.has_encoder, "dtype": self.dtype, "is_rotary": self.is_rotary,
+            "has_latent": self.has_latent, "reads_in_front": self.reads_in_front,
         }  # fmt: skip
 
     def options(self, **given: Unpack[GenerateOptions]) -> Options:

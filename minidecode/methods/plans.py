@@ -55,7 +55,7 @@ def engine_of(
     negatives: list[np.ndarray] | None = None, refused: str = "",
 ) -> Engine:  # fmt: skip
     """What runs a generation under this plan. refused: why no step is captured on the CPU."""
-    functions, make_cache = plan.resolve(model.has_encoder, model.device, **model.traits)
+    functions, make_cache = plan.resolve(device=model.device, **model.traits)
     ops, drop_finished, buckets = CountedOps(functions, places, costs), plan.drop_finished == "on", None
     captures, on_cpu = plan.captures(model.device), None
     if model.device == "cpu" and plan.captures_on_cpu:

@@ -45,7 +45,7 @@ class Batch:
         """
         refuse_unsupported_model(model)
         self.model, self.plan = model, plan
-        functions, factory = plan.resolve(model.has_encoder, model.device, **model.traits)
+        functions, factory = plan.resolve(device=model.device, **model.traits)
         self.ops, self.make_cache = CountedOps(functions), CacheFactory(PreallocatedCache, factory.stored_as)
         self.rows: RunningRows
         if plan.cache == "paged":

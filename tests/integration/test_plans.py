@@ -290,9 +290,12 @@ def test_a_row_names_the_memories_that_call_it(toys, cache):
      ("bart", "cache=el,el_split=naive", "el_split=naive has no effect with cache=el in a model with an encoder"),
      ("bart", "cache=rolling,rolling=cpu", "rolling has no version for cpu")],
 )  # fmt: skip
-def test_attention_that_would_not_run_is_refused(toys, kind, plan, says):
+def test_attention_that_would_not_run_is_refused(toys, kind, plan, says, monkeypatch):
     with pytest.raises(md.OptionError, match=says):
         toys[kind].generate(input_ids=IDS, plan=plan, max_new_tokens=2)
+    with pytest.raises(md.OptionError, match=says):  # as a plan that a model was loaded with
+        monkeypatch.setattr(toys[kind], "plan", md.Plan.parse(plan))
+        toys[kind].score(input_ids=IDS, **({"target_ids": IDS} if kind == "bart" else {}))
 
 
 def test_compiling_is_told_apart_from_generating(model, tmp_path):
