@@ -188,15 +188,15 @@ def record_of(as_json: bool, tokenizer: Any = None) -> Callable[[Line], str]:
         else:
             parts = zip(line.texts, line.token_ids, line.scores, line.finish_reasons, strict=True)
             record["hypotheses"] = [
-                {"text": text, "token_ids": ids.tolist(), "score": finite(score), "finish_reason": reason}
+                {"text": text, "token_ids": ids.tolist(), "score": number_or_null(score), "finish_reason": reason}
                 for text, ids, score, reason in parts
             ]
             for hypothesis, log_probs in zip(record["hypotheses"], line.log_probs or (), strict=False):
                 hypothesis["token_texts"] = [text_of(i) for i in hypothesis["token_ids"]]
-                hypothesis["token_logprobs"] = [finite(p) for p in log_probs.token_R]
+                hypothesis["token_logprobs"] = [number_or_null(p) for p in log_probs.token_R]
                 if log_probs.best:
                     hypothesis["top_logprobs"] = [
-                        [[i, finite(p), text_of(i)] for i, p in step.items()] for step in log_probs.top
+                        [[i, number_or_null(p), text_of(i)] for i, p in step.items()] for step in log_probs.top
                     ]
         return json.dumps(record, ensure_ascii=False) + "\n"
 
@@ -206,6 +206,6 @@ def record_of(as_json: bool, tokenizer: Any = None) -> Callable[[Line], str]:
     return as_object if as_json else as_texts
 
 
-def finite(score: float) -> float | None:
+def number_or_null(score: float) -> float | None:
     """The score as JSON can hold it: null for a place that no text fills."""
     return float(score) if math.isfinite(score) else None

@@ -13,7 +13,7 @@ import typer
 
 from ..errors import OptionError
 from .flags import AsJson, Debug, Device, Dtype, Jsonl, ModelName, Quiet, Revision
-from .generate_files import failure_summary, finite
+from .generate_files import failure_summary, number_or_null
 from .progress_bar import bar
 from .prompts import prompts_of
 
@@ -102,13 +102,13 @@ def _scores_as_dict(scores, tokenizer=None) -> dict[str, Any]:
     known = scores.bytes is not None
     sums = {
         "tokens": int(scores.tokens.sum()), "bytes": sum(scores.bytes) if known else None,
-        "log_prob": finite(scores.log_probs.sum()), "perplexity": finite(scores.perplexity),
-        "bits_per_byte": finite(scores.bits_per_byte) if known else None,
+        "log_prob": number_or_null(scores.log_probs.sum()), "perplexity": number_or_null(scores.perplexity),
+        "bits_per_byte": number_or_null(scores.bits_per_byte) if known else None,
     }  # fmt: skip
     if tokenizer is not None:
         sums["token_ids"] = scores.token_ids[0].tolist()
         sums["token_texts"] = [tokenizer.decode([i], keep_special=True) for i in sums["token_ids"]]
-        sums["token_log_probs"] = [finite(p) for p in scores.token_log_probs[0].tolist()]
+        sums["token_log_probs"] = [number_or_null(p) for p in scores.token_log_probs[0].tolist()]
     return sums
 
 

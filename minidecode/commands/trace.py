@@ -27,7 +27,7 @@ from .flags import (
     output_flag,
     warn_of_files,
 )
-from .generate_files import finite
+from .generate_files import number_or_null
 from .search_flags import with_search_options
 from .whole_file import whole_file
 
@@ -89,7 +89,7 @@ def trace(
         record = {
             "prompt": prompt,
             "steps": out.trace.as_list(),
-            "texts": [{"text": t, "score": finite(s)} for t, s in zip(out.texts, out.scores, strict=True)],
+            "texts": [{"text": t, "score": number_or_null(s)} for t, s in zip(out.texts, out.scores, strict=True)],
             "against": verdict,
             "against_steps": other and other.trace.as_list(),
         }

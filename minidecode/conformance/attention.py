@@ -51,7 +51,7 @@ def perhaps_halves(draw, arguments: tuple) -> tuple:
     return halves(arguments) if draw(st.booleans()) else arguments
 
 
-def drawn(draw, *shape: int) -> np.ndarray:
+def draw_array(draw, *shape: int) -> np.ndarray:
     """Float32 numbers that are easy to read, for hypothesis to make small."""
     return draw(arrays(np.float32, shape, elements=NUMBERS))
 
@@ -95,7 +95,7 @@ def perhaps_biased(draw, arguments: tuple, H: int, R: int) -> tuple:
         return arguments
     bucket_L = draw(st.sampled_from([[0, 1, 2, 2, 3], [0, 1], [3, 1, 0, 2]]))
     zero = draw(st.integers(0, len(bucket_L) - 1))
-    bias_XHP = drawn(draw, 1 if kind == "shared" else R, H, 4)
+    bias_XHP = draw_array(draw, 1 if kind == "shared" else R, H, 4)
     return (*arguments, PositionBias(bias_XHP, np.array(bucket_L), zero))
 
 

@@ -272,7 +272,7 @@ class _KeepsResults:
         for before, now in self._kept:
             if not np.array_equal(before, fetch(now), equal_nan=True):
                 raise ValueError("what it returned before has changed: each call needs arrays of its own")
-        self._kept.extend((fetch(r).copy(), r) for r in _several(result) if is_array(r))
+        self._kept.extend((fetch(r).copy(), r) for r in _as_tuple(result) if is_array(r))
         return result
 
 
@@ -313,7 +313,7 @@ def wrong_with_out(row: Row, implementation: Callable[..., Any], arguments: tupl
         return None
     given, out = copy.deepcopy(arguments), _poisoned(row, arguments)
     try:
-        results = _several(implementation(*given, out=out if len(out) > 1 else out[0]))
+        results = _as_tuple(implementation(*given, out=out if len(out) > 1 else out[0]))
     except (Exception, SystemExit) as error:
         return Mistake(f"Given `out`, it {error_line(error)}")
     if not all(isinstance(r, np.ndarray) and np.shares_memory(r, o) for r, o in zip(results, out, strict=False)):
@@ -351,7 +351,7 @@ def as_judged(row: Row, implementation: Callable[..., Any], arguments: tuple) ->
 
 def _poisoned(row: Row, arguments: tuple) -> tuple:
     """Arrays as the results are, without them: who writes into these could read the answer in a frame below its own."""
-    right = _several(row_module(row.name).oracle(*copy.deepcopy(arguments)))[: len(ops.RETURNS[row.op])]
+    right = _as_tuple(row_module(row.name).oracle(*copy.deepcopy(arguments)))[: len(ops.RETURNS[row.op])]
     dtype = _float_of(row, arguments)
     return tuple(np.full(r.shape, *((np.nan, dtype) if r.dtype.kind == "f" else (POISON, r.dtype))) for r in right)
 
@@ -385,7 +385,7 @@ def _only_changed(row: Row) -> list[str]:
 def _with_changed(row: Row, result: Any, given: tuple) -> tuple:
     """The results, and behind them what has become of those arguments."""
     after = arguments_of(row, given)
-    return *_several(result), *(after[name] for name in _only_changed(row))
+    return *_as_tuple(result), *(after[name] for name in _only_changed(row))
 
 
 def _difference(
@@ -396,8 +396,8 @@ def _difference(
     given: the arguments as they are after the call. times: what bounds are multiplied by.
     """
     names = ops.RETURNS[row.op]
-    expected = _several(row_module(row.name).oracle(*copy.deepcopy(arguments)))
-    results = _several(result)
+    expected = _as_tuple(row_module(row.name).oracle(*copy.deepcopy(arguments)))
+    results = _as_tuple(result)
     if len(results) != len(names) or not all(isinstance(r, np.ndarray) for r in results):
         return Mistake(f"It must return {' and '.join(names)}, arrays, not {result!r:.60}.")
     dtype = _float_of(row, arguments)
@@ -438,10 +438,10 @@ def _bounds(row: Row, arguments: tuple) -> tuple:
     """How far each result may lie from the oracle's."""
     if row.contract == "exact":
         return (0.0,) * (len(ops.RETURNS[row.op]) + len(_only_changed(row)))
-    return _several(row_module(row.name).bound(*copy.deepcopy(arguments)))
+    return _as_tuple(row_module(row.name).bound(*copy.deepcopy(arguments)))
 
 
-def _several(result: Any) -> tuple:
+def _as_tuple(result: Any) -> tuple:
     return result if isinstance(result, tuple) else (result,)
 
 

@@ -40,7 +40,7 @@ def sample_tokens_v1(scores_RV, key_RX, step_R, seed, out=None):
     Launches `write_noise` as (R, ceil(V / 512)) blocks and `largest_sum` in R, of 128. Writes 8RV bytes of noise, reads
     them and 4RV of scores, and writes 8R.
     """
-    (R, V), token_R = scores_RV.shape, _result(scores_RV, out)
+    (R, V), token_R = scores_RV.shape, _new_tokens(scores_RV, out)
     noise_RV = np.empty_like(scores_RV, dtype=np.float64)
     launch(write_noise, (R, -(-V // (4 * THREADS))), THREADS, *counters_of(key_RX, step_R, seed), noise_RV)
     launch(largest_sum, R, THREADS, scores_RV, noise_RV, token_R)
@@ -85,7 +85,7 @@ def sample_tokens(scores_RV, key_RX, step_R, seed, out=None, *, workspace=None):
 
 
 def _by_slices(kernel, scores_RV, key_RX, step_R, seed, out, workspace=None):
-    (R, V), token_R = scores_RV.shape, _result(scores_RV, out)
+    (R, V), token_R = scores_RV.shape, _new_tokens(scores_RV, out)
     slices = -(-V // (4 * SLICE))
     best_RX, column_RX = (scratch(workspace, (R, slices), scores_RV, dtype) for dtype in (np.float64, np.int64))
     launch(kernel, (R, slices), THREADS, scores_RV, *counters_of(key_RX, step_R, seed), best_RX, column_RX)
@@ -188,7 +188,7 @@ def rough_noise_of(word):
     return -math.log(-math.log1p(-(float32(LOW - word) + ROUGH_HALF) * ROUGH_SPACING))
 
 
-def _result(scores_RV, out):
+def _new_tokens(scores_RV, out):
     """Where the tokens go, beside the scores."""
     return np.empty_like(in_float32(scores_RV), shape=len(scores_RV), dtype=np.int64) if out is None else out
 

@@ -44,7 +44,7 @@ class Analysis:
     def findings(self) -> list[Finding]:
         """All there are, at the end of the launch."""
         self.look(is_over=True)
-        self.races.between_blocks()
+        self.races.find_between_blocks()
         return self.races.findings()
 
 

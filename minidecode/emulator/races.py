@@ -185,7 +185,7 @@ class Races:
         values = {r: rows.values[row] for r, row in enumerate(chosen.tolist()) if row in rows.values}
         self._kept.append(_Summary(*columns, rows.segments, values))
 
-    def between_blocks(self) -> None:
+    def find_between_blocks(self) -> None:
         """At the end of the launch: every element that several blocks touched."""
         kept, self._kept = self._kept, []
         if not kept:

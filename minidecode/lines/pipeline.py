@@ -155,7 +155,7 @@ class Stages:
             self.lines_read += len(window)
             with self.busy("tokenize", window):
                 for line in window:
-                    with self._errors_of(line):
+                    with self._as_error_of(line):
                         self.take_in(line)
                     if line.error and self.on_error == "stop":  # no one will ask for what comes behind it
                         window, going = window[: line.number - window[0].number + 1], False
@@ -205,7 +205,7 @@ class Stages:
                     self._in_parts(half)
                 return
             for line in part:
-                with self._errors_of(line):
+                with self._as_error_of(line):
                     self._work([line])
             is_first = self.receipt.batches == 0 == len(self.done)
             has_own = any(line.options or line.prefix is not None for line in part)
@@ -223,7 +223,7 @@ class Stages:
         with self.busy("post-process", batch):
             for line in batch:
                 if not line.error:
-                    with self._errors_of(line):
+                    with self._as_error_of(line):
                         self.make(line)
                         line.rendered = self.render and self.render(line)
                 if line.error and self.on_error == "record":
@@ -237,7 +237,7 @@ class Stages:
         return f"{self.source} {number}"
 
     @contextlib.contextmanager
-    def _errors_of(self, line: Line) -> Iterator[None]:
+    def _as_error_of(self, line: Line) -> Iterator[None]:
         """What fails within is this line's error."""
         try:
             yield

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ...ops import Heads
-from ..attention import drawn
+from ..attention import draw_array
 from ..bounds import EPS
 from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 from . import linear as product
@@ -38,9 +38,9 @@ def inputs(draw):
     R, D, S, G = (draw(st.integers(1, most)) for most in (4, 12, 3, 2))
     heads = Heads(G * draw(st.integers(0, 2)), G, draw(st.integers(1, 3)), draw(st.integers(1, 3)), 1.0)
     X = S * G * (heads.K + heads.U)
-    bias_X = drawn(draw, X) if draw(st.booleans()) else None
+    bias_X = draw_array(draw, X) if draw(st.booleans()) else None
     stored, layout = draw(st.sampled_from(STORED)), draw(st.sampled_from(LAYOUTS))
-    return arguments_of(drawn(draw, R, D), drawn(draw, D, X), bias_X, heads, stored, layout)
+    return arguments_of(draw_array(draw, R, D), draw_array(draw, D, X), bias_X, heads, stored, layout)
 
 
 def planted() -> list[tuple]:

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ...device.weight_blocks import BLOCKS
-from ..attention import drawn
+from ..attention import draw_array
 from ..bounds import EPS
 from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, SEVERAL_WIDE, WIDE, WIDTH
 from . import activation as activation_row
@@ -36,9 +36,11 @@ def inputs(draw):
     R, n_in, n_out = draw(st.integers(1, 5)), draw(st.integers(1, 40)), draw(st.integers(1, 5))
     stored, layout = draw(st.sampled_from(STORED)), draw(st.sampled_from(LAYOUTS))
     activation = draw(st.sampled_from([None, "relu", *sorted(set(EQUATIONS) - {"relu"})]))
-    bias_X = drawn(draw, n_out) if draw(st.booleans()) else None
-    add_to = drawn(draw, R, n_out) if draw(st.booleans()) else None
-    return arguments_of(drawn(draw, R, n_in), drawn(draw, n_in, n_out), stored, layout, bias_X, activation, add_to)
+    bias_X = draw_array(draw, n_out) if draw(st.booleans()) else None
+    add_to = draw_array(draw, R, n_out) if draw(st.booleans()) else None
+    return arguments_of(
+        draw_array(draw, R, n_in), draw_array(draw, n_in, n_out), stored, layout, bias_X, activation, add_to
+    )
 
 
 def planted() -> list[tuple]:

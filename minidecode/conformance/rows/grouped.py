@@ -10,7 +10,7 @@ from ..attention import (
     attend_bounds,
     attend_rows,
     bias_of_row,
-    drawn,
+    draw_array,
     halves,
     hidden,
     normal,
@@ -37,7 +37,11 @@ def inputs(draw):
     K, U = widths(draw)
     begin_R = [draw(st.integers(0, M - 1)) for _ in range(R)]
     end_R = [draw(st.integers(begin + 1, M)) for begin in begin_R]
-    q_RHK, k_RGMK, v_RGMU = drawn(draw, R, G * per_group, K), drawn(draw, R, G, M, K), drawn(draw, R, G, M, U)
+    q_RHK, k_RGMK, v_RGMU = (
+        draw_array(draw, R, G * per_group, K),
+        draw_array(draw, R, G, M, K),
+        draw_array(draw, R, G, M, U),
+    )
     scale = draw(st.sampled_from([1.0, 0.5, 0.125]))
     arguments = perhaps_halves(draw, arguments_of(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale))
     return perhaps_biased(draw, arguments, G * per_group, R)

@@ -13,7 +13,7 @@ from ...device.low_precision import STORED as SMALLER
 from ...device.low_precision import dequantized, is_narrow, rounded_rows, stored_weight
 from ...device.weight_blocks import BLOCK, BLOCKS, is_in_blocks
 from ...ops import Weight
-from ..attention import drawn
+from ..attention import draw_array
 from ..bounds import EPS
 from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, SEVERAL_WIDE, WIDE, WIDTH
 
@@ -41,7 +41,7 @@ def inputs(draw):
     """A few plain numbers; every width up to 40, so that most are no multiple of a warp."""
     R, n_in, n_out = draw(st.integers(1, 5)), draw(st.integers(1, 40)), draw(st.integers(1, 5))
     stored, layout = draw(st.sampled_from(STORED)), draw(st.sampled_from(LAYOUTS))
-    return arguments_of(drawn(draw, R, n_in), drawn(draw, n_in, n_out), stored, layout)
+    return arguments_of(draw_array(draw, R, n_in), draw_array(draw, n_in, n_out), stored, layout)
 
 
 def planted() -> list[tuple]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ...device.low_precision import DYNAMIC, stored_weight
 from ...ops import Weight
-from ..attention import drawn
+from ..attention import draw_array
 from ..bounds import EPS
 from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, SEVERAL_WIDE, WIDE, WIDTH
 from . import activation as activation_row
@@ -34,10 +34,10 @@ def inputs(draw):
     """A few plain numbers; every width up to 40, so that most are no multiple of a word or a warp."""
     R, n_in, n_out = draw(st.integers(1, 8)), draw(st.integers(1, 40)), draw(st.integers(1, 5))
     activation = draw(st.sampled_from([None, "relu", *sorted(set(EQUATIONS) - {"relu"})]))
-    bias_X = drawn(draw, n_out) if draw(st.booleans()) else None
-    add_to = drawn(draw, R, n_out) if draw(st.booleans()) else None
+    bias_X = draw_array(draw, n_out) if draw(st.booleans()) else None
+    add_to = draw_array(draw, R, n_out) if draw(st.booleans()) else None
     stored = draw(st.sampled_from(STORED))
-    return arguments_of(drawn(draw, R, n_in), drawn(draw, n_in, n_out), stored, bias_X, activation, add_to)
+    return arguments_of(draw_array(draw, R, n_in), draw_array(draw, n_in, n_out), stored, bias_X, activation, add_to)
 
 
 def planted() -> list[tuple]:

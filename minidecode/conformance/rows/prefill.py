@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ...device.low_precision import cast_to
-from ..attention import attend_bounds, attend_rows, bias_of_row, drawn, normal, perhaps_biased, position_bias
+from ..attention import attend_bounds, attend_rows, bias_of_row, draw_array, normal, perhaps_biased, position_bias
 from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 
 
@@ -26,8 +26,8 @@ def inputs(draw):
     causal = draw(st.booleans())
     sources = targets if causal else draw(st.lists(st.integers(1, 4), min_size=len(targets), max_size=len(targets)))
     K, U = draw(size), draw(size)
-    q_RHK = drawn(draw, sum(targets), G * per_group, K)
-    k_XGK, v_XGU = drawn(draw, sum(sources), G, K), drawn(draw, sum(sources), G, U)
+    q_RHK = draw_array(draw, sum(targets), G * per_group, K)
+    k_XGK, v_XGU = draw_array(draw, sum(sources), G, K), draw_array(draw, sum(sources), G, U)
     scale, window = draw(st.sampled_from([1.0, 0.5, 0.125])), draw(st.sampled_from([None, 1, 2]))
     offsets = offsets_of(targets), offsets_of(sources)
     arguments = q_RHK, k_XGK, v_XGU, *offsets, scale, causal, window if causal else None

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ..attention import STORED as STORED
-from ..attention import attend_bounds, attend_rows, drawn, halves, hidden, normal, perhaps_halves, timed_in, widths
+from ..attention import attend_bounds, attend_rows, draw_array, halves, hidden, normal, perhaps_halves, timed_in, widths
 from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 
 
@@ -23,7 +23,11 @@ def inputs(draw):
     G, per_group = draw(st.integers(1, 2)), draw(st.integers(1, 3))
     K, U = widths(draw)
     begin_B = [draw(st.integers(0, N - 1)) for _ in range(B)]
-    q_RHK, k_BGNK, v_BGNU = drawn(draw, B * W, G * per_group, K), drawn(draw, B, G, N, K), drawn(draw, B, G, N, U)
+    q_RHK, k_BGNK, v_BGNU = (
+        draw_array(draw, B * W, G * per_group, K),
+        draw_array(draw, B, G, N, K),
+        draw_array(draw, B, G, N, U),
+    )
     scale = draw(st.sampled_from([1.0, 0.5, 0.125]))
     return perhaps_halves(draw, arguments_of(q_RHK, k_BGNK, v_BGNU, begin_B, scale))
 

@@ -10,7 +10,7 @@ from ..attention import (
     attend_bounds,
     attend_rows,
     bias_of_row,
-    drawn,
+    draw_array,
     halves,
     hidden,
     normal,
@@ -43,9 +43,9 @@ def inputs(draw):
     prompt_begin_B = [draw(st.integers(0, N)) for _ in range(B)]
     begin_R = [draw(st.integers(0, T - 1)) for _ in range(B * W)]
     end_R = [draw(st.integers(begin + 1, T)) for begin in begin_R]
-    q_RHK = drawn(draw, B * W, G * per_group, K)
-    prompt = drawn(draw, B, G, N, K), drawn(draw, B, G, N, U)
-    generated = drawn(draw, B * W, G, T, K), drawn(draw, B * W, G, T, U)
+    q_RHK = draw_array(draw, B * W, G * per_group, K)
+    prompt = draw_array(draw, B, G, N, K), draw_array(draw, B, G, N, U)
+    generated = draw_array(draw, B * W, G, T, K), draw_array(draw, B * W, G, T, U)
     scale = draw(st.sampled_from([1.0, 0.5, 0.125]))
     arguments = perhaps_halves(draw, arguments_of(q_RHK, *prompt, prompt_begin_B, *generated, begin_R, end_R, scale))
     return perhaps_biased(draw, arguments, G * per_group, B * W)

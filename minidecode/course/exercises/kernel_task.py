@@ -39,7 +39,7 @@ class KernelTask(Task):
         """Options of `md.emulate`, such as {"negative_indices": True}."""
         return {}
 
-    def of_finding(self, v: SimpleNamespace, trial: Trial, finding: dict[str, Any]) -> str | None:
+    def mistake_of_finding(self, v: SimpleNamespace, trial: Trial, finding: dict[str, Any]) -> str | None:
         """The known mistake behind an error that the emulator found.
 
         What nothing has written is a matter of who waits only in shared memory, before the block's first barrier; and
@@ -102,7 +102,7 @@ class KernelTask(Task):
         trial.left = tuple(after[name] for name in self.out)
         errors = [f for f in reply["findings"] if f["severity"] == "error"]
         if errors:
-            mistake = self.of_finding(v, trial, errors[0])
+            mistake = self.mistake_of_finding(v, trial, errors[0])
             message = f"{self.call(inputs)}: {errors[0]['message']} {self.about_finding(v, trial, errors[0])}".rstrip()
             trial.miss = Miss(message, mistake, picture=reply["picture"], is_explained=True,
                               values_matter=errors[0]["kind"] in ("outside", "python", "endless"))  # fmt: skip

@@ -76,11 +76,11 @@ class Task(KernelTask):
         a = inputs["a"].astype(np.float64)
         return a.sum(axis=1) * (-(-a.shape[1] // v.threads) + v.threads) * 2.0**-24
 
-    def of_finding(self, v, trial, finding):
+    def mistake_of_finding(self, v, trial, finding):
         if finding["kind"] == "race" and trial.ran.counts["barriers"]:
             return "one-barrier-for-all-levels"
         is_of_waiting = finding["kind"] in ("race", "uninitialised") and not finding.get("passed_by")
-        return "no-barrier" if is_of_waiting else super().of_finding(v, trial, finding)
+        return "no-barrier" if is_of_waiting else super().mistake_of_finding(v, trial, finding)
 
     def miss(self, v, trial):
         blocks, width = trial.inputs["a"].shape

@@ -104,7 +104,7 @@ class Task(KernelTask):
                 banned_RV[r, token] = 1
         return banned_RV
 
-    def of_finding(self, v, trial, finding):
+    def mistake_of_finding(self, v, trial, finding):
         ran = trial.ran
         if finding["space"] != "shared":
             return None

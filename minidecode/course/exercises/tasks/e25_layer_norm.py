@@ -115,12 +115,12 @@ class Task(KernelTask):
             f" of this row are wrong; its mean is {row.mean():.4g}, its variance {row.var():.3g}; EPS = {v.eps:g})."
         )
 
-    def of_finding(self, v, trial, finding):
+    def mistake_of_finding(self, v, trial, finding):
         """A thread's own array of one number per round: in the last round, a thread that has none."""
         if finding["kind"] == "uninitialised" and finding["space"] == "local":
             is_last_round = finding["element"].endswith(f"[{v.width // v.threads}]")
             return "tail-not-left-out" if is_last_round and finding["thread"] >= v.width % v.threads else None
-        return super().of_finding(v, trial, finding)
+        return super().mistake_of_finding(v, trial, finding)
 
     def miss(self, v, trial):
         size, loads = trial.inputs["x"].size, trial.ran.counts["global_loads"]

@@ -52,7 +52,7 @@ class Task(NumPyTask):
 
     def cases(self, v, rng):
         def one(V, *kinds):
-            scores_RV = np.stack([drawn(kind, V, v.bits, rng) for kind in kinds])
+            scores_RV = np.stack([draw_scores(kind, V, v.bits, rng) for kind in kinds])
             p_R = rng.integers(1, PARTS, len(kinds)) / PARTS
             for r, kind in enumerate(kinds):
                 p_R[r] = {"all": 1, "little": 1 / PARTS}.get(kind, p_R[r])
@@ -183,7 +183,7 @@ def rows_of(inputs):
     return inputs["weigh"].function.__self__
 
 
-def drawn(kind, V, bits, rng):
+def draw_scores(kind, V, bits, rng):
     """A row of scores, of one kind."""
     dtype = np.dtype(f"float{bits}")
     if kind == "close":  # neighbours among the numbers
