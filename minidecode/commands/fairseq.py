@@ -12,7 +12,7 @@ import math
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,7 +21,7 @@ import numpy as np
 import typer
 
 from ..bench.bleu4 import Bleu4
-from ..errors import OptionError, pip_install
+from ..errors import InputError, OptionError, pip_install
 from ..files.fairseq_data import Pair, batches, encode_line
 from ..files.fairseq_folder import convert_fairseq
 from ..files.fairseq_tokenizer import Codes, Dictionary
@@ -90,8 +90,9 @@ def fairseq_interactive(given: Given = None) -> None:
     asked = parsed("fairseq-interactive", given or [])
     pair = Pair.of(Path(asked.data), asked.source_lang, asked.target_lang)
     program, first = Program.start(asked, pair), 0
-    with sys.stdin if asked.input == "-" else open(asked.input, encoding="utf-8") as file:
-        while lines := [line.strip() for line in itertools.islice(file, max(1, asked.buffer_size))]:
+    with sys.stdin.buffer if asked.input == "-" else open(asked.input, "rb") as file:
+        lines_left = texts_of(file, "standard input" if asked.input == "-" else asked.input)
+        while lines := list(itertools.islice(lines_left, max(1, asked.buffer_size))):
             sources = [encode_line(pair.source, program.pieces(line)) for line in lines]
             translated: dict[int, tuple[list[Hypothesis], float]] = {}
             sizes = [np.array([len(ids) for ids in sources])]
@@ -108,6 +109,18 @@ def fairseq_interactive(given: Given = None) -> None:
                     print("\n".join(program.lines(first + i, hypothesis)))
             sys.stdout.flush()
             first += len(lines)
+
+
+def texts_of(file: Iterable[bytes], name: str) -> Iterator[str]:
+    """Lines as they come, without white space around them. Raises InputError on one that is no UTF-8."""
+    for number, line in enumerate(file, 1):
+        try:
+            yield line.decode("utf-8").strip()
+        except UnicodeDecodeError as error:
+            byte = line[error.start]
+            raise InputError(
+                f"{name}, line {number} is not UTF-8: byte 0x{byte:02x}; convert it to UTF-8 first"
+            ) from None
 
 
 @dataclass

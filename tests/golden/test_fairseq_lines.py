@@ -67,6 +67,16 @@ def test_the_command_line_hands_its_options_over(checkpoints, capsys, monkeypatc
         assert ended.value.code and says in capsys.readouterr().err
 
 
+def test_a_line_that_is_no_utf_8_is_named(checkpoints, tmp_path, capsys):
+    name, path = NAMES[0], tmp_path / "lines.txt"
+    path.write_bytes(b"a b\n\xffc\n")
+    with pytest.raises(md.InputError, match=r"lines\.txt, line 2 is not UTF-8: byte 0xff; convert it to UTF-8 first"):
+        fairseq_interactive(
+            [str(LINES / name), "--path", str(checkpoints[name]), "--plan", "numpy", "--input", str(path)]
+        )
+    assert capsys.readouterr().out.startswith("S-0\t"), "what came before it is translated"
+
+
 def test_the_guide_s_two_columns_mean_the_same(checkpoints, monkeypatch):
     """Each option of fairseq's, given alone, changes the one argument of `generate` that the guide names."""
     page = (FOLDER.parents[2] / "docs" / "guide" / "fairseq.md").read_text(encoding="utf-8")
