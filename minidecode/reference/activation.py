@@ -18,7 +18,7 @@ LAPLACE_MEAN, LAPLACE_DEVIATION = 0.707107, 0.282095
 def gelu(f, workspace):
     """f times the probability that a standard normal is below f, exactly: g = erf(f / sqrt 2)."""
     g = np.multiply(f, math.sqrt(0.5), out=scratch(workspace, f.shape, f))
-    _let_through(f, _erf(g, out=g))
+    _let_through(f, _erf(g, g, workspace))
 
 
 # NumPy has no erf. This is x P(x^2) / Q(x^2), fitted for x up to ERF_END, beyond which a float32 of erf is 1 or -1: off
@@ -31,20 +31,20 @@ ERF_Q = (3.8054782612218166e-05, 0.001163550201254561, 0.014980146032304619, 0.1
 ERF_AT_A_TIME = 16384  # numbers; their four arrays of float64 stay in a core's cache
 
 
-def _erf(x, out=None):
+def _erf(x, out=None, workspace=None):
     """Of a float32 off by less than one unit in its last place; of a float64 as the C library has it."""
     out = np.empty(x.shape, x.dtype) if out is None else out
     if x.dtype != np.float32:  # seldom: number by number takes ten times as long
         out[...] = np.frompyfunc(math.erf, 1, 1)(x)
         return out
     if not out.flags.c_contiguous:
-        out[...] = _erf(x)
+        out[...] = _erf(x, workspace=workspace)
         return out
     x_X, y_X = x.reshape(-1), out.reshape(-1)
-    workspace = np.empty((4, min(ERF_AT_A_TIME, x_X.size)))
+    parts = scratch(workspace, (4, min(ERF_AT_A_TIME, x_X.size)), x, np.float64)
     for first in range(0, x_X.size, ERF_AT_A_TIME):
         part_X = x_X[first : first + ERF_AT_A_TIME]
-        x_64, t, p, q = workspace[:, : part_X.size]
+        x_64, t, p, q = parts[:, : part_X.size]
         np.minimum(part_X, ERF_END, out=x_64)
         np.maximum(x_64, -ERF_END, out=x_64)
         np.multiply(x_64, x_64, out=t)
@@ -109,7 +109,7 @@ def laplace(f, workspace):
     """The probability that a normal variable of mean LAPLACE_MEAN and deviation LAPLACE_DEVIATION is below f (Mega)."""
     f -= LAPLACE_MEAN
     f *= 1.0 / (LAPLACE_DEVIATION * math.sqrt(2.0))
-    _erf(f, out=f)
+    _erf(f, f, workspace)
     f += 1.0
     f *= 0.5
 

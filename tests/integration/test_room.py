@@ -39,7 +39,7 @@ def test_a_kept_graph_that_is_launched_too_often_stays_in_its_arrays(kind, cache
     model = make(kind, "emulator", plan=f"cuda,cache={cache}")
     model.generate(input_ids=IDS[1:], max_new_tokens=3, eos_token_id=None, num_beams=beams)
     (bucket,) = model.buckets.idle
-    cache = getattr(bucket.caches[0], "own", bucket.caches[0])
+    cache = getattr(bucket.caches[0], "target", bucket.caches[0])
     room = next(array for name, array in vars(cache).items() if name.startswith("k_RG"))
     cache.end_R[...] = room.shape[2] - 1
     (graph,) = bucket.graphs
