@@ -56,6 +56,7 @@ class Model(LoadedModel):
         sample_ids: Sequence[int] | None = None,
         memory_budget: int | str | None = "available",
         costs: bool | CostOf = False,
+        draft: Model | None = None,
         **options: Unpack[GenerateOptions],
     ) -> Output:
         """Continues each prompt, or for an encoder-decoder model answers each source.
@@ -102,6 +103,9 @@ class Model(LoadedModel):
         costs: note in the receipt what each call of an op takes at the least, by its cost model; or
             what your function of (op, implementation, arguments by name) says, a Cost. No step is
             captured then.
+        draft: a smaller model with the same tokenizer, which guesses tokens that this one checks
+            together (speculative decoding); transformers' assistant_model. It runs under the plan
+            that it was loaded with. For guesses without a model, see prompt_lookup_num_tokens.
 
         Raises InputError on prompts that cannot be used, OptionError on options, MemoryBudgetError
         on what does not fit, NumericalError on NaN scores.
@@ -112,7 +116,7 @@ class Model(LoadedModel):
             attention_mask=attention_mask, prefix_tokens=prefix_tokens, negative_prompt=negative_prompt,
             negative_prompt_ids=negative_prompt_ids, latent=latent, latent_seed=latent_seed, plan=plan, arena=arena,
             truncate=truncate, return_full_text=return_full_text, logprobs=logprobs, streamer=streamer,
-            sample_ids=sample_ids, memory_budget=memory_budget, keep=keep,
+            sample_ids=sample_ids, memory_budget=memory_budget, keep=keep, draft=draft, trace=trace,
         )  # fmt: skip
         outcome = search(self, call, arena=arena, trace=trace, costs=costs)
         return report(self, call, outcome, logprobs=logprobs, return_full_text=return_full_text)

@@ -58,6 +58,8 @@ def generate(
                                                  " those of this many likeliest tokens.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run from its OUTPUT.part.")] = False,
     chat: Annotated[bool, typer.Option("--chat", help="Answer each prompt by the model's chat template.")] = False,
+    draft: Annotated[str | None, typer.Option("--draft", autocompletion=complete_model,
+        help="A smaller model with the same tokenizer: it guesses tokens, which the model checks together.")] = None,
     latent: LatentNumbers = None,
     latent_seed: LatentSeed = None,
     plan: PlanText = "auto",
@@ -113,11 +115,12 @@ def generate(
             check_resume(given, output)
         started = time.perf_counter()  # of the work: typing a prompt takes time
         loaded = load(model, plan=plan, dtype=dtype, device=device, revision=revision, **defaults)
+        drafting = {} if draft is None else {"draft": load(draft, plan=plan, dtype=dtype, device=device)}
         resolved = loaded.options(**(merged_options(loaded, options, {}) if given.is_jsonl else options))
         how = {"truncate": truncate, "memory_budget": budget, "chat": chat} | options
         if on_error == "stop":
             check_prompts(loaded, given, how)
-        how |= given_latent(latent, latent_seed)
+        how |= given_latent(latent, latent_seed) | drafting
         aside = output, trace, timeline
         alone = given.is_single and not as_json and resolved.num_return_sequences == 1 and on_error == "stop"
         generation_started, first_token_at = time.perf_counter(), None
@@ -162,13 +165,14 @@ def _generate_alone(loaded, given: Prompts, resolved, how: dict[str, Any]) -> tu
     where, how = f"{given.source} 1", dict(how)
     memory_budget, truncate, chat = how.pop("memory_budget"), how.pop("truncate"), how.pop("chat")
     line = Line(1, given_line, read_record(given_line, given.is_jsonl, where))
+    drafting = {"draft": how.pop("draft")} if "draft" in how else {}
     resolved = tokenize_line(loaded, line, where, how, resolved, truncate, chat)
     begun = "" if loaded.is_encoder_decoder or chat else line.record["prompt"]
     before = () if loaded.is_encoder_decoder else line.ids
     printer = Printer(loaded.tokenizer, resolved, before, begun, sys.stdout) if resolved.num_beams == 1 else None
     result = loaded.generate(
         input_ids=[line.ids], prefix_tokens=None if line.prefix is None else [line.prefix], streamer=printer,
-        memory_budget=memory_budget, **merged_options(loaded, how, line.options),
+        memory_budget=memory_budget, **drafting, **merged_options(loaded, how, line.options),
     )  # fmt: skip
     if printer:
         printer.finish()

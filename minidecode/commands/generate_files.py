@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import math
 import sys
@@ -198,6 +199,8 @@ def record_of(as_json: bool, tokenizer: Any = None) -> Callable[[Line], str]:
                     hypothesis["top_logprobs"] = [
                         [[i, number_or_null(p), text_of(i)] for i, p in step.items()] for step in log_probs.top
                     ]
+            for hypothesis, drafts in zip(record["hypotheses"], line.drafts or (), strict=False):
+                hypothesis["drafts"] = dataclasses.asdict(drafts)
         return json.dumps(record, ensure_ascii=False) + "\n"
 
     def as_texts(line: Line) -> str:

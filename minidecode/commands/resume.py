@@ -34,7 +34,8 @@ def records_depend_on(model: Any, prompts: Prompts, how: dict[str, Any], as_json
         "input": _hash_of_lines(prompts), "jsonl": prompts.is_jsonl, "dtype": model.dtype,
         "model": _hash_of_model(model), "device": model.device, "plan": str(model.plan), "json": as_json,
         "prefix": model.prefix,
-        **{name: value for name, value in how.items() if name not in fields | MAY_CHANGE},
+        **{name: value for name, value in how.items() if name not in fields | MAY_CHANGE | {"draft"}},
+        "draft": _hash_of_model(how["draft"]) if "draft" in how else None,
         # A recorded error names the file.
         "on_error": f"record ({prompts.source})" if on_error == "record" else on_error,
         "minidecode": __version__, "numpy": np.__version__,

@@ -293,6 +293,7 @@ class Generating(Stages):
             line.token_ids, line.scores = out.token_ids[mine], out.scores[mine].tolist()
             line.finish_reasons = finish_reasons[mine]
             line.log_probs = out.log_probs and out.log_probs[mine]
+            line.drafts = out.drafts and out.drafts[mine]
         self.receipt.new_tokens += out.receipt.new_tokens
         if self.on_batch:
             self.on_batch(out.receipt)
@@ -468,8 +469,9 @@ def generate_lines(
     plan: str | Plan | None = None, arena: Arena | None = None, truncate: bool = False,
     memory_budget: int | str | None = "available", costs: bool | CostOf = False, done: int | Collection[int] = 0,
     logprobs: int | None = None, chat: bool = False, latent: Any = None, latent_seed: int | None = None,
-    render: Callable[[Line], Any] | None = None, on_batch: Callable[[Receipt], None] | None = None,
-    trace: bool = False, keeps_order: bool = True, **options: Unpack[GenerateOptions],
+    draft: Model | None = None, render: Callable[[Line], Any] | None = None,
+    on_batch: Callable[[Receipt], None] | None = None, trace: bool = False, keeps_order: bool = True,
+    **options: Unpack[GenerateOptions],
 ) -> LineRun:  # fmt: skip
     """Generates for many lines, in batches; yields a `Line` for each, in the order of the input.
 
@@ -477,8 +479,8 @@ def generate_lines(
             print(line.texts[0])
 
     options: as in `generate`; `help(minidecode.GenerateOptions)` lists them all.
-    plan, truncate, costs, logprobs, latent, latent_seed: as in `generate`; latent is one for
-        all lines. Its sample_ids are counted here. A streamer and a search's trace are for
+    plan, truncate, costs, logprobs, latent, latent_seed, draft: as in `generate`; latent is one
+        for all lines. Its sample_ids are counted here. A streamer and a search's trace are for
         single calls: batches follow no order of the lines.
 
     model: what `load` returns.
@@ -539,7 +541,7 @@ def generate_lines(
     plan = model.plan if plan is None else Plan.parse(plan)
     plan.resolve(**model.traits)
     latent = model.shared_latent(latent, latent_seed)  # lines are sorted, so that none of several would find its text
-    given = ("logprobs", logprobs), ("latent", latent), ("latent_seed", latent_seed)
+    given = ("logprobs", logprobs), ("latent", latent), ("latent_seed", latent_seed), ("draft", draft)
     stages = Generating(
         model, lines, RunReceipt(overlap), jsonl=jsonl, source=source, batch_size=batch_size,
         sort_window=window, on_error=on_error, traced=trace, render=render, on_batch=on_batch, chat=chat,

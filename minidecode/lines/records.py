@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from ..model import Model
     from ..runtime.output import LogProbs
+    from ..runtime.receipt import DraftCounts
 
 # What a line cannot set for itself, and might mean to: its other fields are its own business.
 OPTIONS_OF_ALL_LINES = {"max_tokens"} | {f.name for f in dataclasses.fields(Options)} - {"max_new_tokens", "seed"}
@@ -41,6 +42,7 @@ class Line:
     scores: Any = field(default_factory=list)  # a number for each of the texts; or the `Scores` of this one
     finish_reasons: list[str | None] = field(default_factory=list)
     log_probs: list[LogProbs] | None = None  # if they were asked for
+    drafts: list[DraftCounts] | None = None  # of each text, where tokens were drafted
     rendered: Any = None  # what `render` made of it
     error: LineError | None = None  # and then nothing else counts
 

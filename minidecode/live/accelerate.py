@@ -32,7 +32,7 @@ from .weights import LiveTensor, bound_tensors, check_live, check_same_scores, c
 
 OF_BEAMS = {"length_penalty", "early_stopping"}  # options that greedy search has no use for
 NOT_TAKEN = {
-    "assistant_model": "speculative decoding is not here",
+    "assistant_model": "a live model has no speculative decoding here",
     "negative_prompt_attention_mask": "give negative_prompt_ids without padding",
     "custom_generate": "a function of yours would generate in place of either",
     "inputs_embeds": "prompts are token ids here",
@@ -52,9 +52,15 @@ NOT_RETURNED = ("output_attentions", "output_hidden_states")
 # Settings that choose another search, and transformers' value of each that does not.
 OTHER_SEARCHES = {
     "num_beam_groups": (1, "diverse beam search is not in transformers 5: md.load has it, in dialect hf4"),
-    "prompt_lookup_num_tokens": (None, "speculative decoding is not here; greedy tokens are the same without it"),
-    "assistant_early_exit": (None, "speculative decoding is not here; greedy tokens are the same without it"),
-    "use_mtp": (False, "speculative decoding is not here; greedy tokens are the same without it"),
+    "prompt_lookup_num_tokens": (
+        None,
+        "live models have no speculative decoding here; greedy tokens are the same without it",
+    ),
+    "assistant_early_exit": (
+        None,
+        "live models have no speculative decoding here; greedy tokens are the same without it",
+    ),
+    "use_mtp": (False, "live models have no speculative decoding here; greedy tokens are the same without it"),
     "low_memory": (False, "transformers' beam search has it no more"),
     "token_healing": (False, "prompts are read as they are given"),
 }

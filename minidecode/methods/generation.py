@@ -25,14 +25,16 @@ from ..runtime.guidance import GuidedEngine
 from ..runtime.inputs import extent_of, token_callback
 from ..runtime.kept import Kept
 from ..runtime.output import Output, check_logprobs
-from ..runtime.receipt import CostOf, Receipt
+from ..runtime.receipt import CostOf, DraftCounts, Receipt
 from ..runtime.trace import Trace
 from ..search.beam import beam_search
 from ..search.compiled import compile_time
 from ..search.constraints import Constraint
 from ..search.greedy import greedy
 from ..search.result import Found, Request
+from ..search.speculative import speculative
 from ..search.stopping import Stopping
+from .drafts import check_context, drafted_engine, drafter_of, options_with_draft
 from .latents import latents_of
 from .loaded import LoadedModel, nan_source
 from .memory import check_memory, places_of
@@ -58,6 +60,15 @@ class Call:
     at_end: Callable[[], None] | None
     seconds: dict[str, float]  # by stage; the next stages add theirs
     kept: Kept | None  # what the output keeps of every step; the search fills it
+    draft: LoadedModel | None = None  # what guesses the next tokens
+    plan_of_draft: Plan | None = None
+
+    @property
+    def drafted_by(self) -> str:
+        """What guesses tokens, for the receipt."""
+        if self.draft is None:
+            return "prompt lookup"
+        return f"{self.draft.family} of {self.draft.parameters / 1e6:.1f} million parameters, plan {self.plan_of_draft}"
 
 
 @dataclass(frozen=True)
@@ -76,9 +87,13 @@ def prepare(
     model: LoadedModel, options: Options, started: float, *, prompts: Any, input_ids: Any, attention_mask: Any,
     prefix_tokens: Any, negative_prompt: Any, negative_prompt_ids: Any, latent: Any, latent_seed: int | None,
     plan: str | Plan | None, arena: Arena | None, truncate: bool, return_full_text: bool, logprobs: int | None,
-    streamer: Any, sample_ids: Any, memory_budget: int | str | None, keep: Sequence[str],
+    streamer: Any, sample_ids: Any, memory_budget: int | str | None, keep: Sequence[str], draft: LoadedModel | None,
+    trace: bool,
 ) -> Call:  # fmt: skip
     """Reads and checks what `generate` is given, and settles the plan. The arguments are those of `Model.generate`."""
+    options = options_with_draft(model, draft, options)
+    if options.tokens_ahead and (trace or keep):
+        raise OptionError("a trace and keep are of steps of one token, and drafts make longer ones: leave one out")
     if return_full_text:
         check_full_text(model)
     check_logprobs(logprobs, model.config.head_size)
@@ -98,15 +113,20 @@ def prepare(
 
     plan = with_arena(model, model.plan if plan is None else Plan.parse(plan), arena)
     plan, chosen = settled(model, plan, options, extent)
+    plan_of_draft = None
+    if draft is not None:
+        check_context(draft, extent)
+        plan_of_draft, _ = settled(draft, draft.plan, options, extent)
     if negatives and plan.arena != "none":
         raise OptionError("guidance_scale needs arena=none: a planned step has no place for the second prediction")
     seconds = {"prompts": tokenized - started}
     if chosen and plan.base == "fast":
         seconds["code"] = time.perf_counter() - tokenized
-    check_memory(model, plan, extent, options, arena, memory_budget, logprobs, keep)
+    check_memory(model, plan, extent, options, arena, memory_budget, logprobs, keep, draft, plan_of_draft)
     return Call(
-        started, options, request, sources, ids, z_BZ, negatives, extent, plan, chosen, on_token, at_end, seconds, kept
-    )
+        started, options, request, sources, ids, z_BZ, negatives, extent, plan, chosen, on_token, at_end, seconds, kept,
+        draft, plan_of_draft,
+    )  # fmt: skip
 
 
 def search(model: LoadedModel, call: Call, *, arena: Arena | None, trace: bool, costs: bool | CostOf) -> Outcome:
@@ -121,26 +141,13 @@ def search(model: LoadedModel, call: Call, *, arena: Arena | None, trace: bool, 
         ):
             if plan.arena != "none":
                 call.seconds["plan"] = time.perf_counter() - call.started - call.seconds["prompts"]
-            has_functions = options.logits_processor or options.stopping_criteria
-            refused = (
-                "a trace is kept"
-                if trace or call.kept
-                else "a function of yours is given scores"
-                if has_functions
-                else ""
-            )
-            engine = engine_of(model, plan, places, costs, call.negatives, refused)
-            if isinstance(engine, GuidedEngine):
-                request = dataclasses.replace(request, guide=engine)
-            if call.sources:
-                engine.encode(call.sources)
-            if call.z_BZ is not None:
-                engine.read_latent(call.z_BZ)
-            if options.num_beams == 1:
-                texts = greedy(engine, request, options, call.on_token, steps, call.kept)
+            if options.tokens_ahead:
+                drafter = drafter_of(options, call.draft, call.plan_of_draft)
+                drafted = drafted_engine(model, plan, costs)
+                engine: Engine = drafted
+                texts = speculative(drafted, request, options, drafter, call.on_token)
             else:
-                texts = beam_search(engine, request, options, steps, call.kept)
-            engine.give_back()
+                engine, texts = _without_drafts(model, call, places, costs, steps)
             if call.at_end is not None:
                 call.at_end()
     except NumericalError as error:
@@ -150,11 +157,35 @@ def search(model: LoadedModel, call: Call, *, arena: Arena | None, trace: bool, 
     return Outcome(texts, engine, places, dict(launches), sum(compiling), steps)
 
 
+def _without_drafts(
+    model: LoadedModel, call: Call, places: Fresh | Places, costs: bool | CostOf, steps: Trace | None
+) -> tuple[Engine, Found]:
+    """(what ran it, what it found) of a search that chooses one token a step."""
+    options, request = call.options, call.request
+    has_functions = options.logits_processor or options.stopping_criteria
+    refused = (
+        "a trace is kept" if steps or call.kept else "a function of yours is given scores" if has_functions else ""
+    )
+    engine = engine_of(model, call.plan, places, costs, call.negatives, refused)
+    if isinstance(engine, GuidedEngine):
+        request = dataclasses.replace(request, guide=engine)
+    if call.sources:
+        engine.encode(call.sources)
+    if call.z_BZ is not None:
+        engine.read_latent(call.z_BZ)
+    if options.num_beams == 1:
+        texts = greedy(engine, request, options, call.on_token, steps, call.kept)
+    else:
+        texts = beam_search(engine, request, options, steps, call.kept)
+    engine.give_back()
+    return engine, texts
+
+
 def report(model: LoadedModel, call: Call, outcome: Outcome, *, logprobs: int | None, return_full_text: bool) -> Output:
     """What `generate` returns: the texts, their log-probabilities if they were asked for, and the receipt."""
     options, request, engine, places, seconds = call.options, call.request, outcome.engine, outcome.places, call.seconds
     token_ids = [hypothesis for sentence in outcome.texts.tokens for hypothesis in sentence]
-    log_probs = None
+    counts, log_probs = outcome.texts.drafts, None
     if logprobs is not None:
         goes_on = options.remove_invalid_values  # where the model's scores are NaN
         log_probs = log_probs_of(model, call.sources, call.prompts, token_ids, call.plan, logprobs, goes_on, call.z_BZ)
@@ -167,6 +198,8 @@ def report(model: LoadedModel, call: Call, outcome: Outcome, *, logprobs: int | 
         new_tokens=sum(map(len, token_ids)), steps=outcome.texts.steps, rows=engine.rows,
         graphs=engine.graphs,
         constraint=None if request.constraint is None else request.constraint.counts,
+        drafts=None if counts is None else DraftCounts.sum(counts),
+        drafted_by="" if counts is None else call.drafted_by,
         search=options.changed(), seconds=seconds, compile_seconds=outcome.compile_seconds, launches=outcome.launches,
     )  # fmt: skip
     limit_B, stopping = request.limit_B, request.stopping
@@ -174,7 +207,7 @@ def report(model: LoadedModel, call: Call, outcome: Outcome, *, logprobs: int | 
         limit_B = np.minimum(limit_B, stopping.cut_at)
     return Output(
         token_ids, outcome.texts.scores_BX.reshape(-1), receipt, model.tokenizer, limit_B, outcome.trace,
-        log_probs=log_probs, kept=call.kept,
+        log_probs=log_probs, kept=call.kept, drafts=counts,
         stop_strings=options.stop_strings, keep_stop_strings=options.keep_stop_strings,
         eos_token_id=options.eos_token_id, prompt_ids=None if call.sources else call.prompts,
         full_text=return_full_text,

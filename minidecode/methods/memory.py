@@ -20,6 +20,7 @@ from ..runtime.footprint import footprint as upper_bounds
 from ..runtime.inputs import Texts, extent_of
 from ..runtime.output import check_logprobs
 from ..search.dry_run import dry_run, search_of
+from .drafts import options_with_draft
 from .loaded import LoadedModel
 from .plans import settled
 
@@ -36,31 +37,38 @@ def footprint(
     truncate: bool | None = False,
     logprobs: int | None = None,
     keep: Sequence[str] = (),
+    draft: LoadedModel | None = None,
     **options: Unpack[GenerateOptions],
 ) -> Footprint:
     """The bytes that `generate` may take with these arguments, beside the weights: upper bounds from shapes alone.
 
     The formula stands in runtime/footprint.py. Raises InputError and OptionError as `generate` does.
     """
-    resolved = model.options(**options)
+    resolved = options_with_draft(model, draft, model.options(**options))
     check_logprobs(logprobs, model.config.head_size)
     plan = model.plan if plan is None else Plan.parse(plan)
     sources, prompts_ids, limit_B = model.inputs.fitted(prompts, input_ids, attention_mask, resolved, truncate)
     negatives = model.inputs.negatives(negative_prompt, negative_prompt_ids, prompts_ids, limit_B, resolved, truncate)
     extent = extent_of(sources, prompts_ids, limit_B, negatives)
-    return upper_bounds(
+    needed = upper_bounds(
         model, settled(model, plan, resolved, extent)[0], extent, resolved, logprobs=logprobs, keep=keep
     )
+    if draft is None:
+        return needed
+    return needed.beside(upper_bounds(draft, settled(draft, draft.plan, resolved, extent)[0], extent, resolved))
 
 
 def check_memory(
     model: LoadedModel, plan: Plan, extent: Extent, options: Options, arena: Arena | None,
-    memory_budget: int | str | None, logprobs: int | None, keep: Sequence[str] = (),
+    memory_budget: int | str | None, logprobs: int | None, keep: Sequence[str] = (), draft: LoadedModel | None = None,
+    plan_of_draft: Plan | None = None,
 ) -> None:  # fmt: skip
     """Raises MemoryBudgetError if a call may take more than its budget; steps kept for later calls go first."""
     if (budget := read_budget(memory_budget, model.device)) is None:
         return
     needed = upper_bounds(model, plan, extent, options, arena is not None, logprobs, keep)
+    if draft is not None and plan_of_draft is not None:
+        needed = needed.beside(upper_bounds(draft, plan_of_draft, extent, options))
     if needed.total > budget and model.buckets.idle:
         model.buckets.clear()
         budget = read_budget(memory_budget, model.device)

@@ -17,6 +17,7 @@ from ..runtime.guidance import GuidedEngine
 from ..runtime.receipt import CostOf, CountedOps
 from ..search.candidates import never_straight
 from ..search.compiled import reason_for_numpy, rows_used, work_of_search
+from .drafts import with_drafts
 from .loaded import LoadedModel
 
 
@@ -40,6 +41,8 @@ def settled(model: LoadedModel, plan: Plan, options: Options, extent: Extent) ->
         reason = why_numpy(model, extent, options)
         plan = Plan("fast" if reason is None else "numpy")
         chosen = "auto: compiled code, which was on disk" if reason is None else f"auto: NumPy ({reason})"
+    if options.tokens_ahead:
+        plan = with_drafts(plan)
     return plan.settled(["hars"] if options.num_beams == 1 or never_straight(options) else []), chosen
 
 

@@ -25,8 +25,8 @@ NOT_HERE = {
     "force_words_ids": "words that a text must hold are not here: prefix_tokens says how it begins",
     "dola_layers": "DoLa is not here: guidance_scale also holds one prediction against another",
     "watermarking_config": "watermarks are not here: a function of your own can make one (logits_processor)",
-    "assistant_model": "speculative decoding is not here",
-    "prompt_lookup_num_tokens": "speculative decoding is not here",
+    "assistant_model": "give the model to generate as draft",
+    "draft": "only generate, stream and generate_lines take it, as an argument beside the options",
     "negative_prompt_attention_mask": "give negative_prompt_ids without padding: lists may differ in length",
     "negative_prompt": "only generate, stream and footprint take it, as an argument beside the options",
     "negative_prompt_ids": "only generate, stream and footprint take it, as an argument beside the options",
@@ -58,6 +58,14 @@ HARMLESS = {
     "assistant_early_exit", "assistant_lookbehind", "target_lookbehind", "max_matching_ngram_size", "low_memory",
     "is_assistant", "prompt_lookup_num_tokens",
 }  # fmt: skip
+# How tokens are drafted, which changes no text: a call says it, and no file.
+OF_DRAFTS = ("prompt_lookup_num_tokens", "max_matching_ngram_size", "num_assistant_tokens")
+# What goes by the steps of a search, or by one text after the other, and so not with drafts.
+NOT_WITH_DRAFTS = (
+    "guidance_scale", "prefix_allowed_tokens_fn", "logits_processor", "stopping_criteria", "max_time", "regex",
+    "json_schema",
+)  # fmt: skip
+DRAFTED = 5  # tokens of a draft model's guess
 # Dialects whose rule of stopping is fixed.
 NO_EARLY_STOPPING = {
     "fairseq": "stops when num_beams texts have ended", "unilm": "stops when no text can still become the best"
@@ -121,6 +129,11 @@ class Options(OptionTable):
     stopping_criteria: functions of (ids, scores) that return True, or a truth value for each text; ids are the texts so
     far, each with its prompt and its newest token, and scores those of the step (None in a beam search, which asks for
     each candidate). max_time: after so many seconds the texts end with their next token.
+
+    **Drafts.** prompt_lookup_num_tokens guesses the next tokens by what followed the text's last ones (an n-gram of up
+    to max_matching_ngram_size) when they stood in it before. num_assistant_tokens: how many a model guesses, which
+    `generate` takes as draft. One forward pass checks a guess. Greedy texts are the same without drafts, up to ties.
+    So are samples with prompt_lookup_num_tokens; with a draft model they are others, from the same distribution.
 
     **Constraints.** regex: a pattern that all of the new text matches, in the syntax of Rust's regex crate.
     json_schema: a dict, JSON text or the path of a file; the new text is JSON that it allows, spaced as json.dumps
@@ -199,6 +212,8 @@ class Options(OptionTable):
             raise OptionError("regex and json_schema do not go together: give one of them")
         if (name := self.constraint) and not self.eos_token_id:
             raise OptionError(f"{name} needs an eos_token_id, for a text ends with it where it is complete: give one")
+        if self.tokens_ahead:
+            self._check_drafts()
         for name, row in ROWS.items():
             if getattr(self, name) in (DEFAULTS[name], ()):
                 continue
@@ -212,6 +227,21 @@ class Options(OptionTable):
             self._check_fairseq()
         if self.dialect == "unilm":
             self._check_unilm()
+
+    def _check_drafts(self) -> None:
+        """What drafts do not go with."""
+        if self.prompt_lookup_num_tokens and self.num_assistant_tokens:
+            raise OptionError("prompt_lookup_num_tokens and a draft model both draft: give one of them")
+        if self.num_beams > 1:
+            raise OptionError(
+                "drafts guess how one text goes on, and beams change places at every step: use num_beams=1, or leave "
+                "prompt_lookup_num_tokens and the draft model out"
+            )
+        for name in NOT_WITH_DRAFTS:
+            if getattr(self, name) not in (DEFAULTS[name], ()):
+                raise OptionError(
+                    f"{name} is asked once for each token, and drafts need several at once: leave one out"
+                )
 
     def _check_fairseq(self) -> None:
         """What fairseq cannot do."""
@@ -331,6 +361,15 @@ class Options(OptionTable):
         return (*self.no_repeat_ngram_exempt_ids, *begins)
 
     @property
+    def tokens_ahead(self) -> int:
+        """The most tokens that are drafted for a step; 0: no token is."""
+        return self.prompt_lookup_num_tokens or self.num_assistant_tokens or 0
+
+    def with_draft_model(self) -> Options:
+        """These options where a model drafts."""
+        return self if self.num_assistant_tokens else self._with(num_assistant_tokens=DRAFTED)
+
+    @property
     def constraint(self) -> str | None:
         """The option that constrains texts, if one does."""
         return "regex" if self.regex is not None else "json_schema" if self.json_schema is not None else None
@@ -406,6 +445,7 @@ def resolve(defaults: dict[str, Any], given: dict[str, Any], source: str = "gene
     merged = {k: v for k, v in defaults.items() if k in ROWS and v is not None} | given
     if not merged.get("do_sample"):  # then a file's settings for sampling are meant for another day
         merged = {k: v for k, v in merged.items() if k in given or k not in SAMPLING_ALONE}
+    merged = {k: v for k, v in merged.items() if k in given or k not in OF_DRAFTS}
     if "pad_token_id" not in given and merged.get("dialect") != "fairseq" and merged.get("num_beam_groups", 1) == 1:
         merged.pop("pad_token_id", None)  # then which token a file names for it is no matter
     for spellings in (MAXIMA, MINIMA):

@@ -110,6 +110,14 @@ class OptionTable:
         "What a token costs for each time that a group before has chosen it.", flags="--diverse-beam-strength")
     sibling_penalty: float = search(0.0, COST, "A beam's k-th best continuation loses k times this.",
         flags="--diversity-rate")
+    prompt_lookup_num_tokens: int | None = search(None, Whole(1, True),
+        "Draft this many tokens a step from earlier places in the text.",
+        "The model checks them in one forward pass: texts are the same, and often come in fewer steps.",
+        flags="--prompt-lookup")
+    max_matching_ngram_size: int = search(2, Whole(1), "The longest n-gram that prompt_lookup_num_tokens looks up.",
+        needs="prompt_lookup_num_tokens: the lookup of n-grams")
+    num_assistant_tokens: int | None = search(None, Whole(1, True),
+        "Tokens that a draft model guesses for each step; 5 if not given.")
     do_sample: bool = option("Sampling", False, TRUE_OR_FALSE,
         "Sample tokens; the options behind this one shape what is drawn.",
         flags="--do-sample/--no-sample --sampling")

@@ -69,6 +69,13 @@ class GenerateOptions(TypedDict, total=False):
         What a token costs for each time that a group before has chosen it.
     sibling_penalty: float = 0.0
         A beam's k-th best continuation loses k times this.
+    prompt_lookup_num_tokens: int | None = None
+        Draft this many tokens a step from earlier places in the text. The model checks them in
+        one forward pass: texts are the same, and often come in fewer steps.
+    max_matching_ngram_size: int = 2
+        The longest n-gram that prompt_lookup_num_tokens looks up.
+    num_assistant_tokens: int | None = None
+        Tokens that a draft model guesses for each step; 5 if not given.
 
     Sampling:
 
@@ -175,6 +182,9 @@ class GenerateOptions(TypedDict, total=False):
     num_beam_groups: int
     diversity_penalty: float
     sibling_penalty: float
+    prompt_lookup_num_tokens: int | None
+    max_matching_ngram_size: int
+    num_assistant_tokens: int | None
     do_sample: bool
     temperature: float
     top_k: int | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,10 @@ class Footprint:
     arena: int  # there all the while
     scoring: int = 0  # the moment at which log-probabilities are noted, if the call asks for them
     planning: int = 0  # before all others: the dry runs of a step, which hold all that it makes
+
+    def beside(self, other: Footprint) -> Footprint:
+        """Of both together: a draft model's is there beside that of the model."""
+        return Footprint(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
 
     @property
     def total(self) -> int:
@@ -88,7 +92,8 @@ def footprint(
     numbers of each token. A latent is one more of the N positions, and adds B * D
     * s. Where steps are captured, N, S and T are those that there is room for (`room_for`). With query rows a step
     and a scored text have two rows in place of each, and a prefill has one more a sentence, which copies the keys and
-    values that it sees.
+    values that it sees. Where k tokens are drafted, a step has k + 1 rows in place of each, and each of the R texts has
+    pages of its own.
 
     Upper bounds, apart from what the process takes once: buffers of the BLAS, compiled code, imported modules.
     """
@@ -118,6 +123,8 @@ def footprint(
         "rolling": kept * R * min(h.window or N + T, N + T),
         "el": own_split if has_source else B * N * D * m + kept * R * T,
     }[plan.cache]  # fmt: skip
+    if options.tokens_ahead:  # pages of each text's own
+        cache_bytes = kept * PAGE * R * pages_for(N + T)
     read = 0 if plan.cache == "none" else kept * B * N
     if el and not has_source:
         read = B * N * D * m
@@ -141,9 +148,16 @@ def footprint(
         sentences, rows = (B, B * N) if is_kept else (R, R * (N + T))
         latent = (sentences * (L * (h.G * h.K + X) + D) + 2 * rows * X) * s
         held_reading, held_stepping = (held + is_kept * B * D * s for held in (held_reading, held_stepping))
+    ahead = 1 + options.tokens_ahead  # rows of a text in a step
+    if ahead > 1:  # the pages of each row, gathered
+        layer = max(layer, R * ahead * pages_for(N + T) * PAGE * position)
     naive = any(choice == "naive" or ":" in choice for choice in vars(plan).values())
     copies = 2 * layer * (h.H // h.G if naive else 1)
-    choice = R * V * (SEARCH_SCORES * s + (8 * DRAWN_SCORES if options.do_sample else 0)) + 8 * FILTER_SCORES * V
+    choice = (
+        R * ahead * V * (SEARCH_SCORES * s + (8 * DRAWN_SCORES if options.do_sample else 0)) + 8 * FILTER_SCORES * V
+    )
+    if ahead > 1:  # a text for each row, and where they are drawn, the probabilities of a draft
+        choice += R * ahead * 8 * (N + T + (V if options.do_sample else 0))
     widened = _widest(model) * s if narrow else 0
 
     def on_the_way(rows: int, seen: int, rows_at_once: int, hidden: int = 0) -> int:
@@ -169,7 +183,7 @@ def footprint(
         reading = on_the_way(B * (max(N, S) + each - 1), max(N, S), max(N, S)) + copied(B, B * N, N) + latent
         if has_source:  # its keys and values are made, of all layers at once, when the encoder is done
             reading = max(reading, on_the_way(B * (N + each - 1), max(N, S), N) + 2 * L * B * S * cross_position)
-        step = on_the_way(each * R, max(N + T, S), each * R, D if el else 0) + copies
+        step = on_the_way(each * R * ahead, max(N + T, S), each * R * ahead, D if el else 0) + copies
     one_layer = on_the_way(each * R, max(N + T, S), each * R, D if el else 0)
     if plan.cache == "indirect":  # gathered by its table, and the places where the table says that they lie
         one_layer += R * T * (position + 8 * h.G)

@@ -14,7 +14,7 @@ from ..errors import InputError, OptionError
 from ..files.tokenizer import Tokenizer
 from ..options.stop_strings import NewText
 from .kept import Kept
-from .receipt import Receipt
+from .receipt import DraftCounts, Receipt
 from .trace import Trace
 
 
@@ -68,6 +68,7 @@ class Output:
     full_text: bool = False  # whether texts begin with their prompt, as return_full_text asks for
     log_probs: list[LogProbs] | None = None  # if logprobs asked for them
     kept: Kept | None = None  # what `keep` asked for, of every step
+    drafts: list[DraftCounts] | None = None  # of each hypothesis, where tokens were drafted
 
     def __len__(self) -> int:
         return len(self.token_ids)

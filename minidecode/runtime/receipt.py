@@ -214,6 +214,30 @@ class ConstraintCounts:
 
 
 @dataclass
+class DraftCounts:
+    """What became of the drafts of a text, or of all texts of a generation."""
+
+    drafted: int = 0  # tokens that were guessed
+    accepted: int = 0  # of these, in a text
+    steps: int = 0  # in which the model read a text on; behind its draft each gives one token more, unless it ends
+
+    def add(self, drafted: int, accepted: int, steps: int = 1) -> None:
+        self.drafted, self.accepted, self.steps = self.drafted + drafted, self.accepted + accepted, self.steps + steps
+
+    @classmethod
+    def sum(cls, each: Iterable[DraftCounts]) -> DraftCounts:
+        """Of several texts together."""
+        total = cls()
+        for counts in each:
+            total.add(counts.drafted, counts.accepted, counts.steps)
+        return total
+
+    def __str__(self) -> str:
+        share = 100 * self.accepted / max(self.drafted, 1)
+        return f"{self.accepted:,} of {self.drafted:,} drafted tokens accepted ({share:.1f} %)"
+
+
+@dataclass
 class Receipt:
     """What one call of `generate` did."""
 
@@ -233,6 +257,8 @@ class Receipt:
     # prompts (tokens of them), code (loaded by auto), encoder, prefill, steps: the forward passes; search: all else
     seconds: dict[str, float] = field(default_factory=dict)
     constraint: ConstraintCounts | None = None  # tokens that regex or json_schema masked
+    drafts: DraftCounts | None = None  # of all texts, where tokens were drafted; its steps are theirs, added up
+    drafted_by: str = ""  # prompt lookup, or the model that did
     search: dict[str, Any] = field(default_factory=dict)  # the options that are not at their defaults
     compile_seconds: float = 0.0  # of these, compiling for the first time on this machine
     launches: dict[str, int] = field(default_factory=dict)  # of CUDA kernels, with where they ran
@@ -256,6 +282,8 @@ class Receipt:
             lines.append(f"{name:<17} {c.calls:>7} {c.seconds:>9.3f} {c.bytes / 1e6:>10.1f}  {ran}")
         if self.constraint:
             lines.append(f"{'regex' if 'regex' in self.search else 'json_schema'}: {self.constraint}")
+        if self.drafts:
+            lines.append(f"{self.drafts}, by {self.drafted_by}")
         if (g := self.graphs).launches:
             lines.append(
                 f"{g.launches:,} launches of parts of steps ({g.captured} captured, {g.reused} kept from earlier "

@@ -144,8 +144,9 @@ def work_of_encoder(parameters: int, vocab_size: int, width: int, tokens: int) -
 
 
 def rows_used(options: Options, has_encoder: bool, is_rotary: bool = False) -> list[str]:
-    """The rows of the catalog whose compiled code a generation under `fast` may call."""
-    rows = ["embedding", "norm", "linear", "heads", "activation", "append", "prefill", "split"]
+    """The rows of the catalog whose compiled code a generation under `fast` may call, and a choice of ASKED_FOR."""
+    rows = ["embedding", "norm", "linear", "heads", "activation", "prefill"]
+    rows += ["cache=paged"] if options.tokens_ahead else ["append", "split"]
     if has_encoder:
         rows.append("shared")
     if is_rotary:
@@ -202,7 +203,7 @@ def all_functions() -> list[tuple[str, str]]:
 
 
 def _of_row(row: str, dtype: str) -> Iterable[tuple[str, list[str]]]:
-    return (PRODUCTS[dtype] if row == "linear" else TYPES[row]).items()
+    return (PRODUCTS[dtype] if row == "linear" else (TYPES | ASKED_FOR)[row]).items()
 
 
 def _function(name: str) -> Any:

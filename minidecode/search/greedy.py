@@ -105,10 +105,13 @@ class Chosen:
 
 
 def next_tokens(
-    ops: Any, logits_RV: np.ndarray, texts: Texts, request: Request, options: Options, step: int, trace: Trace | None,
-    kept: Kept | None = None,
+    ops: Any, logits_RV: np.ndarray, texts: Texts, request: Request, options: Options, step: int | None,
+    trace: Trace | None, kept: Kept | None = None, draw: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> Chosen:  # fmt: skip
-    """A step's choice: every text that goes on gets its likeliest token, or one that is drawn, and may end with it."""
+    """A step's choice: every text that goes on gets its likeliest token, or one that is drawn, and may end with it.
+
+    draw: what draws a token from each row of scores, in place of `sample_tokens`.
+    """
     is_by_logits = options.rules.greedy_scores == "logits"
 
     # 1. Score the next token of every text.
@@ -124,11 +127,13 @@ def next_tokens(
         logprobs_RV, model_trouble_R = ops.log_softmax(logits_RV)
         clear_trouble(model_trouble_R, texts.done_R)
         if options.logits_processor:  # the user's function is not to blame
+            assert step is not None  # it has no neighbours at other steps
             raise_trouble(model_trouble_R, texts.sentence_R, step)
         # In place: nothing reads them any more.
         scores_RV = process(ops, logits_RV if is_by_logits else logprobs_RV, rows, options, notes)
     elif any_due(rows, options):
         if options.logits_processor:
+            assert step is not None
             check_logits(logits_RV, texts.done_R, texts.sentence_R, step)
         scores_RV = process(ops, ops.gather_rows(logits_RV, texts.every_R), rows, options, notes)
     else:
@@ -139,7 +144,10 @@ def next_tokens(
 
     # 2. Choose it: the likeliest, or one that is drawn.
     if (draws := texts.draws) is not None:
-        token_R = ops.sample_tokens(scores_RV, draws.keys_R2, draws.step_R, options.seed)
+        if draw is None:
+            token_R = ops.sample_tokens(scores_RV, draws.keys_R2, draws.step_R, options.seed)
+        else:
+            token_R = draw(scores_RV)
         gained_R, trouble_R = ops.gather_logprobs(token_R, scores_RV, logprobs_RV if is_by_logits else None)
         draws.next()
     else:
@@ -148,7 +156,7 @@ def next_tokens(
 
     # 3. The texts get it.
     going_R = ~texts.done_R if trace else None
-    if request.stopping and request.stopping.is_last(step):
+    if step is not None and request.stopping and request.stopping.is_last(step):
         texts.limits_R[...] = step + 1
     certain_R = rows.certain_R if is_by_logits else texts.nobody_R
     flag = texts.extend(ops, token_R, gained_R, certain_R, trouble_R, model_trouble_R)
@@ -208,7 +216,7 @@ class Texts:
         if self.draws is not None:
             yield from vars(self.draws).items()
 
-    def rows(self, request: Request, step: int) -> Rows:
+    def rows(self, request: Request, step: int | None) -> Rows:
         """What processors look at; of a text that is done, what came before its end."""
         return request.rows(self.tokens_RM, self.length_R - self.done_R, self.sentence_R, step, self.tables)
 

@@ -15,6 +15,7 @@ from ..ops import FINE, NO_ROOM, NOT_A_NUMBER
 from ..options.options import Options
 from ..runtime.draws import Draws, sentence_keys
 from ..runtime.guidance import GuidedEngine
+from ..runtime.receipt import DraftCounts
 from .constraints import Constraint
 from .rows import Rows
 from .stopping import Stopping
@@ -96,6 +97,7 @@ class Found:
     tokens: list[list[np.ndarray]]
     scores_BX: np.ndarray
     steps: int
+    drafts: list[DraftCounts] | None = None  # by text, where they were drafted
 
 
 def copy_found(

@@ -43,6 +43,7 @@ class StreamOptions(GenerateOptions, total=False):
     sample_ids: Sequence[int] | None
     memory_budget: int | str | None
     costs: bool | CostOf
+    draft: Any  # a Model
 
 
 class Stream:

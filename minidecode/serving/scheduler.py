@@ -92,6 +92,8 @@ class Scheduler:
         model, options = self.model, self.model.options(**given)
         if options.guidance_scale != 1.0:
             raise OptionError("guidance_scale needs a second prediction, which no running batch makes: call generate")
+        if options.tokens_ahead:
+            raise OptionError("a running batch computes one token of each text a step, and drafts none: call generate")
         check_logprobs(logprobs, model.config.head_size)
         ids = None if input_ids is None else [np.asarray(input_ids)]
         sources, prompts, limit_B = model.inputs.fitted(prompt, ids, None, options, truncate)

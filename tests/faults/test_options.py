@@ -170,7 +170,7 @@ def test_sampling_options_without_sampling_are_refused(dialect, name, value):
 
 @pytest.mark.parametrize(("name", "instead"), [
     ("penalty_alpha", "sample with top_h or typical_p"), ("constraints", "prefix_tokens says how it begins"),
-    ("watermarking_config", "logits_processor"), ("assistant_model", "speculative decoding is not here"),
+    ("watermarking_config", "logits_processor"), ("assistant_model", "give the model to generate as draft"),
     ("max_tokens", "did you mean max_new_tokens"), ("stop", "did you mean stop_strings"),
 ])  # fmt: skip
 def test_what_others_have_and_we_have_not_names_what_there_is(name, instead):
