@@ -9,7 +9,7 @@ from ..options.table import ROWS
 COMMAND_GROUPS = ("Generate", "Read", "Measure", "Check kernels", "Learn", "This machine", "As fairseq")
 OPTION_GROUPS = {  # the options of a generation have theirs in their table
     "Model": "model chat system revision dtype device random_weights ignore_generation_config task"
-             " source_lang target_lang vocab_size kv_heads pooling normalize latent latent_seed",
+             " source_lang target_lang vocab_size kv_heads pooling normalize latent latent_seed draft",
     "Length and stops": "truncate input_length",
     "Search": "",
     "Sampling": "",

@@ -26,6 +26,8 @@ MAY_CHANGE = {"memory_budget", "overlap", "trace", "on_batch"}
 
 def records_depend_on(model: Any, prompts: Prompts, how: dict[str, Any], as_json: bool) -> dict[str, Any]:
     """Name -> value, as JSON holds it, or a hash of it. how: what `generate_lines` takes."""
+    if "draft" in how:
+        how = how | {"draft": _hash_of_model(how["draft"])}
     fields = {field.name for field in dataclasses.fields(model.options())}
     given = {name: value for name, value in how.items() if name in fields}
     options = dataclasses.asdict(model.options(**merged_options(model, given, {})))
@@ -34,8 +36,7 @@ def records_depend_on(model: Any, prompts: Prompts, how: dict[str, Any], as_json
         "input": _hash_of_lines(prompts), "jsonl": prompts.is_jsonl, "dtype": model.dtype,
         "model": _hash_of_model(model), "device": model.device, "plan": str(model.plan), "json": as_json,
         "prefix": model.prefix,
-        **{name: value for name, value in how.items() if name not in fields | MAY_CHANGE | {"draft"}},
-        "draft": _hash_of_model(how["draft"]) if "draft" in how else None,
+        **{name: value for name, value in how.items() if name not in fields | MAY_CHANGE},
         # A recorded error names the file.
         "on_error": f"record ({prompts.source})" if on_error == "record" else on_error,
         "minidecode": __version__, "numpy": np.__version__,

@@ -7,7 +7,7 @@ import functools
 import threading
 import time
 import weakref
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator
 from contextvars import ContextVar
 from typing import Any, Protocol
@@ -104,7 +104,7 @@ class Engine:
         self.cache_peak_bytes = 0
         self.beside_bytes = 0  # in caches of another engine that steps beside this one
         self.counted: list[weakref.ref] = []  # arrays by which `_note_cache` knows what it has counted
-        self.seconds: Counter[str] = Counter()  # by stage
+        self.seconds: defaultdict[str, float] = defaultdict(float)  # by stage
 
     @timed("encoder")
     def encode(self, sources: list[np.ndarray]) -> None:

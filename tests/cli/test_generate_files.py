@@ -292,6 +292,16 @@ def test_log_probabilities_come_with_the_text_of_each_token(cli):
     assert found["text"] == "".join(found["token_texts"]) and len(found["token_logprobs"]) == 2
 
 
+@pytest.mark.parametrize("drafts", [["--prompt-lookup", 4], ["--draft", "tiny-gpt2-mqa", "--num-assistant-tokens", 3]])
+def test_drafts_change_no_text_and_are_counted(cli, drafts, tmp_path):
+    how = ["generate", "Fellow citizens,", "--max-new-tokens", 8, "--plan", "numpy", "-q"]
+    plain, text, receipt = cli(*how), cli(*how, *drafts), cli(*how, *drafts, "--receipt", "-o", tmp_path / "out.txt")
+    assert text.out == plain.out and " drafted tokens accepted (" in receipt.err
+    (found,) = json.loads(cli(*how, *drafts, "--json").out)["hypotheses"]
+    assert found["drafts"]["accepted"] + found["drafts"]["steps"] + 1 >= len(found["token_ids"]) == 8
+    assert f"{found['drafts']['accepted']} of {found['drafts']['drafted']} drafted" in receipt.err
+
+
 @pytest.mark.parametrize("flag", ["--batch-size", "--sort-window"])
 def test_more_at_a_time_than_a_machine_can_count_is_all_of_them(cli, toy, flag):
     ran = cli("generate", "the sea", "a", "-m", toy, *FEW, flag, 10**20, "-q")
