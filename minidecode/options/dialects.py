@@ -29,6 +29,16 @@ unilm (s2s-ft, the code of UniLM) is hf but for these rules:
 - A ban of single tokens does not count the EOS that targets begin with.
 
 s2s-ft searches with one beam without a least length and without a ban of n-grams. Here both hold for one beam, too.
+
+ctranslate2 (4.8.5) is hf but for these rules:
+
+- Processors change logits. Scores are the log-probabilities of what they leave: a ban makes other tokens likelier.
+- Bans and penalties look at the new tokens alone, not at the prompt or the token that targets begin with.
+- A sentence stops when num_beams * patience texts have finished, rounded, whatever still runs. With length_penalty 0 it
+  stops when as many have finished as are asked for, and the best candidate of a step, this one or an earlier, was among
+  them.
+- The tokens of a prefix are certain. Behind it, only the best candidate may end at once.
+- There is one EOS with beams. There is no sampling, there are no groups and no forced tokens.
 """
 
 from __future__ import annotations
@@ -44,13 +54,16 @@ class Dialect:
     name: str
     out_of_play: float
     greedy_scores: Literal["logits", "log-probabilities"] = "logits"
+    softmax: Literal["first", "last"] = "first"  # before the processors, or behind them
     temperature_in_softmax: bool = False
     finished: Literal["best", "first"] = "best"
-    stop: Literal["running", "candidate", "full", "limit"] = "running"
+    stop: Literal["running", "candidate", "full", "limit", "counted"] = "running"
     at_limit: Literal["candidates", "running", "eos"] = "candidates"
     groups: Literal["apart", "interleaved"] = "apart"
     all_go_on: bool = True  # whether W beams go on from a step in which some end
     norm: Literal["asked", "gnmt"] = "asked"  # of a length: the options', or always this one
+    bans_see_prompts: bool = True  # whether bans and penalties look at what texts begin with, too
+    ends_behind_prefix: Literal["all", "best"] = "all"  # which candidates may end right behind a prefix
     defaults: dict[str, object] = field(default_factory=dict)
 
 
@@ -67,4 +80,8 @@ FAIRSEQ = Dialect(
     finished="first", stop="full", at_limit="eos", groups="interleaved", defaults={"min_new_tokens": 1},
 )  # fmt: skip
 UNILM = Dialect("unilm", -1.0e9, stop="limit", all_go_on=False, norm="gnmt", defaults={"min_new_tokens": 1})
-DIALECTS = {d.name: d for d in (HF, HF4, FAIRSEQ, UNILM)}
+CTRANSLATE2 = Dialect(
+    "ctranslate2", float("-inf"), greedy_scores="log-probabilities", softmax="last", stop="counted",
+    bans_see_prompts=False, ends_behind_prefix="best",
+)  # fmt: skip
+DIALECTS = {d.name: d for d in (HF, HF4, FAIRSEQ, UNILM, CTRANSLATE2)}

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from ..device.user_functions import describe
 from ..errors import MinidecodeWarning, OptionError, shown
@@ -68,7 +71,8 @@ NOT_WITH_DRAFTS = (
 DRAFTED = 5  # tokens of a draft model's guess
 # Dialects whose rule of stopping is fixed.
 NO_EARLY_STOPPING = {
-    "fairseq": "stops when num_beams texts have ended", "unilm": "stops when no text can still become the best"
+    "fairseq": "stops when num_beams texts have ended", "unilm": "stops when no text can still become the best",
+    "ctranslate2": "stops when num_beams * patience texts have ended",
 }  # fmt: skip
 TOKEN_IDS = tuple(name for name, row in ROWS.items() if row.check is checks.TOKEN_IDS)
 TOKEN_ID = tuple(name for name, row in ROWS.items() if row.check is checks.TOKEN_ID)
@@ -79,6 +83,13 @@ IGNORE_DEFAULTS = "ignore the defaults with --ignore-generation-config (generati
 TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id", "decoder_start_token_id")
 # Tokens that scores are changed for, or that are looked for in a text: without effect beyond the vocabulary.
 NEVER_SAID = ("eos_token_id", "unk_token_id", "suppress_tokens", "begin_suppress_tokens")
+
+
+class CountedStop(NamedTuple):
+    """A sentence is done when so many texts have finished; behind_best: and a step's best candidate among them."""
+
+    texts: int
+    behind_best: bool
 
 
 @dataclass(frozen=True)
@@ -101,6 +112,7 @@ class Options(OptionTable):
     at its present length, cannot beat the worst of them; "never" when it could not even at the maximal length.
     num_beam_groups, diversity_penalty: diverse beam search (Vijayakumar et al. 2018): groups of beams choose in turn,
     and a token costs the penalty for each time that a group before has chosen it.
+    patience: how many times num_beams texts have to finish before a sentence stops (ctranslate2).
     sibling_penalty: diverse siblings search (Li et al. 2016; LightSeq's and fairseq's other "diverse" search): the
     k-th best continuation of each beam loses k times the penalty.
 
@@ -227,6 +239,8 @@ class Options(OptionTable):
             self._check_fairseq()
         if self.dialect == "unilm":
             self._check_unilm()
+        if self.dialect == "ctranslate2":
+            self._check_ctranslate2()
 
     def _check_drafts(self) -> None:
         """What drafts do not go with."""
@@ -273,6 +287,20 @@ class Options(OptionTable):
         if self.length_penalty < 0:
             raise OptionError(
                 f"length_penalty {self.length_penalty:g} means 0 in dialect unilm: give 0, or use dialect hf"
+            )
+
+    def _check_ctranslate2(self) -> None:
+        """What CTranslate2 cannot do, or does at random."""
+        if self.do_sample or self.num_beam_groups > 1 or self.sibling_penalty:
+            raise OptionError("dialect ctranslate2 has greedy and beam search alone: use dialect hf for other searches")
+        if self.num_beams > 1 and len(self.eos_token_id) > 1:
+            raise OptionError(
+                "with several EOS, CTranslate2 may continue a text past its end: give one, or use dialect hf"
+            )
+        if self.num_return_sequences > self.texts_to_stop:
+            raise OptionError(
+                f"num_return_sequences {self.num_return_sequences} is above num_beams * patience, "
+                f"{self.num_beams} * {self.patience:g}: raise one of these"
             )
 
     def check_vocabulary(self, vocab_size: int) -> None:
@@ -383,16 +411,31 @@ class Options(OptionTable):
     def beam_rules(self) -> BeamRules:
         """The dialect's rules for when texts finish and sentences are done, as kernels take them."""
         rules, to_limit = self.rules, self.rules.stop == "limit"
+        may_stop_early = rules.stop in ("running", "candidate")
         return BeamRules(
             out_of_play=rules.out_of_play,
             first_stay=rules.finished == "first",
-            full_is_done=rules.stop == "full" or (self.early_stopping is True and not to_limit),
-            hope={"full": NOBODY, "candidate": BEST_CANDIDATE}.get(rules.stop, BEST_BEAM),
+            full_is_done=rules.stop == "full" or (self.early_stopping is True and may_stop_early),
+            hope={"full": NOBODY, "counted": NOBODY, "candidate": BEST_CANDIDATE}.get(rules.stop, BEST_BEAM),
             hope_at_limit=(self.early_stopping == "never" or to_limit) and self.length_penalty > 0,
             candidates_at_limit=rules.at_limit == "candidates",
             beams_at_limit=rules.at_limit == "running",
-            in_order=rules.groups == "interleaved",
+            in_order=rules.groups == "interleaved" or rules.stop == "counted",
         )
+
+    @property
+    def texts_to_stop(self) -> int:
+        """num_beams * patience in float32, rounded as C++ rounds: halves go up."""
+        return math.floor(float(np.float32(self.num_beams) * np.float32(self.patience)) + 0.5)
+
+    @property
+    def counted_stop(self) -> CountedStop | None:
+        """When a dialect that counts all texts that have finished stops. None in the others."""
+        if self.rules.stop != "counted":
+            return None
+        if self.length_penalty == 0:  # then no text that still runs can pass the best one
+            return CountedStop(self.num_return_sequences, True)
+        return CountedStop(self.texts_to_stop, False)
 
     @property
     def padding(self) -> int:

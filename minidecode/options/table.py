@@ -40,6 +40,7 @@ PENALTY = Number(lambda x: 0 < x <= 1e6, "above 0 and at most 1e6")
 COST = Number(lambda x: 0 <= x <= 1e6, "from 0 to 1e6")
 CUTOFF = Number(lambda x: 0 <= x < 1, "from 0 to below 1")
 HF = ("hf", "hf4")
+NOT_CTRANSLATE2 = tuple(name for name in DIALECTS if name != "ctranslate2")
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,8 @@ token = functools.partial(option, "Special tokens")
 class OptionTable:
     """A field per option, in the order in which errors, receipts and records name them."""
     dialect: str = search("hf", OneOf(tuple(DIALECTS), ", ".join(DIALECTS)),
-        "Whose rules: hf (transformers 5), hf4 (4.49), fairseq or unilm.", "fairseq is 0.10.2, unilm is s2s-ft.",
+        "Whose rules: hf (transformers 5), hf4 (4.49), fairseq, unilm or ctranslate2.",
+        "fairseq is 0.10.2, unilm is s2s-ft, ctranslate2 is 4.8.5.",
         given=f"Literal[{', '.join(map(repr, DIALECTS))}]")
     num_beams: int = search(1, Whole(1), "Beam width; 1 is greedy.", flags="--beam")
     num_return_sequences: int = search(1, Whole(1, most=MOST_TEXTS), "Texts per prompt, best first.", flags="--nbest")
@@ -98,7 +100,9 @@ class OptionTable:
     length_penalty: float = search(1.0, Number(lambda x: abs(x) <= 10, "from -10 to 10"),
         "A finished text scores log-probability / length ** this.", flags="--lenpen")
     length_normalization: Literal["power", "gnmt"] = search("power", OneOf(("power", "gnmt"), "'power' or 'gnmt'"),
-        "power, or gnmt: ((5 + length) / 6) ** length_penalty.")
+        "power, or gnmt: ((5 + length) / 6) ** length_penalty.", dialects=NOT_CTRANSLATE2)
+    patience: float = search(1.0, Number(lambda x: 0 < x <= 1e6, "above 0 and at most 1e6"),
+        "A sentence ends when num_beams * this texts are finished (ctranslate2).", dialects=("ctranslate2",))
     early_stopping: bool | Literal["never"] = search(False, OneOf((True, False, "never"), "True, False or 'never'"),
         "When a sentence's beam search ends: true, false or never.",
         "True: when num_beams texts are finished; False: when the best running beam, as long as it is now, cannot beat"
@@ -140,14 +144,15 @@ class OptionTable:
     seed: int = sampling(0, Whole(), "Random seed: the same seed gives a prompt the same text in any batch.")
     no_repeat_ngram_size: int = rule(0, Whole(), "Never repeat n tokens in a row; 0 allows it.")
     no_repeat_ngram_exempt_ids: tuple[int, ...] = rule((), TOKEN_IDS,
-        "Let n-grams with this token repeat, such as the full stop (s2s-ft).",
+        "Let n-grams with this token repeat, such as the full stop (s2s-ft).", dialects=NOT_CTRANSLATE2,
         needs="no_repeat_ngram_size: the ban that they are exempt from")
     encoder_no_repeat_ngram_size: int = rule(0, Whole(), "Never copy n tokens in a row of the source.", dialects=HF)
-    repetition_penalty: float = rule(1.0, PENALTY, "Above 1: tokens of the text become less likely.", dialects=HF)
+    repetition_penalty: float = rule(1.0, PENALTY, "Above 1: tokens of the text become less likely.",
+        dialects=(*HF, "ctranslate2"))
     encoder_repetition_penalty: float = rule(1.0, PENALTY, "Above 1: tokens of the source gain.", dialects=HF)
     bad_words_ids: tuple[tuple[int, ...], ...] = rule((), ID_LISTS, "Token ids that must not follow each other.",
-        "Such as [[5, 6], [7]].", shown="ID,ID,..", dialects=HF)
-    suppress_tokens: tuple[int, ...] = rule((), TOKEN_IDS, "Never this token.", dialects=HF)
+        "Such as [[5, 6], [7]].", shown="ID,ID,..", dialects=(*HF, "ctranslate2"))
+    suppress_tokens: tuple[int, ...] = rule((), TOKEN_IDS, "Never this token.", dialects=(*HF, "ctranslate2"))
     begin_suppress_tokens: tuple[int, ...] = rule((), TOKEN_IDS, "Not this token first.", dialects=HF)
     sequence_bias: tuple[tuple[tuple[int, ...], float], ...] = rule((), BIASES,
         "Add to the last token's score where the text ends with the others.",
@@ -169,8 +174,10 @@ class OptionTable:
         "None: texts go on to their limit.")
     pad_token_id: int | None = token(None, TOKEN_ID, "Padding, instead of the model's; texts come back without it.")
     unk_token_id: int | None = token(None, TOKEN_ID, "Id of the unknown token.")
-    forced_bos_token_id: tuple[int, ...] = token((), TOKEN_IDS, "Token forced at a target's start.")
-    forced_eos_token_id: tuple[int, ...] = token((), TOKEN_IDS, "Token forced at the length limit.")
+    forced_bos_token_id: tuple[int, ...] = token((), TOKEN_IDS, "Token forced at a target's start.",
+        dialects=NOT_CTRANSLATE2)
+    forced_eos_token_id: tuple[int, ...] = token((), TOKEN_IDS, "Token forced at the length limit.",
+        dialects=NOT_CTRANSLATE2)
     decoder_start_token_id: int | None = token(None, TOKEN_ID, "What targets begin with (BART).")
     prefix_allowed_tokens_fn: Callable[[int, np.ndarray], Sequence[int]] | None = rule(None, FUNCTION,
         "f(sentence, ids) returns the ids that may follow.", dialects=HF,

@@ -47,9 +47,9 @@ class GenerateOptions(TypedDict, total=False):
 
     Search:
 
-    dialect: Literal["hf", "hf4", "fairseq", "unilm"] = "hf"
-        Whose rules: hf (transformers 5), hf4 (4.49), fairseq or unilm. fairseq is 0.10.2, unilm
-        is s2s-ft.
+    dialect: Literal["hf", "hf4", "fairseq", "unilm", "ctranslate2"] = "hf"
+        Whose rules: hf (transformers 5), hf4 (4.49), fairseq, unilm or ctranslate2. fairseq is
+        0.10.2, unilm is s2s-ft, ctranslate2 is 4.8.5.
     num_beams: int = 1
         Beam width; 1 is greedy.
     num_return_sequences: int = 1
@@ -58,6 +58,8 @@ class GenerateOptions(TypedDict, total=False):
         A finished text scores log-probability / length ** this.
     length_normalization: Literal["power", "gnmt"] = "power"
         power, or gnmt: ((5 + length) / 6) ** length_penalty.
+    patience: float = 1.0
+        A sentence ends when num_beams * this texts are finished (ctranslate2).
     early_stopping: bool | Literal["never"] = False
         When a sentence's beam search ends: true, false or never. True: when num_beams texts are
         finished; False: when the best running beam, as long as it is now, cannot beat the worst
@@ -166,7 +168,7 @@ class GenerateOptions(TypedDict, total=False):
     """
 
     generation_config: dict[str, Any] | str | Path | Literal[False] | None
-    dialect: Literal["hf", "hf4", "fairseq", "unilm"]
+    dialect: Literal["hf", "hf4", "fairseq", "unilm", "ctranslate2"]
     num_beams: int
     num_return_sequences: int
     max_new_tokens: int | None
@@ -178,6 +180,7 @@ class GenerateOptions(TypedDict, total=False):
     min_length: int
     length_penalty: float
     length_normalization: Literal["power", "gnmt"]
+    patience: float
     early_stopping: bool | Literal["never"]
     num_beam_groups: int
     diversity_penalty: float

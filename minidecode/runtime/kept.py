@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -28,7 +27,7 @@ class Kept:
     logits: list[np.ndarray] = field(default_factory=list)
     scores: list[np.ndarray] = field(default_factory=list)
     beam_indices: list[np.ndarray] = field(default_factory=list)
-    running: list[dict[int, list[list[int]]]] = field(default_factory=list)  # by step and sentence: texts of its beams
+    chosen: list[np.ndarray] = field(default_factory=list)  # by step: (parent, token) of each beam of each sentence
 
     @classmethod
     def make(cls, what: Sequence[str], sentences: int, options: Options) -> Kept | None:
@@ -51,19 +50,26 @@ class Kept:
             kept_RV[row_R[going_R]] = fetch(array_RV)[going_R]
             getattr(self, kind).append(kept_RV)
 
-    def note_beams(self, beams: Any, sentence_B: np.ndarray) -> None:
-        """The texts that a step continues, best first."""
+    def note_beams(self, parent_BW: np.ndarray, token_BW: np.ndarray, sentence_B: np.ndarray) -> None:
+        """What a step chose: which beam each beam of these sentences goes on from, and by which token."""
         if "beam_indices" in self.what:
-            running_BWM, prompt_B, length_B = map(fetch, (beams.running_BWM, beams.prompt_B, beams.length_B))
-            ranges = zip(sentence_B, running_BWM, prompt_B, length_B, strict=True)
-            self.running.append({int(b): text_WM[:, first:end].tolist() for b, text_WM, first, end in ranges})
+            W = parent_BW.shape[1]
+            chosen_BW2 = np.zeros((self.rows // W, W, 2), np.int64)
+            chosen_BW2[sentence_B] = np.stack([fetch(parent_BW), fetch(token_BW)], axis=-1)
+            self.chosen.append(chosen_BW2)
 
     def find_beams(self, tokens: list[list[np.ndarray]]) -> None:
         """beam_indices of each hypothesis that a search has found: where its beginning ran at each step."""
         if "beam_indices" in self.what:
-            W = self.rows // len(tokens)
-            self.beam_indices = [
-                np.array([b * W + self.running[t][b].index(ids[:t].tolist()) for t in range(len(ids))], np.int64)
-                for b, sentence in enumerate(tokens)
-                for ids in sentence
-            ]
+            texts = [(b, ids) for b, sentence in enumerate(tokens) for ids in sentence]
+            self.beam_indices = [self._rows_of(b, ids) for b, ids in texts]
+
+    def _rows_of(self, b: int, ids: np.ndarray) -> np.ndarray:
+        """The row of each beginning of a text, from the empty one on; the first where several beams hold the same."""
+        W = self.rows // len(self.chosen[0])
+        row_T, holds_W = np.empty(len(ids), np.int64), np.ones(W, bool)
+        for t, token in enumerate(ids):
+            row_T[t] = b * W + np.argmax(holds_W)
+            parent_W, token_W = self.chosen[t][b].T
+            holds_W = holds_W[parent_W] & (token_W == token)
+        return row_T

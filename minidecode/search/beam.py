@@ -11,13 +11,13 @@ import numpy as np
 from ..device.arrays import array_like, fetch, repeated
 from ..errors import OptionError
 from ..ops import ALL_DONE, MOVED, PENALTY_TOO_STRONG, SOME_DONE, TROUBLE, BeamRules
-from ..options.options import Options
+from ..options.options import CountedStop, Options
 from ..runtime.draws import Draws
 from ..runtime.engine import Engine
 from ..runtime.kept import Kept
 from ..runtime.trace import Trace
-from .candidates import Candidates, find_candidates, may_go_straight, straight_from_logits
-from .processors import any_due, key_of_step, make_tables, process
+from .candidates import Candidates, find_candidates, may_go_straight, only_the_best_ends, straight_from_logits
+from .processors import any_due, key_of_step, log_probabilities_last, make_tables, prefix_length, process
 from .result import Found, Request, clear_trouble, copy_found, raise_trouble, scaled_logits
 from .rows import Rows
 from .stopping import Stopping
@@ -105,12 +105,11 @@ def step_of_beams(
     C = options.candidates // G
     if kept:
         _keep(kept, "logits", logits_RV, groups[0], sentence_B)
-        kept.note_beams(groups[0], sentence_B)
     logits_RV = scaled_logits(ops, logits_RV, options)
     rows_of = [beams.rows(request, sentence_B, step, state.tables) for beams in groups]
     is_straight = may_be_straight and not any_due(rows_of[0], options)
     logprobs_RV, model_trouble_R = None, None  # then candidates that are NaN tell it
-    if not is_straight:
+    if not is_straight and options.rules.softmax == "first":
         logprobs_RV, model_trouble_R = _log_probabilities(ops, logits_RV, groups, sentence_B, step, options)
     if diversity:
         diversity.forget()
@@ -118,13 +117,17 @@ def step_of_beams(
     for g, beams in enumerate(groups):
         # 1. Score every continuation of every beam, and keep the best C of each sentence.
         notes: dict[str, np.ndarray] | None = {} if trace else None
-        if logprobs_RV is None:
+        if is_straight:
             candidates = straight_from_logits(ops, logits_RV, beams.running_score_BW, C)
             if kept:  # nothing comes between
                 _keep(kept, "scores", ops.log_softmax(logits_RV)[0], beams, sentence_B)
         else:
-            scores_RV = diversity.penalized(logprobs_RV, g) if diversity else logprobs_RV
-            scores_RV = process(ops, scores_RV, rows_of[g], options, notes)
+            if options.rules.softmax == "last":  # no dialect with groups
+                scores_RV, model_trouble_R = log_probabilities_last(ops, logits_RV, rows_of[g], options, notes)
+                clear_trouble(model_trouble_R, repeated(beams.done_B, W))
+            else:
+                scores_RV = diversity.penalized(logprobs_RV, g) if diversity else logprobs_RV
+                scores_RV = process(ops, scores_RV, rows_of[g], options, notes)
             if kept:
                 _keep(kept, "scores", scores_RV, beams, sentence_B)
             total_BWV = ops.add_beam_scores(scores_RV, beams.running_score_BW.reshape(-1)).reshape(B, W, -1)
@@ -132,6 +135,9 @@ def step_of_beams(
                 prefix_BP = request.prefix_BP[sentence_B]
                 beams.copy_where_the_prefix_ends(total_BWV, prefix_BP, step, options.eos_token_id)
             candidates = find_candidates(ops, total_BWV, C, step, state.draws, options)
+            if options.rules.ends_behind_prefix == "best" and request.prefix_BP is not None:
+                at_start_B = prefix_length(request.prefix_BP)[sentence_B] == step
+                candidates = only_the_best_ends(*candidates, at_start_B, options.eos_token_id)
 
         # 2. Of these, see which end and which run on.
         if G > 1 or trace:
@@ -145,6 +151,8 @@ def step_of_beams(
         if stopping and stopping.looks_at_texts:
             ends_BC = beams.that_end(candidates, stopping)
         chosen = beams.advance(ops, candidates, ends_BC)
+        if kept:
+            kept.note_beams(chosen.parent_BW, chosen.token_BW, sentence_B)
         if trace:
             trace.note_candidates(step, g, before, candidates, chosen, sentence_B, options, notes)
         if diversity:  # a sentence that was done "chooses" the padding token: transformers 4.49 counts it
@@ -302,7 +310,7 @@ class Beams:
 
     Running scores are sums of log-probabilities, finished ones are divided by their length's norm. Texts lie in arrays
     of a fixed shape: a sentence that is done stays, and what it writes lands behind its text. All arrays are changed in
-    place, by ops; the last five stay as they are.
+    place; prompt_B, limit_B, norm_X and eos_X stay as they are.
     """
 
     running_BWM: np.ndarray
@@ -312,11 +320,14 @@ class Beams:
     finished_score_BW: np.ndarray
     finished_length_BW: np.ndarray  # new tokens; 0 where no text stands
     done_B: np.ndarray
+    ended_B: np.ndarray  # texts that have finished, and are among the finished ones or not; only where they are counted
+    led_B: np.ndarray  # whether the best candidate of a step was one of these
     prompt_B: np.ndarray
     limit_B: np.ndarray
     norm_X: np.ndarray  # what scores are divided by, by the number of new tokens
     eos_X: np.ndarray
     rules: BeamRules
+    counted_stop: CountedStop | None
 
     @classmethod
     def start(cls, request: Request, W: int, logits_RV: np.ndarray, options: Options, engine: Engine) -> Beams:
@@ -334,9 +345,10 @@ class Beams:
             running_BWM, running_score_BW, array_like(logits_RV, B, np.int64, prompt_B), running_BWM.copy(),
             out_of_play_BW,
             array_like(logits_RV, (B, W), np.int64, 0), array_like(logits_RV, B, bool, False),
+            array_like(logits_RV, B, np.int64, 0), array_like(logits_RV, B, bool, False),
             array_like(logits_RV, B, np.int64, prompt_B), array_like(logits_RV, B, np.int64, limit_B),
             array_like(logits_RV, len(norms), dtype, norms), array_like(logits_RV, len(eos), np.int64, eos),
-            options.beam_rules,
+            options.beam_rules, options.counted_stop,
         )  # fmt: skip
 
     def rows(self, request: Request, sentence_B: np.ndarray, step: int, tables: dict[Any, Any]) -> Rows:
@@ -385,7 +397,20 @@ class Beams:
         texts = self.finished_BWM, self.running_BWM  # those that finish go first, while the others are in their places
         self.finished_BWM = ops.store_finished(*texts, slot_BW, parent_BC, token_BC, at_B)
         self.running_BWM = ops.update_sequences(self.running_BWM, chosen.parent_BW, chosen.token_BW, at_B)
+        if self.counted_stop:
+            self.stop_by_count(finishes_BC & (score_BC > -np.inf), at_B, self.counted_stop)
         return chosen
+
+    def stop_by_count(self, finishes_BC: np.ndarray, at_B: np.ndarray, stop: CountedStop) -> None:
+        """CTranslate2: a sentence is done when enough texts have finished, however good those that run may become.
+
+        at_B: lengths as they were, which those of done sentences stay.
+        """
+        self.ended_B += finishes_BC.sum(axis=1)
+        self.led_B |= finishes_BC[:, 0]
+        is_enough_B = self.ended_B >= stop.texts
+        self.done_B |= is_enough_B & self.led_B if stop.behind_best else is_enough_B
+        self.length_B[...] = np.where(self.done_B, at_B, self.length_B)
 
     def copy_where_the_prefix_ends(self, total_BWV, prefix_BP, step: int, eos: tuple[int, ...]) -> None:
         """fairseq: a prefix that ends in EOS finishes its sentence with W copies of the first beam."""

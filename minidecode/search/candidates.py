@@ -83,6 +83,16 @@ def sampled(ops, total_BWV, C, draws, seed) -> Candidates:
     return np.take_along_axis(score_BC, order_BC, axis=1), *ops.unravel_candidates(index_BC, V)
 
 
+def only_the_best_ends(score_BC, parent_BC, token_BC, where_B, eos: tuple[int, ...]) -> Candidates:
+    """CTranslate2, right behind a prefix: a candidate that ends, and is not the best, becomes another far out of play.
+
+    It keeps its place among the candidates, so that fewer beams run on.
+    """
+    is_out_BC = np.isin(token_BC, np.asarray(eos, like=token_BC)) & np.asarray(where_B, like=token_BC)[:, None]
+    is_out_BC[:, 0] = False
+    return np.where(is_out_BC, score_BC.dtype.type(-1e10), score_BC), parent_BC * ~is_out_BC, token_BC * ~is_out_BC
+
+
 def siblings_apart(ops, total_BWV, C, rate) -> Candidates:
     """Diverse siblings search (Li et al. 2016; LightSeq, fairseq): a beam's k-th best continuation loses rate * k.
 

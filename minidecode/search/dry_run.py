@@ -75,12 +75,18 @@ def dry_run(
     ways = [(search, 2)]
     is_greedy = search.num_beams == 1 and not search.do_sample and search.rules.greedy_scores == "logits"
     if (search.num_beams > 1 and "hars_candidates" in functions) or (is_greedy and not always_due(search)):
-        forced = search.eos_token_id if search.dialect == "fairseq" else (0,)
-        ways = [(replace(search, forced_eos_token_id=forced), 2), (search, 3)]
+        ways = [(replace(search, **_due_at_the_limit(search)), 2), (search, 3)]
     engine = functools.partial(_Roomy if captured else Engine, make_cache=make_cache, device=device)
     steps = [_record(engine, network, weights, functions, extent, *way) for way in ways]
     lifetimes, calls = in_one_timeline(steps)
     return StepPlan(lay_out(lifetimes, place), calls, extent, made_for, device)
+
+
+def _due_at_the_limit(search: Options) -> dict[str, Any]:
+    """Options by which a search has something to do with the scores of its last step, if it ever has."""
+    if search.dialect == "ctranslate2":
+        return {"min_new_tokens": 2}
+    return {"forced_eos_token_id": search.eos_token_id if search.dialect == "fairseq" else (0,)}
 
 
 def _record(engine, network, weights, functions, extent: Extent, search: Options, limit: int) -> Recorder:

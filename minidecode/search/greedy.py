@@ -15,7 +15,7 @@ from ..runtime.draws import Draws
 from ..runtime.engine import Engine
 from ..runtime.kept import Kept
 from ..runtime.trace import Trace
-from .processors import any_due, key_of_step, make_tables, process, remove_invalid_values
+from .processors import any_due, key_of_step, log_probabilities_last, make_tables, process, remove_invalid_values
 from .result import Found, Request, check_logits, clear_trouble, copy_found, raise_trouble, scaled_logits
 from .rows import Rows
 from .stopping import Stopping
@@ -31,7 +31,7 @@ def greedy(
     A text that is done keeps its row until all texts are. Under `drop_finished` a sentence leaves the batch when its
     texts are done. on_token(row, id) is called for each token, by the row in which its text began.
     A text scores the sum of the model's own log-probabilities of its tokens, before processors and filters, and a token
-    that is forced counts 0; in fairseq, the sum of what its processors made of them.
+    that is forced counts 0; in fairseq and ctranslate2, the sum of what processors made of them.
     The host reads one number per step, `flag`, and with on_token the ids of the tokens. Sentences that leave, a trace,
     and processors that are no ops read what they need.
     """
@@ -123,7 +123,10 @@ def next_tokens(
         logits_RV = remove_invalid_values(ops, logits_RV, rows, options)
     notes: dict[str, np.ndarray] | None = {} if trace else None
     model_trouble_R = None  # then argmax_tokens looks at the logits themselves
-    if options.do_sample or not is_by_logits:  # noted before processors, which may hide it
+    if options.rules.softmax == "last":
+        scores_RV, model_trouble_R = log_probabilities_last(ops, logits_RV, rows, options, notes)
+        clear_trouble(model_trouble_R, texts.done_R)
+    elif options.do_sample or not is_by_logits:  # noted before processors, which may hide it
         logprobs_RV, model_trouble_R = ops.log_softmax(logits_RV)
         clear_trouble(model_trouble_R, texts.done_R)
         if options.logits_processor:  # the user's function is not to blame

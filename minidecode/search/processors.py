@@ -21,6 +21,7 @@ import numpy as np
 from ..device.arrays import fetch
 from ..device.user_functions import call_option
 from ..errors import OptionError
+from ..ops import FINE
 from ..options.options import Options
 from .filters import epsilon_filter, eta_filter, min_p_filter, top_h_filter
 from .rows import OF_ROWS, Rows
@@ -42,7 +43,17 @@ UNILM = (
     "no_repeat_ngram_size", "min_new_tokens", "prefix_tokens", "forced_bos_token_id", "forced_eos_token_id",
     "logits_processor", "regex", "json_schema",
 )  # fmt: skip
-ORDER = {"hf": HF, "hf4": tuple(name for name in HF if name != "top_h"), "fairseq": FAIRSEQ, "unilm": UNILM}
+CTRANSLATE2 = (
+    "min_new_tokens", "repetition_penalty", "no_repeat_ngram_size", "suppress_tokens", "bad_words_ids", "prefix_tokens",
+    "logits_processor", "regex", "json_schema",
+)  # fmt: skip
+ORDER = {
+    "hf": HF,
+    "hf4": tuple(name for name in HF if name != "top_h"),
+    "fairseq": FAIRSEQ,
+    "unilm": UNILM,
+    "ctranslate2": CTRANSLATE2,
+}
 
 
 def process(ops: Any, scores_RV: np.ndarray, rows: Rows, options: Options, notes: dict | None = None) -> np.ndarray:
@@ -53,6 +64,21 @@ def process(ops: Any, scores_RV: np.ndarray, rows: Rows, options: Options, notes
         if notes is not None and (changed := np.argwhere(fetch(scores_RV != before_RV))).size:
             notes[name] = changed
     return scores_RV
+
+
+def log_probabilities_last(
+    ops: Any, logits_RV: np.ndarray, rows: Rows, options: Options, notes: dict | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """(log-probabilities of what the processors leave of logits, what is wrong with each row).
+
+    Where they leave no token, all stay ruled out: it is the options' fault, not the model's. logits_RV may change.
+    """
+    left_RV = process(ops, logits_RV, rows, options, notes)
+    if not any_due(rows, options):
+        return ops.log_softmax(left_RV)
+    is_possible_R = (left_RV != -np.inf).any(axis=1)
+    scores_RV, trouble_R = ops.log_softmax(left_RV)
+    return np.where(is_possible_R[:, None], scores_RV, -np.inf), np.where(is_possible_R, trouble_R, FINE)
 
 
 def acts(
@@ -185,14 +211,22 @@ def sequence_bias(ops, scores_RV, rows, o):
     return _bias(ops, scores_RV, rows, o, "sequence_bias")
 
 
+def _texts(rows: Rows, o: Options) -> tuple[np.ndarray, np.ndarray]:
+    """(tokens_RM, length_R): what bans and penalties look at. In CTranslate2 it is what is new in each text."""
+    if o.rules.bans_see_prompts:
+        return rows.tokens_RM, rows.length_R
+    there, M = rows.there, rows.tokens_RM.shape[1]
+    at_RM = there.prompt_R[:, None] + np.arange(M, like=rows.tokens_RM)
+    return np.take_along_axis(rows.tokens_RM, np.minimum(at_RM, M - 1), axis=1), there.new_R
+
+
 # ---- repetition ------------------------------------------------------------------------------------------------------
 
 
 @acts(lambda o: o.repetition_penalty != 1.0, makes_arrays=True)
 def repetition_penalty(ops, scores_RV, rows, o):
     """Divides the positive scores of tokens in the text by the penalty, multiplies the negative ones (Keskar 2019)."""
-    every_R = rows.own_table("every_R")
-    return ops.penalize_tokens(scores_RV, rows.tokens_RM, rows.length_R, every_R, o.repetition_penalty)
+    return ops.penalize_tokens(scores_RV, *_texts(rows, o), rows.own_table("every_R"), o.repetition_penalty)
 
 
 @acts(lambda o: o.encoder_repetition_penalty != 1.0, table=sources_of, makes_arrays=True)
@@ -210,8 +244,8 @@ def no_repeat_ngram_size(ops, scores_RV, rows, o):
     is never generated, such as Marian's padding, has no score: 1-grams begin behind it.
     """
     n, exempt = o.no_repeat_ngram_size, o.exempt_from_ngrams
-    tokens_RM, length_R = rows.tokens_RM, rows.length_R
-    if n == 1 and (o.decoder_start_token_id or 0) >= scores_RV.shape[1]:
+    tokens_RM, length_R = _texts(rows, o)
+    if n == 1 and o.rules.bans_see_prompts and (o.decoder_start_token_id or 0) >= scores_RV.shape[1]:
         tokens_RM, length_R = tokens_RM[:, 1:].copy(), length_R - 1
     if not exempt:
         return ops.ban_ngrams(scores_RV, tokens_RM, length_R, n)
@@ -233,8 +267,13 @@ def encoder_no_repeat_ngram_size(ops, scores_RV, rows, o):
 
 @acts(lambda o: o.bad_words_ids, table=bad_words)
 def bad_words_ids(ops, scores_RV, rows, o):
-    """Rules out the last token of each word whose other tokens the text ends with. EOS alone is let pass."""
-    return _bias(ops, scores_RV, rows, o, "bad_words_ids")
+    """Rules out the last token of each word whose other tokens the text ends with.
+
+    EOS alone is let pass, but not in CTranslate2.
+    """
+    tokens_RM, length_R = _texts(rows, o)
+    lists = rows.own_table("first_list_R"), *table("bad_words_ids", rows, o)
+    return ops.bias_sequences(scores_RV, tokens_RM, length_R, *lists)
 
 
 # ---- lengths and forced tokens ---------------------------------------------------------------------------------------
@@ -247,7 +286,7 @@ def _too_early(rows, o) -> np.ndarray:
     """
     too_early_R = rows.length_R < o.min_length if o.min_new_tokens is None else rows.new_R < o.min_new_tokens
     if o.dialect == "fairseq" and rows.prefix_BP is not None:
-        too_early_R &= rows.new_R >= _prefix_length(rows.prefix_BP)[rows.sentence_R]
+        too_early_R &= rows.new_R >= prefix_length(rows.prefix_BP)[rows.sentence_R]
     return too_early_R
 
 
@@ -321,15 +360,20 @@ def _within_prefix(rows, o) -> np.ndarray:
 
 @acts(lambda o: True, _within_prefix)
 def prefix_tokens(ops, scores_RV, rows, o):
-    """The tokens that a text must begin with, behind its prompt; they keep their scores. The last place is EOS's."""
+    """The tokens that a text must begin with, behind its prompt. The last place is EOS's.
+
+    They keep their scores; where the softmax comes last, nothing else has any, so that they are certain.
+    """
     there, every_V = rows.there, np.arange(scores_RV.shape[1], like=scores_RV)
     at_R = np.minimum(there.new_R, there.prefix_BP.shape[1] - 1)
     wanted_R = there.prefix_BP[there.sentence_R, at_R]
     is_fixed_R = _within_prefix(there, o) & ~there.last_R & (wanted_R >= 0)
+    if o.rules.softmax == "last":  # and possible, whatever has been ruled out before
+        scores_RV = np.where(is_fixed_R[:, None], scores_RV.dtype.type(0), scores_RV)
     return np.where(is_fixed_R[:, None] & (every_V != wanted_R[:, None]), -np.inf, scores_RV)
 
 
-def _prefix_length(prefix_BP: np.ndarray) -> np.ndarray:
+def prefix_length(prefix_BP: np.ndarray) -> np.ndarray:
     """Columns of each sentence's prefix, free ones (-1) before its last included; -2 marks what lies behind it."""
     return (prefix_BP >= -1).sum(axis=1)
 

@@ -1,10 +1,12 @@
-"""The dialect `hf4` against texts that transformers 4.49 generated, and score processors against transformers 5.
+"""The dialects `hf4` and `ctranslate2` against texts of those systems, and score processors against transformers 5.
 
-tests/golden/hf4: beam search and diverse beam search under 4.49's rules (make_hf4.py). tests/golden/processors: greedy
+tests/golden/hf4: beam search and diverse beam search under the rules of transformers 4.49 (make_hf4.py).
+tests/golden/ctranslate2: greedy and beam search of CTranslate2 (make_ctranslate2.py). tests/golden/processors: greedy
 and beam search with score processors, and the filters before sampling (make_processors.py). The models are those of
 tests/golden/gpt2 and bart. Tokens must be equal, scores within their bound.
 """
 
+import dataclasses
 import functools
 import json
 from collections import Counter
@@ -20,6 +22,7 @@ from make_sampled_beams import N, cut  # noqa: E402
 from scipy.special import chdtrc  # noqa: E402
 from toy import Ops  # noqa: E402
 
+from minidecode.options.dialects import DIALECTS  # noqa: E402
 from minidecode.options.options import Options  # noqa: E402
 from minidecode.search.processors import process  # noqa: E402
 from minidecode.search.rows import Rows  # noqa: E402
@@ -64,6 +67,43 @@ def ends_alike(case: dict, tokens: list[list[int]]) -> list[list[int]]:
 @pytest.mark.parametrize("case", cases("hf4"))
 def test_as_transformers_4_49(case):
     compare(asked(case, dialect="hf4"))
+
+
+@pytest.mark.parametrize("case", cases("ctranslate2"))
+def test_as_ctranslate2(case):
+    options, B = case["options"] | {"dialect": "ctranslate2"}, len(case["prompts"])
+    if prefix := options.pop("prefix", None):
+        options["prefix_tokens"] = [prefix] * B
+    compare(case | {"options": options})
+
+
+def test_the_cases_of_ctranslate2_cover_its_rules():
+    """And the rules of hf give other texts, or scores, for most of them."""
+    lines = [p.values[0] for p in cases("ctranslate2")]
+    seen = Counter((name, str(value)) for case in lines for name, value in case["options"].items())
+    assert len(lines) >= 20 and sum("prefix" in case["options"] for case in lines) >= 2
+    for name, value in [("num_beams", 1), ("length_penalty", 0), ("length_penalty", 1), ("length_penalty", -1),
+                        ("patience", 2.0), ("no_repeat_ngram_size", 2), ("repetition_penalty", 1.3)]:  # fmt: skip
+        assert seen[name, str(value)] >= 2, (name, value, seen)
+    plain = [case for case in lines if "prefix" not in case["options"]]
+    differing = 0
+    for case in plain:
+        options = {name: value for name, value in case["options"].items() if name != "patience"}
+        tokens, _ = generate(opened(case["model"]).load(), case | {"options": options})
+        differing += tokens != case["tokens"]
+    assert differing >= len(plain) / 3
+
+
+@pytest.mark.parametrize("wrong", [
+    {"softmax": "first"}, {"bans_see_prompts": True}, {"stop": "full"}, {"ends_behind_prefix": "all"},
+], ids=str)  # fmt: skip
+def test_each_rule_of_ctranslate2_is_seen(wrong, monkeypatch):
+    """Without one of them, a case comes out otherwise."""
+    mutant = dataclasses.replace(DIALECTS["ctranslate2"], **wrong)
+    monkeypatch.setitem(DIALECTS, "ctranslate2", mutant)
+    with pytest.raises(AssertionError):
+        for param in cases("ctranslate2"):
+            test_as_ctranslate2(param.values[0])
 
 
 @pytest.mark.parametrize("case", cases("processors"))

@@ -89,6 +89,7 @@ def test_in_other_dialects(dialect, options, poisoned):
 
 @pytest.mark.parametrize("options", [
     {}, {"min_new_tokens": 4}, {"forced_eos_token_id": 1}, {"dialect": "fairseq"}, {"max_new_tokens": 2},
+    {"dialect": "ctranslate2", "min_new_tokens": 4},
     {"dialect": "fairseq", "temperature": 0.7}, {"eos_token_id": None, "max_new_tokens": 3},
 ], ids=str)  # fmt: skip
 @pytest.mark.parametrize("kind", ["gpt2", "bart"])

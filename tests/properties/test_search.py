@@ -153,7 +153,8 @@ def unchanged(scores_RV, rows):
     return scores_RV
 
 
-STRAIGHT = [{"num_beams": 3}, {"num_beams": 2, "dialect": "hf4"}, {"num_beams": 2, "dialect": "fairseq"}]
+STRAIGHT = [{"num_beams": 3}, {"num_beams": 2, "dialect": "hf4"}, {"num_beams": 2, "dialect": "fairseq"},
+            {"num_beams": 2, "dialect": "ctranslate2"}]  # fmt: skip
 OTHERS = [
     {"num_beams": 3, "no_repeat_ngram_size": 2}, {"num_beams": 3, "logits_processor": unchanged},
     {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.5}, {"num_beams": 2, "sibling_penalty": 0.5},
@@ -216,6 +217,8 @@ SEARCHES = [
     {"num_beams": 3, "dialect": "fairseq", "num_return_sequences": 3},
     {"num_beams": 4, "dialect": "fairseq", "num_beam_groups": 2, "diversity_penalty": 1.0},
     {"num_beams": 3, "dialect": "fairseq", "sibling_penalty": 0.5},
+    {"num_beams": 3, "dialect": "ctranslate2", "patience": 1.7, "repetition_penalty": 1.2},
+    {"num_beams": 3, "dialect": "ctranslate2", "length_penalty": 0.0, "num_return_sequences": 2},
 ]
 
 
@@ -242,6 +245,7 @@ def test_whoever_does_the_bookkeeping_a_search_finds_the_same(choice, options):
 @pytest.mark.parametrize("options", [
     {}, {"min_new_tokens": 3}, {"no_repeat_ngram_size": 2, "forced_eos_token_id": 0}, {"repetition_penalty": 1.3},
     {"dialect": "hf4", "forced_bos_token_id": 3}, {"dialect": "fairseq"}, {"dialect": "fairseq", "temperature": 0.5},
+    {"dialect": "ctranslate2", "no_repeat_ngram_size": 1},
 ], ids=str)  # fmt: skip
 def test_whoever_chooses_the_tokens_greedy_search_finds_the_same(choice, options):
     """Whether processors have something to do at every step, at some or at none; scores agree within rounding."""
