@@ -81,6 +81,7 @@ MINIMA = ("min_new_tokens", "min_length")
 IGNORE_DEFAULTS = "ignore the defaults with --ignore-generation-config (generation_config=False)"
 # What tokens are in a vocabulary, which is no matter of taste: kept where the other defaults are ignored.
 TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id", "decoder_start_token_id")
+FORCED = ("forced_bos_token_id", "forced_eos_token_id")
 # Tokens that scores are changed for, or that are looked for in a text: without effect beyond the vocabulary.
 NEVER_SAID = ("eos_token_id", "unk_token_id", "suppress_tokens", "begin_suppress_tokens")
 
@@ -333,7 +334,7 @@ class Options(OptionTable):
 
         A ban of another token is met anyway, and is left out. Raises OptionError where such a token would be forced.
         """
-        for name in ("forced_bos_token_id", "forced_eos_token_id"):
+        for name in FORCED:
             if bad := [i for i in getattr(self, name) if i >= size]:
                 raise OptionError(f"{name} {bad[0]} is a token that this model never generates: choose another one")
         of_head: dict[str, Any] = {
@@ -491,6 +492,8 @@ def resolve(defaults: dict[str, Any], given: dict[str, Any], source: str = "gene
     merged = {k: v for k, v in merged.items() if k in given or k not in OF_DRAFTS}
     if "pad_token_id" not in given and merged.get("dialect") != "fairseq" and merged.get("num_beam_groups", 1) == 1:
         merged.pop("pad_token_id", None)  # then which token a file names for it is no matter
+    if merged.get("dialect") == "ctranslate2":  # which reads no forced tokens from a model's files
+        merged = {k: v for k, v in merged.items() if k in given or k not in FORCED}
     for spellings in (MAXIMA, MINIMA):
         if _gives(given, spellings):
             for name in set(spellings) - set(given):
