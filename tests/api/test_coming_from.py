@@ -1,7 +1,7 @@
 """The guide's pages "Coming from ...": what stands in our column runs, and changes what it says."""
 
 import pytest
-from pages import literal, two_columns
+from guide_pages import literal, two_columns
 
 import minidecode as md
 
