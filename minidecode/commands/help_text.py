@@ -47,7 +47,7 @@ EXAMPLES = {  # tests/cli/test_help.py reads each as the command line would
     "trace": (
         'minidecode trace "Fellow citizens," --num-beams 2',
         'minidecode trace "Fellow citizens," --num-beams 3 --output tree.svg',
-        'minidecode trace "Fellow citizens," --num-beams 4 --against dialect=fairseq',
+        'minidecode trace "Fellow citizens," --num-beams 4 --against fairseq',
     ),
     "explore": (
         'minidecode explore "Fellow citizens," --num-beams 4 --output out.html',

@@ -12,9 +12,11 @@ import typer
 
 from ..errors import OptionError
 from ..files.lines import drawable
+from ..options.dialects import DIALECTS
 from ..options.options import check_names
 from ..plan import Plan
-from ..runtime.trace import FATES, first_difference
+from ..runtime.parting import Parting, find_parting
+from ..runtime.trace import FATES
 from .flags import (
     Debug,
     Device,
@@ -42,8 +44,8 @@ def trace(
     dtype: Dtype = "float32",
     device: Device = "cpu",
     output: Annotated[Path | None, output_flag("Draw the beam tree into this file.")] = None,
-    against: Annotated[str | None, typer.Option(metavar="OPTION=VALUE,..",
-        help="Search again with these changed (dialect=fairseq, plan=cache=none); show the first difference.")]
+    against: Annotated[str | None, typer.Option(metavar="DIALECT|OPTION=VALUE,..",
+        help="Search again in this dialect, or with these changed; show where and why they part.")]
     = None,
     as_json: Annotated[bool, typer.Option("--json", help="All steps as JSON.")] = False,
     debug: Debug = False,
@@ -84,13 +86,21 @@ def trace(
 
         with whole_file(output) as file:
             file.write(draw_beam_tree(out.trace.of(0), [ids.tolist() for ids in out.token_ids], word))
-    verdict = other and _where_they_part(out, other, against, word)
+    parting = None
+    if other:
+        of_search = [{n: v for n, v in o.items() if n not in OF_A_CALL} for o in (options, options | changed)]
+        both = [loaded.options(**o) for o in of_search]
+        names = ("the first", str(against))
+        if both[0].dialect != both[1].dialect:
+            names = (both[0].dialect, both[1].dialect)
+        parting = _where_they_part(out, other, both, names, word)
     if as_json:
         record = {
             "prompt": prompt,
             "steps": out.trace.as_list(),
             "texts": [{"text": t, "score": number_or_null(s)} for t, s in zip(out.texts, out.scores, strict=True)],
-            "against": verdict,
+            "against": parting and parting["text"],
+            "parting": parting,
             "against_steps": other and other.trace.as_list(),
         }
         print(json.dumps(record, ensure_ascii=False))
@@ -100,17 +110,19 @@ def trace(
     print("texts, best first")
     for text, score in zip(out.texts, out.scores, strict=True):
         print(f"  {score:8.4f}  {text!r}")
-    if verdict:
-        print(f"\nagainst {against}: {verdict}")
+    if parting:
+        print(f"\nagainst {against}: {parting['text']}")
 
 
 def _changes(text: str | None) -> dict[str, Any]:
-    """Options from "dialect=fairseq,num_beams=2"; values are JSON where they can be, else words."""
+    """Options from "fairseq" or "dialect=fairseq,num_beams=2"; values are JSON where they can be, else words."""
     changes = {}
+    if text in DIALECTS:
+        return {"dialect": text}
     for part in filter(None, re.split(r",(?=\s*[\w-]+=)", text or "")):
         name, equals, value = part.partition("=")
         if not equals:
-            raise OptionError(f"--against takes OPTION=VALUE, such as dialect=fairseq, not {part!r}")
+            raise OptionError(f"--against takes a dialect, or OPTION=VALUE such as num_beams=2, not {part!r}")
         try:
             changes[name.strip().replace("-", "_")] = json.loads(value)
         except json.JSONDecodeError:
@@ -118,14 +130,16 @@ def _changes(text: str | None) -> dict[str, Any]:
     return changes
 
 
-def _where_they_part(out, other, changed: str, word: Callable[[int], str]) -> str:
-    verdict = first_difference(out.trace.of(0), other.trace.of(0), ("the first", changed), word)
+def _where_they_part(out, other, options, names: tuple[str, str], word: Callable[[int], str]) -> dict[str, Any]:
+    """The parting of two searches, as JSON."""
     same_texts = [a.tolist() for a in out.token_ids] == [b.tolist() for b in other.token_ids]
+    found: Parting = find_parting((out.trace.of(0), other.trace.of(0)), tuple(options), names, same_texts, word)
     outcome = "the same texts" if same_texts else "other texts"
-    if verdict is None:
-        why = "" if same_texts else "; they differ in how finished texts are scored, or in which count at the limit"
-        return f"all steps agree, and {outcome} come out{why}"
-    return f"{verdict} In the end {outcome} come out."
+    end = "" if found.step is None else f" In the end {outcome} come out."
+    return {
+        "kind": found.kind, "step": found.step, "names": names, "same_texts": same_texts, "rules": found.rules,
+        "text": found.in_words(names) + end,
+    }  # fmt: skip
 
 
 def _writer(tokenizer) -> Callable[[list[int]], str]:

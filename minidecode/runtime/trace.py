@@ -1,9 +1,8 @@
-"""What a search did, step by step: for looking at it, and for finding the first step where two searches part."""
+"""What a search did, step by step: for looking at it, and for finding where two searches part (parting.py)."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -94,50 +93,3 @@ class Trace:
             changed = {name: [(int(r - b * W), int(v)) for r, v in pairs if r in mine] for name, pairs in notes.items()}
             changed = {name: pairs for name, pairs in changed.items() if pairs}
             self.steps.append(TraceStep(step, int(sentence_B[b]), group, running, noted, changed))
-
-
-def first_difference(
-    one: list[TraceStep], other: list[TraceStep], names: tuple[str, str], word: Callable[[int], str] = str
-) -> str | None:
-    """Where two searches of one sentence part, and why, in words; None if all their steps agree.
-
-    They agree on a step if the same candidates come in the same order and meet the same fates. word(id): what to write
-    for a token.
-    """
-    a, b = names
-    for mine, theirs in zip(one, other, strict=False):
-        where = f"step {mine.step + 1}" + (f", group {mine.group + 1}" if mine.group or theirs.group else "")
-        if mine.group != theirs.group:
-            return f"{where}: {a} and {b} do not have the same groups of beams."
-        if [(c.parent, c.token) for c in mine.candidates] != [(c.parent, c.token) for c in theirs.candidates]:
-            return f"{where}: other candidates. {_why_other_candidates(mine, theirs, names)}"
-        for x, y in zip(mine.candidates, theirs.candidates, strict=True):
-            if x.fate != y.fate:
-                which = f"{word(x.token)!r} after beam {x.parent}"
-                why = "they differ in when a text ends, or in what counts at the limit"
-                return f"{where}: {which}: {FATES[x.fate]} in {a}, {FATES[y.fate]} in {b}; {why}."
-    if len(one) != len(other):
-        longer = a if len(one) > len(other) else b
-        last = min(one[-1].step, other[-1].step)
-        return f"step {last + 1} is the last of one, and {longer} goes on; they differ in when a sentence is done."
-    return None
-
-
-def _why_other_candidates(one: TraceStep, other: TraceStep, names: tuple[str, str]) -> str:
-    """By what processors did to candidates of either, by how many there are, or by how far their scores are apart."""
-    a, b = names
-    candidates = {(c.parent, c.token) for c in [*one.candidates, *other.candidates]}
-    for name in sorted(set(one.changed) | set(other.changed)):
-        mine, theirs = (set(s.changed.get(name, ())) & candidates for s in (one, other))
-        if mine != theirs:
-            return f"{name} changed {len(mine)} of these in {a} and {len(theirs)} in {b}."
-    if len(one.candidates) != len(other.candidates):
-        return f"{len(one.candidates)} are looked at in {a}, {len(other.candidates)} in {b}."
-    scores = {(c.parent, c.token): c.score for c in one.candidates}
-    shared = [(c, scores[c.parent, c.token]) for c in other.candidates if (c.parent, c.token) in scores]
-    if not shared:
-        return "None is common to both."
-    apart = max(abs(c.score - score) for c, score in shared)
-    if apart == 0:
-        return "The scores of those that both have agree: their groups, or the ways to draw, differ."
-    return f"The scores of those that both have are up to {apart:.3g} apart."

@@ -60,7 +60,7 @@ def test_other_groups_are_told_apart_by_their_groups(cli, toy):
 
 @pytest.mark.parametrize(
     ("against", "says"),
-    [("plan=cache=none", "all steps agree, and the same texts come out"),
+    [("plan=cache=none", "all 5 steps agree, and so do the texts: they never part"),
      ("no_repeat_ngram_size=1", r"step \d: other candidates. no_repeat_ngram_size changed 0 of these in the first"),
      ("num_beams=2", r"step 1: other candidates"),
      ("bad_words_ids=[[3,4],[5]],length_penalty=0.5", r"agree|step \d"),
@@ -73,6 +73,21 @@ def test_where_two_searches_part(cli, toy, against, says):
 
 
 def test_bad_input_is_one_line(cli, toy):
-    for options in [["--against", "fairseq"], ["--against", "dialect=latin"], ["--top-p", 0.5]]:
+    for options in [["--against", "latin"], ["--against", "dialect=latin"], ["--top-p", 0.5]]:
         ran = cli(*BEAM, "-m", toy, *options)
         assert ran.code == 1 and ran.out == "" and ran.err.count("\n") == 1, ran.err
+
+
+def test_two_dialects_are_named_and_their_rules_told(cli, toy):
+    """A dialect alone is short for dialect=..; --json has the step, the kind and the rules beside the words."""
+    asked = [*BEAM, "-m", toy, "--dialect", "hf4", "--against", "fairseq", "--eos-token-id", 3]
+    last = cli(*asked).out.splitlines()[-1]
+    assert last.startswith("against fairseq: step 5: other candidates. end_at_limit changed 0 of these in hf4 and ")
+    assert "hf4: at the limit, the 3 running beams count as finished. fairseq: at the limit, EOS is forced." in last
+    said = json.loads(
+        cli(*BEAM, "-m", toy, "--dialect", "hf4", "--against", "fairseq", "--eos-token-id", 3, "--json").out
+    )
+    parting = said["parting"]
+    assert said["against"] == parting["text"] == last.removeprefix("against fairseq: ")
+    assert (parting["step"], parting["kind"], parting["names"]) == (5, "candidates", ["hf4", "fairseq"])
+    assert parting["rules"]["limit"][1] == "at the limit, EOS is forced"

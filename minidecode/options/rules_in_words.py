@@ -1,0 +1,66 @@
+"""The rules of a search in words, under a call's options: what `minidecode trace` says where two searches part."""
+
+from __future__ import annotations
+
+from .options import Options
+
+
+def rules_in_words(o: Options) -> dict[str, str]:
+    """What each kind of rule says, by its kind."""
+    rules, W = o.rules, o.num_beams
+    order = "processors change logits, and what they leave is normalized"
+    if rules.softmax == "first":
+        order = "log-probabilities come first, and processors change them"
+    if W == 1:
+        order = order if rules.softmax == "last" else f"processors change {rules.greedy_scores}"
+    who_ends = "any candidate" if rules.ends_behind_prefix == "all" else "only the best candidate"
+    kept = f"the best {W} texts of all stay" if rules.finished == "best" else f"the first {W} texts that finish stay"
+    return {
+        "scores": order,
+        "bans": "bans and penalties see " + ("the whole text" if rules.bans_see_prompts else "new tokens alone"),
+        "candidates": _candidates(o),
+        "finished": kept,
+        "prefix": f"right behind a prefix, {who_ends} may end",
+        "limit": _limit(o),
+        "stop": f"a sentence stops when {_stop(o)}",
+        "norm": f"a text's score is divided by {_norm(o)}",
+    }
+
+
+def _candidates(o: Options) -> str:
+    if o.num_beams == 1:
+        return "the likeliest token is chosen"
+    goes_on = "takes the place of one that would go on" if not o.rules.all_go_on else "leaves its place to another"
+    return f"a step looks at {o.candidates} candidates, and one that ends {goes_on}"
+
+
+def _limit(o: Options) -> str:
+    if o.rules.at_limit == "eos":
+        return "at the limit, EOS is forced"
+    if o.num_beams == 1:
+        return "at the limit, a text is cut"
+    if o.rules.at_limit == "running":
+        return f"at the limit, the {o.num_beams} running beams count as finished"
+    return f"at the limit, the {o.num_beams} best candidates count as finished"
+
+
+def _stop(o: Options) -> str:
+    """The rest of "a sentence stops when ..."."""
+    W, rules = o.num_beams, o.rules
+    if W == 1:
+        return "its text ends"
+    if (stop := o.counted_stop) is not None:
+        if stop.behind_best:
+            return f"the best candidate of a step has finished, and at least {stop.texts} of all texts"
+        return f"num_beams * patience = {stop.texts} texts have finished"
+    if rules.stop == "full" or (o.early_stopping is True and rules.stop != "limit"):
+        return f"{W} texts have finished"
+    who = "the best candidate" if rules.stop == "candidate" else "the best running beam"
+    length = "however long it gets" if o.beam_rules.hope_at_limit else "as long as it is now"
+    return f"{who}, {length}, cannot beat the worst of {W} finished texts"
+
+
+def _norm(o: Options) -> str:
+    if "gnmt" in (o.length_normalization, o.rules.norm):
+        return f"((5 + length) / 6) ** {o.length_penalty:g}"
+    return f"length ** {o.length_penalty:g}"
