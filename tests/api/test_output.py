@@ -95,6 +95,31 @@ def test_what_is_kept_of_each_step_tells_where_each_token_came_from(model, optio
     assert {step.shape for step in kept.scores} == {(rows, model.config.vocab_size)}
 
 
+@pytest.mark.parametrize("options", [
+    {"num_beams": 4, "num_return_sequences": 3}, {"num_beams": 3, "num_return_sequences": 3, "dialect": "fairseq"},
+    {"num_beams": 3, "num_return_sequences": 2, "dialect": "ctranslate2", "patience": 2.0},
+], ids=str)  # fmt: skip
+def test_beam_indices_are_where_a_trace_shows_the_text(model, options):
+    """A trace has the texts of all beams at each step."""
+    out = model.generate(PROMPTS, max_new_tokens=8, eos_token_id=13, keep="beam_indices", trace=True, **options)
+    for h, ids in enumerate(out.token_ids):
+        b = h // options["num_return_sequences"]
+        steps = out.trace.of(b)
+        rows = [b * options["num_beams"] + steps[t].running.index(ids[:t].tolist()) for t in range(len(ids))]
+        assert out.kept.beam_indices[h].tolist() == rows
+
+
+def test_beam_indices_take_the_bytes_of_the_footprint_which_are_in_proportion_to_the_steps(model):
+    taken = []
+    for steps in (8, 16):
+        given = {"max_new_tokens": steps, "num_beams": 4, "num_return_sequences": 4, "keep": ["beam_indices"]}
+        kept = model.generate(PROMPTS, eos_token_id=None, **given).kept
+        taken.append(sum(array.nbytes for array in (*kept.chosen, *kept.beam_indices)))
+        less = model.footprint(PROMPTS, **given | {"keep": []}).stepping
+        assert model.footprint(PROMPTS, **given).stepping - less == taken[-1]
+    assert taken[1] == 2 * taken[0]
+
+
 def test_what_cannot_be_kept_is_refused(model):
     for given, says in [
         ({"keep": ["attentions"]}, "keep knows scores, logits, beam_indices"),
