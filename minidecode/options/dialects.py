@@ -39,6 +39,15 @@ ctranslate2 (4.8.5) is hf but for these rules:
   them.
 - The tokens of a prefix are certain. Behind it, only the best candidate may end at once.
 - There is one EOS with beams. There is no sampling, there are no groups and no forced tokens.
+
+lightseq (3.0, by its code; docs/INTERNALS.md names the lines) is hf but for these rules:
+
+- A text that ends keeps its beam. Each step ranks the texts that have ended and the continuations of the others, by
+  their scores, and the W best of both stay. One that falls behind is lost.
+- A sentence stops when all W have ended.
+- Scores have the norm of GNMT.
+- There is no sampling and there are no groups. LightSeq has no bans, least length or forced tokens. Here they hold as
+  in unilm.
 """
 
 from __future__ import annotations
@@ -57,7 +66,7 @@ class Dialect:
     softmax: Literal["first", "last"] = "first"  # before the processors, or behind them
     temperature_in_softmax: bool = False
     finished: Literal["best", "first"] = "best"
-    stop: Literal["running", "candidate", "full", "limit", "counted"] = "running"
+    stop: Literal["running", "candidate", "full", "limit", "counted", "shared"] = "running"
     at_limit: Literal["candidates", "running", "eos"] = "candidates"
     groups: Literal["apart", "interleaved"] = "apart"
     all_go_on: bool = True  # whether W beams go on from a step in which some end
@@ -84,4 +93,5 @@ CTRANSLATE2 = Dialect(
     "ctranslate2", float("-inf"), greedy_scores="log-probabilities", softmax="last", stop="counted",
     bans_see_prompts=False, ends_behind_prefix="best",
 )  # fmt: skip
-DIALECTS = {d.name: d for d in (HF, HF4, FAIRSEQ, UNILM, CTRANSLATE2)}
+LIGHTSEQ = Dialect("lightseq", float("-inf"), stop="shared", norm="gnmt")
+DIALECTS = {d.name: d for d in (HF, HF4, FAIRSEQ, UNILM, CTRANSLATE2, LIGHTSEQ)}

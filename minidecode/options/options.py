@@ -73,6 +73,7 @@ DRAFTED = 5  # tokens of a draft model's guess
 NO_EARLY_STOPPING = {
     "fairseq": "stops when num_beams texts have ended", "unilm": "stops when no text can still become the best",
     "ctranslate2": "stops when num_beams * patience texts have ended",
+    "lightseq": "stops when the num_beams best texts have all ended",
 }  # fmt: skip
 TOKEN_IDS = tuple(name for name, row in ROWS.items() if row.check is checks.TOKEN_IDS)
 TOKEN_ID = tuple(name for name, row in ROWS.items() if row.check is checks.TOKEN_ID)
@@ -238,8 +239,8 @@ class Options(OptionTable):
                 raise OptionError(f"{name} is no rule of dialect {self.dialect!r}: leave it out, or use {systems}")
         if self.dialect == "fairseq":
             self._check_fairseq()
-        if self.dialect == "unilm":
-            self._check_unilm()
+        if self.dialect in ("unilm", "lightseq"):
+            self._check_plain_search()
         if self.dialect == "ctranslate2":
             self._check_ctranslate2()
 
@@ -279,15 +280,17 @@ class Options(OptionTable):
         if self.do_sample and self.top_k and self.top_p < 1:
             raise OptionError("fairseq samples by top_k or by top_p, not by both: use dialect hf for both")
 
-    def _check_unilm(self) -> None:
-        """What s2s-ft cannot do."""
+    def _check_plain_search(self) -> None:
+        """What s2s-ft and LightSeq cannot do. (LightSeq's siblings lose their penalty again, after the step.)"""
+        name = self.dialect
         if self.do_sample or self.num_beam_groups > 1 or self.sibling_penalty:
-            raise OptionError("dialect unilm has greedy and beam search alone: use dialect hf for other searches")
+            raise OptionError(f"dialect {name} has greedy and beam search alone: use dialect hf for other searches")
         if len(self.eos_token_id) > 1:
-            raise OptionError("dialect unilm knows one EOS: give one eos_token_id, or use dialect hf")
+            raise OptionError(f"dialect {name} knows one EOS: give one eos_token_id, or use dialect hf")
         if self.length_penalty < 0:
             raise OptionError(
-                f"length_penalty {self.length_penalty:g} means 0 in dialect unilm: give 0, or use dialect hf"
+                f"length_penalty {self.length_penalty:g} means another rule in dialect {name}: give one from 0 up, "
+                "or use dialect hf"
             )
 
     def _check_ctranslate2(self) -> None:
@@ -417,7 +420,7 @@ class Options(OptionTable):
             out_of_play=rules.out_of_play,
             first_stay=rules.finished == "first",
             full_is_done=rules.stop == "full" or (self.early_stopping is True and may_stop_early),
-            hope={"full": NOBODY, "counted": NOBODY, "candidate": BEST_CANDIDATE}.get(rules.stop, BEST_BEAM),
+            hope={"running": BEST_BEAM, "limit": BEST_BEAM, "candidate": BEST_CANDIDATE}.get(rules.stop, NOBODY),
             hope_at_limit=(self.early_stopping == "never" or to_limit) and self.length_penalty > 0,
             candidates_at_limit=rules.at_limit == "candidates",
             beams_at_limit=rules.at_limit == "running",
@@ -504,8 +507,11 @@ def resolve(defaults: dict[str, Any], given: dict[str, Any], source: str = "gene
     stops_early = given.get("early_stopping") is True or given.get("early_stopping") == "never"
     if stops_early and merged.get("num_beams", 1) == 1 and merged.get("dialect") not in NO_EARLY_STOPPING:
         raise OptionError("early_stopping changes nothing with one beam: add num_beams, or leave early_stopping out")
-    if given.get("length_normalization") == "power" and merged.get("dialect") == "unilm":
-        raise OptionError("length_normalization is always gnmt in dialect 'unilm': leave it out, or use dialect hf")
+    rules = DIALECTS.get(merged.get("dialect", "hf"))
+    if given.get("length_normalization") == "power" and rules and rules.norm == "gnmt":
+        raise OptionError(
+            f"length_normalization is always gnmt in dialect {rules.name!r}: leave it out, or use dialect hf"
+        )
     if "early_stopping" in given and (dialect := merged.get("dialect")) in NO_EARLY_STOPPING:
         raise OptionError(f"early_stopping is no rule of dialect {dialect!r}, which {NO_EARLY_STOPPING[dialect]}")
     has_default_minimum = _gives(given, MAXIMA) and not _gives(given, MINIMA)

@@ -53,6 +53,8 @@ def _stop(o: Options) -> str:
         if stop.behind_best:
             return f"the best candidate of a step has finished, and at least {stop.texts} of all texts"
         return f"num_beams * patience = {stop.texts} texts have finished"
+    if rules.stop == "shared":
+        return f"the {W} best texts, by their scores at each step, have all finished"
     if rules.stop == "full" or (o.early_stopping is True and rules.stop != "limit"):
         return f"{W} texts have finished"
     who = "the best candidate" if rules.stop == "candidate" else "the best running beam"

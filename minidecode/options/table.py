@@ -79,8 +79,8 @@ token = functools.partial(option, "Special tokens")
 class OptionTable:
     """A field per option, in the order in which errors, receipts and records name them."""
     dialect: str = search("hf", OneOf(tuple(DIALECTS), ", ".join(DIALECTS)),
-        "Whose rules: hf (transformers 5), hf4 (4.49), fairseq, unilm or ctranslate2.",
-        "fairseq is 0.10.2, unilm is s2s-ft, ctranslate2 is 4.8.5.",
+        "Whose rules: hf (transformers 5), hf4 (4.49), fairseq, unilm, ctranslate2 or lightseq.",
+        "fairseq is 0.10.2, unilm is s2s-ft, ctranslate2 is 4.8.5, lightseq is 3.0.",
         given=f"Literal[{', '.join(map(repr, DIALECTS))}]")
     num_beams: int = search(1, Whole(1), "Beam width; 1 is greedy.", flags="--beam")
     num_return_sequences: int = search(1, Whole(1, most=MOST_TEXTS), "Texts per prompt, best first.", flags="--nbest")

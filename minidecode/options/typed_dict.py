@@ -47,9 +47,9 @@ class GenerateOptions(TypedDict, total=False):
 
     Search:
 
-    dialect: Literal["hf", "hf4", "fairseq", "unilm", "ctranslate2"] = "hf"
-        Whose rules: hf (transformers 5), hf4 (4.49), fairseq, unilm or ctranslate2. fairseq is
-        0.10.2, unilm is s2s-ft, ctranslate2 is 4.8.5.
+    dialect: Literal["hf", "hf4", "fairseq", "unilm", "ctranslate2", "lightseq"] = "hf"
+        Whose rules: hf (transformers 5), hf4 (4.49), fairseq, unilm, ctranslate2 or lightseq.
+        fairseq is 0.10.2, unilm is s2s-ft, ctranslate2 is 4.8.5, lightseq is 3.0.
     num_beams: int = 1
         Beam width; 1 is greedy.
     num_return_sequences: int = 1
@@ -168,7 +168,7 @@ class GenerateOptions(TypedDict, total=False):
     """
 
     generation_config: dict[str, Any] | str | Path | Literal[False] | None
-    dialect: Literal["hf", "hf4", "fairseq", "unilm", "ctranslate2"]
+    dialect: Literal["hf", "hf4", "fairseq", "unilm", "ctranslate2", "lightseq"]
     num_beams: int
     num_return_sequences: int
     max_new_tokens: int | None

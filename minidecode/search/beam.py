@@ -122,7 +122,7 @@ def step_of_beams(
             if kept:  # nothing comes between
                 _keep(kept, "scores", ops.log_softmax(logits_RV)[0], beams, sentence_B)
         else:
-            if options.rules.softmax == "last":  # no dialect with groups
+            if logprobs_RV is None:  # the softmax comes last, in a dialect without groups
                 scores_RV, model_trouble_R = log_probabilities_last(ops, logits_RV, rows_of[g], options, notes)
                 clear_trouble(model_trouble_R, repeated(beams.done_B, W))
             else:
@@ -328,6 +328,7 @@ class Beams:
     eos_X: np.ndarray
     rules: BeamRules
     counted_stop: CountedStop | None
+    shares_places: bool  # whether a text that has finished keeps a beam from running
 
     @classmethod
     def start(cls, request: Request, W: int, logits_RV: np.ndarray, options: Options, engine: Engine) -> Beams:
@@ -348,7 +349,7 @@ class Beams:
             array_like(logits_RV, B, np.int64, 0), array_like(logits_RV, B, bool, False),
             array_like(logits_RV, B, np.int64, prompt_B), array_like(logits_RV, B, np.int64, limit_B),
             array_like(logits_RV, len(norms), dtype, norms), array_like(logits_RV, len(eos), np.int64, eos),
-            options.beam_rules, options.counted_stop,
+            options.beam_rules, options.counted_stop, options.rules.stop == "shared",
         )  # fmt: skip
 
     def rows(self, request: Request, sentence_B: np.ndarray, step: int, tables: dict[Any, Any]) -> Rows:
@@ -399,18 +400,38 @@ class Beams:
         self.running_BWM = ops.update_sequences(self.running_BWM, chosen.parent_BW, chosen.token_BW, at_B)
         if self.counted_stop:
             self.stop_by_count(finishes_BC & (score_BC > -np.inf), at_B, self.counted_stop)
+        if self.shares_places:
+            chosen.kept_BW[...] = np.where(self.share_places(at_B), chosen.kept_BW, -1)
         return chosen
 
-    def stop_by_count(self, finishes_BC: np.ndarray, at_B: np.ndarray, stop: CountedStop) -> None:
-        """CTranslate2: a sentence is done when enough texts have finished, however good those that run may become.
+    def share_places(self, at_B: np.ndarray) -> np.ndarray:
+        """LightSeq: W places for both, texts that have finished and those that run, by their scores -> goes_on_BW.
 
-        at_B: lengths as they were, which those of done sentences stay.
+        Both are in order, so that a text's rank is its own place, and how many of the others go before it.
         """
+        W = self.running_score_BW.shape[1]
+        running_BW = self.running_score_BW / self.norm_X[at_B + 1 - self.prompt_B][:, None]
+        ahead_BWW = self.finished_score_BW[:, None, :] >= running_BW[:, :, None]  # [b, running, finished]
+        place_W = np.arange(W, like=at_B)
+        goes_on_BW = (place_W + ahead_BWW.sum(axis=2) < W) & (running_BW > -np.inf)
+        stays_BW = (place_W + (~ahead_BWW).sum(axis=1) < W) | self.done_B[:, None]
+        self.running_score_BW[...] = np.where(goes_on_BW, self.running_score_BW, -np.inf)
+        self.finished_score_BW[...] = np.where(stays_BW, self.finished_score_BW, -np.inf)
+        self.finished_length_BW[...] = np.where(stays_BW, self.finished_length_BW, 0)
+        self._stop_where(~goes_on_BW.any(axis=1), at_B)
+        return goes_on_BW
+
+    def _stop_where(self, is_over_B: np.ndarray, at_B: np.ndarray) -> None:
+        """These sentences are done. at_B: lengths as they were, which those of done sentences stay."""
+        self.done_B |= is_over_B
+        self.length_B[...] = np.where(self.done_B, at_B, self.length_B)
+
+    def stop_by_count(self, finishes_BC: np.ndarray, at_B: np.ndarray, stop: CountedStop) -> None:
+        """CTranslate2: a sentence is done when enough texts have finished, however good those that run may become."""
         self.ended_B += finishes_BC.sum(axis=1)
         self.led_B |= finishes_BC[:, 0]
         is_enough_B = self.ended_B >= stop.texts
-        self.done_B |= is_enough_B & self.led_B if stop.behind_best else is_enough_B
-        self.length_B[...] = np.where(self.done_B, at_B, self.length_B)
+        self._stop_where(is_enough_B & self.led_B if stop.behind_best else is_enough_B, at_B)
 
     def copy_where_the_prefix_ends(self, total_BWV, prefix_BP, step: int, eos: tuple[int, ...]) -> None:
         """fairseq: a prefix that ends in EOS finishes its sentence with W copies of the first beam."""

@@ -53,6 +53,7 @@ ORDER = {
     "fairseq": FAIRSEQ,
     "unilm": UNILM,
     "ctranslate2": CTRANSLATE2,
+    "lightseq": UNILM,
 }
 
 

@@ -14,7 +14,7 @@ every_dialect = pytest.mark.parametrize("dialect", DIALECTS)
 
 BROKEN = [  # options, what the message must say: the option at fault, and the rule
     # ---- values that are none
-    ({"dialect": "hf3"}, "dialect must be hf, hf4, fairseq, unilm, ctranslate2, not 'hf3'"),
+    ({"dialect": "hf3"}, "dialect must be hf, hf4, fairseq, unilm, ctranslate2, lightseq, not 'hf3'"),
     ({"num_beams": 0}, "num_beams must be an integer from 1 up"),
     ({"num_beams": 2.0}, "num_beams must be an integer"),
     ({"num_beams": "2"}, "num_beams must be an integer"),
@@ -111,6 +111,8 @@ BROKEN = [  # options, what the message must say: the option at fault, and the r
     ({"dialect": "ctranslate2", "do_sample": True}, "ctranslate2 has greedy and beam search alone"),
     ({"dialect": "ctranslate2", "num_beams": 2, "eos_token_id": [2, 3]}, "CTranslate2 may continue a text past its"),
     ({"dialect": "ctranslate2", "num_beams": 4, "num_return_sequences": 3, "patience": 0.5}, "num_beams . patience"),
+    ({"dialect": "lightseq", "eos_token_id": [2, 3]}, "dialect lightseq knows one EOS"),
+    ({"dialect": "lightseq", "length_penalty": -1.0}, "length_penalty -1 means another rule in dialect lightseq"),
     ({"dialect": "ctranslate2", "forced_eos_token_id": 2}, "forced_eos_token_id is no rule of dialect 'ctranslate2'"),
     ({"dialect": "ctranslate2", "length_normalization": "gnmt"}, "length_normalization is no rule of dialect"),
     ({"unk_penalty": 1.0, "unk_token_id": 3}, "unk_penalty is no rule of dialect 'hf': .* use fairseq"),
@@ -169,7 +171,7 @@ def test_sampling_options_without_sampling_are_refused(dialect, name, value):
         resolve({}, {name: value, "dialect": dialect})
     with pytest.raises(md.OptionError, match=f"{name} changes nothing without do_sample=True"):
         resolve({"do_sample": True}, {name: value, "dialect": dialect, "do_sample": False})
-    if (dialect, name) != ("fairseq", "min_p") and dialect not in ("unilm", "ctranslate2"):
+    if (dialect, name) != ("fairseq", "min_p") and dialect not in ("unilm", "ctranslate2", "lightseq"):
         assert not resolve({name: value, "dialect": dialect}, {}).do_sample, "as a default of the model it is let be"
         assert getattr(resolve({"do_sample": True}, {name: value, "dialect": dialect}), name) == value
 
@@ -268,14 +270,14 @@ def test_a_vocabulary_without_enough_candidates_is_refused(dialect):
     """num_beams times (EOS ids + 1), and twice at least; one beam needs none.
 
     fairseq's beams may be wider (tests/golden/test_fairseq_golden.py), if they need no siblings. unilm needs one each.
-    ctranslate2 has one EOS.
+    ctranslate2 and lightseq have one EOS.
     """
     for options, candidates in [({"eos_token_id": 0}, 6), ({}, 6), ({"eos_token_id": (0, 1, 2)}, 12)]:
         if dialect == "fairseq":
             options, candidates = {"eos_token_id": 0, "sibling_penalty": 0.5}, 6
         if dialect == "unilm":
             options, candidates = {"eos_token_id": 0}, 3
-        if dialect == "ctranslate2":
+        if dialect in ("ctranslate2", "lightseq"):
             options, candidates = {"eos_token_id": 0}, 6
         o = Options(dialect=dialect, num_beams=3, **options)
         o.check_vocabulary(candidates)
@@ -310,7 +312,7 @@ def test_ctranslate2_forces_no_token_of_a_models_files():
     assert resolve(forced, {}).forced_bos_token_id == (3,)
 
 
-@pytest.mark.parametrize("dialect", ["fairseq", "unilm", "ctranslate2"])
+@pytest.mark.parametrize("dialect", ["fairseq", "unilm", "ctranslate2", "lightseq"])
 def test_some_dialects_have_no_early_stopping_to_set(dialect):
     for value in (True, False, "never"):
         with pytest.raises(md.OptionError, match=f"early_stopping is no rule of dialect '{dialect}', which stops when"):

@@ -63,6 +63,7 @@ def both(model, beside="", **options):
         {}, {"no_repeat_ngram_size": 2, "repetition_penalty": 1.2}, {"num_beams": 3}, {"input_ids": [[3, 4]]},
         {"do_sample": True, "num_return_sequences": 3, "seed": 2}, {"guidance_scale": 1.5}, {"dialect": "fairseq"},
         {"dialect": "ctranslate2", "num_beams": 2, "repetition_penalty": 1.2, "patience": 2.0},
+        {"dialect": "lightseq", "num_beams": 2},
         {"min_new_tokens": 3, "top_k": 9, "do_sample": True},
     ],
     ids=str,

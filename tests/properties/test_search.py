@@ -219,6 +219,7 @@ SEARCHES = [
     {"num_beams": 3, "dialect": "fairseq", "sibling_penalty": 0.5},
     {"num_beams": 3, "dialect": "ctranslate2", "patience": 1.7, "repetition_penalty": 1.2},
     {"num_beams": 3, "dialect": "ctranslate2", "length_penalty": 0.0, "num_return_sequences": 2},
+    {"num_beams": 3, "dialect": "lightseq", "num_return_sequences": 3},
 ]
 
 

@@ -20,6 +20,7 @@ KINDS = {
         dict(num_beams=4, num_beam_groups=2, diversity_penalty=0.5), dict(num_beams=3, sibling_penalty=0.4),
         dict(num_beams=2, do_sample=True, top_k=0, seed=5), dict(num_beams=3, dialect="fairseq"),
         dict(num_beams=3, dialect="ctranslate2", patience=1.5, no_repeat_ngram_size=2),
+        dict(num_beams=3, dialect="lightseq"),
     ],
     "stops": [dict(stop_strings="e"), dict(num_beams=2, stop_strings=["th", "a"]), dict(SAMPLE, stop_strings="t")],
     "biases": [dict(sequence_bias={(70,): 3.0}), dict(BEAMS, suppress_tokens=[5, 9]),
