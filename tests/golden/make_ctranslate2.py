@@ -1,6 +1,6 @@
 """Remakes tests/golden/ctranslate2: what CTranslate2 finds by greedy and beam search, on models of gpt2 and bart.
 
-    pip install '.[oracle]' ctranslate2==4.8.5
+    pip install '.[oracle]'
     python tests/golden/make_ctranslate2.py
 
 Each model is read and converted by CTranslate2's own converter, and runs in float32. A line of cases.json is a case, as
