@@ -92,9 +92,10 @@ class Model(LoadedModel):
             and end such as transformers' TextStreamer; not with a beam.
         trace: keep every step's candidates, scores, bans and parents in the output
             (runtime/trace.py).
-        keep: of "scores", "logits" and "beam_indices", what the output keeps of every step
-            (runtime/kept.py), as transformers' outputs do. A step's scores have a row for each beam
-            and a column for each token, so they take memory.
+        keep: of "scores", "logits", "beam_indices" and "token_scores", what the output keeps of
+            every step (runtime/kept.py), the first three as transformers' outputs do. A step's
+            scores have a row for each beam and a column for each token, so they take memory;
+            token_scores are those of the texts' own tokens alone.
         sample_ids: numbers that tell equal prompts apart when sampling; by default each copy in the
             call is another.
         memory_budget: bytes, or a text such as "2GB", that the call may take beside the weights;

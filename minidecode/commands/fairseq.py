@@ -164,10 +164,9 @@ class Program:
         """The --nbest hypotheses of each source of a batch. The limit follows the longest source of the batch."""
         asked, context = self.asked, self.model.config.context
         limit = min(int(asked.max_len_a * max(map(len, sources)) + asked.max_len_b), context - 1)
-        is_beam = asked.beam > 1
         out = self.model.generate(
             input_ids=[ids.tolist() for ids in sources], prefix_tokens=prefixes, generation_config=False,
-            keep=("scores", "beam_indices") if is_beam else ("scores",), dialect="fairseq", num_beams=asked.beam,
+            keep="token_scores", dialect="fairseq", num_beams=asked.beam,
             num_return_sequences=min(asked.nbest, asked.beam), max_len_b=limit, min_new_tokens=asked.min_len,
             length_penalty=0.0 if asked.unnormalized else asked.lenpen, unk_penalty=asked.unkpen,
             no_repeat_ngram_size=asked.no_repeat_ngram_size, match_source_len=asked.match_source_len,
@@ -176,11 +175,9 @@ class Program:
         )  # fmt: skip
         assert out.kept is not None  # it was asked for
         hypotheses_of: list[list[Hypothesis]] = [[] for _ in sources]
-        for h, (ids, score) in enumerate(zip(out.token_ids, out.scores, strict=True)):
-            rows = out.kept.beam_indices[h] if is_beam else np.full(len(ids), h)
-            each = [out.kept.scores[t][row, token] for t, (row, token) in enumerate(zip(rows, ids, strict=True))]
+        for h, (ids, score, each) in enumerate(zip(out.token_ids, out.scores, out.kept.token_scores, strict=True)):
             if len(ids):
-                hypotheses_of[h * len(sources) // len(out)].append(Hypothesis(ids, np.float32(score), np.array(each)))
+                hypotheses_of[h * len(sources) // len(out)].append(Hypothesis(ids, np.float32(score), each))
         return hypotheses_of
 
     def said(self, dictionary: Dictionary, ids: Sequence[int] | np.ndarray, escaped: bool = False) -> str:

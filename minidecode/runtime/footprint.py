@@ -30,6 +30,7 @@ SEARCH_SCORES = 5  # logits, log-probabilities, sums of a beam, a processor's co
 OBJECTS = 2**20  # Python's: the receipt, options, counters; they do not grow with a request
 FILTER_SCORES = 8  # what a filter makes of one row, in float64 (filters.py)
 NOTED_BEAM = 24  # of each row and step: its parent, its token, and an index of each text that is returned
+NOTED_GAIN = 24  # of each candidate and step: its parent, its token, and what it adds
 NOTED = 3  # copies of the log-probabilities that a call notes: of a pass, of all passes, and the output's
 DRAWN_SCORES = 4  # more of them, in float64, where tokens are drawn: what filters sort and sum, and the noise
 
@@ -89,7 +90,7 @@ def footprint(
     them; with el it makes 4 D numbers more of each row and head, beside the scores. A step of r rows that is captured
     on the CPU keeps r * (8 D + 2 X + 2 F) numbers of each layer, and its logits. A memory that grows or follows its
     beams copies one layer at a time. Scores or logits that a call keeps of each step are T * R * V numbers, and
-    beam_indices take 24 * T * R bytes. Noting
+    beam_indices take 24 * T * R bytes, token_scores another 24 for each candidate. Noting
     log-probabilities is a forward pass more over whole texts, while the caches are still there, and keeps K ids and
     numbers of each token. A latent is one more of the N positions, and adds B * D
     * s. Where steps are captured, N, S and T are those that there is room for (`room_for`). With query rows a step
@@ -202,7 +203,8 @@ def footprint(
         grown = 2 * held_stepping if plan.cache == "replicated" else 0
         planning = 2 * (L * one_layer + choice + grown) + cache_bytes
     noted_steps = T * R * V * s * len({"scores", "logits"} & set(keep))
-    noted_steps += T * R * NOTED_BEAM * ("beam_indices" in keep)
+    noted_steps += T * R * NOTED_BEAM * bool({"beam_indices", "token_scores"} & set(keep))
+    noted_steps += T * max(R, B * options.candidates) * NOTED_GAIN * ("token_scores" in keep)
     scoring = 0
     if logprobs is not None:
         texts, at_once = B * options.num_return_sequences, model.config.context  # tokens of texts in one pass

@@ -11,7 +11,7 @@ from ..device.arrays import fetch
 from ..errors import OptionError
 from ..options.options import Options
 
-KINDS = ("scores", "logits", "beam_indices")
+KINDS = ("scores", "logits", "beam_indices", "token_scores")
 
 
 @dataclass
@@ -20,6 +20,7 @@ class Kept:
 
     logits: the model's. scores: what the dialect's processors made of them, logits or log-probabilities (see
     processors.py). beam_indices: by hypothesis, the row of `scores` from which each of its tokens was chosen.
+    token_scores: by hypothesis, what each of its tokens adds to the sum of its log-probabilities.
     """
 
     what: tuple[str, ...]
@@ -27,7 +28,9 @@ class Kept:
     logits: list[np.ndarray] = field(default_factory=list)
     scores: list[np.ndarray] = field(default_factory=list)
     beam_indices: list[np.ndarray] = field(default_factory=list)
+    token_scores: list[np.ndarray] = field(default_factory=list)
     chosen: list[np.ndarray] = field(default_factory=list)  # by step: (parent, token) of each beam of each sentence
+    gains: list[dict[str, np.ndarray]] = field(default_factory=list)  # by step: of each text, or of each candidate
 
     @classmethod
     def make(cls, what: Sequence[str], sentences: int, options: Options) -> Kept | None:
@@ -50,19 +53,62 @@ class Kept:
             kept_RV[row_R[going_R]] = fetch(array_RV)[going_R]
             getattr(self, kind).append(kept_RV)
 
+    def note_gains(self, gained_R: np.ndarray, row_R: np.ndarray) -> None:
+        """What a step's tokens add to the sums of these rows of the whole batch."""
+        if "token_scores" in self.what:
+            kept_R = np.zeros(self.rows)
+            kept_R[row_R] = fetch(gained_R)
+            self.gains.append({"gained": kept_R})
+
+    def note_candidates(
+        self, total_BC: np.ndarray, parent_BC: np.ndarray, token_BC: np.ndarray, running_BW: np.ndarray,
+        sentence_B: np.ndarray,
+    ) -> None:  # fmt: skip
+        """What each candidate of these sentences adds to the sum of the beam that it goes on from."""
+        if "token_scores" in self.what:
+            total_BC, parent_BC, token_BC, running_BW = map(fetch, (total_BC, parent_BC, token_BC, running_BW))
+            with np.errstate(invalid="ignore"):  # a beam that is there by name alone has minus infinity
+                gained_BC = total_BC - np.take_along_axis(running_BW, parent_BC, axis=1)
+            of_step = {"gained": gained_BC, "parent": parent_BC, "token": token_BC}
+            W, gains = running_BW.shape[1], {}
+            for name, array_BC in of_step.items():
+                gains[name] = np.zeros((self.rows // W, array_BC.shape[1]), array_BC.dtype)
+                gains[name][sentence_B] = array_BC
+            self.gains.append(gains)
+
     def note_beams(self, parent_BW: np.ndarray, token_BW: np.ndarray, sentence_B: np.ndarray) -> None:
         """What a step chose: which beam each beam of these sentences goes on from, and by which token."""
-        if "beam_indices" in self.what:
+        if {"beam_indices", "token_scores"} & set(self.what):
             W = parent_BW.shape[1]
             chosen_BW2 = np.zeros((self.rows // W, W, 2), np.int64)
             chosen_BW2[sentence_B] = np.stack([fetch(parent_BW), fetch(token_BW)], axis=-1)
             self.chosen.append(chosen_BW2)
 
     def find_beams(self, tokens: list[list[np.ndarray]]) -> None:
-        """beam_indices of each hypothesis that a search has found: where its beginning ran at each step."""
+        """What is kept by hypothesis, of all that a beam search has found: where its beginning ran at each step."""
+        texts = [(b, ids) for b, sentence in enumerate(tokens) for ids in sentence]
         if "beam_indices" in self.what:
-            texts = [(b, ids) for b, sentence in enumerate(tokens) for ids in sentence]
             self.beam_indices = [self._rows_of(b, ids) for b, ids in texts]
+        if "token_scores" in self.what:
+            self.token_scores = [self._gains_of(b, ids) for b, ids in texts]
+
+    def find_texts(self, tokens: list[list[np.ndarray]]) -> None:
+        """What is kept by hypothesis, of all that a search without beams has found."""
+        if "token_scores" in self.what:
+            texts = [ids for sentence in tokens for ids in sentence]
+            self.token_scores = [
+                np.array([self.gains[t]["gained"][row] for t in range(len(ids))]) for row, ids in enumerate(texts)
+            ]
+
+    def _gains_of(self, b: int, ids: np.ndarray) -> np.ndarray:
+        """What each token of a text added: that candidate's gain, which went on from the text's beam by this token."""
+        W = self.rows // len(self.chosen[0])
+        gained_T = np.empty(len(ids))
+        for t, (token, row) in enumerate(zip(ids, self._rows_of(b, ids), strict=True)):
+            step = self.gains[t]
+            c = np.argmax((step["parent"][b] == row - b * W) & (step["token"][b] == token))
+            gained_T[t] = step["gained"][b, c]
+        return gained_T
 
     def _rows_of(self, b: int, ids: np.ndarray) -> np.ndarray:
         """The row of each beginning of a text, from the empty one on; the first where several beams hold the same."""

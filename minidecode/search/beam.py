@@ -140,6 +140,8 @@ def step_of_beams(
                 candidates = only_the_best_ends(*candidates, at_start_B, options.eos_token_id)
 
         # 2. Of these, see which end and which run on.
+        if kept:
+            kept.note_candidates(*candidates, beams.running_score_BW, sentence_B)
         if G > 1 or trace:
             was_done_B = beams.done_B | (candidates[0][:, 0] == -np.inf)
         if trace:

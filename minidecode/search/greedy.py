@@ -87,7 +87,10 @@ def greedy(
         texts, chosen = engine.run_step(one_step, texts, said, key)
 
     copy_found(texts.finds(), every_text.finds(), np.arange(len(texts.row_R)), texts.row_R)
-    return _found(every_text, request, options, step)
+    found = _found(every_text, request, options, step)
+    if kept:
+        kept.find_texts(found.tokens)
+    return found
 
 
 @dataclass
@@ -156,6 +159,8 @@ def next_tokens(
     else:
         token_R, gained_R, trouble_R = ops.argmax_tokens(scores_RV, logits_RV if is_by_logits else None)
     clear_trouble(trouble_R, texts.done_R)
+    if kept:
+        kept.note_gains(gained_R, texts.row_R)
 
     # 3. The texts get it.
     going_R = ~texts.done_R if trace else None

@@ -109,6 +109,28 @@ def test_beam_indices_are_where_a_trace_shows_the_text(model, options):
         assert out.kept.beam_indices[h].tolist() == rows
 
 
+@pytest.mark.parametrize("options", [
+    {}, {"do_sample": True, "num_return_sequences": 2}, {"dialect": "fairseq"},
+    {"num_beams": 4, "num_return_sequences": 3}, {"num_beams": 4, "do_sample": True},
+    {"num_beams": 3, "num_return_sequences": 3, "dialect": "fairseq"},
+    {"num_beams": 3, "num_return_sequences": 2, "dialect": "ctranslate2", "patience": 2.0},
+], ids=str)  # fmt: skip
+@pytest.mark.parametrize("plan", ["numpy", "fast,drop_finished=on"])
+def test_token_scores_are_those_of_each_step_at_the_texts_own_tokens(model, options, plan):
+    by_beam = ["beam_indices"] if "num_beams" in options else []
+    given = options | {"max_new_tokens": 8, "eos_token_id": 13, "no_repeat_ngram_size": 2, "plan": plan}
+    out = model.generate(PROMPTS, keep=["token_scores", "scores", "logits", *by_beam], **given)
+    steps = out.kept.scores if by_beam or "dialect" in options else out.kept.logits  # hf: the model's, without a ban
+    for h, (ids, each) in enumerate(zip(out.token_ids, out.kept.token_scores, strict=True)):
+        assert len(each) == len(ids)
+        rows = out.kept.beam_indices[h] if by_beam else [h] * len(ids)
+        for t, (row, token) in enumerate(zip(rows, ids, strict=True)):
+            scores_V = steps[t][row].astype(np.float64)
+            if steps is out.kept.logits:
+                scores_V -= np.log(np.exp(scores_V - scores_V.max()).sum()) + scores_V.max()
+            assert each[t] == pytest.approx(scores_V[token], abs=1e-4)
+
+
 def test_beam_indices_take_the_bytes_of_the_footprint_which_are_in_proportion_to_the_steps(model):
     taken = []
     for steps in (8, 16):
@@ -122,7 +144,7 @@ def test_beam_indices_take_the_bytes_of_the_footprint_which_are_in_proportion_to
 
 def test_what_cannot_be_kept_is_refused(model):
     for given, says in [
-        ({"keep": ["attentions"]}, "keep knows scores, logits, beam_indices"),
+        ({"keep": ["attentions"]}, "keep knows scores, logits, beam_indices, token_scores"),
         ({"keep": ["beam_indices"]}, "one beam has no beam_indices"),
         (
             {"keep": "scores", "num_beams": 2, "num_beam_groups": 2, "diversity_penalty": 1.0, "dialect": "hf4"},
