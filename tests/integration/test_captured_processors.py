@@ -55,6 +55,10 @@ CASES = [  # (names of what is due, options, the step that is captured, the step
     ("end_at_limit min_new_tokens", {"dialect": "fairseq", "eos_token_id": EOS, "min_new_tokens": 8}, 5, 5),
     ("begin_with_bos", {"dialect": "fairseq", "forced_bos_token_id": 6, "min_new_tokens": 0}, 0, 0),
     ("prefix_tokens min_new_tokens", {"dialect": "fairseq", "eos_token_id": EOS, "min_new_tokens": 4}, 0, 1),
+    ("repetition_penalty no_repeat_ngram_size bad_words_ids",
+     {"dialect": "ctranslate2", "repetition_penalty": 1.3, "no_repeat_ngram_size": 1,
+      "bad_words_ids": [[EOS], [3, 4]], "eos_token_id": EOS}, 1, 4),
+    ("prefix_tokens", {"dialect": "ctranslate2"}, 0, 1),
 ]  # fmt: skip
 
 

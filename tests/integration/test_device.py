@@ -94,6 +94,8 @@ SEARCHES = [
         },
     ),
     ("gpt2", "", {"num_beams": 2, "dialect": "hf4", "forced_eos_token_id": 1, "renormalize_logits": True}),
+    ("gpt2", "", {"num_beams": 2, "dialect": "ctranslate2", "patience": 1.5, "repetition_penalty": 1.3}),
+    ("gpt2", "", {"num_beams": 2, "dialect": "lightseq"}),
     ("bart", "", {"num_beams": 2}),
     ("bart", "cache=el", {"num_beams": 2}),
     ("bart", "cache=replicated", {}),
