@@ -473,5 +473,5 @@ def test_known_mistakes_are_found(mistake, monkeypatch):
     for number in range(len(requests())):  # before anything is wrong
         alone("gpt2", number)
     mistake(monkeypatch)
-    with pytest.raises((AssertionError, ValueError, IndexError, KeyError)):
+    with pytest.raises((AssertionError, ValueError, IndexError, KeyError, StopIteration)):
         test_requests_join_in_the_order_of_their_arrival() if mistake in OF_ORDER else run()
