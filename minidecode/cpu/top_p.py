@@ -10,30 +10,50 @@ from ..reference import in_place
 from ..reference.top_p import ONE
 from .common.jit import njit
 
+BUCKETS, PER_UNIT = 1024, 32.0  # tokens are sorted into them by how far their scores lie below the largest
+LAST = BUCKETS - 1  # from 32 below on: e^-32 in whole units of 2^-44 is 0
+
 
 def top_p_filter(scores_RV, p, least=1, out=None):
-    """Parts tokens into those before and behind one of them, again and again, as quickselect looks for a median."""
+    """Tokens go by buckets of scores, the lowest first. The bucket that goes in part is parted as by quickselect."""
     scores_RV = in_place(scores_RV, out)
     _top_p_filter(scores_RV, 1 - p, least)
     return scores_RV
 
 
 @njit(cache=True)
-def _top_p_filter(scores_RV, run_tasks, least):
+def _top_p_filter(scores_RV, share, least):
     V = scores_RV.shape[1]
-    weight_V, token_X = np.empty(V, np.int64), np.empty(V, np.int64)
+    weight_V, bucket_V, token_X = np.empty(V, np.int64), np.empty(V, np.int16), np.empty(V, np.int64)
+    weight_B, count_B = np.empty(BUCKETS, np.int64), np.empty(BUCKETS, np.int64)
     for scores_V in scores_RV:
         largest = scores_V.max()
         if largest == -np.inf:
             continue
-        total = 0
+        weight_B[:], count_B[:] = 0, 0
         for v in range(V):
-            weight_V[v] = np.int64(math.exp(np.float64(scores_V[v]) - np.float64(largest)) * ONE)
-            total += weight_V[v]
-            token_X[v] = v
-        gone = _order_until_one_stays(scores_V, weight_V, token_X, np.int64(run_tasks * total), max(V - least, 0))
-        for x in range(gone):
-            scores_V[token_X[x]] = -np.inf
+            below = np.float64(largest) - np.float64(scores_V[v])
+            place = below * PER_UNIT
+            b = np.int64(place) if place < LAST else LAST  # NaN means nothing, and has a place, too
+            weight_V[v] = np.int64(math.exp(-below) * ONE) if b < LAST else 0
+            bucket_V[v] = b
+            weight_B[b] += weight_V[v]
+            count_B[b] += 1
+
+        # Whole buckets go while they may: `weight` and `tokens` are what may go besides.
+        weight, tokens, edge = np.int64(share * weight_B.sum()), max(V - least, 0), LAST
+        while edge > 0 and weight_B[edge] <= weight and count_B[edge] <= tokens:
+            weight, tokens, edge = weight - weight_B[edge], tokens - count_B[edge], edge - 1
+        x = 0
+        for v in range(V):
+            if bucket_V[v] > edge:
+                scores_V[v] = -np.inf
+            elif bucket_V[v] == edge:
+                token_X[x] = v
+                x += 1
+        gone = _order_until_one_stays(scores_V, weight_V, token_X[:x], weight, tokens)
+        for v in token_X[:gone]:
+            scores_V[v] = -np.inf
 
 
 @njit(cache=True)
