@@ -288,9 +288,10 @@ class Options(OptionTable):
         if len(self.eos_token_id) > 1:
             raise OptionError(f"dialect {name} knows one EOS: give one eos_token_id, or use dialect hf")
         if self.length_penalty < 0:
+            meant = "0" if name == "unilm" else "another rule"
             raise OptionError(
-                f"length_penalty {self.length_penalty:g} means another rule in dialect {name}: give one from 0 up, "
-                "or use dialect hf"
+                f"length_penalty {self.length_penalty:g} means {meant} in dialect {name}: give 0 or more, or use "
+                "dialect hf"
             )
 
     def _check_ctranslate2(self) -> None:

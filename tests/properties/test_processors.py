@@ -121,7 +121,8 @@ def encoder_no_repeat_ngram_size(t, s, v, o, scores):
 
 
 def bad_words_ids(t, s, v, o, scores):
-    words = [word for word in o.bad_words_ids if len(word) > 1 or word[0] not in o.eos_token_id]
+    passes = () if o.dialect == "ctranslate2" else o.eos_token_id
+    words = [word for word in o.bad_words_ids if len(word) > 1 or word[0] not in passes]
     return OFF if any(ends_with([*t.tokens, v], word) for word in words) else s
 
 
@@ -134,6 +135,8 @@ def min_new_tokens(t, s, v, o, scores):
 
 def prefix_tokens(t, s, v, o, scores):
     wanted = t.prefix[t.new] if t.prefix is not None and t.new < len(t.prefix) and not t.is_last else -1
+    if o.dialect == "ctranslate2" and wanted == v:
+        return 0.0  # whatever else has been ruled out
     return s if wanted in (-1, v) else OFF
 
 
@@ -217,7 +220,11 @@ FAIRSEQ_RULES = {
     min_new_tokens: {"min_new_tokens": st.integers(0, 4), "eos_token_id": st.lists(ids, max_size=1)},
     no_repeat_ngram_size: {"no_repeat_ngram_size": st.integers(0, 4)},
 }  # fmt: skip
-CASES = [*[("hf", rule, o) for rule, o in RULES.items()], *[("fairseq", rule, o) for rule, o in FAIRSEQ_RULES.items()]]
+OF_NEW_TOKENS = (repetition_penalty, no_repeat_ngram_size, bad_words_ids)  # in CTranslate2
+CASES = [
+    *[("hf", rule, o) for rule, o in RULES.items()], *[("fairseq", rule, o) for rule, o in FAIRSEQ_RULES.items()],
+    *[("ctranslate2", rule, RULES[rule]) for rule in (*OF_NEW_TOKENS, prefix_tokens)],
+]  # fmt: skip
 
 
 @st.composite
@@ -250,6 +257,8 @@ def test_a_processor_does_what_its_rule_says(dialect, rule, tried, batch, data):
     texts, scores = batch
     options = {"dialect": dialect} | {name: data.draw(values) for name, values in tried.items()}
     o, found = Options(**options), apply(rule.__name__, texts, scores, **options)
+    if dialect == "ctranslate2" and rule in OF_NEW_TOKENS:
+        texts = [dataclasses.replace(t, tokens=t.tokens[t.prompt :], prompt=0) for t in texts]
     expected = [[rule(t, s, v, o, row) for v, s in enumerate(row)] for t, row in zip(texts, scores, strict=True)]
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
 
@@ -276,7 +285,8 @@ def test_what_a_users_function_allows(batch):
 def test_every_processor_of_every_dialect_is_tried():
     elsewhere = {"logits_processor", "prefix_allowed_tokens_fn", "guidance_scale", "regex", "json_schema"}
     elsewhere |= {"top_h", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff"}
-    for d, rules in [("hf", RULES), ("hf4", RULES), ("fairseq", FAIRSEQ_RULES), ("unilm", RULES)]:
+    for d in processors.ORDER:
+        rules = FAIRSEQ_RULES if d == "fairseq" else RULES
         names = {rule.__name__ for rule in rules} | elsewhere
         assert set(processors.ORDER[d]) <= names
 
@@ -531,7 +541,8 @@ METHODS = {"greedy": {}, "beam": {"num_beams": 3}, "sampling": {"do_sample": Tru
 PROMPTS = [[1, 2], [3], [4, 4, 1]]
 every_method = pytest.mark.parametrize(("dialect", "method"), [
     (d, m) for d in dialects.DIALECTS for m in METHODS
-    if (d, m) != ("fairseq", "beam sampling") and (d != "unilm" or m in ("greedy", "beam"))  # the others are refused
+    if (m in ("greedy", "beam") or d not in ("unilm", "ctranslate2", "lightseq"))  # the others are refused
+    and (d, m) != ("fairseq", "beam sampling")
 ])  # fmt: skip
 
 
@@ -583,7 +594,7 @@ def test_logits_processor_gets_scores_and_rows(method, dialect):
     found = run(engine, PROMPTS, 5, dialect=dialect, logits_processor=(first, second), **METHODS[method])
     assert len(seen) == found.steps * (2 if method == "groups" and dialect != "fairseq" else 1)
     assert all(7 not in text for texts in found.tokens for text in texts)
-    is_logits = method in ("greedy", "sampling") and dialect != "fairseq"
+    is_logits = dialect == "ctranslate2" or (method in ("greedy", "sampling") and dialect != "fairseq")
     expected = engine.scores(PROMPTS[0]).astype(np.float64)
     if not is_logits:
         expected -= np.log(np.exp(expected).sum())
@@ -661,9 +672,13 @@ def test_what_is_allowed_against_all_other_rules_is_certain(W):
 
 @every_method
 def test_a_sentence_without_any_token_left_says_so(dialect, method):
-    """The second of three, after 11 new tokens: there are 14, two of them in its prompt, and it may not end yet."""
+    """The second of three, after 11 new tokens: there are 14, two of them in its prompt, and it may not end yet.
+
+    In ctranslate2, which does not ban what a prompt has, all three after 13.
+    """
     options = {"min_new_tokens": 14, "no_repeat_ngram_size": 1, **METHODS[method]}
-    with pytest.raises(md.OptionError, match="no token is left for sentence 2 at step 12"):
+    who = "sentence 1 at step 14" if dialect == "ctranslate2" else "sentence 2 at step 12"
+    with pytest.raises(md.OptionError, match=f"no token is left for {who}"):
         run(ToyEngine(0, 14), [[3], [3, 4], [3]], 15, dialect=dialect, **options)
 
 

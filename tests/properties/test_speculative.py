@@ -81,7 +81,7 @@ def texts(found):
     return [[text.tolist() for text in sentence] for sentence in found.tokens]
 
 
-DIALECTS = {"dialect": st.sampled_from(["fairseq", "unilm"]), "no_repeat_ngram_size": st.integers(0, 3)}
+DIALECTS = {"dialect": st.sampled_from(["fairseq", "unilm", "ctranslate2"]), "no_repeat_ngram_size": st.integers(0, 3)}
 OPTIONS = st.fixed_dictionaries({
     "no_repeat_ngram_size": st.integers(0, 3), "min_new_tokens": st.integers(0, 3),
     "repetition_penalty": st.sampled_from([1.0, 1.4]), "suppress_tokens": st.sampled_from([(), (3,)]),
