@@ -176,9 +176,8 @@ def times(row: Row) -> str:
         f"{as_markdown(recorded.machine_of(recorded.RESULTS / file))}\n\n{table}"
         for file, what, table in recorded.times_of(row.name, row.op)
     ]
-    none = [] if sections else ["No record has this op by itself."]
     yours = f"For times on your machine, run `minidecode compare {row.name}`."
-    return "\n\n".join(["## Recorded times", *none, *sections, yours])
+    return "\n\n".join(["## Recorded times", *sections, yours])
 
 
 # Known mistakes

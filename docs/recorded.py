@@ -11,6 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 MEDIAN = 0  # of [median, fastest, slowest]
+MEASURED = ("name", "source", "bandwidth", "operations", "int8_operations", "least_seconds")  # no word about a machine
 
 
 def times_of(name: str, op: str) -> list[tuple[str, str, str]]:
@@ -23,7 +24,7 @@ def times_of(name: str, op: str) -> list[tuple[str, str, str]]:
     return tables
 
 
-def load(file: str) -> dict:
+def load(file: str) -> dict | list:
     return json.loads((RESULTS / f"{file}.json").read_text(encoding="utf-8"))
 
 
@@ -34,18 +35,31 @@ def table(head: Iterable[str], rows: Iterable[Iterable]) -> str:
 
 def machine_of(path: Path) -> str:
     """The machine of a result, as its file says it: what it was, with which versions, and what else ran there."""
-    record = json.loads(path.read_text(encoding="utf-8"))
+    record = load(path.stem)
+    record = record[0] if isinstance(record, list) else record  # of several ops, timed in one run
     machine = record["machine"]
     if isinstance(machine, str):
         return f"{machine}."
     fields = machine | record.get("where", {}) | record.get("versions", {})
     note = fields.pop("note", "") or record.get("note", "")
-    fields = {k: v for k, v in fields.items() if v is not None and k not in ("name", "bandwidth", "operations")}
+    fields = {k: v for k, v in fields.items() if v is not None and k not in MEASURED}
     listed = "machine: " + ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in fields.items())
     return f"{listed}. {note}".strip()
 
 
 # On CPUs
+
+
+def compared(data: list, name: str, op: str) -> tuple:
+    """What benchmarks/ops.py wrote of all ops."""
+    timed = [record for record in data if record["name"] == name]
+    head = ("version", *SPREAD, "of this machine's limit")
+    times = [t for record in timed for t in record["timings"]]
+    rows = [(t["implementation"], *(f"{1e6 * t[w]:,.2f} us" for w in SPREAD), f"{t['share']:.1%}") for t in times]
+    return timed[0]["shape"] if timed else "", head, rows
+
+
+SPREAD = ("median", "fastest", "slowest")
 
 
 def ngram(data: dict, name: str, op: str) -> tuple:
@@ -153,7 +167,7 @@ def found(pattern: str, lines: Iterable[str]) -> list[tuple[str, ...]]:
 
 
 READERS = {
-    "ngram-cpu": ngram, "hars-cpu": hars, "skinny-gemm-cpu": skinny_gemm, "int8-gemm-cpu": int8_gemm,
-    "low-precision-caches-cpu": caches, "el-attention-cpu": el_attention, "step-profile-cpu": step_profile,
-    "gpu-h100-kernels": kernels,
+    "ops-cpu": compared, "ngram-cpu": ngram, "hars-cpu": hars, "skinny-gemm-cpu": skinny_gemm,
+    "int8-gemm-cpu": int8_gemm, "low-precision-caches-cpu": caches, "el-attention-cpu": el_attention,
+    "step-profile-cpu": step_profile, "gpu-h100-kernels": kernels,
 }  # fmt: skip

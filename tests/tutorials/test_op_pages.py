@@ -53,7 +53,7 @@ SHOWN = {
     },
     "unravel": {
         "naive": "def unravel_candidates_naive(", "numpy": "def unravel_candidates(", "compiled": "There is none",
-        "cuda": "@cuda.jit", "versions": 1, "mistakes": ("exchanged",), "recorded": "No record has this op",
+        "cuda": "@cuda.jit", "versions": 1, "mistakes": ("exchanged",), "recorded": "| reference naive |",
     },
     "shared": {
         "naive": "def attend_shared_naive(", "numpy": "def attend_shared(", "compiled": "def attend_shared(",
@@ -81,6 +81,12 @@ def test_a_page_on_the_site_has_every_version_beside_the_others(name):
         text = page.split(f"<details><summary><code>{mistake}</code>")[1].split("</details>")[0]
         assert "right is" in text and ("print(f(" in text or "Input: " in text)
     assert page.count("<details>") == page.count("</details>")
+
+
+def test_every_op_has_recorded_times():
+    import recorded
+
+    assert [row.name for row in CATALOG.values() if not recorded.times_of(row.name, row.op)] == []
 
 
 def test_the_boxes_of_the_anatomy_lead_to_pages_that_there_are():
