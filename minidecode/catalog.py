@@ -150,7 +150,7 @@ def _prefill_cost(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, 
     (R, H, K), U = q_RHK.shape, v_XGU.shape[2]
     ends = zip(pairwise(q_offsets_X.tolist()), pairwise(k_offsets_X.tolist()), strict=True)
     sizes = [(q_last - q_first, k_last - k_first) for (q_first, q_last), (k_first, k_last) in ends]
-    seen = sum(sum(min(n + 1, window or N) for n in range(N)) if causal else N * M for N, M in sizes)
+    seen = sum(sum(min(M - n, window or M) for n in range(N)) if causal else N * M for N, M in sizes)
     moved = q_RHK.nbytes + k_XGK.nbytes + v_XGU.nbytes + R * H * U * q_RHK.itemsize
     return Cost(moved, 2 * seen * H * (K + U))
 

@@ -318,10 +318,10 @@ def attend_prefill(
     """Attention inside each sentence, over rows without padding: prompts, encoders, and sources seen from targets.
 
     Sentence b owns query rows q_offsets[b] to q_offsets[b+1] and key rows k_offsets[b] to k_offsets[b+1]. A query
-    sees all keys of its sentence, or, if causal (then both offsets are the same), those up to itself, of which a
-    window leaves the last `window`:
+    sees all keys of its sentence, or, if causal, those up to itself, of which a window leaves the last `window`:
     a[r, h] = sum_m softmax_m(scale * q[r, h] . k[m, g]) v[m, g],  g = h // (H/G).
-    A position bias is added to the scores; positions of queries and of keys count from where their sentence begins.
+    The queries of a causal sentence are its last positions: all of them, or, where keys and values of the first ones
+    are known already, fewer. A position bias is added to the scores; positions count from where a sentence begins.
     Where q, k and v are float16, all three, the weights of the softmax may be rounded to float16 too; sums, and the
     result, are float32.
     Returns the heads side by side, X = H*U columns. LightSeq's two products of an encoder layer and what is between and

@@ -17,59 +17,25 @@ import numpy as np
 
 from ..device.arrays import fetch
 from .cross import SharedCrossCache
-from .pages import PAGE, PagePool, pages_for
+from .pages import PAGE, PagePool, PageTables, pages_for
 from .prompt import PromptCache
 from .protocol import SourceCacheKind
 
 
-class PageTables:
-    """The tables of a batch of rows and their pool: lists for the pool, and the same numbers as an array for ops."""
+def tables_of_prompts(lengths: Sequence[int], beams: int, steps: int) -> PageTables:
+    """Each sentence's prompt in pages, once, and room for each beam to go on for so many steps.
 
-    def __init__(self, lengths: Sequence[int], beams: int, steps: int):
-        """Each sentence's prompt in pages, once, and room for each beam to go on for so many steps.
-
-        Full pages of a prompt are never written again. Beside them a beam needs a copy of the last one, and its own.
-        """
-        longest = max(lengths)
-        self.pool = PagePool(len(lengths) * (longest // PAGE + beams * (pages_for(steps) + 1)))
-        self.tables: list[list[int]] = []
-        for length in lengths:
-            prompt: list[int] = []
-            self.pool.grow(prompt, length)
-            self.tables += [prompt, *(self.pool.fork(prompt) for _ in range(beams - 1))]
-        self.table_RX = np.zeros((len(self.tables), pages_for(longest + steps)), np.int64)
-        for r, table in enumerate(self.tables):
-            self.table_RX[r, : len(table)] = table
-
-    def make_room(self, at_R: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Before each row writes position at[r]: (source_R, target_R), the pages that `copy_pages` copies first.
-
-        A row whose page is its own already has the same page as source and target.
-        """
-        copies = np.empty((2, len(self.tables)), np.int64)
-        for r, (table, at) in enumerate(zip(self.tables, at_R.tolist(), strict=True)):
-            nth = at // PAGE
-            self.pool.grow(table, at + 1)
-            copies[:, r] = self.pool.writable(table, nth) or (table[nth], table[nth])
-            self.table_RX[r, nth] = table[nth]
-        return copies[0], copies[1]
-
-    def follow(self, parents: Sequence[int]) -> None:
-        """Row r goes on from the pages of row parents[r]."""
-        moved = {r: self.pool.fork(self.tables[parent]) for r, parent in enumerate(parents) if parent != r}
-        for r, table in moved.items():
-            self.pool.release(self.tables[r])
-            self.tables[r] = table
-        self.table_RX[...] = self.table_RX[parents]
-
-    def keep(self, rows: Sequence[int]) -> None:
-        """Keeps only these rows; the pages of the others return to the pool."""
-        kept = set(rows)
-        for r, table in enumerate(self.tables):
-            if r not in kept:
-                self.pool.release(table)
-        self.tables = [self.tables[r] for r in rows]
-        self.table_RX = self.table_RX[rows]
+    Full pages of a prompt are never written again. Beside them a beam needs a copy of the last one, and its own.
+    """
+    longest = max(lengths)
+    pool = PagePool(len(lengths) * (longest // PAGE + beams * (pages_for(steps) + 1)))
+    tables = PageTables(pool, len(lengths) * beams, longest + steps)
+    for length in lengths:
+        prompt: list[int] = []
+        pool.grow(prompt, length)
+        for table in (prompt, *(pool.fork(prompt) for _ in range(beams - 1))):
+            tables.add(table)
+    return tables
 
 
 class PagedCache(PromptCache):
@@ -81,7 +47,7 @@ class PagedCache(PromptCache):
     def begin_steps(self, ops, k_RGK, v_RGU, beams, steps):
         """Prompts into pages, each once."""
         lengths_B, h = np.diff(fetch(self.offsets_X)), self.heads
-        self.tables = PageTables(lengths_B.tolist(), beams, steps)
+        self.tables = tables_of_prompts(lengths_B.tolist(), beams, steps)
         X, sentence_R = self.tables.pool.pages, np.repeat(np.arange(len(lengths_B)), lengths_B)
         position_R = np.arange(len(sentence_R)) - np.repeat(np.cumsum(lengths_B) - lengths_B, lengths_B)
         self.k_XGMK = np.zeros((X, h.G, PAGE, h.K), k_RGK.dtype, like=k_RGK)

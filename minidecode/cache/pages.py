@@ -9,7 +9,7 @@ is in one of three states:
 - cached: no table holds it, but a prompt like the one that it holds may come again. The page that was released the
   longest ago is the first to be evicted.
 
-The pool knows numbers alone: keys and values lie elsewhere, one array of pages per layer, all under the same numbers.
+Pool and tables know numbers alone: keys and values lie elsewhere, one array of pages per layer, under these numbers.
 Four rules keep answers right:
 
 1. A published page is named by the page before it and its own tokens. Keys and values depend on all tokens before
@@ -22,6 +22,8 @@ Four rules keep answers right:
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+
+import numpy as np
 
 PAGE = 16  # positions
 ROOT = -1  # stands for the page before the first one
@@ -165,3 +167,67 @@ class PagePool:
             if page in self._cached:
                 del self._cached[page]
                 self._free.append(page)
+
+
+class PageTables:
+    """The tables of a batch's rows: lists for the pool, and the same numbers as an array for ops."""
+
+    def __init__(self, pool: PagePool, rows: int, positions: int):
+        self.pool = pool
+        self.tables: list[list[int]] = []
+        self._table_RX = np.zeros((rows, pages_for(positions, pool.size)), np.int64)
+
+    @property
+    def table_RX(self) -> np.ndarray:
+        """Of the rows that there are."""
+        return self._table_RX[: len(self.tables)]
+
+    def add(self, table: list[int]) -> None:
+        """One more row, behind the others, takes over a table."""
+        self.tables.append([])
+        self.put(len(self.tables) - 1, table)
+
+    def put(self, r: int, table: list[int]) -> None:
+        """From here on row r has this table."""
+        self.tables[r] = table
+        self._table_RX[r, : len(table)] = table
+
+    def missing(self, at_R: np.ndarray) -> int:
+        """How many pages `make_room` will take.
+
+        A row takes one where it begins a page, and where others hold the page that it writes.
+        """
+        size, references = self.pool.size, self.pool.references
+        each = zip(self.tables, at_R.tolist(), strict=False)
+        return sum(len(table) * size <= at or references[table[at // size]] > 1 for table, at in each)
+
+    def make_room(self, at_R: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Before each of the first rows writes position at[r]: (source_R, target_R), what `copy_pages` copies first.
+
+        A row whose page is its own already has the same page as source and target.
+        """
+        copies = np.empty((2, len(at_R)), np.int64)
+        for r, at in enumerate(at_R.tolist()):
+            table, nth = self.tables[r], at // self.pool.size
+            self.pool.grow(table, at + 1)
+            copies[:, r] = self.pool.writable(table, nth) or (table[nth], table[nth])
+            self._table_RX[r, nth] = table[nth]
+        return copies[0], copies[1]
+
+    def follow(self, parents: Sequence[int], first: int = 0) -> None:
+        """Row first + i goes on from the pages of row first + parents[i]."""
+        moved = {
+            first + i: self.pool.fork(self.tables[first + parent]) for i, parent in enumerate(parents) if parent != i
+        }
+        for r, table in moved.items():
+            self.pool.release(self.tables[r])
+            self.put(r, table)
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Keeps only these rows, in this order; the pages of the others return to the pool."""
+        kept = set(rows)
+        for r, table in enumerate(self.tables):
+            if r not in kept:
+                self.pool.release(table)
+        self.tables = [self.tables[r] for r in rows]
+        self._table_RX[: len(rows)] = self._table_RX[list(rows)]

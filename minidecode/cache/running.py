@@ -1,8 +1,8 @@
 """The caches of a running batch: rows of many requests come and go, and the arrays stay.
 
-`join` is the inverse of `keep_only`: prompts that have been read elsewhere become rows behind those that run. Keys and
-values lie in arrays of a fixed capacity, a block of M positions per row. So a step's arrays are views of the first
-rows, and no row that runs is copied when another one comes.
+`begin` is the inverse of `keep_only`: a request gets rows behind those that are there. Its texts are read into them, a
+part at a time (parts.py), and then they run. Keys and values lie in arrays of a fixed capacity, a block of M positions
+per row. So a step's arrays are views of the first rows, and no row that runs is copied when another one comes.
 """
 
 from __future__ import annotations
@@ -13,46 +13,58 @@ from typing import Any
 import numpy as np
 
 from .cross import CrossCache
+from .parts import Part
 
 
 @dataclass
 class RunningRows:
-    """How many rows run, and how long they are: one object for all layers."""
+    """How many rows there are, and how long they are: one object for all layers.
+
+    The first ones run. Behind them are those whose texts are being read.
+    """
 
     capacity: int  # rows
     positions: int  # of a row
     source_positions: int
-    number: int = 0  # rows that run: the first ones of all arrays
-    end_R: np.ndarray = field(init=False)  # positions that a row sees, that of its new token included
+    number: int = 0  # rows that there are: the first ones of all arrays
+    stepping: int = 0  # of them, those of the step that is computed
+    end_R: np.ndarray = field(init=False)  # positions that a row sees: of its step, or that are read so far
     source_end_R: np.ndarray = field(init=False)
 
     def __post_init__(self):
         self.end_R, self.source_end_R = (np.zeros(self.capacity, np.int64) for _ in range(2))
 
-    def join(self, which: list[int], lengths_R: list[int], source_lengths_R: list[int]) -> slice:
-        """Rows that run, too, behind the others -> these rows. which: the text that each begins with."""
-        mine = slice(self.number, self.number + len(lengths_R))
-        self.end_R[mine] = lengths_R
-        if source_lengths_R:
-            self.source_end_R[mine] = source_lengths_R
-        self.number = mine.stop
-        return mine
+    def begin(self, texts: list[np.ndarray], rows: int, source_length: int = 0) -> list[np.ndarray] | None:
+        """So many rows, behind the others, for texts that will be read -> row_X of each text, its rows.
 
-    def can_join(self, lengths: list[int], rows: int) -> bool:
-        """Whether texts of these lengths find room, for so many rows behind them."""
-        return self.number + rows <= self.capacity
+        None where there is no room for them.
+        """
+        if self.number + rows > self.capacity:
+            return None
+        row_XX = np.arange(self.number, self.number + rows).reshape(len(texts), -1)
+        self.end_R[row_XX], self.source_end_R[row_XX] = 0, source_length
+        self.number += rows
+        return list(row_XX)
+
+    def find_again(self, part: Part) -> None:
+        """Before the first part of a text is read: it begins behind what has been computed by now. Here nothing is."""
+
+    def has_read(self, part: Part) -> None:
+        """Keys and values of a part are there."""
+        self.end_R[part.row_X] = part.last
 
     def can_hold(self, positions: int, rows: int) -> bool:
         """Whether so many rows of so many positions find room where nothing else is."""
         return rows <= self.capacity
 
     def has_room(self, end_R: np.ndarray) -> bool:
-        """Whether the rows that run find room for a step after which they are so long."""
+        """Whether the first rows find room for a step after which they are so long."""
         return True
 
     def step(self, end_R: np.ndarray) -> None:
-        """A step begins, in which each row's newest token is at position end[r] - 1."""
-        self.end_R[: self.number] = end_R
+        """A step of the first rows begins, in which each one's newest token is at position end[r] - 1."""
+        self.stepping = len(end_R)
+        self.end_R[: self.stepping] = end_R
 
     def reorder(self, rows: slice, parent_X: np.ndarray) -> None:
         """The rows of one request go on from these of its rows; each layer moves what it keeps."""
@@ -72,26 +84,25 @@ class Blocks:
         self.k_RGMK: Any = None  # made when the first row says how wide and of which type they are
         self.v_RGMU: Any = None
 
-    def join(self, first: int, k_RGK: np.ndarray, v_RGU: np.ndarray, places: list[slice]) -> None:
-        """Row first + i begins with the keys and values at places[i]."""
+    def write(self, row_X: np.ndarray, first: int, k_NGK: np.ndarray, v_NGU: np.ndarray) -> None:
+        """Keys and values of the positions from `first` on, for each of these rows."""
         if self.k_RGMK is None:
             self.k_RGMK, self.v_RGMU = (
-                np.zeros((self.capacity, x.shape[1], self.positions, x.shape[2]), x.dtype) for x in (k_RGK, v_RGU)
+                np.zeros((self.capacity, x.shape[1], self.positions, x.shape[2]), x.dtype) for x in (k_NGK, v_NGU)
             )
-        for row, place in enumerate(places, first):
-            for to_RGMX, rows_RGX in ((self.k_RGMK, k_RGK), (self.v_RGMU, v_RGU)):
-                to_RGMX[row, :, : place.stop - place.start] = rows_RGX[place].swapaxes(0, 1)
+        here = slice(first, first + len(k_NGK))
+        self.k_RGMK[row_X, :, here], self.v_RGMU[row_X, :, here] = k_NGK.swapaxes(0, 1), v_NGU.swapaxes(0, 1)
 
     def keep_only(self, stays_R: np.ndarray, written: int) -> None:
-        """Keeps only these rows, in their order: those behind the first one that leaves move up."""
+        """Keeps only these rows, in this order: from the first one that leaves its place on, they move."""
         moved = np.flatnonzero(stays_R != np.arange(len(stays_R)))
-        if len(moved):
+        if len(moved) and self.k_RGMK is not None:
             to, source = slice(moved[0], len(stays_R)), stays_R[moved[0] :]
             for x_RGMX in (self.k_RGMK, self.v_RGMU):
                 x_RGMX[to, :, :written] = x_RGMX[source, :, :written]
 
     def first(self, rows: int) -> tuple[np.ndarray, np.ndarray]:
-        """(k_RGMK, v_RGMU) of the rows that run."""
+        """(k_RGMK, v_RGMU) of so many rows."""
         return self.k_RGMK[:rows], self.v_RGMU[:rows]
 
 
@@ -103,16 +114,14 @@ class RunningCache:
         self.blocks = Blocks(rows.capacity, rows.positions)
         self.cross = RunningCross(block, rows) if rows.source_positions else None  # sources are of an encoder
 
-    def join(self, cache: Any, which: list[int], first: int) -> None:
-        """Rows from `first` on begin with the texts `which` of a prefill's cache, each as often as it is named."""
-        target = cache.target if self.cross is not None else cache
-        self.keep(target.k_RGK, target.v_RGU, places_of(target.offsets_X, which), first)
-        if self.cross is not None:
-            self.cross.join(cache.cross, which, first)
+    def write(self, part: Part, k_NGK: np.ndarray, v_NGU: np.ndarray) -> None:
+        """Keys and values of a part, for all rows that begin with its text."""
+        self.blocks.write(part.row_X, part.first, k_NGK, v_NGU)
 
-    def keep(self, k_RGK: np.ndarray, v_RGU: np.ndarray, places: list[slice], first: int) -> None:
-        """The keys and values at places[i] are those of row first + i."""
-        self.blocks.join(first, k_RGK, v_RGU, places)
+    def earlier(self, part: Part) -> tuple[np.ndarray, np.ndarray]:
+        """(k_NGK, v_NGU): what was read of a part's text before it."""
+        row = part.row_X[0]
+        return tuple(x_RGMX[row, :, : part.first].swapaxes(0, 1) for x_RGMX in self.blocks.first(self.rows.number))
 
     def keep_only(self, stays_R: np.ndarray) -> None:
         """Keeps only these rows; called before the rows leave."""
@@ -131,14 +140,14 @@ class RunningCache:
 
     def append(self, ops: Any, qkv_RX: np.ndarray, h_RD: np.ndarray) -> np.ndarray:
         """Keys and values of each row's new token, into its last position; returns the queries."""
-        place_R = self.rows.end_R[: self.rows.number] - 1
-        return ops.append_kv(qkv_RX, self.bias_X, self.heads, *self.blocks.first(self.rows.number), place_R)
+        place_R = self.rows.end_R[: self.rows.stepping] - 1
+        return ops.append_kv(qkv_RX, self.bias_X, self.heads, *self.blocks.first(self.rows.stepping), place_R)
 
     def attend(self, ops: Any, q_RHK: np.ndarray) -> np.ndarray:
         """Attention of each row to its own positions, or to those in its window."""
-        h, end_R = self.heads, self.rows.end_R[: self.rows.number]
+        h, end_R = self.heads, self.rows.end_R[: self.rows.stepping]
         begin_R = np.maximum(0, end_R - h.window) if h.window else np.zeros_like(end_R)
-        return ops.attend(q_RHK, *self.blocks.first(self.rows.number), begin_R, end_R, h.scale, **h.biases)
+        return ops.attend(q_RHK, *self.blocks.first(self.rows.stepping), begin_R, end_R, h.scale, **h.biases)
 
 
 class RunningCross:
@@ -148,18 +157,15 @@ class RunningCross:
         self.query_bias_X, self.heads, self.rows = block.cross_q.bias, block.cross_heads, rows
         self.blocks = Blocks(rows.capacity, rows.source_positions)
 
-    def join(self, cache: CrossCache, which: list[int], first: int) -> None:
-        """A copy of its source for each row."""
-        self.blocks.join(first, cache.k_RGK, cache.v_RGU, places_of(cache.source_offsets_X, which))
+    def write(self, cache: CrossCache, parts: list[Part]) -> None:
+        """The sources of these texts, for each of their rows."""
+        ends = cache.source_offsets_X
+        for part, begin, end in zip(parts, ends, ends[1:], strict=False):
+            self.blocks.write(part.row_X, 0, cache.k_RGK[begin:end], cache.v_RGU[begin:end])
 
     def attend(self, ops: Any, q_RX: np.ndarray) -> np.ndarray:
         """Attention of each row to the whole of its source, from the query product without its bias."""
         q_RHK, _, _ = ops.split_heads(q_RX, self.query_bias_X, replace(self.heads, G=0))
-        end_R = self.rows.source_end_R[: self.rows.number]
-        blocks = self.blocks.first(self.rows.number)
+        end_R = self.rows.source_end_R[: self.rows.stepping]
+        blocks = self.blocks.first(self.rows.stepping)
         return ops.attend(q_RHK, *blocks, np.zeros_like(end_R), end_R, self.heads.scale)
-
-
-def places_of(offsets_X: np.ndarray, which: list[int]) -> list[slice]:
-    """Where the rows of these texts lie among those of all."""
-    return [slice(int(offsets_X[x]), int(offsets_X[x + 1])) for x in which]

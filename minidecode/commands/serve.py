@@ -28,6 +28,7 @@ def serve(
     api_key: Annotated[str | None, typer.Option(help="Key that clients send; better in MINIDECODE_API_KEY.")] = None,
     name: Annotated[str | None, typer.Option(help="Name of the model for clients.  [default: as given]")] = None,
     max_rows: Annotated[int, typer.Option(min=1, help="Rows (texts and beams) that run at once.")] = 32,
+    max_prefill_tokens: Annotated[int, typer.Option(min=1, help="Tokens of prompts that one step reads.")] = 512,
     max_waiting: Annotated[int, typer.Option(min=0, help="Requests that wait; beyond them, 429.")] = 256,
     memory_budget: Annotated[str, typer.Option(help="Bytes for all requests, such as 2GB, or available.")]
     = "available",
@@ -65,7 +66,10 @@ def serve(
     warn_of_files(plan)
     with bar(f"loading {model}", quiet):
         loaded = load(model, plan=plan, dtype=dtype, revision=revision)
-    scheduler = Scheduler(loaded, max_rows=max_rows, max_waiting=max_waiting, memory_budget=memory_budget)
+    scheduler = Scheduler(
+        loaded, max_rows=max_rows, max_prefill_tokens=max_prefill_tokens, max_waiting=max_waiting,
+        memory_budget=memory_budget,
+    )  # fmt: skip
     settings = Settings(
         name or model, key, max_body, timeout or None, ("localhost", "127.0.0.1", "[::1]") if is_local else None
     )

@@ -47,7 +47,7 @@ def _by_tiles(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, wind
         longest, threads = int((bounds_XX[:, 1] - bounds_XX[:, 0]).max()), worker_threads().number
         blocks = -(-TASKS_PER_THREAD * threads // (len(pairs) * G))
         per_task = max(QUERIES_PER_TASK, -(-longest // blocks)) if blocks > 1 else longest
-        window = (window or longest) if causal else 0
+        window = (window or int((bounds_XX[:, 3] - bounds_XX[:, 2]).max())) if causal else 0
         arrays = (
             *map(np.ascontiguousarray, (q_RHK, k_XGK, v_XGU)), bounds_XX, np.full(1, scale, np.float32),
             *bias_arrays(bias, np.float32), a_RX,
@@ -86,22 +86,23 @@ def _task_by_tiles(args, task):
     n1 = min(n0 + per_task, q1 - q0)
     if n0 < n1:
         k_XGK, v_XGU = array_at(k, np.float32(0), (X, G, K)), array_at(v, np.float32(0), (X, G, U))
-        last = min(k1 - k0, n1) if window else k1 - k0  # of the keys that the task's queries see
+        ahead = k1 - k0 - (q1 - q0) if window else 0  # of the first query: keys of parts that were read before
+        last = n1 + ahead if window else k1 - k0  # of the keys that the task's queries see
         k_PKW = _packed_keys(k_XGK[k0 : k0 + last, g], array_at(scale, np.float32(0), (1,))[0])
         v_PMW = _packed_values(v_XGU[k0 : k0 + last, g])
         bias_HP, bucket_L = array_at(bias, np.float32(0), (H, P)), array_at(bucket, 0, (L,))
         for h in range(g * (H // G), (g + 1) * (H // G)):
-            bias_X = _by_distance(bias_HP[h], bucket_L, zero, n1, last)
+            bias_X = _by_distance(bias_HP[h], bucket_L, zero, n1 + ahead, last)
             at = 4 * (q0 * H + h)
-            _attend_head(q + at * K, H * K, k_PKW, v_PMW, bias_X, window, n0, n1, a + at * U, H * U, U)
+            _attend_head(q + at * K, H * K, k_PKW, v_PMW, bias_X, window, ahead, n0, n1, a + at * U, H * U, U)
     return DONE
 
 
 @njit(cache=True, nogil=True)
 def _by_distance(bias_P, bucket_L, zero, N, M):
-    """A head's bias from the distance of query N - 1 and key 0 down to that of query 0 and key M - 1; empty for none.
+    """A head's bias from the distance of position N - 1 and key 0 down to that of position 0 and key M - 1, or nothing.
 
-    What query n adds to its keys lies side by side there, from entry N - 1 - n on.
+    What the query at position n adds to its keys lies side by side there, from entry N - 1 - n on.
     """
     bias_X = np.empty(N + M - 1 if len(bias_P) else 0, np.float32)
     bias_X[:] = 0
@@ -142,12 +143,13 @@ def _packed_values(v_MU):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _attend_head(q, q_row, k_PKW, v_PMW, bias_X, window, n0, n1, a, a_row, U):
+def _attend_head(q, q_row, k_PKW, v_PMW, bias_X, window, ahead, n0, n1, a, a_row, U):
     """Queries n0 to n1 of one head, whose first lies at the address q; the results go to the address a.
 
     bias_X: what is added to the scores, from query n1 - 1 and key 0 on, as `_by_distance` has it; or nothing.
 
-    window: how many keys a query sees, of which the last is the query's own position; 0 if each sees all keys.
+    window: how many keys a query sees, of which the last is the query's own position, which is ahead + n for query n;
+    0 if each sees all keys.
     A tile's weights are not divided by their sum: its results are, which are fewer.
     """
     (panels, K, _), M = k_PKW.shape, v_PMW.shape[1]
@@ -159,13 +161,14 @@ def _attend_head(q, q_row, k_PKW, v_PMW, bias_X, window, n0, n1, a, a_row, U):
     panel_bytes, values_bytes = 4 * K * FLOAT_WIDTH, 4 * M * FLOAT_WIDTH
     for n in range(n0, n1, FLOAT_ROWS):
         here = min(FLOAT_ROWS, n1 - n)
-        first, last = (max(0, n + 1 - window), n + here) if window else (0, M)
+        at_n = ahead + n
+        first, last = (max(0, at_n + 1 - window), at_n + here) if window else (0, M)
         for p in range(first // FLOAT_WIDTH, -(-last // FLOAT_WIDTH)):
             to = scores + 4 * p * FLOAT_WIDTH
             at = q + 4 * n * q_row
             float_tile(here, at, 4 * q_row, keys + p * panel_bytes, K, 0, 0, to, scores_row, 1, 1, at, 0)
         for i in range(here):
-            begin, end = (max(0, n + i + 1 - window), n + i + 1) if window else (0, M)
+            begin, end = (max(0, at_n + i + 1 - window), at_n + i + 1) if window else (0, M)
             scores_NM[i, first:begin] = 0
             scores_NM[i, end:last] = 0
             if len(bias_X):
@@ -202,13 +205,14 @@ def _by_blas(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, windo
         if not causal:
             _attend(q_NHK, k_MGK, v_MGU, scale, None, 0, bias_of_rows, a_NHU)
             continue
-        N = len(q_NHK)
+        N, M = len(q_NHK), len(k_MGK)
         for first in range(0, N, QUERIES):
-            mine, begin = slice(first, min(first + QUERIES, N)), max(0, first + 1 - (window or N))
-            seen = slice(begin, mine.stop)
+            mine, position = slice(first, min(first + QUERIES, N)), M - N + first
+            begin = max(0, position + 1 - (window or M))
+            seen = slice(begin, M - N + mine.stop)
             mine_of_bias = bias_of_rows and bias_of_rows.of_rows(mine)
             _attend(
-                q_NHK[mine], k_MGK[seen], v_MGU[seen], scale, window or N, first - begin, mine_of_bias, a_NHU[mine]
+                q_NHK[mine], k_MGK[seen], v_MGU[seen], scale, window or M, position - begin, mine_of_bias, a_NHU[mine]
             )  # fmt: skip
     return a_RHU.reshape(R, H * U)
 

@@ -62,10 +62,10 @@ def attend_prefill_v1(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, caus
     q_HRK, k_GXK, v_GXU = (heads_in_front(x) for x in (q_RHK, k_XGK, v_XGU))
     q_RHK, k_XGK, v_XGU = (x.transpose(1, 0, 2) for x in (q_HRK, k_GXK, v_GXU))
     rows, scores_RHM = scores_of(q_RHK, k_XGK, q_offsets_X, k_offsets_X, make=np.zeros_like)
-    bounds = q_offsets_X, k_offsets_X, causal, window or len(q_RHK)
+    bounds = q_offsets_X, k_offsets_X, causal, window or len(k_XGK)
     top_RH, total_RH = (np.empty_like(scores_RHM, shape=scores_RHM.shape[:2]) for _ in range(2))
     thread_per_number(scale_scores, scores_RHM, np.float32(scale))
-    add_position_bias(scores_RHM, 1.0, bias, q_offsets_X, k_offsets_X)
+    add_position_bias(scores_RHM, 1.0, bias, q_offsets_X, k_offsets_X, causal)
     thread_per_number(mask_scores, scores_RHM, *bounds)
     thread_per_number(maxima, top_RH, scores_RHM)
     thread_per_number(subtract, scores_RHM, top_RH)
@@ -199,23 +199,23 @@ def attend_prefill_v2(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, caus
     q_RHK, k_XGK, v_XGU = in_float32(q_RHK, k_XGK, v_XGU)
     rows, scores_RHM = scores_of(q_RHK, k_XGK, q_offsets_X, k_offsets_X)
     blocks = -(-scores_RHM.shape[0] * scores_RHM.shape[1] // WARPS)
-    bounds = q_offsets_X, k_offsets_X, causal, window or len(q_RHK)
-    scale = add_position_bias(scores_RHM, scale, bias, q_offsets_X, k_offsets_X)
+    bounds = q_offsets_X, k_offsets_X, causal, window or len(k_XGK)
+    scale = add_position_bias(scores_RHM, scale, bias, q_offsets_X, k_offsets_X, causal)
     launch(softmax_of_seen, blocks, THREADS, scores_RHM, np.float32(scale), *bounds)
     return weighted_values(scores_RHM, v_XGU, rows, out)
 
 
-def add_position_bias(scores_RHM, scale, bias, q_offsets_X, k_offsets_X):
+def add_position_bias(scores_RHM, scale, bias, q_offsets_X, k_offsets_X, causal):
     """Scales the scores and adds the bias -> the scale that is left to do; without a bias nothing is done."""
     if bias is None:
         return scale
     biases = bias.bias_XHP, bias.bucket_L, bias.zero
-    thread_per_number(scale_and_add_bias, scores_RHM, np.float32(scale), *biases, q_offsets_X, k_offsets_X)
+    thread_per_number(scale_and_add_bias, scores_RHM, np.float32(scale), *biases, q_offsets_X, k_offsets_X, causal)
     return 1.0
 
 
 @cuda.jit
-def scale_and_add_bias(scores_RHM, scale, bias_XHP, bucket_L, zero, q_offsets_X, k_offsets_X):
+def scale_and_add_bias(scores_RHM, scale, bias_XHP, bucket_L, zero, q_offsets_X, k_offsets_X, causal):
     """Scales one score of a row's own sentence and adds the position bias of its distance.
 
     Grid ceil(RHM / 128), block 128. A thread reads 16 bytes and the offsets up to its sentence, and writes 4.
@@ -228,7 +228,8 @@ def scale_and_add_bias(scores_RHM, scale, bias_XHP, bucket_L, zero, q_offsets_X,
         while q_offsets_X[b + 1] <= r:
             b += 1
         if m < k_offsets_X[b + 1] - k_offsets_X[b]:
-            bias = bias_at(bias_XHP, bucket_L, r, h, r - q_offsets_X[b] - m + zero)
+            n = position_of(r, b, q_offsets_X, k_offsets_X) if causal else r - q_offsets_X[b]
+            bias = bias_at(bias_XHP, bucket_L, r, h, n - m + zero)
             scores_RHM[r, h, m] = scale * scores_RHM[r, h, m] + bias
 
 
@@ -268,8 +269,14 @@ def seen_by(r, q_offsets_X, k_offsets_X, causal, window):
     M = k_offsets_X[b + 1] - k_offsets_X[b]
     if not causal:
         return int64(0), M, M
-    n = r - q_offsets_X[b]
+    n = position_of(r, b, q_offsets_X, k_offsets_X)
     return max(n + 1 - window, 0), n + 1, M
+
+
+@cuda.jit(device=True)
+def position_of(r, b, q_offsets_X, k_offsets_X):
+    """Where a query of causal sentence b stands: its queries are the last of its positions."""
+    return k_offsets_X[b + 1] - k_offsets_X[b] - (q_offsets_X[b + 1] - r)
 
 
 @cuda.jit
@@ -337,7 +344,7 @@ def attend_prefill(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal,
     if U > 32 * COLUMNS or scores > WORTH_PRODUCTS * len(rows):
         return by_products(q_RHK, k_XGK, v_XGU, rows, scale, causal, window, bias, k_offsets_X, a_RX)
     biases = bias_arguments(bias, a_RX.reshape(R, H, U), k_offsets_X)
-    bounds = q_offsets_X, k_offsets_X, causal, window or R
+    bounds = q_offsets_X, k_offsets_X, causal, window or len(k_XGK)
     kernel = warp_per_query_wide if lie_wide(q_RHK, k_XGK) else warp_per_query
     launch(kernel, -(-R * H // WARPS), THREADS, q_RHK, k_XGK, v_XGU, *bounds, np.float32(scale), *biases, a_RX)
     return a_RX
@@ -393,8 +400,9 @@ def blocks_of(rows, H, causal, window):
         size = -(-N // blocks)
         for first in range(0, N, size):
             last = min(first + size, N)
-            begin, end = (max(0, first + 1 - (window or N)), last) if causal else (0, M)
-            yield slice(q.start + first, q.start + last), slice(k.start + begin, k.start + end), first - begin
+            position = M - N + first if causal else first
+            begin, end = (max(0, position + 1 - (window or M)), M - N + last) if causal else (0, M)
+            yield slice(q.start + first, q.start + last), slice(k.start + begin, k.start + end), position - begin
 
 
 def width_of(k):
@@ -550,6 +558,7 @@ def query_by_warp(product):
         n, first = r - q_offsets_X[b], k_offsets_X[b]
         begin, end = int64(0), k_offsets_X[b + 1] - first
         if causal:
+            n = position_of(r, b, q_offsets_X, k_offsets_X)
             begin, end = max(n + 1 - window, 0), n + 1
         running_max, running_sum = NOTHING, float32(0)
         for i in range(COLUMNS):
@@ -633,7 +642,7 @@ _OF_QUERIES = [(*[x[:, :, :]] * 3, *_BOUNDS, float32, *_BIAS, float32[:, ::1]) f
 SIGNATURES = {
     lay_out: [(_HEADS, float32[:, :, :])],
     scale_scores: [(_SCORES, float32)],
-    scale_and_add_bias: [(_SCORES, float32, float32[:, :, :], int64[::1], int64, int64[::1], int64[::1])],
+    scale_and_add_bias: [(_SCORES, float32, float32[:, :, :], int64[::1], int64, int64[::1], int64[::1], boolean)],
     mask_scores: [(_SCORES, *_BOUNDS)],
     maxima: [(_OF_ROWS, _SCORES)],
     subtract: [(_SCORES, _OF_ROWS)],

@@ -29,7 +29,7 @@ def attend_prefill_naive(
         products_HNM = q_HNK @ k_HKM
         scaled_HNM = products_HNM * scale
         if bias is not None:
-            distance_NM = np.arange(scaled_HNM.shape[1])[:, None] - np.arange(scaled_HNM.shape[2])
+            distance_NM = backs(*scaled_HNM.shape[1:], causal)
             add_position_bias(scaled_HNM.transpose(1, 0, 2), bias.of_rows(q_rows), distance_NM)
         unseen_NM = hidden(*scaled_HNM.shape[1:], causal, window)
         scores_HNM = np.where(unseen_NM, -np.inf, scaled_HNM).astype(q_RHK.dtype, copy=False)
@@ -58,7 +58,7 @@ def attend_prefill(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal,
         scores_HNM = (q_GXK @ k_GKM).reshape(H, N, M)
         scores_HNM *= scale
         if bias is not None:
-            add_bias_of_distances(scores_HNM, bias.of_rows(q_rows))
+            add_bias_of_distances(scores_HNM, bias.of_rows(q_rows), M - N if causal else 0)
         if causal:
             scores_HNM[:, hidden(N, M, causal, window)] = -np.inf
         weights_GXM = rounded_to(multiplied, softmax(scores_HNM)).reshape(G, -1, M)
@@ -104,7 +104,12 @@ def sentences(q_offsets_X, k_offsets_X):
         yield slice(*q_ends), slice(*k_ends)
 
 
+def backs(N, M, causal):
+    """back_NM: how far back each key lies. The queries of a causal sentence stand at the last N of its M positions."""
+    return np.arange(N)[:, None] + (M - N if causal else 0) - np.arange(M)
+
+
 def hidden(N, M, causal, window):
     """unseen_NM: if causal, what lies ahead of a query, and what a window has left behind."""
-    back_NM = np.arange(N)[:, None] - np.arange(M)  # how far back a query looks
-    return (back_NM < 0) | (back_NM >= (window or N)) if causal else np.zeros((N, M), bool)
+    back_NM = backs(N, M, causal)
+    return (back_NM < 0) | (back_NM >= (window or M)) if causal else np.zeros((N, M), bool)

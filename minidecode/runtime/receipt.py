@@ -250,6 +250,7 @@ class Receipt:
     arena_bytes: int = 0  # that steps keep their intermediates in; without an arena they are not counted
     arena_placed_by: str = ""  # the code that found their offsets
     prompt_tokens: int = 0
+    reused_tokens: int = 0  # of prompts, that were not read: a scheduler had their keys and values in pages
     new_tokens: int = 0  # in the hypotheses returned
     steps: int = 0
     rows: int = 0  # that the steps computed, the prefill's not counted
@@ -268,12 +269,13 @@ class Receipt:
 
     def __str__(self) -> str:
         stages = ", ".join(f"{stage} {s:.3f} s" for stage, s in self.seconds.items())
+        reused = f" ({self.reused_tokens} found in pages)" if self.reused_tokens else ""
         lines = [
             f"plan {self.plan}; dtype {self.dtype}; cache {self.cache}, at most {self.cache_peak_bytes:,} bytes"
             + (f"; arena of {self.arena_bytes:,} bytes, by {self.arena_placed_by}" if self.arena_bytes else ""),
             f"search: {', '.join(f'{name} {value}' for name, value in self.search.items())}",
-            f"{self.prompt_tokens} prompt tokens, {self.new_tokens} new tokens, {self.steps} steps ({self.rows} rows); "
-            + stages,
+            f"{self.prompt_tokens} prompt tokens{reused}, {self.new_tokens} new tokens, {self.steps} steps "
+            f"({self.rows} rows); {stages}",
             f"{'op':<17} {'calls':>7} {'seconds':>9} {'MB':>10}  implementation",
         ]
         for name, c in self.ops.items():

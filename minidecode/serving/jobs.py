@@ -46,6 +46,7 @@ class Job:
     first_token: float | None = None  # when it was there
     ended: float | None = None
     preempted: int = 0  # how often
+    reused_tokens: int = 0  # of its prompt that were not read, because another request had computed them
 
     @property
     def rows(self) -> int:
@@ -118,8 +119,8 @@ class Job:
             limit_B = np.minimum(limit_B, stopping.cut_at)
         receipt = Receipt(
             plan=plan, dtype=dtype, cache="a running batch",
-            prompt_tokens=sum(map(len, self.sources or self.request.prompts)), new_tokens=sum(map(len, ids)),
-            search=self.options.changed(),
+            prompt_tokens=sum(map(len, self.sources or self.request.prompts)), reused_tokens=self.reused_tokens,
+            new_tokens=sum(map(len, ids)), search=self.options.changed(),
         )  # fmt: skip
         if log_probs is None and self.logprobs is not None:
             log_probs = [self._log_probs(x) for x in range(len(ids))]

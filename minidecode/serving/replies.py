@@ -118,10 +118,11 @@ class Pieces:
             yield self.reply.chunk(self.index, text, None, logprobs)
 
 
-def usage(jobs: Sequence[Job], prompt_tokens: int) -> dict[str, int]:
+def usage(jobs: Sequence[Job], prompt_tokens: int) -> dict[str, Any]:
     """Tokens of prompts and of answers; of answers that did not end, those that have."""
     made = sum(len(ids) for job in jobs for ids, _ in job.texts.values())
-    return {"prompt_tokens": prompt_tokens, "completion_tokens": made, "total_tokens": prompt_tokens + made}
+    return {"prompt_tokens": prompt_tokens, "completion_tokens": made, "total_tokens": prompt_tokens + made,
+            "prompt_tokens_details": {"cached_tokens": sum(job.reused_tokens for job in jobs)}}  # fmt: skip
 
 
 def word_of(tokenizer: Any, token: int) -> str:

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
+from ..cache.parts import Part
 from ..device.blas_threads import few_blas_threads
 from ..errors import MemoryBudgetError, MinidecodeError, OptionError, QueueFullError
 from ..methods.generation import constraint_of, stopping_of
@@ -29,12 +31,38 @@ from ..runtime.footprint import check_fits, footprint, read_budget
 from ..runtime.inputs import extent_of
 from ..runtime.output import Output, check_logprobs
 from ..search.result import Request
-from .batch import Batch, settled_plan
+from .batch import Batch
 from .jobs import Job, TokenCallback
 from .lanes import Lane, lane_key, start_lane
+from .plans import refuse_unsupported_model, settled_plan
 
 if TYPE_CHECKING:
     from ..model import Model
+
+
+@dataclass(kw_only=True)
+class Reading(Part):
+    """A text of a request that is being read: its next part, of which a step says how long it is."""
+
+    job: Job
+    logits_V: Any = None  # behind the part that was read last; None: nothing is read yet
+
+    @property
+    def left(self) -> int:
+        """Tokens that are not read yet."""
+        return len(self.ids) - self.first
+
+
+def shared_out(left: Sequence[int], tokens: int) -> list[int]:
+    """How many tokens of each text a step reads, where so many are left of each: the oldest text comes first.
+
+    The oldest may have half of them, so that none waits for ever. The rest goes to those that have the least left: a
+    short text is read while a long one is. What they leave over goes to the others.
+    """
+    shares = [min(left[0], -(-tokens // 2)), *[0] * (len(left) - 1)]
+    for n in sorted(range(len(left)), key=lambda n: left[n] - shares[n]):
+        shares[n] += min(left[n] - shares[n], tokens - sum(shares))
+    return shares
 
 
 class Scheduler:
@@ -46,12 +74,13 @@ class Scheduler:
     """
 
     def __init__(
-        self, model: Model, *, plan: str | Plan | None = None, max_rows: int = 32, max_prefill_tokens: int = 2048,
+        self, model: Model, *, plan: str | Plan | None = None, max_rows: int = 32, max_prefill_tokens: int = 512,
         max_waiting: int | None = None, memory_budget: int | str | None = "available", pages: int | None = None,
     ):  # fmt: skip
         """plan: with cache=paged, rows share pages of 16 positions: `pages` in all.
 
-        max_rows: that run at once. max_prefill_tokens: of prompts that one step reads, where they are several.
+        max_rows: that run at once. max_prefill_tokens: of prompts that one step reads. A longer prompt is read in
+        parts, so that rows that run need not wait for it; sources and their texts are read whole.
 
         max_waiting: requests that wait at most; None: any number. memory_budget: as for `generate`, for all requests
         together.
@@ -59,14 +88,16 @@ class Scheduler:
         for name, number in (("max_rows", max_rows), ("max_prefill_tokens", max_prefill_tokens)):
             if number < 1:
                 raise OptionError(f"{name} must be an integer from 1 up, not {number!r}")
+        refuse_unsupported_model(model)
         config = model.config
         self.model, self.max_prefill_tokens, self.max_waiting = model, max_prefill_tokens, max_waiting
-        self.plan, self.memory_budget = settled_plan(model, plan), read_budget(memory_budget, model.device)
+        self.plan, self.memory_budget = settled_plan(model, plan, pages), read_budget(memory_budget, model.device)
         source_positions = config.source_context if model.has_encoder else 0
         self.batch = Batch(model, self.plan, max_rows, config.context, source_positions, pages)
         self.waiting: list[Job] = []  # by number
         self.running: list[Job] = []
         self.lanes: list[Lane] = []
+        self.readings: list[Reading] = []
         self.numbers = itertools.count()
 
     def submit(
@@ -137,9 +168,11 @@ class Scheduler:
         return sum(job.bytes for job in self.running)
 
     def step(self) -> None:
-        """Lets requests join, and then computes one token of each row that runs."""
+        """Lets requests join, reads on in their texts, and then computes one token of each row that runs."""
         with few_blas_threads(self.model.is_small), np.errstate(all="ignore"):
-            self._join(self._admitted())
+            self._admit()
+            if self.readings:
+                self._read()
             if self.lanes:
                 self._compute()
 
@@ -168,62 +201,69 @@ class Scheduler:
         """
         if not job.runs:
             raise OptionError(f"a request that is {job.state} cannot be preempted: only one that runs can")
-        lane = next(lane for lane in self.lanes if job in lane.jobs)
-        mine_R = np.flatnonzero([other is job for other in lane.jobs])
-        job.lane = type(lane).merged([(lane, mine_R)])
-        job.lane.stop_moving()
+        for lane in self.lanes:  # none is there whose texts are still being read
+            if job in lane.jobs:
+                job.lane = type(lane).merged([(lane, np.flatnonzero([other is job for other in lane.jobs]))])
+                job.lane.stop_moving()
         job.state, job.preempted = "waiting", job.preempted + 1
         self.running.remove(job)
         self.waiting.append(job)
         self.waiting.sort(key=lambda job: job.number)
         self._clear()
 
-    def _admitted(self) -> list[Job]:
-        """The requests that join now: the first ones that wait, as far as rows, memory and tokens go."""
-        rows, held, tokens = 0, self.bytes, 0
-        lengths: list[int] = []
-        admitted: list[Job] = []
-        for job in self.waiting:
-            texts = job.read()
-            rows, held = rows + job.rows, held + job.bytes
-            tokens += sum(map(len, texts)) + len(texts) * sum(map(len, job.sources))
-            lengths += map(len, texts)
-            fits = self.memory_budget is None or held <= self.memory_budget or held == job.bytes
-            has_rows = self.batch.rows.can_join(lengths, rows)
-            if not has_rows or not fits or (admitted and tokens > self.max_prefill_tokens):
-                break
-            admitted.append(job)
-        del self.waiting[: len(admitted)]
-        return admitted
+    def _admit(self) -> None:
+        """The first requests that wait get rows, as far as rows and memory go. From then on their texts are read.
 
-    def _join(self, jobs: list[Job]) -> None:
-        """Reads what these requests have, in one forward pass, and gives them rows."""
-        if not jobs:
-            return
-        texts: list[np.ndarray] = []  # that are read
-        which: list[list[int]] = []  # by job, the text of each of its rows
-        for job in jobs:
-            first = len(texts)
-            which.append([first] * job.rows if job.lane is None else list(range(first, first + job.rows)))
-            texts += job.read()
-        sources = [source for job, x in zip(jobs, which, strict=True) for source in job.sources * len(set(x))]
-        for job in jobs:  # before they are read: if reading fails, `fail_all` of the worker ends these requests too
-            job.state = "running"
-            self.running.append(job)
-        logits_BV, engine = self.batch.read(texts, sources)
-        for job, x in zip(jobs, which, strict=True):
-            lane = job.lane
-            lengths = [len(texts[b]) for b in x]
-            rows = self.batch.join(engine, x, lengths, [len(sources[b]) for b in x] if sources else [])
-            if lane is None:
-                lane = start_lane(job, logits_BV[x[0]][None], self.batch.ops, self.model.config.context + 1)
-                lane.row_R = np.arange(rows.start, rows.stop)
-                logits_RV = np.repeat(logits_BV[x[0]][None], job.rows, axis=0)
-                lane = self._taken(lane, logits_RV)
-            else:
-                lane.row_R, job.lane = np.arange(rows.start, rows.stop), None
-            self.lanes.append(lane)
+        A source and its text are read whole, so these join only as far as tokens go, too.
+        """
+        tokens, batch = 0, self.batch
+        while self.waiting:
+            job, held = self.waiting[0], self.bytes
+            texts, source_length = job.read(), sum(map(len, job.sources))
+            tokens += sum(map(len, texts)) + len(texts) * source_length
+            fits = self.memory_budget is None or not held or held + job.bytes <= self.memory_budget
+            if not fits or (job.sources and self.readings and tokens > self.max_prefill_tokens):
+                return
+            if (rows := batch.rows.begin(texts, job.rows, source_length)) is None:
+                return
+            self.readings += [Reading(job=job, ids=ids, row_X=row_X) for ids, row_X in zip(texts, rows, strict=True)]
+            self.running.append(self.waiting.pop(0))
+            job.state, batch.most_rows = "running", max(batch.most_rows, batch.rows.number)
+
+    def _read(self) -> None:
+        """Reads on in the texts of all requests that have joined, and lets those run whose texts are read."""
+        for reading in self.readings:
+            if reading.logits_V is None:
+                self.batch.rows.find_again(reading)
+        left = [reading.left for reading in self.readings]
+        shares = left if self.model.has_encoder else shared_out(left, self.max_prefill_tokens)
+        for reading, share in zip(self.readings, shares, strict=True):
+            reading.last = reading.first + share
+        parts = [reading for reading in self.readings if reading.last > reading.first]
+        logits_XV = self.batch.read(parts, [source for reading in parts for source in reading.job.sources])
+        for reading, logits_V in zip(parts, logits_XV, strict=True):
+            if reading.logits_V is None:
+                self.batch.tokens_reused += reading.first
+                if reading.job.lane is None:  # of its prompt, not of what it has written
+                    reading.job.reused_tokens = reading.first
+            reading.first, reading.logits_V = reading.last, logits_V
+        readings, unread = self.readings, {reading.job for reading in self.readings if reading.left}
+        self.readings = [reading for reading in readings if reading.job in unread]
+        for job in dict.fromkeys(reading.job for reading in readings if reading.job not in unread):
+            self.lanes.append(self._begun(job, [reading for reading in readings if reading.job is job]))
         self._clear()
+
+    def _begun(self, job: Job, readings: list[Reading]) -> Lane:
+        """The lane of a request whose texts have been read. A new one has its first tokens, too."""
+        row_R = np.concatenate([reading.row_X for reading in readings])
+        if job.lane is not None:
+            lane, job.lane = job.lane, None
+            lane.row_R = row_R
+            return lane
+        logits_1V = readings[0].logits_V[None]
+        lane = start_lane(job, logits_1V, self.batch.ops, self.model.config.context + 1)
+        lane.row_R = row_R
+        return self._taken(lane, np.repeat(logits_1V, job.rows, axis=0))
 
     def _taken(self, lane: Lane, logits_RV: np.ndarray) -> Lane:
         """The lane after each of its rows has got its next token: those that go on."""
@@ -242,8 +282,10 @@ class Scheduler:
                 self.batch.reorder(slice(first, first + len(parent_X)), parent_X)
         token_R, length_R = self._last_tokens()
         while not self.batch.rows.has_room(length_R):  # the newest request gives its pages back
-            self.preempt(self.running[-1])
+            self.preempt(max(self.running, key=lambda job: job.number))
             token_R, length_R = self._last_tokens()
+        if not self.lanes:  # an older request still reads
+            return
         self.batch.most_requests = max(self.batch.most_requests, len(self.running))
         logits_RV = self.batch.step(token_R, length_R)
         self.lanes = [self._taken(lane, logits_RV[lane.row_R]) for lane in self.lanes]
@@ -251,13 +293,16 @@ class Scheduler:
 
     def _last_tokens(self) -> tuple[np.ndarray, np.ndarray]:
         """(token_R, length_R): what the next step reads of each row, and how long its text is with it."""
-        token_R, length_R = (np.zeros(self.batch.rows.number, np.int64) for _ in range(2))
+        token_R, length_R = (np.zeros(sum(map(len, self.lanes)), np.int64) for _ in range(2))
         for lane in self.lanes:
             token_R[lane.row_R], length_R[lane.row_R] = lane.last_tokens()
         return token_R, length_R
 
     def _clear(self) -> None:
-        """Takes out the rows of what is over or waits again, joins lanes of the same kind, and hands over answers."""
+        """Takes out the rows of what is over or waits again, joins lanes of the same kind, and hands over answers.
+
+        Rows that run come first, in the order that they have; behind them are those of texts that are being read.
+        """
         lanes: dict[Any, list[tuple[Lane, np.ndarray]]] = {}
         for lane in self.lanes:
             stays_R = np.array([r for r, job in enumerate(lane.jobs) if job.runs], np.int64)
@@ -268,10 +313,16 @@ class Scheduler:
             parts[0][0] if len(parts) == 1 and len(parts[0][1]) == len(parts[0][0]) else type(parts[0][0]).merged(parts)
             for parts in lanes.values()
         ]
-        stays_R = np.sort(np.concatenate([np.arange(0), *(lane.row_R for lane in self.lanes)]))
+        self.readings = [reading for reading in self.readings if reading.job.runs]
+        of_lanes_R = np.sort(np.concatenate([np.arange(0), *(lane.row_R for lane in self.lanes)]))
+        stays_R = np.concatenate([of_lanes_R, *(reading.row_X for reading in self.readings)])
+        becomes_R = np.empty(self.batch.rows.number, np.int64)
+        becomes_R[stays_R] = np.arange(len(stays_R))
         self.batch.keep_only(stays_R)
         for lane in self.lanes:
-            lane.row_R = np.searchsorted(stays_R, lane.row_R)
+            lane.row_R = becomes_R[lane.row_R]
+        for reading in self.readings:
+            reading.row_X = becomes_R[reading.row_X]
         over = [job for job in (*self.running, *self.waiting) if job.is_over]
         self.running = [job for job in self.running if job.runs]
         self.waiting = [job for job in self.waiting if not job.is_over]

@@ -26,6 +26,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from ..cache.running import RunningRows
+from ..cache.running_pages import PagedRows
 from ..errors import InputError, MemoryBudgetError, MinidecodeError, NumericalError, OptionError, QueueFullError
 from ..files.tokenizer import TextStream
 from ..methods.scoring import log_probs_of
@@ -162,7 +164,8 @@ class Server:
             "rows": batch.rows.number, "capacity": batch.rows.capacity, "positions": batch.rows.positions,
             "lengths": end_R.tolist(), "most_rows": batch.most_rows, "most_requests": batch.most_requests,
             "steps": batch.steps, "rows_computed": batch.rows_computed, "bytes": scheduler.bytes,
-            "new_tokens": self.new_tokens, "prompt_tokens": self.prompt_tokens,
+            "new_tokens": self.new_tokens, "prompt_tokens": self.prompt_tokens, "read_tokens": batch.tokens_read,
+            "reused_tokens": batch.tokens_reused, "pages": _pages_of(batch.rows),
             "answered": dict(self.answered), "first_token_seconds": self.first_token_seconds,
             "seconds": self.seconds, "up_seconds": time.time() - self.began,
         }  # fmt: skip
@@ -474,6 +477,12 @@ def _rows_of(scheduler: Scheduler, job: Job) -> int:
     return sum(other is job for lane in scheduler.lanes for other in lane.jobs)
 
 
+def _pages_of(rows: RunningRows) -> dict[str, int]:
+    """How many pages are in each state, where rows lie in pages."""
+    pool = rows.pool if isinstance(rows, PagedRows) else None
+    return {} if pool is None else {"used": pool.used, "cached": pool.cached, "free": pool.free}
+
+
 def _metrics(state: dict[str, Any]) -> list[tuple[str, Any, str, str]]:
     """(name, value, type, what it is)."""
     return [
@@ -488,6 +497,12 @@ def _metrics(state: dict[str, Any]) -> list[tuple[str, Any, str, str]]:
         ("minidecode_rows_computed_total", state["rows_computed"], "counter", "Rows of all steps."),
         ("minidecode_bytes_running", state["bytes"], "gauge", "Bytes that running requests may take."),
         ("minidecode_prompt_tokens_total", state["prompt_tokens"], "counter", "Tokens of prompts."),
+        ("minidecode_read_tokens_total", state["read_tokens"], "counter",
+         "Tokens of texts that were read, again after a preemption."),
+        ("minidecode_prefix_hit_tokens_total", state["reused_tokens"], "counter",
+         "Tokens that were not read, because pages had their keys and values."),
+        *((f"minidecode_pages_{name}", number, "gauge", f"Pages that are {name}.")
+          for name, number in state["pages"].items()),
         ("minidecode_new_tokens_total", state["new_tokens"], "counter", "Tokens of answers."),
         ("minidecode_first_token_seconds_total", state["first_token_seconds"], "counter",
          "Seconds from arrival to first token, summed."),

@@ -126,7 +126,7 @@ def test_a_source_is_rounded_once_and_cut_off(name, function, width):
         assert mine.dtype == HALF and np.array_equal(mine, cast_to(HALF, right))
 
 
-@pytest.mark.parametrize("case", [0, 1, 3, 15, 16, 17, 22])
+@pytest.mark.parametrize("case", [0, 1, 3, 15, 16, 17, 18, 19, 20, 25])
 def test_long_sentences_go_block_by_block(case, monkeypatch):
     """Causal ones with a window, groups of heads, biases for each row: in blocks of few queries."""
     monkeypatch.setattr(prefill, "SCORES", 300)
@@ -135,7 +135,7 @@ def test_long_sentences_go_block_by_block(case, monkeypatch):
     with counted_launches() as launched:
         a_RX = InEmulator(prefill.attend_prefill_v3)(*arguments)
     assert (np.abs(a_RX - row_module("prefill").oracle(*arguments)) <= row_module("prefill").bound(*arguments)).all()
-    assert launched["softmax_kept (emulator)"] > (len(arguments[3]) - 1) * (case in (3, 15, 22))
+    assert launched["softmax_kept (emulator)"] > (len(arguments[3]) - 1) * (case in (3, 15, 17, 25))
 
 
 @pytest.mark.parametrize("M", [300, 1500, 4200])

@@ -45,7 +45,7 @@ def forward_pass(path: Path) -> str:
 
 
 CORE_OF_SERVING = ("serving/batch", "serving/jobs", "serving/lanes", "serving/scheduler",
-                   "cache/running", "cache/running_pages", "cache/pages")  # fmt: skip
+                   "cache/running", "cache/running_pages", "cache/pages", "cache/parts")  # fmt: skip
 
 
 def test_the_core_of_serving_is_one_chapter():

@@ -1,20 +1,22 @@
 """Requests that share steps: each answer is that of `generate` alone, whatever joins, leaves or is preempted."""
 
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
-from serving_cases import BEAMS, KINDS, PROMPTS, alone, assert_same, model, requests
+from serving_cases import BEAMS, KINDS, alone, assert_same, model, requests
 
 import minidecode as md
 from minidecode.cache import running
-from minidecode.cache.pages import NoPageError, PagePool
-from minidecode.cache.running import RunningRows
+from minidecode.cache.pages import ROOT, NoPageError, PagePool, PageTables
+from minidecode.cache.parts import Part
 from minidecode.cache.running_pages import PagedRows, PagedRunningCache
 from minidecode.serving import lanes, scheduler
+from minidecode.serving.batch import Batch
 from minidecode.serving.jobs import Job
 from minidecode.serving.scheduler import Scheduler
 
@@ -24,49 +26,158 @@ LONGEST = 12  # steps of a request at most
 
 @pytest.mark.parametrize("family", ["gpt2", "window", "bart"])
 def test_each_answer_is_that_of_generate_alone(family):
-    """All kinds of search in one batch; some are preempted on the way."""
+    """All kinds of search in one batch; prompts are read in parts, and some requests are preempted on the way."""
     given = requests()
-    busy = Scheduler(model(family), max_rows=ROWS)
+    busy = Scheduler(model(family), max_rows=ROWS, max_prefill_tokens=8)
     jobs, steps = [busy.submit(**one) for one in given], 0
     while not busy.is_idle:
         busy.step()
         steps += 1
-        if steps % 3 == 0 and busy.running:
+        if steps % 5 == 0 and busy.running:
             busy.preempt(busy.running[steps % len(busy.running)])
     for number, job in enumerate(jobs):
         assert job.state == "done", job.error
-        assert_same(job.output, alone(family, number))
+        assert_same(job.output, alone(family, number), model(family))
     assert busy.batch.most_rows == ROWS and sum(job.preempted for job in jobs) > 5
 
 
 def check_pages(scheduler) -> None:
-    """The pool's references are those of the tables, and no page is lost."""
+    """The pool's references are those of the tables, each page is free, used or cached, and tables name used pages."""
     rows, references = scheduler.batch.rows, Counter()
-    for table in rows.tables:
+    pool, tables = rows.pool, rows.tables
+    for table in tables.tables:
         references.update(table)
-    assert [references[page] for page in range(rows.pool.pages)] == rows.pool.references
-    assert rows.pool.free + rows.pool.used + rows.pool.cached == rows.pool.pages
+    assert [references[page] for page in range(pool.pages)] == pool.references
+    assert sorted([*references, *pool._free, *pool._cached]) == list(range(pool.pages))
+    assert (pool.used, pool.free, pool.cached) == (len(references), len(pool._free), len(pool._cached))
+    for table, named_X, end in zip(tables.tables, tables.table_RX, rows.end_R, strict=False):
+        assert named_X[: len(table)].tolist() == table and len(table) * pool.size >= end
 
 
 @pytest.mark.parametrize("family", ["gpt2", "window", "bart"])
 def test_rows_share_pages(family, monkeypatch):
-    """Beams and samples share the pages of their prompt, and copy one before they write it."""
+    """Beams and samples share the pages of their prompt, and copy one before they write it; so do requests."""
     monkeypatch.setattr(PagedRows, "page", 2)
-    given, busy = requests(), Scheduler(model(family), plan="cache=paged", max_rows=ROWS, pages=45)
+    given, plan = requests(), dict(plan="cache=paged", pages=45)
+    busy = Scheduler(model(family), **plan, max_rows=ROWS, max_prefill_tokens=8)
     jobs = [busy.submit(**one) for one in given]
     while not busy.is_idle:
         busy.step()
         check_pages(busy)
     for number, job in enumerate(jobs):
-        assert_same(job.output, alone(family, number))
+        assert_same(job.output, alone(family, number), model(family))
     assert busy.batch.rows.pool.used == 0
     assert busy.batch.ops.counts()["copy_pages"].calls > 0
+    assert (busy.batch.tokens_reused > 0) == (family != "bart"), "what a decoder computes depends on the source"
+
+
+def test_a_prompt_goes_on_from_pages_of_earlier_requests(monkeypatch):
+    """Whole pages are found, as far as the token before the last; what is behind them is read."""
+    monkeypatch.setattr(PagedRows, "page", 2)
+    busy = Scheduler(model(), plan="cache=paged", max_rows=ROWS)
+
+    def found_and_read(prompt, **options):
+        before = busy.batch.tokens_read
+        job = busy.submit(prompt, max_new_tokens=2, **options)
+        busy.run()
+        assert_same(job.output, model().generate(prompt, max_new_tokens=2, **options))
+        assert job.output.receipt.reused_tokens == job.reused_tokens
+        return job.reused_tokens, busy.batch.tokens_read - before
+
+    assert found_and_read("the the the thea") == (0, 5)
+    assert found_and_read("the the the thea", num_beams=3) == (4, 1)  # both pages; the fifth token begins another
+    assert found_and_read("the the the the") == (2, 2)  # the second page is there: its last token would not be read
+    assert found_and_read("the the th otter", **KINDS["sampling"][1]) == (2, 8)  # once for three texts
+    assert found_and_read("a the the thea b") == (0, 7)  # its second page is another's behind another first one
+    assert busy.batch.tokens_reused == 8 and busy.batch.rows.pool.used == 0
+
+
+def test_pages_that_are_cached_make_way_for_those_that_are_needed(monkeypatch):
+    """Of the prompt that was used the longest ago, the last page goes first."""
+    monkeypatch.setattr(PagedRows, "page", 2)
+    few = Scheduler(model(), plan="cache=paged", max_rows=2, pages=8)
+    found = []
+    for prompt in ("the the the thea", "otter", "the the the thea", "the the th otter", "the the the thea", "otter"):
+        job = few.submit(prompt, max_new_tokens=1)
+        few.run()
+        check_pages(few)
+        found.append(job.reused_tokens)
+    assert found == [0, 0, 4, 2, 4, 2]
+
+
+def check_that_a_short_prompt_overtakes(**options) -> None:
+    """A request that comes after one with a long prompt has its first token before that prompt is read."""
+    busy = Scheduler(model(), max_prefill_tokens=4, **options)
+    runs = busy.submit("a", max_new_tokens=12, min_new_tokens=12)
+    busy.step()
+    tokens = []
+    long = busy.submit("the the th otter", max_new_tokens=2, on_token=lambda *_: tokens.append("long"))
+    busy.step()
+    short = busy.submit("the", max_new_tokens=2, on_token=lambda *_: tokens.append("short"))
+    busy.step()
+    assert set(tokens) == {"short"}, "the short prompt waited for the long one"
+    busy.run()
+    assert short.first_token < long.first_token
+    assert busy.batch.steps <= 14, "a row that runs waited for a prompt"
+    for job, prompt in (long, "the the th otter"), (short, "the"):
+        assert_same(job.output, model().generate(prompt, max_new_tokens=2))
+    assert runs.state == "done"
+
+
+@pytest.mark.parametrize("options", [{}, {"plan": "cache=paged"}], ids=["blocks", "pages"])
+def test_a_long_prompt_is_read_in_parts_and_keeps_no_other_waiting(options):
+    check_that_a_short_prompt_overtakes(**options)
+
+
+@pytest.mark.parametrize("share", [lambda left, tokens: left, lambda left, tokens: shares_in_turn(left, tokens)])
+def test_prompts_that_are_read_whole_or_one_after_the_other_are_found(share, monkeypatch):
+    monkeypatch.setattr(scheduler, "shared_out", share)
+    with pytest.raises(AssertionError, match="waited"):
+        check_that_a_short_prompt_overtakes()
+
+
+def shares_in_turn(left, tokens):
+    """The oldest text gets all that it can use."""
+    shares = []
+    for length in left:
+        shares.append(min(length, tokens - sum(shares)))
+    return shares
+
+
+def test_how_the_tokens_of_a_step_are_shared_out():
+    """None is left over, none is given twice, and the oldest text never waits."""
+    assert scheduler.shared_out([100], 512) == [100]
+    assert scheduler.shared_out([1000, 7], 512) == [505, 7]
+    assert scheduler.shared_out([1000, 900, 800], 100) == [50, 0, 50]
+    assert scheduler.shared_out([0, 5], 4) == [0, 4]
+    assert scheduler.shared_out([3, 5], 1) == [1, 0]
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        left, tokens = rng.integers(0, 40, rng.integers(1, 8)).tolist(), int(rng.integers(1, 60))
+        shares = scheduler.shared_out(left, tokens)
+        assert all(0 <= share <= most for share, most in zip(shares, left, strict=True))
+        assert sum(shares) == min(sum(left), tokens) and shares[0] >= min(left[0], tokens // 2)
+
+
+@pytest.mark.parametrize("cache", ["preallocated", "paged"])
+def test_parts_change_no_bit_where_sums_are_of_integers(cache):
+    """int8_dynamic: a prompt that is read in parts, whole, or from pages on: the same log-probabilities."""
+    loaded, found = md.load("tiny-gpt2", dtype="int8_dynamic", plan="fast"), []
+    text = "Fellow citizens, I am again called upon by the voice of my country to execute the functions"
+    for tokens in (1, 5, 512):
+        busy = Scheduler(loaded, plan=f"fast,cache={cache}", max_prefill_tokens=tokens)
+        for _ in range(2):
+            job = busy.submit(text, max_new_tokens=6, logprobs=2)
+            busy.run()
+            found.append([job.output.token_ids[0].tolist(), *(a.tolist() for a in job.output.token_logprobs)])
+    assert all(answer == found[0] for answer in found)
 
 
 def test_where_pages_run_out_the_newest_request_is_preempted(monkeypatch):
     monkeypatch.setattr(PagedRows, "page", 2)
-    given = [dict(prompt=PROMPTS[i % 4], max_new_tokens=12, min_new_tokens=12, **KINDS["sampling"][0], seed=i)
-             for i in range(6)]  # fmt: skip
+    prompts = "the", "a b", "otter", "the the th", "the", "a b"
+    given = [dict(prompt=prompt, max_new_tokens=12, min_new_tokens=12, **KINDS["sampling"][0], seed=i)
+             for i, prompt in enumerate(prompts)]  # fmt: skip
     few = Scheduler(model(), plan="cache=paged", max_rows=ROWS, pages=24)
     jobs = [few.submit(**one) for one in given]
     while not few.is_idle:
@@ -92,7 +203,7 @@ def test_bundled_models_answer_as_alone():
         jobs = [shared.submit(**one) for one in given]
         shared.run()
         for job, want in zip(jobs, scheduler.one_by_one(loaded, given), strict=True):
-            assert_same(job.output, want)
+            assert_same(job.output, want, loaded)
 
 
 class Schedules(RuleBasedStateMachine):
@@ -105,7 +216,7 @@ class Schedules(RuleBasedStateMachine):
         self.scheduler, self.jobs = self.make(), []
 
     def make(self):
-        return Scheduler(model(self.family), max_rows=ROWS)
+        return Scheduler(model(self.family), max_rows=ROWS, max_prefill_tokens=7)
 
     @rule(number=st.integers(0, len(requests()) - 1))
     def submit(self, number):
@@ -136,9 +247,11 @@ class Schedules(RuleBasedStateMachine):
     @invariant()
     def rows_are_those_of_the_running_requests(self):
         here = self.scheduler
-        rows = np.sort(np.concatenate([np.arange(0), *(lane.row_R for lane in here.lanes)]))
-        assert rows.tolist() == list(range(here.batch.rows.number))
-        assert {job.number for lane in here.lanes for job in lane.jobs} == {job.number for job in here.running}
+        runs_R = np.sort(np.concatenate([np.arange(0), *(lane.row_R for lane in here.lanes)]))
+        rows = [*runs_R.tolist(), *(r for reading in here.readings for r in reading.row_X.tolist())]
+        assert rows == list(range(here.batch.rows.number))
+        jobs = {job.number for lane in here.lanes for job in lane.jobs} | {part.job.number for part in here.readings}
+        assert jobs == {job.number for job in here.running}
         assert all(job.is_over or job.runs or job in here.waiting for job, _ in self.jobs)
 
     @invariant()
@@ -146,7 +259,7 @@ class Schedules(RuleBasedStateMachine):
         for job, number in self.jobs:
             assert job.error is None, job.error
             if job.state == "done":
-                assert_same(job.output, alone(self.family, number))
+                assert_same(job.output, alone(self.family, number), model(self.family))
         self.jobs = [(job, number) for job, number in self.jobs if not job.is_over]
 
     def teardown(self):
@@ -154,8 +267,8 @@ class Schedules(RuleBasedStateMachine):
         while not self.scheduler.is_idle:
             self.scheduler.step()
             steps += 1
-            assert steps <= LONGEST * (len(jobs) + 1), "requests starve"
-            if steps % 3 == 0 and self.scheduler.running:
+            assert steps <= 3 * LONGEST * (len(jobs) + 1), "requests starve"
+            if steps % LONGEST == 0 and self.scheduler.running:
                 self.scheduler.preempt(self.scheduler.running[steps % len(self.scheduler.running)])
         self.answers_are_those_of_generate_alone()
         here = self.scheduler
@@ -266,7 +379,7 @@ class InPages(Schedules):
     """In small pages, of which there are few."""
 
     def make(self):
-        return Scheduler(model(self.family), plan="cache=paged", max_rows=ROWS, pages=45)
+        return Scheduler(model(self.family), plan="cache=paged", max_rows=ROWS, max_prefill_tokens=7, pages=45)
 
     @invariant()
     def no_page_is_lost(self):
@@ -274,7 +387,8 @@ class InPages(Schedules):
 
     def teardown(self):
         super().teardown()
-        assert self.scheduler.batch.rows.pool.used == 0
+        pool = self.scheduler.batch.rows.pool
+        assert pool.used == 0 and pool.free + pool.cached == pool.pages
 
 
 def test_random_schedules_in_pages(monkeypatch):
@@ -375,10 +489,10 @@ def cancelled_rows_stay(patch):
 def the_newest_goes_first(patch):
     def reversed_queue(self):
         self.waiting.sort(key=lambda job: -job.number)
-        return admitted(self)
+        return admit(self)
 
-    admitted = Scheduler._admitted
-    patch.setattr(Scheduler, "_admitted", reversed_queue)
+    admit = Scheduler._admit
+    patch.setattr(Scheduler, "_admit", reversed_queue)
 
 
 def preempted_requests_go_to_the_end(patch):
@@ -404,16 +518,16 @@ def shared_pages_are_written(patch):
 
 
 def a_stale_table_after_preemption(patch):
-    patch.setattr(PagedRows, "_write", lambda self, r, table: None)
+    patch.setattr(PageTables, "put", lambda self, r, table: self.tables.__setitem__(r, table))
 
 
 def pages_are_copied_too_late(patch):
     def after(self, ops, qkv_RX, h_RD):
-        copies = self.rows.source_X, self.rows.target_X
-        self.rows.source_X = self.rows.target_X = np.zeros(0, np.int64)
+        copies = self.rows.source_R, self.rows.target_R
+        self.rows.source_R = self.rows.target_R = np.zeros(0, np.int64)
         q_RHK = append(self, ops, qkv_RX, h_RD)
-        self.rows.source_X, self.rows.target_X = copies
-        for x_XGMX in (self.k_XGMK, self.v_XGMU) if len(copies[0]) else ():
+        self.rows.source_R, self.rows.target_R = copies
+        for x_XGMX in (self.k_XGMK, self.v_XGMU):
             ops.copy_pages(x_XGMX, *copies)
         return q_RHK
 
@@ -433,17 +547,82 @@ def a_page_too_late_at_its_edge(patch):
 
 
 def pages_of_rows_that_leave_are_kept(patch):
-    def keep_only(self, stays_R):
-        self.tables = [self.tables[r] for r in stays_R]
-        self.table_RX[: len(stays_R)] = self.table_RX[stays_R]
-        RunningRows.keep_only(self, stays_R)
+    def keep(self, rows):
+        self.tables = [self.tables[r] for r in rows]
+        self._table_RX[: len(rows)] = self._table_RX[list(rows)]
 
-    patch.setattr(PagedRows, "keep_only", keep_only)
+    patch.setattr(PageTables, "keep", keep)
+
+
+def pages_named_without_those_before_them(patch):
+    def lookup(self, tokens):
+        table = []
+        for first in range(0, (len(tokens) - 1) // self.size * self.size, self.size):
+            name = ROOT, tuple(map(int, tokens[first : first + self.size]))
+            if name not in self._named:
+                break
+            table.append(self._named[name])
+        return self.fork(table)
+
+    publish = PagePool.publish
+    patch.setattr(PagePool, "lookup", lookup)
+    patch.setattr(PagePool, "publish", lambda self, page, parent, tokens: publish(self, page, ROOT, tokens))
+
+
+def last_token_is_not_read_again(patch):
+    lookup = PagePool.lookup
+    patch.setattr(PagePool, "lookup", lambda self, tokens: lookup(self, [*tokens, 0]))
+
+
+def pages_are_published_before_they_are_computed(patch):
+    def begin(self, texts, rows, source_length=0):
+        begun = taken(self, texts, rows, source_length)
+        for row_X, ids in zip(begun or (), texts, strict=False):
+            end_R = self.end_R.copy()
+            self.has_read(Part(row_X=row_X, ids=ids, last=len(ids)))
+            self.end_R[...] = end_R
+        return begun
+
+    taken = PagedRows.begin
+    patch.setattr(PagedRows, "begin", begin)
+
+
+def a_page_is_published_a_token_too_early(patch):
+    def has_read(self, part):
+        read(self, part)
+        if part.last % self.page == self.page - 1 and not self.source_positions:
+            table, nth = [ROOT, *self.tables.tables[part.row_X[0]]], part.last // self.page
+            self.pool.publish(table[nth + 1], table[nth], [*part.ids[nth * self.page : part.last], 259])
+
+    read = PagedRows.has_read
+    patch.setattr(PagedRows, "has_read", has_read)
+
+
+def found_pages_do_not_get_into_the_table(patch):
+    def find_again(self, part):
+        found = self._found(part.ids)
+        part.first = len(found) * self.page
+        self.pool.release(found)
+
+    patch.setattr(PagedRows, "find_again", find_again)
+
+
+def replaced_pages_stay_in_the_table(patch):
+    def find_again(self, part):
+        before = [list(self.tables.tables[r]) for r in part.row_X]
+        find(self, part)
+        for r, table in zip(part.row_X, before, strict=True):
+            self.tables._table_RX[r, : len(table)] = table
+
+    find = PagedRows.find_again
+    patch.setattr(PagedRows, "find_again", find_again)
 
 
 OF_PAGES = [
     shared_pages_are_written, a_stale_table_after_preemption, pages_are_copied_too_late, a_page_too_late_at_its_edge,
-    pages_of_rows_that_leave_are_kept,
+    pages_of_rows_that_leave_are_kept, pages_named_without_those_before_them, last_token_is_not_read_again,
+    pages_are_published_before_they_are_computed, a_page_is_published_a_token_too_early,
+    found_pages_do_not_get_into_the_table, replaced_pages_stay_in_the_table,
 ]  # fmt: skip
 
 
@@ -457,11 +636,61 @@ def test_known_mistakes_with_pages_are_found(mistake, monkeypatch):
         run(InPages, 40)
 
 
+def the_last_token_of_a_text_is_not_read(patch):
+    def left(self):
+        return max(0, len(self.ids) - self.first - (self.first > 0))
+
+    patch.setattr(scheduler.Reading, "left", property(left))
+
+
+def a_part_begins_a_token_late(patch):
+    def read(self, parts, sources):
+        for part in parts:
+            part.first = min(part.first + (part.first > 0), part.last - 1)
+        return whole(self, parts, sources)
+
+    whole = Batch.read
+    patch.setattr(Batch, "read", read)
+
+
+def a_part_finds_nothing_of_earlier_ones(patch):
+    earlier = running.RunningCache.earlier
+    patch.setattr(running.RunningCache, "earlier", lambda self, part: tuple(0 * x for x in earlier(self, part)))
+
+
+def positions_begin_anew_with_each_part(patch):
+    def read(self, parts, sources):
+        def forward(w, ids_R, pos_R, *others):
+            anew = [np.arange(part.last - part.first) for part in parts]
+            return network.forward(w, ids_R, np.concatenate(anew), *others)
+
+        network = self.model.network
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(self.model, "network", SimpleNamespace(**vars(network) | {"forward": forward}))
+            return whole(self, parts, sources)
+
+    whole = Batch.read
+    patch.setattr(Batch, "read", read)
+
+
+def texts_that_are_read_do_not_move_with_their_rows(patch):
+    def clear(self):
+        before = [reading.row_X for reading in self.readings if reading.job.runs]
+        cleared(self)
+        for reading, row_X in zip(self.readings, before, strict=True):
+            reading.row_X = np.minimum(row_X, self.batch.rows.number - 1)
+
+    cleared = Scheduler._clear
+    patch.setattr(Scheduler, "_clear", clear)
+
+
 MISTAKES = [
     draws_keyed_by_slot, draws_begin_anew_after_preemption, parents_followed_twice_after_preemption,
     log_probabilities_lost_by_preemption, a_token_is_not_read_after_preemption, rows_that_leave_are_not_closed_up,
     newest_position_is_not_moved, beams_move_in_the_wrong_rows, options_of_a_neighbour, steps_of_a_neighbour,
     cancelled_rows_stay, the_newest_goes_first, preempted_requests_go_to_the_end, samples_of_a_prompt_are_one,
+    the_last_token_of_a_text_is_not_read, a_part_begins_a_token_late, a_part_finds_nothing_of_earlier_ones,
+    positions_begin_anew_with_each_part, texts_that_are_read_do_not_move_with_their_rows,
 ]  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import httpx
 import numpy as np
 import pytest
 import uvicorn
+from serving_cases import bound
 from toy_folder import write_folder
 
 import minidecode as md
@@ -84,7 +85,8 @@ def test_answers_are_those_of_generate(toy, model):
             assert [c["finish_reason"] for c in found["choices"]] == want.finish_reasons
             assert [c["index"] for c in found["choices"]] == list(range(len(want.texts)))
             new, given = sum(map(len, want.token_ids)), want.receipt.prompt_tokens
-            usage = {"prompt_tokens": given, "completion_tokens": new, "total_tokens": given + new}
+            usage = {"prompt_tokens": given, "completion_tokens": new, "total_tokens": given + new,
+                     "prompt_tokens_details": {"cached_tokens": 0}}  # fmt: skip
             assert found["usage"] == usage and found["object"] == "text_completion"
 
 
@@ -94,7 +96,7 @@ def test_what_lm_eval_asks(toy, model):
     (choice,) = completion(toy, prompt=[ids], echo=True, logprobs=1, max_tokens=1, temperature=0)["choices"]
     found, scores = choice["logprobs"], model.score("the otter")
     assert found["token_logprobs"][0] is None and found["top_logprobs"][0] is None
-    np.testing.assert_allclose(found["token_logprobs"][1:-1], scores.token_log_probs[0], atol=1e-4)
+    np.testing.assert_allclose(found["token_logprobs"][1:-1], scores.token_log_probs[0], rtol=0, atol=bound(model))
     assert len(found["tokens"]) == len(ids) + 1 and "".join(found["tokens"]) == choice["text"]
     assert [choice["text"][at:][:1] for at in found["text_offset"]] == [word[:1] for word in found["tokens"]]
     best = [max(top, key=top.get) for top in found["top_logprobs"][1:]]
@@ -111,7 +113,7 @@ def test_chat(toy, model):
     (choice,) = found["choices"]
     assert choice["message"] == {"role": "assistant", "content": want.text, "refusal": None}
     content = choice["logprobs"]["content"]
-    np.testing.assert_allclose([step["logprob"] for step in content], want.token_logprobs[0], atol=1e-4)
+    np.testing.assert_allclose([step["logprob"] for step in content], want.token_logprobs[0], rtol=0, atol=bound(model))
     assert all(len(step["top_logprobs"]) == 2 for step in content)
     assert b"".join(bytes(step["bytes"]) for step in content).decode(errors="replace") == want.text
 
@@ -122,7 +124,7 @@ def test_chat(toy, model):
 
 
 @pytest.mark.parametrize("search", [{"temperature": 0}, {"seed": 1, "n": 2}, {"num_beams": 3, "n": 2}])
-def test_streams(toy, search):
+def test_streams(toy, model, search):
     """Inner chunks have no reason, the last of each text has nothing else; then the usage, then the end."""
     body = dict(prompt="the th", max_tokens=9, stop="q", logprobs=1, **search)
     whole = completion(toy, **body)
@@ -136,7 +138,7 @@ def test_streams(toy, search):
         assert mine[-1]["text"] == "" and mine[-1]["finish_reason"] == choice["finish_reason"]
         assert "".join(c["text"] for c in mine) == choice["text"]
         noted = [p for c in mine if c["logprobs"] for p in c["logprobs"]["token_logprobs"]]
-        np.testing.assert_allclose(noted, choice["logprobs"]["token_logprobs"], atol=1e-4)
+        np.testing.assert_allclose(noted, choice["logprobs"]["token_logprobs"], rtol=0, atol=bound(model))
     assert all(chunk["usage"] is None and chunk["id"] == last["id"] for chunk in chunks)
 
 
@@ -163,12 +165,29 @@ def test_steps_are_shared(model):
 
 def test_a_server_that_answers_one_after_the_other_is_found(model, monkeypatch):
     def when_idle(self):
-        return [] if self.running else admitted(self)
+        return None if self.running else admit(self)
 
-    admitted = Scheduler._admitted
-    monkeypatch.setattr(Scheduler, "_admitted", when_idle)
+    admit = Scheduler._admit
+    monkeypatch.setattr(Scheduler, "_admit", when_idle)
     with pytest.raises(AssertionError, match="waited"):
         check_that_steps_are_shared(model)
+
+
+def test_a_prompt_that_came_before_is_found_in_pages(model):
+    """The usage and the metrics say how many of its tokens were not read again."""
+    paged = Scheduler(model, plan="cache=paged", max_rows=8)
+    with served(model, paged) as (client, *_):
+        body = dict(prompt="the the otter a b the th the otter", max_tokens=3, temperature=0)
+        first, second = (completion(client, **body) for _ in range(2))
+        assert first["choices"] == second["choices"]
+        cached = [answer["usage"]["prompt_tokens_details"]["cached_tokens"] for answer in (first, second)]
+        assert cached == [0, (first["usage"]["prompt_tokens"] - 1) // 16 * 16] and cached[1] > 0
+        metrics = dict(line.split() for line in client.get("/metrics").text.splitlines() if line[0] != "#")
+        read = first["usage"]["prompt_tokens"] * 2 - cached[1]
+        assert metrics["minidecode_prefix_hit_tokens_total"] == str(cached[1])
+        assert metrics["minidecode_read_tokens_total"] == str(read)
+        pages = [int(metrics[f"minidecode_pages_{name}"]) for name in ("used", "cached", "free")]
+        assert pages == [0, cached[1] // 16, paged.batch.rows.pool.pages - cached[1] // 16]
 
 
 def test_a_client_that_leaves_frees_its_rows(model):

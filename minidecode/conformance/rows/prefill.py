@@ -20,11 +20,13 @@ def in_half(array: np.ndarray) -> np.ndarray:
 
 @st.composite
 def inputs(draw):
-    """Sentences of different lengths, seen by themselves, with and without a window, or by other rows."""
+    """Sentences of different lengths, seen by themselves or their last parts, with and without a window, or others."""
     G, per_group, size = draw(st.integers(1, 2)), draw(st.integers(1, 3)), st.integers(1, 3)
     targets = draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))
     causal = draw(st.booleans())
-    sources = targets if causal else draw(st.lists(st.integers(1, 4), min_size=len(targets), max_size=len(targets)))
+    sources = draw(st.lists(st.integers(0 if causal else 1, 4), min_size=len(targets), max_size=len(targets)))
+    if causal:  # so many keys of earlier parts
+        sources = [earlier + queries for earlier, queries in zip(sources, targets, strict=True)]
     K, U = draw(size), draw(size)
     q_RHK = draw_array(draw, sum(targets), G * per_group, K)
     k_XGK, v_XGU = draw_array(draw, sum(sources), G, K), draw_array(draw, sum(sources), G, U)
@@ -68,10 +70,13 @@ def planted() -> list[tuple]:
             case([140, 3], [140, 3], 2, 4, 4, 3, causal=True, buckets=32),  # a position bias, to its last bucket
             case([20, 5], [20, 5], 1, 3, 5, 4, buckets=8, farthest=12, two_sided=True),  # of an encoder
             case([40, 1], [40, 1], 1, 2, 3, 2, causal=True, window=9, buckets=8, farthest=12, rows=41),  # one for each
+            case([7, 1, 2], [40, 34, 2], 2, 4, 5, 3, causal=True),  # the last parts of longer texts, and a whole one
+            case([50, 1], [90, 18], 1, 2, 4, 3, causal=True, window=17),
+            case([9, 3], [60, 3], 1, 2, 3, 2, causal=True, buckets=8, farthest=12),
         ]
     ]
     # Each sees a single key somewhere, whose weight is 1: there the result is a value, to the last bit but few.
-    halves = (0, 1, 3, 5, 9, 10, 13, 15)
+    halves = (0, 1, 3, 5, 9, 10, 13, 15, 16)
     return cases + [(*map(in_half, cases[k][:3]), *cases[k][3:]) for k in halves]
 
 
@@ -80,7 +85,7 @@ def large() -> list[tuple]:
     rng, cases = np.random.default_rng(1), []
     for targets, sources, causal in [
         ([1] * len(BOUNDARIES), BOUNDARIES, False), ([65], [65], True), ([129], [129], True),
-        ([1] * ROWS, [1] * ROWS, True), ([1], [POSITIONS], False),
+        ([1] * ROWS, [1] * ROWS, True), ([1], [POSITIONS], False), ([1, 5], [POSITIONS, 9], True),
         ([POSITIONS], [2], False), ([1] * MANY_ROWS, [2] * MANY_ROWS, False),
     ]:  # fmt: skip
         arrays = (normal(rng, sum(lengths), 1, WIDTH) for lengths in (targets, sources, sources))
@@ -96,10 +101,11 @@ def seen(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=No
     for b in range(len(q_offsets_X) - 1):
         for r in range(q_offsets_X[b], q_offsets_X[b + 1]):
             begin, end = k_offsets_X[b], k_offsets_X[b + 1]
+            position = r - q_offsets_X[b]
             if causal:
-                end = r + 1
-                begin = begin if window is None else max(begin, end - window)
-            bias_HM = bias_of_row(bias, r, (r - q_offsets_X[b]) - (np.arange(begin, end) - k_offsets_X[b]))
+                end = k_offsets_X[b + 1] - (q_offsets_X[b + 1] - r) + 1
+                begin, position = begin if window is None else max(begin, end - window), end - 1 - k_offsets_X[b]
+            bias_HM = bias_of_row(bias, r, position - (np.arange(begin, end) - k_offsets_X[b]))
             yield q_RHK[r], k_XGK[begin:end].swapaxes(0, 1), v_XGU[begin:end].swapaxes(0, 1), scale, bias_HM
 
 

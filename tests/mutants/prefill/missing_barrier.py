@@ -11,7 +11,7 @@ from minidecode.device.launch import launch
 
 def attend_prefill(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, out=None):
     rows, scores_RHM = scores_of(q_RHK, k_XGK, q_offsets_X, k_offsets_X)
-    bounds = q_offsets_X, k_offsets_X, causal, window or len(q_RHK)
+    bounds = q_offsets_X, k_offsets_X, causal, window or len(k_XGK)
     launch(softmax_without_a_barrier, scores_RHM.shape[:2], 64, scores_RHM, np.float32(scale), *bounds)
     return weighted_values(scores_RHM, v_XGU, rows, out)
 

@@ -1,0 +1,52 @@
+"""What can run in a running batch: models and plans, each refused with the reason."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from ..cache.queries import rows_a_token
+from ..errors import OptionError
+from ..methods.loaded import check_writes
+from ..methods.plans import why_numpy
+from ..options.options import Options
+from ..plan import BASES, Plan
+from ..runtime.arena import Extent
+
+if TYPE_CHECKING:
+    from ..model import Model
+
+LONG_USE = Extent(8, 256, 256, 256, 512)  # what a batch computes at the least, for the plan `auto` to choose by
+
+
+def refuse_unsupported_model(model: Model) -> None:
+    """Raises OptionError on a model whose rows cannot join a running batch."""
+    check_writes(model)
+    reason = ""
+    if model.device != "cpu":
+        reason = f"on device={model.device}"
+    elif model.has_latent:
+        reason = "with a latent"
+    elif model.reads_in_front:
+        reason = "that reads its sources in front of its texts"
+    elif rows_a_token(model.weights) == 2:
+        reason = "that predicts by query rows"
+    if reason:
+        raise OptionError(f"a {model.family} model {reason} cannot join a running batch: call generate instead")
+
+
+def settled_plan(model: Model, plan: str | Plan | None, pages: int | None) -> Plan:
+    """The plan of a running batch, whose cache is its own. Raises OptionError on choices that have no effect there."""
+    plan = model.plan if plan is None else Plan.parse(plan)
+    if plan.base == "auto":
+        plan = Plan("fast" if why_numpy(model, LONG_USE, Options(max_new_tokens=1)) is None else "numpy")
+    if plan.cache not in (BASES[plan.base]["cache"], "preallocated", "paged") or plan.base == "naive":
+        raise OptionError(f"plan: cache={plan.cache} has no effect in a running batch, which has its own: leave it out")
+    if pages is not None and plan.cache != "paged":
+        raise OptionError("pages changes nothing without cache=paged: add it to the plan, or leave pages out")
+    if plan.arena != "none":
+        raise OptionError(f"plan: arena={plan.arena} has no effect in a running batch: leave it out")
+    choices = {f.name: getattr(plan, f.name) for f in dataclasses.fields(plan) if f.name != "base"}
+    choices = {name: choice for name, choice in choices.items() if choice != plan._of_base(name)}
+    cache = "paged" if plan.cache == "paged" else "preallocated"
+    return Plan(plan.base, **choices | {"cache": cache, "graphs": "off"}).settled([])
