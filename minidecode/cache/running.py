@@ -118,7 +118,7 @@ class RunningCache:
         """Keys and values of a part, for all rows that begin with its text."""
         self.blocks.write(part.row_X, part.first, k_NGK, v_NGU)
 
-    def earlier(self, part: Part) -> tuple[np.ndarray, np.ndarray]:
+    def earlier(self, part: Part) -> tuple[np.ndarray, ...]:
         """(k_NGK, v_NGU): what was read of a part's text before it."""
         row = part.row_X[0]
         return tuple(x_RGMX[row, :, : part.first].swapaxes(0, 1) for x_RGMX in self.blocks.first(self.rows.number))

@@ -61,7 +61,7 @@ class PagedRows(RunningRows):
         part.first = len(found) * self.page
 
     def _found(self, ids: np.ndarray) -> list[int]:
-        return [] if self.source_positions else self.pool.lookup(ids)
+        return [] if self.source_positions else self.pool.lookup(ids.tolist())
 
     def has_read(self, part: Part) -> None:
         """Its whole pages are published: they are computed, in all layers."""
@@ -69,7 +69,7 @@ class PagedRows(RunningRows):
         if not self.source_positions:
             table, parent = self.tables.tables[part.row_X[0]], ROOT
             for nth in range(part.last // self.page):
-                self.pool.publish(table[nth], parent, part.ids[nth * self.page : (nth + 1) * self.page])
+                self.pool.publish(table[nth], parent, part.ids[nth * self.page : (nth + 1) * self.page].tolist())
                 parent = table[nth]
 
     def can_hold(self, positions: int, rows: int) -> bool:
@@ -113,8 +113,8 @@ class PagedRunningCache(RunningCache):
         page_N, slot_N = self._places(part, np.arange(part.first, part.last))
         self.k_XGMK[page_N, :, slot_N], self.v_XGMU[page_N, :, slot_N] = k_NGK, v_NGU
 
-    def earlier(self, part: Part) -> tuple[np.ndarray, np.ndarray]:
-        """(k_NGK, v_NGU): what was read of a part's text before it, whoever has read it."""
+    def earlier(self, part: Part) -> tuple[np.ndarray, ...]:
+        """(k_NGK, v_NGU): what was read of a part's text before it, by any request."""
         page_N, slot_N = self._places(part, np.arange(part.first))
         return self.k_XGMK[page_N, :, slot_N], self.v_XGMU[page_N, :, slot_N]
 

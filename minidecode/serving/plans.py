@@ -36,7 +36,11 @@ def refuse_unsupported_model(model: Model) -> None:
 
 
 def settled_plan(model: Model, plan: str | Plan | None, pages: int | None) -> Plan:
-    """The plan of a running batch, whose cache is its own. Raises OptionError on choices that have no effect there."""
+    """The plan of a running batch, whose cache is its own.
+
+    Raises OptionError on choices that have no effect there, and on a model whose rows cannot join it.
+    """
+    refuse_unsupported_model(model)
     plan = model.plan if plan is None else Plan.parse(plan)
     if plan.base == "auto":
         plan = Plan("fast" if why_numpy(model, LONG_USE, Options(max_new_tokens=1)) is None else "numpy")

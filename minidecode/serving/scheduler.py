@@ -34,7 +34,7 @@ from ..search.result import Request
 from .batch import Batch
 from .jobs import Job, TokenCallback
 from .lanes import Lane, lane_key, start_lane
-from .plans import refuse_unsupported_model, settled_plan
+from .plans import settled_plan
 
 if TYPE_CHECKING:
     from ..model import Model
@@ -88,7 +88,6 @@ class Scheduler:
         for name, number in (("max_rows", max_rows), ("max_prefill_tokens", max_prefill_tokens)):
             if number < 1:
                 raise OptionError(f"{name} must be an integer from 1 up, not {number!r}")
-        refuse_unsupported_model(model)
         config = model.config
         self.model, self.max_prefill_tokens, self.max_waiting = model, max_prefill_tokens, max_waiting
         self.plan, self.memory_budget = settled_plan(model, plan, pages), read_budget(memory_budget, model.device)
