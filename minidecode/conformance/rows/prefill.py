@@ -71,7 +71,7 @@ def planted() -> list[tuple]:
             case([20, 5], [20, 5], 1, 3, 5, 4, buckets=8, farthest=12, two_sided=True),  # of an encoder
             case([40, 1], [40, 1], 1, 2, 3, 2, causal=True, window=9, buckets=8, farthest=12, rows=41),  # one for each
             case([7, 1, 2], [40, 34, 2], 2, 4, 5, 3, causal=True),  # the last parts of longer texts, and a whole one
-            case([50, 1], [90, 18], 1, 2, 4, 3, causal=True, window=17),
+            case([20, 1], [50, 18], 1, 2, 4, 3, causal=True, window=17),
             case([9, 3], [60, 3], 1, 2, 3, 2, causal=True, buckets=8, farthest=12),
         ]
     ]
