@@ -35,6 +35,7 @@ def test_each_answer_is_that_of_generate_alone(family):
     while not busy.is_idle:
         busy.step()
         steps += 1
+        assert steps < 1000, "requests starve"
         if steps % 5 == 0 and busy.running:
             busy.preempt(busy.running[steps % len(busy.running)])
     for number, job in enumerate(jobs):
@@ -373,8 +374,10 @@ def test_requests_join_in_the_order_of_their_arrival():
     assert [job.ended for job in jobs] == sorted(job.ended for job in jobs)
 
 
-def test_beams_that_are_preempted_after_each_step_go_on_from_their_parents():
-    given = dict(prompt="the the th otter", max_new_tokens=9, **BEAMS, no_repeat_ngram_size=2)
+@pytest.mark.parametrize("options", [dict(BEAMS, no_repeat_ngram_size=2), dict(KINDS["sampling"][1], logprobs=2)])
+def test_a_request_that_is_preempted_after_each_step_goes_on(options):
+    """Beams from their parents; samples with their draws and log-probabilities."""
+    given = dict(prompt="the the th otter", max_new_tokens=9, min_new_tokens=9, **options)
     busy = Scheduler(model())
     job = busy.submit(**given)
     while not job.is_over:
@@ -718,6 +721,7 @@ def test_known_mistakes_are_found(mistake, monkeypatch):
     mistake(monkeypatch)
     with pytest.raises((AssertionError, ValueError, IndexError, KeyError, StopIteration)):
         test_requests_join_in_the_order_of_their_arrival()
-        test_beams_that_are_preempted_after_each_step_go_on_from_their_parents()
+        for options in dict(BEAMS, no_repeat_ngram_size=2), dict(KINDS["sampling"][1], logprobs=2):
+            test_a_request_that_is_preempted_after_each_step_goes_on(options)
         test_each_answer_is_that_of_generate_alone("gpt2")
         run()
