@@ -28,7 +28,7 @@ def test_the_columns_for_transformers_mean_the_same(theirs, ours):
     before = live.generate(torch.tensor(ids), **base | literal(theirs))
     out = md.load(FOLDER, dtype="float64").generate(input_ids=ids, generation_config=False, **base | literal(ours))
     found = getattr(before, "sequences", before)[:, len(ids[0]) :].tolist()
-    assert len(OPTIONS) == 11 and len(found) == len(out.token_ids)
+    assert len(OPTIONS) == 12 and len(found) == len(out.token_ids)
     for text, mine in zip(found, out.token_ids, strict=True):
         assert text[: len(mine)] == mine.tolist() and set(text[len(mine) :]) <= {4}
     for kind in ("scores", "logits"):
