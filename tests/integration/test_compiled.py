@@ -154,6 +154,10 @@ for name, dtype, plan, beside in [
         said = f"fast,{beside[i % len(beside)]}" if beside else "fast"
         model.generate(input_ids=ids, plan=said, max_new_tokens=3, no_repeat_ngram_size=2 * (i % 2), **search)
 md.load(sys.argv[1]).generate(input_ids=[[3, 4], [5]], plan="fast", max_new_tokens=5)  # steps are captured
+model, draft = md.load("tiny-gpt2", plan="fast"), md.load("tiny-gpt2-mqa", plan="fast")
+for drafts in ({"prompt_lookup_num_tokens": 3}, {"draft": draft}):
+    for search in ({}, {"do_sample": True, "top_k": 9, "top_p": 0.8}):
+        model.generate(input_ids=[[5, 6, 5], [7]], max_new_tokens=6, **drafts, **search)
 print(*wrong, sep="\\n")
 idle = {(name, types) for name, each in known.items() for types in each} - seen
 idle = {(name, types) for name, types in idle if FLOAT or not ("floats" in name or "tiles" in name)}
