@@ -83,7 +83,7 @@ def measure(name: str, dtype: str, turns: int) -> dict:
     for op, row in zip(op_of, graph.launches, strict=True):
         rows[op].append(row)
     del rows["cache"]  # they would move the positions, and take a few nanoseconds each
-    again = {op: np.array(launches) for op, launches in rows.items()}
+    again = {op: np.concatenate(launches) for op, launches in rows.items()}
     milliseconds: dict[str, list[float]] = {}
     for _ in range(turns):
         for way in ("off", "auto"):

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..device.capture import capturable, contiguous, in_numpy
+from ..device.capture import capturable, contiguous
 from ..reference import activation as reference
 from ..reference.activation import GATED, code_of
 from .common.activation import VECTORS, activate, no_bias
-from .common.atomics import array_at
 from .common.code_paths import COMPILED, NUMPY, ran
-from .common.jit import njit
-from .common.thread_pool import DONE, cut_rows, parallel_for, schedule
+from .common.tasks import in_tasks
+from .common.thread_pool import DONE, cut_rows, parallel_for
 
 F = np.float32
 
@@ -31,12 +30,8 @@ def bias_activation(f_RX, bias_X, activation, out=None):
     out = np.empty((R, results), F) if out is None else out
     ran(COMPILED)
     arrays = f_RX, no_bias(X) if bias_X is None else contiguous(bias_X, F), no_bias(results), code, out
-    if f_RX.flags.c_contiguous and out.flags.c_contiguous:
-        rows_of_task, workers = cut_rows(R, X)
-        parallel_for(_activation, (*arrays, rows_of_task), _task_of_activation, workers)
-    else:
-        in_numpy("arrays are not float32 and in order")
-        _bias_activation(*arrays)
+    tasks, rows_of_task, workers = cut_rows(R, X)
+    parallel_for(_bias_activation, tasks, (*arrays, rows_of_task), workers)
     return out
 
 
@@ -49,30 +44,12 @@ def add_bias(x_RX, bias_X, out=None):
     return reference.add_bias(x_RX, bias_X, out)
 
 
-@njit(cache=True, nogil=True)
-def _activation(f_RX, bias_X, zeros_X, code, y_RX, rows_of_task, function, table):
-    """Queues one task per block of rows."""
-    f, bias, zeros, y = f_RX.ctypes.data, bias_X.ctypes.data, zeros_X.ctypes.data, y_RX.ctypes.data
-    (R, X), results = f_RX.shape, y_RX.shape[1]
-    args = np.int64(f), np.int64(bias), np.int64(zeros), np.int64(y), np.int64(code), R, X, results, rows_of_task
-    return schedule(-(-R // rows_of_task), function, args, table)
-
-
-@njit(**VECTORS)
-def _task_of_activation(args, task):
-    f, bias, zeros, y, code, R, X, results, rows_of_task = array_at(args, 0, (9,))
-    first, rows = task * rows_of_task, min(rows_of_task, R - task * rows_of_task)
-    f_RX, y_RX = array_at(f + 4 * first * X, F(0), (rows, X)), array_at(y + 4 * first * results, F(0), (rows, results))
-    _bias_activation(f_RX, array_at(bias, F(0), (X,)), array_at(zeros, F(0), (results,)), code, y_RX)
-    return DONE
-
-
-@njit(**VECTORS)
-def _bias_activation(f_RX, bias_X, zeros_X, code, y_RX):
+@in_tasks(**VECTORS)
+def _bias_activation(task, f_RX, bias_X, zeros_X, code, y_RX, rows_of_task):
     """Of pairs, the gates of a row are laid side by side first, so that they are activated on vectors, too."""
     results, gated = y_RX.shape[1], code >= GATED
     gate_X = np.empty(results if gated else 0, np.float32)
-    for r in range(f_RX.shape[0]):
+    for r in range(task * rows_of_task, min((task + 1) * rows_of_task, len(f_RX))):
         if gated:
             for j in range(results):
                 gate_X[j] = f_RX[r, 2 * j] + bias_X[2 * j]
@@ -81,3 +58,4 @@ def _bias_activation(f_RX, bias_X, zeros_X, code, y_RX):
                 y_RX[r, j] *= f_RX[r, 2 * j + 1] + bias_X[2 * j + 1]
         else:
             activate(f_RX[r], bias_X, code, y_RX[r])
+    return DONE

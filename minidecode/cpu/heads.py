@@ -10,10 +10,10 @@ import numpy as np
 from ..device.capture import capturable, contiguous
 from ..reference import heads as reference
 from .common.activation import no_bias
-from .common.atomics import array_at
 from .common.code_paths import COMPILED, NUMPY, ran
-from .common.jit import njit
-from .common.thread_pool import DONE, REFUSED, cut_rows, parallel_for, schedule
+from .common.sums import add
+from .common.tasks import in_tasks
+from .common.thread_pool import DONE, REFUSED, cut_rows, parallel_for
 
 F = np.float32
 
@@ -25,12 +25,12 @@ def split_heads(qkv_RX, bias_X, heads, dtype=None, out=None):
     shapes = (R, heads.H, heads.K), (R, heads.G, heads.K), (R, heads.G, heads.U)
     results = tuple(np.empty(shape, F) for shape in shapes) if out is None else out
     arrays = qkv_RX, contiguous(no_bias(X) if bias_X is None else bias_X, F), *results
-    rows_of_task, workers = cut_rows(R, X)
+    tasks, rows_of_task, workers = cut_rows(R, X)
     if (
         dtype in (None, F)
         and all(a.dtype == F and a.flags.c_contiguous for a in arrays)
         and tuple(a.shape for a in results) == shapes
-        and parallel_for(_heads, (*arrays, rows_of_task), _task_of_heads, workers)
+        and parallel_for(_split_heads, tasks, (*arrays, rows_of_task), workers)
     ):
         ran(COMPILED)
         return results
@@ -38,31 +38,17 @@ def split_heads(qkv_RX, bias_X, heads, dtype=None, out=None):
     return reference.split_heads(qkv_RX, bias_X, heads, dtype, out)
 
 
-@njit(cache=True, nogil=True)
-def _heads(qkv_RX, bias_X, q_RHK, k_RGK, v_RGU, rows_of_task, function, table):
-    """Queues one task per block of rows; REFUSED where the product has other columns than the heads."""
-    (R, X), parts = qkv_RX.shape, (q_RHK.size, k_RGK.size, v_RGU.size)
-    if len(bias_X) != X or sum(parts) != R * X:
+@in_tasks()
+def _split_heads(task, qkv_RX, bias_X, q_RHK, k_RGK, v_RGU, rows_of_task):
+    """To each of the three, its columns and their bias. REFUSED where the product has other columns than the heads."""
+    R, X = qkv_RX.shape
+    if len(bias_X) != X or q_RHK.size + k_RGK.size + v_RGU.size != R * X:
         return REFUSED
-    args = (
-        np.int64(qkv_RX.ctypes.data), np.int64(bias_X.ctypes.data), np.int64(q_RHK.ctypes.data),
-        np.int64(k_RGK.ctypes.data), np.int64(v_RGU.ctypes.data), R, X, parts[0], parts[1], parts[2], rows_of_task,
-    )  # fmt: skip
-    return schedule(-(-R // rows_of_task), function, args, table)
-
-
-@njit(cache=True, nogil=True)
-def _task_of_heads(args, task):
-    """The task's rows: to each of the three, its columns and their bias."""
-    qkv, bias, q, k, v, R, X, of_q, of_k, of_v, rows_of_task = array_at(args, 0, (11,))
-    qkv_RX, bias_X = array_at(qkv, F(0), (R, X)), array_at(bias, F(0), (X,))
-    first, rows = task * rows_of_task, min(rows_of_task, R - task * rows_of_task)
     begin = 0
-    for part, numbers in ((q, of_q), (k, of_k), (v, of_v)):
-        columns = numbers // R
-        part_RX = array_at(part, F(0), (R, columns))
-        for r in range(first, first + rows):
-            for x in range(columns):
-                part_RX[r, x] = qkv_RX[r, begin + x] + bias_X[begin + x]
-        begin += columns
+    for part in (q_RHK, k_RGK, v_RGU):
+        part_RX = part.reshape(R, part.shape[1] * part.shape[2])
+        end = begin + part_RX.shape[1]
+        for r in range(task * rows_of_task, min((task + 1) * rows_of_task, R)):
+            add(qkv_RX[r, begin:end], bias_X[begin:end], part_RX[r])
+        begin = end
     return DONE

@@ -10,6 +10,7 @@ from .common.activation import no_bias
 from .common.atomics import are_inside
 from .common.code_paths import COMPILED, NUMPY, ran
 from .common.jit import njit
+from .common.sums import add
 
 F = np.float32
 
@@ -44,15 +45,9 @@ def _append(qkv_RX, bias_X, k_XGMK, v_XGMU, table_RX, at_R, q_RHK):
             return False
     for r in range(R):
         qkv_X, page, slot = qkv_RX[r], table_RX[r, at_R[r] // M], at_R[r] % M
-        _add(qkv_X[:keys], bias_X[:keys], q_RX[r])
+        add(qkv_X[:keys], bias_X[:keys], q_RX[r])
         for g in range(G):
             k, v = slice(keys + g * K, keys + g * K + K), slice(values + g * U, values + g * U + U)
-            _add(qkv_X[k], bias_X[k], k_XGMK[page, g, slot])
-            _add(qkv_X[v], bias_X[v], v_XGMU[page, g, slot])
+            add(qkv_X[k], bias_X[k], k_XGMK[page, g, slot])
+            add(qkv_X[v], bias_X[v], v_XGMU[page, g, slot])
     return True
-
-
-@njit(cache=True, nogil=True)
-def _add(a_X, b_X, sum_X):
-    for i in range(len(sum_X)):
-        sum_X[i] = a_X[i] + b_X[i]

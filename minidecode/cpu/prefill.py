@@ -12,13 +12,13 @@ import numpy as np
 from ..device.cores import worker_threads
 from ..ops import ALIGNED
 from ..reference.prefill import add_bias_of_distances, as_summed, sentences
-from .common.atomics import array_at
 from .common.code_paths import BLAS, COMPILED, ran
 from .common.jit import njit
 from .common.panel_gemm import FLOAT_ROWS, FLOAT_WIDTH, float_tile
 from .common.position_bias import add_bias, bias_arrays
 from .common.softmax import exponentials, largest, softmax_in_place
-from .common.thread_pool import ALL_WORKERS, CALLER_ALONE, DONE, TASKS_PER_THREAD, parallel_for, schedule
+from .common.tasks import in_tasks
+from .common.thread_pool import ALL_WORKERS, CALLER_ALONE, DONE, TASKS_PER_THREAD, parallel_for
 from .common.tile import FLOAT
 
 QUERIES = 32  # in a block; with 64 numbers a head and up to 128 keys its products are small enough for one BLAS thread
@@ -48,65 +48,42 @@ def _by_tiles(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, wind
         blocks = -(-TASKS_PER_THREAD * threads // (len(pairs) * G))
         per_task = max(QUERIES_PER_TASK, -(-longest // blocks)) if blocks > 1 else longest
         window = (window or int((bounds_XX[:, 3] - bounds_XX[:, 2]).max())) if causal else 0
-        arrays = (
-            *map(np.ascontiguousarray, (q_RHK, k_XGK, v_XGU)), bounds_XX, np.full(1, scale, np.float32),
-            *bias_arrays(bias, np.float32), a_RX,
-        )  # fmt: skip
+        arrays = *map(np.ascontiguousarray, (q_RHK, k_XGK, v_XGU)), bounds_XX, *bias_arrays(bias, np.float32), a_RX
         workers = CALLER_ALONE if R * longest * H * (K + U) < WORTH_WORKERS else ALL_WORKERS
-        parallel_for(_attention_by_tiles, (*arrays, window, per_task, longest), _task_by_tiles, workers)
+        tasks = len(pairs) * G * (-(-longest // per_task))
+        parallel_for(_attend_queries, tasks, (*arrays, np.float32(scale), window, per_task), workers)
     if out is None or fits:
         return a_RX
     out[...] = a_RX
     return out
 
 
-@njit(cache=True, nogil=True)
-def _attention_by_tiles(
-    q_RHK, k_XGK, v_XGU, bounds_XX, scale_1, bias_XHP, bucket_L, zero, a_RX, window, per_task, longest, function, table
-):  # fmt: skip
-    """Queues one task per block of queries that share a key/value head of a sentence."""
-    (H, K), (X, G, U), sentences = q_RHK.shape[1:], v_XGU.shape, len(bounds_XX)
-    args = (
-        np.int64(q_RHK.ctypes.data), np.int64(k_XGK.ctypes.data), np.int64(v_XGU.ctypes.data),
-        np.int64(bounds_XX.ctypes.data), np.int64(scale_1.ctypes.data), np.int64(bias_XHP.ctypes.data),
-        np.int64(bucket_L.ctypes.data), np.int64(zero), np.int64(a_RX.ctypes.data),
-        H, K, X, G, U, sentences, bias_XHP.shape[2], len(bucket_L), np.int64(window), np.int64(per_task),
-    )  # fmt: skip
-    return schedule(sentences * G * (-(-longest // per_task)), function, args, table)
-
-
-@njit(cache=True, nogil=True)
-def _task_by_tiles(args, task):
-    """The task's queries: all query heads of key/value head g, queries n0 to n1 of the sentence."""
-    q, k, v, bounds, scale, bias, bucket, zero, a, H, K, X, G, U, sentences, P, L, window, per_task = array_at(
-        args, 0, (19,)
-    )
-    q0, q1, k0, k1 = array_at(bounds, 0, (sentences, 4))[task // G % sentences]
+@in_tasks()
+def _attend_queries(task, q_RHK, k_XGK, v_XGU, bounds_XX, bias_XHP, bucket_L, zero, a_RX, scale, window, per_task):
+    """A block of queries that share a key/value head g: queries n0 to n1 of a sentence, all query heads of g."""
+    H, G, sentences = q_RHK.shape[1], v_XGU.shape[1], len(bounds_XX)
+    q0, q1, k0, k1 = bounds_XX[task // G % sentences]
     g, n0 = task % G, task // G // sentences * per_task
     n1 = min(n0 + per_task, q1 - q0)
     if n0 < n1:
-        k_XGK, v_XGU = array_at(k, np.float32(0), (X, G, K)), array_at(v, np.float32(0), (X, G, U))
         ahead = k1 - k0 - (q1 - q0) if window else 0  # of the first query: keys of parts that were read before
         last = n1 + ahead if window else k1 - k0  # of the keys that the task's queries see
-        k_PKW = _packed_keys(k_XGK[k0 : k0 + last, g], array_at(scale, np.float32(0), (1,))[0])
-        v_PMW = _packed_values(v_XGU[k0 : k0 + last, g])
-        bias_HP, bucket_L = array_at(bias, np.float32(0), (H, P)), array_at(bucket, 0, (L,))
+        k_PKW, v_PMW = _packed_keys(k_XGK[k0 : k0 + last, g], scale), _packed_values(v_XGU[k0 : k0 + last, g])
         for h in range(g * (H // G), (g + 1) * (H // G)):
-            bias_X = _by_distance(bias_HP[h], bucket_L, zero, n1 + ahead, last)
-            at = 4 * (q0 * H + h)
-            _attend_head(q + at * K, H * K, k_PKW, v_PMW, bias_X, window, ahead, n0, n1, a + at * U, H * U, U)
+            bias_X = _by_distance(bias_XHP, h, bucket_L, zero, n1 + ahead, last)
+            _attend_head(q_RHK, k_PKW, v_PMW, bias_X, window, ahead, h, q0, n0, n1, a_RX)
     return DONE
 
 
 @njit(cache=True, nogil=True)
-def _by_distance(bias_P, bucket_L, zero, N, M):
+def _by_distance(bias_XHP, h, bucket_L, zero, N, M):
     """A head's bias from the distance of position N - 1 and key 0 down to that of position 0 and key M - 1, or nothing.
 
     What the query at position n adds to its keys lies side by side there, from entry N - 1 - n on.
     """
-    bias_X = np.empty(N + M - 1 if len(bias_P) else 0, np.float32)
-    bias_X[:] = 0
-    add_bias(bias_X, bias_P, bucket_L, N - 1 + zero)
+    bias_X = np.zeros(N + M - 1 if len(bias_XHP) else 0, np.float32)
+    if len(bias_XHP):
+        add_bias(bias_X, bias_XHP[0, h], bucket_L, N - 1 + zero)
     return bias_X
 
 
@@ -143,8 +120,8 @@ def _packed_values(v_MU):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _attend_head(q, q_row, k_PKW, v_PMW, bias_X, window, ahead, n0, n1, a, a_row, U):
-    """Queries n0 to n1 of one head, whose first lies at the address q; the results go to the address a.
+def _attend_head(q_RHK, k_PKW, v_PMW, bias_X, window, ahead, h, q0, n0, n1, a_RX):
+    """Queries n0 to n1 of head h, of the sentence whose first query is row q0.
 
     bias_X: what is added to the scores, from query n1 - 1 and key 0 on, as `_by_distance` has it; or nothing.
 
@@ -156,6 +133,7 @@ def _attend_head(q, q_row, k_PKW, v_PMW, bias_X, window, ahead, n0, n1, a, a_row
     scores_NM = np.empty((FLOAT_ROWS, panels * FLOAT_WIDTH), np.float32)
     sums_NU, total_N = np.empty((FLOAT_ROWS, len(v_PMW) * FLOAT_WIDTH), np.float32), np.empty(FLOAT_ROWS, np.float32)
     scores, sums = np.int64(scores_NM.ctypes.data), np.int64(sums_NU.ctypes.data)
+    q, q_row, U = np.int64(q_RHK[q0:, h:].ctypes.data), np.int64(q_RHK.strides[0]), a_RX.shape[1] // q_RHK.shape[1]
     keys, values = np.int64(k_PKW.ctypes.data), np.int64(v_PMW.ctypes.data)
     scores_row, sums_row = np.int64(4 * scores_NM.shape[1]), np.int64(4 * sums_NU.shape[1])
     panel_bytes, values_bytes = 4 * K * FLOAT_WIDTH, 4 * M * FLOAT_WIDTH
@@ -165,8 +143,8 @@ def _attend_head(q, q_row, k_PKW, v_PMW, bias_X, window, ahead, n0, n1, a, a_row
         first, last = (max(0, at_n + 1 - window), at_n + here) if window else (0, M)
         for p in range(first // FLOAT_WIDTH, -(-last // FLOAT_WIDTH)):
             to = scores + 4 * p * FLOAT_WIDTH
-            at = q + 4 * n * q_row
-            float_tile(here, at, 4 * q_row, keys + p * panel_bytes, K, 0, 0, to, scores_row, 1, 1, at, 0)
+            at = q + n * q_row
+            float_tile(here, at, q_row, keys + p * panel_bytes, K, 0, 0, to, scores_row, 1, 1, at, 0)
         for i in range(here):
             begin, end = (max(0, at_n + i + 1 - window), at_n + i + 1) if window else (0, M)
             scores_NM[i, first:begin] = 0
@@ -179,7 +157,7 @@ def _attend_head(q, q_row, k_PKW, v_PMW, bias_X, window, ahead, n0, n1, a, a_row
             at = scores + 4 * first
             float_tile(here, at, scores_row, panel, last - first, 0, 0, to, sums_row, 1, 1, at, 0)
         for i in range(here):
-            a_U = array_at(a + 4 * (n + i) * a_row, np.float32(0), (U,))
+            a_U = a_RX[q0 + n + i, h * U : (h + 1) * U]
             for u in range(U):
                 a_U[u] = sums_NU[i, u] / total_N[i]
 

@@ -7,10 +7,10 @@ import numpy as np
 from ..device.capture import capturable, contiguous
 from ..reference import rotation as reference
 from .common.activation import no_bias
-from .common.atomics import are_inside, array_at
+from .common.atomics import are_inside
 from .common.code_paths import COMPILED, NUMPY, ran
-from .common.jit import njit
-from .common.thread_pool import CALLER_ALONE, DONE, OUTSIDE, REFUSED, parallel_for, schedule
+from .common.tasks import in_tasks
+from .common.thread_pool import CALLER_ALONE, DONE, REFUSED, parallel_for
 
 F = np.float32
 
@@ -26,42 +26,18 @@ def rotate_heads(qkv_RX, bias_X, heads, pos_R, turns_NK, out=None, *, workspace=
     given = qkv_RX, turns_NK, y_RX
     arrays = qkv_RX, contiguous(bias_of_X, F), contiguous(pos_R, np.int64), turns_NK, heads.H + heads.G, y_RX
     is_ours = all(a.dtype == F and a.flags.c_contiguous for a in given)
-    if is_ours and parallel_for(_rotation, arrays, _task_of_rotation, CALLER_ALONE):
+    if is_ours and parallel_for(_rotate_heads, 1, arrays, CALLER_ALONE):
         ran(COMPILED)
         return y_RX
     ran(NUMPY)
     return reference.rotate_heads(qkv_RX, bias_X, heads, pos_R, turns_NK, out, workspace=workspace)
 
 
-@njit(cache=True, nogil=True)
-def _rotation(qkv_RX, bias_X, pos_R, turns_NK, heads, y_RX, function, table):
-    """Queues one task; REFUSED where a position is outside of the table of turns."""
+@in_tasks()
+def _rotate_heads(task, qkv_RX, bias_X, pos_R, turns_NK, heads, y_RX):
+    """REFUSED where a position is outside of the table of turns."""
     if not are_inside(pos_R, len(turns_NK)):
         return REFUSED
-    (R, X), (N, K) = qkv_RX.shape, turns_NK.shape
-    args = (
-        np.int64(qkv_RX.ctypes.data), np.int64(bias_X.ctypes.data), np.int64(pos_R.ctypes.data),
-        np.int64(turns_NK.ctypes.data), np.int64(y_RX.ctypes.data), heads, R, X, N, K,
-    )  # fmt: skip
-    return schedule(1, function, args, table)
-
-
-@njit(cache=True, nogil=True)
-def _task_of_rotation(args, task):
-    """OUTSIDE where a position is outside of the table: a captured step is not checked by `_rotation`."""
-    qkv, bias, pos, turns, y, heads, R, X, N, K = array_at(args, 0, (10,))
-    pos_R = array_at(pos, 0, (R,))
-    if not are_inside(pos_R, N):
-        return OUTSIDE
-    _rotate_heads(
-        array_at(qkv, F(0), (R, X)), array_at(bias, F(0), (X,)), pos_R, array_at(turns, F(0), (N, K)), heads,
-        array_at(y, F(0), (R, X)),
-    )  # fmt: skip
-    return DONE
-
-
-@njit(cache=True, nogil=True)
-def _rotate_heads(qkv_RX, bias_X, pos_R, turns_NK, heads, y_RX):
     (R, X), K = qkv_RX.shape, turns_NK.shape[1]
     half, turned = K // 2, heads * K
     for r in range(R):
@@ -73,3 +49,4 @@ def _rotate_heads(qkv_RX, bias_X, pos_R, turns_NK, heads, y_RX):
                 y_RX[r, first + half + i] = b * turn_K[i] + a * turn_K[half + i]
         for x in range(turned, X):
             y_RX[r, x] = qkv_RX[r, x] + bias_X[x]
+    return DONE

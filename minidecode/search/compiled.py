@@ -22,40 +22,31 @@ from .candidates import never_straight
 
 # A letter for what is in it: f, d floats of 32 and 64 bits, i int64, u uint64, w uint32, h the bits of a float16, q
 # int8, o uint8, b bool. A number behind it: an array of so many axes; with "r", one that may only be read, as all
-# weights are, with "a" such a one whose numbers need not touch, with "s" one to write whose numbers need not.
-TASK, WORKERS = "i i", {"common.thread_pool._work": ["i1 i"]}
-GRAPH = {
-    "common.thread_pool._launch_all": ["i2 i i i i1"],
-    "common.graph._counting": ["i1 i i1"],
-    "common.graph._task_of_counting": [TASK],
-}  # of a step that is captured
-ATTENTION = {
-    "split._attention": ["f3 f4 f4 i1 f4 f4 i1 i1 f3r i1r i f f3 i i1"],
-    "split._task_of_float32": [TASK],
-} | WORKERS
+# weights are, with "a" such a one whose numbers need not touch, with "s" one to write whose numbers need not. A star:
+# the arguments of a function that runs in tasks (cpu/common/tasks.py), which gets them in one tuple.
+WORKERS = {"common.thread_pool._work": ["i1 i"]}
+GRAPH = {"common.thread_pool._launch_all": ["i1 i i i i1"], "common.graph._count": ["*i1"]}  # of a captured step
+ATTENTION = {"split._attend_head": ["*f3 f4 f4 i1 f4 f4 i1 i1 f3r i1r i f f3"]} | WORKERS
 BEST, BEST_OF_SUMS = "f2 f2 i2", "d2 d2 i2"  # a beam search that samples adds its noise in float64
 # Of the catalog, that an encoder alone calls.
 ENCODER_ROWS = ("embedding", "norm", "linear", "heads", "activation", "prefill")
 TYPES: dict[str, dict[str, list[str]]] = {
-    "activation": {"activation._activation": ["f2 f1r f1r i f2 i i i1"], "activation._task_of_activation": [TASK]},
-    "append": {"append._append": ["f2 f1r f4 f4 i1 f3 i i1"], "append._task_of_append": [TASK]} | GRAPH,
+    "activation": {"activation._bias_activation": ["*f2 f1r f1r i f2 i"]},
+    "append": {"append._append_kv": ["*f2 f1r f4 f4 i1 f3"]} | GRAPH,
     "beam_update": {
         "beam_update._update_beams": ["f2 i2 i2 f2 f2 i2 b1 i1 i1 i1 f1 i1 f b b i b b b b i2 i2 i2 b2 i2 i1 i1"]
     },
     "candidates": {"candidates._top_candidates": [BEST, BEST_OF_SUMS]},
     "argmax": {"argmax._log_probabilities": ["f2 i1 f1"]},
     "sample": {"sample._sample_tokens": ["f2 u2 u1 u u i1"]},
-    "embedding": {
-        "embedding._embedding_of_floats": ["i1 i1 f2r f2r f f1r f1r f f2 f2 i i1"],
-        "embedding._task_of_embedding": [TASK],
-    },
+    "embedding": {"embedding._embed_norm": ["*i1 i1 f2r f2r f f1r f1r f f2 f2"]},
     "extend": {"extend._extend_sequences": ["i2 i1 f1 b1 i1 d1 i1 b1 i1 i1 i1 i1 b i1"]},
     "finished": {"finished._store_finished": ["i3 i3 i2 i2 i2 i1"]},
-    "heads": {"heads._heads": ["f2 f1r f3 f3 f3 i i i1"], "heads._task_of_heads": [TASK]},
+    "heads": {"heads._split_heads": ["*f2 f1r f3 f3 f3 i"]},
     "hars": {"hars._hars_candidates": ["f2 f2 f2 i2"]},
-    "rotation": {"rotation._rotation": ["f2 f1r i1 f2r i f2 i i1"], "rotation._task_of_rotation": [TASK]},
+    "rotation": {"rotation._rotate_heads": ["*f2 f1r i1 f2r i f2"]},
     "ngram": {"ngram._ban": ["f2 i2 i1 i"]},
-    "norm": {"norm._norm_of_floats": ["f2 f2 f1r f1r f1r f f2 f2 i i i1"], "norm._task_of_norm": [TASK]},
+    "norm": {"norm._residual_norm": ["*f2 f2 f1r f1r f1r f f2 f2 i"]},
     "sequences": {"sequences._update_sequences": ["i3 i2 i2 i1"]},
     "reorder": {"common.follow_parents.follow_parents": ["w4 i1 i"]},
     "shared": ATTENTION,
@@ -63,8 +54,7 @@ TYPES: dict[str, dict[str, list[str]]] = {
     "split": ATTENTION,
     "flags": {"flags._step_flags": ["b1 i1 i2 i1 i1"]},
     "prefill": {
-        "prefill._attention_by_tiles": ["f3 f3 f3 i2 f1 f3r i1r i f2 i i i i i1"],
-        "prefill._task_by_tiles": [TASK],
+        "prefill._attend_queries": ["*f3 f3 f3 i2 f3r i1r i f2 f i i"],
         "prefill._to_weights": ["f3 f b i i"],
     }
     | WORKERS,
@@ -72,34 +62,32 @@ TYPES: dict[str, dict[str, list[str]]] = {
     "top_p": {"top_p._top_p_filter": ["f2 d i"]},
 }
 PRODUCTS = {  # "linear", by what the weights are stored as
-    "float32": {"common.skinny_gemm._product": ["f2 f2r f1r b f2 i i i1"],
-                "common.skinny_gemm._task_of_float32": [TASK],
-                "common.panel_gemm._product_of_floats": ["f2 f3r f1r f2 b i i i i i1"],
-                "common.panel_gemm._task_of_floats": [TASK]} | WORKERS,
-    "float16": {"common.skinny_gemm._product": ["f2 h2r f1r b f2 i i i1"],
-                "common.skinny_gemm._task_of_float16": [TASK], "common.low_precision._cast": ["h2r f2"]} | WORKERS,
-    "int8": {"common.skinny_gemm._product": ["f2 q2r f1r b f2 i i i1"],
-             "common.skinny_gemm._task_of_int8": [TASK], "common.low_precision._cast": ["q2r f2"]} | WORKERS,
+    "float32": {"common.skinny_gemm._outputs": ["*f2 f2r f1r b f2 i"],
+                "common.panel_gemm._multiply_floats": ["*f2 f3r f1r f2 b i i i"]} | WORKERS,
+    "float16": {"common.skinny_gemm._outputs": ["*f2 h2r f1r b f2 i"],
+                "common.low_precision._cast": ["h2r f2"]} | WORKERS,
+    "int8": {"common.skinny_gemm._outputs": ["*f2 q2r f1r b f2 i"],
+             "common.low_precision._cast": ["q2r f2"]} | WORKERS,
 }  # fmt: skip
-WHOLE_NUMBERS = {"common.panel_gemm._rounding": ["f2 f o2 f1 i i1"], "common.panel_gemm._task_of_rounding": [TASK],
-                 "common.panel_gemm._product_of_int8": ["f2 f b o2 q4r f1 f1r f2 i b b i i i i i1"],
-                 "common.panel_gemm._task_of_int8": [TASK]}  # fmt: skip
+WHOLE_NUMBERS = {
+    "common.panel_gemm._round_rows": ["*f2 f o2 f1"],
+    "common.panel_gemm._round_and_multiply_int8": ["i i1 f2 f b o2 q4r f1 *f1r f2 i b b i i i"],
+}
 PRODUCTS |= dict.fromkeys(DYNAMIC, PRODUCTS["int8"] | WHOLE_NUMBERS)
-OF_BLOCKS = {"common.block_gemm._product": ["f2 o2r h2r f2 b i i i i1"]} | WORKERS
-PRODUCTS |= {"int4": OF_BLOCKS | {"common.block_gemm._task_of_int4": [TASK]},
-             "int8_blocks": OF_BLOCKS | {"common.block_gemm._task_of_int8": [TASK]}}  # fmt: skip
+OF_BLOCKS = ["*f2 o2r h2r f2 b i i"]
+PRODUCTS |= {"int4": {"common.block_gemm._multiply_int4": OF_BLOCKS} | WORKERS,
+             "int8_blocks": {"common.block_gemm._multiply_int8": OF_BLOCKS} | WORKERS}  # fmt: skip
 ASKED_FOR: dict[str, dict[str, list[str]]] = {
-    "cache_dtype=float16": {"split._attention": ["f3 h4 h4 i1 h4 h4 i1 i1 f3r i1r i f f3 i i1"],
-                             "split._task_of_float16": [TASK], "common.follow_parents.follow_parents": ["h4 i1 i"]},
+    "cache_dtype=float16": {"split._attend_head": ["*f3 h4 h4 i1 h4 h4 i1 i1 f3r i1r i f f3"],
+                            "common.follow_parents.follow_parents": ["h4 i1 i"]},
     "cache=indirect": {"indirect._scores": ["f3 f4 i2 f f3s"], "indirect._add_sums": ["f3s f4 i2 f3"],
                         "common.follow_parents.follow_parents": ["u4 i1 i"]},
     "cache=indirect,cache_dtype=float16": {"indirect._scores": ["f3 h4 i2 f f3s"],
                                            "indirect._add_sums": ["f3s h4 i2 f3"],
                                            "common.low_precision._cast": ["h2 f2"]},
-    "cache=paged": {"paged._attention": ["f3 f4 f4 i2 i1 i1 f3r i1r i f f3 i i1"], "paged._task_of_float32": [TASK],
+    "cache=paged": {"paged._attend_head": ["*f3 f4 f4 i2 i1 i1 f3r i1r i f f3"],
                     "paged_append._append": ["f2 f1r f4 f4 i2 i1 f3"]},
-    "cache=paged,cache_dtype=float16": {"paged._attention": ["f3 h4 h4 i2 i1 i1 f3r i1r i f f3 i i1"],
-                                        "paged._task_of_float16": [TASK]},
+    "cache=paged,cache_dtype=float16": {"paged._attend_head": ["*f3 h4 h4 i2 i1 i1 f3r i1r i f f3"]},
     "epilogue=cpu": {"epilogue._end": ["f2 f1r i b f2"]},
 }  # fmt: skip
 LETTERS = {"f": "float32", "d": "float64", "i": "int64", "u": "uint64", "w": "uint32", "h": "uint16", "q": "int8",
@@ -215,6 +203,9 @@ def types_of(text: str) -> tuple:
     """Numba's types of a function's arguments, as `TYPES` writes them."""
     from numba import types
 
+    if "*" in text:
+        before, rest = text.split("*")
+        return *types_of(before or "i i1"), types.BaseTuple.from_types(types_of(rest))  # tasks, and the table
     kinds = []
     for word in text.split():
         kind = getattr(types, LETTERS[word[0]])

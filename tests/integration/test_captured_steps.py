@@ -9,16 +9,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numba import config, njit
+from numba import config
 from test_attention_settings import make
 
 import minidecode as md
 from minidecode.cache.split import SplitCache
 from minidecode.cpu import append, argmax, embedding, linear, norm, rotation, split
 from minidecode.cpu.common import atomics, panel_gemm, thread_pool
-from minidecode.cpu.common.atomics import address_of, array_at, pause
+from minidecode.cpu.common.atomics import pause
 from minidecode.cpu.common.graph import Graph
-from minidecode.cpu.common.thread_pool import CALLER_ALONE, ThreadPool, parallel_for
+from minidecode.cpu.common.tasks import in_tasks
+from minidecode.cpu.common.thread_pool import ALL_WORKERS, CALLER_ALONE, ThreadPool, parallel_for
 from minidecode.cpu.common.tile import DOT
 from minidecode.device.capture import CAPTURE
 from minidecode.errors import WorkerError
@@ -290,7 +291,7 @@ def test_these_tests_see_a_graph_that_is_wrong(mistake, monkeypatch):
     original = Graph.launch
 
     def launch(self):
-        if mistake == "a launch is missing" and len(self._launches_NX) != len(self.launches):
+        if mistake == "a launch is missing" and not len(self._launches_X):
             del self.launches[5]
         original(self)
 
@@ -347,10 +348,10 @@ def test_a_copy_that_numpy_makes_is_told():
 
 
 def test_attention_that_is_not_shared_out_says_so():
-    """In float64, and beside a position bias that is copied."""
+    """Beside a position bias that is copied; in float64 it is a launch as any other."""
     none, places = np.zeros((1, 1, 0, 8)), (np.zeros(1, np.int64), np.ones(1, np.int64))
     x_RGTK, bias = np.ones((1, 1, 1, 8)), PositionBias(np.asfortranarray(np.ones((1, 1, 3))), np.arange(3), 0)
-    for dtype, beside, why in ((np.float64, None, "arrays are not float32"), (np.float32, bias, COPIES)):
+    for dtype, beside, why in ((np.float64, None, ""), (np.float32, bias, COPIES)):
         cache = x_RGTK.astype(dtype)
         arrays = x_RGTK[0].astype(dtype), none.astype(dtype), none.astype(dtype), places[0], cache, cache, *places
         graph = told(lambda arrays=arrays, beside=beside: split.attend_split(*arrays, 1.0, beside))
@@ -472,13 +473,12 @@ def test_a_refused_piece_of_work_is_not_noted():
     assert graph.launches == [] and graph.why_not == "a part of it is computed by NumPy"
     no_bias = np.zeros(24, np.float32)
     arrays = q_RX, no_bias, k_RGMK, k_RGMK.copy(), at_R, np.empty((1, 1, 8), np.float32)
-    assert parallel_for(append._append, arrays, append._task_of_append, CALLER_ALONE) is False
+    assert parallel_for(append._append_kv, 1, arrays, CALLER_ALONE) is False
 
 
-@njit
-def meet(args, task):
+@in_tasks()
+def meet(task, here):
     """Both tasks are here at once, or this fails after minutes."""
-    here = array_at(array_at(args, 0, (1,))[0], 0, (1,))
     atomics.add(here, 0, 1)
     for _ in range(2**33):
         if atomics.load(here, 0) >= 2:
@@ -487,10 +487,9 @@ def meet(args, task):
     return thread_pool.FAILED
 
 
-@njit
-def until_asleep(args, task):
+@in_tasks()
+def until_asleep(task, table):
     """Work of the caller alone that takes until a worker sleeps."""
-    table = array_at(array_at(args, 0, (1,))[0], 0, (thread_pool.SIZE,))
     for _ in range(2**33):
         if atomics.load(table, thread_pool.ASLEEP):
             return thread_pool.DONE
@@ -498,17 +497,17 @@ def until_asleep(args, task):
     return thread_pool.FAILED
 
 
-@njit
-def nothing(args, task):
+@in_tasks()
+def nothing(task, array):
     return thread_pool.DONE
 
 
 def launches_of(*pieces):
-    """A row of `launch_all` for each (function, array, whether workers take its two tasks)."""
-    rows = np.zeros((len(pieces), 3 + thread_pool.MOST_ARGS), np.int64)
-    for row, (function, array, is_shared) in zip(rows, pieces, strict=True):
-        row[:4] = is_shared, address_of(function), 1 + is_shared, array.ctypes.data
-    return rows
+    """What `launch_all` takes: for each (function, array, whether workers take its two tasks)."""
+    graph = Graph()
+    for function, array, is_shared in pieces:
+        graph.note(function, 1 + is_shared, (array,), ALL_WORKERS if is_shared else CALLER_ALONE)
+    return np.concatenate(graph.launches)
 
 
 @pytest.mark.parametrize("away", [0, 3])
@@ -517,8 +516,8 @@ def test_workers_that_fell_asleep_in_a_launch_are_woken(away, three_threads):
     here, again, pool = np.zeros(1, np.int64), np.zeros(1, np.int64), thread_pool._pool()
     pool.away = away
     alone = [(until_asleep, pool.table, False), (nothing, here, False)]
-    launches_NX = launches_of(*[(nothing, here, True)] * 3, *alone, (meet, here, True), *alone, (meet, again, True))
-    thread_pool.launch_all(launches_NX, (here, again))
+    launches_X = launches_of(*[(nothing, here, True)] * 3, *alone, (meet, here, True), *alone, (meet, again, True))
+    thread_pool.launch_all(launches_X, (here, again))
     assert here[0] == again[0] == 2 and pool.away == 0
 
 

@@ -16,7 +16,8 @@ import minidecode as md
 from minidecode.cpu import linear as cpu_linear
 from minidecode.cpu import split
 from minidecode.cpu.common import skinny_gemm, thread_pool
-from minidecode.cpu.common.atomics import address_of, array_at, pause
+from minidecode.cpu.common.atomics import pause
+from minidecode.cpu.common.tasks import in_tasks
 from minidecode.device.low_precision import stored_weight
 from minidecode.ops import Weight
 from minidecode.reference import split as reference_split
@@ -54,12 +55,9 @@ def alone(x_RX, weight):
 def opened(x_RX, w_XX, y_RX, number):
     """A table with a product by outputs on it, six in a task, as its owner lays it there; and what must outlive it."""
     table, scale_X = np.zeros(thread_pool.SIZE, np.int64), np.ones(len(w_XX), np.float32)
-    table[thread_pool.FUNCTION], table[thread_pool.TASKS] = (
-        address_of(skinny_gemm.TASK_OF[w_XX.itemsize]),
-        -(-len(w_XX) // 6),
-    )
-    addresses = [array.ctypes.data for array in (x_RX, w_XX, scale_X, y_RX)]
-    table[thread_pool.ARGS : thread_pool.ARGS + 9] = [*addresses, *x_RX.shape, len(w_XX), True, 6]
+    table[thread_pool.ONLY_NOTED] = 1
+    skinny_gemm._outputs(-(-len(w_XX) // 6), table, x_RX, w_XX, scale_X, True, y_RX, 6)
+    table[thread_pool.ONLY_NOTED] = 0
     table[thread_pool.OPEN] = number
     return table, scale_X
 
@@ -110,11 +108,10 @@ def test_the_owner_waits_for_who_is_inside():
     x_RX, weight = cases(2)[1]
     y_RX, table = np.zeros((2, 73), np.float32), np.zeros(thread_pool.SIZE, np.int64)
     table[thread_pool.INSIDE] = 1
-    task = address_of(skinny_gemm.TASK_OF[4])
-    arguments = (x_RX, weight.data, cpu_linear._no_scale(73), True, y_RX, 6, task, table)
-    skinny_gemm._product(*arguments[:-1], np.zeros_like(table))  # compiles
+    arguments = x_RX, weight.data, cpu_linear._no_scale(73), True, y_RX, 6
+    skinny_gemm._outputs(13, np.zeros_like(table), *arguments)  # compiles
     y_RX[:] = 0
-    owner = threading.Thread(target=skinny_gemm._product, args=arguments)
+    owner = threading.Thread(target=skinny_gemm._outputs, args=(13, table, *arguments))
     owner.start()
     while not (y_RX != 0).all():
         time.sleep(0.001)
@@ -199,13 +196,13 @@ LIE_OTHERWISE = {
 def test_attention_over_views_is_right_too(number, kind, three_threads, monkeypatch):
     """Whatever lies otherwise than workers expect is copied first."""
     inputs = list(attention(1))
-    expected = split.attend_split(*inputs)
+    expected, known = split.attend_split(*inputs), len(split._attend_head.signatures)
     inputs[number] = LIE_OTHERWISE[kind](inputs[number])
     monkeypatch.setattr(split, "WORTH_WORKERS", 0)
     for _ in range(10):
         cpu_linear.linear_few_rows(*cases(2)[1])
         assert np.array_equal(split.attend_split(*inputs), expected)
-    assert len(split._attention.signatures) <= 2  # no code for each order
+    assert len(split._attend_head.signatures) == known  # no code for each order
 
 
 @pytest.mark.parametrize("numbers", [(3,), (6, 7), (3, 6, 7)])
@@ -234,23 +231,17 @@ def test_a_score_far_below_the_others_has_no_weight():
     assert split.attend_split(q_RHK, none, none, nothing, k_RGTK, v_RGTU, nothing, nothing + 3, 1.0) == 1
 
 
-@njit
-def no_room(args, task):
+@in_tasks()
+def no_room(task, numbers):
     if task == 3:
         raise MemoryError
     return thread_pool.DONE
 
 
-@njit
-def describe(function, table):
-    return thread_pool.schedule(7, function, (0,), table)
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # as nobody can catch it there
 def test_a_lot_without_room_is_an_error(three_threads):
     for workers in (thread_pool.ALL_WORKERS, thread_pool.CALLER_ALONE):
         with pytest.raises(MemoryError, match="no room"):
-            thread_pool.parallel_for(describe, (), no_room, workers)
+            thread_pool.parallel_for(no_room, 7, ((0,),), workers)
     case = cases(1)[1]
     assert np.array_equal(cpu_linear.linear_few_rows(*case), alone(*case))  # the table is free again
 
@@ -258,32 +249,33 @@ def test_a_lot_without_room_is_an_error(three_threads):
 TOO_MANY = tuple(range(thread_pool.MOST_ARGS + 1))
 
 
-@njit
-def too_much(function, table):
-    return thread_pool.schedule(1, function, TOO_MANY, table)
-
-
 def test_work_of_too_many_arguments_is_an_error(three_threads):
     """They would be written over what else lies on a table."""
     for workers in (thread_pool.ALL_WORKERS, thread_pool.CALLER_ALONE):
         with pytest.raises(ValueError, match="more arguments than a table has places for"):
-            thread_pool.parallel_for(too_much, (), no_room, workers)
+            thread_pool.parallel_for(no_room, 1, (TOO_MANY,), workers)
     case = cases(1)[1]
     assert np.array_equal(cpu_linear.linear_few_rows(*case), alone(*case))  # the table is free
 
 
-@njit
-def write_number(args, task):
-    address, number = array_at(args, 0, (2,))
-    array_at(address, 0, (8,))[task] = number
+@in_tasks()
+def write_number(task, y_X, number):
+    y_X[task] = number
     return thread_pool.DONE
 
 
-@njit
-def write_opposite(args, task):
-    address, number = array_at(args, 0, (2,))
-    array_at(address, 0, (8,))[task] = -number
+@in_tasks()
+def write_opposite(task, y_X, number):
+    y_X[task] = -number
     return thread_pool.DONE
+
+
+def noted(function, *arguments):
+    """(the function's address, its arguments), as `schedule` takes them."""
+    table = np.zeros(thread_pool.SIZE, np.int64)
+    table[thread_pool.ONLY_NOTED] = 1
+    function(1, table, *arguments)
+    return table[thread_pool.FUNCTION], table[thread_pool.ARGS :][: table[thread_pool.LENGTH]]
 
 
 @njit(nogil=True)
@@ -306,13 +298,15 @@ def with_delays(name, **others):
 
 def works_of(schedule):
     @njit(nogil=True)
-    def works(write, write_opposite, how_many, y_NX, table):
+    def works(write, write_opposite, how_many, y_NX, args_NX, table):
         """Works one after the other, by turns of two kinds: (how many were not done, how many after their end)."""
         undone = late = 0
         for work in range(1, how_many + 1):
             y_X, before_X = y_NX[work % len(y_NX)], y_NX[(work - 1) % len(y_NX)]
             function, sign, tasks = (write, 1, 8) if work % 2 else (write_opposite, -1, 5)
-            while schedule(tasks, function, (np.int64(y_X.ctypes.data), work), table) < 0:
+            args_X = args_NX[work % len(y_NX)]
+            args_X[-1] = work  # behind the array
+            while schedule(tasks, function, args_X, table) < 0:
                 pass
             undone += (y_X[:tasks] != sign * work).any() or y_X[tasks:].any()
             late += before_X.any()
@@ -336,7 +330,9 @@ def test_no_lot_is_done_after_the_end_or_for_another_work():
         threads.append(threading.Thread(target=lambda: [help_(table, 10_000) for _ in iter(over.is_set, True)]))
         threads[-1].start()
     try:
-        assert works(address_of(write_number), address_of(write_opposite), 10_000, y_NX, table) == (0, 0)
+        args_NX = np.array([noted(write_number, y_X, 0)[1] for y_X in y_NX])
+        addresses = (noted(write, y_NX[0], 0)[0] for write in (write_number, write_opposite))
+        assert works(*addresses, 10_000, y_NX, args_NX, table) == (0, 0)
         assert not y_NX.any()
     finally:
         over.set()
@@ -552,30 +548,30 @@ def test_an_owner_waits_on_for_a_worker_that_lives(three_threads, monkeypatch):
 ENDED = """
 import ctypes, platform, threading, time
 import numpy as np
-from numba import config, njit
+from numba import cfunc, config, njit
 import minidecode as md
 from minidecode.cpu.common import thread_pool
-from minidecode.cpu.common.atomics import array_at, pause
+from minidecode.cpu.common.atomics import pause
 config.NUMBA_NUM_THREADS, thread_pool.STALL = 2, 0.01
 number = {"x86_64": (186, 60), "aarch64": (178, 93)}[platform.machine()]
 GETTID, EXIT = number
 syscall = ctypes.CDLL(None).syscall
 syscall.argtypes, syscall.restype = [ctypes.c_long, ctypes.c_long], ctypes.c_long
-@njit
-def end_unless_owner(told, task):
-    (owner,) = array_at(told, 0, (1,))
-    if syscall(GETTID, 0) != owner:
+@cfunc("int64(CPointer(int64), int64)")
+def end_unless_owner(owner, task):
+    if syscall(GETTID, 0) != owner[0]:
         syscall(EXIT, 0)
     for _ in range(100_000):
         pause()
     return thread_pool.DONE
+ENDS = end_unless_owner.address
 @njit(nogil=True)  # a worker that wakes needs the interpreter's lock before it comes
-def lay(owner, function, table):
-    return thread_pool.schedule(50, function, (owner,), table)
+def lay(tasks, table, owner):
+    return thread_pool.schedule(tasks, ENDS, np.full(1, owner), table)
 owner = threading.get_native_id()
 for _ in range(100):
     try:
-        thread_pool.parallel_for(lay, (owner,), end_unless_owner, thread_pool.ALL_WORKERS)
+        thread_pool.parallel_for(lay, 50, (owner,), thread_pool.ALL_WORKERS)
     except md.WorkerError as error:
         print(error)
         break

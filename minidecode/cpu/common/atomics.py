@@ -1,23 +1,21 @@
 """Atomic loads, stores and additions on an array, for compiled code.
 
 Numba has none of these for CPUs; LLVM has. All are sequentially consistent: every thread sees the same order of them.
-Threads pass each other numbers alone, so addresses of arrays and of functions, and bits of floats, are here too.
+What else only LLVM has is here too: a fetch of what is read soon, the bits of a float, a call of an address.
 """
 
 from __future__ import annotations
 
-import functools
 import platform
 
 from llvmlite import ir
-from numba import carray, types
+from numba import types
 from numba.extending import intrinsic
 
 from . import tile
 from .jit import njit
 
 HAS_PAUSE = platform.machine().lower() in ("x86_64", "amd64")
-TASK_ARGUMENTS = (types.int64, types.int64)
 
 
 def _address(context, builder, signature, arguments):
@@ -69,22 +67,6 @@ def pause(typing_context):
     return types.none(), code
 
 
-@njit(inline="always")
-def array_at(address, like, shape):
-    """The array of that shape, of numbers of the type of `like`, whose first lies there."""
-    return carray(_pointer(address, like), shape)
-
-
-@intrinsic
-def _pointer(typing_context, address, like):
-    """A pointer to numbers of the type of `like`, of an address that is written as a number."""
-
-    def code(context, builder, signature, arguments):
-        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
-
-    return types.CPointer(like)(types.int64, like), code
-
-
 @intrinsic
 def _fetch_line(typing_context, address):
     def code(context, builder, signature, arguments):
@@ -132,7 +114,7 @@ def float_of(typing_context, bits):
 
 @intrinsic
 def call(typing_context, function, args, task):
-    """The whole number that the function at that address makes of two; 0 if it raises, which Python tells on stderr."""
+    """The whole number that the function at that address makes of two."""
 
     def code(context, builder, signature, arguments):
         number = ir.IntType(64)
@@ -140,11 +122,3 @@ def call(typing_context, function, args, task):
         return builder.call(builder.inttoptr(arguments[0], kind), arguments[1:])
 
     return types.int64(types.int64, types.int64, types.int64), code
-
-
-@functools.cache
-def address_of(function):
-    """Where the code lies that Numba makes of a function of two whole numbers; it is made or loaded now."""
-    function.compile(TASK_ARGUMENTS)
-    made = function.overloads[TASK_ARGUMENTS]
-    return made.library.get_pointer_to_function(made.fndesc.llvm_cfunc_wrapper_name)

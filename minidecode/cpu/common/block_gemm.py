@@ -22,10 +22,10 @@ from numba.extending import intrinsic
 
 from ...device.weight_blocks import BLOCK, BYTES_OF_SCALE, PANEL_OUTPUTS, STEP
 from ...ops import Weight
-from .atomics import array_at
 from .jit import njit
 from .panel_gemm import cut_into_tasks
-from .thread_pool import DONE, parallel_for, schedule
+from .tasks import in_tasks
+from .thread_pool import DONE, parallel_for
 from .tile import F32, I8, I16, I32, I64, LINE, MOST_ROWS, Kind, best_of, fetch, float_of_half, load_from, on_all_lanes
 
 F = np.float32
@@ -151,22 +151,10 @@ def multiply(x_RX, weight: Weight, y_RX, adds: bool = False) -> None:
     """y = x w, or added to y. x and y are float32 and contiguous, with at least one row; the weight is in panels."""
     assert weight.scale is not None
     panels, most_rows = len(weight.data), max(MOST_ROWS, ROWS_BYTES // (4 * x_RX.shape[1]) // MOST_ROWS * MOST_ROWS)
-    panels_of_task, rows_of_task, workers = cut_into_tasks(len(x_RX), weight, weight.scale.size * BLOCK, most_rows)
+    tasks, cut, workers = cut_into_tasks(len(x_RX), weight, weight.scale.size * BLOCK, most_rows)
     w_PX, scale_PX = weight.data.reshape(panels, -1).view(np.uint8), weight.scale.reshape(panels, -1).view(np.uint16)
-    function = _task_of_int4 if weight.data.dtype == np.uint8 else _task_of_int8
-    parallel_for(_product, (x_RX, w_PX, scale_PX, y_RX, adds, panels_of_task, rows_of_task), function, workers)
-
-
-@njit(cache=True, nogil=True)
-def _product(x_RX, w_PX, scale_PX, y_RX, adds, panels_of_task, rows_of_task, function, table):
-    """Queues the tasks of a product."""
-    (rows, inputs), outputs, panels = x_RX.shape, y_RX.shape[1], len(w_PX)
-    x, w, scale, y = x_RX.ctypes.data, w_PX.ctypes.data, scale_PX.ctypes.data, y_RX.ctypes.data
-    args = (
-        np.int64(x), np.int64(w), np.int64(scale), np.int64(y), rows, inputs, outputs, panels, np.int64(adds),
-        panels_of_task, rows_of_task,
-    )  # fmt: skip
-    return schedule(-(-panels // panels_of_task) * -(-rows // rows_of_task), function, args, table)
+    function = _multiply_int4 if weight.data.dtype == np.uint8 else _multiply_int8
+    parallel_for(function, tasks, (x_RX, w_PX, scale_PX, y_RX, adds, *cut), workers)
 
 
 TILE_ROWS = KIND.rows
@@ -174,29 +162,31 @@ _one, _two, _three, _four, _five, _six = (tile_of(rows, 4) for rows in range(1, 
 _one_8, _two_8, _three_8, _four_8, _five_8, _six_8 = (tile_of(rows, 8) for rows in range(1, MOST_ROWS + 1))
 
 
-@njit(cache=True, nogil=True)
-def _task_of_int4(args, task):
-    return _panels_for_rows(args, task, _tile_of_int4, 4)
+@in_tasks()
+def _multiply_int4(task, x_RX, w_PX, scale_PX, y_RX, adds, panels_of_task, rows_of_task):
+    return _panels_for_rows(task, _tile_of_int4, 4, x_RX, w_PX, scale_PX, y_RX, adds, panels_of_task, rows_of_task)
 
 
-@njit(cache=True, nogil=True)
-def _task_of_int8(args, task):
-    return _panels_for_rows(args, task, _tile_of_int8, 8)
+@in_tasks()
+def _multiply_int8(task, x_RX, w_PX, scale_PX, y_RX, adds, panels_of_task, rows_of_task):
+    return _panels_for_rows(task, _tile_of_int8, 8, x_RX, w_PX, scale_PX, y_RX, adds, panels_of_task, rows_of_task)
 
 
 @njit(inline="always")
-def _panels_for_rows(args, task, tile, bits):
+def _panels_for_rows(task, tile, bits, x_RX, w_PX, scale_PX, y_RX, adds, panels_of_task, rows_of_task):
     """Some panels for some rows: tiles of rows one after the other, and for each of them all panels of the task.
 
     Results go where they belong at once; those that are added, and those of a panel that is wider than the outputs
     left, go by way of `tile_RX`.
     """
-    x, w, scale, y, rows, inputs, outputs, panels, adds, panels_of_task, rows_of_task = array_at(args, 0, (11,))
+    (rows, inputs), outputs, panels = x_RX.shape, y_RX.shape[1], len(w_PX)
+    x, w = np.int64(x_RX.ctypes.data), np.int64(w_PX.ctypes.data)
+    scale, y = np.int64(scale_PX.ctypes.data), np.int64(y_RX.ctypes.data)
     tasks_of_panels = -(-panels // panels_of_task)
     p0, r0 = task % tasks_of_panels * panels_of_task, task // tasks_of_panels * rows_of_task
     p1, r1 = min(p0 + panels_of_task, panels), min(r0 + rows_of_task, rows)
     panel_bytes, scale_bytes = inputs * PANEL_OUTPUTS * bits // 8, inputs // BLOCK * PANEL_OUTPUTS * BYTES_OF_SCALE
-    y_RX, tile_RX = array_at(y, F(0), (rows, outputs)), np.empty((TILE_ROWS, PANEL_OUTPUTS), np.float32)
+    tile_RX = np.empty((TILE_ROWS, PANEL_OUTPUTS), np.float32)
     for r in range(r0, r1, TILE_ROWS):
         here = min(TILE_ROWS, r1 - r)
         for p in range(p0, p1):

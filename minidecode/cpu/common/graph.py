@@ -8,26 +8,12 @@ same arrays, so their results are the same, bit for bit. What is new in a step l
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from . import thread_pool
-from .atomics import array_at
-from .jit import njit
-from .thread_pool import (
-    ARGS,
-    CALLER_ALONE,
-    DONE,
-    FUNCTION,
-    MOST_ARGS,
-    ONLY_NOTED,
-    REFUSED,
-    SIZE,
-    TASKS,
-    launch_all,
-    schedule,
-)
+from .tasks import in_tasks
+from .thread_pool import ARGS, CALLER_ALONE, DONE, FUNCTION, LENGTH, ONLY_NOTED, SIZE, launch_all
 
 
 class Graph:
@@ -37,41 +23,32 @@ class Graph:
         self.why_not = ""  # why it cannot be launched: something of the step is missing
         self.launches: list[np.ndarray] = []
         self._arrays: list[tuple] = []
-        self._launches_NX = np.empty((0, 0), np.int64)
+        self._launches_X = np.empty(0, np.int64)  # all of them, end to end
 
-    def note(self, describe: Callable[..., int], arrays: tuple, address: int, workers: int) -> None:
-        """Keeps what `describe` writes on a table, where nothing runs; nothing of a step that cannot be launched."""
+    def note(self, function: Any, tasks: int, arguments: tuple, workers: int) -> None:
+        """Keeps what `function` writes on a table, where nothing runs; nothing of a step that cannot be launched."""
         if self.why_not:
             return
         table = np.zeros(SIZE, np.int64)
         table[ONLY_NOTED] = 1
-        if describe(*arrays, address, table) == REFUSED:
-            return
-        is_shared = workers != CALLER_ALONE and table[TASKS] > 1
-        self.launches.append(np.array([is_shared, *table[FUNCTION : ARGS + MOST_ARGS]]))
-        self._arrays.append(arrays)
+        function(tasks, table, *arguments)
+        is_shared = workers != CALLER_ALONE and tasks > 1
+        self.launches.append(np.array([is_shared, *table[FUNCTION : ARGS + table[LENGTH]]]))
+        self._arrays.append(arguments)
 
     def add_one(self, count_R: np.ndarray) -> None:
         """Here the step adds one to these."""
-        self.note(_counting, (count_R,), thread_pool.address_of(_task_of_counting), CALLER_ALONE)
+        self.note(_count, 1, (count_R,), CALLER_ALONE)
 
     def launch(self) -> None:
         """Runs the step again. Raises what launch_all does."""
-        if len(self._launches_NX) != len(self.launches):
-            self._launches_NX = np.array(self.launches)
-        launch_all(self._launches_NX, (self,))
+        if not len(self._launches_X):
+            self._launches_X = np.concatenate(self.launches)
+        launch_all(self._launches_X, (self,))
 
 
-@njit(cache=True, nogil=True)
-def _counting(count_R, function, table):
-    """Queues the tasks that count."""
-    return schedule(1, function, (np.int64(count_R.ctypes.data), len(count_R)), table)
-
-
-@njit(cache=True, nogil=True)
-def _task_of_counting(args, task):
-    count, rows = array_at(args, 0, (2,))
-    count_R = array_at(count, 0, (rows,))
-    for r in range(rows):
+@in_tasks()
+def _count(task, count_R):
+    for r in range(len(count_R)):
         count_R[r] += 1
     return DONE

@@ -33,8 +33,10 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     def decorate(function: Callable[..., Any]) -> Any:
         dispatcher = numba.njit(**options)(function)
         if options.get("cache") and hasattr(dispatcher, "_cache"):  # NUMBA_DISABLE_JIT=1 leaves plain functions
-            file = dispatcher._cache._cache_file
-            file._source_stamp = file._source_stamp, hash_of_sources()
+            cache = dispatcher._cache
+            cache._cache_file._source_stamp = cache._cache_file._source_stamp, hash_of_sources()
+            if function.__closure__:  # Numba's key holds what it encloses, which in each process is another object
+                cache._index_key = lambda types, codegen: (types, codegen.magic_tuple())
         return dispatcher
 
     return decorate

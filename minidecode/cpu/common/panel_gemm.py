@@ -29,9 +29,10 @@ from ...device.weight_blocks import aligned
 from ...ops import Weight
 from ...reference.activation import PLAIN
 from .activation import activate, no_bias
-from .atomics import array_at, bits_of, float_of
+from .atomics import bits_of, float_of
 from .jit import njit
-from .thread_pool import ALL_WORKERS, CALLER_ALONE, DONE, TASKS_PER_THREAD, parallel_for, schedule
+from .tasks import in_tasks
+from .thread_pool import ALL_WORKERS, CALLER_ALONE, DONE, TASKS_PER_THREAD, parallel_for
 from .tile import DOT, FLOAT, GROUP, LINES, MOST_ROWS, Kind, tile_of
 
 F = np.float32
@@ -83,26 +84,13 @@ def pack_int8(weight: Weight, kind: Kind | None = DOT) -> Weight:
 
 def round_rows(x_RX, largest, q_RX, scale_R):
     """Many rows of float32 to bytes and a scale each; tasks of some rows, on all threads."""
-    parallel_for(_rounding, (x_RX, F(largest), q_RX, scale_R), _task_of_rounding, ALL_WORKERS)
+    parallel_for(_round_rows, -(-len(x_RX) // ROWS_OF_ROUNDING), (x_RX, F(largest), q_RX, scale_R), ALL_WORKERS)
 
 
-@njit(cache=True, nogil=True)
-def _rounding(x_RX, largest, q_RX, scale_R, function, table):
-    """Queues the tasks that round."""
-    rows, inputs = x_RX.shape
-    x, q, scale = x_RX.ctypes.data, q_RX.ctypes.data, scale_R.ctypes.data
-    args = np.int64(x), np.int64(q), np.int64(scale), rows, inputs, q_RX.shape[1], np.int64(largest)
-    return schedule(-(-rows // ROWS_OF_ROUNDING), function, args, table)
-
-
-@njit(cache=True, nogil=True)
-def _task_of_rounding(args, task):
-    x, q, scale, rows, inputs, width, largest = array_at(args, 0, (7,))
-    first, last = task * ROWS_OF_ROUNDING, min((task + 1) * ROWS_OF_ROUNDING, rows)
-    x_RX, q_RX = array_at(x, F(0), (rows, inputs)), array_at(q, np.uint8(0), (rows, width))
-    scale_R = array_at(scale, F(0), (rows,))
-    for r in range(first, last):
-        scale_R[r] = _round_row(x_RX[r], F(largest), q_RX[r])
+@in_tasks()
+def _round_rows(task, x_RX, largest, q_RX, scale_R):
+    for r in range(task * ROWS_OF_ROUNDING, min((task + 1) * ROWS_OF_ROUNDING, len(x_RX))):
+        scale_R[r] = _round_row(x_RX[r], largest, q_RX[r])
     return DONE
 
 
@@ -140,18 +128,17 @@ def multiply_int8(x_RX, largest, q_RX, scale_R, weight: Weight, bias_X, code: in
     ends = bias_X is not None or code != PLAIN or adds
     bias_X = no_bias(weight.outputs) if bias_X is None else bias_X
     arrays = x_RX, F(largest), is_rounded, q_RX, weight.data, scale_R, bias_X, y_RX, code, adds, ends
-    _multiply(_product_of_int8, _task_of_int8, q_RX, weight, arrays)
+    _multiply(_round_and_multiply_int8, weight, arrays)
 
 
 def multiply_floats(x_RX, weight: Weight, y_RX, adds: bool = False) -> None:
     """y = x w, or added to y. x and y are float32 and contiguous, with at least one row."""
-    arrays = x_RX, weight.data, no_bias(weight.outputs), y_RX, adds
-    _multiply(_product_of_floats, _task_of_floats, x_RX, weight, arrays)
+    _multiply(_multiply_floats, weight, (x_RX, weight.data, no_bias(weight.outputs), y_RX, adds))
 
 
-def _multiply(describe, function, x_RX, weight, arrays) -> None:
-    panels_of_task, rows_of_task, workers = cut_into_tasks(len(x_RX), weight, weight.data.nbytes, ROWS_OF_TASK)
-    parallel_for(describe, (*arrays, panels_of_task, rows_of_task, steps_of_block()), function, workers)
+def _multiply(function, weight, arrays) -> None:
+    tasks, cut, workers = cut_into_tasks(len(arrays[0]), weight, weight.data.nbytes, ROWS_OF_TASK)
+    parallel_for(function, tasks, (*arrays, *cut, steps_of_block()), workers)
 
 
 @functools.cache
@@ -160,53 +147,19 @@ def steps_of_block() -> int:
     return BLOCK_IN_FIRST_LEVEL if (first_level_bytes() or 0) >= 48 * 1024 else LONG_BLOCK
 
 
-def cut_into_tasks(rows: int, weight: Weight, work: int, most_rows: int) -> tuple[int, int, int]:
-    """(panels of a task, its rows, which workers take tasks) of a product by a weight in panels.
+def cut_into_tasks(rows: int, weight: Weight, work: int, most_rows: int) -> tuple[int, tuple[int, int], int]:
+    """(tasks, (panels of each, rows of each), which workers take them) of a product by a weight in panels.
 
     work: what a row costs, in bytes of WORTH_TWO_TASKS. most_rows: of a task, where several threads share the product.
     """
     panels, tasks = len(weight.data), work * max(rows, 4) // WORTH_TWO_TASKS
-    panels_of_task = max(1, min(panels, PANELS_BYTES // weight.data[0].nbytes))
+    panels_of_task, workers = max(1, min(panels, PANELS_BYTES // weight.data[0].nbytes)), CALLER_ALONE
     if tasks < 2:
-        return panels_of_task, rows, CALLER_ALONE
-    an_even_share = panels // min(tasks, TASKS_PER_THREAD * worker_threads().number)
-    return max(1, min(panels_of_task, an_even_share)), most_rows, ALL_WORKERS
-
-
-@njit(cache=True, nogil=True)
-def _product_of_int8(
-    x_RX, largest, is_rounded, q_RX, w_PSWG, scale_R, bias_X, y_RX, code, adds, ends, panels_of_task, rows_of_task,
-    steps_of_block, function, table,
-):  # fmt: skip
-    """Rounds the rows, unless they are rounded already, and queues the tasks of a product."""
-    if not is_rounded:
-        for r in range(len(x_RX)):
-            scale_R[r] = _round_row(x_RX[r], largest, q_RX[r])
-    (rows, outputs), (panels, steps) = y_RX.shape, w_PSWG.shape[:2]
-    x, scale, w, y = q_RX.ctypes.data, scale_R.ctypes.data, w_PSWG.ctypes.data, y_RX.ctypes.data
-    args = (
-        np.int64(x), np.int64(scale), np.int64(w), np.int64(bias_X.ctypes.data), np.int64(y), rows, q_RX.shape[1],
-        outputs, panels, steps, np.int64(code), np.int64(adds), np.int64(ends), panels_of_task, rows_of_task,
-        steps_of_block,
-    )  # fmt: skip
-    tasks = -(-panels // panels_of_task) * -(-rows // rows_of_task)
-    return schedule(tasks, function, args, table)
-
-
-@njit(cache=True, nogil=True)
-def _product_of_floats(
-    x_RX, w_PSW, bias_X, y_RX, adds, panels_of_task, rows_of_task, steps_of_block, function, table
-):  # fmt: skip
-    """Queues the tasks of a product of floats: no rows' scales, and no ending but to be added."""
-    (rows, outputs), (panels, steps) = y_RX.shape, w_PSW.shape[:2]
-    x, w, y = x_RX.ctypes.data, w_PSW.ctypes.data, y_RX.ctypes.data
-    args = (
-        np.int64(x), np.int64(0), np.int64(w), np.int64(bias_X.ctypes.data), np.int64(y), rows, 4 * x_RX.shape[1],
-        outputs, panels, steps, np.int64(PLAIN), np.int64(adds), np.int64(adds), panels_of_task, rows_of_task,
-        steps_of_block,
-    )  # fmt: skip
-    tasks = -(-panels // panels_of_task) * -(-rows // rows_of_task)
-    return schedule(tasks, function, args, table)
+        most_rows = rows
+    else:
+        an_even_share = panels // min(tasks, TASKS_PER_THREAD * worker_threads().number)
+        panels_of_task, workers = max(1, min(panels_of_task, an_even_share)), ALL_WORKERS
+    return -(-panels // panels_of_task) * -(-rows // most_rows), (panels_of_task, most_rows), workers
 
 
 DOT_WIDTH, DOT_ROWS = (1, 1) if DOT is None else (DOT.width, DOT.rows)
@@ -216,32 +169,50 @@ _one_f, _two_f, _three_f, _four_f, _five_f, _six_f = (tile_of(FLOAT, rows) for r
 
 
 @njit(cache=True, nogil=True)
-def _task_of_int8(args, task):
-    return _panels_for_rows(args, task, int8_tile, DOT_WIDTH, DOT_ROWS, HEADER)
+def _round_and_multiply_int8(tasks, table, x_RX, largest, is_rounded, q_RX, w_PSWG, scale_R, *rest):
+    """Rounds the rows, unless they are rounded already, and queues the tasks of a product."""
+    if not is_rounded:
+        for r in range(len(x_RX)):
+            scale_R[r] = _round_row(x_RX[r], largest, q_RX[r])
+    return _multiply_int8(tasks, table, q_RX, w_PSWG, scale_R, *rest)
 
 
-@njit(cache=True, nogil=True)
-def _task_of_floats(args, task):
-    return _panels_for_rows(args, task, float_tile, FLOAT_WIDTH, FLOAT_ROWS, 0)
+@in_tasks()
+def _multiply_int8(task, q_RX, w_PSWG, scale_R, bias_X, y_RX, code, adds, ends, panels_of_task, rows_of_task, block):
+    scale = np.int64(scale_R.ctypes.data)
+    return _panels_for_rows(
+        task, int8_tile, DOT_WIDTH, DOT_ROWS, HEADER, q_RX, w_PSWG, scale, bias_X, y_RX, code, adds, ends,
+        panels_of_task, rows_of_task, block,
+    )  # fmt: skip
+
+
+@in_tasks()
+def _multiply_floats(task, x_RX, w_PSW, bias_X, y_RX, adds, panels_of_task, rows_of_task, steps_of_block):
+    """No rows' scales, and no ending but to be added."""
+    no_scale = np.int64(0)
+    return _panels_for_rows(
+        task, float_tile, FLOAT_WIDTH, FLOAT_ROWS, 0, x_RX, w_PSW, no_scale, bias_X, y_RX, PLAIN, adds, adds,
+        panels_of_task, rows_of_task, steps_of_block,
+    )  # fmt: skip
 
 
 @njit(inline="always")
-def _panels_for_rows(args, task, tile, width, most_rows, header):
+def _panels_for_rows(
+    task, tile, width, most_rows, header, x_RX, w_PSW, scale, bias_X, y_RX, code, adds, ends, panels_of_task,
+    rows_of_task, steps_of_block,
+):  # fmt: skip
     """Some panels for some rows: block after block of weights, and for each all tiles of rows.
 
     A block is some steps of a panel. While the tiles multiply one block, each fetches its part of the next: so memory
     and arithmetic are at work at once. Results that lack nothing go where they belong; others, and those of a panel
     that is wider than the outputs left, go by way of `tile_RX`.
     """
-    (
-        x, scale, w, bias, y, rows, row_bytes, outputs, panels, steps, code, adds, ends, panels_of_task, rows_of_task,
-        steps_of_block,
-    ) = array_at(args, 0, (16,))  # fmt: skip
+    (rows, outputs), (panels, steps), row_bytes = y_RX.shape, w_PSW.shape[:2], x_RX.shape[1] * x_RX.itemsize
+    x, w, y = np.int64(x_RX.ctypes.data), np.int64(w_PSW.ctypes.data), np.int64(y_RX.ctypes.data)
     tasks_of_panels = -(-panels // panels_of_task)
     p0, first = task % tasks_of_panels * panels_of_task, task // tasks_of_panels * rows_of_task
     p1, end_row = min(p0 + panels_of_task, panels), min(first + rows_of_task, rows)
     step_bytes, end_of_task = 4 * width, w + p1 * steps * 4 * width
-    y_RX, bias_X = array_at(y, F(0), (rows, outputs)), array_at(bias, F(0), (outputs,))
     whole = 0 if ends else outputs // width  # panels whose results need no more
     tile_RX, spare_X = np.empty((ROWS, width), np.float32), np.empty(width, np.float32)
     for r0 in range(first, end_row, ROWS):

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from .atomics import array_at
 from .jit import njit
 from .low_precision import f32
-from .thread_pool import ALL_WORKERS, CALLER_ALONE, DONE, parallel_for, schedule
+from .tasks import in_tasks
+from .thread_pool import ALL_WORKERS, CALLER_ALONE, DONE, parallel_for
 
 REORDER = {"reassoc", "contract"}  # sums in any order, so that they run on vectors
 NEAR = 4096  # results that stay in the first cache while all weights go by
@@ -21,61 +21,26 @@ NEAR = 4096  # results that stay in the first cache while all weights go by
 def multiply(x_RX, w_XX, scale_X, is_oi, y_RX, per_task):
     """y = x w, times the scale, `per_task` outputs a task; 0: of all, since it is too little for a second thread.
 
-    All arrays are contiguous and x, scale and y float32: workers know only their addresses. At least one row.
+    All arrays are contiguous and x, scale and y float32. At least one row.
     """
-    arrays = x_RX, w_XX, scale_X, is_oi, y_RX, per_task or y_RX.shape[1]
-    parallel_for(_product, arrays, TASK_OF[w_XX.itemsize], ALL_WORKERS if per_task else CALLER_ALONE)
+    outputs = y_RX.shape[1]
+    tasks, workers = (-(-outputs // per_task), ALL_WORKERS) if per_task else (1, CALLER_ALONE)
+    parallel_for(_outputs, tasks, (x_RX, w_XX, scale_X, is_oi, y_RX, per_task or outputs), workers)
 
 
-@njit(cache=True, nogil=True)
-def _product(x_RX, w_XX, scale_X, is_oi, y_RX, per_task, function, table):
-    """Queues the tasks of a product."""
-    (rows, inputs), outputs = x_RX.shape, y_RX.shape[1]
-    x, w, scale, y = x_RX.ctypes.data, w_XX.ctypes.data, scale_X.ctypes.data, y_RX.ctypes.data
-    args = np.int64(x), np.int64(w), np.int64(scale), np.int64(y), rows, inputs, outputs, np.int64(is_oi), per_task
-    return schedule(-(-outputs // per_task), function, args, table)
-
-
-@njit(inline="always")
-def _multiply_task(args, task, like):
-    """Task number `task` of the product that args describes; its weights are numbers like `like`."""
-    x, w, scale, y, rows, inputs, outputs, is_oi, size = array_at(args, 0, (9,))
-    x_RX, y_RX = array_at(x, np.float32(0), (rows, inputs)), array_at(y, np.float32(0), (rows, outputs))
-    w_XX = array_at(w, like, (outputs, inputs) if is_oi else (inputs, outputs))
-    first = task * size
-    _outputs(x_RX, w_XX, array_at(scale, np.float32(0), (outputs,)), is_oi, first, min(first + size, outputs), y_RX)
-    return DONE
-
-
-@njit(cache=True, nogil=True)
-def _task_of_float32(args, task):
-    return _multiply_task(args, task, np.float32(0))
-
-
-@njit(cache=True, nogil=True)
-def _task_of_float16(args, task):
-    return _multiply_task(args, task, np.uint16(0))
-
-
-@njit(cache=True, nogil=True)
-def _task_of_int8(args, task):
-    return _multiply_task(args, task, np.int8(0))
-
-
-TASK_OF = {4: _task_of_float32, 2: _task_of_float16, 1: _task_of_int8}  # by the bytes of a weight
-
-
-@njit(inline="always")
-def _outputs(x_RX, w_XX, scale_X, is_oi, first, last, y_RX):
-    """The outputs from `first` up to `last`, each sum ending in its scale."""
+@in_tasks()
+def _outputs(task, x_RX, w_XX, scale_X, is_oi, y_RX, per_task):
+    """The task's outputs, each sum ending in its scale."""
+    first, last = task * per_task, min((task + 1) * per_task, y_RX.shape[1])
     if not is_oi:
         _sums(x_RX, w_XX, scale_X, first, last, y_RX)
-        return
+        return DONE
     fours = len(x_RX) // 4 * 4  # rows four by four, and up to three that are left
     if fours:
         _tiles(x_RX[:fours], w_XX, scale_X, first, last, y_RX[:fours])
     if fours < len(x_RX):
         _pairs(x_RX[fours:], w_XX, scale_X, first, last, y_RX[fours:])
+    return DONE
 
 
 @njit(cache=True, nogil=True, fastmath=REORDER)

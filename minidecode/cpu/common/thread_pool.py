@@ -31,91 +31,90 @@ import numpy as np
 from ...device.capture import CAPTURE
 from ...device.cores import worker_threads
 from ...errors import WorkerError
-from .atomics import add, address_of, call, load, pause, store
+from .atomics import add, call, load, pause, store
 from .jit import njit
 
 # Places of the table. What threads write while work is open lies 64 bytes apart, in cache lines of its own: the number
 # of the work that is open (0: none), the next task, how many workers are inside, how many threads want the table.
 OPEN, NEXT, INSIDE, WANTED = 0, 8, 16, 24
-FAILURES = 31  # tasks that raised an error
-NUMBER, FUNCTION, TASKS, ARGS, SIZE = 32, 33, 34, 35, 64  # the last number; the work, and from ARGS on its arguments
-MOST_ARGS = 26
-ASLEEP = 61  # 1: a worker sleeps, and has not been woken since
-ONLY_NOTED = 62  # 1: work is written down, and does not run
-MOST_LOOKS = 63  # so often the owner looks for who is inside before it asks whether they live; 0: without end
+TROUBLE = 31  # what a task returned that was not DONE; 0: none
+ASLEEP = 32  # 1: a worker sleeps, and has not been woken since
+ONLY_NOTED = 33  # 1: work is written down, and does not run
+MOST_LOOKS = 34  # so often the owner looks for who is inside before it asks whether they live; 0: without end
+NUMBER = 35  # the last number
+FUNCTION, TASKS, LENGTH, ARGS, MOST_ARGS = 36, 37, 38, 39, 129  # the work; so many numbers of arguments, from ARGS on
+SIZE = ARGS + MOST_ARGS
 AWAKE = 500e-6  # seconds that a worker looks for more work before it sleeps
 PATIENCE = 300e-6  # seconds that workers may be inside when all tasks are taken
 TASK_TAKES = 30e-6  # seconds, about, of a decode step's task
 STALL = 1.0  # seconds that somebody may be inside before the owner asks whether they live
-DONE, TABLE_IS_TAKEN, FAILED, STALLED, REFUSED, OUTSIDE, SLEEPING = 1, -1, -2, -3, -4, -5, -6
+DONE, TABLE_IS_TAKEN, FAILED, STALLED, REFUSED, SLEEPING = 1, -1, -2, -3, -4, -5
 CALLER_ALONE, SPINNING_WORKERS, ALL_WORKERS = range(3)
 WORTH_SHARING = 2**18  # numbers that an op reads: some 100 us
 TASKS_PER_THREAD = 4  # at the least, where work is large: no thread waits long for the last one
-NO_WORKERS, NEVER = np.zeros(SIZE, np.int64), 2**62  # a table that is not used, and for how long
+NO_TABLE, NEVER = np.zeros(0, np.int64), 2**62  # where no worker shall come, and for how long
 NO_ROOM = "no room for the scores of a head, or for another part of the work that threads share"
 OUT_OF_TABLE = "a token or a position is outside of its table"
 REMEDY = ": run again, or set NUMBA_NUM_THREADS=1, which needs no worker threads"
 
 
-def parallel_for(describe, arrays, function, workers):
-    """Runs `function(args, task)` for all tasks; with workers, if no other thread has them -> whether it did.
+def parallel_for(function, tasks, arguments, workers):
+    """Runs `function` for so many tasks; with workers, if no other thread has them -> whether the arguments fit.
 
-    Both functions are compiled. describe(*arrays, address, table) writes the work down in numbers and calls `schedule`;
-    or returns REFUSED before it writes anything.
-    The arrays belong to the caller and stay where they are until all is done. `function` returns DONE, and raises
-    nothing but MemoryError, which is raised here. Where `describe` has not looked at them, it returns OUTSIDE if a
-    number that it is given is no place of a table. workers: CALLER_ALONE; SPINNING_WORKERS, for work between GEMMs that
-    may be the BLAS's, whose own threads spin for some 25 ms and would be in the way; or ALL_WORKERS, which wakes all.
+    function: what `in_tasks` (tasks.py) makes of one. The arrays belong to the caller and stay where they are until all
+    is done. Raises MemoryError if a task does. workers: CALLER_ALONE; SPINNING_WORKERS, for work between GEMMs that may
+    be the BLAS's, whose own threads spin for some 25 ms and would be in the way; or ALL_WORKERS, which wakes all.
     """
-    address, pool = address_of(function), None if workers == CALLER_ALONE else _pool()
-    graph = CAPTURE.get()
-    if graph is not None:
-        graph.note(describe, arrays, address, workers)
-    waited = TABLE_IS_TAKEN
+    pool, waited = None if workers == CALLER_ALONE else _pool(), TABLE_IS_TAKEN
     if pool is not None and pool.wake(workers):
         began = time.perf_counter()
-        waited = describe(*arrays, address, pool.table)
+        waited = function(tasks, pool.table, *arguments)
         if waited == STALLED:
-            waited = pool.wait_for_the_last(arrays)
+            waited = pool.wait_for_the_last(arguments)
         pool.note_wait(waited, time.perf_counter() - began)
     if waited == TABLE_IS_TAKEN:
         began = time.perf_counter()
-        waited = describe(*arrays, address, np.zeros(SIZE, np.int64))
+        waited = function(tasks, NO_TABLE, *arguments)
         if pool is not None:
             pool.note_alone(time.perf_counter() - began)
     if waited == FAILED:
         raise MemoryError(NO_ROOM)
+    graph = CAPTURE.get()
+    if graph is not None and waited != REFUSED:
+        graph.note(function, tasks, arguments, workers)
     return waited != REFUSED
 
 
-def cut_rows(rows: int, numbers: int) -> tuple[int, int]:
-    """(rows of a task, which workers take tasks) of an op that takes row by row, of `numbers` numbers each.
+def cut_rows(rows: int, numbers: int) -> tuple[int, int, int]:
+    """(tasks, rows of each, which workers take them) of an op that takes row by row, of `numbers` numbers each.
 
     Many numbers are shared by workers that spin, as they do after a product of this package: a prompt's activations
     take a thread milliseconds. Those of a decode step take less than handing them over.
     """
     if rows * numbers < WORTH_SHARING:
-        return max(1, rows), CALLER_ALONE
-    return -(-rows // (TASKS_PER_THREAD * worker_threads().number)), SPINNING_WORKERS
+        return 1, rows, CALLER_ALONE
+    rows_of_task = -(-rows // (TASKS_PER_THREAD * worker_threads().number))
+    return -(-rows // rows_of_task), rows_of_task, SPINNING_WORKERS
 
 
-def launch_all(launches_NX, arrays):
+def launch_all(launches_X, arrays):
     """Runs work that has been written down, one piece after the other, in one compiled call.
 
-    A row of `launches` is whether workers may take tasks, and then as on a table: the function, its number of tasks and
-    its arguments. The call ends early where workers were waited for, and where they sleep: they are woken, and the rest
-    goes on. Raises IndexError where a token or a position is outside of its table, MemoryError and WorkerError.
+    A piece is whether workers may take tasks, and then as on a table: the function, its number of tasks, how many
+    numbers its arguments are, and these. The call ends early where workers were waited for, and where they sleep: they
+    are woken, and the rest goes on. Raises IndexError where a token or a position is outside of its table, MemoryError
+    and WorkerError.
     """
     first = 0
-    while first < len(launches_NX):
-        pool, table, away, patience = _pool(), NO_WORKERS, NEVER, NEVER
+    while first < len(launches_X):
+        pool, table, away, patience = _pool(), NO_TABLE, NEVER, NEVER
         if pool is not None:
             pool.check()
             if pool.away == 0:
                 pool.wake_sleeping()
             table, away, patience = pool.table, pool.away, pool.patience
         began = time.perf_counter()
-        first, waited, away = _launch_all(launches_NX, first, away, patience, table)
+        first, waited, away = _launch_all(launches_X, first, away, patience, table)
         if pool is not None:
             pool.away = away
             if waited == STALLED:
@@ -124,7 +123,7 @@ def launch_all(launches_NX, arrays):
                 pool.note_wait(waited, time.perf_counter() - began)
         if waited == FAILED:
             raise MemoryError(NO_ROOM)
-        if waited == OUTSIDE:
+        if waited == REFUSED:
             raise IndexError(OUT_OF_TABLE)
 
 
@@ -228,7 +227,7 @@ class ThreadPool:
         self.away = max(0, self.away - max(1, int(seconds / TASK_TAKES)))
 
     def wait_for_the_last(self, arrays: tuple) -> int:
-        """The work stalled with somebody inside: waits on while they live -> how often the owner looked, or FAILED.
+        """The work stalled with somebody inside: waits on while they live -> what `schedule` returns.
 
         Raises WorkerError if one has died. The table is given up in any case: its owner has left it half-way.
         """
@@ -242,7 +241,7 @@ class ThreadPool:
             time.sleep(0.001)
         self.end()
         self._kept = ()
-        return FAILED if self.table[FAILURES] else int(self.table[MOST_LOOKS])
+        return int(self.table[TROUBLE] or self.table[MOST_LOOKS])
 
     def end(self) -> None:
         """They end as soon as they are done with what they do."""
@@ -294,18 +293,21 @@ def is_running(thread: threading.Thread) -> bool:
 
 @njit(cache=True, nogil=True)
 def schedule(tasks, function, args, table):
-    """Queues work, takes tasks of it until none is left, and waits for those who are still inside.
+    """Queues work, takes tasks of it until none is left, and waits for those who are still inside. No table: alone.
 
-    Returns how often it looked for them, TABLE_IS_TAKEN or FAILED. No interrupt comes between: this is compiled code.
-    STALLED, with the table still taken, if somebody stays inside for as many looks as MOST_LOOKS says.
+    Returns how often it looked for them, TABLE_IS_TAKEN, or what a task returned that was not DONE. No interrupt comes
+    between: this is compiled code. STALLED, with the table still taken, if somebody stays inside for as many looks as
+    MOST_LOOKS says.
     """
     if len(args) > MOST_ARGS:
         raise ValueError("work of more arguments than a table has places for")
+    if len(table) == 0:
+        return _run_alone(tasks, function, args)
     if add(table, WANTED, 1) > 0:
         add(table, WANTED, -1)
         return TABLE_IS_TAKEN
     table[NUMBER] += 1
-    table[FUNCTION], table[TASKS], table[FAILURES] = function, tasks, 0
+    table[FUNCTION], table[TASKS], table[LENGTH], table[TROUBLE] = function, tasks, len(args), 0
     for i in range(len(args)):
         table[ARGS + i] = args[i]
     if table[ONLY_NOTED]:
@@ -321,8 +323,8 @@ def schedule(tasks, function, args, table):
         if waited == most:
             return STALLED
         pause()
-    if load(table, FAILURES) > 0:
-        waited = FAILED
+    if load(table, TROUBLE):
+        waited = load(table, TROUBLE)
     add(table, WANTED, -1)
     return waited
 
@@ -350,33 +352,43 @@ def _run_tasks(table):
     function, tasks, args = table[FUNCTION], table[TASKS], table[ARGS:].ctypes.data
     task = add(table, NEXT, 1)
     while task < tasks:
-        if call(function, args, task) != DONE:
-            add(table, FAILURES, 1)
+        done = call(function, args, task)
+        if done != DONE:
+            store(table, TROUBLE, done)
         task = add(table, NEXT, 1)
 
 
 @njit(cache=True, nogil=True)
-def _launch_all(launches_NX, first, away, patience, table):
-    """Runs launches from number `first` on -> (the next one, how often the last looked for workers, away).
+def _run_alone(tasks, function, args):
+    """All tasks, by this thread -> 0, or what one returned that was not DONE."""
+    trouble = 0
+    for task in range(tasks):
+        done = call(function, args.ctypes.data, task)
+        if done != DONE:
+            trouble = done
+    return trouble
+
+
+@njit(cache=True, nogil=True)
+def _launch_all(launches_X, first, away, patience, table):
+    """Runs launches from the one that begins at `first` on -> (where the next begins, the last's looks, away).
 
     All of them, unless one fails, or waits for workers for longer than `patience`, or is for workers who sleep: then
     SLEEPING, and that one is the next. away: so many go without workers.
     """
-    for n in range(first, len(launches_NX)):
-        is_shared, function, tasks = launches_NX[n, 0], launches_NX[n, 1], launches_NX[n, 2]
+    while first < len(launches_X):
+        is_shared, function, tasks = launches_X[first], launches_X[first + 1], launches_X[first + 2]
+        args = launches_X[first + 4 : first + 4 + launches_X[first + 3]]
         waited = TABLE_IS_TAKEN
         if is_shared and away > 0:
             away -= 1
         elif is_shared:
             if load(table, ASLEEP):
-                return n, SLEEPING, away
-            waited = schedule(tasks, function, launches_NX[n, 3:], table)
+                return first, SLEEPING, away
+            waited = schedule(tasks, function, args, table)
         if waited == TABLE_IS_TAKEN:
-            waited = 0
-            for task in range(tasks):
-                done = call(function, launches_NX[n, 3:].ctypes.data, task)
-                if done != DONE:
-                    waited = OUTSIDE if done == OUTSIDE else FAILED
+            waited = _run_alone(tasks, function, args)
+        first += 4 + len(args)
         if waited < 0 or waited > patience:
-            return n + 1, waited, away
-    return len(launches_NX), 0, away
+            return first, waited, away
+    return first, 0, away
