@@ -39,7 +39,10 @@ MEAN, PER_DEVIATION = float32(LAPLACE_MEAN), float32(1 / (LAPLACE_DEVIATION * ma
 
 @cuda.jit(device=True)
 def activated(x, code):
-    """The activation of one number. Most are x/2 (1 + g(x)); see reference/activation.py. NaN stays NaN."""
+    """The activation of one number. Most are x/2 (1 + g(x)); see reference/activation.py. NaN stays NaN.
+
+    erf is libdevice's: by NVIDIA's tests, which are not exhaustive, at most 2 units in the last place of a float32 off.
+    """
     if code == PLAIN:
         return x
     if code == RELU:
