@@ -24,6 +24,7 @@ from ..errors import MinidecodeError, MinidecodeWarning, OptionError, pip_instal
 from .chat import chat
 from .check import check
 from .classify import classify
+from .classroom import classroom
 from .compare import compare
 from .completion import words_of_bash
 from .convert import convert
@@ -68,7 +69,7 @@ IN_ORDER_OF_HELP = {
     "Read": (embed, classify),
     "Measure": (plan, compare, ladder, evaluate, prove),
     "Check kernels": (check, sanitize),
-    "Learn": (help, tutorial),  # and exercise, project
+    "Learn": (help, tutorial, classroom),  # and exercise, project
     "This machine": (models, convert, precompile, doctor),
     "As fairseq": (fairseq_generate, fairseq_interactive),
 }

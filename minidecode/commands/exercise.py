@@ -168,6 +168,34 @@ def _in_json(value: Any) -> str:
 
 
 @app.command()
+def score(
+    exercise: Which, folder: Where = None,
+    league: Annotated[int, typer.Option(min=0, help="Which inputs and constants: the same for all.")] = 0,
+    debug: Debug = False,
+):  # fmt: skip
+    """Print what your kernel counts in the league, as a line with a checksum.
+
+    For kernels that are accepted. The line also goes into league.txt of your folder: hand in both.
+    """
+    from .. import __version__
+    from ..course.exercises import league as leagues
+    from ..course.exercises.find import find
+    from ..course.exercises.folder import submission_of, work_folder
+
+    task = find(exercise)
+    is_file = exercise.endswith(".py")
+    work = work_folder(folder or (Path(exercise).parent if is_file else None))
+    path = Path(exercise) if is_file else work.existing(task)
+    verdict, scored = leagues.score(task, submission_of(path), league, __version__)
+    if scored is None:
+        print(verdict)
+        raise typer.Exit(1)
+    print(scored)
+    print(f"{leagues.in_words(task.task.ranked)} count, the fewest first", file=sys.stderr)
+    print(f"kept in {leagues.keep(path.parent, scored)}: hand it in with {path.name}", file=sys.stderr)
+
+
+@app.command()
 def hint(
     exercise: Which, folder: Where = None,
     every: Annotated[bool, typer.Option("--all", help="All three.")] = False, debug: Debug = False,

@@ -165,6 +165,10 @@ class Task:
         trials = [Trial(case) for case in self.cases(v, self.rng(seed))]
         if hidden is not None:
             trials += [Trial(case, is_hidden=True) for case in self.cases(v, self.rng(seed, hidden))]
+        return self.judge(submission, seed, v, trials)
+
+    def judge(self, submission: Submission, seed: int, v: SimpleNamespace, trials: list[Trial]) -> Verdict:
+        """The verdict on a submission by these inputs; what came of each is noted in its trial."""
         verdict = Verdict(self.number, seed, True, "", notes=self._changed(submission, v))
         try:
             self.run(submission, v, trials, verdict)

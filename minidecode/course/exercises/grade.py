@@ -115,7 +115,7 @@ def _student(folder: Path) -> str:
     return folder.name or folder.resolve().name
 
 
-def _on_a_line(name: str) -> str:
+def on_a_line(name: str) -> str:
     """A name that the student has chosen, for a table: it begins no line and moves no cursor."""
     return "".join(letter if letter.isprintable() else "?" for letter in name)
 
@@ -128,7 +128,7 @@ def _within(folder: Path) -> list[Path]:
 
 def _strays(folder: Path) -> tuple[str, ...]:
     known = {e.file_name for e in exercises().values()}
-    return tuple(sorted(_on_a_line(f.name) for f in folder.glob("*.py") if f.name not in known))
+    return tuple(sorted(on_a_line(f.name) for f in folder.glob("*.py") if f.name not in known))
 
 
 def _files(folder: Path) -> list[Path]:
@@ -173,7 +173,7 @@ def _verdict(
     if folder.is_symlink() or path.is_symlink():  # it may lead to a neighbour's
         message = f"{path.name} is a link: hand in the file itself."
         if folder.is_symlink():
-            message = f"{_on_a_line(folder.name)} is a link to a folder: hand in the folder itself."
+            message = f"{on_a_line(folder.name)} is a link to a folder: hand in the folder itself."
         return Verdict(exercise.number, due or 0, False, message, "cannot-run")
     if not path.is_file():
         return None
@@ -189,7 +189,7 @@ def _verdict(
         return Verdict(exercise.number, due, False, _of_another(held, due, names), kind)
     try:
         verdict = exercise.check(submission, held or 0, hidden=hidden)
-        return _looked_up(verdict, exercise, submission.source) if verdict.ok else verdict
+        return looked_up(verdict, exercise, submission.source) if verdict.ok else verdict
     except Exception as error:  # one submission must not end the grading of all others
         message = f"The grader itself failed, which is its mistake: {type(error).__name__}: {error}"
         return Verdict(exercise.number, held or 0, False, message, "grader-failed")
@@ -201,11 +201,11 @@ def _of_another(held: int | None, due: int, names: dict[int, str] | None) -> str
         return f"The file does not say its variation, and {due} is due."
     if names is None:
         return f"The file is of variation {held}, and {due} is due."
-    whose = f", {_on_a_line(names[held])}" if held in names else ""
+    whose = f", {on_a_line(names[held])}" if held in names else ""
     return f"This is a file drawn for another student{whose} (variation {held}, and {due} is due)."
 
 
-def _looked_up(verdict: Verdict, exercise: Exercise, source: str) -> Verdict:
+def looked_up(verdict: Verdict, exercise: Exercise, source: str) -> Verdict:
     """Compares a right answer with the published solutions: a long match is refused, a short one is noted."""
     match = published.recognise(source, exercise.published())
     if match is None:
@@ -223,13 +223,13 @@ def _looked_up(verdict: Verdict, exercise: Exercise, source: str) -> Verdict:
 def as_table(graded: list[Graded], hidden: int) -> str:
     """A row for each student, a column for each exercise; then the class, by mistake; then files of no exercise."""
     numbers = list(dict.fromkeys(g.exercise.number for g in graded))
-    students = list(dict.fromkeys(_on_a_line(g.student) for g in graded))
-    cells = {(_on_a_line(g.student), g.exercise.number): g.result for g in graded}
+    students = list(dict.fromkeys(on_a_line(g.student) for g in graded))
+    cells = {(on_a_line(g.student), g.exercise.number): g.result for g in graded}
     widths = {n: max(len(str(n)), *(len(cells[s, n]) for s in students)) for n in numbers}
     first = max(len("student"), *map(len, students))
     rows = [f"{'student':<{first}}  " + "  ".join(f"{n:<{widths[n]}}" for n in numbers)]
     rows += [f"{s:<{first}}  " + "  ".join(f"{cells[s, n]:<{widths[n]}}" for n in numbers) for s in students]
-    missing = [f"{_on_a_line(g.student)}: {g.strays_in_words}" for g in graded if g.verdict is None and g.strays]
+    missing = [f"{on_a_line(g.student)}: {g.strays_in_words}" for g in graded if g.verdict is None and g.strays]
     return "\n".join([*(row.rstrip() for row in rows), "", *class_report(graded), *missing, f"hidden inputs: {hidden}"])
 
 

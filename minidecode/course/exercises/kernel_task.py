@@ -22,6 +22,7 @@ class KernelTask(Task):
     shape = "launch_shape"  # the plain function of the file that gives (blocks, threads); "" if `launch` does
     out: tuple[str, ...] = ("out",)  # arrays among the inputs that the kernel writes: the outputs
     mistake_of: dict[str, str] = {}  # kind of a finding of the emulator -> stable name of a mistake
+    ranked = ""  # the count that the league ranks by: the fewest come first
 
     @property
     def returns(self) -> tuple[str, ...]:
@@ -34,6 +35,11 @@ class KernelTask(Task):
     def launch(self, v: SimpleNamespace, inputs: dict[str, Any]) -> tuple | None:
         """(blocks, threads), where they are given, not asked of the student."""
         return None
+
+    def disguised(self, v: SimpleNamespace, inputs: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+        """An input that is as much work as this one, but looks otherwise: by default each row in another order."""
+        return inputs | {name: rng.permuted(a, axis=-1) for name, a in inputs.items()
+                         if isinstance(a, np.ndarray) and a.ndim and name not in self.out}  # fmt: skip
 
     def options(self, v: SimpleNamespace, inputs: dict[str, Any]) -> dict[str, Any]:
         """Options of `md.emulate`, such as {"negative_indices": True}."""

@@ -127,10 +127,10 @@ def _short(text: str) -> str:
 
 def is_untouched(source: str, template: str) -> bool:
     """Whether a file says what its skeleton says, whatever its variation: the student has written nothing."""
-    return _written_in(source) == _written_in(template)
+    return written_in(source) == written_in(template)
 
 
-def _written_in(source: str) -> list[str]:
+def written_in(source: str) -> list[str]:
     """The lines that say something: without the statement on top, the variation's constants and what editors change."""
     source = _without_docstring(source)
     head = VARIATION.search(source)

@@ -14,6 +14,7 @@ from ..results import unwritten
 
 class Task(KernelTask):
     kernel = "scale"
+    ranked = "sectors"
     shape = ""
     known = {
         "less-or-equal": "indices end one before the size: a guard with <= lets one more through than there are",

@@ -13,6 +13,7 @@ from ..verdict import Miss
 
 class Task(KernelTask):
     kernel = "total"
+    ranked = "barriers"
     shape = ""
     mistake_of = {"barrier": "barrier-inside-if"}
     known = {

@@ -11,6 +11,7 @@ from ..verdict import Miss
 
 class Task(KernelTask):
     kernel = "rotate"
+    ranked = "barriers"
     shape = ""
     known = {
         "no-barrier": "nothing orders what one thread writes into the tile and another one reads from it",

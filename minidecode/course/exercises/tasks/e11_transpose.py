@@ -13,6 +13,7 @@ MOST = 1.25  # times the fewest sectors
 
 class Task(KernelTask):
     kernel = "transpose"
+    ranked = "bank_conflicts"
     shape = ""
     mistake_of = {"race": "no-barrier", "uninitialised": "no-barrier"}
     known = {

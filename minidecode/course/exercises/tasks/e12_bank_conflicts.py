@@ -13,6 +13,7 @@ ROWS = 32
 
 class Task(KernelTask):
     kernel = "product"
+    ranked = "shared_loads"
     shape = ""
     mistake_of = {"race": "no-barrier", "uninitialised": "no-barrier"}
     known = {

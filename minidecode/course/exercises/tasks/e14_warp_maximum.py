@@ -12,6 +12,7 @@ from ..verdict import Miss
 
 class Task(KernelTask):
     kernel = "below_top"
+    ranked = "shuffles"
     shape = ""
     mistake_of = {"warp": "absent-lanes"}
     known = {

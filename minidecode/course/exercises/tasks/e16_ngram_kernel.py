@@ -10,6 +10,7 @@ from ..verdict import Miss
 
 class Task(KernelTask):
     kernel = "ban"
+    ranked = "global_loads"
     out = ("banned_RV",)
     known = {
         "one-block": "starts beyond blockDim.x are never looked at",
@@ -64,6 +65,10 @@ class Task(KernelTask):
             "stride": tokens.shape[1],
             "length_R": np.array(length_R),
         }
+
+    def disguised(self, v, inputs, rng):
+        """Other names for the tokens: equal ones stay equal."""
+        return inputs | {"tokens": rng.permutation(16).astype(np.int32)[inputs["tokens"]]}
 
     def shape_arguments(self, v, inputs):
         return [len(inputs["length_R"]), int(inputs["length_R"].max())]

@@ -15,6 +15,7 @@ FAR = 8000.0  # where rows lie that are far from zero
 
 class Task(KernelTask):
     kernel = "layer_norm"
+    ranked = "barriers"
     shape = ""
     mistake_of = {"race": "no-barrier", "uninitialised": "no-barrier"}
     known = {

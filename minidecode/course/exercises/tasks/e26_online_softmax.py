@@ -16,6 +16,7 @@ REGISTERS = 255  # that a thread may have on any GPU
 
 class Task(KernelTask):
     kernel = "softmax"
+    ranked = "sectors"
     shape = ""
     known = {
         "no-rescale": "the sum holds exp(score - largest so far): once a larger score comes, what is in the sum"
@@ -60,6 +61,13 @@ class Task(KernelTask):
             out = np.full(x.shape, POISON, np.float32)  # no NaN: what is divided by 0 is one
             cases.append({"out": out, "x": x.astype(np.float32), "length_R": length_R.astype(np.int64)})
         return cases
+
+    def disguised(self, v, inputs, rng):
+        """What a length leaves out stays behind it."""
+        x = inputs["x"].copy()
+        for row, length in zip(x, inputs["length_R"], strict=True):
+            row[:length] = rng.permutation(row[:length])
+        return inputs | {"x": x}
 
     def launch(self, v, inputs):
         return -(-len(inputs["x"]) // v.warps), 32 * v.warps

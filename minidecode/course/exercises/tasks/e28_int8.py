@@ -14,6 +14,7 @@ INPUTS = 160  # of the largest
 
 class Task(KernelTask):
     kernel = "gemv"
+    ranked = "sectors"
     out = ("y", "wide")
     returns = ("y",)
     known = {

@@ -1,0 +1,35 @@
+"""`minidecode classroom`: the league of a class, each line verified by running its file again."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .flags import AsJson, Debug, Quiet
+from .progress_bar import bar
+
+
+def classroom(
+    folders: Annotated[list[Path], typer.Argument(help="One folder for each student, or a folder of such folders.")],
+    league: Annotated[int, typer.Option(min=0, help="The league that is due: `exercise score --league`.")] = 0,
+    jobs: Annotated[int, typer.Option(min=1, help="Lines verified at a time.")] = min(4, os.cpu_count() or 1),
+    as_json: AsJson = False, quiet: Quiet = False, debug: Debug = False,
+):  # fmt: skip
+    """Rank the kernels of a class by what they count.
+
+    Each line of a folder's league.txt is verified by running the folder's file again. Exit code 1 if one does not hold.
+    """
+    from .. import __version__
+    from ..course.exercises import grade
+    from ..course.exercises import league as leagues
+
+    students, _ = grade.submissions(folders)
+    with bar("verifying", quiet) as report:
+        places = leagues.judged(students, league, __version__, jobs, report)
+    print(json.dumps(leagues.as_records(places)) if as_json else leagues.as_table(places))
+    if any(place.problem for place in places):
+        raise typer.Exit(1)
