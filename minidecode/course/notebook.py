@@ -11,6 +11,38 @@ from .exercises.exercise import seed_of
 from .exercises.find import exercises
 
 FRONT_MATTER = re.compile(r"\A---\n.*?^---\n", re.DOTALL | re.MULTILINE)
+ON_COLAB = """\
+**On Colab**, run this cell first. It installs minidecode from its repository, whose address you put in the place of
+`HOST/YOU`, and prints what this machine has. Where minidecode is installed already, it installs nothing.
+"""
+INSTALL = """\
+import importlib.util
+import shutil
+import subprocess
+import sys
+
+REPOSITORY = "git+https://HOST/YOU/minidecode"
+
+
+def run(*words):
+    done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True)
+    print(done.stdout, done.stderr)
+
+
+if importlib.util.find_spec("minidecode") is None:
+    run("pip", "install", "--quiet", f"minidecode @ {REPOSITORY}")
+run("minidecode", "doctor")
+"""
+ON_A_T4 = """\
+**On a T4** (*Runtime, Change runtime type*), run this cell too: it adds the packages for the GPU, generates on it, and
+checks and times a kernel. Without a GPU it does nothing. All of this chapter runs without one.
+"""
+T4 = """\
+if shutil.which("nvidia-smi"):
+    run("pip", "install", "--quiet", f"minidecode[cu12] @ {REPOSITORY}")
+    run("minidecode", "generate", "Fellow citizens,", "--device", "cuda", "--receipt")
+    run("minidecode", "compare", "ngram")
+"""
 KERNEL = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -26,10 +58,16 @@ Each check also writes your answer to `my_exercises/`, as a file that you can ha
 
 def notebook(chapter: Chapter, student: str | None = None) -> str:
     """The text of an .ipynb file, without outputs. student: a name, from which the exercises' variations are drawn."""
-    parts = [*_of_text(chapter), *_of_exercises(chapter, 0 if student is None else seed_of(student))]
+    first = _of_colab() if chapter.number == "00" else []
+    parts = [*first, *_of_text(chapter), *_of_exercises(chapter, 0 if student is None else seed_of(student))]
     for number, part in enumerate(parts):
         part["id"] = f"{chapter.path.stem}-{number}"
     return json.dumps({"cells": parts, "metadata": KERNEL, "nbformat": 4, "nbformat_minor": 5}, indent=1) + "\n"
+
+
+def _of_colab() -> list[dict[str, Any]]:
+    """What the first notebook begins with; the chapter's page, which is read elsewhere, has none of it."""
+    return [_markdown(ON_COLAB), _code(INSTALL), _markdown(ON_A_T4), _code(T4)]
 
 
 def _of_text(chapter: Chapter) -> list[dict[str, Any]]:

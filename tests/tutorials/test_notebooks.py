@@ -34,7 +34,7 @@ def test_a_notebook_has_the_cells_of_its_chapter_and_of_its_exercises(chapter):
     ids = [cell["id"] for cell in book["cells"]]
     assert len(set(ids)) == len(ids) and all(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name) for name in ids)
     text = without_outputs(chapter.text)
-    code = [cell for cell in book["cells"] if cell["cell_type"] == "code"]
+    code = [cell for cell in book["cells"] if cell["cell_type"] == "code"][2 if chapter.number == "00" else 0 :]
     own = [e for e in exercises().values() if e.text.chapter == chapter.number]
     due = [cell.code.strip("\n") for cell in cells(text)]
     for exercise in own:
@@ -47,6 +47,38 @@ def test_a_notebook_has_the_cells_of_its_chapter_and_of_its_exercises(chapter):
     assert all(
         line in prose for line in re.findall(r"^#+ .+$", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S), re.M)
     )
+
+
+def test_the_first_notebook_begins_on_colab(monkeypatch, capsys):
+    """The first cell installs what is missing and runs doctor; the second, with a GPU, brings its packages."""
+    (chapter,) = [c for c in chapters() if c.number == "00"]
+    install, t4, *_ = [source(cell) for cell in json.loads(notebook(chapter))["cells"] if cell["cell_type"] == "code"]
+    assert "HOST/YOU" not in chapter.text and [n for n in chapters() if "HOST/YOU" in notebook(n)] == [chapter]
+
+    def asked(is_installed: bool, has_gpu: bool) -> list[str]:
+        began: list[str] = []
+
+        def begin(words: list[str], **how: object) -> types.SimpleNamespace:
+            began.append(" ".join(words[1:]))
+            return types.SimpleNamespace(stdout="", stderr="")
+
+        monkeypatch.setattr("subprocess.run", begin)
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: is_installed or None)
+        monkeypatch.setattr("shutil.which", lambda name: "nvidia-smi" if has_gpu else None)
+        names: dict[str, object] = {}
+        exec(install, names)
+        exec(t4, names)
+        return began
+
+    repository = "git+https://HOST/YOU/minidecode"
+    assert asked(True, False) == ["-m minidecode doctor"]
+    assert asked(False, True) == [
+        f"-m pip install --quiet minidecode @ {repository}",
+        "-m minidecode doctor",
+        f"-m pip install --quiet minidecode[cu12] @ {repository}",
+        "-m minidecode generate Fellow citizens, --device cuda --receipt",
+        "-m minidecode compare ngram",
+    ]
 
 
 def test_every_exercise_is_in_one_notebook():
