@@ -173,9 +173,9 @@ def score(
     league: Annotated[int, typer.Option(min=0, help="Which inputs and constants: the same for all.")] = 0,
     debug: Debug = False,
 ):  # fmt: skip
-    """Print what your kernel counts in the league, as a line with a checksum.
+    """Print what your kernel counts, for the league.
 
-    For kernels that are accepted. The line also goes into league.txt of your folder: hand in both.
+    A line with a checksum, of a kernel that is accepted. It also goes into league.txt of your folder: hand in both.
     """
     from .. import __version__
     from ..course.exercises import league as leagues

@@ -124,6 +124,11 @@ EXAMPLES = {  # tests/cli/test_help.py reads each as the command line would
         "minidecode exercise start 15",
         "minidecode exercise check 15",
     ),
+    "classroom": (
+        "minidecode classroom class/",
+        "minidecode classroom class/ --league 7",
+        "minidecode classroom class/ --json",
+    ),
     "project": ("minidecode project start", "minidecode project check 3", "minidecode project race --output race.svg"),
     "help": ("minidecode help", "minidecode help plan", "minidecode help generate"),
     "tutorial": ("minidecode tutorial", "minidecode tutorial 03", "minidecode tutorial 4 --output races.ipynb"),

@@ -28,7 +28,7 @@ COMMANDS = [name for name in GROUP.commands if name not in GROUPS]
 FITS_NO_GROUP = {
     "help", "debug", "quiet", "on_error", "receipt", "against", "stride", "examples", "functions", "stored", "repeats",
     "machine", "texts", "tokenizer", "cell_seconds", "seconds", "for_class", "traced", "blocks", "steps", "student",
-    "calls",
+    "calls", "league", "jobs",
 }  # fmt: skip
 
 
@@ -87,7 +87,7 @@ def test_help_names_the_extra_that_examples_need(cli, name, extra):
     assert f"the extra {extra}" in line
 
 
-@pytest.mark.parametrize(("name", "commands"), [("exercise", 7), ("project", 5)])
+@pytest.mark.parametrize(("name", "commands"), [("exercise", 8), ("project", 5)])
 def test_groups_of_commands_have_examples_and_whole_summaries(cli, monkeypatch, name, commands):
     monkeypatch.setenv("COLUMNS", "80")
     out = cli(name, "--help").out
