@@ -34,8 +34,8 @@ from threadpoolctl import threadpool_limits
 
 import minidecode as md
 from minidecode.bench.compare import where_it_ran
-from minidecode.commands.generate_files import record_of
 from minidecode.lines.pipeline import OVERLAPS
+from minidecode.lines.records import record_of
 from minidecode.lines.timeline import draw_timeline
 
 TEXT = "Fellow citizens of the Senate and of the House of Representatives the state of the Union is good"

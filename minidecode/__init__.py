@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from .files.folder import bundled_models
     from .files.head_pooling import convert
     from .lines.pipeline import generate_lines
+    from .lines.shards import ShardGenerator, cut_shards, join_shards
     from .live.accelerate import accelerate, restore
     from .loading import load
     from .methods.scoring import Scores
@@ -74,16 +75,19 @@ __all__ = [
     "RefusedError",
     "Scheduler",
     "Scores",
+    "ShardGenerator",
     "WorkerError",
     "accelerate",
     "bundled_models",
     "compare",
     "conformance",
     "convert",
+    "cut_shards",
     "device_kind",
     "emulate",
     "explore",
     "generate_lines",
+    "join_shards",
     "ladder",
     "launch",
     "load",
@@ -97,14 +101,17 @@ LOADED_LATE = {  # as above: what runs, and what type checkers read
     "Plan": "plan",
     "Scheduler": "serving.scheduler",
     "Scores": "methods.scoring",
+    "ShardGenerator": "lines.shards",
     "accelerate": "live.accelerate",
     "bundled_models": "files.folder",
     "compare": "bench.compare",
     "convert": "files.head_pooling",
+    "cut_shards": "lines.shards",
     "device_kind": "device.arrays",
     "emulate": "emulator",
     "explore": "course.explore.exploration",
     "generate_lines": "lines.pipeline",
+    "join_shards": "lines.shards",
     "ladder": "bench.ladder",
     "launch": "device.launch",
     "load": "loading",

@@ -48,9 +48,10 @@ def pytest_addoption(parser):
 
 def pytest_collection_modifyitems(config, items):
     """Leaves out most cases of slow tests (sampled.json), unless --full, a file, -k or -m says what to run."""
-    if "weights" not in config.option.markexpr:  # they need a package of 93 MB, and fail without it
-        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("weights")])
-        items[:] = [item for item in items if not item.get_closest_marker("weights")]
+    for marker in ("weights", "ray"):  # a package of 93 MB, and a minute on a cluster
+        if marker not in config.option.markexpr:
+            config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker(marker)])
+            items[:] = [item for item in items if not item.get_closest_marker(marker)]
     named = any(argument.partition("::")[0].endswith(".py") for argument in config.args)
     if config.option.full or named or config.option.keyword or config.option.markexpr:
         return

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import json
-import math
 import sys
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -13,8 +10,8 @@ from typing import Any
 
 from ..errors import InputError, LineError, MinidecodeError
 from ..files.lines import RecordFile
-from ..lines.pipeline import Line, RunReceipt, check_lines, generate_lines
-from ..lines.records import read_record
+from ..lines.pipeline import RunReceipt, check_lines, generate_lines
+from ..lines.records import read_record, record_of
 from .interrupts import Terminated
 from .prompts import Prompts
 from .resume import records_depend_on
@@ -167,48 +164,3 @@ def _are_the_first(done: Collection[int]) -> bool:
 def _some_lines(done: Collection[int], total: int | None) -> str:
     count = len(done)
     return f"{count} of {total} lines" if total else "1 line" if count == 1 else f"{count} lines"
-
-
-def record_of(as_json: bool, tokenizer: Any = None) -> Callable[[Line], str]:
-    """What a line becomes in the output: one JSON object, or a line for each of its texts, line breaks written as \\n.
-
-    The object has the fields of the input, then "line" (its number), then "hypotheses" or "error". These three replace
-    fields of their names: a record of another run can be an input, and comes without what was said of it then.
-    tokenizer: for the text of each token, beside log-probabilities.
-    """
-
-    def text_of(token_id: int) -> str:
-        return tokenizer.decode([token_id], keep_special=True)
-
-    def as_object(line: Line) -> str:
-        ours = ("line", "hypotheses", "error")
-        record = {name: value for name, value in (line.record or {}).items() if name not in ours}
-        record["line"] = line.number
-        if line.error:
-            record["error"] = str(line.error)
-        else:
-            parts = zip(line.texts, line.token_ids, line.scores, line.finish_reasons, strict=True)
-            record["hypotheses"] = [
-                {"text": text, "token_ids": ids.tolist(), "score": number_or_null(score), "finish_reason": reason}
-                for text, ids, score, reason in parts
-            ]
-            for hypothesis, log_probs in zip(record["hypotheses"], line.log_probs or (), strict=False):
-                hypothesis["token_texts"] = [text_of(i) for i in hypothesis["token_ids"]]
-                hypothesis["token_logprobs"] = [number_or_null(p) for p in log_probs.token_R]
-                if log_probs.best:
-                    hypothesis["top_logprobs"] = [
-                        [[i, number_or_null(p), text_of(i)] for i, p in step.items()] for step in log_probs.top
-                    ]
-            for hypothesis, drafts in zip(record["hypotheses"], line.drafts or (), strict=False):
-                hypothesis["drafts"] = dataclasses.asdict(drafts)
-        return json.dumps(record, ensure_ascii=False) + "\n"
-
-    def as_texts(line: Line) -> str:
-        return "".join(text.replace("\n", "\\n") + "\n" for text in line.texts)
-
-    return as_object if as_json else as_texts
-
-
-def number_or_null(score: float) -> float | None:
-    """The score as JSON can hold it: null for a place that no text fills."""
-    return float(score) if math.isfinite(score) else None

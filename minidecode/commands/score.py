@@ -12,8 +12,9 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import OptionError
+from ..lines.records import number_or_null
 from .flags import AsJson, Debug, Device, Dtype, Jsonl, ModelName, Quiet, Revision
-from .generate_files import failure_summary, number_or_null
+from .generate_files import failure_summary
 from .progress_bar import bar
 from .prompts import prompts_of
 

@@ -12,6 +12,7 @@ import typer
 
 from ..errors import OptionError
 from ..files.lines import drawable
+from ..lines.records import number_or_null
 from ..options.dialects import DIALECTS
 from ..options.options import check_names
 from ..plan import Plan
@@ -29,7 +30,6 @@ from .flags import (
     output_flag,
     warn_of_files,
 )
-from .generate_files import number_or_null
 from .search_flags import with_search_options
 from .whole_file import whole_file
 

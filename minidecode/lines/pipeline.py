@@ -20,7 +20,6 @@ Where generation itself keeps all cores busy, the other stages only take turns w
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import itertools
 import numbers
 import re
@@ -28,7 +27,7 @@ import sys
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -38,7 +37,7 @@ from ..plan import Plan
 from ..runtime.footprint import read_budget
 from ..runtime.output import check_logprobs
 from ..runtime.receipt import CostOf, Receipt
-from .records import Line, merged_options, read_record, tokenize_line
+from .records import Copies, Line, merged_options, read_record, tokenize_line
 from .worker_threads import NOTHING_YET, Worker, ahead, behind
 
 if TYPE_CHECKING:
@@ -110,12 +109,13 @@ class Stages:
     def __init__(
         self, model: Model, lines: Iterable[Any], receipt: RunReceipt, *, jsonl: bool, source: str, batch_size: int,
         sort_window: int, on_error: str = "stop", traced: bool = False, render: Callable[[Line], Any] | None = None,
-        done: Collection[int] = (), keeps_order: bool = True,
+        done: Collection[int] = (), keeps_order: bool = True, first_line: int = 1,
     ):  # fmt: skip
-        """done: the numbers of lines that are read, and not done again."""
+        """done: the numbers of lines that are read, and not done again. first_line: the number of the first."""
         self.model, self.lines, self.receipt, self.jsonl, self.source = model, lines, receipt, jsonl, source
         self.batch_size, self.sort_window, self.on_error, self.traced = batch_size, sort_window, on_error, traced
         self.render, self.lines_read, self.done, self.keeps_order = render, 0, done, keeps_order
+        self.first_line = first_line
         self.is_stopped = False  # a line has failed, and no batch behind it is needed
         receipt.reached = len(done)
         self.lock, self.began = threading.Lock(), time.perf_counter()
@@ -140,7 +140,7 @@ class Stages:
 
         Lines that cannot be done come in a batch of their own, to be told when it is their turn.
         """
-        numbered = enumerate(self.lines, 1)
+        numbered = enumerate(self.lines, self.first_line)
         going, batches_made = True, 0
         while going:
             window: list[Line] = []
@@ -259,27 +259,29 @@ class Generating(Stages):
 
     def __init__(
         self, model: Model, *args: Any, how: dict[str, Any], options: dict[str, Any],
-        on_batch: Callable[[Receipt], None] | None = None, chat: bool = False, **kwargs: Any,
+        on_batch: Callable[[Receipt], None] | None = None, chat: bool = False, sample_ids: Sequence[int] | None = None,
+        **kwargs: Any,
     ):  # fmt: skip
         """how: what `Model.generate` takes beside the lines and the options. The others are those of `Stages`."""
         super().__init__(model, *args, **kwargs)
-        self.chat = chat
+        self.chat, self.sample_ids = chat, sample_ids
         self.how, self.options, self.resolved = how, options, model.options(**merged_options(model, options, {}))
         self.keeps_stops = options.get("keep_stop_strings", self.resolved.keep_stop_strings)
         self.on_batch = on_batch
-        self.copies: Counter[bytes] = Counter()  # of each prompt, when sampling
+        self.copies = Copies(self.resolved.seed)
         self.budget_read: tuple[float, int | None] | None = None  # when, and what it was
 
     def take_in(self, line: Line) -> None:
         """Parses and tokenizes a line, and checks that the model can take it."""
         where = self.where(line.number)
         line.record = read_record(line.given, self.jsonl, where, may_skip=self.on_error == "stop")
-        options = tokenize_line(self.model, line, where, self.options, self.resolved, self.how["truncate"], self.chat)
-        if options.do_sample or "latent_seed" in self.how:
-            drawn_from = f"{options.seed} {line.record['prompt']}"
-            seen = hashlib.blake2b(drawn_from.encode(), digest_size=16).digest()  # less to keep than the text
-            line.copy = self.copies[seen]
-            self.copies[seen] += 1
+        if self.sample_ids is not None:
+            if line.number - self.first_line >= len(self.sample_ids):
+                raise InputError(f"sample_ids are {len(self.sample_ids)}, and there are more lines: give each its own")
+            line.copy = self.sample_ids[line.number - self.first_line]
+        elif self.resolved.do_sample or "latent_seed" in self.how:
+            line.copy = self.copies.count(line.record)
+        tokenize_line(self.model, line, where, self.options, self.resolved, self.how["truncate"], self.chat)
 
     def work(self, part: list[Line]) -> None:
         """The model's generation for these lines, in one batch."""
@@ -349,13 +351,13 @@ def _computed(stages: Stages, batches: Iterable[Any]) -> Iterator[Any]:
             return
 
 
-def in_order(batches: Iterable[list[Line]], done: Collection[int] = ()) -> Iterator[list[Line]]:
+def in_order(batches: Iterable[list[Line]], done: Collection[int] = (), first_line: int = 1) -> Iterator[list[Line]]:
     """The lines as they stood in the input, as soon as none before them is missing; those of `done` do not come.
 
     Raises PipelineError if a line comes twice.
     """
     waiting: dict[int, Line] = {}
-    numbers = (n for n in itertools.count(1) if n not in done)
+    numbers = (n for n in itertools.count(first_line) if n not in done)
     turn = next(numbers)
     for batch in batches:
         for line in batch:
@@ -430,7 +432,8 @@ def in_turn(stages: Stages, batches: Iterator[list[Line]]) -> Iterator[Line]:
     stages.began = time.perf_counter()
     try:
         with contextlib.closing(batches):
-            for group in in_order(batches, stages.done) if stages.keeps_order else as_they_end(batches):
+            ordered = in_order(batches, stages.done, stages.first_line) if stages.keeps_order else as_they_end(batches)
+            for group in ordered:
                 try:
                     with stages.busy("write", group):
                         yield from visible_lines(group, receipt, stages.on_error)
@@ -440,11 +443,11 @@ def in_turn(stages: Stages, batches: Iterator[list[Line]]) -> Iterator[Line]:
                     stopped_by = stopped_by or error
         if stopped_by is not None:
             raise stopped_by
-        if stages.lines_read < max(stages.done, default=0):
-            before = max(stages.done)
+        before = max(stages.done, default=0) - stages.first_line + 1
+        if stages.lines_read < before:
             raise InputError(f"{before} lines were done before, and there are {stages.lines_read}: give them all")
         if receipt.reached != stages.lines_read:
-            raise PipelineError(f"line {receipt.reached + 1} was lost in the pipeline")
+            raise PipelineError(f"line {stages.first_line + receipt.reached} was lost in the pipeline")
     finally:
         receipt.seconds = time.perf_counter() - stages.began
 
@@ -471,6 +474,7 @@ def generate_lines(
     logprobs: int | None = None, chat: bool = False, latent: Any = None, latent_seed: int | None = None,
     draft: Model | None = None, render: Callable[[Line], Any] | None = None,
     on_batch: Callable[[Receipt], None] | None = None, trace: bool = False, keeps_order: bool = True,
+    first_line: int = 1, sample_ids: Sequence[int] | None = None,
     **options: Unpack[GenerateOptions],
 ) -> LineRun:  # fmt: skip
     """Generates for many lines, in batches; yields a `Line` for each, in the order of the input.
@@ -480,8 +484,8 @@ def generate_lines(
 
     options: as in `generate`; `help(minidecode.GenerateOptions)` lists them all.
     plan, truncate, costs, logprobs, latent, latent_seed, draft: as in `generate`; latent is one
-        for all lines. Its sample_ids are counted here. A streamer and a search's trace are for
-        single calls: batches follow no order of the lines.
+        for all lines. A streamer and a search's trace are for single calls: batches follow no
+        order of the lines.
 
     model: what `load` returns.
     chat: each prompt is what a user says, and the model answers by its chat template; see
@@ -515,12 +519,16 @@ def generate_lines(
     trace: keep `receipt.spans`, of which lines/timeline.py makes pictures.
     keeps_order: False yields each line as soon as it is done; `line.number` tells which it is. An
         error or an interrupt then comes behind the lines that were done before it.
+    first_line, sample_ids: for a part of a longer input: the number of its first line, and for
+        each line how many lines of the whole had its prompt before it. None: they are counted
+        among these lines. `cut_shards` makes such parts.
 
     Raises OptionError at once on options; while it is read LineError, and whatever reading
     `lines` raises.
     """
     count = 0 if isinstance(done, Collection) else done
-    for name, number, least in (("batch_size", batch_size, 1), ("threads", threads, 1), ("done", count, 0)):
+    counts = ("batch_size", batch_size, 1), ("threads", threads, 1), ("done", count, 0), ("first_line", first_line, 1)
+    for name, number, least in counts:
         if isinstance(number, bool) or not isinstance(number, numbers.Integral) or number < least:
             raise OptionError(f"{name} must be an integer from {least} up, not {number!r}")
     window = 8 * batch_size if sort_window is None else sort_window
@@ -545,7 +553,8 @@ def generate_lines(
     stages = Generating(
         model, lines, RunReceipt(overlap), jsonl=jsonl, source=source, batch_size=batch_size,
         sort_window=window, on_error=on_error, traced=trace, render=render, on_batch=on_batch, chat=chat,
-        done=frozenset(done) if isinstance(done, Collection) else range(1, done + 1), keeps_order=keeps_order,
+        done=frozenset(done) if isinstance(done, Collection) else range(first_line, first_line + done),
+        keeps_order=keeps_order, first_line=first_line, sample_ids=sample_ids,
         how={"plan": plan, "arena": arena, "truncate": truncate, "memory_budget": memory_budget, "costs": costs}
         | {name: value for name, value in given if value is not None},
         options=dict(options),

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
+import math
 import numbers
 import warnings
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -93,6 +97,21 @@ def checked_record(record: Any, where: str) -> dict[str, Any]:
     if not isinstance(record, dict) or not isinstance(record.get("prompt"), str):
         raise InputError(f'{where} should be an object with a text under "prompt", as in {{"prompt": "Once"}}')
     return record
+
+
+class Copies:
+    """Numbers lines of one prompt and one seed: 0, 1, 2 and so on, which tells their samples apart."""
+
+    def __init__(self, seed: int):
+        self.seed, self.seen = seed, Counter[bytes]()
+
+    def count(self, record: dict[str, Any]) -> int:
+        """How many records before this one had its prompt, and the same seed, of the line's own or of the call."""
+        own = record.get("seed")
+        drawn_from = f"{self.seed if own is None else own} {record['prompt']}"
+        key = hashlib.blake2b(drawn_from.encode("utf-8", "surrogatepass"), digest_size=16).digest()  # less than a text
+        self.seen[key] += 1
+        return self.seen[key] - 1
 
 
 def own_options(record: dict[str, Any], where: str, context: int) -> dict[str, Any]:
@@ -184,6 +203,51 @@ def _prefix_of(
         allowed = f"{constraint.name} allows within {limit} tokens"
         raise InputError(f'{where}: "prefix" begins no text that {allowed}: give another, or a larger max_new_tokens')
     return ids
+
+
+def record_of(as_json: bool, tokenizer: Any = None) -> Callable[[Line], str]:
+    """What a line becomes in the output: one JSON object, or a line for each of its texts, line breaks written as \\n.
+
+    The object has the fields of the input, then "line" (its number), then "hypotheses" or "error". These three replace
+    fields of their names: a record of another run can be an input, and comes without what was said of it then.
+    tokenizer: for the text of each token, beside log-probabilities.
+    """
+
+    def text_of(token_id: int) -> str:
+        return tokenizer.decode([token_id], keep_special=True)
+
+    def as_object(line: Line) -> str:
+        ours = ("line", "hypotheses", "error")
+        record = {name: value for name, value in (line.record or {}).items() if name not in ours}
+        record["line"] = line.number
+        if line.error:
+            record["error"] = str(line.error)
+        else:
+            parts = zip(line.texts, line.token_ids, line.scores, line.finish_reasons, strict=True)
+            record["hypotheses"] = [
+                {"text": text, "token_ids": ids.tolist(), "score": number_or_null(score), "finish_reason": reason}
+                for text, ids, score, reason in parts
+            ]
+            for hypothesis, log_probs in zip(record["hypotheses"], line.log_probs or (), strict=False):
+                hypothesis["token_texts"] = [text_of(i) for i in hypothesis["token_ids"]]
+                hypothesis["token_logprobs"] = [number_or_null(p) for p in log_probs.token_R]
+                if log_probs.best:
+                    hypothesis["top_logprobs"] = [
+                        [[i, number_or_null(p), text_of(i)] for i, p in step.items()] for step in log_probs.top
+                    ]
+            for hypothesis, drafts in zip(record["hypotheses"], line.drafts or (), strict=False):
+                hypothesis["drafts"] = dataclasses.asdict(drafts)
+        return json.dumps(record, ensure_ascii=False) + "\n"
+
+    def as_texts(line: Line) -> str:
+        return "".join(text.replace("\n", "\\n") + "\n" for text in line.texts)
+
+    return as_object if as_json else as_texts
+
+
+def number_or_null(score: float) -> float | None:
+    """The score as JSON can hold it: null for a place that no text fills."""
+    return float(score) if math.isfinite(score) else None
 
 
 def _no_constant(name: str) -> None:
