@@ -9,6 +9,8 @@ from ..reference import rotation as reference
 from .common.activation import no_bias
 from .common.atomics import are_inside
 from .common.code_paths import COMPILED, NUMPY, ran
+from .common.jit import njit
+from .common.sums import add
 from .common.tasks import in_tasks
 from .common.thread_pool import CALLER_ALONE, DONE, REFUSED, parallel_for
 
@@ -43,10 +45,18 @@ def _rotate_heads(task, qkv_RX, bias_X, pos_R, turns_NK, heads, y_RX):
     for r in range(R):
         turn_K = turns_NK[pos_R[r]]
         for first in range(0, turned, K):
-            for i in range(half):
-                a, b = qkv_RX[r, first + i] + bias_X[first + i], qkv_RX[r, first + half + i] + bias_X[first + half + i]
-                y_RX[r, first + i] = a * turn_K[i] - b * turn_K[half + i]
-                y_RX[r, first + half + i] = b * turn_K[i] + a * turn_K[half + i]
-        for x in range(turned, X):
-            y_RX[r, x] = qkv_RX[r, x] + bias_X[x]
+            a, b = slice(first, first + half), slice(first + half, first + K)
+            _turn(
+                qkv_RX[r, a], bias_X[a], qkv_RX[r, b], bias_X[b], turn_K[:half], turn_K[half:], y_RX[r, a], y_RX[r, b]
+            )
+        add(qkv_RX[r, turned:], bias_X[turned:], y_RX[r, turned:])
     return DONE
+
+
+@njit(cache=True, nogil=True)
+def _turn(a_I, a_bias_I, b_I, b_bias_I, cos_I, sin_I, a_out_I, b_out_I):
+    """A function of its own, of one loop: it runs on vectors."""
+    for i in range(len(a_out_I)):
+        a, b = a_I[i] + a_bias_I[i], b_I[i] + b_bias_I[i]
+        a_out_I[i] = a * cos_I[i] - b * sin_I[i]
+        b_out_I[i] = b * cos_I[i] + a * sin_I[i]
