@@ -40,10 +40,10 @@ def _rotate_heads(task, qkv_RX, bias_X, pos_R, turns_NK, heads, y_RX):
     """REFUSED where a position is outside of the table of turns."""
     if not are_inside(pos_R, len(turns_NK)):
         return REFUSED
-    (R, X), K = qkv_RX.shape, turns_NK.shape[1]
+    K = turns_NK.shape[1]
     half, turned = K // 2, heads * K
-    for r in range(R):
-        turn_K = turns_NK[pos_R[r]]
+    for r in range(len(qkv_RX)):
+        qkv_X, y_X, turn_K = qkv_RX[r], y_RX[r], turns_NK[pos_R[r]]
         for first in range(0, turned, K):
             a, b = slice(first, first + half), slice(first + half, first + K)
             _turn(
