@@ -46,10 +46,8 @@ def _rotate_heads(task, qkv_RX, bias_X, pos_R, turns_NK, heads, y_RX):
         qkv_X, y_X, turn_K = qkv_RX[r], y_RX[r], turns_NK[pos_R[r]]
         for first in range(0, turned, K):
             a, b = slice(first, first + half), slice(first + half, first + K)
-            _turn(
-                qkv_RX[r, a], bias_X[a], qkv_RX[r, b], bias_X[b], turn_K[:half], turn_K[half:], y_RX[r, a], y_RX[r, b]
-            )
-        add(qkv_RX[r, turned:], bias_X[turned:], y_RX[r, turned:])
+            _turn(qkv_X[a], bias_X[a], qkv_X[b], bias_X[b], turn_K[:half], turn_K[half:], y_X[a], y_X[b])
+        add(qkv_X[turned:], bias_X[turned:], y_X[turned:])
     return DONE
 
 
