@@ -5,7 +5,8 @@
 GPT-2 has its published shape and random weights. With a bias it says one token again and again, so that a lookup is
 always right; what it samples repeats nothing, so that a lookup is always wrong: the two ends. tiny-gpt2 and its draft
 tiny-gpt2-mqa are trained; that draft has four layers, and the model six. Greedy tokens are compared before anything is
-timed. Plan fast, one thread for each core. Takes about four minutes. Prints a line for each work, of medians.
+timed. Plan fast, one thread for each core. Takes about four minutes. Prints a line
+for each work, of medians, and writes all figures to --out.
 """
 
 from __future__ import annotations

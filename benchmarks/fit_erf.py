@@ -5,11 +5,13 @@
 Below CUT, erf(x) = x + x r(x^2 - HALF): r is small, so that its rounding hardly counts. From there on,
 erf(x) = 1 - p(x - CUT)^2, where p^2 = erfc is at most 0.11, and so are its errors. Each fit makes the largest error of
 erf least, by least squares whose weights grow where the error is large (Lawson's method). Coefficients are rounded to
-float32 one after the other, and what is left is fitted again, so that later ones make up for earlier roundings.
+float32 one after the other, and what is left is fitted again, so that later ones make up for earlier roundings. Takes
+some seconds. Prints the coefficients, and writes no file.
 """
 
 from __future__ import annotations
 
+import argparse
 import math
 from collections.abc import Callable
 
@@ -59,6 +61,7 @@ def ratio(s: np.ndarray) -> np.ndarray:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     near = rounded(ratio, lambda s: 1 / (1 + ratio(s)), 1e-9 - HALF, CUT**2 - HALF, DEGREE_OF_R)
     root = rounded(lambda u: np.sqrt(erfc(u + CUT)), lambda u: 2 * np.sqrt(erfc(u + CUT)), 1e-9, END - CUT, DEGREE_OF_P)
     for name, coefficients in (("r", near), ("p", root)):

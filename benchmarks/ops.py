@@ -4,7 +4,7 @@
 
 Each op has a process of its own. The file is written after each, and a second call goes on where the first ended; an
 op that takes more than --most seconds is left out and named. The pages of the ops show the figures. Takes about half an
-hour.
+hour. Prints a line for each op, and writes all figures to --out.
 """
 
 from __future__ import annotations

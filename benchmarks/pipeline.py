@@ -74,6 +74,7 @@ def stand_in(model: md.Model, wait: float) -> Iterator[None]:
             receipt=receipt,
             finish_reasons=reasons,
             log_probs=None,
+            drafts=None,
         )
 
     model.generate = generate

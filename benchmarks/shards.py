@@ -5,7 +5,8 @@
 It needs the extra `ray`. Each actor has one thread, and there are as many actors as cores. One process generates for
 the lines alone first, while the other cores are idle. Then the actors do, and must give the same bytes. Their rate
 counts from the first shard's beginning to the last one's end: starting Ray and the actors is told on its own. A busy
-machine changes the lines of a second much, and those of a CPU second little.
+machine changes the lines of a second much, and those of a CPU second little. Takes about two minutes. Prints the rates,
+and writes nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import os
 import tempfile
 import time
 from pathlib import Path
+
+from flags import positive
 
 import minidecode as md
 from minidecode.bench.compare import where_it_ran
@@ -79,13 +82,13 @@ def by_actors(model: md.Model, shards: list[dict], folder: str, actors: int, how
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="tiny-gpt2")
     parser.add_argument("--dtype", default="float32")
-    parser.add_argument("--lines", type=int, default=2048)
-    parser.add_argument("--size", type=int, default=128, help="lines of a shard")
-    parser.add_argument("--new-tokens", type=int, default=32)
-    parser.add_argument("--batch-size", type=int, default=16)
+    parser.add_argument("--lines", type=positive, default=2048)
+    parser.add_argument("--size", type=positive, default=128, help="lines of a shard")
+    parser.add_argument("--new-tokens", type=positive, default=32)
+    parser.add_argument("--batch-size", type=positive, default=16)
     given = parser.parse_args()
     if any(os.environ.get(name) != "1" for name in THREADS):
         parser.error(f"say {'=1 '.join(THREADS)}=1 in front of it: each process has one thread")

@@ -89,4 +89,4 @@ class PagedCache(PromptCache):
         self.end_R = self.end_R[rows]
 
     def step_arrays(self):
-        return self.k_XGMK, self.v_XGMU, self.tables.table_RX
+        return self.k_XGMK, self.v_XGMU, self.tables.room_RX

@@ -175,12 +175,12 @@ class PageTables:
     def __init__(self, pool: PagePool, rows: int, positions: int):
         self.pool = pool
         self.tables: list[list[int]] = []
-        self._table_RX = np.zeros((rows, pages_for(positions, pool.size)), np.int64)
+        self.room_RX = np.zeros((rows, pages_for(positions, pool.size)), np.int64)  # of all rows that there may be
 
     @property
     def table_RX(self) -> np.ndarray:
         """Of the rows that there are."""
-        return self._table_RX[: len(self.tables)]
+        return self.room_RX[: len(self.tables)]
 
     def add(self, table: list[int]) -> None:
         """One more row, behind the others, takes over a table."""
@@ -190,7 +190,7 @@ class PageTables:
     def put(self, r: int, table: list[int]) -> None:
         """From here on row r has this table."""
         self.tables[r] = table
-        self._table_RX[r, : len(table)] = table
+        self.room_RX[r, : len(table)] = table
 
     def missing(self, at_R: np.ndarray) -> int:
         """How many pages `make_room` will take.
@@ -211,7 +211,7 @@ class PageTables:
             table, nth = self.tables[r], at // self.pool.size
             self.pool.grow(table, at + 1)
             copies[:, r] = self.pool.writable(table, nth) or (table[nth], table[nth])
-            self._table_RX[r, nth] = table[nth]
+            self.room_RX[r, nth] = table[nth]
         return copies[0], copies[1]
 
     def follow(self, parents: Sequence[int], first: int = 0) -> None:
@@ -230,4 +230,4 @@ class PageTables:
             if r not in kept:
                 self.pool.release(table)
         self.tables = [self.tables[r] for r in rows]
-        self._table_RX[: len(rows)] = self._table_RX[list(rows)]
+        self.room_RX[: len(rows)] = self.room_RX[list(rows)]

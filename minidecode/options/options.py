@@ -502,18 +502,20 @@ def resolve(defaults: dict[str, Any], given: dict[str, Any], source: str = "gene
         if _gives(given, spellings):
             for name in set(spellings) - set(given):
                 merged.pop(name, None)
+    dialect = merged.get("dialect", "hf")
+    dialect = dialect if isinstance(dialect, str) else ""  # what is no dialect is refused with the other values
     for name in sorted((SAMPLING_ALONE | {"seed"}) & set(given)):
-        if not merged.get("do_sample") and not (name == "temperature" and merged.get("dialect") == "fairseq"):
+        if not merged.get("do_sample") and not (name == "temperature" and dialect == "fairseq"):
             raise OptionError(f"{name} changes nothing without do_sample=True: add it, or leave {name} out")
     stops_early = given.get("early_stopping") is True or given.get("early_stopping") == "never"
-    if stops_early and merged.get("num_beams", 1) == 1 and merged.get("dialect") not in NO_EARLY_STOPPING:
+    if stops_early and merged.get("num_beams", 1) == 1 and dialect not in NO_EARLY_STOPPING:
         raise OptionError("early_stopping changes nothing with one beam: add num_beams, or leave early_stopping out")
-    rules = DIALECTS.get(merged.get("dialect", "hf"))
+    rules = DIALECTS.get(dialect)
     if given.get("length_normalization") == "power" and rules and rules.norm == "gnmt":
         raise OptionError(
             f"length_normalization is always gnmt in dialect {rules.name!r}: leave it out, or use dialect hf"
         )
-    if "early_stopping" in given and (dialect := merged.get("dialect")) in NO_EARLY_STOPPING:
+    if "early_stopping" in given and dialect in NO_EARLY_STOPPING:
         raise OptionError(f"early_stopping is no rule of dialect {dialect!r}, which {NO_EARLY_STOPPING[dialect]}")
     has_default_minimum = _gives(given, MAXIMA) and not _gives(given, MINIMA)
     if has_default_minimum:

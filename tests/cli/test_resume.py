@@ -375,11 +375,11 @@ def test_a_changed_file_is_refused(fails, tiny_folder, tmp_path, texts, unfinish
 @pytest.mark.parametrize("package", ["minidecode", "numpy"])
 def test_another_version_is_refused(fails, toy, texts, unfinished, monkeypatch, package):
     """Its last digits, and with them its texts, may be others."""
-    from minidecode.commands import resume
+    from minidecode.lines import depends
 
     arguments = command(texts, toy)
     unfinished(*arguments)
-    monkeypatch.setattr(resume.np if package == "numpy" else resume, "__version__", "9.9")
+    monkeypatch.setattr(depends.np if package == "numpy" else depends.PACKAGE, "__version__", "9.9")
     assert f"{package} was " in fails(*arguments, "--resume")
 
 

@@ -569,7 +569,7 @@ def a_page_too_late_at_its_edge(patch):
 def pages_of_rows_that_leave_are_kept(patch):
     def keep(self, rows):
         self.tables = [self.tables[r] for r in rows]
-        self._table_RX[: len(rows)] = self._table_RX[list(rows)]
+        self.room_RX[: len(rows)] = self.room_RX[list(rows)]
 
     patch.setattr(PageTables, "keep", keep)
 
@@ -632,7 +632,7 @@ def replaced_pages_stay_in_the_table(patch):
         before = [list(self.tables.tables[r]) for r in part.row_X]
         find(self, part)
         for r, table in zip(part.row_X, before, strict=True):
-            self.tables._table_RX[r, : len(table)] = table
+            self.tables.room_RX[r, : len(table)] = table
 
     find = PagedRows.find_again
     patch.setattr(PagedRows, "find_again", find_again)
