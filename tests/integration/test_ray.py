@@ -118,8 +118,9 @@ def test_five_killed_actors_lose_nothing_and_double_nothing(cluster, model, prom
 
 def test_rows_of_parquet_come_back_in_order_on_request(cluster, model, prompts, tmp_path):
     """A row of the file is a shard, and a block of its own, so that many actors can take part."""
-    parquet.write_table(pyarrow.Table.from_pylist(list(md.cut_shards(prompts, size=SIZE, seed=3))), tmp_path / "shards")
-    data = ray.data.read_parquet(tmp_path / "shards").repartition(target_num_rows_per_block=1).limit(12)
+    shards = list(md.cut_shards(prompts, size=SIZE, seed=3))
+    parquet.write_table(pyarrow.Table.from_pylist(shards), tmp_path / "shards.parquet")
+    data = ray.data.read_parquet(tmp_path / "shards.parquet").repartition(target_num_rows_per_block=1).limit(12)
     context = ray.data.DataContext.get_current()
     context.execution_options.preserve_order = True
     rows = generated(data, md.ShardGenerator, model, actors=1, **HOW)
