@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import time
 from pathlib import Path
@@ -260,6 +261,18 @@ def test_seconds_of_waiting_for_a_core_are_not_counted(monkeypatch):
     assert judged(late).ok
     monkeypatch.setattr(sandbox, "MOST_WAITED", 0.0)
     fails(late, "time")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no signal stops a process there")
+def test_a_process_that_is_ended_for_being_late_is_called_late(monkeypatch):
+    """Even where we notice its end before its lateness, as on a machine that gives us no time."""
+    with sandbox.for_numpy(None, seconds=0.3) as box:
+        get = box._replies.get
+        monkeypatch.setattr(box._replies, "get", lambda timeout: (time.sleep(1.5), get(timeout=1))[1])
+        os.kill(box._process.pid, signal.SIGSTOP)
+        with pytest.raises(sandbox.Failed, match=r"no answer within 0\.3 seconds") as failed:
+            box.ask("limits")
+    assert failed.value.kind == "time"
 
 
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="this system does not count it")

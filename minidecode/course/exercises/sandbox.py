@@ -57,7 +57,7 @@ class Sandbox:
         self._waited = 0.0
         self.end_after(TOTAL)
         self._replies: queue.Queue = queue.Queue(4)  # a process that floods it waits
-        self._over_memory, self._closed = threading.Event(), threading.Event()
+        self._over_memory, self._too_late, self._closed = threading.Event(), threading.Event(), threading.Event()
         self._readers = [threading.Thread(target=f, daemon=True) for f in (self._read_replies, self._read_printed)]
         for reader in self._readers:
             reader.start()
@@ -83,7 +83,7 @@ class Sandbox:
             answered.set()
 
     def _asked(self, do: str, what: dict[str, Any], callbacks: dict[str, Any], deadline: float) -> dict[str, Any]:
-        self._send({"do": do, "with": what})
+        self._send({"do": do, "with": what}, deadline)
         while True:
             reply = self._receive(deadline)
             if not isinstance(reply, dict):
@@ -92,7 +92,7 @@ class Sandbox:
                 return reply
             if self._had() > deadline:
                 raise self._fail("time", f"no answer within {self.seconds:g} seconds, but many calls")
-            self._send(_result_of(callbacks.get(str(reply["ask"])), reply.get("arguments")))
+            self._send(_result_of(callbacks.get(str(reply["ask"])), reply.get("arguments")), deadline)
 
     def end_after(self, seconds: float) -> None:
         """No answer is waited for later than that, counted from now."""
@@ -110,6 +110,7 @@ class Sandbox:
         """A process that never reads keeps us from sending: its end ends that."""
         while not answered.wait(max(0.0, deadline + 0.5 - self._had())):
             if self._had() >= deadline + 0.5:
+                self._too_late.set()
                 self._process.kill()
                 return
 
@@ -151,11 +152,11 @@ class Sandbox:
             with contextlib.suppress(OSError, ValueError):
                 pipe.close()
 
-    def _send(self, value: Any) -> None:
+    def _send(self, value: Any, deadline: float) -> None:
         try:
             wire.write(self._process.stdin, self._word, value)
         except OSError:
-            raise self._fail("ended", "the process ended without an answer") from None
+            raise self._gone(deadline) from None
 
     def _receive(self, deadline: float) -> Any:
         while True:
@@ -166,9 +167,7 @@ class Sandbox:
             except queue.Empty:
                 if left > 0:
                     continue
-                is_total = deadline >= self._end
-                within = f"{self._total:g} seconds for all inputs" if is_total else f"{self.seconds:g} seconds"
-                raise self._fail("time", f"no answer within {within}") from None
+                raise self._late(deadline) from None
         if isinstance(reply, EOFError | OSError | ValueError):
             if self._over_memory.is_set():
                 raise self._fail("memory", "more memory than it may have")
@@ -176,8 +175,19 @@ class Sandbox:
                 raise self._fail("memory", str(reply))
             if isinstance(reply, wire.WireError):
                 raise self._fail("forged", str(reply))
-            raise self._fail("ended", "the process ended without an answer")
+            raise self._gone(deadline)
         return reply
+
+    def _gone(self, deadline: float) -> Failed:
+        """The process ended: by itself, or by us because it was late, which may come before we notice that."""
+        if self._too_late.is_set():
+            return self._late(deadline)
+        return self._fail("ended", "the process ended without an answer")
+
+    def _late(self, deadline: float) -> Failed:
+        is_total = deadline >= self._end
+        within = f"{self._total:g} seconds for all inputs" if is_total else f"{self.seconds:g} seconds"
+        return self._fail("time", f"no answer within {within}")
 
     def _fail(self, kind: str, what: str) -> Failed:
         self.close()
