@@ -23,7 +23,7 @@ from .cache.indirect import IndirectCache
 from .cache.no_cache import NoCache
 from .cache.paged import PagedCache
 from .cache.preallocated import PreallocatedCache
-from .cache.protocol import LayerCache
+from .cache.protocol import ChosenCache
 from .cache.replicated import ReplicatedCache
 from .cache.rolling import RollingCache
 from .cache.split import SplitCache
@@ -35,7 +35,7 @@ from .device.user_functions import UserOp
 from .errors import CompiledCodeError, OptionError, did_you_mean
 from .plan_rows import PlanRows
 
-CACHES: dict[str, type[LayerCache]] = {
+CACHES: dict[str, type[ChosenCache]] = {
     "none": NoCache,
     "replicated": ReplicatedCache,
     "preallocated": PreallocatedCache,
@@ -45,7 +45,7 @@ CACHES: dict[str, type[LayerCache]] = {
     "rolling": RollingCache,
     "el": ElCache,
 }
-WITH_CROSS: dict[str, type[LayerCache]] = CACHES | {
+WITH_CROSS: dict[str, type[ChosenCache]] = CACHES | {
     "el": SplitBesideEl
 }  # of a decoder that also sees what an encoder made of a source
 
@@ -307,8 +307,12 @@ class Plan(PlanRows):
                 del functions[row.op]
             else:  # places are found on the host, wherever they are
                 functions[row.op] = _implementation(row, choice, "cpu" if row.op == "assign_offsets" else device)
-        kind = (WITH_CROSS if has_encoder else CACHES)[self.cache]
-        return functions, CacheFactory(kind, STORED_AS[self.cache_dtype])
+        return functions, CacheFactory(self.cache_kind(has_encoder), STORED_AS[self.cache_dtype])
+
+    def cache_kind(self, has_encoder: bool) -> type[ChosenCache]:
+        """The class of each decoder layer's own cache."""
+        assert self.cache is not None  # the base has chosen it
+        return (WITH_CROSS if has_encoder else CACHES)[self.cache]
 
     def captures(self, device: str) -> bool:
         """Whether steps on this device are captured. Raises OptionError where that was asked for and cannot be."""

@@ -23,7 +23,7 @@ from ..device.low_precision import cast_to, dequantized, halves, unpacked
 from ..ops import Weight
 from .cross import of_layer
 from .padding import padding
-from .protocol import SourceCacheKind
+from .protocol import CacheSize, SourceCacheKind
 from .split import SplitCache
 
 
@@ -58,6 +58,18 @@ class ElCache(SplitCache):
     The prompt itself attends by keys and values, which go as soon as it has: with as many queries as positions,
     multi-head attention has fewer operations.
     """
+
+    about = "hidden states of the prompt or source, not its keys and values"
+
+    @staticmethod
+    def prompt_bytes(size: CacheSize) -> int:
+        """Each prompt's hidden states."""
+        return size.hidden * size.B * size.N
+
+    @staticmethod
+    def step_bytes(size: CacheSize) -> int:
+        """Each prompt's hidden states, and what each row generates."""
+        return size.hidden * size.B * size.N + size.stored * size.R * size.T
 
     def __init__(self, block, offsets_X, stored_as=None, N=None):
         super().__init__(block, offsets_X, stored_as, N)

@@ -8,11 +8,24 @@ from __future__ import annotations
 
 import numpy as np
 
+from .protocol import CacheSize
 from .split import SplitCache
 
 
 class IndirectCache(SplitCache):
     """A split cache and the table: row r's own position t lies in row source[r, t], of the same sentence."""
+
+    about = "the same as split; beams change places in a table, not in the cache"
+
+    @staticmethod
+    def step_bytes(size: CacheSize) -> int:
+        """The split cache, and the table."""
+        return SplitCache.step_bytes(size) + 8 * size.R * size.T
+
+    @staticmethod
+    def gathered_bytes(size: CacheSize) -> int:
+        """What rows have generated, in order; and for each head, the places where the table says that it lies."""
+        return size.R * size.T * (size.computed + 8 * size.G)
 
     def begin_steps(self, ops, k_RGK, v_RGU, beams, steps):
         """Begins the split cache, and a table that names each row's own row: there it writes what it generates."""

@@ -10,12 +10,13 @@ from typing import ClassVar
 from ..device.low_precision import halves
 from .cross import CrossCache
 from .prefix import Prefix, attend_prompt
-from .protocol import SourceCacheKind
+from .protocol import CacheSize, SourceCacheKind
 
 
 class NoCache:
     """Serves one forward pass over whole sequences, then is thrown away: nothing is remembered or stored."""
 
+    about: ClassVar[str] = "nothing: each step computes all positions again"
     keeps: ClassVar[bool] = False
     in_place: ClassVar[bool] = False
     cross: ClassVar[SourceCacheKind] = CrossCache
@@ -24,6 +25,21 @@ class NoCache:
     def __init__(self, block, offsets_X, stored_as=None, N=None, causal=True):
         self.bias_X, self.heads, self.offsets_X, self.causal = block.qkv.bias, block.heads, offsets_X, causal
         self.weights_are = block.qkv.data.dtype
+
+    @staticmethod
+    def prompt_bytes(size: CacheSize) -> int:
+        """Nothing."""
+        return 0
+
+    @staticmethod
+    def step_bytes(size: CacheSize) -> int:
+        """Nothing."""
+        return 0
+
+    @staticmethod
+    def gathered_bytes(size: CacheSize) -> int:
+        """Nothing: it lies as it was computed."""
+        return 0
 
     def append(self, ops, qkv_RX, h_RD):
         """Adds the bias, cuts into heads, lays keys and values ready, returns the queries."""

@@ -19,7 +19,7 @@ from ..device.arrays import fetch
 from .cross import SharedCrossCache
 from .pages import PAGE, PagePool, PageTables, pages_for
 from .prompt import PromptCache
-from .protocol import SourceCacheKind
+from .protocol import CacheSize, SourceCacheKind
 
 
 def tables_of_prompts(lengths: Sequence[int], beams: int, steps: int) -> PageTables:
@@ -41,8 +41,20 @@ def tables_of_prompts(lengths: Sequence[int], beams: int, steps: int) -> PageTab
 class PagedCache(PromptCache):
     """One layer's keys and values, after the prefill: X pages of M positions, in which end[r] of row r are written."""
 
+    about = "pages of 16 positions that beams and samples share until one writes"
     in_place = False  # tables are Python's, and no graph can change them
     cross: ClassVar[SourceCacheKind] = SharedCrossCache
+
+    @staticmethod
+    def step_bytes(size: CacheSize) -> int:
+        """Full pages of each prompt; a copy of its last one for each row, and the row's own; the tables."""
+        pages = size.B * (size.N // PAGE) + size.R * (pages_for(size.T) + 1)
+        return size.stored * PAGE * pages + 8 * size.R * pages_for(size.N + size.T)
+
+    @staticmethod
+    def gathered_bytes(size: CacheSize) -> int:
+        """The pages of each row, in order; and for each head, the table's numbers."""
+        return size.R * pages_for(size.N + size.T) * (PAGE * size.computed + 8 * size.G)
 
     def begin_steps(self, ops, k_RGK, v_RGU, beams, steps):
         """Prompts into pages, each once."""

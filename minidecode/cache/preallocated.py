@@ -11,10 +11,18 @@ import numpy as np
 from ..device.capture import add_one, in_numpy
 from .padding import replicate, with_room
 from .prompt import PromptCache
+from .protocol import CacheSize
 
 
 class PreallocatedCache(PromptCache):
     """One layer's keys and values, after the prefill: a padded block per beam; end[r] positions are written."""
+
+    about = "keys and values for each beam, in arrays that are allocated once"
+
+    @staticmethod
+    def step_bytes(size: CacheSize) -> int:
+        """Each row's text."""
+        return size.stored * size.R * (size.N + size.T)
 
     def begin_steps(self, ops, k_RGK, v_RGU, beams, steps):
         """Prompts padded on the left, repeated for each beam, with space for `steps` positions."""

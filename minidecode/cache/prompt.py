@@ -14,22 +14,24 @@ from ..device.low_precision import cast_to, halves
 from .cross import CrossCache
 from .padding import longest
 from .prefix import Prefix, attend_prompt
-from .protocol import SourceCacheKind
+from .protocol import CacheSize, SourceCacheKind
 
 
 class PromptCache:
     """One layer's keys and values of the prompts. What goes on from there adds what a step does:
 
-    begin_steps(ops, k_RGK, v_RGU, beams, steps), append_step(ops, qkv_RX), attend_step(ops, q_RHK),
-    reorder(ops, parent_R), keep_only(ops, stays_B, stays_R) and step_arrays(). in_place: steps work on arrays that stay
-    where they are.
+    about, step_bytes(size), begin_steps(ops, k_RGK, v_RGU, beams, steps), append_step(ops, qkv_RX),
+    attend_step(ops, q_RHK), reorder(ops, parent_R), keep_only(ops, stays_B, stays_R) and step_arrays(). in_place: steps
+    work on arrays that stay where they are.
     """
 
+    about: ClassVar[str]
     keeps: ClassVar[bool] = True
     in_place: ClassVar[bool] = True
     cross: ClassVar[SourceCacheKind] = CrossCache
     decoding = False
     prefix: Prefix | None = None  # rows of sources in front of the texts
+    step_bytes: Callable[[CacheSize], int]
     begin_steps: Callable[..., None]
     append_step: Callable[..., Any]
     attend_step: Callable[..., Any]
@@ -40,6 +42,16 @@ class PromptCache:
         self.bias_X, self.heads, self.offsets_X = block.qkv.bias, block.heads, offsets_X
         self.stored_as = stored_as  # a smaller dtype than that of the arithmetic
         self.N = longest(offsets_X) if N is None else N  # positions that prompts are padded to
+
+    @staticmethod
+    def prompt_bytes(size: CacheSize) -> int:
+        """Each prompt's keys and values."""
+        return size.stored * size.B * size.N
+
+    @staticmethod
+    def gathered_bytes(size: CacheSize) -> int:
+        """Nothing: a row's positions lie one behind the other."""
+        return 0
 
     def append(self, ops, qkv_RX, h_RD):
         """Adds the bias, cuts into heads, keeps keys and values, returns the queries."""

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from .prefix import Prefix
+
+
+@dataclass(frozen=True)
+class CacheSize:
+    """What the bytes of one layer's cache follow from."""
+
+    B: int  # sentences
+    R: int  # rows: beams, or samples of each sentence
+    N: int  # positions of a prompt
+    T: int  # generated positions
+    G: int  # heads of keys and values
+    window: int | None  # positions that a row sees
+    stored: int  # bytes of one position's keys and values, as the cache stores them
+    computed: int  # the same in the dtype of the arithmetic
+    hidden: int  # bytes of one position's hidden state, as the cache stores it
 
 
 class SourceCache(Protocol):
@@ -30,6 +46,8 @@ class SourceCache(Protocol):
 
 class SourceCacheKind(Protocol):
     """A class of them: it makes those of all layers at once."""
+
+    is_per_beam: bool
 
     def of_layers(
         self, ops: Any, weights: Any, source: Any, target_offsets_X: np.ndarray, stored_as: np.dtype | None = None
@@ -56,6 +74,24 @@ class LayerCache(Protocol):
 
     def arrays(self) -> tuple[np.ndarray, ...]:
         """What is held between steps."""
+
+
+class ChosenCache(LayerCache, Protocol):
+    """One that a plan can choose: it says what it is, and how many bytes it takes."""
+
+    about: ClassVar[str]  # what it keeps, in one line of help
+
+    @staticmethod
+    def prompt_bytes(size: CacheSize) -> int:
+        """Held when the prompts have been read."""
+
+    @staticmethod
+    def step_bytes(size: CacheSize) -> int:
+        """Held between steps, after the last of them."""
+
+    @staticmethod
+    def gathered_bytes(size: CacheSize) -> int:
+        """Copies that a step makes in order to read what lies in many places; for a time only."""
 
 
 class StepCache(Protocol):

@@ -10,12 +10,19 @@ import numpy as np
 
 from .padding import replicate
 from .prompt import PromptCache
+from .protocol import CacheSize
 
 
 class ReplicatedCache(PromptCache):
     """One layer's keys and values, after the prefill: a padded block per beam, which grows."""
 
+    about = "keys and values for each beam; the arrays grow at each step"
     in_place = False
+
+    @staticmethod
+    def step_bytes(size: CacheSize) -> int:
+        """Each row's text without its last token, which no step reads."""
+        return size.stored * size.R * (size.N + size.T - 1)
 
     def begin_steps(self, ops, k_RGK, v_RGU, beams, steps):
         """Prompts padded on the left to one length, and repeated for each beam."""

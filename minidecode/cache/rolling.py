@@ -16,13 +16,19 @@ from ..errors import OptionError
 from .cross import SharedCrossCache
 from .padding import padding
 from .prompt import PromptCache
-from .protocol import SourceCacheKind
+from .protocol import CacheSize, SourceCacheKind
 
 
 class RollingCache(PromptCache):
     """One layer's keys and values, after the prefill: M slots per beam; end[r] positions have been written."""
 
+    about = "the last positions alone: for a model with an attention_window"
     cross: ClassVar[SourceCacheKind] = SharedCrossCache
+
+    @staticmethod
+    def step_bytes(size: CacheSize) -> int:
+        """As many positions of each row as it sees."""
+        return size.stored * size.R * min(size.window or size.N + size.T, size.N + size.T)
 
     def __init__(self, block, offsets_X, stored_as=None, N=None):
         if block.heads.window is None:

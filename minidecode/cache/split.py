@@ -14,13 +14,19 @@ from ..device.capture import add_one, in_numpy
 from .cross import SharedCrossCache
 from .padding import padding
 from .prompt import PromptCache
-from .protocol import SourceCacheKind
+from .protocol import CacheSize, SourceCacheKind
 
 
 class SplitCache(PromptCache):
     """One layer's keys and values, after the prefill: a block per sentence, and one per beam for what it generates."""
 
+    about = "the prompt once per sentence, what is generated per beam"
     cross: ClassVar[SourceCacheKind] = SharedCrossCache
+
+    @staticmethod
+    def step_bytes(size: CacheSize) -> int:
+        """Each sentence's prompt, and what each row generates."""
+        return size.stored * (size.B * size.N + size.R * size.T)
 
     def begin_steps(self, ops, k_RGK, v_RGU, beams, steps):
         """Prompts once each; space for `steps` positions of each beam."""

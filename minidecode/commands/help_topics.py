@@ -22,16 +22,6 @@ ABOUT_BASES = {
     "emulator": "every CUDA kernel, thread by thread on the CPU: for toy shapes",
     "cuda": "every CUDA kernel, on a GPU",
 }
-ABOUT_CACHES = {
-    "none": "nothing: each step computes all positions again",
-    "replicated": "keys and values for each beam; the arrays grow at each step",
-    "preallocated": "the same, in arrays that are allocated once",
-    "split": "the prompt once per sentence, what is generated per beam",
-    "indirect": "the same; beams change places in a table, not in the cache",
-    "paged": "pages of 16 positions that beams and samples share until one writes",
-    "rolling": "the last positions alone: for a model with an attention_window",
-    "el": "hidden states of the prompt or source, not its keys and values",
-}
 ABOUT_STORED = {
     "computed": "what was computed, in full precision",
     "float16": "half the bytes; nearly the same model, so other tokens may come",
@@ -133,7 +123,7 @@ def cache_help() -> str:
     return "\n".join([
         *_paragraph("The cache keeps keys and values of earlier positions, so that a step need not compute them again."
                     " --plan cache=NAME chooses one. The tokens stay the same."),
-        "", "cache=", *_table(ABOUT_CACHES, CACHES),
+        "", "cache=", *_table({name: kind.about for name, kind in CACHES.items()}, CACHES),
         "", "cache_dtype=", *_table(ABOUT_STORED, STORED_AS),
         "", "Examples:", "  minidecode generate \"Fellow citizens,\" --plan cache=split --receipt",
         "  minidecode generate \"Fellow citizens,\" --plan fast,cache_dtype=float16",

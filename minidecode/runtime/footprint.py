@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..cache.pages import PAGE, pages_for
+from ..cache.protocol import CacheSize
 from ..cache.queries import MOST_KEYS, rows_a_token
 from ..device.low_precision import LOW_PRECISION
 from ..device.weight_blocks import numbers_in
@@ -69,34 +70,22 @@ def footprint(
     """The bytes of a generation of this extent: B sentences of N prompt tokens (S source tokens) and T new ones.
 
     With R = B * W rows (beams, or samples of each), L layers, numbers of s bytes, and position = G * (K + U) * s, the
-    keys and values of one position in one layer (`cross` the same of a source), the caches hold
-
-        replicated     L * position * R * (N + T - 1)
-        preallocated   L * position * R * (N + T)
-        split          L * position * (B * N + R * T)
-        indirect       as split, and L * R * T * 8 for its tables
-        paged          L * position * 16 * (B * (N // 16) + R * (T / 16 + 1)), T / 16 rounded up, and 8 bytes for each
-                       16 positions of each row and layer
-        rolling        L * position * R * min(window, N + T); while it reads, L * position * B * N
-        el             L * (B * N * D * s + position * R * T)
-        none           nothing
-
-    and of sources, beside that, L * cross * R * S (none: R * S * D * s; split, indirect, paged, rolling: L * cross *
-    B * S;
-    el: B * S * D * s). What a memory stores narrow takes that many bytes, not s. A forward pass over r rows that see
-    M positions makes, in a layer, r * (6 D + 2 X) numbers (X: queries, keys and values), and then either 4 F a row (F:
-    feed-forward) or one F and 4 H * M, the scores, whichever is more; 6 and 7 in place of 4 if written naively, or
-    by a function of the user's own. A step makes R * V logits, and the search copies of
-    them; with el it makes 4 D numbers more of each row and head, beside the scores. A step of r rows that is captured
-    on the CPU keeps r * (8 D + 2 X + 2 F) numbers of each layer, and its logits. A memory that grows or follows its
-    beams copies one layer at a time. Scores or logits that a call keeps of each step are T * R * V numbers, and
-    beam_indices take 24 * T * R bytes, token_scores another 24 for each candidate. Noting
-    log-probabilities is a forward pass more over whole texts, while the caches are still there, and keeps K ids and
-    numbers of each token. A latent is one more of the N positions, and adds B * D
-    * s. Where steps are captured, N, S and T are those that there is room for (`room_for`). With query rows a step
-    and a scored text have two rows in place of each, and a prefill has one more a sentence, which copies the keys and
-    values that it sees. Where k tokens are drafted, a step has k + 1 rows in place of each, and each of the R texts has
-    pages of its own.
+    keys and values of one position in one layer (`cross` the same of a source), each layer's cache holds what
+    `step_bytes` of its class says: the replicated one position * R * (N + T - 1), the split one position * (B * N + R *
+    T). Of sources, caches hold beside that L * cross * R * S where each beam has a copy, else L * cross * B * S (none:
+    R * S * D * s; el: B * S * D * s). What a cache stores narrow takes that many bytes, not s. A forward pass over r
+    rows that see M positions makes, in a layer, r * (6 D + 2 X) numbers (X: queries, keys and values), and then either
+    4 F a row (F: feed-forward) or one F and 4 H * M, the scores, whichever is more; 6 and 7 in place of 4 if written
+    naively, or by a function of the user's own. A step makes R * V logits, and the search copies of them; with el it
+    makes 4 D numbers more of each row and head, beside the scores. A step of r rows that is captured on the CPU keeps r
+    * (8 D + 2 X + 2 F) numbers of each layer, and its logits. A cache that grows or follows its beams copies one layer
+    at a time. Scores or logits that a call keeps of each step are T * R * V numbers, and beam_indices take 24 * T * R
+    bytes, token_scores another 24 for each candidate. Noting log-probabilities is a forward pass more over whole texts,
+    while the caches are still there, and keeps K ids and numbers of each token. A latent is one more of the N
+    positions, and adds B * D * s. Where steps are captured, N, S and T are those that there is room for (`room_for`).
+    With query rows a step and a scored text have two rows in place of each, and a prefill has one more a sentence,
+    which copies the keys and values that it sees. Where k tokens are drafted, a step has k + 1 rows in place of each,
+    and each of the R texts has pages of its own.
 
     Upper bounds, apart from what the process takes once: buffers of the BLAS, compiled code, imported modules.
     """
@@ -118,27 +107,21 @@ def footprint(
     m = s if stored_as is None else min(s, stored_as.itemsize)  # bytes of a number in a cache
     kept = h.G * (h.K + h.U) * m
 
-    own_split = kept * (B * N + R * T)
-    cache_bytes = {
-        "none": 0, "replicated": kept * R * (N + T - 1), "preallocated": kept * R * (N + T),
-        "split": own_split, "indirect": own_split + 8 * R * T,
-        "paged": kept * PAGE * (B * (N // PAGE) + R * (pages_for(T) + 1)) + 8 * R * pages_for(N + T),
-        "rolling": kept * R * min(h.window or N + T, N + T),
-        "el": own_split if has_source else B * N * D * m + kept * R * T,
-    }[plan.cache]  # fmt: skip
+    kind = plan.cache_kind(has_source)
+    size = CacheSize(B, R, N, T, h.G, h.window, stored=kept, computed=position, hidden=D * m)
+    cache_bytes = kind.step_bytes(size)
     if options.tokens_ahead:  # pages of each text's own
         cache_bytes = kept * PAGE * R * pages_for(N + T)
-    read = 0 if plan.cache == "none" else kept * B * N
-    if el and not has_source:
-        read = B * N * D * m
     # One layer's, as wide as it is computed: so it is made, and so code that is not compiled reads it.
-    held_reading, held_stepping, layer = L * read, L * cache_bytes, max(cache_bytes * s // m, position * B * N)
+    held_reading, held_stepping = L * kind.prompt_bytes(size), L * cache_bytes
+    layer = max(cache_bytes * s // m, position * B * N)
     if has_source:
         cross = blocks[0].cross_heads
         source, cross_position = D * s, cross.G * (cross.K + cross.U) * s
-        per_layer = {"none": 0, "replicated": R, "preallocated": R, "el": 0}.get(plan.cache, B) * S * cross_position
-        held_reading += B * S * (source + (0 if el or plan.cache == "none" else L * cross_position * m // s))
-        held_stepping += L * per_layer * m // s + {"none": R * source, "el": B * D * m}.get(plan.cache, 0) * S
+        sources_held = 0 if el or not kind.keeps else R if kind.cross.is_per_beam else B
+        per_layer = sources_held * S * cross_position
+        held_reading += B * S * (source + (L * cross_position * m // s if sources_held else 0))
+        held_stepping += L * per_layer * m // s + (B * D * m if el else 0 if kind.keeps else R * source) * S
         layer = max(layer, per_layer)
     if el and narrow:
         wide = blocks[0].cross_heads if has_source else h
@@ -147,10 +130,10 @@ def footprint(
 
     latent = 0
     if model.has_latent:  # what it gives each layer, and rows of queries, keys and values with the latents' in front
-        X, is_kept = blocks[0].qkv.outputs, plan.cache != "none"
-        sentences, rows = (B, B * N) if is_kept else (R, R * (N + T))
+        X = blocks[0].qkv.outputs
+        sentences, rows = (B, B * N) if kind.keeps else (R, R * (N + T))
         latent = (sentences * (L * (h.G * h.K + X) + D) + 2 * rows * X) * s
-        held_reading, held_stepping = (held + is_kept * B * D * s for held in (held_reading, held_stepping))
+        held_reading, held_stepping = (held + kind.keeps * B * D * s for held in (held_reading, held_stepping))
     ahead = 1 + options.tokens_ahead  # rows of a text in a step
     if ahead > 1:  # the pages of each row, gathered
         layer = max(layer, R * ahead * pages_for(N + T) * PAGE * position)
@@ -177,7 +160,7 @@ def footprint(
         """Keys and values that query rows of a prefill copy: all of them once, and those that some rows see."""
         return position * (kept + queries + min(queries * (seen + 1), max(MOST_KEYS, seen + 1))) if each == 2 else 0
 
-    if plan.cache == "none":  # a step reads whole texts again, and each beam a source of its own
+    if not kind.keeps:  # a step reads whole texts again, and each beam a source of its own
         text = N + T
         every = on_the_way(R * (max(text, S) + each - 1), max(text, S), max(text, S)) + copied(R, R * text, text)
         again = 3 * L * R * S * cross_position if has_source else 0
@@ -187,11 +170,7 @@ def footprint(
         if has_source:  # its keys and values are made, of all layers at once, when the encoder is done
             reading = max(reading, on_the_way(B * (N + each - 1), max(N, S), N) + 2 * L * B * S * cross_position)
         step = on_the_way(each * R * ahead, max(N + T, S), each * R * ahead, D if el else 0) + copies
-    one_layer = on_the_way(each * R, max(N + T, S), each * R, D if el else 0)
-    if plan.cache == "indirect":  # gathered by its table, and the places where the table says that they lie
-        one_layer += R * T * (position + 8 * h.G)
-    if plan.cache == "paged":  # the pages of each row, gathered
-        one_layer += R * pages_for(N + T) * (PAGE * position + 8 * h.G)
+    one_layer = on_the_way(each * R, max(N + T, S), each * R, D if el else 0) + kind.gathered_bytes(size)
     separate = L * 4 * one_layer + choice  # what a planner of the user's own may take, too
     if model.device == "cpu" and plan.captures_on_cpu and plan.arena == "none":
         rows = min(R, MOST_ROWS)  # of more, when sentences have left

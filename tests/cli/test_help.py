@@ -13,6 +13,7 @@ import pytest
 import typer
 
 import minidecode as md
+from minidecode.cache.prompt import PromptCache
 from minidecode.catalog import CATALOG, find
 from minidecode.commands import completion, help_topics, version
 from minidecode.commands.cli import app
@@ -161,8 +162,12 @@ def test_the_topic_plan_names_every_key_and_value(cli):
 
 def test_a_choice_without_a_text_is_an_error_and_not_left_out(monkeypatch):
     """So that the screen cannot go stale: a cache that is added needs a text."""
-    monkeypatch.setitem(CACHES, "tree", None)
-    with pytest.raises(KeyError, match="tree"):
+    monkeypatch.setitem(CACHES, "tree", type("TreeCache", (PromptCache,), {}))
+    with pytest.raises(AttributeError, match=r"TreeCache.*about"):
+        help_topics.cache_help()
+    monkeypatch.delitem(CACHES, "tree")
+    monkeypatch.setitem(help_topics.STORED_AS, "int8", None)
+    with pytest.raises(KeyError, match="int8"):
         help_topics.cache_help()
 
 
