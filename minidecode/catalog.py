@@ -179,24 +179,24 @@ def _activation_cost(f_RX, bias_X, activation) -> Cost:
 
 def _grouped_cost(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale) -> Cost:
     """Each row reads the positions that it sees, once for all heads of a group."""
-    seen = _seen(begin_R, end_R)
+    seen = _positions_seen(begin_R, end_R)
     return _attention_cost(q_RHK, k_RGMK, v_RGMU, seen, seen)
 
 
 def _shared_cost(q_RHK, k_BGNK, v_BGNU, begin_B, scale) -> Cost:
     """A sentence's positions are read once; each of its rows scores and sums them all."""
-    read = _seen(begin_B, k_BGNK.shape[2])
+    read = _positions_seen(begin_B, k_BGNK.shape[2])
     return _attention_cost(q_RHK, k_BGNK, v_BGNU, read, read * len(q_RHK) // len(k_BGNK))
 
 
 def _split_cost(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale) -> Cost:
     """The prompt is read once for all beams of its sentence, what a row has generated once."""
-    prompt, generated = _seen(prompt_begin_B, prompt_k_BGNK.shape[2]), _seen(begin_R, end_R)
+    prompt, generated = _positions_seen(prompt_begin_B, prompt_k_BGNK.shape[2]), _positions_seen(begin_R, end_R)
     beams = len(q_RHK) // len(prompt_k_BGNK)
     return _attention_cost(q_RHK, k_RGTK, v_RGTU, prompt + generated, prompt * beams + generated)
 
 
-def _seen(begin_X, end_X) -> int:
+def _positions_seen(begin_X, end_X) -> int:
     return int(np.sum(end_X - np.asarray(begin_X)))
 
 
@@ -206,7 +206,7 @@ def _el_cost(q_RHK, h_BND, begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, scale) -> 
     q . b_k is not counted, since the softmax does not need it.
     """
     (R, H, K), (_, N, D), U = q_RHK.shape, h_BND.shape, w_v_GUD.shape[1]
-    B, seen = len(h_BND), _seen(begin_B, N)
+    B, seen = len(h_BND), _positions_seen(begin_B, N)
     moved = q_RHK.nbytes + seen * D * h_BND.itemsize + w_k_GKD.nbytes + w_v_GUD.nbytes + b_v_GU.nbytes
     result = R * H * U * q_RHK.itemsize
     return Cost(moved + begin_B.nbytes + result, 4 * R // B * seen * H * D + 2 * R * H * D * (K + U))
@@ -327,7 +327,7 @@ def _paged_cost(q_RHK, k_XGMK, v_XGMU, table_RX, begin_R, end_R, scale) -> Cost:
     for row_X, begin, end in zip(table_RX.tolist(), begin_R.tolist(), end_R.tolist(), strict=True):
         read |= {(row_X[m // M], m % M) for m in range(begin, end)}
         pages += (end - 1) // M - begin // M + 1
-    cost = _attention_cost(q_RHK, k_XGMK, v_XGMU, len(read), _seen(begin_R, end_R))
+    cost = _attention_cost(q_RHK, k_XGMK, v_XGMU, len(read), _positions_seen(begin_R, end_R))
     return Cost(cost.bytes + pages * table_RX.itemsize, cost.operations)
 
 

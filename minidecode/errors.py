@@ -67,7 +67,7 @@ def pip_install(wanted: str, extra: str | None = None) -> str:
         return "pip install " + " ".join(map(quoted, needed[extra]))
     name = wanted.partition(".")[0]
     for requirement in (r for requirements in needed.values() for r in requirements):
-        if _plain(re.split(r"[^\w.-]", requirement)[0]) == _plain(name):
+        if _normalized(re.split(r"[^\w.-]", requirement)[0]) == _normalized(name):
             return f"pip install {quoted(requirement)}"
     return f"pip install {OTHER_NAMES.get(name, name)}"
 
@@ -92,7 +92,7 @@ def _requirements() -> dict[str, list[str]]:
     return needed
 
 
-def _plain(name: str) -> str:
+def _normalized(name: str) -> str:
     """A package's name without what pip and `import` spell differently."""
     return re.sub(r"[-_.]+", "-", name).lower()
 

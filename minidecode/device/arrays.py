@@ -114,7 +114,7 @@ class Memories:
 
     def bring(self, given: Any) -> Any:
         """A tree of tuples and dataclasses with the device's arrays in place of the host's."""
-        return each_array(given, self._there)
+        return each_array(given, self._on_device)
 
     def take_back(self) -> None:
         """What has changed on the device changes here, too."""
@@ -133,7 +133,7 @@ class Memories:
                 return view_of(here, offset, result)
         return fetch(result)
 
-    def _there(self, array: np.ndarray) -> Any:
+    def _on_device(self, array: np.ndarray) -> Any:
         if id(array) not in self._views:
             here, there = self._memory(array)
             offset = address_of(array) - address_of(here) if array.size else 0

@@ -43,18 +43,18 @@ class _Holders:
             if not self.limits:
                 self.before = [library.get_num_threads() for library in _libraries()]
             self.limits.append(limit)
-            _tell([min(threads, *self.limits) for threads in self.before])
+            _set_threads([min(threads, *self.limits) for threads in self.before])
 
     def go(self, limit: int) -> None:
         with self.lock:
             self.limits.remove(limit)
-            _tell([min([threads, *self.limits]) for threads in self.before])
+            _set_threads([min([threads, *self.limits]) for threads in self.before])
 
 
 _holders = _Holders()
 
 
-def _tell(numbers: list[int]) -> None:
+def _set_threads(numbers: list[int]) -> None:
     """Gives each library so many threads, and lets go of it.
 
     threadpoolctl 3.8 listens to one thread at a time, until that lets go. So it does not listen to us while a user of

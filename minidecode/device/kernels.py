@@ -95,7 +95,7 @@ def launch_on_gpu(kernel: Any, grid: int | tuple, block: int | tuple, arguments:
             key.append(scalar[0])
             values.append(argument)
     loaded = _LOADED.get(tuple(key)) or _load(kernel, arguments, tuple(key))
-    loaded.launch(_three(grid), _three(block), stream, values)
+    loaded.launch(_in_three_dimensions(grid), _in_three_dimensions(block), stream, values)
 
 
 def _described(array: Any) -> tuple:
@@ -160,7 +160,7 @@ def _formats(kind: tuple) -> list[str]:
     return [next(form for name, form in SCALARS.values() if name == kind[0])]
 
 
-def _three(size: int | tuple) -> tuple[int, int, int]:
+def _in_three_dimensions(size: int | tuple) -> tuple[int, int, int]:
     """A grid or a block in three dimensions."""
     if not isinstance(size, tuple):
         return int(size), 1, 1

@@ -133,20 +133,20 @@ class OnHost:
 
     def __call__(self, *args, **kwargs):
         copies: list[tuple[Any, np.ndarray]] = []  # (array of the device, its copy)
-        result = self._function(*_here(args, copies), **_here(kwargs, copies))
+        result = self._function(*_copied_to_host(args, copies), **_copied_to_host(kwargs, copies))
         for there, here in copies:
             there[...] = np.asarray(here, like=there)
-        return _back(result, copies)
+        return _returned_to_device(result, copies)
 
 
-def _here(given: Any, copies: list[tuple[Any, np.ndarray]]) -> Any:
+def _copied_to_host(given: Any, copies: list[tuple[Any, np.ndarray]]) -> Any:
     """Arrays of a device as copies with the host, each once; `copies` gets those that may be changed."""
     if isinstance(given, tuple | list):
-        return type(given)(_here(part, copies) for part in given)
+        return type(given)(_copied_to_host(part, copies) for part in given)
     if isinstance(given, dict):
-        return {name: _here(part, copies) for name, part in given.items()}
+        return {name: _copied_to_host(part, copies) for name, part in given.items()}
     if dataclasses.is_dataclass(given):  # weights, norms
-        parts = {f.name: _here(getattr(given, f.name), []) for f in dataclasses.fields(given)}
+        parts = {f.name: _copied_to_host(getattr(given, f.name), []) for f in dataclasses.fields(given)}
         return dataclasses.replace(given, **parts)
     if not hasattr(given, "nbytes") or isinstance(given, np.ndarray | np.generic):
         return given
@@ -157,10 +157,10 @@ def _here(given: Any, copies: list[tuple[Any, np.ndarray]]) -> Any:
     return copies[-1][1]
 
 
-def _back(result: Any, copies: list[tuple[Any, np.ndarray]]) -> Any:
+def _returned_to_device(result: Any, copies: list[tuple[Any, np.ndarray]]) -> Any:
     """What a host function returned, on the device; a copy that it was handed is what it is a copy of."""
     if isinstance(result, tuple):
-        return tuple(_back(part, copies) for part in result)
+        return tuple(_returned_to_device(part, copies) for part in result)
     for there, here in copies:
         if here is result:
             return there

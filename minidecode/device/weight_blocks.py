@@ -66,7 +66,7 @@ def _four_bits(w_XXX):
     farthest_XX1 = np.abs(w_XXX).argmax(2, keepdims=True)
     scale_XX1 = np.take_along_axis(w_XXX, farthest_XX1, 2) / np.float32(-8)
     n_XXX = np.minimum(np.trunc(w_XXX * _inverse(scale_XX1) + np.float32(8.5)), 15).astype(np.uint8)
-    return _halves(n_XXX.reshape(len(w_XXX), -1)), scale_XX1[..., 0]
+    return _packed_in_halves(n_XXX.reshape(len(w_XXX), -1)), scale_XX1[..., 0]
 
 
 def _eight_bits(w_XXX):
@@ -175,12 +175,12 @@ def in_panels(weight: Weight) -> Weight:
 def in_rows(weight: Weight) -> Weight:
     """A block weight with its outputs in rows again; a copy."""
     q_XX, outputs = integers(weight)[: weight.outputs], weight.outputs
-    data = q_XX if weight.data.dtype == np.int8 else _halves((q_XX + np.int8(8)).view(np.uint8))
+    data = q_XX if weight.data.dtype == np.int8 else _packed_in_halves((q_XX + np.int8(8)).view(np.uint8))
     scale_XX = np.ascontiguousarray(scale_in_rows(weight)[:outputs])
     return dataclasses.replace(weight, data=data, scale=scale_XX, layout="oi", packed_outputs=None)
 
 
-def _halves(n_XX):
+def _packed_in_halves(n_XX):
     """Bytes of numbers from 0 to 15 in the order of Q4_0: input j of a block, and input j + 16 in the upper half."""
     by_block, half = n_XX.reshape(len(n_XX), -1, BLOCK), BLOCK // 2
     return (by_block[..., :half] | by_block[..., half:] << 4).reshape(len(n_XX), -1)

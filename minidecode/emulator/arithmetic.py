@@ -36,7 +36,7 @@ class Undefined:
         message = f"{self.origin}; a GPU gives any number for it, and {use} ({place})"
         raise Stop(Finding("warp", message, [place]))
 
-    def _itself(self, *_):
+    def _identity(self, *_):
         return self
 
     def __bool__(self):
@@ -53,10 +53,10 @@ class Undefined:
 
 
 for _name in ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift"]:
-    setattr(Undefined, f"__{_name}__", Undefined._itself)
-    setattr(Undefined, f"__r{_name}__", Undefined._itself)
+    setattr(Undefined, f"__{_name}__", Undefined._identity)
+    setattr(Undefined, f"__r{_name}__", Undefined._identity)
 for _name in ["neg", "pos", "abs", "invert", "lt", "le", "gt", "ge", "eq", "ne", "round"]:
-    setattr(Undefined, f"__{_name}__", Undefined._itself)
+    setattr(Undefined, f"__{_name}__", Undefined._identity)
 
 
 def _undefined_among(arguments):
@@ -125,7 +125,7 @@ class Mathematics:
     def __init__(self):
         for name, value in vars(math).items():
             if not name.startswith("__"):
-                setattr(self, name, _quiet(name, value) if callable(value) else value)
+                setattr(self, name, _without_exceptions(name, value) if callable(value) else value)
 
 
 _NUMPY_NAMES = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2", "pow": "power",
@@ -133,7 +133,7 @@ _NUMPY_NAMES = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "
 _WHOLE = {"floor", "ceil", "trunc", "gcd", "lcm", "isnan", "isinf", "isfinite", "comb", "perm", "isqrt", "factorial"}
 
 
-def _quiet(name: str, function):
+def _without_exceptions(name: str, function):
     """The function, but without exceptions for arguments outside its domain."""
     fallback = getattr(np, _NUMPY_NAMES.get(name, name), None)
 
@@ -159,7 +159,7 @@ def float_function(name: str):
         if stem in _OWN:
             return _OWN[stem]
         if callable(getattr(math, stem, None)):
-            return _quiet(stem, getattr(math, stem))
+            return _without_exceptions(stem, getattr(math, stem))
     return None
 
 
@@ -220,7 +220,7 @@ _OWN = {
     "rsqrt": _of_float(lambda x: 1 / np.sqrt(float(x))),
     "fma": fma, "cbrt": cbrt, "popc": popc, "clz": clz, "ffs": ffs, "brev": brev,
     "fmin": minimum, "fmax": maximum, "min": minimum, "max": maximum, "abs": abs, "fabs": abs,
-    "tanh": _quiet("tanh", math.tanh), "exp10": _of_float(lambda x: np.power(10.0, float(x))),
+    "tanh": _without_exceptions("tanh", math.tanh), "exp10": _of_float(lambda x: np.power(10.0, float(x))),
     "rint": _of_float(lambda x: np.rint(float(x))), "rcp": _of_float(lambda x: 1 / np.float64(x)),
     "fdivide": operator.truediv, "saturate": _of_float(lambda x: min(max(float(x), 0.0), 1.0)),
 }  # fmt: skip

@@ -98,11 +98,11 @@ class Array:
             return int(index)
         parts = index if type(index) is tuple else (index,)
         if len(parts) != self.ndim or any(isinstance(p, slice) or p is Ellipsis or p is None for p in parts):
-            return Selection(tuple(self._inside(p, k, index) for k, p in enumerate(parts)))
-        settled = tuple([self._inside(p, k, index) for k, p in enumerate(parts)])
+            return Selection(tuple(self._checked_index(p, k, index) for k, p in enumerate(parts)))
+        settled = tuple([self._checked_index(p, k, index) for k, p in enumerate(parts)])
         return settled if self.ndim != 1 else settled[0]
 
-    def _inside(self, part, axis: int, index):
+    def _checked_index(self, part, axis: int, index):
         if isinstance(part, slice) or part is Ellipsis or part is None:
             return part
         if axis >= self.ndim:
@@ -117,9 +117,9 @@ class Array:
 
     def part(self, selection: Selection) -> Array:
         """A part of the array, as an array: the same memory, the same checks."""
-        return self._over(self.data[selection], None if self.written is None else self.written[selection])
+        return self._view_over(self.data[selection], None if self.written is None else self.written[selection])
 
-    def _over(self, data: np.ndarray, written: np.ndarray | None) -> Array:
+    def _view_over(self, data: np.ndarray, written: np.ndarray | None) -> Array:
         base = self.base + pointer(data) - pointer(self.data) if data.size else self.base
         return type(self)(self.house, self.memory, data, base, written)
 
@@ -135,11 +135,11 @@ class Array:
 
     @property
     def T(self) -> Array:  # NumPy's name
-        return self._over(self.data.T, None if self.written is None else self.written.T)
+        return self._view_over(self.data.T, None if self.written is None else self.written.T)
 
     def reshape(self, *shape) -> Array:
         shape = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
-        return self._over(self.data.reshape(shape), None if self.written is None else self.written.reshape(shape))
+        return self._view_over(self.data.reshape(shape), None if self.written is None else self.written.reshape(shape))
 
     def ravel(self) -> Array:
         return self.reshape(self.size)
@@ -394,7 +394,7 @@ class House:
         """An argument of the kernel, after `place` of all of them."""
         piece = self._piece(data)
         base = piece.start + pointer(data) - piece.begin
-        memory = self._note(name, "global", base, data)
+        memory = self._add_memory(name, "global", base, data)
         kind = self.quiet.get(piece.start, self.kind)
         return kind(self, memory, data, base, self._mask(piece, data))
 
@@ -438,7 +438,7 @@ class House:
         if like is None:
             start = _aligned(self._shared_end, 128)
             self._shared_end = start + data.nbytes
-            like = self._note(name, "shared", start, data)
+            like = self._add_memory(name, "shared", start, data)
         return like, self.kind(self, like, data, like.start, written)
 
     def retyped(self, memory: Memory, data: np.ndarray, base: int) -> Memory:
@@ -447,10 +447,10 @@ class House:
             return memory
         key = memory.name, base, data.dtype, data.shape, data.strides
         if key not in self._retyped:
-            self._retyped[key] = self._note(memory.name, memory.space, base, data)
+            self._retyped[key] = self._add_memory(memory.name, memory.space, base, data)
         return self._retyped[key]
 
-    def _note(self, name: str, space: str, base: int, data: np.ndarray) -> Memory:
+    def _add_memory(self, name: str, space: str, base: int, data: np.ndarray) -> Memory:
         below = sum(min(0, stride * (n - 1)) for stride, n in zip(data.strides, data.shape, strict=True))
         above = sum(max(0, stride * (n - 1)) for stride, n in zip(data.strides, data.shape, strict=True))
         nbytes = above - below + data.itemsize if data.size else 0

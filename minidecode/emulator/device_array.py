@@ -102,7 +102,7 @@ class _Pointer:
         self.ptr = ptr
 
 
-def _attribute(name: str) -> property:
+def _attribute_of_data(name: str) -> property:
     return property(lambda self: getattr(self.there, name))
 
 
@@ -131,7 +131,7 @@ def _look(name: str) -> Callable:
 
 
 for _name in ("dtype", "flags", "itemsize", "nbytes", "ndim", "shape", "size", "strides"):
-    setattr(EmulatorArray, _name, _attribute(_name))
+    setattr(EmulatorArray, _name, _attribute_of_data(_name))
 for _name in ("all", "any", "argmax", "astype", "clip", "copy", "cumsum", "max", "min", "ravel", "repeat", "reshape",
               "sum", "swapaxes", "transpose", "view"):  # fmt: skip
     setattr(EmulatorArray, _name, _method(_name))
@@ -144,7 +144,7 @@ def brought(array: np.ndarray) -> EmulatorArray:
     """A copy of an array of the host's, on the device. Raises TypeError while a step is captured."""
     if TAPE.get() is not None:
         raise TypeError("an array of the host's is brought over while a step is captured: only that one would be there")
-    return _made(np.array(array))
+    return _noted(np.array(array))
 
 
 def host_view(array: EmulatorArray) -> np.ndarray:
@@ -188,7 +188,7 @@ def poisoned() -> Iterator[None]:
         POISON.reset(token)
 
 
-def _made(array: np.ndarray) -> EmulatorArray:
+def _noted(array: np.ndarray) -> EmulatorArray:
     """An array that is no view, noted if somebody counts."""
     if (made := MADE.get()) is not None:
         made.append(array.nbytes)
@@ -252,7 +252,7 @@ def _done(function: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     plain, named = there(args), there(kwargs)
     result = _as_arrays(function(*plain, **named))
     if (tape := TAPE.get()) is not None:
-        tape.calls.append(lambda: _renew(result, function(*plain, **named)))
+        tape.calls.append(lambda: _write_again(result, function(*plain, **named)))
     return _wrapped(result, _arrays_in((*args, *kwargs.values())))
 
 
@@ -262,7 +262,7 @@ def _arrays_in(given: Any) -> list[EmulatorArray]:
     return [given] if isinstance(given, EmulatorArray) else [a for part in parts for a in _arrays_in(part)]
 
 
-def _renew(result: Any, again: Any) -> None:
+def _write_again(result: Any, again: Any) -> None:
     """New numbers where those of the last time are; a view, and what was written in place, are there already."""
     for old, new in zip(result, again, strict=True) if isinstance(result, tuple | list) else [(result, again)]:
         if isinstance(old, np.ndarray) and not np.may_share_memory(old, new):
@@ -286,5 +286,5 @@ def _wrapped(result: Any, given: list[EmulatorArray]) -> Any:
         if base.there is result:
             return base
     if not bases:
-        return _made(result)
+        return _noted(result)
     return EmulatorArray(result, bases[0] if bases[0].base is None else bases[0].base)

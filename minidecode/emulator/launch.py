@@ -121,7 +121,7 @@ class Launch:
             finally:
                 for block in resident:
                     self.findings += block.notes
-                    _end(block)
+                    _end_threads(block)
             if self._thread is not None:
                 self.journal.close(self._thread)  # of a turn that did not come to its end
             if self.analysis:
@@ -240,7 +240,7 @@ class Launch:
         drawn = self.schedule is None
         order = self._rng.permutation(len(ready)).tolist() if drawn else self.schedule.threads(len(ready), self._rng)
         for k in order:
-            self._turn(ready[k])
+            self._run_until_it_waits(ready[k])
         epoch = block.epoch
         if not block.release(self._kernel):
             block.stop_at_deadlock()
@@ -251,7 +251,7 @@ class Launch:
         block.idle_rounds = block.idle_rounds + 1 if spun_only else 0
         block.asking_rounds = block.asking_rounds + 1 if spun_only and steps == self._steps else 0
 
-    def _turn(self, thread: Thread) -> None:
+    def _run_until_it_waits(self, thread: Thread) -> None:
         """Runs the thread until it waits for something or ends."""
         self._thread, cuda, journal = thread, self._cuda, self.journal
         cuda.threadIdx, cuda.laneid = thread.thread_index, thread.lane
@@ -479,7 +479,7 @@ class _Enough(Exception):  # noqa: N818
     """Strict, and an error was found."""
 
 
-def _end(block: Block) -> None:
+def _end_threads(block: Block) -> None:
     """Threads that are still in the middle of the kernel leave it."""
     for thread in block.threads:
         if thread.glet is not None and not thread.glet.dead:

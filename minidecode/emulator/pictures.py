@@ -124,7 +124,7 @@ def draw_access(finding) -> str:
     outside = [k for k, (place, size) in enumerate(zip(at, shape, strict=True)) if not 0 <= place < size]
     axis = outside[0] if outside else len(shape) - 1
     states = {"in the array": BLUE, "outside": GREY} if outside else {"written": AMBER, "not written": "#ffffff"}
-    name, cells = finding.detail["array"], _beside(at[axis], shape[axis])
+    name, cells = finding.detail["array"], _places_around(at[axis], shape[axis])
     parts, x = [label(10, 20, f"{name}({', '.join(map(str, shape))})")], 10
     for text, colour in {**states, "asked for": RED}.items():
         parts += [box(x, 32, colour, text), label(x + CELL + 4, 45, text)]
@@ -145,7 +145,7 @@ def draw_access(finding) -> str:
     return svg(220 + CELL * STRIP, 138 + 18 * len(lines), finding.message, parts)
 
 
-def _beside(place: int, size: int) -> list[int | None]:
+def _places_around(place: int, size: int) -> list[int | None]:
     """Places along an axis around one of them, and around the axis's end that lies towards it; None for a gap."""
     half = STRIP // 2
     if 0 <= place < size:
@@ -267,13 +267,13 @@ def draw_worst(run: Outcome) -> str:
     for worst in ranked:
         requests = requests_of(run, worst[1], worst[2])
         if requests:
-            wasteful = max(requests, key=lambda r: _waste(run, r))
+            wasteful = max(requests, key=lambda r: _moved_per_used_byte(run, r))
             parts, height, width = draw_request(run, wasteful, 10)
             return svg(width, height + 20, describe(run, wasteful), parts)
     return svg(420, 40, "no memory was touched", [label(10, 25, "no memory was touched")])
 
 
-def _waste(run: Outcome, request: Request) -> float:
+def _moved_per_used_byte(run: Outcome, request: Request) -> float:
     size = run._launch.journal.memory_at(int(request.addresses[0])).dtype.itemsize
     if request.addresses[0] >= SHARED_BASE:
         return max(_words_per_bank(request, size).values(), default=0)

@@ -96,11 +96,11 @@ class Races:
         starts, ends = _groups(cell[order])
         order = row[order]
         for k in _conflicts(rows.thread[order], kind[order], starts):
-            self._go_through([self._access(rows, kind, row) for row in order[starts[k] : ends[k]].tolist()])
+            self._go_through([self._access_at(rows, kind, row) for row in order[starts[k] : ends[k]].tolist()])
         if self._has_blocks:
-            self._keep(rows, order, starts, kind)
+            self._first_and_last(rows, order, starts, kind)
 
-    def _access(self, rows: Rows, kind: np.ndarray, row: int) -> Access:
+    def _access_at(self, rows: Rows, kind: np.ndarray, row: int) -> Access:
         segment = rows.segments[rows.segment[row]]
         columns = (int(column[row]) for column in (rows.address, rows.itemsize, rows.site, kind))
         return Access(*columns, segment, rows.values.get(row))
@@ -121,7 +121,7 @@ class Races:
                 against += [earlier for place, earlier in atomics.values() if place > since]
             for earlier in against:
                 if not is_ordered(earlier, access):
-                    races += self._note(earlier, access, accesses)
+                    races += self._count_race(earlier, access, accesses)
                     if races >= MOST_RACES_PER_CELL:
                         return
             if access.kind == STORE:
@@ -132,12 +132,12 @@ class Races:
             else:
                 atomics[access.thread.index], joined[access.thread] = (k, access), k
 
-    def _note(self, first: Access, second: Access, accesses: list[Access]) -> bool:
+    def _count_race(self, first: Access, second: Access, accesses: list[Access]) -> bool:
         """Counts the race, among all accesses to its element. False where it is none: both write the same value."""
         memory = self._journal.memory_at(first.address, first.itemsize)
         is_one_element = (first.address, first.itemsize) == (second.address, second.itemsize)
         both_store = first.kind == second.kind == STORE
-        same = both_store and is_one_element and _equal(first.value, second.value, memory.dtype)
+        same = both_store and is_one_element and _leave_the_same_bits(first.value, second.value, memory.dtype)
         sides = sorted((str(self._journal.place(a.site)), a.kind) for a in (first, second))
         between_blocks = first.thread.block is not second.thread.block
         both_change = {first.thread, second.thread} <= self._threads_that_update(accesses)
@@ -161,7 +161,7 @@ class Races:
 
     # Between blocks
 
-    def _keep(self, rows: Rows, order: np.ndarray, starts: np.ndarray, kind: np.ndarray) -> None:
+    def _first_and_last(self, rows: Rows, order: np.ndarray, starts: np.ndarray, kind: np.ndarray) -> None:
         """What blocks did to global memory: per element and kind the first access and the last; all, if any fences.
 
         Of stores also the first of another value than the first: else they may all look like one number.
@@ -217,7 +217,7 @@ class Races:
                 if earlier.kind == ATOMIC and j < since:
                     continue  # after an atomic of its own, a thread comes after the atomics before that
                 if not is_ordered(earlier, later) and not is_ordered(later, earlier):
-                    races += self._note(earlier, later, accesses)
+                    races += self._count_race(earlier, later, accesses)
                     if races >= MOST_RACES_PER_CELL:
                         return
 
@@ -368,7 +368,7 @@ def _nothing_orders(first: Access, second: Access) -> str:
     return "no barrier between" + " (a shuffle or a vote orders no memory)" * (shuffled and is_in_a_warp)
 
 
-def _equal(one, two, dtype: np.dtype) -> bool:
+def _leave_the_same_bits(one, two, dtype: np.dtype) -> bool:
     """Whether two stores leave the same bits in the array: 0.0 and -0.0 differ, a NaN equals its copy."""
     try:
         stored = np.array([one, two], object).astype(dtype)

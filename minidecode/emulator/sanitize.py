@@ -134,10 +134,10 @@ class Sanitizer:
         """Runs one launch in the emulator, which calls `note`."""
         from .emulate import emulate
 
-        name, where = kernel.py_func.__name__, self._place(frame)
+        name, where = kernel.py_func.__name__, self._place_of_launch(frame)
         if kernel.grid_dim is None:
             raise EmulationError(f"{where}: {name} is launched without a grid: write {name}[blocks, threads](...)")
-        arrays = [_array(argument) for argument in arguments]
+        arrays = [_numpy_array_in(argument) for argument in arguments]
         names = kernel.py_func.__code__.co_varnames
         empty = [names[k] for k, (a, b) in enumerate(zip(arguments, arrays, strict=True)) if self._holds_nothing(a, b)]
         is_traced = self.report.launches[name] < self._traced
@@ -151,19 +151,19 @@ class Sanitizer:
         except MinidecodeError as error:
             raise type(error)(f"{where}: {name}: {error}") from None
         for array in arrays:
-            self._forget(array)
+            self._mark_written(array)
 
     def note(self, run: Any) -> None:
         """Counts a launch and reports what was found in it."""
         self.report.launches[run.name] += 1
         self.report.traced += run.traced
         self.report.sampled += run.partial
-        where = self._place(sys._getframe(1))
+        where = self._place_of_launch(sys._getframe(1))
         for finding in run.errors:
             if new := self.report.add(finding, run.name, where):
                 print_error(new)
 
-    def _place(self, frame: FrameType | None) -> str:
+    def _place_of_launch(self, frame: FrameType | None) -> str:
         """Where in the script, or in a module that it imports, a launch stands."""
         while frame is not None and _is_of_a_library(Path(frame.f_code.co_filename)):
             frame = frame.f_back
@@ -183,22 +183,22 @@ class Sanitizer:
         def made(*args: Any, **kwargs: Any) -> Any:
             array = make(*args, **kwargs)
             root = _root(array._ary)
-            self._unwritten[id(root)] = weakref.ref(root, partial(self._gone, id(root)))
+            self._unwritten[id(root)] = weakref.ref(root, partial(self._forget_id, id(root)))
             return array
 
         return made
 
     def _noting_writes(self, write: Callable) -> Callable:
         def written(array: Any, *args: Any, **kwargs: Any) -> Any:
-            self._forget(array._ary)
+            self._mark_written(array._ary)
             return write(array, *args, **kwargs)
 
         return written
 
-    def _gone(self, key: int, _: Any) -> None:
+    def _forget_id(self, key: int, _: Any) -> None:
         self._unwritten.pop(key, None)  # another array may get the same id
 
-    def _forget(self, array: Any) -> None:
+    def _mark_written(self, array: Any) -> None:
         if isinstance(array, np.ndarray):
             self._unwritten.pop(id(_root(array)), None)
 
@@ -239,8 +239,8 @@ class UfuncOfArrays:
         from numba import cuda
 
         is_on_device = any(hasattr(a, "_ary") for a in arguments)
-        keywords = {} if out is None else {"out": _array(out)}
-        result = self._ufunc(*map(_array, arguments), **keywords)
+        keywords = {} if out is None else {"out": _numpy_array_in(out)}
+        result = self._ufunc(*map(_numpy_array_in, arguments), **keywords)
         if out is not None:
             return out
         return cuda.to_device(result) if is_on_device and isinstance(result, np.ndarray) else result
@@ -331,7 +331,7 @@ def _jit(kernel_type: Any) -> Callable:
     return jit
 
 
-def _array(argument: Any) -> Any:
+def _numpy_array_in(argument: Any) -> Any:
     """The NumPy array in an array of the simulator's or in cuda.In, Out, InOut; anything else as it is."""
     from numba.cuda import In, InOut, Out
 

@@ -109,7 +109,7 @@ class Traffic:
                 int(lanes[mine].sum()), int(there[mine].sum()), int(sectors[mine].sum()), int(least[mine].sum()),
                 int(wanted[mine].sum()), int(bytes_of_site[s]), int(passes[mine].sum()),
             )  # fmt: skip
-            total.worst = self._worst(rows, requests, np.flatnonzero(mine), wanted, sectors, passes)
+            total.worst = self._most_wasteful(rows, requests, np.flatnonzero(mine), wanted, sectors, passes)
             key = (int(sites[s]) >> 1, total.shared)
             self.sites.setdefault(key, SiteCount(total.kind, total.shared)).take(total)
         self._count_arrays(rows, kind)
@@ -173,7 +173,7 @@ class Traffic:
         request, first_part = np.unique(parts // 4, return_index=True)
         passes[request] += np.add.reduceat(most, first_part) - np.diff(np.r_[first_part, len(parts)]) + 1
 
-    def _worst(self, rows, requests, mine, wanted, sectors, passes) -> tuple:
+    def _most_wasteful(self, rows, requests, mine, wanted, sectors, passes) -> tuple:
         """The request of this site that wastes most: what the report quotes."""
         factor = np.where(passes[mine] > 0, passes[mine], SECTOR * sectors[mine] / np.maximum(wanted[mine], 1))
         r = mine[int(np.argmax(factor))]

@@ -141,8 +141,8 @@ def converted_folder(path: Path, expected: str | None = None) -> Path:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     if expected not in (None, sha256):
         raise CheckpointError(f"{path} has the SHA-256 {sha256}, and should have {expected}: install it again")
-    out = _place(sha256)
-    if not _kept(sha256):
+    out = _folder_of(sha256)
+    if not _is_kept(sha256):
         if os.path.lexists(out):
             warnings.warn(f"{out} is damaged: {path.name} is converted again", MinidecodeWarning, stacklevel=2)
             _remove(out)
@@ -153,7 +153,7 @@ def converted_folder(path: Path, expected: str | None = None) -> Path:
         try:
             convert_gguf(path, out, sha256, announce=lambda: _announce(path, out))
         except CheckpointError:
-            if not _kept(sha256):  # else another process was faster
+            if not _is_kept(sha256):  # else another process was faster
                 raise
     return out
 
@@ -179,8 +179,8 @@ def _remove(out: Path) -> None:
 def packaged_folder(name: str) -> Path:
     """The folder of a model that a package brings. Raises CheckpointError, with what to install, without it."""
     module, requirement, file, sha256 = PACKAGED[name]
-    if _kept(sha256):
-        return _place(sha256)
+    if _is_kept(sha256):
+        return _folder_of(sha256)
     spec = importlib.util.find_spec(module)
     path = Path(spec.origin).parent / file if spec is not None and spec.origin else None
     if path is None or not path.is_file():
@@ -193,17 +193,17 @@ def packaged_folder(name: str) -> Path:
 
 def converted_models() -> dict[str, Path]:
     """Name -> folder of the packaged models that were converted before; `load` checks their files, this does not."""
-    places = {name: _place(sha256) for name, (*_, sha256) in PACKAGED.items()}
+    places = {name: _folder_of(sha256) for name, (*_, sha256) in PACKAGED.items()}
     return {name: folder for name, folder in places.items() if (folder / MANIFEST).is_file()}
 
 
-def _place(sha256: str) -> Path:
+def _folder_of(sha256: str) -> Path:
     return cache_folder() / f"gguf-{FORMAT}" / sha256[:32]
 
 
-def _kept(sha256: str) -> bool:
+def _is_kept(sha256: str) -> bool:
     """Whether the cache has the whole folder of a file, each of its files as it was written."""
-    out = _place(sha256)
+    out = _folder_of(sha256)
     if not (out / MANIFEST).is_file():
         return False
     try:

@@ -73,7 +73,7 @@ def tokenizer_of(settings: dict[str, Any], architecture: str) -> tuple[tokenizer
             "it does not say which tokens are special (tokenizer.ggml.token_type), so those are that its settings name "
             "as bos, eos, eot, eom, unknown or padding"
         )
-    merges = [_merge(merge, vocabulary) for merge in _texts(settings, "merges")]
+    merges = [_checked_merge(merge, vocabulary) for merge in _texts(settings, "merges")]
     added = [(i, int(t)) for i, t in enumerate(types) if t in (UNKNOWN, CONTROL, ADDED) and tokens[i]]
     try:
         with without_panic_messages():
@@ -153,7 +153,7 @@ def beyond(settings: dict[str, Any], count: int) -> list[str]:
     ]
 
 
-def _merge(merge: str, vocabulary: dict[str, int]) -> tuple[str, str]:
+def _checked_merge(merge: str, vocabulary: dict[str, int]) -> tuple[str, str]:
     first, space, second = merge.partition(" ")
     if not space or first not in vocabulary or second not in vocabulary or first + second not in vocabulary:
         raise DamagedError(f"the merge {shown(merge, 60)} does not fit the tokens")

@@ -80,7 +80,7 @@ def fetch(repo_id: str, revision: str | None, check: Callable[[Path], Any], weig
         return cached
     with _no_warnings():
         try:
-            listing = _ask(repo_id, revision)
+            listing = _request_once(repo_id, revision)
         except Exception as error:  # the client's own, or those of the HTTP library that it uses today
             if cached and not isinstance(error, RevisionNotFoundError):
                 if missing := _may_miss(cached):
@@ -126,7 +126,7 @@ def is_complete(folder: Path, weights: bool = True) -> bool:
 
 def _may_miss(folder: Path) -> list[str]:
     """Settings that a folder of the cache has not, although the model may have them: another tool fetched the rest."""
-    absent = _absent(folder)
+    absent = _absent_files_folder(folder)
 
     def unknown(file: str) -> bool:
         return not (folder / file).exists() and not (absent / file).exists()
@@ -140,7 +140,7 @@ def _may_miss(folder: Path) -> list[str]:
     ]
 
 
-def _absent(folder: Path) -> Path:
+def _absent_files_folder(folder: Path) -> Path:
     """Where the cache notes, by empty files, what a commit has not: .no_exist/COMMIT beside snapshots/COMMIT."""
     return folder.parents[1] / ".no_exist" / folder.name
 
@@ -170,12 +170,12 @@ def _cached_folder(repo_id: str, revision: str, weights: bool) -> Path | None:
 # --- asking ---
 
 
-def _ask(repo_id: str, revision: str) -> Listing:
+def _request_once(repo_id: str, revision: str) -> Listing:
     """One request, without the client's retries: without a network, the error should come at once."""
     from huggingface_hub import HfApi
 
     seconds = _seconds_to_answer()
-    info = _within(seconds, lambda: HfApi().model_info(repo_id, revision=revision, files_metadata=True,
+    info = _with_time_limit(seconds, lambda: HfApi().model_info(repo_id, revision=revision, files_metadata=True,
                                                        timeout=seconds))  # fmt: skip
     if not COMMIT.fullmatch(info.sha or ""):
         raise ValueError("it names no commit")
@@ -189,7 +189,7 @@ def _seconds_to_answer() -> float:
     return constants.HF_HUB_ETAG_TIMEOUT if os.environ.get("HF_HUB_ETAG_TIMEOUT") else SECONDS_TO_ANSWER
 
 
-def _within(seconds: float, ask: Callable[[], Any]) -> Any:
+def _with_time_limit(seconds: float, ask: Callable[[], Any]) -> Any:
     """What `ask` returns or raises, or TimeoutError.
 
     The client's own timeout is not enough: the name server has another, and a host's many addresses have one each.
@@ -229,11 +229,11 @@ def _download(repo_id: str, revision: str, listing: Listing, check: Callable[[Pa
             _fetch_file(repo_id, file, listing)
         elif file not in VOCABULARIES:
             with contextlib.suppress(OSError):  # then the next call asks again
-                _absent(folder).mkdir(parents=True, exist_ok=True)
-                (_absent(folder) / file).touch()
+                _absent_files_folder(folder).mkdir(parents=True, exist_ok=True)
+                (_absent_files_folder(folder) / file).touch()
     if weights:
         _fetch_weights(repo_id, listing)
-    _remember(repo_id, revision, listing)
+    _note_commit(repo_id, revision, listing)
     return folder
 
 
@@ -264,7 +264,7 @@ def _fetch_file(repo_id: str, file: str, listing: Listing) -> Path:
     try:
         _verify(path, listing.checksums[file], f"{file} from {repo_id}")
     except BaseException:  # an interrupt too: it would leave a file in the cache that no code has checked
-        _discard(path)
+        _delete_from_cache(path)
         raise
     return path
 
@@ -283,7 +283,7 @@ def _verify(path: Path, checksum: str | None, what: str) -> None:
         raise CheckpointError(f"the download of {what} was corrupted on its way (its checksum is wrong): try again")
 
 
-def _discard(path: Path) -> None:
+def _delete_from_cache(path: Path) -> None:
     """Deletes a file of the cache, and the links that lead to it."""
     while path.is_symlink():
         target = path.parent / os.readlink(path)
@@ -292,7 +292,7 @@ def _discard(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-def _remember(repo_id: str, revision: str, listing: Listing) -> None:
+def _note_commit(repo_id: str, revision: str, listing: Listing) -> None:
     """Lets the client note which commit a branch or tag is, so that the cache can be asked without a network."""
     from huggingface_hub import hf_hub_download, try_to_load_from_cache
 

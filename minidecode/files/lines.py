@@ -180,7 +180,7 @@ class RecordFile:
             if self.is_replaced and self.path.exists():  # as private as the file that it replaces
                 os.chmod(self.part, self.path.stat().st_mode & 0o777)
         except BaseException as error:
-            self._leave(keep=has_records)
+            self._close_files(keep=has_records)
             if isinstance(error, OSError):
                 raise InputError(f"{path} cannot be written: {error.strerror}") from None
             raise
@@ -260,7 +260,7 @@ class RecordFile:
                     self._file.truncate(self._size)
                     self._file.seek(self._size)
             if isinstance(error, OSError):
-                raise self._cannot(error) from None
+                raise self._cannot_write(error) from None
             raise
         self.done[line] = self._size, end
         self._size = end
@@ -278,9 +278,9 @@ class RecordFile:
                 os.replace(whole, self.path)
                 keep, is_whole = False, whole == self.part
         except OSError as error:
-            raise self._cannot(error) from None
+            raise self._cannot_write(error) from None
         finally:
-            self._leave(keep=keep, is_whole=is_whole)
+            self._close_files(keep=keep, is_whole=is_whole)
 
     def _in_order(self) -> Path:
         """The file in which the records stand in the order of their lines: NAME.part, or a copy made of it."""
@@ -303,7 +303,7 @@ class RecordFile:
             raise
         return copy
 
-    def _leave(self, keep: bool, is_whole: bool = False) -> None:
+    def _close_files(self, keep: bool, is_whole: bool = False) -> None:
         """Closes the files. keep: somebody may want the records. is_whole: NAME.part is NAME by now."""
         if self._file is None:  # it is another run's
             return
@@ -315,7 +315,7 @@ class RecordFile:
             with contextlib.suppress(OSError):
                 os.unlink(self.part)
 
-    def _cannot(self, error: OSError) -> InputError:
+    def _cannot_write(self, error: OSError) -> InputError:
         return InputError(f"{self.path} cannot be written: {error.strerror}")
 
 

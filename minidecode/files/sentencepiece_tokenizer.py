@@ -159,7 +159,7 @@ class MarianTokenizer(SentencePieceTokenizer):
             languages = [code[2:-2] for code in self.codes]
             if target not in languages:
                 raise OptionError(
-                    f"target_lang {target!r} is none of this model's: {_some(languages)}"
+                    f"target_lang {target!r} is none of this model's: {_some_of(languages)}"
                     f"{did_you_mean(target, languages)}"
                 )
             self.code = f">>{target}<<"
@@ -192,7 +192,7 @@ class MarianTokenizer(SentencePieceTokenizer):
             said = f"begins with {code[0]}, which is none of its languages" if code else "says no language"
             raise InputError(
                 f"this model translates into several languages, and the text {said}: begin it with one of "
-                f"{_some(self.codes)}, or give target_lang"
+                f"{_some_of(self.codes)}, or give target_lang"
             )
         return self._ids([*before, *self._pieces(text, self.models[0])], self.ids, add_special_tokens)
 
@@ -278,19 +278,19 @@ class MBartLanguages:
         A language is a code, such as de_DE, or its first part: de. Raises OptionError on another.
         """
         if source is not None:
-            self.source = self._code("source_lang", source)
+            self.source = self._language_id("source_lang", source)
         if target is not None:
-            self.target = self._code("target_lang", target)
+            self.target = self._language_id("target_lang", target)
         if self.target is None:
             return {}
         return {"forced_bos_token_id" if self.is_50 else "decoder_start_token_id": self.target}
 
-    def _code(self, name: str, language: str) -> int:
+    def _language_id(self, name: str, language: str) -> int:
         for code, i in self.code_ids.items():
             if language in (code, code.partition("_")[0]):
                 return i
         raise OptionError(
-            f"{name} {language!r} is none of this model's: {_some(list(self.code_ids))}"
+            f"{name} {language!r} is none of this model's: {_some_of(list(self.code_ids))}"
             f"{did_you_mean(language, self.code_ids)}"
         )
 
@@ -298,8 +298,8 @@ class MBartLanguages:
         """Raises OptionError where nothing says into which language: mBART-50 would choose any."""
         if self.is_50 and not options.forced_bos_token_id:
             raise OptionError(
-                f"mBART-50 needs the language of its targets: give target_lang, one of {_some(list(self.code_ids))}, "
-                "or forced_bos_token_id"
+                "mBART-50 needs the language of its targets: give target_lang, one of "
+                f"{_some_of(list(self.code_ids))}, or forced_bos_token_id"
             )
 
     def encode(self, text: str, add_special_tokens: bool = True) -> np.ndarray:
@@ -309,7 +309,7 @@ class MBartLanguages:
         if add_special_tokens:
             if self.source is None:
                 raise InputError(
-                    "mBART needs the language of its sources: give source_lang, one of " + _some(list(self.code_ids))
+                    "mBART needs the language of its sources: give source_lang, one of " + _some_of(list(self.code_ids))
                 )
             ids = [self.source, *ids, END] if self.is_50 else [*ids, END, self.source]
         return np.array(ids, dtype=np.int64)
@@ -319,7 +319,7 @@ class MBartLanguages:
         check_text(text)
         if self.is_50 and self.target is None:
             raise InputError(
-                "mBART-50 needs the language of its targets: give target_lang, one of " + _some(list(self.code_ids))
+                "mBART-50 needs the language of its targets: give target_lang, one of " + _some_of(list(self.code_ids))
             )
         return np.array([*([self.target] if self.is_50 else []), *self.piece_ids(text), END], dtype=np.int64)
 
@@ -518,6 +518,6 @@ def _language_of(text: str) -> tuple[list[str], str]:
     return [text[:end]], text[end:]
 
 
-def _some(names: Sequence[str]) -> str:
+def _some_of(names: Sequence[str]) -> str:
     """The first names of a list that may be long."""
     return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")

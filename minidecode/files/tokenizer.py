@@ -151,7 +151,7 @@ class Tokenizer:
             if len(each) * self._growth > MOST_CHARACTERS:
                 raise InputError(f"the text has {len(each):,} characters, too many for this tokenizer: shorten it")
         encode = functools.partial(self._backend.encode, add_special_tokens=add_special_tokens)
-        return self._ask("encode a text", encode, text, second)
+        return self._call_library("encode a text", encode, text, second)
 
     def encode_target(self, text: str) -> np.ndarray:
         """Token ids of a target, as `encode` gives them: the source's and the target's tokens are the same here."""
@@ -160,7 +160,7 @@ class Tokenizer:
     def decode(self, ids, keep_special: bool = False) -> str:
         """The text of token ids, special tokens left out; bytes that form no character become U+FFFD."""
         ids = [int(i) for i in ids]
-        text = self._ask("decode tokens", self._backend.decode, ids, skip_special_tokens=not keep_special)
+        text = self._call_library("decode tokens", self._backend.decode, ids, skip_special_tokens=not keep_special)
         return without_spaces(text) if self._cleans else text
 
     def decode_after(self, before: Sequence[int] | np.ndarray, ids) -> str:
@@ -168,7 +168,7 @@ class Tokenizer:
 
         By itself a word would lose the space in front of it where a tokenizer writes none at the start of a text.
         """
-        near = self._near(before)
+        near = self._last_ids(before)
         whole, known = self.decode([*near, *ids]), self.decode(near)
         for start in (known, known.rstrip("\ufffd")):  # a character may be complete with the new tokens alone
             if whole.startswith(start):
@@ -201,7 +201,7 @@ class Tokenizer:
         """How many characters at the end of a text may still change when tokens follow; bytes of a character aside."""
         return UNSETTLED if self._cleans else 0
 
-    def _near(self, ids: Sequence[int] | np.ndarray) -> list[int]:
+    def _last_ids(self, ids: Sequence[int] | np.ndarray) -> list[int]:
         """As many of the last ids as say how the next are written: some text, and no bytes of a character alone."""
         for start in range(len(ids) - NEAR, max(0, len(ids) - 8 * NEAR), -1):
             token = self._backend.id_to_token(int(ids[start]))
@@ -211,7 +211,7 @@ class Tokenizer:
                     return near
         return [int(i) for i in ids]
 
-    def _ask(self, what: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    def _call_library(self, what: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         """What the library returns. Raises InputError where it cannot: a text may hold what its files do not know."""
         try:
             with without_panic_messages() if self._may_panic else contextlib.nullcontext():
@@ -339,7 +339,7 @@ class TextStream:
             self._special.append((len(self._text), self._named[token_id]))
         self._ids.append(token_id)
         self._text = self._tokenizer.decode_after(self._before, self._ids)
-        first, new = self._first(), self._new()
+        first, new = self._text_so_far(), self._new()
         if (new.text or first).endswith("\ufffd"):
             return ""
         sure = min(len(new.settled(self._stops)), len(new.text) - self._tokenizer.unsettled)
@@ -347,12 +347,12 @@ class TextStream:
 
     def finish(self) -> str:
         """What was still held back."""
-        return self._advance(self._first(), self._new().cut(self._stops, self._keep))
+        return self._advance(self._text_so_far(), self._new().cut(self._stops, self._keep))
 
     def _new(self) -> NewText:
         return NewText(self._text, [(min(size, len(self._text)), name) for size, name in self._special])
 
-    def _first(self) -> str:
+    def _text_so_far(self) -> str:
         """The text of the tokens before, until it was given."""
         return self._tokenizer.decode_both(self._before, self._ids)[0] if self._owes else ""
 
@@ -427,7 +427,7 @@ def _of_words(path: Path) -> tokenizers.Tokenizer:
     settings = settings_of(path.parent)
     check_words(path, settings)
     kind = PROPHETNET if path.name == "prophetnet.tokenizer" else BERT
-    texts = default_tokens(kind) | SpecialTokens.of(settings, _older(path.parent), default_tokens(kind)).texts
+    texts = default_tokens(kind) | SpecialTokens.of(settings, _older_tokens(path.parent), default_tokens(kind)).texts
     needed = [texts[role] for role in ("unk_token", "sep_token", "pad_token", "cls_token") if role in texts]
     if missing := [token for token in needed if token not in vocab]:
         raise CheckpointError(f"{path} lacks {_listed(missing)}, which every text of this model needs")
@@ -450,7 +450,7 @@ def _add_tokens(backend: tokenizers.Tokenizer, folder: Path, settings: dict, kin
     the tokenizer's class, whose own special tokens count where the vocabulary has them.
     """
     known = {role: token for role, token in default_tokens(kind).items() if backend.token_to_id(token) is not None}
-    special = SpecialTokens.of(settings, _older(folder), known)
+    special = SpecialTokens.of(settings, _older_tokens(folder), known)
     marked = {token["content"] for token in special.each}
     there = {token.content: token for token in backend.get_added_tokens_decoder().values()}
     added, is_described = added_tokens(folder, settings)
@@ -497,5 +497,5 @@ def _listed(tokens: list[str]) -> str:
     return " and ".join(f"{token:.40}" for token in tokens)
 
 
-def _older(folder: Path) -> dict:
+def _older_tokens(folder: Path) -> dict:
     return settings_of(folder, "special_tokens_map.json")

@@ -188,14 +188,14 @@ def _in_vocabulary(backend: tokenizers.Tokenizer, special: SpecialTokens) -> dic
 
 def parts(part: Any) -> list[dict[str, Any]]:
     """What a normalizer, a pre-tokenizer or a decoder is made of, each with its type; nothing of None."""
-    return [] if part is None else _flat(json.loads(part.__getstate__()))
+    return [] if part is None else _flattened(json.loads(part.__getstate__()))
 
 
-def _flat(state: dict[str, Any]) -> list[dict[str, Any]]:
+def _flattened(state: dict[str, Any]) -> list[dict[str, Any]]:
     if state.get("type") != "Sequence":
         return [state]
     each = next(value for value in state.values() if isinstance(value, list))
-    return [one for part in each for one in _flat(part)]
+    return [one for part in each for one in _flattened(part)]
 
 
 def _set_prefix_space(backend: tokenizers.Tokenizer, settings: Mapping[str, Any]) -> None:

@@ -61,7 +61,7 @@ def check_languages(fields: dict[str, Any], source_lang: str | None, target_lang
             )
 
 
-def _general(folder: Path, config: Any) -> Tokenizer | None:
+def _any_tokenizer(folder: Path, config: Any) -> Tokenizer | None:
     return Tokenizer.from_folder(folder)
 
 
@@ -83,8 +83,8 @@ def _fairseq(folder: Path, config: Any) -> Tokenizer | None:
 
 
 TOKENIZER_KINDS = {  # by the name that a family gives
-    "tokenizer.json": TokenizerKind("tokenizer.json", _general),
-    "wordpiece": TokenizerKind("tokenizer.json or vocab.txt", _general),
+    "tokenizer.json": TokenizerKind("tokenizer.json", _any_tokenizer),
+    "wordpiece": TokenizerKind("tokenizer.json or vocab.txt", _any_tokenizer),
     "marian": TokenizerKind("source.spm, target.spm and vocab.json", _marian, knows_languages=True),
     "mbart": TokenizerKind("sentencepiece.bpe.model or tokenizer.json", _mbart, knows_languages=True),
     "prophetnet": TokenizerKind("tokenizer.json or prophetnet.tokenizer", _prophetnet),

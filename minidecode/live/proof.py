@@ -20,7 +20,7 @@ def compare_sides(side: Any, inputs: Any, options: dict[str, Any]) -> str:
     (B, N), or a mapping such as a tokenizer returns. options: of `generate`; nothing is drawn at random unless they say
     so, and the model's own settings fill the gaps.
     """
-    call = {"do_sample": False} | options | _given(side, inputs)
+    call = {"do_sample": False} | options | _arguments_of(side, inputs)
     return compare_results(side, type(side.live).generate(side.live, **call), side(**call), call)
 
 
@@ -36,7 +36,7 @@ def compare_results(side: Any, theirs: Any, ours: Any, call: dict[str, Any]) -> 
     raise RefusedError(_difference(side.exact(), call, row, new, len(ours), side.settings_of(**call)))
 
 
-def _given(side: Any, inputs: Any) -> dict[str, Any]:
+def _arguments_of(side: Any, inputs: Any) -> dict[str, Any]:
     """The arguments of both sides' `generate`."""
     if isinstance(inputs, str) or (isinstance(inputs, list | tuple) and inputs and isinstance(inputs[0], str)):
         if side.tokenizer is None:

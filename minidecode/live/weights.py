@@ -56,7 +56,9 @@ def live_tensors(live: Any) -> dict[str, LiveTensor]:
 def bound_tensors(family: Family, config: Any, live_tensors: dict[str, LiveTensor], compute: np.dtype):
     """(the family's tensors as arrays, the config): float32 ones of the model are not copied."""
     matched: dict[str, Any]
-    matched, config = matched_tensors(next(iter(live_tensors.values())).path, family, config, live_tensors, _equal)  # type: ignore[arg-type]
+    matched, config = matched_tensors(
+        next(iter(live_tensors.values())).path, family, config, live_tensors, _same_numbers
+    )  # type: ignore[arg-type]
     shapes = family.network.tensor_shapes(config)
     return {
         name: matched[name].read(compute) if name in matched else np.zeros(shape, compute)
@@ -135,7 +137,7 @@ def fingerprint(state: dict[str, LiveTensor]) -> list[tuple[Any, ...]]:
     return marks
 
 
-def _equal(a: Any, b: Any) -> bool:
+def _same_numbers(a: Any, b: Any) -> bool:
     """Whether two live tensors hold the same numbers."""
     return a.shape == b.shape and bool((a.tensor == b.tensor).all())
 

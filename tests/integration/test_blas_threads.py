@@ -17,12 +17,12 @@ IDS = [[3, 9, 27], [5, 6]]
 def three_threads():
     """More than one, whatever the machine and the other tests have."""
     before = [library.get_num_threads() for library in blas_threads._libraries()]
-    blas_threads._tell([3] * len(before))
+    blas_threads._set_threads([3] * len(before))
     if numbers() != {3}:
         pytest.skip("this BLAS does not let itself be told")
     yield
     assert numbers() == {3}, "what was there is given back"
-    blas_threads._tell(before)
+    blas_threads._set_threads(before)
 
 
 def numbers() -> set[int]:
