@@ -89,9 +89,9 @@ def _draw_points(panel: Any, comparison: Comparison, colour: str, is_alone: bool
 
 DARK = "#24292f"
 STAGE_STYLES = (  # of each stage of ladder.SHARES: its colour, its hatch and the hatch's colour; in grey too
-    ("#1f6feb", "", "white"), ("#f2cc60", "///", DARK), ("#cf222e", "xxx", "white"), ("#cae8ff", "...", DARK),
+    ("#1f6feb", "", "white"), ("#f2cc60", "///", DARK), ("#cf222e", "xxx", "white"), ("#cae8ff", "++", DARK),
     ("#8250df", "---", "white"), ("#aceebb", "\\\\\\", DARK), ("#d0d7de", "", DARK), ("#ffb77c", "||", DARK),
-    (DARK, "ooo", "white"),
+    (DARK, "//", "white"),
 )  # fmt: skip
 
 
