@@ -1,4 +1,4 @@
-"""fairseq's Transformer: the forward passes of encoder and decoder, with norms behind the sublayers or before them."""
+"""fairseq's Transformer, pre-norm or post-norm: the forward passes of encoder and decoder, the config, the tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GPT-2: the forward pass.
+"""GPT-2: the forward pass, the config and the tensors.
 
 `minidecode/page.py` has it in plain NumPy, with its cache and its searches: read that page first.
 """

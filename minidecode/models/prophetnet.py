@@ -1,4 +1,4 @@
-"""ProphetNet: the forward passes of encoder and decoder.
+"""ProphetNet: the forward passes of encoder and decoder, the config and the tensors.
 
 It was trained to predict several tokens ahead, each by a stream of rows of its own. To generate, only two rows of a
 token are needed: the main stream's, which is kept, and that of the first predict stream, which is a query row.

@@ -1,4 +1,4 @@
-"""UniLM: the forward pass of a BERT that reads a source both ways, and writes a target from left to right."""
+"""UniLM, a BERT that reads a source both ways and writes a target: the forward pass, the config and the tensors."""
 
 from __future__ import annotations
 
