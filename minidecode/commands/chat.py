@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import InputError, MinidecodeError, OptionError
+from ..lines.records import decoded
 from .flags import Debug, Device, Dtype, ModelName, PlanText, Quiet, Revision, warn_of_files
 from .generate import Printer
 from .progress_bar import bar, line_when_compiling
@@ -117,11 +118,10 @@ def _talk(conversation: Conversation) -> None:
         line = sys.stdin.buffer.readline()
         if not line:
             break
+        text = decoded(line, "the input").strip()
         try:
-            if text := line.decode("utf-8").strip():
+            if text:
                 conversation.answer(text, sys.stdout)
-        except UnicodeDecodeError as error:
-            raise InputError(f"the input is not UTF-8: byte 0x{error.object[error.start]:02x}; convert it") from None
         except MinidecodeError as error:
             if not is_terminal:
                 raise

@@ -12,7 +12,7 @@ import math
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,15 +21,15 @@ import numpy as np
 import typer
 
 from ..bench.bleu4 import Bleu4
-from ..errors import InputError, OptionError, pip_install
-from ..files.fairseq_data import Pair, batches, encode_line
+from ..errors import OptionError, pip_install
+from ..files.fairseq_data import Pair, batches
 from ..files.fairseq_folder import convert_fairseq
-from ..files.fairseq_tokenizer import Codes, Dictionary
+from ..files.fairseq_tokenizer import BOS, EOS, PAD, SPECIAL, UNKNOWN, Codes, Dictionary
+from ..lines.records import decoded
 
 if TYPE_CHECKING:
     from ..model import Model
 
-BOS, PAD, EOS, UNKNOWN = 0, 1, 2, 3
 JOINS = {"sentencepiece": "\u2581", "wordpiece": "_", "letter": "|"}  # what stands for a space between words
 BPE = {"subword_nmt": "@@ ", "@@ ": "@@ ", "@@": "@@"}
 # What changes no line here: how fast it runs, what is logged, and fastseq's options.
@@ -90,10 +90,11 @@ def fairseq_interactive(given: Given = None) -> None:
     asked = parsed("fairseq-interactive", given or [])
     pair = Pair.of(Path(asked.data), asked.source_lang, asked.target_lang)
     program, first = Program.start(asked, pair), 0
+    name = "standard input" if asked.input == "-" else asked.input
     with sys.stdin.buffer if asked.input == "-" else open(asked.input, "rb") as file:
-        lines_left = texts_of(file, "standard input" if asked.input == "-" else asked.input)
-        while lines := list(itertools.islice(lines_left, max(1, asked.buffer_size))):
-            sources = [encode_line(pair.source, program.pieces(line)) for line in lines]
+        texts = (decoded(line, f"{name}, line {number}").strip() for number, line in enumerate(file, 1))
+        while lines := list(itertools.islice(texts, max(1, asked.buffer_size))):
+            sources = [program.encode(line) for line in lines]
             translated: dict[int, tuple[list[Hypothesis], float]] = {}
             sizes = [np.array([len(ids) for ids in sources])]
             most = 1 if asked.max_tokens is None and asked.batch_size is None else asked.batch_size
@@ -109,18 +110,6 @@ def fairseq_interactive(given: Given = None) -> None:
                     print("\n".join(program.lines(first + i, hypothesis)))
             sys.stdout.flush()
             first += len(lines)
-
-
-def texts_of(file: Iterable[bytes], name: str) -> Iterator[str]:
-    """Lines as they come, without white space around them. Raises InputError on one that is no UTF-8."""
-    for number, line in enumerate(file, 1):
-        try:
-            yield line.decode("utf-8").strip()
-        except UnicodeDecodeError as error:
-            byte = line[error.start]
-            raise InputError(
-                f"{name}, line {number} is not UTF-8: byte 0x{byte:02x}; convert it to UTF-8 first"
-            ) from None
 
 
 @dataclass
@@ -154,11 +143,9 @@ class Program:
             model = load(out, plan=asked.plan)
         return cls(asked, pair, model, Codes.from_file(Path(asked.bpe_codes)) if asked.bpe_codes else None)
 
-    def pieces(self, line: str) -> str:
-        """A line in the pieces of the dictionary."""
-        if self.codes is None:
-            return line
-        return " ".join(piece for word in line.split(" ") if word for piece in self.codes.pieces(word))
+    def encode(self, line: str) -> np.ndarray:
+        """Token ids of a source, </s> at the end."""
+        return self.pair.source.encode(line if self.codes is None else self.codes.in_pieces(line))
 
     def translate(self, sources: list[np.ndarray], prefixes: list[np.ndarray] | None = None) -> list[list[Hypothesis]]:
         """The --nbest hypotheses of each source of a batch. The limit follows the longest source of the batch."""
@@ -218,7 +205,7 @@ class OfIds:
             self.bleu.add(target.tolist(), ids.tolist())
 
     def _words(self, text: str) -> list[int]:
-        return [UNKNOWN if word == "<unk>" else self.numbers.setdefault(word, len(self.numbers) + 4)
+        return [UNKNOWN if word == "<unk>" else self.numbers.setdefault(word, len(self.numbers) + len(SPECIAL))
                 for word in text.split()]  # fmt: skip
 
     def __str__(self) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import CheckpointError, OptionError
-from .fairseq_tokenizer import EOS, UNKNOWN, Dictionary, is_language, read_lines
+from .fairseq_tokenizer import Dictionary, is_language, read_lines
 
 MAGIC = b"MMIDIDX\0\0"
 DTYPES = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2", 9: "<u4", 10: "<u8"}
@@ -52,13 +52,8 @@ class Pair:
         if path.with_name(path.name + ".idx").is_file():
             return read_indexed(path, len(dictionary))
         if path.is_file():  # --dataset-impl raw
-            return [encode_line(dictionary, line) for line in read_lines(path)]
+            return [dictionary.encode(line) for line in read_lines(path)]
         return None
-
-
-def encode_line(dictionary: Dictionary, line: str) -> np.ndarray:
-    """The ids of a line of pieces, </s> at its end."""
-    return np.array([*(dictionary.index.get(word, UNKNOWN) for word in line.split()), EOS], np.int64)
 
 
 def read_indexed(path: Path, words: int) -> list[np.ndarray]:

@@ -23,7 +23,7 @@ from ..errors import CheckpointError, OptionError
 from ..models import FAMILIES, fairseq
 from ..models.fairseq import FairseqConfig
 from .checkpoint import match_tensors, write_safetensors
-from .fairseq_tokenizer import CODES, Dictionary, is_language
+from .fairseq_tokenizer import BOS, CODES, EOS, PAD, UNKNOWN, Dictionary, is_language
 from .new_folder import check_new, whole_folder
 from .stored import STORED_DTYPES, Stored
 from .torch_file import Strided, named_tensors, read_torch_value
@@ -35,8 +35,8 @@ KEPT = {f.name for f in dataclasses.fields(FairseqConfig) if f.name != "model_ty
 }  # fmt: skip
 # As fairseq-generate has them.
 GENERATION = {
-    "dialect": "fairseq", "bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "unk_token_id": 3,
-    "decoder_start_token_id": 2, "num_beams": 5, "max_len_a": 0.0, "max_len_b": 200,
+    "dialect": "fairseq", "bos_token_id": BOS, "pad_token_id": PAD, "eos_token_id": EOS, "unk_token_id": UNKNOWN,
+    "decoder_start_token_id": EOS, "num_beams": 5, "max_len_a": 0.0, "max_len_b": 200,
 }  # fmt: skip
 TASKS_WITH_CODES = (
     "translation_from_pretrained_bart", "translation_multi_simple_epoch", "multilingual_translation",

@@ -17,8 +17,8 @@ from .stored import MOST_OF_TEXT, check_regular, read_json
 from .tokenizer import Tokenizer, check_text
 from .tokenizer_checks import check_ids
 
-SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # ids 0 to 3
-EOS, UNKNOWN = 2, 3
+SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
+BOS, PAD, EOS, UNKNOWN = range(len(SPECIAL))
 GOES_ON = "@@"  # behind a piece that is not the last of its word
 ENDS = "</w>"  # behind the last character of a word, in codes and in FSMT's vocabularies
 CODES = ("bpecodes", "code", "codes", "codes.txt", "bpe.codes", "merges.txt")  # the first that a folder has is taken
@@ -70,6 +70,11 @@ class Dictionary:
     def __len__(self) -> int:
         return len(self.words)
 
+    def encode(self, pieces: str, add_special_tokens: bool = True) -> np.ndarray:
+        """Token ids of a text in pieces, </s> at the end."""
+        ids = [self.index.get(piece, UNKNOWN) for piece in pieces.split()]
+        return np.array(ids + [EOS] * add_special_tokens, np.int64)
+
 
 class Codes:
     """subword-nmt's merges, in the order in which they were learnt."""
@@ -94,6 +99,11 @@ class Codes:
             raise CheckpointError(f"{path}: {' '.join(bad)!r:.60} is not two pieces to merge")
         has_counts = bool(merges) and len(merges[0]) == 3
         return cls([merge[:2] for merge in merges], version == "0.1" and not has_counts and path.name != "merges.txt")
+
+    def in_pieces(self, text: str) -> str:
+        """A text whose words are split into pieces. As in subword-nmt, words end at spaces alone."""
+        words = text.strip("\r\n ").split(" ")
+        return " ".join(piece for word in words if word for piece in self.pieces(word))
 
     def pieces(self, word: str) -> list[str]:
         """A word's pieces: of all pairs side by side, the one learnt first is merged everywhere, and so on."""
@@ -184,11 +194,8 @@ class FairseqTokenizer(Tokenizer):
     def _encode(self, text: str, dictionary: Dictionary, add_special_tokens: bool) -> np.ndarray:
         check_text(text)
         text = text.lower() if self.lowers else text
-        if self.codes is not None:
-            pieces = (self.codes.pieces(word) for word in text.strip("\r\n ").split(" ") if word)
-            text = " ".join(piece for word in pieces for piece in word)
-        ids = [dictionary.index.get(word, UNKNOWN) for word in text.split()]
-        return np.array(ids + [EOS] * add_special_tokens, dtype=np.int64)
+        pieces = text if self.codes is None else self.codes.in_pieces(text)
+        return dictionary.encode(pieces, add_special_tokens)
 
     def decode(self, ids: Any, keep_special: bool = False) -> str:
         """The text of a target's token ids, with the pieces of a word joined; special tokens but <unk> left out."""
@@ -218,7 +225,7 @@ class FairseqTokenizer(Tokenizer):
     @property
     def special_ids(self) -> list[int]:  # type: ignore[override]
         """The ids that `decode` leaves out."""
-        return [0, 1, EOS]
+        return [BOS, PAD, EOS]
 
     @property
     def size(self) -> int:

@@ -67,11 +67,7 @@ def read_record(
         return checked_record(given, where)
     is_of_a_file = isinstance(given, bytes)
     if isinstance(given, bytes):
-        try:
-            given = given.decode("utf-8")
-        except UnicodeDecodeError as error:
-            byte = error.object[error.start]
-            raise InputError(f"{where} is not UTF-8: byte 0x{byte:02x}; convert it to UTF-8 first") from None
+        given = decoded(given, where)
     if not isinstance(given, str):
         raise InputError(f"{where} is no text, but {given!r:.80}")
     if not given.strip():
@@ -90,6 +86,15 @@ def read_record(
     except (ValueError, RecursionError) as error:
         raise InputError(f"{where} is not JSON: {error}") from None
     return checked_record(record, where)
+
+
+def decoded(line: bytes, where: str) -> str:
+    """The text of a line. Raises InputError that begins with `where` on one that is not UTF-8."""
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        byte = line[error.start]
+        raise InputError(f"{where} is not UTF-8: byte 0x{byte:02x}; convert it to UTF-8 first") from None
 
 
 def checked_record(record: Any, where: str) -> dict[str, Any]:
