@@ -16,7 +16,6 @@ from .interrupts import Terminated
 from .progress_bar import bar
 
 KEY_VARIABLE = "MINIDECODE_API_KEY"
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def serve(
@@ -45,7 +44,7 @@ def serve(
     try:
         import uvicorn
 
-        from ..serving.server import Server, Settings
+        from ..serving.server import LOOPBACK, Server, Settings
     except ModuleNotFoundError as error:
         if error.name in ("starlette", "uvicorn"):
             raise OptionError(f"serve needs the package {error.name}: {pip_install(error.name, 'serve')}") from None
@@ -56,7 +55,8 @@ def serve(
     key = api_key if api_key is not None else os.environ.get(KEY_VARIABLE)
     if key is not None and not key.strip():
         raise OptionError("the API key is empty: give one, or none")
-    is_local = host in LOOPBACK
+    shown_host = f"[{host}]" if ":" in host else host
+    is_local = shown_host in LOOPBACK
     if not is_local and key is None:
         print(f"minidecode: {host} lets other machines in, and no --api-key is set: anybody may ask", file=sys.stderr)
     try:
@@ -70,11 +70,8 @@ def serve(
         loaded, max_rows=max_rows, max_prefill_tokens=max_prefill_tokens, max_waiting=max_waiting,
         memory_budget=memory_budget,
     )  # fmt: skip
-    settings = Settings(
-        name or model, key, max_body, timeout or None, ("localhost", "127.0.0.1", "[::1]") if is_local else None
-    )
+    settings = Settings(name or model, key, max_body, timeout or None, LOOPBACK if is_local else None)
     app = Server(scheduler, settings).app()
-    shown_host = f"[{host}]" if ":" in host else host
     print(
         f"minidecode: {settings.name} at http://{shown_host}:{listening.getsockname()[1]}", file=sys.stderr, flush=True
     )

@@ -42,7 +42,7 @@ from .worker import Worker
 PAGE = Path(__file__).with_name("page.html")
 RETRY_AFTER = 1  # seconds that a client waits before it asks a full server again
 CHAT_TOKENS = 1024  # of an answer, where nothing says otherwise and the context holds them
-LOOPBACK = ["localhost", "127.0.0.1", "[::1]"]
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")  # this machine, as requests and addresses name it
 FIELD_OF = {  # options of `generate` by the names that clients know
     "max_new_tokens": "max_tokens", "stop_strings": "stop", "num_return_sequences": "n", "sequence_bias": "logit_bias",
 }  # fmt: skip
@@ -56,7 +56,7 @@ class Settings:
     api_key: str | None = None
     most_bytes: int = 2**22  # of a body
     seconds: float | None = 600.0  # that a request may take, waiting included
-    hosts: tuple[str, ...] | None = tuple(LOOPBACK)  # that a request may name as its server; None: any
+    hosts: tuple[str, ...] | None = LOOPBACK  # that a request may name as its server; None: any
 
 
 class RefusedRequestError(Exception):
