@@ -14,28 +14,32 @@ import numpy as np
 
 from ..device.arrays import fetch, is_array
 from ..files.journal import HASH
+from ..plan import Plan
 from .records import merged_options
 
 PACKAGE = sys.modules[__name__.partition(".")[0]]  # not imported: it is a layer above, and loaded by now
 # What `generate_lines` takes and a resumed run may change. Another budget cuts batches elsewhere, as less free memory
 # does: the last digits of scores may change with it.
-MAY_CHANGE = {"memory_budget", "overlap", "trace", "on_batch"}
+MAY_CHANGE = {"memory_budget", "overlap", "trace", "on_batch", "arena", "costs"}
 
 
 def records_depend_on(model: Any, how: dict[str, Any]) -> dict[str, Any]:
     """Name -> value, as JSON holds it, or a hash of it; all but the lines. how: what `generate_lines` takes."""
-    if "draft" in how:
+    if how.get("draft") is not None:
         how = how | {"draft": _hash_of_model(how["draft"])}
+    plan = model.plan
+    if how.get("plan") is not None:
+        plan = Plan.parse(how["plan"])
+        plan.resolve(**model.traits)
     fields = {field.name for field in dataclasses.fields(model.options())}
     given = {name: value for name, value in how.items() if name in fields}
     options = dataclasses.asdict(model.options(**merged_options(model, given, {})))
     depends_on = {
-        "dtype": model.dtype, "model": _hash_of_model(model), "device": model.device, "plan": str(model.plan),
-        "prefix": model.prefix,
-        **{name: value for name, value in how.items() if name not in fields | MAY_CHANGE},
+        "dtype": model.dtype, "model": _hash_of_model(model), "device": model.device, "prefix": model.prefix,
+        **{name: value for name, value in how.items() if name not in fields | MAY_CHANGE}, "plan": str(plan),
         "minidecode": PACKAGE.__version__, "numpy": np.__version__,
     }  # fmt: skip
-    for name in _files_of(str(model.plan)):
+    for name in _files_of(str(plan)):
         path = name if name.endswith(".py") else sys.modules[name].__file__  # the plan has imported it
         depends_on[f"file {path}"] = hash_of([Path(path).read_bytes()])
     kept = {"keep_stop_strings": given.get("keep_stop_strings", options["keep_stop_strings"])}  # of lines

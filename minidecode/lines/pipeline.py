@@ -526,15 +526,10 @@ def generate_lines(
     Raises OptionError at once on options; while it is read LineError, and whatever reading
     `lines` raises.
     """
-    count = 0 if isinstance(done, Collection) else done
-    counts = ("batch_size", batch_size, 1), ("threads", threads, 1), ("done", count, 0), ("first_line", first_line, 1)
-    for name, number, least in counts:
-        if isinstance(number, bool) or not isinstance(number, numbers.Integral) or number < least:
-            raise OptionError(f"{name} must be an integer from {least} up, not {number!r}")
-    window = 8 * batch_size if sort_window is None else sort_window
-    if isinstance(window, bool) or not isinstance(window, numbers.Integral) or window < 1:
-        raise OptionError(f"sort_window must be an integer from 1 up, not {window!r}")
-    window = min(max(window, batch_size), sys.maxsize)  # more than itertools can count is all of them
+    window = window_of(batch_size, sort_window)
+    _check_count("threads", threads, 1)
+    _check_count("done", 0 if isinstance(done, Collection) else done, 0)
+    _check_count("first_line", first_line, 1)
     for name, value, known in (("overlap", overlap, OVERLAPS), ("on_error", on_error, ON_ERROR)):
         if value not in known:
             raise OptionError(f"{name} must be one of {', '.join(known)}, not {value!r}")
@@ -560,6 +555,19 @@ def generate_lines(
         options=dict(options),
     )  # fmt: skip
     return LineRun(stages, overlap in ("both", "prefetch"), threads if overlap in ("both", "post-process") else 0)
+
+
+def window_of(batch_size: int, sort_window: int | None) -> int:
+    """How many lines are sorted and batched together. Raises OptionError on what is no such number."""
+    _check_count("batch_size", batch_size, 1)
+    window = 8 * batch_size if sort_window is None else sort_window
+    _check_count("sort_window", window, 1)
+    return min(max(window, batch_size), sys.maxsize)  # more than itertools can count is all of them
+
+
+def _check_count(name: str, number: Any, least: int) -> None:
+    if isinstance(number, bool) or not isinstance(number, numbers.Integral) or number < least:
+        raise OptionError(f"{name} must be an integer from {least} up, not {number!r}")
 
 
 def check_lines(

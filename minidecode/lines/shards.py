@@ -24,7 +24,7 @@ from ..errors import InputError, MinidecodeError, OptionError, pip_install, word
 from ..files.journal import HASH
 from ..files.lines import LineReader
 from .depends import hash_of, records_depend_on
-from .pipeline import generate_lines
+from .pipeline import generate_lines, window_of
 from .records import Copies, read_record, record_of
 
 if TYPE_CHECKING:
@@ -129,14 +129,13 @@ class ShardGenerator:
     parquet: the files are Parquet, of the columns "line" and "record"; otherwise JSON lines.
     how: what `generate_lines` takes: generation options, batch_size, plan and the like.
 
-    Raises OptionError on a folder with records of other lines, options, weights or versions.
-    (Functions among the options are not compared.)
+    Raises OptionError on options, and on a folder with records of other lines, options, weights
+    or versions. (Functions among the options are not compared; those of the plan are.)
     """
 
     def __init__(self, model: Model, folder: str | Path | None = None, *, parquet: bool = False, **how: Any):
         self.model, self.how = model, {"batch_size": 8, "sort_window": None, "on_error": "record"} | how
-        batch_size, window = self.how["batch_size"], self.how["sort_window"]
-        self.window = max(8 * batch_size if window is None else window, batch_size)
+        self.window = window_of(self.how["batch_size"], self.how["sort_window"])
         depends_on = records_depend_on(model, self.how)
         self.draws = depends_on["do_sample"] or self.how.get("latent_seed") is not None
         self.folder = None if folder is None else ShardFolder(Path(folder), depends_on, parquet)
@@ -194,7 +193,7 @@ class ShardFolder:
     def __init__(self, path: Path, depends_on: dict[str, Any], parquet: bool):
         path.mkdir(parents=True, exist_ok=True)
         self.path, self.suffix, self.there = path, "parquet" if parquet else "jsonl", shard_files(path)
-        self.depends_on = json.dumps(depends_on, sort_keys=True).encode()
+        self.depends_on = json.dumps(depends_on, sort_keys=True, default=_in_json).encode()
 
     def file_of(self, shard: dict[str, Any]) -> ShardFile:
         """Where a shard's records are, or will be. Raises OptionError if other records of its lines are there."""
@@ -224,6 +223,11 @@ class ShardFolder:
             out.flush()
             os.fsync(out.fileno())
         part.replace(self.path / file.name)
+
+
+def _in_json(value: Any) -> Any:
+    """NumPy's arrays and numbers as JSON holds them; of a function, which is not compared, its type."""
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else type(value).__name__
 
 
 def shard_files(folder: Path) -> list[ShardFile]:

@@ -169,6 +169,35 @@ def test_shards_are_whole_windows(model):
     assert len(md.ShardGenerator(model, batch_size=2, sort_window=4, max_new_tokens=1)(second)["line"]) == 8
 
 
+FUNCTION = "from minidecode.reference.argmax import argmax_tokens as best\n"
+
+
+def test_a_folder_takes_whatever_options_generate_lines_takes(model, prompts, tmp_path):
+    """Arrays, a plan, functions. A function of the plan is part of what records depend on."""
+    (tmp_path / "mine.py").write_text(FUNCTION)
+    plan = f"argmax={tmp_path / 'mine.py'}:best"
+    options = how(prompts, {
+        "plan": md.Plan.parse(plan), "batch_size": np.int64(2), "eos_token_id": np.array([7]), "draft": None,
+        "logits_processor": [lambda scores_RV, *_: scores_RV], "arena": None,
+    })  # fmt: skip
+    batch = next(as_batches(md.cut_shards(prompts, size=16)))
+    assert md.ShardGenerator(model, tmp_path / "out", **options)(batch)["generated"] == [16]
+    spelled = options | {"plan": plan, "batch_size": 2, "eos_token_id": [7], "costs": True}
+    assert md.ShardGenerator(model, tmp_path / "out", **spelled)(batch)["generated"] == [0]
+    (tmp_path / "mine.py").write_text(f"{FUNCTION}\n")
+    with pytest.raises(md.OptionError, match="of other lines, options"):
+        md.ShardGenerator(model, tmp_path / "out", **options)(batch)
+
+
+def test_wrong_options_are_named_before_the_first_shard(model, tmp_path):
+    for options, words in (
+        ({"batch_size": 0}, "batch_size must be"), ({"sort_window": 1.5}, "sort_window must be"),
+        ({"plan": "cache=none,split=cpu"}, "has no effect"),
+    ):  # fmt: skip
+        with pytest.raises(md.OptionError, match=words):
+            md.ShardGenerator(model, tmp_path / "out", **options)
+
+
 def test_one_line_names_what_cannot_be_cut():
     for lines, words in (
         (["a\nb"], "line 1 holds a line break"), ([{"prompt": "a", "at": {1, 2}}], "line 1 holds a value that JSON"),
