@@ -2,11 +2,11 @@
 
     python benchmarks/drafts.py --out benchmarks/results/drafts-cpu.json
 
-GPT-2 has its published shape and random weights. With a bias it says one token again and again, so that a lookup is
-always right; what it samples repeats nothing, so that a lookup is always wrong: the two ends. tiny-gpt2 and its draft
-tiny-gpt2-mqa are trained; that draft has four layers, and the model six. Greedy tokens are compared before anything is
-timed. Plan fast, one thread for each core. Takes about four minutes. Prints a line
-for each work, of medians, and writes all figures to --out.
+GPT-2 has its published shape and random weights. With a bias it repeats one token, so every guess of a lookup is right.
+Its samples repeat nothing, so every guess is wrong. These are the two ends. tiny-gpt2 and its draft tiny-gpt2-mqa are
+trained: the draft has four layers, and the model six. Greedy tokens are compared before anything is timed. Plan fast,
+one thread for each core. Takes about four minutes. Prints the medians, a line for each work, and writes all figures to
+--out.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ONE_TOKEN, SAMPLED = {"sequence_bias": {(7,): 1e4}}, {"do_sample": True, "top_k"
 
 
 def works() -> list[tuple[str, md.Model, dict[str, Any], dict[str, Any], int]]:
-    """(name, model, options, what drafts, texts)"""
+    """(name, model, options, options of the drafts, texts) of each work."""
     gpt2 = md.load("gpt2", random_weights=True, plan="fast")
     tiny, draft = md.load("tiny-gpt2", plan="fast"), md.load("tiny-gpt2-mqa", plan="fast")
     found = []

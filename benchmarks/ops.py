@@ -2,9 +2,9 @@
 
     python benchmarks/ops.py --out benchmarks/results/ops-cpu.json
 
-Each op has a process of its own. The file is written after each, and a second call goes on where the first ended; an
-op that takes more than --most seconds is left out and named. The pages of the ops show the figures. Takes about half an
-hour. Prints a line for each op, and writes all figures to --out.
+Each op has a process of its own. The file is written after each op, and a second call continues where the first ended.
+An op that takes more than --most seconds is left out and named. The pages of the ops show the figures. Takes about half
+an hour. Prints a line for each op, and writes all figures to --out.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
     NUMBA_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python benchmarks/shards.py --model tiny-gpt2
 
-It needs the extra `ray`. Each actor has one thread, and there are as many actors as cores. One process generates for
-the lines alone first, while the other cores are idle. Then the actors do, and must give the same bytes. Their rate
-counts from the first shard's beginning to the last one's end: starting Ray and the actors is told on its own. A busy
-machine changes the lines of a second much, and those of a CPU second little. Takes about two minutes. Prints the rates,
-and writes nothing.
+It needs the extra `ray`. Each actor has one thread, and there are as many actors as cores. First one process generates
+for all lines, while the other cores are idle. Then the actors do, and must give the same bytes. Their time runs from
+the start of the first shard to the end of the last one. The start of Ray and the actors is another figure. Other work
+on the machine changes lines per second much, and lines per CPU second little. Takes about two minutes. Prints the
+rates, and writes no file.
 """
 
 from __future__ import annotations
@@ -25,28 +25,12 @@ from minidecode.bench.compare import where_it_ran
 from minidecode.device.cores import usable_cores
 from minidecode.lines.records import record_of
 
-WORDS = (
-    "Fellow",
-    "citizens",
-    "of",
-    "the",
-    "Senate",
-    "and",
-    "the",
-    "House",
-    "the",
-    "state",
-    "of",
-    "the",
-    "Union",
-    "is",
-    "good",
-)
+TEXT = "Fellow citizens of the Senate and the House the state of the Union is good"
 THREADS = ("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 class Timed(md.ShardGenerator):
-    """Says of each shard when it began and ended, and the CPU seconds between."""
+    """Notes when each shard began and ended, and its CPU seconds."""
 
     def __call__(self, batch):
         begin, cpu = time.time(), time.process_time()
@@ -55,7 +39,10 @@ class Timed(md.ShardGenerator):
 
 
 def by_actors(model: md.Model, shards: list[dict], folder: str, actors: int, how: dict) -> dict[str, float]:
-    """Seconds until the first shard began, and from then on, of CPU too; the share of these without a shard."""
+    """start: seconds until the first shard began. seconds: from there to the end of the last one.
+
+    cpu: CPU seconds of all shards. idle: the share of the actors' time in which they had no shard.
+    """
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     import ray
 
@@ -93,7 +80,8 @@ def main() -> None:
     if any(os.environ.get(name) != "1" for name in THREADS):
         parser.error(f"say {'=1 '.join(THREADS)}=1 in front of it: each process has one thread")
     model = md.load(given.model, plan="fast", dtype=given.dtype)
-    lines = [" ".join(WORDS[i % 7 : i % 7 + 4 + i % 9]) + f" {i}" for i in range(given.lines)]
+    words = TEXT.split()
+    lines = [" ".join(words[i % 7 : i % 7 + 4 + i % 9]) + f" {i}" for i in range(given.lines)]
     how = {"batch_size": given.batch_size, "max_new_tokens": given.new_tokens, "on_error": "record"}
     list(md.generate_lines(model, lines[: given.batch_size], **how))  # compiles what is not compiled yet
     begin = time.perf_counter()

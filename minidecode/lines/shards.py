@@ -242,20 +242,16 @@ def join_shards(folder: str | Path) -> Iterator[str]:
         with open("records.jsonl", "w", newline="\\n") as file:
             file.writelines(md.join_shards("out"))
 
-    Raises InputError where lines are missing or come twice, before the first record.
+    Raises InputError where lines are missing between two files or come twice, before the first
+    record. That the last files are there, no file says: count the records.
     """
     folder, line = Path(folder), 1
     files = shard_files(folder)
     for file in files:
         if file.first != line:
-            what = (
-                f"lines {line} to {file.first - 1} are missing"
-                if file.first > line
-                else f"line {file.first} is there twice"
-            )
-            raise InputError(
-                f"{folder}: {what}, before {file.name}: run again, or take away what does not belong there"
-            )
+            missing, twice = f"lines {line} to {file.first - 1} are missing", f"line {file.first} is there twice"
+            what = missing if file.first > line else twice
+            raise InputError(f"{folder}: {what}, before {file.name}: run again, or delete what does not belong there")
         line = file.last + 1
     return itertools.chain.from_iterable(_records_of(folder / file.name) for file in files)
 
