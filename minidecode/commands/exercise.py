@@ -18,6 +18,7 @@ from .help_text import WithExamples
 from .progress_bar import bar
 
 if TYPE_CHECKING:
+    from ..course.exercises.folder import Folder
     from ..course.exercises.verdict import Verdict
 
 
@@ -106,13 +107,12 @@ def check(
         return
     from ..course.exercises.checking import check as judge
     from ..course.exercises.find import find
-    from ..course.exercises.folder import submission_of, work_folder
+    from ..course.exercises.folder import submission_of
     from ..course.exercises.folder import target as find_target
 
     task = find(exercise)
-    is_file = exercise.endswith(".py")
-    work = work_folder(folder or (Path(exercise).parent if is_file else None))
-    path = Path(exercise) if is_file else work.file(task) if target else work.existing(task)
+    work, file = _named(exercise, folder)
+    path = file or (work.file(task) if target else work.existing(task))
     submission = find_target(target, task) if target else submission_of(path)
     asked = _seed(seed, student) if seed is not None or student else None
     verdict, picture = judge(task, submission, work, asked)
@@ -124,6 +124,14 @@ def check(
             print(f"\nA picture: {picture}")
     if not verdict.ok:
         raise typer.Exit(1)
+
+
+def _named(exercise: str, folder: Path | None) -> tuple[Folder, Path | None]:
+    """Where the student works, and the file, if it is what names the exercise."""
+    from ..course.exercises.folder import work_folder
+
+    file = Path(exercise) if exercise.endswith(".py") else None
+    return work_folder(file.parent if folder is None and file else folder), file
 
 
 def _check_all(folder: Path | None, target: str | None, is_varied: bool, as_json: bool) -> None:
@@ -180,12 +188,11 @@ def score(
     from .. import __version__
     from ..course.exercises import league as leagues
     from ..course.exercises.find import find
-    from ..course.exercises.folder import submission_of, work_folder
+    from ..course.exercises.folder import submission_of
 
     task = find(exercise)
-    is_file = exercise.endswith(".py")
-    work = work_folder(folder or (Path(exercise).parent if is_file else None))
-    path = Path(exercise) if is_file else work.existing(task)
+    work, file = _named(exercise, folder)
+    path = file or work.existing(task)
     verdict, scored = leagues.score(task, submission_of(path), league, __version__)
     if scored is None:
         print(verdict)

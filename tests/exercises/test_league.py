@@ -221,6 +221,11 @@ def test_a_kernel_that_is_not_accepted_has_no_line(tmp_path, monkeypatch, capsys
     assert "checksum" not in capsys.readouterr().out and not (tmp_path / league.FILE).read_text().strip()
 
 
+def test_a_line_replaces_the_earlier_one_beside_whatever_the_file_holds(tmp_path, of_1):
+    (tmp_path / league.FILE).write_bytes(b"\xff\n1 scale of before\n12 other\n")
+    assert league.keep(tmp_path, of_1).read_text(encoding="utf-8").splitlines() == ["\ufffd", "12 other", str(of_1)]
+
+
 def test_a_line_of_anything_else_cannot_be_read():
     with pytest.raises(InputError):
         league.parsed("12 bank_conflicts")

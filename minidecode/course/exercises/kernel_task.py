@@ -37,7 +37,7 @@ class KernelTask(Task):
         return None
 
     def disguised(self, v: SimpleNamespace, inputs: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
-        """An input that is as much work as this one, but looks otherwise: by default each row in another order."""
+        """Other inputs that are as much work as these: by default the same numbers, each row in another order."""
         return inputs | {name: rng.permuted(a, axis=-1) for name, a in inputs.items()
                          if isinstance(a, np.ndarray) and a.ndim and name not in self.out}  # fmt: skip
 

@@ -1,7 +1,7 @@
 """A league by counts: what an accepted kernel costs on inputs that are the same for all, as one line with a checksum.
 
-The checksum is no secret: anybody can compute one. It says which file a line belongs to. What proves a
-line is that the teacher runs the file again, as `judged` does.
+The checksum says which file a line belongs to. It is no secret, and anybody can compute one. To prove a line, `judged`
+runs the file again.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ def parsed(line: str) -> Score:
 def checksum_of(exercise: Exercise, source: str, league: int, counts: dict[str, int], version: str) -> str:
     """Of the exercise, the file, the league's inputs, the counts and the version.
 
-    Of the file counts what the student wrote: not the statement on top, the variation's constants, or blank lines.
+    Of the file, what the student wrote: without the statement on top, the variation's constants and blank lines.
     """
-    told = [exercise.number, skeleton.written_in(source), league, counts, version]
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
+    parts = [exercise.number, skeleton.written_in(source), league, counts, version]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
 def score(exercise: Exercise, submission: Submission, league: int, version: str) -> tuple[Verdict, Score | None]:
@@ -76,7 +76,7 @@ def score(exercise: Exercise, submission: Submission, league: int, version: str)
 
     The file is judged as `grade` judges it, on inputs that are drawn now. Then it gets the constants of the league's
     variation, and must be right on the league's inputs, on others that are drawn now, and on the league's inputs in
-    disguise: there it must not do more, or it has looked at what it was given.
+    disguise. A kernel that does more on these has been made for the league's numbers, and is refused.
 
     Raises OptionError where the exercise has no kernel, and where the file does not say its variation.
     """
@@ -94,7 +94,7 @@ def score(exercise: Exercise, submission: Submission, league: int, version: str)
         held = None
     if held is None:
         raise OptionError(
-            f"{submission.path} does not say its variation, whose lines the league replaces by its own: minidecode"
+            f"{submission.path} does not say its variation, and the league replaces these lines by its own: minidecode"
             f" exercise reset {exercise.number} writes them"
         )
     fresh = secrets.randbits(32)
@@ -103,23 +103,23 @@ def score(exercise: Exercise, submission: Submission, league: int, version: str)
         return verdict, None
     rng = np.random.default_rng(fresh)
     trials = [Trial(case) for case in task.cases(v, task.rng(league))]
-    twins = [Trial(task.disguised(v, t.inputs, rng), is_hidden=True) for t in trials]
+    disguised = [Trial(task.disguised(v, t.inputs, rng), is_hidden=True) for t in trials]
     others = [Trial(case, is_hidden=True) for case in task.cases(v, task.rng(league, fresh))]
-    verdict = task.judge(replace(submission, source=source), league, v, [*trials, *twins, *others])
+    verdict = task.judge(replace(submission, source=source), league, v, [*trials, *disguised, *others])
     if not verdict.ok:
         verdict.message = f"With the constants of league {league}: {verdict.message}"
         return verdict, None
-    if told := _does_less(task, trials, twins):
-        return Verdict(exercise.number, league, False, told, "looks-at-inputs"), None
+    if message := _does_less(task, trials, disguised):
+        return Verdict(exercise.number, league, False, message, "looks-at-inputs"), None
     counts = {"launches": len(trials)} | {name: sum(t.ran.counts[name] for t in trials) for name in COUNTS}
     return verdict, Score(exercise.number, exercise.name, league, version, counts,
                           checksum_of(exercise, submission.source, league, counts, version))  # fmt: skip
 
 
-def _does_less(task: KernelTask, trials: list[Trial], twins: list[Trial]) -> str:
+def _does_less(task: KernelTask, trials: list[Trial], disguised: list[Trial]) -> str:
     """Where a kernel does less on an input of the league than on the same in disguise, in words; else ""."""
-    for trial, twin in zip(trials, twins, strict=True):
-        here, there = trial.ran.counts[task.ranked], twin.ran.counts[task.ranked]
+    for trial, other in zip(trials, disguised, strict=True):
+        here, there = trial.ran.counts[task.ranked], other.ran.counts[task.ranked]
         if here < there:
             return (
                 f"{task.call(trial.inputs)} counts {here:,} {in_words(task.ranked)}, and {there:,} where the same"
@@ -146,7 +146,7 @@ class Place:
 def keep(folder: Path, line: Score) -> Path:
     """Writes a line into the folder's league.txt, in the place of that exercise's earlier one."""
     path = folder / FILE
-    there = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    there = _read(path) if path.is_file() else []
     others = [text for text in there if not text.startswith(f"{line.number} ")]
     path.write_text("\n".join([*others, str(line)]) + "\n", encoding="utf-8")
     return path
@@ -175,12 +175,16 @@ def _lines(folder: Path) -> list[str]:
     path = folder / FILE
     if folder.is_symlink() or path.is_symlink() or not path.is_file():
         return []
-    text = path.read_bytes()[:MOST_BYTES].decode(errors="replace")
-    return list({line.split(" ")[0]: line for line in text.splitlines() if line.strip()}.values())
+    return list({line.split(" ")[0]: line for line in _read(path) if line.strip()}.values())
+
+
+def _read(path: Path) -> list[str]:
+    """The lines of a file that may hold anything."""
+    return path.read_bytes()[:MOST_BYTES].decode(errors="replace").splitlines()
 
 
 def verified(student: str, folder: Path, line: str, league: int, version: str) -> Place:
-    """What becomes of a line: the file beside it is judged and counted again."""
+    """Judges and counts the file of a line again, and says whether the line holds."""
     try:
         told = parsed(line)
     except InputError as error:
@@ -237,7 +241,7 @@ def as_table(places: list[Place]) -> str:
             parts.append(f"{1 + counts.index(count):>3}  {grade.on_a_line(place.student):<{width}}  {count:,}{alike}")
         parts.append("")
     refused = [p for p in places if p.problem]
-    parts += [f"{len(places) - len(refused)} of {len(places)} lines hold"]
+    parts.append(f"{len(places) - len(refused)} of {len(places)} lines hold")
     parts += [
         f"{grade.on_a_line(p.student)}, {p.score.number if p.score else 'a line'}: {grade.on_a_line(p.problem)}"
         for p in refused

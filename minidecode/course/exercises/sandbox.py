@@ -75,7 +75,7 @@ class Sandbox:
 
     def ask(self, do: str, *, callbacks: dict[str, Any] | None = None, **what: Any) -> dict[str, Any]:
         """The answer to one question. callbacks: name -> function that the other side may ask for meanwhile."""
-        deadline, answered = min(self._had() + self.seconds, self._end), threading.Event()
+        deadline, answered = min(self._clock() + self.seconds, self._end), threading.Event()
         threading.Thread(target=self._kill_after, args=(deadline, answered), daemon=True).start()
         try:
             return self._asked(do, what, callbacks or {}, deadline)
@@ -90,26 +90,26 @@ class Sandbox:
                 raise self._fail("forged", "answered with something that is no answer")
             if "ask" not in reply:
                 return reply
-            if self._had() > deadline:
+            if self._clock() > deadline:
                 raise self._fail("time", f"no answer within {self.seconds:g} seconds, but many calls")
             self._send(_result_of(callbacks.get(str(reply["ask"])), reply.get("arguments")), deadline)
 
     def end_after(self, seconds: float) -> None:
         """No answer is waited for later than that, counted from now."""
-        self._end, self._total = self._had() + seconds, seconds
+        self._end, self._total = self._clock() + seconds, seconds
 
-    def _had(self) -> float:
-        """Seconds that the process had since some moment: not those in which it waited for a core.
+    def _clock(self) -> float:
+        """Seconds on a clock that stands while the process waits for a core.
 
-        At most MOST_WAITED of these are taken off, so that a process which slows itself, by threads say, ends too.
+        It stands for MOST_WAITED seconds at most, so that a process that slows itself, by threads say, ends too.
         """
         self._waited = max(self._waited, min(_waited_for_a_core(self._process.pid), MOST_WAITED))
         return time.monotonic() - self._waited
 
     def _kill_after(self, deadline: float, answered: threading.Event) -> None:
-        """A process that never reads keeps us from sending: its end ends that."""
-        while not answered.wait(max(0.0, deadline + 0.5 - self._had())):
-            if self._had() >= deadline + 0.5:
+        """Ends a process that is late: one that never reads would keep us in `_send` for ever."""
+        while not answered.wait(max(0.0, deadline + 0.5 - self._clock())):
+            if self._clock() >= deadline + 0.5:
                 self._too_late.set()
                 self._process.kill()
                 return
@@ -160,7 +160,7 @@ class Sandbox:
 
     def _receive(self, deadline: float) -> Any:
         while True:
-            left = deadline - self._had()
+            left = deadline - self._clock()
             try:
                 reply = self._replies.get(timeout=max(0.0, left))
                 break
