@@ -4,6 +4,7 @@ python tests/golden_files.py        unpacks every tests/golden/NAME.tar.xz whose
 python tests/golden_files.py NAME   packs tests/golden/NAME after its make_*.py has written it; the same bytes each time
 """
 
+import contextlib
 import hashlib
 import os
 import sys
@@ -16,26 +17,28 @@ NOTE = ".unpacked"  # in a folder: the digest of the archive that it came from
 
 
 def unpack() -> None:
-    """Each folder appears whole. Of two runs that start at once, the second may find its folder there already."""
+    """Each folder appears whole. Of two runs that start at once, either may find what the other has done already."""
     for archive in GOLDEN.glob("*.tar.xz"):
         folder, of_archive = GOLDEN / archive.name.removesuffix(".tar.xz"), digest(archive)
-
-        def is_there(folder: Path = folder, of_archive: str = of_archive) -> bool:
-            return (folder / NOTE).is_file() and (folder / NOTE).read_text() == of_archive
-
-        if is_there():
+        if is_of(folder, of_archive):
             continue
         with tempfile.TemporaryDirectory(dir=GOLDEN, prefix=".unpacking-") as there:
             with tarfile.open(archive) as packed:
                 packed.extractall(there, filter="data")
             (Path(there) / folder.name / NOTE).write_text(of_archive)
+            with contextlib.suppress(FileNotFoundError):
+                folder.rename(Path(there) / "before")
             try:
-                if folder.exists():
-                    folder.rename(Path(there) / "before")
                 os.replace(Path(there) / folder.name, folder)
             except OSError:
-                if not is_there():
+                if not is_of(folder, of_archive):
                     raise
+
+
+def is_of(folder: Path, archive_digest: str) -> bool:
+    """Whether the folder is there, and was unpacked from the archive with this digest."""
+    note = folder / NOTE
+    return note.is_file() and note.read_text() == archive_digest
 
 
 def pack(folder: Path) -> None:

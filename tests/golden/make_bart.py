@@ -2,6 +2,7 @@
 
     pip install '.[oracle]'
     python tests/golden/make_bart.py
+    python tests/golden_files.py bart
 
 Every seed is fixed, so a second run writes the same files. making.py says what they hold; here the prompts are
 sources, and the logits are those of the targets in "logit_targets".

@@ -2,6 +2,7 @@
 
     pip install '.[oracle]'
     python tests/golden/make_bert.py
+    python tests/golden_files.py bert
 
 Every seed is fixed, so a second run writes the same files. Each model is one folder:
 

@@ -2,6 +2,7 @@
 
     pip install '.[oracle]'
     python tests/golden/make_ctranslate2.py
+    python tests/golden_files.py ctranslate2
 
 Each model is read and converted by CTranslate2's own converter, and runs in float32. A line of cases.json is a case, as
 in tests/golden/hf4; options are spelled as here. test_ctranslate2_oracle.py asks in the same way, live.

@@ -2,6 +2,7 @@
 
     pip install '.[oracle]'
     python tests/golden/make_gpt2.py
+    python tests/golden_files.py gpt2
 
 Every seed is fixed, so a second run writes the same files. making.py says what they hold.
 """

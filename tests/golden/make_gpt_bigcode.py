@@ -2,6 +2,7 @@
 
     pip install '.[oracle]'
     python tests/golden/make_gpt_bigcode.py
+    python tests/golden_files.py gpt_bigcode
 
 Every seed is fixed, so a second run writes the same files. making.py says what they hold. transformers' own attention
 has a softmax of float32, also in a float64 model: torch's stands in for it.

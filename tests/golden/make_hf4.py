@@ -3,6 +3,7 @@
     pip install transformers==4.49.0 torch safetensors 'numpy<2.3'     in an environment of its own
     python tests/golden/make_hf4.py                                    with transformers 4.49: the cases
     python tests/golden/make_hf4.py                                    with transformers 5: "differs_from_5"
+    python tests/golden_files.py hf4
 
 The models are those of tests/golden/gpt2 and tests/golden/bart, in float64; every seed is fixed. A line of cases.json
 is a case: model, prompts, options, and tokens and scores as in the other folders. Plain cases say whether transformers

@@ -2,6 +2,7 @@
 
     pip install '.[oracle]'
     python tests/golden/make_llama.py
+    python tests/golden_files.py llama
 
 Every seed is fixed, so a second run writes the same files. making.py says what they hold. transformers computes norms,
 softmax and the angles of the rotation in float32, also in a float64 model. So torch's own RMSNorm and attention stand

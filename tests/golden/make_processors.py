@@ -2,6 +2,7 @@
 
     pip install '.[oracle]'
     python tests/golden/make_processors.py
+    python tests/golden_files.py processors
 
 The models are folders of tests/golden/gpt2 and tests/golden/bart. Every seed is fixed, so a second run writes the same
 files:

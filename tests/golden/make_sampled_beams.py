@@ -2,6 +2,7 @@
 
     pip install transformers torch                 the newest, or ==5.23.0 for the older file
     python tests/golden/make_sampled_beams.py
+    python tests/golden_files.py sampled_beams
 
 Until 5.23, `generate(do_sample=True, num_beams=W)` kept the candidates of a step in the order of the draw, and the
 first W of them could end; since 5.24 they are sorted by score first. So each version that draws otherwise has a file of

@@ -2,6 +2,7 @@
 
     pip install '.[oracle]'
     python tests/golden/make_t5.py
+    python tests/golden_files.py t5
 
 Every seed is fixed, so a second run writes the same files. making.py says what they hold; prompts are sources, and the
 logits are those of the targets in "logit_targets", which are long enough for the buckets of far distances.

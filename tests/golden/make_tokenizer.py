@@ -2,6 +2,7 @@
 
     pip install '.[oracle]'
     python tests/golden/make_tokenizer.py
+    python tests/golden_files.py tokenizer
 
 GPT-2's own vocabulary takes 1.4 MB, so a vocabulary of 600 tokens is trained here on TRAINING. It is written in both
 layouts, one_file/tokenizer.json and two_files/{vocab.json, merges.txt}; cases.json holds the texts and their ids.

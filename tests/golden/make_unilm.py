@@ -2,6 +2,7 @@
 
     pip install '.[oracle]'
     python tests/golden/make_unilm.py
+    python tests/golden_files.py unilm
 
 Every seed is fixed, so a second run writes the same files. making.py says what each folder holds.
 

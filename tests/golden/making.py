@@ -1,4 +1,4 @@
-"""What make_gpt2.py and make_bart.py share: storing random models, asking transformers 5, keeping clear cases.
+"""What the make_*.py share: storing random models, asking transformers 5, keeping clear cases.
 
 Each model is one folder:
 
@@ -8,7 +8,7 @@ Each model is one folder:
     logits.npz                       expected logits in float64, one array (N, V) per prompt
 
 The expected numbers come from transformers in float64, from the weights as they lie on disk. A generation case is
-kept only if it is far from a tie: see `settled`. `python tests/golden_files.py NAME` then packs the folder NAME.
+kept only if it is far from a tie: see `settled`.
 """
 
 from __future__ import annotations
