@@ -11,8 +11,7 @@ from minidecode.models.llama import LlamaConfig
 from minidecode.models.prophetnet import ProphetNetConfig
 from minidecode.models.t5 import T5Config
 
-FLOAT32 = 2.0**-24  # unit roundoff: the largest relative error of one rounded operation
-FLOAT64 = 2.0**-53
+FLOAT16, FLOAT32, FLOAT64 = 2.0**-11, 2.0**-24, 2.0**-53  # unit roundoff: an operation's largest relative error
 SAFETY = 6.0
 
 
@@ -33,6 +32,18 @@ def logit_bound(config, largest_logit: float, unit: float, positions: int = 0) -
     golden_suite.py holds it to be of use: it is at most 32 times the error seen, and mistakes break it.
     """
     return SAFETY * unit * np.sqrt(products(config) * max(*widths(config), positions)) * largest_logit
+
+
+def stored_bound(config, largest_logit: float, error: float, unit: float) -> float:
+    """Bound on what is added to the error of a logit if both sides store keys and values with unit roundoff `unit`.
+
+        SAFETY * sqrt(2 * unit * e * S) * largest |logit|, where e = error / largest |logit|
+
+    Both round the same numbers, but for errors of about e. Such an error carries a number over the middle between two
+    stored ones with probability e / (2 unit), and then changes it by 2 unit: on average, the square is 2 unit e. A
+    number is stored once, so no sum of X terms adds to this. S and SAFETY are those of `logit_bound`.
+    """
+    return SAFETY * np.sqrt(2 * unit * error / largest_logit * products(config)) * largest_logit
 
 
 def products(config) -> int:
