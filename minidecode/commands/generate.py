@@ -115,23 +115,23 @@ def generate(
             check_resume(given, output)
         started = time.perf_counter()  # of the work: typing a prompt takes time
         loaded = load(model, plan=plan, dtype=dtype, device=device, revision=revision, **defaults)
-        drafting = {} if draft is None else {"draft": load(draft, plan=plan, dtype=dtype, device=device)}
+        drafter = None if draft is None else load(draft, plan=plan, dtype=dtype, device=device)
         resolved = loaded.options(**(merged_options(loaded, options, {}) if given.is_jsonl else options))
         how = {"truncate": truncate, "memory_budget": budget, "chat": chat} | options
         if on_error == "stop":
             check_prompts(loaded, given, how)
-        how |= given_latent(latent, latent_seed) | drafting
+        how |= given_latent(latent, latent_seed)
         aside = output, trace, timeline
         alone = given.is_single and not as_json and resolved.num_return_sequences == 1 and on_error == "stop"
         generation_started, first_token_at = time.perf_counter(), None
         with line_when_compiling(loaded.plan, quiet):
             if alone and not any(aside):
-                receipts, new_tokens, first_token_at = _generate_alone(loaded, given, resolved, how)
+                receipts, new_tokens, first_token_at = _generate_alone(loaded, drafter, given, resolved, how)
             else:
                 receipts, new_tokens = _generate_many(
                     loaded, given, output, as_json=as_json, quiet=quiet, keep_receipts=receipt, trace=trace,
                     timeline=timeline, resume=resume, batch_size=batch_size, sort_window=sort_window, on_error=on_error,
-                    logprobs=logprobs, overlap="both" if pipeline else "none", **how,
+                    logprobs=logprobs, draft=drafter, overlap="both" if pipeline else "none", **how,
                 )  # fmt: skip
         seconds = time.perf_counter() - generation_started
     if not quiet:
@@ -159,20 +159,19 @@ def _check_places(input: Path | None, output: Path | None, trace: Path | None, t
             raise InputError(f"{path} is what the prompts are read from: write to another file")
 
 
-def _generate_alone(loaded, given: Prompts, resolved, how: dict[str, Any]) -> tuple[list, int, float | None]:
+def _generate_alone(loaded, drafter, given: Prompts, resolved, how: dict[str, Any]) -> tuple[list, int, float | None]:
     """A single text, as it grows where it can: (receipts, new tokens, when the first came)."""
     (given_line,) = given.lines
     where, how = f"{given.source} 1", dict(how)
     memory_budget, truncate, chat = how.pop("memory_budget"), how.pop("truncate"), how.pop("chat")
     line = Line(1, given_line, read_record(given_line, given.is_jsonl, where))
-    drafting = {"draft": how.pop("draft")} if "draft" in how else {}
     resolved = tokenize_line(loaded, line, where, how, resolved, truncate, chat)
     begun = "" if loaded.is_encoder_decoder or chat else line.record["prompt"]
     before = () if loaded.is_encoder_decoder else line.ids
     printer = Printer(loaded.tokenizer, resolved, before, begun, sys.stdout) if resolved.num_beams == 1 else None
     result = loaded.generate(
         input_ids=[line.ids], prefix_tokens=None if line.prefix is None else [line.prefix], streamer=printer,
-        memory_budget=memory_budget, **drafting, **merged_options(loaded, how, line.options),
+        memory_budget=memory_budget, draft=drafter, **merged_options(loaded, how, line.options),
     )  # fmt: skip
     if printer:
         printer.finish()
