@@ -16,7 +16,7 @@ from ..lines.records import number_or_null
 from ..options.dialects import DIALECTS
 from ..options.options import check_names
 from ..plan import Plan
-from ..runtime.parting import Parting, find_parting
+from ..runtime.parting import find_parting
 from ..runtime.trace import FATES
 from .flags import (
     Debug,
@@ -133,7 +133,7 @@ def _changes(text: str | None) -> dict[str, Any]:
 def _where_they_part(out, other, options, names: tuple[str, str], word: Callable[[int], str]) -> dict[str, Any]:
     """The parting of two searches, as JSON."""
     same_texts = [a.tolist() for a in out.token_ids] == [b.tolist() for b in other.token_ids]
-    found: Parting = find_parting((out.trace.of(0), other.trace.of(0)), tuple(options), names, same_texts, word)
+    found = find_parting((out.trace.of(0), other.trace.of(0)), tuple(options), names, same_texts, word)
     outcome = "the same texts" if same_texts else "other texts"
     end = "" if found.step is None else f" In the end {outcome} come out."
     return {

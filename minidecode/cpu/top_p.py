@@ -11,7 +11,7 @@ from ..reference.top_p import ONE
 from .common.jit import njit
 
 BUCKETS, PER_UNIT = 1024, 32.0  # tokens are sorted into them by how far their scores lie below the largest
-LAST = BUCKETS - 1  # from 32 below on: e^-32 in whole units of 2^-44 is 0
+LAST = BUCKETS - 1  # nearly 32 below the largest, and all that is further: in whole units of 2^-44, e^-31.9 is 0
 
 
 def top_p_filter(scores_RV, p, least=1, out=None):
@@ -33,8 +33,7 @@ def _top_p_filter(scores_RV, share, least):
         weight_B[:], count_B[:] = 0, 0
         for v in range(V):
             below = np.float64(largest) - np.float64(scores_V[v])
-            place = below * PER_UNIT
-            b = np.int64(place) if place < LAST else LAST  # NaN means nothing, and has a place, too
+            b = np.int64(below * PER_UNIT) if below * PER_UNIT < LAST else LAST  # of NaN, too
             weight_V[v] = np.int64(math.exp(-below) * ONE) if b < LAST else 0
             bucket_V[v] = b
             weight_B[b] += weight_V[v]

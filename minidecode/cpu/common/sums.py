@@ -1,4 +1,4 @@
-"""Two rows added: a bias and what becomes of it. A piece of heads.py, append.py and paged_append.py."""
+"""A row plus its bias: what heads.py, append.py, paged_append.py and rotation.py do with the parts of a product."""
 
 from __future__ import annotations
 
