@@ -44,12 +44,13 @@ def _by_tiles(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, wind
     if pairs:
         ran(COMPILED)
         bounds_XX = np.array([(q.start, q.stop, k.start, k.stop) for q, k in pairs])
-        longest, threads = int((bounds_XX[:, 1] - bounds_XX[:, 0]).max()), worker_threads().number
+        longest, most_keys = (int(n) for n in (bounds_XX[:, 1::2] - bounds_XX[:, ::2]).max(axis=0))
+        threads = worker_threads().number
         blocks = -(-TASKS_PER_THREAD * threads // (len(pairs) * G))
         per_task = max(QUERIES_PER_TASK, -(-longest // blocks)) if blocks > 1 else longest
-        window = (window or int((bounds_XX[:, 3] - bounds_XX[:, 2]).max())) if causal else 0
+        window = (window or most_keys) if causal else 0
         arrays = *map(np.ascontiguousarray, (q_RHK, k_XGK, v_XGU)), bounds_XX, *bias_arrays(bias, np.float32), a_RX
-        workers = CALLER_ALONE if R * longest * H * (K + U) < WORTH_WORKERS else ALL_WORKERS
+        workers = CALLER_ALONE if R * most_keys * H * (K + U) < WORTH_WORKERS else ALL_WORKERS
         tasks = len(pairs) * G * (-(-longest // per_task))
         parallel_for(_attend_queries, tasks, (*arrays, np.float32(scale), window, per_task), workers)
     if out is None or fits:
