@@ -12,8 +12,8 @@ from .exercises.find import exercises
 
 FRONT_MATTER = re.compile(r"\A---\n.*?^---\n", re.DOTALL | re.MULTILINE)
 ON_COLAB = """\
-**On Colab**, run this cell first. It installs minidecode from its repository, whose address you put in the place of
-`HOST/YOU`, and prints what this machine has. Where minidecode is installed already, it installs nothing.
+**On Colab**, run this cell first. Put your repository's address in place of `HOST/YOU`. The cell installs minidecode
+from there, unless it is installed already, and prints what this machine has.
 """
 INSTALL = """\
 import importlib.util
@@ -35,7 +35,7 @@ run("minidecode", "doctor")
 """
 ON_A_T4 = """\
 **On a T4** (*Runtime, Change runtime type*), run this cell too: it adds the packages for the GPU, generates on it, and
-checks and times a kernel. Without a GPU it does nothing. All of this chapter runs without one.
+checks and times a kernel. Without a GPU it does nothing, and the rest of this chapter needs none.
 """
 T4 = """\
 if shutil.which("nvidia-smi"):
