@@ -20,6 +20,7 @@ Where generation itself keeps all cores busy, the other stages only take turns w
 from __future__ import annotations
 
 import contextlib
+import io
 import itertools
 import numbers
 import re
@@ -112,7 +113,8 @@ class Stages:
         done: Collection[int] = (), keeps_order: bool = True, first_line: int = 1,
     ):  # fmt: skip
         """done: the numbers of lines that are read, and not done again. first_line: the number of the first."""
-        self.model, self.lines, self.receipt, self.jsonl, self.source = model, lines, receipt, jsonl, source
+        self.model, self.receipt, self.jsonl, self.source = model, receipt, jsonl, source
+        self.lines = lines_of_file(lines) if isinstance(lines, io.IOBase) else lines
         self.batch_size, self.sort_window, self.on_error, self.traced = batch_size, sort_window, on_error, traced
         self.render, self.lines_read, self.done, self.keeps_order = render, 0, done, keeps_order
         self.first_line = first_line
@@ -452,6 +454,14 @@ def in_turn(stages: Stages, batches: Iterator[list[Line]]) -> Iterator[Line]:
         receipt.seconds = time.perf_counter() - stages.began
 
 
+def lines_of_file(file: io.IOBase) -> Iterator[str | bytes]:
+    """The lines of an open file, of text or of bytes, without the ends of lines, which belong to no text."""
+    for line in file:
+        for end in ("\n", "\r") if isinstance(line, str) else (b"\n", b"\r"):
+            line = line.removesuffix(end)
+        yield line
+
+
 def visible_lines(lines: list[Line], receipt: RunReceipt, on_error: str) -> Iterator[Line]:
     """The lines that the caller gets to see. Raises the error of one that stops the run."""
     for line in lines:
@@ -490,9 +500,9 @@ def generate_lines(
     model: what `load` returns.
     chat: each prompt is what a user says, and the model answers by its chat template; see
         `Model.chat`.
-    lines: texts, UTF-8 bytes, or objects with a "prompt", from any iterable. Another thread
-        reads it, ahead by two batches and a window. If reading may wait for ever, give it a
-        method `call_off` that ends the wait.
+    lines: texts, UTF-8 bytes, or objects with a "prompt", from any iterable; of an open file,
+        its lines without their ends. Another thread reads it, ahead by two batches and a window.
+        If reading may wait for ever, give it a method `call_off` that ends the wait.
     jsonl: each line is JSON. An object may have a "max_new_tokens", a "seed", a "stop" and a
         "prefix" (the text that its new text begins with) for itself alone. Lines are batched
         with those of equal options; this changes no text.

@@ -18,6 +18,7 @@ import minidecode as md
 from minidecode.lines import pipeline
 from minidecode.lines.pipeline import Span, generate_lines, in_order
 from minidecode.lines.records import Line
+from minidecode.lines.score_lines import score_lines
 from minidecode.lines.timeline import chrome_trace, draw_timeline
 from minidecode.lines.worker_threads import Worker
 
@@ -201,6 +202,19 @@ def test_records_bytes_and_json(model):
     assert [line.record for line in found] == [lines[0], {"prompt": "the"}, {"prompt": "the"}]
     (line,) = generate_lines(model, ['{"prompt": "the", "id": [1]}'], jsonl=True, max_new_tokens=2)
     assert line.record == {"prompt": "the", "id": [1]}
+
+
+@pytest.mark.parametrize("how", [dict(mode="r", encoding="utf-8"), dict(mode="rb")], ids=["text", "bytes"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"], ids=["LF", "CRLF"])
+def test_the_lines_of_an_open_file_are_its_texts(model, tmp_path, how, end):
+    """As the command reads them: the end of a line belongs to no prompt."""
+    path, texts = tmp_path / "prompts.txt", ["the otter", "the cat "]
+    path.write_bytes(end.join(texts).encode())
+    with path.open(**how) as file:
+        from_file = [(line.record["prompt"], line.texts) for line in generate_lines(model, file, max_new_tokens=2)]
+    assert from_file == [(text, model.generate(text, max_new_tokens=2).texts) for text in texts]
+    with path.open(**how) as file:
+        assert [line.record["prompt"] for line in score_lines(model, file)] == texts
 
 
 def test_truncate_cuts_lines_as_generate_does(model):
