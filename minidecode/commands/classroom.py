@@ -19,7 +19,7 @@ def classroom(
     jobs: Annotated[int, typer.Option(min=1, help="Lines verified at a time.")] = min(4, os.cpu_count() or 1),
     as_json: AsJson = False, quiet: Quiet = False, debug: Debug = False,
 ):  # fmt: skip
-    """Rank the kernels of a class by what they count.
+    """Rank the kernels of a class by their counts.
 
     Each line of a folder's league.txt is verified by running the folder's file again. Exit code 1 if one does not hold.
     """

@@ -181,9 +181,9 @@ def score(
     league: Annotated[int, typer.Option(min=0, help="Which inputs and constants: the same for all.")] = 0,
     debug: Debug = False,
 ):  # fmt: skip
-    """Print what your kernel counts, for the league.
+    """Print your kernel's counts, for the league.
 
-    A line with a checksum, of a kernel that is accepted. It also goes into league.txt of your folder: hand in both.
+    An accepted kernel gets a line with a checksum. It also goes into league.txt of your folder: hand in both.
     """
     from .. import __version__
     from ..course.exercises import league as leagues
