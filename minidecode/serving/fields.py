@@ -17,18 +17,22 @@ from ..options.typed_dict import GenerateOptions
 
 MOST_TEXTS, MOST_PROMPTS, MOST_STOPS, MOST_BIASES, MOST_LOGPROBS = 128, 256, 16, 1024, 20
 DEFAULT_TOKENS = 16  # of a completion, as at OpenAI
-# Options that a request may not name: functions, files, and what a field of OpenAI's says already.
+# Options that are ignored, as unknown fields are: functions, files, and what no answer has a place for.
 NOT_BY_NETWORK = {
-    "prefix_allowed_tokens_fn", "logits_processor", "stopping_criteria", "generation_config", "keep_stop_strings",
-    "num_return_sequences", "stop_strings", "sequence_bias", "use_cache", "guidance_scale", "max_time",
-    "return_dict_in_generate", "output_scores", "output_logits", "output_attentions", "output_hidden_states",
+    "prefix_allowed_tokens_fn", "logits_processor", "stopping_criteria", "generation_config",
+    "use_cache", "return_dict_in_generate", "output_scores", "output_logits", "output_attentions",
+    "output_hidden_states",
 }  # fmt: skip
-OWN_OPTIONS = set(GenerateOptions.__annotations__) - NOT_BY_NETWORK
-NOT_HERE = {  # OpenAI's fields that would change the answer, and the value that changes nothing
+NOT_HERE = {  # fields of OpenAI, and options, that would change the answer; and the value that changes nothing
     "presence_penalty": (0, "use repetition_penalty"), "frequency_penalty": (0, "use repetition_penalty"),
     "suffix": ("", "no model here fills in"), "tools": ([], "no model here calls tools"),
     "functions": ([], "no model here calls functions"), "audio": (None, "texts alone are served"),
+    "guidance_scale": (1, "rows of a running batch have no guidance"),
+    "max_time": (None, "the server's --timeout ends requests"),
+    "keep_stop_strings": (False, "a text ends before its stop string"),
+    "num_return_sequences": (1, "use n"), "stop_strings": (None, "use stop"), "sequence_bias": (None, "use logit_bias"),
 }  # fmt: skip
+OWN_OPTIONS = set(GenerateOptions.__annotations__) - NOT_BY_NETWORK - set(NOT_HERE)
 
 
 class FieldError(MinidecodeError, ValueError):
