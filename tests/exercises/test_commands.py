@@ -193,10 +193,10 @@ def test_where_the_exercises_lie_is_told(cli, here, monkeypatch):
     assert "this folder has some: --folder ." in cli("exercise", "list").err
 
 
-@pytest.mark.parametrize("word", ["0", "34", "1.5", "1e1", "15x", "999999999999", "", ".", "-- -1", "\u0663"])
+@pytest.mark.parametrize("word", ["0", "36", "1.5", "1e1", "15x", "999999999999", "", ".", "-- -1", "\u0663"])
 def test_what_is_no_exercise_is_told(cli, here, word):
     ran = cli("exercise", "check", *(word.split() or [""]))
-    assert ran.code == 1 and ran.err.count("\n") == 1 and "they have the numbers 1 to 33, and names" in ran.err
+    assert ran.code == 1 and ran.err.count("\n") == 1 and "they have the numbers 1 to 35, and names" in ran.err
 
 
 def test_a_number_below_zero_is_no_option_of_an_exercise(cli, here):

@@ -441,6 +441,73 @@ def test_halving_the_distance_of_scores_is_known_from_any_range(most, steps, see
     assert not verdict.ok and verdict.mistake == "halves-scores", str(verdict)
 
 
+# Exercise 34: free pages may be taken in any order, so a mistake shows in other events, or at the end alone
+
+FIRST_FREED = ("free.pop()", "free.pop(0)")
+LOWEST_FREE = ("free.pop()", "free.pop(free.index(min(free)))")
+LEAVES = "                references_P[page] -= 1\n                table"
+GIVES_BACK = "                    if references_P[page] == 0:\n                        free"
+CLEARS = "            table_RX[row], length_R[row] = -1, 0"
+FORKED = "                    references_P[page] += 1\n        else"
+COPIES = "copy(page, table_RX[row, nth])"
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(
+    ("edits", "mistake"),
+    [
+        ([FIRST_FREED], "solved"),
+        ([LOWEST_FREE], "solved"),
+        ([FIRST_FREED, (GIVES_BACK, "                    free")], "freed-while-shared"),
+        ([FIRST_FREED, (CLEARS, "            length_R[row] = 0")], "stale-table"),
+        ([(CLEARS, "            table_RX[row] = -1")], "stale-table"),
+        ([LOWEST_FREE, (LEAVES, "                table")], "departure-not-counted"),
+        ([(FORKED, "                    pass\n        else")], "shared-page-written"),
+        ([(COPIES, "copy(table_RX[row, nth], page)")], None),
+        ([("references_P[page] > 1", "references_P[page] > 2")], "shared-page-written"),
+        ([("write(table_RX[row, nth], slot", "write(page if slot else table_RX[row, nth], slot")], None),
+        ([("write(table_RX[row, nth], slot, value)", "pass")], None),
+    ],
+    ids=["first-freed", "lowest", "freed", "not-cleared", "old-length", "not-left", "fork-not-counted", "backwards",
+         "two-may-share", "writes-the-original", "never-writes"],
+)  # fmt: skip
+def test_any_free_page_will_do(edits, mistake, seed):
+    verdict = judged(34, *edits, seed=seed)
+    assert verdict.ok == (mistake == "solved"), str(verdict)
+    assert verdict.ok or verdict.mistake == mistake, str(verdict)
+
+
+def test_tables_alone_do_not_pass():
+    """What is written decides; the arrays are compared with it."""
+    verdict = judged(34, ("    length_R = [0]", "    write = copy = lambda *pages: None\n    length_R = [0]"))
+    assert not verdict.ok and "no `write` came for this token" in verdict.message
+
+
+# Exercise 35
+
+SETS = "request_C[c], key_C[c], drawn_C[c], length_C[c] = q, key_Q[q], 0, N"
+READS = "memory_CMD[c, :N], score_V = prefill(prompt_QN[q, :N])"
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(
+    ("edits", "said"),
+    [
+        ([("np.flatnonzero(request_C < 0)[0]", "np.flatnonzero(request_C < 0)[-1]")], "Solved"),
+        ([("    def take", "    memory_CMD[...] = 99\n\n    def take")], "Solved"),
+        ([(READS, f"{READS}\n            prefill(prompt_QN[q, :N])")], "each to be read once"),
+        ([("waiting.pop(0)", "waiting.pop()"), ("waiting[0]", "waiting[-1]")], "which is next"),
+        ([(SETS, SETS.replace("key_Q[q]", "key_Q[c]"))], "Alone, request "),
+        ([(SETS, SETS.replace("key_Q[q]", "c").replace(" 0, N", " steps, N"))], "Alone, request "),
+        ([("step(token_C, length_C, memory_CMD)", "step(token_C[:1], length_C, memory_CMD)")], "step takes all"),
+    ],
+    ids=["last-slot", "left-behind", "twice", "newest-first", "key-of-the-slot", "slot-and-step", "one-row"],
+)  # fmt: skip
+def test_what_joins_otherwise_gets_no_name(edits, said, seed):
+    verdict = judged(35, *edits, seed=seed)
+    assert verdict.ok == (said == "Solved") and verdict.mistake is None and said in verdict.message, str(verdict)
+
+
 # Two mistakes at once
 
 TWO = {  # a mistake that shows on the first input that fails, and one that shows beside it elsewhere

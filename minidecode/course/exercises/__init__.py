@@ -1,4 +1,4 @@
-"""The thirty-three exercises: skeletons, inputs, graders, and the processes that run foreign code.
+"""The thirty-five exercises: skeletons, inputs, graders, and the processes that run foreign code.
 
 
 
