@@ -60,7 +60,7 @@ def prove(
             try:
                 says = sides.prove(text, **search | ({"max_new_tokens": max_new_tokens} if max_new_tokens else {}))
             except RefusedError as error:
-                says, differ = str(error).replace("; the model is as it was", ""), True
+                says, differ = str(error), True
             lines.append({"search": words, "text": text, "says": says})
             if not as_json:
                 print(f"{words}: {text[:40]!r}: {says}")

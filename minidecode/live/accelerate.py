@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..device.low_precision import COMPUTED_IN
-from ..errors import CheckpointError, InputError, OptionError
+from ..errors import CheckpointError, InputError, OptionError, RefusedError
 from ..files.folder import read_settings
 from ..files.tokenizer import Tokenizer
 from ..model import Model
@@ -31,8 +31,9 @@ from .proof import compare_sides
 from .weights import LiveTensor, bound_tensors, check_live, check_same_scores, copied_bytes, fingerprint, live_tensors
 
 OF_BEAMS = {"length_penalty", "early_stopping"}  # options that greedy search has no use for
+NO_DRAFTS = "live models have no speculative decoding here; greedy tokens are the same without it"
 NOT_TAKEN = {
-    "assistant_model": "a live model has no speculative decoding here",
+    "assistant_model": NO_DRAFTS,
     "negative_prompt_attention_mask": "give negative_prompt_ids without padding",
     "custom_generate": "a function of yours would generate in place of either",
     "inputs_embeds": "prompts are token ids here",
@@ -52,15 +53,9 @@ NOT_RETURNED = ("output_attentions", "output_hidden_states")
 # Settings that choose another search, and transformers' value of each that does not.
 OTHER_SEARCHES = {
     "num_beam_groups": (1, "diverse beam search is not in transformers 5: md.load has it, in dialect hf4"),
-    "prompt_lookup_num_tokens": (
-        None,
-        "live models have no speculative decoding here; greedy tokens are the same without it",
-    ),
-    "assistant_early_exit": (
-        None,
-        "live models have no speculative decoding here; greedy tokens are the same without it",
-    ),
-    "use_mtp": (False, "live models have no speculative decoding here; greedy tokens are the same without it"),
+    "prompt_lookup_num_tokens": (None, NO_DRAFTS),
+    "assistant_early_exit": (None, NO_DRAFTS),
+    "use_mtp": (False, NO_DRAFTS),
     "low_memory": (False, "transformers' beam search has it no more"),
     "token_healing": (False, "prompts are read as they are given"),
 }
@@ -86,7 +81,10 @@ def accelerate(
     """
     accelerated = Accelerated(model, tokenizer, plan, dtype)
     if prove is not None:
-        accelerated.prove(prove)
+        try:
+            accelerated.prove(prove)
+        except RefusedError as error:
+            raise RefusedError(f"{error}; the model is as it was") from None
     model.generate = accelerated
     return model
 

@@ -89,8 +89,7 @@ def _difference(
     return (
         f"row {row}, new token {step}: transformers says {int(theirs[step])}, minidecode {int(ours[step])}; the "
         f"{'log-probabilities of the two tokens' if is_greedy else 'scores of the two texts'} in float64 are "
-        f"{sums[0]:.7g} and {sums[1]:.7g}, {gap:.2g} apart, and rounding may make {bound:.2g}: {verdict}; the model "
-        "is as it was"
+        f"{sums[0]:.7g} and {sums[1]:.7g}, {gap:.2g} apart, and rounding may make {bound:.2g}: {verdict}"
     )
 
 

@@ -101,7 +101,7 @@ class Watched:
             ours = side(**{**of_call, "streamer": None})
             return {"same": True, "says": compare_results(side, theirs, ours, of_call)}
         except RefusedError as error:
-            return {"same": False, "says": str(error).replace("; the model is as it was", "")}
+            return {"same": False, "says": str(error)}
         except MinidecodeError as error:
             return {"same": False, "says": f"it cannot run here: {error}"}
 
