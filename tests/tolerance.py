@@ -1,4 +1,4 @@
-"""How far rounding may carry logits and scores: bounds computed from the model's sizes, not fitted to a result."""
+"""How far rounding may carry logits and scores (runtime/rounding.py), by the sizes that a model's config says."""
 
 from __future__ import annotations
 
@@ -10,28 +10,14 @@ from minidecode.models.fairseq import FairseqConfig
 from minidecode.models.llama import LlamaConfig
 from minidecode.models.prophetnet import ProphetNetConfig
 from minidecode.models.t5 import T5Config
+from minidecode.runtime import rounding
 
-FLOAT16, FLOAT32, FLOAT64 = 2.0**-11, 2.0**-24, 2.0**-53  # unit roundoff: an operation's largest relative error
-SAFETY = 6.0
+FLOAT16, FLOAT32, FLOAT64, SAFETY = 2.0**-11, rounding.FLOAT32, rounding.FLOAT64, rounding.SAFETY
 
 
 def logit_bound(config, largest_logit: float, unit: float, positions: int = 0) -> float:
-    """Bound on the error of a logit computed in a format of unit roundoff `unit`.
-
-        SAFETY * unit * sqrt(S * X) * largest |logit|
-
-    A sum of X terms carries an error of about sqrt(X) * unit times its size, because rounding errors have random
-    signs (the worst case, X * unit, needs all signs alike). X is the longest sum in the model: over the width D, over
-    the feed-forward width F, or over the N positions that a softmax adds up: the context, or for T5, which has none,
-    `positions`. The residual stream takes in S - 1 such results on the way, and the output product is one more; their
-    errors too are independent, so they add up as sqrt(S). The norms keep h at the scale of their gains, so an error in
-    h reaches a logit in proportion to the logit's scale, for which the largest one stands. SAFETY covers what this
-    leaves out: that one layer can amplify the error of the one before it, and that of thousands of random errors we ask
-    for the largest.
-
-    golden_suite.py holds it to be of use: it is at most 32 times the error seen, and mistakes break it.
-    """
-    return SAFETY * unit * np.sqrt(products(config) * max(*widths(config), positions)) * largest_logit
+    """`bound_of_sums` by a model's config: the widths are there, and the context; T5 has none, but `positions`."""
+    return rounding.bound_of_sums(products(config), max(*widths(config), positions), largest_logit, unit)
 
 
 def stored_bound(config, largest_logit: float, error: float, unit: float) -> float:
@@ -77,9 +63,5 @@ def widths(config) -> list[int]:
 
 
 def score_bound(logit_error: float, tokens: int, length_penalty: float, score: float, unit: float) -> float:
-    """Bound on the error of a hypothesis's score, if its logits are off by at most `logit_error`.
-
-    log softmax moves by at most twice what the logits move (once for the token, once for the normaliser). A score
-    sums `tokens` of them and divides by tokens ** length_penalty; adding up rounds once per token.
-    """
-    return 2 * tokens * logit_error / tokens**length_penalty + 2 * tokens * unit * abs(score)
+    """Bound on the error of a hypothesis's score, if its logits are off by at most `logit_error`."""
+    return rounding.score_bound(logit_error, tokens, score, tokens**length_penalty, unit)

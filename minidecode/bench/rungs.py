@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import math
 import time
 import tracemalloc
 from collections import Counter
@@ -21,6 +20,7 @@ from ..lines.pipeline import generate_lines
 from ..model import Model
 from ..plan import Plan
 from ..runtime.receipt import CostOf, Receipt, held_bytes, least_cost
+from ..runtime.rounding import FLOAT32, FLOAT64, logit_bound, score_bound
 from ..runtime.trace import TraceStep
 from .elementary import Counts, elementary
 
@@ -294,8 +294,6 @@ def facts_of(done: Run) -> dict[str, str]:
 
 # ---- are the tokens the same? ----------------------------------------------------------------------------------------
 
-SAFETY, UNIT = 6.0, {"float64": 2.0**-53}  # unit roundoff; float32's otherwise
-
 
 def is_tie(work: Work, number: int, one: Setting, other: Setting) -> bool:
     """Whether two settings part on a text where rounding alone may have parted them.
@@ -304,8 +302,9 @@ def is_tie(work: Work, number: int, one: Setting, other: Setting) -> bool:
     what rounding does to either; and until then each candidate must score alike on both sides.
     """
     steps = [_trace(work, number, setting) for setting in (one, other)]
+    error, unit = logit_error(work, number)
     for mine, theirs in zip(*steps, strict=False):
-        allowed = 4 * score_bound(work, number, mine.step + 1)
+        allowed = 4 * score_bound(error, mine.step + 1, unit=unit)
         for x, y in zip(mine.candidates, theirs.candidates, strict=False):
             if abs(x.score - y.score) > allowed:
                 return False
@@ -325,23 +324,12 @@ def _trace(work: Work, number: int, setting: Setting) -> list[TraceStep]:
     return out.trace.of(number - first)
 
 
-def score_bound(work: Work, number: int, tokens: int) -> float:
-    """What rounding may do to the sum of so many log-probabilities.
-
-        2 * tokens * SAFETY * unit * sqrt(S * X) * largest |logit|
-
-    A sum of X terms is off by about sqrt(X) roundings, because their signs are random; S such results add up on the way
-    to a logit, and log softmax takes two of them. SAFETY stands for what layers amplify, and for the largest of many.
-    """
-    weights, config = work.model.weights, work.model.config
-    layers = 3 * len(weights.blocks) + 2 * len(weights.encoder.blocks) if work.model.has_encoder else (
-        2 * len(weights.blocks))  # fmt: skip
-    longest = max(config.width, config.context, *(b.up.outputs for b in weights.blocks))
-    ids = [work.ids[number]]
-    start = [work.model.inputs.decoder_start(work.model.options())] if work.model.is_encoder_decoder else None
-    largest = float(np.abs(work.model.logits(ids, decoder_input_ids=start)[0]).max())
-    unit = UNIT.get(work.model.dtype, 2.0**-24)
-    return 2 * tokens * SAFETY * unit * math.sqrt((layers + 1) * longest) * largest
+def logit_error(work: Work, number: int) -> tuple[float, float]:
+    """(what rounding may do to the logits behind a text, the unit roundoff of what the model computes in)."""
+    model, unit = work.model, FLOAT64 if work.model.dtype == "float64" else FLOAT32
+    start = [model.inputs.decoder_start(model.options())] if model.is_encoder_decoder else None
+    largest = float(np.abs(model.logits([work.ids[number]], decoder_input_ids=start)[0]).max())
+    return logit_bound(model, largest, model.config.context, unit), unit
 
 
 def differing(one: Run, other: Run) -> list[int]:

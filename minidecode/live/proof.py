@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError, RefusedError
-
-UNIT = 2.0**-24  # of float32: the largest relative error of one rounded operation
-SAFETY = 6.0  # as the tests' bound of logits has it
+from ..runtime.rounding import logit_bound, score_bound
 
 
 def compare_sides(side: Any, inputs: Any, options: dict[str, Any]) -> str:
@@ -100,21 +98,3 @@ def _largest_logit(exact: Any, prompt: list[int], text: list[int], start: int | 
     else:
         logits_NV = exact.logits([prompt + text[:-1]])[0][len(prompt) - 1 :]
     return float(np.abs(logits_NV).max()), len(prompt) + len(text)
-
-
-def logit_bound(model: Any, largest: float, positions: int) -> float:
-    """How far float32's rounding may carry a logit: SAFETY * UNIT * sqrt(results * longest sum) * largest |logit|.
-
-    results: what is added up between a token and a logit, 2 of each layer (3 with cross attention) and the output.
-    Sums are over the width, the feed-forward width, or the positions that a softmax adds up; their errors have random
-    signs. SAFETY is for what a layer amplifies, and for the largest of many errors.
-    """
-    decoder, encoder = model.weights.blocks, model.weights.encoder.blocks if model.has_encoder else ()
-    results = 2 * len(encoder) + (3 if model.has_encoder else 2) * len(decoder) + 1
-    longest = max(model.config.width, positions, *(len(block.down.data) for block in (*decoder, *encoder)))
-    return SAFETY * UNIT * float(np.sqrt(results * longest)) * largest
-
-
-def score_bound(logit_error: float, tokens: int, score: float, norm: float) -> float:
-    """How far a text's score may be off: a token's log-probability moves by at most twice what logits move."""
-    return 2 * tokens * (logit_error / norm + UNIT * abs(score))

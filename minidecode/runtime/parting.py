@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from ..options.options import Options
 from ..options.rules_in_words import rules_in_words
+from .rounding import FLOAT32
 from .trace import FATES, TraceStep
 
 OUT_OF_PLAY = -1e8  # what scores below is no text in play
-FLOAT32 = 2.0**-24  # the largest relative error of one rounded operation
 
 
 @dataclass

@@ -168,7 +168,7 @@ def test_what_counts_as_a_tie(toy, monkeypatch, theirs, tie):
     traces = {"mine": trace_of((1, -1.0), (2, -1.0 - 1e-7)), "theirs": theirs}
     monkeypatch.setattr(rungs, "_trace", lambda work, number, setting: traces[setting])
     work = rungs.Work.make(toy, 1, 6, 2, 4)
-    assert 0 < rungs.score_bound(work, 0, 1) < 1e-3
+    assert 0 < rungs.score_bound(rungs.logit_error(work, 0)[0], 1) < 1e-3
     assert rungs.is_tie(work, 0, "mine", "theirs") is tie
 
 

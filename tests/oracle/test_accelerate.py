@@ -17,7 +17,8 @@ transformers = pytest.importorskip("transformers", minversion="5.0", reason=NEED
 
 import minidecode as md  # noqa: E402
 from minidecode.live.accelerate import Accelerated  # noqa: E402
-from minidecode.live.proof import _difference, logit_bound  # noqa: E402
+from minidecode.live.proof import _difference  # noqa: E402
+from minidecode.runtime.rounding import logit_bound  # noqa: E402
 
 pytestmark = pytest.mark.oracle
 
