@@ -24,7 +24,6 @@ from ..runtime.prompts import fit_prompts, token_rows
 from ..runtime.receipt import CountedOps
 from .latents import latents_of
 from .loaded import LoadedModel, check_writes, nan_source
-from .plans import engine_of
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,7 @@ def logits(
     if decoder_input_ids is None and decoder_attention_mask is not None:
         raise InputError("decoder_attention_mask goes with decoder_input_ids, which this model does not take")
     ids, context = model.inputs.checked(token_rows(input_ids, attention_mask)), model.config.context
-    engine, sources = engine_of(model, model.plan.on(model.device)), []
+    engine, sources = scorer(model, model.plan.on(model.device)), []
     if model.is_encoder_decoder:
         sources, ids = ids, model.inputs.checked(token_rows(decoder_input_ids, decoder_attention_mask), "target")
         if len(sources) != len(ids):

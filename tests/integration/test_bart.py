@@ -8,6 +8,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import minidecode as md
+from minidecode.methods.plans import engine_of
 from minidecode.models.bart import BartConfig, tensor_shapes
 from minidecode.reference import cross_kv, embedding, linear
 
@@ -135,8 +136,12 @@ def test_plans_give_the_same_tokens(model, options):
 @pytest.mark.parametrize("targets", [[[2], [2, 8, 14], [2, 9]], [[2, 8, 14], [2], [2]], [[2], [2], [2]]], ids=str)
 @pytest.mark.parametrize("plan", ["cache=el", "cache=split", "cache=indirect", "cache=none"])
 def test_logits_of_targets_of_several_lengths(folder, plan, targets):
-    """Each target alone, by the plainest cache: what its own tokens see of its source, whatever the others' lengths."""
-    together, plain = md.load(folder, plan=plan).logits(SOURCES, None, targets), md.load(folder, plan=NAIVE)
+    """In each cache's prefill, a target's tokens see what they see of its source where it is alone."""
+    plain = md.load(folder, plan=NAIVE)
+    engine = engine_of(plain, md.Plan.parse(plan))
+    engine.encode([np.array(source) for source in SOURCES])
+    logits_RV = engine.prefill([np.array(target) for target in targets], every_row=True)
+    together = np.split(logits_RV, np.cumsum([len(target) for target in targets])[:-1])
     for source, target, found in zip(SOURCES, targets, together, strict=True):
         (alone,) = plain.logits([source], None, [target])
         assert np.abs(found - alone).max() < 1e-4 * np.abs(alone).max()

@@ -93,8 +93,9 @@ def generate(model, search, texts=TEXTS, new=9, **how):
 @pytest.mark.parametrize("cache", ["none", "replicated", "split", "el"])
 def test_logits_are_those_of_a_text_that_goes_on_with_the_query_token(folders, window, cache):
     plain = md.load(folders[window], dtype="float64")
-    found = load(folders, window, dtype="float64", plan=f"cache={cache}").logits(TEXTS)
-    for text, logits_NV in zip(TEXTS, found, strict=True):
+    engine = engine_of(load(folders, window, dtype="float64"), md.Plan.parse(f"cache={cache}"))
+    logits_RV = engine.prefill([np.array(text) for text in TEXTS], every_row=True)
+    for text, logits_NV in zip(TEXTS, np.split(logits_RV, np.cumsum([len(text) for text in TEXTS])[:-1]), strict=True):
         assert len(logits_NV) == len(text)
         for n in range(len(text)):
             expected_V = plain.logits([[*text[: n + 1], QUERY]])[0][-1]
