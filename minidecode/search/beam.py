@@ -384,7 +384,8 @@ class Beams:
             for b in range(B)
             for c in range(C)
         ]
-        return stopping.ends(texts, np.repeat(fetch(self.prompt_B), C), None).reshape(B, C)
+        prompt_X, done_X = (np.repeat(fetch(each_B), C) for each_B in (self.prompt_B, self.done_B))
+        return stopping.ends(texts, prompt_X, done_X, None).reshape(B, C)
 
     def advance(self, ops, candidates: Candidates, ends_BC: np.ndarray | None = None) -> Chosen:
         """Takes up a step's candidates. ends_BC: those that end their texts though their token is no EOS."""

@@ -253,9 +253,9 @@ class Texts:
 
     def stop(self, stopping: Stopping, request: Request, scores_RV: np.ndarray) -> int:
         """Ends texts by stop strings and functions of the caller's -> flags that are new."""
-        ids_RM, lengths_R = fetch(self.tokens_RM), fetch(self.length_R)
+        ids_RM, lengths_R, done_R = map(fetch, (self.tokens_RM, self.length_R, self.done_R))
         texts = [ids_RM[r, : lengths_R[r]] for r in range(len(ids_RM))]
-        end_R = stopping.ends(texts, request.prompt_B[self.sentence_R], fetch(scores_RV)) & ~fetch(self.done_R)
+        end_R = stopping.ends(texts, request.prompt_B[self.sentence_R], done_R, fetch(scores_RV)) & ~done_R
         if not end_R.any():
             return 0
         self.done_R |= np.asarray(end_R, like=self.done_R)

@@ -142,10 +142,9 @@ def _take(texts: Texts, request: Request, r: int, rows: Texts, chosen: Chosen, m
         texts.tokens_RM[r, texts.length_R[r]] = taken[-1]
         texts.total_R[r] += rows.total_R[x]
         texts.length_R[r] += 1
-        texts.done_R[r] = rows.done_R[x]
-        if request.stopping and request.stopping.looks_at_texts:
-            text = texts.tokens_RM[r, : texts.length_R[r]]
-            texts.done_R[r] |= request.stopping.ends([text], texts.begins_R[r : r + 1], None)[0]
+        text, begin = texts.tokens_RM[r, : texts.length_R[r]], texts.begins_R[r]
+        stopping = request.stopping  # of strings and the clock: functions do not go with drafts
+        texts.done_R[r] = rows.done_R[x] or (stopping is not None and stopping.has_string(text[:begin], text[begin:]))
         if texts.done_R[r]:
             break
     return taken

@@ -41,10 +41,17 @@ class Stopping:
         """Whether strings or functions are to be asked."""
         return bool(self.options.stop_strings or self.options.stopping_criteria)
 
-    def ends(self, texts: Iterable[np.ndarray], prompt_R: np.ndarray, scores_RV: np.ndarray | None) -> np.ndarray:
-        """end_R: whether each text ends. texts: ids, each behind its prompt of prompt_R tokens, the newest one last."""
-        texts = list(texts)
-        end_R = np.array([self._has_stop(ids[:p], ids[p:]) for ids, p in zip(texts, prompt_R, strict=True)], bool)
+    def ends(
+        self, texts: Iterable[np.ndarray], prompt_R: np.ndarray, done_R: np.ndarray, scores_RV: np.ndarray | None
+    ) -> np.ndarray:
+        """end_R: whether each text ends. texts: ids, each behind its prompt of prompt_R tokens, the newest one last.
+
+        Of those that are done, no strings are read; functions are given them, too.
+        """
+        texts, prompt_R, done_R = list(texts), np.asarray(prompt_R), np.asarray(done_R)
+        end_R = np.zeros(len(texts), bool)
+        for r in np.flatnonzero(~done_R):
+            end_R[r] = self.has_string(*np.split(texts[r], [prompt_R[r]]))
         for function in self.options.stopping_criteria:
             answer = np.asarray(call_option("stopping_criteria", "f(ids, scores)", function, texts, scores_RV))
             if answer.dtype != bool or answer.shape not in ((), end_R.shape):
@@ -55,7 +62,8 @@ class Stopping:
             end_R |= answer
         return end_R
 
-    def _has_stop(self, before: np.ndarray, ids: np.ndarray) -> bool:
+    def has_string(self, before: np.ndarray, ids: np.ndarray) -> bool:
+        """Whether a stop string ends in the newest of these ids, which stand behind others."""
         if self.new_text is None or not self.options.stop_strings:
             return False
         ids = ids[~np.isin(ids, self.textless)]

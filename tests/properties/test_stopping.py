@@ -120,6 +120,17 @@ def test_a_stopped_sentence_is_the_same_alone_and_in_a_batch(model, search, drop
     assert any(len(ids) < 24 for ids in together.token_ids)
 
 
+@pytest.mark.parametrize(("search", "texts"), [("greedy", 4), ("sampling", 8), ("beams", 24)])
+def test_a_text_that_is_done_is_not_read_again(model, search, texts, monkeypatch):
+    """A step reads the texts, or candidates, of those that go on, though all keep their rows."""
+    read, has_string = [], stopping.Stopping.has_string
+    monkeypatch.setattr(stopping.Stopping, "has_string", lambda *given: read.append(given) or has_string(*given))
+    options = LONG | SEARCHES[search] | ({"early_stopping": True} if search == "beams" else {})
+    plan = "cache=split,drop_finished=off"
+    out = model.generate(PROMPTS, plan=plan, stop_strings=[" the", "s ", ","], **options)
+    assert 0 < len(read) < texts * out.receipt.steps
+
+
 @pytest.mark.parametrize("search", SEARCHES)
 def test_a_function_that_stops_at_a_token_is_an_eos(model, search):
     """stopping_criteria sees every text with its newest token: a beam's candidates too."""
@@ -191,12 +202,12 @@ def test_special_tokens_between_do_not_hide_a_stop_string(model):
     criteria = model.options(stop_strings=["the"])
     for between in ([end] * 3, []):
         asked = stopping_of(model, criteria, 0.0)
-        assert asked.tail == 3 and asked.ends([np.array([t, h, *between, e])], [0], None).all()
-        assert not asked.ends([np.array([t, *between, e])], [0], None).any()
+        assert asked.tail == 3 and asked.ends([np.array([t, h, *between, e])], [0], [False], None).all()
+        assert not asked.ends([np.array([t, *between, e])], [0], [False], None).any()
     padded = md.load("tiny-gpt2", plan="numpy")
     object.__setattr__(padded.config, "vocab_size", padded.config.vocab_size + 64)
     asked = stopping_of(padded, criteria, 0.0)
-    assert asked.ends([np.array([t, h, *[padded.config.vocab_size - 1] * 3, e])], [0], None).all()
+    assert asked.ends([np.array([t, h, *[padded.config.vocab_size - 1] * 3, e])], [0], [False], None).all()
 
 
 def test_no_beam_goes_on_with_a_token_that_is_none(model, monkeypatch):
