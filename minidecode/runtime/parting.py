@@ -103,7 +103,8 @@ def _other_candidates(one: TraceStep, other: TraceStep, names: tuple[str, str]) 
         if here != there:
             what = f"other candidates. {name} changed {len(here)} of these in {a} and {len(there)} in {b}."
             return "candidates", what, *(("limit",) if name == "end_at_limit" else ("bans", "scores"))
-    apart = max((abs(mine[place] - theirs[place]) for place in mine.keys() & theirs.keys()), default=None)
+    both = [(mine[place], theirs[place]) for place in mine.keys() & theirs.keys()]
+    apart = max((abs(x - y) for x, y in both if min(x, y) > OUT_OF_PLAY), default=0.0 if both else None)
     if mine.keys() == theirs.keys() and apart <= _rounding(one):
         return "order", f"a tie: the same candidates in another order, with scores up to {apart:.3g} apart."
     if len(mine) != len(theirs):
@@ -118,6 +119,6 @@ def _other_candidates(one: TraceStep, other: TraceStep, names: tuple[str, str]) 
 
 
 def _rounding(step: TraceStep) -> float:
-    """How far rounding may carry scores of a step apart: each token's adds up twice, in either search."""
-    tokens, largest = len(step.running[0]) + 1, max(abs(c.score) for c in step.candidates)
-    return 4 * tokens * FLOAT32 * largest
+    """How far rounding may carry scores of a step apart: either search adds up the tokens of a text."""
+    largest = max((abs(c.score) for c in step.candidates if c.score > OUT_OF_PLAY), default=0.0)
+    return 4 * (len(step.running[0]) + 1) * FLOAT32 * largest

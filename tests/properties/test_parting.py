@@ -6,7 +6,7 @@ from toy import Ops
 
 from minidecode.options.options import Options
 from minidecode.runtime.parting import find_parting
-from minidecode.runtime.trace import Trace
+from minidecode.runtime.trace import Candidate, Trace, TraceStep
 from minidecode.search.beam import beam_search
 from minidecode.search.result import Request
 
@@ -98,6 +98,18 @@ def test_a_tie_is_called_one():
         traces.append(trace.of(0))
     found = find_parting((traces[0], traces[1]), (o, o), ("A", "B"), False)
     assert (found.kind, found.step, found.rules) == ("order", 1, {}) and "a tie" in found.what
+
+
+@pytest.mark.parametrize("out_of_play", [-1e9, -np.inf])
+def test_scores_out_of_play_make_no_tie(out_of_play):
+    """Of the same candidates, in another order, one scores 2.5 less: what is out of play lends it no rounding."""
+    o, traces = Options(num_beams=2, eos_token_id=EOS), []
+    for scores in ({1: -1.0, 2: -1.5}, {2: -1.5, 1: -3.5}):
+        candidates = [Candidate(token, 0, score, "runs") for token, score in scores.items()]
+        candidates[1].fate = "dropped"
+        candidates.append(Candidate(3, 1, out_of_play, "runs"))
+        traces.append([TraceStep(0, 0, 0, [[], []], candidates, {})])
+    assert find_parting((traces[0], traces[1]), (o, o), ("A", "B"), False).kind == "candidates"
 
 
 def test_steps_that_agree_may_end_in_other_texts():
