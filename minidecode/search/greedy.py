@@ -159,14 +159,14 @@ def next_tokens(
     else:
         token_R, gained_R, trouble_R = ops.argmax_tokens(scores_RV, logits_RV if is_by_logits else None)
     clear_trouble(trouble_R, texts.done_R)
+    certain_R = rows.certain_R if is_by_logits else texts.nobody_R
     if kept:
-        kept.note_gains(gained_R, texts.row_R)
+        kept.note_gains(np.where(certain_R, 0.0, gained_R), texts.row_R)
 
     # 3. The texts get it.
     going_R = ~texts.done_R if trace else None
     if step is not None and request.stopping and request.stopping.is_last(step):
         texts.limits_R[...] = step + 1
-    certain_R = rows.certain_R if is_by_logits else texts.nobody_R
     flag = texts.extend(ops, token_R, gained_R, certain_R, trouble_R, model_trouble_R)
     return Chosen(flag, token_R, trouble_R, model_trouble_R, scores_RV, rows, going_R, notes)
 

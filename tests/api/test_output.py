@@ -131,6 +131,13 @@ def test_token_scores_are_those_of_each_step_at_the_texts_own_tokens(model, opti
             assert each[t] == pytest.approx(scores_V[token], abs=1e-4)
 
 
+@pytest.mark.parametrize("options", [{}, {"do_sample": True}, {"num_beams": 3}], ids=str)
+def test_token_scores_add_up_to_the_score_where_tokens_are_forced(model, options):
+    out = model.generate(PROMPTS, keep="token_scores", max_new_tokens=4, forced_eos_token_id=13, **options)
+    for ids, score, each in zip(out.token_ids, out.scores, out.kept.token_scores, strict=True):
+        assert sum(each) / len(ids) == pytest.approx(score, abs=1e-5)
+
+
 def test_beam_indices_take_the_bytes_of_the_footprint_which_are_in_proportion_to_the_steps(model):
     taken = []
     for steps in (8, 16):
