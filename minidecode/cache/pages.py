@@ -193,9 +193,10 @@ class PageTables:
         self.room_RX[r, : len(table)] = table
 
     def missing(self, at_R: np.ndarray) -> int:
-        """How many pages `make_room` will take.
+        """How many pages `make_room` takes at most.
 
-        A row takes one where it begins a page, and where others hold the page that it writes.
+        A row takes one where it begins a page, and where others hold the page that it writes. The last of those that
+        hold a page keeps it.
         """
         size, references = self.pool.size, self.pool.references
         each = zip(self.tables, at_R.tolist(), strict=False)

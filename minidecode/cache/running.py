@@ -70,7 +70,7 @@ class RunningRows:
         """The rows of one request go on from these of its rows; each layer moves what it keeps."""
 
     def keep_only(self, stays_R: np.ndarray) -> None:
-        """Keeps only these rows, in their order."""
+        """Keeps only these rows, in this order."""
         for end_R in (self.end_R, self.source_end_R):
             end_R[: len(stays_R)] = end_R[stays_R]
         self.number = len(stays_R)
@@ -107,7 +107,7 @@ class Blocks:
 
 
 class RunningCache:
-    """One decoder layer's keys and values of all rows that run, each from position 0 on."""
+    """One decoder layer's keys and values of all rows, each from position 0 on."""
 
     def __init__(self, block: Any, rows: RunningRows):
         self.bias_X, self.heads, self.rows = block.qkv.bias, block.heads, rows
@@ -145,9 +145,13 @@ class RunningCache:
 
     def attend(self, ops: Any, q_RHK: np.ndarray) -> np.ndarray:
         """Attention of each row to its own positions, or to those in its window."""
-        h, end_R = self.heads, self.rows.end_R[: self.rows.stepping]
-        begin_R = np.maximum(0, end_R - h.window) if h.window else np.zeros_like(end_R)
-        return ops.attend(q_RHK, *self.blocks.first(self.rows.stepping), begin_R, end_R, h.scale, **h.biases)
+        h, blocks = self.heads, self.blocks.first(self.rows.stepping)
+        return ops.attend(q_RHK, *blocks, *self.seen(), h.scale, **h.biases)
+
+    def seen(self) -> tuple[np.ndarray, np.ndarray]:
+        """(begin_R, end_R): the positions that each row of the step sees, all of its own or those in its window."""
+        window, end_R = self.heads.window, self.rows.end_R[: self.rows.stepping]
+        return np.maximum(0, end_R - window) if window else np.zeros_like(end_R), end_R
 
 
 class RunningCross:

@@ -140,7 +140,5 @@ class PagedRunningCache(RunningCache):
 
     def attend(self, ops: Any, q_RHK: np.ndarray) -> np.ndarray:
         """Attention of each row to what its table finds, or to what of it is in its window."""
-        h, end_R = self.heads, self.rows.end_R[: self.rows.stepping]
-        begin_R = np.maximum(0, end_R - h.window) if h.window else np.zeros_like(end_R)
-        pages = self.k_XGMK, self.v_XGMU, self.rows.tables.table_RX[: self.rows.stepping]
-        return ops.attend_paged(q_RHK, *pages, begin_R, end_R, h.scale, **h.biases)
+        h, pages = self.heads, (self.k_XGMK, self.v_XGMU, self.rows.tables.table_RX[: self.rows.stepping])
+        return ops.attend_paged(q_RHK, *pages, *self.seen(), h.scale, **h.biases)

@@ -35,7 +35,7 @@ class Batch:
 
         pages: of 16 positions, which all rows share, with cache=paged; by default enough for a quarter of all rows.
         """
-        self.model, self.plan = model, plan
+        self.model = model
         functions, factory = plan.resolve(device=model.device, **model.traits)
         self.ops, self.make_cache = CountedOps(functions), CacheFactory(PreallocatedCache, factory.stored_as)
         self.rows: RunningRows

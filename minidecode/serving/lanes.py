@@ -64,7 +64,7 @@ class TextLane:
     row_R: np.ndarray
 
     @classmethod
-    def start(cls, job: Job, logits_1V: np.ndarray, ops: Any, positions: int) -> TextLane:
+    def start(cls, job: Job, logits_1V: np.ndarray, positions: int) -> TextLane:
         """The texts of one request behind its prompt, without a token yet; logits_1V: after the prompt."""
         S = job.options.num_return_sequences
         like_RV = np.repeat(logits_1V, S, axis=0)
@@ -148,7 +148,7 @@ class BeamLane:
     moved: bool = False  # whether any beam goes on from another row than its own
 
     @classmethod
-    def start(cls, job: Job, logits_1V: np.ndarray, ops: Any, positions: int) -> BeamLane:
+    def start(cls, job: Job, logits_1V: np.ndarray, positions: int) -> BeamLane:
         """All beams of one request hold its prompt."""
         o = job.options
         G = o.num_beam_groups if o.rules.groups == "apart" else 1
@@ -237,10 +237,10 @@ class BeamLane:
 Lane = TextLane | BeamLane
 
 
-def start_lane(job: Job, logits_1V: np.ndarray, ops: Any, positions: int) -> Lane:
+def start_lane(job: Job, logits_1V: np.ndarray, positions: int) -> Lane:
     """A lane of one request, whose prompt has been read."""
     kind = TextLane if job.options.num_beams == 1 else BeamLane
-    return kind.start(job, logits_1V, ops, positions)
+    return kind.start(job, logits_1V, positions)
 
 
 def _joined(parts: Sequence[tuple[Request, np.ndarray]]) -> tuple[Request, np.ndarray]:

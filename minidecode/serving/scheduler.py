@@ -260,7 +260,7 @@ class Scheduler:
             lane.row_R = row_R
             return lane
         logits_1V = readings[0].logits_V[None]
-        lane = start_lane(job, logits_1V, self.batch.ops, self.model.config.context + 1)
+        lane = start_lane(job, logits_1V, self.model.config.context + 1)
         lane.row_R = row_R
         return self._taken(lane, np.repeat(logits_1V, job.rows, axis=0))
 
