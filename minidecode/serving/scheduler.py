@@ -331,8 +331,15 @@ class Scheduler:
                     self._answer(job)
                 except Exception as error:  # the other requests still get their answers
                     job.fail(error)
+        raised: list[Exception] = []
+        for job in over:
             if job.on_end is not None:
-                job.on_end(job)
+                try:
+                    job.on_end(job)
+                except Exception as error:  # the others are told, too
+                    raised.append(error)
+        if raised:
+            raise raised[0]
 
     def _answer(self, job: Job) -> None:
         log_probs = None

@@ -349,6 +349,19 @@ def test_what_fails_in_an_answer_or_while_prompts_are_read_loses_no_request(monk
     assert busy.running == [read] and not busy.waiting
 
 
+def test_an_on_end_that_raises_keeps_no_other_request_from_its_answer():
+    busy, told = Scheduler(model()), []
+
+    def raises(job):
+        raise ValueError("of the caller's function")
+
+    busy.submit("the", max_new_tokens=2, on_end=raises)
+    good = busy.submit("the", max_new_tokens=2, on_end=told.append)
+    with pytest.raises(ValueError, match="of the caller's function"):
+        busy.run()
+    assert told == [good] and good.output is not None and busy.is_idle
+
+
 def test_memory_lets_requests_in_one_after_the_other():
     given = dict(prompt="the", max_new_tokens=5)
     free = Scheduler(model(), memory_budget=None)
