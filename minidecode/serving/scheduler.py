@@ -161,6 +161,11 @@ class Scheduler:
         """Whether nothing waits and nothing runs."""
         return not self.waiting and not self.running
 
+    def rows_of(self, job: Job) -> int:
+        """How many rows a request has now: of texts that it writes, or that are being read."""
+        reading = sum(len(reading.row_X) for reading in self.readings if reading.job is job)
+        return reading + sum(other is job for lane in self.lanes for other in lane.jobs)
+
     @property
     def bytes(self) -> int:
         """What the requests that run may take."""
@@ -285,7 +290,8 @@ class Scheduler:
             token_R, length_R = self._last_tokens()
         if not self.lanes:  # an older request still reads
             return
-        self.batch.most_requests = max(self.batch.most_requests, len(self.running))
+        stepping = {job for lane in self.lanes for job in lane.jobs}
+        self.batch.most_requests = max(self.batch.most_requests, len(stepping))
         logits_RV = self.batch.step(token_R, length_R)
         self.lanes = [self._taken(lane, logits_RV[lane.row_R]) for lane in self.lanes]
         self._clear()

@@ -153,7 +153,7 @@ class Server:
     def _state(self, scheduler: Scheduler) -> dict[str, Any]:
         batch = scheduler.batch
         jobs = [
-            {"number": job.number, "rows": _rows_of(scheduler, job),
+            {"number": job.number, "rows": scheduler.rows_of(job),
              "beams": job.options.num_beams, "samples": job.options.do_sample,
              "seconds": time.perf_counter() - job.arrived}
             for job in scheduler.running
@@ -473,10 +473,6 @@ def _event(body: dict[str, Any]) -> str:
     return f"data: {json.dumps(body, ensure_ascii=False)}\n\n"
 
 
-def _rows_of(scheduler: Scheduler, job: Job) -> int:
-    return sum(other is job for lane in scheduler.lanes for other in lane.jobs)
-
-
 def _pages_of(rows: RunningRows) -> dict[str, int]:
     """How many pages are in each state, where rows lie in pages."""
     pool = rows.pool if isinstance(rows, PagedRows) else None
@@ -486,13 +482,15 @@ def _pages_of(rows: RunningRows) -> dict[str, int]:
 def _metrics(state: dict[str, Any]) -> list[tuple[str, Any, str, str]]:
     """(name, value, type, what it is)."""
     return [
-        ("minidecode_requests_running", len(state["running"]), "gauge", "Requests whose rows run."),
+        ("minidecode_requests_running", len(state["running"]), "gauge",
+         "Requests that run, or whose texts are being read."),
         ("minidecode_requests_waiting", state["waiting"], "gauge", "Requests that wait."),
-        ("minidecode_rows_running", state["rows"], "gauge", "Rows that run."),
-        ("minidecode_rows_most", state["most_rows"], "gauge", "Rows that one step had at most."),
+        ("minidecode_rows_running", state["rows"], "gauge",
+         "Rows that run, or whose texts are being read."),
+        ("minidecode_rows_most", state["most_rows"], "gauge", "Rows that there were at once, at most."),
         ("minidecode_requests_in_a_step_most", state["most_requests"], "gauge",
          "Requests whose rows shared one step at most."),
-        ("minidecode_rows_capacity", state["capacity"], "gauge", "Rows that may run at once."),
+        ("minidecode_rows_capacity", state["capacity"], "gauge", "Rows that there may be at once."),
         ("minidecode_steps_total", state["steps"], "counter", "Steps."),
         ("minidecode_rows_computed_total", state["rows_computed"], "counter", "Rows of all steps."),
         ("minidecode_bytes_running", state["bytes"], "gauge", "Bytes that running requests may take."),
