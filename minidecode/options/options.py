@@ -26,7 +26,7 @@ NOT_HERE = {
     "penalty_alpha": "contrastive search is not here, and not in transformers 5 either: sample with top_h or typical_p",
     "constraints": "words that a text must hold are not here: prefix_tokens says how it begins",
     "force_words_ids": "words that a text must hold are not here: prefix_tokens says how it begins",
-    "dola_layers": "DoLa is not here: guidance_scale also holds one prediction against another",
+    "dola_layers": "DoLa is not here: guidance_scale also contrasts two predictions",
     "watermarking_config": "watermarks are not here: a function of your own can make one (logits_processor)",
     "assistant_model": "give the model to generate as draft",
     "draft": "only generate, stream and generate_lines take it, as an argument beside the options",
@@ -75,6 +75,9 @@ NO_EARLY_STOPPING = {
     "ctranslate2": "stops when num_beams * patience texts have ended",
     "lightseq": "stops when the num_beams best texts have all ended",
 }  # fmt: skip
+# By a dialect's rule of stopping, who keeps a sentence going as long as it may beat the worst finished text.
+HOPE = {"running": BEST_BEAM, "limit": BEST_BEAM, "candidate": BEST_CANDIDATE, "full": NOBODY, "counted": NOBODY,
+        "shared": NOBODY}  # fmt: skip
 TOKEN_IDS = tuple(name for name, row in ROWS.items() if row.check is checks.TOKEN_IDS)
 TOKEN_ID = tuple(name for name, row in ROWS.items() if row.check is checks.TOKEN_ID)
 MAXIMA = ("max_new_tokens", "max_length", "max_len_b", "match_source_len")  # spellings of one limit
@@ -239,8 +242,10 @@ class Options(OptionTable):
                 raise OptionError(f"{name} is no rule of dialect {self.dialect!r}: leave it out, or use {systems}")
         if self.dialect == "fairseq":
             self._check_fairseq()
-        if self.dialect in ("unilm", "lightseq"):
+        if self.dialect in ("unilm", "lightseq", "ctranslate2"):
             self._check_plain_search()
+        if self.dialect in ("unilm", "lightseq"):
+            self._check_unilm_or_lightseq()
         if self.dialect == "ctranslate2":
             self._check_ctranslate2()
 
@@ -281,10 +286,15 @@ class Options(OptionTable):
             raise OptionError("fairseq samples by top_k or by top_p, not by both: use dialect hf for both")
 
     def _check_plain_search(self) -> None:
-        """What s2s-ft and LightSeq cannot do. (LightSeq's siblings lose their penalty again, after the step.)"""
-        name = self.dialect
+        """Three dialects search greedily or with beams. (LightSeq's siblings lose their penalty again after a step.)"""
         if self.do_sample or self.num_beam_groups > 1 or self.sibling_penalty:
-            raise OptionError(f"dialect {name} has greedy and beam search alone: use dialect hf for other searches")
+            raise OptionError(
+                f"dialect {self.dialect} has greedy and beam search alone: use dialect hf for other searches"
+            )
+
+    def _check_unilm_or_lightseq(self) -> None:
+        """What s2s-ft and LightSeq cannot do."""
+        name = self.dialect
         if len(self.eos_token_id) > 1:
             raise OptionError(f"dialect {name} knows one EOS: give one eos_token_id, or use dialect hf")
         if self.length_penalty < 0:
@@ -296,8 +306,6 @@ class Options(OptionTable):
 
     def _check_ctranslate2(self) -> None:
         """What CTranslate2 cannot do, or does at random."""
-        if self.do_sample or self.num_beam_groups > 1 or self.sibling_penalty:
-            raise OptionError("dialect ctranslate2 has greedy and beam search alone: use dialect hf for other searches")
         if self.num_beams > 1 and len(self.eos_token_id) > 1:
             raise OptionError(
                 "with several EOS, CTranslate2 may continue a text past its end: give one, or use dialect hf"
@@ -415,14 +423,15 @@ class Options(OptionTable):
     @property
     def beam_rules(self) -> BeamRules:
         """The dialect's rules for when texts finish and sentences are done, as kernels take them."""
-        rules, to_limit = self.rules, self.rules.stop == "limit"
+        rules = self.rules
         may_stop_early = rules.stop in ("running", "candidate")
+        goes_to_limit = rules.stop == "limit" or self.early_stopping == "never"
         return BeamRules(
             out_of_play=rules.out_of_play,
             first_stay=rules.finished == "first",
             full_is_done=rules.stop == "full" or (self.early_stopping is True and may_stop_early),
-            hope={"running": BEST_BEAM, "limit": BEST_BEAM, "candidate": BEST_CANDIDATE}.get(rules.stop, NOBODY),
-            hope_at_limit=(self.early_stopping == "never" or to_limit) and self.length_penalty > 0,
+            hope=HOPE[rules.stop],
+            hope_at_limit=goes_to_limit and self.length_penalty > 0,
             candidates_at_limit=rules.at_limit == "candidates",
             beams_at_limit=rules.at_limit == "running",
             in_order=rules.groups == "interleaved" or rules.stop == "counted",

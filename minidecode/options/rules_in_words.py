@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..ops import BEST_CANDIDATE
 from .options import Options
 
 
@@ -46,19 +47,20 @@ def _limit(o: Options) -> str:
 
 def _stop(o: Options) -> str:
     """The rest of "a sentence stops when ..."."""
-    W, rules = o.num_beams, o.rules
+    W = o.num_beams
     if W == 1:
         return "its text ends"
     if (stop := o.counted_stop) is not None:
         if stop.behind_best:
             return f"the best candidate of a step has finished, and at least {stop.texts} of all texts"
         return f"num_beams * patience = {stop.texts} texts have finished"
-    if rules.stop == "shared":
+    if o.rules.stop == "shared":
         return f"the {W} best texts, by their scores at each step, have all finished"
-    if rules.stop == "full" or (o.early_stopping is True and rules.stop != "limit"):
+    rules = o.beam_rules
+    if rules.full_is_done:
         return f"{W} texts have finished"
-    who = "the best candidate" if rules.stop == "candidate" else "the best running beam"
-    length = "however long it gets" if o.beam_rules.hope_at_limit else "as long as it is now"
+    who = "the best candidate" if rules.hope == BEST_CANDIDATE else "the best running beam"
+    length = "however long it gets" if rules.hope_at_limit else "as long as it is now"
     return f"{who}, {length}, cannot beat the worst of {W} finished texts"
 
 
