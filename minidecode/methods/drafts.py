@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import weakref
 
@@ -11,7 +12,7 @@ from ..cache.queries import rows_a_token
 from ..errors import InputError, OptionError
 from ..files.tokenizer import Tokenizer
 from ..options.options import Options
-from ..plan import BASES, CHOICES, Plan
+from ..plan import BASES, Plan
 from ..runtime.arena import Extent
 from ..runtime.drafted import DraftedEngine
 from ..runtime.receipt import CostOf, CountedOps
@@ -95,8 +96,7 @@ def with_drafts(plan: Plan) -> Plan:
         raise OptionError(
             f"plan: arena={plan.arena} has no effect with drafts, whose steps differ in rows: leave it out"
         )
-    chosen = {name: getattr(plan, name) for name in CHOICES if getattr(plan, name) != plan._of_base(name)}
-    return Plan(plan.base, **chosen | {"cache": "paged", "graphs": "off"})
+    return dataclasses.replace(plan, cache="paged", graphs="off")
 
 
 def drafted_engine(model: LoadedModel, plan: Plan, costs: bool | CostOf = False) -> DraftedEngine:

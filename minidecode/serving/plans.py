@@ -50,7 +50,5 @@ def settled_plan(model: Model, plan: str | Plan | None, pages: int | None) -> Pl
         raise OptionError("pages changes nothing without cache=paged: add it to the plan, or leave pages out")
     if plan.arena != "none":
         raise OptionError(f"plan: arena={plan.arena} has no effect in a running batch: leave it out")
-    choices = {f.name: getattr(plan, f.name) for f in dataclasses.fields(plan) if f.name != "base"}
-    choices = {name: choice for name, choice in choices.items() if choice != plan._of_base(name)}
     cache = "paged" if plan.cache == "paged" else "preallocated"
-    return Plan(plan.base, **choices | {"cache": cache, "graphs": "off"}).settled([])
+    return dataclasses.replace(plan, cache=cache, graphs="off").settled([])
