@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import weakref
+from typing import NamedTuple
 
 from ..cache.drafted import DraftedCache
 from ..cache.factory import CacheFactory
@@ -20,6 +21,16 @@ from ..search.drafts import Drafter, DraftModel, PromptLookup
 from .loaded import LoadedModel
 
 _hashes: weakref.WeakKeyDictionary[Tokenizer, bytes] = weakref.WeakKeyDictionary()
+
+
+class PlannedDraft(NamedTuple):
+    """A draft model, and the plan that it runs under."""
+
+    model: LoadedModel
+    plan: Plan
+
+    def __str__(self) -> str:
+        return f"{self.model.family} of {self.model.parameters / 1e6:.1f} million parameters, plan {self.plan}"
 
 
 def options_with_draft(model: LoadedModel, draft: LoadedModel | None, options: Options) -> Options:
@@ -106,9 +117,6 @@ def drafted_engine(model: LoadedModel, plan: Plan, costs: bool | CostOf = False)
     return DraftedEngine(model.network, model.weights, CountedOps(functions, None, costs), make_cache)
 
 
-def drafter_of(options: Options, draft: LoadedModel | None, plan: Plan | None) -> Drafter:
+def drafter_of(options: Options, draft: PlannedDraft | None) -> Drafter:
     """What drafts: the model under its plan, or a lookup."""
-    if draft is None:
-        return PromptLookup(options)
-    assert plan is not None
-    return DraftModel(drafted_engine(draft, plan), options)
+    return PromptLookup(options) if draft is None else DraftModel(drafted_engine(*draft), options)

@@ -34,7 +34,7 @@ from ..search.greedy import greedy
 from ..search.result import Found, Request
 from ..search.speculative import speculative
 from ..search.stopping import Stopping
-from .drafts import check_context, drafted_engine, drafter_of, options_with_draft
+from .drafts import PlannedDraft, check_context, drafted_engine, drafter_of, options_with_draft
 from .latents import latents_of
 from .loaded import LoadedModel, nan_source
 from .memory import check_memory, places_of
@@ -60,15 +60,7 @@ class Call:
     at_end: Callable[[], None] | None
     seconds: dict[str, float]  # by stage; the next stages add theirs
     kept: Kept | None  # what the output keeps of every step; the search fills it
-    draft: LoadedModel | None = None  # what guesses the next tokens
-    plan_of_draft: Plan | None = None
-
-    @property
-    def drafted_by(self) -> str:
-        """What guesses tokens, for the receipt."""
-        if self.draft is None:
-            return "prompt lookup"
-        return f"{self.draft.family} of {self.draft.parameters / 1e6:.1f} million parameters, plan {self.plan_of_draft}"
+    draft: PlannedDraft | None  # the model that guesses the next tokens
 
 
 @dataclass(frozen=True)
@@ -113,19 +105,19 @@ def prepare(
 
     plan = with_arena(model, model.plan if plan is None else Plan.parse(plan), arena)
     plan, chosen = settled(model, plan, options, extent)
-    plan_of_draft = None
+    planned_draft = None
     if draft is not None:
         check_context(draft, extent)
-        plan_of_draft, _ = settled(draft, draft.plan, options, extent)
+        planned_draft = PlannedDraft(draft, settled(draft, draft.plan, options, extent)[0])
     if negatives and plan.arena != "none":
         raise OptionError("guidance_scale needs arena=none: a planned step has no place for the second prediction")
     seconds = {"prompts": tokenized - started}
     if chosen and plan.base == "fast":
         seconds["code"] = time.perf_counter() - tokenized
-    check_memory(model, plan, extent, options, arena, memory_budget, logprobs, keep, draft, plan_of_draft)
+    check_memory(model, plan, extent, options, arena, memory_budget, logprobs, keep, planned_draft)
     return Call(
         started, options, request, sources, ids, z_BZ, negatives, extent, plan, chosen, on_token, at_end, seconds, kept,
-        draft, plan_of_draft,
+        planned_draft,
     )  # fmt: skip
 
 
@@ -142,7 +134,7 @@ def search(model: LoadedModel, call: Call, *, arena: Arena | None, trace: bool, 
             if plan.arena != "none":
                 call.seconds["plan"] = time.perf_counter() - call.started - call.seconds["prompts"]
             if options.tokens_ahead:
-                drafter = drafter_of(options, call.draft, call.plan_of_draft)
+                drafter = drafter_of(options, call.draft)
                 drafted = drafted_engine(model, plan, costs)
                 engine: Engine = drafted
                 texts = speculative(drafted, request, options, drafter, call.on_token)
@@ -199,7 +191,7 @@ def report(model: LoadedModel, call: Call, outcome: Outcome, *, logprobs: int | 
         graphs=engine.graphs,
         constraint=None if request.constraint is None else request.constraint.counts,
         drafts=None if counts is None else DraftCounts.sum(counts),
-        drafted_by="" if counts is None else call.drafted_by,
+        drafted_by="" if counts is None else str(call.draft or "prompt lookup"),
         search=options.changed(), seconds=seconds, compile_seconds=outcome.compile_seconds, launches=outcome.launches,
     )  # fmt: skip
     limit_B, stopping = request.limit_B, request.stopping

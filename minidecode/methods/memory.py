@@ -20,7 +20,7 @@ from ..runtime.footprint import footprint as upper_bounds
 from ..runtime.inputs import Texts, extent_of
 from ..runtime.output import check_logprobs
 from ..search.dry_run import dry_run, search_of
-from .drafts import options_with_draft
+from .drafts import PlannedDraft, options_with_draft
 from .loaded import LoadedModel
 from .plans import settled
 
@@ -50,25 +50,26 @@ def footprint(
     sources, prompts_ids, limit_B = model.inputs.fitted(prompts, input_ids, attention_mask, resolved, truncate)
     negatives = model.inputs.negatives(negative_prompt, negative_prompt_ids, prompts_ids, limit_B, resolved, truncate)
     extent = extent_of(sources, prompts_ids, limit_B, negatives)
-    needed = upper_bounds(
-        model, settled(model, plan, resolved, extent)[0], extent, resolved, logprobs=logprobs, keep=keep
-    )
-    if draft is None:
-        return needed
-    return needed.beside(upper_bounds(draft, settled(draft, draft.plan, resolved, extent)[0], extent, resolved))
+    planned = None if draft is None else PlannedDraft(draft, settled(draft, draft.plan, resolved, extent)[0])
+    plan, _ = settled(model, plan, resolved, extent)
+    return _with_draft(upper_bounds(model, plan, extent, resolved, False, logprobs, keep), planned, extent, resolved)
+
+
+def _with_draft(needed: Footprint, draft: PlannedDraft | None, extent: Extent, options: Options) -> Footprint:
+    """What a call needs, and what its draft model needs beside that."""
+    return needed if draft is None else needed.beside(upper_bounds(*draft, extent, options))
 
 
 def check_memory(
     model: LoadedModel, plan: Plan, extent: Extent, options: Options, arena: Arena | None,
-    memory_budget: int | str | None, logprobs: int | None, keep: Sequence[str] = (), draft: LoadedModel | None = None,
-    plan_of_draft: Plan | None = None,
+    memory_budget: int | str | None, logprobs: int | None, keep: Sequence[str],
+    draft: PlannedDraft | None,
 ) -> None:  # fmt: skip
     """Raises MemoryBudgetError if a call may take more than its budget; steps kept for later calls go first."""
     if (budget := read_budget(memory_budget, model.device)) is None:
         return
     needed = upper_bounds(model, plan, extent, options, arena is not None, logprobs, keep)
-    if draft is not None and plan_of_draft is not None:
-        needed = needed.beside(upper_bounds(draft, plan_of_draft, extent, options))
+    needed = _with_draft(needed, draft, extent, options)
     if needed.total > budget and model.buckets.idle:
         model.buckets.clear()
         budget = read_budget(memory_budget, model.device)
