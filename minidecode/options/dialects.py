@@ -34,6 +34,7 @@ ctranslate2 (4.8.5) is hf but for these rules:
 
 - Processors change logits. Scores are the log-probabilities of what they leave: a ban makes other tokens likelier.
 - Bans and penalties look at the new tokens alone, not at the prompt or the token that targets begin with.
+- EOS alone can be a bad word.
 - A sentence stops when num_beams * patience texts have finished, rounded, whatever still runs. With length_penalty 0 it
   stops when as many have finished as are asked for, and the best candidate of a step, this one or an earlier, was among
   them.
@@ -72,6 +73,7 @@ class Dialect:
     all_go_on: bool = True  # whether W beams go on from a step in which some end
     norm: Literal["asked", "gnmt"] = "asked"  # of a length: the options', or always this one
     bans_see_prompts: bool = True  # whether bans and penalties look at what texts begin with, too
+    bans_eos: bool = False  # whether EOS alone can be a bad word
     ends_behind_prefix: Literal["all", "best"] = "all"  # which candidates may end right behind a prefix
     defaults: dict[str, object] = field(default_factory=dict)
 
@@ -91,7 +93,7 @@ FAIRSEQ = Dialect(
 UNILM = Dialect("unilm", -1.0e9, stop="limit", all_go_on=False, norm="gnmt", defaults={"min_new_tokens": 1})
 CTRANSLATE2 = Dialect(
     "ctranslate2", float("-inf"), greedy_scores="log-probabilities", softmax="last", stop="counted",
-    bans_see_prompts=False, ends_behind_prefix="best",
+    bans_see_prompts=False, bans_eos=True, ends_behind_prefix="best",
 )  # fmt: skip
 LIGHTSEQ = Dialect("lightseq", float("-inf"), stop="shared", norm="gnmt")
 DIALECTS = {d.name: d for d in (HF, HF4, FAIRSEQ, UNILM, CTRANSLATE2, LIGHTSEQ)}

@@ -54,7 +54,7 @@ def beam_search(
         key = None if is_by_host else key_of_step(request.rows_at(state.sentence_B, step + 1), options)
         flag = int(decided.flag[0])  # the host waits here
         if flag & TROUBLE:
-            _refuse(decided, state.sentence_B, step, options)
+            refuse_step(decided, state.sentence_B, step, options)
         step += 1
         if flag & ALL_DONE:
             break
@@ -74,12 +74,12 @@ def beam_search(
             The host knows whether any beam has moved. A step that is captured always follows.
             """
             parent_R = state.parent_R if engine.captures_now or flag & MOVED else None
-            logits_RV = engine.step(*_last_tokens(state.groups), parent_R)
+            logits_RV = engine.step(*running_texts(state.groups), parent_R)
             return step_of_beams(ops, logits_RV, state, request, options, step, may_be_straight, trace, kept)
 
         state, decided = engine.run_step(one_step, state, said, key)
     _copy_finds(state.groups, all_groups, np.arange(len(state.sentence_B)), state.sentence_B)
-    best = _best_of_all(all_groups, request, options, step)
+    best = best_of_all(all_groups, request, options, step)
     if kept:
         kept.find_beams(best.tokens)
     return best
@@ -238,7 +238,7 @@ def _keep(kept: Kept, kind: str, array_RV: np.ndarray, beams: Beams, sentence_B:
     kept.note(kind, array_RV, row_BW.reshape(-1), np.repeat(fetch(beams.done_B), W))
 
 
-def _last_tokens(groups: list[Beams]) -> tuple[np.ndarray, np.ndarray]:
+def running_texts(groups: list[Beams]) -> tuple[np.ndarray, np.ndarray]:
     """(tokens_RM, length_R): the running texts of all groups, side by side in each sentence."""
     tokens_BXM = np.concatenate([b.running_BWM for b in groups], axis=1) if len(groups) > 1 else groups[0].running_BWM
     B, X, M = tokens_BXM.shape
@@ -454,7 +454,7 @@ def _side_by_side(groups: list[Beams], decided: list[Chosen]) -> tuple[np.ndarra
     return done_X, np.concatenate([chosen.trouble_B for chosen in decided]), np.concatenate(parents, axis=1)
 
 
-def _refuse(decided: Decided, sentence_B: np.ndarray, step: int, options: Options) -> None:
+def refuse_step(decided: Decided, sentence_B: np.ndarray, step: int, options: Options) -> None:
     """Raises OptionError or NumericalError: what the ops of this step have found, the model's scores first."""
     if (model_trouble_R := decided.model_trouble_R) is not None:
         raise_trouble(model_trouble_R, np.repeat(sentence_B, len(model_trouble_R) // len(sentence_B)), step)
@@ -468,7 +468,7 @@ def _refuse(decided: Decided, sentence_B: np.ndarray, step: int, options: Option
     )
 
 
-def _best_of_all(groups: list[Beams], request: Request, options: Options, steps: int) -> Found:
+def best_of_all(groups: list[Beams], request: Request, options: Options, steps: int) -> Found:
     """The best finished texts of all groups. A place that no text filled, or only one out of play, stays empty."""
     text_BXM, score_BX, length_BX = (
         np.concatenate([fetch(part) for part in parts], axis=1)

@@ -87,7 +87,7 @@ def greedy(
         texts, chosen = engine.run_step(one_step, texts, said, key)
 
     copy_found(texts.finds(), every_text.finds(), np.arange(len(texts.row_R)), texts.row_R)
-    found = _found(every_text, request, options, step)
+    found = found_of(every_text, request, options, step)
     if kept:
         kept.find_texts(found.tokens)
     return found
@@ -262,7 +262,7 @@ class Texts:
         return SOME_DONE | (ALL_DONE if fetch(self.done_R).all() else 0)
 
 
-def _found(texts: Texts, request: Request, options: Options, steps: int) -> Found:
+def found_of(texts: Texts, request: Request, options: Options, steps: int) -> Found:
     """The new tokens and the score of each text, by sentence."""
     S = options.num_return_sequences
     (tokens_RM, length_R, total_R), prompt_R = map(fetch, texts.finds()), np.repeat(request.prompt_B, S)

@@ -214,11 +214,7 @@ def sequence_bias(ops, scores_RV, rows, o):
 
 def _texts(rows: Rows, o: Options) -> tuple[np.ndarray, np.ndarray]:
     """(tokens_RM, length_R): what bans and penalties look at. In CTranslate2 it is what is new in each text."""
-    if o.rules.bans_see_prompts:
-        return rows.tokens_RM, rows.length_R
-    there, M = rows.there, rows.tokens_RM.shape[1]
-    at_RM = there.prompt_R[:, None] + np.arange(M, like=rows.tokens_RM)
-    return np.take_along_axis(rows.tokens_RM, np.minimum(at_RM, M - 1), axis=1), there.new_R
+    return (rows.tokens_RM, rows.length_R) if o.rules.bans_see_prompts else rows.new_texts
 
 
 # ---- repetition ------------------------------------------------------------------------------------------------------
@@ -270,7 +266,7 @@ def encoder_no_repeat_ngram_size(ops, scores_RV, rows, o):
 def bad_words_ids(ops, scores_RV, rows, o):
     """Rules out the last token of each word whose other tokens the text ends with.
 
-    EOS alone is let pass, but not in CTranslate2.
+    EOS alone is let pass, unless the dialect bans it.
     """
     tokens_RM, length_R = _texts(rows, o)
     lists = rows.own_table("first_list_R"), *table("bad_words_ids", rows, o)

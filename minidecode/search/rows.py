@@ -67,6 +67,13 @@ class Rows:
         names = ("prompt_R", "limit_R", "sentence_R", *(() if self.prefix_BP is None else ("prefix_BP",)))
         return replace(self, **{name: self.own_table(name) for name in names})
 
+    @functools.cached_property
+    def new_texts(self) -> tuple[np.ndarray, np.ndarray]:
+        """(tokens_RM, length_R): of each text what stands behind its prompt, from the first column on."""
+        there, M = self.there, self.tokens_RM.shape[1]
+        at_RM = there.prompt_R[:, None] + np.arange(M, like=self.tokens_RM)
+        return np.take_along_axis(self.tokens_RM, np.minimum(at_RM, M - 1), axis=1), there.new_R
+
     @property
     def on_host(self) -> Rows:
         """These rows, with copies of what lies on a device."""

@@ -23,7 +23,7 @@ from ..options.options import Options
 from ..runtime.drafted import DraftedEngine
 from ..runtime.receipt import DraftCounts
 from .drafts import OF_VERDICT, Draft, Drafter, probabilities, texts_ahead
-from .greedy import Chosen, Texts, _found, next_tokens
+from .greedy import Chosen, Texts, found_of, next_tokens
 from .result import Found, Request, raise_trouble
 
 Scores = Callable[[Sequence[int]], np.ndarray]  # of a text: the next token's scores behind each of its tokens, (N, V)
@@ -127,7 +127,7 @@ def speculative(
             texts.tokens_RM[r, length : length + len(draft.ids)] = draft.ids
         logits_XV = engine.read(texts.tokens_RM, going_X, length_X + [len(draft.ids) for draft in drafts])
         rounds += 1
-    return dataclasses.replace(_found(texts, request, options, rounds), drafts=counts)
+    return dataclasses.replace(found_of(texts, request, options, rounds), drafts=counts)
 
 
 def _take(texts: Texts, request: Request, r: int, rows: Texts, chosen: Chosen, mine: range) -> list[int]:

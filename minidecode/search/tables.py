@@ -70,8 +70,8 @@ def ruled_out(ids: Iterable[int]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def bad_words(rows: Rows, o: Options) -> tuple[np.ndarray, np.ndarray]:
-    """EOS alone is let pass, but not in CTranslate2."""
-    passes = () if o.dialect == "ctranslate2" else o.eos_token_id
+    """EOS alone is let pass, unless the dialect bans it."""
+    passes = () if o.rules.bans_eos else o.eos_token_id
     return sequences([(word, -np.inf) for word in o.bad_words_ids if len(word) > 1 or word[0] not in passes])
 
 

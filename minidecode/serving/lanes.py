@@ -18,7 +18,7 @@ from ..errors import MinidecodeError
 from ..ops import MOVED, TROUBLE
 from ..options.options import MAXIMA, Options
 from ..runtime.draws import Draws
-from ..search.beam import AllBeams, Beams, _best_of_all, _last_tokens, _refuse, step_of_beams
+from ..search.beam import AllBeams, Beams, best_of_all, refuse_step, running_texts, step_of_beams
 from ..search.candidates import never_straight
 from ..search.greedy import Texts, next_tokens
 from ..search.processors import make_tables
@@ -185,7 +185,7 @@ class BeamLane:
 
     def last_tokens(self) -> tuple[np.ndarray, np.ndarray]:
         """(token_R, length_R): what a step reads of each beam, and how long its text is with it."""
-        tokens_RM, length_R = _last_tokens(self.state.groups)
+        tokens_RM, length_R = running_texts(self.state.groups)
         return tokens_RM[np.arange(len(length_R)), length_R - 1], length_R
 
     def moves(self) -> Iterator[tuple[int, np.ndarray]]:
@@ -203,7 +203,7 @@ class BeamLane:
 
     def written(self) -> list[np.ndarray]:
         """The text of each row, its prompt included."""
-        tokens_RM, length_R = _last_tokens(self.state.groups)
+        tokens_RM, length_R = running_texts(self.state.groups)
         return [ids[:length].copy() for ids, length in zip(tokens_RM, length_R, strict=True)]
 
     def take(self, ops: Any, logits_RV: np.ndarray) -> np.ndarray:
@@ -217,7 +217,7 @@ class BeamLane:
         if flag & TROUBLE:
             for b, job in enumerate(self.jobs_B):
                 try:
-                    _refuse(_of_sentence(decided, b, X), np.zeros(1, np.int64), int(step_B[b]), self.options)
+                    refuse_step(_of_sentence(decided, b, X), np.zeros(1, np.int64), int(step_B[b]), self.options)
                 except MinidecodeError as error:
                     job.fail(error)
                 except StopIteration:  # the trouble is another request's
@@ -227,7 +227,7 @@ class BeamLane:
         for b in np.flatnonzero(done_B):
             if (job := self.jobs_B[b]).error is None:
                 groups = [beams.of(np.array([b])) for beams in state.groups]
-                best = _best_of_all(groups, job.request, self.options, 0)
+                best = best_of_all(groups, job.request, self.options, 0)
                 for s, (ids, score) in enumerate(zip(best.tokens[0], best.scores_BX[0], strict=True)):
                     job.end_text(s, ids, float(score))
         stays_B = [not done and job.runs for done, job in zip(done_B, self.jobs_B, strict=True)]
