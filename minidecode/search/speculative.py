@@ -72,7 +72,7 @@ def verdict(p_V: np.ndarray, q_V: np.ndarray, guessed: int, u: float, v: float) 
         return guessed
     residual_V = np.maximum(p_V - q_V, 0.0)
     cumulative_V = np.cumsum(residual_V)
-    return int(np.searchsorted(cumulative_V, v * cumulative_V[-1], side="right"))
+    return int(np.searchsorted(cumulative_V, v * cumulative_V[-1]))  # of NaN it is 0, and the step raises what they are
 
 
 def speculative(
@@ -143,7 +143,7 @@ def _take(texts: Texts, request: Request, r: int, rows: Texts, chosen: Chosen, m
         texts.total_R[r] += rows.total_R[x]
         texts.length_R[r] += 1
         text, begin = texts.tokens_RM[r, : texts.length_R[r]], texts.begins_R[r]
-        stopping = request.stopping  # of strings and the clock: functions do not go with drafts
+        stopping = request.stopping  # of strings alone: functions and the clock do not go with drafts
         texts.done_R[r] = rows.done_R[x] or (stopping is not None and stopping.has_string(text[:begin], text[begin:]))
         if texts.done_R[r]:
             break

@@ -367,6 +367,19 @@ def test_what_is_refused(folders, options, says):
         md.load(folders["gpt2"]).generate("the", max_new_tokens=3, **{"prompt_lookup_num_tokens": 2} | options)
 
 
+@pytest.mark.parametrize("do_sample", [False, True])
+def test_scores_that_turn_to_nan_are_an_error(folders, do_sample, monkeypatch):
+    """In a step that reads drafts, of the model and not of what drafts."""
+    model, draft, read = md.load(folders["gpt2"]), md.load(folders["gpt2"]), DraftedEngine.read
+
+    def spoilt(self, *given):
+        return read(self, *given) * (1 if self.weights is draft.weights else np.nan)
+
+    monkeypatch.setattr(DraftedEngine, "read", spoilt)
+    with pytest.raises(md.NumericalError, match="the model's scores are NaN at step 2"):
+        model.generate("the", max_new_tokens=6, draft=draft, do_sample=do_sample)
+
+
 def test_which_models_are_refused(folders, tmp_path):
     model, short = md.load(folders["gpt2"]), md.load(write_folder(tmp_path / "short"))
     with pytest.raises(md.OptionError, match="the draft has another vocabulary than the model"):
