@@ -58,7 +58,7 @@ def _check_kind(model: LoadedModel, name: str) -> None:
     """Raises OptionError on a model that cannot read several new tokens behind a cache."""
     reason = ""
     if model.device != "cpu":
-        reason = f"lies on device={model.device}, where steps are captured, each of as many rows"
+        reason = f"lies on device={model.device}, where each step has the same number of rows"
     elif model.is_encoder:
         reason = "is an encoder, and writes no text"
     elif model.is_encoder_decoder:
@@ -68,7 +68,7 @@ def _check_kind(model: LoadedModel, name: str) -> None:
     elif rows_a_token(model.weights) == 2:
         reason = "predicts by query rows"
     if reason:
-        raise OptionError(f"no drafts here: {name} ({model.family}) {reason}; leave them out")
+        raise OptionError(f"drafts cannot be used, for {name} ({model.family}) {reason}: leave them out")
 
 
 def have_same_tokens(model: LoadedModel, draft: LoadedModel) -> bool:
