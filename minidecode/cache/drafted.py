@@ -32,7 +32,7 @@ class DraftedRows:
 
 
 class DraftedCache(PromptCache):
-    """One layer's keys and values, after the prefill: a text's pages, and as many rows of it in a step as it needs.
+    """One layer's keys and values, after the prefill: the pages of each text, which several rows of a step share.
 
     Texts keep their places, so there is neither `reorder` nor `keep_only`.
     """

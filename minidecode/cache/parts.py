@@ -16,9 +16,9 @@ from .prompt import PromptCache
 
 @dataclass(kw_only=True)
 class Part:
-    """The tokens first to last - 1 of a text with which these rows begin."""
+    """The tokens first to last - 1 of a text."""
 
-    row_X: np.ndarray
+    row_X: np.ndarray  # the rows that begin with this text
     ids: np.ndarray  # the whole text
     first: int = 0
     last: int = 0

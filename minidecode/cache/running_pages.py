@@ -34,7 +34,7 @@ class PagedRows(RunningRows):
     def begin(self, texts: list[np.ndarray], rows: int, source_length: int = 0) -> list[np.ndarray] | None:
         """The pages of a text are taken once; rows that begin with it hold the same.
 
-        There must be a page more for each row, which writes one of its own in the next step.
+        Besides, each row needs a free page, for it writes one of its own in the next step.
         """
         tables, begun = [self._found(ids) for ids in texts], None
         needed = sum(pages_for(len(ids), self.page) - len(table) for ids, table in zip(texts, tables, strict=True))

@@ -36,8 +36,7 @@ ctranslate2 (4.8.5) is hf but for these rules:
 - Bans and penalties look at the new tokens alone, not at the prompt or the token that targets begin with.
 - EOS alone can be a bad word.
 - A sentence stops when num_beams * patience texts have finished, rounded, whatever still runs. With length_penalty 0 it
-  stops when as many have finished as are asked for, and the best candidate of a step, this one or an earlier, was among
-  them.
+  stops when num_return_sequences texts have finished, and one of these was the best candidate of its step.
 - The tokens of a prefix are certain. Behind it, only the best candidate may end at once.
 - There is one EOS with beams. There is no sampling, there are no groups and no forced tokens.
 

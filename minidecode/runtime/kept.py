@@ -67,7 +67,7 @@ class Kept:
         """What each candidate of these sentences adds to the sum of the beam that it goes on from."""
         if "token_scores" in self.what:
             total_BC, parent_BC, token_BC, running_BW = map(fetch, (total_BC, parent_BC, token_BC, running_BW))
-            with np.errstate(invalid="ignore"):  # a beam that is there by name alone has minus infinity
+            with np.errstate(invalid="ignore"):  # a beam out of play may have minus infinity
                 gained_BC = total_BC - np.take_along_axis(running_BW, parent_BC, axis=1)
             of_step = {"gained": gained_BC, "parent": parent_BC, "token": token_BC}
             W, gains = running_BW.shape[1], {}

@@ -1,4 +1,4 @@
-"""Where two searches of one sentence part, and why, in words: of their traces, and of the rules of both."""
+"""Where two searches of one sentence part, and why, in words: from their traces, and the rules of both."""
 
 from __future__ import annotations
 

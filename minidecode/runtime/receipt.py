@@ -219,7 +219,7 @@ class DraftCounts:
 
     drafted: int = 0  # tokens that were guessed
     accepted: int = 0  # of these, in a text
-    steps: int = 0  # in which the model read a text on; behind its draft each gives one token more, unless it ends
+    steps: int = 0  # each adds one token behind those that it accepts, unless the text ends in them
 
     def add(self, drafted: int, accepted: int, steps: int = 1) -> None:
         self.drafted, self.accepted, self.steps = self.drafted + drafted, self.accepted + accepted, self.steps + steps

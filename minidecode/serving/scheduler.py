@@ -218,7 +218,7 @@ class Scheduler:
     def _admit(self) -> None:
         """The first requests that wait get rows, as far as rows and memory go. From then on their texts are read.
 
-        A source and its text are read whole, so these join only as far as tokens go, too.
+        Sources and their texts are read whole. So of these a step admits only as many as max_prefill_tokens allows.
         """
         tokens, batch = 0, self.batch
         while self.waiting:
