@@ -31,8 +31,12 @@ def rules_in_words(o: Options) -> dict[str, str]:
 def _candidates(o: Options) -> str:
     if o.num_beams == 1:
         return "the likeliest token is chosen"
-    goes_on = "takes the place of one that would go on" if not o.rules.all_go_on else "leaves its place to another"
-    return f"a step looks at {o.candidates} candidates, and one that ends {goes_on}"
+    place = "leaves its place to another"
+    if o.rules.stop == "shared":
+        place = f"keeps its place as long as it is among the {o.num_beams} best"
+    elif not o.rules.all_go_on:
+        place = "takes the place of one that would go on"
+    return f"a step looks at {o.candidates} candidates, and one that ends {place}"
 
 
 def _limit(o: Options) -> str:

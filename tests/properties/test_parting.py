@@ -78,6 +78,8 @@ UNIGRAMS = {"no_repeat_ngram_size": 1}
     (FIRST_ENDS, {"length_penalty": 0.0}, {"length_penalty": 0.0, "dialect": "ctranslate2"}, "end", 2, ("stop",)),
     # s2s-ft looks at two candidates, of which one ends.
     (FIRST_ENDS, {}, {"dialect": "unilm"}, "candidates", 2, ("candidates",)),
+    # In LightSeq, a text that ends keeps its place, and another has none.
+    (FIRST_ENDS, {}, {"dialect": "lightseq"}, "fates", 2, ("candidates",)),
     # A token of the prompt is banned in transformers, and not in CTranslate2.
     ({(): {5: 2.0}}, UNIGRAMS, UNIGRAMS | {"dialect": "ctranslate2"}, "candidates", 1, ("bans", "scores")),
 ])  # fmt: skip
