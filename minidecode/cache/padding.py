@@ -1,8 +1,13 @@
-"""Left padding: how sentences of different lengths share one array and end at the same position."""
+"""Sentences of different lengths in one array: one behind the other, or padded on the left to end together."""
 
 from __future__ import annotations
 
 import numpy as np
+
+
+def offsets_of(lengths) -> np.ndarray:
+    """Where each of several sequences begins among the rows of all, and where the last one ends."""
+    return np.concatenate([[0], np.cumsum(lengths)])
 
 
 def longest(offsets_X) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from .padding import offsets_of
 from .prompt import PromptCache
 
 
@@ -22,11 +23,6 @@ class Part:
     ids: np.ndarray  # the whole text
     first: int = 0
     last: int = 0
-
-
-def offsets_of(lengths: list[int]) -> np.ndarray:
-    """Where each of several sequences begins among the rows of all, and where the last one ends."""
-    return np.concatenate([[0], np.cumsum(lengths)])
 
 
 class PartCache(PromptCache):

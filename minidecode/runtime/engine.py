@@ -17,6 +17,7 @@ import numpy as np
 from ..cache.cross import DecoderCache
 from ..cache.latent import Latent, with_latent
 from ..cache.no_cache import NoCache
+from ..cache.padding import offsets_of
 from ..cache.prefix import Prefix
 from ..cache.protocol import StepCache
 from ..cache.queries import QueryCache, QueryCross, QueryRows, rows_a_token
@@ -384,7 +385,7 @@ class Engine:
     def _rows_of(self, sequences: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(ids_R, pos_R, offsets_X): all tokens one after the other, and where each sequence begins and ends."""
         lengths_B = np.array([len(s) for s in sequences])
-        offsets_X = np.concatenate([[0], np.cumsum(lengths_B)])
+        offsets_X = offsets_of(lengths_B)
         ids_R = np.concatenate(sequences)
         pos_R = np.arange(len(ids_R)) - np.repeat(offsets_X[:-1], lengths_B)
         return tuple(put(array, self.device) for array in (ids_R, pos_R, offsets_X))

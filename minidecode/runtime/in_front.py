@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..cache.padding import offsets_of
 from ..cache.prefix import Prefix
 from ..cache.queries import rows_a_token
 from ..device.arrays import put
@@ -56,7 +57,7 @@ class InFront:
         of_source_R = pos_R < np.repeat(size_B, length_B)
         predicts_R = pos_R >= np.repeat(first_B, length_B)
         pick_R = None if of_source_R.all() else self._put(np.flatnonzero(of_source_R))
-        prefix = Prefix(self._put(np.concatenate([[0], np.cumsum(size_B)])), pick_R)
+        prefix = Prefix(self._put(offsets_of(size_B)), pick_R)
         place_R = pos_R + self.target_place * ~of_source_R
         return self._put(place_R), prefix, self._put(np.flatnonzero(predicts_R))
 

@@ -8,8 +8,9 @@ import numpy as np
 
 from ..cache.cross import DecoderCache
 from ..cache.factory import CacheFactory
+from ..cache.padding import offsets_of
 from ..cache.pages import pages_for
-from ..cache.parts import Part, PartCache, offsets_of
+from ..cache.parts import Part, PartCache
 from ..cache.preallocated import PreallocatedCache
 from ..cache.running import RunningCache, RunningRows
 from ..cache.running_pages import PagedRows, PagedRunningCache
