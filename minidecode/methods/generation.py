@@ -85,7 +85,7 @@ def prepare(
     """Reads and checks what `generate` is given, and settles the plan. The arguments are those of `Model.generate`."""
     options = options_with_draft(model, draft, options)
     if options.tokens_ahead and (trace or keep):
-        raise OptionError("a trace and keep are of steps of one token, and drafts make longer ones: leave one out")
+        raise OptionError("trace and keep note one token a step, and drafts give several: leave one out")
     if return_full_text:
         check_full_text(model)
     check_logprobs(logprobs, model.config.head_size)
@@ -123,7 +123,7 @@ def prepare(
 
 def search(model: LoadedModel, call: Call, *, arena: Arena | None, trace: bool, costs: bool | CostOf) -> Outcome:
     """Runs the search. Raises NumericalError on NaN scores, with where they may come from."""
-    plan, options, request, steps = call.plan, call.options, call.request, Trace() if trace else None
+    plan, options, steps = call.plan, call.options, Trace() if trace else None
     try:
         with (
             few_blas_threads(model.is_small),
@@ -134,10 +134,7 @@ def search(model: LoadedModel, call: Call, *, arena: Arena | None, trace: bool, 
             if plan.arena != "none":
                 call.seconds["plan"] = time.perf_counter() - call.started - call.seconds["prompts"]
             if options.tokens_ahead:
-                drafter = drafter_of(options, call.draft)
-                drafted = drafted_engine(model, plan, costs)
-                engine: Engine = drafted
-                texts = speculative(drafted, request, options, drafter, call.on_token)
+                engine, texts = _with_drafts(model, call, costs)
             else:
                 engine, texts = _without_drafts(model, call, places, costs, steps)
             if call.at_end is not None:
@@ -147,6 +144,12 @@ def search(model: LoadedModel, call: Call, *, arena: Arena | None, trace: bool, 
     call.seconds.update(engine.seconds)
     call.seconds["search"] = time.perf_counter() - call.started - sum(call.seconds.values())
     return Outcome(texts, engine, places, dict(launches), sum(compiling), steps)
+
+
+def _with_drafts(model: LoadedModel, call: Call, costs: bool | CostOf) -> tuple[Engine, Found]:
+    """(what ran it, what it found) of a search that checks several guessed tokens a step."""
+    engine, drafter = drafted_engine(model, call.plan, costs), drafter_of(call.options, call.draft)
+    return engine, speculative(engine, call.request, call.options, drafter, call.on_token)
 
 
 def _without_drafts(

@@ -357,7 +357,7 @@ def test_receipt_footprint_and_lines(folders):
     ({"guidance_scale": 2.0}, "guidance_scale is asked once for each token"), ({"max_time": 9.0}, "max_time is asked"),
     ({"logits_processor": lambda scores, rows: scores}, "logits_processor is asked"),
     ({"stopping_criteria": lambda ids, scores: False}, "stopping_criteria is asked"),
-    ({"trace": True}, "a trace and keep are of steps"), ({"keep": ("scores",)}, "a trace and keep are of steps"),
+    ({"trace": True}, "trace and keep note one token a step"), ({"keep": ("scores",)}, "trace and keep note one token"),
     ({"plan": "cache=split"}, "cache=split has no effect with drafts"),
     ({"plan": "cache=paged,arena=planned"}, "arena=planned has no effect with drafts"),
     ({"assistant_model": "x"}, "give the model to generate as draft"), ({"draft": "tiny-gpt2"}, "a loaded model"),
