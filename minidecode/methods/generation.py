@@ -34,11 +34,11 @@ from ..search.greedy import greedy
 from ..search.result import Found, Request
 from ..search.speculative import speculative
 from ..search.stopping import Stopping
-from .drafts import PlannedDraft, check_context, drafted_engine, drafter_of, options_with_draft
+from .drafts import PlannedDraft, drafted_engine, drafter_of, options_with_draft
 from .latents import latents_of
 from .loaded import LoadedModel, nan_source
 from .memory import check_memory, places_of
-from .plans import engine_of, settled, with_arena
+from .plans import engine_of, planned_draft, settled, with_arena
 from .scoring import log_probs_of
 
 
@@ -105,19 +105,16 @@ def prepare(
 
     plan = with_arena(model, model.plan if plan is None else Plan.parse(plan), arena)
     plan, chosen = settled(model, plan, options, extent)
-    planned_draft = None
-    if draft is not None:
-        check_context(draft, extent)
-        planned_draft = PlannedDraft(draft, settled(draft, draft.plan, options, extent)[0])
+    planned = planned_draft(draft, options, extent)
     if negatives and plan.arena != "none":
         raise OptionError("guidance_scale needs arena=none: a planned step has no place for the second prediction")
     seconds = {"prompts": tokenized - started}
     if chosen and plan.base == "fast":
         seconds["code"] = time.perf_counter() - tokenized
-    check_memory(model, plan, extent, options, arena, memory_budget, logprobs, keep, planned_draft)
+    check_memory(model, plan, extent, options, arena, memory_budget, logprobs, keep, planned)
     return Call(
         started, options, request, sources, ids, z_BZ, negatives, extent, plan, chosen, on_token, at_end, seconds, kept,
-        planned_draft,
+        planned,
     )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from ..runtime.output import check_logprobs
 from ..search.dry_run import dry_run, search_of
 from .drafts import PlannedDraft, options_with_draft
 from .loaded import LoadedModel
-from .plans import settled
+from .plans import planned_draft, settled
 
 
 def footprint(
@@ -50,9 +50,9 @@ def footprint(
     sources, prompts_ids, limit_B = model.inputs.fitted(prompts, input_ids, attention_mask, resolved, truncate)
     negatives = model.inputs.negatives(negative_prompt, negative_prompt_ids, prompts_ids, limit_B, resolved, truncate)
     extent = extent_of(sources, prompts_ids, limit_B, negatives)
-    planned = None if draft is None else PlannedDraft(draft, settled(draft, draft.plan, resolved, extent)[0])
     plan, _ = settled(model, plan, resolved, extent)
-    return _with_draft(upper_bounds(model, plan, extent, resolved, False, logprobs, keep), planned, extent, resolved)
+    needed = upper_bounds(model, plan, extent, resolved, False, logprobs, keep)
+    return _with_draft(needed, planned_draft(draft, resolved, extent), extent, resolved)
 
 
 def _with_draft(needed: Footprint, draft: PlannedDraft | None, extent: Extent, options: Options) -> Footprint:

@@ -17,7 +17,7 @@ from ..runtime.guidance import GuidedEngine
 from ..runtime.receipt import CostOf, CountedOps
 from ..search.candidates import never_straight
 from ..search.compiled import reason_for_numpy, rows_used, work_of_search
-from .drafts import with_drafts
+from .drafts import PlannedDraft, check_context, with_drafts
 from .loaded import LoadedModel
 
 
@@ -44,6 +44,14 @@ def settled(model: LoadedModel, plan: Plan, options: Options, extent: Extent) ->
     if options.tokens_ahead:
         plan = with_drafts(plan)
     return plan.settled(["hars"] if options.num_beams == 1 or never_straight(options) else []), chosen
+
+
+def planned_draft(draft: LoadedModel | None, options: Options, extent: Extent) -> PlannedDraft | None:
+    """The draft model of a call, if there is one. Raises InputError where it cannot read texts of this extent."""
+    if draft is None:
+        return None
+    check_context(draft, extent)
+    return PlannedDraft(draft, settled(draft, draft.plan, options, extent)[0])
 
 
 def why_numpy(model: LoadedModel, extent: Extent, options: Options) -> str | None:

@@ -384,8 +384,9 @@ def test_which_models_are_refused(folders, tmp_path):
     model, short = md.load(folders["gpt2"]), md.load(write_folder(tmp_path / "short"))
     with pytest.raises(md.OptionError, match="the draft has another vocabulary than the model"):
         model.generate("the", draft=md.load("tiny-gpt2"))
-    with pytest.raises(md.InputError, match="the draft reads 16: ask for fewer new tokens"):
-        model.generate("the", draft=short, max_new_tokens=30)
+    for asked in (model.generate, model.footprint):
+        with pytest.raises(md.InputError, match="the draft reads 16: ask for fewer new tokens"):
+            asked("the", draft=short, max_new_tokens=30)
     with pytest.raises(md.OptionError, match=r"this model \(bart\) answers a source"):
         md.load("tiny-bart").generate("the", num_beams=1, prompt_lookup_num_tokens=3)
     with pytest.raises(md.OptionError, match="num_assistant_tokens changes nothing without a draft model"):
