@@ -21,6 +21,7 @@ from .arena import Extent
 from .buckets import room_for
 from .cpu_graphs import MOST_ROWS
 from .engine import LOGITS_ROWS
+from .kept import kinds_of
 
 UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 # Arrays of attention's scores, and of the feed-forward part with what the layer before has left: as NumPy's code works
@@ -181,9 +182,10 @@ def footprint(
     if plan.arena != "none" and not arena_given:  # up to two ways of a step, with caches that grow as it makes them
         grown = 2 * held_stepping if plan.cache == "replicated" else 0
         planning = 2 * (L * one_layer + choice + grown) + cache_bytes
-    noted_steps = T * R * V * s * len({"scores", "logits"} & set(keep))
-    noted_steps += T * R * NOTED_BEAM * bool({"beam_indices", "token_scores"} & set(keep))
-    noted_steps += T * max(R, B * options.candidates) * NOTED_GAIN * ("token_scores" in keep)
+    kinds = set(kinds_of(keep, options))
+    noted_steps = T * R * V * s * len({"scores", "logits"} & kinds)
+    noted_steps += T * R * NOTED_BEAM * bool({"beam_indices", "token_scores"} & kinds)
+    noted_steps += T * max(R, B * options.candidates) * NOTED_GAIN * ("token_scores" in kinds)
     scoring = 0
     if logprobs is not None:
         texts, at_once = B * options.num_return_sequences, model.config.context  # tokens of texts in one pass

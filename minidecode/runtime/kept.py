@@ -14,6 +14,18 @@ from ..options.options import Options
 KINDS = ("scores", "logits", "beam_indices", "token_scores")
 
 
+def kinds_of(keep: Sequence[str], options: Options) -> tuple[str, ...]:
+    """What is to be kept: one name, or several. Raises OptionError on what cannot be."""
+    kinds = (keep,) if isinstance(keep, str) else tuple(keep)
+    if unknown := [name for name in kinds if name not in KINDS]:
+        raise OptionError(f"keep knows {', '.join(KINDS)}, not {unknown[0]!r}")
+    if options.num_beam_groups > 1 and kinds:
+        raise OptionError("keep and num_beam_groups do not go together: each group has scores of its own")
+    if options.num_beams == 1 and "beam_indices" in kinds:
+        raise OptionError("keep: one beam has no beam_indices: leave them out")
+    return kinds
+
+
 @dataclass
 class Kept:
     """Arrays by step, with a row for each running text, sentence after sentence. Rows of texts that are done are 0.
@@ -35,13 +47,7 @@ class Kept:
     @classmethod
     def make(cls, what: Sequence[str], sentences: int, options: Options) -> Kept | None:
         """None where nothing is asked for. Raises OptionError on what cannot be kept."""
-        what = (what,) if isinstance(what, str) else tuple(what)
-        if unknown := [name for name in what if name not in KINDS]:
-            raise OptionError(f"keep knows {', '.join(KINDS)}, not {unknown[0]!r}")
-        if options.num_beam_groups > 1 and what:
-            raise OptionError("keep and num_beam_groups do not go together: each group has scores of its own")
-        if options.num_beams == 1 and "beam_indices" in what:
-            raise OptionError("keep: one beam has no beam_indices: leave them out")
+        what = kinds_of(what, options)
         each = options.num_beams if options.num_beams > 1 else options.num_return_sequences
         return cls(what, sentences * each) if what else None
 

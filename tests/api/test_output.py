@@ -149,6 +149,12 @@ def test_beam_indices_take_the_bytes_of_the_footprint_which_are_in_proportion_to
     assert taken[1] == 2 * taken[0]
 
 
+@pytest.mark.parametrize("kind", ["scores", "token_scores"])
+def test_one_name_takes_the_bytes_of_a_list_of_it(model, kind):
+    alone, listed = (model.footprint(PROMPTS, max_new_tokens=8, keep=keep) for keep in (kind, [kind]))
+    assert alone == listed and alone.stepping > model.footprint(PROMPTS, max_new_tokens=8).stepping
+
+
 def test_what_cannot_be_kept_is_refused(model):
     for given, says in [
         ({"keep": ["attentions"]}, "keep knows scores, logits, beam_indices, token_scores"),
