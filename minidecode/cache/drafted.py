@@ -11,6 +11,7 @@ import numpy as np
 
 from .pages import PAGE, pages_for
 from .prompt import PromptCache
+from .protocol import CacheSize
 
 
 class DraftedRows:
@@ -39,6 +40,11 @@ class DraftedCache(PromptCache):
 
     in_place = False
     rows: DraftedRows  # the engine gives it, before `expand`
+
+    @staticmethod
+    def step_bytes(size: CacheSize) -> int:
+        """Pages of each row's own."""
+        return size.stored * PAGE * size.R * pages_for(size.N + size.T)
 
     def begin_steps(self, ops, k_RGK, v_RGU, beams, steps):
         """Each text's prompt into its pages."""

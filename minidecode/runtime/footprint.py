@@ -9,6 +9,7 @@ from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ..cache.drafted import DraftedCache
 from ..cache.pages import PAGE, pages_for
 from ..cache.protocol import CacheSize
 from ..cache.queries import MOST_KEYS, rows_a_token
@@ -108,11 +109,9 @@ def footprint(
     m = s if stored_as is None else min(s, stored_as.itemsize)  # bytes of a number in a cache
     kept = h.G * (h.K + h.U) * m
 
-    kind = plan.cache_kind(has_source)
+    kind = DraftedCache if options.tokens_ahead else plan.cache_kind(has_source)
     size = CacheSize(B, R, N, T, h.G, h.window, stored=kept, computed=position, hidden=D * m)
     cache_bytes = kind.step_bytes(size)
-    if options.tokens_ahead:  # pages of each text's own
-        cache_bytes = kept * PAGE * R * pages_for(N + T)
     # One layer's, as wide as it is computed: so it is made, and so code that is not compiled reads it.
     held_reading, held_stepping = L * kind.prompt_bytes(size), L * cache_bytes
     layer = max(cache_bytes * s // m, position * B * N)
