@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -161,11 +162,6 @@ class Scheduler:
         """Whether nothing waits and nothing runs."""
         return not self.waiting and not self.running
 
-    def rows_of(self, job: Job) -> int:
-        """How many rows a request has now: of texts that it writes, or that are being read."""
-        reading = sum(len(reading.row_X) for reading in self.readings if reading.job is job)
-        return reading + sum(other is job for lane in self.lanes for other in lane.jobs)
-
     @property
     def bytes(self) -> int:
         """What the requests that run may take."""
@@ -290,8 +286,7 @@ class Scheduler:
             token_R, length_R = self._last_tokens()
         if not self.lanes:  # an older request still reads
             return
-        stepping = {job for lane in self.lanes for job in lane.jobs}
-        self.batch.most_requests = max(self.batch.most_requests, len(stepping))
+        self.batch.most_requests = max(self.batch.most_requests, len({job for lane in self.lanes for job in lane.jobs}))
         logits_RV = self.batch.step(token_R, length_R)
         self.lanes = [self._taken(lane, logits_RV[lane.row_R]) for lane in self.lanes]
         self._clear()
@@ -337,15 +332,10 @@ class Scheduler:
                     self._answer(job)
                 except Exception as error:  # the other requests still get their answers
                     job.fail(error)
-        raised: list[Exception] = []
-        for job in over:
-            if job.on_end is not None:
-                try:
-                    job.on_end(job)
-                except Exception as error:  # the others are told, too
-                    raised.append(error)
-        if raised:
-            raise raised[0]
+        with contextlib.ExitStack() as ends:  # calls each, though another one raises
+            for job in over[::-1]:
+                if job.on_end is not None:
+                    ends.callback(job.on_end, job)
 
     def _answer(self, job: Job) -> None:
         log_probs = None
@@ -361,11 +351,8 @@ class Scheduler:
 def one_by_one(model: Model, requests: Iterable[dict[str, Any]]) -> list[Output]:
     """The naive loop: each request alone, one after the other. requests: the arguments of `Scheduler.submit`."""
     outputs = []
-    for request in requests:
-        given = dict(request)
-        prompt, ids = given.pop("prompt", None), given.pop("input_ids", None)
-        sample = given.pop("sample_id", None)
-        sample_ids = None if sample is None else [sample]
-        ids = None if ids is None else [ids]
+    for given in map(dict, requests):
+        prompt, *alone = (given.pop(name, None) for name in ("prompt", "input_ids", "sample_id"))
+        ids, sample_ids = (None if each is None else [each] for each in alone)
         outputs.append(model.generate(prompt, input_ids=ids, sample_ids=sample_ids, **given))
     return outputs

@@ -153,7 +153,7 @@ class Server:
     def _state(self, scheduler: Scheduler) -> dict[str, Any]:
         batch = scheduler.batch
         jobs = [
-            {"number": job.number, "rows": scheduler.rows_of(job),
+            {"number": job.number, "rows": rows_of(scheduler, job),
              "beams": job.options.num_beams, "samples": job.options.do_sample,
              "seconds": time.perf_counter() - job.arrived}
             for job in scheduler.running
@@ -471,6 +471,12 @@ def _refusals() -> Iterator[None]:
 
 def _event(body: dict[str, Any]) -> str:
     return f"data: {json.dumps(body, ensure_ascii=False)}\n\n"
+
+
+def rows_of(scheduler: Scheduler, job: Job) -> int:
+    """How many rows a request has now: of texts that it writes, or that are being read."""
+    reading = sum(len(reading.row_X) for reading in scheduler.readings if reading.job is job)
+    return reading + sum(other is job for lane in scheduler.lanes for other in lane.jobs)
 
 
 def _pages_of(rows: RunningRows) -> dict[str, int]:

@@ -362,19 +362,6 @@ def test_an_on_end_that_raises_keeps_no_other_request_from_its_answer():
     assert told == [good] and good.output is not None and busy.is_idle
 
 
-def test_the_rows_of_a_request_that_is_being_read_are_counted():
-    busy = Scheduler(model(), max_prefill_tokens=2)
-    busy.submit("the", max_new_tokens=9)
-    job = busy.submit("the the the thea", num_beams=3, max_new_tokens=9)
-    busy.step()
-    busy.step()
-    assert busy.readings and busy.rows_of(job) == 3 and busy.batch.rows.number == 4
-    assert busy.batch.most_requests == 1, "the steps so far had no row of its"
-    while busy.readings:
-        busy.step()
-    assert busy.rows_of(job) == 3 and busy.batch.most_requests == 2
-
-
 def test_memory_lets_requests_in_one_after_the_other():
     given = dict(prompt="the", max_new_tokens=5)
     free = Scheduler(model(), memory_budget=None)

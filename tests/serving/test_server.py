@@ -16,7 +16,7 @@ from toy_folder import write_folder
 import minidecode as md
 from minidecode.serving.replies import word_of
 from minidecode.serving.scheduler import Scheduler
-from minidecode.serving.server import Server, Settings
+from minidecode.serving.server import Server, Settings, rows_of
 
 TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
 
@@ -341,3 +341,16 @@ def test_who_may_ask(model):
 def test_samples_without_a_seed_differ(toy):
     found = {completion(toy, prompt="the", max_tokens=12)["choices"][0]["text"] for _ in range(4)}
     assert len(found) == 4
+
+
+def test_the_rows_of_a_request_that_is_being_read_are_counted():
+    busy = Scheduler(md.load("tiny-gpt2", plan="numpy"), max_prefill_tokens=2)
+    busy.submit("the", max_new_tokens=9)
+    job = busy.submit("the the the thea", num_beams=3, max_new_tokens=9)
+    busy.step()
+    busy.step()
+    assert busy.readings and rows_of(busy, job) == 3 and busy.batch.rows.number == 4
+    assert busy.batch.most_requests == 1, "the steps so far had no row of its"
+    while busy.readings:
+        busy.step()
+    assert rows_of(busy, job) == 3 and busy.batch.most_requests == 2
