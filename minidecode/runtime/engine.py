@@ -164,8 +164,8 @@ class Engine:
                 logit_RK = np.take_along_axis(logits_RV, id_RK, axis=1)
             else:
                 logit_RK, id_RK = self.ops.top_candidates(logits_RV, best)
-            log_sum_R = logit_RK[:, 0] - self.ops.token_logprobs(logits_RV, id_RK[:, 0])
-            best_RK[here], best_score_RK[here] = fetch(id_RK), fetch(logit_RK - log_sum_R[:, None])
+            first_R = self.ops.token_logprobs(logits_RV, id_RK[:, 0])  # to the bit what score_R says of this token
+            best_RK[here], best_score_RK[here] = fetch(id_RK), fetch(first_R[:, None] + (logit_RK - logit_RK[:, :1]))
         return score_R, best_RK, best_score_RK
 
     @timed("prefill")
