@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
@@ -101,9 +102,8 @@ class Server:
         ]  # fmt: skip
         hosts = self.settings.hosts
         guard = [] if hosts is None else [Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))]
-        return Starlette(
-            routes=routes, middleware=guard, lifespan=self._lifespan, exception_handlers={RefusedRequestError: _refused}
-        )
+        errors = {RefusedRequestError: _refused, HTTPException: _unserved}
+        return Starlette(routes=routes, middleware=guard, lifespan=self._lifespan, exception_handlers=errors)
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
@@ -187,7 +187,7 @@ class Server:
         body = await self._body(request)
         if body.get("model") is not None:
             self._check_model(body["model"])
-        with _refusals():
+        with _refusals("messages" if is_chat else "prompt"):
             asked = read(body)
             jobs, ids = await run_in_threadpool(self._jobs, asked, is_chat)
         reply = Reply(self.settings.name, is_chat, self.model.tokenizer, asked.logprobs, asked.usage_chunk)
@@ -430,6 +430,16 @@ async def _refused(request: Request, refusal: Exception) -> Response:
     return refusal.response()
 
 
+async def _unserved(request: Request, error: Exception) -> Response:
+    """A wrong address or method: an error that OpenAI's clients can show."""
+    assert isinstance(error, HTTPException)
+    message = "this address is not served: /v1/completions, /v1/chat/completions and /v1/models are"
+    if error.status_code == 405:
+        allowed = sorted((error.headers or {})["Allow"].split(", "))
+        message = f"{request.method:.20} is not served at this address: send {' or '.join(allowed)}"
+    return JSONResponse(error_body(message, "invalid_request_error"), error.status_code, error.headers)
+
+
 def _check(job: Job) -> None:
     """Raises RefusedRequestError unless the job has its answer."""
     if job.state == "failed":
@@ -443,15 +453,15 @@ def _too_long() -> RefusedRequestError:
     return RefusedRequestError(504, "the request took longer than the server allows: ask for fewer tokens", "timeout")
 
 
-def _refusal(error: Exception) -> RefusedRequestError:
-    """An error of the library as an answer."""
+def _refusal(error: Exception, text_field: str = "prompt") -> RefusedRequestError:
+    """An error of the library as an answer. text_field: the field that holds what the model reads."""
     message = str(error)
     if isinstance(error, FieldError):
         return RefusedRequestError(400, message, param=error.name)
     if isinstance(error, QueueFullError):
         return RefusedRequestError(429, message, "rate_limit_error")
     if isinstance(error, InputError):
-        return RefusedRequestError(400, message, param="prompt")
+        return RefusedRequestError(400, message, param=text_field)
     if isinstance(error, OptionError):
         word = message.split()[0].partition("=")[0].strip(":'\"")
         return RefusedRequestError(400, message, param=FIELD_OF.get(word, word if word in fields.OWN_OPTIONS else None))
@@ -461,12 +471,12 @@ def _refusal(error: Exception) -> RefusedRequestError:
 
 
 @contextlib.contextmanager
-def _refusals() -> Iterator[None]:
+def _refusals(text_field: str = "prompt") -> Iterator[None]:
     """Errors of the library become answers."""
     try:
         yield
     except (MinidecodeError, NumericalError) as error:
-        raise _refusal(error) from None
+        raise _refusal(error, text_field) from None
 
 
 def _event(body: dict[str, Any]) -> str:

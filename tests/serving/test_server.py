@@ -18,6 +18,7 @@ from minidecode.serving.replies import word_of
 from minidecode.serving.scheduler import Scheduler
 from minidecode.serving.server import Server, Settings, rows_of
 
+AS_JSON = {"Content-Type": "application/json"}
 TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
 
 
@@ -101,6 +102,13 @@ def test_what_lm_eval_asks(toy, model):
     assert [choice["text"][at:][:1] for at in found["text_offset"]] == [word[:1] for word in found["tokens"]]
     best = [max(top, key=top.get) for top in found["top_logprobs"][1:]]
     assert best[:-1] == [word_of(model.tokenizer, int(i)) for i in scores.likeliest_ids[0]]
+    whole = [*ids, *model.generate("the otter", max_new_tokens=30).token_ids[0].tolist()]
+    for prompt in (whole, whole[:1] + whole[::-1]):  # the likeliest tokens, and others
+        (choice,) = completion(toy, prompt=[prompt], echo=True, logprobs=1, max_tokens=1, temperature=0)["choices"]
+        noted = choice["logprobs"]
+        for token, p, top in zip(noted["tokens"], noted["token_logprobs"], noted["top_logprobs"], strict=True):
+            # lm-eval calls a token greedy if its number is the largest one, to the last bit.
+            assert p is top is None or (p == max(top.values())) == (token in top)
     only = completion(toy, prompt=[ids], echo=True, logprobs=1, max_tokens=0)["choices"][0]
     assert only["logprobs"]["token_logprobs"] == found["token_logprobs"][:-1]
 
@@ -298,7 +306,7 @@ def test_a_graceful_end_finishes_what_runs(model):
 )
 def test_bad_values_name_their_fields(toy, body, field, says):
     content = json.dumps({"prompt": "the", **body} if body else {})
-    answer = toy.post("/v1/completions", content=content, headers={"Content-Type": "application/json"})
+    answer = toy.post("/v1/completions", content=content, headers=AS_JSON)
     assert answer.status_code == 400, answer.text
     assert answer.json()["error"]["param"] == field and says in answer.json()["error"]["message"]
 
@@ -308,13 +316,26 @@ def test_chat_names_its_fields(toy):
         ({}, "messages"),
         ({"messages": [{"role": "user"}]}, "messages[0].content"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content"),
+        ({"messages": [{"role": "user", "content": "a " * 300}]}, "messages"),
+        ({"messages": [{"role": "user", "content": "\ud800"}]}, "messages"),
         ({"messages": [{"role": "user", "content": "a"}], "top_logprobs": 2}, "top_logprobs"),
         ({"messages": [{"role": "user", "content": "a"}], "max_completion_tokens": 0}, "max_completion_tokens"),
         ({"messages": [{"role": "user", "content": "a"}], "tools": [{}]}, "tools"),
         ({"messages": [{"role": "user", "content": "a"}], "response_format": {"type": "x"}}, "response_format"),
     ]:
-        answer = toy.post("/v1/chat/completions", json=body)
+        answer = toy.post("/v1/chat/completions", content=json.dumps(body), headers=AS_JSON)
         assert answer.status_code == 400 and answer.json()["error"]["param"] == field, answer.text
+
+
+def test_other_addresses_and_methods_are_errors_that_clients_can_show(toy):
+    for method, path, status, says in [
+        ("POST", "/v1/embeddings", 404, "/v1/completions, /v1/chat/completions and /v1/models are"),
+        ("GET", "/v1/completions", 405, "GET is not served at this address: send POST"),
+        ("DELETE", "/v1/models", 405, "send GET or HEAD"),
+    ]:
+        answer = toy.request(method, path, json={})
+        error = answer.json()["error"]
+        assert answer.status_code == status and says in error["message"] and error["type"] == "invalid_request_error"
 
 
 def test_who_may_ask(model):
@@ -330,9 +351,8 @@ def test_who_may_ask(model):
         assert client.post("/v1/completions", json={"prompt": "a" * 2000}).status_code == 413
         assert client.post("/v1/completions", content=b"{}").status_code == 415
         assert client.post("/v1/completions", json=[1]).status_code == 400
-        as_json = {"Content-Type": "application/json"}
         for bad in (b"{", b"[" * 900, b"\xff"):
-            assert client.post("/v1/completions", content=bad, headers=as_json).status_code == 400
+            assert client.post("/v1/completions", content=bad, headers=AS_JSON).status_code == 400
         assert client.post("/v1/completions", json={"model": "gpt-4", "prompt": "a"}).status_code == 404
         assert client.get("/v1/models/gpt-4").status_code == 404 and client.get("/v1/models/toy").status_code == 200
         assert client.get("/health", headers={"Host": "evil.example"}).status_code == 400
