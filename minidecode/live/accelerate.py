@@ -12,9 +12,10 @@ theirs is given.
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,8 +45,7 @@ NOT_TAKEN = {
 }
 READS_TEXTS = (
     "repetition_penalty", "encoder_repetition_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size",
-    "prefix_allowed_tokens_fn", "forced_bos_token_id", "bad_words_ids", "sequence_bias", "logits_processor",
-    "stopping_criteria",
+    "prefix_allowed_tokens_fn", "forced_bos_token_id", "bad_words_ids", "sequence_bias",
 )  # fmt: skip
 NEEDLESS = {"use_cache", "token_type_ids"}
 REMEDY = "md.restore(model) gives the old generate back"
@@ -170,14 +170,17 @@ class Accelerated:
         ids_BN = _ids(given, settings, torch)
         prompts = _without_padding(ids_BN, _mask(mask, ids_BN, settings), model.has_encoder)
         options = self._options(settings, ids_BN.shape[1])
-        functions = {"logits_processor": logits_processor, "stopping_criteria": stopping_criteria,
-                     "prefix_allowed_tokens_fn": prefix_allowed_tokens_fn}  # fmt: skip
         if not model.has_encoder and {len(prompt) for prompt in prompts} != {ids_BN.shape[1]}:
-            _check_padding(options | functions, settings)
-        if logits_processor:
-            options["logits_processor"] = [_on_torch(each, torch) for each in logits_processor]
-        if stopping_criteria:
-            options["stopping_criteria"] = [_criterion(each, torch) for each in stopping_criteria]
+            _check_padding(options | {"prefix_allowed_tokens_fn": prefix_allowed_tokens_fn}, settings)
+        eos = next(iter(options["eos_token_id"] or [0]))
+        pad = settings.get("pad_token_id", eos)
+        plan = model.plan
+        if logits_processor or stopping_criteria:  # they may know a text by its row: no text leaves the batch
+            plan = dataclasses.replace(plan, drop_finished="off")
+            left_B = [0 if model.has_encoder else ids_BN.shape[1] - len(prompt) for prompt in prompts]
+            batch = TorchBatch([ids[:n] for ids, n in zip(ids_BN, left_B, strict=True)], pad, torch)
+            options["logits_processor"] = [batch.processor(each) for each in logits_processor or ()]
+            options["stopping_criteria"] = [batch.criterion(each) for each in stopping_criteria or ()]
         if prefix_allowed_tokens_fn is not None:
             options["prefix_allowed_tokens_fn"] = lambda b, ids: prefix_allowed_tokens_fn(b, torch.from_numpy(ids))
         if negative_prompt_ids is not None:
@@ -188,11 +191,9 @@ class Accelerated:
         if settings.get("return_dict_in_generate"):
             keep = [name for name in ("scores", "logits") if settings.get(f"output_{name}")]
             keep += ["beam_indices"] * is_beam
-        out = model.generate(input_ids=prompts, streamer=streamer, keep=keep, **options)
+        out = model.generate(input_ids=prompts, streamer=streamer, keep=keep, plan=plan, **options)
         self.receipt = out.receipt
         start = settings.get("decoder_start_token_id", settings.get("bos_token_id")) if model.has_encoder else None
-        eos = next(iter(options["eos_token_id"] or [0]))
-        pad = settings.get("pad_token_id", eos)
         if is_beam:  # transformers' beam search takes token 0 for none
             pad = pad or eos
         sequences = _sequences(out.token_ids, ids_BN, start, pad, torch)
@@ -350,24 +351,43 @@ def _output(sequences: Any, out: Output, has_encoder: bool, is_beam: bool, torch
     return getattr(kinds, name)(sequences=sequences, **outputs)
 
 
-def _on_torch(processor: Callable[..., Any], torch: Any) -> Callable[..., np.ndarray]:
-    """A LogitsProcessor of torch: texts and scores are handed over without a copy, and its result back."""
+@dataclasses.dataclass
+class TorchBatch:
+    """Texts as functions of torch know them: a row for each, of one length.
 
-    def processed(scores_RV: np.ndarray, rows: Any) -> np.ndarray:
-        length = int(rows.length_R[0])
-        if (rows.length_R != length).any():
-            raise InputError("a logits_processor gets texts of one length: give prompts without padding")
-        return processor(torch.from_numpy(rows.tokens_RM[:, :length]), torch.from_numpy(scores_RV)).numpy()
+    left_B: the padding in front of each prompt. pad: what follows a text that is over.
+    """
 
-    return processed
+    left_B: list[np.ndarray]
+    pad: int
+    torch: Any
 
+    def rows(self, texts: Sequence[np.ndarray]) -> Any:
+        """input_ids of these texts, which are of the prompts in turn, as many of each."""
+        each = len(texts) // len(self.left_B)
+        padded = [np.concatenate([self.left_B[r // each], text]) for r, text in enumerate(texts)]
+        ids_RM = np.full((len(padded), max(map(len, padded))), self.pad, np.int64)
+        for row, ids in zip(ids_RM, padded, strict=True):
+            row[: len(ids)] = ids
+        return self.torch.from_numpy(ids_RM)
 
-def _criterion(criterion: Callable[..., Any], torch: Any) -> Callable[..., Any]:
-    """A StoppingCriteria of torch."""
+    def processor(self, function: Callable[..., Any]) -> Callable[..., np.ndarray]:
+        """A LogitsProcessor: scores are handed over without a copy, and its result back."""
 
-    def ends(texts: list[np.ndarray], scores_RV: np.ndarray | None) -> Any:
-        scores = None if scores_RV is None else torch.from_numpy(scores_RV)
-        ended = criterion(torch.from_numpy(np.stack(texts)), scores)
-        return np.asarray(ended)
+        def processed(scores_RV: np.ndarray, rows: Any) -> np.ndarray:
+            each = len(rows.length_R) // len(self.left_B)
+            end_R = rows.length_R + np.repeat([len(left) for left in self.left_B], each)
+            length_R = rows.length_R + (end_R < end_R.max())  # a text that is over: its last token, too
+            texts = [ids[:length] for ids, length in zip(rows.tokens_RM, length_R, strict=True)]
+            return function(self.rows(texts), self.torch.from_numpy(scores_RV)).numpy()
 
-    return ends
+        return processed
+
+    def criterion(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A StoppingCriteria."""
+
+        def ends(texts: list[np.ndarray], scores_RV: np.ndarray | None) -> Any:
+            scores = None if scores_RV is None else self.torch.from_numpy(scores_RV)
+            return np.asarray(function(self.rows(texts), scores))
+
+        return ends

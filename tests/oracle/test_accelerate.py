@@ -187,6 +187,40 @@ def test_functions_of_torch_are_called(gpt2, ids):
     assert before.tolist() == md.accelerate(gpt2).generate(ids, **given).tolist() and before.shape[1] == 6
 
 
+@pytest.mark.parametrize("search", [{}, {"num_beams": 2}, {"do_sample": True, "top_k": 1, "num_return_sequences": 2}])
+def test_functions_of_torch_know_texts_by_their_rows(gpt2, search):
+    """Rows stay where they are, padded on both sides, though prompts have different lengths and texts end in turn."""
+    ids = torch.tensor([[9, 10, 11, 12], [PAD, PAD, 12, 13], [PAD, 10, 12, 9]])
+    seen = []
+
+    class Seen(transformers.LogitsProcessor):
+        def __call__(self, input_ids, scores):
+            seen[-1].append(input_ids.tolist())
+            return scores
+
+    class ByRow(transformers.StoppingCriteria):
+        """Ends the texts of each prompt at a length of their own."""
+
+        def __call__(self, input_ids, scores, **kwargs):
+            if not search.get("num_beams"):  # of beams, transformers hands over candidates in its own order
+                seen[-1].append(input_ids.tolist())
+            ends_B = torch.tensor([5, 9, 7]) <= input_ids.shape[1]
+            return ends_B.repeat_interleave(len(input_ids) // 3)
+
+    given = {"attention_mask": (ids != PAD).long(), "max_new_tokens": 9, "pad_token_id": PAD, "eos_token_id": 36}
+    outputs = []
+    for _ in range(2):
+        seen.append([])
+        functions = {"logits_processor": [Seen()], "stopping_criteria": [ByRow()]}
+        outputs.append(gpt2.generate(ids, **given, **functions, **search).tolist())
+        md.accelerate(gpt2)
+    if search.get("num_beams"):  # what the beams of an answer that is over hold is either side's own
+        seen = [[rows[2:4] for rows in of_side] for of_side in seen]
+    assert outputs[0] == outputs[1] and seen[0] == seen[1]
+    each = len(outputs[0]) // 3
+    assert [[PAD in row[4:] for row in outputs[0][::each]], len(outputs[0][0])] == [[True, False, True], 9]
+
+
 def test_a_streamer_gets_the_same(gpt2, ids):
     class Kept(list):
         def put(self, value):
@@ -275,7 +309,6 @@ def test_what_cannot_be_the_same_is_refused(gpt2, change, says):
             for given in (
                 {"no_repeat_ngram_size": 2}, {"encoder_repetition_penalty": 1.7}, {"forced_bos_token_id": 9},
                 {"bad_words_ids": [[3, 9]]}, {"prefix_allowed_tokens_fn": lambda b, ids: [9, 10]},
-                {"stopping_criteria": [lambda ids, scores: False]},
             )
         ],
     ],
