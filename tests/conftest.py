@@ -48,7 +48,7 @@ def pytest_addoption(parser):
 
 def pytest_collection_modifyitems(config, items):
     """Leaves out most cases of slow tests (sampled.json), unless --full, a file, -k or -m says what to run."""
-    for marker in ("weights", "ray"):  # a package of 93 MB, and a minute on a cluster
+    for marker in ("weights", "ray", "clients"):  # a package of 93 MB, a minute on a cluster, and packages by pip
         if marker not in config.option.markexpr:
             config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker(marker)])
             items[:] = [item for item in items if not item.get_closest_marker(marker)]

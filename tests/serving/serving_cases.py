@@ -1,6 +1,10 @@
-"""Requests of all kinds of search, and what `generate` answers to each alone."""
+"""Requests of all kinds of search, what `generate` answers to each alone, and a server in a process of its own."""
 
+import contextlib
 import functools
+import re
+import subprocess
+import sys
 
 import numpy as np
 from tolerance import FLOAT32, logit_bound
@@ -86,3 +90,19 @@ def assert_same(got, want, loaded: md.Model | None = None) -> None:
             np.testing.assert_allclose(mine, theirs, rtol=0, atol=atol)
         for mine, theirs in zip(got.top_logprobs, want.top_logprobs, strict=True):
             assert [list(step) for step in mine] == [list(step) for step in theirs]
+
+
+@contextlib.contextmanager
+def serving(*arguments, model="tiny-gpt2"):
+    """(process, address) of a `minidecode serve` that has begun to listen."""
+    command = [sys.executable, "-m", "minidecode", "serve", str(model), "--port", "0", "--plan", "numpy", *arguments]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            for line in process.stderr:
+                if found := re.search(r"at (http://127\.0\.0\.1:\d+)$", line.strip()):
+                    break
+            else:
+                raise AssertionError("it ended")
+            yield process, found[1]
+        finally:
+            process.kill()

@@ -1,32 +1,14 @@
-"""`minidecode serve` as a process: where it listens, how it ends, and OpenAI's own client before it."""
+"""`minidecode serve` as a process: where it listens, and how it ends."""
 
 import json
 import re
 import signal
 import socket
-import subprocess
 import sys
-import threading
 import urllib.request
-from contextlib import contextmanager
 
 import pytest
-
-
-@contextmanager
-def serving(*arguments):
-    """(process, address) of a server that has begun to listen."""
-    command = [sys.executable, "-m", "minidecode", "serve", "tiny-gpt2", "--port", "0", "--plan", "numpy", *arguments]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            for line in process.stderr:
-                if found := re.search(r"at (http://127\.0\.0\.1:\d+)$", line.strip()):
-                    break
-            else:
-                raise AssertionError("it ended")
-            yield process, found[1]
-        finally:
-            process.kill()
+from serving_cases import serving
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM that a process could see")
@@ -59,36 +41,3 @@ def test_a_port_that_is_taken_and_an_empty_key(capsys, monkeypatch):
             rf"127\.0\.0\.1:{port} cannot be listened on .*: choose another --port", refused("--port", port)
         )
     assert "the API key is empty: give one, or none" in refused("--api-key", " ")
-
-
-def test_openais_client():
-    """Its own package, not ours, reads what the server says."""
-    openai = pytest.importorskip("openai")
-    with serving("--api-key", "secret") as (_, address):
-        client = openai.OpenAI(base_url=f"{address}/v1", api_key="secret", max_retries=0)
-        assert [model.id for model in client.models.list()] == ["tiny-gpt2"]
-        asked = dict(model="tiny-gpt2", prompt="Fellow citizens,", max_tokens=12, temperature=0)
-        whole = client.completions.create(**asked, logprobs=2)
-        assert len(whole.choices[0].logprobs.token_logprobs) == 12 and whole.usage.completion_tokens == 12
-        chunks = list(client.completions.create(**asked, stream=True, stream_options={"include_usage": True}))
-        assert "".join(c.choices[0].text for c in chunks if c.choices) == whole.choices[0].text
-        assert chunks[-1].usage == whole.usage and chunks[-2].choices[0].finish_reason == "length"
-        beams = client.completions.create(**asked, n=2, extra_body={"num_beams": 4, "no_repeat_ngram_size": 2})
-        assert len({choice.text for choice in beams.choices}) == 2
-        with pytest.raises(openai.BadRequestError) as refused:
-            client.completions.create(**asked | {"max_tokens": -1})
-        assert refused.value.param == "max_tokens"
-        with pytest.raises(openai.BadRequestError, match="no chat template"):
-            client.chat.completions.create(model="tiny-gpt2", messages=[{"role": "user", "content": "a"}])
-        with pytest.raises(openai.AuthenticationError):
-            openai.OpenAI(base_url=f"{address}/v1", api_key="wrong").models.list()
-        with pytest.raises(openai.NotFoundError):
-            client.completions.create(**asked | {"model": "other"})
-        seen = []
-        threads = [threading.Thread(target=lambda n=n: seen.append(client.completions.create(**asked, seed=n)))
-                   for n in range(6)]  # fmt: skip
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert {answer.choices[0].text for answer in seen} == {whole.choices[0].text}
