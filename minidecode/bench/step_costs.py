@@ -95,17 +95,20 @@ def held_bytes(s: Step, cache: str) -> int:
 def products(s: Step) -> Cost:
     """All products of a step with weights."""
     cost = CATALOG["linear"].cost
-    return _sum(cost(_hollow(s, s.R, inputs), Weight(_hollow(s, inputs, outputs))) for inputs, outputs in matrices(s))
+    return _sum(
+        cost(_array_without_memory(s, s.R, inputs), Weight(_array_without_memory(s, inputs, outputs)))
+        for inputs, outputs in matrices(s)
+    )
 
 
 def attention(s: Step, cache: str) -> Cost:
     """Attention of all layers."""
-    begin_B, begin_R, q_RHK = np.zeros(s.B, int), np.zeros(s.R, int), _hollow(s, s.R, s.H, s.K)
+    begin_B, begin_R, q_RHK = np.zeros(s.B, int), np.zeros(s.R, int), _array_without_memory(s, s.R, s.H, s.K)
     if cache == OWN:
-        kv = _hollow(s, s.R, s.G, s.N + s.T, s.K)
+        kv = _array_without_memory(s, s.R, s.G, s.N + s.T, s.K)
         cost = CATALOG["grouped"].cost(q_RHK, kv, kv, begin_R, begin_R + s.N + s.T, 1.0)
     else:
-        prompt, generated = _hollow(s, s.B, s.G, s.N, s.K), _hollow(s, s.R, s.G, s.T, s.K)
+        prompt, generated = _array_without_memory(s, s.B, s.G, s.N, s.K), _array_without_memory(s, s.R, s.G, s.T, s.K)
         cost = CATALOG["split"].cost(q_RHK, prompt, prompt, begin_B, generated, generated, begin_R, begin_R + s.T, 1.0)
     return _sum([cost] * s.S)
 
@@ -113,7 +116,7 @@ def attention(s: Step, cache: str) -> Cost:
 def reordered_bytes(s: Step, cache: str, moving: int) -> int:
     """What `reorder_cache` copies in all layers, keys and values, if so many beams of each sentence change places."""
     written = s.N + s.T if cache == OWN else s.T
-    kv_RGMK = _hollow(s, s.R, s.G, written, s.K)
+    kv_RGMK = _array_without_memory(s, s.R, s.G, written, s.K)
     return 2 * s.S * CATALOG["reorder"].cost(kv_RGMK, _parents(s, moving), np.full(s.R, written)).bytes
 
 
@@ -131,7 +134,7 @@ def _parents(s: Step, moving: int) -> np.ndarray:
     return parent_BW.ravel()
 
 
-def _hollow(s: Step, *shape: int) -> np.ndarray:
+def _array_without_memory(s: Step, *shape: int) -> np.ndarray:
     """An array of that shape which takes no memory: cost models ask for shapes and bytes alone."""
     return np.broadcast_to(np.zeros((), s.dtype), shape)
 

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from ..catalog import Cost, Row, arguments_of
-from ..conformance.check import _named, _with_changed
+from ..conformance.check import _arrays_among, _with_changed
 from ..conformance.rows import row_module
 from ..device.user_functions import error_line
 from ..errors import RefusedError
@@ -58,7 +58,7 @@ class Watched:
     """Names that a function could replace to be timed or compared otherwise; taken before its file is executed."""
 
     def __init__(self, row: Row):
-        judges = sys.modules[__name__], sys.modules[_named.__module__], row_module(row.name)
+        judges = sys.modules[__name__], sys.modules[_arrays_among.__module__], row_module(row.name)
         modules = [time, threading, np, *judges, file_of("reference", row.name)]
         self._names = [(m, name, value) for m in modules for name, value in vars(m).items() if callable(value)]
 
@@ -101,7 +101,7 @@ class Submission:
             raise self._refused("replaced the clock by which it is timed")
         results = result if isinstance(result, tuple) else (result,)
         self._refuse_other_types(results)
-        first = [_some(r) for r in results]
+        first = [_some_numbers(r) for r in results]
         written = _with_changed(self.row, result, given)
         at_return = tuple(r.copy() for r in written)
         self._refuse_threads(threads, tasks)
@@ -109,10 +109,10 @@ class Submission:
         self._refuse_old_arrays(results, given)
         expected = expected_of(arguments)
         what = self._what_is_wrong(at_return, arguments, expected)
-        _wipe(expected)
+        _set_to_zero(expected)
         if what:
             time.sleep(WAIT)
-        if not all(map(_same, first, map(_some, results))) or not all(map(_same, at_return, written)):
+        if not all(map(_are_equal, first, map(_some_numbers, results))) or not all(map(_are_equal, at_return, written)):
             raise self._refused("changed its result after it had returned: work was still running")
         if what:
             raise self._refused(what)
@@ -184,13 +184,13 @@ class Submission:
 
     def _refuse_changed_inputs(self, arguments: tuple, given: tuple) -> None:
         names = list(arguments_of(self.row, arguments))
-        arrays = zip(_named(names, arguments), _named(names, given), strict=True)
+        arrays = zip(_arrays_among(names, arguments), _arrays_among(names, given), strict=True)
         for (name, before), (_, after) in arrays:
-            if name not in self.row.changes and not _same(before, after):
+            if name not in self.row.changes and not _are_equal(before, after):
                 raise self._refused(f"changed its input {name}")
 
     def _refuse_old_arrays(self, results: tuple, given: tuple) -> None:
-        handed = [array for _, array in _named(list(arguments_of(self.row, given)), given)]
+        handed = [array for _, array in _arrays_among(list(arguments_of(self.row, given)), given)]
         for r in results:
             if any(np.may_share_memory(r, array) for array in handed):
                 continue  # in place, or a view of what it was handed
@@ -205,13 +205,13 @@ class Submission:
             return f"was wrong in a timed call. {wrong}" if wrong else None
         if len(mine) != len(right):
             return f"returned {len(mine)} results in a timed call, where {len(right)} are due"
-        off = [_off(m, r, self.row.contract) for m, r in zip(mine, right, strict=True)]
+        off = [_distance(m, r, self.row.contract) for m, r in zip(mine, right, strict=True)]
         worst = int(np.argmax(off))
         if off[worst] <= 1:
             return None
         if not np.any(mine[worst]):
             return "returned zeros in a timed call"
-        if any(_off(mine[worst], old[worst], self.row.contract) <= 1 for old in self._expected):
+        if any(_distance(mine[worst], old[worst], self.row.contract) <= 1 for old in self._expected):
             return "returned the result of an earlier call, whose input had other values"
         if off[worst] <= MANY:
             times = f"{off[worst]:.0f} times what float32 allows"
@@ -274,11 +274,11 @@ def _seconds_of_ours(function: Callable, arguments: tuple, synchronize: Callable
     result = function(*given)
     synchronize()
     seconds = clock() - started
-    _wipe((*given, *(result if isinstance(result, tuple) else (result,))))
+    _set_to_zero((*given, *(result if isinstance(result, tuple) else (result,))))
     return seconds
 
 
-def _wipe(values: tuple) -> None:
+def _set_to_zero(values: tuple) -> None:
     """Zeros in all of these that are NumPy's arrays."""
     for value in values:
         if isinstance(value, np.ndarray) and value.flags.writeable:
@@ -303,21 +303,21 @@ def into(given: Any, fresh: Any) -> Any:
     return fresh
 
 
-def _some(array: np.ndarray) -> np.ndarray:
+def _some_numbers(array: np.ndarray) -> np.ndarray:
     """A few numbers of it, from the first to the last, copied."""
     places = np.linspace(0, max(array.size - 1, 0), min(SEEN_AT_ONCE, array.size)).astype(np.int64)
     return array.flat[places]
 
 
-def _same(a: np.ndarray, b: np.ndarray) -> bool:
+def _are_equal(a: np.ndarray, b: np.ndarray) -> bool:
     return np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
 
 
-def _off(mine: np.ndarray, right: np.ndarray, contract: str) -> float:
+def _distance(mine: np.ndarray, right: np.ndarray, contract: str) -> float:
     """How far it is from right, in units of what is allowed; infinite where it is something else altogether."""
     if (mine.shape, mine.dtype) != (right.shape, right.dtype):
         return np.inf
-    if _same(mine, right):
+    if _are_equal(mine, right):
         return 0.0
     if right.dtype.kind != "f":
         return np.inf

@@ -109,12 +109,12 @@ class QueryCache:
         """
         cache, query_RX = self.cache, self.query_RX
         del self.query_RX
-        query_heads = self._with(ops, bias, self.query_X)
+        query_heads = self._heads_with_bias(ops, bias, self.query_X)
         if not self.decoding:  # first, for the tokens' attention may round or drop keys and values
             query_RX = self._attend_prefill(ops, query_RX, query_heads)
         kept_RX = None
         if not queries_alone:
-            cache.heads = self._with(ops, bias, self.kept_X)
+            cache.heads = self._heads_with_bias(ops, bias, self.kept_X)
             kept_RX = cache.attend(ops, q_RHK)
         if self.decoding:  # last, for a rolling cache writes over what the token's row has seen
             cache.heads = query_heads
@@ -122,7 +122,7 @@ class QueryCache:
         cache.heads = self.heads
         return query_RX if kept_RX is None else self.joined(ops, kept_RX, query_RX)
 
-    def _with(self, ops, bias, rows_X):
+    def _heads_with_bias(self, ops, bias, rows_X):
         """The heads with the bias of some rows of the call."""
         if bias is None:
             return self.heads

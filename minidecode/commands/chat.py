@@ -54,7 +54,7 @@ def chat(
         first = [{"role": "system", "content": system}] if system is not None else []
         loaded.inputs.encode_chat([*first, {"role": "user", "content": "a"}])  # a model that cannot chat says so now
         with line_when_compiling(loaded.plan, quiet):
-            _talk(Conversation(loaded, first, options))
+            _answer_each_line(Conversation(loaded, first, options))
 
 
 class Conversation:
@@ -109,7 +109,7 @@ class Conversation:
         self.messages.append({"role": "assistant", "content": result.texts[0]})
 
 
-def _talk(conversation: Conversation) -> None:
+def _answer_each_line(conversation: Conversation) -> None:
     """Line after line until the input ends. On a terminal a message that cannot be used does not end it."""
     is_terminal = sys.stdin.isatty()
     while True:

@@ -75,7 +75,7 @@ def run_lines(
     try:
         with out:
             if resume:
-                tell(f"{out.part} {_continues(out.done, prompts.total)}")
+                tell(f"{out.part} {_progress_in_words(out.done, prompts.total)}")
             if output is not None and (warning := replacement_warning(output)):
                 tell(warning)
             run = generate_lines(
@@ -135,7 +135,7 @@ def failure_summary(run: RunReceipt, on_error: str) -> str:
     return f"{run.failed} of {run.reached} lines {fate}; the first: {run.failures[0]}"
 
 
-def _continues(done: Collection[int], total: int | None) -> str:
+def _progress_in_words(done: Collection[int], total: int | None) -> str:
     if not done:
         return "has no line yet: starting with the first"
     if _are_the_first(done):

@@ -38,7 +38,7 @@ def raised_signals() -> Iterator[None]:
         else:
             usual_hook(dropped)
 
-    usual = {number: signal.signal(number, _raise) for number in (signal.SIGINT, signal.SIGTERM)}
+    usual = {number: signal.signal(number, _raise_interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     sys.unraisablehook = hook
     try:
         yield
@@ -48,7 +48,7 @@ def raised_signals() -> Iterator[None]:
             signal.signal(number, handler or signal.SIG_DFL)
 
 
-def _raise(number: int, frame: FrameType | None) -> None:
+def _raise_interrupt(number: int, frame: FrameType | None) -> None:
     global _asked
     _asked = number
     raise_if_asked()

@@ -53,7 +53,7 @@ def prove(
         command = [sys.executable, "-m", "minidecode.accelerate", "--prove", str(calls), "--plan", plan, *script]
         raise typer.Exit(subprocess.run(command, env=child_environment(), check=False).returncode)
     lines, differ = [], False
-    sides = _sides(model, revision, plan)
+    sides = _both_models(model, revision, plan)
     for search in SEARCHES:
         words = "greedy" if search["num_beams"] == 1 else f"{search['num_beams']} beams"
         for text in texts or TEXTS:  # one by one: no padding
@@ -70,7 +70,7 @@ def prove(
         raise typer.Exit(1)
 
 
-def _sides(name: str, revision: str | None, plan: str) -> Any:
+def _both_models(name: str, revision: str | None, plan: str) -> Any:
     """transformers' model of these files, in float32, beside ours."""
     try:
         import torch

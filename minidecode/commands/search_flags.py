@@ -38,8 +38,8 @@ def _flag(name: str) -> inspect.Parameter:
     row = ROWS[name]
     names = row.flags.split()
     if not any("/" in spelled for spelled in names):
-        names.insert(0, _spelled(name))
-    text = re.sub(r"\b[a-z]+_[a-z_]+\b", lambda match: _spelled(match[0]) if match[0] in ROWS else match[0], row.help)
+        names.insert(0, _flag_name(name))
+    text = re.sub(r"\b[a-z]+_[a-z_]+\b", lambda match: _flag_name(match[0]) if match[0] in ROWS else match[0], row.help)
     kind = row.check.flag
     if kind in (list[int], list[str]):
         text = f"{text.removesuffix('.')}; may repeat."
@@ -49,7 +49,7 @@ def _flag(name: str) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
-def _spelled(name: str) -> str:
+def _flag_name(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
@@ -76,7 +76,7 @@ def with_search_options(command):
         ignored = given.pop("ignore_generation_config")
         loading = {name: given.pop(name) for name in ("task", "source_lang", "target_lang")}
         defaults = {"generation_config": False if ignored else None} | loading
-        return command(**arguments, options=_read(given), defaults=defaults)
+        return command(**arguments, options=_values_given(given), defaults=defaults)
 
     parameters[at:at] = flags
     parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
@@ -85,7 +85,7 @@ def with_search_options(command):
     return run
 
 
-def _read(given: dict[str, Any]) -> dict[str, Any]:
+def _values_given(given: dict[str, Any]) -> dict[str, Any]:
     """What was set, as `generate` takes it."""
     for new, whole in (("max_new_tokens", "max_length"), ("min_new_tokens", "min_length")):
         if given[new] is not None and given[whole] is not None:

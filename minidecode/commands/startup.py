@@ -17,7 +17,7 @@ def end_on_interrupt() -> None:
     An exception would do that too late, or with a traceback: some imports catch what is raised within them.
     """
     if _is_command_line() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _end)
+        signal.signal(signal.SIGINT, _exit_at_signal)
 
 
 def _is_command_line() -> bool:
@@ -27,7 +27,7 @@ def _is_command_line() -> bool:
     return bool(sys.argv) and os.path.basename(sys.argv[0]).removesuffix(".exe") == "minidecode"
 
 
-def _end(number: int, frame: FrameType | None) -> None:
+def _exit_at_signal(number: int, frame: FrameType | None) -> None:
     os._exit(128 + number)
 
 

@@ -234,25 +234,25 @@ def _softmax_and_sensitivity(scores_M, v_MU):
 def _error_of_scores(q_K, h_ND, k_MK, w_k_KD, b_k_K, moved_MU):
     """What the scores' errors do to the result, in units of eps; the first N of the M positions have hidden states."""
     N, scores_M, queries_KD = len(h_ND), k_MK @ q_K, q_K[:, None] * w_k_KD
-    score_M = _off(q_K * k_MK, axis=1) + np.ptp(scores_M)
-    score_M[:N] += _off(queries_KD.sum(axis=0) * h_ND, axis=1)
-    score_M[:N] += np.linalg.norm(_off(queries_KD * h_ND[:, None], axis=2), axis=1)
+    score_M = _error_of_one_sum(q_K * k_MK, axis=1) + np.ptp(scores_M)
+    score_M[:N] += _error_of_one_sum(queries_KD.sum(axis=0) * h_ND, axis=1)
+    score_M[:N] += np.linalg.norm(_error_of_one_sum(queries_KD * h_ND[:, None], axis=2), axis=1)
     walk_U = np.linalg.norm(score_M[:, None] * moved_MU, axis=0)
-    through_U = np.linalg.norm(_off(queries_KD, axis=0)[:, None] * (h_ND.T @ moved_MU[:N]), axis=0)
-    shift = _off(q_K * b_k_K, axis=0) + np.abs(scores_M).max()
+    through_U = np.linalg.norm(_error_of_one_sum(queries_KD, axis=0)[:, None] * (h_ND.T @ moved_MU[:N]), axis=0)
+    shift = _error_of_one_sum(q_K * b_k_K, axis=0) + np.abs(scores_M).max()
     return walk_U + through_U + shift * np.abs(moved_MU[:N].sum(axis=0))
 
 
 def _error_of_sums(weights_M, h_ND, v_MU, w_v_UD):
     """The error of the sums over positions and over the width of h."""
     weighted_ND = weights_M[: len(h_ND), None] * h_ND
-    hidden_first_U = np.linalg.norm(w_v_UD * _off(weighted_ND, axis=0), axis=1)
-    hidden_first_U += _off(w_v_UD * weighted_ND.sum(axis=0), axis=1)
-    values_first_U = np.linalg.norm(_off(w_v_UD * weighted_ND[:, None], axis=2), axis=0)
-    return hidden_first_U + values_first_U + _off(weights_M[:, None] * v_MU, axis=0)
+    hidden_first_U = np.linalg.norm(w_v_UD * _error_of_one_sum(weighted_ND, axis=0), axis=1)
+    hidden_first_U += _error_of_one_sum(w_v_UD * weighted_ND.sum(axis=0), axis=1)
+    values_first_U = np.linalg.norm(_error_of_one_sum(w_v_UD * weighted_ND[:, None], axis=2), axis=0)
+    return hidden_first_U + values_first_U + _error_of_one_sum(weights_M[:, None] * v_MU, axis=0)
 
 
-def _off(terms, axis):
+def _error_of_one_sum(terms, axis):
     """How far one thread's sum is off, in units of eps, if its roundings are independent: sqrt(n) partial sums' worth.
 
     Partial sums are as long as the vector of terms where signs are mixed, and grow up to the sum where they are not.

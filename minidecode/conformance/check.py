@@ -79,7 +79,9 @@ class Verdict:
             return "\n".join(lines)
         code = runnable(f.arguments)
         if len(code) > LONGEST_CODE:
-            sizes = ", ".join(f"{name}{list(a.shape)}" for name, a in _named(list(f.arguments), f.arguments.values()))
+            sizes = ", ".join(
+                f"{name}{list(a.shape)}" for name, a in _arrays_among(list(f.arguments), f.arguments.values())
+            )
             code = f"({sizes}: too large to print; Verdict.failure.arguments has it)"
         return "\n".join([*lines, "", "The smallest input found:", code])
 
@@ -293,7 +295,7 @@ def wrong(row: Row, implementation: Callable[..., Any], arguments: tuple, promis
     except (Exception, SystemExit) as error:
         other = other_parameters(getattr(implementation, "stands_for", implementation), row.op, given)
         return Mistake(f"It {other}." if other else f"It {error_line(error)}")
-    for (name, before), (_, after) in zip(_named(names, arguments), _named(names, given), strict=True):
+    for (name, before), (_, after) in zip(_arrays_among(names, arguments), _arrays_among(names, given), strict=True):
         if name not in row.changes and not np.array_equal(before, after, equal_nan=True):
             return Mistake(f"It changed its input {name}.")
     for name in _returned_too(row, arguments):
@@ -361,12 +363,12 @@ def _float_of(row: Row, arguments: tuple) -> np.dtype | None:
 
     Sums of float16 are float32, and so are results that are sums; what only moves stays as it is.
     """
-    arrays = _named(list(arguments_of(row, arguments)), arguments)
+    arrays = _arrays_among(list(arguments_of(row, arguments)), arguments)
     first = next((a.dtype for _, a in arrays if a.dtype.kind == "f"), None)
     return np.dtype(np.float32) if first == np.float16 and row.contract == "tolerance" else first
 
 
-def _named(names: list[str], arguments: Iterable):
+def _arrays_among(names: list[str], arguments: Iterable):
     """The arrays among the arguments, those inside of dataclasses too."""
     return dims.arrays_in(list(zip(names, arguments, strict=True)))
 
@@ -416,11 +418,11 @@ def _difference(
         names, results = (*names, *_only_changed(row)), _with_changed(row, results, given)
         bounds = (times * bound for bound in _bounds(row, arguments))
         compared = zip(names, results, expected, bounds, strict=True)
-        what = next(filter(None, (_beyond(*each) for each in compared)), None)
+        what = next(filter(None, (_first_beyond_bound(*each) for each in compared)), None)
     return Mistake(what, is_of_value=True) if what else None
 
 
-def _beyond(name: str, mine: np.ndarray, right: np.ndarray, bound: np.ndarray | float) -> str | None:
+def _first_beyond_bound(name: str, mine: np.ndarray, right: np.ndarray, bound: np.ndarray | float) -> str | None:
     """The first place where `mine` is not within the bound of what is right, in words."""
     if right.dtype == bool:  # NumPy subtracts none
         mine, right = mine.astype(np.int8), right.astype(np.int8)
@@ -473,7 +475,7 @@ def _is_same(row: Row, mine: tuple | None, theirs: tuple | None, arguments: tupl
     if [part.shape for part in mine] != [part.shape for part in theirs]:
         return False
     compared = zip(mine, theirs, _bounds(row, arguments), strict=True)
-    return not any(_beyond("", *each) for each in compared)
+    return not any(_first_beyond_bound("", *each) for each in compared)
 
 
 def mutant_files(name: str) -> list[Path]:

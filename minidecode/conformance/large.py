@@ -66,7 +66,7 @@ def judge_large(
         if left <= 0 or needed > left:
             left_out.append(skip(f"needs about {needed:.1f} s, and of {seconds:g} s {max(left, 0):.1f} s are left"))
             continue
-        mistake, is_too_long = _within(left, judge, arguments) if judge_limits else (judge(arguments), False)
+        mistake, is_too_long = _judged_within(left, judge, arguments) if judge_limits else (judge(arguments), False)
         took = time.monotonic() - started
         if is_too_long:
             left_out.append(skip(f"stopped after {took:.1f} s, the end of the {seconds:g} s for large inputs"))
@@ -77,7 +77,7 @@ def judge_large(
     return None
 
 
-def _within(seconds: float, judge: Callable[[tuple], Any], arguments: tuple) -> tuple[Any, bool]:
+def _judged_within(seconds: float, judge: Callable[[tuple], Any], arguments: tuple) -> tuple[Any, bool]:
     """(what the judge says, whether that is only that it takes too long in the emulator)."""
     mistake, watchdog = None, Watchdog(seconds, lambda: None)
     with contextlib.suppress(Interrupted):
@@ -105,20 +105,22 @@ def wrong_by_limits(row: Row, implementation: Callable[..., Any], arguments: tup
 def cost(row: Row, arguments: tuple) -> int:
     """An estimate to sort by: the numbers in the arrays, and threads for each row."""
     made = getattr(row_module(row.name), "numbers_made", lambda *_: 0)(*arguments)
-    return made + sum(np.size(a) for _, a in _named(row, arguments)) + THREADS_OF_A_ROW * rows_of(row, arguments)
+    return made + sum(np.size(a) for _, a in _arrays_among(row, arguments)) + THREADS_OF_A_ROW * rows_of(row, arguments)
 
 
 def rows_of(row: Row, arguments: tuple) -> int:
     """How many rows or sentences there are, by the names of the arrays' axes."""
-    return max((len(a) for name, a in _named(row, arguments) if name.rpartition("_")[2][:1] in ROW_LETTERS), default=1)
+    return max(
+        (len(a) for name, a in _arrays_among(row, arguments) if name.rpartition("_")[2][:1] in ROW_LETTERS), default=1
+    )
 
 
 def in_words(row: Row, arguments: tuple) -> tuple[str, str]:
     """The shapes of the largest array, and of all."""
-    arrays = [(a.size, f"{name}{list(a.shape)}") for name, a in _named(row, arguments) if a.ndim]
+    arrays = [(a.size, f"{name}{list(a.shape)}") for name, a in _arrays_among(row, arguments) if a.ndim]
     largest = max(arrays, key=lambda named: named[0])
     return largest[1], ", ".join(shape for _, shape in arrays)
 
 
-def _named(row: Row, arguments: tuple) -> list[tuple[str, np.ndarray]]:
+def _arrays_among(row: Row, arguments: tuple) -> list[tuple[str, np.ndarray]]:
     return list(dims.arrays_in(list(arguments_of(row, arguments).items())))

@@ -86,12 +86,12 @@ def _frame(title: str, done: Sequence[Launch], height: int) -> Canvas:
         tall = LINE * max(1, len(arrows))
         canvas.cell(BOX[0], y, "mid", launch.name, width=BOX[1] - BOX[0], height=tall)
         for k, (array, comes) in enumerate(arrows):
-            _arrow(canvas, y + LINE * (k + 0.5), array, comes)
+            _draw_pass(canvas, y + LINE * (k + 0.5), array, comes)
         y += tall + BETWEEN
     return canvas
 
 
-def _arrow(canvas: Canvas, y: float, array: str, comes: bool) -> None:
+def _draw_pass(canvas: Canvas, y: float, array: str, comes: bool) -> None:
     """One pass, its name in the middle; what is written is drawn thick as well."""
     middle, half = (BOX[1] + MEMORY[0]) / 2, len(array) * LETTER / 2 + 4
     left, right = (BOX[1] + 3, middle - half), (middle + half, MEMORY[0] - 3)

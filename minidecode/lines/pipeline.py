@@ -162,7 +162,7 @@ class Stages:
                     if line.error and self.on_error == "stop":  # no one will ask for what comes behind it
                         window, going = window[: line.number - window[0].number + 1], False
                         break
-            for batch in self._cut(window):
+            for batch in self._in_batches(window):
                 batches_made += 1
                 for line in batch:
                     line.batch = batches_made
@@ -171,7 +171,7 @@ class Stages:
             if cut_short is not None:
                 raise cut_short
 
-    def _cut(self, window: list[Line]) -> list[list[Line]]:
+    def _in_batches(self, window: list[Line]) -> list[list[Line]]:
         """The lines of a window in batches, those that cannot be done in the last."""
         kinds = defaultdict(list)
         for line in window:

@@ -239,12 +239,12 @@ class Places:
         """The first rows of a result's array; there are fewer when sentences have left."""
         if (result, rows) not in self._views:
             shape = (rows, *result.axes)
-            self._views[result, rows] = self._array(*self._place(result.lifetime), shape, result.dtype)
+            self._views[result, rows] = self._array(*self._range_of(result.lifetime), shape, result.dtype)
         return self._views[result, rows]
 
     def _workspace(self, call: Call) -> Callable[..., np.ndarray]:
         """What np.empty is elsewhere: arrays one behind the other at the call's own offset."""
-        free, end = self._place(call.workspace)
+        free, end = self._range_of(call.workspace)
 
         def workspace(shape, dtype) -> np.ndarray:
             nonlocal free
@@ -254,7 +254,7 @@ class Places:
 
         return workspace
 
-    def _place(self, lifetime: int) -> tuple[int, int]:
+    def _range_of(self, lifetime: int) -> tuple[int, int]:
         """(begin, end) in the buffer."""
         offset = self.plan.layout.offsets[lifetime]
         return offset, offset + self.plan.layout.lifetimes[lifetime].bytes

@@ -144,7 +144,7 @@ def footprint(
     )
     if ahead > 1:  # a text for each row, and where they are drawn, the probabilities of a draft
         choice += R * ahead * 8 * (N + T + (V if options.do_sample else 0))
-    widened = _widest(model) * s if narrow else 0
+    widened = _widest_matrix(model) * s if narrow else 0
 
     def on_the_way(rows: int, seen: int, rows_at_once: int, hidden: int = 0) -> int:
         """What one layer makes; attention looks from so many rows at once. hidden: the width of what EL looks at."""
@@ -204,7 +204,7 @@ def footprint(
     )  # fmt: skip
 
 
-def _widest(model: Any) -> int:
+def _widest_matrix(model: Any) -> int:
     """Numbers of the largest product's matrix, which a naive product of low-precision weights makes wide."""
     blocks = (*model.weights.blocks, *(model.weights.encoder.blocks if model.weights.encoder else ()))
     products = [w for b in blocks for w in vars(b).values() if hasattr(w, "layout")]

@@ -218,14 +218,14 @@ class Inputs:
             if len(row) == 0:
                 remedy, bos = "leave it out", self.defaults.get("bos_token_id")
                 if what == "prompt" and not self.is_encoder_decoder and isinstance(bos, int):
-                    remedy = f"to start from nothing, give {self._nothing(bos)}"
+                    remedy = f"to start from nothing, give {self._how_to_type_the_first_token(bos)}"
                 raise InputError(f"{what} {b} of {len(ids)} is empty: {remedy}")
             if row.min() < 0 or row.max() >= V:
                 bad = row[(row < 0) | (row >= V)][0]
                 raise InputError(f"{what} {b} of {len(ids)}: token id {bad} is not in the vocabulary of {V} tokens")
         return ids
 
-    def _nothing(self, bos: int) -> str:
+    def _how_to_type_the_first_token(self, bos: int) -> str:
         """What to type for a prompt of the first token alone: a text where one is read as that token, or its id."""
         ids = f"input_ids=[[{bos}]]"
         if self.tokenizer is None:

@@ -88,14 +88,16 @@ class Output:
         return True
 
     def __repr__(self) -> str:
-        return "\n".join(f"{score:9.4f}  {text!r}" for score, text in zip(self.scores, self._said(), strict=True))
+        return "\n".join(
+            f"{score:9.4f}  {text!r}" for score, text in zip(self.scores, self._shown_texts(), strict=True)
+        )
 
     def _repr_html_(self) -> str:
         """A table for notebooks: score, why it ended and text of each hypothesis; the receipt is folded below it."""
         rows = [
             f"<tr><td>{h.score:.4f}</td><td>{h.finish_reason or ''}</td>"
             f'<td style="text-align:left;white-space:pre-wrap">{html.escape(said)}</td></tr>'
-            for h, said in zip(self, self._said(), strict=True)
+            for h, said in zip(self, self._shown_texts(), strict=True)
         ]
         head = "<tr><th>score</th><th>finish reason</th><th>text</th></tr>"
         receipt = f"<details><summary>receipt</summary><pre>{html.escape(str(self.receipt))}</pre></details>"
@@ -138,7 +140,7 @@ class Output:
             )
         return self.log_probs[place]
 
-    def _said(self) -> list[str]:
+    def _shown_texts(self) -> list[str]:
         return self.texts if self.tokenizer else [f"{len(ids)} tokens" for ids in self.token_ids]
 
     def _decoded(self, place: int) -> tuple[str, NewText]:

@@ -139,13 +139,13 @@ def moved(args, kwargs, result, tables: set[int]) -> int:
     A table that is itself the result is changed here and there: what else was handed in says how much is read.
     """
     arrays: dict[int, int] = {}
-    _collect([a for i, a in enumerate(args) if i not in tables] if tables else args, arrays)
+    _note_arrays([a for i, a in enumerate(args) if i not in tables] if tables else args, arrays)
     if kwargs:
-        _collect(kwargs.values(), arrays)
+        _note_arrays(kwargs.values(), arrays)
     if not tables:
-        _collect((result,), arrays)
+        _note_arrays((result,), arrays)
     elif not any(args[i] is result for i in tables):
-        _collect((result,), arrays)
+        _note_arrays((result,), arrays)
         rows = result[0] if isinstance(result, tuple) else result
         return sum(arrays.values()) + len(tables) * getattr(rows, "nbytes", 0)
     return sum(arrays.values())
@@ -154,7 +154,7 @@ def moved(args, kwargs, result, tables: set[int]) -> int:
 PLAIN = frozenset((type(None), bool, int, float, str, np.float32))  # what most arguments are that are no arrays
 
 
-def _collect(values: Iterable[Any], arrays: dict[int, int]) -> None:
+def _note_arrays(values: Iterable[Any], arrays: dict[int, int]) -> None:
     """Notes the bytes of each array by its identity; of a weight, what the product reads, which is not the bias.
 
     It runs in every call of an op, so types that are known come first: looking for attributes takes longer.
@@ -167,15 +167,15 @@ def _collect(values: Iterable[Any], arrays: dict[int, int]) -> None:
         elif kind in PLAIN:
             continue
         elif kind is signatures.Weight:
-            _collect((value.data, value.scale), arrays)
+            _note_arrays((value.data, value.scale), arrays)
         elif kind is tuple:
-            _collect(value, arrays)
+            _note_arrays(value, arrays)
         elif hasattr(value, "nbytes") and getattr(value, "ndim", 0) > 0:  # of another library, or of ours
             arrays[id(value)] = value.nbytes
         elif isinstance(value, tuple):
-            _collect(value, arrays)
+            _note_arrays(value, arrays)
         elif hasattr(value, "__dataclass_fields__"):
-            _collect(vars(value).values(), arrays)
+            _note_arrays(vars(value).values(), arrays)
 
 
 def _known_first(paths: Iterable[str]) -> list[str]:

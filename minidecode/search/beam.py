@@ -104,7 +104,7 @@ def step_of_beams(
     B, G, W = len(sentence_B), len(groups), groups[0].running_BWM.shape[1]
     C = options.candidates // G
     if kept:
-        _keep(kept, "logits", logits_RV, groups[0], sentence_B)
+        _keep_scores(kept, "logits", logits_RV, groups[0], sentence_B)
     logits_RV = scaled_logits(ops, logits_RV, options)
     rows_of = [beams.rows(request, sentence_B, step, state.tables) for beams in groups]
     is_straight = may_be_straight and not any_due(rows_of[0], options)
@@ -120,7 +120,7 @@ def step_of_beams(
         if is_straight:
             candidates = straight_from_logits(ops, logits_RV, beams.running_score_BW, C)
             if kept:  # nothing comes between
-                _keep(kept, "scores", ops.log_softmax(logits_RV)[0], beams, sentence_B)
+                _keep_scores(kept, "scores", ops.log_softmax(logits_RV)[0], beams, sentence_B)
         else:
             if logprobs_RV is None:  # the softmax comes last, in a dialect without groups
                 scores_RV, model_trouble_R = log_probabilities_last(ops, logits_RV, rows_of[g], options, notes)
@@ -129,7 +129,7 @@ def step_of_beams(
                 scores_RV = diversity.penalized(logprobs_RV, g) if diversity else logprobs_RV
                 scores_RV = process(ops, scores_RV, rows_of[g], options, notes)
             if kept:
-                _keep(kept, "scores", scores_RV, beams, sentence_B)
+                _keep_scores(kept, "scores", scores_RV, beams, sentence_B)
             total_BWV = ops.add_beam_scores(scores_RV, beams.running_score_BW.reshape(-1)).reshape(B, W, -1)
             if options.rules.finished == "first" and request.prefix_BP is not None:
                 prefix_BP = request.prefix_BP[sentence_B]
@@ -231,7 +231,7 @@ def _log_probabilities(
     return logprobs_RV, trouble_R
 
 
-def _keep(kept: Kept, kind: str, array_RV: np.ndarray, beams: Beams, sentence_B: np.ndarray) -> None:
+def _keep_scores(kept: Kept, kind: str, array_RV: np.ndarray, beams: Beams, sentence_B: np.ndarray) -> None:
     """A step's logits or scores, to where these sentences' rows are in the whole batch."""
     W = beams.running_BWM.shape[1]
     row_BW = sentence_B[:, None] * W + np.arange(W)

@@ -261,7 +261,7 @@ class Constraint:
         beginning: Beginning | None = self.root
         fixed = list(itertools.takewhile(lambda i: i >= 0 and i not in self.eos, prefix))
         for token in fixed[1:] if fixed[:1] and fixed[0] in self.skipped else fixed:
-            beginning = self._after(beginning, token)
+            beginning = self._state_after_token(beginning, token)
         end = None if beginning is None else beginning.end
         return end is not None and len(fixed) + self._tokens(end) + 1 <= limit
 
@@ -270,7 +270,7 @@ class Constraint:
 
         Counts what it rules out. Call `next_step` first.
         """
-        beginning = self._beginning(ids)
+        beginning = self._state_after(ids)
         allowed_V = self._allowed(beginning, len(scores_V))
         self.counts.of += len(scores_V)
         self.counts.masked += len(scores_V) - int(allowed_V.sum())
@@ -278,7 +278,7 @@ class Constraint:
 
     def way_out(self, ids: tuple[int, ...]) -> int | None:
         """The next token of the known end behind `ids`; None where they begin no match."""
-        beginning = self._beginning(ids)
+        beginning = self._state_after(ids)
         return None if beginning is None else self._next_of_the_end(beginning)
 
     def next_step(self, step: int) -> None:
@@ -286,21 +286,21 @@ class Constraint:
         if step != self._step:
             self._step, self._before, self._now = step, self._now, {}
 
-    def _beginning(self, ids: tuple[int, ...]) -> Beginning | None:
+    def _state_after(self, ids: tuple[int, ...]) -> Beginning | None:
         """Where these tokens lead, one token on from the step before; None where they match nothing."""
         if ids not in self._now:
             if not ids:
                 self._now[ids] = self.root
             elif ids[:-1] in self._before:
-                self._now[ids] = self._after(self._before[ids[:-1]], ids[-1])
+                self._now[ids] = self._state_after_token(self._before[ids[:-1]], ids[-1])
             else:  # a search of another step's texts, which no search of ours does
                 beginning: Beginning | None = self.root
                 for i in ids:
-                    beginning = self._after(beginning, i)
+                    beginning = self._state_after_token(beginning, i)
                 self._now[ids] = beginning
         return self._now[ids]
 
-    def _after(self, beginning: Beginning | None, token: int) -> Beginning | None:
+    def _state_after_token(self, beginning: Beginning | None, token: int) -> Beginning | None:
         if beginning is None or token not in self.vocabulary.text_of:
             return None
         matcher = beginning.matcher.deep_copy()
@@ -334,7 +334,7 @@ class Constraint:
         stays: list[int] = []
         beginning.searches = 0
         for i in possible[np.argsort(-scores_V[possible], kind="stable")].tolist():
-            if i in self.eos or self._fits(beginning, i, left):
+            if i in self.eos or self._ends_within(beginning, i, left):
                 stays.append(i)
                 if len(stays) == self.kept:
                     return stays
@@ -352,7 +352,7 @@ class Constraint:
 
     # ---- ends --------------------------------------------------------------------------------------------------------
 
-    def _fits(self, beginning: Beginning, token: int, left: int) -> bool:
+    def _ends_within(self, beginning: Beginning, token: int, left: int) -> bool:
         """Whether an end is known behind this token that needs, with EOS, no more than the tokens left behind it."""
         most, end = left - 2, beginning.ends.get(token)
         if end is None or self._tokens(end) > most:

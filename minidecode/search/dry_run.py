@@ -158,7 +158,7 @@ class _StandIn:
             for t in range(1, T - 1):
                 engine.step(tokens_RM, put(np.full(R, N + t), engine.device), None)
         engine.network, engine.weights = self.whole
-        engine.caches = [_twin(cache) for cache in engine.caches for _ in engine.weights.blocks]
+        engine.caches = [_copy_in_same_state(cache) for cache in engine.caches for _ in engine.weights.blocks]
 
     def room(self, positions):
         """The room that the real engine makes."""
@@ -217,7 +217,7 @@ def _outputs(weight) -> int:
     return weight.outputs
 
 
-def _twin(cache):
+def _copy_in_same_state(cache):
     """A cache in the same state, over the same keys and values; what it counts by is its own."""
     return copy.deepcopy(cache, {id(array): array for array in _arrays_of(cache) if array.dtype.kind == "f"})
 

@@ -119,7 +119,7 @@ def acts(
 
 def due_set(rows: Rows, options: Options) -> tuple[str, ...]:
     """The processors that have anything to do at this step, in rows that may go on: what a captured step goes by."""
-    return tuple(name for name in _on(rows, options) if globals()[name].is_due(rows, options))
+    return tuple(name for name in _switched_on(rows, options) if globals()[name].is_due(rows, options))
 
 
 def key_of_step(rows: Rows, options: Options) -> tuple[str, ...] | None:
@@ -138,7 +138,7 @@ def make_tables(rows: Rows, options: Options) -> dict[Any, Any]:
 
     A captured step can make none, and those of a kept step are a part of its state.
     """
-    names = _on(rows, options)
+    names = _switched_on(rows, options)
     if any(not globals()[name].by_host for name in names):
         for name in OF_ROWS:
             if name != "prefix_BP" or rows.prefix_BP is not None:
@@ -149,7 +149,7 @@ def make_tables(rows: Rows, options: Options) -> dict[Any, Any]:
     return rows.tables
 
 
-def _on(rows: Rows, options: Options) -> list[str]:
+def _switched_on(rows: Rows, options: Options) -> list[str]:
     """The processors that may have something to do: by their options, and prefix_tokens where there is a prefix."""
     return [
         name
@@ -341,14 +341,14 @@ def exponential_decay_length_penalty(ops, scores_RV, rows, o):
     return scores_RV
 
 
-def _begins(rows, o) -> np.ndarray:
+def _at_first_token(rows, o) -> np.ndarray:
     return (rows.length_R == 1) & ~rows.last_R
 
 
-@acts(lambda o: o.forced_bos_token_id, _begins, table=lambda rows, o: ids_of(o.forced_bos_token_id))
+@acts(lambda o: o.forced_bos_token_id, _at_first_token, table=lambda rows, o: ids_of(o.forced_bos_token_id))
 def begin_with_bos(ops, scores_RV, rows, o):
     """fairseq's forced BOS is the first token of a prefix: it keeps its log-probability."""
-    return _leave_only(scores_RV, _begins(rows.there, o), table("begin_with_bos", rows, o))
+    return _leave_only(scores_RV, _at_first_token(rows.there, o), table("begin_with_bos", rows, o))
 
 
 def _within_prefix(rows, o) -> np.ndarray:

@@ -12,7 +12,7 @@ import pytest
 from minidecode.course.exercises import sandbox
 
 LOCK = Path(sandbox.HERE) / "lock.py"
-HELD = sandbox._held()
+HELD = sandbox._what_the_system_refuses()
 OUTSIDE = Path(sandbox.HERE).parents[1] / "ops.py"  # closed, whether or not it lies below a folder that is read
 
 

@@ -305,7 +305,7 @@ def test_the_limits_cannot_be_lifted_from_inside():
 @pytest.mark.skipif(not shutil.which("ps"), reason="memory is watched through ps, where RLIMIT_AS does not hold")
 def test_memory_is_watched_where_the_system_has_no_limit(monkeypatch):
     """As on macOS, here: the limit of the system is set far away."""
-    monkeypatch.setattr(sandbox, "_watches", lambda: True)
+    monkeypatch.setattr(sandbox, "_is_memory_watched", lambda: True)
     monkeypatch.setattr(sandbox, "MEMORY", 64 * 2**30)
     plain = sandbox.Sandbox.__init__
 

@@ -60,7 +60,7 @@ def main(serves=lambda: Student) -> None:
     inside = [os.path.dirname(os.__file__), os.path.dirname(numpy.__file__), root]
     more, closed = [os.path.dirname(numpy.__file__) + ".libs"], forbidden.split(os.pathsep)
     held = lock.lock([folder for folder in [*inside, *more] if os.path.isdir(folder)], closed)
-    _shut(inside, more, closed)
+    _forbid_access(inside, more, closed)
     serve = kind(wire, numpy, _tracemalloc, questions, answers, word, held)
     while True:
         try:
@@ -97,7 +97,7 @@ def _limit(memory: int) -> None:
             continue  # sandbox.limits() says which of them this system has
 
 
-def _shut(folders: list[str], more: list[str], forbidden: list[str]) -> None:
+def _forbid_access(folders: list[str], more: list[str], forbidden: list[str]) -> None:
     """From here on Python itself refuses files, processes and the network to whatever code runs in this process.
 
     That code may patch what it likes, and sees the frame of what refuses it. So the hook calls nothing that can be
@@ -247,7 +247,7 @@ class Student:
         if measure:
             peak = self._memory.get_traced_memory()[1] - began + self._kept
             self._kept = max(0, self._kept + self._bytes_of_arrays() - held - self._bytes_of(result))
-        changed = [k for k, b in enumerate(before) if b is not None and not self._same(b, given[k])]
+        changed = [k for k, b in enumerate(before) if b is not None and not self._is_unchanged(b, given[k])]
         after = {str(k): given[k] for k in changes}
         self._wire.pack(result)  # told as a mistake of the student's, if it cannot be sent
         distinct = list(dict.fromkeys(self._callers))
@@ -277,7 +277,7 @@ class Student:
             thread.join(max(0.0, end - time.monotonic()))
         return sum(thread.is_alive() for thread in threads)
 
-    def _same(self, before, after) -> bool:
+    def _is_unchanged(self, before, after) -> bool:
         if before.shape != after.shape or before.dtype != after.dtype:
             return False
         one, two = before.reshape(-1), after.reshape(-1)

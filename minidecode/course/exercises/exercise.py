@@ -140,9 +140,9 @@ class Task:
     # How it is judged
 
     def draw(self, seed: int) -> SimpleNamespace:
-        return self._varied(np.random.default_rng([self.number, seed]))
+        return self._drawn_variation(np.random.default_rng([self.number, seed]))
 
-    def _varied(self, rng: np.random.Generator) -> SimpleNamespace:
+    def _drawn_variation(self, rng: np.random.Generator) -> SimpleNamespace:
         drawn = self.variation(rng)
         return SimpleNamespace(**{k: v.item() if isinstance(v, np.generic) else v for k, v in drawn.items()})
 
@@ -241,10 +241,10 @@ class Task:
 
     def recognise(self, v: SimpleNamespace, tried: list[Trial]) -> str | None:
         """The one known mistake that gives these outputs on every input; None if there is none, or more than one."""
-        fits = [m for m in self.known if self._fits(v, tried, lambda t, m=m: self.expected(v, t.inputs, m, t.ran))]
+        fits = [m for m in self.known if self._gives_all(v, tried, lambda t, m=m: self.expected(v, t.inputs, m, t.ran))]
         if not fits:
             common = {name for t in tried for name in self.altered(v, t.inputs)}
-            fits = [m for m in sorted(common) if self._fits(
+            fits = [m for m in sorted(common) if self._gives_all(
                 v, tried, lambda t, m=m: self.expected(v, self.altered(v, t.inputs)[m], None, t.ran))]  # fmt: skip
         if len(fits) == 1:
             return fits[0]
@@ -266,13 +266,13 @@ class Task:
                     return self.expected(v, t.inputs, m, t.ran)
                 return self.expected(v, self.altered(v, t.inputs)[m], None, t.ran)
 
-            if self._gives(v, first, outputs) and all(self._gives(v, t, outputs) for t in right):
-                fits.append((mistake, [self._gives(v, t, outputs) for t in others]))
+            if self._gives_it(v, first, outputs) and all(self._gives_it(v, t, outputs) for t in right):
+                fits.append((mistake, [self._gives_it(v, t, outputs) for t in others]))
         if len(fits) != 1 or all(fits[0][1]) or not (any(fits[0][1]) or told_by(first.got) >= MANY):
             return None
         return fits[0][0]
 
-    def _gives(self, v: SimpleNamespace, trial: Trial, outputs: Callable[[Trial], Any]) -> bool:
+    def _gives_it(self, v: SimpleNamespace, trial: Trial, outputs: Callable[[Trial], Any]) -> bool:
         """Whether these are the outputs of a trial that has some."""
         try:
             theirs = several(outputs(trial))
@@ -280,7 +280,7 @@ class Task:
             return False
         return trial.got is not None and same(trial.got, theirs, self.bound(v, trial.inputs))
 
-    def _fits(self, v: SimpleNamespace, tried: list[Trial], outputs: Callable[[Trial], Any]) -> bool:
+    def _gives_all(self, v: SimpleNamespace, tried: list[Trial], outputs: Callable[[Trial], Any]) -> bool:
         """Whether these are the outputs of all trials that have some, the first that fails among them.
 
         Where some have none, because the code raised or the emulator stopped it, there must be two wrong ones, or one
@@ -293,7 +293,7 @@ class Task:
             return False
         if len(judged) < len(tried) and len(wrong) < 2 and sum(np.size(output) for output in wrong[0].got) < MANY:
             return False
-        return all(self._gives(v, trial, outputs) for trial in judged)
+        return all(self._gives_it(v, trial, outputs) for trial in judged)
 
     def _only_multiples(self, v: SimpleNamespace, tried: list[Trial]) -> bool:
         if any(t.miss and not t.miss.is_of_value for t in tried):

@@ -81,7 +81,7 @@ class Folder:
             raise OptionError(f"{file} is there already: {reset} starts it anew")
         self.path.mkdir(parents=True, exist_ok=True)
         file.write_text(exercise.start(seed), encoding="utf-8")
-        self._note(exercise, started=True)
+        self._note_of(exercise, started=True)
         return file
 
     def reset(self, exercise: Exercise, seed: int | None = None) -> Path:
@@ -97,12 +97,12 @@ class Folder:
         """Writes what a notebook's cell holds. A file that no cell has written is kept beside it, as .bak."""
         file = self.file(exercise)
         if file.is_file():
-            there, noted = file.read_text(encoding="utf-8-sig", errors="replace"), self._notes("state")
+            there, noted = file.read_text(encoding="utf-8-sig", errors="replace"), self._notes_of("state")
             if there != source and _sum_of(there) != noted.get(str(exercise.number), {}).get("cell"):
                 self._set_aside(file)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(source, encoding="utf-8")
-        self._note(exercise, cell=_sum_of(source))
+        self._note_of(exercise, cell=_sum_of(source))
 
     def _set_aside(self, file: Path) -> Path:
         """The file under a name that was free: what was kept before stays."""
@@ -120,7 +120,7 @@ class Folder:
 
     def state(self, exercise: Exercise) -> str:
         """ "solved", "started", "not begun" of a skeleton in which nothing is written, or "" """
-        if self._notes("state").get(str(exercise.number), {}).get("solved"):
+        if self._notes_of("state").get(str(exercise.number), {}).get("solved"):
             return "solved"
         file = self.file(exercise)
         if not file.is_file():
@@ -133,9 +133,11 @@ class Folder:
 
         Raises InputError where it cannot be noted which were taken.
         """
-        number = min(self._notes("state").get(str(exercise.number), {}).get("hints", 0) + 1, len(exercise.text.hints))
+        number = min(
+            self._notes_of("state").get(str(exercise.number), {}).get("hints", 0) + 1, len(exercise.text.hints)
+        )
         try:
-            self._note(exercise, hints=number)
+            self._note_of(exercise, hints=number)
         except OSError as error:
             raise InputError(
                 f"{self.path / NOTES}, where taken hints are noted, cannot be written: {error.strerror}; minidecode"
@@ -151,7 +153,7 @@ class Folder:
         path = self.path / NOTES / f"{exercise.number:02d}.svg" if verdict.picture else None
         try:
             if verdict.ok:
-                self._note(exercise, solved=True)
+                self._note_of(exercise, solved=True)
             if path:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(verdict.picture, encoding="utf-8")
@@ -164,7 +166,7 @@ class Folder:
 
     def seal(self, exercise: Exercise, seed: int, values: dict[str, Any]) -> dict[str, Any] | None:
         """Writes a prediction down before the answer is computed; where it has been told before, gives that one."""
-        log = self._notes("predictions").get("sealed", [])
+        log = self._notes_of("predictions").get("sealed", [])
         for entry in log:
             if (entry["exercise"], entry["seed"]) == (exercise.number, seed):
                 return entry["values"]
@@ -181,7 +183,9 @@ class Folder:
         about the other variation.
         """
         fresh = exercise.next_seed(seed)
-        answered = {e["seed"] for e in self._notes("predictions").get("sealed", []) if e["exercise"] == exercise.number}
+        answered = {
+            e["seed"] for e in self._notes_of("predictions").get("sealed", []) if e["exercise"] == exercise.number
+        }
         while fresh in answered:
             fresh = exercise.next_seed(fresh)
         source = file.read_text(encoding="utf-8-sig")
@@ -190,15 +194,15 @@ class Folder:
         file.write_text(exercise.renewed(source, fresh), encoding="utf-8")
         return fresh
 
-    def _notes(self, name: str) -> dict[str, Any]:
+    def _notes_of(self, name: str) -> dict[str, Any]:
         try:
             notes = json.loads((self.path / NOTES / f"{name}.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return {}
         return notes if isinstance(notes, dict) else {}
 
-    def _note(self, exercise: Exercise, **changes: Any) -> None:
-        notes = self._notes("state")
+    def _note_of(self, exercise: Exercise, **changes: Any) -> None:
+        notes = self._notes_of("state")
         key = str(exercise.number)
         self._write("state", notes | {key: notes.get(key, {}) | changes})
 

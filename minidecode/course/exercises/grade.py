@@ -67,11 +67,11 @@ def submissions(folders: Iterable[Path]) -> tuple[dict[str, Path], list[Path]]:
     """
     folder_of: dict[str, Path] = {}
     again, seen, folders = [], set(), list(folders)
-    empty = [folder for folder in folders if folder.is_dir() and not _files(folder) and not _within(folder)]
+    empty = [folder for folder in folders if folder.is_dir() and not _files(folder) and not _student_folders(folder)]
     for folder in folders:
         if not folder.is_dir():
             raise InputError(f"{folder} is no folder")
-        inner = _within(folder)
+        inner = _student_folders(folder)
         if inner and (files := _files(folder)):
             raise InputError(
                 f"{folder} holds {files[0].name} and also folders with such files ({next(filter(_files, inner)).name}):"
@@ -82,7 +82,7 @@ def submissions(folders: Iterable[Path]) -> tuple[dict[str, Path], list[Path]]:
                 f"{folder} holds no file of an exercise, such as {next(iter(exercises().values())).file_name}"
             )
         for each in inner or [folder]:
-            name = _student(each)
+            name = _student_name(each)
             if each.is_symlink():
                 if inner:
                     folder_of[name if name not in folder_of else str(each)] = each
@@ -110,7 +110,7 @@ def one_submission(students: dict[str, Path]) -> dict[str, Path]:
     return handed_in
 
 
-def _student(folder: Path) -> str:
+def _student_name(folder: Path) -> str:
     """The name of a folder, also where it is given as "."."""
     return folder.name or folder.resolve().name
 
@@ -120,13 +120,13 @@ def on_a_line(name: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in name)
 
 
-def _within(folder: Path) -> list[Path]:
+def _student_folders(folder: Path) -> list[Path]:
     """The folders in it, those of students, if any of them holds a file of an exercise."""
     folders = [f for f in sorted(folder.iterdir()) if f.is_dir() and not f.name.startswith((".", "__"))]
     return folders if any(map(_files, folders)) else []
 
 
-def _strays(folder: Path) -> tuple[str, ...]:
+def _unknown_files(folder: Path) -> tuple[str, ...]:
     known = {e.file_name for e in exercises().values()}
     return tuple(sorted(on_a_line(f.name) for f in folder.glob("*.py") if f.name not in known))
 
@@ -149,13 +149,13 @@ def grade(
         which = [e for e in exercises().values() if any((f / e.file_name).is_file() for f in students.values())]
     work = [(student, folder, exercise) for exercise in which for student, folder in students.items()]
 
-    names = {seed_of(name): name for name in map(_student, map(Path, students))} if per_student else {}
+    names = {seed_of(name): name for name in map(_student_name, map(Path, students))} if per_student else {}
 
     def one(item: tuple[str, Path, Exercise]) -> Graded:
         student, folder, exercise = item
-        due = seed_of(_student(Path(student))) if per_student else seed
+        due = seed_of(_student_name(Path(student))) if per_student else seed
         of_names = names if per_student or by_name else None
-        return Graded(student, exercise, _verdict(folder, exercise, due, hidden, of_names), _strays(folder))
+        return Graded(student, exercise, _verdict(folder, exercise, due, hidden, of_names), _unknown_files(folder))
 
     results = []
     with ThreadPoolExecutor(max(1, jobs)) as pool:

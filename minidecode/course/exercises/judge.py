@@ -104,11 +104,11 @@ class Judge:
             "accesses": _accesses(run),
             "costs": run.costs,
             "shared": {m.name: list(m.shape) for m in run._launch.journal.memories if m.space == "shared"},
-            "names": sorted({name for f in self._taken.functions.values() for name in _names(f)}),
+            "names": sorted({name for f in self._taken.functions.values() for name in _names_used(f)}),
             "waits": {str(line): name for line, name in self._taken.waits.items()},
             "written": self._taken.written,
             "loaded": _loaded(run, kernel),
-            "exchanged": _exchanged(run),
+            "exchanged": _count_exchanged(run),
             "handed_over": _handed_over(run),
             "loads_of_threads": _loads_of_threads(run),
             "shared_bytes": sum(m.nbytes for m in run._launch.journal.memories if m.space == "shared"),
@@ -294,7 +294,7 @@ def _loaded(run: Any, kernel: Any) -> list[Any]:
     return [counts.get(name) for name in _arguments(kernel)]
 
 
-def _exchanged(run: Any) -> int:
+def _count_exchanged(run: Any) -> int:
     """How many loads from shared memory took what another thread had put there."""
     from minidecode.emulator.memory import LOAD, SHARED_BASE, STORE
 
@@ -344,7 +344,7 @@ def _loads_of_threads(run: Any) -> list[int]:
     return np.unique(np.concatenate(pairs, axis=1), axis=1, return_counts=True)[1].tolist()
 
 
-def _names(function: Any) -> tuple[str, ...]:
+def _names_used(function: Any) -> tuple[str, ...]:
     """What a function of the file names of cuda and of the file's constants."""
     return getattr(function, "py_func", function).__code__.co_names
 

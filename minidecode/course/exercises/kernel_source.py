@@ -99,7 +99,7 @@ def take(source: str, file: str, kernel: str, plain: list[str]) -> Taken:
             raise Refused("cannot-run", f"there is no function {name} in {file}")
     for function in defined.values():
         _Judge(names, constants | set(defined)).function(function)
-    waits, written = _order(kept)
+    waits, written = _barriers_and_writes(kept)
     return Taken(_run(kept, source, file, names), waits, written)
 
 
@@ -114,7 +114,7 @@ def _no_kernel(tree: ast.Module, file: str, kernel: str) -> str:
     return f"there is no function {kernel} in {file}: it is the kernel that is judged"
 
 
-def _order(kept: list[ast.stmt]) -> tuple[dict[int, str], dict[str, list[int]]]:
+def _barriers_and_writes(kept: list[ast.stmt]) -> tuple[dict[int, str], dict[str, list[int]]]:
     """Where threads wait for each other, and where arrays are written."""
     waits: dict[int, str] = {}
     written: dict[str, list[int]] = {}

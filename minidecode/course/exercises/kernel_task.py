@@ -68,7 +68,7 @@ class KernelTask(Task):
                 box.end_after(time_for(trials))
                 reply = box.ask("load", source=submission.source, file=submission.path.name, kernel=kernel,
                                shape=submission.names.get(self.shape, self.shape))  # fmt: skip
-                _refused(reply)
+                _raise_refused(reply)
                 for trial in trials:
                     self._try(box, v, trial, verdict)
                     if trial.ran:
@@ -89,7 +89,7 @@ class KernelTask(Task):
         except sandbox.Failed as failed:
             trial.miss = Miss(f"{self.call(inputs)}: {failed.what}{why_failed(failed)}.", failed.kind)
             return
-        _refused(reply)
+        _raise_refused(reply)
         blocks, threads = map(tuple, reply["launch"])
         trial.ran = SimpleNamespace(blocks=blocks, threads=threads, **{
             k: reply[k] for k in ("counts", "lines", "accesses", "findings", "costs", "types", "picture", "shared",
@@ -164,6 +164,6 @@ def told_of_atomics(ran: SimpleNamespace) -> str:
     return f"\nAn atomic ({where}) reads and writes: each counts as a load and as a store."
 
 
-def _refused(reply: dict[str, Any]) -> None:
+def _raise_refused(reply: dict[str, Any]) -> None:
     if "refused" in reply:
         raise Refused(str(reply["refused"]), str(reply["message"]))

@@ -210,10 +210,10 @@ def verified(student: str, folder: Path, line: str, league: int, version: str) -
         verdict = grade.looked_up(verdict, exercise, submission.source)
     if found is None or not verdict.ok:
         return Place(student, told, f"the file is not accepted: {verdict.message.splitlines()[0]}")
-    return Place(student, told, _differs(told, found), json.dumps(skeleton.written_in(submission.source)))
+    return Place(student, told, _difference(told, found), json.dumps(skeleton.written_in(submission.source)))
 
 
-def _differs(told: Score, found: Score) -> str:
+def _difference(told: Score, found: Score) -> str:
     """Where a line differs from what its file counts; "" where it does not."""
     for name in dict.fromkeys([*found.counts, *told.counts]):
         here, there = told.counts.get(name), found.counts.get(name)

@@ -42,7 +42,7 @@ class PredictionTask(Task):
         """A variation on which no known mistake lies within the tolerance, nor near its edge."""
         rng = np.random.default_rng([self.number, seed])
         for _ in range(2000):
-            v = self._varied(rng)
+            v = self._drawn_variation(rng)
             right, far = self.expected(v), 1 + 1.5 * (self.within - 1)
             if all(max(factor(theirs[n], right[n]) for n in self.answers) > far for theirs in self._mistaken(v)):
                 return v

@@ -22,7 +22,7 @@ def same(got: Sequence, want: Sequence, bound: Any = 0.0) -> bool:
     if different_kind((), got, want):
         return False
     bounds = _for_each(want, bound)
-    return all(_near(np.asarray(g), np.asarray(w), b).all() for g, w, b in zip(got, want, bounds, strict=True))
+    return all(_are_near(np.asarray(g), np.asarray(w), b).all() for g, w, b in zip(got, want, bounds, strict=True))
 
 
 def told_by(outputs: Sequence) -> int:
@@ -39,7 +39,7 @@ def _for_each(want: Sequence, bound: Any) -> tuple:
     return bound if isinstance(bound, tuple) else (bound,) * len(want)
 
 
-def _near(got: np.ndarray, want: np.ndarray, bound: Any) -> np.ndarray:
+def _are_near(got: np.ndarray, want: np.ndarray, bound: Any) -> np.ndarray:
     if got.dtype.kind in "biu" and want.dtype.kind in "biu":
         return got == want
     with np.errstate(invalid="ignore"):
@@ -72,7 +72,7 @@ def first_difference(names: Sequence[str], got: Sequence, want: Sequence, bound:
     """The first place where two outputs differ, in words."""
     for name, g, w, b in zip(names, got, want, _for_each(want, bound), strict=False):
         g, w = np.asarray(g), np.asarray(w)
-        wrong = ~_near(g, w, b)
+        wrong = ~_are_near(g, w, b)
         if wrong.any():
             place = tuple(int(i) for i in np.argwhere(wrong)[0])
             is_unwritten = np.isnan(float(g[place])) or g[place] == POISON

@@ -61,7 +61,7 @@ class Sandbox:
         self._readers = [threading.Thread(target=f, daemon=True) for f in (self._read_replies, self._read_printed)]
         for reader in self._readers:
             reader.start()
-        if _watches():
+        if _is_memory_watched():
             threading.Thread(target=self._watch_memory, args=(memory,), daemon=True).start()
         with contextlib.suppress(OSError):
             self._process.stdin.write(self._word)
@@ -156,7 +156,7 @@ class Sandbox:
         try:
             wire.write(self._process.stdin, self._word, value)
         except OSError:
-            raise self._gone(deadline) from None
+            raise self._error_of_end(deadline) from None
 
     def _receive(self, deadline: float) -> Any:
         while True:
@@ -175,10 +175,10 @@ class Sandbox:
                 raise self._fail("memory", str(reply))
             if isinstance(reply, wire.WireError):
                 raise self._fail("forged", str(reply))
-            raise self._gone(deadline)
+            raise self._error_of_end(deadline)
         return reply
 
-    def _gone(self, deadline: float) -> Failed:
+    def _error_of_end(self, deadline: float) -> Failed:
         """The process ended: by itself, or by us because it was late, which may come before we notice that."""
         if self._too_late.is_set():
             return self._late(deadline)
@@ -216,7 +216,7 @@ class Sandbox:
 
     def _watch_memory(self, most: int) -> None:
         while self._process.poll() is None:
-            if _resident(self._process.pid) > most:
+            if _resident_bytes(self._process.pid) > most:
                 self._over_memory.set()
                 with contextlib.suppress(OSError):
                     self._process.kill()
@@ -294,12 +294,12 @@ def _waited_for_a_core(process: int) -> float:
         return 0.0
 
 
-def _watches() -> bool:
+def _is_memory_watched() -> bool:
     """Whether memory is watched from outside here: where RLIMIT_AS does not hold."""
     return not sys.platform.startswith("linux")
 
 
-def _resident(pid: int) -> int:
+def _resident_bytes(pid: int) -> int:
     """Bytes of memory that a process has, or 0 where that is not to be found out."""
     try:
         if os.name == "nt":
@@ -334,7 +334,7 @@ def _resident_on_windows(pid: int) -> int:
 
 
 @lru_cache(maxsize=1)
-def _held() -> tuple[str, ...]:
+def _what_the_system_refuses() -> tuple[str, ...]:
     """What the system itself refuses to a student's process here (lock.py): asked of one."""
     with for_numpy(None) as box, contextlib.suppress(Failed):
         return tuple(box.ask("limits")["held"])
@@ -343,11 +343,11 @@ def _held() -> tuple[str, ...]:
 
 def limits() -> list[str]:
     """What is enforced on this system, in words."""
-    if _watches():
+    if _is_memory_watched():
         memory = f"memory: watched ten times a second, ended above {MEMORY // 2**30} GiB (no limit by the system here)"
     else:
         memory = f"memory: {MEMORY // 2**30} GiB of address space for NumPy code, twice that for kernels (RLIMIT_AS)"
-    held = _held()
+    held = _what_the_system_refuses()
 
     def by(what: str, system: str) -> str:
         return f"refused by the system ({system}) and an audit hook of Python" if what in held else (

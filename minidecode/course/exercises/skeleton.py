@@ -81,11 +81,11 @@ def with_variation(source: str, number: int, seed: int, constants: dict[str, obj
         return source
     end = source.index("# --- end", head.end())
     block = [f"# --- variation {seed} of exercise {number}: yours; leave these lines as they are"]
-    block += [f"{name} = {_written(value)}" for name, value in constants.items()]
+    block += [f"{name} = {_as_source(value)}" for name, value in constants.items()]
     return source[: head.start()] + "\n".join(block) + "\n" + source[end:]
 
 
-def _written(value: object) -> str:
+def _as_source(value: object) -> str:
     if isinstance(value, str) and "\n" in value:
         return f'"""\\\n{value}"""'
     return f'"{value}"' if isinstance(value, str) else repr(value)
@@ -108,20 +108,20 @@ def changed_constants(source: str, constants: dict[str, object]) -> list[str]:
         return []
     lines = {t.id: s for s in body if isinstance(s, ast.Assign) for t in s.targets if isinstance(t, ast.Name)}
     return [
-        f"Line {lines[name].lineno} says {_short(ast.unparse(lines[name]))}, but your variation has"
-        f" {_short(f'{name} = {value!r}')}, and that is what is judged: put it back."
-        for name, value in constants.items() if name in lines and not _says(lines[name].value, value)
+        f"Line {lines[name].lineno} says {_shortened(ast.unparse(lines[name]))}, but your variation has"
+        f" {_shortened(f'{name} = {value!r}')}, and that is what is judged: put it back."
+        for name, value in constants.items() if name in lines and not _has_value(lines[name].value, value)
     ]  # fmt: skip
 
 
-def _says(node: ast.expr, value: object) -> bool:
+def _has_value(node: ast.expr, value: object) -> bool:
     try:
         return repr(ast.literal_eval(node)) == repr(value)
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         return False
 
 
-def _short(text: str) -> str:
+def _shortened(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

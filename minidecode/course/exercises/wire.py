@@ -123,16 +123,16 @@ def write(pipe: BinaryIO, word: bytes, value: Any) -> None:
 
 def read(pipe: BinaryIO, word: bytes) -> Any:
     """The next message. Raises EOFError at the end of the pipe, WireError for what is none."""
-    head = _exactly(pipe, 8 + len(word))
+    head = _read_exactly(pipe, 8 + len(word))
     (length,) = struct.unpack_from("<Q", head)
     if head[8:] != word:
         raise WireError("something else than an answer was written into the pipe")
     if length > MOST_BYTES:
         raise TooLargeError(f"an answer of {length:,} bytes; {MOST_BYTES:,} are the most")
-    return unpack(_exactly(pipe, length))
+    return unpack(_read_exactly(pipe, length))
 
 
-def _exactly(pipe: BinaryIO, count: int) -> bytes:
+def _read_exactly(pipe: BinaryIO, count: int) -> bytes:
     parts = []
     while count:
         part = pipe.read(min(count, 2**20))

@@ -56,7 +56,7 @@ class Task(NumPyTask):
     def recognise(self, v, tried):
         recognised = super().recognise(v, tried)
         for mistake in self.likewise if recognised is None else ():
-            if self._fits(v, tried, lambda t, m=mistake: self.expected(v, t.inputs, m)):
+            if self._gives_all(v, tried, lambda t, m=mistake: self.expected(v, t.inputs, m)):
                 return self.likewise[mistake]
         return recognised
 

@@ -122,7 +122,7 @@ class Task(KernelTask):
         if not next(t for t in tried if t.miss).miss.is_of_value:
             return None
         judged = [t for t in tried if t.got is not None]
-        if self._fits(v, tried, lambda t: self.expected(v, t.inputs, "tail-written")):  # it is not in the sum
+        if self._gives_all(v, tried, lambda t: self.expected(v, t.inputs, "tail-written")):  # it is not in the sum
             return "tail-not-masked"
         if self._only_short_rows_are_no_numbers(v, judged):
             return "nothing-less-nothing"
