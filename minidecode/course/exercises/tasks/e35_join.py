@@ -16,6 +16,7 @@ from ..wire import Callback
 V = 9  # tokens
 WIDTH = 3
 LOTS = 4096  # random numbers lie in the middle of so many equal parts
+BEHIND_IT = "and what lies behind it."
 OF_ORDER = ("waits-for-all", "one-at-a-time", "one-after-the-other", "too-early", "last-token-again")
 
 
@@ -145,7 +146,8 @@ class Task(NumPyTask):
     def miss(self, v, trial):
         inputs, (joined, steps, problem) = trial.inputs, _order(trial)
         if problem:
-            return Miss(f"{self.call(inputs)}: the tokens are right, but {problem}", is_explained=True)
+            mistake = "reads-the-tail" if problem.endswith(BEHIND_IT) else None
+            return Miss(f"{self.call(inputs)}: the tokens are right, but {problem}", mistake, is_explained=True)
         _, due, fewest = self._served(v, inputs)
         if (joined, steps) == (due, fewest):
             return None
@@ -257,6 +259,8 @@ def _order(trial) -> tuple[list[int], int, str]:
             q = len(joined)
             if q < len(prompt_QN) and not np.array_equal(np.asarray(arguments[0]), prompt_QN[q, : length_Q[q]]):
                 said = f"call {q} of `prefill` has other tokens than the prompt of request {q}, which is next."
+                if np.array_equal(np.asarray(arguments[0]), prompt_QN[q]):
+                    said = f"call {q} of `prefill` has the prompt of request {q} {BEHIND_IT}"
             joined.append(steps)
     if not said and len(joined) != len(prompt_QN):
         said = f"`prefill` is called {len(joined)} times. There are {len(prompt_QN)} prompts, each to be read once."
