@@ -24,7 +24,8 @@ from minidecode.course.chapters import chapters, table_of_chapters, without_outp
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 BOXES = {  # rows of the catalog that a step of the anatomy computes, in words
-    "embedding": "embedding", "linear": "product", "heads": "heads", "append": "into the cache",
+    "reorder": "copies for other beams", "embedding": "embedding", "linear": "matrix product", "heads": "heads",
+    "append": "into the cache",
     "prefill": "attention, all positions at once", "grouped": "attention to each text's own cache",
     "split": "attention, the prompt kept once", "el_split": "EL-attention", "activation": "GELU", "norm": "norms",
     "softmax": "probabilities",

@@ -32,6 +32,8 @@ def hollow(*shape: int, dtype: type = np.float32) -> np.ndarray:
 def costs_of_boxes(draw: np.random.Generator) -> tuple[list, list]:
     """(what the browser's formulas are asked, the catalog's costs) of all ops for a step of random sizes."""
     R, N, T, G, K, D, F, V = (int(draw.integers(1, most)) for most in (9, 50, 20, 5, 40, 90, 200, 999))
+    parent_R = draw.integers(0, R, R)
+    copied = int((parent_R != np.arange(R)).sum()) * T
     H = G * int(draw.integers(1, 5))
     X, own, begin_R = (H + 2 * G) * K, R * T, np.zeros(R, np.int64)
     heads, norm = Heads(H, G, K, K, 1.0), Norm(hollow(D), hollow(D), 1e-5)
@@ -44,6 +46,7 @@ def costs_of_boxes(draw: np.random.Generator) -> tuple[list, list]:
         (("embedding", R, D), cost["embedding"](begin_R, begin_R, table_VD, table_VD, 1.0, norm)),
         (("linear", R, D, F), cost["linear"](hollow(R, D), weight)),
         (("heads", R, X), cost["heads"](qkv_RX, bias_X, heads)),
+        (("reorder", copied, G * K), cost["reorder"](kv_RGTK, parent_R, begin_R + T)),
         (("append", R, X), cost["append"](qkv_RX, bias_X, heads, kv_RGTK, kv_RGTK, begin_R)),
         (
             ("attention", N, N, N * (N + 1) // 2, H, G, K),
@@ -128,3 +131,8 @@ def test_the_boxes_of_a_step_take_what_the_receipt_says(models, plan, W):
             costs = of_steps[k * calls : (k + 1) * calls]
             expected = {"bytes": sum(int(c.bytes) for c in costs), "operations": sum(int(c.operations) for c in costs)}
             assert step[row] == {"calls": len(costs)} | expected, row
+    layers = 2 * len(model.weights.blocks)
+    of_steps = ops["reorder_cache"].costs if "reorder_cache" in ops else []
+    moved = [sum(int(c.bytes) for c in of_steps[k : k + layers]) for k in range(0, len(of_steps), layers)]
+    assert [step["reorder"]["bytes"] for step in steps if "reorder" in step] == [b for b in moved if b]
+    assert any(moved) == (W > 1)

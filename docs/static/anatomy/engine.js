@@ -275,6 +275,7 @@
       bytes: 4 * R * (inputs + outputs) + inputs * outputs + 4 * outputs, operations: 2 * R * inputs * outputs }),
     heads: (R, X) => ({ bytes: 8 * R * X + 4 * X, operations: R * X }),
     append: (R, X) => ({ bytes: 8 * R * X + 4 * X + 8 * R, operations: R * X }),
+    reorder: (copied, X) => ({ bytes: 8 * copied * X, operations: 0 }), // positions, each of X features
     // `read` positions are read; `seen` pairs of a row and a position are scored and summed
     attention: (R, read, seen, H, G, K) => ({ bytes: 8 * R * H * K + 8 * read * G * K, operations: 4 * seen * H * K }),
     el_split: (R, N, own, H, G, K, D) => ({
@@ -286,19 +287,21 @@
   };
 
   // What one step computes: {name, op, shape, calls, bytes, operations}. lengths: of the texts; known: how many
-  // positions of each are kept from before; N: how many of these are the prompt's.
-  function boxesOf({ D, H, G, K, F, V, S }, plan, lengths, known, N) {
+  // positions of each are kept from before; N: how many of these are the prompt's; copied: how many bricks were copied
+  // for beams that go on from another one.
+  function boxesOf({ D, H, G, K, F, V, S }, plan, lengths, known, N, copied = 0) {
     const sum = values => values.reduce((a, b) => a + b, 0), boxes = [];
     const W = lengths.length, R = sum(lengths) - W * known, X = (H + 2 * G) * K, own = sum(lengths) - W * N;
     const seen = sum(lengths.map(n => (n * (n + 1) - known * (known + 1)) / 2));
     const box = (name, op, shape, calls, one) => boxes.push({
       name, op, shape, calls, bytes: calls * one.bytes, operations: calls * one.operations });
     const product = (name, rows, inputs, outputs, calls) => box(
-      name, 'linear', `${rows} x ${inputs} times ${inputs} x ${outputs}`, calls, cost.linear(rows, inputs, outputs));
-    box('embedding', 'embedding', `${R} x ${D}`, 1, cost.embedding(R, D));
+      name, 'linear', `[${rows}, ${inputs}] @ [${inputs}, ${outputs}]`, calls, cost.linear(rows, inputs, outputs));
+    if (copied) box('copies', 'reorder', `${copied} bricks`, 2 * S, cost.reorder(copied, G * K));
+    box('embedding', 'embedding', `[${R}, ${D}]`, 1, cost.embedding(R, D));
     product('queries, keys, values', R, D, X, S);
-    if (known) box('into the cache', 'append', `${R} x ${X}`, S, cost.append(R, X));
-    else box('heads', 'heads', `${R} x ${X}`, S, cost.heads(R, X));
+    if (known) box('into the cache', 'append', `[${R}, ${X}]`, S, cost.append(R, X));
+    else box('heads', 'heads', `[${R}, ${X}]`, S, cost.heads(R, X));
     const attention = (op, one) => box('attention', op, `${R} rows, ${H} heads, ${Math.max(...lengths)} positions`, S, one);
     if (!known) attention('prefill', cost.attention(R, R, seen, H, G, K));
     else if (PLANS[plan].keeps === 'each') attention('grouped', cost.attention(R, seen, seen, H, G, K));
@@ -306,11 +309,11 @@
     else attention('el_split', cost.el_split(R, N, own, H, G, K, D));
     product('heads together', R, H * K, D, S);
     product('up', R, D, F, S);
-    box('GELU', 'activation', `${R} x ${F}`, S, cost.activation(R, F));
+    box('GELU', 'activation', `[${R}, ${F}]`, S, cost.activation(R, F));
     product('down', R, F, D, S);
-    box('norms', 'norm', `${R} x ${D}`, 2 * S, cost.norm(R, D));
+    box('norms', 'norm', `[${R}, ${D}]`, 2 * S, cost.norm(R, D));
     product('logits', W, D, V, 1);
-    box('probabilities', 'softmax', `${W} x ${V}`, 1, cost.softmax(W, V));
+    box('probabilities', 'softmax', `[${W}, ${V}]`, 1, cost.softmax(W, V));
     return boxes;
   }
 
@@ -416,7 +419,7 @@
     for (let step = 1; result === null; step++) {
       const known = plan === 'none' || step === 1 ? 0 : N + step - 2, lengths = texts.map(text => text.ids.length);
       const { logits, weights, queries, rows } = compute(model, texts, plan, step === 1);
-      const boxes = boxesOf(model, plan, lengths, known, N);
+      const boxes = boxesOf(model, plan, lengths, known, N, copied);
       add(total, rows, boxes);
       add(without, lengths.reduce((a, b) => a + b, 0), boxesOf(model, 'none', lengths, 0, N));
       total.copied += copied;
@@ -428,7 +431,9 @@
         banRepeats(logits[0], texts[0].ids, ngram);
         const token = options.sampling ? draw(logits[0], options.sampling, key, step - 1) : best(logits[0], 1)[0];
         const logprobs = logSoftmax(logits[0]);
-        candidates = best(logprobs, 10).map(v => ({ parent: 0, token: v, score: logprobs[v] }));
+        const shown = best(logprobs, 10);
+        if (!shown.includes(token)) shown.push(token); // a draw may be an unlikely one
+        candidates = shown.map(v => ({ parent: 0, token: v, score: logprobs[v] }));
         chosen = [{ parent: 0, token, score: texts[0].score + logprobs[token] }];
         if (token === model.eos || step === newTokens) result = [...texts[0].ids.slice(N), token];
       } else {
