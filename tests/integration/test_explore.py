@@ -137,16 +137,16 @@ def test_the_boxes_of_a_step_are_the_calls_of_a_forward_pass():
     assert [part["times"] for part in step] == [6, 0]
     assert [box[1] for part in step for box in products(part)] == [*layer, "logits"]
     (attention,) = [box for box in step[0]["boxes"] if seen["ops"][box[0]] == "attend_split"]
-    assert attention[2:4] == ["q_RHK 3 x 8 x 32, prompt_k_BGNK 1 x 8 x 3 x 32, k_RGTK 3 x 8 x 3 x 32", 6]
+    assert attention[2:4] == ["q_RHK [3, 8, 32], prompt_k_BGNK [1, 8, 3, 32], k_RGTK [3, 8, 3, 32]", 6]
     up = products(step[0])[2]
     R, D, F = 3, 256, 1024
-    assert up[2:] == ["x_RX 3 x 256 times 256 x 1024", 6, 6 * 4 * (R * D + R * F + D * F), 6 * 2 * R * D * F]
+    assert up[2:] == ["x_RX [3, 256] @ [256, 1024]", 6, 6 * 4 * (R * D + R * F + D * F), 6 * 2 * R * D * F]
     prefill = [part for part in seen["prefill"]["parts"] if products(part)]
     assert [(part["times"], [box[1] for box in products(part)]) for part in prefill] == [
         (5, layer),
         (0, [*layer, "logits"]),
     ]
-    assert [box[2].split(" times")[0] for box in products(prefill[1])][:2] == ["x_RX 3 x 256", "x_RX 1 x 256"]
+    assert [box[2].split(" @")[0] for box in products(prefill[1])][:2] == ["x_RX [3, 256]", "x_RX [1, 256]"]
 
 
 @pytest.mark.parametrize("plan", PLANS)

@@ -32,11 +32,11 @@ def shape_of(given: dict[str, Any]) -> tuple[str, int | None]:
     said = [f"{name} {_by(shape)}" for name, shape in (arrays[:1] + large)[:SHAPES]]
     if weight is None:
         return ", ".join(said), None
-    return f"{said[0]} times {arrays[0][1][-1]} x {weight.outputs}", id(weight)
+    return f"{said[0]} @ {_by((arrays[0][1][-1], weight.outputs))}", id(weight)
 
 
 def _by(shape: Sequence[int]) -> str:
-    return " x ".join(map(str, shape))
+    return f"[{', '.join(map(str, shape))}]"
 
 
 def names_of(weights: Any) -> dict[int, str]:

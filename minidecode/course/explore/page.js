@@ -254,9 +254,9 @@
   const inStep = (p, step, what) => [...(step === 0 ? p.prefill[what] : []), ...p.steps[step][what]];
 
   function showForward() {
-    const boxOf = ([op, name, shape, calls, moved, computed]) => ({
+    const boxOf = ([op, name, shape, , moved, computed]) => ({
       title: make("code", {}, plan().ops[op] + (name ? `: ${name}` : "")), bytes: moved, tip: plan().implementations[op],
-      says: `${calls > 1 ? `${calls} times ` : ""}${shape}; ${bytes(moved)}, ${amount(computed, "")} operations` });
+      says: `${shape}; ${bytes(moved)}, ${amount(computed, "")} operations` });
     byId("forward").replaceChildren(flow(inStep(plan(), state.step, "parts").map(
       ({ times, boxes }) => ({ times, boxes: boxes.map(boxOf) }))));
   }

@@ -14,18 +14,20 @@
   const visible = word => word.replace(/ /g, '\u00b7').replace(/\n/g, '\u23ce').replace(/\t/g, '\u21e5');
 
   // parts: {times, boxes}, in the order of the forward pass; those of a part that has `times` are layers. A box has a
-  // title, and `says` and `bytes` if it is computed; it may have an address, `href`, and more to say of it, `tip`.
+  // title, and `says` and `bytes` if it is computed; it may have an address, `href`, more to say of it, `tip`, and more
+  // addresses, `links`: [name, address].
   function flow(parts) {
     const most = Math.max(1, ...parts.flatMap(({ boxes }) => boxes.map(({ bytes }) => bytes || 0)));
-    const line = ({ title, says, bytes, href, tip }) => {
+    const line = ({ title, says, bytes, href, tip, links = [] }) => {
       const name = href ? element('a', { href }, title) : element('span', { class: 'anatomy-name' }, title);
       if (says === undefined) return element('li', { class: 'anatomy-box' }, name);
       const bar = element('span', { class: 'anatomy-bar', style: `width:${(100 * bytes / most).toFixed(1)}%` });
       return element('li', { class: 'anatomy-box anatomy-lit', ...(tip && { title: tip }) },
-        name, element('span', { class: 'anatomy-shape' }, says), bar);
+        name, element('span', { class: 'anatomy-shape' }, says),
+        ...links.map(([text, to]) => element('a', { class: 'anatomy-link', href: to }, text)), bar);
     };
     return element('ol', { class: 'anatomy-flow' }, ...parts.flatMap(({ times, boxes }) => times
-      ? [element('li', { class: 'anatomy-layer' }, element('span', {}, `${times} layers, each:`),
+      ? [element('li', { class: 'anatomy-layer' }, element('span', {}, `${times} equal layers, added up:`),
         element('ol', {}, ...boxes.map(line)))]
       : boxes.map(line)));
   }
