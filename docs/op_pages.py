@@ -63,9 +63,10 @@ def function_of(row: Row, version: str) -> str | None:
 
 
 def side_by_side(row: Row) -> str:
-    """A column for each version; on a phone one below the other. The buttons above show one alone."""
+    """A column for each version; the buttons above show one alone. On a phone they are tabs, and the first is open."""
     buttons = "".join(
-        f'<label><input type="radio" name="version" value="{value}"{" checked" * (value == "all")}> {text}</label>'
+        f'<label class="of-{value}"><input type="radio" name="version" value="{value}"'
+        f"{' checked' * (value == 'all')}> {text}</label>"
         for value, text in {"all": "all", **TITLES}.items()
     )
     columns = "\n".join(column(row, version) for version in VERSIONS)
@@ -89,7 +90,13 @@ def column(row: Row, version: str) -> str:
             listed = ", ".join(f"<code>{name}</code>" for name in names)
             summary = f"From {other.relative_to(file.parent).as_posix()}: {listed}"
             text += "\n\n" + folded(summary, f"```python\n{code_of(other, names)}\n```")
-    return f"````{{container}} version {version}\n**{TITLES[version]}**\n{text}\n````"
+    name = f":name: {anchor(row.name, version)}"
+    return f"````{{container}} version {version}\n{name}\n\n**{TITLES[version]}**\n{text}\n````"
+
+
+def anchor(name: str, version: str) -> str:
+    """Where a version stands on the page, for links to it."""
+    return f"{name}-{version}".replace("_", "-")
 
 
 def link_to(path: Path) -> str:

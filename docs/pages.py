@@ -13,6 +13,7 @@ from pathlib import Path
 
 import op_pages
 import puzzle
+import write_ops
 from recorded import machine_of
 
 import minidecode
@@ -30,6 +31,7 @@ BOXES = {  # rows of the catalog that a step of the anatomy computes, in words
     "split": "attention, the prompt kept once", "el_split": "EL-attention", "activation": "GELU", "norm": "norms",
     "softmax": "probabilities",
 }  # fmt: skip
+CHAPTERS = {"embedding": "00_map", "softmax": "03_beams"}  # of ops that no chapter links to
 ON_A_PHONE, SMALLEST = 344, 9  # pixels: the width of a text on a screen of 360, and the least height of a letter
 TABLE = re.compile(r'<table class="docutils.*?</table>', re.DOTALL)
 LETTERS_ON_A_PHONE = 38  # that stand side by side in a table
@@ -162,12 +164,25 @@ def bricks() -> str:
 
 def anatomy() -> str:
     """The place of the page that computes a step: docs/static/anatomy/page.js fills it."""
-    ops = {name: {"title": title, "href": f"ops/{name}.html"} for name, title in BOXES.items()}
+    ops = {
+        name: {"title": title, "href": f"ops/{name}.html", "links": links_of_box(name)} for name, title in BOXES.items()
+    }
     return (
         f'<div class="mdf" data-anatomy="{escape(json.dumps({"ops": ops}))}"><style>\n{STYLE}\n</style>'
         '<p class="live-without">This page needs JavaScript. <code>minidecode explore</code> writes a page of a run, '
         'and <a href="guide/explore.html">its guide</a> has a picture of one.</p></div>'
     )
+
+
+def links_of_box(name: str) -> list[tuple[str, str]]:
+    """(what it is, address) of an op's chapter, its naive function and its kernel."""
+    linking = [c.path.stem for c in chapters() if write_ops.names(c.path, CATALOG[name])]
+    chapter = min(linking, default=CHAPTERS.get(name))
+    versions = {"naive": "naive", "kernel": "cuda"}
+    return [
+        (f"chapter {int(chapter[:2])}", f"../tutorials/{chapter}.html"),
+        *((text, f"ops/{name}.html#{op_pages.anchor(name, version)}") for text, version in versions.items()),
+    ]
 
 
 # The ops
