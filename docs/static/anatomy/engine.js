@@ -447,7 +447,7 @@
           const { parent, token, score } = candidate;
           if (token === model.eos || step === newTokens) {
             if (place < W) finished.push({ score: score / step, ids: [...texts[parent].ids, token] });
-            candidate.ends = true;
+            candidate.ends = place < W;
           } else if (chosen.length < W) chosen.push(candidate);
         });
         finished = finished.map((text, i) => [text, i]).sort((a, b) => b[0].score - a[0].score || a[1] - b[1])
@@ -466,7 +466,7 @@
 
   // What a page shows of a text.
   const seen = ({ ids, bricks, parent, score }) => ({ ids, parent, score, bricks: bricks.map(
-    ({ id, copyOf, layers }) => ({ id, copyOf, kind: layers[0].k ? 'kv' : 'h' })) });
+    ({ id, copyOf, position, layers }) => ({ id, copyOf, position, kind: layers[0].k ? 'kv' : 'h' })) });
 
   Object.assign(exports, { Tokenizer, Model, PLANS, cost, boxesOf, generate, keyOf, philox });
 })(typeof module === 'object' ? module.exports : (self.minidecodeEngine = {}));

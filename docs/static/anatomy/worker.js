@@ -3,7 +3,7 @@
 importScripts('engine.js');
 const { Model, generate } = self.minidecodeEngine;
 const models = {};
-let run = null, model = null, insides = []; // what each step's layers hold, for those who look
+let latest = 0, run = null, model = null, insides = []; // what each step's layers hold, for those who look
 
 async function load(name) {
   const [header, packed] = await Promise.all([`${name}.json`, `${name}.bin.gz`].map(async file => {
@@ -28,29 +28,35 @@ function inside({ at, layer, head, beam }) {
   }) };
 }
 
+// Each message has the number of its run; the answers of an earlier one are not sent.
 self.onmessage = async ({ data }) => {
   try {
     if (data.start) {
       const { name, text, options } = data.start;
-      model = models[name] = models[name] || await load(name);
+      [latest, run, insides] = [data.run, null, []];
+      models[name] = models[name] || await load(name);
+      if (data.run !== latest) return;
+      model = models[name];
       const prompt = model.tokenizer.encode(text), most = model.N - options.newTokens;
       if (!prompt.length || prompt.length > most)
         throw new Error(`The text has ${prompt.length} tokens. It needs at least 1, and at most ${most}.`);
       run = generate(model, prompt, options);
     }
-    if (data.look) return postMessage({ looked: inside(data.look), look: data.look });
+    if (data.run !== latest || !run) return;
+    if (data.look) return postMessage({ looked: inside(data.look), look: data.look, run: latest });
     const { value, done } = run.next();
     if (done) return;
     const { inside: held, ...shown } = value, words = ids => ids.map(id => model.tokenizer.decode([id]));
     insides.push(held);
     postMessage({
       ...shown,
+      run: latest,
       texts: value.texts.map(text => ({ ...text, words: words(text.ids) })),
       candidates: value.candidates.map(candidate => ({ ...candidate, word: model.tokenizer.decode([candidate.token]) })),
       text: value.result && model.tokenizer.decode(value.result),
       sizes: { S: model.S, H: model.H, D: model.D, G: model.G, K: model.K },
     });
   } catch (error) {
-    postMessage({ error: error.message });
+    postMessage({ error: error.message, run: data.run });
   }
 };
