@@ -31,7 +31,7 @@ def planted() -> list[tuple]:
         arguments_of([(0, 3), (0, 2), (0, 1), (0, 0)], 5),  # four beams of one page; the last one stays in it
         arguments_of([(1, 1), (2, 2)], 3),  # all stay
         arguments_of([(4, 0), (3, 1)], 5, 2, 16, 3),  # to pages in front
-        arguments_of([(0, 5), (1, 4), (2, 3)], 6, 3, 16, 5, np.float16),  # an odd number of halves: no whole words
+        arguments_of([(0, 5), (1, 4), (2, 3)], 6, 3, 3, 5, np.float16),  # an odd number of halves: no whole words
         arguments_of([(7, 2), (7, 7), (1, 0)], 9, 12, 16, 64),  # GPT-2's pages
     ]
 
