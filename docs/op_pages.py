@@ -166,7 +166,7 @@ def costs(row: Row) -> str:
     cost = row.cost(*arguments)
     per_byte = f"{cost.operations / cost.bytes:.2f}" if cost.bytes else "none"
     rows = [("bytes moved", f"{cost.bytes:,}"), ("operations", f"{cost.operations:,}"), ("operations a byte", per_byte)]
-    rows += [(f"least time, {m.name.upper()}", f"{1e6 * m.seconds(cost):,.2f} us") for m in MACHINES.values()]
+    rows += [(f"least time, {m.name.upper()}", in_us(m.seconds(cost))) for m in MACHINES.values()]
     return "\n\n".join([
         "## Bytes and operations",
         f"The least that any version must do, for the inputs that `minidecode compare {row.name}` times: "
@@ -174,6 +174,11 @@ def costs(row: Row) -> str:
         recorded.table(("what", "how much"), rows),
         folded("The formula", f"```python\n{inspect.getsource(row.cost).strip()}\n```"),
     ])  # fmt: skip
+
+
+def in_us(seconds: float) -> str:
+    value = 1e6 * seconds
+    return f"{value:,.2f} us" if value >= 0.1 or not value else f"{value:.2g} us"
 
 
 def times(row: Row) -> str:
