@@ -127,7 +127,7 @@ async def check_speed(tab: check_site.Browser) -> list[str]:
 
 
 async def check_keys(tab: check_site.Browser) -> list[str]:
-    """Each control can be reached by Tab, and the arrow keys go forth and back."""
+    """Each control can be reached by Tab; the arrow keys go forth and back from anywhere; Back ends a play."""
     await tab.value("document.querySelector('#anatomy-again').click()")
     await until(tab, f"{STATE}.step === '1'")
     await tab.value("document.querySelector('#anatomy-text').focus()")
@@ -137,11 +137,18 @@ async def check_keys(tab: check_site.Browser) -> list[str]:
         await press(tab, "Tab", 9)
     names = ("text", "plan", "search", "newTokens", "pace", "step", "play", "again")
     wrong = [f"Tab does not reach {name}" for name in names if f"anatomy-{name}" not in reached]
-    await tab.value("document.querySelector('#anatomy-again').focus()")
+    await tab.value("document.activeElement.blur()")
     await press(tab, "ArrowRight", 39)
     await until(tab, f"{STATE}.step === '2'")
     await press(tab, "ArrowLeft", 37)
     await until(tab, f"{STATE}.step === '1'")
+    await tab.value("document.querySelector('#anatomy-pace').value = '150'")
+    await tab.value("document.querySelector('#anatomy-play').click()")
+    await until(tab, f"{STATE}.step === '3'")
+    await tab.value("document.querySelector('#anatomy-back').click()")
+    await asyncio.sleep(0.5)  # longer than the pace
+    if (step := await tab.value(f"{STATE}.step")) not in ("2", "3"):  # it may have gone on before the click
+        wrong.append(f"after Back the play goes on, to step {step}")
     return wrong
 
 
