@@ -234,7 +234,7 @@
     const lines = now.texts.map(({ bricks }, w) => line(`text ${w + 1}`, bricks.slice(isShared ? N : 0)));
     if (isShared) lines.unshift(line('prompt', now.texts[0].bricks.slice(0, N)));
     const legend = { el: 'Half a brick: hidden states, for all heads, in place of keys and values.',
-      mqa: 'One head of keys and values for all query heads: a brick has an eighth of the bytes.' }[plan] || '';
+      mqa: 'One head of keys and values for all query heads: in each layer, a brick has an eighth of the bytes.' }[plan] || '';
     return [element('p', {}, title), ...lines, element('p', {}, plan === 'none'
       ? 'Empty: computed again at each step.' : `A line across: a copy. ${legend}`)];
   }
