@@ -86,20 +86,20 @@ def buckets_by_head_first(c, tensors, w):
 
 def query_distances_of_the_token(monkeypatch):
     """A query row counts distances from its token, and not from its own position: every bucket is one too near."""
-    right = QueryCache._with
+    right = QueryCache._heads_with_bias
 
     def wrong(self, ops, bias, rows_X):
         if bias is not None and len(rows_X) and rows_X is self.query_X:
             bias = dataclasses.replace(bias, bucket_L=np.append(bias.bucket_L[:1], bias.bucket_L[:-1]))
         return right(self, ops, bias, rows_X)
 
-    monkeypatch.setattr(QueryCache, "_with", wrong)
+    monkeypatch.setattr(QueryCache, "_heads_with_bias", wrong)
 
 
 def bias_of_the_token(monkeypatch):
     """A query row gets the bias of its token's row; transformers mixes them up in another way."""
-    right = QueryCache._with
-    monkeypatch.setattr(QueryCache, "_with", lambda self, ops, bias, rows_X: right(self, ops, bias, self.kept_X))
+    right = QueryCache._heads_with_bias
+    monkeypatch.setattr(QueryCache, "_heads_with_bias", lambda self, ops, bias, rows_X: right(self, ops, bias, self.kept_X))
 
 
 def with_keys(change):

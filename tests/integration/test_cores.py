@@ -119,7 +119,7 @@ def test_the_pool_has_as_many_workers_less_the_caller(machine, quota, workers):
 
 def test_the_blas_has_no_more_threads_than_the_quota_allows(machine, monkeypatch):
     before = [library.get_num_threads() for library in blas_threads._libraries()]
-    blas_threads._tell([3] * len(before))
+    blas_threads._set_threads([3] * len(before))
     try:
         if numbers() != {3}:
             pytest.skip("this BLAS does not let itself be told")
@@ -139,7 +139,7 @@ def test_the_blas_has_no_more_threads_than_the_quota_allows(machine, monkeypatch
         with blas_threads.few_blas_threads(is_small=False):
             assert numbers() == {3}
     finally:
-        blas_threads._tell(before)
+        blas_threads._set_threads(before)
 
 
 def numbers() -> set[int]:
