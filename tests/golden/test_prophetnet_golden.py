@@ -99,7 +99,9 @@ def query_distances_of_the_token(monkeypatch):
 def bias_of_the_token(monkeypatch):
     """A query row gets the bias of its token's row; transformers mixes them up in another way."""
     right = QueryCache._heads_with_bias
-    monkeypatch.setattr(QueryCache, "_heads_with_bias", lambda self, ops, bias, rows_X: right(self, ops, bias, self.kept_X))
+    monkeypatch.setattr(
+        QueryCache, "_heads_with_bias", lambda self, ops, bias, rows_X: right(self, ops, bias, self.kept_X)
+    )
 
 
 def with_keys(change):
