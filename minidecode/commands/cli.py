@@ -40,6 +40,7 @@ from .generate import generate
 from .generate_files import Interrupted
 from .help_text import GroupedCommands, GroupedOptions
 from .help_topics import help
+from .import_file import import_file
 from .interpolate import interpolate
 from .interrupts import Terminated, raise_if_asked, raised_signals
 from .ladder import ladder
@@ -70,7 +71,7 @@ IN_ORDER_OF_HELP = {
     "Measure": (plan, compare, ladder, evaluate, prove),
     "Check kernels": (check, sanitize),
     "Learn": (help, tutorial, classroom),  # and exercise, project
-    "This machine": (models, convert, precompile, doctor),
+    "This machine": (models, import_file, convert, precompile, doctor),
     "As fairseq": (fairseq_generate, fairseq_interactive),
 }
 
@@ -117,7 +118,8 @@ for group, commands in IN_ORDER_OF_HELP.items():
     for command in commands:
         settings = {"allow_interspersed_args": command is not sanitize}  # what follows a script is the script's
         settings |= {"ignore_unknown_options": command in (fairseq_generate, fairseq_interactive)}  # read by themselves
-        app.command(cls=OnceEach, rich_help_panel=group, context_settings=settings)(command)
+        name = "import" if command is import_file else None  # which is a keyword
+        app.command(name, cls=OnceEach, rich_help_panel=group, context_settings=settings)(command)
 app.add_typer(exercise_app, name="exercise", rich_help_panel="Learn")
 app.add_typer(project_app, name="project", rich_help_panel="Learn")
 

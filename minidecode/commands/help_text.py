@@ -102,7 +102,12 @@ EXAMPLES = {  # tests/cli/test_help.py reads each as the command line would
     "convert": (
         "minidecode convert tiny-gpt2 --kv-heads 1 --output tiny-multi-query",
         "minidecode convert gpt2 --kv-heads 4 --output gpt2-grouped",
-        "minidecode convert checkpoint_best.pt --output wmt-en-de",
+        "minidecode convert path/to/bart --kv-heads 2 --output bart-grouped --json",
+    ),
+    "import": (
+        "minidecode import checkpoint_best.pt --output wmt-en-de",
+        "minidecode import bart.large.cnn/model.pt --output bart-large-cnn",
+        "minidecode import lm.pt --output lm --json",
     ),
     "fairseq-generate": (
         "minidecode fairseq-generate data-bin --path checkpoint_best.pt --beam 5",

@@ -23,7 +23,9 @@ from ..errors import CheckpointError, OptionError
 from ..models import FAMILIES, fairseq
 from ..models.fairseq import FairseqConfig
 from .checkpoint import match_tensors, write_safetensors
-from .fairseq_tokenizer import BOS, CODES, EOS, PAD, UNKNOWN, Dictionary, is_language
+from .fairseq_lm import SETTINGS, LanguageModel
+from .fairseq_tokenizer import BOS, CODES, EOS, PAD, UNKNOWN, is_language
+from .fairseq_words import BPE_FILES, MASK, check_dictionary, tokenizer_files
 from .new_folder import check_new, whole_folder
 from .stored import STORED_DTYPES, Stored
 from .torch_file import Strided, named_tensors, read_torch_value
@@ -32,15 +34,20 @@ from .torch_pickle import Described, Tensor, UnreadableError
 WIDTHS = ("decoder_embed_dim", "decoder_input_dim", "decoder_output_dim")
 KEPT = {f.name for f in dataclasses.fields(FairseqConfig) if f.name != "model_type"} | set(FairseqConfig.REFUSED) | {
     "arch", "activation_fn", "source_lang", "target_lang", *WIDTHS,
-}  # fmt: skip
+} | SETTINGS  # fmt: skip
 # As fairseq-generate has them.
 GENERATION = {
     "dialect": "fairseq", "bos_token_id": BOS, "pad_token_id": PAD, "eos_token_id": EOS, "unk_token_id": UNKNOWN,
     "decoder_start_token_id": EOS, "num_beams": 5, "max_len_a": 0.0, "max_len_b": 200,
 }  # fmt: skip
+OF_EACH_BART = {
+    "encoder_normalize_before": False, "decoder_normalize_before": False, "encoder_learned_pos": True,
+    "decoder_learned_pos": True, "no_token_positional_embeddings": False, "share_all_embeddings": True,
+    "layernorm_embedding": True,
+}  # fmt: skip
 TASKS_WITH_CODES = (
     "translation_from_pretrained_bart", "translation_multi_simple_epoch", "multilingual_translation",
-    "semisupervised_translation",
+    "semisupervised_translation", "multilingual_denoising",
 )  # fmt: skip
 NORMS = {  # of layers, in the oldest files
     "encoder": ("self_attn_layer_norm", "final_layer_norm"),
@@ -53,8 +60,9 @@ class FairseqConversion:
     """What `convert_fairseq` wrote."""
 
     folder: str
-    source_lang: str
-    target_lang: str
+    model_type: str
+    source_lang: str | None
+    target_lang: str | None
     parameters: int  # numbers in the weights, tied ones once
     codes: str | None  # the file of BPE codes that the folder has
 
@@ -63,18 +71,36 @@ class FairseqConversion:
 
     def __str__(self) -> str:
         codes = f"BPE codes: {self.codes}" if self.codes else "no BPE codes: give texts in the pieces of the dictionary"
-        return f"{self.folder}\n{self.source_lang} to {self.target_lang}, {self.parameters:,} parameters\n{codes}"
+        translates = self.model_type == "fairseq"
+        what = f"{self.source_lang} to {self.target_lang}" if translates else f"a model of type {self.model_type}"
+        return f"{self.folder}\n{what}, {self.parameters:,} parameters\n{codes}"
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a folder is written of."""
+
+    fields: dict[str, Any]  # of config.json
+    generation: dict[str, Any]  # of generation_config.json
+    layout: dict[str, tuple[str, tuple[int, ...]]]  # dtype and shape of each tensor
+    read: Callable[[str], np.ndarray]  # its numbers
+    parameters: int
+    texts: dict[str, str]  # files of the tokenizer
+    copied: list[Path]  # more of them
+    codes: str | None
 
 
 def convert_fairseq(
     path: str | Path, out: str | Path, *, source_lang: str | None = None, target_lang: str | None = None,
     dictionaries: str | Path | None = None, progress: Callable[[int, int], None] | None = None,
 ) -> FairseqConversion:  # fmt: skip
-    """Writes into the new folder `out` the Transformer of a fairseq checkpoint, with its dictionaries and BPE codes.
+    """Writes into the new folder `out` the model of a fairseq checkpoint, with its dictionaries and BPE codes.
 
-    These lie in the folder `dictionaries`, by default the checkpoint's: `dict.SRC.txt`, `dict.TGT.txt`, and one of
-    CODES if the model has one. source_lang, target_lang: SRC and TGT, where the checkpoint does not say. progress:
-    called with (tensors written, of how many).
+    A Transformer becomes a folder of type fairseq; a BART one of type bart, and a language model one of type gpt2, both
+    as transformers has them. The files of text lie in the folder `dictionaries`, by default the checkpoint's:
+    `dict.SRC.txt`, `dict.TGT.txt`, and one of CODES if the model has one; of a BART or a language model `dict.txt`, and
+    GPT-2's `encoder.json` and `vocab.bpe`. source_lang, target_lang: SRC and TGT, where the checkpoint does not say.
+    progress: called with (tensors written, of how many).
 
     Raises OptionError on a language that is not the checkpoint's, CheckpointError on a file that is damaged or of a
     kind that is not supported, before anything is written.
@@ -82,36 +108,125 @@ def convert_fairseq(
     path, out = Path(path).expanduser(), Path(out).expanduser()
     check_new(out)
     settings, in_file = read_fairseq(path)
-    for side, given in (("source", source_lang), ("target", target_lang)):
-        settings[f"{side}_lang"] = language(path, side, settings.get(f"{side}_lang"), given)
-    config = described_config(path, settings, in_file)
-    fields = settings | {"model_type": "fairseq", "src_vocab_size": config.src_vocab_size,
-                         "tgt_vocab_size": config.tgt_vocab_size}  # fmt: skip
-    stored = match_tensors(
-        path, in_file, fairseq.tensor_shapes(config), prefix="", ignored=fairseq.ignored(config),
-        layer=fairseq.LAYER, tied=fairseq.tied(config), optional=(), is_whole=FAMILIES["fairseq"].is_whole,
-    )  # fmt: skip
     beside = path.parent if dictionaries is None else Path(dictionaries).expanduser()
-    words = [beside / f"dict.{settings[f'{side}_lang']}.txt" for side in ("source", "target")]
-    for file, size in zip(words, (config.src_vocab_size, config.tgt_vocab_size), strict=True):
-        check_dictionary(file, size)
-    codes = next((name for name in CODES if (beside / name).is_file()), None)
+    arch, given = str(settings.get("arch")), {"source": source_lang, "target": target_lang}
+    if arch.startswith("transformer_lm"):
+        contents = of_language_model(path, settings, in_file, beside)
+    elif arch.startswith("bart"):
+        contents = of_bart(path, settings, in_file, beside, given)
+    else:
+        contents = of_translator(path, settings, in_file, beside, given)
     count = itertools.count(1)
 
     def numbers(name: str) -> np.ndarray:
         if progress:
-            progress(next(count), len(stored))
-        return stored[name].read(np.dtype(np.float64 if stored[name].dtype == "F64" else np.float32))
+            progress(next(count), len(contents.layout))
+        return contents.read(name)
 
     with whole_folder(out) as partial:
-        for file in [*words, *([beside / codes] if codes else [])]:
+        for file in contents.copied:
             shutil.copyfile(file, partial / file.name)
-        for name, content in (("config.json", fields), ("generation_config.json", GENERATION)):
-            (partial / name).write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-        layout = {name: (tensor.dtype, tensor.shape) for name, tensor in stored.items()}
-        write_safetensors(partial / "model.safetensors", layout, numbers)
-    parameters = sum(int(np.prod(tensor.shape)) for tensor in stored.values())
-    return FairseqConversion(str(out), settings["source_lang"], settings["target_lang"], parameters, codes)
+        described = {"config.json": contents.fields, "generation_config.json": contents.generation}
+        texts = {name: json.dumps(content, indent=1, sort_keys=True) + "\n" for name, content in described.items()}
+        for name, text in (texts | contents.texts).items():
+            (partial / name).write_text(text, encoding="utf-8")
+        write_safetensors(partial / "model.safetensors", contents.layout, numbers)
+    languages = (contents.fields.get(f"{side}_lang") for side in ("source", "target"))
+    return FairseqConversion(str(out), contents.fields["model_type"], *languages, contents.parameters, contents.codes)
+
+
+def of_translator(
+    path: Path, settings: dict[str, Any], in_file: dict[str, Stored], beside: Path, given: dict[str, str | None]
+) -> Contents:
+    """A Transformer, as it is."""
+    languages = {f"{side}_lang": language(path, side, settings.get(f"{side}_lang"), given[side]) for side in given}
+    config = described_config(path, settings, in_file)
+    sizes = {"src_vocab_size": config.src_vocab_size, "tgt_vocab_size": config.tgt_vocab_size}
+    stored = matched(path, config, in_file)
+    words = [beside / f"dict.{name}.txt" for name in languages.values()]
+    for file, size in zip(words, sizes.values(), strict=True):
+        check_dictionary(file, size)
+    codes = next((name for name in CODES if (beside / name).is_file()), None)
+    return Contents(
+        settings | languages | {"model_type": "fairseq"} | sizes, GENERATION, layout_of(stored), reader(stored),
+        numbers_in(stored), {}, [*words, *([beside / codes] if codes else [])], codes,
+    )  # fmt: skip
+
+
+def of_bart(
+    path: Path, settings: dict[str, Any], in_file: dict[str, Stored], beside: Path, given: dict[str, str | None]
+) -> Contents:
+    """A BART: the names of its tensors are those of transformers, but for the table, which all share."""
+    config = described_config(path, settings, in_file)
+    for name, value in OF_EACH_BART.items():
+        if getattr(config, name) != value:
+            raise CheckpointError(
+                f"{path}: {name}={getattr(config, name)} is not supported in a BART, which has {value}: use a "
+                "checkpoint of fairseq's BART as it was published"
+            )
+    if config.max_source_positions != config.max_target_positions:
+        raise CheckpointError(
+            f"{path}: max_source_positions={config.max_source_positions} and max_target_positions="
+            f"{config.max_target_positions} are not supported in a BART, which has one limit for both"
+        )
+    stored = {f"model.{name}": tensor for name, tensor in matched(path, config, in_file).items()}
+    stored["model.shared.weight"] = stored.pop(f"model.{config.tables[0]}")
+    languages = {side: settings.get(f"{side}_lang") or given[side] for side in given}
+    named = {language(path, side, settings.get(f"{side}_lang"), given[side]) for side in given if languages[side]}
+    size = config.src_vocab_size
+    files = [beside / f"dict.{name}.txt" for name in sorted(named)] or [beside / "dict.txt"]
+    each = [check_dictionary(file, size, size - 1).words for file in files]
+    if each[0] != each[-1]:
+        raise CheckpointError(f"{files[0]} and {files[-1]} differ, and the checkpoint has one table: use its own files")
+    words = each[0] if len(each[0]) == size else [*each[0], MASK]
+    fields = {
+        "model_type": "bart", "architectures": ["BartForConditionalGeneration"], "is_encoder_decoder": True,
+        "vocab_size": size, "max_position_embeddings": config.max_source_positions, "d_model": config.width,
+        "encoder_layers": config.encoder_layers, "encoder_ffn_dim": config.encoder_ffn_embed_dim,
+        "encoder_attention_heads": config.encoder_attention_heads, "decoder_layers": config.decoder_layers,
+        "decoder_ffn_dim": config.decoder_ffn_embed_dim, "decoder_attention_heads": config.decoder_attention_heads,
+        "activation_function": config.activation_function, "scale_embedding": not config.no_scale_embedding,
+        "tie_word_embeddings": True, "bos_token_id": BOS, "pad_token_id": PAD, "eos_token_id": EOS,
+        "decoder_start_token_id": EOS,
+    }  # fmt: skip
+    texts, in_bpe = tokenizer_files(beside, words, None)
+    return Contents(
+        fields, GENERATION | ({"forced_bos_token_id": BOS} if in_bpe else {}), layout_of(stored), reader(stored),
+        numbers_in(stored), texts, [], BPE_FILES[1] if in_bpe else None,
+    )  # fmt: skip
+
+
+def of_language_model(path: Path, settings: dict[str, Any], in_file: dict[str, Stored], beside: Path) -> Contents:
+    """A language model, as a GPT-2 of the same logits."""
+    model = LanguageModel.of(path, settings, in_file)
+    words = check_dictionary(beside / "dict.txt", model.config.vocab_size).words
+    first = BOS if settings.get("add_bos_token") else EOS
+    texts, in_bpe = tokenizer_files(beside, words, words[first])
+    tokens = {"bos_token_id": first, "pad_token_id": PAD, "eos_token_id": EOS}
+    generation = {name: value for name, value in GENERATION.items() if name != "decoder_start_token_id"} | tokens
+    return Contents(
+        model.fields | tokens, generation, model.layout(), model.read, model.parameters, texts,
+        [], BPE_FILES[1] if in_bpe else None,
+    )  # fmt: skip
+
+
+def matched(path: Path, config: FairseqConfig, in_file: dict[str, Stored]) -> dict[str, Stored]:
+    return match_tensors(
+        path, in_file, fairseq.tensor_shapes(config), prefix="", ignored=fairseq.ignored(config),
+        layer=fairseq.LAYER, tied=fairseq.tied(config), optional=(), is_whole=FAMILIES["fairseq"].is_whole,
+    )  # fmt: skip
+
+
+def layout_of(stored: dict[str, Stored]) -> dict[str, tuple[str, tuple[int, ...]]]:
+    return {name: (tensor.dtype, tensor.shape) for name, tensor in stored.items()}
+
+
+def reader(stored: dict[str, Stored]) -> Callable[[str], np.ndarray]:
+    return lambda name: stored[name].read(np.dtype(np.float64 if stored[name].dtype == "F64" else np.float32))
+
+
+def numbers_in(stored: dict[str, Stored]) -> int:
+    return sum(int(np.prod(tensor.shape)) for tensor in stored.values())
 
 
 def read_fairseq(path: Path) -> tuple[dict[str, Any], dict[str, Stored]]:
@@ -227,15 +342,3 @@ def language(path: Path, side: str, known: Any, given: str | None) -> str:
     if not is_language(name):
         raise OptionError(f"{side}_lang={name!r:.60} is no name of a language, such as de: choose another")
     return name
-
-
-def check_dictionary(path: Path, size: int) -> None:
-    """Raises CheckpointError on a dictionary that is missing, or has not as many words as the model has embeddings."""
-    if not path.is_file():
-        others = ", ".join(sorted(p.name for p in path.parent.glob("dict.*.txt"))) or "none"
-        raise CheckpointError(f"{path} is missing (dictionaries there: {others}): put it beside the checkpoint")
-    if (words := len(Dictionary.from_file(path))) != size:
-        raise CheckpointError(
-            f"{path} has {words} words, the special ones included, and the checkpoint's table has {size}: use the "
-            "dictionary that the model was trained with"
-        )

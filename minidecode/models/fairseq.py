@@ -127,6 +127,10 @@ class FairseqConfig(TranslatorConfig):
         "encoder_embed_dim": 1024, "encoder_ffn_embed_dim": 4096, "encoder_layers": 6, "encoder_attention_heads": 16,
         "decoder_layers": 6, "decoder_attention_heads": 16,
     }  # fmt: skip
+    OF_BART: ClassVar[dict[str, Any]] = OF_BIG | {
+        "encoder_layers": 12, "decoder_layers": 12, "encoder_learned_pos": True, "decoder_learned_pos": True,
+        "share_all_embeddings": True, "no_scale_embedding": True, "layernorm_embedding": True, "activation_fn": "gelu",
+    }  # fmt: skip
     T2T: ClassVar[dict[str, Any]] = {"encoder_normalize_before": True, "decoder_normalize_before": True}
     ARCHITECTURES: ClassVar[dict[str, dict[str, Any]]] = {
         "transformer": OF_TRANSFORMER, "transformer_wmt_en_de": OF_TRANSFORMER,
@@ -135,6 +139,11 @@ class FairseqConfig(TranslatorConfig):
         },
         "transformer_vaswani_wmt_en_de_big": OF_BIG, "transformer_vaswani_wmt_en_fr_big": OF_BIG,
         "transformer_wmt_en_de_big": OF_BIG, "transformer_wmt_en_de_big_t2t": OF_BIG | T2T,
+        "bart_large": OF_BART,
+        "bart_base": OF_BART | {
+            "encoder_embed_dim": 768, "encoder_ffn_embed_dim": 3072, "encoder_layers": 6, "decoder_layers": 6,
+            "encoder_attention_heads": 12, "decoder_attention_heads": 12,
+        },
     }  # fmt: skip
     ACTIVATIONS: ClassVar[dict[str, str]] = {"gelu_accurate": "gelu_new", "relu_squared": "relu2"}  # fairseq's names
     TABLES: ClassVar[tuple[str, ...]] = (
@@ -266,9 +275,7 @@ class FairseqConfig(TranslatorConfig):
         return sinusoids(2, self.source_context if side == "encoder" else self.context, self.frequencies(), self.width)
 
     def frequencies(self) -> np.ndarray:
-        """w_i = 10000^(-i / (D/2 - 1)): fairseq's sinusoids end at 1/10000 exactly, unlike those of the paper."""
-        half = self.width // 2
-        return 10000.0 ** (-np.arange(half) / (half - 1))
+        return frequencies(self.width)
 
     @property  # type: ignore[misc]  # a field of other families
     def vocab_size(self) -> int:
@@ -300,6 +307,12 @@ class FairseqConfig(TranslatorConfig):
         """The config as the file answers it: FSMT's head is the target's table, unless there is one of its own."""
         has_head = self.TABLES[2] in stored or PREFIX + self.TABLES[2] in stored
         return self if has_head or self.model_type != "fsmt" else replace(self, share_decoder_input_output_embed=True)
+
+
+def frequencies(D: int) -> np.ndarray:
+    """w_i = 10000^(-i / (D/2 - 1)): fairseq's sinusoids end at 1/10000 exactly, unlike those of the paper."""
+    half = D // 2
+    return 10000.0 ** (-np.arange(half) / (half - 1))
 
 
 FSMT_DEFAULTS = {

@@ -46,8 +46,7 @@ def test_what_is_refused(fails, toy, out, tmp_path):
     assert "there is no folder" in fails("convert", toy, "--kv-heads", 1, "--output", out / "below")
     assert "neither a bundled model" in fails("convert", tmp_path / "gone", "--kv-heads", 1, "--output", out)
     assert "--kv-heads is missing" in fails("convert", toy, "--output", out)
-    of_fairseq = "--source-lang", "de"
-    assert "are for fairseq checkpoints" in fails("convert", toy, "--kv-heads", 1, *of_fairseq, "--output", out)
+    assert "say minidecode import model.pt" in fails("convert", "model.pt", "--kv-heads", 1, "--output", out)
     assert "--output" in fails("convert", toy, "--kv-heads", 1, code=2)
     assert "--kv-heads" in fails("convert", toy, "--kv-heads", "few", "--output", out, code=2)
     assert not out.exists()

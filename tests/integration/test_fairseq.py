@@ -265,11 +265,11 @@ def test_languages_are_those_of_the_folder(folders):
         md.load("tiny-gpt2", source_lang="de")
 
 
-def test_the_command_converts_and_translates(tmp_path, cli):
+def test_the_command_imports_a_translator(tmp_path, cli):
     from fairseq_cases import write_checkpoint
 
     path, out = write_checkpoint("05-old-zip", tmp_path / "training"), tmp_path / "model"
-    ran = cli("convert", path, "--output", out, "--source-lang", "src")
+    ran = cli("import", path, "--output", out, "--source-lang", "src")
     assert ran.code == 0 and ran.out.startswith(f"{out}\nsrc to tgt, 18,512 parameters\nno BPE codes")
     text = cli("generate", "-m", out, "--target-lang", "tgt", "--quiet", "the ing", "--beam", 2, "--max-len-b", 5)
     assert text.code == 0 and text.out.strip() == md.load(out).generate("the ing", num_beams=2, max_len_b=5).texts[0]
