@@ -21,6 +21,11 @@ our int4, bit for bit. It has no beam search, so it runs the greedy works of GPT
 
 times T5, Llama and Marian in the same way. Their table has the marks peers-models.
 
+    python benchmarks/peers.py --systems "minidecode fp32" accelerated transformers \
+        --out benchmarks/results/peers-accelerated-cpu.json --readme benchmarks/README.md
+
+times a model of transformers whose `generate` runs here, by md.accelerate, beside ours and beside transformers alone.
+
 A second table holds ours against what the machine allows: how fast as many threads read, and multiply large matrices,
 is measured in each turn too, and the cost models say what each call reads and computes at the least.
 
@@ -48,6 +53,7 @@ import time
 from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from flags import positive, to_write
@@ -98,6 +104,7 @@ for _spins, _waiting in (("", {"OMP_WAIT_POLICY": "PASSIVE"}), (", spinning", {}
                 "ctranslate2", {"compute_type": _compute}, {"CT2_USE_MKL": _mkl} | _waiting
             )  # fmt: skip
     SYSTEMS[f"transformers{_spins}"] = ("transformers", {}, _waiting)
+SYSTEMS["accelerated"] = ("accelerated", {}, {"OMP_WAIT_POLICY": "PASSIVE"})
 OF_GGUF = {  # how llama.cpp stores matrices -> ours of as many bits
     "F32": "minidecode fp32", "Q8_0": "minidecode int8_dynamic", "Q4_0": "minidecode int4",
 }  # fmt: skip
@@ -115,7 +122,7 @@ BESIDE = {  # what ours is held against: no system, but asked in the same way
     "ceilings": ("ceilings", {}, {}),
     "least": ("least", {"dtype": "float32"}, {}),
 }
-OUR_BLAS = ("ours", "ceilings", "least")  # have the kernels of --blas-kernels
+OUR_BLAS = ("ours", "accelerated", "ceilings", "least")  # have the kernels of --blas-kernels
 OF_LLAMA_CPP = ("gpt2", "llama")  # kinds of models that it reads, which continue a text
 PACKAGES = ("numpy", "numba", "transformers", "torch", "ctranslate2")
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -323,7 +330,16 @@ def ours(folder: Path, threads: int, dtype: str, plan: str = "fast") -> Callable
     return prepare
 
 
-def transformers(folder: Path, threads: int) -> Callable[[dict], Callable[[], list]]:
+def accelerated(folder: Path, threads: int) -> Callable[[dict], Callable[[], list]]:
+    """A live model of transformers that generates through ours."""
+    import minidecode as md
+
+    return transformers(folder, threads, lambda model: md.accelerate(model, plan="fast"))
+
+
+def transformers(
+    folder: Path, threads: int, changed: Callable[[Any], Any] = lambda model: model
+) -> Callable[[dict], Callable[[], list]]:
     import torch
     from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
@@ -331,7 +347,7 @@ def transformers(folder: Path, threads: int) -> Callable[[dict], Callable[[], li
     fields, is_decoder = json.loads((folder / "config.json").read_text(encoding="utf-8")), has_no_encoder(folder)
     # Of Marian's vocabulary, the padding must not be generated; ours and CTranslate2's matrices do without it.
     banned = [[fields["pad_token_id"]]] if fields["model_type"] == "marian" else None
-    model = (AutoModelForCausalLM if is_decoder else AutoModelForSeq2SeqLM).from_pretrained(folder).eval()
+    model = changed((AutoModelForCausalLM if is_decoder else AutoModelForSeq2SeqLM).from_pretrained(folder).eval())
 
     def prepare(setting: dict) -> Callable[[], list]:
         ids = torch.tensor(prompts_of(setting))
@@ -640,6 +656,18 @@ def llama_lines(record: dict) -> list[str]:
     return lines if works else []
 
 
+def accelerated_table(record: dict) -> str:
+    """A model of transformers that generates through ours, beside ours and beside transformers alone."""
+    lines = ["| work | md.accelerate | minidecode fp32 | transformers | md.accelerate / minidecode fp32 |"
+             " md.accelerate / transformers |", "|---|---|---|---|---|---|"]  # fmt: skip
+    for name, rows in record["work"].items():
+        three = rows["accelerated"], rows[OURS], best(rows, "transformers")
+        shown = [f"{row['tokens_per_second']:,.1f}" for row in three if row]
+        ratios = [ratio(three[0], row) for row in three[1:] if row]
+        lines.append(f"| {name} | {' | '.join([*shown, *ratios])} |")
+    return "\n".join([*lines, "", *where(record)])
+
+
 def best(rows: dict, start: str) -> dict | None:
     """The fastest of the systems whose names begin so."""
     mine = [row for system, row in rows.items() if system.startswith(start)]
@@ -743,8 +771,8 @@ def main() -> None:
     p.add_argument("--out", type=to_write, help="JSON file to write")
     p.add_argument(
         "--readme",
-        type=with_marks("peers", "peers-models", "plain-cache"),
-        help="file whose table between the marks peers (peers-models, plain-cache) is replaced",
+        type=with_marks("peers", "peers-models", "peers-accelerated", "plain-cache"),
+        help="file whose table between the marks peers (or -models, -accelerated; plain-cache) is replaced",
     )
     a = p.parse_args()
     works = {n: s for n, s in (SETTINGS | MORE_SETTINGS).items() if any(n.startswith(o) for o in a.only)}
@@ -801,6 +829,8 @@ def main() -> None:
     mark, text = ("plain-cache", plain_table(result)) if a.plain_cache else ("peers", table(result))
     if not a.plain_cache and not SETTINGS.keys() & works.keys():
         mark = "peers-models"
+    if "accelerated" in systems and not any(name.startswith("CTranslate2") for name in systems):
+        mark, text = "peers-accelerated", accelerated_table(result)
     print(text)
     if a.out:
         a.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

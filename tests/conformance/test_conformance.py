@@ -27,7 +27,7 @@ def implementations_and_places():
         for label, function in implementations(row).items():
             test = f"{name}-{label.replace(' ', '-')}"
             if label.startswith("cuda"):
-                yield pytest.param(name, function, 25, "emulator", id=f"{test}-emulator")
+                yield pytest.param(name, function, 16, "emulator", id=f"{test}-emulator")
                 yield pytest.param(name, function, 200, "cuda", id=f"{test}-gpu", marks=pytest.mark.gpu)
             else:
                 yield pytest.param(name, function, 200, "cpu", id=test)
