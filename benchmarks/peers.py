@@ -21,8 +21,8 @@ our int4, bit for bit. It has no beam search, so it runs the greedy works of GPT
 
 times T5, Llama and Marian in the same way. Their table has the marks peers-models.
 
-    python benchmarks/peers.py --systems "minidecode fp32" accelerated transformers \
-        --out benchmarks/results/peers-accelerated-cpu.json --readme benchmarks/README.md
+    python benchmarks/peers.py --accelerated --out benchmarks/results/peers-accelerated-cpu.json \
+        --readme benchmarks/README.md
 
 times a model of transformers whose `generate` runs here, by md.accelerate, beside ours and beside transformers alone.
 
@@ -759,6 +759,7 @@ def where(record: dict) -> list[str]:
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--plain-cache", action="store_true", help="ours against a plain cache, in place of the peers")
+    p.add_argument("--accelerated", action="store_true", help="a live model of transformers, with and without ours")
     p.add_argument("--runs", type=positive, default=5, help="turns that are timed")
     p.add_argument("--threads", type=positive, default=os.cpu_count(), help="of every system")
     p.add_argument("--only", nargs="+", default=list(SETTINGS), metavar="WORK", help="works whose name begins so")
@@ -780,6 +781,8 @@ def main() -> None:
     if (missing := missing_of_llama()) and any(n.startswith("llama.cpp") for n in systems):
         print(f"llama.cpp is left out, because packages are missing: pip install {' '.join(missing)}")
         systems = {n: s for n, s in systems.items() if not n.startswith("llama.cpp")}
+    if a.accelerated:
+        systems = {n: s for n, s in SYSTEMS.items() if n.startswith((OURS, "accelerated", "transformers"))}
     if a.plain_cache:
         works, systems = {n: s for n, s in works.items() if s["beams"] > 1}, PLAIN_CACHE
     if not works or not systems:
@@ -829,7 +832,7 @@ def main() -> None:
     mark, text = ("plain-cache", plain_table(result)) if a.plain_cache else ("peers", table(result))
     if not a.plain_cache and not SETTINGS.keys() & works.keys():
         mark = "peers-models"
-    if "accelerated" in systems and not any(name.startswith("CTranslate2") for name in systems):
+    if a.accelerated:
         mark, text = "peers-accelerated", accelerated_table(result)
     print(text)
     if a.out:

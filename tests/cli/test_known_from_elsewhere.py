@@ -22,7 +22,19 @@ def commands():
 
 def test_what_a_command_writes_has_one_name():
     spelled = {name: {o for p in command.params for o in p.opts if p.name == "output"} for name, command in commands()}
-    writers = ["generate", "trace", "explore", "plan", "compare", "ladder", "evaluate", "embed", "convert", "tutorial"]
+    writers = [
+        "generate",
+        "trace",
+        "explore",
+        "plan",
+        "compare",
+        "ladder",
+        "evaluate",
+        "embed",
+        "convert",
+        "import",
+        "tutorial",
+    ]
     assert {name for name, flags in spelled.items() if flags == {"--output", "-o"}} == {*writers, "project race"}
     every = {o for _, command in commands() for p in command.params for o in p.opts}
     assert not every & {"--out", "--svg", "--html", "--plot", "--output-texts"}
