@@ -758,8 +758,9 @@ def where(record: dict) -> list[str]:
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--plain-cache", action="store_true", help="ours against a plain cache, in place of the peers")
-    p.add_argument("--accelerated", action="store_true", help="a live model of transformers, with and without ours")
+    other = p.add_mutually_exclusive_group()
+    other.add_argument("--plain-cache", action="store_true", help="ours against a plain cache, in place of the peers")
+    other.add_argument("--accelerated", action="store_true", help="a live model of transformers, with and without ours")
     p.add_argument("--runs", type=positive, default=5, help="turns that are timed")
     p.add_argument("--threads", type=positive, default=os.cpu_count(), help="of every system")
     p.add_argument("--only", nargs="+", default=list(SETTINGS), metavar="WORK", help="works whose name begins so")
@@ -833,6 +834,8 @@ def main() -> None:
     if not a.plain_cache and not SETTINGS.keys() & works.keys():
         mark = "peers-models"
     if a.accelerated:
+        for package in ("ctranslate2", "llama_cpp_python"):
+            del result["versions"][package]
         mark, text = "peers-accelerated", accelerated_table(result)
     print(text)
     if a.out:

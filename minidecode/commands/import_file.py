@@ -24,8 +24,8 @@ def import_file(
 ):  # fmt: skip
     """Make a model folder of another program's file.
 
-    Of fairseq, FILE.pt: a Transformer, a BART or a language model. Nothing in the file is run. The dictionaries and
-    BPE codes must lie beside it.
+    Of fairseq, FILE.pt: a Transformer, a BART or a language model. Nothing in the file is run. Its folder must hold
+    the dictionaries and the BPE codes, too.
     """
     import numpy as np
 

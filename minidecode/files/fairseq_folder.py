@@ -149,7 +149,7 @@ def of_translator(
     codes = next((name for name in CODES if (beside / name).is_file()), None)
     return Contents(
         settings | languages | {"model_type": "fairseq"} | sizes, GENERATION, layout_of(stored), reader(stored),
-        numbers_in(stored), {}, [*words, *([beside / codes] if codes else [])], codes,
+        parameters_in(stored), {}, [*words, *([beside / codes] if codes else [])], codes,
     )  # fmt: skip
 
 
@@ -192,7 +192,7 @@ def of_bart(
     texts, in_bpe = tokenizer_files(beside, words, None)
     return Contents(
         fields, GENERATION | ({"forced_bos_token_id": BOS} if in_bpe else {}), layout_of(stored), reader(stored),
-        numbers_in(stored), texts, [], BPE_FILES[1] if in_bpe else None,
+        parameters_in(stored), texts, [], BPE_FILES[1] if in_bpe else None,
     )  # fmt: skip
 
 
@@ -205,7 +205,7 @@ def of_language_model(path: Path, settings: dict[str, Any], in_file: dict[str, S
     tokens = {"bos_token_id": first, "pad_token_id": PAD, "eos_token_id": EOS}
     generation = {name: value for name, value in GENERATION.items() if name != "decoder_start_token_id"} | tokens
     return Contents(
-        model.fields | tokens, generation, model.layout(), model.read, model.parameters, texts,
+        model.fields | tokens, generation, model.layout(), model.read, parameters_in(model.stored), texts,
         [], BPE_FILES[1] if in_bpe else None,
     )  # fmt: skip
 
@@ -225,7 +225,8 @@ def reader(stored: dict[str, Stored]) -> Callable[[str], np.ndarray]:
     return lambda name: stored[name].read(np.dtype(np.float64 if stored[name].dtype == "F64" else np.float32))
 
 
-def numbers_in(stored: dict[str, Stored]) -> int:
+def parameters_in(stored: dict[str, Stored]) -> int:
+    """Numbers in a checkpoint's weights, tied ones once."""
     return sum(int(np.prod(tensor.shape)) for tensor in stored.values())
 
 

@@ -122,11 +122,6 @@ class LanguageModel:
     def head(self) -> str:
         return HEAD if HEAD in self.stored else TOKENS
 
-    @property
-    def parameters(self) -> int:
-        """Numbers in the checkpoint's weights, tied ones once."""
-        return sum(math.prod(tensor.shape) for tensor in self.stored.values())
-
 
 def checked(path: Path, settings: dict[str, Any], in_file: dict[str, Stored]) -> dict[str, bool]:
     """The flags of a checkpoint. Raises CheckpointError on what is missing, and on what makes it another kind of model.

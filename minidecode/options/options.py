@@ -75,7 +75,8 @@ NO_EARLY_STOPPING = {
     "ctranslate2": "stops when num_beams * patience texts have ended",
     "lightseq": "stops when the num_beams best texts have all ended",
 }  # fmt: skip
-# By a dialect's rule of stopping, who keeps a sentence going as long as it may beat the worst finished text.
+# By a dialect's rule of stopping: a sentence goes on while the best score that this may still reach beats its worst
+# finished text.
 HOPE = {"running": BEST_BEAM, "limit": BEST_BEAM, "candidate": BEST_CANDIDATE, "full": NOBODY, "counted": NOBODY,
         "shared": NOBODY}  # fmt: skip
 TOKEN_IDS = tuple(name for name, row in ROWS.items() if row.check is checks.TOKEN_IDS)

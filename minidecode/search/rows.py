@@ -37,7 +37,7 @@ class Rows:
         """The table of this name, an array or several, where the texts lie; made when it is first asked for."""
         key = (name, len(self.length_R) if name.endswith("_R") else None, type(self.tokens_RM))
         if key not in self.tables:
-            self.tables[key] = _beside(make(), self.tokens_RM)
+            self.tables[key] = _on_device_of(make(), self.tokens_RM)
         return self.tables[key]
 
     def own_table(self, name: str) -> Any:
@@ -95,7 +95,7 @@ class Rows:
         return self.tokens_RM[r, : self.length_R[r]]
 
 
-def _beside(made: Any, like: Any) -> Any:
+def _on_device_of(made: Any, like: Any) -> Any:
     if isinstance(made, tuple):
         return tuple(np.asarray(array, like=like) for array in made)
     return np.asarray(made, like=like)
