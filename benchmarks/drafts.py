@@ -5,7 +5,7 @@
 GPT-2 has its published shape and random weights. With a bias it repeats one token, so every guess of a lookup is right.
 Its samples repeat nothing, so every guess is wrong. These are the two ends. tiny-gpt2 and its draft tiny-gpt2-mqa are
 trained: the draft has four layers, and the model six. Greedy tokens are compared before anything is timed. Plan fast,
-one thread for each core. Takes about four minutes. Prints the medians, a line for each work, and writes all figures to
+one thread for each core. Takes about a minute. Prints the medians, a line for each work, and writes all figures to
 --out.
 """
 

@@ -311,4 +311,4 @@ SIGNATURES = {
     best_of_scores: [(float32[:, ::1], int64, *_PARTS)],
     best_of_shares: [(float32[:, ::1], int64, *_PARTS, *_RESULTS)],
 }
-REGISTERS = dict.fromkeys((best_of_logits, best_of_both, best_of_scores), 64)  # sixteen numbers on their way take as many
+REGISTERS = dict.fromkeys((best_of_logits, best_of_both, best_of_scores), 64)  # sixteen numbers on their way

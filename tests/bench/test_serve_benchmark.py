@@ -15,22 +15,48 @@ def model():
     return md.load("tiny-gpt2")
 
 
-@pytest.mark.parametrize("way", ["static", "continuous", "paged"])
+@pytest.mark.parametrize("way", ["static", "leaving", "continuous", "paged"])
 def test_each_way_answers_all_requests(model, way):
-    found = benchmark.measured(model, way, 6, 200.0, 8, "numpy")
+    found = benchmark.measured(model, benchmark.WAYS[way], 6, 200.0, 8, "numpy")
     tokens = sum(one.tokens for one in benchmark.requests(6, 200.0, 0))
     assert found["tokens_a_second"] == pytest.approx(tokens / found["seconds"], rel=0.05)
     assert 0 < found["first_p50"] <= found["latency_p50"] <= found["latency_p99"]
-    assert way in benchmark.table([found])
+
+
+def test_ways_take_turns_on_the_same_requests(model, monkeypatch):
+    ran = []
+
+    def way(name, factor):
+        def run(model, asked, rows, plan):
+            ran.append((name, [one.prompt for one in asked]))
+            for one in asked:
+                one.times, one.ends = [one.arrives + 1, one.arrives + 2], one.arrives + 2
+            return factor * len(ran)
+
+        return run
+
+    ways = {"static": way("static", 2.0), "continuous": way("continuous", 1.0)}
+    runs = benchmark.in_turn(model, ways, 5, 1.0, 8, "numpy", 2)
+    assert [name for name, _ in ran] == ["static", "continuous"] * 2
+    assert ran[0][1] == ran[1][1] != ran[2][1] == ran[3][1]
+    assert runs[1]["gain"] == [1.25, 1.0, 1.5] and runs[0]["gain"] == [1.0, 1.0, 1.0]
+    assert runs[1]["spread"]["latency_p99"] == [2.0, 2.0]
+    assert "continuous" in benchmark.table(runs)
+
+
+def test_a_row_leaves_when_it_has_its_tokens(model):
+    batch = [benchmark.Asked("so", {}, tokens, 0.0) for tokens in (3, 1, 5)]
+    out = model.generate(["so"] * 3, max_new_tokens=5, stopping_criteria=[benchmark.ends_of(batch)])
+    assert [len(ids) for ids in out.token_ids] == [3, 1, 5]
 
 
 def test_wrong_answers_are_not_timed(model, monkeypatch):
     monkeypatch.setattr(benchmark, "one_by_one", lambda model, given: [model.generate("x", max_new_tokens=2)] * 12)
     with pytest.raises(AssertionError):
-        benchmark.check(model, 8, "numpy")
+        benchmark.check(model, benchmark.WAYS, 8, "numpy")
 
 
 def test_the_highest_load_within_a_bound():
     tried = ("a", 0, 0.1), ("a", 1, 0.5), ("a", 2, 1.0), ("a", 3, 9.0), ("b", 3, 0.1)
-    runs = [{"way": way, "requests_a_second": rate, "latency_p99": p99} for way, rate, p99 in tried]
+    runs = [{"way": way, "requests_a_second": rate, "spread": {"latency_p99": [0, p99]}} for way, rate, p99 in tried]
     assert (benchmark.at_p99(runs, "a", 1.0), benchmark.at_p99(runs, "b", 1.0)) == (2, 3)
