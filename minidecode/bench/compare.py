@@ -153,8 +153,8 @@ def compare(
     Then each turn has values of its own, and each result of yours is compared; what cheats is refused (verified.py).
 
     On a GPU (with CuPy) kernels run there, on arrays that live there; code in NumPy and compiled CPU code runs on the
-    host, on arrays of the host, and its labels say so: no transfer is timed. Without a GPU the kernels are checked in
-    the emulator and not timed, for an emulator's time says nothing about a GPU's.
+    host, on arrays of the host, and its labels say so: no transfer is timed. Without a GPU kernels are left out, for an
+    emulator's time says nothing about a GPU's; `check` runs them there.
 
     machine: what else the cost model predicts for, beside this machine, whose limits are measured: v100, t4, h200.
     stored: what the weights that are multiplied by, or the caches that are read, are stored as: float32, float16 or,
@@ -173,6 +173,9 @@ def compare(
         raise OptionError(f"compare {name} times nothing that is stored as {stored!r}: {what}")
     watched = Watched(row)  # before a file of the user's is executed
     ours, yours = implementations(row), named(functions)
+    kernels = [label for label in ours if label.startswith("cuda")]
+    if device_kind() != "gpu":
+        ours = {label: f for label, f in ours.items() if label not in kernels}
     for label in yours:
         watched.refuse_replaced(label)
     every = ours | yours
@@ -194,7 +197,7 @@ def compare(
             )
     how = {} if stored is None else {"stored": stored}
     arguments, shape = asked.paper_inputs(**how)
-    kernels, cost = [label for label in ours if label.startswith("cuda")], row.cost(*arguments)
+    cost = row.cost(*arguments)
     if device_kind() == "gpu":
         try:
             import cupy
@@ -211,9 +214,10 @@ def compare(
         synchronize, here = _no_wait, this_machine(int8=cost.int8_operations > 0)
 
         def calls(arguments: tuple) -> dict[str, tuple]:
-            return {label: (f, arguments) for label, f in ours.items() if label not in kernels}
+            return {label: (f, arguments) for label, f in ours.items()}
 
-        notes = [f"no GPU: kernels ({', '.join(kernels)}) are right in the emulator, and not timed"] if kernels else []
+        notes = [f"no GPU: kernels ({', '.join(kernels)}) are not timed; minidecode check {name} emulates them"]
+        notes = notes if kernels else []
     if yours:
         fresh = functools.partial(_values, asked, how)
         seconds, submissions = time_verified(row, calls, yours, fresh, repeats, synchronize)
