@@ -1,12 +1,12 @@
 """Where drafts pay on this machine: tokens a second with drafts and without, in turn, and how many were accepted.
 
-    python benchmarks/drafts.py --out benchmarks/results/drafts-cpu.json
+    python benchmarks/drafts.py --out benchmarks/results/drafts-cpu.json --readme benchmarks/README.md
 
 GPT-2 has its published shape and random weights. With a bias it repeats one token, so every guess of a lookup is right.
-Its samples repeat nothing, so every guess is wrong. These are the two ends. tiny-gpt2 and its draft tiny-gpt2-mqa are
-trained: the draft has four layers, and the model six. Greedy tokens are compared before anything is timed. Plan fast,
-one thread for each core. Takes about a minute. Prints the medians, a line for each work, and writes all figures to
---out.
+Its samples repeat nothing, so a lookup finds nothing to guess by, and only costs. These are the two ends. tiny-gpt2 and
+its draft tiny-gpt2-mqa are trained: the draft has four layers, and the model six. Greedy tokens are compared before
+anything is timed. Plan fast, one thread for each core. Takes about a minute. Prints the medians, a line for each work;
+writes them into --readme between the marks drafts, and all figures to --out.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 from flags import to_write
+from readme import with_marks, write_between_markers
 
 import minidecode as md
 from minidecode.bench.compare import where_it_ran
@@ -36,7 +37,7 @@ def works() -> list[tuple[str, md.Model, dict[str, Any], dict[str, Any], int]]:
     for B in (1, 8):
         found += [
             (f"gpt2, always right, lookup, {B} x {PROMPT}", gpt2, ONE_TOKEN, LOOKUP, B),
-            (f"gpt2, always wrong, lookup, {B} x {PROMPT}", gpt2, SAMPLED, LOOKUP, B),
+            (f"gpt2, nothing to guess by, lookup, {B} x {PROMPT}", gpt2, SAMPLED, LOOKUP, B),
             (f"tiny-gpt2, greedy, lookup, {B} x {PROMPT}", tiny, {"no_repeat_ngram_size": 0}, LOOKUP, B),
             (f"tiny-gpt2, greedy, tiny-gpt2-mqa drafts, {B} x {PROMPT}", tiny, {}, {"draft": draft}, B),
         ]
@@ -67,17 +68,32 @@ def measured(model: md.Model, options: dict[str, Any], how: dict[str, Any], B: i
     }  # fmt: skip
 
 
+def markdown(record: dict[str, Any]) -> str:
+    """A line for each work."""
+    lines = ["| work | tokens/s | with drafts | ratio | guesses accepted | steps |", "|---|---|---|---|---|---|"]
+    for name, row in record["works"].items():
+        accepted = f"{row['accepted']:.0%} of {row['drafted']}" if row["drafted"] else "none made"
+        lines.append(f"| {name} | {row['tokens_per_second']:,.0f} | {row['with_drafts']:,.0f} | {row['ratio']:.2f}x "
+                     f"({row['least']:.2f}-{row['most']:.2f}) | {accepted} | {row['steps']} |")  # fmt: skip
+    where = "{processor}, {cores} cores, NumPy {numpy}, Numba {numba}".format(**record["machine"])
+    return "\n".join([*lines, "", f"{where}. {NEW} new tokens; medians of {RUNS} turns."])
+
+
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--out", type=to_write, help="JSON file to write")
+    p.add_argument("--readme", type=with_marks("drafts"), help="file whose table between the marks drafts is replaced")
     a = p.parse_args()
     rows = {}
     for name, *work in works():
         rows[name] = row = measured(*work)
         print(f"{name:<52}{row['tokens_per_second']:7.0f}{row['with_drafts']:7.0f} tokens/s, {row['ratio']:.2f}x "
               f"({row['least']:.2f}-{row['most']:.2f}), {row['accepted']:.0%} accepted", flush=True)  # fmt: skip
+    record = {"machine": where_it_ran(), "works": rows}
+    if a.readme:
+        write_between_markers(a.readme, "drafts", markdown(record))
     if a.out:
-        a.out.write_text(json.dumps({"machine": where_it_ran(), "works": rows}, indent=1) + "\n", encoding="utf-8")
+        a.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Static against continuous batching: requests of mixed lengths and searches that come at random.
 
-    python benchmarks/serve.py --out benchmarks/results/serve-cpu.json
+    python benchmarks/serve.py --out benchmarks/results/serve-cpu.json --readme benchmarks/README.md
 
 Requests come as a Poisson process: the gaps between them are drawn from an exponential distribution, the same for all
 ways. `static` is a server that batches what waits: it takes the oldest request and all others of its kind that wait, up
@@ -16,7 +16,8 @@ to the next. Of a beam search all tokens come at its end. `saturated` has all re
 tokens a second are what a way can do at most. `at_p99` is the highest of the loads tried at which 99 % of requests end
 within the bound, in every turn.
 
-Takes about twelve minutes. Prints a table; --out keeps it as JSON.
+Takes about twelve minutes. Prints tables; writes one into --readme between the marks serve, and keeps all figures in
+--out as JSON.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from typing import Any
 
 import numpy as np
 from flags import positive, positive_number, to_write
+from readme import with_marks, write_between_markers
 
 import minidecode as md
 from minidecode.bench.compare import where_it_ran
@@ -275,6 +277,28 @@ def table(runs: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def markdown(record: dict[str, Any]) -> str:
+    """Throughput where all requests are there at once, and latencies at each load."""
+    runs, ways = record["runs"], list(record["at_p99"])
+    loads = sorted({run["requests_a_second"] for run in runs} - {0.0})
+    by_load = {(run["way"], run["requests_a_second"]): run for run in runs}
+    lines = ["| way | tokens/s, saturated | over static | "
+             + " | ".join(f"{load:.0f} requests/s: p50, p99" for load in loads)
+             + f" | most requests/s with p99 within {record['p99_bound']:g} s |",
+             "|" + "---|" * (len(loads) + 4)]  # fmt: skip
+    for way in ways:
+        most = by_load[way, 0.0]
+        cells = [f"{most['tokens_a_second']:,.0f}", "{:.2f}x ({:.2f}-{:.2f})".format(*most["gain"])]
+        for load in loads:
+            run = by_load[way, load]
+            cells.append(f"{run['latency_p50'] * 1e3:,.0f}, {run['latency_p99'] * 1e3:,.0f} ms")
+        lines.append(f"| {way} | {' | '.join(cells)} | {record['at_p99'][way]:.0f} |")
+    where = "{}, {} cores, NumPy {}, Numba {}".format(*(record[k] for k in ("processor", "cores", "numpy", "numba")))
+    what = f"{record['model']}, {record['rows']} rows. Medians of {record['turns']} turns; brackets: least and most"
+    lines += ["", f"{where}. {what}."]
+    return "\n".join(lines)
+
+
 def at_p99(runs: list[dict[str, Any]], way: str, bound: float) -> float:
     """The highest load tried at which 99 % of the requests end within the bound, in every turn."""
     fits = [run["requests_a_second"] for run in runs
@@ -293,7 +317,10 @@ def main() -> None:
         "--loads", type=positive_number, nargs="+", default=[0.5, 1.0, 2.0], help="of what static can do at most"
     )
     parser.add_argument("--bound", type=positive_number, default=4.0, help="seconds that 99 %% of requests may take")
-    parser.add_argument("--out", type=to_write)
+    parser.add_argument("--out", type=to_write, help="JSON file to write")
+    parser.add_argument(
+        "--readme", type=with_marks("serve"), help="file whose table between the marks serve is replaced"
+    )
     arguments = parser.parse_args()
     model, rows, plan = md.load(arguments.model), arguments.rows, arguments.plan
     ways = dict(WAYS)
@@ -314,9 +341,11 @@ def main() -> None:
           + ", ".join(f"{way} {rate:g}" for way, rate in reached.items()))  # fmt: skip
     for run in runs[1 : len(ways)]:
         print("{}, saturated: {:.2f}x static's tokens a second ({:.2f}-{:.2f})".format(run["way"], *run["gain"]))
+    record = {"model": arguments.model, "plan": plan, "rows": rows, "turns": arguments.turns, **where_it_ran(),
+              "runs": runs, "p99_bound": arguments.bound, "at_p99": reached}  # fmt: skip
+    if arguments.readme:
+        write_between_markers(arguments.readme, "serve", markdown(record))
     if arguments.out:
-        record = {"model": arguments.model, "plan": plan, "rows": rows, "turns": arguments.turns, **where_it_ran(),
-                  "runs": runs, "p99_bound": arguments.bound, "at_p99": reached}  # fmt: skip
         arguments.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 

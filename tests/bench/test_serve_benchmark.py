@@ -1,5 +1,6 @@
-"""benchmarks/serve.py checks before it times, and both of its ways answer the same requests."""
+"""benchmarks/serve.py checks before it times, and its ways answer the same requests. Its page says what it recorded."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,8 @@ import pytest
 import minidecode as md
 from minidecode.device.user_functions import load_file
 
-benchmark = load_file(Path(__file__).parents[2] / "benchmarks" / "serve.py")
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+benchmark = load_file(BENCHMARKS / "serve.py")
 
 
 @pytest.fixture(scope="module")
@@ -60,3 +62,18 @@ def test_the_highest_load_within_a_bound():
     tried = ("a", 0, 0.1), ("a", 1, 0.5), ("a", 2, 1.0), ("a", 3, 9.0), ("b", 3, 0.1)
     runs = [{"way": way, "requests_a_second": rate, "spread": {"latency_p99": [0, p99]}} for way, rate, p99 in tried]
     assert (benchmark.at_p99(runs, "a", 1.0), benchmark.at_p99(runs, "b", 1.0)) == (2, 3)
+
+
+@pytest.mark.parametrize("name", ["serve", "drafts"])
+def test_the_page_says_what_was_recorded(name):
+    recorded = json.loads((BENCHMARKS / "results" / f"{name}-cpu.json").read_text(encoding="utf-8"))
+    page = (BENCHMARKS / "README.md").read_text(encoding="utf-8")
+    shown = page.split(f"<!-- {name}: written by benchmarks/{name}.py -->\n")[1].split(f"\n<!-- end of {name} -->")[0]
+    assert shown == load_file(BENCHMARKS / f"{name}.py").markdown(recorded)
+
+
+def test_continuous_batching_at_least_doubles_what_static_batches_do():
+    """As recorded: at equal latencies, and where all requests are there at once."""
+    recorded = json.loads((BENCHMARKS / "results" / "serve-cpu.json").read_text(encoding="utf-8"))
+    gain = {run["way"]: run["gain"][0] for run in recorded["runs"] if not run["requests_a_second"]}
+    assert recorded["at_p99"]["continuous"] >= 2 * recorded["at_p99"]["static"] and gain["continuous"] >= 2
