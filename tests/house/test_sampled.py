@@ -1,6 +1,7 @@
 """The list of sampled tests names tests that exist, and leaves no mutant out."""
 
 import ast
+import functools
 import json
 from pathlib import Path
 
@@ -10,13 +11,17 @@ SAMPLED, THINNED = (
 )
 
 
+@functools.cache
+def functions_of(path: str) -> set[str]:
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+
+
 def test_each_sampled_test_exists():
     for name, step in [*SAMPLED.items(), *THINNED.items()]:
         path, *inside = name.split("::")
-        tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
-        functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
         # A class's tests may stand in a base class of another file.
-        assert inside[-1] in functions or len(inside) == 2, f"{name} is no test any more: take it off the list"
+        assert inside[-1] in functions_of(path) or len(inside) == 2, f"{name} is no test any more: take it off the list"
         assert isinstance(step, int) and step != 1 and step >= 0
 
 
