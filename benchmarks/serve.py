@@ -293,7 +293,7 @@ def markdown(record: dict[str, Any]) -> str:
             run = by_load[way, load]
             cells.append(f"{run['latency_p50'] * 1e3:,.0f}, {run['latency_p99'] * 1e3:,.0f} ms")
         lines.append(f"| {way} | {' | '.join(cells)} | {record['at_p99'][way]:.0f} |")
-    where = "{}, {} cores, NumPy {}, Numba {}".format(*(record[k] for k in ("processor", "cores", "numpy", "numba")))
+    where = "{processor}, {cores} cores, NumPy {numpy}, Numba {numba}".format(**record["machine"])
     what = f"{record['model']}, {record['rows']} rows. Medians of {record['turns']} turns; brackets: least and most"
     lines += ["", f"{where}. {what}."]
     return "\n".join(lines)
@@ -341,8 +341,8 @@ def main() -> None:
           + ", ".join(f"{way} {rate:g}" for way, rate in reached.items()))  # fmt: skip
     for run in runs[1 : len(ways)]:
         print("{}, saturated: {:.2f}x static's tokens a second ({:.2f}-{:.2f})".format(run["way"], *run["gain"]))
-    record = {"model": arguments.model, "plan": plan, "rows": rows, "turns": arguments.turns, **where_it_ran(),
-              "runs": runs, "p99_bound": arguments.bound, "at_p99": reached}  # fmt: skip
+    record = {"model": arguments.model, "plan": plan, "rows": rows, "turns": arguments.turns,
+              "machine": where_it_ran(), "runs": runs, "p99_bound": arguments.bound, "at_p99": reached}  # fmt: skip
     if arguments.readme:
         write_between_markers(arguments.readme, "serve", markdown(record))
     if arguments.out:
