@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import hmac
 import json
+import re
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
@@ -20,12 +21,13 @@ from typing import Any
 import numpy as np
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..cache.running import RunningRows
 from ..cache.running_pages import PagedRows
@@ -77,6 +79,24 @@ class RefusedRequestError(Exception):
         return error_body(str(self), self.kind, self.param)
 
 
+class HostGuard:
+    """Refuses requests that name another server: a page of another site, whose name leads here, may not ask."""
+
+    def __init__(self, app: ASGIApp, hosts: tuple[str, ...]):
+        self.app, self.hosts = app, hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan":
+            named = Headers(scope=scope).get("host", "")
+            host = re.fullmatch(r"(\[[0-9a-f:]+\]|[^:\[\]]+)(:\d+)?", named.lower())
+            if host is None or host[1] not in self.hosts:
+                answer = RefusedRequestError(
+                    400, f"the host {named!r:.80} is not served: ask {' or '.join(self.hosts)}, or start with --host"
+                )
+                return await answer.response()(scope, receive, send)
+        await self.app(scope, receive, send)
+
+
 class Server:
     """The routes, and what they share."""
 
@@ -101,8 +121,8 @@ class Server:
             Route("/v1/chat/completions", self.chat_completions, methods=["POST"]),
         ]  # fmt: skip
         hosts = self.settings.hosts
-        guard = [] if hosts is None else [Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))]
-        errors = {RefusedRequestError: _refused, HTTPException: _unserved}
+        guard = [] if hosts is None else [Middleware(HostGuard, hosts)]
+        errors = {RefusedRequestError: _refused, HTTPException: _unserved, Exception: _failed}
         return Starlette(routes=routes, middleware=guard, lifespan=self._lifespan, exception_handlers=errors)
 
     @contextlib.asynccontextmanager
@@ -438,6 +458,11 @@ async def _unserved(request: Request, error: Exception) -> Response:
         allowed = sorted((error.headers or {})["Allow"].split(", "))
         message = f"{request.method:.20} is not served at this address: send {' or '.join(allowed)}"
     return JSONResponse(error_body(message, "invalid_request_error"), error.status_code, error.headers)
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    """A mistake of the server's own. uvicorn's log has its traceback."""
+    return JSONResponse(error_body("the server made a mistake: its log says which", "server_error"), 500)
 
 
 def _check(job: Job) -> None:

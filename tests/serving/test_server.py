@@ -355,7 +355,21 @@ def test_who_may_ask(model):
             assert client.post("/v1/completions", content=bad, headers=AS_JSON).status_code == 400
         assert client.post("/v1/completions", json={"model": "gpt-4", "prompt": "a"}).status_code == 404
         assert client.get("/v1/models/gpt-4").status_code == 404 and client.get("/v1/models/toy").status_code == 200
-        assert client.get("/health", headers={"Host": "evil.example"}).status_code == 400
+        client.headers.pop("Authorization")
+        for host in ("evil.example", "localhost.evil.example", "localhost@evil.example", "", "[::1"):
+            answer = client.get("/health", headers={"Host": host})
+            error = answer.json()["error"]
+            assert answer.status_code == 400 and error["type"] == "invalid_request_error"
+            assert f"the host {host!r} is not served: ask localhost or 127.0.0.1" in error["message"]
+        for host in ("localhost", "LocalHost:8000", "127.0.0.1:1", "[::1]:8000", "[::1]"):
+            assert client.get("/health", headers={"Host": host}).status_code == 200
+
+
+def test_a_mistake_of_the_server_is_an_error_that_clients_can_show(model, monkeypatch):
+    with served(model) as (client, server, _):
+        monkeypatch.setattr(server, "_jobs", lambda *_: 1 / 0)
+        answer = client.post("/v1/completions", json={"prompt": "a"})
+        assert answer.status_code == 500 and answer.json()["error"]["type"] == "server_error"
 
 
 def test_samples_without_a_seed_differ(toy):
