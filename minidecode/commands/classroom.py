@@ -26,10 +26,16 @@ def classroom(
     from .. import __version__
     from ..course.exercises import grade
     from ..course.exercises import league as leagues
+    from ..errors import InputError
 
     students, _ = grade.submissions(folders)
     with bar("verifying", quiet) as report:
         places = leagues.judged(students, league, __version__, jobs, report)
+    if not places:
+        raise InputError(
+            f"{leagues.FILE} holds no line in any of these folders: students write theirs with "
+            "`minidecode exercise score` and hand it in beside their files"
+        )
     print(json.dumps(leagues.as_records(places)) if as_json else leagues.as_table(places))
     if any(place.problem for place in places):
         raise typer.Exit(1)

@@ -215,6 +215,16 @@ def test_a_class_is_ranked_and_ties_share_a_rank(tmp_path, monkeypatch, capsys, 
     assert "mallory, 1: it says global_stores=227, and the file counts 454" in told
 
 
+@pytest.mark.parametrize("flag", ["--quiet", "--json"])
+def test_a_class_without_a_line_is_an_error(tmp_path, monkeypatch, capsys, flag):
+    for student in ("ada", "bob"):
+        hand_in(tmp_path / student, submission(1), "\n")
+    (tmp_path / "ada" / league.FILE).unlink()
+    assert run(monkeypatch, "classroom", tmp_path, flag) == 1
+    told = capsys.readouterr()
+    assert not told.out and told.err.count("\n") == 1 and "league.txt holds no line in any of these folders" in told.err
+
+
 def test_a_kernel_that_is_not_accepted_has_no_line(tmp_path, monkeypatch, capsys):
     hand_in(tmp_path, submission(1, "wrong/unknown"), "")
     assert run(monkeypatch, "exercise", "score", 1, "--folder", tmp_path) == 1
