@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from .dims import arrays_in
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -624,3 +626,8 @@ def arguments_of(row: Row, arguments: tuple) -> dict[str, Any]:
     from . import ops
 
     return dict(zip(inspect.signature(getattr(ops, row.op)).parameters, arguments, strict=False))
+
+
+def arrays_of(row: Row, arguments: tuple) -> list[tuple[str, Any]]:
+    """The arrays among the arguments, and those in the fields of dataclasses, by their names."""
+    return list(arrays_in(list(arguments_of(row, arguments).items())))

@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from ..catalog import Cost, Row, arguments_of
-from ..conformance.check import _arrays_among, _with_changed
+from ..catalog import Cost, Row, arrays_of
+from ..conformance.check import with_changed
 from ..conformance.rows import row_module
 from ..device.user_functions import error_line
 from ..errors import RefusedError
@@ -58,7 +58,7 @@ class Watched:
     """Names that a function could replace to be timed or compared otherwise; taken before its file is executed."""
 
     def __init__(self, row: Row):
-        judges = sys.modules[__name__], sys.modules[_arrays_among.__module__], row_module(row.name)
+        judges = sys.modules[__name__], sys.modules[with_changed.__module__], row_module(row.name)
         modules = [time, threading, np, *judges, file_of("reference", row.name)]
         self._names = [(m, name, value) for m in modules for name, value in vars(m).items() if callable(value)]
 
@@ -102,7 +102,7 @@ class Submission:
         results = result if isinstance(result, tuple) else (result,)
         self._refuse_other_types(results)
         first = [_some_numbers(r) for r in results]
-        written = _with_changed(self.row, result, given)
+        written = with_changed(self.row, result, given)
         at_return = tuple(r.copy() for r in written)
         self._refuse_threads(threads, tasks)
         self._refuse_changed_inputs(arguments, given)
@@ -183,14 +183,13 @@ class Submission:
             raise self._refused(f"left a thread running when it returned ({which}): it may still be at work")
 
     def _refuse_changed_inputs(self, arguments: tuple, given: tuple) -> None:
-        names = list(arguments_of(self.row, arguments))
-        arrays = zip(_arrays_among(names, arguments), _arrays_among(names, given), strict=True)
+        arrays = zip(arrays_of(self.row, arguments), arrays_of(self.row, given), strict=True)
         for (name, before), (_, after) in arrays:
             if name not in self.row.changes and not _are_equal(before, after):
                 raise self._refused(f"changed its input {name}")
 
     def _refuse_old_arrays(self, results: tuple, given: tuple) -> None:
-        handed = [array for _, array in _arrays_among(list(arguments_of(self.row, given)), given)]
+        handed = [array for _, array in arrays_of(self.row, given)]
         for r in results:
             if any(np.may_share_memory(r, array) for array in handed):
                 continue  # in place, or a view of what it was handed
@@ -247,7 +246,7 @@ def time_verified(
 
     def expected_of(arguments: tuple) -> tuple:
         given = copy.deepcopy(arguments)
-        return _with_changed(row, reference(*given), given)
+        return with_changed(row, reference(*given), given)
 
     for turn in range(repeats + 1):
         arguments = inputs(turn)

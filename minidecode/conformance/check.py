@@ -7,7 +7,7 @@ import dataclasses
 import inspect
 import math
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import dims, ops
-from ..catalog import Row, arguments_of, find
+from ..catalog import Row, arguments_of, arrays_of, find
 from ..device.arrays import (
     Memories,
     chosen_device,
@@ -79,9 +79,7 @@ class Verdict:
             return "\n".join(lines)
         code = runnable(f.arguments)
         if len(code) > LONGEST_CODE:
-            sizes = ", ".join(
-                f"{name}{list(a.shape)}" for name, a in _arrays_among(list(f.arguments), f.arguments.values())
-            )
+            sizes = ", ".join(f"{name}{list(a.shape)}" for name, a in dims.arrays_in(list(f.arguments.items())))
             code = f"({sizes}: too large to print; Verdict.failure.arguments has it)"
         return "\n".join([*lines, "", "The smallest input found:", code])
 
@@ -295,7 +293,7 @@ def wrong(row: Row, implementation: Callable[..., Any], arguments: tuple, promis
     except (Exception, SystemExit) as error:
         other = other_parameters(getattr(implementation, "stands_for", implementation), row.op, given)
         return Mistake(f"It {other}." if other else f"It {error_line(error)}")
-    for (name, before), (_, after) in zip(_arrays_among(names, arguments), _arrays_among(names, given), strict=True):
+    for (name, before), (_, after) in zip(arrays_of(row, arguments), arrays_of(row, given), strict=True):
         if name not in row.changes and not np.array_equal(before, after, equal_nan=True):
             return Mistake(f"It changed its input {name}.")
     for name in _returned_too(row, arguments):
@@ -363,14 +361,8 @@ def _float_of(row: Row, arguments: tuple) -> np.dtype | None:
 
     Sums of float16 are float32, and so are results that are sums; what only moves stays as it is.
     """
-    arrays = _arrays_among(list(arguments_of(row, arguments)), arguments)
-    first = next((a.dtype for _, a in arrays if a.dtype.kind == "f"), None)
+    first = next((a.dtype for _, a in arrays_of(row, arguments) if a.dtype.kind == "f"), None)
     return np.dtype(np.float32) if first == np.float16 and row.contract == "tolerance" else first
-
-
-def _arrays_among(names: list[str], arguments: Iterable):
-    """The arrays among the arguments, those inside of dataclasses too."""
-    return dims.arrays_in(list(zip(names, arguments, strict=True)))
 
 
 def _returned_too(row: Row, arguments: tuple) -> list[str]:
@@ -379,15 +371,15 @@ def _returned_too(row: Row, arguments: tuple) -> list[str]:
     return [n for n in row.changes if n in (*ops.RETURNS[row.op], "add_to") and given.get(n) is not None]
 
 
-def _only_changed(row: Row) -> list[str]:
+def only_changed(row: Row) -> list[str]:
     """The arguments that are changed in place and not returned: they are judged behind the results."""
     return [name for name in row.changes if name not in (*ops.RETURNS[row.op], "add_to")]
 
 
-def _with_changed(row: Row, result: Any, given: tuple) -> tuple:
+def with_changed(row: Row, result: Any, given: tuple) -> tuple:
     """The results, and behind them what has become of those arguments."""
     after = arguments_of(row, given)
-    return *_as_tuple(result), *(after[name] for name in _only_changed(row))
+    return *_as_tuple(result), *(after[name] for name in only_changed(row))
 
 
 def _difference(
@@ -415,7 +407,7 @@ def _difference(
         if promised and promise and not what and (broken := promise(*results, *copy.deepcopy(arguments))):
             return Mistake(broken, is_of_value=True, is_right=True)
     else:
-        names, results = (*names, *_only_changed(row)), _with_changed(row, results, given)
+        names, results = (*names, *only_changed(row)), with_changed(row, results, given)
         bounds = (times * bound for bound in _bounds(row, arguments))
         compared = zip(names, results, expected, bounds, strict=True)
         what = next(filter(None, (_first_beyond_bound(*each) for each in compared)), None)
@@ -439,7 +431,7 @@ def _first_beyond_bound(name: str, mine: np.ndarray, right: np.ndarray, bound: n
 def _bounds(row: Row, arguments: tuple) -> tuple:
     """How far each result may lie from the oracle's."""
     if row.contract == "exact":
-        return (0.0,) * (len(ops.RETURNS[row.op]) + len(_only_changed(row)))
+        return (0.0,) * (len(ops.RETURNS[row.op]) + len(only_changed(row)))
     return _as_tuple(row_module(row.name).bound(*copy.deepcopy(arguments)))
 
 
@@ -462,7 +454,7 @@ def _answer(row: Row, function: Callable[..., Any], arguments: tuple) -> tuple |
     """What it returns and changes, as a tuple; None if it raises, or returns something else than arrays."""
     given = copy.deepcopy(arguments)
     try:
-        answer = _with_changed(row, function(*given), given)
+        answer = with_changed(row, function(*given), given)
     except (Exception, SystemExit):
         return None
     return answer if all(isinstance(part, np.ndarray) for part in answer) else None

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import dims
-from ..catalog import Row, arguments_of
+from ..catalog import Row, arrays_of
 from ..device.seen_kernels import dry_launches, seen_kernels
 from ..device.user_functions import error_line
 from ..emulator.watchdog import Interrupted, Watchdog
@@ -105,22 +104,18 @@ def wrong_by_limits(row: Row, implementation: Callable[..., Any], arguments: tup
 def cost(row: Row, arguments: tuple) -> int:
     """An estimate to sort by: the numbers in the arrays, and threads for each row."""
     made = getattr(row_module(row.name), "numbers_made", lambda *_: 0)(*arguments)
-    return made + sum(np.size(a) for _, a in _arrays_of(row, arguments)) + THREADS_OF_A_ROW * rows_of(row, arguments)
+    return made + sum(np.size(a) for _, a in arrays_of(row, arguments)) + THREADS_OF_A_ROW * rows_of(row, arguments)
 
 
 def rows_of(row: Row, arguments: tuple) -> int:
     """How many rows or sentences there are, by the names of the arrays' axes."""
     return max(
-        (len(a) for name, a in _arrays_of(row, arguments) if name.rpartition("_")[2][:1] in ROW_LETTERS), default=1
+        (len(a) for name, a in arrays_of(row, arguments) if name.rpartition("_")[2][:1] in ROW_LETTERS), default=1
     )
 
 
 def in_words(row: Row, arguments: tuple) -> tuple[str, str]:
     """The shapes of the largest array, and of all."""
-    arrays = [(a.size, f"{name}{list(a.shape)}") for name, a in _arrays_of(row, arguments) if a.ndim]
+    arrays = [(a.size, f"{name}{list(a.shape)}") for name, a in arrays_of(row, arguments) if a.ndim]
     largest = max(arrays, key=lambda named: named[0])
     return largest[1], ", ".join(shape for _, shape in arrays)
-
-
-def _arrays_of(row: Row, arguments: tuple) -> list[tuple[str, np.ndarray]]:
-    return list(dims.arrays_in(list(arguments_of(row, arguments).items())))

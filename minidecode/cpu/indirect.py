@@ -13,7 +13,7 @@ from ..reference.common.attention import (
     sums_of_sentences,
 )
 from ..reference.common.softmax import softmax
-from .common.jit import njit
+from .common.jit import REORDER, njit
 from .common.low_precision import cast_all, f32, in_bits
 
 
@@ -37,7 +37,7 @@ def attend_indirect(
     return heads_side_by_side(a_RHU, out)
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})  # sums in any order, so that they run on vectors
+@njit(cache=True, fastmath=REORDER)
 def _scores(q_RHK, k_RGTK, indirection_RT, scale, scores_RHT):
     R, H, T = scores_RHT.shape
     per_group = H // k_RGTK.shape[1]
@@ -52,7 +52,7 @@ def _scores(q_RHK, k_RGTK, indirection_RT, scale, scores_RHT):
                 scores_RHT[r, h, t] = scale * total
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})
+@njit(cache=True, fastmath=REORDER)
 def _add_sums(weights_RHT, v_RGTU, indirection_RT, a_RHU):
     R, H, T = weights_RHT.shape
     per_group = H // v_RGTU.shape[1]

@@ -193,7 +193,7 @@ class Accelerated:
             keep += ["beam_indices"] * is_beam
         out = model.generate(input_ids=prompts, streamer=streamer, keep=keep, plan=plan, **options)
         self.receipt = out.receipt
-        start = settings.get("decoder_start_token_id", settings.get("bos_token_id")) if model.has_encoder else None
+        start = settings.get("decoder_start_token_id") if model.has_encoder else None
         if is_beam:  # transformers' beam search takes token 0 for none
             pad = pad or eos
         sequences = _sequences(out.token_ids, ids_BN, start, pad, torch)
@@ -214,6 +214,8 @@ class Accelerated:
         config, rest = self.live._prepare_generation_config(generation_config, **kwargs)
         settings = {name: value for name, value in config.to_dict().items() if value is not None}
         settings |= {name: value.tolist() for name, value in settings.items() if hasattr(value, "tolist")}
+        if self.live.config.is_encoder_decoder and "bos_token_id" in settings:
+            settings.setdefault("decoder_start_token_id", settings["bos_token_id"])
         if all(length is None for length in lengths):  # the default counts new tokens
             settings.setdefault("max_new_tokens", settings["max_length"])
             settings["is_default_length"] = True
@@ -238,8 +240,6 @@ class Accelerated:
             most = options["max_new_tokens"] = min(most, context - before)
         if most < 1:
             raise InputError(f"the prompt has {N} tokens, and max_length is {settings['max_length']}: raise it")
-        if self.live.config.is_encoder_decoder and "bos_token_id" in settings:
-            options.setdefault("decoder_start_token_id", settings["bos_token_id"])
         if settings.get("min_length", 0) > before:
             options.setdefault("min_new_tokens", settings["min_length"] - before)
         if "min_new_tokens" in options:  # beyond the limit transformers only warns

@@ -73,7 +73,7 @@ def _difference(
     # Greedy search chose by the token alone, a beam by the whole text.
     ends = (step + 1,) * 2 if is_greedy else (len(theirs), len(ours))
     texts = [side[:end].tolist() for side, end in zip(new, ends, strict=True)]
-    start = settings.get("decoder_start_token_id", settings.get("bos_token_id")) if exact.has_encoder else None
+    start = settings.get("decoder_start_token_id") if exact.has_encoder else None
     logprobs = exact.score(input_ids=[prompt] * 2, target_ids=texts, decoder_start_token_id=start).token_log_probs
     errors = [logit_bound(exact, *_largest_logit(exact, prompt, text, start)) for text in texts]
     if is_greedy:

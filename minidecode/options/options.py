@@ -390,9 +390,14 @@ class Options(OptionTable):
                 "continues a text past its end: use fewer beams, or min_new_tokens of at least 1"
             )
 
+    @property
+    def divides_as_gnmt(self) -> bool:
+        """Whether the length penalty is that of GNMT: as asked, or because the dialect has no other."""
+        return "gnmt" in (self.length_normalization, self.rules.norm)
+
     def length_norm(self, length):
         """What a sum of log-probabilities is divided by for a text of so many new tokens."""
-        if "gnmt" in (self.length_normalization, self.rules.norm):
+        if self.divides_as_gnmt:
             return ((5 + length) / 6) ** self.length_penalty
         return length**self.length_penalty
 

@@ -69,6 +69,6 @@ def _stop(o: Options) -> str:
 
 
 def _norm(o: Options) -> str:
-    if "gnmt" in (o.length_normalization, o.rules.norm):
+    if o.divides_as_gnmt:
         return f"((5 + length) / 6) ** {o.length_penalty:g}"
     return f"length ** {o.length_penalty:g}"

@@ -20,8 +20,8 @@ from minidecode.bench.compare import Comparison, Timing, implementations, named
 from minidecode.bench.machines import MACHINES, Machine
 from minidecode.bench.pictures import roofline
 from minidecode.bench.verified import Submission, Watched, _distance, alarm, into, time_verified
-from minidecode.catalog import CATALOG, Cost, arguments_of
-from minidecode.conformance.check import _arrays_among, _only_changed, _with_changed
+from minidecode.catalog import CATALOG, Cost, arrays_of
+from minidecode.conformance.check import only_changed, with_changed
 from minidecode.conformance.rows import row_module
 from minidecode.ops import Norm
 from minidecode.reference.arena import assign_offsets
@@ -253,7 +253,7 @@ def test_a_time_above_the_measured_roofline_is_an_alarm_and_no_refusal():
 @pytest.mark.parametrize("name", CATALOG)
 def test_each_row_has_other_values_of_the_same_shapes(name):
     first, second = (row_module(name).paper_inputs(seed=n)[0] for n in (1, 2))
-    arrays = [[array for _, array in _arrays_among(arguments_of(CATALOG[name], v), v)] for v in (first, second)]
+    arrays = [[array for _, array in arrays_of(CATALOG[name], v)] for v in (first, second)]
     assert [(a.shape, a.dtype) for a in arrays[0]] == [(a.shape, a.dtype) for a in arrays[1]]
     assert any(not np.array_equal(a, b) for a, b in zip(*arrays, strict=True))
 
@@ -275,8 +275,8 @@ def test_no_constant_is_right_for_the_values_of_two_turns(row):
     answers = []
     for seed in (1, 2):
         given, _ = row_module(row.name).paper_inputs(seed=seed)
-        answers.append(_with_changed(row, implementations(row)["reference"](*given), given))
-    names = (*ops.RETURNS[row.op], *_only_changed(row))
+        answers.append(with_changed(row, implementations(row)["reference"](*given), given))
+    names = (*ops.RETURNS[row.op], *only_changed(row))
     assert not [
         name for name, first, second in zip(names, *answers, strict=True) if _distance(first, second, row.contract) <= 1
     ]

@@ -14,9 +14,9 @@ from numba import cuda, int16
 
 from minidecode import conformance, dims
 from minidecode.bench.compare import implementations
-from minidecode.catalog import CATALOG, arguments_of
+from minidecode.catalog import CATALOG, arrays_of
 from minidecode.conformance import large, sizes
-from minidecode.conformance.check import _arrays_among, _with_changed, mutant_files, wrong
+from minidecode.conformance.check import mutant_files, with_changed, wrong
 from minidecode.conformance.large import cost, in_words, rows_of, wrong_by_limits
 from minidecode.conformance.rows import row_module
 from minidecode.cpu import argmax as cpu_argmax
@@ -86,7 +86,7 @@ def test_a_mistake_that_only_size_shows_is_found_whatever_the_seed(name, stem, s
 def sizes_of(row, arguments):
     """Letter -> how long that axis is at most."""
     lengths = {}
-    for name, array in _arrays_among(list(arguments_of(row, arguments)), arguments):
+    for name, array in arrays_of(row, arguments):
         for letter, length in zip(dims.letters(name) or "", array.shape, strict=False):
             lengths[letter] = max(lengths.get(letter, 0), length)
     return lengths
@@ -107,7 +107,7 @@ def axes_with_limits():
 def zeros_beyond(row, arguments, letter, limit):
     """A copy, in which whoever looks beyond the limit of that axis sees zeros: among floats, if there are."""
     given = copy.deepcopy(arguments)
-    arrays = _arrays_among(list(arguments_of(row, given)), given)
+    arrays = arrays_of(row, given)
     arrays = [(dims.letters(name).index(letter), a) for name, a in arrays if letter in (dims.letters(name) or "")]
     has_floats = any(a.dtype.kind == "f" for _, a in arrays)
     for axis, array in arrays:
@@ -124,7 +124,7 @@ def test_what_lies_beyond_a_usual_limit_changes_the_answer(row, letter, limit):
     function = row_module(row.name).oracle if row.name in FAST_ORACLES else implementations(row)["reference"]
     answers = []
     for given in (copy.deepcopy(case), zeros_beyond(row, case, letter, limit)):
-        answers.append(_with_changed(row, function(*given), given))
+        answers.append(with_changed(row, function(*given), given))
     assert not all(map(np.allclose, *answers))
 
 

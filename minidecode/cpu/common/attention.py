@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from .atomics import fetch
-from .jit import njit
+from .jit import REORDER, njit
 from .low_precision import f32
 
-REORDER = {"reassoc", "contract"}  # sums in any order, so that they run on vectors
 WORTH_WORKERS = 2**16  # numbers of keys and values, times the queries that they meet: some 20 us of reading
 PREFETCH_KEYS = 24  # so many keys before one is read, it is fetched
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numba
 
+REORDER = {"reassoc", "contract"}  # as `fastmath`: sums in any order, so that they run on vectors
 PACKAGE = Path(__file__).resolve().parents[2]
 SOURCES = (
     "cpu/**/*.py",

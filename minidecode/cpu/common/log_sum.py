@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .jit import njit
+from .jit import REORDER, njit
 from .vector_exp import exp
 
 PART = 256  # logits that are compared together
@@ -41,7 +41,7 @@ def sum_of_exponentials(logits_V, largest):
     return np.float32(total)
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})  # a sum in any order, so that it runs on vectors
+@njit(cache=True, fastmath=REORDER)
 def sum_of_part(part_X, largest):
     total = np.float32(0)
     for k in range(len(part_X)):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from .jit import njit
+from .jit import REORDER, njit
 
 # Sums in any order, so that they run on vectors. A row of zeros with an eps of 0 becomes NaN, as in NumPy: no error.
-VECTORS = {"cache": True, "error_model": "numpy", "fastmath": {"reassoc", "contract"}}
+VECTORS = {"cache": True, "error_model": "numpy", "fastmath": REORDER}
 
 
 @njit(**VECTORS)

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from .jit import njit
+from .jit import REORDER, njit
 from .low_precision import f32
 from .tasks import in_tasks
 from .thread_pool import ALL_WORKERS, CALLER_ALONE, DONE, parallel_for
 
-REORDER = {"reassoc", "contract"}  # sums in any order, so that they run on vectors
 NEAR = 4096  # results that stay in the first cache while all weights go by
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .jit import njit
+from .jit import REORDER, njit
 from .vector_exp import exp
 
 LANES = 16  # maxima that are taken side by side
@@ -28,7 +28,7 @@ def largest(scores_M):
     return lanes_X.max()
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})  # a sum in any order, so that it runs on vectors
+@njit(cache=True, nogil=True, fastmath=REORDER)
 def exponentials(scores_M, most):
     """exp(score - largest) in place of each; and their sum."""
     total = scores_M.dtype.type(0)
