@@ -176,7 +176,7 @@ def anatomy() -> str:
 
 def links_of_box(name: str) -> list[tuple[str, str]]:
     """(what it is, address) of an op's chapter, its naive function and its kernel."""
-    linking = [c.path.stem for c in chapters() if write_ops.names(c.path, CATALOG[name])]
+    linking = [c.path.stem for c in chapters() if write_ops.explained_in(c.path, CATALOG[name])]
     chapter = min(linking, default=CHAPTERS.get(name))
     versions = {"naive": "naive", "kernel": "cuda"}
     return [

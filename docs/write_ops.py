@@ -9,6 +9,7 @@ What stands between a page's markers gives way to code, costs, times and mistake
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import sys
 from pathlib import Path
@@ -22,6 +23,7 @@ from minidecode.catalog import CATALOG, Row
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 TO_ROOT = "../.."  # from an op's page
+LIST_OF_OPS = "Exercises"  # the section of a chapter whose end links to the ops of the whole chapter
 CODE = {"reference": "naive and NumPy", "cpu": "compiled for CPUs", "cuda": "CUDA"}
 CONTRACTS = {
     "exact": "`exact`: every version gives the same bits.",
@@ -74,11 +76,13 @@ def page(row: Row) -> str:
         p.name if p.default is p.empty else f"{p.name}={p.default!r}"
         for p in inspect.signature(function).parameters.values()
     )
-    chapters = [chapter(path) for path in sorted((ROOT / "tutorials").glob("[0-9]*.md")) if names(path, row)]
+    chapters = [where for path in sorted((ROOT / "tutorials").glob("[0-9]*.md")) if (where := explained_in(path, row))]
+    guide = [where for path in sorted((DOCS / "guide").glob("*.md")) if (where := explained_in(path, row))]
     facts = [
         f"Paper: {row.paper} ([papers](../papers.md))",
         *([f"Called by: {', '.join(f'`cache={cache}`' for cache in row.caches)}"] if row.caches else []),
         *([f"In chapters: {', '.join(chapters)}"] if chapters else []),
+        *([f"In the guide: {', '.join(guide)}"] if guide else []),
         *(f"Code, {kind}: {link(file)}" for folder, kind in CODE.items() if (file := code_file(folder, row)).exists()),
         f"Declared in: {link(ROOT / 'minidecode' / 'ops.py')}",
         f"Inputs that find mistakes: {link(code_file('conformance/rows', row))}",
@@ -109,14 +113,22 @@ def link(path: Path) -> str:
     return f"[{file}]({TO_ROOT}/{file})"
 
 
-def names(path: Path, row: Row) -> bool:
-    """Whether a chapter links to the op's page, as docs/CHAPTERS.md says."""
-    return f"(../docs/ops/{row.name}.md)" in path.read_text(encoding="utf-8")
+def explained_in(path: Path, row: Row) -> str | None:
+    """A link to the section of a page that first links to the op's page, or to the page if that is the list at its end.
 
-
-def chapter(path: Path) -> str:
-    title = re.search(r"^# (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)[1]
-    return f"[{title}]({TO_ROOT}/tutorials/{path.name})"
+    None where no link leads there.
+    """
+    before, link_to_op, _ = path.read_text(encoding="utf-8").partition(f"ops/{row.name}.md)")
+    if not link_to_op:
+        return None
+    title, *sections = re.findall(
+        r"^#+ (.+)$", re.sub(r"^```.*?^```", "", before, flags=re.MULTILINE | re.DOTALL), re.MULTILINE
+    )
+    target = Path(os.path.relpath(path, DOCS / "ops")).as_posix()
+    if not sections or sections[-1] == LIST_OF_OPS:
+        return f"[{title}]({target})"
+    anchor = re.sub(r"[^\w -]", "", sections[-1].lower()).replace(" ", "-")
+    return f"[{title}: {sections[-1]}]({target}#{anchor})"
 
 
 def main() -> None:

@@ -205,6 +205,8 @@ def test_every_row_of_the_catalog_has_its_page_and_each_is_up_to_date(monkeypatc
     assert {path.stem for path in (ROOT / "docs" / "ops").glob("*.md")} == set(CATALOG)
     for path, text in write_ops.pages().items():
         assert path.read_text(encoding="utf-8") == text, f"{path}: run python docs/write_ops.py"
+        if path.parent.name == "ops":
+            assert "- In chapters: [" in text or "- In the guide: [" in text, f"{path}: no chapter, no page explains it"
 
 
 def test_what_is_written_from_the_table_of_options_is_up_to_date(monkeypatch):

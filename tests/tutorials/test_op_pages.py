@@ -36,6 +36,24 @@ def test_the_script_writes_what_is_stale_and_removes_what_is_no_row(tmp_path, mo
     assert (tmp_path / "ops" / "split.md").read_text(encoding="utf-8") == "as it should be" and not left.exists()
 
 
+def test_an_op_page_names_the_section_that_first_links_to_it(tmp_path, monkeypatch):
+    import write_ops
+
+    monkeypatch.setattr(write_ops, "DOCS", tmp_path / "docs")
+    (tmp_path / "tutorials").mkdir()
+    path = tmp_path / "tutorials" / "01_a.md"
+    text = "# Title\n\n{}\n\n## Who wins?\n\n```python\n# a comment\n```\n\n{}\n\n## Exercises\n\n{}\n"
+    for links, where in [
+        (("", "", ""), None),
+        (("", "", "[s](../docs/ops/split.md)"), "[Title](../../tutorials/01_a.md)"),
+        (("[s](../docs/ops/split.md)", "", ""), "[Title](../../tutorials/01_a.md)"),
+        (("[e](../docs/ops/el_split.md)", "[s](../docs/ops/split.md)", "[s](../docs/ops/split.md)"),
+         "[Title: Who wins?](../../tutorials/01_a.md#who-wins)"),
+    ]:  # fmt: skip
+        path.write_text(text.format(*links), encoding="utf-8")
+        assert write_ops.explained_in(path, CATALOG["split"]) == where
+
+
 @pytest.mark.parametrize("path", sorted(OPS.glob("*.md")), ids=lambda p: p.stem)
 def test_links_of_an_op_page_lead_somewhere(path):
     text = re.sub(r"```.*?```|`[^`]*`", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
