@@ -42,6 +42,7 @@ from .rungs import (
     differing,
     facts_of,
     is_tie,
+    is_tie_of_greedy,
     peak_of,
     run,
     run_ids,
@@ -253,6 +254,8 @@ DOES = {  # each rung in a few words, for those who wait
     "n-gram": "bans n-grams in compiled code", "cache de-duplication": "beams share the prompt's keys and values",
     "EL": "keeps hidden states in place of keys and values", "fused kernels": "fewer passes over memory",
     "HARS": "finds candidates without sorting", "planned memory": "one arena for all steps",
+    "paged cache": "pages of 16 positions, which beams share",
+    "drafted tokens": "guesses tokens, and checks several at once",
     "low precision": "int8 weights, float16 cache", "larger batch": "all texts together",
 }  # fmt: skip
 FEWEST_NEW = 3  # with fewer, switches are on and nothing runs them
@@ -470,9 +473,11 @@ def climb(
         climbed += measured
         progress(done - 0.5)  # compiled, and right
         decide(work, mine, before, here, clock)
-        if mine.step.carried and before is below:
+        if not mine.step.carried or not rung.is_built_on:
+            pass
+        elif before is below:
             below = mine
-        elif mine.step.carried:  # it was timed without the ban, which the next rungs have again
+        else:  # it was timed without the ban, which the next rungs have again
             carried = rung.choices if rung.carries is None else rung.carries
             settled = dataclasses.replace(below.setting, choices=below.setting.choices | carried)
             below = dataclasses.replace(below, setting=settled)
@@ -500,6 +505,8 @@ def check_size(mine: Climbed) -> None:
             f"planning, which is done once, took {100 * mine.planning:.0f} % of so short a generation: give more "
             "--max-new-tokens to see what it saves at each step"
         )
+    if mine.setting.drafts and not any(receipt.drafts.drafted for receipt in mine.first.receipts):
+        raise OptionError("no token was guessed, because no words of a text came back: give more --max-new-tokens")
 
 
 def decide(work: Work, mine: Climbed, before: Climbed, here: Machine, clock: Clock) -> None:
@@ -548,7 +555,13 @@ def other_texts(work: Work, rung: Rung, setting: Setting, first: Run, before: Cl
     """How many texts have other tokens than before: ties, or another precision. Raises NumericalError on others."""
     parted = differing(first, before.first)
     for number in parted:
-        if not setting.is_low_precision and not is_tie(work, number, before.setting, setting):
+        if setting.is_low_precision:
+            break
+        if setting.drafts:
+            is_tied = is_tie_of_greedy(work, number, before.first, first)
+        else:
+            is_tied = is_tie(work, number, before.setting, setting)
+        if not is_tied:
             raise NumericalError(
                 f"{rung.name} gives text {number + 1} of {len(work.ids)} other tokens than {before.step.name}, "
                 "and no tie explains it: nothing is timed"

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from ..catalog import Cost
+from ..catalog import CATALOG, Cost
 from ..device.low_precision import LOW_PRECISION, stored_as
 from ..errors import InputError, OptionError
 from ..lines.pipeline import generate_lines
 from ..model import Model
 from ..plan import Plan
-from ..runtime.receipt import CostOf, Receipt, held_bytes, least_cost
+from ..runtime.receipt import CostOf, DraftCounts, Receipt, held_bytes, least_cost
 from ..runtime.rounding import FLOAT32, FLOAT64, logit_bound, score_bound
 from ..runtime.trace import TraceStep
 from .elementary import Counts, elementary
@@ -37,6 +37,7 @@ class Setting:
     batch_size: int
     no_repeat_ngram_size: int
     overlap: str = "none"
+    drafts: int = 0  # tokens that a lookup in the text guesses at each step
 
     @property
     def plan(self) -> Plan:
@@ -56,6 +57,7 @@ class Rung:
     ran: what a run must show, and the words in it that prove that the switch was on (see `facts_of`).
     only_without_ngrams: it is compared with the rung before it without an n-gram ban, which would leave it no step.
     carries: what later rungs, which have that ban again, get of it, where that is not `choices`.
+    is_built_on: whether later rungs have it too, if it gains.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Rung:
     ran: dict[str, str] = field(default_factory=dict)
     carries: dict[str, str] | None = None
     only_without_ngrams: bool = False
+    is_built_on: bool = True
 
 
 NO_CACHE = Rung("no cache", "what the papers start from", {"base": "naive"}, ran={"cache": "NoCache"})
@@ -80,6 +83,10 @@ RUNGS = (
     Rung("HARS", "LightSeq, section 2.2", {"hars": "cpu"}, ran={"hars_candidates": "minidecode.cpu.hars"},
          carries={"hars": "auto"}, only_without_ngrams=True),
     Rung("planned memory", "LightSeq, section 2.3", {"arena": "planned"}, ran={"arena": "bytes in one arena"}),
+    Rung("paged cache", "vLLM, section 4", {"cache": "paged", "paged": "cpu"},
+         ran={"cache": "PagedCache", "attend_paged": "minidecode.cpu.paged"}),
+    Rung("drafted tokens", "Leviathan et al. 2023", {"cache": "paged"}, {"drafts": 4}, ran={"drafts": "accepted"},
+         only_without_ngrams=True, is_built_on=False),
     Rung("low precision", "LightSeq, section 3.2", {"cache_dtype": "float16"}, {"dtype": "int8"},
          ran={"dtype": "int8", "cache": "in float16"}),
     Rung("larger batch", "FastSeq, section 5.1", change={"batch_size": ALL}, ran={"batches": "in 1 batch"}),
@@ -95,8 +102,10 @@ def switched(setting: Setting, rung: Rung, work: Work) -> Setting:
         raise OptionError(f"all {len(work.ids)} texts are in one batch, so there is nothing to read ahead")
     if "ngram" in choices and setting.no_repeat_ngram_size == 0:
         raise OptionError("no n-gram is banned: no_repeat_ngram_size is 0")
-    if "hars" in choices and work.options["num_beams"] == 1:
+    if choices.get("hars") == "cpu" and work.options["num_beams"] == 1:
         raise OptionError("a search with one row per text has no candidates")
+    if "drafts" in change and work.options["num_beams"] > 1:
+        raise OptionError("tokens are drafted for one text at a time, and beams are several: give --num-beams 1")
     if "dtype" in change and setting.dtype != "float32":
         raise OptionError(f"the weights are not float32 to begin with, but {setting.dtype}")
     if "batch_size" in change:
@@ -106,9 +115,11 @@ def switched(setting: Setting, rung: Rung, work: Work) -> Setting:
     before = dict(setting.choices)
     if choices.get("cache") == "split" and has_encoder:
         choices["shared"] = "cpu"
-    if choices.get("cache") == "el":  # what was chosen for the split cache goes, unless EL's has a use for it
+    if choices.get("cache") == "el":
         choices["el" if has_encoder else "el_split"] = "reference"
-        before = {name: c for name, c in before.items() if name != "shared" and (has_encoder or name != "split")}
+    if "cache" in choices:  # what was chosen for the cache before goes, unless this one has a use for it
+        before = {name: c for name, c in before.items()
+                  if name not in CATALOG or CATALOG[name].called_by(choices["cache"], has_encoder)}  # fmt: skip
     after = dataclasses.replace(setting, choices=before | choices, **change)
     after.plan.resolve(has_encoder)
     return after
@@ -174,7 +185,8 @@ class Work:
         return self.models[dtype]
 
     def options_of(self, setting: Setting) -> dict[str, Any]:
-        return self.options | {"no_repeat_ngram_size": setting.no_repeat_ngram_size}
+        drafts = {"prompt_lookup_num_tokens": setting.drafts} if setting.drafts else {}
+        return self.options | {"no_repeat_ngram_size": setting.no_repeat_ngram_size} | drafts
 
     def batches(self, setting: Setting) -> Iterator[list[np.ndarray]]:
         for first in range(0, len(self.ids), setting.batch_size):
@@ -285,10 +297,11 @@ def weights_bytes(model: Model) -> int:
 def facts_of(done: Run) -> dict[str, str]:
     """What ran, by receipts: op -> implementation, and cache, dtype, arena, overlap and batches in words."""
     first, count = done.receipts[0], len(done.receipts)
+    drafts = DraftCounts.sum(receipt.drafts for receipt in done.receipts if receipt.drafts)
     return {op: c.implementation for op, c in first.ops.items()} | {
         "cache": first.cache, "dtype": first.dtype, "overlap": done.overlap,
         "arena": f"{first.arena_bytes:,} bytes in one arena" if first.arena_bytes else "no arena",
-        "batches": f"in {count} batch{'' if count == 1 else 'es'}",
+        "batches": f"in {count} batch{'' if count == 1 else 'es'}", "drafts": str(drafts) if first.drafts else "none",
     }  # fmt: skip
 
 
@@ -311,6 +324,17 @@ def is_tie(work: Work, number: int, one: Setting, other: Setting) -> bool:
             if (x.parent, x.token) != (y.parent, y.token):
                 return True
     return False
+
+
+def is_tie_of_greedy(work: Work, number: int, one: Run, other: Run) -> bool:
+    """Whether two greedy texts of a length part where rounding alone may have parted them, by the logits there.
+
+    For texts of drafted tokens, of which there is no trace.
+    """
+    a, b = one.tokens[number], other.tokens[number]
+    x = next(x for x, (mine, theirs) in enumerate(zip(a, b, strict=True)) if mine != theirs)
+    logits_V = work.model.logits([np.concatenate([work.ids[number], np.array(a[:x], np.int64)])])[0][-1]
+    return bool(abs(logits_V[a[x]] - logits_V[b[x]]) <= 2 * logit_error(work, number)[0])
 
 
 def _trace(work: Work, number: int, setting: Setting) -> list[TraceStep]:

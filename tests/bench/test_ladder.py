@@ -74,14 +74,14 @@ def test_a_rung_is_the_one_before_it_and_one_switch(toy):
     setting = rungs.Setting({"base": "naive"}, "float32", 1, 0)
     seen = {}
     for rung in rungs.RUNGS:
-        if rung.name in ("n-gram", "HARS"):  # n-grams are not banned here
+        if rung.name in ("n-gram", "HARS", "drafted tokens"):  # n-grams are not banned here, and there are beams
             continue
         after = rungs.switched(setting, rung, work)
         changed = {f.name for f in dataclasses.fields(after) if getattr(after, f.name) != getattr(setting, f.name)}
         assert changed == ({"choices"} if rung.choices else set()) | set(rung.change), rung.name
         assert rung.choices.items() <= after.choices.items()
         kept = {k: v for k, v in seen.items() if k not in rung.choices}
-        if rung.name != "EL":
+        if rung.name not in ("EL", "paged cache"):  # which drop what was chosen for the split cache
             assert kept.items() <= after.choices.items(), rung.name
             setting, seen = after, after.choices
     assert setting.plan == md.Plan.parse("fast,arena=planned,hars=off,cache_dtype=float16") and setting.batch_size == 3
@@ -90,10 +90,14 @@ def test_a_rung_is_the_one_before_it_and_one_switch(toy):
 def test_all_rungs_run_and_their_receipts_show_it(found):
     names = [s.name for s in found.steps]
     assert names == ["no cache", "cache", "pipeline", "n-gram", "cache de-duplication", "EL", "fused kernels",
-                     "fused kernels, no ban", "HARS", "planned memory", "low precision", "larger batch"]  # fmt: skip
-    assert not any(s.not_run for s in found.steps)
+                     "fused kernels, no ban", "HARS", "planned memory", "paged cache", "drafted tokens",
+                     "low precision", "larger batch"]  # fmt: skip
+    assert [s.name for s in found.steps if s.not_run] == ["drafted tokens"]
+    assert "beams are several: give --num-beams 1" in one(found, "drafted tokens").not_run
     for rung in rungs.RUNGS:
         step = one(found, rung.name)
+        if step.not_run:
+            continue
         assert set(step.ran) == set(rung.ran) and all(words in step.ran[what] for what, words in rung.ran.items())
     assert one(found, "n-gram").ran["ban_ngrams"].startswith("minidecode.cpu.ngram.ban_ngrams")
     assert one(found, "HARS").no_repeat_ngram_size == 0 and one(found, "HARS").builds_on == "fused kernels, no ban"
@@ -103,14 +107,14 @@ def test_all_rungs_run_and_their_receipts_show_it(found):
 
 
 def test_the_figures_of_a_rung(found):
-    for s in found.steps:
+    for s in found.measured:
         median, fastest, slowest = s.seconds
         assert 0 < fastest <= median <= slowest and s.samples_per_second == pytest.approx(3 / median) and s.runs == 2
         assert sum(s.shares.values()) == pytest.approx(1) and s.peak_bytes > 0
         assert s.cost["bytes"] > 0 and s.predicted["h200"] > s.predicted["v100"] > 0
     assert found.steps[0].speedup_total == 1
     assert one(found, "cache de-duplication").memory_bytes < one(found, "cache").memory_bytes
-    assert [s.name for s in found.steps if not s.carried] == ["EL"], "by the cost model"
+    assert [s.name for s in found.steps if not s.carried] == ["EL", "paged cache"], "by the cost model"
     assert one(found, "low precision").memory_bytes < one(found, "planned memory").memory_bytes
 
 
@@ -196,6 +200,44 @@ def test_a_loser_says_why_and_is_not_carried_on(toy, monkeypatch):
     assert "attention does" in el.why and "operations per byte" in el.why and "does 4.0 in the time of a byte" in el.why
     assert fused.builds_on == "cache de-duplication" and "cache=split" in fused.plan
     assert f"slower, so it is dropped. {el.why[:1].upper()}{el.why[1:40]}" in str(found)
+
+
+DRAFTED = SIZES | {"num_beams": 1, "no_repeat_ngram_size": 0, "max_new_tokens": 12, "repeats": 1}
+
+
+@pytest.mark.parametrize("ban", [2, 0])
+def test_one_beam_drafts_tokens_and_nothing_is_built_on_them(toy, monkeypatch, settled, ban):
+    names = ("cache", "paged cache", "drafted tokens", "larger batch")
+    monkeypatch.setattr(ladder, "RUNGS", tuple(r for r in rungs.RUNGS if r.name in names))
+    monkeypatch.setattr(ladder, "is_slower", lambda *_: False)
+    found = ladder.ladder(toy, **DRAFTED | {"no_repeat_ngram_size": ban})
+    drafted, larger = one(found, "drafted tokens"), one(found, "larger batch")
+    assert not any(s.not_run or s.differing for s in found.steps)
+    assert re.match(r"\d+ of [1-9]\d* drafted tokens accepted", drafted.ran["drafts"])
+    assert (drafted.builds_on, drafted.no_repeat_ngram_size) == (f"paged cache{', no ban' if ban else ''}", 0)
+    assert (larger.builds_on, larger.no_repeat_ngram_size) == ("paged cache", ban)
+    assert "cache=paged" in larger.plan and larger.memory_bytes > 0
+
+
+def test_drafted_tokens_that_differ_are_refused_unless_they_tie(toy, monkeypatch, settled):
+    def wrong(run):
+        def other(work, setting, *more, **given):
+            done = run(work, setting, *more, **given)
+            if setting.drafts:
+                done.tokens[1][2] = 1 + done.tokens[1][2] % 5
+            return done
+
+        return other
+
+    for name in ("run", "run_ids"):
+        monkeypatch.setattr(ladder, name, wrong(getattr(ladder, name)))
+    monkeypatch.setattr(ladder, "RUNGS", tuple(r for r in rungs.RUNGS if r.name in ("cache", "drafted tokens")))
+    with pytest.raises(NumericalError, match=r"^drafted tokens gives text 2 of 3 other tokens than cache, and no tie"):
+        ladder.ladder(toy, **DRAFTED)
+    monkeypatch.setattr(rungs, "logit_error", lambda *_: (1e9, 0.0))
+    assert one(ladder.ladder(toy, **DRAFTED), "drafted tokens").differing == 1
+    (step,) = ladder.ladder(toy, **DRAFTED | {"max_new_tokens": 4}).steps[2:]
+    assert step.not_run.startswith("no token was guessed, because no words of a text came back")
 
 
 def test_a_rung_that_takes_long_is_not_run_again(toy, monkeypatch, settled):
@@ -295,7 +337,7 @@ def test_the_picture_names_each_rung_and_describes_itself(found, tmp_path):
     svg = "{http://www.w3.org/2000/svg}"
     assert root.find(f"{svg}title").text == "The ladder of <toy>" and root.get("role") == "img"
     description, drawn = root.find(f"{svg}desc").text, [t.text for t in root.iter(f"{svg}text")]
-    for s in found.steps:
+    for s in found.measured:
         assert s.name in description and drawn.count(s.name) == 2
     assert float(root.get("width").removesuffix("pt")) * 96 / 72 < 420, "a telephone shows it nearly at its own size"
 
@@ -412,7 +454,7 @@ def test_without_a_tokenizer_there_is_no_pipeline_and_without_a_ban_no_rung_for_
 def test_an_encoder_decoder_model(tmp_path, settled):
     model = md.load(write_bart_folder(tmp_path / "toy-bart"))
     found = ladder.ladder(model, **SIZES)
-    assert [s.name for s in found.steps if s.not_run] == []
+    assert [s.name for s in found.steps if s.not_run] == ["drafted tokens"]
     assert "minidecode.cache.el" in one(found, "EL").ran["cache"]
 
 
@@ -444,7 +486,9 @@ def test_compiling_takes_none_of_the_seconds(monkeypatch):
     """Each rung compiles for 50 ms: all of them run, and the clock has not noticed."""
     from numba.core import event
 
-    rung = SimpleNamespace(step=SimpleNamespace(carried=False), setting=None, fastest=0.0, planning=0.0)
+    rung = SimpleNamespace(
+        step=SimpleNamespace(carried=False), setting=rungs.Setting({}, "float32", 1, 0), fastest=0.0, planning=0.0
+    )
 
     def compiles(below, *rest):
         with event.trigger_event("numba:compile"):
