@@ -322,7 +322,7 @@ def main() -> None:
         "--readme", type=with_marks("serve"), help="file whose table between the marks serve is replaced"
     )
     arguments = parser.parse_args()
-    model, rows, plan = md.load(arguments.model), arguments.rows, arguments.plan
+    model, rows, plan = md.load(arguments.model, plan=arguments.plan), arguments.rows, arguments.plan
     ways = dict(WAYS)
     if all(importlib.util.find_spec(package) for package in ("ctranslate2", "transformers")):
         ways["ctranslate2"] = with_ctranslate2(find_folder(arguments.model))

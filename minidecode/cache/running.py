@@ -30,9 +30,16 @@ class RunningRows:
     stepping: int = 0  # of them, those of the step that is computed
     end_R: np.ndarray = field(init=False)  # positions that a row sees: of its step, or that are read so far
     source_end_R: np.ndarray = field(init=False)
+    last_R: np.ndarray = field(init=False)  # positions that the step writes
+    begins: dict[int, np.ndarray] = field(init=False)  # by window (0: none): the first position that a row sees
 
     def __post_init__(self):
-        self.end_R, self.source_end_R = (np.zeros(self.capacity, np.int64) for _ in range(2))
+        self.end_R, self.source_end_R, self.last_R = (np.zeros(self.capacity, np.int64) for _ in range(3))
+        self.begins = {0: np.zeros(self.capacity, np.int64)}
+
+    def watch(self, window: int) -> None:
+        """A layer has this window."""
+        self.begins.setdefault(window, np.zeros(self.capacity, np.int64))
 
     def begin(self, texts: list[np.ndarray], rows: int, source_length: int = 0) -> list[np.ndarray] | None:
         """So many rows, behind the others, for texts that will be read -> row_X of each text, its rows.
@@ -62,9 +69,14 @@ class RunningRows:
         return True
 
     def step(self, end_R: np.ndarray) -> None:
-        """A step of the first rows begins, in which each one's newest token is at position end[r] - 1."""
-        self.stepping = len(end_R)
-        self.end_R[: self.stepping] = end_R
+        """A step of the first rows begins, in which each one's newest token is at position end[r] - 1.
+
+        All that layers ask for is computed here, into arrays that stay where they are: a captured step reads them.
+        """
+        self.stepping = R = len(end_R)
+        self.end_R[:R], self.last_R[:R] = end_R, end_R - 1
+        for window, begin_R in self.begins.items():
+            begin_R[:R] = np.maximum(0, end_R - window) if window else 0
 
     def reorder(self, rows: slice, parent_X: np.ndarray) -> None:
         """The rows of one request go on from these of its rows; each layer moves what it keeps."""
@@ -111,6 +123,7 @@ class RunningCache:
 
     def __init__(self, block: Any, rows: RunningRows):
         self.bias_X, self.heads, self.rows = block.qkv.bias, block.heads, rows
+        rows.watch(self.heads.window or 0)
         self.blocks = Blocks(rows.capacity, rows.positions)
         self.cross = RunningCross(block, rows) if rows.source_positions else None  # sources are of an encoder
 
@@ -138,10 +151,13 @@ class RunningCache:
         for x_RGMX in self.blocks.first(rows.stop):
             ops.reorder_cache(x_RGMX[rows], parent_X, self.rows.end_R[rows])
 
+    def begin_step(self, ops: Any) -> None:
+        """What is done before a step, and captured with none."""
+
     def append(self, ops: Any, qkv_RX: np.ndarray, h_RD: np.ndarray) -> np.ndarray:
         """Keys and values of each row's new token, into its last position; returns the queries."""
-        place_R = self.rows.end_R[: self.rows.stepping] - 1
-        return ops.append_kv(qkv_RX, self.bias_X, self.heads, *self.blocks.first(self.rows.stepping), place_R)
+        R = self.rows.stepping
+        return ops.append_kv(qkv_RX, self.bias_X, self.heads, *self.blocks.first(R), self.rows.last_R[:R])
 
     def attend(self, ops: Any, q_RHK: np.ndarray) -> np.ndarray:
         """Attention of each row to its own positions, or to those in its window."""
@@ -150,8 +166,8 @@ class RunningCache:
 
     def seen(self) -> tuple[np.ndarray, np.ndarray]:
         """(begin_R, end_R): the positions that each row of the step sees, all of its own or those in its window."""
-        window, end_R = self.heads.window, self.rows.end_R[: self.rows.stepping]
-        return np.maximum(0, end_R - window) if window else np.zeros_like(end_R), end_R
+        R = self.rows.stepping
+        return self.rows.begins[self.heads.window or 0][:R], self.rows.end_R[:R]
 
 
 class RunningCross:
@@ -170,6 +186,5 @@ class RunningCross:
     def attend(self, ops: Any, q_RX: np.ndarray) -> np.ndarray:
         """Attention of each row to the whole of its source, from the query product without its bias."""
         q_RHK, _, _ = ops.split_heads(q_RX, self.query_bias_X, replace(self.heads, G=0))
-        end_R = self.rows.source_end_R[: self.rows.stepping]
-        blocks = self.blocks.first(self.rows.stepping)
-        return ops.attend(q_RHK, *blocks, np.zeros_like(end_R), end_R, self.heads.scale)
+        R, rows = self.rows.stepping, self.rows
+        return ops.attend(q_RHK, *self.blocks.first(R), rows.begins[0][:R], rows.source_end_R[:R], self.heads.scale)

@@ -129,14 +129,18 @@ class PagedRunningCache(RunningCache):
     def reorder(self, ops: Any, rows: slice, parent_X: np.ndarray) -> None:
         """Tables have moved."""
 
-    def append(self, ops: Any, qkv_RX: np.ndarray, h_RD: np.ndarray) -> np.ndarray:
-        """Keys and values of each row's new token, into its newest page; returns the queries."""
+    def begin_step(self, ops: Any) -> None:
+        """Pages that a row is about to write, and others hold, are copied."""
         rows = self.rows
         if (rows.source_R != rows.target_R).any():
             for x_XGMX in (self.k_XGMK, self.v_XGMU):
                 ops.copy_pages(x_XGMX, rows.source_R, rows.target_R)
-        pages = self.k_XGMK, self.v_XGMU, rows.tables.table_RX[: rows.stepping]
-        return ops.append_paged(qkv_RX, self.bias_X, self.heads, *pages, rows.end_R[: rows.stepping] - 1)
+
+    def append(self, ops: Any, qkv_RX: np.ndarray, h_RD: np.ndarray) -> np.ndarray:
+        """Keys and values of each row's new token, into its newest page; returns the queries."""
+        R, rows = self.rows.stepping, self.rows
+        pages = self.k_XGMK, self.v_XGMU, rows.tables.table_RX[:R]
+        return ops.append_paged(qkv_RX, self.bias_X, self.heads, *pages, rows.last_R[:R])
 
     def attend(self, ops: Any, q_RHK: np.ndarray) -> np.ndarray:
         """Attention of each row to what its table finds, or to what of it is in its window."""

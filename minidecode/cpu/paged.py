@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..device.capture import contiguous
+from ..device.capture import capturable, contiguous
 from ..reference.common.attention import heads_side_by_side
 from .common.attention import WORTH_WORKERS, add_sums, scores_of
 from .common.low_precision import in_bits
@@ -19,6 +19,7 @@ from .common.tasks import in_tasks
 from .common.thread_pool import CALLER_ALONE, DONE, SPINNING_WORKERS, parallel_for
 
 
+@capturable
 def attend_paged(q_RHK, k_XGMK, v_XGMU, table_RX, begin_R, end_R, scale, bias=None, out=None):
     """Head after head, page after page."""
     (R, H, K), (G, _, U) = q_RHK.shape, v_XGMU.shape[1:]

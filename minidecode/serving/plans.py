@@ -51,4 +51,4 @@ def settled_plan(model: Model, plan: str | Plan | None, pages: int | None) -> Pl
     if plan.arena != "none":
         raise OptionError(f"plan: arena={plan.arena} has no effect in a running batch: leave it out")
     cache = "paged" if plan.cache == "paged" else "preallocated"
-    return dataclasses.replace(plan, cache=cache, graphs="off").settled([])
+    return dataclasses.replace(plan, cache=cache).settled([])

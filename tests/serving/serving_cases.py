@@ -46,8 +46,13 @@ def requests(kinds=KINDS, each: int = 1) -> list[dict]:
 
 
 @functools.cache
-def model(family: str = "gpt2"):
+def model(family: str = "gpt2", plan: str = "numpy"):
     """A toy with random weights, whose texts differ from prompt to prompt."""
+    return md.load(folder_of(family), plan=plan)
+
+
+@functools.cache
+def folder_of(family: str):
     import tempfile
     from pathlib import Path
 
@@ -56,7 +61,7 @@ def model(family: str = "gpt2"):
         write_bart_folder(folder, max_position_embeddings=20)
     else:
         write_folder(folder, n_positions=20, **({"attention_window": 5} if family == "window" else {}))
-    return md.load(folder, plan="numpy")
+    return folder
 
 
 @functools.cache

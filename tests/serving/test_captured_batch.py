@@ -1,0 +1,134 @@
+"""Steps of a running batch that are captured: requests come and go, and what was captured still runs.
+
+Which requests there are is what arrays hold, and not where they lie. So a captured step knows no request.
+"""
+
+import numpy as np
+import pytest
+from serving_cases import PROMPTS, alone, assert_same, model, requests
+
+from minidecode.cache.running import RunningRows
+from minidecode.cpu import linear
+from minidecode.runtime.cpu_graphs import MOST_ROWS
+from minidecode.serving.batch import Batch
+from minidecode.serving.scheduler import Scheduler
+
+ROWS = 9
+
+
+@pytest.fixture(autouse=True)
+def compiled_products(monkeypatch):
+    """Where weights are in no panels, products of small ones are the BLAS's, and no step is captured."""
+    monkeypatch.setattr(linear, "SMALL", 0)
+
+
+def run_all(family: str, cache: str) -> Scheduler:
+    """All kinds of search at once, with preemptions; each answer is compared with that of `generate` alone."""
+    pages = 45 if cache == "paged" else None
+    busy = Scheduler(
+        model(family, "fast"), plan=f"fast,cache={cache}", max_rows=ROWS, max_prefill_tokens=8, pages=pages
+    )
+    jobs, steps = [busy.submit(**one) for one in requests()], 0
+    while not busy.is_idle:
+        busy.step()
+        steps += 1
+        if steps % 9 == 0 and busy.running:
+            busy.preempt(busy.running[steps % len(busy.running)])
+    for number, job in enumerate(jobs):
+        assert job.state == "done", job.error
+        assert_same(job.output, alone(family, number), model(family))
+    return busy
+
+
+@pytest.mark.parametrize("family", ["gpt2", "window", "bart"])
+@pytest.mark.parametrize("cache", ["preallocated", "paged"])
+def test_each_answer_is_that_of_generate_alone(family, cache):
+    graphs = run_all(family, cache).batch.graphs
+    assert graphs.launches > 2 * graphs.captured > 0 and not graphs.why_not
+
+
+@pytest.mark.parametrize("cache", ["preallocated", "paged"])
+def test_one_captured_step_survives_a_thousand_joins(cache):
+    """Two rows at a time, of prompts that are 4 to 10 tokens long: one of them leaves, and the next one joins."""
+    busy = Scheduler(model("gpt2", "fast"), plan=f"fast,cache={cache}", max_rows=2)
+    jobs = [busy.submit(PROMPTS[i % 4], max_new_tokens=3 + i % 3) for i in range(1000)]
+    busy.run()
+    assert busy.batch.graphs.captured <= 2, "one for one row, one for two"
+    assert busy.batch.graphs.launches >= busy.batch.steps - 4 >= 1000
+    for i in range(12):
+        want = model().generate(PROMPTS[i % 4], max_new_tokens=3 + i % 3)
+        assert all(np.array_equal(job.output.token_ids[0], want.token_ids[0]) for job in jobs[i::12])
+
+
+def test_more_rows_are_not_captured_and_say_why():
+    busy = Scheduler(model("gpt2", "fast"), plan="fast", max_rows=MOST_ROWS + 1)
+    for i in range(MOST_ROWS + 1):
+        busy.submit(PROMPTS[i % 4], max_new_tokens=4)
+    busy.run()
+    assert busy.batch.graphs.captured == 0 and f"{MOST_ROWS + 1} rows" in busy.batch.graphs.why_not
+
+
+def test_steps_are_captured_anew_when_texts_are_far_longer():
+    """Whether threads share attention is part of what is captured."""
+    batch = Scheduler(model("gpt2", "fast"), plan="fast", max_rows=4).batch
+    at = [batch._captured(np.array([positions, positions])) for positions in (4, 5, 16, 17, 60, 4)]
+    assert at[0] is at[1] is at[2] and at[3] is at[4]
+    assert at[2] is not at[3] and at[4] is not at[5]
+
+
+def test_a_plan_without_captured_steps_captures_none():
+    busy = Scheduler(model("gpt2", "fast"), plan="fast,graphs=off", max_rows=2)
+    busy.submit(PROMPTS[0], max_new_tokens=5)
+    busy.run()
+    assert busy.batch.steps == 4 and busy.batch.graphs.launches == busy.batch.graphs.captured == 0
+
+
+def positions_lie_elsewhere_in_each_step(patch):
+    step = RunningRows.step
+
+    def elsewhere(self, end_R):
+        self.last_R = self.last_R.copy()
+        step(self, end_R)
+
+    patch.setattr(RunningRows, "step", elsewhere)
+
+
+def lengths_lie_elsewhere_in_each_step(patch):
+    step = RunningRows.step
+
+    def elsewhere(self, end_R):
+        self.end_R = self.end_R.copy()
+        step(self, end_R)
+
+    patch.setattr(RunningRows, "step", elsewhere)
+
+
+def windows_begin_where_they_began_when_the_step_was_captured(patch):
+    step = RunningRows.step
+
+    def elsewhere(self, end_R):
+        self.begins = {window: begin_R.copy() for window, begin_R in self.begins.items()}
+        step(self, end_R)
+
+    patch.setattr(RunningRows, "step", elsewhere)
+
+
+def a_step_of_other_rows_is_launched(patch):
+    captured = Batch._captured
+
+    def any_of_them(self, length_R):
+        return captured(self, length_R[: len(length_R) // 2 * 2 or 1])
+
+    patch.setattr(Batch, "_captured", any_of_them)
+
+
+@pytest.mark.parametrize(("family", "mistake"), [
+    ("gpt2", positions_lie_elsewhere_in_each_step), ("gpt2", lengths_lie_elsewhere_in_each_step),
+    ("window", windows_begin_where_they_began_when_the_step_was_captured), ("gpt2", a_step_of_other_rows_is_launched),
+])  # fmt: skip
+def test_known_mistakes_are_found(family, mistake, monkeypatch):
+    for number in range(len(requests())):  # before anything is wrong
+        alone(family, number)
+    mistake(monkeypatch)
+    with pytest.raises((AssertionError, ValueError, IndexError)):
+        run_all(family, "preallocated")
