@@ -4,7 +4,8 @@ The rules are those of graphs.py. The first step runs as it is, the second is ca
 a launch. A captured step holds only ops of the plan's own that say so (`capturable`). If a step calls anything else, a
 function of the user's or an op that is rebound, all steps run as they are, and the receipt says why. A generation
 captures for itself, and leaves nothing on the model. A graph keeps caches, all intermediates and the logits, so it is
-dropped before caches are copied for fewer rows, and when steps are done.
+dropped before caches are copied for fewer rows, and when steps are done. A running batch (serving/batch.py), whose
+caches stay where they are, has a captured step for each number of rows.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ MOST_ROWS = 16  # of a step. More rows take so long that Python's share is small
 
 
 class CapturedOnCpu:
-    """The forward pass of a step, of a generation whose rows stay the same."""
+    """The forward pass of a step whose number of rows and whose arrays stay the same."""
 
     def __init__(self, refused: str = "") -> None:
         self.refused = refused  # why no step of the call is captured
