@@ -124,7 +124,7 @@ class TextLane:
         if self.request.stopping and self.request.stopping.looks_at_texts:
             self.texts.stop(self.request.stopping, self.request, chosen.scores_RV)
         for r, job in enumerate(self.jobs):
-            if job.error is None:
+            if job.runs:
                 try:
                     job.add_token(int(self.number_R[r]), int(chosen.token_R[r]), noted.get(r))
                 except Exception as error:  # of its on_token: the other requests of the lane go on

@@ -99,6 +99,7 @@ class Scheduler:
         self.lanes: list[Lane] = []
         self.readings: list[Reading] = []
         self.numbers = itertools.count()
+        self.chooses = False  # whether tokens are being chosen: no row may move then
 
     def submit(
         self, prompt: str | None = None, *, input_ids: Any = None, logprobs: int | None = None,
@@ -188,13 +189,17 @@ class Scheduler:
         self._clear()
 
     def cancel(self, job: Job) -> None:
-        """A request that waits or runs ends without an answer; its rows are free at once."""
+        """A request that waits or runs ends without an answer; its rows are free at once.
+
+        An on_token may call this, for any request: the rows are free at the end of the step then.
+        """
         if not job.is_over:
             job.end("cancelled")
-            self._clear()
+            if not self.chooses:
+                self._clear()
 
     def preempt(self, job: Job) -> None:
-        """A running request gives its rows back and waits again, in front of all that came after it.
+        """Between two steps: a running request gives its rows back and waits again, in front of all later ones.
 
         What it has chosen is kept: texts, scores, draws and log-probabilities. When it joins again its texts are read
         again, which makes the keys and values that were dropped.
@@ -267,13 +272,18 @@ class Scheduler:
 
     def _taken(self, lane: Lane, logits_RV: np.ndarray) -> Lane:
         """The lane after each of its rows has got its next token: those that go on."""
+        self.chooses = True
         try:
             stays_R = lane.take(self.batch.ops, logits_RV)
         except Exception as error:  # of a function of the caller's, in a lane of its own
             for job in lane.jobs:
                 job.fail(error)
             stays_R = np.arange(0)
-        return lane if len(stays_R) == len(lane) else type(lane).merged([(lane, stays_R)])
+        finally:
+            self.chooses = False
+        if len(stays_R) in (0, len(lane)):  # of a lane without rows all requests are over, and `_clear` drops it
+            return lane
+        return type(lane).merged([(lane, stays_R)])
 
     def _compute(self) -> None:
         """One token of each row."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
-from serving_cases import BEAMS, KINDS, alone, assert_same, model, requests
+from serving_cases import BEAMS, KINDS, PROMPTS, alone, assert_same, model, requests
 
 import minidecode as md
 from minidecode.cache import running
@@ -327,6 +327,46 @@ def test_one_request_in_trouble_leaves_its_neighbours_alone():
     busy.run()
     assert [job.state for job in bad] == ["failed"] * 4 and busy.batch.rows.number == 0
     assert_same(good.output, alone("gpt2", 0))
+
+
+ENDS = dict(min_new_tokens=4, eos_token_id=[5], sequence_bias={(5,): 99.0})  # each text after four tokens
+
+
+@pytest.mark.parametrize("family", ["gpt2", "bart"])
+@pytest.mark.parametrize("options", [
+    ENDS, dict(exponential_decay_length_penalty=(2, 1.5)), dict(encoder_no_repeat_ngram_size=2),
+    dict(encoder_repetition_penalty=1.5), dict(BEAMS, encoder_repetition_penalty=1.5),
+])  # fmt: skip
+def test_texts_of_a_lane_are_at_steps_of_their_own_to_its_end(family, options):
+    """These options go by the step, or read a source: of the last request that leaves a lane there is none."""
+    given = [dict(options, prompt=prompt, max_new_tokens=5 + i) for i, prompt in enumerate(PROMPTS)]
+    busy, jobs = Scheduler(model(family), max_rows=ROWS), []
+    for each in given:
+        jobs.append(busy.submit(**each))
+        busy.step()
+    busy.run()
+    for job, want in zip(jobs, scheduler.one_by_one(model(family), given), strict=True):
+        assert_same(job.answer, want, model(family))
+
+
+@pytest.mark.parametrize("cache", ["preallocated", "paged"])
+def test_an_on_token_may_cancel_any_request(cache):
+    """No row moves while tokens are chosen, so that all other requests get those of their own rows."""
+    busy, told = Scheduler(model(), plan=f"numpy,cache={cache}", max_rows=ROWS), []
+    each = requests()[:7]  # in five lanes
+
+    def cancels(text, token, logprobs):
+        told.append(token)
+        for job in (others[0], others[-1], first)[: len(told)]:
+            busy.cancel(job)
+
+    first = busy.submit(**dict(each[0], max_new_tokens=9), on_token=cancels)
+    others = [busy.submit(**given) for given in each[1:]]
+    busy.run()
+    ended = [job for job in (first, *others) if job.state == "cancelled"]
+    assert ended == [first, others[0], others[-1]] and len(told) == 3 and busy.batch.rows.number == 0
+    for number, job in enumerate(others[1:-1], 2):
+        assert_same(job.output, alone("gpt2", number))
 
 
 def test_what_fails_in_an_answer_or_while_prompts_are_read_loses_no_request(monkeypatch):
@@ -734,6 +774,7 @@ def test_known_mistakes_are_found(mistake, monkeypatch):
     mistake(monkeypatch)
     with pytest.raises((AssertionError, ValueError, IndexError, KeyError, StopIteration)):
         test_requests_join_in_the_order_of_their_arrival()
+        test_texts_of_a_lane_are_at_steps_of_their_own_to_its_end("gpt2", ENDS)
         for options in dict(BEAMS, no_repeat_ngram_size=2), dict(KINDS["sampling"][1], logprobs=2):
             test_a_request_that_is_preempted_after_each_step_goes_on(options)
         test_each_answer_is_that_of_generate_alone("gpt2")
