@@ -33,6 +33,8 @@ def checked_schema(value: Any) -> str | None:
             return json.dumps(value)
         except (TypeError, ValueError) as error:
             raise OptionError(f"json_schema holds what JSON does not ({error}): use texts, numbers, lists") from None
+        except RecursionError:
+            raise OptionError("json_schema is nested too deep: make it simpler") from None
     if not isinstance(value, str | Path):
         raise OptionError(f"json_schema must be a dict, JSON text or the path of a file, not {value!r:.80}")
     where, text = "json_schema", str(value)

@@ -210,10 +210,14 @@ class Constraint:
                 f"{name} needs an eos_token_id that is a special token, for a text ends with it, and it is "
                 f"{list(options.eos_token_id) or None}: give one of {tokenizer.special_ids}"
             )
-        if name == "regex":
-            grammar = library.LLMatcher.grammar_from_regex(options.regex)
-        else:
-            grammar = library.LLMatcher.grammar_from_json_schema(options.json_schema, overrides=JSON_FORM)
+        remedy = "mend the pattern" if name == "regex" else "mend the schema, or ask for less"
+        try:
+            if name == "regex":
+                grammar = library.LLMatcher.grammar_from_regex(options.regex)
+            else:
+                grammar = library.LLMatcher.grammar_from_json_schema(options.json_schema, overrides=JSON_FORM)
+        except ValueError as error:  # such as half a surrogate pair in a schema, or one that is nested too deep
+            raise OptionError(f"{name} is refused by llguidance ({_one_line(error)}): {remedy}") from None
         first_hints = itertools.islice(dict.fromkeys(filter(None, _hints(options))), HINTS)
         hints = [hint.encode("utf-8", "ignore") for hint in first_hints]
         hints = [hint for hint in hints if all(b in vocabulary.words for b in _split(hint))]
@@ -221,7 +225,6 @@ class Constraint:
             backends = vocabulary.backend, byte_backend()
             matcher, by_byte = (library.LLMatcher(backend, grammar, log_level=0) for backend in backends)
             if matcher.get_error():
-                remedy = "mend the pattern" if name == "regex" else "mend the schema, or ask for less"
                 raise OptionError(f"{name} is refused by llguidance ({_one_line(matcher.get_error())}): {remedy}")
             if len(vocabulary.roots) >= GRAMMARS:
                 vocabulary.roots.clear()

@@ -16,6 +16,13 @@ def model():
     return md.load("tiny-gpt2", plan="numpy")
 
 
+def nested(depth):
+    schema = {}
+    for _ in range(depth):
+        schema = {"items": schema}
+    return schema
+
+
 @pytest.mark.parametrize(
     ("given", "say"),
     [({"regex": "(ab"}, "regex is refused by llguidance (unclosed group): mend the pattern"),
@@ -32,6 +39,10 @@ def model():
      ({"json_schema": "."}, "json_schema . cannot be read ("),
      ({"json_schema": "nowhere.json"}, "json_schema nowhere.json cannot be read (No such file or directory): give a"),
      ({"json_schema": "a\0b"}, "cannot be read"), ({"json_schema": {"enum": [object]}}, "holds what JSON does not"),
+     ({"json_schema": {"const": "\ud800"}}, "refused by llguidance (unexpected end of hex escape"),
+     ({"json_schema": {"minimum": float("nan")}}, "refused by llguidance (expected value"),
+     ({"json_schema": nested(200)}, "refused by llguidance (recursion limit exceeded"),
+     ({"json_schema": nested(5000)}, "json_schema is nested too deep: make it simpler"),
      ({"json_schema": True}, "json_schema must be a dict, JSON text or the path of a file, not True"),
      ({"json_schema": 7}, "json_schema must be a dict, JSON text or the path of a file, not 7"),
      ({"regex": "a", "json_schema": {}}, "regex and json_schema do not go together: give one of them"),
