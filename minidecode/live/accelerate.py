@@ -297,14 +297,16 @@ def _mask(mask: Any, ids_BN: np.ndarray, settings: dict[str, Any]) -> np.ndarray
 
 
 def _without_padding(ids_BN: np.ndarray, mask_BN: np.ndarray, has_encoder: bool) -> list[list[int]]:
-    """The tokens of each row that its mask keeps. Raises InputError where padding changes what transformers does."""
+    """The tokens of each row that its mask keeps. Raises InputError where padding changes what transformers does.
+
+    transformers counts positions of a decoder's prompt from its first token, and of a source from its row's begin.
+    """
     if mask_BN.shape != ids_BN.shape:
         raise InputError(f"attention_mask has shape {mask_BN.shape}, and input_ids {ids_BN.shape}: give both alike")
-    if mask_BN.all():
-        return ids_BN.tolist()
-    counts = mask_BN.sum(axis=1)
-    if not has_encoder and any(row[: len(row) - n].any() for row, n in zip(mask_BN, counts, strict=True)):
-        raise InputError("a decoder's prompts are padded on the left: set tokenizer.padding_side = 'left'")
+    padded_BN = ~mask_BN[:, ::-1] if has_encoder else ~mask_BN  # in front of the tokens
+    if (padded_BN[:, 1:] > padded_BN[:, :-1]).any():
+        whose, side = ("an encoder's sources", "right") if has_encoder else ("a decoder's prompts", "left")
+        raise InputError(f"{whose} are padded on the {side}: set tokenizer.padding_side = '{side}'")
     return [row[kept].tolist() for row, kept in zip(ids_BN, mask_BN, strict=True)]
 
 

@@ -318,6 +318,16 @@ def test_arguments_that_are_not_here_are_refused(gpt2, ids, given, says):
         md.accelerate(gpt2).generate(ids, **given)
 
 
+@pytest.mark.parametrize("mask", [[0, 1, 1, 1], [1, 0, 1, 1], [1, 1, 0, 1]])
+def test_a_source_is_padded_on_its_right(mask):
+    """transformers counts its positions from the row's begin, so that padding elsewhere would move its tokens."""
+    live = live_model("bart", random.Random(1))
+    given = {"input_ids": torch.tensor([[9, 10, 11, 12]]), "max_new_tokens": 3}
+    with pytest.raises(md.InputError, match="sources are padded on the right: set tokenizer"):
+        md.accelerate(live).generate(**given, attention_mask=torch.tensor([mask]))
+    assert live.generate(**given, attention_mask=torch.tensor([sorted(mask, reverse=True)])).shape == (1, 4)
+
+
 def test_a_proof_says_what_was_compared_and_where_two_sides_part(gpt2, ids, monkeypatch):
     assert Accelerated(gpt2).prove(ids, max_new_tokens=5) == "2 inputs, 10 new tokens: the same on both sides"
     assert md.accelerate(gpt2, prove=ids) is gpt2 and "generate" in vars(gpt2)
