@@ -89,11 +89,10 @@ class Scheduler:
         for name, number in (("max_rows", max_rows), ("max_prefill_tokens", max_prefill_tokens)):
             if number < 1:
                 raise OptionError(f"{name} must be an integer from 1 up, not {number!r}")
-        config = model.config
         self.model, self.max_prefill_tokens, self.max_waiting = model, max_prefill_tokens, max_waiting
         self.plan, self.memory_budget = settled_plan(model, plan, pages), read_budget(memory_budget, model.device)
-        source_positions = config.source_context if model.has_encoder else 0
-        self.batch = Batch(model, self.plan, max_rows, config.context, source_positions, pages)
+        source_positions = model.config.source_context if model.has_encoder else 0
+        self.batch = Batch(model, self.plan, max_rows, model.config.context, source_positions, pages)
         self.waiting: list[Job] = []  # by number
         self.running: list[Job] = []
         self.lanes: list[Lane] = []
@@ -260,15 +259,10 @@ class Scheduler:
 
     def _begun(self, job: Job, readings: list[Reading]) -> Lane:
         """The lane of a request whose texts have been read. A new one has its first tokens, too."""
-        row_R = np.concatenate([reading.row_X for reading in readings])
-        if job.lane is not None:
-            lane, job.lane = job.lane, None
-            lane.row_R = row_R
-            return lane
-        logits_1V = readings[0].logits_V[None]
-        lane = start_lane(job, logits_1V, self.model.config.context + 1)
-        lane.row_R = row_R
-        return self._taken(lane, np.repeat(logits_1V, job.rows, axis=0))
+        logits_1V, is_new = readings[0].logits_V[None], job.lane is None
+        lane = start_lane(job, logits_1V, self.model.config.context + 1) if is_new else job.lane
+        lane.row_R, job.lane = np.concatenate([reading.row_X for reading in readings]), None
+        return self._taken(lane, np.repeat(logits_1V, job.rows, axis=0)) if is_new else lane
 
     def _taken(self, lane: Lane, logits_RV: np.ndarray) -> Lane:
         """The lane after each of its rows has got its next token: those that go on."""
@@ -279,11 +273,9 @@ class Scheduler:
             for job in lane.jobs:
                 job.fail(error)
             stays_R = np.arange(0)
-        finally:
-            self.chooses = False
-        if len(stays_R) in (0, len(lane)):  # of a lane without rows all requests are over, and `_clear` drops it
-            return lane
-        return type(lane).merged([(lane, stays_R)])
+        self.chooses = False
+        # Where no row stays, all requests of the lane are over, and `_clear` drops it.
+        return lane if len(stays_R) in (0, len(lane)) else type(lane).merged([(lane, stays_R)])
 
     def _compute(self) -> None:
         """One token of each row."""
