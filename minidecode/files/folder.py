@@ -111,7 +111,7 @@ def read_settings(folder: Path | None, fields: dict[str, Any] | None) -> tuple[F
     try:
         return family, family.config.from_json(fields), defaults
     except CheckpointError as error:
-        raise CheckpointError(f"{folder}: {error}") from None
+        raise CheckpointError(f"{folder}: {error}" if folder else str(error)) from None
 
 
 def task_settings(fields: dict[str, Any], task: str) -> tuple[dict[str, Any], str]:

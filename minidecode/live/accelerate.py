@@ -41,13 +41,12 @@ NOT_TAKEN = {
     "past_key_values": "a cache of transformers cannot be taken over",
     "encoder_outputs": "the encoder runs here, once for each source",
     "decoder_input_ids": "targets begin with decoder_start_token_id; forced_bos_token_id chooses the next token",
-    "position_ids": "positions count the tokens that are no padding",
 }
 READS_TEXTS = (
     "repetition_penalty", "encoder_repetition_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size",
     "prefix_allowed_tokens_fn", "forced_bos_token_id", "bad_words_ids", "sequence_bias",
 )  # fmt: skip
-NEEDLESS = {"use_cache", "token_type_ids"}
+NEEDLESS = {"use_cache", "token_type_ids", "logits_to_keep"}
 REMEDY = "md.restore(model) gives the old generate back"
 NOT_RETURNED = ("output_attentions", "output_hidden_states")
 # Settings that choose another search, and transformers' value of each that does not.
@@ -161,18 +160,23 @@ class Accelerated:
         model, torch = self.converted(), sys.modules["torch"]
         refused = {"assistant_model": assistant_model, "custom_generate": custom_generate,
                    "negative_prompt_attention_mask": negative_prompt_attention_mask}  # fmt: skip
-        self._refuse(refused | kwargs)
+        _refuse(refused | kwargs)
         settings, rest = self._settings(generation_config, kwargs)
         given = inputs if inputs is not None else rest.pop("input_ids", None)
-        mask = rest.pop("attention_mask", None)
+        mask, positions = rest.pop("attention_mask", None), None
+        if not model.has_encoder:
+            positions = rest.pop("position_ids", None)
         if unknown := sorted(name for name, value in rest.items() if value is not None and name not in NEEDLESS):
             raise OptionError(f"{', '.join(unknown)}: not known here; {REMEDY}")
         ids_BN = _ids(given, settings, torch)
-        prompts = _without_padding(ids_BN, _mask(mask, ids_BN, settings), model.has_encoder)
+        mask_BN = _mask(mask, ids_BN, settings)
+        _check_positions(positions, mask_BN)
+        prompts = _without_padding(ids_BN, mask_BN, model.has_encoder)
         options = self._options(settings, ids_BN.shape[1])
         if not model.has_encoder and {len(prompt) for prompt in prompts} != {ids_BN.shape[1]}:
             _check_padding(options | {"prefix_allowed_tokens_fn": prefix_allowed_tokens_fn}, settings)
-        eos = next(iter(options["eos_token_id"] or [0]))
+        eos_ids = _eos_ids(settings)
+        eos, waits = next(iter(eos_ids), 0), not eos_ids and options.get("num_beams", 1) == 1
         pad = settings.get("pad_token_id", eos)
         plan = model.plan
         if logits_processor or stopping_criteria:  # they may know a text by its row: no text leaves the batch
@@ -180,7 +184,13 @@ class Accelerated:
             left_B = [0 if model.has_encoder else ids_BN.shape[1] - len(prompt) for prompt in prompts]
             batch = TorchBatch([ids[:n] for ids, n in zip(ids_BN, left_B, strict=True)], pad, torch)
             options["logits_processor"] = [batch.processor(each) for each in logits_processor or ()]
-            options["stopping_criteria"] = [batch.criterion(each) for each in stopping_criteria or ()]
+            if stopping_criteria:
+                options["stopping_criteria"] = [batch.criterion(stopping_criteria, waits)]
+        if options.get("stop_strings") and waits and len(ids_BN) * options.get("num_return_sequences", 1) > 1:
+            raise InputError(
+                "stop_strings: without eos_token_id, transformers writes on in a text that has one until all have: give "
+                "one prompt at a time"
+            )
         if prefix_allowed_tokens_fn is not None:
             options["prefix_allowed_tokens_fn"] = lambda b, ids: prefix_allowed_tokens_fn(b, torch.from_numpy(ids))
         if negative_prompt_ids is not None:
@@ -200,12 +210,6 @@ class Accelerated:
         if not settings.get("return_dict_in_generate"):
             return sequences
         return _output(sequences, out, model.has_encoder, is_beam, torch)
-
-    def _refuse(self, given: dict[str, Any]) -> None:
-        """Raises OptionError on an argument that changes what is computed in a way that is not here."""
-        for name, value in given.items():
-            if name in NOT_TAKEN and value is not None:
-                raise OptionError(f"{name}: {NOT_TAKEN[name]}; {REMEDY}")
 
     def _settings(self, generation_config: Any, kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """(the settings of this call as transformers resolves them, arguments that are none)."""
@@ -244,8 +248,7 @@ class Accelerated:
             options.setdefault("min_new_tokens", settings["min_length"] - before)
         if "min_new_tokens" in options:  # beyond the limit transformers only warns
             options["min_new_tokens"] = min(options["min_new_tokens"], most)
-        eos = settings.get("eos_token_id")
-        return options | {"eos_token_id": eos if eos is None or isinstance(eos, list) else [eos]}
+        return options | {"eos_token_id": [token for token in _eos_ids(settings) if token >= 0] or None}
 
     # ---- The proof --------------------------------------------------------------------------------------------------
 
@@ -274,6 +277,19 @@ class Accelerated:
         return bool(self.settings_of(**call).get("do_sample"))
 
 
+def _refuse(given: dict[str, Any]) -> None:
+    """Raises OptionError on an argument that changes what is computed in a way that is not here."""
+    for name, value in given.items():
+        if name in NOT_TAKEN and value is not None:
+            raise OptionError(f"{name}: {NOT_TAKEN[name]}; {REMEDY}")
+
+
+def _eos_ids(settings: dict[str, Any]) -> list[int]:
+    """The tokens that end a text, as transformers' settings have them: a negative one is never said."""
+    eos = settings.get("eos_token_id")
+    return eos if isinstance(eos, list) else [] if eos is None else [eos]
+
+
 def _ids(given: Any, settings: dict[str, Any], torch: Any) -> np.ndarray:
     """The prompts (B, N). Raises InputError on what are no token ids."""
     if given is None:
@@ -290,10 +306,19 @@ def _mask(mask: Any, ids_BN: np.ndarray, settings: dict[str, Any]) -> np.ndarray
     """What is no padding; without a mask transformers takes the padding token's places, if it is no EOS."""
     if mask is not None:
         return np.asarray(mask) != 0
-    pad, eos = settings.get("pad_token_id"), settings.get("eos_token_id")
-    if pad is None or pad in (eos if isinstance(eos, list) else [eos]):
+    pad = settings.get("pad_token_id")
+    if pad is None or pad in _eos_ids(settings):
         return np.ones_like(ids_BN, bool)
     return ids_BN != pad
+
+
+def _check_positions(positions: Any, mask_BN: np.ndarray) -> None:
+    """Raises OptionError on positions that do not count the tokens that are no padding, as they do here."""
+    if positions is None:
+        return
+    positions, counted_BN = np.asarray(positions), mask_BN.cumsum(axis=1) - 1
+    if positions.shape != mask_BN.shape or (positions != counted_BN)[mask_BN].any():
+        raise OptionError(f"position_ids: positions count the tokens that are no padding; {REMEDY}")
 
 
 def _without_padding(ids_BN: np.ndarray, mask_BN: np.ndarray, has_encoder: bool) -> list[list[int]]:
@@ -303,6 +328,11 @@ def _without_padding(ids_BN: np.ndarray, mask_BN: np.ndarray, has_encoder: bool)
     """
     if mask_BN.shape != ids_BN.shape:
         raise InputError(f"attention_mask has shape {mask_BN.shape}, and input_ids {ids_BN.shape}: give both alike")
+    if mask_BN.all():
+        return ids_BN.tolist()
+    counts = mask_BN.sum(axis=1)
+    if not counts.all():
+        raise InputError(f"attention_mask keeps no token of row {int(counts.argmin())}: leave the row out")
     padded_BN = ~mask_BN[:, ::-1] if has_encoder else ~mask_BN  # in front of the tokens
     if (padded_BN[:, 1:] > padded_BN[:, :-1]).any():
         whose, side = ("an encoder's sources", "right") if has_encoder else ("a decoder's prompts", "left")
@@ -312,8 +342,7 @@ def _without_padding(ids_BN: np.ndarray, mask_BN: np.ndarray, has_encoder: bool)
 
 def _check_padding(given: dict[str, Any], settings: dict[str, Any]) -> None:
     """Raises InputError on what reads a text whose padding transformers counts, and minidecode does not."""
-    eos = settings.get("eos_token_id")
-    is_end = settings.get("pad_token_id") in (None, *(eos if isinstance(eos, list) else [eos]))
+    is_end = settings.get("pad_token_id") in (None, *_eos_ids(settings))
     harmless = {"no_repeat_ngram_size": (0,) if not is_end else (0, *range(2, 1000)), "repetition_penalty": (1.0,),
                 "encoder_repetition_penalty": (1.0,), "encoder_no_repeat_ngram_size": (0,)}  # fmt: skip
     for name in READS_TEXTS:
@@ -385,11 +414,20 @@ class TorchBatch:
 
         return processed
 
-    def criterion(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A StoppingCriteria."""
+    def criterion(self, functions: Sequence[Callable[..., Any]], waits: bool) -> Callable[..., Any]:
+        """What some StoppingCriteria say together: which texts end.
+
+        waits: no text ends before all have, and those that have are written on. So does transformers without an EOS.
+        """
+        ended: Any = False
 
         def ends(texts: list[np.ndarray], scores_RV: np.ndarray | None) -> Any:
+            nonlocal ended
             scores = None if scores_RV is None else self.torch.from_numpy(scores_RV)
-            return np.asarray(function(self.rows(texts), scores))
+            now = np.logical_or.reduce([np.asarray(function(self.rows(texts), scores)) for function in functions])
+            if not waits:
+                return now
+            ended = np.logical_or(ended, now)
+            return bool(ended.all())
 
         return ends

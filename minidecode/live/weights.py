@@ -80,6 +80,8 @@ def check_live(live: Any) -> None:
         refuse("it is a class of your own, and its forward pass may be another: accelerate transformers' class")
     if not live.can_generate():
         refuse("it has no head that generates")
+    if FAMILIES[str(model_type)].has_encoder and not live.config.is_encoder_decoder:
+        refuse("it is a decoder alone, and minidecode has this family with its encoder")
     if hasattr(live, "peft_config") or getattr(live, "_hf_peft_config_loaded", False):
         refuse("it carries an adapter: merge it into the weights first")
     if getattr(live, "is_quantized", False) or getattr(live, "hf_quantizer", None) is not None:

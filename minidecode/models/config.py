@@ -205,5 +205,5 @@ def sinusoids(first: int, count: int, frequency_X: np.ndarray, D: int) -> np.nda
 
 def check_epsilon(epsilon: Any, name: str = "layer_norm_epsilon") -> None:
     """Raises CheckpointError on what a norm cannot add to a variance."""
-    if isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or not 0 <= epsilon < 1:
+    if isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or not 0 <= epsilon <= 1:
         raise CheckpointError(f"config.json: {name} must be a number from 0 to 1, not {shown(epsilon)}")

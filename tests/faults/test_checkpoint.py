@@ -216,7 +216,7 @@ BAD_FIELDS = [
     ("activation_function", "no_such_activation"), ("activation_function", 1),
     ("activation_function", ["gelu"]),
     ("n_embd", float("nan")), ("n_layer", float("inf")), ("scale_attn_weights", float("nan")),
-    ("activation_function", float("nan")), ("layer_norm_epsilon", 1), ("layer_norm_epsilon", 10**400),
+    ("activation_function", float("nan")), ("layer_norm_epsilon", 1.5), ("layer_norm_epsilon", 10**400),
     ("layer_norm_epsilon", float("nan")), ("layer_norm_epsilon", float("inf")), ("layer_norm_epsilon", -1e-5),
     ("layer_norm_epsilon", "small"), ("layer_norm_epsilon", None), ("layer_norm_epsilon", True),
     ("scale_attn_weights", "yes"), ("scale_attn_by_inverse_layer_idx", 1), ("tie_word_embeddings", "false"),

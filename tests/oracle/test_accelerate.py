@@ -221,6 +221,55 @@ def test_functions_of_torch_know_texts_by_their_rows(gpt2, search):
     assert [[PAD in row[4:] for row in outputs[0][::each]], len(outputs[0][0])] == [[True, False, True], 9]
 
 
+def test_without_an_eos_texts_end_together(gpt2, ids):
+    """Transformers writes on in a text whose criterion was met, though by another of them, until all are met."""
+
+    class From(transformers.StoppingCriteria):
+        def __init__(self, *lengths):
+            self.lengths = torch.tensor(lengths)
+
+        def __call__(self, input_ids, scores, **kwargs):
+            return self.lengths == input_ids.shape[1]
+
+    given = {"stopping_criteria": [From(6, 99), From(99, 9)], "max_new_tokens": 9, "pad_token_id": PAD}
+    gpt2.generation_config.eos_token_id = None
+    before = gpt2.generate(ids, **given)
+    assert before.tolist() == md.accelerate(gpt2).generate(ids, **given).tolist() and before.shape[1] == 9
+    assert PAD not in before[0, 6:]
+    with pytest.raises(md.InputError, match="one prompt at a time"):
+        gpt2.generate(ids, stop_strings="a")
+
+
+@pytest.mark.parametrize("num_beams", [1, 2])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"eos_token_id": -1}, {"eos_token_id": [-1, 5], "pad_token_id": PAD}, {"logits_to_keep": 0},
+        {"position_ids": torch.tensor([[0, 0, 1, 2], [0, 1, 2, 3]])},
+    ],
+)  # fmt: skip
+def test_arguments_that_change_nothing_are_taken(gpt2, ids, given, num_beams):
+    given = {"attention_mask": torch.tensor([[0, 1, 1, 1], [1, 1, 1, 1]]), "num_beams": num_beams} | given
+    before = gpt2.generate(ids, max_new_tokens=6, **given).tolist()
+    assert before == md.accelerate(gpt2).generate(ids, max_new_tokens=6, **given).tolist()
+
+
+@pytest.mark.parametrize("num_beams", [1, 2])
+def test_a_norm_whose_epsilon_is_1(num_beams):
+    """As transformers' own tests have it, so that noise does not count."""
+    config = transformers.AutoConfig.from_pretrained(next((GOLDEN / "llama").glob("*/config.json")).parent)
+    config.rms_norm_eps = 1.0
+    live = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float64).eval()
+    given = {"input_ids": torch.tensor([[9, 10, 11]]), "max_new_tokens": 6, "num_beams": num_beams}
+    assert live.generate(**given).tolist() == md.accelerate(live).generate(**given).tolist()
+
+
+def test_a_decoder_alone_is_refused():
+    config = transformers.AutoConfig.from_pretrained(next((GOLDEN / "bart").glob("*/config.json")).parent)
+    with pytest.raises(md.CheckpointError, match="BartForCausalLM: it is a decoder alone"):
+        md.accelerate(transformers.BartForCausalLM(config).eval())
+
+
 def test_a_streamer_gets_the_same(gpt2, ids):
     class Kept(list):
         def put(self, value):
@@ -303,6 +352,9 @@ def test_what_cannot_be_the_same_is_refused(gpt2, change, says):
         ({"output_attentions": True}, "not kept"),
         ({"unheard_of": 1}, "not known"), ({"inputs_embeds": torch.zeros(1, 1, 1)}, "token ids"),
         ({"attention_mask": torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1]])}, "padded on the left"),
+        ({"attention_mask": torch.tensor([[1, 1, 1, 1], [0, 0, 0, 0]])}, "keeps no token of row 1"),
+        ({"position_ids": torch.arange(1, 5).expand(2, 4)}, "positions count"),
+        ({"position_ids": torch.arange(3)}, "positions count"),
         ({"attention_mask": torch.tensor([[0, 1, 1, 1], [1, 1, 1, 1]]), "repetition_penalty": 1.3}, "counts padding"),
         *[
             ({"attention_mask": torch.tensor([[0, 1, 1, 1], [1, 1, 1, 1]])} | given, "counts padding")
