@@ -188,8 +188,8 @@ class Accelerated:
                 options["stopping_criteria"] = [batch.criterion(stopping_criteria, waits)]
         if options.get("stop_strings") and waits and len(ids_BN) * options.get("num_return_sequences", 1) > 1:
             raise InputError(
-                "stop_strings: without eos_token_id, transformers writes on in a text that has one until all have: give "
-                "one prompt at a time"
+                "stop_strings: without eos_token_id, transformers writes on in a text that has one until all have: "
+                "give one prompt at a time"
             )
         if prefix_allowed_tokens_fn is not None:
             options["prefix_allowed_tokens_fn"] = lambda b, ids: prefix_allowed_tokens_fn(b, torch.from_numpy(ids))
@@ -236,6 +236,7 @@ class Accelerated:
         dropped = {*HARMLESS, *OTHER_SEARCHES, "max_length", "min_length", "is_default_length"}
         dropped |= set() if settings.get("do_sample") else SAMPLING_ALONE
         dropped |= OF_BEAMS if settings.get("num_beams", 1) == 1 else set()
+        dropped |= {"pad_token_id"} if settings.get("pad_token_id", 0) < 0 else set()
         options = {name: value for name, value in settings.items() if name not in dropped and not name.startswith("_")}
         before = 1 if self.live.config.is_encoder_decoder else N
         most = options.setdefault("max_new_tokens", settings["max_length"] - before)
@@ -333,10 +334,10 @@ def _without_padding(ids_BN: np.ndarray, mask_BN: np.ndarray, has_encoder: bool)
     counts = mask_BN.sum(axis=1)
     if not counts.all():
         raise InputError(f"attention_mask keeps no token of row {int(counts.argmin())}: leave the row out")
-    padded_BN = ~mask_BN[:, ::-1] if has_encoder else ~mask_BN  # in front of the tokens
-    if (padded_BN[:, 1:] > padded_BN[:, :-1]).any():
-        whose, side = ("an encoder's sources", "right") if has_encoder else ("a decoder's prompts", "left")
-        raise InputError(f"{whose} are padded on the {side}: set tokenizer.padding_side = '{side}'")
+    padding = (row[n:] if has_encoder else row[: len(row) - n] for row, n in zip(mask_BN, counts, strict=True))
+    if any(each.any() for each in padding):
+        whose, where = ("an encoder's sources", "right") if has_encoder else ("a decoder's prompts", "left")
+        raise InputError(f"{whose} are padded on the {where}: set tokenizer.padding_side = '{where}'")
     return [row[kept].tolist() for row, kept in zip(ids_BN, mask_BN, strict=True)]
 
 

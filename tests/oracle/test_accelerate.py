@@ -244,7 +244,8 @@ def test_without_an_eos_texts_end_together(gpt2, ids):
 @pytest.mark.parametrize(
     "given",
     [
-        {"eos_token_id": -1}, {"eos_token_id": [-1, 5], "pad_token_id": PAD}, {"logits_to_keep": 0},
+        {"eos_token_id": -1}, {"eos_token_id": [-1, 5], "pad_token_id": PAD}, {"eos_token_id": -1, "pad_token_id": -1},
+        {"logits_to_keep": 0},
         {"position_ids": torch.tensor([[0, 0, 1, 2], [0, 1, 2, 3]])},
     ],
 )  # fmt: skip
@@ -268,6 +269,14 @@ def test_a_decoder_alone_is_refused():
     config = transformers.AutoConfig.from_pretrained(next((GOLDEN / "bart").glob("*/config.json")).parent)
     with pytest.raises(md.CheckpointError, match="BartForCausalLM: it is a decoder alone"):
         md.accelerate(transformers.BartForCausalLM(config).eval())
+
+
+@pytest.mark.parametrize("kept", [[0, 0, 1, 1], [1, 0, 1, 1]])
+def test_an_encoders_sources_are_padded_on_the_right(ids, kept):
+    """BART's positions count padding too, so that tokens without it are other ones."""
+    live = md.accelerate(live_model("bart", random.Random(4)))
+    with pytest.raises(md.InputError, match="padded on the right"):
+        live.generate(ids, attention_mask=torch.tensor([kept, [1, 1, 1, 1]]))
 
 
 def test_a_streamer_gets_the_same(gpt2, ids):
