@@ -271,14 +271,6 @@ def test_a_decoder_alone_is_refused():
         md.accelerate(transformers.BartForCausalLM(config).eval())
 
 
-@pytest.mark.parametrize("kept", [[0, 0, 1, 1], [1, 0, 1, 1]])
-def test_an_encoders_sources_are_padded_on_the_right(ids, kept):
-    """BART's positions count padding too, so that tokens without it are other ones."""
-    live = md.accelerate(live_model("bart", random.Random(4)))
-    with pytest.raises(md.InputError, match="padded on the right"):
-        live.generate(ids, attention_mask=torch.tensor([kept, [1, 1, 1, 1]]))
-
-
 def test_a_streamer_gets_the_same(gpt2, ids):
     class Kept(list):
         def put(self, value):
