@@ -30,16 +30,11 @@ class RunningRows:
     stepping: int = 0  # of them, those of the step that is computed
     end_R: np.ndarray = field(init=False)  # positions that a row sees: of its step, or that are read so far
     source_end_R: np.ndarray = field(init=False)
-    last_R: np.ndarray = field(init=False)  # positions that the step writes
-    begins: dict[int, np.ndarray] = field(init=False)  # by window (0: none): the first position that a row sees
 
     def __post_init__(self):
         self.end_R, self.source_end_R, self.last_R = (np.zeros(self.capacity, np.int64) for _ in range(3))
+        # By window (0: none), the first position that each row sees. last_R: the position that its step writes.
         self.begins = {0: np.zeros(self.capacity, np.int64)}
-
-    def watch(self, window: int) -> None:
-        """A layer has this window."""
-        self.begins.setdefault(window, np.zeros(self.capacity, np.int64))
 
     def begin(self, texts: list[np.ndarray], rows: int, source_length: int = 0) -> list[np.ndarray] | None:
         """So many rows, behind the others, for texts that will be read -> row_X of each text, its rows.
@@ -123,7 +118,7 @@ class RunningCache:
 
     def __init__(self, block: Any, rows: RunningRows):
         self.bias_X, self.heads, self.rows = block.qkv.bias, block.heads, rows
-        rows.watch(self.heads.window or 0)
+        rows.begins.setdefault(self.heads.window or 0, np.zeros(rows.capacity, np.int64))
         self.blocks = Blocks(rows.capacity, rows.positions)
         self.cross = RunningCross(block, rows) if rows.source_positions else None  # sources are of an encoder
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ..device.capture import CAPTURABLE, CAPTURE
 from ..device.graphs import GraphCounts
 from ..device.user_functions import describe
@@ -77,6 +79,34 @@ class CapturedOnCpu:
         self.graph, self._result, self._held = graph, result, ops.counted_since(before)
         counts.captured += 1
         return result.copy()
+
+
+class CapturedByRows:
+    """The forward pass of a step of a running batch, captured for each number of rows.
+
+    Requests that join and leave change what arrays hold, not where they lie, so what was captured goes on.
+    """
+
+    def __init__(self, refused: str = "") -> None:
+        self.refused = refused  # why no step is captured
+        self.counts = GraphCounts()
+        self.steps: dict[int, tuple[CapturedOnCpu, int]] = {}  # by rows: and the positions that it saw when it was new
+
+    def __call__(self, ops: CountedOps, run: Callable[..., Any], token_R: np.ndarray, pos_R: np.ndarray) -> Any:
+        """run(token_R, pos_R), which calls these ops."""
+        return self.step_of(len(pos_R), int(pos_R.sum() + len(pos_R)))(ops, self.counts, run, token_R, pos_R)
+
+    def step_of(self, rows: int, positions: int) -> CapturedOnCpu:
+        """What launches a step of so many rows, whose texts have so many positions together.
+
+        Which threads attend is part of what is captured. So where texts have become four times as long, or a quarter,
+        the step is captured anew.
+        """
+        step, before = self.steps.get(rows, (None, 0))
+        if step is None or not before <= 4 * positions <= 16 * before:
+            step, before = CapturedOnCpu(self.refused), positions
+            self.steps[rows] = step, before
+        return step
 
 
 class Watched(Fresh):

@@ -32,6 +32,12 @@ class LogProbs:
         """Of a place that the rules left empty."""
         return cls(np.empty(0), np.empty((0, max(1, best)), np.int64), np.empty((0, max(1, best))), best)
 
+    @classmethod
+    def of_steps(cls, steps: list[tuple[float, np.ndarray, np.ndarray]], best: int) -> LogProbs:
+        """Of steps that were noted one by one: (its token's log-probability, the likeliest ids, theirs)."""
+        token_R, best_RK, logprob_RK = zip(*steps, strict=True)
+        return cls(np.array(token_R), np.array(best_RK), np.array(logprob_RK), best)
+
     @property
     def top(self) -> list[dict[int, float]]:
         """{token id: log-probability} of the likeliest tokens at each step, first choice first."""
@@ -39,6 +45,16 @@ class LogProbs:
             dict(zip(ids[: self.best].tolist(), scores[: self.best].tolist(), strict=True))
             for ids, scores in zip(self.best_RK, self.best_logprob_RK, strict=True)
         ]
+
+
+def logprobs_of_step(logits_V: np.ndarray, best: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(log-probabilities, ids of the likeliest tokens, theirs) of the model's own scores after one text."""
+    most = logits_V.max()
+    logprob_V = logits_V - (most + np.log(np.exp(logits_V - most, dtype=np.float64).sum()))
+    K = max(1, best)
+    best_K = np.argpartition(-logprob_V, K - 1)[:K]
+    best_K = best_K[np.lexsort((best_K, -logprob_V[best_K]))]
+    return logprob_V, best_K, logprob_V[best_K]
 
 
 def check_logprobs(logprobs: Any, vocab_size: int) -> None:

@@ -14,9 +14,8 @@ from ..cache.parts import Part, PartCache
 from ..cache.preallocated import PreallocatedCache
 from ..cache.running import RunningCache, RunningRows
 from ..cache.running_pages import PagedRows, PagedRunningCache
-from ..device.graphs import GraphCounts
 from ..plan import Plan
-from ..runtime.cpu_graphs import CapturedOnCpu
+from ..runtime.cpu_graphs import CapturedByRows
 from ..runtime.engine import Engine
 from ..runtime.receipt import CountedOps
 
@@ -50,9 +49,7 @@ class Batch:
         else:
             self.rows = RunningRows(rows, positions, source_positions)
             self.caches = [RunningCache(block, self.rows) for block in model.weights.blocks]
-        self.graphs = GraphCounts()
-        self.captures = plan.graphs != "off"
-        self.captured: dict[int, tuple[CapturedOnCpu, int]] = {}  # by rows: a step, and the positions that it saw then
+        self.captured = CapturedByRows("" if plan.graphs != "off" else "the plan says graphs=off")
         self.steps = self.rows_computed = self.most_rows = self.most_requests = 0
         self.tokens_read = self.tokens_reused = 0
 
@@ -107,24 +104,8 @@ class Batch:
             cache.begin_step(self.ops)
         self.steps += 1
         self.rows_computed += len(token_R)
-        if not self.captures:
-            return self._forward(token_R, length_R - 1)
-        return self._captured(length_R)(self.ops, self.graphs, self._forward, token_R, length_R - 1)
+        return self.captured(self.ops, self._forward, token_R, length_R - 1)
 
     def _forward(self, token_R: np.ndarray, pos_R: np.ndarray) -> np.ndarray:
         weights, network = self.model.weights, self.model.network
         return network.lm_head(weights, network.forward(weights, token_R, pos_R, self.caches, self.ops), self.ops)
-
-    def _captured(self, length_R: np.ndarray) -> CapturedOnCpu:
-        """What launches a step of so many rows, whoever they belong to: requests change what arrays hold, not where
-        they lie.
-
-        Which threads attend is part of what was captured. So where texts have become four times as long, or a quarter,
-        the step is captured anew.
-        """
-        positions = int(length_R.sum())
-        step, before = self.captured.get(len(length_R), (None, 0))
-        if step is None or not before <= 4 * positions <= 16 * before:
-            step, before = CapturedOnCpu(), positions
-            self.captured[len(length_R)] = step, before
-        return step

@@ -83,15 +83,6 @@ class Job:
             self.error = error
             self.end("failed")
 
-    def note_logits(self, logits_V: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(log-probabilities, ids of the likeliest tokens, theirs) of the model's own scores."""
-        most = logits_V.max()
-        logprob_V = logits_V - (most + np.log(np.exp(logits_V - most, dtype=np.float64).sum()))
-        K = max(1, self.logprobs or 0)
-        best_K = np.argpartition(-logprob_V, K - 1)[:K]
-        best_K = best_K[np.lexsort((best_K, -logprob_V[best_K]))]
-        return logprob_V, best_K, logprob_V[best_K]
-
     def add_token(self, text: int, token: int, noted: tuple[np.ndarray, np.ndarray, np.ndarray] | None) -> None:
         """A text has a new token."""
         if self.first_token is None:
@@ -123,14 +114,10 @@ class Job:
             new_tokens=sum(map(len, ids)), search=self.options.changed(),
         )  # fmt: skip
         if log_probs is None and self.logprobs is not None:
-            log_probs = [self._log_probs(x) for x in range(len(ids))]
+            log_probs = [LogProbs.of_steps(self.noted[x], self.logprobs) for x in range(len(ids))]
         self.output = Output(
             ids, np.array([score for _, score in texts]), receipt, tokenizer, np.asarray(limit_B),
             log_probs=log_probs, stop_strings=self.options.stop_strings,
             keep_stop_strings=self.options.keep_stop_strings, eos_token_id=self.options.eos_token_id,
             prompt_ids=None if self.sources else self.request.prompts,
         )  # fmt: skip
-
-    def _log_probs(self, text: int) -> LogProbs:
-        token_R, best_RK, logprob_RK = zip(*self.noted[text], strict=True)
-        return LogProbs(np.array(token_R), np.array(best_RK), np.array(logprob_RK), self.logprobs or 0)

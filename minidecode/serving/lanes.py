@@ -18,6 +18,7 @@ from ..errors import MinidecodeError
 from ..ops import MOVED, TROUBLE
 from ..options.options import MAXIMA, Options
 from ..runtime.draws import Draws
+from ..runtime.output import logprobs_of_step
 from ..search.beam import AllBeams, Beams, best_of_all, refuse_step, running_texts, step_of_beams
 from ..search.candidates import never_straight
 from ..search.greedy import Texts, next_tokens
@@ -114,7 +115,8 @@ class TextLane:
 
     def take(self, ops: Any, logits_RV: np.ndarray) -> np.ndarray:
         """Each text gets its next token -> stays_R, the rows that go on. It tells jobs of tokens, ends and errors."""
-        noted = {r: job.note_logits(logits_RV[r]) for r, job in enumerate(self.jobs) if job.logprobs is not None}
+        asked = {r: job.logprobs for r, job in enumerate(self.jobs) if job.logprobs is not None}
+        noted = {r: logprobs_of_step(logits_RV[r], best) for r, best in asked.items()}
         new_R = self.texts.length_R - self.texts.begins_R
         step = int(new_R[0]) if self.jobs[0].lane_key is None else None  # in a lane of several, the lengths say it
         chosen = next_tokens(ops, logits_RV, self.texts, self.request, self.options, step, None)
@@ -239,8 +241,7 @@ Lane = TextLane | BeamLane
 
 def start_lane(job: Job, logits_1V: np.ndarray, positions: int) -> Lane:
     """A lane of one request, whose prompt has been read."""
-    kind = TextLane if job.options.num_beams == 1 else BeamLane
-    return kind.start(job, logits_1V, positions)
+    return (TextLane if job.options.num_beams == 1 else BeamLane).start(job, logits_1V, positions)
 
 
 def _joined(parts: Sequence[tuple[Request, np.ndarray]]) -> tuple[Request, np.ndarray]:

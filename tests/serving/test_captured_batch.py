@@ -9,8 +9,7 @@ from serving_cases import PROMPTS, alone, assert_same, model, requests
 
 from minidecode.cache.running import RunningRows
 from minidecode.cpu import linear
-from minidecode.runtime.cpu_graphs import MOST_ROWS
-from minidecode.serving.batch import Batch
+from minidecode.runtime.cpu_graphs import MOST_ROWS, CapturedByRows
 from minidecode.serving.scheduler import Scheduler
 
 ROWS = 9
@@ -43,7 +42,7 @@ def run_all(family: str, cache: str) -> Scheduler:
 @pytest.mark.parametrize("family", ["gpt2", "window", "bart"])
 @pytest.mark.parametrize("cache", ["preallocated", "paged"])
 def test_each_answer_is_that_of_generate_alone(family, cache):
-    graphs = run_all(family, cache).batch.graphs
+    graphs = run_all(family, cache).batch.captured.counts
     assert graphs.launches > 2 * graphs.captured > 0 and not graphs.why_not
 
 
@@ -53,8 +52,8 @@ def test_one_captured_step_survives_a_thousand_joins(cache):
     busy = Scheduler(model("gpt2", "fast"), plan=f"fast,cache={cache}", max_rows=2)
     jobs = [busy.submit(PROMPTS[i % 4], max_new_tokens=3 + i % 3) for i in range(1000)]
     busy.run()
-    assert busy.batch.graphs.captured <= 2, "one for one row, one for two"
-    assert busy.batch.graphs.launches >= busy.batch.steps - 4 >= 1000
+    assert busy.batch.captured.counts.captured <= 2, "one for one row, one for two"
+    assert busy.batch.captured.counts.launches >= busy.batch.steps - 4 >= 1000
     for i in range(12):
         want = model().generate(PROMPTS[i % 4], max_new_tokens=3 + i % 3)
         assert all(np.array_equal(job.output.token_ids[0], want.token_ids[0]) for job in jobs[i::12])
@@ -65,13 +64,13 @@ def test_more_rows_are_not_captured_and_say_why():
     for i in range(MOST_ROWS + 1):
         busy.submit(PROMPTS[i % 4], max_new_tokens=4)
     busy.run()
-    assert busy.batch.graphs.captured == 0 and f"{MOST_ROWS + 1} rows" in busy.batch.graphs.why_not
+    assert busy.batch.captured.counts.captured == 0 and f"{MOST_ROWS + 1} rows" in busy.batch.captured.counts.why_not
 
 
 def test_steps_are_captured_anew_when_texts_are_far_longer():
     """Whether threads share attention is part of what is captured."""
-    batch = Scheduler(model("gpt2", "fast"), plan="fast", max_rows=4).batch
-    at = [batch._captured(np.array([positions, positions])) for positions in (4, 5, 16, 17, 60, 4)]
+    captured = CapturedByRows()
+    at = [captured.step_of(2, positions) for positions in (8, 10, 32, 34, 120, 8)]
     assert at[0] is at[1] is at[2] and at[3] is at[4]
     assert at[2] is not at[3] and at[4] is not at[5]
 
@@ -80,7 +79,7 @@ def test_a_plan_without_captured_steps_captures_none():
     busy = Scheduler(model("gpt2", "fast"), plan="fast,graphs=off", max_rows=2)
     busy.submit(PROMPTS[0], max_new_tokens=5)
     busy.run()
-    assert busy.batch.steps == 4 and busy.batch.graphs.launches == busy.batch.graphs.captured == 0
+    assert busy.batch.steps == 4 and busy.batch.captured.counts.launches == busy.batch.captured.counts.captured == 0
 
 
 def positions_lie_elsewhere_in_each_step(patch):
@@ -114,12 +113,8 @@ def windows_begin_where_they_began_when_the_step_was_captured(patch):
 
 
 def a_step_of_other_rows_is_launched(patch):
-    captured = Batch._captured
-
-    def any_of_them(self, length_R):
-        return captured(self, length_R[: len(length_R) // 2 * 2 or 1])
-
-    patch.setattr(Batch, "_captured", any_of_them)
+    step_of = CapturedByRows.step_of
+    patch.setattr(CapturedByRows, "step_of", lambda self, rows, n: step_of(self, rows // 2 * 2 or 1, n))
 
 
 @pytest.mark.parametrize(("family", "mistake"), [
