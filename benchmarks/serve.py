@@ -6,7 +6,8 @@ Requests come as a Poisson process: the gaps between them are drawn from an expo
 ways. `static` is a server that batches what waits: it takes the oldest request and all others of its kind that wait, up
 to the rows that fit, generates until the longest of them ends, and takes the next batch. In `leaving`, a row that has
 its tokens leaves its batch, but for beams. `ctranslate2` (where that package and transformers are installed) is the
-same with CTranslate2's generate_batch in float32. `continuous` is md.Scheduler, and `paged` the same with cache=paged.
+same with CTranslate2's generate_batch in float32, which calls Python for each token, as the others do. `continuous` is
+md.Scheduler, and `paged` the same with cache=paged.
 
 All have the same rows and model, and take turns at each load. Before anything is timed, every answer of the scheduler
 is compared with that of `generate` alone, and CTranslate2's greedy answers with ours.
@@ -294,8 +295,8 @@ def markdown(record: dict[str, Any]) -> str:
             cells.append(f"{run['latency_p50'] * 1e3:,.0f}, {run['latency_p99'] * 1e3:,.0f} ms")
         lines.append(f"| {way} | {' | '.join(cells)} | {record['at_p99'][way]:.0f} |")
     where = "{processor}, {cores} cores, NumPy {numpy}, Numba {numba}".format(**record["machine"])
-    what = f"{record['model']}, {record['rows']} rows. Medians of {record['turns']} turns; brackets: least and most"
-    lines += ["", f"{where}. {what}."]
+    what = f"{record['model']}, {record['rows']} rows. Medians of {record['turns']} turns, ratios turn by turn"
+    lines += ["", f"{where}. {what}; brackets: least and most."]
     return "\n".join(lines)
 
 

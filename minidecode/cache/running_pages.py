@@ -4,7 +4,7 @@ A prompt lies once for all beams and samples that go on from it. A beam that goe
 and a page that several tables hold is copied before one of them writes. So memory is taken as texts grow, a page at a
 time. Where the pool runs out of pages, the scheduler preempts a request.
 
-Requests share pages, too. Each whole page of a text is published when it is computed. A text that begins with published
+Requests share pages, too. Each whole page of a text that is read is published then. A text that begins with published
 pages takes them into its table, and what is behind them is read. Texts of an encoder's decoder share none: what their
 keys and values are depends on the source.
 """

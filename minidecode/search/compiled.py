@@ -86,7 +86,7 @@ ASKED_FOR: dict[str, dict[str, list[str]]] = {
                                            "indirect._add_sums": ["f3s h4 i2 f3"],
                                            "common.low_precision._cast": ["h2 f2"]},
     "cache=paged": {"paged._attend_head": ["*f3 f4 f4 i2 i1 i1 f3r i1r i f f3"],
-                    "paged_append._append": ["f2 f1r f4 f4 i2 i1 f3"]},
+                    "paged_append._append": ["*f2 f1r f4 f4 i2 i1 f3"]} | GRAPH,
     "cache=paged,cache_dtype=float16": {"paged._attend_head": ["*f3 h4 h4 i2 i1 i1 f3r i1r i f f3"]},
     "epilogue=cpu": {"epilogue._end": ["f2 f1r i b f2"]},
 }  # fmt: skip
