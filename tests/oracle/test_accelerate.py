@@ -45,6 +45,7 @@ def live_model(family: str, draw: random.Random):
     for name, p in live.named_parameters():
         if not any(part in name for part in ("norm", "ln", "embed_positions")):  # Marian's positions are no weights
             torch.nn.init.normal_(p, std=0.3)
+    live.tie_weights()  # transformers 5.0 has two parameters where later ones have one
     tokens = {name: getattr(live.generation_config, name) for name in TOKENS}  # other settings might meet drawn ones
     # Without its cache, transformers' ProphetNet gives other scores.
     live.generation_config = transformers.GenerationConfig(**tokens | {"pad_token_id": PAD, "use_cache": True})
