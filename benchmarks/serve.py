@@ -45,7 +45,7 @@ from minidecode.serving.scheduler import Scheduler, one_by_one
 
 TEXT = "Fellow citizens of the Senate and of the House of Representatives the state of the Union is good"
 KINDS: list[dict[str, Any]] = [{}, {}, {"do_sample": True, "top_k": 0}, {"num_beams": 4}]  # half are greedy
-COMMON = {"no_repeat_ngram_size": 0}  # CTranslate2 does not ban what stands in the prompt, so nobody does
+COMMON = {"no_repeat_ngram_size": 0}  # no ban: CTranslate2's overlooks the n-grams of the prompt
 LENGTHS = (4, 8, 16, 120)  # new tokens: most answers are short, some are long
 
 

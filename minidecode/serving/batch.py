@@ -104,7 +104,7 @@ class Batch:
             cache.begin_step(self.ops)
         self.steps += 1
         self.rows_computed += len(token_R)
-        return self.captured(self.ops, self._forward, token_R, length_R - 1)
+        return self.captured(self.ops, self._forward, token_R, self.rows.last_R[: len(token_R)])
 
     def _forward(self, token_R: np.ndarray, pos_R: np.ndarray) -> np.ndarray:
         weights, network = self.model.weights, self.model.network

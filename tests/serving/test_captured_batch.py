@@ -3,6 +3,8 @@
 Which requests there are is what arrays hold, and not where they lie. So a captured step knows no request.
 """
 
+import copy
+
 import numpy as np
 import pytest
 from serving_cases import PROMPTS, alone, assert_same, model, requests
@@ -82,34 +84,19 @@ def test_a_plan_without_captured_steps_captures_none():
     assert busy.batch.steps == 4 and busy.batch.captured.counts.launches == busy.batch.captured.counts.captured == 0
 
 
-def positions_lie_elsewhere_in_each_step(patch):
-    step = RunningRows.step
+def lie_elsewhere_in_each_step(name):
+    """The array of last positions, of lengths or of window begins is another one in each step."""
 
-    def elsewhere(self, end_R):
-        self.last_R = self.last_R.copy()
-        step(self, end_R)
+    def mistake(patch):
+        step = RunningRows.step
 
-    patch.setattr(RunningRows, "step", elsewhere)
+        def elsewhere(self, end_R):
+            setattr(self, name, copy.deepcopy(getattr(self, name)))
+            step(self, end_R)
 
+        patch.setattr(RunningRows, "step", elsewhere)
 
-def lengths_lie_elsewhere_in_each_step(patch):
-    step = RunningRows.step
-
-    def elsewhere(self, end_R):
-        self.end_R = self.end_R.copy()
-        step(self, end_R)
-
-    patch.setattr(RunningRows, "step", elsewhere)
-
-
-def windows_begin_where_they_began_when_the_step_was_captured(patch):
-    step = RunningRows.step
-
-    def elsewhere(self, end_R):
-        self.begins = {window: begin_R.copy() for window, begin_R in self.begins.items()}
-        step(self, end_R)
-
-    patch.setattr(RunningRows, "step", elsewhere)
+    return mistake
 
 
 def a_step_of_other_rows_is_launched(patch):
@@ -118,9 +105,9 @@ def a_step_of_other_rows_is_launched(patch):
 
 
 @pytest.mark.parametrize(("family", "mistake"), [
-    ("gpt2", positions_lie_elsewhere_in_each_step), ("gpt2", lengths_lie_elsewhere_in_each_step),
-    ("window", windows_begin_where_they_began_when_the_step_was_captured), ("gpt2", a_step_of_other_rows_is_launched),
-])  # fmt: skip
+    ("gpt2", lie_elsewhere_in_each_step("last_R")), ("gpt2", lie_elsewhere_in_each_step("end_R")),
+    ("window", lie_elsewhere_in_each_step("begins")), ("gpt2", a_step_of_other_rows_is_launched),
+], ids=["last_R", "end_R", "begins", "other_rows"])  # fmt: skip
 def test_known_mistakes_are_found(family, mistake, monkeypatch):
     for number in range(len(requests())):  # before anything is wrong
         alone(family, number)
