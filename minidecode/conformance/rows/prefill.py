@@ -67,7 +67,7 @@ def planted() -> list[tuple]:
             case([1, 33], [1, 33], 1, 1, 31, 33, causal=True),
             case([2], [33], 1, 2, 64, 64),  # the width of GPT-2's heads
             case([41], [41], 1, 1, 3, 2, causal=True, window=32),  # past a warp's columns on both sides
-            case([140, 3], [140, 3], 2, 4, 4, 3, causal=True, buckets=32),  # a position bias, to its last bucket
+            case([3, 3], [140, 3], 2, 4, 4, 3, causal=True, buckets=32),  # a position bias, to its last bucket
             case([20, 5], [20, 5], 1, 3, 5, 4, buckets=8, farthest=12, two_sided=True),  # of an encoder
             case([40, 1], [40, 1], 1, 2, 3, 2, causal=True, window=9, buckets=8, farthest=12, rows=41),  # one for each
             case([7, 1, 2], [40, 34, 2], 2, 4, 5, 3, causal=True),  # the last parts of longer texts, and a whole one
