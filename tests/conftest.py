@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import math
 import os
 import sys
 import warnings
+import zlib
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +29,7 @@ settings.load_profile("house")
 
 # Tests that take long, as file::function -> k: `pytest` alone runs every k-th of their cases, and none where k is 0.
 SAMPLED = json.loads(Path(__file__).with_name("sampled.json").read_text(encoding="utf-8"))
-# Tests that cross many models with many choices -> m: `pytest --rest` runs every m-th of the cases that are left.
+# Tests that cross many models with many choices -> m: `pytest --rest` runs one in m of the cases that are left.
 THINNED = json.loads(Path(__file__).with_name("thinned.json").read_text(encoding="utf-8"))
 
 
@@ -55,19 +57,25 @@ def pytest_collection_modifyitems(config, items):
     named = any(argument.partition("::")[0].endswith(".py") for argument in config.args)
     if config.option.full or named or config.option.keyword or config.option.markexpr:
         return
-    seen, left, chosen = Counter(), Counter(), []
+    seen, sampled, left = Counter(), [], defaultdict(list)
     for item in items:
         name = item.nodeid.partition("[")[0]
         step = SAMPLED.get(name, 1)
-        is_sampled = step > 0 and seen[name] % step == 0
-        is_of_rest = not is_sampled and left[name] % THINNED.get(name, 1) == 0
-        if is_of_rest if config.option.rest else is_sampled:
-            chosen.append(item)
+        if step > 0 and seen[name] % step == 0:
+            sampled.append(item)
+        else:
+            left[name].append(item)
         seen[name] += 1
-        left[name] += not is_sampled
-    kept = set(chosen)
+    rest = [item for name in left for item in thinned(left[name], THINNED.get(name, 1))]
+    kept = set(rest if config.option.rest else sampled)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    items[:] = chosen
+    items[:] = [item for item in items if item in kept]
+
+
+def thinned(items, step):
+    """One case in `step`, drawn by its name: every step-th of them could be of one model or one search alone."""
+    drawn = sorted(items, key=lambda item: zlib.crc32(item.nodeid.encode()))
+    return drawn[: math.ceil(len(drawn) / step)]
 
 
 def pytest_runtest_setup(item):
