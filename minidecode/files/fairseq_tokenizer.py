@@ -142,6 +142,8 @@ class FairseqTokenizer(Tokenizer):
     Words are split at spaces, as fairseq does. A text that a model was trained on in pieces (Moses) must come so.
     """
 
+    _rewrites = False
+
     def __init__(self, source: Dictionary, target: Dictionary, codes: Codes | None = None, lowers: bool = False):
         self.source, self.target, self.codes, self.lowers = source, target, codes, lowers
         self.chat_template = None
@@ -203,6 +205,9 @@ class FairseqTokenizer(Tokenizer):
         left_out = () if keep_special else self.special_ids
         text = " ".join(words[i] for i in map(int, ids) if i not in left_out and i < len(words))
         return f"{text} ".replace(f"{GOES_ON} ", "").rstrip()
+
+    def _piece(self, i: int) -> str | None:
+        return self.target.words[i] if i < len(self.target) else None
 
     def count_bytes(self, ids: Any) -> int | None:
         return None

@@ -63,6 +63,7 @@ class SentencePieceTokenizer(Tokenizer):
     eos: int
     unknown: int
     special: frozenset[int]  # ids that `decode` leaves out
+    _rewrites = False
 
     def __init__(self, whole: Iterable[str] = ()):
         """whole: the tokens that SentencePiece does not get to see. Each stands for itself in a text."""
@@ -218,8 +219,11 @@ class MarianTokenizer(SentencePieceTokenizer):
         As in transformers, the source's model joins the pieces where both sides share their vocabulary.
         """
         left_out = frozenset() if keep_special else self.special
-        pieces = [self.pieces.get(int(i), "<unk>") for i in ids if int(i) not in left_out]
+        pieces = [self._piece(int(i)) for i in ids if int(i) not in left_out]
         return self.models[1 if self.separate else 0].decode_pieces(pieces).replace(SPACE, " ").strip()
+
+    def _piece(self, i: int) -> str:
+        return self.pieces.get(i, "<unk>")
 
     def as_json(self) -> str:
         """All of it in one text, the same for tokenizers that do the same."""

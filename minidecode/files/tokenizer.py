@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 MOST_CHARACTERS = 2**28  # of a text as the normalizer may leave it
 NEAR = 8  # tokens in front of others that say how these are written, if they hold text
 UNSETTLED = 8  # characters at the end of a text that its next ones may change where spaces are cleaned
+MAY_JOIN = " .?!,'ntmsver"  # characters of what cleaning joins: no text is changed across another one
 
 
 def _byte_alphabet() -> dict[str, int]:
@@ -201,10 +203,32 @@ class Tokenizer:
         """How many characters at the end of a text may still change when tokens follow; bytes of a character aside."""
         return UNSETTLED if self._cleans else 0
 
+    def settled_end(self, ids: Sequence[int]) -> list[int] | None:
+        """The last ids, where no id behind them changes the text so far, and they alone say how it is written; or None.
+
+        A byte of a character is followed by others, and may turn into U+FFFD with them. A special token is no text.
+        """
+        near, piece = list(ids[-NEAR:]), self._piece(int(ids[-1]))
+        if not piece or piece.startswith("<0x") or ids[-1] in self.special_ids or self._rewrites:
+            return None
+        last = self.decode(near)[-1:]
+        is_settled = last.strip() and last != "\ufffd" and not (self._cleans and last in MAY_JOIN)
+        return near if is_settled else None
+
+    def _piece(self, i: int) -> str | None:
+        """The token of an id, as the vocabulary has it."""
+        return self._backend.id_to_token(i)
+
+    @functools.cached_property
+    def _rewrites(self) -> bool:
+        """Whether the decoder replaces parts of a text whose tokens are joined: then what follows may change any."""
+        decoder = self._backend.decoder
+        return bool(decoder and re.search(rb'"(Fuse|ByteLevel)".*"Replace"', decoder.__getstate__(), re.DOTALL))
+
     def _last_ids(self, ids: Sequence[int] | np.ndarray) -> list[int]:
         """As many of the last ids as say how the next are written: some text, and no bytes of a character alone."""
         for start in range(len(ids) - NEAR, max(0, len(ids) - 8 * NEAR), -1):
-            token = self._backend.id_to_token(int(ids[start]))
+            token = self._piece(int(ids[start]))
             if token and not token.startswith("<0x"):
                 near = [int(i) for i in ids[start:]]
                 if self.decode(near).strip():
@@ -326,28 +350,41 @@ class TextStream:
     ):  # fmt: skip
         """before: token ids in front of the new ones, whose text comes first if `full_text`."""
         self._tokenizer, self._shown = tokenizer, 0
-        self._ids: list[int] = []
         self._stops, self._keep = stop_strings, keep_stop_strings
         self._before, self._owes = before, full_text
         self._named = tokenizer.named_in(stop_strings, tokenizer.special_ids) if stop_strings else {}
-        self._text = ""  # as in NewText, and read once for each token
-        self._special: list[tuple[int, str]] = []
+        self._ids: list[int] = []  # new ones whose text may change
+        self._settled = ""  # the end of the text before theirs, which will not change
+        self._text = ""  # that, and theirs
+        self._special: list[tuple[int, str]] = []  # as in NewText
 
     def push(self, token_id: int) -> str:
         """The text that this token completes; may be empty."""
         if token_id in self._named:
             self._special.append((len(self._text), self._named[token_id]))
         self._ids.append(token_id)
-        self._text = self._tokenizer.decode_after(self._before, self._ids)
+        self._text = self._settled + self._tokenizer.decode_after(self._before, self._ids)
         first, new = self._text_so_far(), self._new()
         if (new.text or first).endswith("\ufffd"):
             return ""
         sure = min(len(new.settled(self._stops)), len(new.text) - self._tokenizer.unsettled)
-        return self._advance(first, new.cut(self._stops, self._keep)[: max(0, sure)])
+        piece = self._advance(first, new.cut(self._stops, self._keep)[: max(0, sure)])
+        if len(self._ids) >= 2 * NEAR and not new.has(self._stops):
+            self._forget()
+        return piece
 
     def finish(self) -> str:
         """What was still held back."""
         return self._advance(self._text_so_far(), self._new().cut(self._stops, self._keep))
+
+    def _forget(self) -> None:
+        """Of a text that is settled, keeps only the end: it may begin a stop string, and says how more is written."""
+        if (near := self._tokenizer.settled_end(self._ids)) is not None:
+            cut = max(0, len(self._text) - max([self._tokenizer.unsettled, *map(len, self._stops)]))
+            self._before, self._ids = near, []
+            self._settled = self._text = self._text[cut:]
+            self._special = [(place - cut, name) for place, name in self._special if place >= cut]
+            self._shown -= cut
 
     def _new(self) -> NewText:
         return NewText(self._text, [(min(size, len(self._text)), name) for size, name in self._special])
