@@ -15,13 +15,14 @@ tiny-gpt2's 4,096 tokens and 0.8 of GPT-2's 50,257; 12 and 11 where tokens are d
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import heapq
 import itertools
 import json
 import re
 import weakref
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,12 +33,18 @@ from ..errors import MinidecodeError, OptionError, pip_install
 from ..files.tokenizer import Tokenizer
 from ..options.options import Options
 from ..runtime.receipt import ConstraintCounts
-from .shortest_match import shortest_json, shortest_match
+from .schema_limits import check_schema, parts
+from .shortest_match import MOST, Work, shortest_json, shortest_match
 
 KEPT = 64  # tokens of a row that get through where the likeliest are chosen: more than any search looks at
 KEPT_TO_SAMPLE = 1024  # where tokens are drawn, and top_k does not say how many
 SEARCHES = 3  # for new ends, of a row at a step, that find none
-NEW_END, FIRST_END = 200, 20_000  # states that such a search looks at, and the one before the first token
+NEW_END, FIRST_END = 200, 10_000  # states that such a search looks at, and the one before the first token
+MOST_TO_READ = 100_000  # characters of a pattern or schema
+SHORT_END = 200  # bytes of an end, of which each part is counted in tokens once
+LONG_ENDS = 8  # longer ones that are remembered, with a number for each byte
+TRIED = 300_000  # bytes that a search tries
+JOINED = 2**14  # bytes of old ends that a state of a search is tried with
 GRAMMARS = 8  # whose matchers a vocabulary keeps for later calls
 HINTS = 16  # texts that a search tries as a whole
 END_OF_BYTES = 256  # the id of the end, where every byte is a token
@@ -107,24 +114,16 @@ def vocabulary_of(tokenizer: Tokenizer) -> Vocabulary:
     return _vocabularies[tokenizer]
 
 
-def _parts(schema: Any) -> Iterator[dict[str, Any]]:
-    """The dicts in a schema, itself included."""
-    if isinstance(schema, dict):
-        yield schema
-    for part in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
-        yield from _parts(part)
-
-
 def _hints(options: Options) -> Iterator[str]:
     """Texts that a search for an end tries as a whole: what patterns match, and of objects what is behind the brace."""
     if options.regex is not None:
         yield shortest_match(options.regex) or ""
         return
-    schema = json.loads(str(options.json_schema))
-    for part in _parts(schema):
+    schema, work = json.loads(str(options.json_schema)), Work()
+    for part in parts(schema):
         if isinstance(part.get("pattern"), str):
             yield shortest_match(part["pattern"]) or ""
-        if isinstance(part.get("properties"), dict) and (text := shortest_json(part, schema)):
+        if isinstance(part.get("properties"), dict) and (text := shortest_json(part, schema, work)):
             yield text[1:]  # behind {
             yield text[2:]  # and behind {"
 
@@ -194,7 +193,8 @@ class Constraint:
     _step: int = -1
     _now: dict[tuple[int, ...], Beginning | None] = field(default_factory=dict)  # by new tokens
     _before: dict[tuple[int, ...], Beginning | None] = field(default_factory=dict)  # those of the step before
-    _fewest: dict[bytes, int] = field(default_factory=dict)
+    _fewest: dict[bytes, int] = field(default_factory=dict)  # tokens of short ends, and
+    _long: deque[tuple[bytes, list[int]]] = field(default_factory=lambda: deque(maxlen=LONG_ENDS))  # behind each byte
 
     @classmethod
     def make(cls, options: Options, tokenizer: Tokenizer | None, vocab_size: int) -> Constraint | None:
@@ -210,6 +210,11 @@ class Constraint:
                 f"{name} needs an eos_token_id that is a special token, for a text ends with it, and it is "
                 f"{list(options.eos_token_id) or None}: give one of {tokenizer.special_ids}"
             )
+        if (length := len(str(options.regex or options.json_schema))) > MOST_TO_READ:
+            raise OptionError(f"{name} has {length:,} characters: make it simpler, at most {MOST_TO_READ:,} are read")
+        if name == "json_schema":
+            with contextlib.suppress(RecursionError):  # the library refuses what is nested so deep
+                check_schema(json.loads(str(options.json_schema)))
         remedy = "mend the pattern" if name == "regex" else "mend the schema, or ask for less"
         try:
             if name == "regex":
@@ -218,7 +223,11 @@ class Constraint:
                 grammar = library.LLMatcher.grammar_from_json_schema(options.json_schema, overrides=JSON_FORM)
         except ValueError as error:  # such as half a surrogate pair in a schema, or one that is nested too deep
             raise OptionError(f"{name} is refused by llguidance ({_one_line(error)}): {remedy}") from None
-        first_hints = itertools.islice(dict.fromkeys(filter(None, _hints(options))), HINTS)
+        first_hints: dict[str, None] = {}
+        for hint in filter(None, _hints(options)):
+            first_hints[hint] = None
+            if len(first_hints) == HINTS:
+                break
         hints = [hint.encode("utf-8", "ignore") for hint in first_hints]
         hints = [hint for hint in hints if all(b in vocabulary.words for b in _split(hint))]
         if grammar not in vocabulary.roots:
@@ -241,7 +250,10 @@ class Constraint:
     def check_limits(self, limit_B: Iterable[int], prompt_B: Iterable[int]) -> None:
         """Raises OptionError where a sentence may not have as many new tokens as the shortest known match takes."""
         if self.root.end is None:
-            raise OptionError(f"{self.name}: no text that matches was found: mend it, or make it simpler")
+            raise OptionError(
+                f"{self.name}: no text that matches was found: mend it, or make it simpler (one of more than {MOST:,} "
+                "bytes is not looked for)"
+            )
         for limit, prompt in zip(limit_B, prompt_B, strict=True):
             needed = self._tokens(self.root.end) + 1 + (prompt == 1 and bool(self.skipped))
             if needed > limit:
@@ -402,7 +414,7 @@ class Constraint:
             shortest_match(str(options.regex)) if is_regex else shortest_json(json.loads(str(options.json_schema)))
         )
         text = None if shortest is None else shortest.encode("utf-8", "ignore")
-        if text is not None and self._is_text(text):
+        if text is not None and len(text) <= MOST and self._is_text(text):
             ids = [*text, END_OF_BYTES]
             if self.by_byte.validate_tokens(ids) == len(ids):
                 return text
@@ -418,9 +430,9 @@ class Constraint:
         """
         start = self.by_byte.deep_copy()
         start.consume_tokens(list(text))
-        heap, order, followed = [(0, 0, 0, 0, b"", start)], 0, Counter[Any]()
+        heap, order, followed, tried = [(0, 0, 0, 0, b"", start)], 0, Counter[Any](), 0
         for _ in range(states):
-            if not heap:
+            if not heap or tried > TRIED:
                 return None
             length, turns, last_turn, _, more, state = heapq.heappop(heap)
             if most < np.inf and self._tokens(more) > most + 1:
@@ -442,7 +454,9 @@ class Constraint:
             hints = [hint for hint in self.hints if (hint[0] == forced[0] if forced else allowed_X[hint[0]])]
             masks: set[Any] = set()
             for piece in [*following, *hints]:
-                after = state.deep_copy()
+                if len(more) + len(piece) > MOST:
+                    continue
+                tried, after = tried + len(piece), state.deep_copy()
                 if not after.consume_tokens(list(piece)):
                     continue
                 mask = after.compute_bitmask(), after.compute_ff_bytes(), after.is_accepting()
@@ -455,9 +469,13 @@ class Constraint:
         return None
 
     def _joined(self, state: Any, more: bytes, old: bytes, most: float) -> bytes | None:
-        """These bytes and what is left of the old end, if that completes the state's text."""
-        most -= self._tokens(more)
-        for cut in range(len(old) + 1):
+        """These bytes and what is left of the old end, if that completes the state's text.
+
+        Of a long end, a few cuts are tried: near its begin and near its end.
+        """
+        most, half = most - self._tokens(more), max(2, JOINED // (len(old) + 1) // 2)
+        first, last = range(min(half, len(old))), range(max(len(old) - half, 0), len(old) + 1)
+        for cut in dict.fromkeys([*first, *last]):
             if self._tokens(old[cut:]) <= most:
                 ids = [*old[cut:], END_OF_BYTES]
                 if state.validate_tokens(ids) == len(ids):
@@ -484,13 +502,20 @@ class Constraint:
 
     def _tokens(self, text: bytes) -> int:
         """The fewest tokens that a text can be cut into."""
-        if text not in self._fewest:
-            words, longest, fewest = self.vocabulary.words, self.vocabulary.longest, [0] * (len(text) + 1)
-            for i in range(len(text) - 1, -1, -1):
-                ends = range(i + 1, min(i + longest, len(text)) + 1)
-                fewest[i] = 1 + min(fewest[j] for j in ends if text[i:j] in words)
+        if text in self._fewest:
+            return self._fewest[text]
+        for whole, fewest in self._long:
+            if whole.endswith(text):
+                return fewest[len(whole) - len(text)]
+        words, longest, fewest = self.vocabulary.words, self.vocabulary.longest, [0] * (len(text) + 1)
+        for i in range(len(text) - 1, -1, -1):
+            ends = range(i + 1, min(i + longest, len(text)) + 1)
+            fewest[i] = 1 + min(fewest[j] for j in ends if text[i:j] in words)
+        if len(text) > SHORT_END:
+            self._long.appendleft((text, fewest))
+        else:
             self._fewest |= {text[i:]: number for i, number in enumerate(fewest)}
-        return self._fewest[text]
+        return fewest[0]
 
     def _first_token(self, text: bytes) -> int:
         """The first of the fewest tokens."""

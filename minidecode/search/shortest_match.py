@@ -16,7 +16,8 @@ CATEGORIES = {
     "CATEGORY_DIGIT": str.isdigit, "CATEGORY_SPACE": str.isspace,
     "CATEGORY_WORD": lambda c: c.isalnum() or c == "_",
 }  # fmt: skip
-MOST = 10_000  # characters
+MOST = 4_000  # characters
+WORK = 100_000  # parts of a schema, and characters of its patterns and values, that a walk looks at
 
 
 def shortest_match(pattern: str) -> str | None:
@@ -29,7 +30,12 @@ def shortest_match(pattern: str) -> str | None:
 
 
 def _of(parsed: Iterable[tuple[Any, Any]]) -> str:
-    return "".join(_of_item(str(kind), value) for kind, value in parsed)
+    text = ""
+    for kind, value in parsed:
+        text += _of_item(str(kind), value)
+        if len(text) > MOST:
+            raise OverflowError
+    return text
 
 
 def _of_item(kind: str, value: Any) -> str:
@@ -91,85 +97,114 @@ FORMATS = {
 }  # fmt: skip
 
 
-def shortest_json(schema: Any, root: Any = None) -> str | None:
+class Work:
+    """What a walk may still look at. A short schema may name a part 2**n times, or hold an array of 10**9 values."""
+
+    def __init__(self, left: int = WORK):
+        self.left = left
+
+    def take(self, amount: int) -> None:
+        """Raises NotImplementedError when nothing is left."""
+        self.left -= amount
+        if self.left < 0:
+            raise NotImplementedError
+
+    def json(self, value: Any) -> str:
+        """A value of the schema as JSON."""
+        text = json.dumps(value, ensure_ascii=False)
+        self.take(len(text))
+        return text
+
+
+def shortest_json(schema: Any, root: Any = None, work: Work | None = None) -> str | None:
     """The shortest text as json.dumps writes it; None where a schema is beyond this walk.
 
     It may be wrong: a matcher must look at it.
 
-    root: the whole schema, of which this one is a part.
+    root: the whole schema, of which this one is a part. work: what this walk may look at.
     """
     try:
-        return json.dumps(_value(schema, schema if root is None else root, ()), ensure_ascii=False)
+        return _text(schema, schema if root is None else root, (), Work() if work is None else work)
     except (re.error, NotImplementedError, RecursionError, ArithmeticError):
         return None
     except (AttributeError, LookupError, TypeError, ValueError):  # no schema: a matcher says so
         return None
 
 
-def _value(schema: Any, root: Any, within: tuple[str, ...]) -> Any:
-    """A value of which the JSON is short. within: the references that lead here, which must not come again."""
+def _text(schema: Any, root: Any, within: tuple[str, ...], work: Work) -> str:
+    """A short JSON text, of MOST characters at most. within: references that lead here, which must not come again."""
+    work.take(1)
+    if (text := _text_of(schema, root, within, work)) and len(text) > MOST:
+        raise NotImplementedError
+    return text
+
+
+def _text_of(schema: Any, root: Any, within: tuple[str, ...], work: Work) -> str:
     if schema is True or schema == {}:
-        return 0
+        return "0"
     if (reference := schema.get("$ref")) is not None:
         if reference in within or not reference.startswith("#"):
             raise NotImplementedError
         target = root
         for key in reference[1:].split("/")[1:]:
             target = target[key]
-        return _value(target, root, (*within, reference))
+        return _text(target, root, (*within, reference), work)
     if "const" in schema:
-        return schema["const"]
+        return work.json(schema["const"])
     if "enum" in schema:
-        return min(schema["enum"], key=_size)
+        return min(map(work.json, schema["enum"]), key=len)
     if "allOf" in schema:
         (schema,) = schema["allOf"]  # several are beyond this walk
-        return _value(schema, root, within)
+        return _text(schema, root, within, work)
     if parts := schema.get("anyOf") or schema.get("oneOf"):
-        return _shortest_of(parts, root, within)
+        return _shortest_of(parts, root, within, work)
     kind = schema.get("type") or next((kind for key, kind in TYPE_OF.items() if key in schema), "integer")
     if isinstance(kind, list):
-        return _shortest_of([schema | {"type": each} for each in kind], root, within)
+        work.take(len(kind) * len(schema))
+        return _shortest_of([schema | {"type": each} for each in kind], root, within, work)
     match kind:
         case "object":
             properties, required = schema.get("properties", {}), schema.get("required", [])
-            names = [*(name for name in properties if name in required), *(n for n in required if n not in properties)]
-            return {name: _value(properties.get(name, True), root, within) for name in names}
+            work.take(len(properties) + len(required))
+            needed = dict.fromkeys(required)
+            names = [*(name for name in properties if name in needed), *(n for n in needed if n not in properties)]
+            each = (f"{work.json(n)}: {_text(properties.get(n, True), root, within, work)}" for n in names)
+            return f"{{{', '.join(each)}}}"
         case "array":
             first, least = schema.get("prefixItems", []), schema.get("minItems", 0)
             if least > MOST:
                 raise NotImplementedError
-            rest = (
-                [_value(schema.get("items", True), root, within)] * (least - len(first)) if least > len(first) else []
-            )
-            return [*(_value(part, root, within) for part in first[:least]), *rest]
+            texts = [_text(part, root, within, work) for part in first[:least]]
+            if least > len(first):
+                rest = _text(schema.get("items", True), root, within, work)
+                work.take(len(rest) * (least - len(first)))
+                texts += [rest] * (least - len(first))
+            return f"[{', '.join(texts)}]"
         case "string":
             text = FORMATS[schema["format"]] if "format" in schema else ""
             if "pattern" in schema:
+                work.take(len(schema["pattern"]))
                 text = _of(re._parser.parse(schema["pattern"]))  # type: ignore[attr-defined]
-            return text.ljust(min(schema.get("minLength", 0), MOST), "0")
+            return json.dumps(text.ljust(min(schema.get("minLength", 0), MOST), "0"), ensure_ascii=False)
         case "integer" | "number":
-            return _number(schema, is_whole=kind == "integer")
-    return {"boolean": True, "null": None}[kind]
+            return json.dumps(_number(schema, is_whole=kind == "integer"))
+    return {"boolean": "true", "null": "null"}[kind]
 
 
 TYPE_OF = {"properties": "object", "required": "object", "items": "array", "prefixItems": "array", "minItems": "array",
            "pattern": "string", "format": "string", "minLength": "string"}  # fmt: skip
 
 
-def _shortest_of(parts: list[Any], root: Any, within: tuple[str, ...]) -> Any:
-    values = []
+def _shortest_of(parts: list[Any], root: Any, within: tuple[str, ...], work: Work) -> str:
+    texts = []
     for part in parts:
         try:
-            values.append(_value(part, root, within))
-        except (re.error, NotImplementedError, LookupError):
-            continue  # such as a tree's branch, where another part is its leaf
-    if not values:
+            texts.append(_text(part, root, within, work))
+        except (re.error, NotImplementedError, LookupError, OverflowError):
+            work.take(1)  # such as a tree's branch, where another part is its leaf
+    if not texts:
         raise NotImplementedError
-    return min(values, key=_size)
-
-
-def _size(value: Any) -> int:
-    return len(json.dumps(value, ensure_ascii=False))
+    return min(texts, key=len)
 
 
 def _number(schema: dict[str, Any], is_whole: bool) -> float:

@@ -106,6 +106,8 @@ class Server:
             raise InputError(self.model.inputs.no_tokenizer("call md.Scheduler with input_ids"))
         self.worker = Worker(scheduler)
         self.key = None if settings.api_key is None else settings.api_key.encode()
+        # A thread that compiles a pattern computes, and takes turns with the one that steps: never two of them.
+        self.one_at_a_time = asyncio.Semaphore(1)
         self.answered: Counter[str] = Counter()  # by state
         self.first_token_seconds = self.seconds = 0.0
         self.new_tokens = self.prompt_tokens = 0
@@ -209,7 +211,9 @@ class Server:
             self._check_model(body["model"])
         with _refusals("messages" if is_chat else "prompt"):
             asked = read(body)
-            jobs, ids = await run_in_threadpool(self._jobs, asked, is_chat)
+            is_long = {"regex", "json_schema"} & set(asked.options)
+            async with self.one_at_a_time if is_long else contextlib.nullcontext():
+                jobs, ids = await run_in_threadpool(self._jobs, asked, is_chat)
         reply = Reply(self.settings.name, is_chat, self.model.tokenizer, asked.logprobs, asked.usage_chunk)
         running = Running(self, asked, jobs, ids, reply)
         with _refusals():

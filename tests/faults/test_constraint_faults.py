@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+import time
 
 import pytest
 from toy_folder import write_json
@@ -134,3 +135,60 @@ def test_a_prefix_that_cannot_be_is_the_error_of_its_line(model, prefix, options
     with md.generate_lines(model, lines, **how | options) as run:
         bad, good = run
     assert says in str(bad.error) and good.error is None and good.texts[0]
+
+
+def chained(depth: int) -> dict:
+    """A schema that names its last part 2**depth times."""
+    both = ({x: {"$ref": f"#/$defs/a{i + 1}"} for x in "xy"} for i in range(depth))
+    parts = {f"a{i}": {"type": "object", "required": ["x", "y"], "properties": xy} for i, xy in enumerate(both)}
+    return {"$defs": {**parts, f"a{depth}": {"type": "string"}}, "$ref": "#/$defs/a0"}
+
+
+TABLES = {"type": "array", "minItems": 3999, "items": {"type": "array", "minItems": 3999, "items": {"minItems": 3999}}}
+ENDLESS = [  # what took one core seconds to minutes, or gigabytes, before it was refused
+    (
+        {"regex": "a{100000}"},
+        "regex: no text that matches was found: mend it, or make it simpler (one of more than 4,0",
+    ),
+    ({"regex": "ab" * 45_000}, "regex: no text that matches was found"),
+    ({"regex": "ab" * 2_000_000}, "regex has 4,000,000 characters: make it simpler, at most 100,000 are read"),
+    ({"regex": "[a-z]" * 20_000}, "regex: no text that matches was found"),
+    ({"json_schema": {"type": "string", "minLength": 100_000}}, "json_schema: no text that matches was found"),
+    ({"json_schema": {"enum": ["x" * 60_000]}}, "json_schema: no text that matches was found"),
+    ({"json_schema": chained(18)}, "json_schema: no text that matches was found"),
+    ({"json_schema": TABLES}, "json_schema: no text that matches was found"),
+    ({"json_schema": {"type": "integer", "multipleOf": 999_983}}, "json_schema: its multipleOf, added up, take more"),
+    ({"json_schema": {"allOf": [{"multipleOf": step} for step in (97, 101, 103)]}}, "its multipleOf, multiplied, t"),
+    (
+        {"json_schema": {"allOf": [{"pattern": f"(a|b)*a(a|b){{{i}}}"} for i in range(40)]}},
+        "json_schema: 40 patterns",
+    ),
+    ({"json_schema": {"patternProperties": {f"x{i}": {} for i in range(300)}}}, "patternProperties has more than 100"),
+]
+
+
+@pytest.mark.parametrize(("given", "say"), ENDLESS)
+def test_what_would_take_long_is_refused_at_once(model, given, say):
+    """Of time by the clock of this process, so that a busy machine changes nothing."""
+    began = time.process_time()
+    with pytest.raises(md.OptionError) as error:
+        model.check("A", max_new_tokens=64, **given)
+    assert time.process_time() - began < 1.0 and say in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("given", [
+    {"regex": "[0-9]{1,500}"}, {"regex": "(x{1,100}){1,100}"}, {"regex": "|".join(f"w{i}" for i in range(9000))},
+    {"json_schema": {"enum": [f"w{i}" for i in range(5000)]}}, {"json_schema": {"type": "number", "multipleOf": 0.01}},
+    {"json_schema": {"type": "integer", "multipleOf": 1_000_000}},
+    {"json_schema": chained(2)}, {"json_schema": {"type": "string", "maxLength": 100_000}},
+])  # fmt: skip
+def test_what_is_of_a_sensible_size_goes_on_working(model, given):
+    model.check("A", max_new_tokens=64, **given)
+
+
+def test_a_long_end_takes_memory_that_grows_with_its_length(model):
+    """Each of its ends was kept: 8 MB for 4,000 bytes, of each request that waits."""
+    options = model.options(regex="a{3900}", max_new_tokens=64)
+    constraint = constraints.Constraint.make(options, model.tokenizer, model.config.vocab_size)
+    assert constraint._tokens(constraint.root.end) == 3900 and constraint._tokens(constraint.root.end[900:]) == 3000
+    assert not constraint._fewest and [len(fewest) for _, fewest in constraint._long] == [3901]

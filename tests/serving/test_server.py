@@ -14,6 +14,7 @@ from serving_cases import bound
 from toy_folder import write_folder
 
 import minidecode as md
+from minidecode.search.constraints import Constraint
 from minidecode.serving.replies import word_of
 from minidecode.serving.scheduler import Scheduler
 from minidecode.serving.server import Server, Settings, rows_of
@@ -208,6 +209,39 @@ def test_a_prompt_that_came_before_is_found_in_pages(model):
         assert metrics["minidecode_read_tokens_total"] == str(read)
         pages = [int(metrics[f"minidecode_pages_{name}"]) for name in ("used", "cached", "free")]
         assert pages == [0, cached[1] // 16, paged.batch.rows.pool.pages - cached[1] // 16]
+
+
+def test_steps_go_on_while_a_pattern_is_compiled(model, monkeypatch):
+    """On a thread of the request, for one request at a time; requests without a pattern do not wait."""
+    now, most, goes_on = [0], [0], threading.Event()
+
+    def compiles(*given):
+        now[0] += 1
+        most[0] = max(most[0], now[0])
+        assert goes_on.wait(20)
+        now[0] -= 1
+        return make(*given)
+
+    make = Constraint.make
+    monkeypatch.setattr(Constraint, "make", lambda options, *given: options.regex and compiles(options, *given))
+    with served(model, unhurried(model)) as (client, server, _):
+        stream = events(client, **LONG)
+        next(stream)
+        body = dict(prompt="a", max_tokens=3, temperature=0, regex="ab?")
+        clients = [httpx.Client(base_url=client.base_url, timeout=60) for _ in range(3)]
+        threads = [threading.Thread(target=completion, args=(one,), kwargs=body) for one in clients[:2]]
+        for thread in threads:
+            thread.start()
+        waited_until(lambda: now[0])
+        steps = server.scheduler.batch.steps
+        waited_until(lambda: server.scheduler.batch.steps > steps + 5)
+        completion(clients[2], prompt="a", max_tokens=2, temperature=0)
+        goes_on.set()
+        for thread, one in zip(threads, clients, strict=False):
+            thread.join()
+            one.close()
+        clients[2].close()
+        assert list(stream)[-1] == "[DONE]" and most == [1]
 
 
 def test_a_client_that_leaves_frees_its_rows(model):
