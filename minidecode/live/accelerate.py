@@ -12,6 +12,7 @@ theirs is given.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import inspect
 import sys
@@ -48,6 +49,7 @@ READS_TEXTS = (
 )  # fmt: skip
 NEEDLESS = {"use_cache", "token_type_ids", "logits_to_keep"}
 REMEDY = "md.restore(model) gives the old generate back"
+BEFORE = "_generate_before_accelerate"  # the attribute of a model that keeps a `generate` of its user's
 NOT_RETURNED = ("output_attentions", "output_hidden_states")
 # Settings that choose another search, and transformers' value of each that does not.
 OTHER_SEARCHES = {
@@ -68,7 +70,8 @@ def accelerate(
         model = md.accelerate(model)
 
     model: a live transformers model of a family that minidecode has, in evaluation mode, on the CPU.
-    tokenizer: transformers' fast tokenizer, for stop_strings and for `prove` with texts.
+    tokenizer: transformers' fast tokenizer, for stop_strings and for `prove` with texts. One that a
+        call of `generate` is given counts in its place for that call.
     plan, dtype: as in `load`. dtype: by default float32, and float64 for a model of float64.
     prove: texts, token ids (B, N), or what a tokenizer returned: both sides generate first, and on the
         first difference a RefusedError says the step, both tokens and the gap of their scores; the
@@ -84,13 +87,23 @@ def accelerate(
             accelerated.prove(prove)
         except RefusedError as error:
             raise RefusedError(f"{error}; the model is as it was") from None
-    model.generate = accelerated
+    attributes = vars(restore(model))
+    if "generate" in attributes:
+        attributes[BEFORE] = attributes["generate"]
+    accelerated.bind()
     return model
 
 
 def restore(model: Any) -> Any:
-    """The model as it was before `accelerate`: its class's `generate` counts again."""
-    model.__dict__.pop("generate", None)
+    """The model as it was before `accelerate`: its class's `generate` counts again, or one that was bound on it.
+
+    A model that is not accelerated stays as it is.
+    """
+    attributes = vars(model)
+    if isinstance(attributes.get("generate"), Accelerated):
+        del attributes["generate"], attributes["__reduce_ex__"]
+        if BEFORE in attributes:
+            attributes["generate"] = attributes.pop(BEFORE)
     return model
 
 
@@ -110,10 +123,26 @@ class Accelerated:
         self.receipt: Any = None
         self.copied = 0
         self._built: tuple[Any, Model] | None = None
+        self._spoken: tuple[Any, Model, Model] | None = None  # a call's tokenizer, the model here, one that has both
         self.converted()  # what cannot be is said now
 
+    # ---- Copies -----------------------------------------------------------------------------------------------------
+
+    def bind(self) -> None:
+        """From now on the live model's `generate` is this one, and that of its copies and pickles is one of theirs."""
+        vars(self.live).update({"generate": self, "__reduce_ex__": self.reduce_live})
+
+    def reduce_live(self, protocol: int) -> tuple[Any, ...]:
+        """What copy and pickle make the live model of again."""
+        _, _, state, *rest = type(self.live).__reduce_ex__(self.live, max(protocol, 2))
+        own = {name: value for name, value in state.items() if name not in ("generate", "__reduce_ex__")}
+        return _copy_of_live, (type(self.live), self), own, *rest
+
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_built": None, "receipt": None}  # a copy's weights are its own
+        """A copy's model and weights are its own."""
+        return {**vars(self), "live": None, "receipt": None, "_built": None, "_spoken": None}
+
+    # ---- The model here ---------------------------------------------------------------------------------------------
 
     def converted(self) -> Model:
         """The model here, made again if a weight of the live one has changed."""
@@ -137,13 +166,22 @@ class Accelerated:
             )
         dtype = self.dtype or ("float64" if "F64" in stored else "float32")
         tensors, config = bound_tensors(family, config, live_tensors, np.dtype(COMPUTED_IN[dtype]))
-        backend = getattr(self.tokenizer, "backend_tokenizer", None)
-        words = Tokenizer(backend) if backend is not None else None
-        model = Model(family, config, tensors, words, {}, self.plan, dtype, "cpu", "the model's generation_config")
+        words, source = _words(self.tokenizer), "the model's generation_config"
+        model = Model(family, config, tensors, words, {}, self.plan, dtype, "cpu", source)
         self.copied = copied_bytes(model.weights, live_tensors.values())
         if model.dtype in ("float32", "float64"):
             check_same_scores(self.live, model)
         return model
+
+    def _reading(self, model: Model, tokenizer: Any) -> Model:
+        """The model with a call's own tokenizer in place of that of `accelerate`, where the call has one."""
+        if tokenizer is None:
+            return model
+        if self._spoken is None or self._spoken[0] is not tokenizer or self._spoken[1] is not model:
+            other, words = copy.copy(model), _words(tokenizer)
+            other.tokenizer, other.inputs = words, dataclasses.replace(model.inputs, tokenizer=words)
+            self._spoken = tokenizer, model, other
+        return self._spoken[2]
 
     # ---- A call -----------------------------------------------------------------------------------------------------
 
@@ -154,10 +192,7 @@ class Accelerated:
         negative_prompt_attention_mask: Any = None, custom_generate: Any = None, **kwargs: Any,
     ) -> Any:  # fmt: skip
         """transformers' `generate`: LongTensors, or its outputs where return_dict_in_generate asks for them."""
-        if self.tokenizer is None and kwargs.get("tokenizer") is not None:
-            self.tokenizer, self._built = kwargs["tokenizer"], None
-        kwargs.pop("tokenizer", None)
-        model, torch = self.converted(), sys.modules["torch"]
+        model, torch = self._reading(self.converted(), kwargs.pop("tokenizer", None)), sys.modules["torch"]
         refused = {"assistant_model": assistant_model, "custom_generate": custom_generate,
                    "negative_prompt_attention_mask": negative_prompt_attention_mask}  # fmt: skip
         _refuse(refused | kwargs)
@@ -170,7 +205,7 @@ class Accelerated:
             raise OptionError(f"{', '.join(unknown)}: not known here; {REMEDY}")
         ids_BN = _ids(given, settings, torch)
         mask_BN = _mask(mask, ids_BN, settings)
-        _check_positions(positions, mask_BN)
+        _check_positions(positions, mask_BN, self.live)
         prompts = _without_padding(ids_BN, mask_BN, model.has_encoder)
         options = self._options(settings, ids_BN.shape[1])
         if not model.has_encoder and {len(prompt) for prompt in prompts} != {ids_BN.shape[1]}:
@@ -191,6 +226,8 @@ class Accelerated:
                 "stop_strings: without eos_token_id, transformers writes on in a text that has one until all have: "
                 "give one prompt at a time"
             )
+        if options.get("stop_strings") and model.tokenizer is None:
+            raise InputError("stop_strings are found by a fast tokenizer of transformers: pass it as tokenizer=")
         if prefix_allowed_tokens_fn is not None:
             options["prefix_allowed_tokens_fn"] = lambda b, ids: prefix_allowed_tokens_fn(b, torch.from_numpy(ids))
         if negative_prompt_ids is not None:
@@ -278,6 +315,20 @@ class Accelerated:
         return bool(self.settings_of(**call).get("do_sample"))
 
 
+def _copy_of_live(kind: type, accelerated: Accelerated) -> Any:
+    """A live model without its state, with a `generate` of its own: the first step of a copy and of an unpickling."""
+    accelerated = copy.copy(accelerated)
+    accelerated.live = kind.__new__(kind)
+    accelerated.bind()
+    return accelerated.live
+
+
+def _words(tokenizer: Any) -> Tokenizer | None:
+    """The tokenizer here, of transformers' fast one."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    return None if backend is None else Tokenizer(backend)
+
+
 def _refuse(given: dict[str, Any]) -> None:
     """Raises OptionError on an argument that changes what is computed in a way that is not here."""
     for name, value in given.items():
@@ -313,13 +364,20 @@ def _mask(mask: Any, ids_BN: np.ndarray, settings: dict[str, Any]) -> np.ndarray
     return ids_BN != pad
 
 
-def _check_positions(positions: Any, mask_BN: np.ndarray) -> None:
-    """Raises OptionError on positions that do not count the tokens that are no padding, as they do here."""
+def _check_positions(positions: Any, mask_BN: np.ndarray, live: Any) -> None:
+    """Raises OptionError on positions that do not count the tokens that are no padding, as they do here.
+
+    Before 5.2, transformers gives all new tokens but the first the last of these positions.
+    """
     if positions is None:
         return
     positions, counted_BN = np.asarray(positions), mask_BN.cumsum(axis=1) - 1
     if positions.shape != mask_BN.shape or (positions != counted_BN)[mask_BN].any():
         raise OptionError(f"position_ids: positions count the tokens that are no padding; {REMEDY}")
+    if not hasattr(live, "_prepare_position_ids_for_generation"):
+        raise OptionError(
+            "position_ids: transformers before 5.2 does not count on from them: leave them out, or upgrade transformers"
+        )
 
 
 def _without_padding(ids_BN: np.ndarray, mask_BN: np.ndarray, has_encoder: bool) -> list[list[int]]:

@@ -1,6 +1,7 @@
 """A live model of transformers gives the same tokens before and after `md.accelerate`: families, options, edges."""
 
 import copy
+import functools
 import os
 import pickle
 import random
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tokenizers
 import tolerance
 from tolerance import FLOAT32, score_bound, widths
 
@@ -27,6 +29,7 @@ DECODERS = ("gpt2", "gpt_bigcode", "llama")
 ENCODER_DECODERS = ("bart", "marian", "mbart", "t5", "prophetnet")
 CASES = int(os.environ.get("ACCELERATE_CASES", "6"))  # of each family
 PAD = 3
+COUNTS_ON = "_prepare_position_ids_for_generation"  # what a model has if its new tokens' positions follow those given
 TOKENS = ("bos_token_id", "eos_token_id", "decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id")
 
 
@@ -162,6 +165,69 @@ def test_copies_and_pickles_have_their_own_weights(gpt2, ids):
     assert gpt2.generate(ids).tolist() == expected
 
 
+def test_a_shallow_copy_generates_by_its_own_settings(gpt2, ids):
+    """With the first model's weights, as copy.copy has it, and also where it is copied again."""
+    first = md.accelerate(gpt2).generate(ids, max_new_tokens=4).tolist()
+    other = copy.copy(copy.copy(gpt2))
+    other.generation_config = copy.deepcopy(gpt2.generation_config)
+    other.generation_config.suppress_tokens = [first[0][4]]
+    ours = other.generate(ids, max_new_tokens=4).tolist()
+    assert other.generate.live is other and gpt2.generate(ids, max_new_tokens=4).tolist() == first != ours
+    assert md.restore(other).generate(ids, max_new_tokens=4).tolist() == ours
+    assert "generate" in vars(gpt2) and "generate" not in vars(other)
+
+
+@pytest.mark.parametrize("times", [0, 1, 2])
+def test_restore_puts_back_what_was_there(gpt2, times):
+    """A user's own `generate` on the object, too; of copies, that which copy and pickle make of it."""
+    gpt2.generate = functools.partial(generate_of_a_user, gpt2)
+    before = dict(vars(gpt2))
+    for _ in range(times):
+        md.accelerate(gpt2)
+    copies = copy.copy(gpt2), copy.deepcopy(gpt2), pickle.loads(pickle.dumps(gpt2))
+    assert all(isinstance(each.generate, Accelerated) == bool(times) for each in (gpt2, *copies))
+    assert vars(md.restore(gpt2)) == before
+    of_whom = [md.restore(each).generate()[1] for each in copies]
+    assert of_whom[0] is gpt2 and of_whom[1] is copies[1] and of_whom[2] is copies[2]
+
+
+def generate_of_a_user(model):
+    return "mine", model
+
+
+def test_a_users_wrapper_of_generate_stays(gpt2, ids):
+    md.accelerate(gpt2)
+    gpt2.generate = wrapper = functools.partial(gpt2.generate, max_new_tokens=3)
+    assert md.restore(gpt2).generate is wrapper and wrapper(ids).shape == (2, 7)
+
+
+def test_a_calls_own_tokenizer_counts_for_that_call(gpt2, ids):
+    """Of three that read another token as the stop string, one of which `accelerate` has; without any is an error."""
+
+    def tokenizer(stop):
+        words = {f"a{i}": i for i in range(1, gpt2.config.vocab_size) if i != stop}
+        words |= {"x": stop, "abcdef": 0}  # transformers joins abcdef to each word
+        inner = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="abcdef"))
+        inner.decoder = tokenizers.decoders.Fuse()
+        return transformers.PreTrainedTokenizerFast(tokenizer_object=inner)
+
+    given = {"max_new_tokens": 12, "repetition_penalty": 9.0, "suppress_tokens": [0]}
+    written = gpt2.generate(ids[:1], **given)[0, 4:].tolist()
+    given["stop_strings"] = "x"
+    readers = [tokenizer(stop) for stop in list(dict.fromkeys(written))[:3]]
+    expected = [gpt2.generate(ids[:1], tokenizer=each, **given).tolist() for each in readers]
+    assert len({len(text[0]) for text in expected}) == 3
+    md.accelerate(gpt2)
+    for i in (0, 1, 1, 2, 0):
+        assert gpt2.generate(ids[:1], tokenizer=readers[i], **given).tolist() == expected[i]
+    with pytest.raises(md.InputError, match="pass it as tokenizer="):
+        gpt2.generate(ids[:1], **given)
+    md.accelerate(gpt2, readers[1])
+    for i in (2, 1):
+        assert gpt2.generate(ids[:1], tokenizer=readers[i], **given).tolist() == expected[i]
+    assert gpt2.generate(ids[:1], **given).tolist() == expected[1]
+
+
 def test_float32_weights_are_shared_where_they_can_be():
     live = live_model("gpt2", random.Random(2)).float()
     side = Accelerated(live, plan="numpy")
@@ -251,9 +317,21 @@ def test_without_an_eos_texts_end_together(gpt2, ids):
     ],
 )  # fmt: skip
 def test_arguments_that_change_nothing_are_taken(gpt2, ids, given, num_beams):
+    if "position_ids" in given and not hasattr(gpt2, COUNTS_ON):
+        pytest.skip("transformers before 5.2")
     given = {"attention_mask": torch.tensor([[0, 1, 1, 1], [1, 1, 1, 1]]), "num_beams": num_beams} | given
     before = gpt2.generate(ids, max_new_tokens=6, **given).tolist()
     assert before == md.accelerate(gpt2).generate(ids, max_new_tokens=6, **given).tolist()
+
+
+def test_positions_that_transformers_does_not_count_on_from_are_refused(gpt2, ids, monkeypatch):
+    """Before 5.2, every new token but the first has the last position of those that were given."""
+    positions = {"position_ids": torch.arange(4).expand(2, 4)}
+    if not hasattr(gpt2, COUNTS_ON):
+        assert gpt2.generate(ids, **positions).tolist() != gpt2.generate(ids).tolist()
+    monkeypatch.delattr(transformers.GenerationMixin, COUNTS_ON, raising=False)
+    with pytest.raises(md.OptionError, match=r"transformers before 5\.2 does not count on"):
+        md.accelerate(gpt2).generate(ids, **positions)
 
 
 @pytest.mark.parametrize("num_beams", [1, 2])
