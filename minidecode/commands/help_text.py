@@ -16,7 +16,7 @@ OPTION_GROUPS = {  # the options of a generation have theirs in their table
     "Rules for tokens": "",
     "Special tokens": "ignore_eos",
     "Speed": "plan batch_size sort_window pipeline memory_budget",
-    "Server": "host port api_key name max_rows max_prefill_tokens max_waiting timeout max_body",
+    "Server": "host port api_key name max_rows max_prefill_tokens max_waiting timeout max_body body_timeout",
     "Files": "input jsonl output resume as_json logprobs trace timeline read sources references wheels",
 }  # fmt: skip
 GROUP_OF = {name: group for group, names in OPTION_GROUPS.items() for name in names.split()} | {

@@ -33,6 +33,8 @@ def serve(
     = "available",
     timeout: Annotated[float, typer.Option(min=0, help="Seconds that a request may take; 0: no limit.")] = 600,
     max_body: Annotated[int, typer.Option(min=1, help="Bytes of a request's body at most.")] = 2**22,
+    body_timeout: Annotated[float, typer.Option(min=0, help="Seconds that a request may take to come; 0: no limit.")]
+    = 30,
     plan: PlanText = "auto", dtype: Dtype = "float32",
     quiet: Quiet = False, debug: Debug = False,
 ):  # fmt: skip
@@ -45,6 +47,7 @@ def serve(
         import uvicorn
 
         from ..serving.server import LOOPBACK, Server, Settings
+        from ..serving.sockets import http_of
     except ModuleNotFoundError as error:
         if error.name in ("starlette", "uvicorn"):
             raise OptionError(f"serve needs the package {error.name}: {pip_install(error.name, 'serve')}") from None
@@ -75,7 +78,9 @@ def serve(
     print(
         f"minidecode: {settings.name} at http://{shown_host}:{listening.getsockname()[1]}", file=sys.stderr, flush=True
     )
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", server_header=False, timeout_keep_alive=30))
+    http = http_of(body_timeout or None)
+    config = uvicorn.Config(app, http=http, log_level="warning", server_header=False, timeout_keep_alive=30)
+    server = uvicorn.Server(config)
     try:
         server.run(sockets=[listening])
     except (KeyboardInterrupt, Terminated):  # uvicorn raises the signal again when all is done

@@ -147,12 +147,11 @@ class Scheduler:
             raise MemoryBudgetError(f"{job.rows} rows of {extent.text_tokens} tokens never find pages: raise pages")
         return job
 
-    def enqueue(self, jobs: Sequence[Job]) -> None:
-        """These requests wait from now on, all of them or none. Raises QueueFullError."""
-        if self.max_waiting is not None and len(self.waiting) + len(jobs) > self.max_waiting:
-            raise QueueFullError(
-                f"{len(self.waiting)} requests wait, and at most {self.max_waiting} may: try again later"
-            )
+    def enqueue(self, jobs: Sequence[Job], others: int = 0) -> None:
+        """These requests wait from now on, all of them or none. others: that wait elsewhere. Raises QueueFullError."""
+        waits = len(self.waiting) + others
+        if self.max_waiting is not None and waits + len(jobs) > self.max_waiting:
+            raise QueueFullError(f"{waits} requests wait, and at most {self.max_waiting} may: try again later")
         for job in jobs:
             job.number = next(self.numbers)
             self.waiting.append(job)

@@ -13,7 +13,7 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,12 +105,13 @@ class Server:
         if self.model.tokenizer is None:
             raise InputError(self.model.inputs.no_tokenizer("call md.Scheduler with input_ids"))
         self.worker = Worker(scheduler)
-        self.key = None if settings.api_key is None else settings.api_key.encode()
+        self.keys = _as_sent(settings.api_key)
         # A thread that compiles a pattern computes, and takes turns with the one that steps: never two of them.
         self.one_at_a_time = asyncio.Semaphore(1)
         self.answered: Counter[str] = Counter()  # by state
         self.first_token_seconds = self.seconds = 0.0
         self.new_tokens = self.prompt_tokens = 0
+        self.to_score = 0  # prompts of requests that have no jobs; they count among those that wait
         self.began, self.ends = time.time(), False
 
     def app(self) -> Starlette:
@@ -182,7 +183,7 @@ class Server:
         ]  # fmt: skip
         end_R = batch.rows.end_R[: batch.rows.number]
         return {
-            "model": self.settings.name, "running": jobs, "waiting": len(scheduler.waiting),
+            "model": self.settings.name, "running": jobs, "waiting": len(scheduler.waiting) + self.to_score,
             "rows": batch.rows.number, "capacity": batch.rows.capacity, "positions": batch.rows.positions,
             "lengths": end_R.tolist(), "most_rows": batch.most_rows, "most_requests": batch.most_requests,
             "steps": batch.steps, "rows_computed": batch.rows_computed, "bytes": scheduler.bytes,
@@ -271,10 +272,10 @@ class Server:
             self.seconds += (job.ended or time.perf_counter()) - job.arrived
 
     def _check_key(self, request: Request) -> None:
-        if self.key is not None:
-            scheme, _, given = request.headers.get("authorization", "").partition(" ")
-            is_right = hmac.compare_digest(given.strip().encode("utf-8", "surrogateescape"), self.key)
-            if not (is_right and scheme.lower() == "bearer"):
+        if self.keys:
+            scheme, _, given = request.headers.get("authorization", "").encode("latin-1").partition(b" ")
+            is_right = any([hmac.compare_digest(given.strip(), key) for key in self.keys])
+            if not (is_right and scheme.lower() == b"bearer"):
                 raise RefusedRequestError(401, "the API key is missing or wrong: send Authorization: Bearer KEY")
 
     def _check_model(self, name: Any) -> None:
@@ -316,6 +317,7 @@ class Running:
         self.loop = asyncio.get_running_loop()
         self.until = None if server.settings.seconds is None else self.loop.time() + server.settings.seconds
         self.prompt_tokens = sum(map(len, ids))
+        self.to_score = len(ids) if asked.only_scored else 0
         for place, job in enumerate(jobs):
             job.on_end = self._teller(place, None)
             if asked.stream:
@@ -331,31 +333,41 @@ class Running:
         return tell
 
     async def begin(self) -> None:
-        """The jobs wait from now on. Raises QueueFullError."""
-        await asyncio.wrap_future(self.server.worker.ask(lambda scheduler: scheduler.enqueue(self.jobs)))
+        """The jobs wait from now on, or prompts that are scored alone. Raises QueueFullError."""
+
+        def enter(scheduler: Scheduler) -> None:
+            scheduler.enqueue(self.jobs, self.server.to_score + self.to_score)
+            self.server.to_score += self.to_score
+
+        await asyncio.wrap_future(self.server.worker.ask(enter))
 
     async def whole(self, request: Request) -> Response:
         """The answer in one piece."""
         listening = asyncio.ensure_future(_left(request))
         try:
             await self._until_over(listening)
-            return JSONResponse(await self._whole())
+            return JSONResponse(await self._whole(listening))
         finally:
             listening.cancel()
             await self._end()
 
     async def _until_over(self, listening: asyncio.Future[None]) -> None:
         for _ in self.jobs:
-            getting = asyncio.ensure_future(self.queue.get())
-            left = None if self.until is None else max(0.0, self.until - self.loop.time())
-            done, _pending = await asyncio.wait({getting, listening}, timeout=left, return_when="FIRST_COMPLETED")
-            if getting not in done:
-                getting.cancel()
-                raise RefusedRequestError(499, "the client has left") if done else _too_long()
+            await self._in_time(self.queue.get(), listening)
         for job in self.jobs:
             _check(job)
 
-    async def _whole(self) -> dict[str, Any]:
+    async def _in_time(self, what: Awaitable[Any], listening: asyncio.Future[None]) -> Any:
+        """Its result, unless the client leaves or the time is over before it is there."""
+        getting = asyncio.ensure_future(what)
+        left = None if self.until is None else max(0.0, self.until - self.loop.time())
+        done, _pending = await asyncio.wait({getting, listening}, timeout=left, return_when="FIRST_COMPLETED")
+        if getting not in done:
+            getting.cancel()
+            raise RefusedRequestError(499, "the client has left") if done else _too_long()
+        return getting.result()
+
+    async def _whole(self, listening: asyncio.Future[None]) -> dict[str, Any]:
         choices: list[dict[str, Any]] = []
         for place, ids in enumerate(self.ids):
             echoed: list[Noted | None] | None = None
@@ -363,7 +375,7 @@ class Running:
             if self.asked.echo and self.asked.logprobs is not None:
                 best = self.asked.logprobs
                 ask = self.server.worker.ask(lambda _, ids=ids, best=best: self.server.echoed(ids, best))
-                echoed = await asyncio.wrap_future(ask)
+                echoed = await self._in_time(asyncio.wrap_future(ask), listening)
             if self.asked.only_scored:
                 choices.append(self.reply.choice(len(choices), said, "length", ids, echoed))
                 continue
@@ -439,8 +451,19 @@ class Running:
             for job in self.jobs:
                 scheduler.cancel(job)
             self.server.note(self.jobs, self.prompt_tokens)
+            self.server.to_score -= self.to_score
 
         self.server.worker.ask(cancel)
+
+
+def _as_sent(key: str | None) -> set[bytes]:
+    """The bytes that clients may send for a key: a header has no encoding, so those of UTF-8, and of latin-1."""
+    if key is None:
+        return set()
+    sent = {key.strip().encode("utf-8", "surrogateescape")}
+    with contextlib.suppress(UnicodeEncodeError):
+        sent.add(key.strip().encode("latin-1"))
+    return sent
 
 
 async def _left(request: Request) -> None:

@@ -18,6 +18,7 @@ from minidecode.search.constraints import Constraint
 from minidecode.serving.replies import word_of
 from minidecode.serving.scheduler import Scheduler
 from minidecode.serving.server import Server, Settings, rows_of
+from minidecode.serving.sockets import http_of
 
 AS_JSON = {"Content-Type": "application/json"}
 TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
@@ -32,11 +33,11 @@ def model(tmp_path_factory):
 
 
 @contextlib.contextmanager
-def served(model, scheduler=None, **settings):
+def served(model, scheduler=None, body_seconds=None, **settings):
     """(client, server, uvicorn's server): on a free port, in a thread."""
     server = Server(scheduler or Scheduler(model, max_rows=8, max_waiting=4), Settings("toy", **settings))
     listening = socket.create_server(("127.0.0.1", 0))
-    runs = uvicorn.Server(uvicorn.Config(server.app(), log_level="error"))
+    runs = uvicorn.Server(uvicorn.Config(server.app(), http=http_of(body_seconds), log_level="error"))
     thread = threading.Thread(target=runs.run, kwargs={"sockets": [listening]})
     thread.start()
     try:
@@ -286,6 +287,84 @@ def test_a_request_that_takes_too_long(model):
         answer = client.post("/v1/completions", json=LONG)
         assert answer.status_code == 504 and "longer than the server allows" in answer.text
         waited_until(lambda: server.scheduler.is_idle)
+
+
+SCORED = dict(prompt=["the", "a the"], echo=True, logprobs=1, max_tokens=0)
+
+
+def test_prompts_that_are_scored_alone_count_among_those_that_wait(model, monkeypatch):
+    """They have no jobs; and the time of their request ends, and its client may leave, while they wait."""
+    with served(model, Scheduler(model, max_rows=1, max_waiting=2)) as (client, server, _):
+        began, goes_on, echoed = threading.Event(), threading.Event(), server.echoed
+
+        def waits(ids, best):
+            began.set()
+            assert goes_on.wait(20)
+            return echoed(ids, best)
+
+        monkeypatch.setattr(server, "echoed", waits)
+        first = threading.Thread(target=completion, args=(client,), kwargs=SCORED)
+        first.start()
+        assert began.wait(20)
+        answers = []
+
+        def asks(body):
+            with httpx.Client(base_url=client.base_url, timeout=60) as other:
+                answers.append(other.post("/v1/completions", json=body))
+
+        threads = [threading.Thread(target=asks, args=(body,)) for body in (SCORED, {"prompt": "a", "max_tokens": 1})]
+        for thread in threads:
+            thread.start()
+        waited_until(lambda: server.worker._asked.qsize() == 2)
+        goes_on.set()
+        for thread in (first, *threads):
+            thread.join()
+        assert [answer.status_code for answer in answers] == [429, 429]
+        assert all(int(answer.headers["Retry-After"]) >= 1 for answer in answers)
+        waited_until(lambda: server.to_score == 0)
+        completion(client, **SCORED)
+
+
+def test_scoring_ends_in_time(model, monkeypatch):
+    with served(model, seconds=0.05) as (client, server, _):
+        monkeypatch.setattr(server, "echoed", lambda ids, best: time.sleep(0.3))
+        answer = client.post("/v1/completions", json=SCORED)
+        assert answer.status_code == 504 and "longer than the server allows" in answer.text
+        waited_until(lambda: server.to_score == 0)
+
+
+@pytest.mark.parametrize("sent", [
+    b"", b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n",
+    b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{",
+    b"POST /v1/unheard_of HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n{",
+    b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nGET /hea",
+], ids=["nothing", "headers", "body", "body of what is refused", "second request"])  # fmt: skip
+def test_a_request_that_does_not_come_holds_no_connection(model, sent):
+    """A byte now and then does not help. A request that is there may take its time."""
+    with served(model, unhurried(model), body_seconds=0.2) as (client, *_):
+        with socket.create_connection((client.base_url.host, client.base_url.port)) as slow:
+            slow.sendall(sent)
+            slow.settimeout(0.05)
+            ends, is_open = time.monotonic() + 5, True
+            while is_open:
+                assert time.monotonic() < ends
+                with contextlib.suppress(TimeoutError):
+                    is_open = slow.recv(9999) != b""
+                with contextlib.suppress(OSError):
+                    slow.sendall(b" " if b"{" in sent else b"x")
+        if sent == b"":
+            assert completion(client, **LONG)["usage"]["completion_tokens"] == 200  # which takes 1 s
+
+
+@pytest.mark.parametrize("key", ["schlüssel", "ключ à"])
+def test_a_key_that_is_not_ascii(model, key):
+    """Clients send it as UTF-8 or, where they can, as latin-1."""
+    with served(model, api_key=key) as (client, *_):
+        for encoding in ("utf-8", "latin-1", "cp037"):
+            sent = key.encode(encoding, "replace")
+            answer = client.get("/v1/models", headers=[(b"Authorization", b"Bearer " + sent)])
+            is_right = encoding == "utf-8" or (encoding == "latin-1" and b"?" not in sent)
+            assert answer.status_code == (200 if is_right else 401), encoding
 
 
 def test_a_graceful_end_finishes_what_runs(model):
