@@ -87,9 +87,9 @@ class CapturedByRows:
     Requests that join and leave change what arrays hold, not where they lie, so what was captured goes on.
     """
 
-    def __init__(self, refused: str = "") -> None:
-        self.refused = refused  # why no step is captured
-        self.counts = GraphCounts()
+    def __init__(self, refused: str = "", most_rows: int = MOST_ROWS) -> None:
+        """refused: why no step is captured. most_rows: of the largest step for which there is memory."""
+        self.refused, self.most_rows, self.counts = refused, most_rows, GraphCounts()
         self.steps: dict[int, tuple[CapturedOnCpu, int]] = {}  # by rows: and the positions that it saw when it was new
 
     def __call__(self, ops: CountedOps, run: Callable[..., Any], token_R: np.ndarray, pos_R: np.ndarray) -> Any:
@@ -104,7 +104,9 @@ class CapturedByRows:
         """
         step, before = self.steps.get(rows, (None, 0))
         if step is None or not before <= 4 * positions <= 16 * before:
-            step, before = CapturedOnCpu(self.refused), positions
+            no_memory = f"steps of more than {self.most_rows} rows would take more of the memory budget than a quarter"
+            refused = no_memory if self.most_rows < rows <= MOST_ROWS else ""
+            step, before = CapturedOnCpu(self.refused or refused), positions
             self.steps[rows] = step, before
         return step
 

@@ -30,6 +30,7 @@ UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**
 SCORES, NAIVE_SCORES, FEEDS, NAIVE_FEEDS = 4, 7, 4, 6
 EL_ROWS = 4  # as wide as hidden states, of each row and head: the queries times W_k and the sums, each in two orders
 SEARCH_SCORES = 5  # logits, log-probabilities, sums of a beam, a processor's copy, what a choice of candidates sorts
+LAUNCHES = 2**15  # of each layer: what a captured step holds beside its arrays
 OBJECTS = 2**20  # Python's: the receipt, options, counters; they do not grow with a request
 FILTER_SCORES = 8  # what a filter makes of one row, in float64 (filters.py)
 NOTED_BEAM = 24  # of each row and step: its parent, its token, and an index of each text that is returned
@@ -172,10 +173,7 @@ def footprint(
         step = on_the_way(each * R * ahead, max(N + T, S), each * R * ahead, D if el else 0) + copies
     one_layer = on_the_way(each * R, max(N + T, S), each * R, D if el else 0) + kind.gathered_bytes(size)
     separate = L * 4 * one_layer + choice  # what a planner of the user's own may take, too
-    if model.device == "cpu" and plan.captures_on_cpu and plan.arena == "none":
-        rows = min(R, MOST_ROWS)  # of more, when sentences have left
-        F, X = max(b.up.outputs for b in blocks), max(b.qkv.outputs for b in blocks)
-        step += rows * s * (L * each * (8 * D + 2 * X + 2 * F) + V)
+    step += captured_bytes(model, plan, min(R, MOST_ROWS))  # of more, when sentences have left
     arena = {"none": 0, "planned": one_layer + choice}.get(plan.arena, separate)
     planning = 0
     if plan.arena != "none" and not arena_given:  # up to two ways of a step, with caches that grow as it makes them
@@ -202,6 +200,30 @@ def footprint(
         stepping=twice * (held_stepping + step + widened + choice) + noted_steps, arena=0 if arena_given else arena,
         scoring=scoring and scoring + (twice - 1) * held_stepping, planning=planning,
     )  # fmt: skip
+
+
+def captured_bytes(model: Any, plan: Plan, rows: int) -> int:
+    """What a step of so many rows keeps when it is captured on the CPU; 0 where none is."""
+    if model.device != "cpu" or not plan.captures_on_cpu or plan.arena != "none":
+        return 0
+    blocks, each = model.weights.blocks, rows_a_token(model.weights)
+    F, X = max(b.up.outputs for b in blocks), max(b.qkv.outputs for b in blocks)
+    numbers = len(blocks) * each * (8 * model.config.width + 2 * X + 2 * F) + model.config.vocab_size
+    return rows * blocks[0].qkv.computed_in.itemsize * numbers
+
+
+def captured_within(model: Any, plan: Plan, rows: int, budget: int | None) -> tuple[int, int]:
+    """(rows of the largest step that a running batch captures, bytes of one step of each number of rows up to it).
+
+    They take a quarter of the budget at most. rows: of the batch.
+    """
+    objects = LAUNCHES * len(model.weights.blocks)
+    each = [captured_bytes(model, plan, r) + objects for r in range(1, min(rows, MOST_ROWS) + 1)]
+    if each[0] == objects:  # none is captured
+        return MOST_ROWS, 0
+    while budget is not None and sum(each) > budget // 4:
+        each.pop()
+    return len(each), sum(each)
 
 
 def _widest_matrix(model: Any) -> int:

@@ -30,13 +30,13 @@ class Batch:
     attends to is its own, so no answer depends on who its neighbours are, up to the last bits of sums.
     """
 
-    def __init__(
-        self, model: Model, plan: Plan, rows: int, positions: int, source_positions: int, pages: int | None = None
-    ):
-        """rows: how many may run at most; positions: tokens of a text at most; source_positions: of a source.
+    def __init__(self, model: Model, plan: Plan, rows: int, pages: int | None, captured: int):
+        """rows: how many may run at most, of texts, and sources, as long as the model holds.
 
         pages: of 16 positions, which all rows share, with cache=paged; by default enough for a quarter of all rows.
+        captured: rows of the largest step that is captured.
         """
+        positions, source_positions = model.config.context, model.config.source_context if model.has_encoder else 0
         self.model = model
         functions, factory = plan.resolve(device=model.device, **model.traits)
         self.ops, self.make_cache = CountedOps(functions), CacheFactory(PreallocatedCache, factory.stored_as)
@@ -49,7 +49,7 @@ class Batch:
         else:
             self.rows = RunningRows(rows, positions, source_positions)
             self.caches = [RunningCache(block, self.rows) for block in model.weights.blocks]
-        self.captured = CapturedByRows("" if plan.graphs != "off" else "the plan says graphs=off")
+        self.captured = CapturedByRows("" if plan.graphs != "off" else "the plan says graphs=off", captured)
         self.steps = self.rows_computed = self.most_rows = self.most_requests = 0
         self.tokens_read = self.tokens_reused = 0
 

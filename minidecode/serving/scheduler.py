@@ -28,7 +28,7 @@ from ..methods.scoring import log_probs_of
 from ..options.typed_dict import GenerateOptions
 from ..plan import Plan
 from ..runtime.draws import check_sample_ids
-from ..runtime.footprint import check_fits, footprint, read_budget
+from ..runtime.footprint import captured_within, check_fits, footprint, read_budget
 from ..runtime.inputs import extent_of
 from ..runtime.output import Output, check_logprobs
 from ..search.result import Request
@@ -84,21 +84,21 @@ class Scheduler:
         parts, so that rows that run need not wait for it; sources and their texts are read whole.
 
         max_waiting: requests that wait at most; None: any number. memory_budget: as for `generate`, for all requests
-        together.
+        together, and for the steps that are captured.
         """
         for name, number in (("max_rows", max_rows), ("max_prefill_tokens", max_prefill_tokens)):
             if number < 1:
                 raise OptionError(f"{name} must be an integer from 1 up, not {number!r}")
         self.model, self.max_prefill_tokens, self.max_waiting = model, max_prefill_tokens, max_waiting
-        self.plan, self.memory_budget = settled_plan(model, plan, pages), read_budget(memory_budget, model.device)
-        source_positions = model.config.source_context if model.has_encoder else 0
-        self.batch = Batch(model, self.plan, max_rows, model.config.context, source_positions, pages)
+        self.plan, budget = settled_plan(model, plan, pages), read_budget(memory_budget, model.device)
+        most_captured, captured = captured_within(model, self.plan, max_rows, budget)
+        self.memory_budget = None if budget is None else budget - captured  # for requests
+        self.batch = Batch(model, self.plan, max_rows, pages, most_captured)
         self.waiting: list[Job] = []  # by number
         self.running: list[Job] = []
         self.lanes: list[Lane] = []
         self.readings: list[Reading] = []
-        self.numbers = itertools.count()
-        self.chooses = False  # whether tokens are being chosen: no row may move then
+        self.numbers, self.chooses = itertools.count(), False  # while tokens are being chosen, no row may move
 
     def submit(
         self, prompt: str | None = None, *, input_ids: Any = None, logprobs: int | None = None,

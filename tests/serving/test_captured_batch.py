@@ -4,14 +4,17 @@ Which requests there are is what arrays hold, and not where they lie. So a captu
 """
 
 import copy
+import tracemalloc
 
 import numpy as np
 import pytest
 from serving_cases import PROMPTS, alone, assert_same, model, requests
 
+import minidecode as md
 from minidecode.cache.running import RunningRows
 from minidecode.cpu import linear
 from minidecode.runtime.cpu_graphs import MOST_ROWS, CapturedByRows
+from minidecode.runtime.footprint import captured_within
 from minidecode.serving.scheduler import Scheduler
 
 ROWS = 9
@@ -67,6 +70,51 @@ def test_more_rows_are_not_captured_and_say_why():
         busy.submit(PROMPTS[i % 4], max_new_tokens=4)
     busy.run()
     assert busy.batch.captured.counts.captured == 0 and f"{MOST_ROWS + 1} rows" in busy.batch.captured.counts.why_not
+
+
+def held_by_captured_steps(family: str) -> tuple[int, int]:
+    """(bytes that captured steps of 1 to 6 rows keep, as tracemalloc sees NumPy's; what is counted for them)."""
+    loaded = md.load(family, plan="fast") if family == "tiny-gpt2" else model(family, "fast")
+    busy, held = Scheduler(loaded, plan="fast", max_rows=6), 0
+    for captures in (False, True):  # what is made once is there then
+        tracemalloc.start()
+        try:
+            for rows in range(6, 0, -1):
+                jobs = [busy.submit(PROMPTS[i % 4], max_new_tokens=5, min_new_tokens=5) for i in range(rows)]
+                busy.run()
+                assert all(job.state == "done" for job in jobs)
+            del jobs
+            if captures:
+                before = tracemalloc.get_traced_memory()[0]
+                busy.batch.captured.steps.clear()
+                held = before - tracemalloc.get_traced_memory()[0]
+            else:
+                busy.batch.captured.steps.clear()
+        finally:
+            tracemalloc.stop()
+    return held, captured_within(loaded, busy.plan, 6, None)[1]
+
+
+@pytest.mark.parametrize("family", ["gpt2", "bart", "tiny-gpt2"])
+def test_the_memory_of_captured_steps_is_counted(family):
+    held, counted = held_by_captured_steps(family)
+    assert counted / 4 < held <= counted
+
+
+def test_captured_steps_take_a_quarter_of_the_budget_and_the_rest_is_for_requests():
+    loaded = model("gpt2", "fast")
+    three = captured_within(loaded, Scheduler(loaded, plan="fast", max_rows=1).plan, 3, None)[1]
+    budget = 4 * three + 7
+    busy = Scheduler(loaded, plan="fast", max_rows=4, memory_budget=budget)
+    assert busy.memory_budget == budget - three
+    busy.memory_budget = None  # whether requests fit is another question
+    jobs = [busy.submit(PROMPTS[i], max_new_tokens=4 + 3 * i) for i in range(4)]
+    busy.run()
+    assert all(job.state == "done" for job in jobs)
+    assert busy.batch.captured.counts.captured == 3 and busy.batch.captured.counts.launches
+    assert "steps of more than 3 rows would take more of the memory budget" in busy.batch.captured.counts.why_not
+    for plan, rows in (("numpy", 4), ("fast,graphs=off", 4)):
+        assert Scheduler(loaded, plan=plan, max_rows=rows, memory_budget=budget).memory_budget == budget
 
 
 def test_steps_are_captured_anew_when_texts_are_far_longer():
