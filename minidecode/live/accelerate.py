@@ -47,6 +47,7 @@ READS_TEXTS = (
     "repetition_penalty", "encoder_repetition_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size",
     "prefix_allowed_tokens_fn", "forced_bos_token_id", "bad_words_ids", "sequence_bias",
 )  # fmt: skip
+READS_SOURCES = ("encoder_repetition_penalty", "encoder_no_repeat_ngram_size")
 NEEDLESS = {"use_cache", "token_type_ids", "logits_to_keep"}
 REMEDY = "md.restore(model) gives the old generate back"
 BEFORE = "_generate_before_accelerate"  # the attribute of a model that keeps a `generate` of its user's
@@ -208,8 +209,9 @@ class Accelerated:
         _check_positions(positions, mask_BN, self.live)
         prompts = _without_padding(ids_BN, mask_BN, model.has_encoder)
         options = self._options(settings, ids_BN.shape[1])
-        if not model.has_encoder and {len(prompt) for prompt in prompts} != {ids_BN.shape[1]}:
-            _check_padding(options | {"prefix_allowed_tokens_fn": prefix_allowed_tokens_fn}, settings)
+        if {len(prompt) for prompt in prompts} != {ids_BN.shape[1]}:
+            readers = READS_SOURCES if model.has_encoder else READS_TEXTS
+            _check_padding(options | {"prefix_allowed_tokens_fn": prefix_allowed_tokens_fn}, readers, settings)
         eos_ids = _eos_ids(settings)
         eos, waits = next(iter(eos_ids), 0), not eos_ids and options.get("num_beams", 1) == 1
         pad = settings.get("pad_token_id", eos)
@@ -399,12 +401,12 @@ def _without_padding(ids_BN: np.ndarray, mask_BN: np.ndarray, has_encoder: bool)
     return [row[kept].tolist() for row, kept in zip(ids_BN, mask_BN, strict=True)]
 
 
-def _check_padding(given: dict[str, Any], settings: dict[str, Any]) -> None:
-    """Raises InputError on what reads a text whose padding transformers counts, and minidecode does not."""
+def _check_padding(given: dict[str, Any], readers: Sequence[str], settings: dict[str, Any]) -> None:
+    """Raises InputError on options that read padded inputs: transformers counts padding, and minidecode does not."""
     is_end = settings.get("pad_token_id") in (None, *_eos_ids(settings))
     harmless = {"no_repeat_ngram_size": (0,) if not is_end else (0, *range(2, 1000)), "repetition_penalty": (1.0,),
                 "encoder_repetition_penalty": (1.0,), "encoder_no_repeat_ngram_size": (0,)}  # fmt: skip
-    for name in READS_TEXTS:
+    for name in readers:
         if given.get(name) is not None and given[name] not in harmless.get(name, ([], ())):
             raise InputError(
                 f"transformers counts padding as text for {name}, and minidecode does not: give prompts of one length, "
