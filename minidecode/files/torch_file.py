@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import struct
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ from .torch_pickle import Machine, Storage, Tensor, UnreadableError, damaged
 
 LONGEST_PICKLE = 1 << 21  # bytes; 150 a tensor are usual. A hostile pickle's values take up to 80 times its length
 MOST_VIEWS = 4  # numbers shown by all tensors, per byte of the file: 2 would do for fp16 embeddings stored 4 times over
+CHUNK = 1 << 20  # bytes that are read at once for a checksum
 HEADER = struct.Struct("<4s5H3I2H")  # of an entry of a zip file
 HAS_DESCRIPTOR = 8  # among its flags: checksum and sizes stand behind the entry
 MAGIC = 0x1950A86A20F9469CFC6C  # begins a stream
@@ -78,6 +80,16 @@ def data_range(file: BinaryIO, file_size: int, entry: zipfile.ZipInfo) -> tuple[
     return start, stop
 
 
+def check_sum(file: BinaryIO, start: int, stop: int, entry: zipfile.ZipInfo) -> None:
+    """Raises UnreadableError if an entry's bytes are not those of its checksum."""
+    file.seek(start)
+    crc = 0
+    for at in range(start, stop, CHUNK):
+        crc = zlib.crc32(file.read(min(CHUNK, stop - at)), crc)
+    if crc != entry.CRC:
+        raise damaged(f"{entry.filename!a} has another checksum than the list of entries says")
+
+
 def is_whole_extra(extra: bytes) -> bool:
     """Whether an extra field is made of parts that each say their length. A wrong length of it moves all numbers."""
     at = 0
@@ -96,7 +108,11 @@ def is_behind(data: bytes, entry: zipfile.ZipInfo) -> bool:
 
 
 def read_zip(file: BinaryIO, file_size: int, describes: bool = False) -> tuple[Any, dict[str, int]]:
-    """The value that a zip file describes, and where each of its storages begins; describes: see `Machine`."""
+    """The value that a zip file describes, and where each of its storages begins; describes: see `Machine`.
+
+    Of a file with descriptions, which is imported once, checksums are compared: torch.load leaves them out, so that a
+    changed bit of a setting would become another model. torch.save can leave them out, too, but not from fairseq.
+    """
     entries = zip_entries(file)
     prefixes = [name.removesuffix("data.pkl") for name in entries if name.endswith("/data.pkl")]
     if len(prefixes) != 1:
@@ -107,6 +123,8 @@ def read_zip(file: BinaryIO, file_size: int, describes: bool = False) -> tuple[A
         start, stop = data_range(file, file_size, entry)
         if stop - start > limit:
             raise damaged(f"{entry.filename!a} has {stop - start} bytes; no model needs more than {limit}")
+        if describes:
+            check_sum(file, start, stop, entry)
         file.seek(start)
         return file.read(stop - start)
 
@@ -128,6 +146,8 @@ def read_zip(file: BinaryIO, file_size: int, describes: bool = False) -> tuple[A
                 f"storage {key!a} has {stop - starts[key]} bytes and should have "
                 f"{stored.count} numbers of {stored.dtype.size}"
             )
+        if describes:
+            check_sum(file, starts[key], stop, entry)
     return value, starts
 
 

@@ -4,6 +4,7 @@ import functools
 import json
 import lzma
 import shutil
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -317,3 +318,17 @@ def test_dictionaries_of_an_import(cases, tmp_path):
 
 def test_the_golden_files_are_small():
     assert sum(p.stat().st_size for p in FOLDER.rglob("*") if p.is_file()) < 1e6
+
+
+def test_a_changed_bit_is_refused_by_its_checksum(tmp_path):
+    """In a setting of the pickle and in a number of a tensor: both files would load, as other models."""
+    path = write_checkpoint("bart-translation", tmp_path)
+    contents = path.read_bytes()
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    pickled = next(part for name, part in parts.items() if name.endswith("data.pkl"))
+    numbers = max((part for name, part in parts.items() if "/data/" in name), key=len)
+    for at in (contents.index(pickled) + pickled.index(b"gelu"), contents.index(numbers) + 5):
+        path.write_bytes(contents[:at] + bytes([contents[at] ^ 1]) + contents[at + 1 :])
+        with pytest.raises(md.CheckpointError, match="has another checksum"):
+            convert_fairseq(path, tmp_path / "model")
