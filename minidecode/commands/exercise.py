@@ -148,8 +148,11 @@ def _check_all(folder: Path | None, target: str | None, is_varied: bool, as_json
     if left_out:
         print(f"predictions are checked by their number: {', '.join(left_out)}", file=sys.stderr)
     if not asked:
+        as_written = len(work.started()) - len(begun)
+        there = f" ({as_written} as started, {len(left_out)} predictions)" if as_written + len(left_out) else ""
         raise OptionError(
-            f"nothing is begun in {work.path.resolve()}: minidecode exercise start 1 writes the first file"
+            f"nothing in {work.path.resolve()} has an answer to check{there}: write into a file, or begin one with "
+            "minidecode exercise start NUMBER"
         )
     records, solved = [], 0
     for task in asked:

@@ -34,13 +34,18 @@ def _help(context: typer.Context):
         raise typer.Exit(2)
 
 
-Where = Annotated[Path, typer.Option("--folder", "-f", help="Where you work.")]
-FOLDER = Path("my_engine")
+DEFAULT = "my_engine"
+Where = Annotated[Path | None, typer.Option("--folder", "-f", help="Where you work.", show_default=DEFAULT)]
+
+
+def _default_folder() -> Path:
+    """The folder that `start` makes; from inside it, that folder itself."""
+    return Path() if Path().resolve().name == DEFAULT else Path(DEFAULT)
 
 
 @app.command()
 def start(
-    folder: Where = FOLDER,
+    folder: Where = None,
     student: Annotated[str | None, typer.Option("--student", help="Draw the checkpoint's names and layout from this"
                                                 " name.", show_default=False)] = None,
     debug: Debug = False,
@@ -50,6 +55,7 @@ def start(
     from ..course.project.skeleton import engine_skeleton
     from .whole_file import whole_file
 
+    folder, is_default = folder or _default_folder(), folder is None
     engine = folder / "engine.py"
     if engine.exists():
         raise OptionError(f"{quoted(engine)} is there already, and stays as it is: choose another --folder")
@@ -58,7 +64,7 @@ def start(
         file.write(engine_skeleton())
     print(f"{quoted(engine)}: twelve stages, a function or three each; begin with load and forward")
     print(f"{quoted(folder / 'checkpoint' / 'LAYOUT.txt')}: which tensor is which")
-    there = "" if folder == FOLDER else f" --folder {quoted(folder)}"
+    there = "" if is_default else f" --folder {quoted(folder)}"
     print(f"To check what you have: minidecode project check{there}")
 
 
@@ -66,11 +72,11 @@ Stages = Annotated[list[int] | None, typer.Argument(help="Numbers of stages; all
 
 
 @app.command()
-def check(stages: Stages = None, folder: Where = FOLDER, as_json: AsJson = False, debug: Debug = False):
+def check(stages: Stages = None, folder: Where = None, as_json: AsJson = False, debug: Debug = False):
     """Check your stages: answers, bytes held, numbers multiplied."""
     from ..course.project.rules import LINES, broken_rules, lines_of_code
 
-    results = []
+    folder, results = folder or _default_folder(), []
     for result in _checked(folder, stages):
         results.append(result)
         if not as_json:
@@ -108,7 +114,7 @@ def _number(value: Any) -> str:
 
 @app.command()
 def race(
-    folder: Where = FOLDER,
+    folder: Where = None,
     output: Annotated[Path | None, output_flag("Draw the race into this SVG file.")] = None,
     as_json: AsJson = False, debug: Debug = False,
 ):  # fmt: skip
@@ -117,7 +123,7 @@ def race(
     from ..course.project.race import picture
     from .whole_file import whole_file
 
-    passed = []
+    folder, passed = folder or _default_folder(), []
     for result in _checked(folder, None):
         if result["state"] != "passed":
             break

@@ -27,6 +27,8 @@ REPOSITORY = "git+https://HOST/YOU/minidecode"
 def run(*words):
     done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True)
     print(done.stdout, done.stderr)
+    if done.returncode and words[0] == "pip":
+        raise SystemExit("pip failed: its last lines say why")
 
 
 if importlib.util.find_spec("minidecode") is None:

@@ -694,9 +694,9 @@ def test_inside_the_folder_nothing_is_nested(cli, here, monkeypatch):
 
 
 def test_check_without_a_number_checks_all_that_was_begun(cli, here):
-    assert "nothing is begun in" in cli("exercise", "check").err
+    assert " has an answer to check: " in cli("exercise", "check").err
     cli("exercise", "start", "1")
-    assert "nothing is begun in" in cli("exercise", "check").err, "a file as it was started has nothing to check"
+    assert " has an answer to check (1 as started, 0 predictions): " in cli("exercise", "check").err
     numpy = [e for e in exercises().values() if e.text.kind == "N"][:2]
     guess = next(e for e in exercises().values() if e.text.kind == "P")
     solve(numpy[0], here / "my_exercises", 0)

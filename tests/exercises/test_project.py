@@ -572,6 +572,10 @@ def test_start_check_and_race_as_a_student_types_them(cli, tmp_path, monkeypatch
     assert (
         again.code == 1 and "is there already" in again.err and Path("my_engine/engine.py").read_text("utf-8") == mine
     )
+    monkeypatch.chdir("my_engine")  # from inside, too, that folder is the one
+    assert "is there already" in cli("project", "start").err and not Path("my_engine").exists()
+    assert cli("project", "check", "1").out.startswith("stage  1")
+    monkeypatch.chdir(tmp_path)
     ran = cli("project", "check")
     assert (
         ran.code == 1

@@ -55,12 +55,12 @@ def test_the_first_notebook_begins_on_colab(monkeypatch, capsys):
     install, t4, *_ = [source(cell) for cell in json.loads(notebook(chapter))["cells"] if cell["cell_type"] == "code"]
     assert "HOST/YOU" not in chapter.text and [n for n in chapters() if "HOST/YOU" in notebook(n)] == [chapter]
 
-    def asked(is_installed: bool, has_gpu: bool) -> list[str]:
+    def asked(is_installed: bool, has_gpu: bool, code: int = 0) -> list[str]:
         began: list[str] = []
 
         def begin(words: list[str], **how: object) -> types.SimpleNamespace:
             began.append(" ".join(words[1:]))
-            return types.SimpleNamespace(stdout="", stderr="")
+            return types.SimpleNamespace(stdout="", stderr="", returncode=code)
 
         monkeypatch.setattr("subprocess.run", begin)
         monkeypatch.setattr("importlib.util.find_spec", lambda name: is_installed or None)
@@ -79,6 +79,8 @@ def test_the_first_notebook_begins_on_colab(monkeypatch, capsys):
         "-m minidecode generate Fellow citizens, --device cuda --receipt",
         "-m minidecode compare ngram",
     ]
+    with pytest.raises(SystemExit, match="pip failed"):
+        asked(False, False, code=1)
 
 
 def test_every_exercise_is_in_one_notebook():
