@@ -24,7 +24,7 @@ PRINTED = [  # chapter, what the prose says, what a cell prints
     ("02", r"\+ 95 = ([\d,]+) rows in all", r"64 steps, ([\d,]+) rows"),
     ("02", r"each token is computed once: (\d+) rows", r"tokens that were ever fed: (\d+)"),
     ("02", r"The rows fell (\d+) times", r"rows: not predicted, found ([\d.]+)"),
-    ("02", r" and ([\d.]+) \(the bytes\)", r"product_bytes: not predicted, found ([\d.]+)"),
+    ("02", r" and ([\d.]+) \(the bytes of the products\)", r"product_bytes: not predicted, found ([\d.]+)"),
     ("03", r"`cache=replicated` has these ([\d.]+) MB", r"new arrays ([\d.]+) MB"),
     ("09", r'asks the prompt "we meet again we", in head (\d)', r"beam 1, head (\d)"),
     ("11", r"It is 8 \* \(1 \+ 1/2 \+ ... \+ 1/8\) = ([\d.]+);", r"C =  8: law ([\d.]+)"),
