@@ -153,12 +153,16 @@ def _in_rows(argument: Any) -> Any:
     return unpacked(argument) if isinstance(argument, signatures.Weight) else argument
 
 
+class FunctionError(OptionError):
+    """A function of the user's, given as an option, raised: `__cause__` is its own exception."""
+
+
 def call_option(option: str, signature: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """The user's function, given as an option; what it raises is reported with the way it is called."""
+    """The user's function, given as an option. Raises FunctionError, with the way it is called, where it raises."""
     try:
         return function(*arguments)
     except Exception as error:
-        raise OptionError(f"{option}, called as {signature}, raised {type(error).__name__}: {error}") from error
+        raise FunctionError(f"{option}, called as {signature}, raised {type(error).__name__}: {error}") from error
 
 
 def dtype_due(name: str, args: tuple) -> np.dtype:

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from ..device.low_precision import COMPUTED_IN
+from ..device.user_functions import FunctionError
 from ..errors import CheckpointError, InputError, OptionError, RefusedError
 from ..files.folder import read_settings
 from ..files.tokenizer import Tokenizer
@@ -240,7 +241,13 @@ class Accelerated:
         if settings.get("return_dict_in_generate"):
             keep = [name for name in ("scores", "logits") if settings.get(f"output_{name}")]
             keep += ["beam_indices"] * is_beam
-        out = model.generate(input_ids=prompts, streamer=streamer, keep=keep, plan=plan, **options)
+        raised = None
+        try:
+            out = model.generate(input_ids=prompts, streamer=streamer, keep=keep, plan=plan, **options)
+        except FunctionError as error:
+            raised = error.__cause__
+        if raised is not None:  # a script catches its own exceptions; here, outside `except`, they stay as they are
+            raise raised
         self.receipt = out.receipt
         start = settings.get("decoder_start_token_id") if model.has_encoder else None
         if is_beam:  # transformers' beam search takes token 0 for none

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import copy
 import importlib.abc
 import importlib.util
 import json
 import runpy
 import sys
 import time
+import types
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -47,6 +49,49 @@ class AfterImport(importlib.abc.MetaPathFinder):
         return spec
 
 
+def copy_of(value: Any, memo: dict[int, Any]) -> Any:
+    """A deep copy, in which the script's own functions have variables of their own, too.
+
+    memo: by the id of an object, what stands for it in the copy. Raises what the class of an object raises.
+    """
+    if id(value) in memo or isinstance(value, types.ModuleType):
+        return memo.get(id(value), value)
+    if isinstance(value, types.FunctionType):
+        return _copy_of_function(value, memo) if value.__module__ == "__main__" else value
+    if isinstance(value, tuple):
+        return tuple(copy_of(each, memo) for each in value)
+    if isinstance(value, list | dict):
+        memo[id(value)] = copied = copy.copy(value)  # it may hold itself
+        for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+            copied[key] = copy_of(each, memo)
+        return copied
+    copied = copy.deepcopy(value, memo)
+    if copied is not value and hasattr(copied, "__dict__"):
+        functions = {key: each for key, each in vars(value).items() if isinstance(each, types.FunctionType)}
+        vars(copied).update({key: copy_of(each, memo) for key, each in functions.items()})
+    return copied
+
+
+def _copy_of_function(function: types.FunctionType, memo: dict[int, Any]) -> types.FunctionType:
+    cells = tuple(types.CellType() for _ in function.__closure__ or ())
+    variables = dict(function.__globals__)
+    copied = types.FunctionType(function.__code__, variables, function.__name__, None, cells)
+    memo[id(function)] = copied  # it may name itself
+    copied.__defaults__, copied.__kwdefaults__ = (
+        copy_of(each, memo) for each in (function.__defaults__, function.__kwdefaults__)
+    )
+    for cell, old in zip(cells, function.__closure__ or (), strict=True):
+        cell.cell_contents = copy_of(old.cell_contents, memo)
+    for name in _names(function.__code__) & variables.keys():
+        variables[name] = copy_of(variables[name], memo)
+    return copied
+
+
+def _names(code: types.CodeType) -> set[str]:
+    """The names of other things that a function uses, and those of functions inside it."""
+    return set(code.co_names).union(*(_names(each) for each in code.co_consts if isinstance(each, types.CodeType)))
+
+
 class Watched:
     """What stands in place of `generate` while a script runs, and what its calls were.
 
@@ -77,19 +122,40 @@ class Watched:
         return self.sides[id(model)]
 
     def answer(self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """One call of `generate`."""
-        call = {"call": len(self.calls) + 1, "model": type(model).__name__}
-        if self.proved is not None:
-            theirs = self.old(model, *args, **kwargs)
-            if len(self.calls) < self.proved:
-                self.calls.append(call | self._compare(model, args, kwargs, theirs))
-            return theirs
-        began = time.perf_counter()
-        side = self.side(model)
-        ours = side(*args, **kwargs)
-        seconds = time.perf_counter() - began
-        self.calls.append(call | {"new_tokens": side.receipt.new_tokens, "seconds": seconds})
-        return ours
+        """One call of `generate`. What it raises is counted, and raised on."""
+        if self.proved is not None and len(self.calls) >= self.proved:
+            return self.old(model, *args, **kwargs)
+        call: dict[str, Any] = {"call": len(self.calls) + 1, "model": type(model).__name__}
+        self.calls.append(call)
+        try:
+            if self.proved is not None:
+                return self._proved(call, model, args, kwargs)
+            began = time.perf_counter()
+            side = self.side(model)
+            ours = side(*args, **kwargs)
+            call |= {"new_tokens": side.receipt.new_tokens, "seconds": time.perf_counter() - began}
+            return ours
+        except BaseException as error:
+            how = (
+                f"refused: {error}" if isinstance(error, MinidecodeError) else f"raised {type(error).__name__}: {error}"
+            )
+            call["raised"] = how
+            raise
+
+    def _proved(self, call: dict[str, Any], model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """transformers' answer, and in `call` how it compares with ours.
+
+        What functions keep is copied before: the script's own are called by transformers alone.
+        """
+        why = ""
+        try:
+            copied = copy_of((args, {**kwargs, "streamer": None}), {id(model): model})
+        except Exception as error:  # whatever the object's class does
+            why = f"not compared: what it is given keeps state and cannot be copied ({type(error).__name__}: {error})"
+        call |= {"same": None, "says": "not compared: generate of transformers raised an exception"}
+        theirs = self.old(model, *args, **kwargs)
+        call |= {"same": None, "says": why} if why else self._compare(model, *copied, theirs)
+        return theirs
 
     def _compare(self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], theirs: Any) -> dict[str, Any]:
         """What a comparison with transformers' answer says, and whether the two are the same."""
@@ -98,25 +164,33 @@ class Watched:
             of_call = side.arguments(*args, **kwargs)
             if side.draws(**of_call):
                 return {"same": None, "says": "it draws at random, and the draws of the two differ: not compared"}
-            ours = side(**{**of_call, "streamer": None})
+            ours = side(**of_call)
             return {"same": True, "says": compare_results(side, theirs, ours, of_call)}
         except RefusedError as error:
             return {"same": False, "says": str(error)}
         except MinidecodeError as error:
             return {"same": False, "says": f"it cannot run here: {error}"}
+        except Exception as error:  # of a function of the script's; the script itself goes on as without a proof
+            return {"same": False, "says": f"it cannot run here: it raised {type(error).__name__}: {error}"}
 
     def report(self) -> str:
         """What there was, in words."""
+        if not self.calls:
+            return "no call of generate was seen"
         if self.proved is not None:
             return "\n".join(f"call {call['call']}, {call['model']}: {call['says']}" for call in self.calls)
-        tokens, seconds = (sum(call[name] for call in self.calls) for name in ("new_tokens", "seconds"))
-        lines = [f"{len(self.calls)} calls of generate ran in minidecode: {tokens} new tokens, {seconds:.2f} s"]
-        lines += [f"{type(side.live).__name__}, the last call: {side.receipt}" for side in self.sides.values()]
-        return "\n".join(lines)
+        ran = [call for call in self.calls if "raised" not in call]
+        tokens, seconds = (sum(call[name] for call in ran) for name in ("new_tokens", "seconds"))
+        lines = [f"{len(ran)} calls of generate ran in minidecode: {tokens} new tokens, {seconds:.2f} s"]
+        lines += [f"call {c['call']}, {c['model']}, {c['raised']}" for c in self.calls if "raised" in c]
+        sides = [side for side in self.sides.values() if side.receipt is not None]
+        return "\n".join(lines + [f"{type(side.live).__name__}, the last call: {side.receipt}" for side in sides])
 
     @property
-    def is_proved(self) -> bool:
-        """Whether some call was compared, and none differs."""
+    def is_whole(self) -> bool:
+        """Whether what was asked for was done: some call ran here, or some was compared and none differs."""
+        if self.proved is None:
+            return any("raised" not in call for call in self.calls)
         same = [call["same"] for call in self.calls]
         return False not in same and True in same
 
@@ -156,9 +230,9 @@ def main(given: Sequence[str] | None = None) -> int:
     with contextlib.redirect_stdout(sys.stderr) if asked.json else contextlib.nullcontext():
         code, failure = run_script(asked.script, asked.arguments, watched)
     sys.stdout.flush()
-    for text in (failure, watched.report() if watched.calls else "no call of generate was seen"):
+    for text in (failure, watched.report()):
         if text:
             print(text, file=sys.stderr)
     if asked.json:
         print(json.dumps({"calls": watched.calls, "script_ended_with": code}, indent=1))
-    return code or int(not (watched.calls if asked.prove is None else watched.is_proved))
+    return code or int(not watched.is_whole)

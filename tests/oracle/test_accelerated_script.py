@@ -38,6 +38,54 @@ if "--ends" in sys.argv:
     sys.exit(7)
 """
 
+STATEFUL = (
+    SCRIPT[: SCRIPT.index("for options")]
+    + """
+import threading
+from transformers import LogitsProcessor, LogitsProcessorList
+class Next(LogitsProcessor):  # the likeliest token is another at each call
+    calls = 0
+    def __call__(self, ids, scores):
+        self.calls += 1
+        scores = scores.clone()
+        scores[:, 10 + self.calls] += 50
+        return scores
+def next_by_closure():
+    calls = []
+    def process(ids, scores):
+        calls.append(1)
+        used.append(1)
+        scores = scores.clone()
+        scores[:, 10 + len(calls)] += 50
+        return scores
+    return process
+used, counts = [], Next()
+cannot = Next()
+cannot.lock = threading.Lock()
+for each in (counts, next_by_closure(), cannot):
+    for _ in range(2):
+        print(model.generate(ids, max_new_tokens=3, logits_processor=LogitsProcessorList([each])).tolist())
+print(counts.calls, cannot.calls, len(used))
+"""
+)
+CANCELS = (
+    SCRIPT[: SCRIPT.index("for options")]
+    + """
+class Cancelled(Exception):
+    pass
+def cancel(*given):
+    raise Cancelled("stop")
+class Streamer:
+    put, end = cancel, cancel
+for options in ({"stopping_criteria": [cancel]}, {"logits_processor": [cancel]},
+                {"prefix_allowed_tokens_fn": cancel}, {"streamer": Streamer()}):
+    try:
+        model.generate(ids, max_new_tokens=3, **options)
+    except Cancelled as error:
+        print(error, error.__cause__, error.__context__)
+"""
+)
+
 
 @pytest.fixture
 def script(tmp_path, monkeypatch):
@@ -77,6 +125,27 @@ def test_the_first_calls_of_a_script_are_compared(script, capsys, monkeypatch):
     assert main(["--plan", "numpy", "--json", "--prove", "1", script, "--wrong"]) == 1
     found = json.loads(capsys.readouterr().out)["calls"]
     assert len(found) == 1 and not found[0]["same"] and "rounding does not explain it" in found[0]["says"]
+
+
+def test_functions_that_keep_state_are_called_as_often_as_without_a_proof(script, capsys):
+    """By hand: of each kind six tokens, 11 to 16, and so many calls."""
+    Path(script).write_text(STATEFUL, encoding="utf-8")
+    assert main(["--plan", "numpy", "--prove", "6", script]) == 0
+    ran = capsys.readouterr()
+    six = ["[[9, 10, 11, 12, 11, 12, 13]]", "[[9, 10, 11, 12, 14, 15, 16]]"]
+    assert ran.out.splitlines() == [*six * 3, "6 6 6"]
+    said = ran.err.splitlines()[-6:]
+    assert all("the same on both sides" in line for line in said[:4])
+    assert all("not compared: what it is given keeps state and cannot be copied" in line for line in said[4:])
+
+
+def test_a_script_catches_its_own_exceptions(script, capsys):
+    """They come through as they were raised; calls that raised are counted as such."""
+    Path(script).write_text(CANCELS, encoding="utf-8")
+    assert main(["--plan", "numpy", script]) == 1  # no call ran
+    ran = capsys.readouterr()
+    assert ran.out.splitlines() == ["stop None None"] * 4
+    assert "0 calls of generate ran" in ran.err and ran.err.count("raised Cancelled: stop") == 4
 
 
 def test_the_command_runs_the_script_in_a_process_of_its_own(script, monkeypatch):
