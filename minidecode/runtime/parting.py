@@ -45,6 +45,8 @@ def find_parting(
 
     def parting(kind: str, step: int | None, what: str, *about: str) -> Parting:
         mine, theirs = map(rules_in_words, options)
+        if not any("prefix_tokens" in each.changed for search in searches for each in search):
+            about = tuple(rule for rule in about if rule != "prefix")
         return Parting(kind, step, what, {r: (mine[r], theirs[r]) for r in about if mine[r] != theirs[r]})
 
     for mine, theirs in zip(one, other, strict=False):
@@ -57,7 +59,7 @@ def find_parting(
         if [(c.parent, c.token) for c in mine.candidates] == [(c.parent, c.token) for c in theirs.candidates]:
             what, *about = _other_fates(mine, theirs, options, names, word)
             return parting("fates", step, f"{where}: {what}", *about)
-        kind, what, *about = _other_candidates(mine, theirs, names)
+        kind, what, *about = _other_candidates(mine, theirs, names, options)
         return parting(kind, step, f"{where}: {what}", *about)
     if len(one) != len(other):
         (longer, _), (shorter, steps) = sorted(zip(names, searches, strict=True), key=lambda pair: -len(pair[1]))
@@ -91,7 +93,9 @@ def _other_fates(
     return what, *(("finished", "candidates", "prefix") if is_eos else ("limit", "candidates"))
 
 
-def _other_candidates(one: TraceStep, other: TraceStep, names: tuple[str, str]) -> tuple[str, ...]:
+def _other_candidates(
+    one: TraceStep, other: TraceStep, names: tuple[str, str], options: tuple[Options, Options]
+) -> tuple[str, ...]:
     """(kind, what happened, the kinds of rules that may be why).
 
     Processors changed other candidates, or there are more of them, or their scores are apart.
@@ -111,11 +115,17 @@ def _other_candidates(one: TraceStep, other: TraceStep, names: tuple[str, str]) 
         what = f"other candidates. {len(mine)} are looked at in {a}, {len(theirs)} in {b}."
     elif apart is None:
         what = "other candidates. None is common to both."
-    elif apart == 0:
-        what = "other candidates. The scores of those that both have agree: their groups, or the ways to draw, differ."
+    elif apart <= _rounding(one):
+        what = "other candidates. The scores of those that both have agree."
+        beams = {parent for parent, _ in mine.keys() ^ theirs.keys()}
+        changed = {n for step in (one, other) for n, places in step.changed.items() if beams & {p for p, _ in places}}
+        if changed and options[0].rules.softmax != options[1].rules.softmax:
+            return "candidates", f"{what} {', '.join(sorted(changed))} changed the beams of the others.", "scores"
+        if any(o.num_beam_groups > 1 or o.do_sample for o in options):
+            what = f"{what} Their groups, or the ways to draw, differ."
     else:
         what = f"other candidates. The scores of those that both have are up to {apart:.3g} apart."
-    return "candidates", what, "scores", "bans", "candidates", "prefix"
+    return "candidates", what, "scores", "bans", "candidates"
 
 
 def _rounding(step: TraceStep) -> float:

@@ -64,6 +64,8 @@ def parting(logits, one: dict, other: dict, limit: int = 5):
 # Both beams end at step 2 with a poor score; one goes on well.
 BOTH_END = {(1,): {EOS: -1.1}, (2,): {EOS: -1.1}}
 FIRST_ENDS = {(1,): {EOS: 3.0}}
+BAN = {"bad_words_ids": [[2, 3]]}
+LIKELY_BAN = {(): {1: 2.0, 2: 1.95}, (2,): {3: 4.0}}
 UNIGRAMS = {"no_repeat_ngram_size": 1}
 
 
@@ -82,12 +84,23 @@ UNIGRAMS = {"no_repeat_ngram_size": 1}
     (FIRST_ENDS, {}, {"dialect": "lightseq"}, "fates", 2, ("candidates",)),
     # A token of the prompt is banned in transformers, and not in CTranslate2.
     ({(): {5: 2.0}}, UNIGRAMS, UNIGRAMS | {"dialect": "ctranslate2"}, "candidates", 1, ("bans", "scores")),
+    # Both ban token 3 behind 2; in CTranslate2, the other tokens of that beam become likelier.
+    (LIKELY_BAN, BAN, BAN | {"dialect": "ctranslate2"}, "candidates", 2, ("scores",)),
 ])  # fmt: skip
 def test_each_reason_is_found_at_its_step_and_told(logits, one, other, kind, step, rules):
     found = parting(logits, one, other)
     assert (found.kind, found.step, tuple(found.rules)) == (kind, step, rules), found
     words = found.in_words(("A", "B"))
     assert all(f"A: {mine}. B: {theirs}." in words for mine, theirs in found.rules.values())
+
+
+@pytest.mark.parametrize(("logits", "one", "other"), [
+    (LIKELY_BAN, BAN, BAN | {"dialect": "ctranslate2"}),
+    (FIRST_ENDS, {}, {"dialect": "unilm"}), (FIRST_ENDS, {}, {"dialect": "lightseq"}),
+])  # fmt: skip
+def test_groups_draws_and_prefixes_are_named_only_where_they_are_used(logits, one, other):
+    words = parting(logits, one, other).in_words(("A", "B"))
+    assert not any(word in words for word in ("group", "draw", "prefix")), words
 
 
 def test_a_tie_is_called_one():
