@@ -26,12 +26,22 @@ from ..device.user_functions import FunctionError
 from ..errors import CheckpointError, InputError, OptionError, RefusedError
 from ..files.folder import read_settings
 from ..files.tokenizer import Tokenizer
+from ..loading import check_dtype
 from ..model import Model
 from ..options.options import HARMLESS, SAMPLING_ALONE
 from ..plan import Plan
 from ..runtime.output import Output
 from .proof import compare_sides
-from .weights import LiveTensor, bound_tensors, check_live, check_same_scores, copied_bytes, fingerprint, live_tensors
+from .weights import (
+    LiveTensor,
+    bound_tensors,
+    check_live,
+    check_same_scores,
+    copied_bytes,
+    fingerprint,
+    is_same,
+    live_tensors,
+)
 
 OF_BEAMS = {"length_penalty", "early_stopping"}  # options that greedy search has no use for
 NO_DRAFTS = "live models have no speculative decoding here; greedy tokens are the same without it"
@@ -42,6 +52,8 @@ NOT_TAKEN = {
     "inputs_embeds": "prompts are token ids here",
     "past_key_values": "a cache of transformers cannot be taken over",
     "encoder_outputs": "the encoder runs here, once for each source",
+    "token_type_ids": "GPT-2 adds them to its embeddings, other families have none: call the tokenizer with "
+    "return_token_type_ids=False",
     "decoder_input_ids": "targets begin with decoder_start_token_id; forced_bos_token_id chooses the next token",
 }
 READS_TEXTS = (
@@ -49,7 +61,7 @@ READS_TEXTS = (
     "prefix_allowed_tokens_fn", "forced_bos_token_id", "bad_words_ids", "sequence_bias",
 )  # fmt: skip
 READS_SOURCES = ("encoder_repetition_penalty", "encoder_no_repeat_ngram_size")
-NEEDLESS = {"use_cache", "token_type_ids", "logits_to_keep"}
+NEEDLESS = {"use_cache", "logits_to_keep"}
 REMEDY = "md.restore(model) gives the old generate back"
 BEFORE = "_generate_before_accelerate"  # the attribute of a model that keeps a `generate` of its user's
 NOT_RETURNED = ("output_attentions", "output_hidden_states")
@@ -120,6 +132,8 @@ class Accelerated:
         of_files: Model | None = None,
     ):  # fmt: skip
         """of_files: the model here, where it was read from the live one's files; else it is made of its weights."""
+        if dtype is not None:
+            check_dtype(dtype)
         self.live, self.tokenizer, self.plan, self.dtype = live, tokenizer, Plan.parse(plan), dtype
         self.of_files = of_files
         self.receipt: Any = None
@@ -147,13 +161,13 @@ class Accelerated:
     # ---- The model here ---------------------------------------------------------------------------------------------
 
     def converted(self) -> Model:
-        """The model here, made again if a weight of the live one has changed."""
+        """The model here, made again if a weight or a module of the live one has changed."""
         check_live(self.live)
         if self.of_files is not None:
             return self.of_files
         state = live_tensors(self.live)
-        now = fingerprint(state)
-        if self._built is None or self._built[0] != now:
+        now = fingerprint(self.live, state)
+        if self._built is None or not is_same(self._built[0], now):
             self._built = now, self._build(state)
         return self._built[1]
 
@@ -206,7 +220,7 @@ class Accelerated:
         if unknown := sorted(name for name, value in rest.items() if value is not None and name not in NEEDLESS):
             raise OptionError(f"{', '.join(unknown)}: not known here; {REMEDY}")
         ids_BN = _ids(given, settings, torch)
-        mask_BN = _mask(mask, ids_BN, settings)
+        mask_BN = _mask(mask, ids_BN, settings, model.has_encoder)
         _check_positions(positions, mask_BN, self.live)
         prompts = _without_padding(ids_BN, mask_BN, model.has_encoder)
         options = self._options(settings, ids_BN.shape[1])
@@ -266,15 +280,24 @@ class Accelerated:
         settings |= {name: value.tolist() for name, value in settings.items() if hasattr(value, "tolist")}
         if self.live.config.is_encoder_decoder and "bos_token_id" in settings:
             settings.setdefault("decoder_start_token_id", settings["bos_token_id"])
-        if all(length is None for length in lengths):  # the default counts new tokens
-            settings.setdefault("max_new_tokens", settings["max_length"])
-            settings["is_default_length"] = True
+        if all(length is None for length in lengths) and "max_new_tokens" not in settings:
+            settings |= {"max_new_tokens": settings["max_length"], "is_default_length": True}  # it counts new tokens
         for name in NOT_RETURNED:
             if settings.get(name):
                 raise OptionError(f"{name}: it is not kept here; {REMEDY}")
         for name, (off, why) in OTHER_SEARCHES.items():
             if settings.get(name, off) != off:
                 raise OptionError(f"{name}: {why}; {REMEDY}")
+        if settings.get("guidance_scale", 1) != 1 and settings.get("num_beams", 1) > 1:
+            raise OptionError(
+                "guidance_scale: transformers' cache of it does not follow beams, so that each beam gets another's "
+                f"scores: leave it out, or num_beams; {REMEDY}"
+            )
+        uses_cache = settings.get("use_cache", True) and getattr(self.live.config, "use_cache", True)
+        if self.live.config.model_type == "prophetnet" and not uses_cache:
+            raise OptionError(
+                "use_cache=False: transformers' ProphetNet gives other scores without its cache: leave it on"
+            )
         return settings, rest
 
     def _options(self, settings: dict[str, Any], N: int) -> dict[str, Any]:
@@ -289,6 +312,8 @@ class Accelerated:
         context = getattr(self.live.config, "max_position_embeddings", None)
         if settings.get("is_default_length") and context is not None:
             most = options["max_new_tokens"] = min(most, context - before)
+        if most < 1 and settings.get("is_default_length"):
+            raise InputError(f"the prompt has {N} tokens, and the context {context}: shorten it")
         if most < 1:
             raise InputError(f"the prompt has {N} tokens, and max_length is {settings['max_length']}: raise it")
         if settings.get("min_length", 0) > before:
@@ -363,13 +388,21 @@ def _ids(given: Any, settings: dict[str, Any], torch: Any) -> np.ndarray:
     return ids_BN.astype(np.int64, copy=False)
 
 
-def _mask(mask: Any, ids_BN: np.ndarray, settings: dict[str, Any]) -> np.ndarray:
-    """What is no padding; without a mask transformers takes the padding token's places, if it is no EOS."""
+def _mask(mask: Any, ids_BN: np.ndarray, settings: dict[str, Any], has_encoder: bool) -> np.ndarray:
+    """What is no padding; without a mask transformers takes the padding token's places, if it is no EOS.
+
+    Of sources, it did so in 5.0 and reads them as text in 5.24. Raises InputError on those.
+    """
     if mask is not None:
         return np.asarray(mask) != 0
     pad = settings.get("pad_token_id")
     if pad is None or pad in _eos_ids(settings):
         return np.ones_like(ids_BN, bool)
+    if has_encoder and (ids_BN == pad).any():
+        raise InputError(
+            f"input_ids hold the padding token {pad} and no attention_mask comes with them: versions of transformers "
+            "differ there, so give attention_mask"
+        )
     return ids_BN != pad
 
 

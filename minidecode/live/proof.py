@@ -19,7 +19,8 @@ def compare_sides(side: Any, inputs: Any, options: dict[str, Any]) -> str:
     so, and the model's own settings fill the gaps.
     """
     call = {"do_sample": False} | options | _arguments_of(side, inputs)
-    return compare_results(side, type(side.live).generate(side.live, **call), side(**call), call)
+    ours = side(**call)  # first, since its errors are one line
+    return compare_results(side, type(side.live).generate(side.live, **call), ours, call)
 
 
 def compare_results(side: Any, theirs: Any, ours: Any, call: dict[str, Any]) -> str:
@@ -40,10 +41,18 @@ def _arguments_of(side: Any, inputs: Any) -> dict[str, Any]:
         if side.tokenizer is None:
             raise InputError("texts need the tokenizer: md.accelerate(model, tokenizer, prove=texts)")
         texts = [inputs] if isinstance(inputs, str) else list(inputs)
+        if len(texts) > 1 and side.tokenizer.pad_token is None:
+            raise InputError("the tokenizer has no padding token: set tokenizer.pad_token = tokenizer.eos_token")
         return dict(side.tokenizer(texts, return_tensors="pt", padding=len(texts) > 1))
-    if hasattr(inputs, "keys"):
-        return {name: inputs[name] for name in inputs if name in ("input_ids", "attention_mask")}
-    return {"input_ids": sys.modules["torch"].as_tensor(inputs)}
+    given = {name: inputs[name] for name in inputs} if hasattr(inputs, "keys") else {"input_ids": inputs}
+    try:
+        given = {name: sys.modules["torch"].as_tensor(value) for name, value in given.items()}
+        is_batch = given["input_ids"].ndim == 2 and given["input_ids"].numel() > 0
+    except (KeyError, TypeError, ValueError, RuntimeError):
+        is_batch = False
+    if not is_batch:
+        raise InputError("prove needs texts, token ids (B, N) of one length, or what a tokenizer returned: give one")
+    return given
 
 
 def _first_row(a: np.ndarray, b: np.ndarray) -> int:

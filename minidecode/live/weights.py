@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from ..models import FAMILIES, REFUSED, Family
 
 DTYPES = {"torch.float32": "F32", "torch.float64": "F64", "torch.float16": "F16", "torch.bfloat16": "BF16"}
 ROUNDING = 1e-4  # of logits, in parts of the largest: float32 makes about a hundredth of that
+# Attributes of a model that its forward pass does not read: what `accelerate` binds, and what others set at will.
+NOT_COMPUTED = {"generate", "_generate_before_accelerate", "__reduce_ex__", "generation_config", "name_or_path"}
 SAMPLED = 64  # numbers of each weight that are compared, since `.data` has no counter of changes
 
 
@@ -74,6 +77,8 @@ def check_live(live: Any) -> None:
     def refuse(why: str) -> None:
         raise CheckpointError(f"{kind.__name__}: {why}")
 
+    if _is_autocast():
+        refuse("torch.autocast rounds what transformers computes, and not what minidecode does: leave its block")
     if model_type not in FAMILIES:
         refuse(f"model_type {model_type!r} is not supported: {REFUSED.get(str(model_type), 'no family of it is here')}")
     if not kind.__module__.startswith("transformers.models."):
@@ -86,6 +91,9 @@ def check_live(live: Any) -> None:
         refuse("it carries an adapter: merge it into the weights first")
     if getattr(live, "is_quantized", False) or getattr(live, "hf_quantizer", None) is not None:
         refuse("its weights are quantized by transformers: load it in float32, and say dtype='int8' here")
+    of_all = sys.modules["torch"].nn.modules.module
+    if of_all._global_forward_hooks or of_all._global_forward_pre_hooks:
+        refuse("a forward hook of all modules would not be called here: remove it")
     for path, module in live.named_modules():
         name = path or "the model"
         if module.training:
@@ -126,17 +134,53 @@ def check_same_scores(live: Any, model: Any) -> None:
         )
 
 
-def fingerprint(state: dict[str, LiveTensor]) -> list[tuple[Any, ...]]:
-    """What tells changed weights: place, torch's counter of changes in place, and a sample of the numbers.
+def fingerprint(live: Any, state: dict[str, LiveTensor]) -> list[Any]:
+    """What tells a changed model: its config, its weights and buffers, each module's class and plain attributes.
+
+    `is_same` compares two. Objects in it are compared by identity; it keeps them, so that none takes another's place.
+    """
+    Tensor, of_every_module = sys.modules["torch"].Tensor, vars(sys.modules["torch"].nn.Module())
+    marks = [repr(vars(live.config)), *((name, *_mark(each.tensor)) for name, each in state.items())]
+    for path, module in live.named_modules():
+        marks += [path, type(module)]
+        marks += [_mark(buffer) for buffer in module._buffers.values() if buffer is not None]
+        for name, value in vars(module).items():
+            if name in of_every_module or (not path and name in NOT_COMPUTED):
+                continue
+            if isinstance(value, Tensor):
+                value = _mark(value)
+            elif isinstance(value, (list, tuple, set)):
+                value = repr(value)
+            marks += [name, value]
+    return marks
+
+
+def is_same(before: list[Any], now: list[Any]) -> bool:
+    """Whether two fingerprints are of an unchanged model."""
+    return len(before) == len(now) and all(
+        a is b or (type(a) is type(b) and isinstance(a, (int, float, str, tuple)) and a == b)
+        for a, b in zip(before, now, strict=True)
+    )
+
+
+def _mark(tensor: Any) -> tuple[Any, ...]:
+    """What tells a changed tensor: place, torch's counter of changes in place, and a sample of the numbers.
 
     A change through `.data` has another counter. The sample sees it where it reaches one of SAMPLED numbers.
     """
-    marks = []
-    for name, live in state.items():
-        flat = live.tensor.detach().reshape(-1)
-        sample = flat[:: max(1, flat.numel() // SAMPLED)]
-        marks.append((name, live.tensor.data_ptr(), live.tensor._version, tuple(sample.tolist())))
-    return marks
+    flat = tensor.detach().reshape(-1)
+    sample = flat[:: max(1, flat.numel() // SAMPLED)]
+    return tensor.data_ptr(), tensor._version, tuple(sample.tolist())
+
+
+def _is_autocast() -> bool:
+    torch = sys.modules.get("torch")
+    if torch is None:  # then there is no live model either
+        return False
+    try:
+        return torch.is_autocast_enabled("cpu")
+    except TypeError:  # before torch 2.4
+        return torch.is_autocast_cpu_enabled()
 
 
 def _same_numbers(a: Any, b: Any) -> bool:

@@ -539,3 +539,115 @@ def test_prove_compares_files_and_says_where_they_part(monkeypatch, capsys):
     monkeypatch.setattr(Accelerated, "_options", lambda *a: right(*a) | {"suppress_tokens": [first]})
     code, out = run("Fellow citizens,", "--json")
     assert code == 1 and "rounding does not explain it" in out
+
+
+def test_padded_sources_need_a_mask():
+    """transformers 5.0 infers one from the padding token, and 5.24 reads the padding as text."""
+    live = live_model("bart", random.Random(1))
+    ids = torch.tensor([[9, 10, PAD, PAD], [9, 10, 11, 12]])
+    with pytest.raises(md.InputError, match="padding token 3 and no attention_mask"):
+        md.accelerate(live).generate(ids, max_new_tokens=3)
+    assert live.generate(ids, max_new_tokens=3, attention_mask=(ids != PAD).long()).shape[0] == 2
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "bart"])
+def test_lengths_beyond_the_context_are_refused(family):
+    """Only transformers' own default ends at the context; up to it, tokens are the same."""
+    live = live_model(family, random.Random(1))
+    context, before = live.config.max_position_embeddings, 1 if family == "bart" else 4
+    ids = torch.tensor([[9, 10, 11, 12]])
+    given = {"eos_token_id": None, "forced_eos_token_id": None}
+    fits = context + 1 - before + (family == "bart") * 0
+    expected = live.generate(ids, max_new_tokens=fits, **given).tolist()
+    md.accelerate(live)
+    assert live.generate(ids, max_new_tokens=fits, **given).tolist() == expected and len(expected[0]) == context + 1
+    for length in ({"max_new_tokens": fits + 1}, {"max_length": context + 2}):
+        with pytest.raises(md.InputError, match=f"context of {context}: ask for at most {fits}"):
+            live.generate(ids, **length, **given)
+    with pytest.raises(md.InputError, match=f"{context + 2} tokens"):
+        live.generate(torch.full((1, context + 2), 9), max_new_tokens=1, **given)
+
+
+@pytest.mark.parametrize(
+    ("family", "given", "says"),
+    [
+        ("gpt2", {"token_type_ids": torch.zeros(1, 4, dtype=torch.int64)}, "return_token_type_ids=False"),
+        ("llama", {"guidance_scale": 1.5, "num_beams": 2}, "does not follow beams"),
+        ("prophetnet", {"use_cache": False}, "other scores without its cache"),
+    ],
+)  # fmt: skip
+def test_arguments_that_change_the_scores_of_transformers_are_refused(family, given, says):
+    live, ids = live_model(family, random.Random(1)), torch.tensor([[9, 10, 11, 12]])
+    with pytest.raises(md.OptionError, match=says):
+        md.accelerate(live).generate(ids, max_new_tokens=3, **given)
+    if "use_cache" in given:
+        for config in (live.config, live.generation_config):
+            config.use_cache = False
+            with pytest.raises(md.OptionError, match=says):
+                live.generate(ids, max_new_tokens=3)
+            config.use_cache = True
+    assert live.generate(ids, max_new_tokens=3, num_beams=2).shape[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("family", "change"),
+    [
+        ("llama", lambda m: setattr(m.model.norm, "variance_epsilon", 5.0)),
+        ("llama", lambda m: m.model.rotary_emb.inv_freq.mul_(3)),
+        ("gpt2", lambda m: setattr(m.transformer.h[0].mlp, "act", torch.nn.ReLU().eval())),
+        ("gpt2", lambda m: setattr(m.transformer.h[0].ln_1, "eps", 1.0)),
+        ("gpt2", lambda m: setattr(m.config, "layer_norm_epsilon", 1.0)),
+        ("bart", lambda m: setattr(m.model.decoder.layers[0], "activation_fn", torch.relu)),
+        ("gpt2", lambda m: m.half()),
+        ("gpt2", lambda m: m.train()),
+    ],
+)
+def test_modules_that_change_after_accelerate_are_noticed(family, change):
+    live, ids = live_model(family, random.Random(1)), torch.tensor([[9, 10, 11, 12]])
+    before = md.accelerate(live).generate.converted()
+    live.generate(ids, max_new_tokens=2)
+    assert live.generate.converted() is before
+    change(live)
+    with pytest.raises(md.CheckpointError):
+        live.generate(ids, max_new_tokens=2)
+
+
+@pytest.mark.parametrize("family", [*DECODERS, *ENCODER_DECODERS])
+def test_an_unchanged_model_is_not_converted_again(family):
+    live, ids = live_model(family, random.Random(1)), torch.tensor([[9, 10, 11, 12]])
+    before = md.accelerate(live).generate.converted()
+    for run in (live.generate, md.restore(live).generate):
+        run(ids, max_new_tokens=2, num_beams=2)
+    with torch.inference_mode():
+        assert before is not None
+    md.accelerate(live)
+    again = live.generate.converted()
+    live.forward(input_ids=ids, **({} if family in DECODERS else {"decoder_input_ids": ids}))
+    assert live.generate.converted() is again
+
+
+def test_autocast_and_hooks_of_all_modules_are_refused(gpt2, ids):
+    md.accelerate(gpt2)
+    with torch.autocast("cpu", dtype=torch.bfloat16), pytest.raises(md.CheckpointError, match="leave its block"):
+        gpt2.generate(ids)
+    hook = torch.nn.modules.module.register_module_forward_hook(lambda *_: None)
+    with pytest.raises(md.CheckpointError, match="hook of all modules"):
+        gpt2.generate(ids)
+    hook.remove()
+    with torch.inference_mode():
+        assert gpt2.generate(ids, max_new_tokens=2).shape == (2, 6)
+
+
+@pytest.mark.parametrize("prove", [[], torch.tensor([5, 6]), 5, [[5, 6], [7]], {}, {"attention_mask": [[1]]}, object()])
+def test_a_proof_of_no_inputs_is_one_line(gpt2, prove):
+    with pytest.raises(md.InputError, match="prove needs texts") as error:
+        md.accelerate(gpt2, prove=prove)
+    assert "\n" not in str(error.value) and "generate" not in vars(gpt2)
+
+
+def test_a_proof_keeps_all_that_a_tokenizer_returned(gpt2):
+    md.accelerate(gpt2, prove={"input_ids": [[9, 10]], "attention_mask": [[1, 1]]})
+    with pytest.raises(md.OptionError, match="token_type_ids"):
+        md.accelerate(gpt2, prove={"input_ids": [[9, 10]], "token_type_ids": [[0, 0]]})
+    with pytest.raises(md.OptionError, match="dtype must be one of"):
+        md.accelerate(gpt2, dtype="bf17")
