@@ -92,7 +92,8 @@ def accelerate(
         model is then left as it was.
 
     float32 weights are shared where the layout allows; `model.generate.copied` has the bytes of the
-    others. Weights that are changed in place are noticed at the next call, and taken over.
+    others. Weights that are changed in place are noticed at the next call, and taken over; a module that
+    was changed is an error there.
     Raises CheckpointError on a model that cannot be the same here, OptionError on a plan or a dtype.
     """
     accelerated = Accelerated(model, tokenizer, plan, dtype)

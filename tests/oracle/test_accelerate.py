@@ -557,7 +557,7 @@ def test_lengths_beyond_the_context_are_refused(family):
     context, before = live.config.max_position_embeddings, 1 if family == "bart" else 4
     ids = torch.tensor([[9, 10, 11, 12]])
     given = {"eos_token_id": None, "forced_eos_token_id": None}
-    fits = context + 1 - before + (family == "bart") * 0
+    fits = context + 1 - before
     expected = live.generate(ids, max_new_tokens=fits, **given).tolist()
     md.accelerate(live)
     assert live.generate(ids, max_new_tokens=fits, **given).tolist() == expected and len(expected[0]) == context + 1
@@ -597,7 +597,7 @@ def test_arguments_that_change_the_scores_of_transformers_are_refused(family, gi
         ("gpt2", lambda m: setattr(m.transformer.h[0].mlp, "act", torch.nn.ReLU().eval())),
         ("gpt2", lambda m: setattr(m.transformer.h[0].ln_1, "eps", 1.0)),
         ("gpt2", lambda m: setattr(m.config, "layer_norm_epsilon", 1.0)),
-        ("bart", lambda m: setattr(m.model.decoder.layers[0], "activation_fn", torch.relu)),
+        ("bart", lambda m: setattr(m.model.decoder.layers[0], "activation_fn", torch.nn.Tanh().eval())),
         ("gpt2", lambda m: m.half()),
         ("gpt2", lambda m: m.train()),
     ],
@@ -614,16 +614,12 @@ def test_modules_that_change_after_accelerate_are_noticed(family, change):
 
 @pytest.mark.parametrize("family", [*DECODERS, *ENCODER_DECODERS])
 def test_an_unchanged_model_is_not_converted_again(family):
+    """Though transformers' own `generate` ran in between."""
     live, ids = live_model(family, random.Random(1)), torch.tensor([[9, 10, 11, 12]])
     before = md.accelerate(live).generate.converted()
-    for run in (live.generate, md.restore(live).generate):
+    for run in (live.generate, functools.partial(type(live).generate, live)):
         run(ids, max_new_tokens=2, num_beams=2)
-    with torch.inference_mode():
-        assert before is not None
-    md.accelerate(live)
-    again = live.generate.converted()
-    live.forward(input_ids=ids, **({} if family in DECODERS else {"decoder_input_ids": ids}))
-    assert live.generate.converted() is again
+        assert live.generate.converted() is before
 
 
 def test_autocast_and_hooks_of_all_modules_are_refused(gpt2, ids):
