@@ -109,7 +109,9 @@ def test_a_script_runs_unchanged_and_a_receipt_ends_it(script, capsys):
     """In a process of its own, which has not imported transformers before."""
     code, ours, says = run("-m", "minidecode.accelerate", "--plan", "numpy", script, "--ends")
     assert code == 7
-    assert "4 calls of generate ran in minidecode: 16 new tokens" in says and "plan" in says.split("the last call: ")[1]
+    new = sum(len(line.split(",")) - 4 for line in ours.splitlines()[:4])  # what is drawn may end early
+    assert f"4 calls of generate ran in minidecode: {new} new tokens" in says
+    assert "plan" in says.split("the last call: ")[1]
     sys.argv = [script, "--ends"]
     with pytest.raises(SystemExit):
         runpy.run_path(script, run_name="__main__")
