@@ -83,9 +83,11 @@ class OptionTable:
         "fairseq is 0.10.2, unilm is s2s-ft, ctranslate2 is 4.8.5, lightseq is 3.0.",
         given=f"Literal[{', '.join(map(repr, DIALECTS))}]")
     num_beams: int = search(1, Whole(1), "Beam width; 1 is greedy.", flags="--beam")
-    num_return_sequences: int = search(1, Whole(1, most=MOST_TEXTS), "Texts per prompt, best first.", flags="--nbest")
+    num_return_sequences: int = search(1, Whole(1, most=MOST_TEXTS), "Texts per prompt, best first.",
+        flags="--nbest -n")
     max_new_tokens: int | None = length(None, Whole(1, True),
-        "At most this many tokens after the prompt.", "With no limit: 64, or as many as the context holds.")
+        "At most this many tokens after the prompt.", "With no limit: 64, or as many as the context holds.",
+        flags="--max-tokens")
     max_length: int | None = length(None, Whole(1, True), "The same limit, counted with the prompt.")
     max_len_a: float = length(0.0, Number(lambda x: 0 <= x <= 1e6, "from 0 to 1e6"),
         "fairseq's limit: max_len_a * (tokens of the source) + max_len_b.", "EOS is not counted.",
