@@ -222,7 +222,7 @@ def test_a_folder_of_wheels(cli, monkeypatch, tmp_path):
     ran = cli("doctor", "--class", "--wheels", tmp_path)
     assert ran.code == 0 and f"--find-links {tmp_path} minidecode" in ran.out
     assert asked[0][1:4] == ["-m", "pip", "wheel"] and str(tmp_path) in asked[0]
-    assert any(str(ROOT) in word for word in asked[0])  # an installed one says "minidecode @ file://..."
+    assert any(str(ROOT) in word or word.startswith("minidecode @ file://") for word in asked[0])  # installed
     (tmp_path / "file").touch()
     for arguments, says in [(("--class", "--wheels", tmp_path), "ERROR: no network"),
                             (("--class", "--wheels", tmp_path / "file"), "is a file: --wheels names a folder"),
