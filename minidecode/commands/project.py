@@ -38,9 +38,11 @@ DEFAULT = "my_engine"
 Where = Annotated[Path | None, typer.Option("--folder", "-f", help="Where you work.", show_default=DEFAULT)]
 
 
-def _default_folder() -> Path:
-    """The folder that `start` makes; from inside it, that folder itself."""
-    return Path() if Path().resolve().name == DEFAULT else Path(DEFAULT)
+def _folder(given: Path | None) -> Path:
+    """The folder that was given, or the one that `start` makes."""
+    from ..course.exercises.folder import default_folder
+
+    return given or default_folder(DEFAULT)
 
 
 @app.command()
@@ -55,7 +57,7 @@ def start(
     from ..course.project.skeleton import engine_skeleton
     from .whole_file import whole_file
 
-    folder, is_default = folder or _default_folder(), folder is None
+    folder, is_default = _folder(folder), folder is None
     engine = folder / "engine.py"
     if engine.exists():
         raise OptionError(f"{quoted(engine)} is there already, and stays as it is: choose another --folder")
@@ -76,7 +78,7 @@ def check(stages: Stages = None, folder: Where = None, as_json: AsJson = False, 
     """Check your stages: answers, bytes held, numbers multiplied."""
     from ..course.project.rules import LINES, broken_rules, lines_of_code
 
-    folder, results = folder or _default_folder(), []
+    folder, results = _folder(folder), []
     for result in _checked(folder, stages):
         results.append(result)
         if not as_json:
@@ -123,7 +125,7 @@ def race(
     from ..course.project.race import picture
     from .whole_file import whole_file
 
-    folder, passed = folder or _default_folder(), []
+    folder, passed = _folder(folder), []
     for result in _checked(folder, None):
         if result["state"] != "passed":
             break

@@ -20,9 +20,9 @@ DEFAULT = "my_exercises"  # not `exercises`, which in a checkout holds the solut
 NOTES = ".minidecode"
 
 
-def default_folder() -> Path:
+def default_folder(name: str = DEFAULT) -> Path:
     """The folder that `start` makes; from inside it, that folder itself."""
-    return Path() if Path().resolve().name == DEFAULT else Path(DEFAULT)
+    return Path() if Path().resolve().name == name else Path(name)
 
 
 def work_folder(path: Path | None, makes: bool = False) -> Folder:
