@@ -7,6 +7,9 @@ This is LightSeq's `ker_arrange_decself_qkv` (section 2.1).
 2. One kernel: each number goes from the product to where it stays, with the bias added on the way. Rows of one head
    lie G * M * K numbers apart in the cache, so that a warp writes pieces of K neighbouring numbers.
 
+Floor for a decode step: a launch in a graph, 1.1 us; 4 rows of GPT-2 move 0.1 MB. Predicted 1.6 us: one load waits. Not
+measured by itself.
+
 The cache may be float16: sums are float32, and rounded where they are written. What is beyond its range becomes its
 largest number; the kernels get that as an argument, infinity for a cache of float32. NaN stays NaN.
 

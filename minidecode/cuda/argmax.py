@@ -5,10 +5,10 @@
    grows, as in hars.py. Where nothing has touched the scores, they are the logits, and come from the cache.
 3. Blocks share a row, by 128-bit loads (common/rows.py): of four scores the largest is compared with the thread's best,
    and which of the four it was is looked up once, at the end. Scores that are the logits are read once. A second kernel
-   puts the shares together. Floor: R*V*4 bytes over the bandwidth, and two kernels. Version 2 tested each number and
-   kept one load of four bytes on its way: 29 % of a copy on 1 GB (H100, 2026-11-26). Predicted 75 % on
-   1 GB and 3.2 us for one row in a graph; measured (H100, 2026-11-26) 107 %, for it reads alone, and 5.7 us. Version 2
-   took 115 us.
+   puts the shares together. Floor: R*V*4 bytes over the bandwidth, and two kernels. Versions 1 and 2 tested each number
+   and kept one load of four bytes on its way: 32 and 41 % of a copy on 1 GB (H100, 2026-11-26). Predicted 75 % on 1 GB
+   and 3.2 us for one row in a graph; measured (H100, 2026-11-26) 108 %, for it reads alone, and 5.7, 5.9, 7.4 and
+   11.1 us for 1, 4, 32 and 128 rows. Version 2 took 117.8 us for one.
 """
 
 from __future__ import annotations

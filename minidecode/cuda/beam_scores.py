@@ -3,6 +3,11 @@
 1. A thread per score. Each divides to find its row, and loads the row's running score.
 2. The rows are the grid's first axis: a thread loads the running score once, for the four columns that it takes.
 3. Four loads and four stores of 128 bits for each thread, as in version 3 of temperature.py.
+
+Floor: the bytes read and written at 2.4 TB/s; a launch in a graph, 1.1 us. Predicted 85 % of a copy's bandwidth on
+1 GB, and 1.6 us for one row. Measured (H100, 2026-11-26): 97 %, and 1.5, 1.8, 3.5 and 11.5 us in a graph for 1, 4, 32
+and 128 rows of 50,257 scores, which lie in the L2 cache. Versions 1 and 2 reached 70 and 56 %, and took 31.7 and
+15.0 us for 128 rows.
 """
 
 from __future__ import annotations

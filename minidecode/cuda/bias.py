@@ -4,6 +4,9 @@
    biases of those that fit, in their order, and is the only one that touches that token's score. So there are no
    atomics, and a sum is the same each time. A list of one banned token (EOS, until a text may end) is a warp that has
    one thread with work: it takes what a launch in a graph takes, about a microsecond.
+
+Floor: a launch in a graph, 1.1 us. Predicted 3.6 us for a list of banned tokens: list, token, the one before it, bias
+and score wait one for the other. Not measured.
 """
 
 from __future__ import annotations

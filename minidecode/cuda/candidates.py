@@ -10,12 +10,12 @@
    through than the least of C. Slices are many, so the whole GPU reads; version 2 has a block per sentence.
 4. No staging: a thread keeps the largest of what it reads by 128-bit loads (common/rows.py), and only threads whose
    largest reaches the threshold look again, some C of 128. What they find is ranked, a thread for each, so that a share
-   hands on its best C in order, in places of their own: no counters to set to 0, which took two more launches.
-   Version 3 spent its time on thresholds, one for each 2,048 scores, and on loads of four bytes: 10 % of a copy on 1 GB
-   (H100, 2026-11-26). Floor: B*X*4 bytes over the bandwidth, and two kernels. Predicted 75 % on 1 GB and 4, 5
-   and 9 us for 1, 8 and 32 sentences of 4 beams in a graph; measured (H100, 2026-11-26) 91 % and 13, 15 and 17 us, with
-   branches where ranks are counted. Without them: 7, 9 and 11 us predicted, not measured. Version 3 took 39, 51 and
-   113 us.
+   hands on its best C in order, in places of their own: no counters to set to 0, which took two more launches. Version
+   3 spent its time on thresholds, one for each 2,048 scores, and on loads of four bytes: 10 % of a copy on 1 GB (H100,
+   2026-11-26). Floor: B*X*4 bytes over the bandwidth, and two kernels. Predicted 75 % on 1 GB and 4, 5 and 9 us for 1,
+   8 and 32 sentences of 4 beams in a graph; measured (H100, 2026-11-26) 91 % and 12.8, 15.1 and 17.1 us, with branches
+   where ranks are counted. Without them: 7, 9 and 11 us predicted; measured (H100, 2026-11-26) 94 % and 8.9, 9.6 and
+   12.5 us. Version 3 took 38.1, 51.5 and 111.5 us.
 
 If more survive than there is room for (all scores equal, or all large ones in one group), the passes go over everything
 that they were to be picked from: nothing is dropped. Survivors are counted by an atomic, so they lie in whatever order

@@ -5,6 +5,9 @@ The product is that of cuda/linear.py: the library's, where rows are many. Behin
 2. One for all of them. Layers are an axis of the grid, so that no thread divides to find its own; neighbouring threads
    read neighbouring columns of a row, and write neighbouring numbers of its keys, or of its values.
 3. The same by fours, as in heads.py.
+
+Floor of version 3: the bytes read and written at 2.4 TB/s. BART-large's 12 layers for 8 sources of 1,024 tokens, with a
+float16 cache: 1.2 GB, 0.50 ms. Predicted 85 % of that bandwidth: 0.59 ms. Not measured by itself.
 """
 
 from __future__ import annotations

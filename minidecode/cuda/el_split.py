@@ -5,6 +5,10 @@
 2. The prompt's part by the one kernel of cuda/el.py's version 2. The generated part is short beside the prompt, and
    stays as it is.
 
+Floor: the hidden states of the prompt and the keys and values of what was generated, each read once, at 2.4 TB/s, and
+five launches. Predicted: the time of el.py's version 2, and 10 us for 4 sentences of 4 beams with 32 generated
+positions. Not measured.
+
 Each part comes with its own largest score and the sum of its own exponentials; to join two softmaxes, both parts are
 scaled to the larger of the two scores. That is also where the key bias comes in: q . b_k is the same at all positions
 of the prompt, so it moves the largest score of that part and nothing else in it.

@@ -3,6 +3,9 @@
 1. A thread per position of all texts of a sentence, from the last place up. A text never moves to a better place, so
    what a thread reads it has not yet overwritten, and no other thread touches its position: in place, without a
    barrier, and neighbouring threads read neighbouring tokens. Where nothing changes, only the slots are read.
+
+Floor: a launch in a graph, 1.1 us. Predicted 1.6 us where no text finishes, and 3.6 us where all 4 places change: each
+waits for the one before. Not measured by itself.
 """
 
 from __future__ import annotations

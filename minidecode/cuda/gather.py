@@ -1,6 +1,8 @@
 """Log-probabilities of sampled tokens, so that the host need not read rows of scores.
 
 1. A thread per row: it picks two numbers.
+
+Floor: a launch in a graph, 1.1 us. Predicted 2.1 us: a score waits for its token. Not measured.
 """
 
 from __future__ import annotations

@@ -12,6 +12,12 @@ The kernels take X caches, each of which serves R/X rows. Here X = R; shared.py 
    found there; a second kernel merges. Otherwise version 3; heads that do not fit take version 2.
 5. Version 5 of split.py, for rows whose prompt is empty. Heads whose width is no power of two of 128-bit loads take
    version 4.
+
+Floor of version 5: the bytes of keys and values at 2.4 TB/s. Llama 8B, 2,048 positions in float16: 8.4 MB, 3.5 us, for
+one row; 134 MB, 55 us, for 16. Multi-query, 128 rows of 128 positions: 8.4 MB, 3.5 us. Predicted by the rules of
+__init__.py: 9 us, for 64 blocks are half a GPU and a second launch merges; 74 us, 75 %; 6 us. Measured (H100,
+2026-11-26, before that day's last changes): 17.1 us, 20 %; 61.1 us, 91 %; 13.4 us, 26 %. Version 4 took 46, 462 and
+62 us.
 """
 
 from __future__ import annotations

@@ -10,8 +10,9 @@
 4. A block's share of a row by 128-bit loads, and its best C in order, as in version 4 of candidates.py: its running
    maxima are the groups. The second kernel makes scores of them and ranks those, a thread for each. Floor: R*V*4 bytes
    over the bandwidth, and two kernels. Predicted 70 % on 1 GB and 3.8, 4.5 and 9 us for 1, 8 and 32 sentences of 4
-   beams in a graph; measured (H100, 2026-11-26) 87 % and 17, 19 and 22 us, with branches where ranks are counted.
-   Without them: 9, 11 and 14 us predicted, not measured. Version 3 took 54, 69 and 135 us.
+   beams in a graph; measured (H100, 2026-11-26) 87 % and 17.4, 18.8 and 22.2 us, with branches where ranks are counted.
+   Without them: 9, 11 and 14 us predicted; measured (H100, 2026-11-26) 92 % and 11.3, 13.8 and 17.6 us. Version 3 took
+   53.1, 69.5 and 136.2 us.
 
 No version writes a log-probability that is not returned. What exp(logit - largest) sums to is positive and finite
 wherever a row has probabilities: log_of says NaN for every other row. Where more survive than there is room for, the

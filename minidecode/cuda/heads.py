@@ -7,6 +7,9 @@
 3. A thread moves four columns of four rows, by 128-bit loads and stores: its loads are all under way before its first
    store. Rows must begin at multiples of 16 bytes, and queries, keys and values be whole fours of columns.
 
+Floor: the bytes read and written at 2.4 TB/s; for a decode step a launch in a graph, 1.1 us. Predicted 1.6 us for few
+rows, and 85 % of a copy's bandwidth on 1 GB. Not measured by itself.
+
 LightSeq's kernel also puts the heads in front of the rows, as its strided-batched product wants them. Here rows stay in
 front: a product reads a head by its row stride, so that there is no need to move it.
 """

@@ -7,6 +7,11 @@
    version 1.
 3. Version 5 of split.py with the table: a block serves all beams of a sentence, so that the prompt is read once, and
    warps read keys and values by 128-bit loads. Heads whose width is no power of two of such loads take version 2.
+
+Floor of version 3: the bytes of keys and values at 2.4 TB/s. GPT-2's 4 sentences of 4 beams, 256 + 32 positions in
+float16: 4.7 MB, 1.9 us. Predicted 4.5 us: the 4 us of split.py, and an entry of the table that keys wait for. Measured
+(H100, 2026-11-26, before that day's last changes): 16.3 us, 12 %. With 8 warps and one query a block the same kernel
+took 9.3 us, 21 %. Version 2 took 136 us.
 """
 
 from __future__ import annotations

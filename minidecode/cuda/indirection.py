@@ -5,6 +5,8 @@ so are the ways around it:
 
 1. Through a second buffer, and back.
 2. In place, and only what moves.
+
+Floor: a launch in a graph, 1.1 us. Predicted 2.1 us: an entry waits for its parent. Not measured.
 """
 
 from __future__ import annotations

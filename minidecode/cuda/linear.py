@@ -11,9 +11,11 @@
    On an H100: 14 % of a copy's bandwidth (4 rows, float16, 1 GB). Its loops ask for each row whether it is there.
 4. Kernels with constants (common/skinny_gemm.py): all weights of several steps are loaded before the first product, and
    what is read of x serves 8 outputs and more. Weights of fewer bits than float32 go to tensor cores, 8 or 16 rows at a
-   time. Floor: the bytes of the weights by the bandwidth, and about 2.6 us a launch in a graph. On an H100, 1 GB and 4
-   rows (2026-11-26, before 64-bit divisions went and tiles of many outputs came): float16 88 %, float32 100 %, int8
-   66 %, int8_blocks 56 %, int4 39 % of a copy's; since then not measured.
+   time. Floor: the bytes of the weights by the bandwidth, and about 2.6 us a launch in a graph. Predicted 80 % of a
+   copy's bandwidth on 1 GB. Measured (H100, 2026-11-26, before 64-bit divisions went and tiles of many outputs came)
+   with the best constants for 1, 4 and 8 rows: float16 93, 91 and 90 %; float32 102, 100 and 95 %; int8 74, 71 and
+   69 %; int8_blocks 57, 56 and 54 %; int4 41, 39 and 37 %. In a graph with the true shapes of GPT-2, one row: float16
+   31 %, float32 53 %, int8 17 %, int4 8 %. Since then not measured.
 
 With weights of fewer bits than float32, x is rounded to float16 at every product, whatever the number of rows, with a
 power of two for a row beyond float16's range (`rounded_rows` in device/low_precision.py). Sums are float32. They end

@@ -3,6 +3,10 @@
 1. The rows are the grid's first axis, so that no thread divides to find its row. What is read in a piece is written in
    a piece. Words are as wide as numbers and rows let them be, at most 64 bits: four halves of a key at once.
    `concat_step` alone looks at numbers: the new position is cut off at the cache's range, as in append.py.
+
+Floor: the bytes read and written at 2.4 TB/s; for few rows a launch in a graph, 1.1 us. Predicted 2.1 us for few rows,
+for a row waits for its number, and 75 % of a copy's bandwidth on 1 GB: words of 8 bytes lie between the 56 % of words
+of 4 and the 97 % of words of 16 in beam_scores.py. Not measured by itself.
 """
 
 from __future__ import annotations

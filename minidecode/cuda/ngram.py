@@ -6,6 +6,11 @@
 3. The row's tokens are staged in shared memory, tile by tile with the n-1 tokens after it, so that the n loads per
    start of version 2 become one from global memory.
 
+Floor for 32 sentences of 4 beams and 140 tokens: a launch in a graph, 1.1 us; their tokens are 0.14 MB. Predicted
+2.3 us: tokens wait for the length, and two barriers follow. Measured (H100, 2026-11-26): 27.9, 2.3 and 3.1 us for
+versions 1, 2 and 3. Version 3 loses: at this length most loads of version 2 come from the L1 cache, and version 3 waits
+at two barriers (reasoned). FairSeq's loop with transfers took 113 ms.
+
 All versions write -inf where several threads may write the same: a race of equal values, which changes nothing.
 """
 

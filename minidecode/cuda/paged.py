@@ -4,6 +4,10 @@
    to save.
 2. A block per row and query head, in one pass over the row's positions. The page of a position is looked up when it is
    read, so nothing is copied, and no scores are written. Heads that do not fit take version 1.
+
+Floor: the bytes of keys and values at 2.4 TB/s. GPT-2's 16 rows of 288 positions in float16: 14 MB, 6 us. Predicted
+140 us: version 2 has the inner loop of version 2 of indirect.py, which took 136 us, and looks up a page more. Not
+measured.
 """
 
 from __future__ import annotations

@@ -4,6 +4,9 @@
    and copy keys and values there.
 2. One kernel: each number goes from the product to where it stays, with the bias added on the way.
 
+Floor: a launch in a graph, 1.1 us. Predicted 2.1 us: a number waits for its page, which waits for the position. Not
+measured.
+
 Pages may be float16: sums are float32, and rounded where they are written. What is beyond float16's range becomes its
 largest number; the kernels get that as an argument, infinity for pages of float32. NaN stays NaN.
 

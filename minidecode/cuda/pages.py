@@ -3,6 +3,9 @@
 1. A block per row and 128 words of a page. A row whose page stays its own ends at once, so that every step launches the
    same grid. No page is both read and written in a launch, so blocks need no order.
 
+Floor: the pages that are copied, read and written, at 2.4 TB/s; a launch in a graph, 1.1 us, where none is. Predicted
+1.6 us where none is and 2.1 us where few are: a word waits for the numbers of its pages. Not measured.
+
 Bits move, whatever they stand for: keys and values of any type are handed over as words of 32 bits, or of 16.
 """
 

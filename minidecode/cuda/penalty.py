@@ -3,6 +3,9 @@
 1. A block per row. First its threads read the scores of all tokens and keep what becomes of them, then they write it.
    A token that stands there twice is written twice, the same each time: a race of equal values, which changes nothing.
    So no thread asks whether a token came before, which would take the square of a text's length.
+
+Floor: a launch in a graph, 1.1 us. Predicted 3.6 us: list, length, token and score wait one for the other, and tokens
+are read again behind a barrier. Not measured.
 """
 
 from __future__ import annotations

@@ -3,6 +3,9 @@
 1. The slots are put in order, the oldest position first, and then attended to, kernel by kernel.
 2. A block per row and query head, in one pass over the slots as they lie: a sum has no order. A slot's age says whether
    its position is seen. Heads that do not fit take version 1.
+
+Floor: the bytes of the slots at 2.4 TB/s. GPT-2's 16 rows of 288 positions in float16: 14 MB, 6 us. Predicted 136 us:
+version 2 has the inner loop of version 2 of indirect.py, which took that. Not measured.
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 1. A thread per number: it reads its own number and that which turns with it, and both of them are read twice.
 2. A thread per pair: the two numbers, the cosine and the sine are read once. Values get threads of their own.
+
+Floor for a decode step: a launch in a graph, 1.1 us. Predicted 2.1 us: cosine and sine wait for the position. Not
+measured.
 """
 
 from __future__ import annotations

@@ -10,6 +10,10 @@ float64, the arrays of best sums say that double precision is meant.)
    top_k=50 has been through, all but 50 tokens.
 3. Logarithms in float32 first, which GPUs compute many times faster. Their error is known, so only sums within it of
    the slice's best are computed again in float64: hardly ever more than one.
+
+Floor of version 3: 4RV bytes at 2.4 TB/s, and two launches, 2.1 us. Predicted 12 us for one row of 50,257 scores: a
+thread reads its 16 scores one behind the other, 0.5 us each, and the best of 25 slices take a launch more. Not
+measured.
 """
 
 from __future__ import annotations

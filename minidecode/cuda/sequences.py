@@ -9,6 +9,9 @@ alone that depend on each other, so a block can own them.
    shared memory, waits, and writes. The new token comes from no text, so it needs no waiting; its position
    belongs to one block, which writes it beside the others.
 
+Floor: a launch in a graph, 1.1 us; a step of 32 sentences moves 0.2 MB. Predicted 2.3 us: a token waits for its parent,
+and a barrier follows. Not measured by itself.
+
 A text as long as its room gets no token: `extend_sequences` and `update_beams` say that it is full.
 """
 

@@ -9,6 +9,10 @@ The kernels are those of grouped.py, for here too a cache serves several rows: i
 4. Few sentences make few blocks: then each takes a range of the positions, and a second kernel merges.
 5. Version 5 of split.py, for rows without positions of their own: warps read the cache by 128-bit loads. Heads whose
    width is no power of two of such loads take version 4.
+
+Floor of version 5: the bytes of keys and values at 2.4 TB/s. BART-large, 4 beams, 1,024 positions in float16: 34 MB,
+13.9 us, for 8 sentences; 134 MB, 55 us, for 32. Predicted 18 and 70 us. Measured (H100, 2026-11-26, before that day's
+last changes): 18.9 us, 73 %, and 57.3 us, 97 %; 107 % on 1 GB. Version 4 took 183 and 703 us.
 """
 
 from __future__ import annotations

@@ -4,12 +4,12 @@
 2. Two passes: each thread scales its sum anew when its largest logit grows, as in hars.py, so that the first pass finds
    both. The second comes from the cache, where the row fits into it.
 3. Rows of any width by 128-bit loads, sixteen numbers on their way to each thread. Floor: R*V*8 bytes over the copy's
-   bandwidth. Versions 1 and 2 kept one load of four bytes on its way and tested each number: 23 % of a copy on 1 GB
-   (H100, 2026-11-26). Many rows: one block of up to 1,024 threads has an SM for itself, whose L1 holds the row (201 KB)
-   for the second pass, which begins where the first one ended. Few rows: blocks share a row, once to add up and once to
-   write. Predicted 80 % on 1 GB and 3, 4 and 7 us at 4, 32 and 128 rows in a graph; measured (H100, 2026-11-26) 99 %
-   and 4.8, 8.2 and 23 us: two kernels take 3.8 us, and 128 rows with their scores are more than the L2 cache holds.
-   Version 2 took 157, 164 and 298 us.
+   bandwidth. Versions 1 and 2 kept one load of four bytes on its way and tested each number: 30 and 33 % of a copy on
+   1 GB (H100, 2026-11-26). Many rows: one block of up to 1,024 threads has an SM for itself, whose L1 holds the row
+   (201 KB) for the second pass, which begins where the first one ended. Few rows: blocks share a row, once to add up
+   and once to write. Predicted 80 % on 1 GB and 3, 4 and 7 us at 4, 32 and 128 rows in a graph; measured (H100,
+   2026-11-26) 100 % and 4.8, 8.3 and 23.3 us: two kernels take 3.8 us, and 128 rows with their scores are more than the
+   L2 cache holds. Version 2 took 160.0, 162.8 and 302.3 us.
 
 What exp(logit - largest) sums to is positive and finite wherever a row has probabilities: log_of says NaN for every
 other row, and what NaN is taken from is NaN.

@@ -5,6 +5,10 @@
    block's width apart, so that neighbouring threads still read neighbouring scores: no thread divides but its scores.
 3. Four loads and four stores of 128 bits for each thread, whatever the width of a row (common/rows.py): a quarter of
    the instructions ask for the same bytes, and all loads are on their way before the first division.
+
+Floor: the bytes read and written at 2.4 TB/s; a launch in a graph, 1.1 us. Predicted 85 % of a copy's bandwidth on
+1 GB, and 1.6 us for one row. Measured (H100, 2026-11-26): 114 %, and 2.0, 2.2, 3.5 and 11.2 us in a graph for 1, 4, 32
+and 128 rows of 50,257 scores. Versions 1 and 2 reached 71 and 56 %.
 """
 
 from __future__ import annotations

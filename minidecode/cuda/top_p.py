@@ -12,6 +12,9 @@ arrays of float64 do where a kernel means double precision.
    into shared memory, its weights with it. If all that is below may go, one warp halves on over that alone: each weight
    is computed once for the sum of all, and once more for those few. Otherwise (flat scores, p near 1, no room) it
    halves over the row.
+
+Floor: 8RV bytes at 2.4 TB/s; a launch in a graph, 1.1 us. Predicted 150 us for one row of 50,257 scores: 128 threads
+read it five times, and a pass took them 28 us in version 1 of softmax.py. Not measured.
 """
 
 from __future__ import annotations

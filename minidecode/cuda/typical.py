@@ -7,6 +7,9 @@ is the same, whichever thread adds up what.
    the range of distances is cut into 64 bins, and weights are added up in shared memory by bins. The bin in which the
    mass is reached becomes the next range, from its least to its largest distance, until that is one: each round is two
    passes over the row, and true rows take three or four. Where `least` tokens must stay, they are found one by one.
+
+Floor: 8RV bytes at 2.4 TB/s; a launch in a graph, 1.1 us. Predicted 310 us for one row of 50,257 scores: 128 threads
+read it about 11 times, and a pass took them 28 us in version 1 of softmax.py. Not measured.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Columns of a sentence's candidates as beams and tokens, so that they need not come back to the host for it.
 
 1. A thread per candidate: one division of whole numbers, and a product for what is left.
+
+Floor: a launch in a graph, 1.1 us. Predicted 1.7 us: one load waits, and a 64-bit division. Not measured by itself.
 """
 
 from __future__ import annotations

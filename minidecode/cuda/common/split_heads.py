@@ -1,4 +1,8 @@
-"""A product cut into queries, keys and values: kernels of heads.py, append.py and cross_kv.py."""
+"""A product cut into queries, keys and values: kernels of heads.py, append.py and cross_kv.py.
+
+Floor of `add_and_cut` for few rows: a launch in a graph, 1.1 us. Predicted 1.6 us: one load waits; and 55 % of a copy's
+bandwidth on 1 GB by its loads of 4 bytes, as version 2 of beam_scores.py. Not measured by itself.
+"""
 
 from __future__ import annotations
 
