@@ -1,7 +1,8 @@
 """CUDA kernels compiled to machine code without a GPU, and what the assembler says of them.
 
-Needs the extra `ptx` (numba-cuda, cuda-core and the CUDA toolkit's compilers as Python packages; Linux or Windows):
-The extra `ptx` brings it. The way is numba-cuda's own: NVVM makes LTO-IR, nvJitLink links it to a cubin.
+Needs the extra `ptx` (numba-cuda, cuda-core, and the CUDA toolkit's compilers and disassembler as Python packages;
+Linux or Windows). The way is numba-cuda's own: NVVM makes LTO-IR, nvJitLink links it to a cubin. machine_code.py counts
+what the cubin holds.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from ..device.arrays import why_kernels_do_not_compile
 from ..errors import OptionError, pip_install
+from .machine_code import Counts, count, disassemble
 
 ARCHITECTURES = ((7, 5), (9, 0))  # the oldest and the newest: T4, H100; A100 (8.0) lies between
 FLAGS = ("fastmath", "lineinfo", "debug", "opt", "launch_bounds")
@@ -25,8 +28,10 @@ class Built:
     architecture: str
     registers: int  # a thread
     spill_bytes: int  # a thread: what did not fit into registers
+    local_bytes: int  # a thread: its stack, of arrays that the compiler could not keep in registers
     shared_bytes: int  # a block
     ptx: str
+    cubin: bytes
 
     @property
     def double_precision(self) -> bool:
@@ -37,6 +42,11 @@ class Built:
     def wide_loads(self) -> int:
         """128-bit loads from global memory."""
         return self.ptx.count("ld.global.v4") + self.ptx.count("ld.global.v2.u64") + self.ptx.count("ld.global.v2.b64")
+
+    @cached_property
+    def counts(self) -> Counts:
+        """What its machine code holds. Raises OptionError where NVIDIA's disassembler is missing."""
+        return count(disassemble(self.cubin))
 
 
 def build(kernel: Callable[..., Any], argument_types: tuple, architecture: tuple[int, int]) -> Built:
@@ -71,12 +81,13 @@ def build(kernel: Callable[..., Any], argument_types: tuple, architecture: tuple
         finally:
             linker.close()
 
-    _, log = link("cubin")
+    cubin, log = link("cubin")
     ptx, _ = link("ptx", ptx=True)
     text = ptx.decode() if isinstance(ptx, bytes) else ptx
     return Built(
         name, _number(r"Used (\d+) registers", log), _number(r"(\d+) bytes spill stores", log)
-        + _number(r"(\d+) bytes spill loads", log), _number(r"(\d+) bytes smem", log, default=0), text,
+        + _number(r"(\d+) bytes spill loads", log), _number(r"(\d+) bytes stack frame", log),
+        _number(r"(\d+) bytes smem", log, default=0), text, bytes(cubin),
     )  # fmt: skip
 
 

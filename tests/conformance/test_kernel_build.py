@@ -1,13 +1,19 @@
-"""Every kernel becomes machine code without a GPU, for all its signatures: linked, unspilled, within its budget."""
+"""Every kernel becomes machine code without a GPU, for all its signatures: linked, unspilled, within its budget.
 
+What the machine code holds is counted for some of them: a disassembly takes half a second.
+"""
+
+import functools
 import importlib
 import pkgutil
 
 import pytest
 from numba import float64
+from numba.core.types import float16
 
 from minidecode import cuda as kernels_package
 from minidecode.conformance.kernel_build import ARCHITECTURES, build
+from minidecode.errors import OptionError
 
 numba_cuda = pytest.importorskip("numba_cuda", reason="needs the toolkit: pip install '.[ptx]'")
 pytest.importorskip("cuda.core", reason="needs the toolkit: pip install '.[ptx]'")
@@ -36,8 +42,58 @@ def our_kernels():
 def test_a_kernel_becomes_machine_code(kernel, signature, architecture, registers):
     built = build(kernel, signature, architecture)
     assert 0 < built.registers <= registers
-    assert built.spill_bytes == 0
+    assert built.spill_bytes == built.local_bytes == 0
     assert not built.double_precision or any(getattr(a, "dtype", None) == float64 for a in signature), "by accident"
+
+
+@functools.cache
+def for_an_h100(module: str, name: str):
+    """The counts of the first kernel of this name, for float16 where it has such a signature."""
+    found = importlib.import_module(f"minidecode.cuda.{module}").SIGNATURES
+    kernel = next(k for k in found if k.py_func.__name__ == name)
+    halves = [s for s in found[kernel] if any(getattr(a, "dtype", None) == float16 for a in s)]
+    return build(kernel, (halves or found[kernel])[0], (9, 0)).counts
+
+
+# What a step of GPT-2 or BART launches, in float16, greedy or with beams.
+STEP = [
+    ("linear", "few_rows_float16_8_1_4"), ("linear", "few_rows_float16_8_2_4"), ("linear", "few_rows_float16_16_1_4"),
+    ("common.warp_attention", "warps_64_float16_4"), ("norm", "norm_kept"), ("activation", "activation_of_fours"),
+    ("softmax", "scores_of_rows"), ("argmax", "best_of_logits"), ("candidates", "retrieve_from_share"),
+    ("candidates", "merge_shares"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("module", "name"), STEP)
+def test_no_kernel_of_a_step_moves_registers_to_memory(module, name):
+    counts = for_an_h100(module, name)
+    assert counts.local_accesses == 0
+    assert counts.loop_loads > 0
+
+
+def test_guards_of_rows_cost_branches_and_waits():
+    old, new = for_an_h100("linear", "warp_per_output_wide"), for_an_h100("linear", "few_rows_float16_8_1_4")
+    assert old.branches > 2.5 * new.branches
+    assert old.wide_compares > 4 * new.wide_compares
+    assert old.instructions_per_wide_load > 7 * new.instructions_per_wide_load
+    assert (new.first_loads, new.loop_waits) == (new.loop_loads, 1), "all loads of a turn are under way at once"
+    assert old.loop_waits >= 8, "a wait for each row"
+
+
+def test_a_missing_disassembler_is_named(monkeypatch):
+    from minidecode.conformance import machine_code
+
+    monkeypatch.setattr(machine_code, "PACKAGE", "nvidia-cuda-nvdisasm-that-is-not-there")
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(OptionError, match=r"needs nvdisasm: pip install .?nvidia-cuda-nvdisasm"):
+        machine_code.disassemble(b"")
+
+
+def test_what_is_no_machine_code_is_refused():
+    from minidecode.conformance import machine_code
+
+    with pytest.raises(OptionError, match="nvdisasm cannot read this machine code"):
+        machine_code.disassemble(b"not a cubin")
 
 
 def test_double_precision_is_seen():

@@ -1,0 +1,199 @@
+"""What a kernel's machine code (SASS) asks of a multiprocessor, counted without a GPU: loads, waits, branches.
+
+NVIDIA's disassembler reads the cubin that `kernel_build.build` links. It comes with the extra `ptx`. A loop is what
+lies between a conditional branch backward and its label: the other branches backward return from code that is kept
+out of the way. The main loop is the one that loads the most bytes from global memory, the inner one of two that load
+as much. In a kernel without such a loop, all of its code counts as the main loop.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from ..errors import OptionError, pip_install
+
+PACKAGE, PROGRAM, WIDE = "nvidia-cuda-nvdisasm", "nvdisasm", 16
+LABEL = re.compile(r"^(\.L\w+):")
+INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(@!?U?P\w+\s+)?([A-Z][\w.]*)\s*(.*?)\s*;")
+OTHERS = ("LDS", "STS", "ATOMS", "SHFL", "STG", "ST", "VOTE", "REDUX", "ATOMG", "RED", "BAR")
+TARGET, REGISTER = re.compile(r"\((\.L\w+)\)"), re.compile(r"\bR(\d+)\b")
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Of one kernel: in all of its code, and in its main loop.
+
+    `loop_` counts instructions as they stand there. `turn_` and `rest_` estimate how many run, in a turn of the main
+    loop and once through all other code, if half of the branches forward are taken, and inner loops have one turn.
+    """
+
+    instructions: int
+    branches: int
+    wide_compares: int  # of 64 bits: an index or a bound that is no int32
+    local_accesses: int  # of memory that stands for registers
+    has_loop: bool
+    loop_instructions: int
+    loop_loads: int  # from global memory
+    loop_bytes: int  # that these loads bring to a thread
+    loop_waits: int  # how often a loaded register is used while loads are under way
+    first_loads: int  # that the loop issues before it first uses a register that one of them fills
+    turn_instructions: float
+    turn_loads: float
+    turn_bytes: float
+    turn_waits: float
+    turn_others: float  # accesses of shared memory, shuffles and stores
+    rest_instructions: float
+    rest_others: float  # the same in the other code, and loads from global memory
+
+    @property
+    def instructions_per_wide_load(self) -> float:
+        """Instructions of the main loop for 16 bytes that a thread loads."""
+        return WIDE * self.loop_instructions / self.loop_bytes if self.loop_bytes else float("inf")
+
+
+@dataclass(frozen=True)
+class _Instruction:
+    name: str  # with its suffixes, as in LDG.E.128
+    operands: str
+    is_conditional: bool
+
+    @property
+    def operation(self) -> str:
+        return self.name.partition(".")[0]
+
+    @property
+    def loaded(self) -> int:
+        """Bytes that it loads from global memory."""
+        if self.operation not in ("LDG", "LD"):
+            return 0
+        bits = {"128": 128, "64": 64, "U8": 8, "S8": 8, "U16": 16, "S16": 16}
+        return next((bits[part] for part in self.name.split(".") if part in bits), 32) // 8
+
+    def registers(self) -> set[int]:
+        return {int(number) for number in REGISTER.findall(self.operands)}
+
+
+def disassemble(cubin: bytes) -> str:
+    """The machine code as text. Raises OptionError where the disassembler is missing or cannot read it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "kernel.cubin")
+        path.write_bytes(cubin)
+        ended = subprocess.run([_program(), "-c", str(path)], capture_output=True, text=True)
+    if ended.returncode:
+        raise OptionError(f"{PROGRAM} cannot read this machine code: {ended.stderr.strip() or 'it does not say why'}")
+    return ended.stdout
+
+
+def _program() -> str:
+    try:
+        files = metadata.files(PACKAGE) or []
+    except metadata.PackageNotFoundError:
+        files = []
+    found = next((str(f.locate()) for f in files if f.stem == PROGRAM and f.suffix in ("", ".exe")), None)
+    if found := found or shutil.which(PROGRAM):
+        return found
+    raise OptionError(f"counting a kernel's instructions needs {PROGRAM}: {pip_install(PACKAGE)}")
+
+
+def count(sass: str) -> Counts:
+    """Counts the text that `disassemble` returns. Raises OptionError if it holds no instruction."""
+    code, labels = _parse(sass.splitlines())
+    if not code:
+        raise OptionError(f"{PROGRAM} printed no instruction: its text is not as it was")
+    loop = _main_loop(code, labels)
+    body = code[loop] if loop else code
+    waits, first = _waits(body)
+    begin, end = (loop.start, loop.stop) if loop else (0, len(code))
+    share = _shares(code, labels, 0, len(code))
+    turn = dict(enumerate(_shares(code, labels, begin, end), begin))
+    rest = {i: p for i, p in enumerate(share) if i not in turn}
+    loads = [i.loaded for i in body if i.loaded]
+    return Counts(
+        instructions=len(code),
+        branches=sum(i.operation == "BRA" for i in code),
+        wide_compares=sum(i.operation == "ISETP" and ".EX" in i.name for i in code),
+        local_accesses=sum(i.operation in ("LDL", "STL") for i in code),
+        has_loop=loop is not None, loop_instructions=len(body), loop_loads=len(loads), loop_bytes=sum(loads),
+        loop_waits=len(waits), first_loads=first,
+        turn_instructions=sum(turn.values()),
+        turn_loads=sum(p for i, p in turn.items() if code[i].loaded),
+        turn_bytes=sum(p * code[i].loaded for i, p in turn.items()),
+        turn_waits=sum(turn[begin + i] for i in waits),
+        turn_others=sum(p for i, p in turn.items() if code[i].operation in OTHERS),
+        rest_instructions=sum(rest.values()),
+        rest_others=sum(p for i, p in rest.items() if code[i].operation in OTHERS or code[i].loaded),
+    )  # fmt: skip
+
+
+def _parse(lines: Iterable[str]) -> tuple[list[_Instruction], dict[str, int]]:
+    """All instructions, without those that fill up the end, and label -> number of the instruction behind it."""
+    code: list[_Instruction] = []
+    labels: dict[str, int] = {}
+    for line in lines:
+        if label := LABEL.match(line):
+            labels[label[1]] = len(code)
+        elif (found := INSTRUCTION.match(line)) and found[2] != "NOP":
+            code.append(_Instruction(found[2], found[3], found[1] is not None))
+    return code, labels
+
+
+def _main_loop(code: list[_Instruction], labels: dict[str, int]) -> slice | None:
+    loops = []
+    for end, instruction in enumerate(code):
+        is_branch = instruction.operation == "BRA" and instruction.is_conditional
+        target = TARGET.search(instruction.operands) if is_branch else None
+        begin = labels.get(target[1]) if target else None
+        if begin is not None and begin < end:
+            loops.append(slice(begin, end + 1))
+    loading = [loop for loop in loops if any(i.loaded for i in code[loop])]
+    return max(loading, key=lambda loop: (sum(i.loaded for i in code[loop]), loop.start - loop.stop), default=None)
+
+
+def _shares(code: list[_Instruction], labels: dict[str, int], begin: int, end: int) -> list[float]:
+    """How often each of these instructions runs in one pass, if half of the branches forward are taken.
+
+    A conditional exit is for threads that have nothing to do: the others go on. BRA.DIV leads to code for warps whose
+    lanes have parted, and is not taken.
+    """
+    share = [0.0] * (end - begin + 1)
+    share[0] = 1.0
+    for i in range(begin, end):
+        instruction, here = code[i], share[i - begin]
+        target = TARGET.search(instruction.operands) if instruction.name == "BRA" else None
+        to = labels.get(target[1], end) if target else i
+        ends = instruction.operation in ("EXIT", "BRA", "RET") and not instruction.is_conditional
+        taken = (0.5 if instruction.is_conditional else 1.0) * here if to > i else 0.0
+        if ends and instruction.name != "BRA":
+            continue  # nothing goes on behind it
+        if to > i:
+            share[min(to, end) - begin] += taken
+        share[i + 1 - begin] += here - taken
+    return share[:-1]
+
+
+def _waits(body: list[_Instruction]) -> tuple[list[int], int]:
+    """(which instructions of a turn wait for loads, how many loads it issues before it waits first).
+
+    The second of two turns is counted: loads at the end of a turn may be used in the next.
+    """
+    pending: set[int] = set()
+    waits: list[int] = []
+    first, issued = 0, 0
+    for _ in range(2):
+        waits, first, issued = [], 0, len(pending) and issued
+        for i, instruction in enumerate(body):
+            if pending & instruction.registers():
+                waits, first, issued, pending = [*waits, i], first or issued, 0, set()
+            if instruction.loaded and (destination := REGISTER.search(instruction.operands)):
+                begin = int(destination[1])
+                pending |= set(range(begin, begin + max(1, instruction.loaded // 4)))
+                issued += 1
+        first = first or issued
+    return waits, first
