@@ -1,4 +1,4 @@
-"""A decode step, or a part of it, captured once and launched as one: CUDA graphs, and in the emulator a tape.
+"""A step, a part of it or a prefill, captured once and launched as one: CUDA graphs, and in the emulator a tape.
 
 A step of GPT-2 launches about a hundred kernels. For each, Python and the driver take longer than the kernel does. A
 graph holds the launches with their arguments, so that all of them are one call. For that a step must do the same on the
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,11 +24,12 @@ from .products import BY_CUPY, products_with, workspace
 
 @dataclass
 class GraphCounts:
-    """Of the parts of steps that are launched as one."""
+    """Of the parts of steps that are launched as one, and of encoders and prefills."""
 
     captured: int = 0  # in this call
     reused: int = 0  # an earlier call captured them
     launches: int = 0  # of both
+    passes: int = 0  # encoders and prefills, launched whole
     why_not: str = ""  # of a plan that captures on the CPU: why steps of this call were not, if any were not
 
 
@@ -39,26 +41,30 @@ class Captured:
 
     def __init__(self, device: str):
         self.device = device
-        self.inputs: tuple[Any, ...] | None = None
-        self.graph = None
-        self.can_be = True
+        self.inputs: tuple[Any, ...] = ()  # that the graph reads, with the numbers of each call
+        self.beside: tuple[Any, ...] = ()  # that it reads, and that nobody else keeps
+        self.graph: Any = None
+        self.has_run, self.can_be = False, True
 
     def __call__(self, ops: Any, counts: GraphCounts, run: Callable[..., Any], *arrays: Any) -> Any:
         """run(*arrays), which calls these ops: a proxy that counts them (runtime/receipt.py).
 
         Nothing of the generation is kept but what the graph works on.
         """
-        if self.inputs is None:
-            self.inputs = tuple(array.copy() for array in arrays)
-            return self._as_it_is(ops, run)
-        for mine, new in zip(self.inputs, arrays, strict=True):
-            mine[...] = new
-        if not self.can_be:
-            return self._as_it_is(ops, run)
+        if not self.has_run or not self.can_be:
+            return self._as_it_is(ops, run, arrays)
         if self.graph is None:
-            self._capture(ops, run)
+            self.inputs = tuple(array.copy() for array in arrays)
+            try:
+                self._capture(ops, run)
+            except CaptureError as error:
+                self.give_up()
+                counts.why_not = str(error)
+                return self._as_it_is(ops, run, arrays)
             counts.captured += 1
         else:
+            for mine, new in zip(self.inputs, arrays, strict=True):
+                mine[...] = new
             ops.count_again(self._held)
             if (launches := LAUNCHES.get()) is not None:
                 launches.update(self._kernels)
@@ -66,13 +72,17 @@ class Captured:
         counts.launches += 1
         return self.result
 
-    def _as_it_is(self, ops: Any, run: Callable[..., Any]) -> Any:
+    def _as_it_is(self, ops: Any, run: Callable[..., Any], arrays: tuple[Any, ...]) -> Any:
         before, counted = Counter(LAUNCHES.get() or {}), ops.counted()
-        result = run(*self.inputs)
+        result = run(*arrays)
         launched = Counter(LAUNCHES.get() or {}) - before
         on_host = any(isinstance(ops.functions[name], OnHost) for name in ops.counted_since(counted))
-        self.can_be = not on_host and BY_CUPY not in launched
+        self.has_run, self.can_be = True, self.can_be and not on_host and BY_CUPY not in launched
         return result
+
+    def give_up(self) -> None:
+        """From here on it runs as it is."""
+        self.graph, self.result, self.inputs, self.beside, self.can_be = None, None, (), (), False
 
     def _capture(self, ops: Any, run: Callable[..., Any]) -> None:
         before, counted = Counter(LAUNCHES.get() or {}), ops.counted()
@@ -81,10 +91,15 @@ class Captured:
         self._held = ops.counted_since(counted)
 
 
+class CaptureError(Exception):
+    """CUDA has refused to capture what runs; nothing of it was done."""
+
+
 def capture(device: str, run: Callable[[], Any]) -> tuple[Any, Any]:
     """(graph, result) of what `run` does on the device. It is done once, and once more at each graph.launch().
 
-    `run` must have run before: kernels are compiled and loaded then, which no capture allows.
+    `run` must have run before: kernels are compiled and loaded then, which no capture allows. Raises CaptureError
+    where CUDA refuses.
     """
     if device == "emulator":
         from ..emulator.device_array import taped
@@ -102,6 +117,10 @@ def capture(device: str, run: Callable[[], Any]) -> tuple[Any, Any]:
             stream.begin_capture()
             result = run()
             graph = stream.end_capture()
+    except Exception as error:
+        with suppress(Exception):  # the stream is one that captures, until it is told
+            stream.end_capture()
+        raise CaptureError(f"it could not be captured ({type(error).__name__}: {error})") from error
     finally:
         STREAM.reset(token)
     graph.launch()

@@ -22,6 +22,7 @@ from ..options.typed_dict import GenerateOptions
 from ..plan import Plan, file_of
 from ..runtime.buckets import Buckets
 from ..runtime.inputs import Inputs
+from ..runtime.passes import Passes
 
 Loaded = TypeVar("Loaded", bound="LoadedModel")
 # What callers of transformers ask to have returned, and what gives it here.
@@ -68,7 +69,7 @@ class LoadedModel:
         self.weights = read_only(self.weights) if device == "cpu" else moved_to(device, self.weights)
         self.inputs = self._inputs(family)
         self.is_small = products_are_small(self.weights)
-        self.buckets = Buckets(device)
+        self.buckets, self.passes = Buckets(device), Passes(device)
 
     def __repr__(self) -> str:
         return (
@@ -91,7 +92,7 @@ class LoadedModel:
 
     def _state(self) -> dict[str, Any]:
         """All that another model can take over: `_from_state` makes the rest anew."""
-        derived = {"network", "buckets", "inputs"}
+        derived = {"network", "buckets", "passes", "inputs"}
         return {name: value for name, value in vars(self).items() if name not in derived}
 
     @property
@@ -177,7 +178,8 @@ def _from_state(kind: type[Loaded], state: dict[str, Any]) -> Loaded:
     """A model of these fields; see `LoadedModel._state`."""
     model = kind.__new__(kind)
     vars(model).update(state)
-    model.network, model.buckets = FAMILIES[model.family].network, Buckets(model.device)
+    model.network = FAMILIES[model.family].network
+    model.buckets, model.passes = Buckets(model.device), Passes(model.device)
     model.inputs = model._inputs(FAMILIES[model.family])
     if model.device == "cpu":
         model.weights = read_only(model.weights)

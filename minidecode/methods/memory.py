@@ -70,8 +70,9 @@ def check_memory(
         return
     needed = upper_bounds(model, plan, extent, options, arena is not None, logprobs, keep)
     needed = _with_draft(needed, draft, extent, options)
-    if needed.total > budget and model.buckets.idle:
+    if needed.total > budget and (model.buckets.idle or model.passes.kept):
         model.buckets.clear()
+        model.passes.clear()
         budget = read_budget(memory_budget, model.device)
         assert budget is not None  # there was one before
     check_fits(needed, budget, extent)

@@ -67,7 +67,8 @@ def engine_of(
 ) -> Engine:  # fmt: skip
     """What runs a generation under this plan. refused: why no step is captured on the CPU."""
     functions, make_cache = plan.resolve(device=model.device, **model.traits)
-    ops, drop_finished, buckets = CountedOps(functions, places, costs), plan.drop_finished == "on", None
+    ops, drop_finished = CountedOps(functions, places, costs), plan.drop_finished == "on"
+    buckets = passes = None
     captures, on_cpu = plan.captures(model.device), None
     if model.device == "cpu" and plan.captures_on_cpu:
         of_plan = "memory is planned" if plan.arena != "none" else "costs are noted" if costs else ""
@@ -75,5 +76,6 @@ def engine_of(
     elif captures and not costs:  # whose models look at lengths, at each step anew
         # A kept step writes into no arena of another call.
         buckets = Buckets(model.device) if plan.arena != "none" else model.buckets
-    args = model.network, model.weights, ops, make_cache, drop_finished, model.device, buckets, on_cpu
+        passes = model.passes if plan.arena == "none" else None
+    args = model.network, model.weights, ops, make_cache, drop_finished, model.device, buckets, on_cpu, passes
     return GuidedEngine(*args, negative_prompts=negatives) if negatives else Engine(*args)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 
 from ..device.arrays import is_array
@@ -126,11 +126,14 @@ def overwrite(kept: list[Any], caches: list[Any]) -> None:
                 done.add(id(mine))
 
 
-def apart(caches: list[Any]) -> list[Any]:
-    """Caches over the same arrays, which may leave them behind for others: the bucket's stay as they are."""
+def apart(caches: list[Any], but: Iterable[Any] = ()) -> list[Any]:
+    """Caches over the same arrays, which may leave them behind for others: the bucket's stay as they are.
+
+    but: arrays of which they get copies.
+    """
     everything = (value for cache in caches for part in within(cache) for value in vars(part).values())
     shared = {id(value): value for value in everything if not hasattr(value, "arrays") and not callable(value)}
-    return copy.deepcopy(caches, shared)
+    return copy.deepcopy(caches, shared | {id(array): array.copy() for array in but})
 
 
 def parts_of(cache: Any) -> Iterator[tuple[str, Any]]:

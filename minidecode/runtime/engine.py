@@ -22,12 +22,13 @@ from ..cache.prefix import Prefix
 from ..cache.protocol import StepCache
 from ..cache.queries import QueryCache, QueryCross, QueryRows, rows_a_token
 from ..cache.source import Source
-from ..device.arrays import fetch, put
+from ..device.arrays import fetch, fetched_once, put, put_known
 from ..device.graphs import GraphCounts
 from .arena import Fresh
-from .buckets import Bucket, Buckets, apart, room_for
+from .buckets import Bucket, Buckets, apart, key_of, room_for
 from .cpu_graphs import CapturedOnCpu
 from .in_front import InFront
+from .passes import Passes
 from .receipt import held_bytes
 
 CALLED_OFF: ContextVar[threading.Event | None] = ContextVar("called_off", default=None)  # set: the reader left
@@ -86,12 +87,13 @@ class Engine:
 
     def __init__(
         self, network, weights, ops, make_cache, drop_finished: bool = False, device: str = "cpu",
-        buckets: Buckets | None = None, on_cpu: CapturedOnCpu | None = None,
+        buckets: Buckets | None = None, on_cpu: CapturedOnCpu | None = None, passes: Passes | None = None,
     ):  # fmt: skip
         self.network, self.weights, self.ops, self.make_cache = network, weights, ops, make_cache
         self.device = device  # where weights lie, and all that ops are handed
         self.drop_finished = drop_finished  # whether a search takes sentences out of the batch when they are done
         self.buckets = buckets  # where captured steps are kept; None: steps are not captured
+        self.passes = passes  # where encoders and prefills are kept; None: they are not captured
         self.bucket: Bucket | None = None  # the one that the steps run in now
         self.captures_now = False  # whether the step that runs now is captured whole, and none of its parts
         self.on_cpu = on_cpu  # what captures steps on the CPU; None: it does not
@@ -117,9 +119,14 @@ class Engine:
             self.in_front = InFront.of(sources, self.weights, self.device)
             return
         ids_R, pos_R, offsets_X = self._rows_of(sources)
-        caches = [NoCache(b, offsets_X, causal=False) for b in self.weights.encoder.blocks]
-        h_RD = self.network.encode(self.weights, ids_R, pos_R, caches, self.ops)
-        self.source = Source(h_RD, offsets_X, self.make_cache.stored_as, self.room(max(map(len, sources))))
+
+        def encode(ids_R):
+            caches = [NoCache(b, offsets_X, causal=False) for b in self.weights.encoder.blocks]
+            return self.network.encode(self.weights, ids_R, pos_R, caches, self.ops)
+
+        lengths = [len(source) for source in sources]
+        h_RD = self._whole(f"encoder of {lengths}", encode, [ids_R], [pos_R, offsets_X])
+        self.source = Source(h_RD, offsets_X, self.make_cache.stored_as, self.room(max(lengths)))
 
     @timed("prefill")
     def read_latent(self, z_BZ: np.ndarray) -> None:
@@ -132,7 +139,44 @@ class Engine:
 
         With every_row, the logits of all tokens, (R, V), sentence after sentence.
         """
-        return self._logits_after(prompts, every_row)
+        if every_row or not self._captures_passes:
+            return self._logits_after(prompts, every_row)
+        logits_RV, self.caches, self.source = self._captured_prefill(prompts, self.source)
+        self._note_cache()
+        return logits_RV
+
+    def _captured_prefill(self, prompts: list[np.ndarray], source: Source | None) -> tuple[np.ndarray, list, Any]:
+        """(logits_RV, caches, source): what is computed stands in arrays of the graph, until `_whole` copies it."""
+        ids_R, pos_R, offsets_X = self._rows_of(prompts)
+        lengths, pick_R = [len(prompt) for prompt in prompts], offsets_X[1:] - 1
+        first_B = [length - 1 for length in lengths]
+
+        def read(ids_R, source_h_RD=None):
+            if source is not None:
+                self.source = Source(source_h_RD, source.offsets_X, source.stored_as, source.N)
+            self.caches = self._caches(lengths, first_B, offsets_X, None)
+            h_RD = self.network.forward(self.weights, ids_R, pos_R, self.caches, self.ops, pick_R)
+            return self.network.lm_head(self.weights, h_RD, self.ops), self.caches, self.source
+
+        said, inputs, beside = f"prefill of {lengths}", [ids_R], [pos_R, offsets_X, pick_R]
+        if source is not None:
+            of_source_X = fetched_once(source.offsets_X).tolist()
+            said, inputs, beside = f"{said} after {of_source_X}", [ids_R, source.h_RD], [*beside, source.offsets_X]
+        return self._whole(said, read, inputs, beside)
+
+    @property
+    def _captures_passes(self) -> bool:
+        """Whether a pass over whole texts can be one launch: all that it reads of the host follows from lengths."""
+        only_rows = self.in_front is self.latent is None and rows_a_token(self.weights) == 1
+        return self.passes is not None and self.captures_whole_steps and only_rows
+
+    def _whole(self, said: str, run: Callable[..., Any], inputs: list[Any], beside: list[Any]) -> Any:
+        """run(*inputs), a pass over whole texts, which `said` tells from others: captured if it comes again."""
+        if not self._captures_passes:
+            return run(*inputs)
+        assert self.passes is not None
+        key = key_of(self.ops, [], said=f"{said}, {self.make_cache}")
+        return self.passes(key, self.ops, self.graphs, run, inputs, beside)
 
     def _logits_after(self, prompts: list[np.ndarray], every_row: bool = False) -> np.ndarray:
         h_RD = self._read(prompts, every_row)
@@ -388,7 +432,7 @@ class Engine:
         offsets_X = offsets_of(lengths_B)
         ids_R = np.concatenate(sequences)
         pos_R = np.arange(len(ids_R)) - np.repeat(offsets_X[:-1], lengths_B)
-        return tuple(put(array, self.device) for array in (ids_R, pos_R, offsets_X))
+        return put(ids_R, self.device), put(pos_R, self.device), put_known(offsets_X, self.device)
 
     def _note_cache(self) -> None:
         """Counts what is held, unless it is what was counted last: the first layer tells, for all change together.

@@ -291,6 +291,8 @@ class Receipt:
                 f"{g.launches:,} launches of parts of steps ({g.captured} captured, {g.reused} kept from earlier "
                 "calls): the calls in them are counted above"
             )
+        if g.passes:
+            lines.append(f"{g.passes} of encoder and prefill launched whole, for texts of these lengths came before")
         if g.why_not:
             lines.append(f"{'other steps' if g.launches else 'steps'} were not captured: {g.why_not}")
         if self.chosen:
