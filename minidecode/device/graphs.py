@@ -42,7 +42,7 @@ class Captured:
     def __init__(self, device: str):
         self.device = device
         self.inputs: tuple[Any, ...] = ()  # that the graph reads, with the numbers of each call
-        self.beside: tuple[Any, ...] = ()  # that it reads, and that nobody else keeps
+        self.beside: tuple[Any, ...] = ()  # that it reads, and that nothing else keeps
         self.graph: Any = None
         self.has_run, self.can_be = False, True
 
@@ -118,7 +118,7 @@ def capture(device: str, run: Callable[[], Any]) -> tuple[Any, Any]:
             result = run()
             graph = stream.end_capture()
     except Exception as error:
-        with suppress(Exception):  # the stream is one that captures, until it is told
+        with suppress(Exception):  # or the stream would go on capturing
             stream.end_capture()
         raise CaptureError(f"it could not be captured ({type(error).__name__}: {error})") from error
     finally:

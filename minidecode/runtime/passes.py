@@ -36,7 +36,7 @@ class Passes:
         """run(*inputs), its arrays the caller's own: an array, or (array, caches, source).
 
         inputs: arrays with other numbers in each call. beside: those that `run` reads besides, the same for each call
-        with this key. While a pass runs nobody else has it.
+        with this key. A pass that runs is taken out: no other thread finds it.
         """
         with self._lock:
             captured = self.kept.pop(key, None) or Captured(self.device)
@@ -71,7 +71,7 @@ def bytes_of(captured: Captured) -> int:
 
 
 def own(result: Any) -> Any:
-    """A copy of what a graph has computed. Caches share with it all that they do not hold between steps: lengths, say."""
+    """A copy of what a graph has computed. Caches share with it what they do not hold between steps, such as lengths."""
     if is_array(result):
         return result.copy()
     array, caches, source = result
