@@ -71,7 +71,7 @@ def bytes_of(captured: Captured) -> int:
 
 
 def own(result: Any) -> Any:
-    """A copy of what a graph has computed. Caches share with it what they do not hold between steps, such as lengths."""
+    """A copy of what a graph has computed. Caches share with it what they do not hold between steps, as lengths."""
     if is_array(result):
         return result.copy()
     array, caches, source = result
