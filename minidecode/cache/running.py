@@ -48,7 +48,7 @@ class RunningRows:
         self.number += rows
         return list(row_XX)
 
-    def find_again(self, part: Part) -> None:
+    def skip_what_is_known(self, part: Part) -> None:
         """Before the first part of a text is read: it begins behind what has been computed by now. Here nothing is."""
 
     def has_read(self, part: Part) -> None:

@@ -50,7 +50,7 @@ class PagedRows(RunningRows):
                 self.tables.add(table_of_row)
         return begun
 
-    def find_again(self, part: Part) -> None:
+    def skip_what_is_known(self, part: Part) -> None:
         """Pages that another request has published since `begin` take the place of empty ones."""
         found = self._found(part.ids)
         for r in part.row_X:

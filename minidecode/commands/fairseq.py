@@ -190,7 +190,7 @@ class Program:
         yield f"P-{number}\t{' '.join(f'{float(each / base):.4f}' for each in hypothesis.token_scores)}"
 
 
-class OfIds:
+class BleuOfIds:
     """fairseq's default scoring."""
 
     def __init__(self, joined: bool):
@@ -212,7 +212,7 @@ class OfIds:
         return str(self.bleu)
 
 
-class OfTexts:
+class BleuOfTexts:
     """--scoring sacrebleu."""
 
     def __init__(self) -> None:
@@ -230,15 +230,15 @@ class OfTexts:
         return sacrebleu.corpus_bleu(self.texts, [self.references], tokenize="13a").format()
 
 
-def scorer_of(asked: argparse.Namespace) -> OfIds | OfTexts:
+def scorer_of(asked: argparse.Namespace) -> BleuOfIds | BleuOfTexts:
     """What --scoring names. Raises OptionError where its package is missing."""
     if asked.scoring == "bleu" and not asked.sacrebleu:
-        return OfIds(asked.post_process is not None)
+        return BleuOfIds(asked.post_process is not None)
     try:
         import sacrebleu  # noqa: F401
     except ImportError:
         raise OptionError(f"--scoring sacrebleu needs it: {pip_install('sacrebleu', 'evaluate')}") from None
-    return OfTexts()
+    return BleuOfTexts()
 
 
 def parsed(name: str, given: list[str]) -> argparse.Namespace:

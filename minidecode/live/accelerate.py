@@ -169,10 +169,10 @@ class Accelerated:
         state = live_tensors(self.live)
         now = fingerprint(self.live, state)
         if self._built is None or not is_same(self._built[0], now):
-            self._built = now, self._build(state)
+            self._built = now, self._model_of(state)
         return self._built[1]
 
-    def _build(self, live_tensors: dict[str, LiveTensor]) -> Model:
+    def _model_of(self, live_tensors: dict[str, LiveTensor]) -> Model:
         family, config, _ = read_settings(None, self.live.config.to_dict())
         config = config.as_in_transformers()
         stored = {tensor.dtype for tensor in live_tensors.values()}

@@ -160,7 +160,7 @@ def step_of_beams(
         if diversity:  # a sentence that was done "chooses" the padding token: transformers 4.49 counts it
             diversity.count(np.where(was_done_B[:, None], options.padding, chosen.token_BW))
         decided.append(chosen)
-    done_X, trouble_X, parent_BX = _side_by_side(groups, decided)
+    done_X, trouble_X, parent_BX = _joined(groups, decided)
     flag = ops.step_flags(done_X, trouble_X, parent_BX, model_trouble_R)
     state.parent_R[...] = _parent_rows(parent_BX)
     if state.draws:
@@ -444,7 +444,7 @@ class Beams:
                 total_BWV[b] = total_BWV[b, 0]
 
 
-def _side_by_side(groups: list[Beams], decided: list[Chosen]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _joined(groups: list[Beams], decided: list[Chosen]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(done_X, trouble_X, parent_BX): what all groups have decided; a beam is counted among those of all groups."""
     if len(groups) == 1:
         return groups[0].done_B, decided[0].trouble_B, decided[0].parent_BW

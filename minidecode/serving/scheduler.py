@@ -237,7 +237,7 @@ class Scheduler:
         """Reads on in the texts of all requests that have joined, and lets those run whose texts are read."""
         for reading in self.readings:
             if reading.logits_V is None:
-                self.batch.rows.find_again(reading)
+                self.batch.rows.skip_what_is_known(reading)
         left = [reading.left for reading in self.readings]
         shares = left if self.model.has_encoder else shared_out(left, self.max_prefill_tokens)
         for reading, share in zip(self.readings, shares, strict=True):

@@ -37,6 +37,11 @@ def test_the_emulator_needs_numpy_greenlet_and_its_own_files():
     }  # fmt: skip
 
 
+def test_checks_of_ops_load_no_model_and_no_search():
+    loaded = {name.split(".")[1] for name in loaded_by("import minidecode.conformance.check") if "." in name}
+    assert not loaded & {"models", "search", "runtime", "files", "methods", "cache", "options", "model"}
+
+
 def test_public_names_are_declared_alike_for_programs_and_for_type_checkers():
     tree = ast.parse(Path(md.__file__).read_text(encoding="utf-8"))
     typed = next(node for node in tree.body if isinstance(node, ast.If))

@@ -672,23 +672,23 @@ def a_page_is_published_a_token_too_early(patch):
 
 
 def found_pages_do_not_get_into_the_table(patch):
-    def find_again(self, part):
+    def skip_what_is_known(self, part):
         found = self._found(part.ids)
         part.first = len(found) * self.page
         self.pool.release(found)
 
-    patch.setattr(PagedRows, "find_again", find_again)
+    patch.setattr(PagedRows, "skip_what_is_known", skip_what_is_known)
 
 
 def replaced_pages_stay_in_the_table(patch):
-    def find_again(self, part):
+    def skip_what_is_known(self, part):
         before = [list(self.tables.tables[r]) for r in part.row_X]
         find(self, part)
         for r, table in zip(part.row_X, before, strict=True):
             self.tables.room_RX[r, : len(table)] = table
 
-    find = PagedRows.find_again
-    patch.setattr(PagedRows, "find_again", find_again)
+    find = PagedRows.skip_what_is_known
+    patch.setattr(PagedRows, "skip_what_is_known", skip_what_is_known)
 
 
 OF_PAGES = [

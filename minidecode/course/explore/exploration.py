@@ -80,7 +80,9 @@ def explore(
         "search": _kind(resolved), "options": _plain(resolved.changed()),
         "rows": R, "start": [word(i) for i in start], "source": [word(i) for s in sources for i in s],
         "runs": runs,
-        "plans": [_plan(model, plan, run, w, out) for plan, run, (_, w, out) in zip(plans, run_of, ran, strict=True)],
+        "plans": [
+            _record_of_plan(model, plan, run, w, out) for plan, run, (_, w, out) in zip(plans, run_of, ran, strict=True)
+        ],
     })  # fmt: skip
 
 
@@ -189,7 +191,7 @@ def _tokens(chosen: list[dict[int, dict[str, Any]]], watch: Watch, word: Callabl
     return tokens
 
 
-def _plan(model: Model, asked: str, run: int, watch: Watch, out: Output) -> dict[str, Any]:
+def _record_of_plan(model: Model, asked: str, run: int, watch: Watch, out: Output) -> dict[str, Any]:
     """What a plan does with memory and arithmetic: by step, and by op."""
     receipt = out.receipt
     ops = list(receipt.ops)
