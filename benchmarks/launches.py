@@ -1,20 +1,23 @@
 """Kernels, products and bytes of one layer, naive and fused (LightSeq, section 2.1 and Figure 2).
 
-    python benchmarks/launches.py --out benchmarks/results/launches.json
+    python benchmarks/launches.py --out benchmarks/results/launches.json --readme benchmarks/README.md
 
 A layer is what a model with one layer more does more. Fused: the kernels of the catalog, in the emulator, counted where
 they are launched; products are the library's, counted there too, and those with weights at the proxy of the ops. Naive:
 every operation on an array counts, as a framework without fusion would launch a kernel for it; the arrays count them.
-Numbers of launches depend on no size; bytes do, and are those of BART-base and GPT-2. Fused bytes are the cost models',
+Launches are counted with few numbers; bytes are those of BART-base and GPT-2. Fused bytes are the cost models',
 with the scores of `within`, which its two products and its kernel hand to each other.
 
 "Ended" is fused with epilogue=... in the plan: products end in bias, activation and residual, one kernel each, which is
 counted as a product here.
 
+Fusions are groups of ops, each with its launches and bytes in both forms. What one gains on an H100 is predicted: the
+launches that it saves, at 1.07 us in a captured graph, and the bytes, at 2.4 TB/s.
+
 A last table times the products that could add into the residual (LightSeq's GEMM with beta = 1) on this CPU, in one
 thread, by that thread's own clock.
 
-Takes about half a minute. Prints the table; writes all figures to --out.
+Takes about half a minute. Prints the table; writes all figures to --out, and the tables between the marks of --readme.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ import time
 
 import numpy as np
 from flags import check_heads, positive, to_write
+from readme import with_marks, write_between_markers
 from threadpoolctl import threadpool_limits
 
 from minidecode import ops as signatures
@@ -48,6 +52,14 @@ from minidecode.runtime.receipt import CountedOps, moved
 LAYERS = ("BART encoder", "BART decoder", "GPT-2")
 FUSED = "split"  # the cache of a step
 NAIVE = "replicated"
+FUSIONS = {  # what is fused -> the ops of both forms; products with weights are left alone, but by epilogue=...
+    "bias, residual and norm": ("residual_norm",),
+    "bias and activation": ("bias_activation",),
+    "bias, heads and cache": ("split_heads", "append_kv", "concat_step", "pad_left"),
+    "attention": ("attend_prefill", "attend", "attend_shared", "attend_split"),
+}
+FEW = 8, 2, 5  # width, heads and tokens that launches are counted with
+LAUNCH_US, COPY = 1.07, 2.4e6  # of an H100: a kernel in a graph, and a copy's bytes a microsecond, both ways
 
 
 # ---- what a layer does -----------------------------------------------------------------------------------------------
@@ -141,45 +153,161 @@ def fused_launches(layer: str, ended: bool = False) -> dict:
 
 def naive_launches(layer: str, D: int, H: int, length: int) -> dict:
     """{"kernels", "products", "bytes"} of a layer, over one text: each operation on an array by itself."""
-    counts = Counts()
+    by_op = naive_by_op(layer, D, H, length)
+    return {what: sum(counts[what] for counts in by_op.values()) for what in ("kernels", "products", "bytes")}
+
+
+def naive_by_op(layer: str, D: int, H: int, length: int) -> dict[str, dict]:
+    """Op -> {"kernels", "products", "bytes"} of all its calls in a layer.
+
+    Launches are counted with few numbers: NumPy's code goes over large arrays in pieces, where a framework would not.
+    """
+    few, whole = (counted_by_op(layer, *sizes) for sizes in (FEW, (D, H, length)))
+    return {op: few[op] | {"bytes": whole[op]["bytes"]} for op in few}
+
+
+def counted_by_op(layer: str, D: int, H: int, length: int) -> dict[str, dict]:
+    """The same, as they are counted at these sizes."""
     plan = Plan(**{name: "naive" for name in rows_of(layer) if CATALOG[name].caches is None}, cache=NAIVE)
     functions, _ = plan.resolve(layer != "GPT-2")
-    counted = {name: elementary(function, counts) for name, function in functions.items()}
+    counts = {op: Counts() for op in functions}
+    counted = {op: elementary(function, counts[op]) for op, function in functions.items()}
 
     def count(ops, run):
-        before = tuple(counts)
+        before = [number for each in counts.values() for number in each]
         run()
-        return tuple(b - a for a, b in zip(before, counts, strict=True))
+        after = (number for each in counts.values() for number in each)
+        return tuple(b - a for a, b in zip(before, after, strict=True))
 
-    of_layer = of_one_layer(layer, D, H, [length], counted, plan.cache, count)
-    return dict(zip(("kernels", "products", "bytes"), of_layer, strict=True))
+    numbers = iter(of_one_layer(layer, D, H, [length], counted, plan.cache, count))
+    by_op = zip(counts, zip(numbers, numbers, numbers, strict=True), strict=True)
+    return {op: dict(zip(("kernels", "products", "bytes"), three, strict=True)) for op, three in by_op}
 
 
 def fused_bytes(layer: str, D: int, H: int, length: int, ended: bool = False) -> int:
     """By the cost models of the catalog."""
+    return sum(bytes_by_op(layer, D, H, length, ended).values())
+
+
+def bytes_by_op(layer: str, D: int, H: int, length: int, ended: bool = False) -> dict[str, int]:
+    """Op -> bytes of all its calls in a layer, by the cost models of the catalog."""
     functions, _ = Plan(cache=FUSED, epilogue="reference" if ended else "off").resolve(layer != "GPT-2")
-    rows, total = {row.op: row for row in CATALOG.values()}, [0]
+    rows, total = {row.op: row for row in CATALOG.values()}, dict.fromkeys(functions, 0)
 
     def modelled(op, function):
         tables = {i for i, p in enumerate(inspect.signature(function).parameters) if p in signatures.TABLES.get(op, ())}
 
         def call(*args, **more):
             result = function(*args, **more)
-            total[0] += rows[op].cost(*args, **more).bytes if op in rows else moved(args, more, result, tables)
+            total[op] += rows[op].cost(*args, **more).bytes if op in rows else moved(args, more, result, tables)
             if op == "attend_prefill":  # the scores: written, read and written again, read; the result head by head
                 (R, heads, _), longest = args[0].shape, int(np.diff(args[4]).max())
-                total[0] += 4 * R * heads * longest * result.itemsize + 2 * result.nbytes
+                total[op] += 4 * R * heads * longest * result.itemsize + 2 * result.nbytes
             return result
 
         return call
 
     def count(ops, run):
-        before = total[0]
+        before = list(total.values())
         run()
-        return (total[0] - before,)
+        return tuple(b - a for a, b in zip(before, total.values(), strict=True))
 
     counted = {op: modelled(op, function) for op, function in functions.items()}
-    return of_one_layer(layer, D, H, [length], counted, FUSED, count)[0]
+    return dict(zip(total, of_one_layer(layer, D, H, [length], counted, FUSED, count), strict=True))
+
+
+def launches_by_op(layer: str) -> dict[str, int]:
+    """Op -> launches of all its calls in a fused layer, in the emulator; the library's products among them."""
+    plan = Plan(cache=FUSED, **dict.fromkeys(rows_of(layer), "emulator"))
+    functions = plan.resolve(layer != "GPT-2")[0] | {"attend_prefill": InEmulator(prefill.attend_prefill_v2)}
+    total = dict.fromkeys(functions, 0)
+
+    def counted(op, function):
+        def call(*args, **more):
+            with counted_launches() as launched:
+                result = function(*args, **more)
+            total[op] += sum(launched.values())
+            return result
+
+        return call
+
+    def count(ops, run):
+        before = list(total.values())
+        run()
+        return tuple(b - a for a, b in zip(before, total.values(), strict=True))
+
+    by_op = {op: counted(op, function) for op, function in functions.items()}
+    return dict(zip(total, of_one_layer(layer, 4, 2, [1, 2], by_op, FUSED, count), strict=True))
+
+
+def fusions(layer: str, D: int, H: int, length: int) -> list[dict]:
+    """Of each fusion the launches and bytes of both forms."""
+    naive, launched, moved_bytes = (
+        naive_by_op(layer, D, H, length),
+        launches_by_op(layer),
+        bytes_by_op(layer, D, H, length),
+    )
+    found = []
+    for fusion, ops in FUSIONS.items():
+        apart = [naive[op] for op in ops if op in naive]
+        launches = sum(c["kernels"] + c["products"] for c in apart), sum(launched.get(op, 0) for op in ops)
+        all_bytes = sum(c["bytes"] for c in apart), sum(moved_bytes.get(op, 0) for op in ops)
+        sides = ({"launches": n, "bytes": b} for n, b in zip(launches, all_bytes, strict=True))
+        found.append({"fusion": fusion} | dict(zip(("naive", "fused"), sides, strict=True)))
+    return found
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------------
+
+
+def gain_us(launches: int, saved_bytes: int) -> float:
+    """What an H100 should save by so many launches and bytes less."""
+    return launches * LAUNCH_US + saved_bytes / COPY
+
+
+def table(record: dict) -> str:
+    """A line for each layer: launches and bytes of the three forms."""
+    lines = [
+        "| layer | kernels, naive | fused | ended | GEMMs, naive | fused | MB, naive | fused | ended |",
+        "|---" * 9 + "|",
+    ]
+    for found in record["layers"]:
+        naive, fused, ended = (found[side] for side in ("naive", "fused", "ended"))
+        counts = [naive["kernels"], fused["kernels"], ended["kernels"], naive["products"], fused["products"]]
+        megabytes = [f"{side['bytes'] / 1e6:.0f}" for side in (naive, fused, ended)]
+        lines.append(f"| {named(found)} | {' | '.join(map(str, [*counts, *megabytes]))} |")
+    return "\n".join(lines)
+
+
+def table_of_fusions(record: dict) -> str:
+    """A line for each fusion of each layer, with what it should gain; the last of a layer ends products."""
+    lines = ["| layer | fusion | launches, naive | fused | MB, naive | fused | predicted gain, us |", "|---" * 7 + "|"]
+
+    def add(layer: str, fusion: str, before: dict, after: dict) -> None:
+        gain = gain_us(before["launches"] - after["launches"], before["bytes"] - after["bytes"])
+        cells = [
+            before["launches"],
+            after["launches"],
+            f"{before['bytes'] / 1e6:.2f}",
+            f"{after['bytes'] / 1e6:.2f}",
+            f"{gain:.1f}",
+        ]
+        lines.append(f"| {layer} | {fusion} | {' | '.join(map(str, cells))} |")
+
+    for found in record["layers"]:
+        for fusion in found["fusions"]:
+            if fusion["naive"]["launches"]:
+                add(named(found), fusion["fusion"], fusion["naive"], fusion["fused"])
+        sides = [
+            {"launches": found[s]["kernels"] + found[s]["products"], "bytes": found[s]["bytes"]}
+            for s in ("fused", "ended")
+        ]
+        add(named(found), "products ended by `epilogue`, whole layer", *sides)
+    return "\n".join(lines)
+
+
+def named(found: dict) -> str:
+    return found["layer"] if "encoder" in found["layer"] else f"{found['layer']}, a step"
 
 
 # ---- a product that adds into the residual ---------------------------------------------------------------------------
@@ -217,6 +345,7 @@ def main() -> None:
     p.add_argument("--repeats", type=positive, default=9, help="turns that are timed")
     p.add_argument("--note", default="", help="what else ran on the machine meanwhile")
     p.add_argument("--out", type=to_write, help="JSON file to write")
+    p.add_argument("--readme", type=with_marks("layers", "fusions"), help="page whose two tables are replaced")
     a = p.parse_args()
     check_heads(p, a)
     size, layers = (a.width, a.heads, a.length), []
@@ -225,7 +354,8 @@ def main() -> None:
         for layer in LAYERS:
             fused = fused_launches(layer) | {"bytes": fused_bytes(layer, *size)}
             ended = fused_launches(layer, ended=True) | {"bytes": fused_bytes(layer, *size, ended=True)}
-            layers.append({"layer": layer, "naive": naive_launches(layer, *size), "fused": fused, "ended": ended})
+            layers.append({"layer": layer, "naive": naive_launches(layer, *size), "fused": fused, "ended": ended,
+                           "fusions": fusions(layer, *size)})  # fmt: skip
             for side in ("naive", "fused", "ended"):
                 c = layers[-1][side]
                 left = f"  (and {c['without']} without a kernel)" if c.get("without") else ""
@@ -241,6 +371,10 @@ def main() -> None:
             "length": a.length,
         }
         a.out.write_text(json.dumps({**settings, "layers": layers, "residual_ms": residual}, indent=1) + "\n", "utf-8")
+    print(f"\n{table({'layers': layers})}\n\n{table_of_fusions({'layers': layers})}")
+    if a.readme:
+        write_between_markers(a.readme, "layers", table({"layers": layers}))
+        write_between_markers(a.readme, "fusions", table_of_fusions({"layers": layers}))
 
 
 if __name__ == "__main__":

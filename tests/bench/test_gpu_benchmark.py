@@ -153,8 +153,10 @@ def test_whole_models_stand_beside_eager(scripts):
     lines = gpu.models_table(parts)
     assert lines[2] == (
         f"| {GREEDY} | 50.0 (49.0-52.0; 0.75 a step) | 700.0 (650.0-800.0; 11.00 a step) | out of memory |  | 14.00x |"
-        " 51.2 | 2 of 3 |"
+        " 51.2 reached | 2 of 3 |"
     )
+    assert gpu.beside_goals(BEAMS, {"call_ms": [200.0, 190.0, 210.0]}) == "260 reached, **155 missed**"
+    assert gpu.beside_goals(BEAMS, {"failed": "out of memory"}) == "260, 155"
     assert lines[-1] == f"| {GREEDY} | 2.00 | 0.750 | 20 | prefill 1.5, steps 1.2 | 0, 2 |"
 
 

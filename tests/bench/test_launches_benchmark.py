@@ -8,7 +8,10 @@ import pytest
 
 from minidecode.device.user_functions import load_file
 
-launches = load_file(Path(__file__).parents[2] / "benchmarks" / "launches.py")
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+with pytest.MonkeyPatch.context() as patch:
+    patch.syspath_prepend(str(BENCHMARKS))  # as if it were run
+    launches = load_file(BENCHMARKS / "launches.py")
 
 
 @pytest.mark.parametrize(
@@ -25,6 +28,35 @@ def test_kernels_and_products_of_a_fused_layer(layer, kernels, products):
     assert naive["products"] >= products
     ended = launches.fused_launches(layer, ended=True)
     assert ended == {"kernels": kernels - 1, "products": products, "without": 0}, "no kernel of bias and activation"
+
+
+@pytest.mark.parametrize(("layer", "in_attention"), [("BART encoder", 2), ("GPT-2", 0)])
+def test_fusions_are_the_launches_and_bytes_of_their_ops(layer, in_attention):
+    """Together they are the fused layer's kernels, and the library's products inside attention."""
+    found = launches.fusions(layer, 8, 2, 5)
+    fused = launches.fused_launches(layer)
+    assert sum(f["fused"]["launches"] for f in found) == fused["kernels"] + in_attention
+    naive, by_op = launches.naive_launches(layer, 8, 2, 5), launches.naive_by_op(layer, 8, 2, 5)
+    left = by_op["linear"]  # products with weights are in no fusion
+    assert sum(f["naive"]["launches"] for f in found) == sum(naive[k] - left[k] for k in ("kernels", "products"))
+    assert sum(f["naive"]["bytes"] for f in found) == naive["bytes"] - left["bytes"]
+    assert all(f["fused"]["launches"] < f["naive"]["launches"] for f in found)
+
+
+def test_launches_do_not_depend_on_the_size_of_a_text():
+    """NumPy's activation goes over large arrays in pieces, which are no launches."""
+    few, many = (launches.naive_launches("BART encoder", *sizes) for sizes in ((8, 2, 5), (64, 2, 600)))
+    assert few["kernels"] == many["kernels"] and few["bytes"] < many["bytes"]
+
+
+def test_a_gain_is_launches_and_bytes():
+    found = {"layer": "GPT-2", "fusions": [{"fusion": "two in one", "naive": {"launches": 12, "bytes": 4_400_000},
+                                            "fused": {"launches": 2, "bytes": 2_000_000}}],
+             "fused": {"kernels": 5, "products": 4, "bytes": 10_000_000},
+             "ended": {"kernels": 4, "products": 4, "bytes": 7_600_000}}  # fmt: skip
+    lines = launches.table_of_fusions({"layers": [found]}).splitlines()
+    assert lines[2] == "| GPT-2, a step | two in one | 12 | 2 | 4.40 | 2.00 | 11.7 |"
+    assert lines[3] == "| GPT-2, a step | products ended by `epilogue`, whole layer | 9 | 8 | 10.00 | 7.60 | 2.1 |"
 
 
 def test_arrays_count_what_is_done_to_them():

@@ -1,0 +1,357 @@
+"""Tables of what an H100 recorded: kernels beside goals, steps beside a prediction, the papers' ratios beside ours.
+
+    python benchmarks/gpu_tables.py --readme benchmarks/README.md --papers docs/tables.md --front README.md
+
+Reads benchmarks/results/gpu-h100.json, gpu-h100-kernels.json and launches.json, and needs no GPU. A figure that no file
+has says "not measured". Takes about a second. Prints the tables; writes them between the marks of those pages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from gpu_linear import SHAPES
+from gpu_models import WORKS
+from multi_query_speed import PAPERS_FIGURES
+from ngram import PAPER_MS, ROW_BY_ROW, WAYS
+from readme import with_marks, write_between_markers
+from whole_models import PAPER as SPEEDUPS
+
+RESULTS = Path(__file__).parent / "results"
+NOT_MEASURED = "not measured"
+BAN_IN_PAPER = PAPER_MS["baseline"] / PAPER_MS["GPU kernel"]
+
+
+def load(name: str) -> dict:
+    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def markdown(head: tuple[str, ...], rows: Iterable[Iterable[str]]) -> str:
+    lines = [f"| {' | '.join(cells)} |" for cells in (head, *rows)]
+    return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]])
+
+
+# ---- what the kernels' scripts printed -------------------------------------------------------------------------------
+
+
+class Kernels:
+    """The recorded lines of the kernels' scripts, as numbers."""
+
+    def __init__(self, record: dict):
+        self.lines = record["lines"]
+
+    def products(self, dtype: str, rows: int) -> list[dict]:
+        """For each choice of constants: shares on 1 GB and of the models' shapes, and microseconds of each shape."""
+        choices = []
+        for line in self.lines["linear"]:
+            if not line.startswith(f"dtype {dtype} rows {rows} "):
+                continue
+            shapes = re.findall(r"(gpt2|bart) (\w+) \((\d+), ([\d.]+)\)", line)
+            figures = {name: int(re.search(rf"\b{name} (\d+)\b", line)[1]) for name in ("1 GB", "gpt2", "bart")}
+            choices.append(figures | {(model, name): float(us) for model, name, _, us in shapes})
+        return choices
+
+    def attention(self, shape: str) -> tuple[float, int, int]:
+        """Of the newest version: microseconds, its share, and the largest share of any setting that was tried."""
+        found = [re.match(rf"{re.escape(shape)} {{2,}}(\S.*?) {{2,}}([\d.]+) us +(\d+)%", line)
+                 for line in self.lines["attention"]]  # fmt: skip
+        found = [match.groups() for match in found if match]
+        newest = [(float(us), int(share)) for way, us, share in found if re.fullmatch(r"v\d", way)][-1]
+        return *newest, max(int(share) for _, _, share in found)
+
+    def vocabulary(self, op: str) -> tuple[list[float], int]:
+        """Microseconds of the newest version for 1, 4, 32 and 128 rows, and its share on 1 GB."""
+        (line,) = [line for line in self.lines["vocab"] if re.match(rf"{op} +cuda +\d", line)]
+        *times, share, _ = line.split()[2:]
+        return [float(us) for us in times], int(share[:-1])
+
+    def chain(self, name: str, rows: int) -> float:
+        (us,) = re.findall(rf"^{re.escape(name)}, {rows} rows: ([\d.]+) us$", "\n".join(self.lines["vocab"]), re.M)
+        return float(us)
+
+    def bans(self) -> dict[str, float]:
+        """Way -> how many times as fast as the loop."""
+        found = re.findall(r"^ban of n-grams, (.+): ([\d.]+) ms, ([\d,]+)x$", "\n".join(self.lines["vocab"]), re.M)
+        return {way: float(times.replace(",", "")) for way, _, times in found}
+
+
+# ---- kernels beside their goals --------------------------------------------------------------------------------------
+
+WRITTEN, BY_HARS = "softmax+scores+candidates+unravel+update", "hars+unravel+update"
+SHARED = ("BART-large, 8 x 4 beams", "BART-large, 32 x 4 beams", "1 GB")
+OTHER_ATTENTION = (  # kernel, where, shape
+    ("`split`", "GPT-2, 4 x 4 beams, 900 + 100 positions", "GPT-2, 4 x 4 beams, 900 + 100"),
+    ("`split`", "GPT-2, 4 x 4 beams, 256 + 32 positions", "GPT-2, 4 x 4 beams, 256 + 32"),
+    ("`indirect`", "GPT-2, 4 x 4 beams, 256 + 32 positions", "GPT-2, table, 4 x 4 beams, 256 + 32"),
+    ("`grouped`", "Llama 8B, 16 rows, 2,048 positions", "Llama 8B, 16 rows, 2048"),
+    ("`grouped`", "Llama 8B, 1 row, 2,048 positions", "Llama 8B, 1 row, 2048"),
+    ("`grouped`", "multi-query, 128 rows, 128 positions", "multi-query, 128 rows, 128"),
+)
+
+
+def kernels_table(kernels: Kernels) -> str:
+    """Each kernel's goal, the recorded figure, and whether it reached the goal."""
+    lines = []
+
+    def row(kernel: str, where: str, goal: str, recorded: str, reached: bool | None) -> None:
+        state = {True: "reached", False: "**missed**", None: NOT_MEASURED}[reached]
+        lines.append((kernel, where, goal, recorded, state))
+
+    for dtype in ("float16", "float32", "int8", "int8_blocks", "int4"):
+        best = [max(c["1 GB"] for c in kernels.products(dtype, rows)) for rows in (1, 4, 8)]
+        row(f"`linear`, {dtype}", "1 GB; 1, 4, 8 rows", "80 %", in_percent(best), min(best) >= 80)
+    for dtype in ("float16", "float32", "int8", "int4"):
+        for model, name in (("gpt2", "GPT-2"), ("bart", "BART-large")):
+            best = [max(c[model] for c in kernels.products(dtype, rows)) for rows in (1, 4, 8)]
+            row(f"`linear`, {dtype}", f"shapes of {name}; 1, 4, 8 rows", "55 %", in_percent(best), min(best) >= 55)
+    for shape in SHARED:
+        _, share, _ = kernels.attention(shape)
+        row("`shared`", shape, "75 %", in_percent([share]), share >= 75)
+    for kernel, where, shape in OTHER_ATTENTION:
+        _, share, best = kernels.attention(shape)
+        tried = f" (best setting tried: {best} %)" if best > share else ""
+        row(kernel, where, "75 %", in_percent([share]) + tried, share >= 75)
+    row("`prefill`", "encoder, 1,024 positions", "distance to cuBLAS", "", None)
+    row("`el`, version 3", "32 x 4 beams, 1,024 positions", "EL's Figure 3", "", None)
+    for op in ("softmax", "argmax", "candidates", "hars"):
+        _, share = kernels.vocabulary(op)
+        row(f"`{op}`", "1 GB, V = 50,257", "70 %", in_percent([share]), share >= 70)
+    for rows, goal in ((4, 6), (32, 10)):
+        us = kernels.chain(WRITTEN, rows)
+        row("log-softmax to update", f"{rows} rows in a graph", f"{goal} us", f"{us:.1f} us", us <= goal)
+        row("HARS to update", f"{rows} rows in a graph", f"{goal} us", f"{kernels.chain(BY_HARS, rows):.1f} us",
+            kernels.chain(BY_HARS, rows) <= goal)  # fmt: skip
+    for op in ("norm", "activation", "embedding", "heads", "append", "reorder"):
+        row(f"`{op}`", "1 GB", "85 %", "", None)
+    bans, paper = kernels.bans(), PAPER_MS["baseline"] / PAPER_MS["GPU kernel"]
+    row(
+        "`ngram`",
+        "128 rows of 140 tokens, over the loop",
+        f"{paper:.0f}x",
+        f"{bans['cuda']:,.0f}x",
+        bans["cuda"] >= paper,
+    )
+    row("int8 and int4", "GPT-2 at one row, over float16", "faster", "", None)
+    return markdown(("kernel", "on", "goal", "recorded", "state"), lines)
+
+
+def in_percent(shares: list[int]) -> str:
+    return f"{', '.join(map(str, shares))} %"
+
+
+# ---- steps beside a prediction ---------------------------------------------------------------------------------------
+
+# Microseconds that the headers of minidecode/cuda/ predict for few rows.
+SMALL = {"norm_kept": 1.8, "activation_of_fours": 1.7, "activation_per_column": 1.7, "add_and_append": 1.6,
+         "add_and_cut": 1.6, "embedding_kept": 2.3, "extend_rows": 2.3, "move_in_place": 2.1, "refresh_in_place": 2.3,
+         "move_down": 1.6, "tell_together": 1.8}  # fmt: skip
+ROUND_AND_SCALE = 2 * 1.6  # around a product of the library with float16 weights
+LAUNCH_US, COPY = 2.6, 2.4e6  # of a product, and bytes a microsecond (cuda/linear.py)
+GREEDY, BEAMS = "gpt2, greedy, 1 x 32, 256 new", "gpt2, beam 4, 4 x 256, 32 new, n-gram 3"
+BART_8, BART_32 = "bart-large, beam 4, 8 x 1024, 32 new", "bart-large, beam 4, 32 x 1024, 32 new, n-gram 3"
+
+BY_HAND = {BEAMS: 461, BART_8: 493, BART_32: 777}  # ms of transformers 5.17, eager, on that day, noted by hand
+
+
+def products_us(kernels: Kernels, dtype: str, rows: int) -> float:
+    """All products of a step of GPT-2: of the layers with the constants that are fastest for them, and the head."""
+    choices, times = kernels.products(dtype, rows), {name: n for name, (*_, n) in SHAPES["gpt2"].items()}
+    layers = min(sum(n * c["gpt2", name] for name, n in times.items() if name != "head") for c in choices)
+    return layers + min(c["gpt2", "head"] for c in choices)
+
+
+def library_us() -> float:
+    """All products of a step of BART-large by the library: a launch, the bytes of the weights, two small kernels."""
+    return sum(n * (LAUNCH_US + 2 * inputs * outputs / COPY + ROUND_AND_SCALE)
+               for inputs, outputs, n in SHAPES["bart"].values())  # fmt: skip
+
+
+def of_a_step(work: dict) -> dict[str, int]:
+    """Kernel -> its launches in a captured step, of those that the first pass launches as often, or never."""
+    steps = work["graphs"]["launches"]
+    counts = {name.partition(" (")[0]: n for name, n in work["kernels"].items()}
+    return {name: n // steps if n % steps == 0 else n // (steps + 1) for name, n in counts.items()}
+
+
+def mean_attention_us(kernels: Kernels) -> float:
+    """A greedy step's, on average over 256 new tokens behind 32: between the two lengths that were timed."""
+    short, long = (kernels.attention(f"GPT-2, greedy, 32 + {n}")[0] for n in (16, 256))
+    return short + (long - short) * (128 - 16) / (256 - 16)
+
+
+def steps_table(kernels: Kernels, models: dict) -> str:
+    """A decode step as the sum of its kernels' figures, beside what was measured; and GPT-2's by int8 and int4."""
+    works, ban = models["parts"]["ours"]["figures"], 1e3 * ban_ms(kernels)
+    short, gpt2 = kernels.attention("GPT-2, greedy, 32 + 16")[0], "GPT-2, 4 x 4 beams, 256 + 32"
+    crossed = [short + kernels.attention(shape)[0] for shape in SHARED[:2]]
+    parts = {  # products, attention of a layer, search
+        GREEDY: (products_us(kernels, "float16", 1), mean_attention_us(kernels), kernels.vocabulary("argmax")[0][0]),
+        BEAMS: (products_us(kernels, "float16", 8), kernels.attention(gpt2)[0], kernels.chain(WRITTEN, 32) + ban),
+        BART_8: (library_us(), crossed[0], kernels.chain(WRITTEN, 32)),
+        BART_32: (library_us(), crossed[1], kernels.chain(WRITTEN, 128) + ban),
+    }
+    lines = []
+    for work, (products, attention, search) in parts.items():
+        small = sum(n * SMALL.get(name, 0) for name, n in of_a_step(works[work]).items())
+        shown = [products, 12 * attention, small, search]
+        measured = 1e3 * works[work]["step_ms"]
+        lines.append((f"{work}, float16", *(f"{us:.0f}" for us in shown), f"{sum(shown):.0f}", f"{measured:.0f}"))
+    measured, float16 = 1e3 * works[GREEDY]["step_ms"], products_us(kernels, "float16", 1)
+    for dtype in ("int8", "int4"):
+        mine = products_us(kernels, dtype, 1)
+        sum_of = f"{measured:.0f} - {float16:.0f} + {mine:.0f} = {measured - float16 + mine:.0f}"
+        lines.append((f"{GREEDY}, {dtype}", f"{mine:.0f}", "", "", "", sum_of, NOT_MEASURED))
+    head = ("a step, us", "products", "attention", "small launches", "search", "predicted", "measured")
+    return markdown(head, lines)
+
+
+def ban_ms(kernels: Kernels) -> float:
+    (ms,) = re.findall(r"^ban of n-grams, cuda: ([\d.]+) ms", "\n".join(kernels.lines["vocab"]), re.M)
+    return float(ms)
+
+
+# ---- the papers ------------------------------------------------------------------------------------------------------
+
+
+def over_eager(models: dict, work: str) -> float:
+    """How many times as fast as transformers in eager mode."""
+    figures = {system: models["parts"][system]["figures"].get(work) for system in ("ours", "eager")}
+    theirs = figures["eager"]["call_ms"][0] if figures["eager"] else BY_HAND[work]
+    return theirs / figures["ours"]["call_ms"][0]
+
+
+NOTHING = "GPU: not measured"
+SAME_BYTES = ("as on a CPU", "bytes do not depend on the device")
+
+
+def fastseq(kernels: Kernels, models: dict) -> list[tuple]:
+    whole, smoke = {"bart-large": BART_32, "gpt2": BEAMS}, models["parts"]["smoke"]["figures"]
+    there = ", ".join(f"{SPEEDUPS[m][0]} {SPEEDUPS[m][1]}x" for m in whole)
+    here = ", ".join(f"{SPEEDUPS[m][0]} {over_eager(models, work):.1f}x" for m, work in whole.items())
+    bans, same = kernels.bans(), sum(said == "the CPU's tokens" for said in smoke.values())
+    by_version = ", ".join(f"{bans[way]:,.0f}x" for way in ("cuda v1", "cuda v2", "cuda"))
+    return [
+        ("Table 1, whole models", there, here,
+         "over transformers 5.17 in eager mode, whose times were noted by hand, not over the baselines of 2021"),
+        ("Table 2, one technique after another; Figure 1", "10.2x in all", NOTHING, "no ladder was run on a GPU"),
+        ("Table 3, the n-gram ban", f"{BAN_IN_PAPER:.0f}x", f"{by_version} (versions 1 to 3)",
+         "one step of 128 rows of 140 tokens in a graph, over a loop that fetches row after row"),
+        ("Table 4, quality", "the same ROUGE", f"the CPU's tokens in {same} of {len(smoke)} works",
+         "tokens, not ROUGE"),
+        ("section 4.3, the pipeline", "1.5x", NOTHING, ""),
+    ]  # fmt: skip
+
+
+def el(kernels: Kernels, models: dict) -> list[tuple]:
+    return [
+        ("Table 2, whole models", "5.0x in float16", NOTHING, ""),
+        ("Table 3, the largest batch", "1.4x at batch 32, 5.0x at 320", NOTHING, ""),
+        ("Table 4, bytes", "96 times fewer", *SAME_BYTES),
+        ("Table 5, quality", "the same ROUGE", NOTHING, ""),
+        ("Figures 3 and 4, attention alone", "1.4x to 5x", NOTHING, "`cuda/el.py` predicts 2.5x over a cache per beam"),
+    ]
+
+
+def lightseq(kernels: Kernels, models: dict) -> list[tuple]:
+    naive = next(layer for layer in load("launches")["layers"] if layer["layer"] == "GPT-2")["naive"]["kernels"]
+    of_layer = sum(n // 12 for n in layer_launches(models).values())
+    step = 1e3 * models["parts"]["ours"]["figures"][GREEDY]["step_ms"]
+    products = products_us(kernels, "float16", 1)
+    half, share = products_us(kernels, "float32", 1) / products, 100 * products / step
+    hars = ", ".join(f"{kernels.chain(WRITTEN, n) / kernels.chain(BY_HARS, n):.2f}x" for n in (4, 32, 128))
+    return [
+        ("Figure 2, kernels of a layer", "more than 4 times fewer", f"{naive / of_layer:.1f} times fewer",
+         f"GPT-2: {of_layer} kernels a layer in the receipt of a recorded step, {naive} without fusion"),
+        ("section 2.2, HARS", "", f"{hars} at 4, 32 and 128 rows",
+         "HARS to update, over log-softmax to update; both find candidates by shares of a row"),
+        ("section 2.3, planned memory", "8 times less", *SAME_BYTES),
+        ("section 3.2, half precision", "", f"{half:.2f}x",
+         "the products of a step of GPT-2 with one row, float16 over float32"),
+        ("Figure 4, the share of products", "87 % in float16", f"{share:.0f} %",
+         "of a greedy step of GPT-2 with one row; products timed alone"),
+        ("Figures 5 and 6, speed", "up to 14x over TensorFlow", NOTHING, "over transformers: FastSeq's Table 1"),
+    ]  # fmt: skip
+
+
+def multi_query(kernels: Kernels, models: dict) -> list[tuple]:
+    us, share, _ = kernels.attention("multi-query, 128 rows, 128")
+    greedy, beams = (
+        h[1] / q[1] for h, q in zip(PAPERS_FIGURES["multi-head"], PAPERS_FIGURES["multi-query"], strict=True)
+    )
+    return [
+        ("Table 2, time per token", f"{greedy:.1f}x greedy, {beams:.1f}x beam 4", NOTHING,
+         f"attention alone, multi-query, 128 rows and positions: {us:.1f} us, {share} % of a copy's bandwidth"),
+        ("Tables 1 and 3, quality", "", NOTHING, "trained on CPUs"),
+    ]  # fmt: skip
+
+
+PAPERS = {"gpu-fastseq": fastseq, "gpu-el": el, "gpu-lightseq": lightseq, "gpu-multi-query": multi_query}
+
+
+def paper_table(rows: list[tuple]) -> str:
+    return markdown(("of the paper", "ratio there", "ratio on an H100", "what differs"), rows)
+
+
+def bans_table(kernels: Kernels) -> str:
+    """FastSeq's Table 3, as far as an H100 recorded it."""
+    ways = {"loop with transfers": ROW_BY_ROW, "cuda v1": "cuda v1", "cuda v2": "cuda v2", "cuda": "cuda"}
+    times = dict(re.findall(r"^ban of n-grams, (.+): ([\d.]+) ms", "\n".join(kernels.lines["vocab"]), re.M))
+    lines = []
+    for way, label in ways.items():
+        row, what = WAYS[label]
+        paper = f"{PAPER_MS[row]:,.1f} ({PAPER_MS['baseline'] / PAPER_MS[row]:,.0f}x)" if row else ""
+        lines.append((row, what, times[way], f"{kernels.bans()[way]:,.0f}x", paper))
+    return markdown(("of the paper", "here, one step", "ms on an H100", "speed", "ms on a V100, paper"), lines)
+
+
+def layer_launches(models: dict) -> dict[str, int]:
+    """Kernel -> launches of all layers of a greedy step of GPT-2, of those that are no product."""
+    counts = of_a_step(models["parts"]["ours"]["figures"][GREEDY])
+    return {name: n for name, n in counts.items() if n >= 12 and not name.startswith("few_rows")}
+
+
+# ---- the front page --------------------------------------------------------------------------------------------------
+
+
+def front_table(models: dict) -> str:
+    """A call of minidecode beside transformers'."""
+    rows = []
+    for work, setting in WORKS.items():
+        if setting["new"] == 256:
+            continue
+        ours = models["parts"]["ours"]["figures"][work]["call_ms"][0]
+        ratio = over_eager(models, work)
+        rows.append((work, f"{ours:.0f} ms", f"{ours * ratio:.0f} ms", f"{ratio:.1f}x"))
+    return markdown(("on an H100, float16", "minidecode", "transformers, eager", "faster"), rows)
+
+
+def main() -> None:
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--readme", type=with_marks("gpu-kernels", "gpu-steps"), help="page of the goals and predictions")
+    p.add_argument("--papers", type=with_marks("gpu-ban", *PAPERS), help="page of the papers' tables")
+    p.add_argument("--front", type=with_marks("gpu-speed"), help="the project's README")
+    a = p.parse_args()
+    for (name, table), page in zip(tables().items(), [a.readme] * 2 + [a.papers] * 5 + [a.front], strict=True):
+        print(f"{name}\n{table}\n")
+        if page:
+            write_between_markers(page, name, table)
+
+
+def tables() -> dict[str, str]:
+    """Mark -> the table that stands there."""
+    kernels, models = Kernels(load("gpu-h100-kernels")), load("gpu-h100")
+    return {
+        "gpu-kernels": kernels_table(kernels),
+        "gpu-steps": steps_table(kernels, models),
+        "gpu-ban": bans_table(kernels),
+        **{name: paper_table(rows(kernels, models)) for name, rows in PAPERS.items()},
+        "gpu-speed": front_table(models),
+    }
+
+
+if __name__ == "__main__":
+    main()

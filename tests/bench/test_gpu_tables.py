@@ -1,0 +1,118 @@
+"""What pages say of an H100 is what its records say: tables, states and sentences."""
+
+import importlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "benchmarks"
+PAGES = {
+    "gpu-kernels": "benchmarks/README.md", "gpu-steps": "benchmarks/README.md", "gpu-ban": "docs/tables.md",
+    "gpu-fastseq": "docs/tables.md", "gpu-el": "docs/tables.md", "gpu-lightseq": "docs/tables.md",
+    "gpu-multi-query": "docs/tables.md", "gpu-speed": "README.md",
+}  # fmt: skip
+
+
+def page(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def between_marks(name: str) -> str:
+    (found,) = re.findall(rf"<!-- {name}: [^\n]* -->\n(.*?)\n<!-- end of {name} -->", page(PAGES[name]), re.DOTALL)
+    return found
+
+
+@pytest.fixture
+def scripts(monkeypatch):
+    monkeypatch.syspath_prepend(str(FOLDER))
+    return importlib.import_module
+
+
+@pytest.fixture
+def script(scripts):
+    return scripts("gpu_tables")
+
+
+def test_every_table_stands_on_its_page(script):
+    tables = script.tables()
+    assert tables.keys() == PAGES.keys()
+    assert [name for name in PAGES if between_marks(name) != tables[name]] == []
+
+
+def test_the_table_of_whole_models_is_the_recorded_one(scripts, script):
+    assert scripts("gpu").tables(script.load("gpu-h100")) in page("benchmarks/README.md")
+
+
+def test_pages_are_written_between_their_marks(script, monkeypatch, tmp_path, capsys):
+    flags = []
+    for flag, name in (("--readme", "benchmarks/README.md"), ("--papers", "docs/tables.md"), ("--front", "README.md")):
+        path = tmp_path / f"{flag}.md"
+        marks = [mark for mark, where in PAGES.items() if where == name]
+        path.write_text("".join(f"<!-- {m}: x -->\nold\n<!-- end of {m} -->\n" for m in marks), encoding="utf-8")
+        flags += [flag, str(path)]
+    monkeypatch.setattr("sys.argv", ["gpu_tables.py", *flags])
+    script.main()
+    written = "".join(path.read_text(encoding="utf-8") for path in tmp_path.iterdir())
+    assert all(table in written for table in script.tables().values()) and "old" not in written
+    assert "gpu-kernels\n| kernel |" in capsys.readouterr().out
+
+
+def test_a_goal_is_reached_missed_or_not_measured(script):
+    """Of lines as the scripts print them, in which other figures stand."""
+    lines = script.load("gpu-h100-kernels")["lines"]
+    worse = [line.replace("  100%  right", "   69%  right") for line in lines["vocab"]]
+    table = script.kernels_table(script.Kernels({"lines": lines | {"vocab": worse}}))
+    assert "| `softmax` | 1 GB, V = 50,257 | 70 % | 69 % | **missed** |" in table
+    table = script.kernels_table(script.Kernels({"lines": lines}))
+    assert "| `softmax` | 1 GB, V = 50,257 | 70 % | 100 % | reached |" in table
+    assert "| `linear`, int8 | 1 GB; 1, 4, 8 rows | 80 % | 74, 71, 69 % | **missed** |" in table
+    assert "| `norm` | 1 GB | 85 % |  | not measured |" in table
+
+
+def test_a_step_is_the_sum_of_its_parts(script):
+    rows = [[c.strip() for c in line.split("|")[1:-1]] for line in between_marks("gpu-steps").splitlines()[2:]]
+    sums = [row for row in rows if row[-1] != "not measured"]
+    assert len(rows) == 6 and len(sums) == 4
+    for _, *parts, total, _ in sums:
+        assert abs(sum(map(float, parts)) - float(total)) <= 2  # each is rounded
+    below = [100 - 100 * float(total) / float(measured) for *_, total, measured in sums]
+    text = " ".join(page("benchmarks/README.md").split())
+    assert f"The sums are {min(below):.0f} to {max(below):.0f} % below the measurements" in text
+    measured, products = float(sums[0][-1]), float(sums[0][1])
+    int8, int4 = (float(row[5].split("= ")[1]) for row in rows[-2:])
+    assert f"int8 is {100 - 100 * int8 / measured:.0f} % faster than float16 at one row" in text
+    assert f"int4 is {100 * int4 / measured - 100:.0f} % slower" in text and f"They take {products:.0f} us" in text
+
+
+def test_launches_of_a_step_are_those_of_its_graph(script):
+    """GPT-2's greedy step: 113 kernels, as the page says, of which 49 are products: four a layer, and the head."""
+    work = script.load("gpu-h100")["parts"]["ours"]["figures"][script.GREEDY]
+    counts = {name: n for name, n in script.of_a_step(work).items() if not name.startswith(("few_rows", "product"))}
+    assert sum(counts.values()) + 49 == 113 and "0.50 ms for GPT-2 (113 kernels)" in page("benchmarks/README.md")
+    assert sum(script.layer_launches(script.load("gpu-h100")).values()) == 5 * 12
+
+
+def test_the_page_says_plainly_what_was_missed(script):
+    ours, text = script.load("gpu-h100")["parts"]["ours"]["figures"], page("benchmarks/README.md")
+    greedy, beams = ours[script.GREEDY], ours[script.BEAMS]
+    a_token = greedy["call_ms"][0] / 256
+    assert (
+        f"takes {greedy['step_ms']:.2f} ms a step, and {a_token:.2f} ms a token with its prompt. The goal is 0.35"
+        in text
+    )
+    assert f"takes {beams['call_ms'][0]:.1f} ms a call. The goals are 46 and 28" in text
+    calls = " and ".join(f"{ours[work]['call_ms'][0]:.1f}" for work in (script.BART_8, script.BART_32))
+    assert f"BART-large takes {calls} ms." in text
+
+
+def test_the_guide_has_the_shares_of_the_table(script):
+    guide, kernels = page("docs/guide/gpu.md"), script.Kernels(script.load("gpu-h100-kernels"))
+    for dtype in ("float32", "float16", "int8", "int4"):
+        shares = [max(c["1 GB"] for c in kernels.products(dtype, rows)) for rows in (1, 4, 8)]
+        assert re.search(rf"\| `linear`, {dtype}[^|]* \| {'{}, {} and {}'.format(*shares)} % \|", guide)
+    for op in ("argmax", "softmax", "candidates", "hars"):
+        assert f"| `{op}` | {kernels.vocabulary(op)[1]} % |" in guide
+    assert json.dumps(kernels.attention("1 GB")[1]) + " % |" in guide
