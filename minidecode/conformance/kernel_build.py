@@ -66,12 +66,13 @@ def build(kernel: Callable[..., Any], argument_types: tuple, architecture: tuple
     from .kernel_types import pretended_device
 
     flags = {k: v for k, v in kernel.targetoptions.items() if k in FLAGS}
+    specific = (*architecture, "a" if architecture >= (9, 0) else "")  # as numba-cuda compiles what it runs
     with pretended_device(architecture):
         codes, _ = cuda.compile_all(
-            kernel.py_func, argument_types, device=False, abi="numba", cc=architecture, output="ltoir", **flags
+            kernel.py_func, argument_types, device=False, abi="numba", cc=specific, output="ltoir", **flags
         )
     objects = [ObjectCode.from_ltoir(c) if isinstance(c, bytes) else c for c in codes]
-    name = "sm_{}{}".format(*architecture)
+    name = "sm_{}{}{}".format(*specific)
 
     def link(kind: str, **options) -> tuple[bytes, str]:
         linker = Linker(*objects, options=LinkerOptions(

@@ -1,8 +1,8 @@
 """A step, a part of it or a prefill, captured once and launched as one: CUDA graphs, and in the emulator a tape.
 
-A step of GPT-2 launches about a hundred kernels. For each, Python and the driver take longer than the kernel does. A
-graph holds the launches with their arguments, so that all of them are one call. For that a step must do the same on the
-same arrays each time: what is new in it goes into arrays that stay (`Captured` keeps them), caches write in place
+A step of GPT-2 launches 113 kernels. For each, Python and the driver take longer than the kernel does. A graph holds
+the launches with their arguments, so that all of them are one call. For that a step must do the same on the same arrays
+each time: what is new in it goes into arrays that stay (`Captured` keeps them), caches write in place
 (`in_place`), and no number is looked at on the way. Products of the library go through nvmath: CuPy refuses its own
 while a stream is captured. So a part with one of CuPy's stays as it is, and so does one with a function of the host.
 

@@ -6,6 +6,9 @@ What the machine code holds is counted for some of them: a disassembly takes hal
 import functools
 import importlib
 import pkgutil
+from contextlib import contextmanager
+from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 from numba import float64
@@ -104,6 +107,30 @@ def test_double_precision_is_seen():
         x[0] = x[0] * 0.5 + 1.0
 
     assert build(half, (float32[::1],), (8, 0)).double_precision
+
+
+def test_kernels_are_linked_for_what_runs_them():
+    """numba-cuda compiles what it runs for sm_90a on Hopper: its own rule, and no other, is that of the build."""
+    from numba.cuda.codegen import CUDACodeLibrary
+
+    from minidecode.cuda import linear
+
+    for architecture in ARCHITECTURES:
+        with pretended_gpu(architecture):
+            specific = CUDACodeLibrary._ensure_cc(None, None)
+        built = build(linear.scale_rows, linear.SIGNATURES[linear.scale_rows][0], architecture)
+        assert built.architecture == "sm_{}{}{}".format(*specific)
+        assert f".target {built.architecture}" in built.ptx
+
+
+@contextmanager
+def pretended_gpu(capability):
+    """numba-cuda's context of a GPU that has this compute capability."""
+    from numba.cuda.cudadrv import devices
+
+    context = SimpleNamespace(device=SimpleNamespace(compute_capability=capability))
+    with mock.patch.object(devices, "get_context", lambda: context):
+        yield
 
 
 def test_shared_memory_is_counted():
