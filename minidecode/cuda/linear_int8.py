@@ -3,13 +3,18 @@
 A kernel rounds the rows, a block each; another multiplies. Of that one:
 1. A thread per result, which multiplies byte by byte.
 2. A warp per output: neighbouring lanes read neighbouring words of four weights, each word serves ROWS rows, and dp4a
-   multiplies and adds four bytes in one instruction. Rows must be whole words.
+   multiplies and adds four bytes in one instruction. Rows must be whole words. From LIBRARY_FROM rows on the library
+   multiplies, on tensor cores, with sums in int32; a kernel behind it ends them.
 
-Floor: the bytes of the weights at 2.4 TB/s, and two launches. GPT-2's product with the vocabulary: 39 MB, 16 us.
-Predicted 115 us: a lane has one load of 4 bytes on its way, and loads of 16 bytes without more of them reached 14 % of
-a copy's bandwidth in version 3 of linear.py. Not measured.
+Floor of few rows: the bytes of the weights at 2.4 TB/s, and two launches. GPT-2's product with the vocabulary: 39 MB,
+16 us. Predicted 115 us: a lane has one load of 4 bytes on its way, and loads of 16 bytes without more of them reached
+14 % of a copy's bandwidth in version 3 of linear.py. Not measured.
 
-Sums are whole numbers, and so the same in whatever order they run.
+Floor of 8,192 rows by 1,024 x 4,096 (3.4e10 products): 0.05 ms at 7e14 products a second. Predicted 0.21 ms by the
+library, as 400 MB of sums are written, read and written again, and 1.3 ms by version 2, whose dp4a have a load of x
+each, at most 2.7e13 products a second. At 32 rows the library's two launches are as long as version 2. Not measured.
+
+Sums are whole numbers, and so the same in whatever order they run: the number of rows changes no bit of a result.
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ from numba.cuda import libdevice
 
 from ..device.launch import launch
 from ..device.low_precision import unpacked
+from ..device.products import products, takes_integers
 from ..errors import OptionError
 from ..reference import scratch
 from ..reference.activation import code_of, is_gated
@@ -30,6 +36,7 @@ from .common.reduction import THREADS, WARPS, block_max, warp_sum
 
 ROWS = 8  # that one read of a word of weights serves; their sums stay in registers
 GROUP = 4  # bytes of a word
+LIBRARY_FROM = 33  # rows from which the library is faster: an H100's, predicted
 MOST_FINITE, ABOUT_ZERO = float32(np.finfo(np.float32).max), float32(LEAST)
 INFINITE, NAN = float32(np.inf), float32(np.nan)
 
@@ -108,15 +115,21 @@ def linear_int8(x_RX, weight, bias_X=None, activation=None, add_to=None, out=Non
     """y_RX = x_RX W of bytes, a warp per output, four products an instruction.
 
     Version 2: `round_rows` in R blocks and `warp_per_output` as (ceil(O / 4), ceil(R / 8)), of 128. Reads 8RI bytes of
-    x, then OI ceil(R / 8) of weights and ROI of rounded rows; writes RI + 4RO. Version 1 where an output's weights are
-    no whole number of words.
+    x, then OI ceil(R / 8) of weights and ROI of rounded rows; writes RI + 4RO. Many rows are the library's, which reads
+    OI + RI bytes and writes 4RO, and `end_sums` in ceil(RO / 128) blocks. Version 1 where an output's weights are no
+    whole number of words.
     """
     if is_gated(activation):
         return end_in_pairs(linear_int8(x_RX, weight, workspace=workspace), bias_X, activation, add_to, out)
     if x_RX.shape[1] % GROUP:
         return linear_int8_v1(x_RX, weight, bias_X, activation, add_to, out, workspace=workspace)
     weight, q_RX, ends_in, y_RX = _rounded(x_RX, weight, bias_X, activation, add_to, out, workspace)
-    if y_RX.size:
+    if y_RX.size and len(q_RX) >= LIBRARY_FROM and takes_integers(q_RX, weight.data):
+        in_place = add_to is None and y_RX.flags.c_contiguous  # each sum lies where its result will
+        sums_RX = y_RX.view(np.int32) if in_place else scratch(workspace, y_RX.shape, q_RX, np.dtype(np.int32))
+        products([(q_RX, weight.data.T, sums_RX)])
+        launch(end_sums, -(-y_RX.size // THREADS), THREADS, sums_RX, *ends_in, y_RX)
+    elif y_RX.size:
         grid = -(-y_RX.shape[1] // WARPS), -(-len(q_RX) // ROWS)
         words = q_RX.view(np.int32), weight.data.view(np.int32)
         launch(warp_per_output, grid, THREADS, *words, *ends_in, y_RX)
@@ -151,6 +164,18 @@ def warp_per_output(q_RX, w_XX, scale_R, scale_X, bias_X, biased, code, adds, y_
             end(mine, first + lane, o, scale_R, scale_X, bias_X, biased, code, adds, y_RX)
 
 
+@cuda.jit
+def end_sums(sums_RX, scale_R, scale_X, bias_X, biased, code, adds, y_RX):
+    """Ends one sum of the library's, as the kernels of few rows do in a register.
+
+    Grid ceil(RO / 128), block 128. A thread reads 12 bytes, and 4 for each of bias and what it adds to; it writes 4.
+    """
+    n, outputs = cuda.grid(1), y_RX.shape[1]
+    if n < y_RX.size:
+        r, o = n // outputs, n % outputs
+        end(sums_RX[r, o], r, o, scale_R, scale_X, bias_X, biased, code, adds, y_RX)
+
+
 def _rounded(x_RX, weight, bias_X, activation, add_to, out, workspace):
     """(weight in rows, whole numbers of x, what a sum ends in, where results go)."""
     if x_RX.dtype != np.float32:
@@ -175,5 +200,6 @@ SIGNATURES = {
     round_rows: [(ROWS_OF, float32, BYTES, ROW)],
     thread_per_result: [(BYTES, BYTES, *ENDS_IN)],
     warp_per_output: [(WORDS, WORDS, *ENDS_IN)],
+    end_sums: [(WORDS, *ENDS_IN)],
 }
 REGISTERS = {thread_per_result: 64, warp_per_output: 64}  # the sums of ROWS rows

@@ -5,7 +5,8 @@ workspace of ours: then a whole step is one graph. Without nvmath, CuPy's door t
 with products are not captured; the receipt names the door.
 
 Sums are in float32. Products of float16 run on tensor cores, which cut off the ends of partial sums: their error is
-that of a sum with a unit of 2^-23. TF32 is never used.
+that of a sum with a unit of 2^-23. NumPy, in their place, cuts off where the emulated instruction does
+(emulator/tensor_core.py). TF32 is never used. int8 by int8 is summed in int32, exactly.
 """
 
 from __future__ import annotations
@@ -19,64 +20,113 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .arrays import address_of
 from .launch import LAUNCHES, STREAM, lies_emulated
 
 PRODUCT = "product of the library"
 BY_CUPY = f"{PRODUCT} (cupy)"  # the one that no captured step takes
 WORKSPACE = 32 << 20  # bytes: what cuBLAS asks for on Hopper
-KINDS = {"f": 0, "e": 2}  # of float32 and float16: CUDA_R_32F, CUDA_R_16F
-SUMS_IN_FLOAT32, BEST_ALGORITHM = 68, -1  # CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT
-SCALARS = np.array([0, 1], np.float32)  # that cuBLAS multiplies by, read where they lie
-ZERO, ONE = SCALARS.ctypes.data, SCALARS.ctypes.data + SCALARS.itemsize
+KINDS = {np.dtype(np.float32): 0, np.dtype(np.float16): 2, np.dtype(np.int8): 3, np.dtype(np.int32): 10}  # CUDA_R_32F
+BEST_ALGORITHM = -1  # CUBLAS_GEMM_DEFAULT
+WORD = 4  # the address of integers, and their number from row to row, must be multiples of it
+SCALARS = {kind: np.array([0, 1], kind) for kind in (np.float32, np.int32)}  # read where they lie: by dtype of sums
 OWN_WORKSPACE: ContextVar[Any] = ContextVar("own_workspace", default=None)  # of the step that is being captured
 
 
-def products(stacks: Iterable[tuple[Any, Any, Any]]) -> None:
-    """out = a @ b for each (a, b, out): matrices, or stacks of them.
+class Sums(NamedTuple):
+    """How cuBLAS adds up, by the dtype of results."""
 
-    a, b: float32, or float16 both; out: float32. In each matrix rows or columns lie side by side: no copy is made.
-    cuBLAS has a call for stacks of different shapes (its grouped batched product), and NumPy, stack by stack, stands
-    for that one. On a GPU each stack is a call, and is counted as one.
+    compute: int
+    zero: int  # addresses of what it multiplies by
+    one: int
+
+
+SUMS = {
+    np.dtype(kind): Sums(compute, two.ctypes.data, two.ctypes.data + two.itemsize)
+    for (kind, two), compute in zip(SCALARS.items(), (68, 72), strict=True)  # CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_32I
+}
+
+
+def products(stacks: Iterable[tuple[Any, Any, Any]], adds: bool = False) -> None:
+    """out = a @ b for each (a, b, out), or, if it adds, out + a @ b: matrices, or stacks of them.
+
+    a, b: float32, or float16 both, and out float32; or int8 both, and out int32 (`takes_integers` says which). In each
+    matrix rows or columns lie side by side: no copy is made. cuBLAS has a call for stacks of different shapes (its
+    grouped batched product), and NumPy, stack by stack, stands for that one. On a GPU each stack is a call, and is
+    counted as one.
     """
     calls, place = 0, "numpy"
     for a, b, out in stacks:
         if isinstance(out, np.ndarray):
-            np.matmul(a, b, out=out, dtype=out.dtype)
+            by_numpy(a, b, out, adds)
             calls = 1
         elif lies_emulated(out):
-            _on_emulated_device(a, b, out)
+            _on_emulated_device(a, b, out, adds)
             calls = 1
         else:
-            by_cublas(a, b, out)
+            by_cublas(a, b, out, adds)
             calls, place = calls + 1, library().name
     if (launches := LAUNCHES.get()) is not None and calls:
         launches[f"{PRODUCT} ({place})"] += calls
 
 
-def _on_emulated_device(a: Any, b: Any, out: Any) -> None:
+def takes_integers(q_RX: Any, w_XX: Any) -> bool:
+    """Whether cuBLAS multiplies these rows of int8 by each other, q_RX @ w_XX.T: whole words, that begin at words."""
+    fitting = (array.flags.c_contiguous and address_of(array) % WORD == 0 for array in (q_RX, w_XX))
+    return q_RX.shape[1] > 0 and q_RX.shape[1] % WORD == 0 and all(fitting)
+
+
+def by_numpy(a: Any, b: Any, out: Any, adds: bool = False) -> None:
+    """What cuBLAS computes, slowly; float16 as tensor cores add up."""
+    if a.dtype == np.float16:
+        from ..emulator import tensor_core
+
+        found = tensor_core.product(a, b)
+    elif a.dtype == np.int8:
+        found = _of_integers(a, b)
+    elif not adds:
+        np.matmul(a, b, out=out, dtype=out.dtype)
+        return
+    else:
+        found = np.matmul(a, b, dtype=out.dtype)
+    if adds:
+        out += found
+    else:
+        out[...] = found
+
+
+def _of_integers(a: Any, b: Any) -> Any:
+    """Sums of products of int8: float64 holds them exactly, in whatever order the BLAS adds them."""
+    return np.matmul(a.astype(np.float64), b.astype(np.float64)).astype(np.int32)
+
+
+def _on_emulated_device(a: Any, b: Any, out: Any, adds: bool) -> None:
     from ..emulator.device_array import do, there
 
     here, other, result = there((a, b, out))
-    do(lambda: np.matmul(here, other, out=result, dtype=result.dtype))
+    do(lambda: by_numpy(here, other, result, adds))
 
 
-def by_cublas(a: Any, b: Any, out: Any) -> None:
+def by_cublas(a: Any, b: Any, out: Any, adds: bool = False) -> None:
     """The product of CuPy's arrays in one call of cuBLAS.
 
     It counts columns first: a b as it is stored here is b^T a^T to it. It reads either order by its strides.
     """
     if out.ndim > 3:
         for each in zip(a, b, out, strict=True):
-            by_cublas(*each)
+            by_cublas(*each, adds)
         return
     door, handle = library(), _handle()
     (a_transposed, *of_a), (b_transposed, *of_b), (_, *of_out) = _layout(a), _layout(b), _layout(out)
     rows, columns = out.shape[-2:]
-    begin = handle, b_transposed, a_transposed, columns, rows, a.shape[-1], ONE
+    sums = SUMS[out.dtype]
+    begin = handle, b_transposed, a_transposed, columns, rows, a.shape[-1], sums.one
+    end = sums.compute, BEST_ALGORITHM
+    before = sums.one if adds else sums.zero
     if out.ndim == 3:
-        door.batched(*begin, *of_b, *of_a, ZERO, *of_out, out.shape[0], SUMS_IN_FLOAT32, BEST_ALGORITHM)
+        door.batched(*begin, *of_b, *of_a, before, *of_out, out.shape[0], *end)
     else:
-        door.single(*begin, *of_b, *of_a, ZERO, *of_out, SUMS_IN_FLOAT32, BEST_ALGORITHM)
+        door.single(*begin, *of_b, *of_a, before, *of_out, *end)
 
 
 def _layout(array: Any) -> tuple[int, ...]:
@@ -85,7 +135,7 @@ def _layout(array: Any) -> tuple[int, ...]:
     per_row, per_column = strides[-2] // size, strides[-1] // size
     transposed = int(per_column != 1)
     between = max(per_column, array.shape[-2]) if transposed else max(per_row, array.shape[-1])
-    return transposed, array.data.ptr, KINDS[array.dtype.char], between, *(stride // size for stride in strides[:-2])
+    return transposed, array.data.ptr, KINDS[array.dtype], between, *(stride // size for stride in strides[:-2])
 
 
 class Library(NamedTuple):

@@ -13,7 +13,10 @@ from minidecode.conformance.rows.linear import ANY_WIDTH, LAYOUTS, STORED, argum
 from minidecode.cuda import linear
 from minidecode.cuda.common import tensor_core
 from minidecode.device.launch import InEmulator, counted_launches
+from minidecode.device.low_precision import dequantized
 from minidecode.device.products import PRODUCT
+from minidecode.device.weight_blocks import BLOCKS
+from minidecode.emulator import tensor_core as emulated_core
 from minidecode.emulator.binding import BODIES
 from minidecode.ops import Weight
 from minidecode.reference.activation import GELU, PLAIN
@@ -46,8 +49,14 @@ def test_wide_loads_are_for_rows_that_begin_at_16_bytes(stored):
         assert is_right(y_RX, *arguments)
 
 
+@pytest.fixture
+def many_rows_are_17(monkeypatch):
+    """However weights are stored: kernels take more rows of some, which the emulator takes long for."""
+    monkeypatch.setattr(linear, "LIBRARY_FROM", dict.fromkeys(linear.LIBRARY_FROM, 17))
+
+
 @pytest.mark.parametrize("stored", STORED)
-def test_the_number_of_rows_changes_no_row(stored):
+def test_the_number_of_rows_changes_no_row(stored, many_rows_are_17):
     """Up to 16 rows are those of the kernels, and more the library's; each row is rounded by the same rule."""
     x_RX, weight = case(20, 128, 11, stored, "oi")
     x_RX[3] *= 1e6  # beyond float16's range
@@ -89,14 +98,104 @@ def test_a_known_mistake_of_the_tensor_core_would_be_found(monkeypatch):
 
 @pytest.mark.parametrize("stored", ANY_WIDTH)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_many_rows_are_the_librarys(layout, stored):
+def test_many_rows_are_the_librarys(layout, stored, many_rows_are_17):
     """Which gets int8 as float16, and behind it a kernel for scales of rows and outputs."""
     arguments = case(17, 32, 3, stored, layout)
     with counted_launches() as launches:
         y_RX = InEmulator(linear.linear)(*arguments)
     kernels = {"float32": [], "float16": ["round_rows", "scale_rows"], "int8": ["round_rows", "end_sums"]}[stored]
+    kernels += ["cast_bytes"] if (stored, layout) == ("int8", "oi") else []
     assert launches == {f"{PRODUCT} (numpy)": 1, **{f"{kernel} (emulator)": 1 for kernel in kernels}}
     assert is_right(y_RX, *arguments)
+
+
+def many_rows(x_RX, weight, **ends_in):
+    return InEmulator(linear._by_the_library)(x_RX, weight, *map(ends_in.get, ("add_to", "out", "bias_X", "activation",
+                                                                             "workspace")))  # fmt: skip
+
+
+@pytest.mark.parametrize("inputs", [96, 40])
+@pytest.mark.parametrize(("stored", "layout"), [("int8", "oi"), ("int8", "io"), ("int8_blocks", "oi"), ("int4", "oi")])
+def test_weights_are_cast_some_outputs_at_a_time(stored, layout, inputs, monkeypatch):
+    """Tiles of four outputs, and a last one of three: each is the same as alone, and no room is larger than a tile."""
+    halves = 2 if stored in BLOCKS else 1  # of a number
+    x_RX, weight = case(18, inputs, 11, stored, layout)
+    monkeypatch.setattr(linear, "LEAST_OUTPUTS", 4)
+    monkeypatch.setattr(linear, "TILE", 4 * halves * x_RX.shape[1] + 1)
+    x_RX[2] *= 1e6
+    rooms = []
+
+    def workspace(shape, dtype):
+        rooms.append((np.dtype(dtype), int(np.prod(shape))))
+        return np.full(shape, np.nan, dtype)
+
+    with counted_launches() as launches:
+        y_RX = many_rows(x_RX, weight, workspace=workspace)
+    assert launches[f"{PRODUCT} (numpy)"] == 3 * halves
+    assert is_right(y_RX, x_RX, weight)
+    x16, tile = x_RX.size, [size for dtype, size in rooms if dtype == np.float16][1:]
+    assert rooms[0] == (np.dtype(np.float16), x16) and len(tile) == 1 and tile[0] <= linear.TILE
+    assert all(dtype == np.float32 and size <= 18 for dtype, size in rooms if dtype != np.float16)
+    alone = many_rows(x_RX, weight.of_outputs(slice(8, 11)) if layout == "oi" else dataclasses.replace(
+        weight, data=weight.data[:, 8:], scale=weight.scale[8:]))  # fmt: skip
+    np.testing.assert_array_equal(y_RX[:, 8:], alone)
+    start_RX, bias_X = np.full((18, 11), 3, np.float32), np.arange(11, dtype=np.float32)
+    added_RX = many_rows(x_RX, weight, add_to=start_RX.copy(), bias_X=bias_X, activation="relu")
+    np.testing.assert_allclose(added_RX, start_RX + np.maximum(y_RX + bias_X, 0), rtol=1e-6)
+
+
+def test_tiles_are_of_one_size_and_bounded():
+    assert linear.outputs_together(4096, 1024) == 4096
+    assert linear.outputs_together(50257, 768) == 5120 and linear.TILE >= 5120 * 768
+    assert linear.outputs_together(5, 4096) == 5 and linear.outputs_together(1000, 66_000) == 128
+    assert linear.outputs_together(0, 8) == 0
+
+
+@pytest.mark.parametrize("stored", BLOCKS)
+def test_two_float16_are_a_number_of_a_block(stored):
+    """Exactly, for scales of any size: the smallest that float16 holds, and such that its numbers do not."""
+    rng = np.random.default_rng(0)
+    _, weight = case(1, 192, 9, stored, "oi")
+    scale = np.abs(rng.standard_normal(weight.scale.shape)).astype(np.float16)
+    scale[0], scale[1], scale[2] = 2.0**-24, 3 * 2.0**-20, np.nextafter(np.float16(2.0**-14), np.float16(0))
+    scale[3], scale[4], scale[5], scale[6] = 65504, -65504, 255.875, -257
+    weight = dataclasses.replace(weight, scale=scale)
+    if stored == "int8_blocks":
+        weight.data[:, :3] = -128, 127, -127
+    exact = dequantized(weight, np.dtype(np.float64))
+    high_XX, low_XX = np.full((2, *exact.shape), np.nan, np.float16)
+    power_X = np.full(9, np.nan, np.float32)
+    run = md.emulate(linear.split_blocks)[3, 128](weight.data, weight.scale, high_XX, low_XX, power_X)
+    assert run.ok
+    assert power_X.tolist() == [1, 1, 1, 256, 256, 1, 2, 1, 1]
+    found = (high_XX.astype(np.float64) + low_XX) * power_X[:, None]
+    np.testing.assert_array_equal(found, exact)
+    assert (low_XX != 0).any() and np.isfinite(high_XX).all()
+
+
+def test_an_infinite_scale_ends_and_spoils_its_output_alone():
+    x_RX, weight = case(17, 64, 5, "int4", "oi")
+    weight.scale[1, 0], weight.scale[2, 1] = np.inf, np.nan
+    with np.errstate(invalid="ignore"):
+        y_RX = many_rows(x_RX, weight)
+    assert not np.isfinite(y_RX[:, 1:3]).any() and np.isfinite(y_RX[:, [0, 3, 4]]).all()
+
+
+@pytest.mark.parametrize("stored", ["float16", "int8", "int4"])
+def test_sums_that_are_cut_off_too_early_would_be_found(stored, monkeypatch):
+    """Of many rows and of few: tensor cores keep 24 bits of a partial sum, and here 16 are left."""
+    x_RX, weight = case(17, 256, 5, stored, "oi")
+
+    def of_sixteen_bits(numbers):
+        kept = np.asarray(numbers, np.float32)
+        return (kept.view(np.uint32) & np.uint32(0xFFFFFF00)).view(np.float32)
+
+    for rows, multiply in ((17, many_rows), (3, InEmulator(linear.linear))):
+        assert is_right(multiply(x_RX[:rows], weight), x_RX[:rows], weight)
+    monkeypatch.setattr(emulated_core, "cut_off", of_sixteen_bits)
+    monkeypatch.setattr(tensor_core, "cut_off", of_sixteen_bits)
+    for rows, multiply in ((17, many_rows), (3, InEmulator(linear.linear))):
+        assert not is_right(multiply(x_RX[:rows], weight), x_RX[:rows], weight)
 
 
 @pytest.mark.parametrize("stored", ANY_WIDTH)

@@ -13,6 +13,7 @@ from numba import cuda, float32, types, uint32
 from numba.cuda.extending import intrinsic
 
 from ...emulator import register_body
+from ...emulator.tensor_core import cut_off
 
 FLOAT, HALF, BYTE, WORD = ir.FloatType(), ir.HalfType(), ir.IntType(8), ir.IntType(32)
 
@@ -218,14 +219,7 @@ def _multiplied(x_low, x_high, w, a, b, c, d):
     with np.errstate(invalid="ignore"):
         for k in range(2):
             sums[2 * k : 2 * k + 2] += outputs @ halves[g, :, k].reshape(8)
-    return tuple(float32(cut_off(number)) for number in sums)
-
-
-def cut_off(number):
-    """A float64 as the next float32 on the side of 0."""
-    with np.errstate(over="ignore"):
-        near = np.float32(number)
-    return np.nextafter(near, np.float32(0)) if abs(near) > abs(number) and np.isfinite(near) else near
+    return tuple(map(float32, cut_off(sums)))
 
 
 SIGNATURES = {}  # no kernels of its own
