@@ -638,6 +638,7 @@ SIGNATURES[scale_rows] = [(ROWS_OF, ROW)]
 SIGNATURES[end_sums] = [(ROWS_OF, ROW, boolean, ROW, boolean, *TAIL)]
 REGISTERS = dict.fromkeys(SIGNATURES, 64)  # the sums of ROWS rows
 REGISTERS[warp_per_output_blocks] = REGISTERS[warp_per_output_wide] = 96  # and sixteen numbers of a load
+REGISTERS[split_blocks] = 96  # 32 numbers of a load
 
 
 @functools.cache
