@@ -4,7 +4,7 @@ A kernel rounds the rows, a block each; another multiplies. Of that one:
 1. A thread per result, which multiplies byte by byte.
 2. A warp per output: neighbouring lanes read neighbouring words of four weights, each word serves ROWS rows, and dp4a
    multiplies and adds four bytes in one instruction. Rows must be whole words. From LIBRARY_FROM rows on the library
-   multiplies, on tensor cores, with sums in int32; a kernel behind it ends them.
+   multiplies, on tensor cores, with sums in int32; a kernel behind it ends them. Outputs must be a multiple of four.
 
 Floor of few rows: the bytes of the weights at 2.4 TB/s, and two launches. GPT-2's product with the vocabulary: 39 MB,
 16 us. Predicted 115 us: a lane has one load of 4 bytes on its way, and loads of 16 bytes without more of them reached

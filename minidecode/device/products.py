@@ -28,7 +28,7 @@ BY_CUPY = f"{PRODUCT} (cupy)"  # the one that no captured step takes
 WORKSPACE = 32 << 20  # bytes: what cuBLAS asks for on Hopper
 KINDS = {np.dtype(np.float32): 0, np.dtype(np.float16): 2, np.dtype(np.int8): 3, np.dtype(np.int32): 10}  # CUDA_R_32F
 BEST_ALGORITHM = -1  # CUBLAS_GEMM_DEFAULT
-WORD = 4  # the address of integers, and their number from row to row, must be multiples of it
+WORD = 4  # bytes: of integers as many are multiplied together
 SCALARS = {kind: np.array([0, 1], kind) for kind in (np.float32, np.int32)}  # read where they lie: by dtype of sums
 OWN_WORKSPACE: ContextVar[Any] = ContextVar("own_workspace", default=None)  # of the step that is being captured
 
@@ -71,9 +71,14 @@ def products(stacks: Iterable[tuple[Any, Any, Any]], adds: bool = False) -> None
 
 
 def takes_integers(q_RX: Any, w_XX: Any) -> bool:
-    """Whether cuBLAS multiplies these rows of int8 by each other, q_RX @ w_XX.T: whole words, that begin at words."""
+    """Whether cuBLAS multiplies these rows of int8 by each other, q_RX @ w_XX.T, on tensor cores.
+
+    Addresses, inputs, outputs and what lies from row to row must be multiples of four. On newer GPUs it has nothing for
+    others, and refuses them.
+    """
     fitting = (array.flags.c_contiguous and address_of(array) % WORD == 0 for array in (q_RX, w_XX))
-    return q_RX.shape[1] > 0 and q_RX.shape[1] % WORD == 0 and all(fitting)
+    outputs, inputs = w_XX.shape
+    return inputs > 0 and inputs % WORD == outputs % WORD == 0 and all(fitting)
 
 
 def by_numpy(a: Any, b: Any, out: Any, adds: bool = False) -> None:

@@ -36,13 +36,14 @@ def gemm_strided_batched(
 ):  # fmt: skip
     """cuBLAS's manual: C = alpha op(A) op(B) + beta C, columns first. Both types of A and B must be one.
 
-    Of int8 it says: sums in int32, factors of 0 or 1 that are int32 too; addresses and leading dimensions are multiples
-    of four.
+    Of int8 it says: sums in int32, factors of 0 or 1 that are int32 too; addresses, leading dimensions, m and k are
+    multiples of four, A is transposed and B is not.
     """
     of_integers = a_kind == INT8
     assert a_kind == b_kind and (c_kind, compute) == ((INT32, COMPUTE_32I) if of_integers else (FLOAT32, COMPUTE_32F))
     if of_integers:
-        assert a % 4 == b % 4 == a_between % 4 == b_between % 4 == 0 and (a_transposed, b_transposed) == (1, 0)
+        assert (a_transposed, b_transposed) == (1, 0)
+        assert not any(number % 4 for number in (a, b, c, m, k, a_between, b_between, c_between))
     of_a = column_major(a, a_kind, *((k, m) if a_transposed else (m, k)), a_between, a_per, stacks)
     of_b = column_major(b, b_kind, *((n, k) if b_transposed else (k, n)), b_between, b_per, stacks)
     of_a, of_b = (x.astype(np.int32 if of_integers else np.float32) for x in (of_a, of_b))
@@ -100,7 +101,7 @@ def test_cublas_reads_stacks_and_matrices_by_their_strides(cublas_by_its_manual,
     np.testing.assert_allclose(out[0], 2 * right[0], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("sizes", [(33, 64, 5), (1, 4, 1), (40, 68, 7)])
+@pytest.mark.parametrize("sizes", [(33, 64, 8), (1, 4, 4), (41, 68, 12)])
 def test_cublas_gets_integers_as_its_manual_wants_them(cublas_by_its_manual, sizes):
     """Among them the largest products, of one sign: sums that float32 does not hold."""
     R, inputs, outputs = sizes
@@ -115,20 +116,22 @@ def test_cublas_gets_integers_as_its_manual_wants_them(cublas_by_its_manual, siz
     np.testing.assert_array_equal(by_numpy, sums_RX)
 
 
-def test_rows_that_are_no_whole_words_are_none_of_the_librarys():
+def test_what_is_no_multiple_of_four_is_none_of_the_librarys():
     bytes_X = np.zeros(400, np.int8)
     first = -bytes_X.ctypes.data % 4
-    whole, moved = bytes_X[first : first + 64].reshape(2, 32), bytes_X[first + 1 : first + 65].reshape(2, 32)
+    whole, moved = (bytes_X[begin : begin + 128].reshape(4, 32) for begin in (first, first + 1))
     assert takes_integers(whole, whole)
     for other in (whole[:, :30], moved, whole[:, ::2], whole[:, :0], whole[:, :16]):
         assert not takes_integers(other, other), other.shape
+    assert not takes_integers(moved, whole) and not takes_integers(whole, moved)
+    assert not takes_integers(whole, whole[:3]), "three outputs"
 
 
 @pytest.mark.parametrize("ending", ["plain", "all", "gated"])
 def test_the_number_of_rows_changes_no_bit_of_integer_products(ending, monkeypatch):
     """From `LIBRARY_FROM` rows on the library multiplies, on either side of it the same sums are ended alike."""
     monkeypatch.setattr(linear_int8, "LIBRARY_FROM", 9)
-    rng, outputs = np.random.default_rng(0), 6
+    rng, outputs = np.random.default_rng(0), 8
     x_RX, matrix = rng.standard_normal((12, 64)), rng.standard_normal((64, outputs))
     x_RX[3] = x_RX[5, 2] = 0
     x_RX[4, 1] = np.nan
@@ -152,12 +155,15 @@ def test_the_number_of_rows_changes_no_bit_of_integer_products(ending, monkeypat
 
 def test_results_go_where_they_are_wanted(monkeypatch):
     """Sums lie in `out` itself where its rows lie side by side, else beside it."""
-    monkeypatch.setattr(linear_int8, "LIBRARY_FROM", 1)
     rng = np.random.default_rng(1)
-    x_RX, weight, *_ = row.arguments_of(rng.standard_normal((3, 8)), rng.standard_normal((8, 5)), "int8_dynamic")
+    x_RX, weight, *_ = row.arguments_of(rng.standard_normal((3, 8)), rng.standard_normal((8, 4)), "int8_dynamic")
+    monkeypatch.setattr(linear_int8, "LIBRARY_FROM", 4)
     right = InEmulator(linear_int8.linear_int8)(x_RX, weight)
-    for out in (np.empty((3, 5), np.float32), np.empty((3, 9), np.float32)[:, :5]):
-        assert InEmulator(linear_int8.linear_int8)(x_RX, weight, out=out) is out
+    monkeypatch.setattr(linear_int8, "LIBRARY_FROM", 1)
+    for out in (np.empty((3, 4), np.float32), np.empty((3, 9), np.float32)[:, :4]):
+        with counted_launches() as launches:
+            assert InEmulator(linear_int8.linear_int8)(x_RX, weight, out=out) is out
+        assert f"{PRODUCT} (numpy)" in launches
         np.testing.assert_array_equal(out, right)
 
 

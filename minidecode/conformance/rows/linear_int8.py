@@ -43,7 +43,7 @@ def inputs(draw):
 def planted() -> list[tuple]:
     """Ties, sums that 16 bits do not hold, rows of zeros and of what is not finite; all activations and endings."""
     sizes = [(3, 33, 5), (1, 1025, 2), (2, 31, 65), (31, 1, 2), (33, 64, 1), (65, 3, 3), (4, 64, 129), (1, 2, 1023),
-             (13, 1024, 1)]  # fmt: skip
+             (13, 1024, 1), (34, 64, 8)]  # fmt: skip
     names, cases = [None, *sorted(EQUATIONS)], []
     for number, ((R, n_in, n_out), stored) in enumerate(itertools.product(sizes, STORED)):
         rng = np.random.default_rng(number)
