@@ -214,6 +214,42 @@ def ban_ms(kernels: Kernels) -> float:
     return float(ms)
 
 
+# ---- calls, with captured passes -------------------------------------------------------------------------------------
+
+LAUNCH_MS = 0.003  # of a kernel of a prompt's pass in a graph (runtime/passes.py)
+TENSOR_CORES = 0.4  # TFLOP a millisecond: half of what an H100 has
+ATTENTION_MS = 0.1  # of a source of 1,024 tokens and a layer (cuda/prefill.py)
+
+
+def pass_ms(work: str) -> float:
+    """What encoder and prefill of a call should take on the device, captured: launches, products and bytes."""
+    setting = WORKS[work]
+    tokens = setting["batch"] * setting["length"]
+    if setting["model"] == "gpt2":
+        launches = 230 if tokens < 512 else 360  # the longer prompts attend by products
+        return launches * LAUNCH_MS + 2 * 85e6 * tokens / 1e12 / TENSOR_CORES
+    encoder = 12 * (2 * 12.6e6 * tokens / 1e12 / TENSOR_CORES + setting["batch"] * ATTENTION_MS)
+    each = 32 + 32 + 18 + 42 + 72  # bytes of a hidden number: norms, activation, heads, rows rounded, sums scaled
+    arrays = 12 * tokens * 1024 * each / COPY / 1e3
+    source = 12 * (2 * 1024 * 2048 * tokens / 1e12 / TENSOR_CORES + 2048 * 14 * tokens / COPY / 1e3)
+    return encoder + arrays + source + 250 * LAUNCH_MS
+
+
+def calls_table(models: dict) -> str:
+    """Each call as it was measured, with its passes launched one by one, and as it should be with captured ones."""
+    lines = []
+    for work in WORKS:
+        ours = models["parts"]["ours"]["figures"][work]
+        by_host = sum(ours["stages_ms"].get(stage, 0) for stage in ("encoder", "prefill"))
+        call, captured = ours["call_ms"][0], pass_ms(work)
+        predicted = call - by_host + captured
+        goals = ", ".join(f"{goal:g}" + " **missed**" * (predicted > goal) for goal in WORKS[work]["goals"])
+        cells = (f"{ms:.1f}" for ms in (call, by_host, captured, predicted))
+        lines.append((work, *cells, goals))
+    head = "a call, ms", "measured", "its passes", "captured, predicted", "the call, predicted", "goals, by prediction"
+    return markdown(head, lines)
+
+
 # ---- the papers ------------------------------------------------------------------------------------------------------
 
 
@@ -331,11 +367,13 @@ def front_table(models: dict) -> str:
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--readme", type=with_marks("gpu-kernels", "gpu-steps"), help="page of the goals and predictions")
+    p.add_argument(
+        "--readme", type=with_marks("gpu-kernels", "gpu-steps", "gpu-calls"), help="page of the goals and predictions"
+    )
     p.add_argument("--papers", type=with_marks("gpu-ban", *PAPERS), help="page of the papers' tables")
     p.add_argument("--front", type=with_marks("gpu-speed"), help="the project's README")
     a = p.parse_args()
-    for (name, table), page in zip(tables().items(), [a.readme] * 2 + [a.papers] * 5 + [a.front], strict=True):
+    for (name, table), page in zip(tables().items(), [a.readme] * 3 + [a.papers] * 5 + [a.front], strict=True):
         print(f"{name}\n{table}\n")
         if page:
             write_between_markers(page, name, table)
@@ -347,6 +385,7 @@ def tables() -> dict[str, str]:
     return {
         "gpu-kernels": kernels_table(kernels),
         "gpu-steps": steps_table(kernels, models),
+        "gpu-calls": calls_table(models),
         "gpu-ban": bans_table(kernels),
         **{name: paper_table(rows(kernels, models)) for name, rows in PAPERS.items()},
         "gpu-speed": front_table(models),

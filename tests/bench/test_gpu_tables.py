@@ -10,7 +10,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "benchmarks"
 PAGES = {
-    "gpu-kernels": "benchmarks/README.md", "gpu-steps": "benchmarks/README.md", "gpu-ban": "docs/tables.md",
+    "gpu-kernels": "benchmarks/README.md", "gpu-steps": "benchmarks/README.md",
+    "gpu-calls": "benchmarks/README.md", "gpu-ban": "docs/tables.md",
     "gpu-fastseq": "docs/tables.md", "gpu-el": "docs/tables.md", "gpu-lightseq": "docs/tables.md",
     "gpu-multi-query": "docs/tables.md", "gpu-speed": "README.md",
 }  # fmt: skip
@@ -85,6 +86,15 @@ def test_a_step_is_the_sum_of_its_parts(script):
     int8, int4 = (float(row[5].split("= ")[1]) for row in rows[-2:])
     assert f"int8 is {100 - 100 * int8 / measured:.0f} % faster than float16 at one row" in text
     assert f"int4 is {100 * int4 / measured - 100:.0f} % slower" in text and f"They take {products:.0f} us" in text
+
+
+def test_a_call_with_captured_passes_is_the_measured_one_less_what_they_save(script):
+    rows = [[c.strip() for c in line.split("|")[1:-1]] for line in between_marks("gpu-calls").splitlines()[2:]]
+    assert [row[0] for row in rows] == list(script.WORKS)
+    for work, *numbers, goals in rows:
+        call, by_host, captured, predicted = map(float, numbers)
+        assert abs(call - by_host + captured - predicted) < 0.2 and captured < by_host
+        assert goals.count("missed") == sum(predicted > goal for goal in script.WORKS[work]["goals"])
 
 
 def test_launches_of_a_step_are_those_of_its_graph(script):
