@@ -28,17 +28,15 @@ from itertools import cycle
 
 import numpy as np
 from flags import positive, to_write
-from llvmlite import ir
-from numba import njit, types
-from numba.extending import intrinsic
+from numba import njit
 from readme import with_marks, write_between_markers
+from registers import loop_of, operations_of
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from minidecode.bench.compare import where_it_ran
-from minidecode.cpu.common import tile
 from minidecode.cpu.common.graph import Graph
 from minidecode.cpu.common.panel_gemm import pack_floats, pack_int8
-from minidecode.cpu.common.tile import DOT, FLOAT, GROUP, I32, I64
+from minidecode.cpu.common.tile import DOT, FLOAT
 from minidecode.cpu.linear import linear
 from minidecode.cpu.linear_int8 import linear_int8
 from minidecode.device.capture import CAPTURE
@@ -54,45 +52,12 @@ ROWS = (1, 4, 16, 64, 128, 512, 1024)
 MANY = 16  # rows, from which on reading the weights is no limit
 COLD = 2**26  # bytes of weights that go by
 READ = 2**26  # numbers that are read to find how fast memory is
-SUMS = 24  # registers: as many as a tile has, so that no instruction waits for the one before
 BACK_TO_BACK = 2**32  # operations of the products that are timed in one call: some 10 ms
 BLAS_SPINS = 0.05  # seconds: a thread of the BLAS keeps a core for half as long after a product
 TURNS_OF_REGISTERS = 2_000_000  # 15 ms: a thread that starts late counts for little
 
 
-@intrinsic
-def _registers_alone(typing_context, n, word):
-    """n turns of SUMS dot products of what is in registers -> a number that depends on each of them."""
-
-    def code(context, builder, signature, arguments):
-        n, word = arguments
-        words, dot = ir.VectorType(I32, DOT.lanes), tile.multiplication(DOT, builder)
-        w = tile.on_all_lanes(builder, builder.trunc(word, I32), words)
-        x = builder.xor(w, ir.Constant(words, [0x10001] * DOT.lanes))
-        before, body, behind = builder.block, builder.append_basic_block(), builder.append_basic_block()
-        builder.branch(body)
-        builder.position_at_end(body)
-        left, sums = builder.phi(I64), [builder.phi(words) for _ in range(SUMS)]
-        following = [dot(total, w, x) for total in sums]
-        fewer = builder.sub(left, I64(1))
-        left.add_incoming(n, before)
-        left.add_incoming(fewer, body)
-        for k, (total, made) in enumerate(zip(sums, following, strict=True)):
-            total.add_incoming(ir.Constant(words, [k] * DOT.lanes), before)
-            total.add_incoming(made, body)
-        builder.cbranch(builder.icmp_signed(">", fewer, I64(0)), body, behind)
-        builder.position_at_end(behind)
-        mixed = following[0]
-        for made in following[1:]:  # each in its own way, or LLVM computes one alone
-            mixed = builder.xor(builder.mul(mixed, ir.Constant(words, [3] * DOT.lanes)), made)
-        return builder.sext(builder.extract_element(mixed, I32(0)), I64)
-
-    return types.int64(types.int64, types.int64), code
-
-
-@njit(nogil=True)
-def registers_alone(n, word):
-    return _registers_alone(n, word)
+registers_alone = loop_of(DOT)
 
 
 @njit(nogil=True, fastmath=True)
@@ -186,7 +151,7 @@ def measure(rows: int, inputs: int, outputs: int, turns: int, pool, numbers) -> 
                 time.sleep(BLAS_SPINS)
             if turn:
                 seconds[name].append(took)
-    of_registers = 2 * threads * TURNS_OF_REGISTERS * SUMS * DOT.lanes * GROUP
+    of_registers = threads * TURNS_OF_REGISTERS * DOT.rows * DOT.registers * operations_of(DOT)
     peaks, reads = of_registers / np.array(seconds["registers"]), numbers.nbytes / np.array(seconds["reading"])
     limits = {}
     for dtype, count in of_each.items():

@@ -7,6 +7,7 @@ import pickle
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,7 +18,7 @@ from tolerance import FLOAT32
 import minidecode as md
 from minidecode.cpu import linear_int8 as compiled
 from minidecode.cpu.common import packing, panel_gemm, tile
-from minidecode.cpu.common.tile import DOT, DOT_PRODUCTS
+from minidecode.cpu.common.tile import DOT, DOT_PRODUCTS, FLOATS
 from minidecode.device.low_precision import DYNAMIC, arrays_of, stored_weight, unpacked
 from minidecode.ops import Weight
 from minidecode.reference import linear_int8 as reference
@@ -203,13 +204,20 @@ MACHINE_CODE = {  # kind -> processor, its features, and the instruction that mu
     "sdot": ("aarch64", "+neon,+dotprod", "sdot"),
     "maddubs512": ("x86_64", "+avx512bw", "vpmaddubsw"),
     "maddubs256": ("x86_64", "+avx2", "vpmaddubsw"),
+    "fma512": ("x86_64", "+avx512f", "vfmadd"),
 }
 
 
 @pytest.mark.parametrize("kind", DOT_PRODUCTS, ids=lambda kind: kind.name)
 def test_a_tile_becomes_the_instructions_of_its_kind(kind):
     """Machine code for a processor that need not be here: a dot product for each row and register, and for no more."""
-    processor, features, instruction = MACHINE_CODE[kind.name]
+    instruction = MACHINE_CODE[kind.name][2]
+    assert len(re.findall(rf"\s{instruction}\s", machine_code(kind))) == kind.rows * kind.registers
+
+
+def machine_code(kind):
+    """Of a tile with all of its rows."""
+    processor, features, _ = MACHINE_CODE[kind.name]
     target = target_for(f"{processor}-unknown-linux-gnu")
     module = ir.Module()
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [tile.I64] * 12), "tile")
@@ -218,8 +226,37 @@ def test_a_tile_becomes_the_instructions_of_its_kind(kind):
     builder.ret_void()
     code = binding.parse_assembly(str(module))
     code.verify()
-    assembly = target.create_target_machine(features=features, opt=3).emit_assembly(code)
-    assert len(re.findall(rf"\s{instruction}\s", assembly)) == kind.rows * kind.registers
+    return target.create_target_machine(features=features, opt=3).emit_assembly(code)
+
+
+REGISTERS = {  # kind -> vector registers, and what its instruction needs beside sums, weights and an activation
+    "vnni512": (32, 0), "vnni256": (16, 0), "sdot": (32, 0), "maddubs512": (32, 2), "maddubs256": (16, 2),
+    "fma512": (32, 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", (*DOT_PRODUCTS, *FLOATS), ids=lambda kind: kind.name)
+def test_a_tile_is_the_best_that_fits_the_registers(kind):
+    """All others load more for a multiplication. LLVM keeps all sums in registers, and not with two rows more."""
+    (registers, helpers), chosen = REGISTERS[kind.name], (kind.rows, kind.registers)
+    assert tile.registers_taken(*chosen, helpers) <= registers
+    fits = [
+        (rows, vectors) for vectors in (1, 2, 4) for rows in range(1, 33)
+        if tile.registers_taken(rows, vectors, helpers) <= registers
+    ]  # fmt: skip
+    assert all(tile.loads_per_fma(*chosen) < tile.loads_per_fma(*other) for other in fits if other != chosen)
+    assert kind.rows <= tile.MOST_ROWS
+    instruction = MACHINE_CODE[kind.name][2]
+    assert not moves_to_the_stack(machine_code(kind), instruction)
+    assert moves_to_the_stack(machine_code(replace(kind, rows=kind.rows + 2)), instruction)
+
+
+def moves_to_the_stack(assembly, instruction):
+    """The lines between the first and the last multiplication that move a vector for want of a register."""
+    lines = assembly.splitlines()
+    at = [number for number, line in enumerate(lines) if re.search(rf"\s{instruction}\w*\s", line)]
+    on_stack = re.compile(r"%[yz]mm.*\(%rsp\)|\(%rsp\).*%[yz]mm|\bq\d.*\[sp")
+    return [line for line in lines[at[0] : at[-1] + 1] if on_stack.search(line)]
 
 
 @pytest.mark.parametrize("dtype", HERE)

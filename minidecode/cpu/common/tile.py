@@ -53,16 +53,39 @@ class Kind:
         return self.lanes * self.registers
 
 
-# The sums of a tile, a register for each of its weights, and one or two for activations fill 32 registers, or 16.
+def loads_per_fma(rows: int, vectors: int) -> float:
+    """Of a step of a tile: a load for each register of weights and one for each row, over its multiplications."""
+    return (rows + vectors) / (rows * vectors)
+
+
+def registers_taken(rows: int, vectors: int, helpers: int = 0) -> int:
+    """A tile's sums, a register for each of its weights, one for the activation, and what else an instruction needs."""
+    return rows * vectors + vectors + 1 + helpers
+
+
+def best_tile(registers: int, helpers: int = 0) -> tuple[int, int]:
+    """(rows, registers of outputs) with the fewest loads for a multiplication, of the tiles that fit.
+
+    Panels are one, two or four registers wide: then models' widths are whole panels. 5 x 5 has fewer loads than 6 x 4
+    (0.40 against 0.42), but fills 768 outputs up to 800.
+    """
+    fits = [
+        (rows, vectors) for vectors in (1, 2, 4) for rows in range(1, registers)
+        if registers_taken(rows, vectors, helpers) <= registers
+    ]  # fmt: skip
+    return min(fits, key=lambda tile: loads_per_fma(*tile))
+
+
+# vpmaddubsw's sums of pairs need a register, and the ones by which these are added up another.
 DOT_PRODUCTS = (
-    Kind("vnni512", ("avx512f", "avx512vnni"), 16, 6, 4),
-    Kind("vnni256", ("avxvnni",), 8, 6, 2),
-    Kind("sdot", ("dotprod",), 4, 6, 4, offset=0),
-    Kind("maddubs512", ("avx512bw",), 16, 6, 4, offset=64, x_bits=7),
-    Kind("maddubs256", ("avx2",), 8, 5, 2, offset=64, x_bits=7),
+    Kind("vnni512", ("avx512f", "avx512vnni"), 16, *best_tile(32)),
+    Kind("vnni256", ("avxvnni",), 8, *best_tile(16)),
+    Kind("sdot", ("dotprod",), 4, *best_tile(32), offset=0),
+    Kind("maddubs512", ("avx512bw",), 16, *best_tile(32, helpers=2), offset=64, x_bits=7),
+    Kind("maddubs256", ("avx2",), 8, *best_tile(16, helpers=2), offset=64, x_bits=7),
 )
 # Processors with fewer registers leave float32 to the BLAS, whose tiles are as good there.
-FLOATS = (Kind("fma512", ("avx512f",), 16, 6, 4, is_float=True),)
+FLOATS = (Kind("fma512", ("avx512f",), 16, *best_tile(32), is_float=True),)
 
 
 def features() -> set[str]:
