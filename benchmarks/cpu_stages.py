@@ -200,7 +200,7 @@ def table(record: dict) -> str:
             lines.append(
                 f"| {kind}, on registers alone | {of_three(limits[what], 1e9, '.0f')} x 10^9 operations a second"
                 f" | {of_three(limits[f'hertz_beside_{what}'], 1e9, '.2f')} GHz"
-                f" | {a_core / clock / m['operations_of'][what]:.2f} instructions |"
+                f" | {a_core / clock / record['operations_of_an_instruction'][what]:.2f} instructions |"
             )
     lines.append(f"| additions in a chain | | {of_three(limits['hertz'], 1e9, '.2f')} GHz | 1 addition |")
     lines.append(f"| reading | {of_three(limits['bytes'], 1e9, '.1f')} GB/s | | |")
@@ -231,8 +231,11 @@ def main() -> None:
     kinds = {what: kind for what, kind in (("floats", floats), ("int8", DOT)) if kind}
     machine = where_it_ran() | {"threads": THREADS, "note": a.note, "floats": "", "int8": ""}
     machine |= {what: kind.name for what, kind in kinds.items()}
-    machine |= {"operations_of": {what: operations_of(kind) for what, kind in kinds.items()}}
-    result = {"machine": machine, "turns": a.turns, "limits": limits, "stages": stages}
+    of_each = {what: operations_of(kind) for what, kind in kinds.items()}
+    result = {
+        "machine": machine, "turns": a.turns, "operations_of_an_instruction": of_each, "limits": limits,
+        "stages": stages,
+    }  # fmt: skip
     print(table(result))
     if a.out:
         a.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
