@@ -90,3 +90,12 @@ def test_colab_has_what_the_course_asks_for():
 
 def as_numbers(version: str) -> list[int]:
     return [int(part) for part in version.split(".")]
+
+
+def test_each_extra_for_a_gpu_is_resolved_for_three_pythons():
+    script = (CHECKOUT / ".ci/run").read_text(encoding="utf-8")
+    pythons, extras = (re.search(rf"for {name} in (.*); do", script)[1].split() for name in ("python", "extras"))
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    of_gpu = {name for name, asked in project["optional-dependencies"].items() if "numba-cuda" in " ".join(asked)}
+    assert project["requires-python"] == f">={pythons[0]}" and pythons == ["3.11", "3.12", "3.13"]
+    assert of_gpu | {"cu13,ptx"} == set(extras)

@@ -11,13 +11,13 @@ from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG, arguments_of
 from minidecode.conformance.rows import row_module
 from minidecode.conformance.rows.beam_update import HF
-from minidecode.cuda import append, beam_update, extend, finished, flags, reorder, sequences
+from minidecode.cuda import append, beam_update, extend, finished, flags, paged_append, reorder, sequences
 from minidecode.device.arrays import fetch, put
 from minidecode.emulator.device_array import taped
 from minidecode.ops import FINE, NO_ROOM, TROUBLE, Heads
 from minidecode.search.result import raise_trouble
 
-TOO_OFTEN = 2  # launches beyond the room
+TOO_OFTEN = 8  # launches beyond the room: the host may look at the flags as seldom
 
 
 def there(array, dtype=None):
@@ -114,6 +114,17 @@ def test_what_follows_the_beams_ends_with_the_cache(version):
     cache = there(np.arange(2 * 5 * 3).reshape(2, 1, 5, 3), np.float32)
     version(cache, there([1, 0]), there([7, 7]))
     assert fetch(cache).ravel().tolist() == [*range(15, 30), *range(15)]
+
+
+@pytest.mark.parametrize("version", [paged_append.append_paged_v1, paged_append.append_paged])
+def test_a_position_beyond_the_last_page_is_written_nowhere(version):
+    """Two pages of two positions a row: row 0 has room, row 1 is at its table's end, row 2 long beyond it."""
+    heads, pages = Heads(1, 1, 2, 2, 1.0), [there(np.zeros((6, 1, 2, 2), np.float32)) for _ in range(2)]
+    table_RX, at_R = there([[4, 1], [0, 2], [3, 5]]), there([3, 4, 4 + TOO_OFTEN])
+    q_RHK = version(there(np.arange(1, 19).reshape(3, 6), np.float32), None, heads, *pages, table_RX, at_R)
+    assert fetch(q_RHK).ravel().tolist() == [1, 2, 7, 8, 13, 14]
+    for page, row in zip(pages, ([3, 4], [5, 6]), strict=True):
+        assert fetch(page)[1, 0, 1].tolist() == row and np.count_nonzero(fetch(page)) == 2
 
 
 @pytest.mark.parametrize("version", [append.append_kv_v1, append.append_kv])
