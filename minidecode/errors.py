@@ -153,7 +153,7 @@ class DeviceError(MinidecodeError, RuntimeError):
 
 
 class MemoryBudgetError(MinidecodeError, MemoryError):
-    """A generation would take more memory than it may, or a model does not fit; nothing has been computed."""
+    """A call takes more memory than it may or than there is, or a model does not fit; nothing comes of it."""
 
 
 class QueueFullError(MinidecodeError, RuntimeError):

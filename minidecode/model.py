@@ -17,10 +17,11 @@ from .methods import encoding, latents, memory, scoring
 from .methods.generation import check_full_text, constraint_of, prepare, report, search
 from .methods.latents import between
 from .methods.loaded import LoadedModel, check_writes
+from .methods.out_of_memory import with_memory
 from .options.options import Options
 from .options.typed_dict import GenerateOptions
 from .plan import Plan
-from .runtime.arena import Arena
+from .runtime.arena import Arena, Extent
 from .runtime.inputs import Texts
 from .runtime.output import Output
 from .runtime.receipt import CostOf
@@ -109,18 +110,29 @@ class Model(LoadedModel):
             that it was loaded with. For guesses without a model, see prompt_lookup_num_tokens.
 
         Raises InputError on prompts that cannot be used, OptionError on options, MemoryBudgetError
-        on what does not fit, NumericalError on NaN scores.
+        on what does not fit (a device is tried once more, without steps kept for later calls),
+        NumericalError on NaN scores.
         """
-        started = time.perf_counter()
-        call = prepare(
-            self, self.options(**options), started, prompts=prompts, input_ids=input_ids,
-            attention_mask=attention_mask, prefix_tokens=prefix_tokens, negative_prompt=negative_prompt,
-            negative_prompt_ids=negative_prompt_ids, latent=latent, latent_seed=latent_seed, plan=plan, arena=arena,
-            truncate=truncate, return_full_text=return_full_text, logprobs=logprobs, streamer=streamer,
-            sample_ids=sample_ids, memory_budget=memory_budget, keep=keep, draft=draft, trace=trace,
-        )  # fmt: skip
-        outcome = search(self, call, arena=arena, trace=trace, costs=costs)
-        return report(self, call, outcome, logprobs=logprobs, return_full_text=return_full_text)
+        started, resolved = time.perf_counter(), self.options(**options)
+        asked: list[Extent] = []
+
+        def run() -> Output:
+            call = prepare(
+                self, resolved, started, prompts=prompts, input_ids=input_ids, attention_mask=attention_mask,
+                prefix_tokens=prefix_tokens, negative_prompt=negative_prompt, negative_prompt_ids=negative_prompt_ids,
+                latent=latent, latent_seed=latent_seed, plan=plan, arena=arena, truncate=truncate,
+                return_full_text=return_full_text, logprobs=logprobs, streamer=streamer, sample_ids=sample_ids,
+                memory_budget=memory_budget, keep=keep, draft=draft, trace=trace,
+            )  # fmt: skip
+            asked.append(call.extent)
+            outcome = search(self, call, arena=arena, trace=trace, costs=costs)
+            return report(self, call, outcome, logprobs=logprobs, return_full_text=return_full_text)
+
+        # Functions of the caller's would get the same texts again.
+        functions = resolved.logits_processor, resolved.stopping_criteria, resolved.prefix_allowed_tokens_fn
+        may_repeat = streamer is None and not any(functions)
+        models = [self] if draft is None else [self, draft]
+        return with_memory(run, models, what=lambda: str(asked[-1]) if asked else "this call", may_repeat=may_repeat)
 
     def check(
         self, prompts: Texts, *, truncate: bool = False, chat: bool = False, **options: Unpack[GenerateOptions]

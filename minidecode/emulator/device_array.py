@@ -7,6 +7,8 @@ themselves, in the emulator (launch.py). What CuPy has no function for is refuse
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -16,6 +18,7 @@ import numpy as np
 
 LOOKS: ContextVar[list[int] | None] = ContextVar("looks", default=None)
 MADE: ContextVar[list[int] | None] = ContextVar("made", default=None)
+MEMORY: ContextVar[Memory | None] = ContextVar("memory", default=None)
 POISON: ContextVar[bool] = ContextVar("poison", default=False)
 TAPE: ContextVar[Tape | None] = ContextVar("tape", default=None)
 
@@ -188,8 +191,62 @@ def poisoned() -> Iterator[None]:
         POISON.reset(token)
 
 
+class OutOfMemoryError(MemoryError):
+    """What CuPy raises where a GPU's memory ends, or a pool's limit is reached: its name, its base, its words."""
+
+    def __init__(self, size: int, held: int, most: int):
+        super().__init__(
+            f"Out of memory allocating {size:,} bytes (allocated so far: {held:,} bytes, limit set to: {most:,} bytes)."
+        )
+
+
+class Memory:
+    """So many bytes for arrays that are made from now on, each counted until the last view of it is gone."""
+
+    def __init__(self, most: int | None = None):
+        self.most = most  # None: no limit yet
+        self.held = self.peak = 0
+        self._arrays: dict[int, tuple[weakref.ref, int]] = {}  # by the id of what owns the numbers
+
+    @property
+    def free(self) -> int | None:
+        """Bytes that arrays may still take."""
+        return None if self.most is None else max(0, self.most - self.held)
+
+    def take(self, array: np.ndarray) -> None:
+        """Counts a new array. Raises OutOfMemoryError where it does not fit."""
+        while isinstance(array.base, np.ndarray):
+            array = array.base
+        key, size = id(array), array.nbytes
+        if key in self._arrays:
+            return
+        if self.most is not None and self.held + size > self.most:
+            gc.collect()  # as CuPy's pool does
+        if self.most is not None and self.held + size > self.most:
+            raise OutOfMemoryError(size, self.held, self.most)
+        self._arrays[key] = weakref.ref(array, lambda _: self._free(key)), size
+        self.held += size
+        self.peak = max(self.peak, self.held)
+
+    def _free(self, key: int) -> None:
+        self.held -= self._arrays.pop(key)[1]
+
+
+@contextmanager
+def limited_memory(most: int | None = None) -> Iterator[Memory]:
+    """Within it, the arrays of the device are counted, and there is no room for more than `most` bytes of them."""
+    memory = Memory(most)
+    token = MEMORY.set(memory)
+    try:
+        yield memory
+    finally:
+        MEMORY.reset(token)
+
+
 def _noted(array: np.ndarray) -> EmulatorArray:
     """An array that is no view, noted if somebody counts."""
+    if (memory := MEMORY.get()) is not None:
+        memory.take(array)
     if (made := MADE.get()) is not None:
         made.append(array.nbytes)
     return EmulatorArray(array)

@@ -22,6 +22,7 @@ from ..runtime.prompts import cut_before, ids_and_mask, or_cut, token_rows
 from ..runtime.receipt import CountedOps
 from ..search.compiled import ENCODER_ROWS, reason_for_numpy, work_of_encoder
 from .loaded import LoadedModel, nan_source
+from .out_of_memory import frees_kept_steps
 
 ROWS = 2048  # of a forward pass, unless a text alone has more
 
@@ -46,6 +47,7 @@ class TokenLabel:
     score: float
 
 
+@frees_kept_steps
 def encode(
     model: LoadedModel, texts: Texts | None = None, *, input_ids: Any = None, attention_mask: Any = None,
     token_type_ids: Any = None, pooling: str | None = None, normalize: bool | None = None, truncate: bool = False,
@@ -85,6 +87,7 @@ def encode(
     return (normalized(x_BD) if normalize else x_BD).astype(model.weights.wte_VD.dtype, copy=False)
 
 
+@frees_kept_steps
 def encode_tokens(
     model: LoadedModel, texts: Texts | None = None, *, text_pairs: str | Sequence[str] | None = None,
     input_ids: Any = None, attention_mask: Any = None, token_type_ids: Any = None, truncate: bool = False,
@@ -103,6 +106,7 @@ def encode_tokens(
     return rows
 
 
+@frees_kept_steps
 def classify(
     model: LoadedModel, texts: Texts | None = None, *, text_pairs: str | Sequence[str] | None = None,
     input_ids: Any = None, attention_mask: Any = None, token_type_ids: Any = None, truncate: bool = False,
@@ -126,6 +130,7 @@ def classify(
     return [classified(row, model.config.labels) for row in scores_of(logits_XX, model.config.problem_type)]
 
 
+@frees_kept_steps
 def classify_tokens(
     model: LoadedModel, texts: str | Sequence[str], *, truncate: bool = False, plan: str | Plan | None = None,
     progress: Callable[[int, int], None] | None = None,

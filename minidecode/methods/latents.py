@@ -19,6 +19,7 @@ from ..runtime.inputs import Texts
 from ..runtime.receipt import CountedOps
 from .encoding import Read, check_numbers, fitted, forward_passes
 from .loaded import LoadedModel
+from .out_of_memory import frees_kept_steps
 
 MOST_STEPS = 2**16  # of an interpolation
 
@@ -36,6 +37,7 @@ class Posterior:
         return (self.mean_BZ + np.exp(self.log_variance_BZ / 2) * noise_BZ).astype(self.mean_BZ.dtype)
 
 
+@frees_kept_steps
 def encode_latent(
     model: LoadedModel, texts: Texts | None = None, *, input_ids: Any = None, attention_mask: Any = None,
     plan: str | Plan | None = None,

@@ -22,6 +22,7 @@ from ..runtime.output import check_logprobs
 from ..search.dry_run import dry_run, search_of
 from .drafts import PlannedDraft, options_with_draft
 from .loaded import LoadedModel
+from .out_of_memory import give_up_kept
 from .plans import planned_draft, settled
 
 
@@ -70,9 +71,7 @@ def check_memory(
         return
     needed = upper_bounds(model, plan, extent, options, arena is not None, logprobs, keep)
     needed = _with_draft(needed, draft, extent, options)
-    if needed.total > budget and (model.buckets.idle or model.passes.kept):
-        model.buckets.clear()
-        model.passes.clear()
+    if needed.total > budget and give_up_kept(model):
         budget = read_budget(memory_budget, model.device)
         assert budget is not None  # there was one before
     check_fits(needed, budget, extent)

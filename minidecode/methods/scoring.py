@@ -24,6 +24,7 @@ from ..runtime.prompts import fit_prompts, token_rows
 from ..runtime.receipt import CountedOps
 from .latents import latents_of
 from .loaded import LoadedModel, check_writes, nan_source
+from .out_of_memory import frees_kept_steps
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,7 @@ class Scores:
         return right / int(self.tokens.sum())
 
 
+@frees_kept_steps
 def logits(
     model: LoadedModel, input_ids: Any, attention_mask: Any = None, decoder_input_ids: Any = None,
     decoder_attention_mask: Any = None, latent: Any = None,
@@ -128,6 +130,7 @@ def logits(
     return np.split(logits_RV, np.cumsum([len(i) for i in ids])[:-1])
 
 
+@frees_kept_steps
 def score(
     model: LoadedModel,
     texts: Texts | None = None,

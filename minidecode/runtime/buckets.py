@@ -94,10 +94,12 @@ class Buckets:
             while len(self.idle) > self.most or sum(kept.bytes for kept in self.idle) > self.most_bytes:
                 del self.idle[0]
 
-    def clear(self) -> None:
-        """Gives up what is kept."""
+    def clear(self) -> bool:
+        """Gives up what is kept. Whether there was any."""
         with self._lock:
+            had_any = bool(self.idle)
             self.idle.clear()
+        return had_any
 
 
 def arrays_of(state: Any) -> list[tuple[str, Any]]:

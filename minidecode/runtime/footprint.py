@@ -253,7 +253,7 @@ def read_budget(budget: int | str | None, device: str = "cpu") -> int | None:
     if isinstance(budget, numbers.Integral) and not isinstance(budget, bool) and budget > 0:
         return int(budget)
     if budget == "available":
-        return free_on_gpu() if device == "cuda" else available_bytes()
+        return available_bytes() if device == "cpu" else free_on_device(device)
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", budget.lower()) if isinstance(budget, str) else None
     unit = UNITS.get(match[2] or "b") if match else None
     if unit is None or float(match[1]) * unit < 1:
@@ -274,11 +274,17 @@ def in_units(size: int) -> str:
 MEMINFO, CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
 
 
-def free_on_gpu() -> int:
-    """What the GPU has left, with what CuPy's pool holds unused."""
+def free_on_device(device: str) -> int | None:
+    """What a device has left: of a GPU, with what CuPy's pool holds unused, within the pool's limit if it has one."""
+    if device == "emulator":
+        from ..emulator.device_array import MEMORY
+
+        return available_bytes() if (memory := MEMORY.get()) is None else memory.free
     import cupy
 
-    return cupy.cuda.runtime.memGetInfo()[0] + cupy.get_default_memory_pool().free_bytes()
+    pool = cupy.get_default_memory_pool()
+    free, limit = cupy.cuda.runtime.memGetInfo()[0] + pool.free_bytes(), pool.get_limit()
+    return min(free, max(0, limit - pool.used_bytes())) if limit else free
 
 
 def available_bytes() -> int | None:

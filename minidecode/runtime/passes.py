@@ -59,10 +59,12 @@ class Passes:
             while len(self.kept) > self.most or sum(map(bytes_of, self.kept.values())) > self.most_bytes:
                 self.kept.popitem(last=False)
 
-    def clear(self) -> None:
-        """Gives up what is kept."""
+    def clear(self) -> bool:
+        """Gives up what is kept. Whether there was any."""
         with self._lock:
+            had_any = any(captured.graph is not None for captured in self.kept.values())
             self.kept.clear()
+        return had_any
 
 
 def bytes_of(captured: Captured) -> int:

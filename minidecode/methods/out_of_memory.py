@@ -1,0 +1,69 @@
+"""When the memory of a device ends in the middle of a call: kept steps go, and the call is tried once more."""
+
+from __future__ import annotations
+
+import functools
+import gc
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from ..device.out_of_memory import asked_for, give_back_unused, is_out_of_memory
+from ..errors import MemoryBudgetError
+from ..runtime.footprint import free_on_device, in_units
+from .loaded import LoadedModel
+
+NARROWER = {"float32": "float16", "float16": "int8"} | dict.fromkeys(("int8", "int8_dynamic", "int8_blocks"), "int4")
+Result = TypeVar("Result")
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def give_up_kept(model: LoadedModel) -> bool:
+    """Frees the steps, encoders and prefills that are kept for later calls. Whether there were any."""
+    steps, passes = model.buckets.clear(), model.passes.clear()
+    return steps or passes
+
+
+def with_memory(
+    run: Callable[[], Result], models: Sequence[LoadedModel], *, what: Callable[[], str], may_repeat: bool = True
+) -> Result:
+    """run(); and where the device's memory ends, run() again, if steps were kept for later calls: these go first.
+
+    models: whose kept steps go. what: says what needs the memory. may_repeat: whether the caller has got nothing yet.
+    Raises MemoryBudgetError where the memory does not suffice. The models stay as they were: what the call has made is
+    freed, as soon as no traceback holds it, and the error has none of it.
+    """
+    model, tries, kept = models[0], 0, any(m.buckets.idle for m in models)
+    while True:
+        try:
+            return run()
+        except Exception as error:
+            if model.device == "cpu" or not is_out_of_memory(error):
+                raise
+            asked = asked_for(error)
+        tries += 1
+        for one in models:
+            kept = give_up_kept(one) or kept
+        gc.collect()  # ops and engines refer to each other
+        give_back_unused(model.device)
+        if tries == 2 or not (kept and may_repeat):
+            break
+    free, narrower = free_on_device(model.device), NARROWER.get(model.dtype)
+    raise MemoryBudgetError(
+        f"the memory of device={model.device} is too small for {what()}: "
+        + ("it took all of it" if free is None else f"it needs more than the {in_units(free)} that are free")
+        + (f", and an array of {in_units(asked)} did not fit" if asked is not None else "")
+        + (". Kept steps are given up now: call again, or" if kept and not may_repeat else ":")
+        + " ask for fewer or shorter texts or fewer beams (--batch-size, --num-beams), set a memory budget"
+        " (--memory-budget, memory_budget=)" + (f", or load the model with dtype={narrower}" if narrower else "")
+    )
+
+
+def frees_kept_steps(function: Function) -> Function:
+    """A function of a model, by `with_memory`."""
+
+    @functools.wraps(function)
+    def call(model: LoadedModel, *args: Any, **kwargs: Any) -> Any:
+        run = functools.partial(function, model, *args, **kwargs)
+        return with_memory(run, [model], what=lambda: f"`{function.__name__}` of these texts")
+
+    return call  # type: ignore[return-value]
