@@ -18,8 +18,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from ..errors import pip_install
 from .launch import LAUNCHES, STREAM, OnHost
 from .products import BY_CUPY, products_with, workspace
+from .user_functions import describe
 
 
 @dataclass
@@ -30,7 +32,7 @@ class GraphCounts:
     reused: int = 0  # an earlier call captured them
     launches: int = 0  # of both
     passes: int = 0  # encoders and prefills, launched whole
-    why_not: str = ""  # of a plan that captures on the CPU: why steps of this call were not, if any were not
+    why_not: str = ""  # why steps of this call, or parts of them, were not captured, if any were not
 
 
 class Captured:
@@ -44,7 +46,7 @@ class Captured:
         self.inputs: tuple[Any, ...] = ()  # that the graph reads, with the numbers of each call
         self.beside: tuple[Any, ...] = ()  # that it reads, and that nothing else keeps
         self.graph: Any = None
-        self.has_run, self.can_be = False, True
+        self.has_run, self.can_be, self.why_not = False, True, ""
 
     def __call__(self, ops: Any, counts: GraphCounts, run: Callable[..., Any], *arrays: Any) -> Any:
         """run(*arrays), which calls these ops: a proxy that counts them (runtime/receipt.py).
@@ -52,15 +54,15 @@ class Captured:
         Nothing of the generation is kept but what the graph works on.
         """
         if not self.has_run or not self.can_be:
-            return self._as_it_is(ops, run, arrays)
+            return self._as_it_is(ops, counts, run, arrays)
         if self.graph is None:
             self.inputs = tuple(array.copy() for array in arrays)
             try:
                 self._capture(ops, run)
             except CaptureError as error:
                 self.give_up()
-                counts.why_not = str(error)
-                return self._as_it_is(ops, run, arrays)
+                self.why_not = str(error)
+                return self._as_it_is(ops, counts, run, arrays)
             counts.captured += 1
         else:
             for mine, new in zip(self.inputs, arrays, strict=True):
@@ -72,12 +74,17 @@ class Captured:
         counts.launches += 1
         return self.result
 
-    def _as_it_is(self, ops: Any, run: Callable[..., Any], arrays: tuple[Any, ...]) -> Any:
+    def _as_it_is(self, ops: Any, counts: GraphCounts, run: Callable[..., Any], arrays: tuple[Any, ...]) -> Any:
         before, counted = Counter(LAUNCHES.get() or {}), ops.counted()
         result = run(*arrays)
         launched = Counter(LAUNCHES.get() or {}) - before
-        on_host = any(isinstance(ops.functions[name], OnHost) for name in ops.counted_since(counted))
-        self.has_run, self.can_be = True, self.can_be and not on_host and BY_CUPY not in launched
+        ran = {name: ops.functions[name] for name in ops.counted_since(counted)}
+        by_host = [f"{name} is {describe(op)}" for name, op in ran.items() if isinstance(op, OnHost)]
+        if by_host or BY_CUPY in launched:
+            by_cupy = f"a {BY_CUPY}, which no graph can hold: {pip_install('nvmath-python')}"
+            self.can_be, self.why_not = False, ", ".join(by_host) or by_cupy
+        self.has_run = True
+        counts.why_not = self.why_not or counts.why_not
         return result
 
     def give_up(self) -> None:

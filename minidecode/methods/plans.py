@@ -78,4 +78,7 @@ def engine_of(
         buckets = Buckets(model.device) if plan.arena != "none" else model.buckets
         passes = model.passes if plan.arena == "none" else None
     args = model.network, model.weights, ops, make_cache, drop_finished, model.device, buckets, on_cpu, passes
-    return GuidedEngine(*args, negative_prompts=negatives) if negatives else Engine(*args)
+    engine = GuidedEngine(*args, negative_prompts=negatives) if negatives else Engine(*args)
+    if model.device != "cpu" and plan.graphs != "off" and buckets is None:
+        engine.graphs.why_not = "costs are noted" if captures else f"cache={plan.cache} makes its arrays anew"
+    return engine

@@ -283,12 +283,12 @@ class Engine:
             watcher.computed(self)
         return logits_RV
 
-    def run_step(self, step: Callable[[Any], Any], state: Any, said: str, key: Hashable | None) -> tuple[Any, Any]:
+    def run_step(self, step: Callable[[Any], Any], state: Any, said: str, key: Hashable) -> tuple[Any, Any]:
         """(state, step(state)): a step of a search from one choice of tokens to the next, which calls `self.step`.
 
         On a device that captures steps, the state that goes on is the bucket's. There a step with a key, which tells it
         from steps that do something else, is one launch: `step` then does the same on the same arrays each time and
-        looks at no number. said: the search's options, in words.
+        looks at no number; a text in place of a key says why it looks at some. said: the search's options, in words.
         """
         if self.buckets is None:
             return state, step(state)
@@ -296,15 +296,29 @@ class Engine:
             self._enter(state, said)
         assert self.bucket is not None
         state = self.bucket.state
-        if key is None or not self.captures_whole_steps or not self.bucket.part(key).can_be:
+        if why := key if isinstance(key, str) else self.why_in_parts:
+            self.graphs.why_not = why
+            return state, step(state)
+        if not self.bucket.part(key).can_be:
             return state, step(state)
         self._look_on()
         return state, self._launch(key, lambda: step(state), len(state))
 
     @property
+    def why_in_parts(self) -> str:
+        """Why a step from tokens to tokens cannot be one launch here; empty where it can."""
+        if type(self) is not Engine:
+            return "a step asks the model twice, with guidance or drafts"
+        if not self.make_cache.keeps:
+            return "cache=none computes all tokens again"
+        if type(self.ops.places) is not Fresh:
+            return "memory is planned"
+        return "the steps are watched" if WATCHER.get() else ""
+
+    @property
     def captures_whole_steps(self) -> bool:
         """Whether a step from tokens to tokens can be one launch here."""
-        return type(self) is Engine and self.make_cache.keeps and type(self.ops.places) is Fresh and not WATCHER.get()
+        return not self.why_in_parts
 
     @timed("steps")
     def _launch(self, key: Hashable, run: Callable[[], Any], rows: int) -> Any:

@@ -294,7 +294,7 @@ class Receipt:
         if g.passes:
             lines.append(f"{g.passes} of encoder and prefill launched whole, for texts of these lengths came before")
         if g.why_not:
-            lines.append(f"{'other steps' if g.launches else 'steps'} were not captured: {g.why_not}")
+            lines.append(f"{'other parts of steps' if g.launches else 'steps'} were not captured: {g.why_not}")
         if self.chosen:
             lines.append(self.chosen)
         if self.compile_seconds:

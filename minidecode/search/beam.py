@@ -17,7 +17,15 @@ from ..runtime.engine import Engine
 from ..runtime.kept import Kept
 from ..runtime.trace import Trace
 from .candidates import Candidates, find_candidates, may_go_straight, only_the_best_ends, straight_from_logits
-from .processors import any_due, key_of_step, log_probabilities_last, make_tables, prefix_length, process
+from .processors import (
+    any_due,
+    key_of_step,
+    log_probabilities_last,
+    make_tables,
+    prefix_length,
+    process,
+    why_in_parts,
+)  # fmt: skip
 from .result import Found, Request, clear_trouble, copy_found, raise_trouble, scaled_logits
 from .rows import Rows
 from .stopping import Stopping
@@ -47,11 +55,13 @@ def beam_search(
     engine.expand(G * W, int(request.limit_B.max()))
     state = AllBeams.start(request, G, W, logits_RV, options, engine)
     all_groups, said, step = state.groups, repr(options), 0
-    is_by_host = bool(trace or kept or request.stopping or request.prefix_BP is not None)
+    refused = why_in_parts(options, bool(trace or kept))
+    if request.prefix_BP is not None:
+        refused = refused or "prefix_tokens on the host"
     may_be_straight = may_go_straight(ops, options)
     decided = step_of_beams(ops, logits_RV, state, request, options, step, may_be_straight, trace, kept)
     while True:
-        key = None if is_by_host else key_of_step(request.rows_at(state.sentence_B, step + 1), options)
+        key = refused or key_of_step(request.rows_at(state.sentence_B, step + 1), options)
         flag = int(decided.flag[0])  # the host waits here
         if flag & TROUBLE:
             refuse_step(decided, state.sentence_B, step, options)

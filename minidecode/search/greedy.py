@@ -15,7 +15,15 @@ from ..runtime.draws import Draws
 from ..runtime.engine import Engine
 from ..runtime.kept import Kept
 from ..runtime.trace import Trace
-from .processors import any_due, key_of_step, log_probabilities_last, make_tables, process, remove_invalid_values
+from .processors import (
+    any_due,
+    key_of_step,
+    log_probabilities_last,
+    make_tables,
+    process,
+    remove_invalid_values,
+    why_in_parts,
+)  # fmt: skip
 from .result import Found, Request, check_logits, clear_trouble, copy_found, raise_trouble, scaled_logits
 from .rows import Rows
 from .stopping import Stopping
@@ -41,12 +49,12 @@ def greedy(
     logits_RV = ops.gather_rows(logits_BV, np.asarray(sentence_R, like=logits_BV))
     engine.expand(S, int(request.limit_B.max()))
     texts = every_text = Texts.start(request, sentence_R, logits_RV, options, engine)
-    stopping, said = request.stopping, repr(options)
+    stopping, said, refused = request.stopping, repr(options), why_in_parts(options, bool(trace or kept))
     streams_R = np.ones(len(sentence_R), bool)  # whose tokens on_token is still to get
     step = 0
     chosen = next_tokens(ops, logits_RV, texts, request, options, step, trace, kept)
     while True:
-        key = None if trace or kept or stopping else key_of_step(request.rows_at(texts.sentence_R, step + 1), options)
+        key = refused or key_of_step(request.rows_at(texts.sentence_R, step + 1), options)
         flag = int(chosen.flag[0])  # the host waits here
         if flag & TROUBLE:
             if chosen.model_trouble_R is not None:

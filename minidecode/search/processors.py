@@ -13,13 +13,13 @@ json_schema work on the host, and end a captured step.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from ..device.arrays import fetch
-from ..device.user_functions import call_option
+from ..device.user_functions import call_option, describe
 from ..errors import OptionError
 from ..ops import FINE
 from ..options.options import Options
@@ -122,10 +122,33 @@ def due_set(rows: Rows, options: Options) -> tuple[str, ...]:
     return tuple(name for name in _switched_on(rows, options) if globals()[name].is_due(rows, options))
 
 
-def key_of_step(rows: Rows, options: Options) -> tuple[str, ...] | None:
-    """What tells captured steps apart: the processors that are due; None if one of them works on the host."""
+def key_of_step(rows: Rows, options: Options) -> tuple[str, ...] | str:
+    """What tells captured steps apart: the processors that are due; or which of them work on the host, in words."""
     due = due_set(rows, options)
-    return None if any(globals()[name].by_host for name in due) else due
+    by_host = [name for name in due if globals()[name].by_host]
+    return on_host(by_host, options) if by_host else due
+
+
+def why_in_parts(options: Options, notes: bool) -> str:
+    """Why no step of a search can be one launch: what it does on the host at each step; empty if nothing.
+
+    notes: whether every step is noted.
+    """
+    if notes:
+        return "a trace is kept"
+    asked = [name for name in ("stop_strings", "stopping_criteria", "max_time") if getattr(options, name)]
+    return on_host(asked, options) if asked else ""
+
+
+def on_host(names: Iterable[str], options: Options) -> str:
+    """In words, that these options work on the host, with the functions that a caller gave."""
+    named = []
+    for name in names:
+        value = getattr(options, name)
+        functions = value if isinstance(value, tuple) else (value,)
+        described = ", ".join(describe(function) for function in functions if callable(function))
+        named.append(f"{name} ({described})" if described else name)
+    return f"{', '.join(named)} on the host"
 
 
 def any_due(rows: Rows, options: Options) -> bool:

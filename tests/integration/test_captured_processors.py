@@ -143,7 +143,9 @@ def test_what_works_on_the_host_ends_a_captured_step():
     )
     rows = OnDevice(request_of("", options), options, 1, 0).rows()
     assert due_set(rows, options) == ("prefix_allowed_tokens_fn", "suppress_tokens", "logits_processor")
-    assert key_of_step(rows, options) is None
+    said = key_of_step(rows, options)
+    assert said.startswith("prefix_allowed_tokens_fn (test_captured_processors.") and said.endswith("on the host")
+    assert ", logits_processor (test_captured_processors." in said and "suppress_tokens" not in said
     options = Options(suppress_tokens=[3])
     assert key_of_step(rows, options) == ("suppress_tokens",)
 

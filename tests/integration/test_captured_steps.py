@@ -135,7 +135,7 @@ def test_steps_that_are_not_captured_are_told_beside_those_that_are():
     how = {"input_ids": ids, "max_length": 16, "eos_token_id": None, "do_sample": True, "num_return_sequences": 9}
     receipt = model.generate(plan="fast", **how).receipt
     assert receipt.graphs.launches > 0 and receipt.graphs.why_not.startswith("a step has 18 rows")
-    assert "\nother steps were not captured: a step has 18 rows" in str(receipt)
+    assert "\nother parts of steps were not captured: a step has 18 rows" in str(receipt)
 
 
 def test_logits_that_a_function_keeps_stay_as_they_are(monkeypatch):

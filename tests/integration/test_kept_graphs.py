@@ -8,18 +8,22 @@ import threading
 from types import SimpleNamespace
 
 import pytest
+from taped_ops import references_on_tape
 from test_device import IDS, make, prompts_by_the_library, same
 from test_gpu_families import TOYS
 
 import minidecode as md
 from minidecode.cache.split import SplitCache
-from minidecode.cuda import norm
+from minidecode.cuda import linear, norm
+from minidecode.device import graphs
+from minidecode.device.products import PRODUCT
 from minidecode.emulator.device_array import counted_looks
 from minidecode.errors import MemoryBudgetError
+from minidecode.options.table import ROWS
 from minidecode.runtime import buckets, engine
 from minidecode.runtime.buckets import Buckets, arrays_of, room_for
 
-__all__ = ["prompts_by_the_library"]  # a fixture
+__all__ = ["prompts_by_the_library", "references_on_tape"]  # fixtures
 pytestmark = pytest.mark.usefixtures("prompts_by_the_library")
 OTHERS = [[7, 3, 4], [8, 8, 1, 2, 6, 5]]  # other texts of other lengths, with as much room
 SHORT = {"max_new_tokens": 3, "eos_token_id": None}
@@ -149,26 +153,100 @@ def test_what_launches_differently_is_not_shared():
     assert there.generate(input_ids=OTHERS, **SHORT).receipt.graphs.reused == 1
 
 
-CHANGES = {  # an option at another number, and what it is changed beside
-    "temperature": ({"do_sample": True, "temperature": 0.5}, 1.7), "top_k": ({"do_sample": True, "top_k": 2}, 5),
-    "top_p": ({"do_sample": True, "top_p": 0.3}, 0.9), "seed": ({"do_sample": True, "seed": 1}, 2),
-    "no_repeat_ngram_size": ({"no_repeat_ngram_size": 1}, 2), "eos_token_id": ({"eos_token_id": 3}, 9),
-    "length_penalty": ({"num_beams": 2, "length_penalty": 0.1, "eos_token_id": 3}, 4.0),
-    "diversity_penalty": ({"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.1}, 9.0),
-    "early_stopping": ({"num_beams": 2, "eos_token_id": 3, "early_stopping": True}, "never"),
+DRAWS, BEAMS, ENDS_EARLY = {"do_sample": True, "top_k": 0, "seed": 3}, {"num_beams": 2}, {"eos_token_id": 4}
+CT2, FAIRSEQ = ({"num_beams": 2, "dialect": dialect} | ENDS_EARLY for dialect in ("ctranslate2", "fairseq"))
+GROUPS = {"num_beams": 4, "num_return_sequences": 4, "num_beam_groups": 2, "diversity_penalty": 0.1}
+CHANGES = {  # of an option two values, and what they stand beside; "source" where it asks for an encoder
+    "dialect": ("hf", "lightseq", BEAMS | ENDS_EARLY),
+    "num_beams": (2, 3, {}),
+    "num_return_sequences": (2, 3, DRAWS),
+    "max_new_tokens": (4, 5, {}),
+    "max_length": (8, 9, {"max_new_tokens": None}),
+    "max_len_a": (0.5, 1.0, {"max_len_b": 2, "max_new_tokens": None}),
+    "max_len_b": (4, 5, {"max_new_tokens": None}),
+    "match_source_len": (True, False, FAIRSEQ | {"max_new_tokens": None, "source": True}),
+    "min_new_tokens": (4, 0, {"eos_token_id": 15}),
+    "min_length": (7, 0, {"eos_token_id": 15}),
+    "length_penalty": (0.1, 4.0, BEAMS | ENDS_EARLY),
+    "length_normalization": ("gnmt", "power", BEAMS | ENDS_EARLY),
+    "patience": (1.0, 3.0, CT2),
+    "early_stopping": (True, "never", BEAMS | ENDS_EARLY),
+    "num_beam_groups": (2, 4, GROUPS),
+    "diversity_penalty": (0.1, 9.0, GROUPS),
+    "sibling_penalty": (0.1, 5.0, BEAMS),
+    "do_sample": (True, False, {}),
+    "temperature": (0.5, 1.7, DRAWS),
+    "top_k": (2, 5, DRAWS),
+    "top_p": (0.3, 0.9, DRAWS),
+    "min_p": (0.9, 0.1, DRAWS),
+    "top_h": (0.1, 0.9, DRAWS),
+    "typical_p": (0.1, 0.9, DRAWS),
+    "epsilon_cutoff": (0.2, 0.01, DRAWS),
+    "eta_cutoff": (0.5, 0.01, DRAWS),
+    "seed": (1, 2, DRAWS),
+    "no_repeat_ngram_size": (1, 2, {}),
+    "no_repeat_ngram_exempt_ids": ((), tuple(range(16)), {"no_repeat_ngram_size": 1}),
+    "encoder_no_repeat_ngram_size": (1, 0, {"source": True}),
+    "repetition_penalty": (1.1, 50.0, {}),
+    "encoder_repetition_penalty": (1.1, 50.0, {"source": True}),
+    "bad_words_ids": ([[3]], [[7]], {}),
+    "suppress_tokens": ([3], [7], {}),
+    "begin_suppress_tokens": ([3], [7], {}),
+    "sequence_bias": ({(3,): 9.0}, {(7,): 9.0}, {}),
+    "exponential_decay_length_penalty": ((1, 1.01), (1, 1.6), {"eos_token_id": 6}),
+    "renormalize_logits": (True, False, BEAMS | {"suppress_tokens": list(range(8))}),
+    "unk_penalty": (0.1, 9.0, FAIRSEQ | {"unk_token_id": 3}),
+    "eos_token_id": (3, 9, {}),
+    "pad_token_id": (3, 7, FAIRSEQ),
+    "unk_token_id": (3, 7, FAIRSEQ | {"unk_penalty": 9.0}),
+    "forced_bos_token_id": (5, 6, {"source": True}),
+    "forced_eos_token_id": (5, 6, {}),
+    "decoder_start_token_id": (5, 6, {"source": True}),
+}  # fmt: skip
+NO_ROW = {  # of these no step is captured whole, or a value at which tokens differ would need another model
+    **dict.fromkeys(
+        ["prefix_allowed_tokens_fn", "logits_processor", "stopping_criteria", "stop_strings", "keep_stop_strings",
+         "max_time", "regex", "json_schema"], "works on the host, at each step",
+    ),
+    **dict.fromkeys(
+        ["prompt_lookup_num_tokens", "max_matching_ngram_size", "num_assistant_tokens"], "drafts are not captured",
+    ),
+    "guidance_scale": "asks the model twice a step, which is captured in parts",
+    "remove_invalid_values": "changes nothing without NaN; test_captured_processors.py has them",
 }  # fmt: skip
 
 
+def test_no_option_is_forgotten():
+    assert set(CHANGES) | set(NO_ROW) == set(ROWS) and not set(CHANGES) & set(NO_ROW)
+
+
 @pytest.mark.parametrize("name", CHANGES)
-def test_an_option_that_changes_is_not_what_was_captured(here, name):
-    """A captured step has every number of its options in it."""
-    (how, other), there = CHANGES[name], make("gpt2", "emulator")
-    how = {"max_new_tokens": 4, "eos_token_id": None} | how
-    for value in (how[name], other, how[name]):
+def test_an_option_that_changes_is_not_what_was_captured(here, name, references_on_tape):
+    """A captured step has every number of its options in it. What is due in one step is captured by the second call."""
+    first, other, beside = CHANGES[name]
+    how = {"max_new_tokens": 5, "eos_token_id": None} | beside
+    kind = "bart" if how.pop("source", False) else "gpt2"
+    there, said = make(kind, "emulator"), []
+    for value in (first, first, other, first):
+        expected = here(kind, IDS, **how | {name: value})
         out = there.generate(input_ids=IDS, **how | {name: value})
-        same(here("gpt2", IDS, **how | {name: value}), out)
-        assert out.receipt.graphs.launches > 0 or out.receipt.steps < 3
+        same(expected, out)
+        assert out.receipt.graphs.launches > 0 or out.receipt.steps < 3, out.receipt.graphs.why_not
+        said.append(([ids.tolist() for ids in expected.token_ids], expected.scores.tolist()))
+    assert said[0] != said[2], "it does something"
     assert out.receipt.graphs.captured == 0 and (out.receipt.graphs.reused > 0 or out.receipt.steps < 3)
+
+
+@pytest.mark.parametrize("name", [
+    "diversity_penalty", "early_stopping", "encoder_repetition_penalty", "epsilon_cutoff", "eta_cutoff", "min_p",
+    "no_repeat_ngram_size", "patience", "repetition_penalty", "seed", "sibling_penalty", "temperature", "top_h",
+    "top_k", "top_p", "typical_p",
+])  # fmt: skip
+def test_a_number_that_is_not_in_the_key_would_be_seen(here, monkeypatch, references_on_tape, name):
+    """Of the other options the numbers lie in arrays, which each generation writes, or other processors are due."""
+    monkeypatch.setattr(Buckets, "acquire", whatever_was_said(Buckets.acquire))
+    with pytest.raises(AssertionError):
+        test_an_option_that_changes_is_not_what_was_captured(here, name, None)
 
 
 def test_where_sources_end_is_each_generations_own(tmp_path):
@@ -433,3 +511,47 @@ def test_a_key_without_functions_would_be_seen(monkeypatch):
     monkeypatch.setattr(buckets, "key_of", whatever_the_functions(buckets.key_of))
     with pytest.raises(BaseException, match="DID NOT RAISE"):
         test_a_rebound_op_is_what_runs(monkeypatch)
+
+
+def keeps_scores(scores_RV, rows):
+    return scores_RV
+
+
+def never(ids, scores):
+    return False
+
+
+ENDS = {  # what ends a captured step: how it is asked for, and what the receipt says of it
+    "logits_processor (test_kept_graphs.keeps_scores (": {"logits_processor": [keeps_scores]},
+    "stopping_criteria (test_kept_graphs.never (": {"stopping_criteria": [never], "num_beams": 2},
+    "max_time on the host": {"max_time": 1000},
+    "residual_norm is minidecode.reference.norm.residual_norm (": {"plan": "cuda,norm=reference"},
+    "cache=replicated makes its arrays anew": {"plan": "cuda,cache=replicated"},
+    "prefix_tokens on the host": {"prefix_tokens": [[3], []], "num_beams": 2},
+    "a trace is kept": {"trace": True},
+    "costs are noted": {"costs": True},
+    "a step asks the model twice": {"guidance_scale": 1.5},
+}
+
+
+@pytest.mark.parametrize("why", ENDS)
+def test_what_ends_a_captured_step_is_named(why, references_on_tape):
+    """In the receipt, by the option or the op and by the function."""
+    there = make("gpt2", "emulator")
+    how = {"plan": "cuda"} | SHORT | ENDS[why]
+    receipt = there.generate(input_ids=IDS, **how).receipt
+    assert receipt.graphs.why_not.startswith(why) and f"were not captured: {why}" in str(receipt)
+    off = there.generate(input_ids=IDS, **how | {"plan": f"{how['plan']},graphs=off", "max_new_tokens": 2}).receipt
+    assert off.graphs.why_not == "", "nobody wants it to be"
+
+
+def test_products_by_cupy_are_named_with_the_remedy(monkeypatch):
+    monkeypatch.setattr(linear, "LIBRARY_FROM", dict.fromkeys(linear.LIBRARY_FROM, 1))
+    monkeypatch.setattr(graphs, "BY_CUPY", f"{PRODUCT} (numpy)")  # the emulated device's products stand for CuPy's
+    receipt = make("gpt2", "emulator").generate(input_ids=IDS[:1], **SHORT).receipt
+    assert "steps were not captured: a product of the library (numpy), which no graph can hold: pip" in str(receipt)
+
+
+def test_a_step_that_is_captured_whole_has_no_reason(references_on_tape):
+    receipt = make("gpt2", "emulator").generate(input_ids=IDS[:1], **SHORT).receipt
+    assert receipt.graphs.why_not == "" and "not captured" not in str(receipt)
