@@ -41,7 +41,8 @@ def references_on_tape(monkeypatch):
     """Plans of kernels run the references on the emulated device; what a plan says of the host still runs there."""
     resolve = Plan.resolve
 
-    def resolved(self, has_encoder=True, device="cpu", **traits):
+    def resolved(self, has_encoder=True, device="cpu", dtype="float32", **traits):
+        traits["dtype"] = dtype
         functions, make_cache = resolve(self, has_encoder, device, **traits)
         if device == "emulator":
             numpy = f"numpy,cache={self.cache}" + (",hars=reference" if "hars_candidates" in functions else "")

@@ -60,12 +60,16 @@ def test_a_sentence_alone_gives_what_it_gives_in_a_batch(folders, name):
 
 
 @pytest.mark.parametrize(("name", "cache"), [(SHARED, "split"), (PRE, "el")])
-def test_kernels_give_the_same_tokens(folders, name, cache):
-    short = {"options": {**OPTIONS, "num_beams": 2, "max_new_tokens": 2}, "sources": case_of(name)["src_tokens"][2:]}
-    tokens, receipt = generate(folders, name, f"emulator,cache={cache}", device="emulator", **short)
+def test_kernels_and_captured_steps_give_the_same_tokens(folders, name, cache):
+    short = {
+        "options": {**OPTIONS, "num_beams": 2, "max_new_tokens": 4, "min_new_tokens": 4},
+        "sources": case_of(name)["src_tokens"][2:],
+    }
+    tokens, receipt = generate(folders, name, f"emulator,cache={cache},graphs=on", device="emulator", **short)
     assert tokens == generate(folders, name, **short)[0]
     attending = {op: c.implementation for op, c in receipt.ops.items() if op.startswith("attend")}
     assert attending and all("cuda" in where for where in attending.values()), attending
+    assert receipt.graphs.launches > 0
 
 
 def test_el_keeps_the_source_once_for_all_layers(folders, name):

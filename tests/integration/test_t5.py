@@ -37,12 +37,13 @@ def test_plans_give_the_same_tokens(folder, plan):
 
 
 @pytest.mark.parametrize("cache", ["split", "indirect", "preallocated", "el"])
-def test_kernels_give_the_same_tokens(cache):
-    short = {"options": {"num_beams": 2, "max_new_tokens": 3}, "sources": SOURCES[:2]}
-    tokens, receipt = generate(GOLDEN / "gated-untied", f"emulator,cache={cache}", device="emulator", **short)
+def test_kernels_and_captured_steps_give_the_same_tokens(cache):
+    short = {"options": {"num_beams": 2, "max_new_tokens": 4, "eos_token_id": None}, "sources": SOURCES[:2]}
+    tokens, receipt = generate(GOLDEN / "gated-untied", f"emulator,cache={cache},graphs=on", device="emulator", **short)
     assert tokens == generate(GOLDEN / "gated-untied", **short)[0]
     attending = {op: c.implementation for op, c in receipt.ops.items() if op.startswith("attend")}
     assert attending and all("cuda" in where for where in attending.values()), attending
+    assert receipt.graphs.launches > 0
 
 
 def test_el_keeps_the_source_once_for_all_layers():

@@ -51,12 +51,13 @@ def test_plans_give_the_same_tokens(folder, plan):
 
 
 @pytest.mark.parametrize("folder", FOLDERS[::2], ids=lambda f: f.name)
-def test_kernels_give_the_same_tokens(folder):
-    short = {"options": {"num_beams": 2, "max_new_tokens": 3}, "sources": SOURCES[:2]}
-    tokens, receipt = generate(folder, "emulator,cache=split", device="emulator", **short)
+def test_kernels_and_captured_steps_give_the_same_tokens(folder):
+    short = {"options": {"num_beams": 2, "max_new_tokens": 4, "eos_token_id": None}, "sources": SOURCES[:2]}
+    tokens, receipt = generate(folder, "emulator,cache=split,graphs=on", device="emulator", **short)
     assert tokens == generate(folder, **short)[0]
     attending = {op: c.implementation for op, c in receipt.ops.items() if op.startswith("attend")}
     assert attending and all("cuda" in where for where in attending.values()), attending
+    assert receipt.graphs.launches > 0
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda f: f.name)
