@@ -22,6 +22,11 @@ import os
 import struct
 import tempfile
 import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +47,34 @@ _ARRAYS: dict[tuple, tuple[int, tuple, tuple]] = {}  # (type's number, what is p
 _TYPES: dict[tuple, int] = {}  # (name, ndim, layout) of an array, or the name of a scalar's type -> its number
 _LOCK = threading.Lock()
 _THREAD = threading.local()  # .ready: whether the GPU's context is current there
+
+
+@dataclass
+class Loading:
+    """What first launches of kernels took, in this process and on this machine."""
+
+    kernels: int = 0  # that came to the GPU
+    seconds: float = 0.0  # all of it
+    compiled: int = 0  # of these kernels, whose machine code was not on disk
+    compile_seconds: float = 0.0  # of these seconds
+
+    def __str__(self) -> str:
+        compiled = f", {self.compile_seconds:.3f} s of it to compile {self.compiled}" if self.compiled else ""
+        return f"{self.seconds:.3f} s loaded {self.kernels} kernels{compiled}; later calls have them"
+
+
+LOADING: ContextVar[Loading | None] = ContextVar("loading", default=None)
+
+
+@contextmanager
+def noted_loading() -> Iterator[Loading]:
+    """Within it, kernels that are launched for the first time are noted."""
+    loading = Loading()
+    token = LOADING.set(loading)
+    try:
+        yield loading
+    finally:
+        LOADING.reset(token)
 
 
 class Loaded:
@@ -141,16 +174,25 @@ def machine_code(kernel: Any, types: list[tuple]) -> tuple[bytes, str]:
             return cubin, name.decode()
         from numba.cuda.dispatcher import _Kernel
 
+        started = time.perf_counter()
         built = _Kernel(kernel.py_func, numba_types(types), **kernel.targetoptions)
         cubin = built._codelibrary.get_cubin()
         cubin = getattr(cubin, "code", cubin)
+        if (loading := LOADING.get()) is not None:
+            loading.compiled += 1
+            loading.compile_seconds += time.perf_counter() - started
         if file is not None:
             _write(file, built.entry_name.encode() + b"\n" + cubin)
         return cubin, built.entry_name
 
 
 def _load(kernel: Any, arguments: tuple, key: tuple) -> Loaded:
-    return _LOADED.setdefault(key, Loaded(kernel, [type_of(argument) for argument in arguments]))
+    started, loading = time.perf_counter(), LOADING.get()
+    loaded = _LOADED.setdefault(key, Loaded(kernel, [type_of(argument) for argument in arguments]))
+    if loading is not None:
+        loading.kernels += 1
+        loading.seconds += time.perf_counter() - started
+    return loaded
 
 
 def _formats(kind: tuple) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..device.blas_threads import few_blas_threads
+from ..device.kernels import Loading, noted_loading
 from ..device.launch import counted_launches
 from ..errors import InputError, NumericalError, OptionError
 from ..files.tokenizer import Tokenizer
@@ -73,6 +74,7 @@ class Outcome:
     launches: dict[str, int]
     compile_seconds: float
     trace: Trace | None
+    loading: Loading
 
 
 def prepare(
@@ -127,6 +129,7 @@ def search(model: LoadedModel, call: Call, *, arena: Arena | None, trace: bool, 
             compile_time(plan.is_compiled) as compiling,
             places_of(model, plan, arena, call.extent, options) as places,
             counted_launches() as launches,
+            noted_loading() as loading,
         ):
             if plan.arena != "none":
                 call.seconds["plan"] = time.perf_counter() - call.started - call.seconds["prompts"]
@@ -140,7 +143,7 @@ def search(model: LoadedModel, call: Call, *, arena: Arena | None, trace: bool, 
         raise NumericalError(f"{error}{nan_source(model, plan)}") from None
     call.seconds.update(engine.seconds)
     call.seconds["search"] = time.perf_counter() - call.started - sum(call.seconds.values())
-    return Outcome(texts, engine, places, dict(launches), sum(compiling), steps)
+    return Outcome(texts, engine, places, dict(launches), sum(compiling), steps, loading)
 
 
 def _with_drafts(model: LoadedModel, call: Call, costs: bool | CostOf) -> tuple[Engine, Found]:
@@ -193,6 +196,7 @@ def report(model: LoadedModel, call: Call, outcome: Outcome, *, logprobs: int | 
         drafts=None if counts is None else DraftCounts.sum(counts),
         drafted_by="" if counts is None else str(call.draft or "prompt lookup"),
         search=options.changed(), seconds=seconds, compile_seconds=outcome.compile_seconds, launches=outcome.launches,
+        loading=outcome.loading,
     )  # fmt: skip
     limit_B, stopping = request.limit_B, request.stopping
     if stopping and stopping.cut_at is not None:

@@ -17,6 +17,7 @@ from ..catalog import CATALOG, Cost
 from ..cpu.common.code_paths import CODE_PATHS, COUNTS
 from ..device.arrays import fetch
 from ..device.graphs import GraphCounts
+from ..device.kernels import Loading
 from ..device.user_functions import describe
 from .arena import Fresh
 
@@ -263,6 +264,7 @@ class Receipt:
     search: dict[str, Any] = field(default_factory=dict)  # the options that are not at their defaults
     compile_seconds: float = 0.0  # of these, compiling for the first time on this machine
     launches: dict[str, int] = field(default_factory=dict)  # of CUDA kernels, with where they ran
+    loading: Loading = field(default_factory=Loading)  # of kernels, at their first launch; a part of the stages
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -299,5 +301,7 @@ class Receipt:
             lines.append(self.chosen)
         if self.compile_seconds:
             lines.append(f"{self.compile_seconds:.3f} s of it compiled code, which is kept for later runs")
+        if self.loading.kernels:
+            lines.append(f"kernels: {self.loading}")
         lines += [f"{kernel}: {count:,} launches" for kernel, count in self.launches.items()]
         return "\n".join(lines)

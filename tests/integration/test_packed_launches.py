@@ -1,15 +1,23 @@
 """Launches that pack their arguments themselves: what the driver would get, without a driver."""
 
+import re
 import struct
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from numba import cuda, float32
+from taped_ops import references_on_tape
+from test_device import make
 
 import minidecode as md
 from minidecode.cuda.norm import norm_block_per_row
 from minidecode.device import kernels, launch
+from minidecode.device.graphs import GraphCounts
 from minidecode.device.kernels import SCALARS, type_of
+from minidecode.runtime import engine
+
+__all__ = ["references_on_tape"]  # a fixture
 
 
 class _Pointer:
@@ -182,3 +190,31 @@ def test_both_ways_of_launching_say_the_same_on_a_gpu():
     cupy.cuda.Device().synchronize()
     assert said[0].token_ids[0].tolist() == said[1].token_ids[0].tolist()
     assert np.array_equal(said[0].scores, said[1].scores)
+
+
+def test_first_launches_are_noted_in_the_receipt(seen, monkeypatch, references_on_tape):
+    """Each kernel once for each tuple of types, in the call that launched it first; on the CPU there are none."""
+    x, y = (Array(np.zeros(3, np.float32)) for _ in range(2))
+    right = GraphCounts
+
+    def launching(*args, **named):  # in the middle of a generation
+        launch.launch(add, 1, 1, x, y, 3, np.float32(1), True)
+        return right(*args, **named)
+
+    monkeypatch.setattr(engine, "GraphCounts", launching)
+    there = make("gpt2", "emulator")
+    first, second = (there.generate(input_ids=[[3]], max_new_tokens=1).receipt for _ in range(2))
+    assert first.loading.kernels == 1 and first.loading.seconds > 0 == second.loading.kernels
+    assert re.search(r"\nkernels: \d\.\d{3} s loaded 1 kernels; later calls have them", str(first))
+    assert "kernels:" not in str(second)
+
+
+def test_what_was_compiled_is_noted_beside_what_was_on_disk(monkeypatch, tmp_path):
+    built = SimpleNamespace(entry_name="add", _codelibrary=SimpleNamespace(get_cubin=lambda: b"code"))
+    monkeypatch.setattr("numba.cuda.dispatcher._Kernel", lambda *args, **options: built)
+    monkeypatch.setattr(kernels, "numba_types", lambda types: types)
+    monkeypatch.setattr(kernels, "_file_of", lambda kernel, types: tmp_path / "add.cubin")
+    with kernels.noted_loading() as loading:
+        assert [kernels.machine_code(add, []) for _ in range(2)] == [(b"code", "add")] * 2
+    assert loading.compiled == 1 and loading.compile_seconds > 0
+    assert "0 kernels, 0." in str(loading) and str(loading).endswith("s of it to compile 1; later calls have them")
