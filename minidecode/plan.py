@@ -29,7 +29,7 @@ from .cache.rolling import RollingCache
 from .cache.split import SplitCache
 from .catalog import CATALOG, Row
 from .device.arrays import device_kind, why_kernels_do_not_compile
-from .device.launch import InEmulator, OnHost
+from .device.launch import InEmulator, OnHost, by_numba
 from .device.low_precision import DYNAMIC
 from .device.user_functions import UserOp
 from .errors import CompiledCodeError, OptionError, did_you_mean
@@ -52,7 +52,7 @@ WITH_CROSS: dict[str, type[ChosenCache]] = CACHES | {
 
 BACKENDS = ("reference", "naive", "cpu", "cuda", "emulator")
 ROUNDED = ("linear", "epilogue", "cross_kv")  # rows with one more choice: NumPy's code under the rule of devices
-SWITCHES = {"drop_finished": ("off", "on"), "graphs": ("off", "auto", "on")}
+SWITCHES = {"drop_finished": ("off", "on"), "graphs": ("off", "auto", "on"), "launch": ("packed", "numba")}
 BASES = {  # what a plan starts from, beside cache_dtype=computed; rows of the catalog follow Plan._of_base
     "auto": {"cache": "replicated", "arena": "none", "drop_finished": "on", "graphs": "off"},
     "numpy": {"cache": "replicated", "arena": "none", "drop_finished": "on", "graphs": "off"},
@@ -103,6 +103,8 @@ class Plan(PlanRows):
     there are a device and such a cache. On the CPU, "auto" makes the forward pass of a step one compiled call, if it
     has at most 16 rows and all of its ops are compiled code of the plan fast; the receipt says why if they are not.
     "off" launches kernel by kernel, and calls op by op.
+    launch: "packed" launches a kernel on a device with arguments that minidecode packs itself; "numba" leaves that to
+    Numba, which takes the host about ten times as long. Captured steps take the same time in both.
     The others are rows of the catalog: "reference", "naive" (both NumPy), "cpu" (Numba), "cuda" (needs a GPU),
     "emulator" (the same kernel thread by thread, which is slow), or a function of yours as FILE.py:FUNCTION.
     linear, epilogue and cross_kv may be "rounded", too: NumPy's code, which rounds activations to float16 where weights
@@ -121,6 +123,7 @@ class Plan(PlanRows):
     cache_dtype: str = "computed"
     drop_finished: str | None = None
     graphs: str | None = None
+    launch: str | None = None
 
     def __post_init__(self):
         if self.base not in BASES:
@@ -164,6 +167,8 @@ class Plan(PlanRows):
             return "computed"
         if name in BASES[self.base]:
             return BASES[self.base][name]
+        if name == "launch":
+            return "packed"
         row = CATALOG[name]
         if row.may_be_off:
             return "off"
@@ -180,7 +185,7 @@ class Plan(PlanRows):
     def check_of_encoder(self) -> None:
         """Raises OptionError on a choice that has no effect in an encoder alone, which decodes nothing."""
         names = ("cache", "cache_dtype", *SWITCHES, *(n for n in CATALOG if n not in OF_ENCODERS))
-        for name in names:
+        for name in (n for n in names if n != "launch"):
             choice = getattr(self, name)
             asked = self._is_asked_for(CATALOG[name]) if name in CATALOG else choice != self._of_base(name)
             if asked:
@@ -274,6 +279,8 @@ class Plan(PlanRows):
             raise OptionError(
                 "plan: cache=rolling: this model reads a source both ways, which no window allows: use cache=split"
             )
+        if device == "cpu" and self.launch != "packed":
+            raise OptionError(f"plan: launch={self.launch} has no effect on device=cpu: say device=cuda")
         functions = backend(reference)
         if device != "cpu":  # what is no row of the catalog is a kernel, too
             functions |= backend(importlib.import_module("minidecode.cuda"))
@@ -307,6 +314,8 @@ class Plan(PlanRows):
                 del functions[row.op]
             else:  # places are found on the host, wherever they are
                 functions[row.op] = _implementation(row, choice, "cpu" if row.op == "assign_offsets" else device)
+        if self.launch == "numba":
+            functions = {name: f if isinstance(f, OnHost) else by_numba(f) for name, f in functions.items()}
         return functions, CacheFactory(self.cache_kind(has_encoder), STORED_AS[self.cache_dtype])
 
     def cache_kind(self, has_encoder: bool) -> type[ChosenCache]:

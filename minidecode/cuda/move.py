@@ -133,7 +133,7 @@ def copy_and_append(k_RGMX, k_RGX, largest, out_RGMX):
 # What each kernel is compiled and type-checked for, without a GPU.
 _CACHES = (float32[:, :, :, ::1], types.float16[:, :, :, ::1])
 SIGNATURES = {
-    copy_rows: [(word[:, ::1], int64[::1], word[:, ::1]) for word in WORDS],
+    copy_rows: [(rows_RX, int64[::1], rows_RX) for word in WORDS for rows_RX in (word[:, ::1], word[:, :])],
     copy_or_pad: [(word[:, :, ::1], int64[::1], word[:, :, :, ::1]) for word in (uint64, uint16)],
     copy_and_append: [(memory, float32[:, :, ::1], float32, memory) for memory in _CACHES],
 }

@@ -2,11 +2,7 @@
 
 Numba's own launch looks at each argument anew: it wraps arrays, finds the compiled version by their types, and makes a
 configuration. With CuPy's arrays that takes the host 60 to 100 us, while a small kernel runs for 2 us. Here a launch is
-one look-up, one `struct.pack` and one call of the driver.
-
-What the driver gets of an array is what Numba compiled the kernel for: seven or more numbers of eight bytes, which are
-two empty pointers, the size, the bytes of a number, the address, the shape and the strides. Of a scalar it gets the
-number itself. In the layout "C" compiled code never reads the strides: the layout is part of the look-up.
+one look-up, one copy of packed arguments (packing.py) and one call of the driver.
 
 Machine code lies in the folder of compiled code, so that a machine compiles each kernel once. Its name holds a hash of
 the package's sources, of the types, the architecture and the versions.
@@ -17,13 +13,11 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
-import math
 import os
-import struct
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -33,18 +27,14 @@ from typing import Any
 import numpy as np
 
 from ..errors import DeviceError
+from .packing import KEPT, PACKED_SCALARS, length_of, packed_form, type_of
 
-SCALARS = {  # how Numba types a scalar, and how the driver takes it, in eight bytes
-    bool: ("boolean", "?7x"), int: ("int64", "q"), float: ("float64", "d"), np.bool_: ("boolean", "?7x"),
-    np.float32: ("float32", "f4x"), np.float64: ("float64", "d"), np.int32: ("int32", "i4x"), np.int64: ("int64", "q"),
-}  # fmt: skip
 PACKAGE = Path(__file__).resolve().parents[1]
 SOURCES = ("cuda/**/*.py", "reference/**/*.py", "ops.py", "device/low_precision.py", "device/weight_blocks.py")
-MOST_SHAPES = 100_000  # whose packed form is kept
 
-_LOADED: dict[tuple, Loaded] = {}
-_ARRAYS: dict[tuple, tuple[int, tuple, tuple]] = {}  # (type's number, what is packed before the address, and behind)
-_TYPES: dict[tuple, int] = {}  # (name, ndim, layout) of an array, or the name of a scalar's type -> its number
+Launch = Callable[[int | tuple, int | tuple, int, bytes], None]  # grid, block, stream, packed arguments
+
+_LOADED: dict[tuple, Launch] = {}  # by the kernel and its arguments' types
 _LOCK = threading.Lock()
 _THREAD = threading.local()  # .ready: whether the GPU's context is current there
 
@@ -77,81 +67,69 @@ def noted_loading() -> Iterator[Loading]:
         LOADING.reset(token)
 
 
-class Loaded:
-    """A kernel's machine code on the GPU, for one tuple of argument types."""
+def loaded(kernel: Any, types: list[tuple]) -> Launch:
+    """A kernel's machine code on the GPU, for one tuple of argument types: what launches it."""
+    from cuda.bindings import driver
 
-    def __init__(self, kernel: Any, types: list[tuple]):
-        from cuda.bindings import driver
+    (cubin, entry), name = machine_code(kernel, types), kernel.py_func.__name__
+    (module,) = _checked(driver.cuModuleLoadData(cubin), name)
+    (function,) = _checked(driver.cuModuleGetFunction(module, entry.encode()), name)
+    return launcher(driver.cuLaunchKernel, function, name, 8 * sum(map(length_of, types)))
 
-        cubin, name = machine_code(kernel, types)
-        self.name = kernel.py_func.__name__
-        self._module = _checked(driver.cuModuleLoadData(cubin), self.name)[0]
-        (self._function,) = _checked(driver.cuModuleGetFunction(self._module, name.encode()), self.name)
-        self._launch = driver.cuLaunchKernel
-        layout = [format for kind in types for format in _formats(kind)]
-        self._pack = struct.Struct("=" + "".join(layout)).pack_into
-        self._size, self._idle = 8 * len(layout), []
 
-    def launch(self, grid: tuple[int, int, int], block: tuple[int, int, int], stream: int, values: list) -> None:
-        """One launch. The driver has copied the arguments when it returns."""
-        buffer, address = self._idle.pop() if self._idle else self._room()
-        self._pack(buffer, 0, *values)
-        failed = self._launch(self._function, *grid, *block, 0, stream, address, 0)[0]
-        self._idle.append((buffer, address))
+def launcher(call: Callable[..., tuple], function: Any, name: str, size: int) -> Launch:
+    """What launches this function of the driver with `size` bytes of packed arguments.
+
+    Several threads may launch at the same time. The driver has copied the arguments when it returns.
+    """
+    idle: list[tuple[memoryview, int]] = []
+
+    def launch(grid: int | tuple, block: int | tuple, stream: int, packed: bytes) -> None:
+        try:
+            room, table = idle.pop()
+        except IndexError:  # none, or another thread was faster
+            room, table = room_for(size)
+        room[:] = packed
+        if type(grid) is int and type(block) is int:
+            failed = call(function, grid, 1, 1, block, 1, 1, 0, stream, table, 0)[0]
+        else:
+            sizes = (*in_three_dimensions(grid), *in_three_dimensions(block))
+            failed = call(function, *sizes, 0, stream, table, 0)[0]
+        idle.append((room, table))
         if failed:
-            raise DeviceError(f"kernel {self.name} was not launched: {failed.name}")
+            raise DeviceError(f"kernel {name} was not launched: {failed.name}")
 
-    def _room(self) -> tuple[Any, int]:
-        """Room for the arguments, and the address of a table of where each of them lies."""
-        buffer = ctypes.create_string_buffer(self._size)
-        first = ctypes.addressof(buffer)
-        table = (ctypes.c_void_p * (self._size // 8))(*range(first, first + self._size, 8))
-        buffer.table = table  # lives as long
-        return buffer, ctypes.addressof(table)
+    return launch
+
+
+def room_for(size: int) -> tuple[memoryview, int]:
+    """Room for packed arguments, and the address of a table of where each eight bytes of it lie."""
+    buffer = ctypes.create_string_buffer(size)
+    first = ctypes.addressof(buffer)
+    table = (ctypes.c_void_p * (size // 8))(*range(first, first + size, 8))
+    buffer.table = table  # lives as long
+    return memoryview(buffer).cast("B"), ctypes.addressof(table)
 
 
 def launch_on_gpu(kernel: Any, grid: int | tuple, block: int | tuple, arguments: tuple, stream: int = 0) -> None:
     """kernel[grid, block, stream](*arguments) for CuPy's arrays and scalars. Raises DeviceError if it cannot run."""
-    if not getattr(_THREAD, "ready", False):
+    try:
+        _THREAD.ready  # noqa: B018
+    except AttributeError:
         _make_current()
-    key: list[Any] = [kernel]
-    values: list[Any] = []
+    key, forms, look_up = [kernel], [], KEPT.get
     for argument in arguments:
-        scalar = SCALARS.get(type(argument))
-        if scalar is None:
-            kept = _ARRAYS.get((argument.dtype, argument.shape, argument.strides)) or _described(argument)
-            key.append(kept[0])
-            values += kept[1]
-            values.append(argument.data.ptr)
-            values += kept[2]
+        kept = look_up(id(argument))
+        if kept is not None and kept[0]() is argument and kept[3] == argument.shape:
+            key.append(kept[1])
+            forms.append(kept[2])
         else:
-            key.append(scalar[0])
-            values.append(argument)
-    loaded = _LOADED.get(tuple(key)) or _load(kernel, arguments, tuple(key))
-    loaded.launch(_in_three_dimensions(grid), _in_three_dimensions(block), stream, values)
-
-
-def _described(array: Any) -> tuple:
-    """What is the same for all arrays of a type, shape and strides."""
-    shape, strides, dtype = array.shape, array.strides, array.dtype
-    if len(_ARRAYS) > MOST_SHAPES:
-        _ARRAYS.clear()
-    number = _TYPES.setdefault(type_of(array), len(_TYPES))
-    described = number, (0, 0, math.prod(shape), dtype.itemsize), (*shape, *strides)
-    _ARRAYS[dtype, shape, strides] = described
-    return described
-
-
-def type_of(argument: Any) -> tuple:
-    """(dtype, ndim, layout) of an array: C where rows follow each other without gaps, F the reverse, else A.
-
-    Of a scalar, (the name of its type,).
-    """
-    if type(argument) in SCALARS:
-        return (SCALARS[type(argument)][0],)
-    flags = argument.flags
-    layout = "C" if flags.c_contiguous else "F" if flags.f_contiguous else "A"
-    return argument.dtype.name, len(argument.shape), layout
+            of_scalar = PACKED_SCALARS.get(type(argument))
+            number, packed = packed_form(argument) if of_scalar is None else (of_scalar[0], of_scalar[1](argument))
+            key.append(number)
+            forms.append(packed)
+    launch = _LOADED.get(tuple(key)) or _load(kernel, arguments, tuple(key))
+    launch(grid, block, stream, b"".join(forms))
 
 
 def numba_types(types: list[tuple]) -> tuple:
@@ -186,23 +164,16 @@ def machine_code(kernel: Any, types: list[tuple]) -> tuple[bytes, str]:
         return cubin, built.entry_name
 
 
-def _load(kernel: Any, arguments: tuple, key: tuple) -> Loaded:
+def _load(kernel: Any, arguments: tuple, key: tuple) -> Launch:
     started, loading = time.perf_counter(), LOADING.get()
-    loaded = _LOADED.setdefault(key, Loaded(kernel, [type_of(argument) for argument in arguments]))
+    launch = _LOADED.setdefault(key, loaded(kernel, [type_of(argument) for argument in arguments]))
     if loading is not None:
         loading.kernels += 1
         loading.seconds += time.perf_counter() - started
-    return loaded
+    return launch
 
 
-def _formats(kind: tuple) -> list[str]:
-    """How `struct` packs one argument of this type, eight bytes each."""
-    if len(kind) == 3:
-        return ["q"] * (5 + 2 * kind[1])
-    return [next(form for name, form in SCALARS.values() if name == kind[0])]
-
-
-def _in_three_dimensions(size: int | tuple) -> tuple[int, int, int]:
+def in_three_dimensions(size: int | tuple) -> tuple[int, int, int]:
     """A grid or a block in three dimensions."""
     if not isinstance(size, tuple):
         return int(size), 1, 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 from collections import Counter
 from collections.abc import Callable
@@ -14,7 +15,8 @@ import numpy as np
 
 from ..errors import OptionError
 from .arrays import device_kind, fetch
-from .kernels import SCALARS, launch_on_gpu
+from .kernels import launch_on_gpu
+from .packing import SCALARS, unpacked
 from .seen_kernels import SEEN, note_kernel
 
 LAUNCHES: ContextVar[Counter[str] | None] = ContextVar("launches", default=None)
@@ -33,12 +35,19 @@ def launch(kernel: Any, grid: int | tuple, block: int | tuple, *arrays: Any) -> 
     which is for tests: what is timed lives there. The emulator stops at the first mistake; within `traced_launches`
     data races are mistakes too. An empty grid launches nothing.
     """
-    if grid == 0 or (isinstance(grid, tuple) and 0 in grid):
+    if (0 in grid) if type(grid) is tuple else grid == 0:
         return
-    place = next((type(array).__module__ for array in arrays if type(array) not in SCALARS), "")
-    if place == "cupy" and not EMULATED.get():
-        _count(kernel, "gpu")
-        return _on_gpu(kernel, grid, block, arrays)
+    for array in arrays:
+        if type(array) not in SCALARS:
+            break
+    if arrays and type(array).__module__ == "cupy" and not EMULATED.get():
+        if LAUNCHES.get() is not None:
+            _count(kernel, "gpu")
+        if SEEN.get() is not None:
+            note_kernel(kernel, arrays)
+        if WAY.get() == "packed":
+            return launch_on_gpu(kernel, grid, block, arrays, STREAM.get())
+        return _by_numba(kernel, grid, block, arrays)
     if any(lies_emulated(array) for array in arrays):
         _count(kernel, "emulator")
         return _on_emulated_device(kernel, grid, block, arrays)
@@ -50,7 +59,7 @@ def launch(kernel: Any, grid: int | tuple, block: int | tuple, *arrays: Any) -> 
         kernel[grid, block](*arrays)
         return
     _count(kernel, "emulator")
-    _emulated(kernel, grid, block)(*arrays)
+    _emulated(kernel, grid, block)(*(unpacked(kernel, arrays) if _are_packable(arrays) else arrays))
 
 
 def _count(kernel: Any, place: str) -> None:
@@ -58,12 +67,8 @@ def _count(kernel: Any, place: str) -> None:
         launches[f"{kernel.py_func.__name__} ({place})"] += 1
 
 
-def _on_gpu(kernel: Any, grid: int | tuple, block: int | tuple, arrays: tuple) -> None:
-    """By our own packing of the arguments; Numba's own way is there to be compared with."""
-    if SEEN.get() is not None:
-        note_kernel(kernel, arrays)
-    if WAY.get() == "packed":
-        return launch_on_gpu(kernel, grid, block, arrays, STREAM.get())
+def _by_numba(kernel: Any, grid: int | tuple, block: int | tuple, arrays: tuple) -> None:
+    """As Numba launches, which costs the host 60 to 100 us."""
     from numba import cuda
 
     kernel[grid, block, cuda.external_stream(STREAM.get())](*_for_numba(arrays))
@@ -80,7 +85,13 @@ def _on_emulated_device(kernel: Any, grid: int | tuple, block: int | tuple, arra
     from ..emulator.device_array import do, there
 
     run, plain = _emulated(kernel, grid, block), there(arrays)
-    do(lambda: run(*plain))
+    read = unpacked(kernel, arrays) if WAY.get() == "packed" else plain
+    do(lambda: run(*read))
+
+
+def _are_packable(arrays: tuple) -> bool:
+    """Whether these arguments of the host's are what a launch packs; what is not, the emulator judges as it is."""
+    return all(type(a) in SCALARS or (isinstance(a, np.ndarray) and a.dtype.kind in "biufc") for a in arrays)
 
 
 def _emulated(kernel: Any, grid: int | tuple, block: int | tuple) -> Callable[..., None]:
@@ -165,6 +176,27 @@ def _returned_to_device(result: Any, copies: list[tuple[Any, np.ndarray]]) -> An
         if here is result:
             return there
     return np.asarray(result, like=copies[0][0])
+
+
+class ByNumba:
+    """An op of a device whose kernels Numba itself launches; on the emulated device they see arrays as they are."""
+
+    def __init__(self, function: Callable):
+        self.stands_for = function
+        self.__signature__ = inspect.signature(function)
+
+    def __call__(self, *args, **kwargs):
+        token = WAY.set("numba")
+        try:
+            return self.stands_for(*args, **kwargs)
+        finally:
+            WAY.reset(token)
+
+
+@functools.lru_cache(maxsize=1024)
+def by_numba(function: Callable) -> ByNumba:
+    """Wraps a function once: what is kept by a plan's functions is found again."""
+    return ByNumba(function)
 
 
 class InEmulator:

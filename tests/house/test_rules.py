@@ -185,7 +185,7 @@ def test_a_plan_refuses_a_choice_that_its_memory_never_asks_for(bad, say):
 
 def test_every_row_of_the_catalog_can_be_chosen_in_a_plan():
     fields = {f.name for f in dataclasses.fields(plan.Plan)}
-    assert fields == {"base", "cache", "cache_dtype", "arena", "drop_finished", "graphs", *CATALOG}
+    assert fields == {"base", "cache", "cache_dtype", "arena", "drop_finished", "graphs", "launch", *CATALOG}
 
 
 def test_the_map_is_fresh_and_every_file_of_the_package_has_a_first_line():

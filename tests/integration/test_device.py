@@ -225,6 +225,12 @@ def test_what_no_graph_can_hold_is_refused_while_one_is_captured(look):
         ("cuda,cache=replicated,graphs=on", "emulator", "plan: graphs=on has no effect with cache=replicated"),
         ("cuda,graphs=on,cache=none", "emulator", "plan: graphs=on has no effect with cache=none"),
         ("graphs=maybe", "cpu", "plan: graphs='maybe' is not one of off, auto, on"),
+        (
+            "fast,launch=numba",
+            "cpu",
+            "plan: launch=numba has no effect on device=cpu: say device=cuda",
+        ),
+        ("cuda,launch=fast", "emulator", "plan: launch='fast' is not one of packed, numba"),
     ],
     ids=str,
 )

@@ -1,7 +1,11 @@
 """Launches that pack their arguments themselves: what the driver would get, without a driver."""
 
+import ctypes
+import gc
 import re
 import struct
+import threading
+import weakref
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,10 +15,13 @@ from taped_ops import references_on_tape
 from test_device import make
 
 import minidecode as md
+from minidecode.cuda.linear_int8 import round_rows
 from minidecode.cuda.norm import norm_block_per_row
-from minidecode.device import kernels, launch
+from minidecode.device import kernels, launch, packing
+from minidecode.device.arrays import fetch, put
 from minidecode.device.graphs import GraphCounts
-from minidecode.device.kernels import SCALARS, type_of
+from minidecode.device.packing import KEPT, SCALARS, length_of, type_of, unpacked
+from minidecode.errors import EmulationError, OptionError
 from minidecode.runtime import engine
 
 __all__ = ["references_on_tape"]  # a fixture
@@ -36,6 +43,9 @@ class Array:
 Array.__module__ = "cupy"
 
 
+FORMS = {"boolean": "?7x", "int64": "q", "int32": "i4x", "float32": "f4x", "float64": "d"}
+
+
 @cuda.jit
 def add(x_X, y_X, n, factor, flag):
     i = cuda.grid(1)
@@ -48,16 +58,22 @@ def seen(monkeypatch):
     """What was launched: (grid, block, stream, numbers as the driver reads them), by a driver that does nothing."""
     launches = []
 
-    class Loaded(kernels.Loaded):
-        def __init__(self, kernel, types):
-            self.types, self.form = types, "=" + "".join(f for kind in types for f in kernels._formats(kind))
+    def loaded(kernel, types):
+        size = 8 * sum(map(length_of, types))
+        form = "=" + "".join("q" * length_of(k) if len(k) == 3 else FORMS[k[0]] for k in types)
 
-        def launch(self, grid, block, stream, values):
-            packed = struct.pack(self.form, *values)
-            assert len(packed) == 8 * len(values)
-            launches.append((self.types, grid, block, stream, struct.unpack(self.form, packed)))
+        def call(function, *given):
+            *sizes, shared, stream, table, extra = given
+            assert (function, len(sizes), shared, extra) == ("the function", 6, 0, 0)
+            places = list((ctypes.c_void_p * (size // 8)).from_address(table))
+            assert places == [places[0] + 8 * k for k in range(size // 8)], "a pointer for every eight bytes"
+            read = struct.unpack(form, ctypes.string_at(places[0], size))
+            launches.append((types, tuple(sizes[:3]), tuple(sizes[3:]), stream, read))
+            return (0,)
 
-    monkeypatch.setattr(kernels, "Loaded", Loaded)
+        return kernels.launcher(call, "the function", "add", size)
+
+    monkeypatch.setattr(kernels, "loaded", loaded)
     monkeypatch.setattr(kernels, "_LOADED", {})
     monkeypatch.setattr(kernels._THREAD, "ready", True, raising=False)
     return launches
@@ -102,6 +118,197 @@ def test_an_empty_grid_launches_nothing(seen):
     launch.launch(add, 0, 1, Array(np.zeros(1)))
     launch.launch(add, (3, 0), 1, Array(np.zeros(1)))
     assert seen == []
+
+
+# ---- packed forms that are kept --------------------------------------------------------------------------------------
+
+
+def test_an_array_that_recurs_is_packed_once(seen, monkeypatch):
+    x = Array(np.zeros(3, np.float32))
+    launch.launch(add, 1, 1, x)
+    monkeypatch.setattr(kernels, "packed_form", None)
+    launch.launch(add, 1, 1, x)
+    assert seen[0] == seen[1]
+
+
+def test_a_packed_form_keeps_no_array_alive(seen):
+    x = Array(np.zeros(3, np.float32))
+    launch.launch(add, 1, 1, x)
+    gone = weakref.ref(x)
+    assert KEPT[id(x)][0] is gone
+    del x
+    gc.collect()
+    assert gone() is None
+
+
+def test_forms_of_arrays_that_are_gone_are_thrown_away(seen, monkeypatch):
+    monkeypatch.setattr(packing, "KEPT", kept := {})
+    monkeypatch.setattr(kernels, "KEPT", kept)
+    monkeypatch.setattr(packing, "_limit", [packing.MANY_FORMS])
+    stays = [Array(np.zeros(3, np.float32)) for _ in range(10)]
+    for array in stays:
+        launch.launch(add, 1, 1, array)
+    for _ in range(3 * packing.MANY_FORMS // 100):
+        for array in [Array(np.zeros(3, np.float32)) for _ in range(100)]:
+            launch.launch(add, 1, 1, array)
+        assert len(kept) <= packing.MANY_FORMS
+    assert all(kept[id(array)][0]() is array for array in stays)
+
+
+def test_an_array_of_another_ones_id_is_packed_anew(seen):
+    """As where an id recurs; and where the array's own shape was assigned."""
+    x, y = Array(np.zeros(3, np.float32)), Array(np.zeros((2, 2), np.float32))
+    launch.launch(add, 1, 1, x)
+    KEPT[id(y)] = KEPT[id(x)]
+    launch.launch(add, 1, 1, y)
+    assert seen[1][-1] == (0, 0, 4, 4, y.data.ptr, 2, 2, 8, 4)
+    y.shape, y.strides, y.flags = (4,), (4,), np.zeros(4).flags
+    launch.launch(add, 1, 1, y)
+    assert seen[2][0] == [("float32", 1, "C")] and seen[2][-1] == (0, 0, 4, 4, y.data.ptr, 4, 4)
+
+
+def test_ids_that_recur_never_meet_an_old_form(seen):
+    for k in range(2000):
+        shape = (k % 7 + 1, k % 3 + 1)
+        array = Array(np.zeros(shape, np.float32))
+        launch.launch(add, 1, 1, array)
+        assert seen[-1][-1][4:7] == (array.data.ptr, *shape)
+        del array
+
+
+def test_threads_launch_beside_each_other(seen):
+    """Every thread with arrays of its own and some that all share; each launch reads what its own thread handed in."""
+    shared, wrong = [Array(np.zeros(k + 1, np.float32)) for k in range(4)], []
+
+    def work(rows):
+        kernels._THREAD.ready = True
+        try:
+            for k in range(300):
+                mine = Array(np.zeros((rows, k + 1), np.float32))
+                launch.launch(add, rows, k + 1, mine, shared[k % 4], k)
+        except Exception as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=work, args=(rows,)) for rows in (1, 2, 3, 4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong and len(seen) == 1200
+    for _, (rows, *_), (length, *_), _, values in seen:
+        assert values[5:7] == (rows, length) and values[-1] == length - 1
+        assert values[13:15] == (shared[(length - 1) % 4].data.ptr, (length - 1) % 4 + 1)
+
+
+def test_no_two_types_have_one_number():
+    numbers = [packing.number_of(("float32", ndim, layout)) for ndim in range(6) for layout in "CFA" for _ in range(2)]
+    assert len(set(numbers)) == 18 and all(packing.TYPES[n][0] == "float32" for n in numbers)
+
+
+# ---- what the emulated device reads ----------------------------------------------------------------------------------
+
+VIEWS = {
+    "whole": lambda a: a,
+    "a row": lambda a: a[2],
+    "rows": lambda a: a[1:3],
+    "columns": lambda a: a[:, 1:4],
+    "every second": lambda a: a[:, ::2],
+    "backwards": lambda a: a[::-1, ::-1],
+    "turned": lambda a: a.T,
+    "one number": lambda a: a[3, 4],
+    "none": lambda a: a[4:],
+    "one row, wide": lambda a: a[2:3, 1:3],
+    "repeated": lambda a: np.broadcast_to(a[0], (3, 6)),
+}
+
+
+def numbers(order="C"):
+    return np.array(np.arange(24, dtype=np.float32).reshape(4, 6), order=order)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+def test_kernels_of_the_emulated_device_read_what_was_packed(view, order):
+    there = view(put(numbers(order), "emulator"))
+    want = view(numbers(order))
+    (read,) = unpacked(add, (there,))
+    assert read.shape == want.shape and read.dtype == want.dtype and np.array_equal(read, want)
+    assert read.flags.c_contiguous == want.flags.c_contiguous
+    if read.size and there.there.flags.writeable:
+        read[...] = -1
+        assert (fetch(there) == -1).all(), "it is the same memory"
+
+
+def test_scalars_are_read_with_their_types():
+    given = (True, 3, 2.5, np.float32(0.1), np.int32(-3), np.int64(2**40), np.bool_(False))
+    read = unpacked(add, (put(np.zeros(1), "emulator"), *given))[1:]
+    assert read == given and list(map(type, read)) == list(map(type, given))
+    with pytest.raises(OptionError, match="no float16 by itself"):
+        unpacked(add, (np.float16(1),))
+
+
+def repacked(monkeypatch, change):
+    """From now on numbers are packed so: (number of the type, the form's numbers) -> its numbers."""
+    form = packing.packed_form
+
+    def wrong(argument):
+        number, packed = form(argument)
+        values = list(struct.unpack(f"={len(packed) // 8}q", packed))
+        KEPT.clear()
+        if len(values) > 1:
+            change(values)
+        return number, struct.pack(f"={len(values)}q", *values)
+
+    monkeypatch.setattr(packing, "packed_form", wrong)
+
+
+def test_a_wrong_offset_is_found_without_a_gpu(monkeypatch):
+    """Inside the memory by wrong numbers, beyond it by an error."""
+    x = put(numbers(), "emulator")
+    with monkeypatch.context() as patch:
+        repacked(patch, lambda values: values.__setitem__(4, values[4] + 4))
+        with pytest.raises(EmulationError, match="beyond the array's memory, from byte 4 of 96 on"):
+            unpacked(add, (x,))
+        assert unpacked(add, (x[0],))[0].tolist() == [1, 2, 3, 4, 5, 6]
+        with pytest.raises(EmulationError, match="beyond the array's memory"):
+            repacked(patch, lambda values: values.__setitem__(4, x.data.ptr - 8))
+            unpacked(add, (x[0],))
+
+
+@pytest.mark.parametrize("at", [5, 6, 7, 8, 2, 3], ids=["rows", "columns", "stride", "last stride", "size", "itemsize"])
+@pytest.mark.parametrize("view", [lambda a: a, lambda a: a[:, :4], lambda a: a.T], ids=["C", "A", "F"])
+def test_a_wrong_shape_or_stride_is_found_without_a_gpu(monkeypatch, at, view):
+    there, want = view(put(numbers(), "emulator")), view(numbers())
+    repacked(monkeypatch, lambda values: values.__setitem__(at, values[at] - values[at] // 2))
+    try:
+        (read,) = unpacked(add, (there,))
+    except EmulationError:
+        return
+    assert not np.array_equal(read, want), "it went unnoticed"
+
+
+def test_a_layout_that_is_not_the_arrays_is_found_without_a_gpu(monkeypatch):
+    """Compiled code for C never reads the strides: a view with gaps would be read at the wrong places."""
+    monkeypatch.setattr(packing, "type_of", lambda array: (array.dtype.name, array.ndim, "C"))
+    monkeypatch.setattr(packing, "_DESCRIBED", {})
+    x = put(numbers(), "emulator")
+    unpacked(add, (x,))
+    with pytest.raises(EmulationError, match=r"strides \(24, 8\) was packed as float32 in layout C"):
+        unpacked(add, (x[:, ::2],))
+
+
+@pytest.mark.parametrize("device", ["emulator", "cpu"])
+def test_gaps_that_a_signature_forbids_are_refused(device):
+    big = put(np.ones((2, 16), np.float32), device)
+    rest = np.float32(127), put(np.zeros((2, 8), np.int8), device), put(np.ones(2, np.float32), device)
+    launch.launch(round_rows, 2, 128, big[:, :8].copy(), *rest)
+    assert fetch(rest[1]).tolist() == [[127] * 8] * 2
+    says = r"round_rows: x_RX has gaps .* array\(float32, 2d, C\): make it contiguous first"
+    with pytest.raises(EmulationError, match=says):
+        launch.launch(round_rows, 2, 128, big[:, ::2], *rest)
+
+
+# ---- machine code ----------------------------------------------------------------------------------------------------
 
 
 def made(rows):
@@ -175,21 +382,55 @@ def test_machine_code_is_written_whole_or_not_at_all(tmp_path):
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["a.cubin", "file", "folder"]
 
 
+# ---- Numba's own way -------------------------------------------------------------------------------------------------
+
+
+def said_both_ways(model, **how):
+    """What a generation of each way of launching says."""
+    plans = [f"cuda,graphs=off,launch={way}" for way in ("packed", "numba")]
+    return [model.generate(plan=plan, **how) for plan in plans]
+
+
+def test_numbas_way_is_a_choice_of_the_plan(monkeypatch):
+    """On the emulated device, kernels then see arrays as they are: nothing is packed."""
+    packs, form = [], packing.packed_form
+    monkeypatch.setattr(packing, "packed_form", lambda a: packs.append(launch.WAY.get()) or form(a))
+    packed, numba = said_both_ways(make("gpt2", "emulator"), input_ids=[[5, 6]], max_new_tokens=1)
+    assert set(packs) == {"packed"} and packed.token_ids[0].tolist() == numba.token_ids[0].tolist()
+    assert "launch=numba" in str(numba.receipt.plan) and "launch" not in str(packed.receipt.plan)
+    assert packed.receipt.launches == numba.receipt.launches
+
+
+def test_numba_is_handed_cupys_arrays_as_its_own_and_the_stream(monkeypatch):
+    handed = []
+
+    class Kernel:
+        def __getitem__(self, configuration):
+            return lambda *arguments: handed.append((configuration, arguments))
+
+    monkeypatch.setattr(cuda, "as_cuda_array", lambda array, sync: ("converted", array, sync))
+    monkeypatch.setattr(cuda, "external_stream", lambda number: ("stream", number))
+    x, kernel = Array(np.zeros(3)), Kernel()
+    op = launch.by_numba(lambda: launch.launch(kernel, 4, 32, x, 6))
+    token = launch.STREAM.set(17)
+    try:
+        op()
+    finally:
+        launch.STREAM.reset(token)
+    assert handed == [((4, 32, ("stream", 17)), (("converted", x, False), 6))]
+    assert launch.WAY.get() == "packed"
+
+
+def test_a_kept_step_finds_the_functions_of_numbas_way_again():
+    first, second = (md.Plan.parse("cuda,launch=numba").resolve(device="emulator")[0] for _ in range(2))
+    assert first == second and all(isinstance(f, launch.ByNumba | launch.OnHost) for f in first.values())
+
+
 @pytest.mark.gpu
 def test_both_ways_of_launching_say_the_same_on_a_gpu():
-    import cupy
-
-    how = {"max_new_tokens": 8, "num_beams": 2, "plan": "cuda,graphs=off"}
-    model, said = md.load("tiny-gpt2", device="cuda"), []
-    for way in ("packed", "numba"):
-        token = launch.WAY.set(way)
-        try:
-            said.append(model.generate("Fellow citizens,", **how))
-        finally:
-            launch.WAY.reset(token)
-    cupy.cuda.Device().synchronize()
-    assert said[0].token_ids[0].tolist() == said[1].token_ids[0].tolist()
-    assert np.array_equal(said[0].scores, said[1].scores)
+    packed, numba = said_both_ways(make("gpt2", "cuda"), input_ids=[[5, 6]], max_new_tokens=8, num_beams=2)
+    assert packed.token_ids[0].tolist() == numba.token_ids[0].tolist()
+    assert np.array_equal(packed.scores, numba.scores)
 
 
 def test_first_launches_are_noted_in_the_receipt(seen, monkeypatch, references_on_tape):

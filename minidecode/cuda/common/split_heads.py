@@ -88,9 +88,10 @@ def results(qkv_RX, heads, dtype, out):
 
 # What each kernel is compiled and type-checked for, without a GPU. A product may be some columns of a wider one.
 PRODUCT_RX, ROWS_RX, ROW_X, HALVES_RX = float32[:, :], float32[:, ::1], float32[::1], types.float16[:, ::1]
-CUT = [(PRODUCT_RX, ROW_X, float32, *[part_RX] * 3) for part_RX in (ROWS_RX, HALVES_RX)]
+PARTS = ROWS_RX, HALVES_RX, float32[:, :], types.float16[:, :]  # the last two are columns of a wider array
+CUT = [(PRODUCT_RX, ROW_X, float32, *[part_RX] * 3) for part_RX in PARTS]
 SIGNATURES = {
     plus_bias: [(PRODUCT_RX, ROW_X, ROWS_RX)],
-    copy_columns: [(ROWS_RX, int64, float32, part_RX) for part_RX in (ROWS_RX, HALVES_RX)],
+    copy_columns: [(ROWS_RX, int64, float32, part_RX) for part_RX in PARTS],
     add_and_cut: CUT,
 }
