@@ -10,7 +10,7 @@ from test_attention_settings import SIZES, random_tensors
 import minidecode as md
 from minidecode import plan as plan_file
 from minidecode.cache.split import SplitCache
-from minidecode.cuda import linear
+from minidecode.cuda import linear, linear_int8
 from minidecode.device import graphs
 from minidecode.device.arrays import put
 from minidecode.device.products import PRODUCT
@@ -142,6 +142,16 @@ def test_weights_in_blocks(dtype):
     here, there = (make("gpt2", device, dtype=dtype, **sizes) for device in ("cpu", "emulator"))
     how = {"input_ids": IDS[:1], "max_new_tokens": 2}
     same(here.generate(**how, plan="numpy,linear=rounded"), there.generate(**how))
+
+
+def test_integer_products_of_the_library_in_captured_steps(monkeypatch):
+    monkeypatch.setattr(linear_int8, "LIBRARY_FROM", 1)
+    here, there = (make("gpt2", device, dtype="int8_dynamic") for device in ("cpu", "emulator"))
+    how = {"input_ids": IDS, "max_new_tokens": 4, "eos_token_id": None}
+    out = there.generate(**how)
+    same(here.generate(**how, plan="numpy,linear=rounded"), out)
+    assert out.receipt.graphs.launches > 0
+    assert out.receipt.launches["end_sums (emulator)"] == out.receipt.ops["linear_int8"].calls
 
 
 @pytest.mark.parametrize("asked", ["auto", "fast", "fast,cache=indirect", "cuda"])
