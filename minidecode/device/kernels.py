@@ -36,6 +36,7 @@ Launch = Callable[[int | tuple, int | tuple, int, bytes], None]  # grid, block, 
 
 _LOADED: dict[tuple, Launch] = {}  # by the kernel and its arguments' types
 _LOCK = threading.Lock()
+NO_SCALAR = (-1, None)
 _THREAD = threading.local()  # .ready: whether the GPU's context is current there
 
 
@@ -124,8 +125,8 @@ def launch_on_gpu(kernel: Any, grid: int | tuple, block: int | tuple, arguments:
             key.append(kept[1])
             forms.append(kept[2])
         else:
-            of_scalar = PACKED_SCALARS.get(type(argument))
-            number, packed = packed_form(argument) if of_scalar is None else (of_scalar[0], of_scalar[1](argument))
+            number, pack = PACKED_SCALARS.get(type(argument), NO_SCALAR)
+            number, packed = (number, pack(argument)) if pack else packed_form(argument)
             key.append(number)
             forms.append(packed)
     launch = _LOADED.get(tuple(key)) or _load(kernel, arguments, tuple(key))
