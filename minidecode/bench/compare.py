@@ -156,7 +156,8 @@ def compare(
     host, on arrays of the host, and its labels say so: no transfer is timed. Without a GPU kernels are left out, for an
     emulator's time says nothing about a GPU's; `check` runs them there.
 
-    machine: what else the cost model predicts for, beside this machine, whose limits are measured: v100, t4, h200.
+    machine: what else the cost model predicts for, beside this machine, whose limits are measured: v100, t4, h100 or
+    h200.
     stored: what the weights that are multiplied by, or the caches that are read, are stored as: float32, float16 or,
     of weights, int8; by default as the row has it. progress(done, total) is called with how many implementations have
     been checked; timing counts as one more. Raises NumericalError if an implementation is wrong: nothing is timed then;

@@ -277,9 +277,9 @@ def ladder(
     run by turns, `repeats` times. Texts have a fixed number of new tokens.
 
     memory_budget: also double the batch, method by method, until it would need more (bench/frontier.py); no cell that
-    takes longer than about cell_seconds is timed. machine: predict for v100, t4 or h200 too. name: of the model, in the
-    tables. announce: told, in words, what is about to run. seconds: about how long it may take, without batches that
-    are doubled: sizes in `may_shrink` are made smaller, fewer turns are run, and a rung without time left is not run.
+    takes longer than about cell_seconds is timed. machine: predict for v100, t4, h100 or h200 too. name: the model's,
+    in the tables. announce: told, in words, what is about to run. seconds: about how long it may take, without batches
+    that are doubled: sizes in `may_shrink` are made smaller, fewer turns are run, a rung without time left is not run.
 
     Works for a model with random weights, which has no tokenizer: then there is no pipeline.
 

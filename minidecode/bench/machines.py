@@ -57,6 +57,7 @@ MACHINES = {
     for m in [
         Machine("v100", 900e9, 15.7e12, "data sheet, SXM2", 125e12, 16 * 10**9, DP4A * 15.7e12),
         Machine("t4", 320e9, 8.1e12, "data sheet", 65e12, 16 * 10**9, DP4A * 8.1e12),
+        Machine("h100", 3.35e12, 67e12, "data sheet, SXM, without tensor cores", 989e12, 80 * 10**9, DP4A * 67e12),
         Machine("h200", 4.8e12, 67e12, "data sheet, SXM, without tensor cores", 989e12, 141 * 10**9, DP4A * 67e12),
     ]
 }

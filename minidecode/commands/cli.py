@@ -47,6 +47,7 @@ from .ladder import ladder
 from .models import models
 from .plan import plan
 from .precompile import precompile
+from .predict import predict
 from .project import app as project_app
 from .prove import prove
 from .sanitize import sanitize
@@ -69,7 +70,7 @@ IN_ORDER_OF_HELP = {
     "Generate": (generate, chat, serve, interpolate, trace, explore, score),
     "Read": (embed, classify),
     "Measure": (plan, compare, ladder, evaluate, prove),
-    "Check kernels": (check, sanitize),
+    "Check kernels": (check, sanitize, predict),
     "Learn": (help, tutorial, classroom),  # and exercise, project
     "This machine": (models, import_file, convert, precompile, doctor),
     "As fairseq": (fairseq_generate, fairseq_interactive),

@@ -25,8 +25,8 @@ def compare(
     functions: Annotated[list[str] | None, typer.Argument(metavar="FILE.py:FUNCTION", help="Yours, timed beside"
                                                           " ours; the file is executed.")] = None,
     repeats: Annotated[int, typer.Option(min=1, help="How often each implementation is timed.")] = 9,
-    machine: Annotated[list[str] | None, typer.Option(help="Predict for this one too: v100, t4 or h200; may repeat.")]
-    = None,
+    machine: Annotated[list[str] | None, typer.Option(help="Predict for this one too: v100, t4, h100 or h200; may"
+                                                     " repeat.")] = None,
     stored: Annotated[str | None, typer.Option(help="What weights or caches are stored as: float32, float16 or, of"
                                                " weights, int8, int8_blocks, int4; others are left out.")] = None,
     read: Annotated[list[Path] | None, typer.Option("--read", help="Time nothing: show a file that --json wrote; given"

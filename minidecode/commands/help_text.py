@@ -99,6 +99,11 @@ EXAMPLES = {  # tests/cli/test_help.py reads each as the command line would
         "minidecode sanitize --traced 100 --blocks all script.py 4096",
         "minidecode sanitize --json script.py > report.json",
     ),
+    "predict": (
+        "minidecode predict linear",
+        "minidecode predict linear --stored int8",
+        "minidecode predict softmax --megabytes 200 --json",
+    ),
     "convert": (
         "minidecode convert tiny-gpt2 --kv-heads 1 --output tiny-multi-query",
         "minidecode convert gpt2 --kv-heads 4 --output gpt2-grouped",

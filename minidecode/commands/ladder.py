@@ -54,7 +54,7 @@ def ladder(
                                                       " the machine has left (available).")] = None,
     cell_seconds: Annotated[float, typer.Option(help="Skip batches slower than this, in seconds.")] = 4.0,
     machine: Annotated[list[str] | None, typer.Option(help="Predict for this one too, with its own memory as a cap:"
-                                                      " v100, t4 or h200; may repeat.")] = None,
+                                                      " v100, t4, h100 or h200; may repeat.")] = None,
     read: Annotated[Path | None, typer.Option("--read", help="Time nothing: show a file that --json wrote.")] = None,
     output: Annotated[Path | None, output_flag("Draw speedups and shares of time, as SVG.")] = None,
     as_json: AsJson = False, quiet: Quiet = False, debug: Debug = False,

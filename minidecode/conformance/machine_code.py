@@ -22,6 +22,16 @@ from ..errors import OptionError, pip_install
 PACKAGE, PROGRAM, WIDE = "nvidia-cuda-nvdisasm", "nvdisasm", 16
 LABEL = re.compile(r"^(\.L\w+):")
 INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(@!?U?P\w+\s+)?([A-Z][\w.]*)\s*(.*?)\s*;")
+# Units of which a scheduler has less than 32 lanes: cycles of an instruction (CUDA's programming guide, throughputs of
+# compute capability 9.0), and what goes to them. All other instructions take a cycle.
+UNITS = {
+    "integers": (
+        2,
+        "IADD3 LOP3 ISETP SEL LEA SHF PRMT VIADD VIMNMX VIADDMNMX IMNMX FSETP FSEL FMNMX PLOP3 BMSK SGXT IABS",
+    ),
+    "memory": (4, "LD LDG LDS LDL ST STG STS STL SHFL ATOMS ATOMG ATOM RED"),
+    "functions": (8, "MUFU F2F I2F F2I POPC FLO"),
+}
 OTHERS = ("LDS", "STS", "ATOMS", "SHFL", "STG", "ST", "VOTE", "REDUX", "ATOMG", "RED", "BAR")
 TARGET, REGISTER = re.compile(r"\((\.L\w+)\)"), re.compile(r"\bR(\d+)\b")
 
@@ -45,11 +55,13 @@ class Counts:
     loop_waits: int  # how often a loaded register is used while loads are under way
     first_loads: int  # that the loop issues before it first uses a register that one of them fills
     turn_instructions: float
+    turn_cycles: float  # of a scheduler: its own, or those of the busiest of the units that it feeds
     turn_loads: float
     turn_bytes: float
     turn_waits: float
     turn_others: float  # accesses of shared memory, shuffles and stores
     rest_instructions: float
+    rest_cycles: float
     rest_others: float  # the same in the other code, and loads from global memory
 
     @property
@@ -122,12 +134,12 @@ def count(sass: str) -> Counts:
         local_accesses=sum(i.operation in ("LDL", "STL") for i in code),
         has_loop=loop is not None, loop_instructions=len(body), loop_loads=len(loads), loop_bytes=sum(loads),
         loop_waits=len(waits), first_loads=first,
-        turn_instructions=sum(turn.values()),
+        turn_instructions=sum(turn.values()), turn_cycles=_cycles(code, turn),
         turn_loads=sum(p for i, p in turn.items() if code[i].loaded),
         turn_bytes=sum(p * code[i].loaded for i, p in turn.items()),
         turn_waits=sum(turn[begin + i] for i in waits),
         turn_others=sum(p for i, p in turn.items() if code[i].operation in OTHERS),
-        rest_instructions=sum(rest.values()),
+        rest_instructions=sum(rest.values()), rest_cycles=_cycles(code, rest),
         rest_others=sum(p for i, p in rest.items() if code[i].operation in OTHERS or code[i].loaded),
     )  # fmt: skip
 
@@ -159,23 +171,35 @@ def _main_loop(code: list[_Instruction], labels: dict[str, int]) -> slice | None
 def _shares(code: list[_Instruction], labels: dict[str, int], begin: int, end: int) -> list[float]:
     """How often each of these instructions runs in one pass, if half of the branches forward are taken.
 
-    A conditional exit is for threads that have nothing to do: the others go on. BRA.DIV leads to code for warps whose
-    lanes have parted, and is not taken.
+    No branch leads to an exit: that is for threads that have nothing to do, and the others go on. BRA.DIV leads to code
+    for warps whose lanes have parted, and is not taken.
     """
+
+    def leaves(i: int) -> bool:
+        return i < len(code) and code[i].operation == "EXIT" and not code[i].is_conditional
+
     share = [0.0] * (end - begin + 1)
     share[0] = 1.0
     for i in range(begin, end):
         instruction, here = code[i], share[i - begin]
         target = TARGET.search(instruction.operands) if instruction.name == "BRA" else None
         to = labels.get(target[1], end) if target else i
-        ends = instruction.operation in ("EXIT", "BRA", "RET") and not instruction.is_conditional
-        taken = (0.5 if instruction.is_conditional else 1.0) * here if to > i else 0.0
-        if ends and instruction.name != "BRA":
+        if leaves(i) or (instruction.operation == "RET" and not instruction.is_conditional):
             continue  # nothing goes on behind it
+        taken = 0.0
         if to > i:
+            taken = here if leaves(i + 1) or not instruction.is_conditional else 0.0 if leaves(to) else here / 2
             share[min(to, end) - begin] += taken
         share[i + 1 - begin] += here - taken
     return share[:-1]
+
+
+def _cycles(code: list[_Instruction], share: dict[int, float]) -> float:
+    of_units = [
+        cycles * sum(p for i, p in share.items() if code[i].operation in names.split())
+        for cycles, names in UNITS.values()
+    ]
+    return max(sum(share.values()), *of_units)
 
 
 def _waits(body: list[_Instruction]) -> tuple[list[int], int]:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,9 +23,19 @@ LAUNCHES: ContextVar[Counter[str] | None] = ContextVar("launches", default=None)
 TRACED: ContextVar[bool] = ContextVar("traced", default=False)
 PATIENCE_OF_A_JUDGE = 3.0  # seconds: its inputs are small
 EMULATED: ContextVar[bool] = ContextVar("emulated", default=False)
+RECORDED: ContextVar[list[Recorded] | None] = ContextVar("recorded", default=None)
 STREAM: ContextVar[int] = ContextVar("stream", default=0)  # the driver's, where kernels of the GPU go
 WAY: ContextVar[str] = ContextVar("way", default="packed")  # of launching on the GPU: packed, or numba
 EMULATED_DEVICE = "minidecode.emulator.device_array"
+
+
+class Recorded(NamedTuple):
+    """A launch that did not run."""
+
+    kernel: Any
+    grid: int | tuple
+    block: int | tuple
+    arguments: tuple
 
 
 def launch(kernel: Any, grid: int | tuple, block: int | tuple, *arrays: Any) -> None:
@@ -48,6 +58,9 @@ def launch(kernel: Any, grid: int | tuple, block: int | tuple, *arrays: Any) -> 
         if WAY.get() == "packed":
             return launch_on_gpu(kernel, grid, block, arrays, STREAM.get())
         return _by_numba(kernel, grid, block, arrays)
+    if (recorded := RECORDED.get()) is not None:
+        recorded.append(Recorded(kernel, grid, block, arrays))
+        return
     if any(lies_emulated(array) for array in arrays):
         _count(kernel, "emulator")
         return _on_emulated_device(kernel, grid, block, arrays)
@@ -116,6 +129,17 @@ def counted_launches():
         yield counts
     finally:
         LAUNCHES.reset(token)
+
+
+@contextmanager
+def recorded_launches():
+    """Within it, launches are noted with their arguments, and no kernel runs: arrays may be as large as a GPU's."""
+    recorded: list[Recorded] = []
+    token = RECORDED.set(recorded)
+    try:
+        yield recorded
+    finally:
+        RECORDED.reset(token)
 
 
 @contextmanager

@@ -91,7 +91,7 @@ class Emulated:
     def __getitem__(self, configuration) -> _Configured:
         if not isinstance(configuration, tuple) or not 2 <= len(configuration) <= 4:
             raise OptionError("a launch is [grid, block] or [grid, block, stream, dynamic_shared_bytes]")
-        grid, block = _dim3(configuration[0], "grid"), _dim3(configuration[1], "block")
+        grid, block = dim3(configuration[0], "grid"), dim3(configuration[1], "block")
         if block.x * block.y * block.z > MOST_THREADS:
             raise OptionError(f"a block has at most {MOST_THREADS} threads, not {block.x * block.y * block.z:,}")
         limits = [("block's z", block.z, 64)]
@@ -193,7 +193,7 @@ def _put_back(contents: list[tuple[np.ndarray, np.ndarray]]) -> None:
         array[...] = content
 
 
-def _dim3(size, what: str) -> Dim3:
+def dim3(size, what: str) -> Dim3:
     sizes = size if isinstance(size, tuple | list) else (size,)
     if not 1 <= len(sizes) <= 3 or not all(hasattr(n, "__index__") and n >= 1 for n in sizes):
         raise OptionError(f"the {what} is an integer above 0, or up to three of them, not {size!r}")

@@ -459,7 +459,7 @@ def test_an_encoder_decoder_model(tmp_path, settled):
 
 
 @pytest.mark.parametrize(("bad", "says"), [
-    ({"machine": "abacus"}, "there is no machine 'abacus': say v100, t4, h200"),
+    ({"machine": "abacus"}, "there is no machine 'abacus': say v100, t4, h100, h200"),
     ({"texts": 0}, "texts must be an integer from 1 up, not 0"),
     ({"repeats": True}, "repeats must be an integer"),
 ])  # fmt: skip

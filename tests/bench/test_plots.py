@@ -33,8 +33,9 @@ def test_el(tmp_path, monkeypatch):
     sizes = ["--positions", "8", "16", "--beams", "1", "4", "--heads", "2", "--width", "16", "--runs", "1"]
     found = run(monkeypatch, tmp_path, "el_attention.py", *sizes)
     times, rooflines = plots.el_figure_4(found), plots.el_figure_3(found)
-    assert [axes.get_title() for axes in times.axes[:5]] == [
-        "measured here", "predicted: this machine", "predicted: v100", "predicted: t4", "predicted: h200"
+    assert [axes.get_title() for axes in times.axes[:6]] == [
+        "measured here", "predicted: this machine", "predicted: v100", "predicted: t4", "predicted: h100",
+        "predicted: h200",
     ]  # fmt: skip
     for axes in times.axes:
         assert [line.get_label() for line in axes.lines] == ["no cache", "cache per beam", "cache per sentence", "el"]
@@ -43,7 +44,7 @@ def test_el(tmp_path, monkeypatch):
     assert measured.get_ydata()[1] == next(
         r["ms_per_sentence"]["el"][0] for r in found["figure_4"] if (r["N"], r["W"]) == (16, 4)
     )
-    assert [axes.get_title() for axes in rooflines.axes] == ["this machine", "v100", "t4", "h200"]
+    assert [axes.get_title() for axes in rooflines.axes] == ["this machine", "v100", "t4", "h100", "h200"]
     assert all("<svg" in svg for svg in drawn(tmp_path, monkeypatch, found, "", "-roofline"))
 
 

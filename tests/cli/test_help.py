@@ -29,7 +29,7 @@ COMMANDS = [name for name in GROUP.commands if name not in GROUPS]
 FITS_NO_GROUP = {
     "help", "debug", "quiet", "on_error", "receipt", "against", "stride", "examples", "functions", "stored", "repeats",
     "machine", "texts", "tokenizer", "cell_seconds", "seconds", "for_class", "traced", "blocks", "steps", "student",
-    "calls", "league", "jobs",
+    "calls", "league", "jobs", "megabytes",
 }  # fmt: skip
 
 

@@ -69,7 +69,7 @@ def test_work_that_is_given_is_done_whole(cli, toy, monkeypatch, given, seconds)
 
 
 @pytest.mark.parametrize(("arguments", "says"), [
-    (["--machine", "abacus"], "there is no machine 'abacus': say v100, t4, h200"),
+    (["--machine", "abacus"], "there is no machine 'abacus': say v100, t4, h100, h200"),
     (["--texts", 0], "texts must be an integer from 1 up, not 0"),
     (["--max-new-tokens", 2], "--max-new-tokens must be at least 3, not 2: a model may force"),
     (["--input-length", 15, "--max-new-tokens", 9], "beyond the context of 16"),

@@ -1,0 +1,253 @@
+"""What kernels would reach on a GPU that is not here: launches at their true size, one block of each on the CPU.
+
+An op's launches are recorded, not run, on arrays of a gigabyte of which only the first rows are filled. The emulator
+runs the first block of each, and counts what it asks for. What the machine code says of a kernel is in
+kernel_counts.json, or comes from the extra `ptx`. multiprocessor.py makes a time of both.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..catalog import Row, arguments_of, find
+from ..conformance.rows import row_module
+from ..device.launch import Recorded, recorded_launches
+from ..device.seen_kernels import note_kernel, seen_kernels
+from ..emulator.one_block import first_block
+from ..errors import OptionError
+from ..ops import Weight
+from .compare import implementations, stored_as
+from .multiprocessor import H100, Code, Multiprocessors, Work, limits, together
+
+MACHINES_WITH_MODEL = {"h100": H100}
+MEGABYTES = 1000.0
+COUNTS = Path(__file__).with_name("kernel_counts.json")
+FILLED = 2  # times that the inputs stand at the begin of the arrays; zeros follow
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A launch of an op: its kernel, what its code says, and what it asks for."""
+
+    kernel: str
+    code: Code
+    work: Work
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """One version of an op's kernels."""
+
+    label: str
+    share: float  # of the bandwidth that a copy has
+    seconds: float
+    limits: dict[str, float]  # seconds that each limit alone would need
+    kernels: tuple[str, ...]
+
+    @property
+    def limit(self) -> str:
+        """The limit that needs the most time."""
+        return max(self.limits, key=lambda name: self.limits[name])
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """All versions of an op, for one machine."""
+
+    name: str
+    machine: str
+    shape: str
+    useful: int  # bytes that must move at the least
+    versions: list[Prediction]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        versions = [{**dataclasses.asdict(v), "limit": v.limit} for v in self.versions]
+        return {**dataclasses.asdict(self), "versions": versions}
+
+    def __str__(self) -> str:
+        names = list(self.versions[0].limits)
+        head = f"{self.name} on {self.machine}, predicted: {self.shape}; {self.useful / 1e9:.2f} GB must move"
+        lines = [head, "share of a copy's bandwidth, and the share that each limit alone would allow:"]
+        lines.append(f"{'':10}{'share':>6}  {'limited by':<11}" + "".join(f"{n:>9}" for n in names) + "  kernels")
+        for v in self.versions:
+            least = v.share * v.seconds
+            alone = "".join(f"{_percent(least / v.limits[n] if v.limits[n] else math.inf):>9}" for n in names)
+            kernels = ", ".join(dict.fromkeys(v.kernels))
+            lines.append(f"{v.label:10}{_percent(v.share):>6}  {v.limit:<11}{alone}  {kernels}")
+        return "\n".join(lines)
+
+
+def _percent(share: float) -> str:
+    return "-" if share > 9.99 else f"{share:.0%}"
+
+
+def predict(
+    name: str, machine: str = "h100", stored: str | None = None, megabytes: float = MEGABYTES,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+) -> Predictions:  # fmt: skip
+    """Each version of the op's kernels on this machine. Raises OptionError where it has none, or counts are missing.
+
+    stored: what weights or caches are stored as. megabytes: that must move; at the default nothing has to be emulated.
+    """
+    row = find(name)
+    if machine not in MACHINES_WITH_MODEL:
+        raise OptionError(f"there is no model of {machine!r}: say {', '.join(MACHINES_WITH_MODEL)}")
+    functions = {label: f for label, f in implementations(row).items() if label.startswith("cuda")}
+    if not functions:
+        raise OptionError(f"{name} has no kernel: nothing runs on a GPU")
+    can_be = stored_as(row.name)
+    if stored is not None and stored not in can_be:
+        what = f"say {', '.join(can_be)}" if can_be else "leave it out"
+        raise OptionError(f"{name} is not stored as {stored!r}: {what}")
+    stored = stored or next((s for s in ("float16", *can_be) if s in can_be), None)
+    recorded = recorded_counts()
+    kept = recorded["works"].get(f"{row.name} {stored}") if megabytes == MEGABYTES else None
+    if kept and set(kept["versions"]) == set(functions):
+        shape, useful = kept["shape"], kept["useful"]
+        launched = {label: [Launched(key, code_of(key), Work(*work)) for key, work in launches]
+                    for label, launches in kept["versions"].items()}  # fmt: skip
+    else:
+        arguments, shape, useful = enlarged(row, megabytes, stored)
+        launched = {}
+        for done, (label, function) in enumerate(functions.items()):
+            progress(done, len(functions))
+            launched[label] = launches_of(function, *arguments)
+    gpu = MACHINES_WITH_MODEL[machine]
+    versions = [predicted(gpu, label, launches, useful) for label, launches in launched.items()]
+    return Predictions(row.name, machine, shape, useful, versions)
+
+
+def predicted(gpu: Multiprocessors, label: str, launches: list[Launched], useful: float) -> Prediction:
+    """The launches of one call, one behind the other."""
+    seconds, by_limit = 0.0, dict[str, float]()
+    for one in launches:
+        of_launch = limits(gpu, one.code, one.work, useful)
+        seconds += together(of_launch) + gpu.launch
+        for name, alone in of_launch.items():
+            by_limit[name] = by_limit.get(name, 0.0) + alone
+    kernels = tuple(one.kernel.partition("(")[0] for one in launches)
+    return Prediction(label, useful / gpu.bandwidth / seconds, seconds, by_limit, kernels)
+
+
+def launches_of(function: Callable[..., Any], *arguments: Any) -> list[Launched]:
+    """What a call launches: each launch's first block is emulated. The call may fail behind its last launch.
+
+    Arrays that a launch hands to the next hold zeros, for no launch runs.
+    """
+    failed, how = None, {}
+    if "workspace" in inspect.signature(function).parameters:
+        how["workspace"] = _zeros
+    with recorded_launches() as recorded, np.errstate(all="ignore"):
+        try:
+            function(*arguments, **how)
+        except Exception as error:  # its arrays hold no results
+            failed = error
+    if not recorded:
+        raise OptionError(f"no kernel was launched: {failed or 'the library computes it'}")
+    launched = []
+    for launch in recorded:
+        with seen_kernels() as seen:
+            note_kernel(launch.kernel, launch.arguments)
+        ((_, types),) = seen
+        key = key_of(launch.kernel, types)
+        launched.append(Launched(key, code_of(key, launch.kernel, types), work_of(launch)))
+    return launched
+
+
+def _zeros(shape: Any, dtype: Any = np.float32) -> np.ndarray:
+    return np.zeros(shape, dtype)
+
+
+def enlarged(row: Row, megabytes: float, stored: str | None = None) -> tuple[tuple, str, int]:
+    """(inputs, their shape in words, bytes that must move): the paper's, repeated until they move so much.
+
+    Rows are repeated, of products outputs. No memory is taken for the zeros that follow until they are touched.
+    """
+    paper = row_module(row.name).paper_inputs
+    arguments, shape = paper(**({"stored": stored} if stored else {}), seed=1)
+    has_weight = any(isinstance(a, Weight) for a in arguments)
+    if has_weight:
+        arguments = tuple(_by_outputs(a) for a in arguments)
+    least = row.cost(*arguments).bytes
+    times = max(1, math.ceil(1e6 * megabytes / least))
+    made: dict[int, np.ndarray] = {}  # an array that stands in two places goes on doing so
+
+    def repeated(array: np.ndarray) -> np.ndarray:
+        if id(array) not in made:
+            n = len(array)
+            large = made[id(array)] = np.zeros((times * n, *array.shape[1:]), array.dtype)
+            for turn in range(min(times, FILLED)):
+                large[turn * n : (turn + 1) * n] = array
+        return made[id(array)]
+
+    def larger(name: str, value: Any) -> Any:
+        if isinstance(value, Weight):
+            scale = repeated(value.scale) if np.ndim(value.scale) else value.scale
+            return dataclasses.replace(value, data=repeated(value.data), scale=scale)
+        if not isinstance(value, np.ndarray) or has_weight or name.rpartition("_")[2][0] not in "RB":
+            return value
+        return repeated(value)
+
+    given = arguments_of(row, arguments)
+    return tuple(larger(*item) for item in given.items()), f"{shape}, {times} times", times * least
+
+
+def _by_outputs(value: Any) -> Any:
+    """Weights in the layout in which a model is loaded for a GPU."""
+    if isinstance(value, Weight) and value.layout == "io":
+        return dataclasses.replace(value, data=np.ascontiguousarray(value.data.T), layout="oi")
+    return value
+
+
+def work_of(launch: Recorded) -> Work:
+    """What the launch's first block asks for, and how many blocks there are."""
+    return Work(**dataclasses.asdict(first_block(*launch)))
+
+
+@functools.cache
+def recorded_counts() -> dict[str, Any]:
+    """kernel_counts.json: counts of kernels by key, and works of ops at the default size."""
+    return json.loads(COUNTS.read_text(encoding="utf-8"))
+
+
+def key_of(kernel: Any, types: tuple) -> str:
+    """A kernel with its arguments' types, in short: float16 2C is a contiguous matrix."""
+    return f"{kernel.py_func.__name__}({', '.join(map(_short, types))})"
+
+
+def _short(kind: Any) -> str:
+    dtype = getattr(kind, "dtype", None)
+    return f"{dtype} {kind.ndim}{kind.layout}" if hasattr(kind, "ndim") else str(kind)
+
+
+def code_of(key: str, kernel: Any = None, types: tuple = ()) -> Code:
+    """The kernel's code for an H100: recorded, or built now. Raises OptionError where neither can be."""
+    if (counts := recorded_counts()["counts"].get(key)) is not None:
+        return Code(*counts)
+    if kernel is None:
+        raise OptionError(f"kernel_counts.json has no counts of {key}: run benchmarks/multiprocessor.py --counts")
+    try:
+        return built(kernel, types)
+    except OptionError as error:
+        raise OptionError(f"the machine code of {key.partition('(')[0]} was not counted before, and {error}") from None
+
+
+@functools.cache
+def built(kernel: Any, types: tuple) -> Code:
+    """The counts of a kernel that is compiled and disassembled now."""
+    from ..conformance.kernel_build import build
+
+    made = build(kernel, types, (9, 0))
+    names = [field.name for field in dataclasses.fields(Code)][2:]
+    return Code(made.registers, made.shared_bytes, *(round(getattr(made.counts, name), 2) for name in names))

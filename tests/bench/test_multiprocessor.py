@@ -1,0 +1,190 @@
+"""The model of a multiprocessor ranks kernels as an H100 did; `predict` reads it, with and without the toolkit."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from minidecode.bench import predict
+from minidecode.bench.multiprocessor import H100, Code, Work, in_flight, limits, moved, resident, together
+from minidecode.catalog import CATALOG
+from minidecode.emulator.one_block import first_block
+from minidecode.errors import OptionError
+
+ROOT = Path(__file__).parents[2]
+MEASURED = json.loads((ROOT / "benchmarks" / "results" / "multiprocessor-h100.json").read_text(encoding="utf-8"))
+CODE = Code(32, 0, 40, 50, 4, 16, 1, 0, 60, 80, 2)  # four loads of 4 bytes, awaited together
+WORK = Work(10_000, 128, 1024, 0, 1024, 32_768, 32_768, 0, 0, 0, 0, 0)
+
+
+def launched(case):
+    return [predict.Launched(k, Code(*MEASURED["counts"][k]), Work(*w)) for k, w in case["launches"]]
+
+
+def share(case):
+    return predict.predicted(H100, case["name"], launched(case), case["useful"]).share
+
+
+def share_by_flight(case):
+    launches = launched(case)
+    return case["useful"] / sum(
+        min(case["useful"], moved(one.work)) / in_flight(H100, one.code, one.work) for one in launches
+    )
+
+
+def ranked(group, shares):
+    cases = [case for case in MEASURED["cases"] if group in ("all", case["set"])]
+    return spearmanr([shares(case) for case in cases], [case["share"] for case in cases]).statistic
+
+
+@pytest.mark.parametrize(
+    ("group", "least"), [("before", 0.7), ("linear", 0.85), ("vocabulary", 0.85), ("attention", 0.8), ("all", 0.85)]
+)
+def test_it_ranks_launches_as_an_h100_did(group, least):
+    assert ranked(group, share) > least
+    assert ranked(group, share) > ranked(group, share_by_flight)
+    assert MEASURED["ranks"][group]["model"] == round(ranked(group, share), 2), "run benchmarks/multiprocessor.py"
+
+
+def test_bytes_in_flight_alone_do_not_rank_them():
+    assert ranked("all", share_by_flight) < 0.6
+    assert ranked("linear", share_by_flight) < 0.5
+
+
+@pytest.mark.parametrize("limit", ["issue", "latency", "L1"])
+def test_each_limit_is_needed(limit, monkeypatch):
+    """Without it, launches of all sets are ranked worse."""
+    whole, before = ranked("all", share), predict.limits
+    monkeypatch.setattr(predict, "limits", lambda *given: before(*given) | {limit: 0.0})
+    assert ranked("all", share) < whole
+
+
+def test_the_guide_says_how_well_it_ranks():
+    ranks, guide = MEASURED["ranks"]["all"], (ROOT / "docs" / "guide" / "kernels.md").read_text(encoding="utf-8")
+    assert f"Over {ranks['launches']} launches" in guide
+    assert f"correlation is {ranks['model']:.2f}" in " ".join(guide.split())
+    assert f"alone gives {ranks['in flight alone']:.2f}" in " ".join(guide.split())
+
+
+def test_a_launch_that_only_moves_reaches_the_bandwidth():
+    useful = WORK.blocks * WORK.footprint
+    alone = limits(H100, CODE, WORK, useful)
+    assert max(alone, key=alone.get) == "memory"
+    assert alone["memory"] == useful / H100.bandwidth
+    assert useful / H100.bandwidth / together(alone) > 0.7
+
+
+@pytest.mark.parametrize(
+    ("code", "work", "limit"),
+    [
+        ({"turn_instructions": 4000, "turn_cycles": 5000}, {}, "issue"),
+        ({"turn_waits": 4}, {"threads": 32}, "latency"),
+        ({}, {"lines": 32 * 1024}, "L1"),
+        ({}, {"shared_passes": 100_000}, "shared"),
+    ],
+)
+def test_what_a_launch_has_too_much_of_is_its_limit(code, work, limit):
+    alone = limits(H100, dataclasses.replace(CODE, **code), dataclasses.replace(WORK, **work), 1e9)
+    assert max(alone, key=alone.get) == limit
+
+
+def test_what_is_read_again_comes_from_the_nearest_memory_that_holds_it():
+    again = dataclasses.replace(WORK, sectors=3 * WORK.sectors)
+    small = dataclasses.replace(again, footprint=8_192.0, sectors=3 * 8_192.0)
+    useful = again.blocks * again.footprint
+    assert limits(H100, CODE, small, useful)["L2"] == pytest.approx(small.blocks * 8_192 / H100.l2_bandwidth)
+    assert limits(H100, CODE, again, useful)["memory"] == pytest.approx(3 * useful / H100.bandwidth), "L2 is too small"
+
+
+@pytest.mark.parametrize(
+    ("registers", "shared_bytes", "threads", "blocks"),
+    [(32, 0, 128, 16), (64, 0, 128, 8), (96, 0, 256, 2), (32, 100_000, 128, 2), (16, 0, 32, 32), (255, 0, 1024, 1)],
+)
+def test_occupancy(registers, shared_bytes, threads, blocks):
+    code = dataclasses.replace(CODE, registers=registers, shared_bytes=shared_bytes)
+    assert resident(H100, code, dataclasses.replace(WORK, threads=threads)) == blocks
+
+
+def test_a_block_of_a_large_launch_is_counted_by_hand():
+    from minidecode.cuda.activation import activation_per_column
+
+    x_RX, bias_X, y_RX = np.zeros((50_000, 2048), np.float32), np.ones(2048, np.float32), np.zeros((50_000, 2048), "f4")
+    asked = first_block(activation_per_column, (16, 50_000), 128, (x_RX, bias_X, 0, y_RX))
+    assert (asked.blocks, asked.threads) == (800_000, 128)
+    assert (asked.loaded, asked.stored) == (4 * 2 * 4, 4 * 4), "two loads and a store of each of four warps"
+    assert asked.footprint == asked.sectors == 2 * 512
+    assert (asked.written, asked.lines) == (512, 4 * 3 * 4)
+
+
+def test_a_wide_load_counts_its_sectors_once():
+    from minidecode.cuda.activation import activation_per_four_columns
+
+    x_RX, y_RX = (np.zeros((4, 2048), np.float32) for _ in range(2))
+    asked = first_block(activation_per_four_columns, (4, 4), 128, (x_RX, np.ones(2048, np.float32), 0, y_RX))
+    assert asked.footprint == asked.sectors == 2 * 2048
+
+
+@pytest.mark.parametrize("name", ["linear", "softmax", "norm"])
+def test_recorded_counts_are_those_of_the_kernels(name):
+    """The newest version's first block is counted again; its machine code, where the toolkit is."""
+    row, stored = CATALOG[name], "float16" if name == "linear" else None
+    arguments, shape, useful = predict.enlarged(row, predict.MEGABYTES, stored)
+    kept = predict.recorded_counts()["works"][f"{name} {stored}"]
+    assert (kept["shape"], kept["useful"]) == (shape, useful)
+    again = predict.launches_of(predict.implementations(row)["cuda"], *arguments)
+    assert [one.kernel for one in again] == [key for key, _ in kept["versions"]["cuda"]]
+    for one, (_, work) in zip(again, kept["versions"]["cuda"], strict=True):
+        assert dataclasses.astuple(one.work) == pytest.approx(work, abs=0.1)
+
+
+def test_predict_prints_a_line_for_each_version(cli):
+    ran = cli("predict", "linear")
+    assert ran.code == 0
+    assert [line.split("  ")[0] for line in ran.out.splitlines()[3:]] == ["cuda v1", "cuda v2", "cuda v3", "cuda"]
+    found = json.loads(cli("predict", "linear", "--json").out)
+    assert (found["machine"], found["name"]) == ("h100", "linear")
+    shares = [version["share"] for version in found["versions"]]
+    assert shares == sorted(shares) and 0 < shares[0] < 0.1 and shares[-1] > 0.5
+    assert found["versions"][0]["limit"] in found["versions"][0]["limits"]
+
+
+def test_every_recorded_op_is_predicted_without_the_toolkit(monkeypatch):
+    monkeypatch.setattr(predict, "built", None)
+    for name in predict.recorded_counts()["works"]:
+        op, stored = name.split()
+        found = predict.predict(op, stored=None if stored == "None" else stored)
+        assert all(0 < version.share < 1.2 for version in found.versions)
+
+
+def test_another_size_is_emulated(cli):
+    found = json.loads(cli("predict", "activation", "--megabytes", "50", "--json").out)
+    assert 50e6 <= found["useful"] < 60e6
+    assert found["versions"][-1]["share"] > found["versions"][0]["share"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["lineer"], "lineer"),
+        (["linear", "--machine", "abacus"], "no model of 'abacus': say h100"),
+        (["linear", "--stored", "float8"], "not stored as 'float8': say float32, float16"),
+        (["softmax", "--stored", "float16"], "not stored as 'float16': leave it out"),
+    ],
+)
+def test_what_cannot_be_predicted_is_one_line(cli, arguments, error):
+    ran = cli("predict", *arguments)
+    assert ran.code == 1 and error in ran.err and len(ran.err.splitlines()) == 1
+
+
+def test_a_kernel_that_was_not_counted_needs_the_toolkit(monkeypatch):
+    monkeypatch.setattr(predict, "recorded_counts", lambda: {"counts": {}, "works": {}})
+
+    def without(kernel, types):
+        raise OptionError("compiling kernels needs the toolkit: pip install it")
+
+    monkeypatch.setattr(predict, "built", without)
+    with pytest.raises(OptionError, match="activation_per_number was not counted before, and compiling kernels needs"):
+        predict.predict("activation", megabytes=1)
