@@ -12,6 +12,8 @@ import functools
 import inspect
 import json
 import math
+import re
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,7 +138,7 @@ def predicted(gpu: Multiprocessors, label: str, launches: list[Launched], useful
         seconds += together(of_launch) + gpu.launch
         for name, alone in of_launch.items():
             by_limit[name] = by_limit.get(name, 0.0) + alone
-    kernels = tuple(one.kernel.partition("(")[0] for one in launches)
+    kernels = tuple(re.split(r"[#(]", one.kernel)[0] for one in launches)
     return Prediction(label, useful / gpu.bandwidth / seconds, seconds, by_limit, kernels)
 
 
@@ -222,8 +224,22 @@ def recorded_counts() -> dict[str, Any]:
 
 
 def key_of(kernel: Any, types: tuple) -> str:
-    """A kernel with its arguments' types, in short: float16 2C is a contiguous matrix."""
-    return f"{kernel.py_func.__name__}({', '.join(map(_short, types))})"
+    """A kernel with its arguments' types, in short: float16 2C is a contiguous matrix.
+
+    Kernels that a function makes with constants may share a name: a checksum of the constants tells them apart.
+    """
+    constants = _constants(kernel.py_func)
+    mark = f"#{zlib.crc32(repr(constants).encode()):08x}" if constants else ""
+    return f"{kernel.py_func.__name__}{mark}({', '.join(map(_short, types))})"
+
+
+def _constants(function: Any) -> list:
+    """What a function has from the function that made it, and the same of the functions among them."""
+    found = []
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        value = getattr(cell.cell_contents, "py_func", cell.cell_contents)
+        found.append((name, value.__name__, _constants(value)) if inspect.isfunction(value) else (name, str(value)))
+    return found
 
 
 def _short(kind: Any) -> str:
@@ -240,7 +256,9 @@ def code_of(key: str, kernel: Any = None, types: tuple = ()) -> Code:
     try:
         return built(kernel, types)
     except OptionError as error:
-        raise OptionError(f"the machine code of {key.partition('(')[0]} was not counted before, and {error}") from None
+        raise OptionError(
+            f"the machine code of {re.split(r'[#(]', key)[0]} was not counted before, and {error}"
+        ) from None
 
 
 @functools.cache

@@ -3,6 +3,7 @@
 What the machine code holds is counted for some of them: a disassembly takes half a second.
 """
 
+import dataclasses
 import functools
 import importlib
 import pkgutil
@@ -15,6 +16,7 @@ from numba import float64
 from numba.core.types import float16
 
 from minidecode import cuda as kernels_package
+from minidecode.bench.predict import built, key_of, recorded_counts
 from minidecode.conformance.kernel_build import ARCHITECTURES, build
 from minidecode.errors import OptionError
 
@@ -81,6 +83,19 @@ def test_guards_of_rows_cost_branches_and_waits():
     assert old.instructions_per_wide_load > 7 * new.instructions_per_wide_load
     assert (new.first_loads, new.loop_waits) == (new.loop_loads, 1), "all loads of a turn are under way at once"
     assert old.loop_waits >= 8, "a wait for each row"
+
+
+@pytest.mark.parametrize(("module", "name"), [STEP[1], *STEP[4:8]])
+def test_the_recorded_counts_are_those_of_the_kernels(module, name):
+    """`benchmarks/multiprocessor.py --counts --again` records them anew. Another assembler may count a little else."""
+    found = importlib.import_module(f"minidecode.cuda.{module}").SIGNATURES
+    keys = {key_of(k, types): (k, types) for k in found if k.py_func.__name__ == name for types in found[k]}
+    recorded = {key: code for key, code in recorded_counts()["counts"].items() if key in keys}
+    assert recorded, f"{name} is not in kernel_counts.json"
+    for key, code in recorded.items():
+        kernel, types = keys[key]
+        now = dataclasses.astuple(built(kernel, types))
+        assert now == pytest.approx(code, rel=0.1, abs=1), key
 
 
 def test_a_missing_disassembler_is_named(monkeypatch):
