@@ -163,3 +163,24 @@ def test_the_memory_of_a_gpu_that_ends_leaves_the_model_usable():
     finally:
         pool.set_limit(size=0)
     assert tokens(there.generate(input_ids=IDS, **HOW)) == expected
+
+
+def test_on_the_command_line_it_is_one_line_and_says_what_is_done(memory, tiny_folder, tmp_path, cli):
+    """Three lines, one by one: the second does not fit."""
+    folder, lines, out = tiny_folder(n_layer=1), tmp_path / "lines.txt", tmp_path / "out.jsonl"
+    how = ["-m", folder, "--device", "emulator", "--max-new-tokens", 1, "--memory-budget", "none", "--quiet"]
+    memory.peak = 0
+    assert cli("generate", "a b", *how).code == 0
+    gc.collect()
+    memory.most = memory.peak + 100
+    ran = cli("generate", "a b c d e f g", *how)
+    assert (ran.code, ran.out) == (1, "") and ran.err.count("\n") == 1
+    assert ran.err.startswith("minidecode: the memory of device=emulator is too small for 1 x (prompts of 13 and 1 new")
+    lines.write_text("a b\na b c d e f g\na b\n", encoding="utf-8")
+    ran = cli("generate", "-i", lines, "-o", out, "--batch-size", 1, "--sort-window", 1, *how)
+    assert ran.code == 1 and ran.err.count("\n") == 1
+    assert "line 2: the memory of device=emulator is too small" in ran.err
+    assert f"; the first line is done, in {out}.part: --resume continues it" in ran.err
+    memory.most = None
+    assert cli("generate", "-i", lines, "-o", out, "--batch-size", 1, "--sort-window", 1, "--resume", *how).code == 0
+    assert len(out.read_text(encoding="utf-8").splitlines()) == 3
