@@ -628,13 +628,17 @@ SIGNATURES = {
     for kernel in (thread_per_result, warp_per_output, block_per_lot_of_outputs, warp_per_output_wide)
 }
 SIGNATURES[thread_per_result] += [(ROWS_OF, stored[::1, :], *ENDS_IN) for stored in STORED]
+COLUMNS_OF = float32[:, :]  # of a wider array
+for _kernel in (thread_per_result, warp_per_output):
+    SIGNATURES[_kernel] += [(COLUMNS_OF, stored[:, :], *ENDS_IN) for stored in STORED]
 HALVES_OF = float16[:, ::1]
 IN_BLOCKS = [(stored[:, ::1], HALVES_OF) for stored in (int8, uint8)]
 SIGNATURES[warp_per_output_blocks] = [(ROWS_OF, *blocks, *ENDS_IN) for blocks in IN_BLOCKS]
 SIGNATURES[split_blocks] = [(*blocks, HALVES_OF, HALVES_OF, ROW) for blocks in IN_BLOCKS]
 SIGNATURES[cast_bytes] = [(int8[:, ::1], HALVES_OF)]
 TAIL = (ROW, boolean, int64, boolean, ROWS_OF)
-SIGNATURES[round_rows] = SIGNATURES[round_rows_by_numbers] = [(ROWS_OF, HALVES_OF, ROW)]
+SIGNATURES[round_rows] = [(ROWS_OF, HALVES_OF, ROW)]
+SIGNATURES[round_rows_by_numbers] = [(x_RX, HALVES_OF, ROW) for x_RX in (ROWS_OF, COLUMNS_OF)]
 SIGNATURES[scale_rows] = [(ROWS_OF, ROW)]
 SIGNATURES[end_sums] = [(ROWS_OF, ROW, boolean, ROW, boolean, *TAIL)]
 REGISTERS = dict.fromkeys(SIGNATURES, 64)  # the sums of ROWS rows
