@@ -160,3 +160,4 @@ SIGNATURES = {
     project: [(_ROWS, _ROWS, _ROW, _VIEW, _ROW)],
     masked_softmax: [(weights, _ROWS, _PLACES) for weights in HIDDEN],
 }
+LARGEST_BLOCK = {masked_softmax: THREADS}

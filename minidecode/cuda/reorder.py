@@ -118,4 +118,5 @@ SIGNATURES = {
     copy_from_parents: [(words, _ROW, _ROW, int64, words) for words in (_WORDS, _HALVES)],
     move_in_place: [(words, _ROW, _ROW, int64) for words in (_WORDS, _HALVES)],
 }
+LARGEST_BLOCK = {move_in_place: WORDS * MOST_WARPS}
 REGISTERS = {move_in_place: 56}  # its shared memory leaves room for fewer blocks than these do

@@ -268,3 +268,4 @@ SIGNATURES = {
 }
 # Sixteen numbers on their way take as many registers; a block of 1,024 threads may have 64 for each.
 REGISTERS = {scores_of_rows: 64, add_up_shares: 64, write_shares: 64, score_of_token: 64}
+LARGEST_BLOCK = {scores_of_rows: 1024, score_of_token: 1024}

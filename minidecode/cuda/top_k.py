@@ -274,4 +274,5 @@ SIGNATURES = {
     halve_over_survivors: [(_BITS, int64)],
     rank_survivors: [(float32[:, ::1], _BITS, int64)],
 }
-REGISTERS = {rank_survivors: 64}  # of 1,024 threads
+REGISTERS = {rank_survivors: 64}
+LARGEST_BLOCK = {rank_survivors: 1024}

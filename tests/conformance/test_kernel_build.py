@@ -1,5 +1,6 @@
 """Every kernel becomes machine code without a GPU, for all its signatures: linked, unspilled, within its budget.
 
+A T4 (sm_75) must load and run each: static shared memory, the registers of the largest block, no newer instruction.
 What the machine code holds is counted for some of them: a disassembly takes half a second.
 """
 
@@ -7,10 +8,12 @@ import dataclasses
 import functools
 import importlib
 import pkgutil
+import re
 from contextlib import contextmanager
 from types import SimpleNamespace
 from unittest import mock
 
+import numpy as np
 import pytest
 from numba import float64
 from numba.core.types import float16
@@ -18,12 +21,24 @@ from numba.core.types import float16
 from minidecode import cuda as kernels_package
 from minidecode.bench.predict import built, key_of, recorded_counts
 from minidecode.conformance.kernel_build import ARCHITECTURES, build
+from minidecode.device.launch import launch
 from minidecode.errors import OptionError
 
 numba_cuda = pytest.importorskip("numba_cuda", reason="needs the toolkit: pip install '.[ptx]'")
 pytest.importorskip("cuda.core", reason="needs the toolkit: pip install '.[ptx]'")
 
 REGISTERS = 48  # a thread, where a kernel's file names no other budget: 1,365 threads share an SM's 65,536
+REGISTERS_OF_A_BLOCK, REGISTERS_TOGETHER = 65_536, 8  # a thread gets a multiple of eight
+STATIC_SHARED = 48 << 10  # bytes of a block that need no permission of the driver's, on every architecture
+SHARED = {(7, 5): 64 << 10, (8, 0): 164 << 10, (9, 0): 228 << 10}  # bytes of a multiprocessor
+RESERVED = {(7, 5): 0, (8, 0): 1 << 10, (9, 0): 1 << 10}  # of each block, by the driver
+# PTX that sm_75 has not: asynchronous copies and barriers, bfloat16, TF32, FP8, larger tiles of tensor cores, two
+# numbers converted at once, reductions of a warp in one instruction, clusters, hints to the cache.
+NEWER_THAN_TURING = re.compile(
+    r"cp\.async|mbarrier|\.(?:bf16|tf32|e4m3|e5m2)|m16n8k(?:16|32|64)|m8n8k128|wgmma|tcgen05|stmatrix|redux\.sync|"
+    r"cvt\.\w+(?:\.\w+)*\.f16x2\.f32|(?:min|max)(?:\.\w+)*\.f16|\.relu|\.cluster|griddepcontrol|setmaxnreg|elect\.sync|"
+    r"createpolicy|L2::|\.f32x2|multimem|tensormap|fence\.proxy"
+)
 
 
 def kernel_files() -> list[str]:
@@ -44,11 +59,81 @@ def our_kernels():
 
 
 @pytest.mark.parametrize(("kernel", "signature", "architecture", "registers"), list(our_kernels()))
-def test_a_kernel_becomes_machine_code(kernel, signature, architecture, registers):
+def test_a_kernel_becomes_machine_code(kernel, signature, architecture, registers, largest_block):
     built = build(kernel, signature, architecture)
     assert 0 < built.registers <= registers
     assert built.spill_bytes == built.local_bytes == 0
     assert not built.double_precision or any(getattr(a, "dtype", None) == float64 for a in signature), "by accident"
+    assert built.shared_bytes <= STATIC_SHARED
+    of_a_thread = -(-built.registers // REGISTERS_TOGETHER) * REGISTERS_TOGETHER
+    assert of_a_thread * largest_block[kernel] <= REGISTERS_OF_A_BLOCK
+    if bounds := kernel.targetoptions.get("launch_bounds"):
+        threads, blocks = bounds if isinstance(bounds, tuple) else (bounds, 1)
+        assert largest_block[kernel] <= threads
+        assert of_a_thread * threads * blocks <= REGISTERS_OF_A_BLOCK
+        assert architecture < (8, 0) or fitting(built.shared_bytes, architecture) >= blocks
+    if architecture == (7, 5):
+        assert ".target sm_75" in built.ptx
+        assert not NEWER_THAN_TURING.findall(built.ptx)
+
+
+def fitting(shared_bytes: int, architecture: tuple[int, int]) -> int:
+    """Blocks of a multiprocessor by their shared memory."""
+    return SHARED[architecture] // (shared_bytes + RESERVED[architecture])
+
+
+def test_attention_says_how_many_blocks_fit():
+    """The comment at BOUNDS in cuda/common/attention.py."""
+    from minidecode.cuda.common import attention, cache_attention
+
+    kernel = next(k for k in cache_attention.SIGNATURES if k.targetoptions.get("launch_bounds") == attention.BOUNDS)
+    shared_bytes = build(kernel, cache_attention.SIGNATURES[kernel][0], (7, 5)).shared_bytes
+    assert {architecture: fitting(shared_bytes, architecture) for architecture in SHARED} == {
+        (7, 5): 1, (8, 0): 4, (9, 0): 6,
+    }  # fmt: skip
+
+
+def test_a_block_beyond_the_declared_one_is_seen():
+    from minidecode.cuda.move import copy_rows
+
+    with pytest.raises(AssertionError, match="copy_rows: 256 threads, LARGEST_BLOCK: 128"):
+        words_XX = np.zeros((1, 4), np.uint32)
+        launch(copy_rows, (1, 1), 256, words_XX, np.zeros(1, int), words_XX.copy())
+
+
+def test_newer_instructions_are_refused():
+    """By the assembler, where a kernel has one written out; the list of names sees what the compiler makes."""
+    from llvmlite import ir
+    from numba import cuda, float32, types
+    from numba.cuda.extending import intrinsic
+
+    @intrinsic
+    def wait(typing_context):
+        def code(context, builder, signature, arguments):
+            nothing = ir.FunctionType(ir.VoidType(), [])
+            builder.call(ir.InlineAsm(nothing, "cp.async.wait_all;", "", side_effect=True), [])
+            return context.get_dummy_value()
+
+        return types.void(), code
+
+    @cuda.jit
+    def waits(x):
+        wait()
+        x[0] = 1
+
+    assert "cp.async" in NEWER_THAN_TURING.findall(build(waits, (float32[::1],), (8, 0)).ptx)
+    with pytest.raises(Exception, match=r"nvJitLink|ptxas|PTX"):
+        build(waits, (float32[::1],), (7, 5))
+
+
+@pytest.mark.parametrize(
+    ("instruction", "is_newer"),
+    [("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", True), ("cvt.rn.f16x2.f32 %r1, %f1, %f2;", True),
+     ("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32", False), ("cvt.rn.f16.f32 %rs1, %f1;", False),
+     ("max.f16x2 %r1, %r2, %r3;", True), ("max.f32 %f1, %f2, %f3;", False), ("ldmatrix.sync.aligned.m8n8.x4", False)],
+)  # fmt: skip
+def test_the_list_of_newer_instructions(instruction, is_newer):
+    assert bool(NEWER_THAN_TURING.search(instruction)) == is_newer
 
 
 @functools.cache

@@ -225,4 +225,5 @@ SIGNATURES = {
     weighted_sums: [(_ROWS, _ROWS, h, _PLACES) for h in HIDDEN],
     block_per_queries: [(_ROWS, _ROWS, _ROW, _ROW, h, _PLACES) for h in HIDDEN],
 }
+LARGEST_BLOCK = {block_per_queries: THREADS}
 REGISTERS = {block_per_queries: 128}  # so two blocks fill a multiprocessor; shared memory lets in no more on a T4

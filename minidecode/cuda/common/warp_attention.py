@@ -371,3 +371,4 @@ SIGNATURES = {
     merge_ranges_of_warps: [(_FOUR_AXES, float32[:, ::1])],
 }
 REGISTERS = dict.fromkeys(SIGNATURES, 128) | {warps_64_float16_1: 96, merge_ranges_of_warps: 64}
+LARGEST_BLOCK = dict.fromkeys(SIGNATURES, 32 * MOST_WARPS) | {merge_ranges_of_warps: THREADS}
