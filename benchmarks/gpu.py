@@ -7,6 +7,7 @@ Parts run in this order:
 - smoke: the bundled models give the CPU's tokens.
 - launches: what a launch costs in each style, alone and in a captured graph; what capture costs and accepts.
 - linear, attention, rows, vocab: kernels of a decode step, beside a copy of as many bytes.
+- library: from how many rows cuBLAS wins, which later parts and later runs on this GPU follow.
 - ours, eager: GPT-2 and BART-large of random float16 weights, by minidecode and by transformers: a call, its first
   token, a step, and of ours the stages.
 - ngram, el, multi_query: FastSeq's Table 3, EL's attention, multi-query decoding.
@@ -74,6 +75,7 @@ PARTS = {
     "attention": Part("gpu_attention", "main", 45),
     "rows": Part("gpu_rows", "main", 45),
     "vocab": Part("gpu_vocab", "main", 45),
+    "library": Part("gpu_library", "run", 50),
     "ours": Part("gpu_models", "run_ours", 90),
     "eager": Part("gpu_models", "run_eager", 70, alone=True),
     "ngram": Part("gpu_papers", "run_ngram", 25),

@@ -143,7 +143,7 @@ EXAMPLES = {  # tests/cli/test_help.py reads each as the command line would
     "help": ("minidecode help", "minidecode help plan", "minidecode help generate"),
     "tutorial": ("minidecode tutorial", "minidecode tutorial 03", "minidecode tutorial 4 --output races.ipynb"),
     "models": ("minidecode models", "minidecode models --json", "minidecode models --json | jq '.[].name'"),
-    "precompile": ("minidecode precompile", "minidecode precompile --quiet", "minidecode precompile --json"),
+    "precompile": ("minidecode precompile", "minidecode precompile --json", "minidecode precompile --device cuda"),
     "doctor": ("minidecode doctor", "minidecode doctor --class", "minidecode doctor --class --wheels wheels"),
 }
 

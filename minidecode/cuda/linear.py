@@ -41,6 +41,7 @@ from numba.core.types import float16
 
 from ..device.arrays import address_of
 from ..device.launch import launch
+from ..device.library_rows import rows_measured
 from ..device.low_precision import BEYOND_HALF, is_narrow, rounding, unpacked
 from ..device.products import products
 from ..device.weight_blocks import BLOCK, is_in_blocks
@@ -74,7 +75,8 @@ from .common.vector_load import begins_at_16_bytes, wide_load
 ROWS = 8  # that one read of a weight serves in versions 2 and 3; their sums stay in registers
 LANES = 32
 LOAD = 16  # bytes of a wide load
-# The number of rows from which the library is faster, by how weights are stored: an H100's, predicted.
+# The number of rows from which the library is faster, by how weights are stored: an H100's, predicted, for a GPU without
+# a table of its own (device/library_rows.py).
 LIBRARY_FROM = {"float32": 17, "float16": 17, "int8": 49, "int8_blocks": 81, "int4": 81}
 TILE = 2**22  # numbers of float16 that weights are cast to at a time: 8 MiB
 LEAST_OUTPUTS = 128  # of a tile: as many as a block of the library's has
@@ -391,10 +393,20 @@ def linear(x_RX, weight, add_to=None, out=None, *, bias_X=None, activation=None,
     Version 4 (`launch_few_rows`): reads the weights once for as many rows as a kernel serves, and writes 4RO bytes.
     Version 3 in the layout "io", and where rows are no whole number of 16 bytes, or begin elsewhere.
     """
+    by = by_the_library if len(x_RX) >= library_from(stored_as(weight), x_RX) else by_kernels
+    return by(x_RX, weight, add_to, out, bias_X, activation, workspace)
+
+
+def library_from(stored, x_RX):
+    """The number of rows from which the library is faster where x lies: as measured on that GPU, if it was."""
+    measured = rows_measured() if type(x_RX).__module__ == "cupy" else {}
+    return measured.get(stored) or LIBRARY_FROM[stored]
+
+
+def by_kernels(x_RX, weight, add_to=None, out=None, bias_X=None, activation=None, workspace=None):
+    """Version 4, or version 3 where rows do not lie as it wants them."""
     _check(x_RX, weight.data)
     stored = stored_as(weight)
-    if len(x_RX) >= LIBRARY_FROM[stored]:
-        return _by_the_library(x_RX, weight, add_to, out, bias_X, activation, workspace)
     if is_in_blocks(weight):
         weight, x_RX = unpacked(weight), _wide_rows(x_RX)
         is_wide = begins_at_16_bytes(weight.data) and address_of(weight.scale) % 8 == 0
@@ -443,8 +455,9 @@ def launch_few_rows(made, x_RX, weight, add_to=None, out=None, bias_X=None, acti
     return y_RX
 
 
-def _by_the_library(x_RX, weight, add_to, out, bias_X, activation, workspace):
+def by_the_library(x_RX, weight, add_to=None, out=None, bias_X=None, activation=None, workspace=None):
     """A product of the library, and a kernel behind it for what it cannot do."""
+    _check(x_RX, weight.data)
     weight = unpacked(weight)
     scale_R, scale_X, outputs = None, weight.scale, weight.outputs
     if is_narrow(weight):
@@ -644,6 +657,7 @@ SIGNATURES[end_sums] = [(ROWS_OF, ROW, boolean, ROW, boolean, *TAIL)]
 REGISTERS = dict.fromkeys(SIGNATURES, 64)  # the sums of ROWS rows
 REGISTERS[warp_per_output_blocks] = REGISTERS[warp_per_output_wide] = 96  # and sixteen numbers of a load
 REGISTERS[split_blocks] = 96  # 32 numbers of a load
+LARGEST_BLOCK = {}  # threads, of kernels whose blocks may have more than THREADS
 
 
 @functools.cache
@@ -673,3 +687,4 @@ READ = {
 for _dtype, _made in FEW_ROWS.items():
     SIGNATURES |= {made.kernel: [(*READ[_dtype], *TAIL)] for made in _made}
     REGISTERS |= {made.kernel: 168 for made in _made}
+    LARGEST_BLOCK |= {made.kernel: LANES * made.warps for made in _made}

@@ -161,7 +161,7 @@ def machine_code(kernel: Any, types: list[tuple]) -> tuple[bytes, str]:
             loading.compiled += 1
             loading.compile_seconds += time.perf_counter() - started
         if file is not None:
-            _write(file, built.entry_name.encode() + b"\n" + cubin)
+            write_whole(file, built.entry_name.encode() + b"\n" + cubin)
         return cubin, built.entry_name
 
 
@@ -203,7 +203,7 @@ def _file_of(kernel: Any, types: list[tuple]) -> Path | None:
         return None
     from numba.cuda.dispatcher import CUDACache
 
-    text = "\n".join([hash_of_sources(), _versions(), _fingerprint(function), repr(types), repr(kernel.targetoptions)])
+    text = "\n".join([hash_of_sources(), versions(), _fingerprint(function), repr(types), repr(kernel.targetoptions)])
     folder = Path(CUDACache(function).cache_path)
     return folder / f"{function.__name__}-{hashlib.sha256(text.encode()).hexdigest()[:24]}.cubin"
 
@@ -228,7 +228,7 @@ def hash_of_sources() -> str:
 
 
 @functools.cache
-def _versions() -> str:
+def versions() -> str:
     """The architecture, and of the compilers."""
     from importlib.metadata import PackageNotFoundError, version
 
@@ -246,7 +246,7 @@ def _versions() -> str:
     return f"{' '.join(compilers)} {get_current_device().compute_capability}"
 
 
-def _write(file: Path, content: bytes) -> None:
+def write_whole(file: Path, content: bytes) -> None:
     """Whole, or not at all: a full disk or a folder that is read-only costs compiling again, and no more."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

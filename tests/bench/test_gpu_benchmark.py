@@ -215,6 +215,23 @@ def test_generations_say_the_same_in_each_way_to_launch(scripts, record):
     assert all(found["same_tokens"] for found in there.figures.values()) and len(there.figures) == 2
 
 
+@pytest.mark.parametrize(("device", "quick"), [("emulator", True), ("cuda", False), ("cuda", True)])
+def test_where_the_library_begins_to_win_is_kept_for_a_gpu_alone(scripts, monkeypatch, tmp_path, device, quick):
+    part, kept, asked = scripts("gpu_library"), [], []
+
+    def crossing(stored, *given):
+        asked.append(given)
+        return scripts("minidecode.bench.library_rows").Crossing(stored, 9, {8: {"kernels": 1.0, "library": 2.0}}, True)
+
+    monkeypatch.setattr(part, "crossing", crossing)
+    monkeypatch.setattr(part, "keep_rows", kept.append)
+    part.run(there := scripts("gpu_timing").Record(device, quick, tmp_path, {}))
+    assert set(asked) == {(device, part.TOYS if quick else part.DECODING)}
+    assert all(there.figures[stored]["rows"] == 9 for stored in part.STORED)
+    assert kept == ([dict.fromkeys(part.STORED, 9)] if (device, quick) == ("cuda", False) else [])
+    assert ("kept" in there) == bool(kept)
+
+
 def test_ways_to_attend_in_the_emulator_and_table_3(scripts, record, monkeypatch):
     papers = scripts("gpu_papers")
     monkeypatch.setattr(papers, "measured", lambda *_, **__: {"call_ms": [1, 1, 1]})

@@ -356,13 +356,13 @@ def test_other_sources_have_other_machine_code(copied_sources, file):
 
 def test_machine_code_is_named_by_all_that_it_depends_on(monkeypatch):
     """Argument types, options of the compiler, versions and the architecture."""
-    monkeypatch.setattr(kernels, "_versions", lambda: "one")
+    monkeypatch.setattr(kernels, "versions", lambda: "one")
     a, b = ([(float32[:, ::1],) * n] for n in (2, 3))
     named = kernels._file_of(norm_block_per_row, a)
     assert named is not None and kernels._file_of(norm_block_per_row, a) == named
     others = [kernels._file_of(norm_block_per_row, b)]
     with monkeypatch.context() as patch:
-        patch.setattr(kernels, "_versions", lambda: "two")
+        patch.setattr(kernels, "versions", lambda: "two")
         others.append(kernels._file_of(norm_block_per_row, a))
     with monkeypatch.context() as patch:
         patch.setitem(norm_block_per_row.targetoptions, "max_registers", 17)
@@ -375,10 +375,10 @@ def test_machine_code_is_named_by_all_that_it_depends_on(monkeypatch):
 
 
 def test_machine_code_is_written_whole_or_not_at_all(tmp_path):
-    kernels._write(tmp_path / "folder" / "a.cubin", b"name\ncode")
+    kernels.write_whole(tmp_path / "folder" / "a.cubin", b"name\ncode")
     assert (tmp_path / "folder" / "a.cubin").read_bytes() == b"name\ncode"
     (tmp_path / "file").write_text("")
-    kernels._write(tmp_path / "file" / "b.cubin", b"name\ncode")  # no folder can be made there: no error
+    kernels.write_whole(tmp_path / "file" / "b.cubin", b"name\ncode")  # no folder can be made there: no error
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["a.cubin", "file", "folder"]
 
 
