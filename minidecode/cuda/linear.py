@@ -393,6 +393,7 @@ def linear(x_RX, weight, add_to=None, out=None, *, bias_X=None, activation=None,
     Version 4 (`launch_few_rows`): reads the weights once for as many rows as a kernel serves, and writes 4RO bytes.
     Version 3 in the layout "io", and where rows are no whole number of 16 bytes, or begin elsewhere.
     """
+    _check(x_RX, weight.data)
     by = by_the_library if len(x_RX) >= library_from(stored_as(weight), x_RX) else by_kernels
     return by(x_RX, weight, add_to, out, bias_X, activation, workspace)
 

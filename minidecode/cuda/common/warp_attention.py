@@ -351,11 +351,11 @@ def scratch_for_ranges(workspace, q_RHK, X, width, blocks, positions, ranges=Non
 
 
 # Kernels that are compiled and type-checked without a GPU; other widths are made when they are needed.
-warps_64_float16_4 = kernel_for(64, "float16", 4)
+warps_64_float16_4 = kernel_for(64, "float16", 4, False)  # as a launch asks: the cache goes by arguments as written
 warps_64_float16_4_by_table = kernel_for(64, "float16", 4, True)
-warps_64_float16_1 = kernel_for(64, "float16", 1)
-warps_64_float32_4 = kernel_for(64, "float32", 4)
-warps_128_float16_4 = kernel_for(128, "float16", 4)
+warps_64_float16_1 = kernel_for(64, "float16", 1, False)
+warps_64_float32_4 = kernel_for(64, "float32", 4, False)
+warps_128_float16_4 = kernel_for(128, "float16", 4, False)
 _NUMBERS, _FOUR_AXES = int64[::1], float32[:, :, :, ::1]
 
 
