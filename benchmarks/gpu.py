@@ -1,6 +1,8 @@
-"""Everything that is measured on a GPU, in one command. Takes about eight minutes, and never more.
+"""Everything that is measured on a GPU, in one command. The usual parts take about eight minutes, and never more.
 
     python benchmarks/gpu.py --out benchmarks/results/gpu-DEVICE.json
+    python benchmarks/gpu.py --only papers --out benchmarks/results/gpu-DEVICE.json
+    python benchmarks/gpu.py --only compute_sanitizer --minutes 4 --out benchmarks/results/gpu-DEVICE.json
 
 Parts run in this order:
 
@@ -11,9 +13,18 @@ Parts run in this order:
 - ours, eager: GPT-2 and BART-large of random float16 weights, by minidecode and by transformers: a call, its first
   token, a step, and of ours the stages.
 - ngram, el, multi_query: FastSeq's Table 3, EL's attention, multi-query decoding.
+- narrow: GPT-2 at one row with weights of float16, int8, int8_blocks and int4.
 - bandwidth: the plan's own choice of each memory-bound kernel, on a gigabyte, beside a copy.
 - ctranslate2: the same models, if it is installed.
 - static: GPT-2 by transformers with a static cache and compiled steps. It compiles for a minute, so it comes last.
+
+The papers' other tables are a group, which takes up to eight minutes more (--only papers):
+
+- whole_models: FastSeq's Table 1 and EL's Table 2. rungs, shares: FastSeq's Table 2 and Figure 1, on BART-large.
+- quality: whether a plan or a dtype changes a text (FastSeq's Table 4). el_figures: EL's Figures 3 and 4.
+- batch_sizes: EL's Tables 3 and 4. lightseq: LightSeq's Figures 5 and 6.
+
+compute_sanitizer has a script of its own, which says what it does. --only all runs everything.
 
 Each figure is written to --out as it comes, and the file is whole at every moment. A part that fails, or takes longer
 than its limit, ends alone. The same command again goes on where the first one ended: what is done is kept, what failed
@@ -66,6 +77,7 @@ class Part:
     arguments: tuple[str, ...] = ()
     figure_limit: int = 45  # of a single figure
     alone: bool = False  # in a process of its own: torch's memory and threads are not to stay
+    group: str = ""  # that --only names it by; without one it belongs to the usual call
 
 
 PARTS = {
@@ -81,9 +93,18 @@ PARTS = {
     "ngram": Part("gpu_papers", "run_ngram", 25),
     "el": Part("gpu_papers", "run_el", 35),
     "multi_query": Part("gpu_papers", "run_multi_query", 35),
+    "narrow": Part("gpu_models", "run_narrow", 60),
     "bandwidth": Part("bandwidth", "run", 40),
     "ctranslate2": Part("gpu_models", "run_ctranslate2", 60, alone=True),
     "static": Part("gpu_models", "run_static", 150, figure_limit=120, alone=True),
+    "whole_models": Part("gpu_papers", "run_whole_models", 200, figure_limit=60, group="papers"),
+    "rungs": Part("gpu_papers", "run_rungs", 60, figure_limit=60, group="papers"),
+    "shares": Part("gpu_papers", "run_shares", 45, alone=True, group="papers"),
+    "quality": Part("gpu_papers", "run_quality", 45, group="papers"),
+    "el_figures": Part("gpu_papers", "run_el_figures", 60, group="papers"),
+    "batch_sizes": Part("gpu_papers", "run_batch_sizes", 100, group="papers"),
+    "lightseq": Part("gpu_papers", "run_lightseq", 120, group="papers"),
+    "compute_sanitizer": Part("compute_sanitizer", "run", 240, figure_limit=110, group="sanitizer"),
 }
 LEAST_SECONDS = 5  # that a part is begun with
 DONE, LOST = "done", "the device was lost"
@@ -234,19 +255,20 @@ def versions() -> dict[str, str]:
 
 def tables(record: dict) -> str:
     """Whole models beside their peers, the stages of ours, and a line for each other figure."""
-    parts, m = record["parts"], record["machine"]
+    parts = record["parts"]
     lines = models_table(parts) if any(system in parts for system in SYSTEMS) else []
     for name, part in parts.items():
         if name not in SYSTEMS:
             lines += ["", f"{name}: {part['state']}", "", "| | |", "|---|---|"]
             lines += [f"| {figure} | {in_short(value)} |" for figure, value in part["figures"].items()]
+    return "\n".join([*lines, "", where_and_when(record)]).strip()
+
+
+def where_and_when(record: dict) -> str:
+    """The machine, the date and the versions, in a line."""
+    m, toys = record["machine"], "Toy shapes. " if record["quick"] else ""
     packages = ", ".join(f"{package} {number}" for package, number in record["versions"].items())
-    toys = "Toy shapes. " if record["quick"] else ""
-    lines += [
-        "",
-        f"{toys}{m.get('gpu', 'no GPU')} ({m['processor']}, {m['cores']} cores), {record['date']}; {packages}.",
-    ]
-    return "\n".join(lines).strip()
+    return f"{toys}{m.get('gpu', 'no GPU')} ({m['processor']}, {m['cores']} cores), {record['date']}; {packages}."
 
 
 SYSTEMS = {"ours": "minidecode", "eager": "transformers, eager", "static": "static + compile",
@@ -324,30 +346,48 @@ def in_short(value: Any) -> str:
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--device", choices=("cuda", "emulator", "cpu"), default="cuda")
-    p.add_argument("--only", default=",".join(PARTS), metavar="PART[,PART]", help=", ".join(PARTS))
+    p.add_argument("--only", default="usual", metavar="PART[,PART]", help=f"parts, or groups of them: {in_groups()}")
     p.add_argument("--quick", action="store_true", help="toy shapes: to see that it runs")
     p.add_argument("--minutes", type=positive_number, default=8, help="after which no part goes on  [default: 8]")
     p.add_argument("--models", type=Path, metavar="FOLDER", help="where models with random weights are made and kept")
     p.add_argument("--out", type=to_write, help="JSON file to write, and to go on with")
     p.add_argument("--readme", type=with_marks("gpu"), help="file whose table between the marks gpu is replaced")
     a = p.parse_args()
-    chosen = [name.strip() for name in a.only.split(",")]
+    chosen = [part for name in a.only.split(",") for part in groups().get(name.strip(), [name.strip()])]
     if unknown := set(chosen) - set(PARTS):
         p.error(f"argument --only: there is no part {sorted(unknown)[0]}: say {', '.join(PARTS)}")
+    record = measured_parts(chosen, a.out, a.device, a.quick or a.device != "cuda", a.models, 60 * a.minutes)
+    print(f"\n{tables(record)}")
+    if a.readme:
+        write_between_markers(a.readme, "gpu", tables(record))
+
+
+def groups() -> dict[str, list[str]]:
+    """Group -> its parts."""
+    return {"usual": [name for name, part in PARTS.items() if not part.group],
+            "papers": [name for name, part in PARTS.items() if part.group == "papers"],
+            "all": list(PARTS)}  # fmt: skip
+
+
+def in_groups() -> str:
+    return "; ".join(f"{group} ({', '.join(parts)})" for group, parts in groups().items() if group != "all") + "; all"
+
+
+def measured_parts(
+    chosen: list[str], out: Path | None, device: str, quick: bool, models: Path | None, seconds: float
+) -> dict:  # fmt: skip
+    """The record of these parts, as the file keeps it. Raises SystemExit where the device cannot be used."""
     try:
-        chosen_device(a.device)
+        chosen_device(device)
     except OptionError as error:
         raise SystemExit(f"{error}") from None
-    quick = a.quick or a.device != "cuda"
     where = where_it_ran()
     now = datetime.now(UTC).strftime("%Y-%m-%d")
-    device = where.get("gpu", a.device) if a.device == "cuda" else a.device
-    results = Results(a.out, {"device": device, "quick": quick, "date": now, "machine": where, "versions": versions()})
+    name = where.get("gpu", device) if device == "cuda" else device
+    results = Results(out, {"device": name, "quick": quick, "date": now, "machine": where, "versions": versions()})
     with tempfile.TemporaryDirectory() as scratch:
-        run_parts(chosen, results, a.device, quick, a.models or Path(scratch), 60 * a.minutes)
-    print(f"\n{tables(results.record)}")
-    if a.readme:
-        write_between_markers(a.readme, "gpu", tables(results.record))
+        run_parts(chosen, results, device, quick, models or Path(scratch), seconds)
+    return results.record
 
 
 def run_parts(chosen: list[str], results: Results, device: str, quick: bool, models: Path, at_most: float) -> None:

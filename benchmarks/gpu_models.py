@@ -9,6 +9,7 @@ capture, are recorded apart.
 - eager: transformers with its default cache, SDPA attention, in inference mode.
 - static: the same with one static cache that is kept, and steps compiled in the mode reduce-overhead, which has CUDA
   graphs. transformers 5 compiles nothing for beams, so it runs the greedy works alone.
+- narrow: minidecode's GPT-2 at one row, with weights of fewer and fewer bits.
 - ctranslate2: in float16, if its package is installed.
 """
 
@@ -39,6 +40,7 @@ WORKS = {  # goals in milliseconds a call: the first, and a harder one
         {"model": "bart-large", "batch": 32, "length": 1024, "new": 32, "beams": 4, "ngram": 3, "goals": [260, 155]},
 }  # fmt: skip
 PLANS = {"cuda": "cuda,cache_dtype=float16", "emulator": "cuda,cache_dtype=float16", "cpu": "numpy,cache_dtype=float16"}
+NARROW = ("float16", "int8", "int8_blocks", "int4")  # how weights are stored
 WARM_UPS, TURNS = 2, 5  # the first call compiles, the second captures
 TOYS = {  # for quick runs: an emulator gets through them in seconds
     "gpt2": {"vocab_size": 16, "n_positions": 64, "n_embd": 8, "n_layer": 1, "n_head": 2},
@@ -65,19 +67,19 @@ def prompts_of(setting: dict) -> list[list[int]]:
 # ---- weights ---------------------------------------------------------------------------------------------------------
 
 
-def model_folder(name: str, record: Record) -> Path:
+def model_folder(name: str, record: Record, **wider: int) -> Path:
     """A folder in the Hugging Face layout with random float16 weights and no tokenizer, made once for all systems.
 
-    A thread for each tensor draws it: 406 million numbers of BART-large take seconds.
+    A thread for each tensor draws it: 406 million numbers of BART-large take seconds. wider: of a toy, other sizes.
     """
     from minidecode.files.checkpoint import write_safetensors
     from minidecode.files.folder import read_settings
     from minidecode.files.published import published_config, random_tensors
 
-    folder = record.models / (f"{name}-toy" if record.quick else name)
+    folder = record.models / ("-".join([name, "toy", *map(str, wider.values())]) if record.quick else name)
     if folder.exists():
         return folder
-    fields = published_config(name) | (TOYS[name] if record.quick else {})
+    fields = published_config(name) | (TOYS[name] | wider if record.quick else {})
     family, config, _ = read_settings(None, fields)
     shapes = family.network.tensor_shapes(config)
     unfinished = folder.with_name(f"{folder.name}-unfinished")
@@ -102,14 +104,14 @@ Generate = Callable[[], tuple[list[list[int]], dict]]
 System = Callable[[dict], Generate]
 
 
-def load_ours(name: str, record: Record) -> Any:
+def load_ours(name: str, record: Record, dtype: str = "float16", **wider: int) -> Any:
     import minidecode as md
 
-    return md.load(model_folder(name, record), plan=PLANS[record.device], dtype="float16", device=record.device)
+    return md.load(model_folder(name, record, **wider), plan=PLANS[record.device], dtype=dtype, device=record.device)
 
 
-def ours(name: str, record: Record) -> System:
-    model = load_ours(name, record)
+def ours(name: str, record: Record, dtype: str = "float16", **wider: int) -> System:
+    model = load_ours(name, record, dtype, **wider)
 
     def prepare(setting: dict) -> Generate:
         ids = prompts_of(setting)
@@ -253,6 +255,23 @@ def run_eager(record: Record) -> None:
 
 def run_static(record: Record) -> None:
     timed_works(record, static, [work for work, setting in WORKS.items() if setting["beams"] == 1])
+
+
+def run_narrow(record: Record) -> None:
+    """GPT-2, one prompt, greedy. The fewer bits, the fewer bytes a step reads: integers should be faster."""
+    work = "gpt2, greedy, 1 x 32, 256 new"
+
+    def timed(dtype: str) -> dict:
+        turns = (1, 1) if record.quick else (TURNS, 3)
+        prepare = ours("gpt2", record, dtype, n_embd=32)  # toys too: a block has 32 weights
+        found = measured(prepare, setting_of(work, record.quick), waiter(record.device), *turns)
+        first = record.figures.get(NARROW[0], {})
+        if "call_ms" in first:
+            found["over_float16"] = round(first["call_ms"][0] / found["call_ms"][0], 3)
+        return found
+
+    for dtype in NARROW:
+        record.ask(dtype, lambda dtype=dtype: timed(dtype))
 
 
 def run_ctranslate2(record: Record) -> None:

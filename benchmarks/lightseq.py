@@ -40,10 +40,14 @@ REFRESH = (
     "update_indirection",
 )  # what moves keys and values when beams move or time passes
 PLANS = {"naive": "naive,cache=replicated", "default": "numpy", "compiled": "fast"}
+ON_DEVICE = {  # launches one by one, a kernel for each operation; the cache of beams; and all that is fast there
+    "naive": "cuda,cache=replicated,cache_dtype=float16,epilogue=off,hars=off,graphs=off",
+    "default": "cuda,cache_dtype=float16,graphs=off", "compiled": "cuda,cache_dtype=float16",
+}  # fmt: skip
 
 
-def make(kind: str, shape: dict, context: int) -> md.Model:
-    """A model of this shape with random weights."""
+def make(kind: str, shape: dict, context: int, **how: str) -> md.Model:
+    """A model of this shape with random weights. how: plan, dtype and device, in place of compiled code for the CPU."""
     D, H, F, L, V = (shape[key] for key in ("width", "heads", "ffn", "layers", "vocabulary"))
     if kind == "gpt2":
         fields = {"model_type": "gpt2", "vocab_size": V, "n_embd": D, "n_head": H, "n_layer": L, "n_inner": F,
@@ -55,7 +59,7 @@ def make(kind: str, shape: dict, context: int) -> md.Model:
                   "decoder_start_token_id": 2, "pad_token_id": 1}  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "config.json").write_text(json.dumps(fields), encoding="utf-8")
-        return md.load(folder, random_weights=True, plan="fast")  # weights lie as compiled code wants them
+        return md.load(folder, random_weights=True, **(how or {"plan": "fast"}))  # weights lie as the plan wants them
 
 
 def shares(receipt: Receipt) -> dict[str, float]:

@@ -251,6 +251,111 @@ def test_multi_query_attention_has_one_key_head(scripts, record):
     assert all("call_ms" in found for found in there.figures.values()) and caches[1] <= caches[0]
 
 
+PAPERS = {  # part -> figures of a quick run that must be there
+    "run_narrow": ["float16", "int8", "int8_blocks", "int4"],
+    "run_whole_models": ["gpt2", "bart-large"],
+    "run_rungs": ["bart-large, rung by rung"],
+    "run_shares": ["baseline, %", "n-gram ban by a kernel, %", "cache de-duplication, %", "EL, %", "fused kernels, %"],
+    "run_quality": [f"{label}, {dtype}" for dtype in ("float32", "float16") for label in ("baseline", "FastSeq", "EL",
+                                                                                         "all")],
+    "run_batch_sizes": [f"{cache}, batch {n}" for cache in ("cache per beam", "de-duplicated", "EL") for n in (1, 2)],
+    "run_lightseq": ["beam 4, 1 x 4", "top-k 4, 1 x 4"],
+}  # fmt: skip
+
+
+def run_quickly(scripts, there, part: str) -> dict:
+    """The figures of a part, all of which must be there and none failed."""
+    place = "gpu_models" if part == "run_narrow" else "gpu_papers"
+    getattr(scripts(place), part)(there)
+    assert list(there.figures) == PAPERS[part]
+    failed = {name: found for name, found in there.figures.items() if "failed" in found}
+    assert not failed
+    return there.figures
+
+
+@pytest.mark.parametrize("part", list(PAPERS))
+def test_the_papers_parts_run_to_their_end(scripts, record, part, monkeypatch):
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "0")
+    figures = run_quickly(scripts, record("cpu"), part)
+    if part == "run_narrow":
+        assert all(found["over_float16"] > 0 for name, found in figures.items() if name != "float16")
+        assert {found["ops"]["linear"]["ran"].partition(" ")[0] for found in figures.values()}
+    if part in ("run_whole_models", "run_rungs"):
+        for found in figures.values():
+            assert found["baseline, speed"] == 1 and all(p["different_sentences"] == 0 for p in found["plans"].values())
+    if part == "run_shares":
+        for found in figures.values():
+            assert 99 <= sum(share for stage, share in found.items() if stage != "seconds") <= 101
+    if part == "run_quality":
+        assert all(found == {"texts": 1, "other_than_the_cpus": 0} for found in figures.values())
+    if part == "run_batch_sizes":
+        held = [figures[f"{cache}, batch 2"]["cache_mb"] for cache in ("cache per beam", "de-duplicated", "EL")]
+        assert held == sorted(held, reverse=True)
+
+
+@pytest.mark.parametrize("part", list(PAPERS))
+def test_each_part_runs_in_the_emulator(scripts, record, part, monkeypatch):
+    """Minutes: `pytest --rest` has it."""
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "0")
+    run_quickly(scripts, record("emulator"), part)
+
+
+def test_each_plan_of_a_paper_can_be_chosen_on_a_device(scripts, monkeypatch):
+    from minidecode import Plan
+
+    monkeypatch.setattr("minidecode.device.arrays.device_kind", lambda: "gpu")
+    monkeypatch.setattr("minidecode.plan.device_kind", lambda: "gpu", raising=False)
+    plans = [scripts("whole_models").ON_DEVICE, scripts("gpu_papers").ON_RUNGS, scripts("lightseq").ON_DEVICE]
+    for plan in (plan for each in plans for plan in each.values()):
+        for has_encoder in (True, False):
+            functions, _ = Plan.parse(plan).resolve(has_encoder)
+            assert functions["residual_norm"].__module__ == "minidecode.cuda.norm"
+            backend = "reference" if "ngram=naive" in plan else "cuda"
+            assert functions["ban_ngrams"].__module__ == f"minidecode.{backend}.ngram"
+
+
+def test_els_figures_are_of_rates_and_of_kernels(scripts, record, monkeypatch):
+    papers = scripts("gpu_papers")
+    monkeypatch.setattr(papers, "ways_to_attend", lambda *_: {"EL, cuda": lambda: lambda: None, "EL, cuda v1": None})
+    papers.run_el_figures(there := record("cpu"))
+    assert there.figures["rates"].keys() == {"bytes_per_second", "float16_operations_per_second"}
+    groups = [name for name in there.figures if name.startswith("Figure 3: ")]
+    assert len(groups) == 9 and all(there.figures[name]["us"] > 0 for name in groups)
+    assert there.figures["Figure 4: N = 4, beam 2, EL, cuda"]["by_host_ms"][0] >= 0
+    assert not any("v1" in name for name in there.figures)
+
+
+def test_larger_batches_end_where_memory_does(scripts, record, monkeypatch):
+    papers, asked = scripts("gpu_papers"), []
+
+    def of_model(model, plan):
+        def prepare(setting):
+            asked.append((plan, setting["batch"]))
+            if "split" in plan and setting["batch"] == 2:
+                raise MemoryError
+            return lambda: ([[0]], {"cache_mb": 1.0})
+
+        return prepare
+
+    monkeypatch.setattr(papers, "of_model", of_model)
+    monkeypatch.setattr(papers, "load_ours", lambda *_: None)
+    papers.run_batch_sizes(there := record("cpu"))
+    assert there.figures["de-duplicated, batch 2"] == {"failed": "out of memory"}
+    assert asked[-1] == ("numpy,cache=el", 2) and "EL, batch 2" in there.figures
+
+
+def test_groups_of_parts_have_names(scripts, monkeypatch, tmp_path):
+    gpu, asked = scripts("gpu"), []
+    record = {"parts": {}, "machine": {"processor": "p", "cores": "2"}, "versions": {}, "date": "d", "quick": True}
+    monkeypatch.setattr(gpu, "measured_parts", lambda chosen, *_: asked.append(chosen) or record)
+    for only in ("usual", "papers", "compute_sanitizer", "papers,library", "all"):
+        called(monkeypatch, gpu, "--only", only)
+    usual, papers, sanitizer, two, everything = asked
+    assert "ours" in usual and "narrow" in usual and "rungs" not in usual and sanitizer == ["compute_sanitizer"]
+    assert "rungs" in papers and two == [*papers, "library"]
+    assert set(everything) == {*usual, *papers, *sanitizer}
+
+
 # ---- transformers ----------------------------------------------------------------------------------------------------
 
 
