@@ -1,7 +1,7 @@
 """compute-sanitizer's four tools over our kernels, and over the 128 kernels of which the truth is known.
 
     python benchmarks/compute_sanitizer.py --out benchmarks/results/compute-sanitizer-DEVICE.json \\
-        --readme docs/guide/kernels.md
+        --readme benchmarks/README.md
 
 Needs a GPU, CuPy and compute-sanitizer, which the CUDA toolkit has (or pip install nvidia-cuda-sanitizer-api).
 

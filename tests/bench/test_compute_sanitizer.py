@@ -272,12 +272,12 @@ def test_without_the_tool_it_says_so(script, monkeypatch, tmp_path):
         script.main()
 
 
-def test_the_guide_has_the_table_as_it_stands(script, recorded):
+def test_the_page_has_the_table_as_it_stands(script, recorded):
     """Until a GPU has run it, the tools' columns say so."""
     results = FOLDER / "results" / "compute-sanitizer-h100.json"
     figures = (
         json.loads(results.read_text("utf-8"))["parts"]["compute_sanitizer"]["figures"] if results.exists() else {}
     )
     words = importlib.import_module("kernel_suite").IN_WORDS
-    page = (FOLDER.parent / "docs" / "guide" / "kernels.md").read_text(encoding="utf-8")
+    page = (FOLDER / "README.md").read_text(encoding="utf-8")
     assert script.suite_table(figures, recorded, words) in page and script.signatures_table(figures) in page
