@@ -1,4 +1,4 @@
-"""Everything that is measured on a GPU, in one command. The usual parts take about eight minutes, and never more.
+"""Everything that is measured on a GPU, in one command. Takes about eight minutes with the usual parts, and never more.
 
     python benchmarks/gpu.py --out benchmarks/results/gpu-DEVICE.json
     python benchmarks/gpu.py --only papers --out benchmarks/results/gpu-DEVICE.json
