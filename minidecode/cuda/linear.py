@@ -75,8 +75,8 @@ from .common.vector_load import begins_at_16_bytes, wide_load
 ROWS = 8  # that one read of a weight serves in versions 2 and 3; their sums stay in registers
 LANES = 32
 LOAD = 16  # bytes of a wide load
-# The number of rows from which the library is faster, by how weights are stored: an H100's, predicted, for a GPU without
-# a table of its own (device/library_rows.py).
+# The number of rows from which the library is faster, by how weights are stored: an H100's, predicted, for a GPU that
+# has no table of its own (device/library_rows.py).
 LIBRARY_FROM = {"float32": 17, "float16": 17, "int8": 49, "int8_blocks": 81, "int4": 81}
 TILE = 2**22  # numbers of float16 that weights are cast to at a time: 8 MiB
 LEAST_OUTPUTS = 128  # of a tile: as many as a block of the library's has
