@@ -61,7 +61,8 @@ from minidecode.reference.activation import ACTIVATIONS
 
 SUITE = Path(__file__).parents[1] / "tests" / "emulator"
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
-OPTIONS = ("--demangle", "no", "--show-backtrace", "no", "--print-limit", "0", "--check-exit-code", "no")
+OPTIONS = ("--launch-timeout", "120", "--demangle", "no", "--show-backtrace", "no", "--print-limit", "0",
+           "--check-exit-code", "no")  # fmt: skip
 OPTIONS_OF = {"memcheck": ("--report-api-errors", "no")}
 PORT = 49_152  # of the first tool; they run at the same time
 LOT = {"signatures": 45, "suite": 32}  # calls of one process
@@ -391,9 +392,11 @@ class Tool:
         return len(begun)
 
     def _trouble(self) -> str:
-        """Why a process began no call: what it printed last."""
-        said = self._log.with_suffix(".out").read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        return f"{NO_CALL}: {said[-1][:120] if said else 'it printed nothing'}"
+        """Why a process began no call: what it printed last, and the tool in its log."""
+        files = [path for path in (self._log, self._log.with_suffix(".out")) if path.exists()]
+        lines = [line.strip(" =") for path in files for line in path.read_text("utf-8", errors="replace").splitlines()]
+        said = [line for line in lines if line and line != "COMPUTE-SANITIZER"]
+        return f"{NO_CALL}: {'; '.join(said[-2:])[:160] if said else 'it printed nothing'}"
 
     def result(self) -> dict:
         return {"ended": self._ended, "lost": self._lost, "processes": self._processes,
