@@ -72,7 +72,7 @@ def launch(kernel: Any, grid: int | tuple, block: int | tuple, *arrays: Any) -> 
         kernel[grid, block](*arrays)
         return
     _count(kernel, "emulator")
-    _emulated(kernel, grid, block)(*(unpacked(kernel, arrays) if _are_packable(arrays) else arrays))
+    _emulated(kernel, grid, block)(*(unpacked(kernel, arrays, any_layout=True) if _are_packable(arrays) else arrays))
 
 
 def _count(kernel: Any, place: str) -> None:

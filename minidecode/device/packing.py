@@ -117,15 +117,16 @@ def length_of(kind: tuple) -> int:
     return BEFORE_SHAPE + 2 * kind[1] if len(kind) == 3 else 1
 
 
-def unpacked(kernel: Any, arguments: tuple) -> tuple:
+def unpacked(kernel: Any, arguments: tuple, any_layout: bool = False) -> tuple:
     """NumPy arrays and scalars as compiled code would see them: packed, and read from what was packed.
 
     Arrays of the emulated device are views of the memory that they lie in. Raises EmulationError where the numbers
-    contradict each other, or a signature of the kernel asks for rows without gaps and there are some.
+    contradict each other, or a signature of the kernel asks for rows without gaps and there are some; any_layout: those
+    may lie anyhow, as arrays of the host's may.
     """
     forms = [kept_form(a) or packed_form(a) for a in arguments]
     numbers, packed = tuple([number for number, _ in forms]), b"".join([form for _, form in forms])
-    if (kernel, *numbers) not in _ACCEPTED:
+    if not any_layout and (kernel, *numbers) not in _ACCEPTED:
         _check_layouts(kernel, [TYPES[number] for number in numbers])
         _ACCEPTED.add((kernel, *numbers))
     place, seen = 0, []
