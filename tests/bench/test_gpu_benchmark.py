@@ -296,7 +296,7 @@ def test_the_papers_parts_run_to_their_end(scripts, record, part, monkeypatch):
 
 @pytest.mark.parametrize("part", list(PAPERS))
 def test_each_part_runs_in_the_emulator(scripts, record, part, monkeypatch):
-    """Minutes: `pytest --rest` has it."""
+    """Minutes: `pytest --rest` runs one part in four."""
     monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "0")
     run_quickly(scripts, record("emulator"), part)
 
