@@ -10,8 +10,8 @@ beside what a thread reads from memory: steps of few rows are limited by it, not
 
 The first generation counts operations, with steps that are not captured. The others are timed, by turns with the
 limits. On one thread, times are the processor's, so other work on the machine counts for little. For two threads of an
-idle machine, set NUMBA_NUM_THREADS=2: times are then the clock's on the wall. Takes two minutes. Prints the tables;
-writes them into --readme between the marks cpu-stages, and all figures to --out.
+idle machine, set NUMBA_NUM_THREADS=2: times are then the clock's on the wall. Takes about two minutes. Prints the
+tables; writes them into --readme between the marks cpu-stages, and all figures to --out.
 """
 
 from __future__ import annotations

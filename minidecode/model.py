@@ -131,7 +131,7 @@ class Model(LoadedModel):
         # Functions of the caller's would get the same texts again.
         functions = resolved.logits_processor, resolved.stopping_criteria, resolved.prefix_allowed_tokens_fn
         may_repeat = streamer is None and not any(functions)
-        models = [self] if draft is None else [self, draft]
+        models = [self, draft] if isinstance(draft, Model) else [self]  # what else a draft may be is refused
         return with_memory(run, models, what=lambda: str(asked[-1]) if asked else "this call", may_repeat=may_repeat)
 
     def check(

@@ -29,6 +29,7 @@ ABOUT_STORED = {
 ABOUT_SWITCHES = {
     "drop_finished": "take a sentence out of the batch when its search is done",
     "graphs": "capture a step once, then launch it as one call",
+    "launch": "of kernels on a device: arguments packed here, or by Numba",
 }
 ABOUT_BACKENDS = {
     "reference": "NumPy",

@@ -108,7 +108,8 @@ def test_the_command_keeps_what_a_gpu_measures(cli, monkeypatch, file):
         return measuring.Crossing(stored, 33, {32: {"kernels": 1.0, "library": 2.0}}, True)
 
     monkeypatch.setattr(measuring, "crossing", crossing)
-    out = cli("precompile", "--device", "cuda", "-q").out
-    assert asked == [("float16", "cuda", measuring.DECODING)]
+    run = cli("precompile", "--device", "cuda", "-q")
+    out = run.out
+    assert not run.err and asked == [("float16", "cuda", measuring.DECODING)]
     assert out == f"float16: kernels up to 32 rows\nkept in {file}\n"
     assert json.loads(file.read_text(encoding="utf-8")) == {"float16": 33} == table.rows_measured()
