@@ -79,6 +79,17 @@ def of_one_layer(layer: str, D: int, H: int, lengths: list[int], functions, cach
     return tuple(two - one for one, two in zip(*counts, strict=True))
 
 
+def growth(totals):
+    """A `count` for `of_one_layer`: what the run adds to each of totals()."""
+
+    def count(ops, run):
+        before = totals()
+        run()
+        return tuple(b - a for a, b in zip(before, totals(), strict=True))
+
+    return count
+
+
 def model_of(layer: str, layers: int, D: int, H: int) -> tuple:
     """(family, random weights) of a model with so many of these layers, and one of each other kind."""
     fields = {"vocab_size": 40}
@@ -173,13 +184,8 @@ def counted_by_op(layer: str, D: int, H: int, length: int) -> dict[str, dict]:
     counts = {op: Counts() for op in functions}
     counted = {op: elementary(function, counts[op]) for op, function in functions.items()}
 
-    def count(ops, run):
-        before = [number for each in counts.values() for number in each]
-        run()
-        after = (number for each in counts.values() for number in each)
-        return tuple(b - a for a, b in zip(before, after, strict=True))
-
-    numbers = iter(of_one_layer(layer, D, H, [length], counted, plan.cache, count))
+    added = growth(lambda: [number for each in counts.values() for number in each])
+    numbers = iter(of_one_layer(layer, D, H, [length], counted, plan.cache, added))
     by_op = zip(counts, zip(numbers, numbers, numbers, strict=True), strict=True)
     return {op: dict(zip(("kernels", "products", "bytes"), three, strict=True)) for op, three in by_op}
 
@@ -207,13 +213,9 @@ def bytes_by_op(layer: str, D: int, H: int, length: int, ended: bool = False) ->
 
         return call
 
-    def count(ops, run):
-        before = list(total.values())
-        run()
-        return tuple(b - a for a, b in zip(before, total.values(), strict=True))
-
     counted = {op: modelled(op, function) for op, function in functions.items()}
-    return dict(zip(total, of_one_layer(layer, D, H, [length], counted, FUSED, count), strict=True))
+    added = growth(lambda: list(total.values()))
+    return dict(zip(total, of_one_layer(layer, D, H, [length], counted, FUSED, added), strict=True))
 
 
 def launches_by_op(layer: str) -> dict[str, int]:
@@ -231,13 +233,9 @@ def launches_by_op(layer: str) -> dict[str, int]:
 
         return call
 
-    def count(ops, run):
-        before = list(total.values())
-        run()
-        return tuple(b - a for a, b in zip(before, total.values(), strict=True))
-
     by_op = {op: counted(op, function) for op, function in functions.items()}
-    return dict(zip(total, of_one_layer(layer, 4, 2, [1, 2], by_op, FUSED, count), strict=True))
+    added = growth(lambda: list(total.values()))
+    return dict(zip(total, of_one_layer(layer, 4, 2, [1, 2], by_op, FUSED, added), strict=True))
 
 
 def fusions(layer: str, D: int, H: int, length: int) -> list[dict]:

@@ -24,9 +24,10 @@ from gpu_linear import BYTES, LARGE, LARGE_INPUTS, SHAPES
 
 from minidecode.bench import predict
 from minidecode.bench.compare import implementations, stored_as
-from minidecode.bench.multiprocessor import H100, Code, Work, in_flight, moved
+from minidecode.bench.multiprocessor import H100, Code, in_flight, moved
 from minidecode.catalog import CATALOG
 from minidecode.cuda import linear, shared
+from minidecode.emulator.one_block import Asked
 from minidecode.errors import EmulationError
 from minidecode.ops import Weight
 
@@ -96,7 +97,7 @@ def write(path: Path, book: dict) -> None:
     path.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
 
 
-def rounded(work: Work) -> list:
+def rounded(work: Asked) -> list:
     return [round(n, 1) if isinstance(n, float) else n for n in dataclasses.astuple(work)]
 
 
@@ -106,7 +107,7 @@ def write_measured(again: bool) -> None:
     book = {
         "machine": there["machine"], "date": there["date"],
         "what": "shares of a copy's bandwidth in %, measured; and the counts that multiprocessor.py predicts them by:"
-        " kernels by their fields of Code, launches by those of Work. 'before': the kernels of commit dc527bcc",
+        " kernels by their fields of Code, launches by those of Asked. 'before': the kernels of commit dc527bcc",
         "counts": {}, "cases": [],
     }  # fmt: skip
     if OUT.exists() and not again:
@@ -209,7 +210,7 @@ def attentions(lines: list[str]):
 
 
 def predicted(book: dict, case: dict) -> predict.Prediction:
-    launched = [predict.Launched(key, Code(*book["counts"][key]), Work(*work)) for key, work in case["launches"]]
+    launched = [predict.Launched(key, Code(*book["counts"][key]), Asked(*work)) for key, work in case["launches"]]
     return predict.predicted(H100, case["name"], launched, case["useful"])
 
 
@@ -217,7 +218,7 @@ def by_flight_alone(book: dict, case: dict) -> float:
     """The share that bytes in flight would allow, if nothing else were a limit."""
     seconds = 0.0
     for key, counted in case["launches"]:
-        code, work = Code(*book["counts"][key]), Work(*counted)
+        code, work = Code(*book["counts"][key]), Asked(*counted)
         seconds += min(case["useful"], moved(work)) / in_flight(H100, code, work)
     return case["useful"] / H100.bandwidth / seconds
 

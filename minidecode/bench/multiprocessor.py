@@ -22,6 +22,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..emulator.one_block import Asked
+
 WARP = 32
 
 
@@ -76,25 +78,7 @@ class Code:
         return self.turn_bytes / self.turn_loads if self.turn_loads else 4.0
 
 
-@dataclass(frozen=True)
-class Work:
-    """A launch, and what one of its blocks asks for. By lane: a request counts as the bytes that one lane gets."""
-
-    blocks: int
-    threads: int
-    loaded: float  # bytes, by lane
-    stored: float  # bytes, by lane
-    lines: float  # of 128 bytes that requests touch, each times the bytes of a lane
-    sectors: float  # bytes of the sectors that requests load, without those that a lane has just loaded
-    footprint: float  # bytes of the sectors that loads touch, each sector once
-    written: float  # bytes of the sectors that stores touch, each once
-    shared_passes: float
-    shared_requests: float
-    shuffles: float
-    barriers: float
-
-
-def resident(gpu: Multiprocessors, code: Code, work: Work) -> int:
+def resident(gpu: Multiprocessors, code: Code, work: Asked) -> int:
     """Blocks that a multiprocessor holds at a time: its occupancy."""
     warps = -(-work.threads // WARP)
     registers = 8 * -(-code.registers // 8) * WARP * warps  # a warp gets them by 256
@@ -102,12 +86,12 @@ def resident(gpu: Multiprocessors, code: Code, work: Work) -> int:
     return max(1, min(gpu.blocks, gpu.warps // warps, gpu.registers // registers, by_shared))
 
 
-def moved(work: Work) -> float:
+def moved(work: Asked) -> float:
     """Bytes that the blocks read and write, each for itself: what several of them read counts several times."""
     return (work.footprint + work.written) * work.blocks
 
 
-def limits(gpu: Multiprocessors, code: Code, work: Work, useful: float) -> dict[str, float]:
+def limits(gpu: Multiprocessors, code: Code, work: Asked, useful: float) -> dict[str, float]:
     """Seconds that each limit alone would need. useful: bytes that an op must move, at the least."""
     warps, blocks = -(-work.threads // WARP), resident(gpu, code, work)
     loads = work.loaded / code.width
@@ -151,7 +135,7 @@ def together(limits: dict[str, float]) -> float:
     return sum(seconds**2 for seconds in limits.values()) ** 0.5
 
 
-def in_flight(gpu: Multiprocessors, code: Code, work: Work) -> float:
+def in_flight(gpu: Multiprocessors, code: Code, work: Asked) -> float:
     """Bytes a second, by Little's law alone: bytes on their way / how long they are on it. It cannot rank kernels."""
     loads = code.turn_loads / code.turn_waits if code.turn_waits else 1.0
     at_once = min(resident(gpu, code, work) * gpu.count, work.blocks)

@@ -23,13 +23,13 @@ import numpy as np
 
 from ..catalog import Row, arguments_of, find
 from ..conformance.rows import row_module
-from ..device.launch import Recorded, recorded_launches
+from ..device.launch import recorded_launches
 from ..device.seen_kernels import note_kernel, seen_kernels
-from ..emulator.one_block import first_block
+from ..emulator.one_block import Asked, first_block
 from ..errors import OptionError
 from ..ops import Weight
 from .compare import implementations, stored_as
-from .multiprocessor import H100, Code, Multiprocessors, Work, limits, together
+from .multiprocessor import H100, Code, Multiprocessors, limits, together
 
 MACHINES_WITH_MODEL = {"h100": H100}
 MEGABYTES = 1000.0
@@ -43,7 +43,7 @@ class Launched:
 
     kernel: str
     code: Code
-    work: Work
+    work: Asked
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def predict(
     kept = recorded["works"].get(f"{row.name} {stored}") if megabytes == MEGABYTES else None
     if kept and set(kept["versions"]) == set(functions):
         shape, useful = kept["shape"], kept["useful"]
-        launched = {label: [Launched(key, code_of(key), Work(*work)) for key, work in launches]
+        launched = {label: [Launched(key, code_of(key), Asked(*work)) for key, work in launches]
                     for label, launches in kept["versions"].items()}  # fmt: skip
     else:
         arguments, shape, useful = enlarged(row, megabytes, stored)
@@ -163,7 +163,7 @@ def launches_of(function: Callable[..., Any], *arguments: Any) -> list[Launched]
             note_kernel(launch.kernel, launch.arguments)
         ((_, types),) = seen
         key = key_of(launch.kernel, types)
-        launched.append(Launched(key, code_of(key, launch.kernel, types), work_of(launch)))
+        launched.append(Launched(key, code_of(key, launch.kernel, types), first_block(*launch)))
     return launched
 
 
@@ -210,11 +210,6 @@ def _by_outputs(value: Any) -> Any:
     if isinstance(value, Weight) and value.layout == "io":
         return dataclasses.replace(value, data=np.ascontiguousarray(value.data.T), layout="oi")
     return value
-
-
-def work_of(launch: Recorded) -> Work:
-    """What the launch's first block asks for, and how many blocks there are."""
-    return Work(**dataclasses.asdict(first_block(*launch)))
 
 
 @functools.cache

@@ -9,19 +9,19 @@ import pytest
 from scipy.stats import spearmanr
 
 from minidecode.bench import predict
-from minidecode.bench.multiprocessor import H100, Code, Work, in_flight, limits, moved, resident, together
+from minidecode.bench.multiprocessor import H100, Code, in_flight, limits, moved, resident, together
 from minidecode.catalog import CATALOG
-from minidecode.emulator.one_block import first_block
+from minidecode.emulator.one_block import Asked, first_block
 from minidecode.errors import OptionError
 
 ROOT = Path(__file__).parents[2]
 MEASURED = json.loads((ROOT / "benchmarks" / "results" / "multiprocessor-h100.json").read_text(encoding="utf-8"))
 CODE = Code(32, 0, 40, 50, 4, 16, 1, 0, 60, 80, 2)  # four loads of 4 bytes, awaited together
-WORK = Work(10_000, 128, 1024, 0, 1024, 32_768, 32_768, 0, 0, 0, 0, 0)
+WORK = Asked(10_000, 128, 1024, 0, 1024, 32_768, 32_768, 0, 0, 0, 0, 0)
 
 
 def launched(case):
-    return [predict.Launched(k, Code(*MEASURED["counts"][k]), Work(*w)) for k, w in case["launches"]]
+    return [predict.Launched(k, Code(*MEASURED["counts"][k]), Asked(*w)) for k, w in case["launches"]]
 
 
 def share(case):
