@@ -107,10 +107,10 @@ def arrays_of(state: Any) -> list[tuple[str, Any]]:
     return [] if state is None else [(name, array) for name, array in state.arrays() if is_array(array)]
 
 
-def key_of(ops: CountedOps, caches: list[Any], state: Any = None, said: str = "") -> tuple:
+def key_of(ops: CountedOps, caches: list[Any], state: Any = None, said: Hashable = "") -> tuple:
     """What makes two steps of a model launch the same: the functions of the device, and shapes, types and numbers.
 
-    Functions of the host are none of them, for no graph holds one. said: the options.
+    Functions of the host are none of them, for no graph holds one. said: the options, or which pass it is.
     """
     functions = frozenset(item for item in ops.functions.items() if not isinstance(item[1], OnHost))
     parts = (part for cache in caches for part in parts_of(cache))

@@ -23,7 +23,7 @@ from ..cache.protocol import StepCache
 from ..cache.queries import QueryCache, QueryCross, QueryRows, rows_a_token
 from ..cache.source import Source
 from ..device.arrays import fetch, fetched_once, put, put_known
-from ..device.graphs import GraphCounts
+from ..device.graphs import Captured, GraphCounts
 from .arena import Fresh
 from .buckets import Bucket, Buckets, apart, key_of, room_for
 from .cpu_graphs import CapturedOnCpu
@@ -125,7 +125,7 @@ class Engine:
             return self.network.encode(self.weights, ids_R, pos_R, caches, self.ops)
 
         lengths = [len(source) for source in sources]
-        h_RD = self._whole(f"encoder of {lengths}", encode, [ids_R], [pos_R, offsets_X])
+        h_RD = self._whole(("encoder", *lengths), encode, [ids_R], [pos_R, offsets_X])
         self.source = Source(h_RD, offsets_X, self.make_cache.stored_as, self.room(max(lengths)))
 
     @timed("prefill")
@@ -139,7 +139,7 @@ class Engine:
 
         With every_row, the logits of all tokens, (R, V), sentence after sentence.
         """
-        if every_row or not self._captures_passes:
+        if every_row or self._capturing("pass") is None:
             return self._logits_after(prompts, every_row)
         logits_RV, self.caches, self.source = self._captured_prefill(prompts, self.source)
         self._note_cache()
@@ -158,25 +158,18 @@ class Engine:
             h_RD = self.network.forward(self.weights, ids_R, pos_R, self.caches, self.ops, pick_R)
             return self.network.lm_head(self.weights, h_RD, self.ops), self.caches, self.source
 
-        said, inputs, beside = f"prefill of {lengths}", [ids_R], [pos_R, offsets_X, pick_R]
-        if source is not None:
-            of_source_X = fetched_once(source.offsets_X).tolist()
-            said, inputs, beside = f"{said} after {of_source_X}", [ids_R, source.h_RD], [*beside, source.offsets_X]
-        return self._whole(said, read, inputs, beside)
+        if source is None:
+            return self._whole(("prefill", *lengths), read, [ids_R], [pos_R, offsets_X, pick_R])
+        what = ("prefill", *lengths), tuple(fetched_once(source.offsets_X).tolist())
+        return self._whole(what, read, [ids_R, source.h_RD], [pos_R, offsets_X, pick_R, source.offsets_X])
 
-    @property
-    def _captures_passes(self) -> bool:
-        """Whether a pass over whole texts can be one launch: all that it reads of the host follows from lengths."""
-        only_rows = self.in_front is self.latent is None and rows_a_token(self.weights) == 1
-        return self.passes is not None and self.captures_whole_steps and only_rows
-
-    def _whole(self, said: str, run: Callable[..., Any], inputs: list[Any], beside: list[Any]) -> Any:
-        """run(*inputs), a pass over whole texts, which `said` tells from others: captured if it comes again."""
-        if not self._captures_passes:
+    def _whole(self, what: tuple, run: Callable[..., Any], inputs: list[Any], beside: list[Any]) -> Any:
+        """run(*inputs), a pass over whole texts, which `what` tells from others: captured if it comes again."""
+        passes = self._capturing("pass")
+        if passes is None:
             return run(*inputs)
-        assert self.passes is not None
-        key = key_of(self.ops, [], said=f"{said}, {self.make_cache}")
-        return self.passes(key, self.ops, self.graphs, run, inputs, beside)
+        key = key_of(self.ops, [], said=(what, self.make_cache))
+        return passes(key, self.ops, self.graphs, run, inputs, beside)
 
     def _logits_after(self, prompts: list[np.ndarray], every_row: bool = False) -> np.ndarray:
         h_RD = self._read(prompts, every_row)
@@ -295,18 +288,39 @@ class Engine:
         if self.bucket is None:
             self._enter(state, said)
         assert self.bucket is not None
-        state = self.bucket.state
-        if why := key if isinstance(key, str) else self.why_in_parts:
-            self.graphs.why_not = why
-            return state, step(state)
-        if not self.bucket.part(key).can_be:
+        state, captured = self.bucket.state, self._capturing("step", key)
+        if captured is None:
             return state, step(state)
         self._look_on()
-        return state, self._launch(key, lambda: step(state), len(state))
+        return state, self._launch(captured, lambda: step(state), len(state))
+
+    def _capturing(self, what: str, key: Hashable = None) -> Any:
+        """What captures this, and launches it later; None: it runs as it is.
+
+        what: a "pass" over whole texts, which is captured where lengths tell all that it reads of the host; a "step"
+        from tokens to tokens, with its key; or the name of a part of one. On the CPU, the forward pass of a step is
+        captured alone, anew in each generation.
+        """
+        if what == "forward" and self.on_cpu is not None:
+            return self.on_cpu
+        if (self.passes if what == "pass" else self.buckets) is None or self.captures_now:
+            return None
+        if what == "pass":
+            is_by_lengths = self.in_front is self.latent is None and rows_a_token(self.weights) == 1
+            return self.passes if is_by_lengths and not self._why_in_parts else None
+        if self.bucket is None:
+            self._enter()
+        assert self.bucket is not None
+        if what != "step":
+            return self.bucket.part(what)
+        if why := key if isinstance(key, str) else self._why_in_parts:
+            self.graphs.why_not = why
+            return None
+        return part if (part := self.bucket.part(key)).can_be else None
 
     @property
-    def why_in_parts(self) -> str:
-        """Why a step from tokens to tokens cannot be one launch here; empty where it can."""
+    def _why_in_parts(self) -> str:
+        """Why a step from tokens to tokens, or a pass, cannot be one launch here; empty where it can."""
         if type(self) is not Engine:
             return "a step asks the model twice, with guidance or drafts"
         if not self.make_cache.keeps:
@@ -315,20 +329,13 @@ class Engine:
             return "memory is planned"
         return "the steps are watched" if WATCHER.get() else ""
 
-    @property
-    def captures_whole_steps(self) -> bool:
-        """Whether a step from tokens to tokens can be one launch here."""
-        return not self.why_in_parts
-
     @timed("steps")
-    def _launch(self, key: Hashable, run: Callable[[], Any], rows: int) -> Any:
-        assert self.bucket is not None
-        part = self.bucket.part(key)
-        if part.graph is not None:
+    def _launch(self, step: Captured, run: Callable[[], Any], rows: int) -> Any:
+        if step.graph is not None:
             self.rows += rows * rows_a_token(self.weights)
         self.captures_now = True
         try:
-            return part(self.ops, self.graphs, run)
+            return step(self.ops, self.graphs, run)
         finally:
             self.captures_now = False
 
@@ -340,18 +347,9 @@ class Engine:
         self.graphs.reused += len(self.bucket.graphs)
 
     def _run(self, part: str, run: Callable[..., Any], *arrays: np.ndarray) -> Any:
-        """A part of a step: where steps are captured, over a bucket's caches, which may have been captured before.
-
-        On the CPU, the forward pass is captured alone, anew in each generation.
-        """
-        if self.on_cpu is not None and part == "forward":
-            return self.on_cpu(self.ops, self.graphs, run, *arrays)
-        if self.buckets is None or self.captures_now:
-            return run(*arrays)
-        if self.bucket is None:
-            self._enter()
-        assert self.bucket is not None
-        return self.bucket.part(part)(self.ops, self.graphs, run, *arrays)
+        """A part of a step: where steps are captured, over a bucket's caches, which may have been captured before."""
+        captured = self._capturing(part)
+        return run(*arrays) if captured is None else captured(self.ops, self.graphs, run, *arrays)
 
     def _look_on(self) -> None:
         """Raises CalledOff if the reader has left."""
