@@ -33,6 +33,12 @@ class NothingCaptured:
     def room_for_texts(self, prompt_X, limit_X):
         return int((prompt_X + limit_X).max())
 
+    def captures(self, key):
+        return False
+
+    def that_stay(self, done_B):
+        return np.flatnonzero(~done_B)
+
     def run_step(self, step, state, said, key):
         return state, step(state)
 

@@ -32,6 +32,7 @@ class GraphCounts:
     reused: int = 0  # an earlier call captured them
     launches: int = 0  # of both
     passes: int = 0  # encoders and prefills, launched whole
+    looks: int = 0  # of the host at what steps told; it was not needed at each
     why_not: str = ""  # why steps of this call, or parts of them, were not captured, if any were not
 
 

@@ -223,6 +223,17 @@ class Engine:
         if (watcher := WATCHER.get()) is not None:
             watcher.computed(self)
 
+    def that_stay(self, done_B: np.ndarray) -> np.ndarray:
+        """The sentences that stay, where these are done: all others; with kept steps, half of the batch, or half of it.
+
+        So many are those of which an earlier call has kept steps; some that are done may be among them.
+        """
+        going = np.count_nonzero(~done_B)
+        size = going if self.buckets is None else len(done_B)
+        while size > 1 and (half := -(-size // 2)) >= going:
+            size = half
+        return np.sort(np.argsort(done_B, kind="stable")[:size])
+
     @timed("steps")
     def keep_only(self, stays_B: np.ndarray, beams: int) -> None:
         """From here on there are these sentences alone, in this order, each with all of its `beams` rows.
@@ -317,6 +328,12 @@ class Engine:
             self.graphs.why_not = why
             return None
         return part if (part := self.bucket.part(key)).can_be else None
+
+    def captures(self, key: Hashable) -> bool:
+        """Whether a step with this key is one launch: the next one, and all others until a part of it is refused."""
+        if self.buckets is None or isinstance(key, str) or self._why_in_parts:
+            return False
+        return self.bucket is None or self.bucket.part(key).can_be
 
     @property
     def _why_in_parts(self) -> str:

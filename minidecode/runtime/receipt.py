@@ -293,6 +293,8 @@ class Receipt:
                 f"{g.launches:,} launches of parts of steps ({g.captured} captured, {g.reused} kept from earlier "
                 "calls): the calls in them are counted above"
             )
+        if g.looks:
+            lines.append(f"the host looked {g.looks:,} times at what {self.steps:,} steps told")
         if g.passes:
             lines.append(f"{g.passes} of encoder and prefill launched whole, for texts of these lengths came before")
         if g.why_not:

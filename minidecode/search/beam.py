@@ -10,13 +10,14 @@ import numpy as np
 
 from ..device.arrays import array_like, fetch, repeated
 from ..errors import OptionError
-from ..ops import ALL_DONE, MOVED, PENALTY_TOO_STRONG, SOME_DONE, TROUBLE, BeamRules
+from ..ops import ALL_DONE, FINE, MOVED, PENALTY_TOO_STRONG, SOME_DONE, TROUBLE, BeamRules
 from ..options.options import CountedStop, Options
 from ..runtime.draws import Draws
 from ..runtime.engine import Engine
 from ..runtime.kept import Kept
 from ..runtime.trace import Trace
 from .candidates import Candidates, find_candidates, may_go_straight, only_the_best_ends, straight_from_logits
+from .looks import Looks, Past
 from .processors import (
     any_due,
     key_of_step,
@@ -42,8 +43,8 @@ def beam_search(
     Usually there is one group of W beams. Hugging Face's diverse beam search runs G groups of W/G beams side by side:
     they choose in turn, and a token costs diversity_penalty for each time that a group before has chosen it.
     A sentence that is done keeps its rows until all are; under `drop_finished` it leaves the batch.
-    The host reads one number per step, `flag`. Sentences that leave, a trace, and processors that are no ops read what
-    they need.
+    The host reads one number per look (looks.py). Sentences that leave, a trace, and processors that are no ops read
+    what they need.
     """
     ops, B = engine.ops, len(request.prompts)
     G = options.num_beam_groups if options.rules.groups == "apart" else 1
@@ -58,30 +59,36 @@ def beam_search(
     refused = why_in_parts(options, bool(trace or kept))
     if request.prefix_BP is not None:
         refused = refused or "prefix_tokens on the host"
+    looks, flag = Looks.start(engine, request, options, refused), 0
+    if looks.are_rare:
+        state.past = Past.start(logits_RV, B * G, len(state))
     may_be_straight = may_go_straight(ops, options)
     decided = step_of_beams(ops, logits_RV, state, request, options, step, may_be_straight, trace, kept)
     while True:
-        key = refused or key_of_step(request.rows_at(state.sentence_B, step + 1), options)
-        flag = int(decided.flag[0])  # the host waits here
-        if flag & TROUBLE:
-            refuse_step(decided, state.sentence_B, step, options)
-        step += 1
-        if flag & ALL_DONE:
-            break
+        step += 1  # so many have run
+        rows = request.rows_at(state.sentence_B, step)
+        key = refused or key_of_step(rows, options)
+        if looks.are_due(state.past, rows, key):
+            told = looks.look(step, state.past, decided.flag, decided.trouble_X, decided.model_trouble_R)
+            flag = told.flag
+            if flag & TROUBLE:
+                refuse_step(told.trouble_X, told.model_trouble_R, state.sentence_B, told.step, options)
+            if flag & ALL_DONE:
+                break
 
-        # Sentences that are done leave the batch, if the plan says so.
-        if engine.drop_finished and flag & SOME_DONE:
-            done_B = np.all(fetch(decided.done_X).reshape(G, -1), axis=0)
-            if done_B.any():
-                _copy_finds(state.groups, all_groups, done_B, state.sentence_B)
-                stays_B = np.flatnonzero(~done_B)
-                state = state.of(stays_B, request, options)
-                engine.keep_only(stays_B, G * W)
+            # Sentences that are done leave the batch, if the plan says so.
+            if engine.drop_finished and flag & SOME_DONE:
+                done_B = np.all(fetch(decided.done_X).reshape(G, -1), axis=0)
+                stays_B = engine.that_stay(done_B)
+                if len(stays_B) < len(done_B):
+                    _copy_finds(state.groups, all_groups, done_B, state.sentence_B)
+                    state = state.of(stays_B, request, options)
+                    engine.keep_only(stays_B, G * W)
 
         def one_step(state: AllBeams, step: int = step, flag: int = flag) -> Decided:
             """One more token of each running text through the model, its cache taken over from its parent.
 
-            The host knows whether any beam has moved. A step that is captured always follows.
+            A step that is captured always follows. Before any other the host has looked, and knows whether beams moved.
             """
             parent_R = state.parent_R if engine.captures_now or flag & MOVED else None
             logits_RV = engine.step(*running_texts(state.groups), parent_R)
@@ -89,7 +96,7 @@ def beam_search(
 
         state, decided = engine.run_step(one_step, state, said, key)
     _copy_finds(state.groups, all_groups, np.arange(len(state.sentence_B)), state.sentence_B)
-    best = best_of_all(all_groups, request, options, step)
+    best = best_of_all(all_groups, request, options, looks.steps)
     if kept:
         kept.find_beams(best.tokens)
     return best
@@ -101,7 +108,7 @@ class Decided:
 
     flag: np.ndarray  # one number: ALL_DONE, SOME_DONE, TROUBLE, MOVED
     done_X: np.ndarray
-    chosen: list[Chosen]  # by group
+    trouble_X: np.ndarray  # what is wrong with a sentence, group by group
     model_trouble_R: np.ndarray | None  # what is wrong with the model's own scores, before processors
 
 
@@ -175,7 +182,9 @@ def step_of_beams(
     state.parent_R[...] = _parent_rows(parent_BX)
     if state.draws:
         state.draws.next()
-    return Decided(flag, done_X, decided, model_trouble_R)
+    if state.past:
+        state.past.note(flag, trouble_X, model_trouble_R)
+    return Decided(flag, done_X, trouble_X, model_trouble_R)
 
 
 @dataclass
@@ -188,6 +197,7 @@ class AllBeams:
     parent_R: np.ndarray
     sentence_B: np.ndarray  # those that are in the batch
     tables: dict[Any, Any]  # what processors need at every step
+    past: Past | None = None  # what steps told, where the host does not look at each
 
     @classmethod
     def start(
@@ -206,7 +216,7 @@ class AllBeams:
 
     def arrays(self) -> Iterator[tuple[str, Any]]:
         """(name, value) of all that a step reads and changes."""
-        for part in (*self.groups, self.diversity, self.draws):
+        for part in (*self.groups, self.diversity, self.draws, self.past):
             if part is not None:
                 yield from vars(part).items()
         yield from arrays_of(self.tables)
@@ -224,6 +234,7 @@ class AllBeams:
         return AllBeams(
             groups, self.diversity and self.diversity.of(len(stays_B)), self.draws and self.draws.of(stays_B),
             (within_BX + first_B[:, None]).reshape(-1), sentence_B, tables,
+            self.past and self.past.of(len(stays_B) * len(self.groups), len(stays_B) * X),
         )  # fmt: skip
 
 
@@ -464,18 +475,19 @@ def _joined(groups: list[Beams], decided: list[Chosen]) -> tuple[np.ndarray, np.
     return done_X, np.concatenate([chosen.trouble_B for chosen in decided]), np.concatenate(parents, axis=1)
 
 
-def refuse_step(decided: Decided, sentence_B: np.ndarray, step: int, options: Options) -> None:
+def refuse_step(
+    trouble_X: np.ndarray, model_trouble_R: np.ndarray | None, sentence_B: np.ndarray, step: int, options: Options
+) -> None:
     """Raises OptionError or NumericalError: what the ops of this step have found, the model's scores first."""
-    if (model_trouble_R := decided.model_trouble_R) is not None:
+    if model_trouble_R is not None:
         raise_trouble(model_trouble_R, np.repeat(sentence_B, len(model_trouble_R) // len(sentence_B)), step)
-    by_group = (fetch(chosen.trouble_B) for chosen in decided.chosen)
-    trouble_B = next(trouble_B for trouble_B in by_group if trouble_B.any())
-    if trouble_B[np.flatnonzero(trouble_B)[0]] != PENALTY_TOO_STRONG:
-        raise_trouble(trouble_B, sentence_B, step)
-    raise OptionError(
-        f"length_penalty {options.length_penalty} takes scores at {step + 1} tokens below "
-        f"{options.rules.out_of_play:g}, the mark of what is out of play: use one nearer to 0"
-    )
+    trouble_X = fetch(trouble_X)
+    if trouble_X[np.argmax(trouble_X != FINE)] == PENALTY_TOO_STRONG:
+        raise OptionError(
+            f"length_penalty {options.length_penalty} takes scores at {step + 1} tokens below "
+            f"{options.rules.out_of_play:g}, the mark of what is out of play: use one nearer to 0"
+        )
+    raise_trouble(trouble_X, np.tile(sentence_B, len(trouble_X) // len(sentence_B)), step)
 
 
 def best_of_all(groups: list[Beams], request: Request, options: Options, steps: int) -> Found:

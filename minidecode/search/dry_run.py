@@ -168,8 +168,12 @@ class _StandIn:
         """The room that the real engine makes."""
         return self.engine.room_for_texts(prompt_X, limit_X)
 
-    def run_step(self, step, state, said, key):
+    def captures(self, key):
         """Nothing is captured."""
+        return False
+
+    def run_step(self, step, state, said, key):
+        """The step runs as it is."""
         return state, step(state)
 
     def step(self, tokens_RM, length_R, parent_R):

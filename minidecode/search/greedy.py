@@ -15,6 +15,7 @@ from ..runtime.draws import Draws
 from ..runtime.engine import Engine
 from ..runtime.kept import Kept
 from ..runtime.trace import Trace
+from .looks import Looks, Past
 from .processors import (
     any_due,
     key_of_step,
@@ -40,8 +41,8 @@ def greedy(
     texts are done. on_token(row, id) is called for each token, by the row in which its text began.
     A text scores the sum of the model's own log-probabilities of its tokens, before processors and filters, and a token
     that is forced counts 0; in fairseq and ctranslate2, the sum of what processors made of them.
-    The host reads one number per step, `flag`, and with on_token the ids of the tokens. Sentences that leave, a trace,
-    and processors that are no ops read what they need.
+    The host reads one number per look (looks.py), and with on_token the ids of the tokens. Sentences that leave, a
+    trace, and processors that are no ops read what they need.
     """
     ops, S = engine.ops, options.num_return_sequences
     logits_BV = engine.prefill(request.prompts)
@@ -50,39 +51,41 @@ def greedy(
     engine.expand(S, int(request.limit_B.max()))
     texts = every_text = Texts.start(request, sentence_R, logits_RV, options, engine)
     stopping, said, refused = request.stopping, repr(options), why_in_parts(options, bool(trace or kept))
-    streams_R = np.ones(len(sentence_R), bool)  # whose tokens on_token is still to get
+    looks, streams = Looks.start(engine, request, options, refused), Streams(on_token, request, options, len(texts))
+    if looks.are_rare:
+        texts.past = Past.start(logits_RV, len(texts), len(texts))
     step = 0
     chosen = next_tokens(ops, logits_RV, texts, request, options, step, trace, kept)
     while True:
-        key = refused or key_of_step(request.rows_at(texts.sentence_R, step + 1), options)
-        flag = int(chosen.flag[0])  # the host waits here
-        if flag & TROUBLE:
-            if chosen.model_trouble_R is not None:
-                raise_trouble(chosen.model_trouble_R, texts.sentence_R, step)
-            raise_trouble(chosen.trouble_R, texts.sentence_R, step)
-        if stopping and stopping.looks_at_texts:
-            flag |= texts.stop(stopping, request, chosen.scores_RV)
-        if trace:
-            token_R, total_R, went_R, done_R = map(fetch, (chosen.token_R, texts.total_R, chosen.going_R, texts.done_R))
-            trace.note_tokens(step, chosen.rows.on_host, token_R, total_R, went_R, done_R, chosen.notes)
-        step += 1
-        if on_token:
-            ids_R = fetch(chosen.token_R)
-            for r in np.flatnonzero(streams_R):
-                on_token(int(texts.row_R[r]), int(ids_R[r]))
-            ends_R = np.isin(ids_R, options.eos_token_id) | (request.limit_B[texts.sentence_R] <= step)
-            streams_R &= ~(fetch(texts.done_R) if stopping else ends_R)
-        if flag & ALL_DONE:
-            break
+        step += 1  # so many have run
+        rows = request.rows_at(texts.sentence_R, step)
+        key = refused or key_of_step(rows, options)
+        if looks.are_due(texts.past, rows, key):
+            told = looks.look(step, texts.past, chosen.flag, chosen.trouble_R, chosen.model_trouble_R)
+            flag = told.flag
+            if flag & TROUBLE:
+                streams.tell(texts, chosen, told.step)
+                if told.model_trouble_R is not None:
+                    raise_trouble(told.model_trouble_R, texts.sentence_R, told.step)
+                raise_trouble(told.trouble_X, texts.sentence_R, told.step)
+            if stopping and stopping.looks_at_texts:
+                flag |= texts.stop(stopping, request, chosen.scores_RV)
+            if trace:
+                note_tokens(trace, told.step, texts, chosen)
+            streams.tell(texts, chosen, looks.steps)
+            if flag & ALL_DONE:
+                break
 
-        # Sentences that are done leave the batch, if the plan says so.
-        if engine.drop_finished and flag & SOME_DONE:
-            done_B = fetch(texts.done_R).reshape(-1, S).all(axis=1)
-            if done_B.any():
-                copy_found(texts.finds(), every_text.finds(), np.repeat(done_B, S), texts.row_R)
-                stays_R = np.flatnonzero(np.repeat(~done_B, S))
-                texts, streams_R = texts.of(stays_R, request, options), streams_R[stays_R]
-                engine.keep_only(np.flatnonzero(~done_B), S)
+            # Sentences that are done leave the batch, if the plan says so.
+            if engine.drop_finished and flag & SOME_DONE:
+                done_B = fetch(texts.done_R).reshape(-1, S).all(axis=1)
+                stays_B = engine.that_stay(done_B)
+                if len(stays_B) < len(done_B):
+                    copy_found(texts.finds(), every_text.finds(), np.repeat(done_B, S), texts.row_R)
+                    stays_R = (stays_B[:, None] * S + np.arange(S)).reshape(-1)
+                    texts = texts.of(stays_R, request, options)
+                    streams.keep_only(stays_R)
+                    engine.keep_only(stays_B, S)
 
         def one_step(texts: Texts, step: int = step) -> Chosen:
             """The new tokens go through the model, and its scores choose the next ones.
@@ -95,7 +98,7 @@ def greedy(
         texts, chosen = engine.run_step(one_step, texts, said, key)
 
     copy_found(texts.finds(), every_text.finds(), np.arange(len(texts.row_R)), texts.row_R)
-    found = found_of(every_text, request, options, step)
+    found = found_of(every_text, request, options, looks.steps)
     if kept:
         kept.find_texts(found.tokens)
     return found
@@ -176,6 +179,8 @@ def next_tokens(
     if step is not None and request.stopping and request.stopping.is_last(step):
         texts.limits_R[...] = step + 1
     flag = texts.extend(ops, token_R, gained_R, certain_R, trouble_R, model_trouble_R)
+    if texts.past:
+        texts.past.note(flag, trouble_R, model_trouble_R)
     return Chosen(flag, token_R, trouble_R, model_trouble_R, scores_RV, rows, going_R, notes)
 
 
@@ -196,6 +201,7 @@ class Texts:
     tables: dict[Any, Any]  # what processors need at every step
     row_R: np.ndarray  # in which row the text began
     sentence_R: np.ndarray
+    past: Past | None = None  # what steps told, where the host does not look at each
 
     @classmethod
     def start(
@@ -229,8 +235,9 @@ class Texts:
         """(name, value) of all that a step reads and changes."""
         yield from vars(self).items()
         yield from arrays_of(self.tables)
-        if self.draws is not None:
-            yield from vars(self.draws).items()
+        for part in (self.draws, self.past):
+            if part is not None:
+                yield from vars(part).items()
 
     def rows(self, request: Request, step: int | None) -> Rows:
         """What processors look at; of a text that is done, what came before its end."""
@@ -245,12 +252,18 @@ class Texts:
         other: dict[str, Any] = {
             "every_R": self.every_R[: len(stays_R)], "nobody_R": self.nobody_R[: len(stays_R)], "eos_X": self.eos_X,
             "draws": self.draws and self.draws.of(stays_R), "tables": without_rows(self.tables),
+            "past": self.past and self.past.of(len(stays_R), len(stays_R)),
         }  # fmt: skip
         texts = replace(
             self, **{name: array[stays_R] for name, array in vars(self).items() if name not in other}, **other
         )
         make_tables(texts.rows(request, 0), options)
         return texts
+
+    def ids_from(self, first: int, end: int) -> np.ndarray:
+        """ids_KR: the new tokens of these steps, for the host; behind the end of a text anything stands."""
+        at_RK = self.begins_R[:, None] + np.arange(first, end, like=self.begins_R)
+        return fetch(np.take_along_axis(self.tokens_RM, np.minimum(at_RK, self.tokens_RM.shape[1] - 1), axis=1)).T
 
     def extend(self, ops, token_R, gained_R, certain_R, trouble_R, model_trouble_R) -> np.ndarray:
         """Appends the chosen tokens to the texts that go on -> one number, flags: ALL_DONE, SOME_DONE, TROUBLE."""
@@ -268,6 +281,38 @@ class Texts:
             return 0
         self.done_R |= np.asarray(end_R, like=self.done_R)
         return SOME_DONE | (ALL_DONE if fetch(self.done_R).all() else 0)
+
+
+class Streams:
+    """The tokens of texts that go on, told to a function of the caller's."""
+
+    def __init__(self, on_token: Callable[[int, int], None] | None, request: Request, options: Options, rows: int):
+        self.on_token, self.request, self.options = on_token, request, options
+        self.goes_on_R = np.ones(rows, bool)
+        self.steps = 0  # whose tokens were told
+
+    def tell(self, texts: Texts, chosen: Chosen, steps: int) -> None:
+        """Tells the tokens of all steps up to this number; `chosen` is the newest."""
+        if self.on_token is None:
+            return
+        stopping, limit_R = self.request.stopping, self.request.limit_B[texts.sentence_R]
+        ids_KR = texts.ids_from(self.steps, steps) if texts.past else [fetch(chosen.token_R)][: steps - self.steps]
+        for ids_R in ids_KR:
+            self.steps += 1
+            for r in np.flatnonzero(self.goes_on_R):
+                self.on_token(int(texts.row_R[r]), int(ids_R[r]))
+            ends_R = np.isin(ids_R, self.options.eos_token_id) | (limit_R <= self.steps)
+            self.goes_on_R &= ~(fetch(texts.done_R) if stopping else ends_R)
+
+    def keep_only(self, stays_R: np.ndarray) -> None:
+        """These rows."""
+        self.goes_on_R = self.goes_on_R[stays_R]
+
+
+def note_tokens(trace: Trace, step: int, texts: Texts, chosen: Chosen) -> None:
+    """A step's choice, for a trace."""
+    token_R, total_R, went_R, done_R = map(fetch, (chosen.token_R, texts.total_R, chosen.going_R, texts.done_R))
+    trace.note_tokens(step, chosen.rows.on_host, token_R, total_R, went_R, done_R, chosen.notes)
 
 
 def found_of(texts: Texts, request: Request, options: Options, steps: int) -> Found:

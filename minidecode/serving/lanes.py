@@ -19,7 +19,7 @@ from ..ops import MOVED, TROUBLE
 from ..options.options import MAXIMA, Options
 from ..runtime.draws import Draws
 from ..runtime.output import logprobs_of_step
-from ..search.beam import AllBeams, Beams, best_of_all, refuse_step, running_texts, step_of_beams
+from ..search.beam import AllBeams, Beams, Decided, best_of_all, refuse_step, running_texts, step_of_beams
 from ..search.candidates import never_straight
 from ..search.greedy import Texts, next_tokens
 from ..search.processors import make_tables
@@ -219,11 +219,10 @@ class BeamLane:
         if flag & TROUBLE:
             for b, job in enumerate(self.jobs_B):
                 try:
-                    refuse_step(_of_sentence(decided, b, X), np.zeros(1, np.int64), int(step_B[b]), self.options)
+                    troubles = _troubles_of(decided, b, len(self.jobs_B))
+                    refuse_step(*troubles, np.zeros(1, np.int64), int(step_B[b]), self.options)
                 except MinidecodeError as error:
                     job.fail(error)
-                except StopIteration:  # the trouble is another request's
-                    pass
         self.moved = bool(flag & MOVED)
         done_B = decided.done_X.reshape(len(state.groups), -1).all(axis=0)
         for b in np.flatnonzero(done_B):
@@ -275,13 +274,10 @@ def _joined_beams(parts: Sequence[tuple[Beams, np.ndarray]]) -> Beams:
     return dataclasses.replace(picked[0], **arrays)
 
 
-def _of_sentence(decided: Any, b: int, X: int) -> Any:
-    """What a step decided for one request."""
-    model_trouble_R = decided.model_trouble_R
-    if model_trouble_R is not None:
-        model_trouble_R = model_trouble_R[b * X : (b + 1) * X]
-    chosen = [chosen._replace(trouble_B=chosen.trouble_B[b : b + 1]) for chosen in decided.chosen]
-    return dataclasses.replace(decided, chosen=chosen, model_trouble_R=model_trouble_R)
+def _troubles_of(decided: Decided, b: int, B: int) -> tuple[np.ndarray, np.ndarray | None]:
+    """(trouble_X, model_trouble_R) of one request of B, which may have none."""
+    trouble_X, model_trouble_R = decided.trouble_X.reshape(-1, B)[:, b], decided.model_trouble_R
+    return trouble_X, None if model_trouble_R is None else model_trouble_R.reshape(B, -1)[b]
 
 
 def _fail(jobs: Sequence[Job], trouble_R: np.ndarray | None, step_R: np.ndarray) -> None:

@@ -44,6 +44,9 @@ class Planted:
     def step(self, tokens_RM, length_R, parent_R):
         return np.stack([self._row(tokens[1:length]) for tokens, length in zip(tokens_RM, length_R, strict=True)])
 
+    def captures(self, key):
+        return False
+
     def run_step(self, step, state, said, key):
         return state, step(state)
 
