@@ -69,7 +69,7 @@ class Past:
                 part_X |= new_X
 
     def flags(self, steps: int) -> list[int]:
-        """Those of the last steps, the oldest first; the host waits here."""
+        """The flags of the last steps, the oldest first; the host waits here."""
         flags = int(self.told_X[0])
         return [flags >> 8 * ago & 255 for ago in reversed(range(steps))]
 
@@ -118,9 +118,8 @@ class Looks:
             self.steps = steps
             return Told(steps - 1, int(flag[0]), trouble_X, model_trouble_R)  # the host waits here
         self.engine.graphs.looks += 1
-        for number in past.flags(steps - self.steps):
-            self.steps += 1
-            if number & (TROUBLE | ALL_DONE):
-                break
-        troubles = past.troubles_of(steps - self.steps) if number & TROUBLE else (trouble_X, model_trouble_R)
-        return Told(self.steps - 1, number, *troubles)
+        flags = past.flags(steps - self.steps)
+        told = next((i for i, each in enumerate(flags) if each & (TROUBLE | ALL_DONE)), len(flags) - 1)
+        self.steps += told + 1
+        troubles = past.troubles_of(steps - self.steps) if flags[told] & TROUBLE else (trouble_X, model_trouble_R)
+        return Told(self.steps - 1, flags[told], *troubles)
