@@ -95,6 +95,24 @@ def test_where_texts_may_end_looks_get_rarer():
     assert [steps_between(steps, True) for steps in (1, 31, 32, 127, 128, 511, 512, 9999)] == [1, 1, 2, 2, 4, 4, 8, 8]
 
 
+def unchanged(scores_RV, rows):
+    return scores_RV
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{"logits_processor": [unchanged]}, {"max_time": 1000}, {"trace": True}, {"keep": ["scores"]},
+     {"plan": "cuda,cache=replicated"}, {"plan": "cuda,graphs=off"}, {"guidance_scale": 1.5}],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize("search", [{}, {"num_beams": 2}], ids=str)
+def test_the_host_looks_at_each_step_where_it_has_to(how, search, there):
+    receipt = there.generate(
+        input_ids=IDS, max_new_tokens=4, eos_token_id=None, **{"plan": "cuda"} | how | search
+    ).receipt
+    assert receipt.steps == 4 and receipt.graphs.looks in (0, 4), "none is counted where none can be left out"
+
+
 @pytest.mark.parametrize("options", [{}, {"num_beams": 2}], ids=str)
 def test_nothing_is_launched_beyond_the_longest_limit(options, there, monkeypatch):
     """The limits of texts lie apart: 7 and 10 new tokens."""
