@@ -9,7 +9,7 @@ import pytest
 import minidecode as md
 from minidecode.page import GPT2, beam_search, greedy_search
 
-CASES, PARTS = 200, 4
+CASES, PARTS = 200, 20
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def test_tokens_are_those_of_generate(both, part):
         out = model.generate(input_ids=[prompt], num_beams=W, max_new_tokens=new, **options)
         assert tokens == out.token_ids[0].tolist(), (prompt, W, new, options)
         ended += len(tokens) < new
-    assert ended > 5
+    assert ended
 
 
 def test_the_command_prints_the_text_of_generate():
