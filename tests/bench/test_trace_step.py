@@ -26,9 +26,10 @@ def test_a_step_is_traced(tmp_path, monkeypatch, capsys):
     assert found["functions"] > found["files"] and found["between_files"] >= found["files"] - 1
 
 
-def test_calls_are_those_between_two_steps_from_another_file():
+def test_calls_are_those_between_two_steps_from_another_file(tmp_path, monkeypatch):
     """Steps of a made package: `a` calls `b` three times, once by way of a function of others."""
     script = load_file(SCRIPT)
+    monkeypatch.setattr(script, "PACKAGE", tmp_path)  # what counts lines looks for the files of the real one
     a, b = ("def run(b, through):", " step(); b(); b(); through(b); helper()", "def step(): pass"), "def run(): pass"
     made = {"a.py": "\n".join([*a, "def helper(): [len(()) for _ in ()]"]), "b.py": b, "/o.py": "def through(f): f()"}
     codes = {name: {} for name in made}

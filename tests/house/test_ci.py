@@ -98,4 +98,4 @@ def test_each_extra_for_a_gpu_is_resolved_for_three_pythons():
     project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     of_gpu = {name for name, asked in project["optional-dependencies"].items() if "numba-cuda" in " ".join(asked)}
     assert project["requires-python"] == f">={pythons[0]}" and pythons == ["3.11", "3.12", "3.13"]
-    assert of_gpu | {"cu13,ptx"} == set(extras)
+    assert of_gpu == set(",".join(extras).split(",")) and "cu13,ptx" in extras  # what fits both fits either alone

@@ -78,7 +78,7 @@ def found(tmp_path_factory):
     path.write_text(path.read_text(encoding="utf-8").replace("LIGHTSEQ)}", "LIGHTSEQ, TOY)}"), encoding="utf-8")
     for end in ("py", "md"):
         shutil.copy(PACKAGE / TASKS / f"e01_guard.{end}", root / "minidecode" / TASKS / f"e97_toy.{end}")
-    command = [sys.executable, "-c", PROGRAM, str(PACKAGE.parent / "weights" / "tiny-gpt2")]
+    command = [sys.executable, "-c", PROGRAM, str(minidecode.bundled_models()["tiny-gpt2"])]
     environment = os.environ | {"PYTHONPATH": str(root)}
     run = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
