@@ -89,7 +89,7 @@ def special_calls() -> dict[str, Callable[[str], None]]:
         return lambda device: function(*moved_to(device, arguments))
 
     calls = {}
-    for stored, made in linear.FEW_ROWS.items():
+    for stored, made in (*linear.FEW_ROWS.items(), *linear.FEW_BITS.items()):
         for m in made:
             inputs, name = 2 * max(m.multiple, m.inputs), m.kernel.py_func.__name__
             weight = stored_weight(stored, Weight(normal(2 * m.outputs, inputs), layout="oi"))

@@ -38,9 +38,10 @@ SHAPES = {  # (inputs, outputs, how often in a decode step)
              "head": (1024, 50265, 1)},
 }  # fmt: skip
 LARGE, CYCLED, TURNS, LARGE_INPUTS = 10**9, 128 * 2**20, 5, 1024
-VARIANTS = {  # (tiles of outputs, steps loaded at once)
-    "float16": [(1, 4), (2, 4), (1, 8)], "int8": [(1, 2), (4, 2), (1, 4)], "int4": [(1, 4), (4, 4), (2, 4)],
-    "float32": [(4, 1), (4, 2)], "int8_blocks": [(1, 4), (4, 4)],
+OF_5 = "version 5"  # with the constants of cuda/linear.py
+VARIANTS = {  # of version 4: (tiles of outputs, steps loaded at once)
+    "float16": [(1, 4), (2, 4)], "int8": [(1, 2), OF_5, (4, 2)], "int4": [(1, 4), OF_5, (4, 4)],
+    "float32": [(4, 1), (4, 2)], "int8_blocks": [(1, 4), OF_5, (4, 4)],
 }  # fmt: skip
 BYTES = {"float32": 4, "float16": 2, "int8": 1, "int8_blocks": 34 / 32, "int4": 18 / 32}  # of a weight, with its scale
 
@@ -48,7 +49,7 @@ BYTES = {"float32": 4, "float16": 2, "int8": 1, "int8_blocks": 34 / 32, "int4": 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=positive_number, default=60)
-    parser.add_argument("--rows", default="4,1,8,16")
+    parser.add_argument("--rows", default="1,4,8,16")
     parser.add_argument("--dtypes", default=",".join(VARIANTS))
     parser.add_argument("--warps", default="2112")
     parser.add_argument("--out", type=to_write, default=Path("gpu-linear.jsonl"))
@@ -69,8 +70,7 @@ def main() -> None:
 def measured(rows, dtype, constants, warps, copy) -> dict:
     """Shares in %, of one variant; of each shape (share, microseconds)."""
     linear.ENOUGH_WARPS = warps
-    rows_of_kernel = min(rows, 8) if dtype == "float32" else 8 if rows <= 8 else 16
-    made, outputs = linear.few_rows(dtype, rows_of_kernel, *constants), int(LARGE / BYTES[dtype] / LARGE_INPUTS)
+    made, outputs = kernel_with(dtype, rows, constants), int(LARGE / BYTES[dtype] / LARGE_INPUTS)
     x_RX, weight = random_rows(rows, LARGE_INPUTS), random_weights(dtype, 1, outputs, LARGE_INPUTS)[0]
     y_RX = linear.launch_few_rows(made, x_RX, weight)
     off = error(y_RX, x_RX, weight, dtype)
@@ -94,6 +94,13 @@ def measured(rows, dtype, constants, warps, copy) -> dict:
             all_bytes, all_seconds = all_bytes + times * size, all_seconds + times * seconds
         figures[model] = round(100 * all_bytes / all_seconds / copy)
     return figures
+
+
+def kernel_with(dtype, rows, constants):
+    """The kernel of few rows with these constants, for as many rows."""
+    if constants == OF_5:
+        return next(made for made in linear.FEW_BITS[dtype] if made.rows >= rows)
+    return linear.few_rows(dtype, min(rows, 8) if dtype == "float32" else 8 if rows <= 8 else 16, *constants)
 
 
 def random_rows(rows, inputs):

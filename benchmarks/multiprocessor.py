@@ -12,6 +12,7 @@ Takes half an hour for all, without a flag seconds. Prints each launch, and writ
 from __future__ import annotations
 
 import argparse
+import ast
 import dataclasses
 import json
 import re
@@ -20,7 +21,7 @@ from pathlib import Path
 
 import gpu_attention
 import numpy as np
-from gpu_linear import BYTES, LARGE, LARGE_INPUTS, SHAPES
+from gpu_linear import BYTES, LARGE, LARGE_INPUTS, OF_5, SHAPES, kernel_with
 
 from minidecode.bench import predict
 from minidecode.bench.compare import implementations, stored_as
@@ -141,12 +142,11 @@ def measured_cases(lines: dict[str, list[str]]):
 
 
 def products(lines: list[str]):
-    pattern = r"dtype (\w+) rows (\d+) tiles, steps \((\d), (\d)\) warps \d+ off \S+ 1 GB (\d+) (.*)"
+    pattern = rf"dtype (\w+) rows (\d+) tiles, steps (\(\d, \d\)|{OF_5}) warps \d+ off \S+ 1 GB (\d+) (.*)"
     for line in lines:
-        dtype, rows, tiles, steps, share, others = re.match(pattern, line).groups()
-        rows, at_once = int(rows), 8 if int(rows) <= 8 else 16
-        of_kernel = min(rows, 8) if dtype == "float32" else at_once
-        made = linear.few_rows(dtype, of_kernel, int(tiles), int(steps))
+        dtype, rows, constants, share, others = re.match(pattern, line).groups()
+        rows = int(rows)
+        made = kernel_with(dtype, rows, constants if constants == OF_5 else ast.literal_eval(constants))
         shapes = {"1 GB": (LARGE_INPUTS, int(LARGE / BYTES[dtype] / LARGE_INPUTS), int(share))}
         for model, layer in (("gpt2", "qkv"), ("gpt2", "head")):
             shapes[f"{model} {layer}"] = (
@@ -156,7 +156,7 @@ def products(lines: list[str]):
         for shape, (inputs, outputs, measured) in shapes.items():
             x_RX, y_RX = drawn((rows, inputs)), np.empty((rows, outputs), np.float32)
             call = partial(linear.launch_few_rows, made, x_RX, weights(dtype, outputs, inputs), None, y_RX)
-            name = f"{dtype}, {rows} rows, ({tiles}, {steps}), {shape}"
+            name = f"{dtype}, {rows} rows, {constants}, {shape}"
             yield "linear", name, measured, int(inputs * outputs * BYTES[dtype]), call
 
 

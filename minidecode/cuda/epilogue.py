@@ -7,7 +7,7 @@ them: a launch more, and 2*R*out*s bytes. Here the thread that holds a sum does 
 2. A warp per output in "oi", a block per tile of outputs in "io", which read a weight once for ROWS rows. A warp's sums
    of these rows are ended by as many of its lanes at once: an activation takes longer than all else behind a sum.
 3. The same with 128-bit loads in "oi".
-4. Kernels with constants, and tensor cores for weights of fewer bits than float32.
+4. Kernels with constants, and tensor cores for weights of fewer bits than float32; of linear.py also version 5.
 
 Floor: that of linear.py, the bytes of the weights at 2.4 TB/s. Predicted: linear.py's time, and one launch less behind
 the product: 1.7 us less for each of GPT-2's activations (activation.py). Not measured.
@@ -58,7 +58,7 @@ def linear_epilogue_v3(x_RX, weight, activation=None, add_to=None, out=None):
 
 @rounding
 def linear_epilogue(x_RX, weight, activation=None, add_to=None, out=None, *, workspace=None):
-    """y = act(x W + bias), added to `add_to`, by the kernels of linear.py's version 4, made with constants.
+    """y = act(x W + bias), added to `add_to`, by the kernels of linear.py's versions 4 and 5.
 
     The ending reads 4 bytes of bias for each result, and 4 more where it adds; otherwise as `linear`.
     """

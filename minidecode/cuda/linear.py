@@ -16,6 +16,12 @@
    with the best constants for 1, 4 and 8 rows: float16 93, 91 and 90 %; float32 102, 100 and 95 %; int8 74, 71 and
    69 %; int8_blocks 57, 56 and 54 %; int4 41, 39 and 37 %. In a graph with the true shapes of GPT-2, one row: float16
    31 %, float32 53 %, int8 17 %, int4 8 %. Since then not measured.
+5. Of int8 and blocks with many outputs, as a vocabulary has: weights are the larger side of the tensor cores' products,
+   so that one of them does twice as much; 16 bytes of int4 are one load and not four, and take 70 instructions and not
+   153; x is rounded once for a warp, in shared memory. Predicted on 1 GB for 1, 4 and 8 rows, in % of a copy (version
+   4): int8 78, 72 and 66 (72, 64, 54); int8_blocks 65, 63 and 56 (55, 50, 45); int4 65, 52 and 38 (38, 34, 28). GPT-2's
+   last product with int4, one row: 12.0 us (18.9). Not measured. In both versions scales and biases are read before the
+   main loop: behind it, a launch waited for them, 0.6 us where they come from memory (reasoned).
 
 With weights of fewer bits than float32, x is rounded to float16 at every product, whatever the number of rows, with a
 power of two for a row beyond float16's range (`rounded_rows` in device/low_precision.py). Sums are float32. They end
@@ -59,6 +65,7 @@ from .common.skinny_gemm import (
     INT8_BLOCKS,
     MOST_FINITE,
     ended,
+    few_bits_kernel,
     float32_kernel,
     tensor_core_kernel,
 )
@@ -82,6 +89,7 @@ TILE = 2**22  # numbers of float16 that weights are cast to at a time: 8 MiB
 LEAST_OUTPUTS = 128  # of a tile: as many as a block of the library's has
 BEYOND_FLOAT16, LARGE_SCALE = float32(BEYOND_HALF), float32(256)  # times 128: beyond 32,767
 LEAST_BLOCKS = 528  # of a launch whose warps have many outputs: 4 for each multiprocessor of an H100
+LEAST_BLOCKS_OF_5 = 256  # of a launch of version 5; with fewer, version 4 is predicted to be faster
 ENOUGH_WARPS = 2112  # of a launch: 16 for each multiprocessor of an H100. With fewer, several share an output's inputs
 
 
@@ -387,10 +395,21 @@ def _check(x_RX, w_XX):
 
 
 @rounding
+def linear_v4(x_RX, weight, add_to=None, out=None, *, bias_X=None, activation=None, workspace=None):
+    """y_RX = x_RX W by kernels made with constants, which load all weights of several steps before a product.
+
+    Version 4 (`launch_few_rows`): reads the weights once for as many rows as a kernel serves, and writes 4RO bytes.
+    Version 3 in the layout "io", and where rows are no whole number of 16 bytes, or begin elsewhere.
+    """
+    ends_in = bias_X, activation, workspace
+    return by_kernels(x_RX, weight, add_to, out, *ends_in, newest=4)
+
+
+@rounding
 def linear(x_RX, weight, add_to=None, out=None, *, bias_X=None, activation=None, workspace=None):
     """y_RX = x_RX W, few rows by kernels made with constants, many by the library.
 
-    Version 4 (`launch_few_rows`): reads the weights once for as many rows as a kernel serves, and writes 4RO bytes.
+    Versions 4 and 5 (`launch_few_rows`): read weights once for as many rows as a kernel serves, and write 4RO bytes.
     Version 3 in the layout "io", and where rows are no whole number of 16 bytes, or begin elsewhere.
     """
     _check(x_RX, weight.data)
@@ -404,8 +423,8 @@ def library_from(stored, x_RX):
     return measured.get(stored) or LIBRARY_FROM[stored]
 
 
-def by_kernels(x_RX, weight, add_to=None, out=None, bias_X=None, activation=None, workspace=None):
-    """Version 4, or version 3 where rows do not lie as it wants them."""
+def by_kernels(x_RX, weight, add_to=None, out=None, bias_X=None, activation=None, workspace=None, newest=5):
+    """Version 4 or 5, or version 3 where rows do not lie as they want them."""
     _check(x_RX, weight.data)
     stored = stored_as(weight)
     if is_in_blocks(weight):
@@ -413,7 +432,7 @@ def by_kernels(x_RX, weight, add_to=None, out=None, bias_X=None, activation=None
         is_wide = begins_at_16_bytes(weight.data) and address_of(weight.scale) % 8 == 0
     else:
         is_wide = weight.layout == "oi" and begins_at_16_bytes(x_RX) and begins_at_16_bytes(weight.data)
-    made = kernel_of(stored, len(x_RX), weight.outputs)
+    made = kernel_of(stored, len(x_RX), weight.outputs, newest)
     if not is_wide or x_RX.shape[1] % made.multiple:
         return linear_v3(x_RX, weight, add_to, out, bias_X=bias_X, activation=activation, workspace=workspace)
     return launch_few_rows(made, x_RX, weight, add_to, out, bias_X, activation)
@@ -426,9 +445,12 @@ def stored_as(weight):
     return weight.data.dtype.name
 
 
-def kernel_of(stored, rows, outputs):
+def kernel_of(stored, rows, outputs, newest=5):
     """The smallest for as many rows; one whose warps have many outputs, if there are enough blocks of them."""
     made = FEW_ROWS[stored]
+    for m in FEW_BITS.get(stored, ()) if newest == 5 else ():
+        if m.rows >= rows and outputs >= LEAST_BLOCKS_OF_5 * m.outputs:
+            return m
     served = min((m.rows for m in made if m.rows >= rows), default=made[-1].rows)
     fitting = [m for m in made if m.rows == served]
     return next((m for m in fitting if outputs >= LEAST_BLOCKS * m.outputs), fitting[-1])
@@ -671,6 +693,13 @@ def few_rows(dtype, rows, tiles, steps):
     return tensor_core_kernel(stored, rows // 8, tiles, steps, name)
 
 
+@functools.cache
+def few_bits(dtype, rows, tiles, steps):
+    """Version 5 with these constants; `benchmarks/gpu_linear.py` tries others."""
+    stored = {"int8": INT8, "int8_blocks": INT8_BLOCKS, "int4": INT4}[dtype]
+    return few_bits_kernel(stored, rows, tiles, steps, f"few_bits_{dtype}_{rows}_{tiles}_{steps}")
+
+
 # (rows, tiles of outputs, steps that are loaded at once): for more and more rows, and of these for fewer outputs. What
 # limits the kernels on 1 GB is how many lines of 128 bytes their loads touch: several tiles share what is read of x.
 CONSTANTS = {
@@ -680,12 +709,18 @@ CONSTANTS = {
     "int8_blocks": [(8, 4, 4), (8, 1, 4), (16, 2, 4)],
     "int4": [(8, 4, 4), (8, 1, 4), (16, 2, 4)],
 }
+CONSTANTS_OF_5 = {
+    "int8": [(1, 2, 2), (4, 2, 2), (8, 2, 2)],
+    "int8_blocks": [(1, 2, 2), (4, 2, 2), (8, 2, 2)],
+    "int4": [(1, 2, 2), (4, 2, 2), (8, 2, 1)],
+}
 FEW_ROWS = {dtype: [few_rows(dtype, *each) for each in made] for dtype, made in CONSTANTS.items()}
+FEW_BITS = {dtype: [few_bits(dtype, *each) for each in made] for dtype, made in CONSTANTS_OF_5.items()}
 READ = {
     "float32": (ROWS_OF, ROWS_OF), "float16": (ROWS_OF, HALVES_OF, ROW), "int8": (ROWS_OF, int8[:, ::1], ROW),
     "int8_blocks": (ROWS_OF, *IN_BLOCKS[0]), "int4": (ROWS_OF, *IN_BLOCKS[1]),
 }  # fmt: skip
-for _dtype, _made in FEW_ROWS.items():
+for _dtype, _made in (*FEW_ROWS.items(), *FEW_BITS.items()):
     SIGNATURES |= {made.kernel: [(*READ[_dtype], *TAIL)] for made in _made}
     REGISTERS |= {made.kernel: 168 for made in _made}
     LARGEST_BLOCK |= {made.kernel: LANES * made.warps for made in _made}

@@ -121,7 +121,7 @@ def test_special_calls_launch_kernels_with_constants(script, monkeypatch):
     from minidecode.device.seen_kernels import dry_launches, seen_kernels
 
     calls = script.special_calls()
-    for stored, made in linear.FEW_ROWS.items():
+    for stored, made in (*linear.FEW_ROWS.items(), *linear.FEW_BITS.items()):
         for m in made:
             with dry_launches(), seen_kernels() as seen:
                 calls[m.kernel.py_func.__name__]("emulator")

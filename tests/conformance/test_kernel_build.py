@@ -150,7 +150,7 @@ STEP = [
     ("linear", "few_rows_float16_8_1_4"), ("linear", "few_rows_float16_8_2_4"), ("linear", "few_rows_float16_16_1_4"),
     ("common.warp_attention", "warps_64_float16_4"), ("norm", "norm_kept"), ("activation", "activation_of_fours"),
     ("softmax", "scores_of_rows"), ("argmax", "best_of_logits"), ("candidates", "retrieve_from_share"),
-    ("candidates", "merge_shares"),
+    ("candidates", "merge_shares"), ("linear", "few_bits_int4_1_2_2"),
 ]  # fmt: skip
 
 
@@ -168,6 +168,13 @@ def test_guards_of_rows_cost_branches_and_waits():
     assert old.instructions_per_wide_load > 7 * new.instructions_per_wide_load
     assert (new.first_loads, new.loop_waits) == (new.loop_loads, 1), "all loads of a turn are under way at once"
     assert old.loop_waits >= 8, "a wait for each row"
+
+
+def test_version_5_needs_less_than_half_the_instructions_for_int4():
+    """For 16 bytes of weights: version 4 loads 16 words of them in a turn, version 5 eight times four."""
+    old, new = for_an_h100("linear", "few_rows_int4_8_4_4"), for_an_h100("linear", "few_bits_int4_1_2_2")
+    assert old.loop_instructions / 4 > 2 * new.loop_instructions / 8
+    assert (new.first_loads, new.loop_waits) == (new.loop_loads, 1), "all loads of a turn are under way at once"
 
 
 @pytest.mark.parametrize(("module", "name"), [STEP[1], *STEP[4:8]])

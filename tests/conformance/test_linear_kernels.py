@@ -89,6 +89,37 @@ def test_kernels_of_few_rows_at_their_edges(stored, R):
     assert is_right(InEmulator(linear.linear)(x_RX, weight), x_RX, weight)
 
 
+@pytest.mark.parametrize("stored", linear.FEW_BITS)
+def test_kernels_of_many_outputs_at_their_edges(stored):
+    """Inputs that no turn divides, a row and outputs that are not there, a second block; an odd row, for one dtype."""
+    for made, R, outputs in zip(linear.FEW_BITS[stored], (1, 3, 8), (33, 17, 9), strict=True):
+        x_RX, weight = case(R, made.inputs + max(made.multiple, 16), outputs, stored, "oi")
+        x_RX[-1] *= 1e6 if (stored, R) == ("int8", 3) else 1  # beyond float16's range
+        weight = dataclasses.replace(weight, bias=np.arange(weight.outputs, dtype=np.float32))
+        arguments = x_RX, weight, "relu", np.ones((R, weight.outputs), np.float32)
+        launched = InEmulator(lambda *of_launch, made=made: linear.launch_few_rows(made, *of_launch))
+        y_RX = launched(x_RX, weight, arguments[3].copy(), None, weight.bias, "relu")
+        arguments = epilogue_row.as_rounded(*arguments)
+        assert (np.abs(y_RX - epilogue_row.oracle(*arguments)) <= epilogue_row.bound(*arguments)).all()
+
+
+def test_many_outputs_of_few_bits_are_version_5s():
+    names = [linear.kernel_of("int4", rows, outputs).kernel.py_func.__name__ for rows, outputs in (
+        (1, 50257), (2, 8192), (9, 50257), (1, 8191))]  # fmt: skip
+    assert names == ["few_bits_int4_1_2_2", "few_bits_int4_4_2_2", "few_rows_int4_16_2_4", "few_rows_int4_8_1_4"]
+    assert linear.kernel_of("int4", 1, 50257, newest=4).kernel.py_func.__name__ == "few_rows_int4_8_4_4"
+
+
+@pytest.mark.parametrize("function", ["multiplied", "small_halves_of_nibbles"])
+def test_a_known_mistake_in_what_version_5_computes_would_be_found(function, monkeypatch):
+    made = linear.FEW_BITS["int4"][0]
+    x_RX, weight = case(1, 128, 17, "int4", "oi")
+    launched, body = getattr(tensor_core, function), BODIES[id(getattr(tensor_core, function))][1]
+    monkeypatch.setitem(BODIES, id(launched), (launched, lambda *values: body(*values)[::-1]))
+    y_RX = InEmulator(lambda x_RX, weight: linear.launch_few_rows(made, x_RX, weight))(x_RX, weight)
+    assert not is_right(y_RX, x_RX, weight)
+
+
 def test_a_known_mistake_of_the_tensor_core_would_be_found(monkeypatch):
     x_RX, weight = case(3, 64, 5, "float16", "oi")
     swapped = lambda x_low, x_high, w, a, b, c, d: (b, a, d, c)  # noqa: E731

@@ -189,6 +189,30 @@ def _halves_of_nibbles(eight):
 
 
 @intrinsic
+def small_halves_of_nibbles(typing_context, eight):
+    """As `halves_of_nibbles`, each number times 2**-9, exactly, in fewer instructions.
+
+    Four bits n alone are the subnormal float16 n * 2**-24, those above them n * 2**-20: one mask, one product and sum.
+    """
+
+    def code(context, builder, signature, arguments):
+        each, shifted = [], builder.lshr(arguments[0], WORD(8))
+        for mask, factor in ((0x000F000F, 0x78007800), (0x00F000F0, 0x68006800)):  # 2**15, 2**11
+            for word in (arguments[0], shifted):
+                factors = [builder.and_(word, WORD(mask)), WORD(factor), WORD(0xA400A400)]  # -8 * 2**-9
+                each.append(_asm(builder, "fma.rn.f16x2 $0, $1, $2, $3;", "=r,r,r,r", WORD, factors))
+        return context.make_tuple(builder, signature.return_type, each)
+
+    return types.UniTuple(uint32, 4)(uint32), code
+
+
+@register_body(small_halves_of_nibbles)
+def _small_halves_of_nibbles(eight):
+    words = [np.array([int(word)], np.uint32).view(np.float16) for word in _halves_of_nibbles(eight)]
+    return tuple(uint32(int((two * np.float16(2**-9)).view(np.uint32)[0])) for two in words)
+
+
+@intrinsic
 def multiplied(typing_context, x_low, x_high, w, a, b, c, d):
     """(a, b, c, d) plus the products: of row g with the outputs 2 t and 2 t + 1, and of row g + 8 with them.
 
