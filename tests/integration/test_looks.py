@@ -103,7 +103,7 @@ def unchanged(scores_RV, rows):
     "how",
     [{"logits_processor": [unchanged]}, {"max_time": 1000}, {"trace": True}, {"keep": ["scores"]},
      {"plan": "cuda,cache=replicated"}, {"plan": "cuda,graphs=off"}, {"guidance_scale": 1.5}],
-    ids=str,
+    ids=["processor", "time", "trace", "kept scores", "replicated", "no graphs", "guidance"],
 )  # fmt: skip
 @pytest.mark.parametrize("search", [{}, {"num_beams": 2}], ids=str)
 def test_the_host_looks_at_each_step_where_it_has_to(how, search, there):
