@@ -143,7 +143,8 @@ def test_recorded_counts_are_those_of_the_kernels(name):
 def test_predict_prints_a_line_for_each_version(cli):
     ran = cli("predict", "linear")
     assert ran.code == 0
-    assert [line.split("  ")[0] for line in ran.out.splitlines()[3:]] == ["cuda v1", "cuda v2", "cuda v3", "cuda v4", "cuda"]
+    labels = [line.split("  ")[0] for line in ran.out.splitlines()[3:]]
+    assert labels == ["cuda v1", "cuda v2", "cuda v3", "cuda v4", "cuda"]
     found = json.loads(cli("predict", "linear", "--json").out)
     assert (found["machine"], found["name"]) == ("h100", "linear")
     shares = [version["share"] for version in found["versions"]]
