@@ -192,7 +192,7 @@ class PageTables:
         self.tables[r] = table
         self.room_RX[r, : len(table)] = table
 
-    def missing(self, at_R: np.ndarray) -> int:
+    def pages_needed(self, at_R: np.ndarray) -> int:
         """How many pages `make_room` takes at most.
 
         A row takes one where it begins a page, and where others hold the page that it writes. The last of those that

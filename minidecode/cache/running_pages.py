@@ -76,7 +76,7 @@ class PagedRows(RunningRows):
         return super().can_hold(positions, rows) and rows * (pages_for(positions, self.page) + 1) <= self.pool.pages
 
     def has_room(self, end_R: np.ndarray) -> bool:
-        return self.tables.missing(end_R - 1) <= self.pool.available
+        return self.tables.pages_needed(end_R - 1) <= self.pool.available
 
     def step(self, end_R: np.ndarray) -> None:
         """Each row gets a page of its own to write."""

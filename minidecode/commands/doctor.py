@@ -42,7 +42,7 @@ def doctor(
     if wheels is not None and not for_class:
         raise OptionError("--wheels goes with --class")
     if for_class:
-        _ready_for_class(wheels, as_json)
+        _print_class_checks(wheels, as_json)
         return
     report = _report()
     if as_json:
@@ -222,17 +222,17 @@ def _print_row(name: str, value: Any) -> None:
     print(f"{name:<16} {value}")
 
 
-def _ready_for_class(wheels: Path | None, as_json: bool) -> None:
+def _print_class_checks(wheels: Path | None, as_json: bool) -> None:
     """What a class needs, line by line."""
-    from ..course.exercises.classroom import fill_with_wheels, ready
+    from ..course.exercises.classroom import build_wheels, run_checks
 
     needs = []
-    for each in ready():
+    for each in run_checks():
         needs.append(each)
         if not as_json:
             print(f"{'ready' if each.ok else 'NOT READY':<10} {each.name}: {each.told}", flush=True)
     if wheels is not None:
-        fill_with_wheels(wheels)
+        build_wheels(wheels)
         if not as_json:
             print(f"wheels are in {wheels}; there: pip install --no-index --find-links {quoted(wheels)} minidecode")
     if as_json:

@@ -22,9 +22,9 @@ class Interrupted(BaseException):
     """Ctrl-C in a run over many lines; the message says what is done."""
 
 
-def check_prompts(model: Any, prompts: Prompts, how: dict[str, Any]) -> None:
+def check_prompts(model: Any, prompts: Prompts, settings: dict[str, Any]) -> None:
     """Raises what would end the run, before anything is computed, if the lines can be read twice; counts them."""
-    options = {name: value for name, value in how.items() if name != "memory_budget"}
+    options = {name: value for name, value in settings.items() if name != "memory_budget"}
     if prompts.source == "prompt":
         model.check(list(prompts.lines), **options)
         for number, text in enumerate(prompts.lines, 1):
@@ -63,7 +63,7 @@ class StandardOutput:
 
 def run_lines(
     model: Any, prompts: Prompts, output: Path | None, *, as_json: bool, report: Callable[[int, int | None], None],
-    show: Callable[[RunReceipt], None], tell: Callable[[str], None], resume: bool = False, **how: Any,
+    show: Callable[[RunReceipt], None], tell: Callable[[str], None], resume: bool = False, **settings: Any,
 ) -> RunReceipt:  # fmt: skip
     """Generates for all prompts and writes as it goes. report(lines done, of how many): called after each.
 
@@ -71,7 +71,7 @@ def run_lines(
     show: called with the receipt when the run ends, however it ends; if that fails, the output is whole all the same,
     and the message says what ended the run. Errors and interrupts say how many lines are done, and where they are.
     """
-    out = _output(model, prompts, output, resume, as_json, how)
+    out = _open_output(model, prompts, output, resume, as_json, settings)
     try:
         with out:
             if resume:
@@ -80,34 +80,34 @@ def run_lines(
                 tell(warning)
             run = generate_lines(
                 model, prompts.lines, jsonl=prompts.is_jsonl, source=prompts.source, done=out.done,
-                render=record_of(as_json, model.tokenizer), keeps_order=not out.is_replaced, **how,
+                render=record_of(as_json, model.tokenizer), keeps_order=not out.is_replaced, **settings,
             )  # fmt: skip
             run.receipt.failed = len(out.errors)
             run.receipt.failures = [LineError(error, line) for line, error in sorted(out.errors.items())]
             try:
-                _write_lines(run, out, prompts, report, how["on_error"])
+                _write_lines(run, out, prompts, report, settings["on_error"])
             except BaseException:
                 with contextlib.suppress(MinidecodeError):
                     show(run.receipt)
                 raise
     except KeyboardInterrupt:
-        raise Interrupted(f"interrupted{what_is_done(out, prompts)}") from None
+        raise Interrupted(f"interrupted{_progress_at_the_end(out, prompts)}") from None
     except Terminated:
-        raise Terminated(f"terminated{what_is_done(out, prompts)}") from None
+        raise Terminated(f"terminated{_progress_at_the_end(out, prompts)}") from None
     except MinidecodeError as error:
-        error.args = (f"{error}{what_is_done(out, prompts)}",)
+        error.args = (f"{error}{_progress_at_the_end(out, prompts)}",)
         raise
     show(run.receipt)
     return run.receipt
 
 
-def _output(
-    model: Any, prompts: Prompts, output: Path | None, resume: bool, as_json: bool, how: dict[str, Any]
+def _open_output(
+    model: Any, prompts: Prompts, output: Path | None, resume: bool, as_json: bool, settings: dict[str, Any]
 ) -> StandardOutput | RecordFile:
     """Where records go. A later run can go on with a file, if it can read the prompts again."""
     if output is None:
         return StandardOutput()
-    depends_on = (lambda: records_depend_on(model, prompts, how, as_json)) if prompts.can_be_read_again else None
+    depends_on = (lambda: records_depend_on(model, prompts, settings, as_json)) if prompts.can_be_read_again else None
     return RecordFile(output, depends_on, resume)
 
 
@@ -138,29 +138,29 @@ def failure_summary(run: RunReceipt, on_error: str) -> str:
 def _progress_in_words(done: Collection[int], total: int | None) -> str:
     if not done:
         return "has no line yet: starting with the first"
-    if _are_the_first(done):
+    if _are_first_lines(done):
         return f"continues after line {len(done)}"
-    return f"has {_some_lines(done, total)}: continues with the others"
+    return f"has {_count_in_words(done, total)}: continues with the others"
 
 
-def what_is_done(out: StandardOutput | RecordFile, prompts: Prompts) -> str:
+def _progress_at_the_end(out: StandardOutput | RecordFile, prompts: Prompts) -> str:
     """What a run that breaks off has done, where that is, and how to go on."""
     if not out.done:
         return ""
-    are_first, count = _are_the_first(out.done) or not out.is_replaced, len(out.done)
+    are_first, count = _are_first_lines(out.done) or not out.is_replaced, len(out.done)
     lines = "the first line" if count == 1 else f"the first {count} lines"
-    said = f"; {lines if are_first else _some_lines(out.done, prompts.total)} {'is' if count == 1 else 'are'} done"
+    said = f"; {lines if are_first else _count_in_words(out.done, prompts.total)} {'is' if count == 1 else 'are'} done"
     if out.part is None:
         return said
     which = "" if are_first else f" ({out.part.name}.journal says which)"
     return f"{said}, in {out.part}" + (": --resume continues it" if out.can_be_resumed else which)
 
 
-def _are_the_first(done: Collection[int]) -> bool:
+def _are_first_lines(done: Collection[int]) -> bool:
     """Whether these are lines 1, 2, 3 and so on, in this order."""
     return all(line == n for n, line in enumerate(done, 1))
 
 
-def _some_lines(done: Collection[int], total: int | None) -> str:
+def _count_in_words(done: Collection[int], total: int | None) -> str:
     count = len(done)
     return f"{count} of {total} lines" if total else "1 line" if count == 1 else f"{count} lines"

@@ -9,12 +9,12 @@ from ..lines import depends
 from .prompts import Prompts
 
 
-def records_depend_on(model: Any, prompts: Prompts, how: dict[str, Any], as_json: bool) -> dict[str, Any]:
-    """Name -> value, as JSON holds it, or a hash of it. how: what `generate_lines` takes."""
-    on_error = how["on_error"]
+def records_depend_on(model: Any, prompts: Prompts, settings: dict[str, Any], as_json: bool) -> dict[str, Any]:
+    """Name -> value, as JSON holds it, or a hash of it. settings: what `generate_lines` takes."""
+    on_error = settings["on_error"]
     return {
         "input": _hash_of_lines(prompts), "jsonl": prompts.is_jsonl, "json": as_json,
-        **depends.records_depend_on(model, how),
+        **depends.records_depend_on(model, settings),
         # A recorded error names the file.
         "on_error": f"record ({prompts.source})" if on_error == "record" else on_error,
     }  # fmt: skip

@@ -135,7 +135,7 @@ def check_whole(folder: Path) -> None:
     """Raises CheckpointError on a folder that holds an adapter alone."""
     files = {file for file in (*hub.WEIGHTS, *hub.ADAPTER) if (folder / file).exists()}
     if files & set(hub.ADAPTER) and not files & set(hub.WEIGHTS):
-        raise CheckpointError(hub.is_an_adapter(str(folder)))
+        raise CheckpointError(hub.adapter_message(str(folder)))
 
 
 def stored_tensors(folder: Path, family: Family, config) -> tuple[dict[str, Stored], Any]:

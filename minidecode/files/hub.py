@@ -76,14 +76,14 @@ def fetch(repo_id: str, revision: str | None, check: Callable[[Path], Any], weig
 
     revision = revision or "main"
     cached = _cached_folder(repo_id, revision, weights)
-    if cached and COMMIT.fullmatch(revision) and not _may_miss(cached):  # a commit never changes, a branch may
+    if cached and COMMIT.fullmatch(revision) and not _perhaps_unfetched(cached):  # a commit never changes, a branch may
         return cached
     with _no_warnings():
         try:
             listing = _request_once(repo_id, revision)
         except Exception as error:  # the client's own, or those of the HTTP library that it uses today
             if cached and not isinstance(error, RevisionNotFoundError):
-                if missing := _may_miss(cached):
+                if missing := _perhaps_unfetched(cached):
                     lacks = " and no ".join(missing)
                     warnings.warn(
                         f"the hub cannot be asked, and its cache has no {lacks} of {repo_id}: if the model has one, "
@@ -92,11 +92,11 @@ def fetch(repo_id: str, revision: str | None, check: Callable[[Path], Any], weig
                         stacklevel=3,
                     )
                 return cached
-            raise _why_no_listing(error, repo_id, revision) from error
+            raise _listing_error(error, repo_id, revision) from error
         return _download(repo_id, revision, listing, check, weights)
 
 
-def is_an_adapter(place: str) -> str:
+def adapter_message(place: str) -> str:
     """What to say of a folder or a repository that has the files of an adapter, and no weights of a model."""
     return (
         f"{place} holds a PEFT adapter, not a whole model: merge it into its base model first (in Python with peft: "
@@ -120,11 +120,11 @@ def is_complete(folder: Path, weights: bool = True) -> bool:
     present = {f.name for f in folder.iterdir() if f.exists()}  # a link into nothing does not exist
     if "config.json" not in present or not weights:
         return "config.json" in present
-    first = _first_weights(present)
+    first = _preferred_weights(present)
     return first is not None and (not first.endswith(".index.json") or present.issuperset(shards(folder / first)))
 
 
-def _may_miss(folder: Path) -> list[str]:
+def _perhaps_unfetched(folder: Path) -> list[str]:
     """Settings that a folder of the cache has not, although the model may have them: another tool fetched the rest."""
     absent = _absent_files_folder(folder)
 
@@ -150,7 +150,8 @@ def shards(index: Path) -> list[str]:
     return sorted(set(read_index(index).values()))
 
 
-def _first_weights(files: Collection[str]) -> str | None:
+def _preferred_weights(files: Collection[str]) -> str | None:
+    """The first of WEIGHTS that is among these files."""
     return next((file for file in WEIGHTS if file in files), None)
 
 
@@ -213,7 +214,7 @@ def _download(repo_id: str, revision: str, listing: Listing, check: Callable[[Pa
     """Fetches what is missing. The weights come last: where they are complete, so is the rest."""
     files = listing.checksums
     if not set(WEIGHTS) & set(files) and set(ADAPTER) & set(files):
-        raise CheckpointError(is_an_adapter(f"{repo_id} on the hub"))
+        raise CheckpointError(adapter_message(f"{repo_id} on the hub"))
     if "config.json" not in files:
         raise CheckpointError(f"{repo_id} on the hub has no config.json: it is no model that minidecode could read")
     folder = _fetch_file(repo_id, "config.json", listing).parent
@@ -238,7 +239,7 @@ def _download(repo_id: str, revision: str, listing: Listing, check: Callable[[Pa
 
 
 def _fetch_weights(repo_id: str, listing: Listing) -> None:
-    first = _first_weights(listing.checksums)
+    first = _preferred_weights(listing.checksums)
     if first is None:
         others = [f for f in listing.checksums if re.search(r"\.(safetensors|bin|h5|msgpack|onnx|ot|gguf|pt)$", f)]
         has = f"; it has {', '.join(others[:4])}" if others else ""
@@ -260,7 +261,7 @@ def _fetch_file(repo_id: str, file: str, listing: Listing) -> Path:
     try:
         path = Path(hf_hub_download(repo_id, file, revision=listing.commit))
     except Exception as error:  # as above, and of the library that the client downloads large files with
-        raise _why_no_download(error, repo_id, file) from error
+        raise _download_error(error, repo_id, file) from error
     try:
         _verify(path, listing.checksums[file], f"{file} from {repo_id}")
     except BaseException:  # an interrupt too: it would leave a file in the cache that no code has checked
@@ -319,17 +320,17 @@ def _no_warnings() -> Iterator[None]:
 # --- what went wrong, in words ---
 
 
-def _why_no_listing(error: Exception, repo_id: str, revision: str) -> CheckpointError:
+def _listing_error(error: Exception, repo_id: str, revision: str) -> CheckpointError:
     from huggingface_hub import constants, get_token
     from huggingface_hub.errors import OfflineModeIsEnabled, RevisionNotFoundError
 
-    hub, status = constants.ENDPOINT, _status(error)
+    hub, status = constants.ENDPOINT, _http_status(error)
     if isinstance(error, RevisionNotFoundError):
         return CheckpointError(
             f"{repo_id} on the hub has no branch, tag or commit {revision!r}: see {hub}/{repo_id}/tree/main"
         )
     if _is_gated(error):
-        return _gated(repo_id)
+        return _gated_error(repo_id)
     if isinstance(error, OfflineModeIsEnabled):
         return NotOnHubError("HF_HUB_OFFLINE forbids asking the hub (unset it)")
     if status in (401, 403, 404):
@@ -349,20 +350,20 @@ def _why_no_listing(error: Exception, repo_id: str, revision: str) -> Checkpoint
     return NotOnHubError(f"there is no network: {hub} cannot be reached ({_first_line(error)})")
 
 
-def _why_no_download(error: Exception, repo_id: str, file: str) -> CheckpointError:
+def _download_error(error: Exception, repo_id: str, file: str) -> CheckpointError:
     from huggingface_hub import constants
     from huggingface_hub.errors import LocalEntryNotFoundError
 
     if isinstance(error, LocalEntryNotFoundError) and isinstance(error.__cause__, Exception):
         error = error.__cause__
     if _is_gated(error):
-        return _gated(repo_id)
+        return _gated_error(repo_id)
     if isinstance(error, OSError) and error.errno is not None and error.errno in CANNOT_STORE:
         return CheckpointError(
             f"{file} from {repo_id} cannot be stored in {constants.HF_HUB_CACHE} ({error.strerror}): make room there, "
             "or set HF_HOME to another folder"
         )
-    status = _status(error)
+    status = _http_status(error)
     reason = _first_line(error) if status is None else f"HTTP {status}"
     return CheckpointError(f"the download of {file} from {repo_id} broke off ({reason}): try again")
 
@@ -371,10 +372,10 @@ def _is_gated(error: Exception) -> bool:
     """The list of a gated model's files is public, its files are not."""
     from huggingface_hub.errors import GatedRepoError
 
-    return isinstance(error, GatedRepoError) or ("/resolve/" in str(error) and _status(error) in (401, 403))
+    return isinstance(error, GatedRepoError) or ("/resolve/" in str(error) and _http_status(error) in (401, 403))
 
 
-def _gated(repo_id: str) -> CheckpointError:
+def _gated_error(repo_id: str) -> CheckpointError:
     from huggingface_hub import constants, get_token
 
     token = "the one in use has no access" if get_token() else "none is set"
@@ -384,7 +385,7 @@ def _gated(repo_id: str) -> CheckpointError:
     )
 
 
-def _status(error: Exception) -> int | None:
+def _http_status(error: Exception) -> int | None:
     return getattr(getattr(error, "response", None), "status_code", None)
 
 

@@ -102,10 +102,10 @@ class RunReceipt:
 class Stages:
     """The stages of lines, however they are run: `batches` reads and tokenizes, then `compute`, then `finish`.
 
-    What is done with lines says a class of its own: `take_in` of one, `work` for several at once, and `make` at last.
+    A subclass does the work on lines: `parse_and_tokenize` on one, `run_model` on several, and `to_text` on one.
     """
 
-    WORK = ""  # what the model's stage is called
+    MODEL_STAGE = ""  # what the model's stage is called
 
     def __init__(
         self, model: Model, lines: Iterable[Any], receipt: RunReceipt, *, jsonl: bool, source: str, batch_size: int,
@@ -158,7 +158,7 @@ class Stages:
             with self.busy("tokenize", window):
                 for line in window:
                     with self._as_error_of(line):
-                        self.take_in(line)
+                        self.parse_and_tokenize(line)
                     if line.error and self.on_error == "stop":  # no one will ask for what comes behind it
                         window, going = window[: line.number - window[0].number + 1], False
                         break
@@ -198,7 +198,7 @@ class Stages:
         Nothing has been computed of what does not fit. A line alone that does not is refused.
         """
         try:
-            self._work(part)
+            self._run_timed(part)
         except Exception as error:
             if isinstance(error, MemoryBudgetError) and len(part) > 1:
                 self.receipt.splits += 1
@@ -208,15 +208,15 @@ class Stages:
                 return
             for line in part:
                 with self._as_error_of(line):
-                    self._work([line])
+                    self._run_timed([line])
             is_first = self.receipt.batches == 0 == len(self.done)
             has_own = any(line.options or line.prefix is not None for line in part)
             if isinstance(error, OptionError) and is_first and not has_own and all(x.error for x in part):
                 raise  # no line has ever been done under these options: they are to blame
 
-    def _work(self, part: list[Line]) -> None:
-        with self.busy(self.WORK, part):
-            self.work(part)
+    def _run_timed(self, part: list[Line]) -> None:
+        with self.busy(self.MODEL_STAGE, part):
+            self.run_model(part)
         self.receipt.batches += 1
 
     def finish(self, batch: list[Line]) -> list[Line]:
@@ -226,13 +226,13 @@ class Stages:
             for line in batch:
                 if not line.error:
                     with self._as_error_of(line):
-                        self.make(line)
+                        self.to_text(line)
                         line.rendered = self.render and self.render(line)
                 if line.error and self.on_error == "record":
                     line.rendered = self.render and self.render(line)
         return batch
 
-    def make(self, line: Line) -> None:
+    def to_text(self, line: Line) -> None:
         """What is done last with a line, beside what the caller's `render` makes of it."""
 
     def where(self, number: int) -> str:
@@ -257,7 +257,7 @@ class Stages:
 class Generating(Stages):
     """Prompts become ids, ids become more of them, and these become texts."""
 
-    WORK = "generate"
+    MODEL_STAGE = "generate"
 
     def __init__(
         self, model: Model, *args: Any, how: dict[str, Any], options: dict[str, Any],
@@ -273,7 +273,7 @@ class Generating(Stages):
         self.copies = Copies(self.resolved.seed)
         self.budget_read: tuple[float, int | None] | None = None  # when, and what it was
 
-    def take_in(self, line: Line) -> None:
+    def parse_and_tokenize(self, line: Line) -> None:
         """Parses and tokenizes a line, and checks that the model can take it."""
         where = self.where(line.number)
         line.record = read_record(line.given, self.jsonl, where, may_skip=self.on_error == "stop")
@@ -285,7 +285,7 @@ class Generating(Stages):
             line.copy = self.copies.count(line.record)
         tokenize_line(self.model, line, where, self.options, self.resolved, self.how["truncate"], self.chat)
 
-    def work(self, part: list[Line]) -> None:
+    def run_model(self, part: list[Line]) -> None:
         """The model's generation for these lines, in one batch."""
         ids, copies = [line.ids for line in part], [line.copy for line in part]
         how = self.how | {"memory_budget": self._budget()} | merged_options(self.model, self.options, part[0].options)
@@ -302,7 +302,7 @@ class Generating(Stages):
         if self.on_batch:
             self.on_batch(out.receipt)
 
-    def make(self, line: Line) -> None:
+    def to_text(self, line: Line) -> None:
         """Ids become text."""
         stops = line.options.get("stop_strings", self.resolved.stop_strings)
         before, tokenizer = () if self.model.is_encoder_decoder else line.ids, self.model.tokenizer

@@ -18,7 +18,7 @@ TOGETHER = 32  # lines that are computed by one call, which makes of them as man
 class Scoring(Stages):
     """Texts, or targets given their texts, become ids, and of these come scores: `line.scores` of its tokens."""
 
-    WORK = "score"
+    MODEL_STAGE = "score"
 
     def __init__(
         self, model: Model, *args: Any, stride: int | None, truncate: bool, progress: Callable[[float], None],
@@ -29,7 +29,7 @@ class Scoring(Stages):
         self.have_targets: bool | None = None  # as the first line says
         self.scored = 0  # lines
 
-    def take_in(self, line: Line) -> None:
+    def parse_and_tokenize(self, line: Line) -> None:
         """Parses and tokenizes a line, and checks that the model can take it."""
         where = self.where(line.number)
         line.record = read_record(line.given, self.jsonl, where, "text", may_skip=self.on_error == "stop")
@@ -43,7 +43,7 @@ class Scoring(Stages):
                              ' and a "target" in each object')  # fmt: skip
         line.ids, line.target = self.model.tokenize_scored(line.record["prompt"], target, **self.how)
 
-    def work(self, part: list[Line]) -> None:
+    def run_model(self, part: list[Line]) -> None:
         """The scores of these lines. Progress is counted in lines, those half done by their tokens."""
         targets = [line.target for line in part] if self.have_targets else None
         scores = self.model.score(

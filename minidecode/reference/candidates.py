@@ -41,7 +41,7 @@ def top_candidates(scores_BX, C, out=None, *, workspace=None):
     largest_X = scratch(workspace, min(groups, scores_BX.shape[1]), scores_BX)
 
     def threshold_of(scores_X, C):
-        _folded(scores_X, groups, largest_X)
+        _column_maxima(scores_X, groups, largest_X)
         largest_X.partition(len(largest_X) - C)
         return largest_X[len(largest_X) - C]
 
@@ -61,18 +61,18 @@ def group_maxima(scores_X, groups):
     So neighbours, which are alike where a vocabulary is sorted by frequency, fall into different groups. NumPy compares
     long rows fast and short ones slowly, so the scores are folded into rows of about LANES first.
     """
-    return _folded(_folded(scores_X, groups * max(1, LANES // groups)), groups)
+    return _column_maxima(_column_maxima(scores_X, groups * max(1, LANES // groups)), groups)
 
 
-def _folded(scores_X, width, out=None):
-    """Rows of `width` scores, one under the other, of which the last may be short; the largest of each column."""
-    if len(scores_X) <= width:
+def _column_maxima(scores_X, columns, out=None):
+    """The largest of each column, of scores in rows of `columns`, one under the other; the last row may be short."""
+    if len(scores_X) <= columns:
         if out is None:
             return scores_X
         out[...] = scores_X
         return out
-    whole = len(scores_X) // width * width
-    largest_X = scores_X[:whole].reshape(-1, width).max(axis=0, out=out)
+    whole = len(scores_X) // columns * columns
+    largest_X = scores_X[:whole].reshape(-1, columns).max(axis=0, out=out)
     rest = len(scores_X) - whole
     np.maximum(largest_X[:rest], scores_X[whole:], out=largest_X[:rest])
     return largest_X

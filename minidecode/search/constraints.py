@@ -34,7 +34,7 @@ from ..files.tokenizer import Tokenizer
 from ..options.options import Options
 from ..runtime.receipt import ConstraintCounts
 from .schema_limits import check_schema, parts
-from .shortest_match import MOST, Work, shortest_json, shortest_match
+from .shortest_match import MOST, WalkBudget, shortest_json, shortest_match
 
 KEPT = 64  # tokens of a row that get through where the likeliest are chosen: more than any search looks at
 KEPT_TO_SAMPLE = 1024  # where tokens are drawn, and top_k does not say how many
@@ -119,11 +119,11 @@ def _hints(options: Options) -> Iterator[str]:
     if options.regex is not None:
         yield shortest_match(options.regex) or ""
         return
-    schema, work = json.loads(str(options.json_schema)), Work()
+    schema, budget = json.loads(str(options.json_schema)), WalkBudget()
     for part in parts(schema):
         if isinstance(part.get("pattern"), str):
             yield shortest_match(part["pattern"]) or ""
-        if isinstance(part.get("properties"), dict) and (text := shortest_json(part, schema, work)):
+        if isinstance(part.get("properties"), dict) and (text := shortest_json(part, schema, budget)):
             yield text[1:]  # behind {
             yield text[2:]  # and behind {"
 

@@ -17,28 +17,28 @@ CATEGORIES = {
     "CATEGORY_WORD": lambda c: c.isalnum() or c == "_",
 }  # fmt: skip
 MOST = 4_000  # characters
-WORK = 100_000  # parts of a schema, and characters of its patterns and values, that a walk looks at
+PARTS = 100_000  # parts of a schema, and characters of its patterns and values, that a walk looks at
 
 
 def shortest_match(pattern: str) -> str | None:
     """None where the pattern is none of Python's, holds look-around or a reference, or matches long texts alone."""
     try:
-        text = _of(re._parser.parse(pattern))  # type: ignore[attr-defined]  # it has no public name
+        text = _text_of_pattern(re._parser.parse(pattern))  # type: ignore[attr-defined]  # it has no public name
     except (re.error, AttributeError, NotImplementedError, OverflowError, RecursionError):
         return None
     return text if len(text) <= MOST else None
 
 
-def _of(parsed: Iterable[tuple[Any, Any]]) -> str:
+def _text_of_pattern(parsed: Iterable[tuple[Any, Any]]) -> str:
     text = ""
     for kind, value in parsed:
-        text += _of_item(str(kind), value)
+        text += _text_of_item(str(kind), value)
         if len(text) > MOST:
             raise OverflowError
     return text
 
 
-def _of_item(kind: str, value: Any) -> str:
+def _text_of_item(kind: str, value: Any) -> str:
     match kind:
         case "LITERAL":
             return chr(value)
@@ -47,16 +47,16 @@ def _of_item(kind: str, value: Any) -> str:
         case "ANY":
             return "0"
         case "IN":
-            return _of_class(value)
+            return _character_of_class(value)
         case "BRANCH":
-            return min(map(_of, value[1]), key=len)
+            return min(map(_text_of_pattern, value[1]), key=len)
         case "SUBPATTERN":
-            return _of(value[-1])
+            return _text_of_pattern(value[-1])
         case "ATOMIC_GROUP":
-            return _of(value)
+            return _text_of_pattern(value)
         case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
             least, _, repeated = value
-            once = _of(repeated)
+            once = _text_of_pattern(repeated)
             if least * len(once) > MOST:
                 raise OverflowError
             return once * least
@@ -65,19 +65,19 @@ def _of_item(kind: str, value: Any) -> str:
     raise NotImplementedError
 
 
-def _of_class(items: list[tuple[Any, Any]]) -> str:
+def _character_of_class(items: list[tuple[Any, Any]]) -> str:
     """A character of a class such as [a-f_] or [^x]."""
     parts = [(str(kind), value) for kind, value in items]
     is_negated = parts[0][0] == "NEGATE"
     first = [chr(value if kind == "LITERAL" else value[0]) for kind, value in parts if kind in ("LITERAL", "RANGE")]
     candidates = string.printable if is_negated else [*first, *string.printable]
     for character in candidates:
-        if any(_is_one(character, *part) for part in parts) != is_negated:
+        if any(_fits_part(character, *part) for part in parts) != is_negated:
             return character
     raise NotImplementedError  # characters beyond ASCII alone
 
 
-def _is_one(character: str, kind: str, value: Any) -> bool:
+def _fits_part(character: str, kind: str, value: Any) -> bool:
     match kind:
         case "LITERAL":
             return ord(character) == value
@@ -97,10 +97,10 @@ FORMATS = {
 }  # fmt: skip
 
 
-class Work:
+class WalkBudget:
     """What a walk may still look at. A short schema may name a part 2**n times, or hold an array of 10**9 values."""
 
-    def __init__(self, left: int = WORK):
+    def __init__(self, left: int = PARTS):
         self.left = left
 
     def take(self, amount: int) -> None:
@@ -116,75 +116,75 @@ class Work:
         return text
 
 
-def shortest_json(schema: Any, root: Any = None, work: Work | None = None) -> str | None:
+def shortest_json(schema: Any, root: Any = None, budget: WalkBudget | None = None) -> str | None:
     """The shortest text as json.dumps writes it; None where a schema is beyond this walk.
 
     It may be wrong: a matcher must look at it.
 
-    root: the whole schema, of which this one is a part. work: what this walk may look at.
+    root: the whole schema, of which this one is a part. budget: what this walk may look at.
     """
     try:
-        return _text(schema, schema if root is None else root, (), Work() if work is None else work)
+        return _short_json(schema, schema if root is None else root, (), WalkBudget() if budget is None else budget)
     except (re.error, NotImplementedError, RecursionError, ArithmeticError):
         return None
     except (AttributeError, LookupError, TypeError, ValueError):  # no schema: a matcher says so
         return None
 
 
-def _text(schema: Any, root: Any, within: tuple[str, ...], work: Work) -> str:
-    """A short JSON text, of MOST characters at most. within: references that lead here, which must not come again."""
-    work.take(1)
-    if (text := _text_of(schema, root, within, work)) and len(text) > MOST:
+def _short_json(schema: Any, root: Any, open_references: tuple[str, ...], budget: WalkBudget) -> str:
+    """A short JSON text, of MOST characters at most. open_references: those that lead here; none may come again."""
+    budget.take(1)
+    if (text := _json_unbounded(schema, root, open_references, budget)) and len(text) > MOST:
         raise NotImplementedError
     return text
 
 
-def _text_of(schema: Any, root: Any, within: tuple[str, ...], work: Work) -> str:
+def _json_unbounded(schema: Any, root: Any, open_references: tuple[str, ...], budget: WalkBudget) -> str:
     if schema is True or schema == {}:
         return "0"
     if (reference := schema.get("$ref")) is not None:
-        if reference in within or not reference.startswith("#"):
+        if reference in open_references or not reference.startswith("#"):
             raise NotImplementedError
         target = root
         for key in reference[1:].split("/")[1:]:
             target = target[key]
-        return _text(target, root, (*within, reference), work)
+        return _short_json(target, root, (*open_references, reference), budget)
     if "const" in schema:
-        return work.json(schema["const"])
+        return budget.json(schema["const"])
     if "enum" in schema:
-        return min(map(work.json, schema["enum"]), key=len)
+        return min(map(budget.json, schema["enum"]), key=len)
     if "allOf" in schema:
         (schema,) = schema["allOf"]  # several are beyond this walk
-        return _text(schema, root, within, work)
+        return _short_json(schema, root, open_references, budget)
     if parts := schema.get("anyOf") or schema.get("oneOf"):
-        return _shortest_of(parts, root, within, work)
+        return _shortest_of(parts, root, open_references, budget)
     kind = schema.get("type") or next((kind for key, kind in TYPE_OF.items() if key in schema), "integer")
     if isinstance(kind, list):
-        work.take(len(kind) * len(schema))
-        return _shortest_of([schema | {"type": each} for each in kind], root, within, work)
+        budget.take(len(kind) * len(schema))
+        return _shortest_of([schema | {"type": each} for each in kind], root, open_references, budget)
     match kind:
         case "object":
             properties, required = schema.get("properties", {}), schema.get("required", [])
-            work.take(len(properties) + len(required))
+            budget.take(len(properties) + len(required))
             needed = dict.fromkeys(required)
             names = [*(name for name in properties if name in needed), *(n for n in needed if n not in properties)]
-            each = (f"{work.json(n)}: {_text(properties.get(n, True), root, within, work)}" for n in names)
-            return f"{{{', '.join(each)}}}"
+            values = (_short_json(properties.get(n, True), root, open_references, budget) for n in names)
+            return f"{{{', '.join(f'{budget.json(n)}: {value}' for n, value in zip(names, values, strict=True))}}}"
         case "array":
             first, least = schema.get("prefixItems", []), schema.get("minItems", 0)
             if least > MOST:
                 raise NotImplementedError
-            texts = [_text(part, root, within, work) for part in first[:least]]
+            texts = [_short_json(part, root, open_references, budget) for part in first[:least]]
             if least > len(first):
-                rest = _text(schema.get("items", True), root, within, work)
-                work.take(len(rest) * (least - len(first)))
+                rest = _short_json(schema.get("items", True), root, open_references, budget)
+                budget.take(len(rest) * (least - len(first)))
                 texts += [rest] * (least - len(first))
             return f"[{', '.join(texts)}]"
         case "string":
             text = FORMATS[schema["format"]] if "format" in schema else ""
             if "pattern" in schema:
-                work.take(len(schema["pattern"]))
-                text = _of(re._parser.parse(schema["pattern"]))  # type: ignore[attr-defined]
+                budget.take(len(schema["pattern"]))
+                text = _text_of_pattern(re._parser.parse(schema["pattern"]))  # type: ignore[attr-defined]
             return json.dumps(text.ljust(min(schema.get("minLength", 0), MOST), "0"), ensure_ascii=False)
         case "integer" | "number":
             return json.dumps(_number(schema, is_whole=kind == "integer"))
@@ -195,13 +195,13 @@ TYPE_OF = {"properties": "object", "required": "object", "items": "array", "pref
            "pattern": "string", "format": "string", "minLength": "string"}  # fmt: skip
 
 
-def _shortest_of(parts: list[Any], root: Any, within: tuple[str, ...], work: Work) -> str:
+def _shortest_of(parts: list[Any], root: Any, open_references: tuple[str, ...], budget: WalkBudget) -> str:
     texts = []
     for part in parts:
         try:
-            texts.append(_text(part, root, within, work))
+            texts.append(_short_json(part, root, open_references, budget))
         except (re.error, NotImplementedError, LookupError, OverflowError):
-            work.take(1)  # such as a tree's branch, where another part is its leaf
+            budget.take(1)  # such as a tree's branch, where another part is its leaf
     if not texts:
         raise NotImplementedError
     return min(texts, key=len)

@@ -171,12 +171,12 @@ def test_wheels_come_from_where_minidecode_came_from(monkeypatch, tmp_path, note
     monkeypatch.setattr(classroom, "__file__", str(tmp_path / "a" / "b" / "c.py"))
     monkeypatch.setattr(classroom.metadata, "distribution", lambda name: Installed())
     if due:
-        assert classroom.where_from() == due
+        assert classroom.pip_requirement() == due
     else:
         with pytest.raises(InputError, match="in no package index"):
-            classroom.where_from()
+            classroom.pip_requirement()
     monkeypatch.setenv("MINIDECODE_FROM", FROM)
-    assert classroom.where_from() == f"minidecode @ {FROM}"
+    assert classroom.pip_requirement() == f"minidecode @ {FROM}"
 
 
 def test_a_machine_that_is_ready(cli):

@@ -171,8 +171,8 @@ def test_options_that_no_line_survives_are_no_lines_fault(model, overlap):
 
 
 @pytest.mark.parametrize(("overlap", "method"), [
-    ("both", "take_in"), ("prefetch", "take_in"), ("both", "finish"), ("post-process", "finish"),
-    ("both", "work"), ("none", "work"), ("none", "take_in"), ("none", "finish"),
+    ("both", "parse_and_tokenize"), ("prefetch", "parse_and_tokenize"), ("both", "finish"), ("post-process", "finish"),
+    ("both", "run_model"), ("none", "run_model"), ("none", "parse_and_tokenize"), ("none", "finish"),
 ])  # fmt: skip
 def test_what_kills_a_thread_ends_the_run(monkeypatch, model, overlap, method):
     """It is raised where the results are read, after whole lines in order, none of them twice."""

@@ -20,7 +20,7 @@ from toy_folder import CONFIG, write_bpe, write_folder, write_shards
 
 import minidecode as md
 from minidecode.files.folder import find_folder
-from minidecode.files.hub import Listing, _fetch_file, _may_miss, looks_like_id
+from minidecode.files.hub import Listing, _fetch_file, _perhaps_unfetched, looks_like_id
 
 # Copies in other formats, precisions and frameworks, and what else lies in repositories. None of it is ever needed.
 OTHERS = [
@@ -299,9 +299,9 @@ def test_a_translators_tokenizer_that_another_tool_has_fetched_is_one(tmp_path, 
     folder = tmp_path / "snapshots" / "0" / "x"
     folder.mkdir(parents=True)
     (folder / "generation_config.json").write_text("{}")
-    assert _may_miss(folder) == ["tokenizer"]
+    assert _perhaps_unfetched(folder) == ["tokenizer"]
     (folder / file).write_text("")
-    assert _may_miss(folder) == []
+    assert _perhaps_unfetched(folder) == []
 
 
 def test_a_branch_that_has_moved(hub, client, toy, tmp_path):

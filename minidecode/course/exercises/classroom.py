@@ -27,7 +27,7 @@ class Readiness:
     told: str
 
 
-def ready() -> Iterator[Readiness]:
+def run_checks() -> Iterator[Readiness]:
     """Each check as it is done; none needs a network."""
     for name, check in CHECKS.items():
         try:
@@ -42,32 +42,32 @@ class _NotReadyError(Exception):
     """What is wrong, and how it is mended."""
 
 
-def _generates() -> str:
+def _check_generation() -> str:
     from ...loading import load
 
     out = load("tiny-gpt2").generate("Fellow citizens,", max_new_tokens=4)
     return f"tiny-gpt2 says {out.texts[0]!r}"
 
 
-def _keeps_compiled_code() -> str:
+def _check_compiled_code() -> str:
     from ...plan import file_of
 
     file_of("cpu", "norm")
     return "the cache of compiled code is writable"
 
 
-def _finds_a_race() -> str:
+def _check_emulator() -> str:
     import numpy as np
 
     from ...emulator import emulate
 
-    run = emulate(_race())[1, 64](np.zeros(65, np.float32))
+    run = emulate(_racy_kernel())[1, 64](np.zeros(65, np.float32))
     if run.verdict == "clean":
         raise _NotReadyError("the emulator does not see a race that is there: reinstall minidecode and greenlet")
     return "the emulator finds a race that is there"
 
 
-def _race():
+def _racy_kernel():
     """A kernel whose threads read what their neighbours write."""
     from numba import cuda
 
@@ -78,7 +78,7 @@ def _race():
     return shift
 
 
-def _judges() -> str:
+def _check_exercises() -> str:
     """Exercises of each way to be run: an unfinished one must come back as that, from its process."""
     from .exercise import Submission
     from .find import exercises
@@ -97,33 +97,33 @@ def _judges() -> str:
     return "exercises run in processes of their own; " + "; ".join(limits())
 
 
-def _opens_notebooks() -> str:
+def _check_notebooks() -> str:
     if importlib.util.find_spec("ipykernel") is None:
         raise _NotReadyError("notebooks have no kernel to run in: install the extra notebook, or ipykernel alone")
     return "notebooks of the chapters run here"
 
 
 CHECKS: dict[str, Callable[[], str]] = {
-    "generation": _generates, "compiled code": _keeps_compiled_code, "emulator": _finds_a_race, "exercises": _judges,
-    "notebooks": _opens_notebooks,
+    "generation": _check_generation, "compiled code": _check_compiled_code, "emulator": _check_emulator,
+    "exercises": _check_exercises, "notebooks": _check_notebooks,
 }  # fmt: skip
 
 
-def fill_with_wheels(folder: Path) -> None:
+def build_wheels(folder: Path) -> None:
     """Wheels of minidecode and of all that it needs here, for rooms without a network. Raises InputError if pip fails.
 
     Of this system and this Python: a room of another kind needs a folder of its own.
     """
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file: --wheels names a folder to be filled")
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--wheel-dir", str(folder), where_from()]
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--wheel-dir", str(folder), pip_requirement()]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
         raise InputError(f"the folder of wheels could not be filled: {last}")
 
 
-def where_from() -> str:
+def pip_requirement() -> str:
     """What pip installs this minidecode from again: no package index has it. Raises InputError where that is unknown.
 
     MINIDECODE_FROM of the environment goes before the checkout that runs, and that before what pip noted.
