@@ -39,7 +39,7 @@ from minidecode.bench.rungs import texts_of
 from minidecode.catalog import CATALOG
 from minidecode.device.arrays import moved_to
 from minidecode.device.graphs import capture
-from minidecode.device.products import products
+from minidecode.device.matmul import matmul
 
 LAUNCHES, TURNS = 20, 9
 ATTENTION = {"B": 32, "W": 4, "N": 1024, "H": 16, "K": 64}  # EL, section 4.1, and FastSeq's batch
@@ -339,7 +339,7 @@ def rates_of(record: Record) -> dict:
         b[...] = a
 
     def multiplied() -> None:
-        products([(x, w, y)])
+        matmul([(x, w, y)])
 
     seconds = {}
     for name, run in (("copy", copied), ("product", multiplied)):

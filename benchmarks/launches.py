@@ -39,7 +39,7 @@ from minidecode.catalog import CATALOG
 from minidecode.cuda import prefill
 from minidecode.device.launch import InEmulator, counted_launches
 from minidecode.device.low_precision import each_weight, joined
-from minidecode.device.products import PRODUCT
+from minidecode.device.matmul import PRODUCT
 from minidecode.files.published import random_tensors
 from minidecode.models import FAMILIES
 from minidecode.ops import Norm, Weight

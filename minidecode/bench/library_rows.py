@@ -16,7 +16,7 @@ from ..cuda import linear
 from ..device.arrays import moved_to
 from ..device.graphs import capture
 from ..device.low_precision import stored_weight
-from ..device.products import library
+from ..device.matmul import cublas_functions
 from ..ops import Weight
 from .compare import time_by_turns
 
@@ -56,7 +56,7 @@ def crossing(stored: str, device: str, sizes: Sizes = DECODING) -> Crossing:
     weight = stored_weight(stored, Weight(w_OI, layout="oi"))
     copies = -(-sizes.bytes // weight.data.nbytes)
     weights = [moved_to(device, weight) for _ in range(copies)]
-    captured = device != "cuda" or library().name != "cupy"  # whose products no capture takes
+    captured = device != "cuda" or cublas_functions().name != "cupy"  # whose products no capture takes
     microseconds = {}
     for rows in sizes.rows:
         x_RX = moved_to(device, rng.standard_normal((rows, sizes.inputs), np.float32))

@@ -33,7 +33,7 @@ import numpy as np
 from numba import cuda, float32, int64
 
 from ..device.launch import launch
-from ..device.products import products
+from ..device.matmul import matmul
 from ..errors import OptionError
 from ..reference import empty
 from .common.grids import thread_per_number
@@ -83,10 +83,10 @@ def attend_el_v3(q_RHK, h_BND, begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, scale,
     el_q_RHD, scores_BXN, sums_RHD = empty(q_RHK, (R, H, D)), empty(q_RHK, (B, X, N)), empty(q_RHK, (R, H, D))
     by_group(q_RHK * np.float32(scale), w_k_GKD, el_q_RHD)
     el_q_BXD, h_BND = el_q_RHD.reshape(B, X, D).astype(factors, copy=False), h_BND.astype(factors, copy=False)
-    products([(el_q_BXD, h_BND.transpose(0, 2, 1), scores_BXN)])
+    matmul([(el_q_BXD, h_BND.transpose(0, 2, 1), scores_BXN)])
     weights_BXN = np.empty_like(scores_BXN, dtype=np.float16) if half else scores_BXN
     launch(masked_softmax, -(-B * X // WARPS), THREADS, weights_BXN, scores_BXN, begin_B)
-    products([(weights_BXN, h_BND, sums_RHD.reshape(B, X, D))])
+    matmul([(weights_BXN, h_BND, sums_RHD.reshape(B, X, D))])
     a_RX = empty(q_RHK, (R, H * U)) if out is None else out
     by_group(sums_RHD, w_v_GUD.transpose(0, 2, 1), a_RX.reshape(R, H, U))
     a_RGXU = a_RX.reshape(R, G, H // G, U)
@@ -98,7 +98,7 @@ def by_group(x_RHX, w_GXX, result_RHX):
     """Each head's rows times the matrix of its group, as the library's product; heads are read by their strides."""
     R, H, G = *x_RHX.shape[:2], len(w_GXX)
     x_GXRX, result_GXRX = (a.reshape(R, G, H // G, a.shape[2]).transpose(1, 2, 0, 3) for a in (x_RHX, result_RHX))
-    products([(x_GXRX, w_GXX[:, None], result_GXRX)])
+    matmul([(x_GXRX, w_GXX[:, None], result_GXRX)])
 
 
 def values(sums_RHD, total_RH, w_v_GUD, b_v_GU, out):

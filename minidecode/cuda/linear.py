@@ -49,7 +49,7 @@ from ..device.arrays import address_of
 from ..device.launch import launch
 from ..device.library_rows import rows_measured
 from ..device.low_precision import BEYOND_HALF, is_narrow, rounding, unpacked
-from ..device.products import products
+from ..device.matmul import matmul
 from ..device.weight_blocks import BLOCK, is_in_blocks
 from ..errors import OptionError
 from ..reference import empty, scratch
@@ -492,7 +492,7 @@ def by_the_library(x_RX, weight, add_to=None, out=None, bias_X=None, activation=
     elif weight.data.dtype == np.int8:
         _product_of_bytes(x_RX, weight, sums_RX, workspace)
     else:
-        products([(x_RX, weight.data if weight.layout == "io" else weight.data.T, sums_RX)])
+        matmul([(x_RX, weight.data if weight.layout == "io" else weight.data.T, sums_RX)])
     if scale_R is None and scale_X is bias_X is activation is add_to is None:
         return sums_RX
     if scale_X is bias_X is activation is add_to is None:
@@ -520,7 +520,7 @@ def _product_of_bytes(x16_RX, weight, sums_RX, workspace=None):
             launch(cast_bytes, -(-some_XX.size // LOAD // THREADS), THREADS, some_XX, w16_XX)
         else:
             w16_XX[...] = some_XX
-        products([(x16_RX, w16_XX if is_io else w16_XX.T, sums_RX[:, here])])
+        matmul([(x16_RX, w16_XX if is_io else w16_XX.T, sums_RX[:, here])])
 
 
 def _product_of_blocks(x16_RX, weight, sums_RX, workspace=None):
@@ -536,8 +536,8 @@ def _product_of_blocks(x16_RX, weight, sums_RX, workspace=None):
         high_XX, low_XX = both_X[: 2 * (here.stop - first) * inputs].reshape(2, -1, inputs)
         arrays = w_XX[here], scale_XX[here], high_XX, low_XX, power_X[here]
         launch(split_blocks, -(-(here.stop - first) // WARPS), THREADS, *arrays)
-        products([(x16_RX, high_XX.T, sums_RX[:, here])])
-        products([(x16_RX, low_XX.T, sums_RX[:, here])], adds=True)
+        matmul([(x16_RX, high_XX.T, sums_RX[:, here])])
+        matmul([(x16_RX, low_XX.T, sums_RX[:, here])], adds=True)
     return power_X
 
 

@@ -25,7 +25,7 @@ from numba.cuda import libdevice
 
 from ..device.launch import launch
 from ..device.low_precision import unpacked
-from ..device.products import products, takes_integers
+from ..device.matmul import matmul, takes_integers
 from ..errors import OptionError
 from ..reference import scratch
 from ..reference.activation import code_of, is_gated
@@ -127,7 +127,7 @@ def linear_int8(x_RX, weight, bias_X=None, activation=None, add_to=None, out=Non
     if y_RX.size and len(q_RX) >= LIBRARY_FROM and takes_integers(q_RX, weight.data):
         in_place = add_to is None and y_RX.flags.c_contiguous  # each sum lies where its result will
         sums_RX = y_RX.view(np.int32) if in_place else scratch(workspace, y_RX.shape, q_RX, np.dtype(np.int32))
-        products([(q_RX, weight.data.T, sums_RX)])
+        matmul([(q_RX, weight.data.T, sums_RX)])
         launch(end_sums, -(-y_RX.size // THREADS), THREADS, sums_RX, *ends_in, y_RX)
     elif y_RX.size:
         grid = -(-y_RX.shape[1] // WARPS), -(-len(q_RX) // ROWS)

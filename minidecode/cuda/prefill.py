@@ -2,7 +2,7 @@
 
 The kernels are LightSeq's `ker_correlation_softmax_encself` and `ker_arrange_atten_output` (section 2.1).
 
-The two products are the library's, for tensor cores are what they are made for; see `products` in launch.py.
+The two products are the library's, for tensor cores are what they are made for; see `matmul` in device/matmul.py.
 
 1. A kernel for each elementary operation: heads in front of rows (for queries, keys and values), scale, mask, maximum,
    difference, exponential, sum, quotient, heads back. All scores go to memory and come back seven times.
@@ -35,7 +35,7 @@ from numba.core.types import float16
 
 from ..device.arrays import address_of, fetched_once
 from ..device.launch import launch
-from ..device.products import products
+from ..device.matmul import matmul
 from ..errors import OptionError
 from ..reference import empty
 from ..reference.prefill import sentences
@@ -302,7 +302,7 @@ def scores_of(q_RHK, k_XGK, q_offsets_X, k_offsets_X, make=np.empty_like):
     scores_RHM = make(q_RHK, shape=(R, H, longest), order="C")
     q_GXRK = q_RHK.reshape(R, G, H // G, K).transpose(1, 2, 0, 3)
     k_GKX, scores_GXRM = k_XGK.transpose(1, 2, 0), scores_RHM.reshape(R, G, H // G, longest).transpose(1, 2, 0, 3)
-    products((q_GXRK[:, :, q], k_GKX[:, None, :, k], scores_GXRM[:, :, q, : k.stop - k.start]) for q, k in rows)
+    matmul((q_GXRK[:, :, q], k_GKX[:, None, :, k], scores_GXRM[:, :, q, : k.stop - k.start]) for q, k in rows)
     return rows, scores_RHM
 
 
@@ -312,7 +312,7 @@ def weighted_values(weights_RHM, v_XGU, rows, out):
     a_HRU = np.empty_like(weights_RHM, shape=(H, R, U), order="C")
     weights_GXRM, v_GXU = weights_RHM.reshape(R, G, H // G, M).transpose(1, 2, 0, 3), v_XGU.transpose(1, 0, 2)
     a_GXRU = a_HRU.reshape(G, H // G, R, U)
-    products((weights_GXRM[:, :, q, : k.stop - k.start], v_GXU[:, None, k], a_GXRU[:, :, q]) for q, k in rows)
+    matmul((weights_GXRM[:, :, q, : k.stop - k.start], v_GXU[:, None, k], a_GXRU[:, :, q]) for q, k in rows)
     a_RX = np.empty_like(a_HRU, shape=(R, H * U)) if out is None else out
     thread_per_number(heads_side_by_side, a_RX.reshape(R, H, U), a_HRU)
     return a_RX
@@ -381,13 +381,13 @@ def by_products(q_RHK, k_XGK, v_XGU, rows, scale, causal, window, bias, k_offset
     for q, k, ahead in blocks:
         N, M, width = q.stop - q.start, k.stop - k.start, width_of(k)
         scores_HNM, weights_HNM = (x[: H * N * width].reshape(H, N, width)[..., :M] for x in (scores_X, weights_X))
-        products(by_head(q_RHK[q].transpose(1, 0, 2), k_XGK[k].transpose(1, 2, 0), scores_HNM))
+        matmul(by_head(q_RHK[q].transpose(1, 0, 2), k_XGK[k].transpose(1, 2, 0), scores_HNM))
         shape = (np.int32(n) for n in (H * N, N, M, width))
         sight = causal, np.int32(ahead), np.int32(min(window or M, M)), np.float32(scale)
         biases = bias_arguments(bias and bias.of_rows(q), a_RHU, k_offsets_X)
         kernel, rows_a_block = softmax_for(M)
         launch(kernel, -(-H * N // rows_a_block), THREADS, weights_X, scores_X, *shape, *sight, *biases)
-        products(by_head(weights_HNM, v_XGU[k].transpose(1, 0, 2), a_RHU[q].transpose(1, 0, 2)))
+        matmul(by_head(weights_HNM, v_XGU[k].transpose(1, 0, 2), a_RHU[q].transpose(1, 0, 2)))
     return a_RX
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from ..errors import pip_install
 from .launch import LAUNCHES, STREAM, OnHost
-from .products import BY_CUPY, products_with, workspace
+from .matmul import BY_CUPY, allocate_workspace, using_workspace
 from .user_functions import describe
 
 
@@ -121,7 +121,7 @@ def capture(device: str, run: Callable[[], Any]) -> tuple[Any, Any]:
     token = STREAM.set(stream.ptr)
     try:
         # Room that the graph uses is its own: another pool would lend it to others between two launches.
-        with cupy.cuda.using_allocator(pool.malloc), products_with(workspace()), stream:
+        with cupy.cuda.using_allocator(pool.malloc), using_workspace(allocate_workspace()), stream:
             stream.begin_capture()
             result = run()
             graph = stream.end_capture()

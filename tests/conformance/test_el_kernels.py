@@ -7,7 +7,7 @@ import minidecode as md
 from minidecode.conformance.rows import el as el_row
 from minidecode.cuda import el
 from minidecode.device.launch import InEmulator, counted_launches
-from minidecode.device.products import PRODUCT
+from minidecode.device.matmul import PRODUCT
 
 attend = InEmulator(el.attend_el_v3)
 SMALL = dict(B=2, W=2, N=9, H=4, G=2, K=3, U=2, D=8, h_dtype=np.float16)

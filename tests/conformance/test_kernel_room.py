@@ -23,7 +23,7 @@ from minidecode.conformance.rows import row_module
 from minidecode.cuda.common import attention, warp_attention
 from minidecode.cuda.common import rows as common_rows
 from minidecode.device.launch import launch
-from minidecode.device.products import products
+from minidecode.device.matmul import matmul
 from minidecode.plan import is_there
 
 PAGE = 4096
@@ -78,7 +78,7 @@ def test_a_launcher_asks_for_no_large_array(name, monkeypatch):
     """Without a loan, what is said to ask for room finds it. Twice a page is let pass: objects of Python count too."""
     for info in pkgutil.walk_packages(cuda.__path__, "minidecode.cuda."):
         module = importlib.import_module(info.name)
-        for launcher in (launch, products):
+        for launcher in (launch, matmul):
             if vars(module).get(launcher.__name__) is launcher:
                 monkeypatch.setattr(module, launcher.__name__, lambda *_: None)
     row, arguments = CATALOG[name], row_module(name).paper_inputs()[0]

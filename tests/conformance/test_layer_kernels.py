@@ -16,7 +16,7 @@ from minidecode.cuda import prefill
 from minidecode.device.arrays import put
 from minidecode.device.launch import InEmulator, counted_launches, launch
 from minidecode.device.low_precision import cast_to
-from minidecode.device.products import PRODUCT
+from minidecode.device.matmul import PRODUCT
 from minidecode.ops import Heads, Weight
 from minidecode.reference import heads as heads_reference
 from minidecode.reference.heads import cut

@@ -11,19 +11,19 @@ import minidecode as md
 from minidecode.conformance.rows import linear_int8 as row
 from minidecode.cuda import linear_int8
 from minidecode.cuda.common.tensor_core import multiplied, one_word
-from minidecode.device import products
+from minidecode.device import matmul
 from minidecode.device.launch import InEmulator, counted_launches
-from minidecode.device.products import PRODUCT, by_cublas, takes_integers
+from minidecode.device.matmul import PRODUCT, by_cublas, takes_integers
 from minidecode.emulator import tensor_core
 
-FLOAT32, INT32 = products.KINDS[np.dtype(np.float32)], products.KINDS[np.dtype(np.int32)]
-INT8, COMPUTE_32F, COMPUTE_32I = products.KINDS[np.dtype(np.int8)], 68, 72
+FLOAT32, INT32 = matmul.KINDS[np.dtype(np.float32)], matmul.KINDS[np.dtype(np.int32)]
+INT8, COMPUTE_32F, COMPUTE_32I = matmul.KINDS[np.dtype(np.int8)], 68, 72
 
 
 def column_major(address, kind, rows, columns, between, per_matrix, stacks):
     """The stack that cuBLAS finds there."""
     assert between >= max(1, rows)
-    item = {number: dtype for dtype, number in products.KINDS.items()}[kind]
+    item = {number: dtype for dtype, number in matmul.KINDS.items()}[kind]
     last = (stacks - 1) * per_matrix + (columns - 1) * between + rows
     cache = (ctypes.c_char * (last * item.itemsize)).from_address(address)
     strides = [item.itemsize * s for s in (per_matrix, 1, between)]
@@ -57,10 +57,10 @@ def gemm_strided_batched(
 
 @pytest.fixture
 def cublas_by_its_manual(monkeypatch):
-    """Stands for the door to cuBLAS, on the host's memory: that the numbers given to it are right, no more."""
+    """Stands for the functions of cuBLAS, on the host's memory: that the numbers given to it are right, no more."""
     door = SimpleNamespace(name="manual", single=gemm, batched=gemm_strided_batched)
-    monkeypatch.setattr(products, "library", lambda: door)
-    monkeypatch.setattr(products, "_handle", lambda: 0)
+    monkeypatch.setattr(matmul, "cublas_functions", lambda: door)
+    monkeypatch.setattr(matmul, "_handle", lambda: 0)
 
 
 def gemm(handle, a_transposed, b_transposed, m, n, k, alpha, *rest):
@@ -112,7 +112,7 @@ def test_cublas_gets_integers_as_its_manual_wants_them(cublas_by_its_manual, siz
     assert takes_integers(*map(on_device, (q_RX, w_XX)))
     by_cublas(*map(on_device, (q_RX, w_XX.T, sums_RX)))
     np.testing.assert_array_equal(sums_RX, q_RX.astype(np.int32) @ w_XX.T.astype(np.int32))
-    products.by_numpy(q_RX, w_XX.T, by_numpy)
+    matmul.by_numpy(q_RX, w_XX.T, by_numpy)
     np.testing.assert_array_equal(by_numpy, sums_RX)
 
 
@@ -187,7 +187,7 @@ def test_numpy_cuts_off_where_the_emulated_instruction_does(inputs):
         x_XX, w_XX = ((rng.standard_normal((n, inputs)) + shift).astype(np.float16) for n in (16, 8))
         y_XX, found = np.full((2, 16, 8), np.nan, np.float32)
         assert md.emulate(by_instructions)[1, 32](x_XX, w_XX, y_XX).ok
-        products.by_numpy(x_XX, w_XX.T, found)
+        matmul.by_numpy(x_XX, w_XX.T, found)
         np.testing.assert_array_equal(found, y_XX)
     exact = x_XX.astype(np.float64) @ w_XX.T.astype(np.float64)
     assert (found <= exact).all() and (found < exact.astype(np.float32)).any()

@@ -14,7 +14,7 @@ from minidecode.cuda import linear
 from minidecode.cuda.common import tensor_core
 from minidecode.device.launch import InEmulator, counted_launches
 from minidecode.device.low_precision import dequantized
-from minidecode.device.products import PRODUCT
+from minidecode.device.matmul import PRODUCT
 from minidecode.device.weight_blocks import BLOCKS
 from minidecode.emulator import tensor_core as emulated_core
 from minidecode.emulator.binding import BODIES

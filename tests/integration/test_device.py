@@ -13,7 +13,7 @@ from minidecode.cache.split import SplitCache
 from minidecode.cuda import linear, linear_int8
 from minidecode.device import graphs
 from minidecode.device.arrays import put
-from minidecode.device.products import PRODUCT
+from minidecode.device.matmul import PRODUCT
 from minidecode.emulator.device_array import taped
 from minidecode.errors import OptionError
 from minidecode.model import Model

@@ -16,7 +16,7 @@ import minidecode as md
 from minidecode.cache.split import SplitCache
 from minidecode.cuda import linear, norm
 from minidecode.device import graphs
-from minidecode.device.products import PRODUCT
+from minidecode.device.matmul import PRODUCT
 from minidecode.emulator.device_array import counted_looks
 from minidecode.errors import MemoryBudgetError
 from minidecode.options.table import ROWS

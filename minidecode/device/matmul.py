@@ -1,8 +1,8 @@
-"""Products of matrices by the library: cuBLAS on a GPU, NumPy on the host and on the emulated device.
+"""Matrix products by the library: cuBLAS on a GPU, NumPy on the host and on the emulated device.
 
 CuPy refuses its own products while a stream is captured. nvmath's bindings of cuBLAS do not, if the library has a
-workspace of ours: then a whole step is one graph. Without nvmath, CuPy's door to the same functions is used, and steps
-with products are not captured; the receipt names the door.
+workspace of ours: then a whole step is one graph. Without nvmath, CuPy's own bindings are used, and steps with products
+are not captured; the receipt names the bindings.
 
 Sums are in float32. Products of float16 run on tensor cores, which cut off the ends of partial sums: their error is
 that of a sum with a unit of 2^-23. NumPy, in their place, cuts off where the emulated instruction does
@@ -47,7 +47,7 @@ SUMS = {
 }
 
 
-def products(stacks: Iterable[tuple[Any, Any, Any]], adds: bool = False) -> None:
+def matmul(stacks: Iterable[tuple[Any, Any, Any]], adds: bool = False) -> None:
     """out = a @ b for each (a, b, out), or, if it adds, out + a @ b: matrices, or stacks of them.
 
     a, b: float32, or float16 both, and out float32; or int8 both, and out int32 (`takes_integers` says which). In each
@@ -65,7 +65,7 @@ def products(stacks: Iterable[tuple[Any, Any, Any]], adds: bool = False) -> None
             calls = 1
         else:
             by_cublas(a, b, out, adds)
-            calls, place = calls + 1, library().name
+            calls, place = calls + 1, cublas_functions().name
     if (launches := LAUNCHES.get()) is not None and calls:
         launches[f"{PRODUCT} ({place})"] += calls
 
@@ -121,7 +121,7 @@ def by_cublas(a: Any, b: Any, out: Any, adds: bool = False) -> None:
         for each in zip(a, b, out, strict=True):
             by_cublas(*each, adds)
         return
-    door, handle = library(), _handle()
+    cublas, handle = cublas_functions(), _handle()
     (a_transposed, *of_a), (b_transposed, *of_b), (_, *of_out) = _layout(a), _layout(b), _layout(out)
     rows, columns = out.shape[-2:]
     sums = SUMS[out.dtype]
@@ -129,9 +129,9 @@ def by_cublas(a: Any, b: Any, out: Any, adds: bool = False) -> None:
     end = sums.compute, BEST_ALGORITHM
     before = sums.one if adds else sums.zero
     if out.ndim == 3:
-        door.batched(*begin, *of_b, *of_a, before, *of_out, out.shape[0], *end)
+        cublas.batched(*begin, *of_b, *of_a, before, *of_out, out.shape[0], *end)
     else:
-        door.single(*begin, *of_b, *of_a, before, *of_out, *end)
+        cublas.single(*begin, *of_b, *of_a, before, *of_out, *end)
 
 
 def _layout(array: Any) -> tuple[int, ...]:
@@ -143,8 +143,8 @@ def _layout(array: Any) -> tuple[int, ...]:
     return transposed, array.data.ptr, KINDS[array.dtype], between, *(stride // size for stride in strides[:-2])
 
 
-class Library(NamedTuple):
-    """A door to cuBLAS: its functions take the same arguments through nvmath and through CuPy."""
+class CublasFunctions(NamedTuple):
+    """Two functions of cuBLAS, which take the same arguments through nvmath and through CuPy."""
 
     name: str
     single: Callable[..., None]
@@ -152,15 +152,15 @@ class Library(NamedTuple):
 
 
 @functools.cache
-def library() -> Library:
-    """nvmath's door if it is installed, else CuPy's."""
+def cublas_functions() -> CublasFunctions:
+    """nvmath's bindings if they are installed, else CuPy's."""
     try:
         from nvmath.bindings import cublas
     except ImportError:
         from cupy_backends.cuda.libs import cublas
 
-        return Library("cupy", cublas.gemmEx, cublas.gemmStridedBatchedEx)
-    return Library("nvmath", cublas.gemm_ex, cublas.gemm_strided_batched_ex)
+        return CublasFunctions("cupy", cublas.gemmEx, cublas.gemmStridedBatchedEx)
+    return CublasFunctions("nvmath", cublas.gemm_ex, cublas.gemm_strided_batched_ex)
 
 
 class _Handles(threading.local):
@@ -176,14 +176,14 @@ _HANDLES = _Handles()
 
 def _handle() -> int:
     """This thread's handle, for the stream that kernels go to now. Setting a stream takes the workspace away."""
-    if library().name == "cupy":
+    if cublas_functions().name == "cupy":
         from cupy.cuda import device
 
         return device.get_cublas_handle()
     from nvmath.bindings import cublas
 
     if _HANDLES.handle is None:
-        _HANDLES.handle, _HANDLES.workspace = cublas.create(), workspace()
+        _HANDLES.handle, _HANDLES.workspace = cublas.create(), allocate_workspace()
     room = OWN_WORKSPACE.get() or _HANDLES.workspace
     if _HANDLES.bound != (wanted := (STREAM.get(), room.ptr)):
         cublas.set_stream(_HANDLES.handle, STREAM.get())
@@ -192,7 +192,7 @@ def _handle() -> int:
     return _HANDLES.handle
 
 
-def workspace() -> Any:
+def allocate_workspace() -> Any:
     """Memory for cuBLAS, from CuPy's pool."""
     import cupy
 
@@ -200,9 +200,9 @@ def workspace() -> Any:
 
 
 @contextmanager
-def products_with(room: Any) -> Iterator[None]:
+def using_workspace(memory: Any) -> Iterator[None]:
     """Within it cuBLAS works in this workspace: a graph that is launched later must have one for itself."""
-    token = OWN_WORKSPACE.set(room)
+    token = OWN_WORKSPACE.set(memory)
     try:
         yield
     finally:
