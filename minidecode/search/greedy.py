@@ -78,7 +78,7 @@ def greedy(
 
             # Sentences that are done leave the batch, if the plan says so.
             if engine.drop_finished and flag & SOME_DONE:
-                done_B = fetch(texts.done_R).reshape(-1, S).all(axis=1)
+                done_B = np.all(fetch(texts.done_R).reshape(-1, S), axis=1)
                 stays_B = engine.that_stay(done_B)
                 if len(stays_B) < len(done_B):
                     copy_found(texts.finds(), every_text.finds(), np.repeat(done_B, S), texts.row_R)
