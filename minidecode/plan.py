@@ -53,7 +53,7 @@ WITH_CROSS: dict[str, type[ChosenCache]] = CACHES | {
 BACKENDS = ("reference", "naive", "cpu", "cuda", "emulator")
 ROUNDED = ("linear", "epilogue", "cross_kv")  # rows with one more choice: NumPy's code under the rule of devices
 SWITCHES = {"drop_finished": ("off", "on"), "graphs": ("off", "auto", "on"), "launch": ("packed", "numba")}
-BASES = {  # what a plan starts from, beside cache_dtype=computed; rows of the catalog follow Plan._of_base
+BASES = {  # what a plan starts from, beside cache_dtype=computed; rows of the catalog follow Plan._base_choice
     "auto": {"cache": "replicated", "arena": "none", "drop_finished": "on", "graphs": "off"},
     "numpy": {"cache": "replicated", "arena": "none", "drop_finished": "on", "graphs": "off"},
     "naive": {"cache": "none", "arena": "none", "drop_finished": "off", "graphs": "off"},
@@ -133,7 +133,7 @@ class Plan(PlanRows):
             object.__setattr__(self, "base", "numpy")
         for name in ("cache", *SWITCHES, *CATALOG):
             if getattr(self, name) is None:
-                object.__setattr__(self, name, self._of_base(name))
+                object.__setattr__(self, name, self._base_choice(name))
         if self.cache not in CACHES:
             raise OptionError(
                 f"plan: cache={self.cache!r} is not one of {', '.join(CACHES)}{did_you_mean(str(self.cache), CACHES)}"
@@ -161,7 +161,7 @@ class Plan(PlanRows):
                 say = " or ".join(f"cache={m}" for m in CACHES if row.called_by(m, False) or row.called_by(m, True))
                 raise OptionError(f"plan: {row.name}={choice} has no effect with cache={self.cache}: say {say}")
 
-    def _of_base(self, name: str) -> str:
+    def _base_choice(self, name: str) -> str:
         """What the base chooses for a field of the plan."""
         if name == "cache_dtype":
             return "computed"
@@ -180,14 +180,14 @@ class Plan(PlanRows):
 
     def _is_asked_for(self, row: Row) -> bool:
         """Whether a choice is the user's own, so that it must have an effect; NumPy's code is nothing to ask for."""
-        return getattr(self, row.name) not in ("reference", self._of_base(row.name))
+        return getattr(self, row.name) not in ("reference", self._base_choice(row.name))
 
     def check_of_encoder(self) -> None:
         """Raises OptionError on a choice that has no effect in an encoder alone, which decodes nothing."""
         names = ("cache", "cache_dtype", *SWITCHES, *(n for n in CATALOG if n not in OF_ENCODERS))
         for name in (n for n in names if n != "launch"):
             choice = getattr(self, name)
-            asked = self._is_asked_for(CATALOG[name]) if name in CATALOG else choice != self._of_base(name)
+            asked = self._is_asked_for(CATALOG[name]) if name in CATALOG else choice != self._base_choice(name)
             if asked:
                 raise OptionError(
                     f"plan: {name}={choice} has no effect in an encoder, which decodes nothing: leave it out"
@@ -245,7 +245,7 @@ class Plan(PlanRows):
         if device == "cpu" or self.base not in ("auto", "fast"):
             return self
         return Plan(
-            "cuda", **{name: getattr(self, name) for name in CHOICES if getattr(self, name) != self._of_base(name)}
+            "cuda", **{name: getattr(self, name) for name in CHOICES if getattr(self, name) != self._base_choice(name)}
         )
 
     def resolve(
@@ -348,7 +348,7 @@ class Plan(PlanRows):
         """The base and the cache, and what else is not the base's choice; `parse` reads it back."""
         if self.base == "auto":
             return "auto"
-        said = [name for name in CHOICES if name == "cache" or getattr(self, name) != self._of_base(name)]
+        said = [name for name in CHOICES if name == "cache" or getattr(self, name) != self._base_choice(name)]
         bases = [] if self.base == "numpy" else [self.base]
         return ",".join([*bases, *(f"{name}={getattr(self, name)}" for name in said)])
 

@@ -27,10 +27,10 @@ class NothingCaptured:
 
     drop_finished, captures_now = True, False
 
-    def room(self, positions):
+    def capacity(self, positions):
         return positions
 
-    def room_for_texts(self, prompt_X, limit_X):
+    def capacity_for_texts(self, prompt_X, limit_X):
         return int((prompt_X + limit_X).max())
 
     def captures(self, key):

@@ -102,9 +102,9 @@ class Comparison:
                    record["where"], record.get("amounts", {}))  # fmt: skip
 
     def __str__(self) -> str:
-        return self._of_amounts() if self.amounts else self._of_times()
+        return self._table_of_amounts() if self.amounts else self._table_of_times()
 
-    def _of_amounts(self) -> str:
+    def _table_of_amounts(self) -> str:
         lines = [
             f"{self.name}: {self.shape}",
             f"{'here':<28} {'bytes':>14} {'smaller':>8} {'median time':>14} {'fastest to slowest':>25}",
@@ -117,7 +117,7 @@ class Comparison:
             )
         return "\n".join([*lines, *self.notes])
 
-    def _of_times(self) -> str:
+    def _table_of_times(self) -> str:
         unit = "Gop/s" if self.cost.int8_operations else "GFLOP/s"
         lines = [
             f"{self.name}: {self.shape}",

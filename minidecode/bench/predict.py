@@ -180,7 +180,7 @@ def enlarged(row: Row, megabytes: float, stored: str | None = None) -> tuple[tup
     arguments, shape = paper(**({"stored": stored} if stored else {}), seed=1)
     has_weight = any(isinstance(a, Weight) for a in arguments)
     if has_weight:
-        arguments = tuple(_by_outputs(a) for a in arguments)
+        arguments = tuple(_weights_by_output(a) for a in arguments)
     least = row.cost(*arguments).bytes
     times = max(1, math.ceil(1e6 * megabytes / least))
     made: dict[int, np.ndarray] = {}  # an array that stands in two places goes on doing so
@@ -205,7 +205,7 @@ def enlarged(row: Row, megabytes: float, stored: str | None = None) -> tuple[tup
     return tuple(larger(*item) for item in given.items()), f"{shape}, {times} times", times * least
 
 
-def _by_outputs(value: Any) -> Any:
+def _weights_by_output(value: Any) -> Any:
     """Weights in the layout in which a model is loaded for a GPU."""
     if isinstance(value, Weight) and value.layout == "io":
         return dataclasses.replace(value, data=np.ascontiguousarray(value.data.T), layout="oi")

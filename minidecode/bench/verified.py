@@ -108,7 +108,7 @@ class Submission:
         self._refuse_changed_inputs(arguments, given)
         self._refuse_old_arrays(results, given)
         expected = expected_of(arguments)
-        what = self._what_is_wrong(at_return, arguments, expected)
+        what = self._fault_message(at_return, arguments, expected)
         _set_to_zero(expected)
         if what:
             time.sleep(WAIT)
@@ -197,7 +197,7 @@ class Submission:
                 raise self._refused("returned an array that it had returned before: each call needs arrays of its own")
             self._results.append(r)
 
-    def _what_is_wrong(self, mine: tuple, arguments: tuple, right: tuple) -> str | None:
+    def _fault_message(self, mine: tuple, arguments: tuple, right: tuple) -> str | None:
         """Of what it returned and changed, against what the reference did; None if all is right."""
         if judge := getattr(row_module(self.row.name), "judge", None):
             wrong = judge(*mine, *copy.deepcopy(arguments))

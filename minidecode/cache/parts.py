@@ -38,19 +38,19 @@ class PartCache(PromptCache):
         arrays = q_RHK, *self._with_earlier(), self.offsets_X, k_offsets_X
         a_RX = ops.attend_prefill(*arrays, h.scale, True, h.window, **h.biases)
         self.store()
-        for part, k_NGK, v_NGU in self._of_each_part():
+        for part, k_NGK, v_NGU in self._keys_and_values_by_part():
             self.running.write(part, k_NGK, v_NGU)
         return a_RX
 
     def _with_earlier(self):
         """Keys and values of all parts, each behind those of its text that were read before."""
         pieces = []
-        for part, k_NGK, v_NGU in self._of_each_part():
+        for part, k_NGK, v_NGU in self._keys_and_values_by_part():
             if part.first:
                 pieces.append(self.running.earlier(part))
             pieces.append((k_NGK, v_NGU))
         return tuple(np.concatenate(each) for each in zip(*pieces, strict=True))
 
-    def _of_each_part(self):
+    def _keys_and_values_by_part(self):
         for part, begin, end in zip(self.parts, self.offsets_X, self.offsets_X[1:], strict=False):
             yield part, self.k_RGK[begin:end], self.v_RGU[begin:end]

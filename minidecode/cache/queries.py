@@ -50,14 +50,14 @@ class QueryRows:
         token_Q, kept_R = np.flatnonzero(has_query_R), end_R - 1 - has_query_R
         before_Q = token_Q + 1 - begin_R[token_Q]  # tokens that a query row sees
         before_Q = before_Q if window is None else np.minimum(before_Q, window - 1)
-        ends_X = _from_0(np.cumsum(before_Q + 1))
+        ends_X = _offsets_of_parts(np.cumsum(before_Q + 1))
         back_X = np.arange(ends_X[-1]) - np.repeat(ends_X[:-1], before_Q + 1)  # how far back; 0: the row itself
         own_X, token_X = (np.repeat(a, before_Q + 1) for a in (len(end_R) + np.arange(len(token_Q)), token_Q))
         seen_X = np.where(back_X == 0, own_X, token_X + 1 - back_X)
         query_end_B = np.cumsum(has_query_R)[end_B - 1]
         return cls(
-            put(kept_R, device), put(kept_R[token_Q] + 1, device), put(_from_0(end_R[end_B - 1]), device),
-            put(_from_0(query_end_B), device), put(seen_X, device), tuple(ends_X.tolist()),
+            put(kept_R, device), put(kept_R[token_Q] + 1, device), put(_offsets_of_parts(end_R[end_B - 1]), device),
+            put(_offsets_of_parts(query_end_B), device), put(seen_X, device), tuple(ends_X.tolist()),
         )  # fmt: skip
 
     def groups(self):
@@ -210,6 +210,6 @@ def backwards(bias: PositionBias) -> PositionBias:
     return PositionBias(bias.bias_XHP, bucket_L, len(bucket_L) - 1 - bias.zero)
 
 
-def _from_0(end_X):
+def _offsets_of_parts(end_X):
     """Where parts with these ends begin, and the last end."""
     return np.concatenate([[0], end_X])

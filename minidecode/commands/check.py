@@ -30,7 +30,7 @@ def check(
     from ..device.user_functions import find_function
 
     if function is None:
-        raise OptionError(_what_to_type(name))
+        raise OptionError(_usage_of_row(name))
     row = find(name)  # a wrong name is an error before a file is run
     implementation = find_function(function, row.op)
     with bar(f"checking {name}", quiet) as report:
@@ -48,7 +48,7 @@ def check(
         raise typer.Exit(1)
 
 
-def _what_to_type(name: str) -> str:
+def _usage_of_row(name: str) -> str:
     """Without a function: what the command does, and what to type for this row."""
     from ..catalog import find
     from ..device.user_functions import op_signature

@@ -239,9 +239,9 @@ def _run(debug: bool) -> int:
         if not hasattr(error, "format_message"):  # not the command-line library's own complaint: a bug, shown whole
             raise
         command = error.ctx.command_path if getattr(error, "ctx", None) else "minidecode"
-        message = _of_a_number(error.format_message().rstrip("."), sys.argv[1:])
+        message = _number_error(error.format_message().rstrip("."), sys.argv[1:])
         if "No such option" in message:
-            message = _of_no_option(message, error)
+            message = _unknown_option_error(message, error)
         return _fail(f"{message} (see {command} --help)", 2, debug)
 
 
@@ -265,7 +265,7 @@ NO_NUMBER = re.compile(r"not a valid float|valid number")
 TOO_SMALL = re.compile(r"(?:in the range x>=|greater than or equal to )(\S+)")
 
 
-def _of_a_number(message: str, given: list[str]) -> str:
+def _number_error(message: str, given: list[str]) -> str:
     """A complaint of the command-line library about a number, in plain words; any other as it is.
 
     given: the command line. The library does not always repeat the value.
@@ -317,17 +317,17 @@ def _cannot_load(error: OSError | ImportError) -> str | None:
     return None if isinstance(error, ImportError) else str(error)
 
 
-def _of_no_option(message: str, error: Any) -> str:
+def _unknown_option_error(message: str, error: Any) -> str:
     """The complaint about an option that there is not, with what to type in its place where that is known."""
     known = {name for p in error.ctx.command.params for name in (*p.opts, *p.secondary_opts)} if error.ctx else set()
     if instead := answer(getattr(error, "option_name", ""), known):
         return f"there is no option {error.option_name} here: {instead}"
     if "(Possible options" in message or "Did you mean" in message:
         return message
-    return message + _of_a_dash(message, error.ctx)
+    return message + _dash_hint(message, error.ctx)
 
 
-def _of_a_dash(message: str, context: Any) -> str:
+def _dash_hint(message: str, context: Any) -> str:
     """What may have been meant by a word with a dash that is no option here: a text, an exercise, another command."""
     if "--random-weights" in message:
         return ": they are for timing, in minidecode ladder --random-weights"

@@ -68,14 +68,14 @@ def _report() -> dict[str, Any]:
         "gpu": _gpu(),
         "compiled": _compiled_code(),
         "packages": packages,
-        "unusable": {name: why for name, version in packages.items() if version and (why := _why_unusable(name))},
-        "missing": {name: _how_to_add(name) for name, version in packages.items() if version is None},
+        "unusable": {name: why for name, version in packages.items() if version and (why := _import_error(name))},
+        "missing": {name: _install_command(name) for name, version in packages.items() if version is None},
         "bundled_models": list(bundled_models()),
         "packaged_models": _packaged_models(),
     }
 
 
-def _why_unusable(package: str) -> str:
+def _import_error(package: str) -> str:
     """What keeps an installed package from being imported; "" if nothing does."""
     from importlib import import_module
     from importlib.util import find_spec
@@ -124,7 +124,7 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _how_to_add(package: str) -> str:
+def _install_command(package: str) -> str:
     return pip_install(package, EXTRAS.get(package, (None, ""))[0])
 
 

@@ -139,7 +139,7 @@ def attend_bound(q_HK, k_GMK, v_GMU, scale, bias_HM=None):
     walk of steps w|v|. The sum over positions is a walk too, of sqrt(M) roundings where one thread adds them all, and
     log2(M) in a tree, which is more where M is small; normalising costs two. A weight below the smallest normal number
     may be 0, and so may its product with v. A bias is one rounding more, of the score that it makes. Where q, k and v
-    are float16, `_of_rounded_weights` comes on top.
+    are float16, `_error_of_rounded_weights` comes on top.
     """
     H, K = q_HK.shape
     k_HMK, v_HMU = (np.repeat(a.astype(np.float64), H // len(a), axis=0) for a in (k_GMK, v_GMU))
@@ -156,10 +156,10 @@ def attend_bound(q_HK, k_GMK, v_GMU, scale, bias_HM=None):
     roundings = 2 + max(math.log2(M), math.sqrt(M))
     lost_HU = TINY * (np.abs(v_HMU) + 1).sum(axis=1)
     bound_HU = 4 * walk_HU + roundings * EPS * np.abs(steps_HMU).sum(axis=1) + lost_HU
-    return (bound_HU + (_of_rounded_weights(weights_HM, v_HMU) if q_HK.dtype == np.float16 else 0)).reshape(-1)
+    return (bound_HU + (_error_of_rounded_weights(weights_HM, v_HMU) if q_HK.dtype == np.float16 else 0)).reshape(-1)
 
 
-def _of_rounded_weights(weights_HM, v_HMU):
+def _error_of_rounded_weights(weights_HM, v_HMU):
     """What it does to the sums of values if each weight is rounded to float16, by at most r(w) = 2^-11 w or 2^-25.
 
     Equal weights are rounded alike, which moves the whole sum by 2^-11 of it; others as a random walk of steps r(w) v,

@@ -60,19 +60,19 @@ Each check also writes your answer to `my_exercises/`, as a file that you can ha
 
 def notebook(chapter: Chapter, student: str | None = None) -> str:
     """The text of an .ipynb file, without outputs. student: a name, from which the exercises' variations are drawn."""
-    first = _of_colab() if chapter.number == "00" else []
-    parts = [*first, *_of_text(chapter), *_of_exercises(chapter, 0 if student is None else seed_of(student))]
+    first = _colab_cells() if chapter.number == "00" else []
+    parts = [*first, *_text_cells(chapter), *_exercise_cells(chapter, 0 if student is None else seed_of(student))]
     for number, part in enumerate(parts):
         part["id"] = f"{chapter.path.stem}-{number}"
     return json.dumps({"cells": parts, "metadata": KERNEL, "nbformat": 4, "nbformat_minor": 5}, indent=1) + "\n"
 
 
-def _of_colab() -> list[dict[str, Any]]:
+def _colab_cells() -> list[dict[str, Any]]:
     """What the first notebook begins with; the chapter's page, which is read elsewhere, has none of it."""
     return [_markdown(ON_COLAB), _code(INSTALL), _markdown(ON_A_T4), _code(T4)]
 
 
-def _of_text(chapter: Chapter) -> list[dict[str, Any]]:
+def _text_cells(chapter: Chapter) -> list[dict[str, Any]]:
     text = FRONT_MATTER.sub("", without_outputs(chapter.text))
     between = CELL.split(text)[:: CELL.groups + 1]
     parts = [_markdown(between[0])]
@@ -81,7 +81,7 @@ def _of_text(chapter: Chapter) -> list[dict[str, Any]]:
     return [part for part in parts if part["source"]]
 
 
-def _of_exercises(chapter: Chapter, seed: int) -> list[dict[str, Any]]:
+def _exercise_cells(chapter: Chapter, seed: int) -> list[dict[str, Any]]:
     of_chapter = [exercise for exercise in exercises().values() if exercise.text.chapter == chapter.number]
     parts = [_markdown(HOW)] if of_chapter else []
     for exercise in of_chapter:

@@ -43,12 +43,12 @@ def update_beams_v1(
     launch(
         advance_sentence, -(-len(score_BC) // threads), threads, score_BC, parent_BC, token_BC, running_score_BW,
         finished_score_BW, finished_length_BW, done_B, length_B, prompt_B, limit_B, norm_X, eos_X,
-        *numbers_of(rules, score_BC), *out,
+        *rule_scalars(rules, score_BC), *out,
     )  # fmt: skip
     return out
 
 
-def numbers_of(rules, score_BC):
+def rule_scalars(rules, score_BC):
     """The rules as a kernel takes them."""
     mark, *flags = astuple(rules)
     return score_BC.dtype.type(mark), *map(int, flags)
@@ -148,7 +148,7 @@ def update_beams(
     out = results(score_BC, running_score_BW, out)
     launch(
         advance_by_warp, len(score_BC), WARP, score_BC, parent_BC, token_BC, running_score_BW, finished_score_BW,
-        finished_length_BW, done_B, length_B, prompt_B, limit_B, norm_X, eos_X, *numbers_of(rules, score_BC), *out,
+        finished_length_BW, done_B, length_B, prompt_B, limit_B, norm_X, eos_X, *rule_scalars(rules, score_BC), *out,
     )  # fmt: skip
     return out
 

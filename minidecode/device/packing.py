@@ -202,10 +202,10 @@ class _Bytes:
 def _check_layouts(kernel: Any, types: list[tuple]) -> None:
     """Raises EmulationError where signatures allow these arrays, but for gaps between their rows."""
     alike = [s for s in signatures_of(kernel) if len(s) == len(types) and all(map(_is_alike, types, s))]
-    if not alike or any(all(map(_lies_as, types, signature)) for signature in alike):
+    if not alike or any(all(map(_fits_layout, types, signature)) for signature in alike):
         return
     names = kernel.py_func.__code__.co_varnames
-    wrong = next(k for k, (kind, s) in enumerate(zip(types, alike[0], strict=True)) if not _lies_as(kind, s))
+    wrong = next(k for k, (kind, s) in enumerate(zip(types, alike[0], strict=True)) if not _fits_layout(kind, s))
     raise EmulationError(
         f"{kernel.py_func.__name__}: {names[wrong]} has gaps between its numbers, or another order, and the kernel's"
         f" signatures ask for {alike[0][wrong]}: make it contiguous first"
@@ -228,5 +228,5 @@ def _is_alike(kind: tuple, numba_type: Any) -> bool:
     return dtype == kind[0] and numba_type.ndim == kind[1]
 
 
-def _lies_as(kind: tuple, numba_type: Any) -> bool:
+def _fits_layout(kind: tuple, numba_type: Any) -> bool:
     return len(kind) == 1 or numba_type.layout in ("A", kind[2])

@@ -50,7 +50,7 @@ def find_folder(name: str | Path, revision: str | None = None, weights: bool = T
         if revision is not None:
             raise OptionError(f"revision={revision!r} is for models on the hub, and {str(name)!r} is none")
         is_file = str(name) not in gguf_folder.PACKAGED
-        return gguf_folder.converted_folder(folder) if is_file else gguf_folder.packaged_folder(str(name))
+        return gguf_folder.converted_folder(folder) if is_file else gguf_folder.folder_of_packaged(str(name))
     if str(name) in FOLDERS:
         if revision is not None:
             raise OptionError(f"revision={revision!r} is for models on the hub, and {str(name)!r} is none")

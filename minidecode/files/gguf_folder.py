@@ -176,7 +176,7 @@ def _remove(out: Path) -> None:
         raise CheckpointError(f"{out} cannot be removed ({error}): set MINIDECODE_CACHE to another folder") from None
 
 
-def packaged_folder(name: str) -> Path:
+def folder_of_packaged(name: str) -> Path:
     """The folder of a model that a package brings. Raises CheckpointError, with what to install, without it."""
     module, requirement, file, sha256 = PACKAGED[name]
     if _is_kept(sha256):

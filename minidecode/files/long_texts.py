@@ -48,7 +48,7 @@ class Borders:
         """The beginning of a text, as far as a border behind its first `count` tokens; all of it without a border."""
         size = max(SHORT, 16 * count)
         while size < len(text):
-            match = next(filter(self._is_free, self.pattern.finditer(text, size)), None)
+            match = next(filter(self._is_clear_border, self.pattern.finditer(text, size)), None)
             if match is None:
                 break
             beginning = text[: match.start()]
@@ -61,7 +61,7 @@ class Borders:
         """The end of a text, from a border in front of its last `count` tokens; all of it without a border."""
         size = max(SHORT, 16 * count)
         while size < len(text):
-            match = next(filter(self._is_free, self.pattern.finditer(text, len(text) - size)), None)
+            match = next(filter(self._is_clear_border, self.pattern.finditer(text, len(text) - size)), None)
             if match is None:
                 size *= 4
                 continue
@@ -71,7 +71,7 @@ class Borders:
             size *= 4
         return text
 
-    def _is_free(self, match: re.Match[str]) -> bool:
+    def _is_clear_border(self, match: re.Match[str]) -> bool:
         """Whether no token that stands for itself is near a border."""
         text, begin, end = match.string, match.start(), match.end()
         return not any(text.find(t, max(0, begin - len(t)), end + len(t)) >= 0 for t in self.whole)

@@ -30,7 +30,7 @@ def records_depend_on(model: Any, how: dict[str, Any]) -> dict[str, Any]:
     plan = model.plan
     if how.get("plan") is not None:
         plan = Plan.parse(how["plan"])
-        plan.resolve(device=model.device, **model.traits)
+        plan.resolve(device=model.device, **model.plan_traits)
     fields = {field.name for field in dataclasses.fields(model.options())}
     given = {name: value for name, value in how.items() if name in fields}
     options = dataclasses.asdict(model.options(**merged_options(model, given, {})))

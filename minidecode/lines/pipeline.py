@@ -552,7 +552,7 @@ def generate_lines(
     read_budget(memory_budget)
     check_logprobs(logprobs, model.config.head_size)
     plan = model.plan if plan is None else Plan.parse(plan)
-    plan.resolve(device=model.device, **model.traits)
+    plan.resolve(device=model.device, **model.plan_traits)
     latent = model.shared_latent(latent, latent_seed)  # lines are sorted, so that none of several would find its text
     given = ("logprobs", logprobs), ("latent", latent), ("latent_seed", latent_seed), ("draft", draft)
     stages = Generating(

@@ -112,7 +112,7 @@ def with_drafts(plan: Plan) -> Plan:
 
 def drafted_engine(model: LoadedModel, plan: Plan, costs: bool | CostOf = False) -> DraftedEngine:
     """What reads drafts under this plan."""
-    functions, factory = plan.resolve(device=model.device, **model.traits)
+    functions, factory = plan.resolve(device=model.device, **model.plan_traits)
     make_cache = CacheFactory(DraftedCache, factory.stored_as)
     return DraftedEngine(model.network, model.weights, CountedOps(functions, None, costs), make_cache)
 

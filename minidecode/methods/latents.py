@@ -55,7 +55,7 @@ def encode_latent(
     ids = model.inputs.given(texts, input_ids, attention_mask, "text", most)
     ids = fitted(ids, most, None, model.inputs.closing(ids))
     plan = (model.plan if plan is None else Plan.parse(plan)).on(model.device)
-    functions, _ = plan.resolve(device=model.device, **model.traits)
+    functions, _ = plan.resolve(device=model.device, **model.plan_traits)
     ops, read = CountedOps(functions), Read(ids, [np.zeros_like(row) for row in ids])
     with few_blas_threads(model.is_small):
         rows = forward_passes(bert, model.weights.encoder, ops, read, most, model.device, first_alone=True)

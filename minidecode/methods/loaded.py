@@ -126,7 +126,7 @@ class LoadedModel:
         return FAMILIES[self.family].has_latent
 
     @property
-    def traits(self) -> dict[str, Any]:
+    def plan_traits(self) -> dict[str, Any]:
         """What plans depend on, beside the device."""
         return {
             "has_encoder": self.has_encoder, "dtype": self.dtype, "is_rotary": self.is_rotary,

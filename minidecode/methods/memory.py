@@ -109,7 +109,7 @@ def plan_step(
 
 def step_plan(model: LoadedModel, plan: Plan, extent: Extent, search: Options) -> StepPlan:
     """Where a step lies in an arena, by a dry run of this search."""
-    functions, make_cache = plan.resolve(device=model.device, **model.traits)
+    functions, make_cache = plan.resolve(device=model.device, **model.plan_traits)
     with np.errstate(all="ignore"):
         made_for, captured = (model, plan, search), plan.captures(model.device)
         return dry_run(

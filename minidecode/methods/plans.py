@@ -66,7 +66,7 @@ def engine_of(
     negatives: list[np.ndarray] | None = None, refused: str = "",
 ) -> Engine:  # fmt: skip
     """What runs a generation under this plan. refused: why no step is captured on the CPU."""
-    functions, make_cache = plan.resolve(device=model.device, **model.traits)
+    functions, make_cache = plan.resolve(device=model.device, **model.plan_traits)
     ops, drop_finished = CountedOps(functions, places, costs), plan.drop_finished == "on"
     buckets = passes = None
     captures, on_cpu = plan.captures(model.device), None

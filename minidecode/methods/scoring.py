@@ -209,7 +209,7 @@ def log_probs_of(
 
 def scorer(model: LoadedModel, plan: Plan) -> Engine:
     """An engine that reads texts once. Nothing comes after the scored tokens, so no keys and values are kept."""
-    functions, _ = plan.resolve(device=model.device, **model.traits)
+    functions, _ = plan.resolve(device=model.device, **model.plan_traits)
     return Engine(model.network, model.weights, CountedOps(functions), CacheFactory(NoCache), device=model.device)
 
 

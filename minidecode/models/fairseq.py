@@ -209,7 +209,7 @@ class FairseqConfig(TranslatorConfig):
     def from_json(cls, fields: dict[str, Any]):
         given = {name: value for name, value in fields.items() if value is not None}
         if given.get("model_type") == "fsmt":
-            given = cls._of_fsmt(given)
+            given = cls._fields_of_fsmt(given)
         for name, what in cls.REFUSED.items():
             if given.get(name):
                 raise CheckpointError(f"config.json: {name}={shown(given[name], 60)} is not supported: {what}")
@@ -236,7 +236,7 @@ class FairseqConfig(TranslatorConfig):
         return super().from_json(given)
 
     @classmethod
-    def _of_fsmt(cls, given: dict[str, Any]) -> dict[str, Any]:
+    def _fields_of_fsmt(cls, given: dict[str, Any]) -> dict[str, Any]:
         """A config of FSMT under fairseq's names; transformers leaves out what has its default."""
         given = {
             "src_vocab_size": 42024, "tgt_vocab_size": 42024, "d_model": 1024, "max_position_embeddings": 1024,

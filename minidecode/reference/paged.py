@@ -21,11 +21,11 @@ def attend_paged_naive(q_RHK, k_XGMK, v_XGMU, table_RX, begin_R, end_R, scale, b
 def attend_paged(q_RHK, k_XGMK, v_XGMU, table_RX, begin_R, end_R, scale, bias=None, out=None, *, workspace=None):
     """Gathers the pages that some row has written, and then attends by the two products of `attend`."""
     table_RX = table_RX[:, : -(-int(end_R.max()) // k_XGMK.shape[2])]
-    k_RGMK, v_RGMU = _in_order(k_XGMK, table_RX, workspace), _in_order(v_XGMU, table_RX, workspace)
+    k_RGMK, v_RGMU = _gather_pages(k_XGMK, table_RX, workspace), _gather_pages(v_XGMU, table_RX, workspace)
     return attend(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias, out, workspace=workspace)
 
 
-def _in_order(pages_XGMX, table_RX, workspace):
+def _gather_pages(pages_XGMX, table_RX, workspace):
     """Each row's pages behind each other, gathered a key/value head of a page at a time."""
     (X, G, M, width), (R, pages) = pages_XGMX.shape, table_RX.shape
     head_RGX = scratch(workspace, (R, G, pages), table_RX, np.int64)  # in one list of all heads of all pages

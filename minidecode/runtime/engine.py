@@ -126,7 +126,7 @@ class Engine:
 
         lengths = [len(source) for source in sources]
         h_RD = self._whole(("encoder", *lengths), encode, [ids_R], [pos_R, offsets_X])
-        self.source = Source(h_RD, offsets_X, self.make_cache.stored_as, self.room(max(lengths)))
+        self.source = Source(h_RD, offsets_X, self.make_cache.stored_as, self.capacity(max(lengths)))
 
     @timed("prefill")
     def read_latent(self, z_BZ: np.ndarray) -> None:
@@ -212,7 +212,7 @@ class Engine:
             self._keep_in_front(np.repeat(np.arange(len(self.in_front.sources)), beams))
         if self.make_cache.keeps:
             for cache in self.caches:
-                cache.expand(self.ops, beams, self.room(steps))
+                cache.expand(self.ops, beams, self.capacity(steps))
             self.source = self.latent = None  # the caches hold what is needed of them
             self._note_cache()
         elif self.source is not None:  # whole sequences again at each step, each beam with a source of its own
@@ -385,15 +385,15 @@ class Engine:
         if self.on_cpu is not None:
             self.on_cpu.forget()
 
-    def room(self, positions: int) -> int:
+    def capacity(self, positions: int) -> int:
         """The size of an array for so many positions: kept steps want few sizes."""
         return positions if self.buckets is None else room_for(positions)
 
-    def room_for_texts(self, prompt_X: np.ndarray, limit_X: np.ndarray) -> int:
+    def capacity_for_texts(self, prompt_X: np.ndarray, limit_X: np.ndarray) -> int:
         """The size of an array for texts of such prompts and so many new tokens at most."""
         if self.buckets is None:
             return int((prompt_X + limit_X).max())
-        return self.room(int(prompt_X.max())) + self.room(int(limit_X.max()))
+        return self.capacity(int(prompt_X.max())) + self.capacity(int(limit_X.max()))
 
     def _follow_beams(self, parent_R: np.ndarray) -> None:
         for cache in self.caches:
@@ -434,9 +434,9 @@ class Engine:
         rows: QueryRows | None = None
         caches: list[Any]
         if self.latent is None:
-            caches = [self.make_cache(block, offsets_X, self.room(max(lengths)), prefix) for block in blocks]
+            caches = [self.make_cache(block, offsets_X, self.capacity(max(lengths)), prefix) for block in blocks]
         else:
-            with_latents_X, N = with_latent(offsets_X), self.room(max(lengths) + 1)
+            with_latents_X, N = with_latent(offsets_X), self.capacity(max(lengths) + 1)
             of_layers = [self.make_cache(block, with_latents_X, N) for block in blocks]
             caches = self.latent.in_front(blocks, of_layers, offsets_X)
         if rows_a_token(self.weights) == 2:

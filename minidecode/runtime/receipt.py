@@ -91,11 +91,11 @@ class CountedOps:
 
     def counted(self) -> dict[str, Counter[str]]:
         """What each op has done so far: calls, bytes, and calls of each code path."""
-        return {name: _done(count) for name, count in self._counts.items()}
+        return {name: _counter_of(count) for name, count in self._counts.items()}
 
     def counted_since(self, before: dict[str, Counter[str]]) -> dict[str, Counter[str]]:
         """What each op that was called has done since `before`, which `counted` told."""
-        since = {name: _done(count) - before.get(name, Counter()) for name, count in self._counts.items()}
+        since = {name: _counter_of(count) - before.get(name, Counter()) for name, count in self._counts.items()}
         return {name: done for name, done in since.items() if done["calls"]}
 
     def count_again(self, held: dict[str, Counter[str]]) -> None:
@@ -117,7 +117,7 @@ def parameters_of(op: str) -> list[str]:
     return list(inspect.signature(getattr(signatures, op)).parameters)
 
 
-def _done(count: OpCount) -> Counter[str]:
+def _counter_of(count: OpCount) -> Counter[str]:
     return Counter(count.code_paths) + Counter(calls=count.calls, bytes=count.bytes)
 
 

@@ -358,13 +358,13 @@ class Beams:
         """All beams hold the prompt; all but the first (of each interleaved group) are out of play."""
         B, prompt_B, limit_B, dtype = len(request.prompts), request.prompt_B, request.limit_B, logits_RV.dtype
         eos = options.eos_token_id
-        M = engine.room_for_texts(prompt_B, limit_B) + 1  # the last column is spare
+        M = engine.capacity_for_texts(prompt_B, limit_B) + 1  # the last column is spare
         running_BWM = array_like(logits_RV, (B, W, M), np.int64, request.texts_with_room(M)[:, None])
         out_of_play_BW = array_like(logits_RV, (B, W), dtype, options.rules.out_of_play)
         running_score_BW = out_of_play_BW.copy()
         running_score_BW[:, : options.num_beam_groups if options.rules.groups == "interleaved" else 1] = 0.0
         eos = (*eos, ENDED) if request.stopping else eos
-        norms = [1.0, *(options.length_norm(new) for new in range(1, engine.room(int(limit_B.max())) + 1))]
+        norms = [1.0, *(options.length_norm(new) for new in range(1, engine.capacity(int(limit_B.max())) + 1))]
         return cls(
             running_BWM, running_score_BW, array_like(logits_RV, B, np.int64, prompt_B), running_BWM.copy(),
             out_of_play_BW,

@@ -159,7 +159,7 @@ def missing_rows(rows: Iterable[str], dtype: str) -> list[str]:
     return [
         row
         for row in rows
-        if not all(_is_loaded(_function(name), types_of(t)) for name, types in _of_row(row, dtype) for t in types)
+        if not all(_is_loaded(_function(name), types_of(t)) for name, types in _functions_of(row, dtype) for t in types)
     ]
 
 
@@ -190,7 +190,7 @@ def all_functions() -> list[tuple[str, str]]:
     return list(dict.fromkeys((name, types) for row in rows for name, each in row.items() for types in each))
 
 
-def _of_row(row: str, dtype: str) -> Iterable[tuple[str, list[str]]]:
+def _functions_of(row: str, dtype: str) -> Iterable[tuple[str, list[str]]]:
     return (PRODUCTS[dtype] if row == "linear" else (TYPES | ASKED_FOR)[row]).items()
 
 

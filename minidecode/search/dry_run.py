@@ -118,10 +118,10 @@ class _RecordedError(Exception):
 class _Roomy(Engine):
     """Caches are as large as where steps are captured; here none is."""
 
-    def room(self, positions: int) -> int:
+    def capacity(self, positions: int) -> int:
         return room_for(positions)
 
-    def room_for_texts(self, prompt_X: np.ndarray, limit_X: np.ndarray) -> int:
+    def capacity_for_texts(self, prompt_X: np.ndarray, limit_X: np.ndarray) -> int:
         return room_for(int(prompt_X.max())) + room_for(int(limit_X.max()))
 
 
@@ -160,13 +160,13 @@ class _StandIn:
         engine.network, engine.weights = self.whole
         engine.caches = [_copy_in_same_state(cache) for cache in engine.caches for _ in engine.weights.blocks]
 
-    def room(self, positions):
+    def capacity(self, positions):
         """The room that the real engine makes."""
-        return self.engine.room(positions)
+        return self.engine.capacity(positions)
 
-    def room_for_texts(self, prompt_X, limit_X):
+    def capacity_for_texts(self, prompt_X, limit_X):
         """The room that the real engine makes."""
-        return self.engine.room_for_texts(prompt_X, limit_X)
+        return self.engine.capacity_for_texts(prompt_X, limit_X)
 
     def captures(self, key):
         """Nothing is captured."""

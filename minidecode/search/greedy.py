@@ -211,7 +211,7 @@ class Texts:
         """Each row holds the prompt of its sentence, in front of as many places as it may have new tokens."""
         row_R = np.arange(len(sentence_R))
         prompt_R, limit_R = request.prompt_B[sentence_R], request.limit_B[sentence_R]
-        text_BM = request.texts_with_room(engine.room_for_texts(prompt_R, limit_R))
+        text_BM = request.texts_with_room(engine.capacity_for_texts(prompt_R, limit_R))
         tokens_RM = array_like(logits_RV, (len(row_R), text_BM.shape[1]), np.int64, text_BM[sentence_R])
         length_R, total_R = (
             array_like(logits_RV, len(row_R), *kind) for kind in ((np.int64, prompt_R), (np.float64, 0))

@@ -364,14 +364,14 @@ def exponential_decay_length_penalty(ops, scores_RV, rows, o):
     return scores_RV
 
 
-def _at_first_token(rows, o) -> np.ndarray:
+def _is_at_first_token(rows, o) -> np.ndarray:
     return (rows.length_R == 1) & ~rows.last_R
 
 
-@acts(lambda o: o.forced_bos_token_id, _at_first_token, table=lambda rows, o: ids_of(o.forced_bos_token_id))
+@acts(lambda o: o.forced_bos_token_id, _is_at_first_token, table=lambda rows, o: ids_of(o.forced_bos_token_id))
 def begin_with_bos(ops, scores_RV, rows, o):
     """fairseq's forced BOS is the first token of a prefix: it keeps its log-probability."""
-    return _leave_only(scores_RV, _at_first_token(rows.there, o), table("begin_with_bos", rows, o))
+    return _leave_only(scores_RV, _is_at_first_token(rows.there, o), table("begin_with_bos", rows, o))
 
 
 def _within_prefix(rows, o) -> np.ndarray:

@@ -38,7 +38,7 @@ class Batch:
         """
         positions, source_positions = model.config.context, model.config.source_context if model.has_encoder else 0
         self.model = model
-        functions, factory = plan.resolve(device=model.device, **model.traits)
+        functions, factory = plan.resolve(device=model.device, **model.plan_traits)
         self.ops, self.make_cache = CountedOps(functions), CacheFactory(PreallocatedCache, factory.stored_as)
         self.rows: RunningRows
         if plan.cache == "paged":

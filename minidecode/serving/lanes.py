@@ -46,10 +46,10 @@ class Room:
 
     positions: int
 
-    def room(self, positions: int) -> int:
+    def capacity(self, positions: int) -> int:
         return self.positions
 
-    def room_for_texts(self, prompt_X: np.ndarray, limit_X: np.ndarray) -> int:
+    def capacity_for_texts(self, prompt_X: np.ndarray, limit_X: np.ndarray) -> int:
         return self.positions
 
 

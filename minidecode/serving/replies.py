@@ -63,7 +63,7 @@ class Reply:
         """The log-probabilities of tokens, in the form of the interface. offset: characters before the first."""
         words = [word_of(self.tokenizer, int(i)) for i in ids]
         if self.is_chat:
-            return {"content": [self._of_chat(*both) for both in zip(ids, noted, strict=True)], "refusal": None}
+            return {"content": [self._chat_logprobs(*both) for both in zip(ids, noted, strict=True)], "refusal": None}
         offsets = np.cumsum([offset, *map(len, words)])[:-1].tolist()
         tops = [None if n is None else {word_of(self.tokenizer, i): p for i, p in self._best(n)} for n in noted]
         return {
@@ -71,7 +71,7 @@ class Reply:
             "top_logprobs": tops if self.shown_logprobs else None, "text_offset": offsets,
         }  # fmt: skip
 
-    def _of_chat(self, token: int, noted: Noted | None) -> dict[str, Any]:
+    def _chat_logprobs(self, token: int, noted: Noted | None) -> dict[str, Any]:
         assert noted is not None
         best = [self._named(i, p) for i, p in self._best(noted)]
         return self._named(int(token), noted[0]) | {"top_logprobs": best}

@@ -75,7 +75,7 @@ def test_auto_takes_what_is_on_disk_and_compiles_nothing(tmp_path):
             "from minidecode.search import compiled as c",
             "rows = set(c.rows_used(__import__('minidecode').load('tiny-gpt2').options(max_new_tokens=1), False))",
             "for row in rows:",
-            "    for name, each in c._of_row(row, 'float32'):",
+            "    for name, each in c._functions_of(row, 'float32'):",
             "        for types in each: c._function(name).compile(c.types_of(types))",
             "print(*sorted(c.missing_rows(rows, 'float32')), 'done')",
         ]
@@ -211,7 +211,9 @@ def test_a_row_lacks_its_code_if_one_function_is_not_there(monkeypatch):
     """For any of its types: what is not there would be compiled within a generation."""
     monkeypatch.setattr(compiled, "_function", lambda name: name)
     for row in compiled.rows_used(md.load("tiny-gpt2").options(num_beams=2), False):
-        functions = [(name, compiled.types_of(t)) for name, types in compiled._of_row(row, "float32") for t in types]
+        functions = [
+            (name, compiled.types_of(t)) for name, types in compiled._functions_of(row, "float32") for t in types
+        ]
         for absent in (None, functions[0], functions[-1]):
             monkeypatch.setattr(compiled, "_is_loaded", lambda name, types, absent=absent: (name, types) != absent)
             assert compiled.missing_rows([row], "float32") == ([row] if absent else [])

@@ -35,10 +35,10 @@ class Planted:
     def expand(self, beams, steps):
         pass
 
-    def room(self, positions):
+    def capacity(self, positions):
         return positions
 
-    def room_for_texts(self, prompt_X, limit_X):
+    def capacity_for_texts(self, prompt_X, limit_X):
         return int(prompt_X.max() + limit_X.max())
 
     def step(self, tokens_RM, length_R, parent_R):

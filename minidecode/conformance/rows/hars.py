@@ -124,12 +124,12 @@ def judge(best_BC, index_BC, logits_RV, base_BW, C) -> str | None:
                 return f"scores_BC[{b}] is {best_BC[b]}; right is NaN: a row of sentence {b} has no probabilities."
             if not ((index_BC[b] >= 0) & (index_BC[b] < score_BX.shape[1])).all():
                 return f"index_BC[{b}] is {index_BC[b]}; right is anything from 0 to {score_BX.shape[1] - 1}."
-        elif what := _what_is_wrong(best_BC[b], index_BC[b], score_BX[b], off_BX[b], logits_BWV[b]):
+        elif what := _fault_message(best_BC[b], index_BC[b], score_BX[b], off_BX[b], logits_BWV[b]):
             return f"Sentence {b}: {what}"
     return None
 
 
-def _what_is_wrong(best_C, index_C, score_X, off_X, logits_WV) -> str | None:
+def _fault_message(best_C, index_C, score_X, off_X, logits_WV) -> str | None:
     if not ((index_C >= 0) & (index_C < len(score_X))).all() or len(set(index_C.tolist())) < len(index_C):
         return f"its columns are {index_C}; right are {len(index_C)} different ones below {len(score_X)}."
     for score, x in zip(best_C, index_C, strict=True):

@@ -186,7 +186,7 @@ def _verdict(
     held = skeleton.seed_in(submission.source, exercise.number)
     if due is not None and not exercise.is_due(held, due):
         kind = "other-variation" if held is None or names is None else "of-another-student"
-        return Verdict(exercise.number, due, False, _of_another(held, due, names), kind)
+        return Verdict(exercise.number, due, False, _other_variation_message(held, due, names), kind)
     try:
         verdict = exercise.check(submission, held or 0, hidden=hidden)
         return looked_up(verdict, exercise, submission.source) if verdict.ok else verdict
@@ -195,7 +195,7 @@ def _verdict(
         return Verdict(exercise.number, held or 0, False, message, "grader-failed")
 
 
-def _of_another(held: int | None, due: int, names: dict[int, str] | None) -> str:
+def _other_variation_message(held: int | None, due: int, names: dict[int, str] | None) -> str:
     """That a file holds another variation than the one that is due, in words."""
     if held is None:
         return f"The file does not say its variation, and {due} is due."

@@ -48,7 +48,7 @@ def heads_by_step(
     model: Any, sources: Sequence[np.ndarray], prompt: np.ndarray, beams: int, fed: Sequence[Fed]
 ) -> Heads:
     """What the heads do in a generation whose tokens are known."""
-    functions, make_cache = Plan.parse(PLAN).resolve(device=model.device, **model.traits)
+    functions, make_cache = Plan.parse(PLAN).resolve(device=model.device, **model.plan_traits)
     noted: list[_Looked] = []  # of a step, by layer
     of_source = model.has_encoder
     for name in ("attend_prefill", "attend_shared" if of_source else "attend_split"):

@@ -38,14 +38,14 @@ class Weights:
 
     def numbers(self, given: Any) -> np.ndarray:
         """What an engine takes out of them."""
-        numbers = np.ascontiguousarray(self._value(given))
+        numbers = np.ascontiguousarray(self._evaluate(given))
         self.fetched += numbers.size
         return numbers
 
     def product(self, name: str, args: list[Any], named: dict[str, Any]) -> Any:
         if name not in PRODUCTS or not set(named) <= {"axes", "optimize"}:
             raise WeightError(f"{name} with {', '.join(named) or 'these'} is no product that is counted")
-        operands = self._value(args)
+        operands = self._evaluate(args)
         work, size = work_of(name, operands, named.get("axes", 2))
         if work > MOST_WORK or size > MOST_NUMBERS:
             raise WeightError(f"a product of {work:,} multiply-adds")
@@ -54,14 +54,14 @@ class Weights:
             return np.tensordot(*operands[:2], operands[2] if len(operands) > 2 else named.get("axes", 2))
         return getattr(np, name)(*operands, **named)
 
-    def _value(self, given: Any, steps: int = 0) -> Any:
+    def _evaluate(self, given: Any, steps: int = 0) -> Any:
         if isinstance(given, dict) and set(given) == {"tree"}:
-            return self._of_tree(given["tree"], steps)
+            return self._evaluate_tree(given["tree"], steps)
         if isinstance(given, list | tuple):
-            return type(given)(self._value(part, steps) for part in given)
+            return type(given)(self._evaluate(part, steps) for part in given)
         return given
 
-    def _of_tree(self, tree: Any, steps: int) -> Any:
+    def _evaluate_tree(self, tree: Any, steps: int) -> Any:
         if steps > MOST_STEPS or not isinstance(tree, list):
             raise WeightError("an array of the model through too many steps")
         kind, *about = tree
@@ -69,15 +69,15 @@ class Weights:
             number, offset, shape, strides, dtype = about
             return np.ndarray(tuple(shape), _checked_dtype(dtype), self.arrays[number], offset, tuple(strides))
         if kind == "part":
-            return self._of_tree(about[0], steps + 1)[tuple(map(_index, about[1]))]
+            return self._evaluate_tree(about[0], steps + 1)[tuple(map(_index, about[1]))]
         if kind == "type":
-            return self._of_tree(about[0], steps + 1).astype(_checked_dtype(about[1]), copy=False)
+            return self._evaluate_tree(about[0], steps + 1).astype(_checked_dtype(about[1]), copy=False)
         if kind == "item":
-            return self._of_tree(about[0], steps + 1)[about[1]]
+            return self._evaluate_tree(about[0], steps + 1)[about[1]]
         name, args, named = about
         if kind != "call" or name not in MOVING + ONE_BY_ONE:
             raise WeightError(f"{name} of an array of the model")
-        values = self._value(args, steps + 1)
+        values = self._evaluate(args, steps + 1)
         if name in ONE_BY_ONE and math.prod(np.broadcast_shapes(*map(np.shape, values))) > MOST_NUMBERS:
             raise WeightError("an array that is far larger than the model's")
         if name == "take" and np.size(values[1]) > MOST_PLACES:
