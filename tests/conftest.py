@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import math
 import os
 import sys
 import warnings
@@ -29,7 +28,7 @@ settings.load_profile("house")
 
 # Tests that take long, as file::function -> k: `pytest` alone runs every k-th of their cases, and none where k is 0.
 SAMPLED = json.loads(Path(__file__).with_name("sampled.json").read_text(encoding="utf-8"))
-# Tests that cross many models with many choices -> m: `pytest --rest` runs one in m of the cases that are left.
+# Tests with many cases that take long -> m: `pytest --rest` runs one in m of the cases that are left.
 THINNED = json.loads(Path(__file__).with_name("thinned.json").read_text(encoding="utf-8"))
 
 
@@ -44,7 +43,7 @@ def pytest_addoption(parser):
     parser.addoption(
         "--rest",
         action="store_true",
-        help="run the cases that the five-minute sample leaves out; of large matrices (thinned.json) a part",
+        help="run the cases that the five-minute sample leaves out; of long tests (thinned.json) a part",
     )
 
 
@@ -73,9 +72,19 @@ def pytest_collection_modifyitems(config, items):
 
 
 def thinned(items, step):
-    """One case in `step`, drawn by its name: every step-th of them could be of one model or one search alone."""
-    drawn = sorted(items, key=lambda item: zlib.crc32(item.nodeid.encode()))
-    return drawn[: math.ceil(len(drawn) / step)]
+    """One case in `step`: again and again the one with the most values that none has had, of these one by its name."""
+    left, drawn, had = sorted(items, key=lambda item: zlib.crc32(item.nodeid.encode())), [], set()
+    while len(drawn) < len(items) / step:
+        most = max(left, key=lambda item: len(values_of(item) - had))
+        left.remove(most)
+        drawn.append(most)
+        had |= values_of(most)
+    return drawn
+
+
+def values_of(item):
+    """(place, value) of the parameters that a case's name tells, which is the same in all processes."""
+    return set(enumerate(item.nodeid.partition("[")[2].rstrip("]").split("-")))
 
 
 def pytest_runtest_setup(item):

@@ -17,11 +17,12 @@
    69 %; int8_blocks 57, 56 and 54 %; int4 41, 39 and 37 %. In a graph with the true shapes of GPT-2, one row: float16
    31 %, float32 53 %, int8 17 %, int4 8 %. Since then not measured.
 5. Of int8 and blocks with many outputs, as a vocabulary has: weights are the larger side of the tensor cores' products,
-   so that one of them does twice as much; 16 bytes of int4 are one load and not four, and take 70 instructions and not
-   153; x is rounded once for a warp, in shared memory. Predicted on 1 GB for 1, 4 and 8 rows, in % of a copy (version
-   4): int8 78, 72 and 66 (72, 64, 54); int8_blocks 65, 63 and 56 (55, 50, 45); int4 65, 52 and 38 (38, 34, 28). GPT-2's
-   last product with int4, one row: 12.0 us (18.9). Not measured. In both versions scales and biases are read before the
-   main loop: behind it, a launch waited for them, 0.6 us where they come from memory (reasoned).
+   so that one of them does twice as much; 16 bytes of int4 are one load instead of four, and take 70 instructions
+   instead of 153; x is rounded once for a warp, in shared memory. Predicted on 1 GB for 1, 4 and 8 rows, in % of a copy
+   (version 4): int8 78, 72, 66 (72, 64, 54); int8_blocks 65, 63, 56 (55, 50, 45); int4 65, 52, 38 (38, 34, 28). GPT-2's
+   last product with int4, one row: 12.0 us (18.9). Not measured. In both versions, but for float32, scales and
+   biases are read before the main loop: behind it, a launch waited for them, 0.6 us where they come from memory
+   (reasoned).
 
 With weights of fewer bits than float32, x is rounded to float16 at every product, whatever the number of rows, with a
 power of two for a row beyond float16's range (`rounded_rows` in device/low_precision.py). Sums are float32. They end

@@ -17,8 +17,7 @@ Floor of version 5: the bytes of keys and values at 2.4 TB/s. GPT-2's 4 sentence
 at 256 + 32 positions; 16 MB, 6.6 us, at 900 + 100. Predicted 4 us for the first (common/warp_attention.py) and 8.8 us
 for the second, which is the goal, 75 %. Measured (H100, 2026-11-26, before that day's last changes): 13.9 us, 14 %, and
 17.7 us, 37 %; one greedy row 3.9 us at 32 + 16 positions and 6.8 us at 32 + 256. With 8 warps and one query a block the
-same kernel took 8.0 us (24 %) and 13.4 us (49 %), and that is its choice now. Cut into two ranges, too, the second is
-predicted 17 % faster, 58 %: not measured. Version 4 took 104 and 246 us.
+same kernel took 8.0 us (24 %) and 13.4 us (49 %). Version 4 took 104 and 246 us.
 """
 
 from __future__ import annotations

@@ -224,9 +224,10 @@ class Engine:
             watcher.computed(self)
 
     def that_stay(self, done_B: np.ndarray) -> np.ndarray:
-        """The sentences that stay, where these are done: all others; with kept steps, half of the batch, or half of it.
+        """The sentences that stay when these are done: all others.
 
-        So many are those of which an earlier call has kept steps; some that are done may be among them.
+        Where steps are kept, the batch shrinks to its half, its quarter and so on (rounded up): steps of those sizes
+        may have been captured before. So some sentences that are done may stay.
         """
         going = np.count_nonzero(~done_B)
         size = going if self.buckets is None else len(done_B)
@@ -308,9 +309,9 @@ class Engine:
     def _capturing(self, what: str, key: Hashable = None) -> Any:
         """What captures this, and launches it later; None: it runs as it is.
 
-        what: a "pass" over whole texts, which is captured where lengths tell all that it reads of the host; a "step"
-        from tokens to tokens, with its key; or the name of a part of one. On the CPU, the forward pass of a step is
-        captured alone, anew in each generation.
+        what: a "pass" over whole texts, which is captured if their lengths decide all that it reads from the host; a
+        "step" from tokens to tokens, with its key; or the name of a part of one. On the CPU, the forward pass of a step
+        is captured alone, anew in each generation.
         """
         if what == "forward" and self.on_cpu is not None:
             return self.on_cpu

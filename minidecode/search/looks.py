@@ -60,7 +60,7 @@ class Past:
         return Past.start(self.told_X, troubles, rows)
 
     def note(self, flag: np.ndarray, trouble_X: np.ndarray, model_trouble_R: np.ndarray | None) -> None:
-        """One more step. On the way to the host nothing is lost that a later step overwrites."""
+        """Keeps what one more step told: the next one overwrites its flag and its troubles."""
         self.told_X <<= 8
         behind = 1 + self.troubles
         parts = self.told_X[:1], self.told_X[1:behind], self.told_X[behind:]
@@ -92,8 +92,8 @@ class Looks:
     def start(cls, engine: Engine, request: Request, options: Options, refused: str) -> Looks:
         """refused: why no step is one launch, if none is."""
         may_end_early = bool(options.eos_token_id)
-        most = steps_between(int(request.limit_B.max()), may_end_early)
-        return cls(engine, may_end_early, most > 1 and engine.captures(refused or ()))
+        halfway = steps_between(int(request.limit_B.max()) // 2, may_end_early)  # else a Past costs more than looks
+        return cls(engine, may_end_early, halfway > 1 and engine.captures(refused or ()))
 
     def are_due(self, past: Past | None, rows: Rows, key: Any) -> bool:
         """Whether the host looks before the next step, which has these rows and this key.
@@ -110,7 +110,7 @@ class Looks:
         self, steps: int, past: Past | None, flag: np.ndarray, trouble_X: np.ndarray,
         model_trouble_R: np.ndarray | None,
     ) -> Told:  # fmt: skip
-        """What the first step that ends the search told, of those since the last look; if none does, the newest.
+        """Of the steps since the last look: what the first one that ends the search told, or else the newest.
 
         So many steps have run; the arrays are what the newest told.
         """

@@ -207,7 +207,5 @@ def test_ranges_are_for_few_blocks_and_many_positions():
 def test_a_block_takes_all_queries_of_a_cache_but_where_there_are_few_short_ones():
     few, full = warp_attention.SHORTEST, warp_attention.FULL
     assert warp_attention.tile_for(48, 4, few) == warp_attention.tile_for(1, 1, 4 * few) == 1
-    assert warp_attention.tile_for(48, 4, 4 * few - 1) == 1, "GPT-2's beams: blocks of one query fill a GPU"
-    assert warp_attention.tile_for(48, 4, 4 * few) == warp_attention.tile_for(full, 4, few) == 4
-    assert warp_attention.tile_for(24, 4, 2 * few) == 4, "too few: ranges fill it"
+    assert warp_attention.tile_for(48, 4, 2 * few) == warp_attention.tile_for(full, 4, few) == 4
     assert warp_attention.tile_for(1, 40, 2 * few) == warp_attention.MOST_QUERIES

@@ -103,6 +103,16 @@ def test_kernels_of_many_outputs_at_their_edges(stored):
         assert (np.abs(y_RX - epilogue_row.oracle(*arguments)) <= epilogue_row.bound(*arguments)).all()
 
 
+@pytest.mark.parametrize("stored", linear.FEW_BITS)
+def test_kernels_of_many_outputs_take_several_turns(stored):
+    """More inputs than all warps take at once, and a rest; of blocks, a row beyond float16's range."""
+    made = linear.FEW_BITS[stored][1]
+    x_RX, weight = case(3, {"int8": 1296, "int8_blocks": 1280, "int4": 2432}[stored], 3, stored, "oi")
+    x_RX[-1] *= 1e6 if stored != "int8" else 1
+    launched = InEmulator(lambda x_RX, weight: linear.launch_few_rows(made, x_RX, weight))
+    assert is_right(launched(x_RX, weight), x_RX, weight)
+
+
 def test_many_outputs_of_few_bits_are_version_5s():
     names = [linear.kernel_of("int4", rows, outputs).kernel.py_func.__name__ for rows, outputs in (
         (1, 50257), (2, 8192), (9, 50257), (1, 8191))]  # fmt: skip

@@ -322,8 +322,8 @@ def few_bits_kernel(stored, rows, tiles, steps, name):
 
     Weights are the 16 rows of a tensor core's product and x its 8 columns, so that no half of it is empty. Each warp
     rounds the x of its next inputs to float16 in shared memory. Four lanes have an output: with int4 each of them holds
-    a block of its own, with int8_blocks two hold one. There a column is a row's x of one block, and zeros for the lanes
-    of other blocks: so each block has a sum, which gets its scale. Inputs beyond the last are zeros of x.
+    a block of its own, with int8_blocks two hold one. There a column holds a row's x for one block and zeros for the
+    others, so each block has its own sum, which is then scaled. Inputs beyond the last are zeros of x.
     """
     is_int4, in_blocks = stored is INT4, stored.in_blocks
     per_lane, blocks_at_once = 32 if is_int4 else 16, 4 if is_int4 else 2 if in_blocks else 1

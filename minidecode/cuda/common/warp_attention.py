@@ -43,7 +43,6 @@ MINUS_INF = float32(-np.inf)  # the score of a position that a query does not se
 LOG2_E = np.log2(np.e)
 FULL = 128  # blocks that keep a large GPU busy: about one for each of its multiprocessors
 SHORTEST = 256  # positions worth a block of their own
-LONGEST = 4 * SHORTEST  # positions of caches that blocks of one query read; of longer ones L2 may not hold all
 
 
 @cuda.jit(device=True)
@@ -317,11 +316,9 @@ def tile_for(caches: int, queries: int, positions: int) -> int:
     """How many of a cache's queries a block takes.
 
     All, so that the cache is read once; one, where there are so few and short caches that most of a GPU would be idle:
-    the others then find the cache in L2. Where caches are shorter still, it makes no difference. Longer ones are rather
-    cut into ranges where there are too few queries for all multiprocessors.
+    the others then find the cache in L2. Where caches are shorter still, it makes no difference.
     """
-    most = LONGEST if caches * queries >= FULL else 2 * SHORTEST
-    is_short = SHORTEST // 2 <= positions < most and caches * queries <= 2 * FULL
+    is_short = SHORTEST // 2 <= positions < 2 * SHORTEST and caches * queries <= 2 * FULL
     return 1 if is_short else min(queries, MOST_QUERIES)
 
 
