@@ -125,7 +125,17 @@ def _version(package: str) -> str | None:
 
 
 def _install_command(package: str) -> str:
+    if package == "numba-cuda":
+        return _install_for_a_gpu()
     return pip_install(package, EXTRAS.get(package, (None, ""))[0])
+
+
+def _install_for_a_gpu() -> str:
+    try:
+        from .gpu_packages import extra_that_fits
+    except (ImportError, OSError):  # Numba, or a shared library of it
+        return pip_install("cupy", "cu12")
+    return pip_install("cupy", extra_that_fits())
 
 
 def _device() -> str:
@@ -197,7 +207,7 @@ def _print_report(report: dict[str, Any]) -> None:
     for blas in report["blas"]:
         kernels = f", kernels for {blas['kernels']}" if blas["kernels"] else ""
         _print_row("BLAS", f"{blas['library']} {blas['version']}, {blas['threads']} threads{kernels}{blas['advice']}")
-    remedy = f" (no CUDA GPU found; everything runs on the CPU. With an NVIDIA GPU: {pip_install('cupy', 'cu12')})"
+    remedy = f" (no CUDA GPU found; everything runs on the CPU. With an NVIDIA GPU: {_install_for_a_gpu()})"
     _print_row("device", f"{report['device']}{remedy if report['device'] == 'none' else ''}")
     for line in report["gpu"]:
         _print_row("GPU", line)

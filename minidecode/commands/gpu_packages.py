@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ..device.arrays import why_kernels_do_not_compile
 from ..errors import pip_install
 
-UNFIT_CUPY = ("14.0.0", "14.1.0")
+OLDEST_CUPY, UNFIT_CUPY = "14.0", ("14.0.0", "14.1.0")  # as the extras cu12 and cu13 ask
 LIBRARIES = ("nvidia-cuda-nvrtc", "nvidia-cublas")  # without these, or a toolkit, CuPy compiles and multiplies nothing
 
 
@@ -50,6 +50,12 @@ def driver_version() -> tuple[int, int] | None:
         return None
 
 
+def extra_that_fits() -> str:
+    """The extra for this machine's driver; the one for older drivers where there is none."""
+    driver = driver_version()
+    return "cu13" if driver and driver[0] >= 13 else "cu12"
+
+
 def what_does_not_fit(packages: GpuPackages) -> list[str]:
     """What is wrong, and the remedy: a line each. Without a driver, only what stops kernels from compiling."""
     lines = [packages.unfit_kernels] if packages.unfit_kernels else []
@@ -70,8 +76,11 @@ def what_does_not_fit(packages: GpuPackages) -> list[str]:
             f"the driver runs CUDA {major}.{minor} at most, cupy-cuda13x needs 13: install a newer driver, or pip"
             f" uninstall cupy-cuda13x, then {whole}"
         )
-    if unfit := next((version for version in packages.cupy.values() if version in UNFIT_CUPY), None):
-        lines.append(f"CuPy {unfit} has errors that minidecode meets: {cupy}")
+    for version in packages.cupy.values():
+        if version in UNFIT_CUPY:
+            lines.append(f"CuPy {version} has errors that minidecode meets: {cupy}")
+        elif int(version.partition(".")[0]) < int(OLDEST_CUPY.partition(".")[0]):
+            lines.append(f"CuPy {version} is too old, minidecode needs {OLDEST_CUPY}: {cupy}")
     if not packages.has_libraries:
         lines.append(f"CuPy finds no CUDA libraries, for it was installed without [ctk]: {cupy}")
     if not packages.has_numba_cuda:

@@ -52,11 +52,11 @@ class Past:
 
     @classmethod
     def start(cls, like: np.ndarray, troubles: int, rows: int) -> Past:
-        """Nothing yet, beside this array."""
+        """No step has told anything; on the device of this array."""
         return cls(array_like(like, 1 + troubles + rows, np.int64, 0), troubles)
 
     def of(self, troubles: int, rows: int) -> Past:
-        """For so many; the host has seen all steps."""
+        """An empty one for so many: the host has seen all steps."""
         return Past.start(self.told_X, troubles, rows)
 
     def note(self, flag: np.ndarray, trouble_X: np.ndarray, model_trouble_R: np.ndarray | None) -> None:

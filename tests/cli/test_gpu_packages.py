@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import json
+import re
 import sys
 import tomllib
 from pathlib import Path
@@ -12,8 +13,15 @@ import pytest
 
 import minidecode as md
 from minidecode import plan
-from minidecode.commands import doctor
-from minidecode.commands.gpu_packages import UNFIT_CUPY, GpuPackages, driver_version, found_here, what_does_not_fit
+from minidecode.commands import doctor, gpu_packages
+from minidecode.commands.gpu_packages import (
+    OLDEST_CUPY,
+    UNFIT_CUPY,
+    GpuPackages,
+    driver_version,
+    found_here,
+    what_does_not_fit,
+)
 from minidecode.conformance.kernel_types import check_types
 from minidecode.cuda.append import SIGNATURES, append_kv, write_position
 from minidecode.device import arrays as device
@@ -32,6 +40,7 @@ LACKS = [
     ),
     ({"cupy": {}}, "CuPy is not installed, so no array can live on the GPU: pip install"),
     ({"cupy": {13: "14.1.0"}}, "CuPy 14.1.0 has errors that minidecode meets: pip install 'cupy-cuda13x[ctk]"),
+    ({"cupy": {13: "13.9.0"}}, "CuPy 13.9.0 is too old, minidecode needs 14.0: pip install 'cupy-cuda13x[ctk]"),
     ({"cupy": {12: "14.2.0", 13: "14.2.0"}}, "two CuPys are installed: pip uninstall cupy-cuda12x cupy-cuda13x, then"),
     ({"has_libraries": False}, "CuPy finds no CUDA libraries, for it was installed without [ctk]: pip install"),
     ({"has_numba_cuda": False}, "numba-cuda is not installed, and Numba's own CUDA target is out of date: pip install"),
@@ -66,8 +75,15 @@ def test_the_extras_ask_for_what_the_doctor_wants():
         assert device.NUMPY_OF_KERNELS in EXTRAS[extra]
     for extra in ("cu12", "cu13"):
         (cupy,) = (needed for needed in EXTRAS[extra] if needed.startswith("cupy"))
-        assert "[ctk]" in cupy and all(f"!={version}" in cupy for version in UNFIT_CUPY)
+        assert f"[ctk]>={OLDEST_CUPY}," in cupy and all(f"!={version}" in cupy for version in UNFIT_CUPY)
         assert "nvmath-python>=1.0" in EXTRAS[extra]
+
+
+@pytest.mark.parametrize(("driver", "cuda"), [(None, 12), ((12, 9), 12), ((13, 0), 13)])
+def test_all_lines_name_the_same_packages(driver, cuda, cli, monkeypatch):
+    monkeypatch.setattr(gpu_packages, "driver_version", lambda: driver)
+    if device.device_kind() != "gpu":
+        assert set(re.findall(r"cupy-cuda(\d+)x", cli("doctor").out)) == {str(cuda)}
 
 
 def test_the_driver_of_this_machine():
