@@ -105,9 +105,9 @@ def check(x_RX: np.ndarray, plain: Weight) -> None:
             raise SystemExit(f"{dtype} is wrong for {x_RX.shape} x {plain.data.shape[::-1]}: nothing was timed")
 
 
-def measure(rows: int, inputs: int, outputs: int, turns: int, pool, numbers) -> dict:
-    """Medians of one product and of both limits, by turns."""
-    rng, threads = np.random.default_rng(0), worker_threads().number
+def measure(rows: int, inputs: int, outputs: int, turns: int, pool: ThreadPoolExecutor, threads: int, numbers) -> dict:
+    """Medians of one product and of both limits, by turns. threads: of the pool, which all meet at a barrier."""
+    rng = np.random.default_rng(0)
     copies = max(2, COLD // (inputs * outputs))
     plain = [
         stored_weight("int8_dynamic", Weight(rng.standard_normal((inputs, outputs), np.float32))) for _ in range(copies)
@@ -220,7 +220,7 @@ def main() -> None:
     with ThreadPoolExecutor(threads) as pool, threadpool_limits(threads):
         for name in a.products:
             for rows in a.rows:
-                row = {"product": name} | measure(rows, *PRODUCTS[name], a.turns, pool, numbers)
+                row = {"product": name} | measure(rows, *PRODUCTS[name], a.turns, pool, threads, numbers)
                 measured.append(row)
                 print(name, rows, row["milliseconds"], f"int8 / int4 {row['int8_over_int4']}x", flush=True)
     blas = ", ".join(sorted({f"{b['internal_api']} {b.get('architecture', '')}".strip() for b in threadpool_info()}))

@@ -121,13 +121,20 @@ def one_thread():
 def same_environment():
     """What a test, or a script that it loads, sets in the environment is gone afterwards: later tests start processes.
 
-    benchmarks/query_rows.py, for one, sets the number of threads of its process to 1.
+    benchmarks/query_rows.py, for one, sets the number of threads of its process to 1. Numba would see that it is gone
+    when it next compiles: until then some code counts the old threads, other code the new ones.
     """
-    before = dict(os.environ)
+    before, threads = dict(os.environ), _threads_of_numba()
     yield
-    if os.environ != before:
+    if has_changed := os.environ != before:
         os.environ.clear()
         os.environ.update(before)
+    if "numba" in sys.modules and (has_changed or _threads_of_numba() != threads):
+        sys.modules["numba"].config.reload_config()
+
+
+def _threads_of_numba():
+    return sys.modules["numba"].config.NUMBA_NUM_THREADS if "numba" in sys.modules else None
 
 
 @pytest.fixture

@@ -135,7 +135,7 @@ def needed(work: Work, setting: Setting, batch: int) -> int:
     return footprint(work.model, setting.plan, extent, options).total
 
 
-def of_size(work: Work, batch: int) -> Work:
+def with_batch(work: Work, batch: int) -> Work:
     """The texts, as often as it takes, each as long as the longest."""
     longest = max(map(len, work.ids))
     ids = [np.resize(work.ids[i % len(work.ids)], longest) for i in range(batch)]
@@ -149,7 +149,7 @@ def measured(work: Work, settings: dict[str, Setting], cap: int, repeats: int, c
     alive, batch, left = list(settings), 1, available_bytes()
     for setting in settings.values():
         if needed(work, setting, 1) <= min(cap, left or cap):
-            run_ids(of_size(work, 1), setting)  # compiles
+            run_ids(with_batch(work, 1), setting)  # compiles
     while alive:
         row = [Cell(HERE, m, batch, needed(work, settings[m], batch), FITS) for m in alive]
         going = []
@@ -163,7 +163,7 @@ def measured(work: Work, settings: dict[str, Setting], cap: int, repeats: int, c
                 cell.why = f"it would take more than {cell_seconds:g} s"
             else:
                 going.append(cell)
-        texts = of_size(work, batch)
+        texts = with_batch(work, batch)
         seconds: dict[str, list[float]] = {cell.method: [] for cell in going}
         for _ in range(repeats):
             for cell in going:
@@ -189,7 +189,7 @@ def measured(work: Work, settings: dict[str, Setting], cap: int, repeats: int, c
 def record(work: Work, setting: Setting) -> tuple[list[Receipt], list[Receipt]]:
     """The receipts of one text, and of two in a batch, with the costs of their calls."""
     one, two = (
-        run_ids(of_size(work, n), dataclasses.replace(setting, batch_size=n), costs=True).receipts for n in (1, 2)
+        run_ids(with_batch(work, n), dataclasses.replace(setting, batch_size=n), costs=True).receipts for n in (1, 2)
     )
     return one, two
 

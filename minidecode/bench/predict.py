@@ -230,11 +230,11 @@ def key_of(kernel: Any, types: tuple) -> str:
 
 def _constants(function: Any) -> list:
     """What a function has from the function that made it, and the same of the functions among them."""
-    found = []
+    constants = []
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         value = getattr(cell.cell_contents, "py_func", cell.cell_contents)
-        found.append((name, value.__name__, _constants(value)) if inspect.isfunction(value) else (name, str(value)))
-    return found
+        constants.append((name, value.__name__, _constants(value)) if inspect.isfunction(value) else (name, str(value)))
+    return constants
 
 
 def _short(kind: Any) -> str:

@@ -21,7 +21,7 @@ import numpy as np
 from ..device.arrays import fetched_once
 from ..device.low_precision import cast_to, dequantized, halves, unpacked
 from ..ops import Weight
-from .cross import of_layer
+from .cross import layer_part
 from .padding import padding
 from .protocol import CacheSize, SourceCacheKind
 from .split import SplitCache
@@ -122,7 +122,7 @@ class ElCrossCache:
         stored_as is the source's own business, for all of them read what it keeps.
         """
         layers, product = len(weights.blocks), unpacked(weights.cross_kv)
-        parts = (of_layer(product, layer, layers) for layer in range(layers))
+        parts = (layer_part(product, layer, layers) for layer in range(layers))
         packed = weights.cross_kv.layout == "panels"
         return [cls(b, part, source, target_offsets_X, packed) for b, part in zip(weights.blocks, parts, strict=True)]
 

@@ -36,7 +36,7 @@ class PagedRows(RunningRows):
 
         Besides, each row needs a free page, for it writes one of its own in the next step.
         """
-        tables, begun = [self._found(ids) for ids in texts], None
+        tables, begun = [self._published(ids) for ids in texts], None
         needed = sum(pages_for(len(ids), self.page) - len(table) for ids, table in zip(texts, tables, strict=True))
         if needed + rows <= self.pool.available - self.number:
             begun = super().begin(texts, rows, source_length)
@@ -52,15 +52,15 @@ class PagedRows(RunningRows):
 
     def skip_what_is_known(self, part: Part) -> None:
         """Pages that another request has published since `begin` take the place of empty ones."""
-        found = self._found(part.ids)
+        published = self._published(part.ids)
         for r in part.row_X:
             before = self.tables.tables[r]
-            self.tables.put(r, self.pool.fork([*found, *before[len(found) :]]))
+            self.tables.put(r, self.pool.fork([*published, *before[len(published) :]]))
             self.pool.release(before)
-        self.pool.release(found)
-        part.first = len(found) * self.page
+        self.pool.release(published)
+        part.first = len(published) * self.page
 
-    def _found(self, ids: np.ndarray) -> list[int]:
+    def _published(self, ids: np.ndarray) -> list[int]:
         return [] if self.source_positions else self.pool.lookup(ids.tolist())
 
     def has_read(self, part: Part) -> None:

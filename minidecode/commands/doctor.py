@@ -240,7 +240,7 @@ def _print_class_checks(wheels: Path | None, as_json: bool) -> None:
     for each in run_checks():
         needs.append(each)
         if not as_json:
-            print(f"{'ready' if each.ok else 'NOT READY':<10} {each.name}: {each.told}", flush=True)
+            print(f"{'ready' if each.ok else 'NOT READY':<10} {each.name}: {each.message}", flush=True)
     if wheels is not None:
         build_wheels(wheels)
         if not as_json:

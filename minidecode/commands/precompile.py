@@ -51,16 +51,16 @@ def _measure_rows(device: str, as_json: bool, quiet: bool) -> None:
     from ..bench.library_rows import DECODING, STORED, TOYS, crossing
     from ..device.library_rows import keep_rows
 
-    found: list[Any] = []
+    crossings: list[Any] = []
     with bar("measuring products", quiet) as report:
         for done, stored in enumerate(STORED):
             unless_interrupted(report)(done, len(STORED))
-            found.append(crossing(stored, device, DECODING if device == "cuda" else TOYS))
-    file = keep_rows({c.stored: c.rows for c in found}) if device == "cuda" else None
+            crossings.append(crossing(stored, device, DECODING if device == "cuda" else TOYS))
+    file = keep_rows({c.stored: c.rows for c in crossings}) if device == "cuda" else None
     if as_json:
-        print(json.dumps({"device": device, "kept": file and str(file), "products": [asdict(c) for c in found]}))
+        print(json.dumps({"device": device, "kept": file and str(file), "products": [asdict(c) for c in crossings]}))
         return
-    for c in found:
+    for c in crossings:
         rows, last = c.rows, max(c.microseconds)
         print(
             f"{c.stored}: the library from {rows} rows on" if rows <= last else f"{c.stored}: kernels up to {last} rows"

@@ -30,5 +30,5 @@ def predict(
     from ..bench.predict import predict as run
 
     with bar(f"emulating {name}", quiet) as report:
-        found = run(name, machine, stored, megabytes, unless_interrupted(report))
-    print(json.dumps(found.as_dict()) if as_json else found)
+        prediction = run(name, machine, stored, megabytes, unless_interrupted(report))
+    print(json.dumps(prediction.as_dict()) if as_json else prediction)

@@ -133,12 +133,12 @@ def _changes(text: str | None) -> dict[str, Any]:
 def _where_they_part(out, other, options, names: tuple[str, str], word: Callable[[int], str]) -> dict[str, Any]:
     """The parting of two searches, as JSON."""
     same_texts = [a.tolist() for a in out.token_ids] == [b.tolist() for b in other.token_ids]
-    found = find_parting((out.trace.of(0), other.trace.of(0)), tuple(options), names, same_texts, word)
+    parting = find_parting((out.trace.of(0), other.trace.of(0)), tuple(options), names, same_texts, word)
     outcome = "the same texts" if same_texts else "other texts"
-    end = "" if found.step is None else f" In the end {outcome} come out."
+    end = "" if parting.step is None else f" In the end {outcome} come out."
     return {
-        "kind": found.kind, "step": found.step, "names": names, "same_texts": same_texts, "rules": found.rules,
-        "text": found.in_words(names) + end,
+        "kind": parting.kind, "step": parting.step, "names": names, "same_texts": same_texts, "rules": parting.rules,
+        "text": parting.in_words(names) + end,
     }  # fmt: skip
 
 

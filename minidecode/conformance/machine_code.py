@@ -108,9 +108,9 @@ def _program() -> str:
         files = metadata.files(PACKAGE) or []
     except metadata.PackageNotFoundError:
         files = []
-    found = next((str(f.locate()) for f in files if f.stem == PROGRAM and f.suffix in ("", ".exe")), None)
-    if found := found or shutil.which(PROGRAM):
-        return found
+    installed = next((str(f.locate()) for f in files if f.stem == PROGRAM and f.suffix in ("", ".exe")), None)
+    if program := installed or shutil.which(PROGRAM):
+        return program
     raise OptionError(f"counting a kernel's instructions needs {PROGRAM}: {pip_install(PACKAGE)}")
 
 
@@ -151,8 +151,8 @@ def _parse(lines: Iterable[str]) -> tuple[list[_Instruction], dict[str, int]]:
     for line in lines:
         if label := LABEL.match(line):
             labels[label[1]] = len(code)
-        elif (found := INSTRUCTION.match(line)) and found[2] != "NOP":
-            code.append(_Instruction(found[2], found[3], found[1] is not None))
+        elif (match := INSTRUCTION.match(line)) and match[2] != "NOP":
+            code.append(_Instruction(match[2], match[3], match[1] is not None))
     return code, labels
 
 

@@ -47,7 +47,7 @@ def linear(x_RX, weight, add_to=None, out=None, *, workspace=None):
     Weights in panels, and those in blocks, are multiplied here, however many rows there are.
     """
     if x_RX.dtype == np.float32 and (weight.layout == "panels" or is_in_blocks(weight)):
-        return _of_panels(x_RX, weight, add_to, out)
+        return _linear_panels(x_RX, weight, add_to, out)
     if is_in_blocks(weight):
         ran(NUMPY)
         return reference.linear(x_RX, weight, add_to, out)
@@ -61,7 +61,7 @@ def linear(x_RX, weight, add_to=None, out=None, *, workspace=None):
     return y_RX if add_to is None else np.add(add_to, y_RX, out=add_to)
 
 
-def _of_panels(x_RX, weight, add_to=None, out=None):
+def _linear_panels(x_RX, weight, add_to=None, out=None):
     """The tiles of panel_gemm.py or block_gemm.py, for any number of rows; x is float32.
 
     Weights in blocks that were not packed when a model was loaded are packed now.
@@ -101,7 +101,7 @@ def _is_few(rows, weight):
 def linear_few_rows(x_RX, weight, add_to=None, out=None):
     """The loops of skinny_gemm.py for any number of rows; x is float32. Each task of a worker is a range of outputs."""
     if is_in_blocks(weight):
-        return _of_panels(x_RX, weight, add_to, out)
+        return _linear_panels(x_RX, weight, add_to, out)
     data = np.ascontiguousarray(in_bits(weight.data))
     shape = len(x_RX), data.shape[0 if weight.layout == "oi" else 1]
     scale_X = _no_scale(shape[1]) if weight.scale is None else np.ascontiguousarray(weight.scale, np.float32)

@@ -102,7 +102,7 @@ def linear_v1(x_RX, weight, add_to=None, out=None, *, bias_X=None, activation=No
     writes 4RO; s: bytes of a weight. Weights in blocks take the kernel of version 3.
     """
     if is_in_blocks(weight):
-        return _of_blocks(x_RX, weight, add_to, out, bias_X, activation)
+        return _linear_blocks(x_RX, weight, add_to, out, bias_X, activation)
     x_RX = _rounded(x_RX, weight)
     w_XX = weight.data if weight.layout == "oi" else weight.data.T
     results = len(x_RX) * len(w_XX)
@@ -141,7 +141,7 @@ def linear_v2(x_RX, weight, add_to=None, out=None, *, bias_X=None, activation=No
     32), ceil(R / 8)) for "io", of 128. Reads sOI ceil(R / 8) bytes of weights and 4ROI of x; writes 4RO.
     """
     if is_in_blocks(weight):
-        return _of_blocks(x_RX, weight, add_to, out, bias_X, activation, workspace)
+        return _linear_blocks(x_RX, weight, add_to, out, bias_X, activation, workspace)
     x_RX = _rounded(x_RX, weight, workspace)
     if weight.layout == "io":
         outputs = weight.data.shape[1]
@@ -224,7 +224,7 @@ def linear_v3(x_RX, weight, add_to=None, out=None, *, bias_X=None, activation=No
     Version 2 in the layout "io", and where rows are no whole number of 16 bytes, or begin elsewhere.
     """
     if is_in_blocks(weight):
-        return _of_blocks(x_RX, weight, add_to, out, bias_X, activation, workspace)
+        return _linear_blocks(x_RX, weight, add_to, out, bias_X, activation, workspace)
     if weight.layout == "io" or not _loads_wide(x_RX, weight):
         return linear_v2(x_RX, weight, add_to, out, bias_X=bias_X, activation=activation, workspace=workspace)
     x_RX, outputs = _rounded(x_RX, weight, workspace), len(weight.data)
@@ -263,7 +263,7 @@ def warp_per_output_wide(x_RX, w_XX, scale_X, bias_X, biased, code, adds, y_RX):
     end_sums_of_warp(sums, first, o, lane, scale_X, bias_X, biased, code, adds, y_RX)
 
 
-def _of_blocks(x_RX, weight, add_to=None, out=None, bias_X=None, activation=None, workspace=None):
+def _linear_blocks(x_RX, weight, add_to=None, out=None, bias_X=None, activation=None, workspace=None):
     """Few rows and weights in blocks; many take their time, for each ROWS of them read all weights."""
     weight, outputs = unpacked(weight), weight.outputs
     _check(x_RX, weight.data)

@@ -86,21 +86,21 @@ def by_numpy(a: Any, b: Any, out: Any, adds: bool = False) -> None:
     if a.dtype == np.float16:
         from ..emulator import tensor_core
 
-        found = tensor_core.product(a, b)
+        product = tensor_core.product(a, b)
     elif a.dtype == np.int8:
-        found = _of_integers(a, b)
+        product = _integer_product(a, b)
     elif not adds:
         np.matmul(a, b, out=out, dtype=out.dtype)
         return
     else:
-        found = np.matmul(a, b, dtype=out.dtype)
+        product = np.matmul(a, b, dtype=out.dtype)
     if adds:
-        out += found
+        out += product
     else:
-        out[...] = found
+        out[...] = product
 
 
-def _of_integers(a: Any, b: Any) -> Any:
+def _integer_product(a: Any, b: Any) -> Any:
     """Sums of products of int8: float64 holds them exactly, in whatever order the BLAS adds them."""
     return np.matmul(a.astype(np.float64), b.astype(np.float64)).astype(np.int32)
 

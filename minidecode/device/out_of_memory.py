@@ -19,8 +19,8 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def asked_for(error: BaseException) -> int | None:
     """The bytes that were asked for, where the error says so, as CuPy's does."""
-    found = re.search(r"allocating ([\d,]+) bytes", str(error))
-    return int(found[1].replace(",", "")) if found else None
+    match = re.search(r"allocating ([\d,]+) bytes", str(error))
+    return int(match[1].replace(",", "")) if match else None
 
 
 def give_back_unused(device: str) -> None:

@@ -83,7 +83,7 @@ def _inverse(scale_XX1):
         return np.where(np.abs(scale_XX1) < LEAST, np.float32(0), np.float32(1) / scale_XX1)
 
 
-def of_gguf(blocks_XXX: np.ndarray) -> Weight:
+def weight_from_gguf(blocks_XXX: np.ndarray) -> Weight:
     """The weight that a GGUF tensor of type Q4_0 or Q8_0 holds, bit for bit.
 
     blocks_XXX: its bytes as uint8 (outputs, inputs / 32, bytes of a block): 18 of Q4_0, 34 of Q8_0.

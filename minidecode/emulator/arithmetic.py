@@ -212,17 +212,17 @@ def selp(choice, a, b):
     return a if choice else b
 
 
-def _of_float(function):
+def _in_own_precision(function):
     return lambda *a: type(a[0])(function(*a)) if isinstance(a[0], np.floating) else function(*a)
 
 
 _OWN = {
-    "rsqrt": _of_float(lambda x: 1 / np.sqrt(float(x))),
+    "rsqrt": _in_own_precision(lambda x: 1 / np.sqrt(float(x))),
     "fma": fma, "cbrt": cbrt, "popc": popc, "clz": clz, "ffs": ffs, "brev": brev,
     "fmin": minimum, "fmax": maximum, "min": minimum, "max": maximum, "abs": abs, "fabs": abs,
-    "tanh": _without_exceptions("tanh", math.tanh), "exp10": _of_float(lambda x: np.power(10.0, float(x))),
-    "rint": _of_float(lambda x: np.rint(float(x))), "rcp": _of_float(lambda x: 1 / np.float64(x)),
-    "fdivide": operator.truediv, "saturate": _of_float(lambda x: min(max(float(x), 0.0), 1.0)),
+    "tanh": _without_exceptions("tanh", math.tanh), "exp10": _in_own_precision(lambda x: np.power(10.0, float(x))),
+    "rint": _in_own_precision(lambda x: np.rint(float(x))), "rcp": _in_own_precision(lambda x: 1 / np.float64(x)),
+    "fdivide": operator.truediv, "saturate": _in_own_precision(lambda x: min(max(float(x), 0.0), 1.0)),
 }  # fmt: skip
 
 

@@ -61,14 +61,14 @@ def first_block(kernel: Any, grid: Any, block: Any, arguments: tuple) -> Asked:
     grid_of, threads = launch.grid, launch.block
     return Asked(
         blocks=grid_of.x * grid_of.y * grid_of.z, threads=threads.x * threads.y * threads.z,
-        loaded=_of_a_lane(loads), stored=_of_a_lane(stores), lines=_lines(kept, in_global),
+        loaded=_bytes_a_lane(loads), stored=_bytes_a_lane(stores), lines=_lines(kept, in_global),
         sectors=_loaded_anew(kept, loads), footprint=_different(kept, loads),
         written=_different(kept, stores), shared_passes=sum(c.passes for c in shared),
         shared_requests=sum(c.requests for c in shared), shuffles=launch.shuffles, barriers=launch.barriers_passed,
     )  # fmt: skip
 
 
-def _of_a_lane(sites: dict[int, SiteCount]) -> float:
+def _bytes_a_lane(sites: dict[int, SiteCount]) -> float:
     return sum(c.requests * c.bytes / c.accesses for c in sites.values())
 
 

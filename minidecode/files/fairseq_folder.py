@@ -111,11 +111,11 @@ def convert_fairseq(
     beside = path.parent if dictionaries is None else Path(dictionaries).expanduser()
     arch, given = str(settings.get("arch")), {"source": source_lang, "target": target_lang}
     if arch.startswith("transformer_lm"):
-        contents = of_language_model(path, settings, in_file, beside)
+        contents = read_language_model(path, settings, in_file, beside)
     elif arch.startswith("bart"):
-        contents = of_bart(path, settings, in_file, beside, given)
+        contents = read_bart(path, settings, in_file, beside, given)
     else:
-        contents = of_translator(path, settings, in_file, beside, given)
+        contents = read_translator(path, settings, in_file, beside, given)
     count = itertools.count(1)
 
     def numbers(name: str) -> np.ndarray:
@@ -135,7 +135,7 @@ def convert_fairseq(
     return FairseqConversion(str(out), contents.fields["model_type"], *languages, contents.parameters, contents.codes)
 
 
-def of_translator(
+def read_translator(
     path: Path, settings: dict[str, Any], in_file: dict[str, Stored], beside: Path, given: dict[str, str | None]
 ) -> Contents:
     """A Transformer, as it is."""
@@ -153,7 +153,7 @@ def of_translator(
     )  # fmt: skip
 
 
-def of_bart(
+def read_bart(
     path: Path, settings: dict[str, Any], in_file: dict[str, Stored], beside: Path, given: dict[str, str | None]
 ) -> Contents:
     """A BART: the names of its tensors are those of transformers, but for the table, which all share."""
@@ -196,7 +196,7 @@ def of_bart(
     )  # fmt: skip
 
 
-def of_language_model(path: Path, settings: dict[str, Any], in_file: dict[str, Stored], beside: Path) -> Contents:
+def read_language_model(path: Path, settings: dict[str, Any], in_file: dict[str, Stored], beside: Path) -> Contents:
     """A language model, as a GPT-2 of the same logits."""
     model = LanguageModel.of(path, settings, in_file)
     words = check_dictionary(beside / "dict.txt", model.config.vocab_size).words

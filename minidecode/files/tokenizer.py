@@ -91,11 +91,11 @@ class Tokenizer:
         if (path := folder / "tokenizer.json").exists():
             fields = read_json(path)  # names what is wrong with the file better than the library does
             growth, may_panic = check_tokenizer(path, fields), has_expressions(fields)
-            backend = _of_one_file(path)
+            backend = _load_tokenizer_json(path)
         elif (folder / "vocab.json").exists() or (folder / "merges.txt").exists():
-            backend = _of_two_files(folder)
+            backend = _load_vocabulary_and_merges(folder)
         elif (folder / words).exists():
-            backend = _of_words(folder / words)
+            backend = _load_word_pieces(folder / words)
         else:
             return None
         cleans = cleans_spaces(backend, settings_of(folder))
@@ -399,7 +399,7 @@ class TextStream:
         return first + new
 
 
-def _of_one_file(path: Path) -> tokenizers.Tokenizer:
+def _load_tokenizer_json(path: Path) -> tokenizers.Tokenizer:
     """tokenizer.json, as the settings beside it change it."""
     import tokenizers
 
@@ -421,7 +421,7 @@ def _of_one_file(path: Path) -> tokenizers.Tokenizer:
     return backend
 
 
-def _of_two_files(folder: Path) -> tokenizers.Tokenizer:
+def _load_vocabulary_and_merges(folder: Path) -> tokenizers.Tokenizer:
     """The layout of old: a vocabulary, merges, and the special tokens that the settings name."""
     from tokenizers import models
 
@@ -450,7 +450,7 @@ def _of_two_files(folder: Path) -> tokenizers.Tokenizer:
     return backend
 
 
-def _of_words(path: Path) -> tokenizers.Tokenizer:
+def _load_word_pieces(path: Path) -> tokenizers.Tokenizer:
     """BERT's layout of old: a vocabulary with a word or a piece of one on each line, and what the settings say."""
     import tokenizers
     from tokenizers import decoders, models, pre_tokenizers

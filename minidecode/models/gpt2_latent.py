@@ -104,12 +104,12 @@ POSTERIOR, MEMORY, ADDEND = (
 )
 
 
-def of_encoder(name: str) -> str:
+def encoder_name(name: str) -> str:
     """The name, in this file, of a tensor of BERT's."""
     return f"encoder.{name}"
 
 
-def of_decoder(name: str) -> str:
+def decoder_name(name: str) -> str:
     """The name, in this file, of a tensor of GPT-2's."""
     return f"decoder.{name}" if name == "lm_head.weight" else f"decoder.transformer.{name}"
 
@@ -121,21 +121,21 @@ def ignored(c) -> str:
 
 def tied(c) -> dict[str, str]:
     """Tensors that a file may store although they are copies: copy -> original."""
-    return {of_decoder(copy): of_decoder(original) for copy, original in gpt2.tied(c).items()}
+    return {decoder_name(copy): decoder_name(original) for copy, original in gpt2.tied(c).items()}
 
 
 def tensor_shapes(c) -> dict[str, tuple[int, ...]]:
     """Name -> shape of every tensor in a file of config `c`."""
     D, Z, h = c.n_embd, c.latent_size, c.heads(c.n_head)
-    shapes = {of_encoder(name): shape for name, shape in bert.tensor_shapes(c.encoder).items()}
-    shapes |= {of_decoder(name): shape for name, shape in gpt2.tensor_shapes(c).items()}
+    shapes = {encoder_name(name): shape for name, shape in bert.tensor_shapes(c.encoder).items()}
+    shapes |= {decoder_name(name): shape for name, shape in gpt2.tensor_shapes(c).items()}
     return shapes | {POSTERIOR: (2 * Z, D), MEMORY: (c.n_layer * h.G * h.K, Z), ADDEND: (D, Z)}
 
 
 def bind(c, tensors: dict[str, Any]) -> Weights:
     """The tensors under the names that the forward pass reads."""
-    encoder = {name: tensors[of_encoder(name)] for name in bert.tensor_shapes(c.encoder)}
-    decoder = {name: tensors[of_decoder(name)] for name in gpt2.tensor_shapes(c)}
+    encoder = {name: tensors[encoder_name(name)] for name in bert.tensor_shapes(c.encoder)}
+    decoder = {name: tensors[decoder_name(name)] for name in gpt2.tensor_shapes(c)}
     decoder["wpe.weight"] = decoder["wpe.weight"][1:]
     posterior, memory, addend = (Weight(tensors[name], layout="oi") for name in (POSTERIOR, MEMORY, ADDEND))
     of_latents = {"encoder": bert.bind(c.encoder, encoder), "memory": memory}

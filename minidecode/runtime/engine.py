@@ -319,26 +319,27 @@ class Engine:
             return None
         if what == "pass":
             is_by_lengths = self.in_front is self.latent is None and rows_a_token(self.weights) == 1
-            return self.passes if is_by_lengths and not self._why_in_parts else None
+            return self.passes if is_by_lengths and not self._why_in_parts() else None
         if self.bucket is None:
             self._enter()
         assert self.bucket is not None
         if what != "step":
             return self.bucket.part(what)
-        if why := key if isinstance(key, str) else self._why_in_parts:
-            self.graphs.why_not = why
-            return None
-        return part if (part := self.bucket.part(key)).can_be else None
+        if self.captures(key):
+            return self.bucket.part(key)
+        self.graphs.why_not = self._why_in_parts(key) or self.graphs.why_not
+        return None
 
     def captures(self, key: Hashable) -> bool:
         """Whether a step with this key is one launch: the next one, and all others until a part of it is refused."""
-        if self.buckets is None or isinstance(key, str) or self._why_in_parts:
+        if self.buckets is None or self._why_in_parts(key):
             return False
         return self.bucket is None or self.bucket.part(key).can_be
 
-    @property
-    def _why_in_parts(self) -> str:
-        """Why a step from tokens to tokens, or a pass, cannot be one launch here; empty where it can."""
+    def _why_in_parts(self, key: Hashable = None) -> str:
+        """Why a step with this key, or a pass, cannot be one launch here; empty where it can."""
+        if isinstance(key, str):
+            return key
         if type(self) is not Engine:
             return "a step asks the model twice, with guidance or drafts"
         if not self.make_cache.keeps:

@@ -69,10 +69,10 @@ def beam_search(
         rows = request.rows_at(state.sentence_B, step)
         key = refused or key_of_step(rows, options)
         if looks.are_due(state.past, rows, key):
-            told = looks.look(step, state.past, decided.flag, decided.trouble_X, decided.model_trouble_R)
-            flag = told.flag
+            report = looks.look(step, state.past, decided.flag, decided.trouble_X, decided.model_trouble_R)
+            flag = report.flag
             if flag & TROUBLE:
-                refuse_step(told.trouble_X, told.model_trouble_R, state.sentence_B, told.step, options)
+                refuse_step(report.trouble_X, report.model_trouble_R, state.sentence_B, report.step, options)
             if flag & ALL_DONE:
                 break
 

@@ -241,18 +241,18 @@ def told_of_compiling(tell: Callable[[], None]) -> Iterator[None]:
     """Calls `tell` when the compiler starts, if it does: once while this is open."""
     from numba.core import event
 
-    class Told(event.Listener):
-        is_told = False
+    class Announcer(event.Listener):
+        has_announced = False
 
         def on_start(self, event: Any) -> None:
-            if not self.is_told:
-                self.is_told = True
+            if not self.has_announced:
+                self.has_announced = True
                 tell()
 
         def on_end(self, event: Any) -> None:
             pass
 
-    with event.install_listener("numba:compile", Told()):
+    with event.install_listener("numba:compile", Announcer()):
         yield
 
 

@@ -61,17 +61,17 @@ def greedy(
         rows = request.rows_at(texts.sentence_R, step)
         key = refused or key_of_step(rows, options)
         if looks.are_due(texts.past, rows, key):
-            told = looks.look(step, texts.past, chosen.flag, chosen.trouble_R, chosen.model_trouble_R)
-            flag = told.flag
+            report = looks.look(step, texts.past, chosen.flag, chosen.trouble_R, chosen.model_trouble_R)
+            flag = report.flag
             if flag & TROUBLE:
-                streams.tell(texts, chosen, told.step)
-                if told.model_trouble_R is not None:
-                    raise_trouble(told.model_trouble_R, texts.sentence_R, told.step)
-                raise_trouble(told.trouble_X, texts.sentence_R, told.step)
+                streams.tell(texts, chosen, report.step)
+                if report.model_trouble_R is not None:
+                    raise_trouble(report.model_trouble_R, texts.sentence_R, report.step)
+                raise_trouble(report.trouble_X, texts.sentence_R, report.step)
             if stopping and stopping.looks_at_texts:
                 flag |= texts.stop(stopping, request, chosen.scores_RV)
             if trace:
-                note_tokens(trace, told.step, texts, chosen)
+                note_tokens(trace, report.step, texts, chosen)
             streams.tell(texts, chosen, looks.steps)
             if flag & ALL_DONE:
                 break

@@ -34,8 +34,8 @@ def steps_between(steps: int, may_end_early: bool) -> int:
     return between
 
 
-class Told(NamedTuple):
-    """What a step told the host."""
+class StepReport(NamedTuple):
+    """How a step went, as the host reads it."""
 
     step: int
     flag: int  # ALL_DONE, SOME_DONE, TROUBLE, MOVED
@@ -47,7 +47,7 @@ class Told(NamedTuple):
 class Past:
     """What the last eight steps told, in a part of a search's state on a device: a byte each, the newest lowest."""
 
-    told_X: np.ndarray  # the flag, then the troubles of texts or sentences, then those of the model's scores
+    history_X: np.ndarray  # the flag, then the troubles of texts or sentences, then those of the model's scores
     troubles: int  # of texts or sentences
 
     @classmethod
@@ -57,26 +57,26 @@ class Past:
 
     def of(self, troubles: int, rows: int) -> Past:
         """An empty one for so many: the host has seen all steps."""
-        return Past.start(self.told_X, troubles, rows)
+        return Past.start(self.history_X, troubles, rows)
 
     def note(self, flag: np.ndarray, trouble_X: np.ndarray, model_trouble_R: np.ndarray | None) -> None:
         """Keeps what one more step told: the next one overwrites its flag and its troubles."""
-        self.told_X <<= 8
+        self.history_X <<= 8
         behind = 1 + self.troubles
-        parts = self.told_X[:1], self.told_X[1:behind], self.told_X[behind:]
+        parts = self.history_X[:1], self.history_X[1:behind], self.history_X[behind:]
         for part_X, new_X in zip(parts, (flag, trouble_X, model_trouble_R), strict=True):
             if new_X is not None:
                 part_X |= new_X
 
     def flags(self, steps: int) -> list[int]:
         """The flags of the last steps, the oldest first; the host waits here."""
-        flags = int(self.told_X[0])
+        flags = int(self.history_X[0])
         return [flags >> 8 * ago & 255 for ago in reversed(range(steps))]
 
     def troubles_of(self, ago: int) -> tuple[np.ndarray, np.ndarray]:
         """(trouble_X, model_trouble_R) of the step before so many others."""
-        told_X = fetch(self.told_X) >> 8 * ago & 255
-        return told_X[1 : 1 + self.troubles], told_X[1 + self.troubles :]
+        report_X = fetch(self.history_X) >> 8 * ago & 255
+        return report_X[1 : 1 + self.troubles], report_X[1 + self.troubles :]
 
 
 @dataclass
@@ -109,17 +109,17 @@ class Looks:
     def look(
         self, steps: int, past: Past | None, flag: np.ndarray, trouble_X: np.ndarray,
         model_trouble_R: np.ndarray | None,
-    ) -> Told:  # fmt: skip
+    ) -> StepReport:  # fmt: skip
         """Of the steps since the last look: what the first one that ends the search told, or else the newest.
 
         So many steps have run; the arrays are what the newest told.
         """
         if past is None:
             self.steps = steps
-            return Told(steps - 1, int(flag[0]), trouble_X, model_trouble_R)  # the host waits here
+            return StepReport(steps - 1, int(flag[0]), trouble_X, model_trouble_R)  # the host waits here
         self.engine.graphs.looks += 1
         flags = past.flags(steps - self.steps)
-        told = next((i for i, each in enumerate(flags) if each & (TROUBLE | ALL_DONE)), len(flags) - 1)
-        self.steps += told + 1
-        troubles = past.troubles_of(steps - self.steps) if flags[told] & TROUBLE else (trouble_X, model_trouble_R)
-        return Told(self.steps - 1, flags[told], *troubles)
+        decisive = next((i for i, each in enumerate(flags) if each & (TROUBLE | ALL_DONE)), len(flags) - 1)
+        self.steps += decisive + 1
+        troubles = past.troubles_of(steps - self.steps) if flags[decisive] & TROUBLE else (trouble_X, model_trouble_R)
+        return StepReport(self.steps - 1, flags[decisive], *troubles)

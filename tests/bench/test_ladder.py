@@ -397,7 +397,7 @@ def test_costs_of_a_larger_batch_are_continued_as_they_are(toy, method):
         {"base": "fast", "arena": "none", "hars": "off"} | frontier.METHODS[method], "float32", 1, 0
     )
     one, two = frontier.record(work, setting)
-    five = rungs.run_ids(frontier.of_size(work, 5), dataclasses.replace(setting, batch_size=5), costs=True).receipts
+    five = rungs.run_ids(frontier.with_batch(work, 5), dataclasses.replace(setting, batch_size=5), costs=True).receipts
     assert ladder.summed(frontier.continued(one, two, 5)) == ladder.summed(ladder.costs_of(five[0]))
 
 

@@ -1,12 +1,17 @@
 """Every kernel that a test of this folder launches in the emulator has a block as its file declares it."""
 
+import copy
+import functools
+import hashlib
 import importlib
 import math
+import pickle
 import pkgutil
 
 import pytest
 
 from minidecode import cuda as kernels_package
+from minidecode.conformance.rows import row_module
 from minidecode.cuda.common.reduction import THREADS
 from minidecode.device import launch
 
@@ -54,3 +59,25 @@ def blocks_as_declared(monkeypatch, largest_block):
         return emulated(kernel, grid, block)
 
     monkeypatch.setattr(launch, "_emulated", checked)
+
+
+@pytest.fixture
+def one_oracle(name, monkeypatch):
+    """A row's oracle and bound compute each input once: its implementations, or mutants, come one after the other."""
+    module = row_module(name)
+    if COMPUTED.get("row") != name:
+        COMPUTED.clear()
+        COMPUTED["row"] = name
+    for part in ("oracle", "bound"):
+        if hasattr(module, part):
+            monkeypatch.setattr(module, part, functools.partial(computed_once, part, getattr(module, part)))
+
+
+COMPUTED = {}  # the row, and of its inputs what was computed
+
+
+def computed_once(part, compute, *arguments):
+    key = part, hashlib.blake2b(pickle.dumps(arguments)).digest()
+    if key not in COMPUTED:
+        COMPUTED[key] = compute(*arguments)
+    return copy.deepcopy(COMPUTED[key])

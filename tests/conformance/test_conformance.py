@@ -13,7 +13,7 @@ import minidecode as md
 from minidecode import conformance, ops
 from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG
-from minidecode.conformance.check import _answer, _is_same, for_function, mutant_files, wrong, wrong_with_out
+from minidecode.conformance.check import OnDevice, _answer, _is_same, for_function, mutant_files, wrong, wrong_with_out
 from minidecode.conformance.rows import row_module
 from minidecode.device.launch import launch, traced_launches
 from minidecode.device.user_functions import dtype_due, load_file
@@ -21,11 +21,16 @@ from minidecode.reference import arena, epilogue, ngram, random, sample, split, 
 from minidecode.reference import norm as norm_file
 
 
-def implementations_and_places():
-    """Every implementation there is; kernels on the emulated device, and on the GPU where there is one."""
+def implementations_and_places(*, older: bool):
+    """Every implementation there is; kernels on the emulated device, and on the GPU where there is one.
+
+    older: only kernels that a newer version has replaced; else all others.
+    """
     for name, row in CATALOG.items():
         for label, function in implementations(row).items():
             test = f"{name}-{label.replace(' ', '-')}"
+            if label.startswith("cuda ") != older:
+                continue
             if label.startswith("cuda"):
                 yield pytest.param(name, function, 16, "emulator", id=f"{test}-emulator")
                 yield pytest.param(name, function, 200, "cuda", id=f"{test}-gpu", marks=pytest.mark.gpu)
@@ -42,9 +47,35 @@ SHRINKS = 15  # enough that a mutant's answer is no other's; making inputs as sm
 MUTANTS = [pytest.param(name, path, id=f"{name}-{path.stem}") for name in CATALOG for path in mutant_files(name)]
 
 
-@pytest.mark.parametrize(("name", "function", "examples", "device"), list(implementations_and_places()))
+@pytest.mark.usefixtures("one_oracle")
+@pytest.mark.parametrize(("name", "function", "examples", "device"), list(implementations_and_places(older=False)))
 def test_every_implementation_is_right(name, function, examples, device, record_property):
     """On the same inputs on each machine: none is left out because time has run out."""
+    check_implementation(name, function, examples, device, record_property)
+
+
+@pytest.mark.usefixtures("one_oracle")
+@pytest.mark.parametrize(("name", "function", "examples", "device"), list(implementations_and_places(older=True)))
+def test_every_older_kernel_is_right(name, function, examples, device, record_property):
+    """On all inputs, too: only `pytest --full` and a GPU run every one of them."""
+    check_implementation(name, function, examples, device, record_property)
+
+
+@pytest.mark.usefixtures("one_oracle")
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [pytest.param(*p.values[:2], id=p.id) for p in implementations_and_places(older=True) if not p.marks],
+)
+def test_every_older_kernel_is_right_on_some_inputs(name, function):
+    """On one planted input in five, with races looked for."""
+    row, on_device = CATALOG[name], OnDevice(function, "emulator")
+    with traced_launches():
+        for case in row_module(name).planted()[::5]:
+            mistake = wrong(row, on_device, for_function(function, case))
+            assert mistake is None, mistake.what
+
+
+def check_implementation(name, function, examples, device, record_property):
     promised = function is not implementations(CATALOG[name])["reference naive"]
     numbers = EMULATED_NUMBERS if device == "emulator" else LARGE_NUMBERS
     verdict = conformance.check(

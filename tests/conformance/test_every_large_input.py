@@ -32,6 +32,7 @@ def check_all_of_them(name, function, *, promised):
     assert verdict.inputs >= len(row_module(name).large()) + 1
 
 
+@pytest.mark.usefixtures("one_oracle")
 @pytest.mark.parametrize(("name", "function"), list(of_the_host(naive=False)))
 def test_every_large_input_is_right(name, function):
     check_all_of_them(name, function, promised=True)

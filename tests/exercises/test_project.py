@@ -338,7 +338,7 @@ def far():
     weights.add([np.ones(24, np.float32)])
     answers = {"product": weights.product, "numbers": weights.numbers}
     elsewhere.Elsewhere.ask = staticmethod(lambda name, *arguments: answers[name](*arguments))
-    yield weights, elsewhere.of_tree(["view", 0, 0, [6, 4], [16, 4], "<f4"], (6, 4), "<f4")
+    yield weights, elsewhere.rebuild(["view", 0, 0, [6, 4], [16, 4], "<f4"], (6, 4), "<f4")
     elsewhere.Elsewhere.ask = before
 
 

@@ -13,7 +13,7 @@ from tolerance import FLOAT32, FLOAT64, logit_bound
 
 import minidecode as md
 from minidecode.files import fairseq_folder, fairseq_lm
-from minidecode.files.fairseq_folder import convert_fairseq, of_bart, read_fairseq
+from minidecode.files.fairseq_folder import convert_fairseq, read_bart, read_fairseq
 from minidecode.files.fairseq_lm import LanguageModel
 
 FOLDER = Path(__file__).parent / "fairseq_imports"
@@ -286,7 +286,7 @@ def test_a_bart_that_bart_cannot_hold(cases, change, message):
     path = cases("bart-translation").path
     settings, in_file = read_fairseq(path)
     with pytest.raises(md.CheckpointError, match=message) as caught:
-        of_bart(path, settings | change, in_file, path.parent, {"source": None, "target": None})
+        read_bart(path, settings | change, in_file, path.parent, {"source": None, "target": None})
     assert "\n" not in str(caught.value)
 
 
@@ -296,7 +296,7 @@ def test_a_classifier_is_refused(cases):
     settings, in_file = read_fairseq(path)
     in_file["classification_heads.mnli.out_proj.bias"] = next(iter(in_file.values()))
     with pytest.raises(md.CheckpointError, match=r"classification_heads\.mnli\.out_proj\.bias is no part of this kind"):
-        of_bart(path, settings, in_file, path.parent, {"source": None, "target": None})
+        read_bart(path, settings, in_file, path.parent, {"source": None, "target": None})
 
 
 def test_dictionaries_of_an_import(cases, tmp_path):

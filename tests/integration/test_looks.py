@@ -190,7 +190,7 @@ def test_trouble_that_is_overwritten_would_be_seen(name, monkeypatch):
     note = Past.note
 
     def forgets(self, *told):
-        self.told_X[...] = 0
+        self.history_X[...] = 0
         note(self, *told)
 
     monkeypatch.setattr(Past, "note", forgets)

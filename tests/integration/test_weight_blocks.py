@@ -19,7 +19,7 @@ from minidecode.cpu import linear as compiled
 from minidecode.cpu.common import block_gemm, panel_gemm, tile
 from minidecode.cpu.common.block_gemm import KIND, KINDS
 from minidecode.device.low_precision import arrays_of, dequantized, stored_weight, unpacked
-from minidecode.device.weight_blocks import BLOCKS, in_panels, in_rows, of_gguf
+from minidecode.device.weight_blocks import BLOCKS, in_panels, in_rows, weight_from_gguf
 from minidecode.ops import Weight
 from minidecode.reference import linear as reference
 from minidecode.search.compiled import PRODUCTS
@@ -47,7 +47,7 @@ def test_blocks_are_those_that_gguf_writes(dtype):
     right = np.frombuffer(bytes.fromhex(GOLDEN[dtype]), np.uint8).reshape(len(w_XX), -1, SIZE[dtype])
     weight = stored_weight(dtype, Weight(w_XX, layout="oi"))
     assert (bytes_of(weight) == right).all()
-    read = of_gguf(right)
+    read = weight_from_gguf(right)
     assert (read.data == weight.data).all() and (read.scale == weight.scale).all() and read.layout == "oi"
     assert read.data.dtype == weight.data.dtype and read.scale.dtype == np.float16
 

@@ -673,9 +673,9 @@ def a_page_is_published_a_token_too_early(patch):
 
 def found_pages_do_not_get_into_the_table(patch):
     def skip_what_is_known(self, part):
-        found = self._found(part.ids)
-        part.first = len(found) * self.page
-        self.pool.release(found)
+        published = self._published(part.ids)
+        part.first = len(published) * self.page
+        self.pool.release(published)
 
     patch.setattr(PagedRows, "skip_what_is_known", skip_what_is_known)
 

@@ -11,7 +11,7 @@ from ..bounds import EPS
 from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, SEVERAL_WIDE, WIDE, WIDTH
 
 
-def _of_logistic(slope: float):
+def _scaled_logistic(slope: float):
     """x times the logistic function of slope * x."""
     return lambda x: 0.0 if slope * x < -700 else x / (1 + math.exp(-slope * x))
 
@@ -36,10 +36,10 @@ EQUATIONS = {
     "gelu_new": _gelu_new,
     "gelu_pytorch_tanh": _gelu_new,
     "gelu_fast": _gelu_new,
-    "quick_gelu": _of_logistic(1.702),
+    "quick_gelu": _scaled_logistic(1.702),
     "relu": lambda x: x if x > 0 or math.isnan(x) else 0.0,
-    "silu": _of_logistic(1.0),
-    "swish": _of_logistic(1.0),
+    "silu": _scaled_logistic(1.0),
+    "swish": _scaled_logistic(1.0),
     "tanh": math.tanh,
     "mish": _mish,
     "relu2": lambda x: 0.0 if x < 0 else x * x,

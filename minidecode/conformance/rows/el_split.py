@@ -64,14 +64,14 @@ def large() -> list[tuple]:
 
 
 def oracle(q_RHK, h_BND, begin_B, *rest):
-    return _of_rows(attend_hidden_row, q_RHK, h_BND, begin_B, *rest)
+    return _row_by_row(attend_hidden_row, q_RHK, h_BND, begin_B, *rest)
 
 
 def bound(q_RHK, h_BND, begin_B, *rest):
-    return _of_rows(attend_hidden_bound, q_RHK, h_BND, begin_B, *rest)
+    return _row_by_row(attend_hidden_bound, q_RHK, h_BND, begin_B, *rest)
 
 
-def _of_rows(of_row, q_RHK, h_BND, begin_B, *rest):
+def _row_by_row(of_row, q_RHK, h_BND, begin_B, *rest):
     *weights, k_RGTK, v_RGTU, begin_R, end_R, scale = rest
     rows = []
     for r, q_HK, h_ND in rows_of(q_RHK, h_BND, begin_B):

@@ -37,10 +37,10 @@ def as_code(inputs: dict[str, Any]) -> str:
         elif not isinstance(value, Callback):
             lines.append(f"{name} = {value!r}" if not isinstance(value, np.generic) else f"{name} = {value.item()!r}")
     code = "\n".join(lines)
-    return code if len(code) <= LONGEST_CODE else of_this_size(inputs)
+    return code if len(code) <= LONGEST_CODE else describe_size(inputs)
 
 
-def of_this_size(inputs: dict[str, Any]) -> str:
+def describe_size(inputs: dict[str, Any]) -> str:
     return f"one of this size: {in_words(inputs)}"
 
 

@@ -20,11 +20,11 @@ from ...errors import InputError, MinidecodeError
 
 @dataclass
 class Readiness:
-    """One thing that a class needs. told: what was seen, or what is wrong and how it is mended."""
+    """One thing that a class needs. message: what was seen, or what is wrong and how it is mended."""
 
     name: str
     ok: bool
-    told: str
+    message: str
 
 
 def run_checks() -> Iterator[Readiness]:

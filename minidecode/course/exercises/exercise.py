@@ -20,7 +20,7 @@ import numpy as np
 
 from ...errors import InputError
 from . import sandbox, skeleton
-from .as_code import as_code, of_this_size, shown
+from .as_code import as_code, describe_size, shown
 from .kernel_source import MOST_CHARACTERS, Refused
 from .results import different_kind, first_difference, same, several, told_by
 from .verdict import Miss, Verdict
@@ -237,7 +237,7 @@ class Task:
                 else "\nIt is none of the mistakes that this exercise knows by name."
             )
         if miss.shows_input and not first.is_hidden:
-            verdict.input = as_code(first.inputs) if miss.values_matter else of_this_size(first.inputs)
+            verdict.input = as_code(first.inputs) if miss.values_matter else describe_size(first.inputs)
 
     def recognise(self, v: SimpleNamespace, tried: list[Trial]) -> str | None:
         """The one known mistake that gives these outputs on every input; None if there is none, or more than one."""

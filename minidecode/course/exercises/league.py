@@ -186,40 +186,40 @@ def _read(path: Path) -> list[str]:
 def verified(student: str, folder: Path, line: str, league: int, version: str) -> Place:
     """Judges and counts the file of a line again, and says whether the line holds."""
     try:
-        told = parsed(line)
+        claimed = parsed(line)
     except InputError as error:
         return Place(student, None, str(error))
-    exercise = exercises().get(told.number)
-    if exercise is None or exercise.name != told.name:
-        return Place(student, told, f"there is no exercise {told.number} {told.name}")
-    if told.league != league:
-        return Place(student, told, f"it is of league {told.league}, and {league} is due")
-    if told.version != version:
-        return Place(student, told, f"it is of minidecode {told.version}, and this is {version}: score again")
+    exercise = exercises().get(claimed.number)
+    if exercise is None or exercise.name != claimed.name:
+        return Place(student, claimed, f"there is no exercise {claimed.number} {claimed.name}")
+    if claimed.league != league:
+        return Place(student, claimed, f"it is of league {claimed.league}, and {league} is due")
+    if claimed.version != version:
+        return Place(student, claimed, f"it is of minidecode {claimed.version}, and this is {version}: score again")
     path = folder / exercise.file_name
     if path.is_symlink() or not path.is_file():
-        return Place(student, told, f"the file {path.name} is not there, or is a link")
+        return Place(student, claimed, f"the file {path.name} is not there, or is a link")
     try:
         submission = Submission.of_file(path)
-        verdict, found = score(exercise, submission, league, version)
+        verdict, counted = score(exercise, submission, league, version)
     except (InputError, OptionError) as error:
-        return Place(student, told, str(error))
+        return Place(student, claimed, str(error))
     except Exception as error:  # one file must not end the league of all others
-        return Place(student, told, f"the judge itself failed: {type(error).__name__}: {error}")
-    if found is not None:
+        return Place(student, claimed, f"the judge itself failed: {type(error).__name__}: {error}")
+    if counted is not None:
         verdict = grade.looked_up(verdict, exercise, submission.source)
-    if found is None or not verdict.ok:
-        return Place(student, told, f"the file is not accepted: {verdict.message.splitlines()[0]}")
-    return Place(student, told, _difference(told, found), json.dumps(skeleton.written_in(submission.source)))
+    if counted is None or not verdict.ok:
+        return Place(student, claimed, f"the file is not accepted: {verdict.message.splitlines()[0]}")
+    return Place(student, claimed, _difference(claimed, counted), json.dumps(skeleton.written_in(submission.source)))
 
 
-def _difference(told: Score, found: Score) -> str:
+def _difference(claimed: Score, counted: Score) -> str:
     """Where a line differs from what its file counts; "" where it does not."""
-    for name in dict.fromkeys([*found.counts, *told.counts]):
-        here, there = told.counts.get(name), found.counts.get(name)
+    for name in dict.fromkeys([*counted.counts, *claimed.counts]):
+        here, there = claimed.counts.get(name), counted.counts.get(name)
         if here != there:
             return f"it says {name}={here}, and the file counts {there}"
-    if told.checksum != found.checksum:
+    if claimed.checksum != counted.checksum:
         return "its checksum is of another file: the file was changed after it was scored, or the line is another's"
     return ""
 

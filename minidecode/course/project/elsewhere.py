@@ -28,7 +28,7 @@ class Elsewhere(np.lib.mixins.NDArrayOperatorsMixin):
         self._tree, self._like = tree, like  # like: an array of its shape and type that takes no memory
 
     def __reduce__(self):
-        return of_tree, (self._tree, self._like.shape, self._like.dtype.str)
+        return rebuild, (self._tree, self._like.shape, self._like.dtype.str)
 
     shape = property(lambda self: self._like.shape)
     ndim = property(lambda self: self._like.ndim)
@@ -126,7 +126,7 @@ class Elsewhere(np.lib.mixins.NDArrayOperatorsMixin):
         return function(*_each(args, _fetched), **{key: _fetched(value) for key, value in named.items()})
 
 
-def of_tree(tree, shape, dtype):
+def rebuild(tree, shape, dtype):
     return Elsewhere(tree, np.broadcast_to(np.zeros((), dtype), shape))
 
 

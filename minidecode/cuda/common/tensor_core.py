@@ -190,7 +190,7 @@ def _halves_of_nibbles(eight):
 
 @intrinsic
 def small_halves_of_nibbles(typing_context, eight):
-    """As `halves_of_nibbles`, each number times 2**-9, exactly, in fewer instructions.
+    """The numbers of `halves_of_nibbles` times 2**-9, exactly, in fewer instructions.
 
     Four bits n alone are the subnormal float16 n * 2**-24, those above them n * 2**-20: one mask, one product and sum.
     """

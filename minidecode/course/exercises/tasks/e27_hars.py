@@ -63,7 +63,10 @@ class Task(NumPyTask):
         """Until the best differ by more than rounding, and named mistakes from each other where they can be."""
         for _ in range(500):
             inputs = self._one(v, rng, B, V, kinds)
-            ways = [self._search(v, inputs, C=2 * v.w + 1), *(self._search(v, inputs, m) for m in self._of_value())]
+            ways = [
+                self._search(v, inputs, C=2 * v.w + 1),
+                *(self._search(v, inputs, m) for m in self._mistakes_by_value()),
+            ]
             clear = all((np.diff(-score_BC) > 4 * self.bound(v, inputs)[0]).all() for score_BC, _ in ways)
             due = {"plain": ["not-normalised", "sum-of-survivors"], "spread": ["strict-threshold", "w-groups"],
                    "overflow": ["overflow-dropped"], "large": ["exp-overflows"]}  # fmt: skip
@@ -75,7 +78,7 @@ class Task(NumPyTask):
                 return inputs
         raise ValueError(f"nothing was drawn for {kinds}")
 
-    def _of_value(self):
+    def _mistakes_by_value(self):
         return [m for m in self.known if m not in TOLD_BY_RANKING]
 
     def _one(self, v, rng, B, V, kinds):

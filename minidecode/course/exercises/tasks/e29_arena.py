@@ -87,7 +87,7 @@ class Task(NumPyTask):
             return Miss(f"{self.call(trial.inputs)}: offset_X[{x}] is {offset_X[x]}, before the block begins.")
         pairs = np.argwhere(np.triu(meet_XX & _share(offset_X, size_X), 1))
         if len(pairs):
-            return Miss(self._of_pair(trial, pairs, offset_X, size_X, first_X))
+            return Miss(self._overlap_message(trial, pairs, offset_X, size_X, first_X))
         if (offset_X % v.aligned).any():
             x = int((offset_X % v.aligned > 0).argmax())
             message = (
@@ -110,7 +110,7 @@ class Task(NumPyTask):
         )
         return Miss(f"{self.call(trial.inputs)}: {reason}.")
 
-    def _of_pair(self, trial, pairs, offset_X, size_X, first_X):
+    def _overlap_message(self, trial, pairs, offset_X, size_X, first_X):
         x, y = pairs[0].tolist()
         begin, end = max(offset_X[x], offset_X[y]), min(offset_X[x] + size_X[x], offset_X[y] + size_X[y])
         more = f"; {len(pairs) - 1} more pairs do so" if len(pairs) > 1 else ""

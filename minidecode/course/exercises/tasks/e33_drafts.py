@@ -54,9 +54,9 @@ class Task(NumPyTask):
 
     def expected(self, v, inputs, mistake=None, ran=None):
         texts = zip(*(inputs[name].tolist() for name in ("guess_BX", "p_BXV", "q_BXV", "u_BX", "v_BX")), strict=True)
-        return np.array([self._of_text(v, *text, mistake) for text in texts])
+        return np.array([self._one_text(v, *text, mistake) for text in texts])
 
-    def _of_text(self, v, guess_X, p_XV, q_XV, u_X, v_X, mistake):
+    def _one_text(self, v, guess_X, p_XV, q_XV, u_X, v_X, mistake):
         """The tokens of one text; with a mistake, what that gives."""
         order = v.order if mistake != "other-order" else {"up": "down", "down": "up"}[v.order]
         token_X = [NOTHING] * len(p_XV)

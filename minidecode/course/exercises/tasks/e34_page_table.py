@@ -13,7 +13,7 @@ from ..verdict import Miss
 from ..wire import Callback
 
 APPEND, FORK, END = range(3)
-Told = tuple[str, str | None]  # what is wrong, and the known mistake
+Complaint = tuple[str, str | None]  # what is wrong, and the known mistake
 
 
 class Task(NumPyTask):
@@ -74,8 +74,10 @@ class Task(NumPyTask):
         if problem := different_kind(self.returns, trial.got, room, len(self.changes)):
             return problem
         replay = Replay(v.page, *map(len, room), trial.calls)
-        told = replay.of_events(trial.inputs["event_X3"].tolist()) or replay.of_results(*trial.got)
-        return Miss(f"{self.call(trial.inputs)}: {told[0]}", told[1], is_explained=True) if told else None
+        complaint = replay.first_wrong_event(trial.inputs["event_X3"].tolist()) or replay.first_wrong_result(*trial.got)
+        return (
+            Miss(f"{self.call(trial.inputs)}: {complaint[0]}", complaint[1], is_explained=True) if complaint else None
+        )
 
     def praise(self, v, tried):
         copies = sum(name == "copy" for name, _ in tried[-1].calls)
@@ -167,7 +169,7 @@ class Replay:
         self.shared_once: set[int] = set()  # pages in ended_shared at any time
         self.forked: set[int] = set()  # pages that have got one more row since the last `write`
 
-    def of_events(self, events: list[list[int]]) -> Told | None:
+    def first_wrong_event(self, events: list[list[int]]) -> Complaint | None:
         """The first event whose calls are wrong."""
         for x, (kind, row, value) in enumerate(events):
             if kind == FORK:
@@ -175,8 +177,8 @@ class Replay:
                 self.forked |= set(self.table[row])
             elif kind == END:
                 self._end(row)
-            elif told := self._append(row, value):
-                return f"event {x}, ({kind}, {row}, {value}): {told[0]}", told[1]
+            elif complaint := self._append(row, value):
+                return f"event {x}, ({kind}, {row}, {value}): {complaint[0]}", complaint[1]
         if self.calls:
             name, arguments = self.calls[0]
             if name == "copy" and (pair := _numbers(arguments, 2)):
@@ -197,7 +199,7 @@ class Replay:
         self.last[row], self.last_length[row] = self.table[row], self.length[row]
         self.table[row], self.length[row] = [], 0
 
-    def _append(self, row: int, token: int) -> Told | None:
+    def _append(self, row: int, token: int) -> Complaint | None:
         copies = []
         while self.calls and self.calls[0][0] == "copy":
             _, arguments = self.calls.pop(0)
@@ -221,12 +223,12 @@ class Replay:
         if not 0 <= page < self.pages:
             too_late = page == -1 and due == 0
             return f"{said}: there are pages 0 to {self.pages - 1}.", "page-too-late" if too_late else None
-        told = (self._begins if due == 0 else self._goes_on)(row, nth, page, said, copies)
+        complaint = (self._begins if due == 0 else self._goes_on)(row, nth, page, said, copies)
         self.length[row] += 1
         self.forked.clear()
-        return told
+        return complaint
 
-    def _begins(self, row: int, nth: int, page: int, said: str, copies: list[tuple[int, int]]) -> Told | None:
+    def _begins(self, row: int, nth: int, page: int, said: str, copies: list[tuple[int, int]]) -> Complaint | None:
         """The first position of a page."""
         if copies:
             return self._needless(row, copies[0])
@@ -239,7 +241,7 @@ class Replay:
         self._take(row, nth, page)
         return None
 
-    def _goes_on(self, row: int, nth: int, page: int, said: str, copies: list[tuple[int, int]]) -> Told | None:
+    def _goes_on(self, row: int, nth: int, page: int, said: str, copies: list[tuple[int, int]]) -> Complaint | None:
         """Another position of a page, which is held, or of a copy of it."""
         held = self.table[row][nth]
         sharers = self._holders(held, row)
@@ -277,7 +279,7 @@ class Replay:
     def _holders(self, page: int, but: int | None = None) -> list[int]:
         return [r for r, pages in enumerate(self.table) if r != but and page in pages]
 
-    def _in_use(self, row: int, nth: int, page: int, others: list[int], said: str) -> Told:
+    def _in_use(self, row: int, nth: int, page: int, others: list[int], said: str) -> Complaint:
         message = f"{said}: page {page} is in use, by {_rows(others)}."
         if page in self.ended_shared:
             return f"{message} Row {self.ended_shared[page]} held it, too, when it ended.", "freed-while-shared"
@@ -289,7 +291,7 @@ class Replay:
             return f"{message} Row {self.ended_stale[page]} held it in an earlier text, and ended again.", "stale-table"
         return message, None
 
-    def _needless(self, row: int | None, pair: tuple[int, int]) -> Told:
+    def _needless(self, row: int | None, pair: tuple[int, int]) -> Complaint:
         """Of a copy without which all would be right."""
         source, target = pair
         message, holders = f"copy({source}, {target}) is not needed", self._holders(source)
@@ -315,13 +317,13 @@ class Replay:
             return f"{message} {left}, {by}.", "departure-not-counted" if by_copy else "end-not-counted"
         return message, "copies-its-own"
 
-    def of_results(self, table_RX: np.ndarray, references_P: np.ndarray) -> Told | None:
+    def first_wrong_result(self, table_RX: np.ndarray, references_P: np.ndarray) -> Complaint | None:
         """The tables and counts at the end, beside what the calls have said."""
         for row, (got_X, pages) in enumerate(zip(table_RX.tolist(), self.table, strict=True)):
             want_X = pages + [-1] * (len(got_X) - len(pages))
             nth = next((n for n, (got, want) in enumerate(zip(got_X, want_X, strict=True)) if got != want), None)
             if nth is not None:
-                return self._of_table(row, nth, got_X[nth], want_X[nth])
+                return self._wrong_entry(row, nth, got_X[nth], want_X[nth])
         due = Counter(page for pages in self.table for page in pages)
         more = {page: int(count) - due[page] for page, count in enumerate(references_P)}
         page = next((page for page, too_many in more.items() if too_many), None)
@@ -341,7 +343,7 @@ class Replay:
         named = [mistake for mistake, fits in as_left.items() if fits]
         return message, named[0] if len(named) == 1 else None
 
-    def _of_table(self, row: int, nth: int, got: int, want: int) -> Told:
+    def _wrong_entry(self, row: int, nth: int, got: int, want: int) -> Complaint:
         message = f"table_RX[{row}, {nth}] is {got}"
         if not self.table[row] and self.old[row]:
             return f"{message}; row {row} has ended, and holds no page.", "stale-table"
