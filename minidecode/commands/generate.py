@@ -35,6 +35,8 @@ from .prompts import Prompts, prompts_of
 from .search_flags import with_search_options
 from .whole_file import whole_file
 
+EMULATED = "minidecode: the emulator runs each thread of a kernel in Python: the first token may take a minute"
+
 
 @with_search_options
 def generate(
@@ -109,6 +111,8 @@ def generate(
     _check_places(input, output, trace, timeline)
     if not quiet:
         warn_of_files(plan)
+        if device == "emulator":
+            print(EMULATED, file=sys.stderr)
     # NaN scores are reported in words; NumPy's warnings of what leads there would come on top.
     with prompts_of(prompts or [], input, jsonl) as given, np.errstate(all="ignore"):
         if resume:

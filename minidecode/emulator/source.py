@@ -96,6 +96,7 @@ def text_of(code: CodeType, offset: int) -> str:
     return line[p.col_offset : p.end_col_offset].decode(errors="replace").strip()
 
 
+@lru_cache(maxsize=1024)  # each thread of a launch asks
 def assigned_name(code: CodeType, offset: int, default: str) -> str:
     """The variable that takes the result of the call at this offset: `tile` in `tile = cuda.shared.array(...)`."""
     following = (i for o, i in sorted(_instructions(code).items()) if o > offset)

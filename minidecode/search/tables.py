@@ -98,7 +98,7 @@ def _filled_up(array: np.ndarray, fill: float) -> np.ndarray:
 def sources_of(rows: Rows, o: Options) -> tuple[np.ndarray, np.ndarray]:
     """(source_BN, length_B)"""
     length_B = np.array([len(source) for source in rows.sources], np.int64)
-    source_BN = np.zeros((len(length_B), max(1, length_B.max())), np.int64)
+    source_BN = np.zeros((len(length_B), max(1, int(length_B.max()))), np.int64)
     for b, source in enumerate(rows.sources):
         source_BN[b, : len(source)] = source
     return _filled_up(source_BN, 0), length_B

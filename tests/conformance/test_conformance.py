@@ -32,7 +32,7 @@ def implementations_and_places(*, older: bool):
             if label.startswith("cuda ") != older:
                 continue
             if label.startswith("cuda"):
-                yield pytest.param(name, function, 16, "emulator", id=f"{test}-emulator")
+                yield pytest.param(name, function, 8, "emulator", id=f"{test}-emulator")
                 yield pytest.param(name, function, 200, "cuda", id=f"{test}-gpu", marks=pytest.mark.gpu)
             else:
                 yield pytest.param(name, function, 200, "cpu", id=test)
