@@ -184,7 +184,7 @@ def test_a_machine_that_is_ready(cli):
     told = {each["name"]: each for each in json.loads(ran.out)}
     assert list(told) == ["generation", "compiled code", "emulator", "exercises", "notebooks"]
     assert all(each["ok"] for name, each in told.items() if name != "notebooks"), told
-    assert "race that is there" in told["emulator"]["told"] and "killed" in told["exercises"]["told"]
+    assert "race that is there" in told["emulator"]["message"] and "killed" in told["exercises"]["message"]
     assert ran.code == (0 if told["notebooks"]["ok"] else 1)
 
 
