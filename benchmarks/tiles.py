@@ -119,12 +119,12 @@ def _in_one_stream(rows, x, x_row, w, steps, head, scale, y, y_row, begins, ends
 
 
 @in_tasks()
-def _multiply_in_one_stream(task, x_RX, w_PSW, bias_X, y_RX, adds, panels_of_task, rows_of_task, steps_of_block):
+def _multiply_in_one_stream(task, x_RX, w_PSW, bias_X, y_RX, adds, ends, panels_of_task, rows_of_task, steps_of_block):
     """As panel_gemm._multiply_floats."""
     no_scale = np.int64(0)
     return panel_gemm._panels_for_rows(
         task, _in_one_stream, panel_gemm.FLOAT_WIDTH, panel_gemm.FLOAT_ROWS, 0, x_RX, w_PSW, no_scale, bias_X, y_RX,
-        PLAIN, adds, adds, panels_of_task, rows_of_task, steps_of_block,
+        PLAIN, adds, ends, panels_of_task, rows_of_task, steps_of_block,
     )  # fmt: skip
 
 
@@ -138,7 +138,7 @@ def measure_packing(inputs: int, outputs: int, rows: int, turns: int) -> dict:
 
     def run(function) -> None:
         for _ in range(times):
-            panel_gemm._multiply(function, weight, (x_RX, weight.data, bias_X, y_RX, False))
+            panel_gemm._multiply(function, weight, (x_RX, weight.data, bias_X, y_RX, False, False))
 
     ways = {"as it is": panel_gemm._multiply_floats, "one stream": _multiply_in_one_stream}
     seconds: dict[str, list[float]] = {way: [] for way in ways}

@@ -63,7 +63,7 @@ TYPES: dict[str, dict[str, list[str]]] = {
 }
 PRODUCTS = {  # "linear", by what the weights are stored as
     "float32": {"common.skinny_gemm._outputs": ["*f2 f2r f1r b f2 i"],
-                "common.panel_gemm._multiply_floats": ["*f2 f3r f1r f2 b i i i"]} | WORKERS,
+                "common.panel_gemm._multiply_floats": ["*f2 f3r f1r f2 b b i i i"]} | WORKERS,
     "float16": {"common.skinny_gemm._outputs": ["*f2 h2r f1r b f2 i"],
                 "common.low_precision._cast": ["h2r f2"]} | WORKERS,
     "int8": {"common.skinny_gemm._outputs": ["*f2 q2r f1r b f2 i"],

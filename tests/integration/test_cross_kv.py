@@ -8,7 +8,15 @@ from test_attention_settings import make
 
 from minidecode.cache.cross import layer_part
 from minidecode.cache.source import Source
+from minidecode.cpu.common.packing import packed
+from minidecode.cpu.common.tile import DOT, FLOAT
+from minidecode.cpu.cross_kv import project_cross_kv
+from minidecode.cpu.linear import linear
+from minidecode.cpu.linear_int8 import linear_int8
+from minidecode.device.low_precision import read_only
+from minidecode.ops import Heads, Weight
 from minidecode.plan import WITH_CROSS, Plan
+from minidecode.reference.cross_kv import arranged
 from minidecode.runtime.receipt import CountedOps, held_bytes, root
 
 LENGTHS = [5, 1, 3]
@@ -71,3 +79,25 @@ def test_a_layers_part_in_both_layouts(layout):
     whole = ops.linear(x_RD, weight)
     parts = [ops.linear(x_RD, layer_part(turned, layer, 2)) for layer in range(2)]
     np.testing.assert_allclose(np.concatenate(parts, axis=1), whole, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.skipif(FLOAT is None or DOT is None, reason="this processor has no instructions for weights in panels")
+@pytest.mark.parametrize("rows", [1, 7, 100])
+@pytest.mark.parametrize("has_bias", [True, False], ids=["bias", "no bias"])
+@pytest.mark.parametrize("dtype", ["float32", "int8_dynamic"])
+@pytest.mark.parametrize(("width", "is_whole"), [(64, True), (48, False)], ids=["whole panels", "parts of panels"])
+def test_products_that_end_in_place_say_what_one_product_says(monkeypatch, width, is_whole, dtype, has_bias, rows):
+    """To the last bit: each sum runs over its inputs in their order, and then comes its bias."""
+    random = np.random.default_rng(width + rows)
+    heads, layers, inputs = Heads(H=0, G=2, K=width, U=width, scale=1.0), 3, 40
+    outputs = layers * heads.G * 2 * width
+    bias_X = random.standard_normal(outputs).astype(np.float32) if has_bias else None
+    plain = Weight(random.standard_normal((outputs, inputs)).astype(np.float32), bias_X, layout="oi")
+    (weight,) = read_only(packed(dtype, (plain,), must=True))
+    h_RD = random.standard_normal((rows, inputs)).astype(np.float32)
+    expected = arranged((linear if dtype == "float32" else linear_int8)(h_RD, weight), weight, heads)
+    moved = []
+    monkeypatch.setattr("minidecode.cpu.cross_kv.arranged", lambda *given: moved.append(1) or arranged(*given))
+    for mine, theirs in zip(project_cross_kv(h_RD, weight, heads), expected, strict=True):
+        assert mine.tobytes() == theirs.tobytes()
+    assert len(moved) == (0 if is_whole else 1)

@@ -71,7 +71,7 @@ def test_int8_results_do_not_depend_on_where_blocks_end(monkeypatch, rows):
     x_RX, weight = rng.standard_normal((rows, 1300), "f"), weight_of(rng, 1300, 150)
     right, packed = reference.linear_int8_naive(x_RX, weight), panel_gemm.pack_int8(weight)
     for steps in BLOCKS:
-        monkeypatch.setattr(panel_gemm, "steps_of_block", lambda steps=steps: steps)
+        monkeypatch.setattr(panel_gemm, "steps_of_block", lambda rows, steps=steps: steps)
         assert compiled.linear_int8(x_RX, packed).tobytes() == right.tobytes()
 
 
@@ -83,7 +83,7 @@ def test_float_results_do_not_depend_on_where_blocks_end(monkeypatch, rows):
     x_RX, w_XX, results = rng.standard_normal((rows, 1300), "f"), rng.standard_normal((150, 1300), "f"), []
     weight = panel_gemm.pack_floats(Weight(w_XX, layout="oi"))
     for steps in BLOCKS:
-        monkeypatch.setattr(panel_gemm, "steps_of_block", lambda steps=steps: steps)
+        monkeypatch.setattr(panel_gemm, "steps_of_block", lambda rows, steps=steps: steps)
         results.append(np.full((rows, 150), np.nan, np.float32))
         panel_gemm.multiply_floats(x_RX, weight, results[-1])
     assert len({y_RX.tobytes() for y_RX in results}) == 1
