@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 import minidecode as md
+from minidecode.cpu.common.jit import REORDER, njit
+from minidecode.cpu.common.tile import features
 from minidecode.methods.plans import settled
 from minidecode.plan import Plan, is_there
 from minidecode.runtime.arena import Extent
@@ -327,3 +329,27 @@ def test_all_that_code_is_compiled_from_is_in_the_hash():
                 assert hashed.issuperset(found), f"{path.name} imports {node.module}, which is not in the hash"
     cached = [p for p in jit.PACKAGE.rglob("*.py") if "cache=True" in p.read_text(encoding="utf-8")]
     assert {p.relative_to(jit.PACKAGE).parts[0] for p in cached} == {"cpu"}
+
+
+@pytest.mark.skipif("avx512f" not in features(), reason="this processor has no vectors of 512 bits")
+def test_loops_run_on_vectors_of_512_bits():
+    """Also where LLVM takes 256 by itself: a plain loop has them, and so has a function that it calls."""
+
+    @njit(fastmath=REORDER)
+    def dot(x_X, y_X):
+        total = np.float32(0)
+        for i in range(len(x_X)):
+            total += x_X[i] * y_X[i]
+        return total
+
+    @njit()
+    def double(x_X, y_X):
+        for i in range(len(x_X)):
+            x_X[i] *= np.float32(2)
+        return dot(x_X, y_X)
+
+    x_X = np.ones(100, np.float32)
+    assert double(x_X, x_X) == 400
+    for function in (dot, double):
+        (code,) = function.inspect_asm().values()
+        assert "zmm" in code
