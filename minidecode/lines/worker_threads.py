@@ -117,8 +117,9 @@ def ahead(items: Iterable[Any], size: int, call_off: Callable[[], None] | None =
 def behind(function: Callable[[Any], Any], items: Iterable[Any], threads: int) -> Iterator[Any]:
     """function(item) of each, by threads, while the caller's makes the next item; in the order in which they end.
 
-    At most threads + 1 items are under way. If the items break off, by an interrupt too, what is under way is handed
-    out before that is raised.
+    At most threads + 1 items are under way. None is taken while one is under way that came 2 (threads + 1) items before
+    it, so whoever puts them in order holds no more than these. If the items break off, by an interrupt too, what is
+    under way is handed out before that is raised.
     """
     most = threads + 1
     inbox, outbox, lease = queue.SimpleQueue(), queue.SimpleQueue(), Lease()
@@ -127,15 +128,20 @@ def behind(function: Callable[[Any], Any], items: Iterable[Any], threads: int) -
     def work() -> None:
         while goes_on():
             try:
-                item = inbox.get(timeout=TICK)
+                number, item = inbox.get(timeout=TICK)
             except queue.Empty:
                 continue
             if item is END:
                 return
-            outbox.put(function(item))
+            outbox.put((number, function(item)))
 
     workers = [Worker(f"post-process {i + 1}", work, outbox) for i in range(threads)]
-    under_way, items, broken_off = 0, iter(items), None
+    under_way: dict[int, None] = {}  # their numbers, the earliest first
+    taken, items, broken_off = 0, iter(items), None
+
+    def is_full() -> bool:
+        return len(under_way) == most or (bool(under_way) and taken - next(iter(under_way)) == 2 * most)
+
     try:
         for worker in workers:
             worker.start()
@@ -148,23 +154,24 @@ def behind(function: Callable[[Any], Any], items: Iterable[Any], threads: int) -
                 broken_off = error
                 break
             if item is not NOTHING_YET:
-                inbox.put(item)
-                under_way += 1
-            while under_way == most or not outbox.empty():
+                inbox.put((taken, item))
+                under_way[taken] = None
+                taken += 1
+            while is_full() or not outbox.empty():
                 if (done := next_item(outbox, workers)) is not NOTHING_YET:
-                    under_way -= 1
-                    yield done
+                    del under_way[done[0]]
+                    yield done[1]
         while under_way:
             if (done := next_item(outbox, workers)) is not NOTHING_YET:
-                under_way -= 1
-                yield done
+                del under_way[done[0]]
+                yield done[1]
         if broken_off is not None:
             raise broken_off
     finally:
         broken_off = None  # the error keeps this frame, which would keep the error, and with it the lease of `items`
         lease.is_over = True
         for _ in workers:
-            inbox.put(END)
+            inbox.put((taken, END))
         _join(workers)
 
 

@@ -20,7 +20,7 @@ from minidecode.lines.pipeline import Span, generate_lines, in_order
 from minidecode.lines.records import Line
 from minidecode.lines.score_lines import score_lines
 from minidecode.lines.timeline import chrome_trace, draw_timeline
-from minidecode.lines.worker_threads import Worker
+from minidecode.lines.worker_threads import Worker, behind
 
 OVERLAPPED = ("both", "prefetch", "post-process")
 
@@ -299,9 +299,25 @@ def test_lines_without_end_are_not_read_without_end(model, overlap):
         for done, line in enumerate(itertools.islice(run, 20), 1):
             assert line.number == done
             ahead = window * (pipeline.AHEAD // (window // batch_size) + 2)  # in the box, in hand, and being read
-            behind = batch_size * (threads + 1)
+            behind = batch_size * 2 * (threads + 1)  # one batch may be late: so many that came after it are held
             assert read["lines"] <= done + ahead + behind + window
     assert run.receipt.lines in (19, 20)
+
+
+def test_what_ends_late_is_waited_for():
+    """A thread that an item keeps does not let the others run ahead without end: what is put in order is held."""
+    released, most = threading.Event(), 2 * (2 + 1)
+
+    def slow_at_first(item):
+        if item == 0:
+            assert released.wait(timeout=30)
+        return item
+
+    timer = threading.Timer(0.3, released.set)
+    timer.start()
+    ends = list(behind(slow_at_first, range(50), threads=2))
+    timer.join()
+    assert sorted(ends) == list(range(50)) and ends.index(0) < most
 
 
 def test_in_order():
