@@ -11,7 +11,8 @@ beside what a thread reads from memory: steps of few rows are limited by it, not
 The first generation counts operations, with steps that are not captured. The others are timed, by turns with the
 limits. On one thread, times are the processor's, so other work on the machine counts for little. For two threads of an
 idle machine, set NUMBA_NUM_THREADS=2: times are then the clock's on the wall. Takes about two minutes. Prints the
-tables; writes them into --readme between the marks cpu-stages, and all figures to --out.
+tables; writes them into --readme between the marks cpu-stages, or cpu-stages-intel on an Intel, and all figures to
+--out.
 """
 
 from __future__ import annotations
@@ -221,7 +222,11 @@ def main() -> None:
     p.add_argument("--dtypes", nargs="+", default=["float32", *(["int8_dynamic"] if DOT else [])])
     p.add_argument("--note", default="", help="what a reader should know of the machine")
     p.add_argument("--out", type=to_write, help="JSON file to write")
-    p.add_argument("--readme", type=with_marks("cpu-stages"), help="file whose table between these marks is replaced")
+    p.add_argument(
+        "--readme",
+        type=with_marks("cpu-stages", "cpu-stages-intel"),
+        help="file whose table between these marks is replaced",
+    )
     a = p.parse_args()
     works = {name: s for name, s in SETTINGS.items() if any(name.startswith(o) for o in a.only)}
     if not works:
@@ -240,7 +245,8 @@ def main() -> None:
     if a.out:
         a.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     if a.readme:
-        write_between_markers(a.readme, "cpu-stages", table(result))
+        is_of_intel = machine["processor"].startswith("Intel")
+        write_between_markers(a.readme, "cpu-stages-intel" if is_of_intel else "cpu-stages", table(result))
 
 
 if __name__ == "__main__":

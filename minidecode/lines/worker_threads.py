@@ -118,7 +118,7 @@ def behind(function: Callable[[Any], Any], items: Iterable[Any], threads: int) -
     """function(item) of each, by threads, while the caller's makes the next item; in the order in which they end.
 
     At most threads + 1 items are under way. None is taken while one is under way that came 2 (threads + 1) items before
-    it, so whoever puts them in order holds no more than these. If the items break off, by an interrupt too, what is
+    it: a caller that puts them in order holds no more than these. If the items break off, by an interrupt too, what is
     under way is handed out before that is raised.
     """
     most = threads + 1

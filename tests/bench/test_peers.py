@@ -42,11 +42,12 @@ def test_a_ratio_is_of_turns_and_a_missed_target_is_said(script):
     assert script.ratio(rows["minidecode fp32"], rows["CTranslate2 fp32, own"]) == "2.00x (2.00-2.00)"
     assert script.ratio(rows["minidecode fp32"], rows["transformers"]) == "3.00x (2.40-3.00)"
     work = "bart-base, beam 4, 4 x 512, 32 new, n-gram 3"
-    assert script.target_lines({"work": {work: rows, "another work": rows}})[2:] == [
-        f"| {work} | 1.3x, 2.00x | 1.1x, 1.10x | 2.5x, 3.00x |"
-    ]
+    record = {"machine": {"processor": "AMD EPYC x86_64"}, "work": {work: rows, "another work": rows}}
+    assert script.target_lines(record)[2:] == [f"| {work} | 1.3x, 2.00x | 1.1x, 1.10x | 2.5x, 3.00x |"]
     rows["CTranslate2 fp32, own"]["seconds"] = [1.2, 6.0, 2.4]
-    assert "| 1.3x, **1.20x, missed** |" in script.target_lines({"work": {work: rows}})[2]
+    assert "| 1.3x, **1.20x, missed** |" in script.target_lines(record)[2]
+    record["machine"]["processor"] = "Intel(R) Xeon(R) Processor x86_64"
+    assert script.target_lines(record)[2] == f"| {work} | 1.2x, 1.20x | 1.3x, **1.10x, missed** | 2x, 3.00x |"
 
 
 def test_the_readme_says_what_was_recorded(script):
@@ -79,6 +80,13 @@ def test_the_readme_says_what_was_recorded_on_a_zen_4(script):
              ("minidecode fp32", "transformers, spinning"))  # fmt: skip
     cells = " | ".join(script.ratio(rows[ours], rows[theirs]) for ours, theirs in pairs)
     assert f"| {cells} |" in (HERE / "benchmarks" / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_readme_says_what_was_recorded_on_an_intel(script):
+    recorded = json.loads((HERE / "benchmarks" / "results" / "peers-intel-cpu.json").read_text(encoding="utf-8"))
+    assert script.table(recorded) in (HERE / "benchmarks" / "README.md").read_text(encoding="utf-8")
+    assert script.is_of_intel(recorded) and set(recorded["work"]) == set(script.SETTINGS)
+    assert all(len(row["seconds"]) >= 9 for rows in recorded["work"].values() for row in rows.values())
 
 
 def test_peers_wait_both_ways(script):
