@@ -33,7 +33,7 @@ from contextlib import contextmanager
 import numpy as np
 from flags import positive, to_write
 from numba import njit
-from peers import SETTINGS, options_of, prompts_of
+from peers import SETTINGS, is_intel, options_of, prompts_of
 from readme import with_marks, write_between_markers
 from registers import Registers, kind_of_floats, operations_of
 
@@ -245,8 +245,7 @@ def main() -> None:
     if a.out:
         a.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     if a.readme:
-        is_of_intel = machine["processor"].startswith("Intel")
-        write_between_markers(a.readme, "cpu-stages-intel" if is_of_intel else "cpu-stages", table(result))
+        write_between_markers(a.readme, "cpu-stages-intel" if is_intel(result) else "cpu-stages", table(result))
 
 
 if __name__ == "__main__":

@@ -90,7 +90,7 @@ TARGETS = {  # work -> times CTranslate2 in float32, times its int8 (ours: int8_
     "opus-mt, beam 4, 8 x 64, 64 new": (1.2, 1.1, 2.0),
     "SmolLM2-135M, beam 4, 1 x 32, 64 new": (None, None, 1.5),
 }
-ON_INTEL = (1.2, 1.3, 2.0)  # of each work in SETTINGS, beside peers that multiply by MKL
+TARGETS_ON_INTEL = (1.2, 1.3, 2.0)  # of each work in SETTINGS, beside peers that multiply by MKL
 SYSTEMS = {  # name -> (function that loads it, what it is given, environment)
     "minidecode fp32": ("ours", {"dtype": "float32"}, {}),
     "minidecode int8": ("ours", {"dtype": "int8"}, {}),
@@ -688,7 +688,7 @@ def target_lines(record: dict) -> list[str]:
              "|---|---|---|---|"]  # fmt: skip
     for name, rows in record["work"].items():
         if name in TARGETS and all(ours and theirs for ours, theirs in pairs(rows)):
-            cells, targets = [], ON_INTEL if is_of_intel(record) and name in SETTINGS else TARGETS[name]
+            cells, targets = [], TARGETS_ON_INTEL if is_intel(record) and name in SETTINGS else TARGETS[name]
             for wanted, (ours, theirs) in zip(targets, pairs(rows), strict=True):
                 reached = middle_ratio(ours, theirs)
                 missed = f"{wanted:g}x, **{reached:.2f}x, missed**" if wanted else ""
@@ -697,7 +697,8 @@ def target_lines(record: dict) -> list[str]:
     return lines if lines[2:] else []
 
 
-def is_of_intel(record: dict) -> bool:
+def is_intel(record: dict) -> bool:
+    """Whether it was recorded on an Intel, whose tables have marks of their own."""
     return record["machine"]["processor"].startswith("Intel")
 
 
@@ -838,7 +839,7 @@ def main() -> None:
     mark, text = ("plain-cache", plain_table(result)) if a.plain_cache else ("peers", table(result))
     if not a.plain_cache and not SETTINGS.keys() & works.keys():
         mark = "peers-models"
-    elif mark == "peers" and is_of_intel(result):
+    elif mark == "peers" and is_intel(result):
         mark = "peers-intel"
     if a.accelerated:
         for package in ("ctranslate2", "llama_cpp_python"):

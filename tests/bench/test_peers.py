@@ -85,8 +85,13 @@ def test_the_readme_says_what_was_recorded_on_a_zen_4(script):
 def test_the_readme_says_what_was_recorded_on_an_intel(script):
     recorded = json.loads((HERE / "benchmarks" / "results" / "peers-intel-cpu.json").read_text(encoding="utf-8"))
     assert script.table(recorded) in (HERE / "benchmarks" / "README.md").read_text(encoding="utf-8")
-    assert script.is_of_intel(recorded) and set(recorded["work"]) == set(script.SETTINGS)
+    assert script.is_intel(recorded) and set(recorded["work"]) == set(script.SETTINGS)
     assert all(len(row["seconds"]) >= 9 for rows in recorded["work"].values() for row in rows.values())
+    floats, int8, _ = zip(*([script.middle_ratio(*pair) for pair in script.pairs(rows)]
+                            for rows in recorded["work"].values()), strict=True)  # fmt: skip
+    said = (f"it is {min(int8):.1f} to {max(int8):.1f} times as fast, and float32 {min(floats):.1f} to"
+            f" {max(floats):.1f} times.")  # fmt: skip
+    assert said in (HERE / "README.md").read_text(encoding="utf-8")
 
 
 def test_peers_wait_both_ways(script):

@@ -100,4 +100,4 @@ def test_products_that_end_in_place_say_what_one_product_says(monkeypatch, width
     monkeypatch.setattr("minidecode.cpu.cross_kv.arranged", lambda *given: moved.append(1) or arranged(*given))
     for mine, theirs in zip(project_cross_kv(h_RD, weight, heads), expected, strict=True):
         assert mine.tobytes() == theirs.tobytes()
-    assert len(moved) == (0 if is_whole else 1)
+    assert len(moved) == (0 if is_whole and dtype == "float32" else 1)

@@ -18,7 +18,6 @@ int8 are exact: |x| |w| inputs < 2^31 up to MOST_INPUTS.
 from __future__ import annotations
 
 import dataclasses
-import functools
 
 import numpy as np
 
@@ -145,9 +144,8 @@ def _multiply(function, weight, arrays) -> None:
     parallel_for(function, tasks, (*arrays, *cut, steps_of_block(len(arrays[0]))), workers)
 
 
-@functools.cache
 def steps_of_block(rows: int) -> int:
-    """Of this machine; where the size of its cache is not known, long blocks, which lose less when they are wrong."""
+    """Long blocks for many rows; for few where the cache is small or its size not known: they lose less when wrong."""
     is_short = rows <= ROWS and (first_level_bytes() or 0) >= 48 * 1024
     return BLOCK_IN_FIRST_LEVEL if is_short else LONG_BLOCK
 
