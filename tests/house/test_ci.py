@@ -99,3 +99,14 @@ def test_each_extra_for_a_gpu_is_resolved_for_three_pythons():
     of_gpu = {name for name, asked in project["optional-dependencies"].items() if "numba-cuda" in " ".join(asked)}
     assert project["requires-python"] == f">={pythons[0]}" and pythons == ["3.11", "3.12", "3.13"]
     assert of_gpu == set(",".join(extras).split(",")) and "cu13,ptx" in extras  # what fits both fits either alone
+
+
+def test_what_runs_at_once_is_all_printed_and_fails_if_one_fails(tmp_path):
+    """Also where a command before a function's last one fails, and where another function is done long after it."""
+    script = (CHECKOUT / ".ci/run").read_text(encoding="utf-8")
+    (at_once,) = re.findall(r"^at_once\(\) \{.*?^\}$", script, flags=re.DOTALL | re.MULTILINE)
+    functions = "good() { sleep 0.3; echo late; }\nbad() { false; echo unreached; }\n"
+    for asked, code, said in (("good", 0, "late\n"), ("bad good", 1, "bad failed:\nlate\n")):
+        lines = f"set -euo pipefail\nscratch={tmp_path}\n{at_once}\n{functions}at_once {asked}\necho goes on\n"
+        ran = subprocess.run(["bash", "-c", lines], capture_output=True, text=True, timeout=30)
+        assert (ran.returncode, ran.stdout, ran.stderr) == (code, said + "goes on\n" * (not code), "")
