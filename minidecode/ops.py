@@ -13,7 +13,7 @@ dtype of the queries.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -85,10 +85,19 @@ class Weight:
         return np.result_type(self.data.dtype, np.float32)
 
     def of_outputs(self, outputs: slice) -> Weight:
-        """Some of its outputs: views of its arrays, not copies."""
-        data = self.data[outputs] if self.layout == "oi" else self.data[:, outputs]
-        bias, scale = (None if a is None else a[outputs] for a in (self.bias, self.scale))
-        return Weight(data, bias, scale, self.layout, self.x_bits)
+        """Some of its outputs: views of its arrays, not copies. Raises ValueError if these are not whole panels."""
+        bias = None if self.bias is None else self.bias[outputs]
+        if self.layout != "panels":
+            scale = None if self.scale is None else self.scale[outputs]
+            return replace(self, data=self.data[outputs] if self.layout == "oi" else self.data[:, outputs],
+                           bias=bias, scale=scale)  # fmt: skip
+        (first, last, _), width = outputs.indices(self.outputs), self.data.shape[2]
+        if first % width or (last % width and last < self.outputs):
+            raise ValueError(f"outputs {first} to {last} are not whole panels of {width}")
+        panels, scale = slice(first // width, -(-last // width)), self.scale
+        if scale is not None:
+            scale = scale[panels] if scale.ndim == 3 else scale[outputs]
+        return replace(self, data=self.data[panels], bias=bias, scale=scale, packed_outputs=last - first)
 
 
 @dataclass(frozen=True)

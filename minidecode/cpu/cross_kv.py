@@ -8,8 +8,6 @@ Products of int8_dynamic take as long either way, 73 and 74 ms.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from ..device.capture import contiguous
@@ -31,7 +29,7 @@ def project_cross_kv(h_RD, weight, heads, dtype=None, out=None, *, workspace=Non
     for layer in zip(k_SRGK, v_SRGU, strict=True):
         for result_RGK in layer:
             y_RX = result_RGK.reshape(len(h_RD), -1)
-            part = _outputs_of(weight, first, first + y_RX.shape[1])
+            part = weight.of_outputs(slice(first, first + y_RX.shape[1]))
             multiply_floats(h_RD, part, y_RX, bias_X=part.bias)
             first += y_RX.shape[1]
     return k_SRGK, v_SRGU
@@ -44,11 +42,3 @@ def _are_whole_panels(h_RD, weight, heads, k_SRGK, v_SRGU):
         and all(heads.G * width % weight.data.shape[2] == 0 for width in (heads.K, heads.U))
         and all(x_SRGK.dtype == np.float32 and x_SRGK.flags.c_contiguous for x_SRGK in (k_SRGK, v_SRGU))
     )  # fmt: skip
-
-
-def _outputs_of(weight, first, last):
-    """Outputs first to last, which are whole panels: a view. (`Weight.of_outputs` does not know of panels.)"""
-    panel = weight.data.shape[2]
-    bias_X = None if weight.bias is None else weight.bias[first:last]
-    data_PSW = weight.data[first // panel : last // panel]
-    return replace(weight, data=data_PSW, bias=bias_X, packed_outputs=last - first)

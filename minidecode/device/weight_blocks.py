@@ -141,17 +141,6 @@ def floats(weight: Weight, dtype: np.dtype) -> np.ndarray:
     return float_XXX.reshape(q_XX.shape)[: weight.outputs]
 
 
-def some_outputs(weight: Weight, first: int, last: int) -> Weight:
-    """A block weight's outputs from `first`, which begins a panel, up to `last`, in its layout: views."""
-    if weight.layout != "panels":
-        return weight.of_outputs(slice(first, last))
-    assert weight.scale is not None
-    panels, last = slice(first // PANEL_OUTPUTS, -(-last // PANEL_OUTPUTS)), min(last, weight.outputs)
-    return dataclasses.replace(
-        weight, data=weight.data[panels], scale=weight.scale[panels], packed_outputs=last - first, bias=None
-    )
-
-
 def in_panels(weight: Weight) -> Weight:
     """A block weight in rows, as the CPU's tiles read it. The outputs that fill the last panel up are zeros."""
     assert weight.scale is not None

@@ -128,11 +128,12 @@ def behind(function: Callable[[Any], Any], items: Iterable[Any], threads: int) -
     def work() -> None:
         while goes_on():
             try:
-                number, item = inbox.get(timeout=TICK)
+                task = inbox.get(timeout=TICK)
             except queue.Empty:
                 continue
-            if item is END:
+            if task is END:
                 return
+            number, item = task
             outbox.put((number, function(item)))
 
     workers = [Worker(f"post-process {i + 1}", work, outbox) for i in range(threads)]
@@ -171,7 +172,7 @@ def behind(function: Callable[[Any], Any], items: Iterable[Any], threads: int) -
         broken_off = None  # the error keeps this frame, which would keep the error, and with it the lease of `items`
         lease.is_over = True
         for _ in workers:
-            inbox.put((taken, END))
+            inbox.put(END)
         _join(workers)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..device.low_precision import dequantized, is_narrow, rounded_rows, rounding, unpacked
-from ..device.weight_blocks import BLOCK, PANEL_OUTPUTS, is_in_blocks, some_outputs
+from ..device.weight_blocks import BLOCK, PANEL_OUTPUTS, is_in_blocks
 from . import scratch
 
 CACHED = 2**17  # weights that are cast together: half a megabyte of float32, which stays in the L2 cache
@@ -64,6 +64,6 @@ def product_of_blocks(x_RX, weight, out):
     y_RX = np.empty((len(x_RX), outputs), x_RX.dtype) if out is None else out
     together = max(1, CACHED // inputs // PANEL_OUTPUTS) * PANEL_OUTPUTS
     for first in range(0, outputs, together):
-        some = some_outputs(weight, first, first + together)
+        some = weight.of_outputs(slice(first, first + together))
         np.matmul(x_RX, dequantized(some, x_RX.dtype).T, out=y_RX[:, first : first + together])
     return y_RX

@@ -65,6 +65,28 @@ def test_nothing_is_lost_by_way_of_floats_or_panels(dtype):
             assert (dequantized(packed, np.dtype(wide)) == dequantized(weight, np.dtype(wide))).all()
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int8", *BLOCKS])
+def test_some_outputs_of_panels_are_those_of_rows(dtype):
+    """With their bias and scale, in place; what does not begin or end with a panel is refused."""
+    if {"float32": tile.FLOAT, "int8": tile.DOT}.get(dtype, KINDS) is None:
+        pytest.skip("this processor has no instructions for such panels")
+    rng, bias_X = np.random.default_rng(1), np.arange(70, dtype=np.float32)
+    rows = unpacked(dataclasses.replace(weight_of(rng, 96, 70, dtype), bias=bias_X))
+    rows = rows if rows.layout == "oi" else dataclasses.replace(rows, data=rows.data.T.copy(), layout="oi")
+    pack = {"float32": panel_gemm.pack_floats, "int8": panel_gemm.pack_int8}.get(dtype, in_panels)
+    packed = pack(rows)
+    width = packed.data.shape[2]
+    for outputs in (slice(0, width), slice(width, None), slice(0, 70), slice(width, 2 * width)):
+        some, right = packed.of_outputs(outputs), rows.of_outputs(outputs)
+        assert np.shares_memory(some.data, packed.data) and some.outputs == right.outputs
+        assert (some.bias == right.bias).all()
+        float32 = np.dtype(np.float32)
+        assert (dequantized(some, float32) == dequantized(right, float32)).all()
+    for outputs in (slice(1, None), slice(0, width - 1), slice(width, width + 1)):
+        with pytest.raises(ValueError, match="whole panels"):
+            packed.of_outputs(outputs)
+
+
 @pytest.mark.parametrize("dtype", BLOCKS)
 def test_each_weight_is_off_by_half_a_step_at_most(dtype):
     rng = np.random.default_rng(0)
