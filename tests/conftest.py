@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import json
 import os
@@ -36,6 +37,13 @@ def pytest_configure(config):
     """Unpacks the golden folders before tests are collected, and before processes that share the work start."""
     if not hasattr(config, "workerinput"):
         golden_files.unpack()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish(session):
+    """What tests are made of stays to the end: each search for garbage would go through a million objects again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_addoption(parser):

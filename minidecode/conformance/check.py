@@ -60,6 +60,7 @@ class Verdict:
     warnings: list[str] = field(default_factory=list)  # of its kernels: double precision by accident
     left_out: list[LeftOut] = field(default_factory=list)  # large inputs that were not tried
     where: str = ""  # where its kernels ran, and on which arrays
+    planted_left_out: int = 0  # planted inputs that were not asked for
 
     @property
     def ok(self) -> bool:
@@ -84,27 +85,29 @@ class Verdict:
         return "\n".join([*lines, "", "The smallest input found:", code])
 
     def _not_tried(self) -> str:
-        """The end of the first line: what was left out, by name."""
+        """The end of the first line: how many planted inputs were left out, and which large ones."""
+        planted = f"; {self.planted_left_out} planted ones were left out" if self.planted_left_out else ""
         if not self.left_out:
-            return ""
+            return planted
         names = [left.name for left in self.left_out[:NAMED]]
         more = [f"and {len(self.left_out) - NAMED} more"] if len(self.left_out) > NAMED else []
-        return f"; larger ones were not tried: {', '.join([*names, *more])}"
+        return f"{planted}; larger ones were not tried: {', '.join([*names, *more])}"
 
 
 def check(
     name: str, implementation: Callable[..., Any], *, examples: int = 200, seed: int = 0,
     promised: bool = True, progress: Callable[[int, int], None] = lambda done, total: None,
     large_seconds: float | None = None, shrinks: int | None = None, large_numbers: int | None = None,
-    device: str | None = None,
+    planted: int | None = None, device: str | None = None,
 ) -> Verdict:  # fmt: skip
     """Judges a function with the positional signature of the op of that name (see ops.py).
 
     First random inputs, since a failure among them can be made smaller; then the planted ones, some of them once more
     with clocks that hurry (hurried.py); then the large ones, the cheapest first. Host code gets all of these, whatever
     time they take; kernels in the emulator get them for 30 s. large_seconds: a budget for either. large_numbers: in
-    place of time, all of up to so many numbers. The first line of the verdict names what was left out. Where a known
-    mistake gives the same wrong answers, it is named.
+    place of time, all of up to so many numbers. planted: so many of the planted inputs, evenly drawn from their list;
+    None: all. The first line of the verdict names what was left out. Where a known mistake gives the same wrong
+    answers, it is named.
 
     Kernels that it launches (by `device.launch.launch` or `md.emulate`) run in the emulator, races looked for, or on
     the GPU. On a GPU minidecode's kernels get arrays that live there, as in generations; so does any function with
@@ -127,9 +130,10 @@ def check(
         implementation = OnDevice(implementation, device)
     is_emulated = device == "emulator" or isinstance(implementation, InEmulator) or device_kind() != "gpu"
     asked = row_module(name)
-    strategy, planted = asked.inputs(), [for_function(implementation, case) for case in asked.planted()]
+    strategy, all_planted = asked.inputs(), [for_function(implementation, case) for case in asked.planted()]
+    some_planted = all_planted if planted is None else evenly_drawn(all_planted, planted)
     large = asked.large()
-    total = examples + len(planted) + len(large)
+    total = examples + len(some_planted) + len(large)
     tried, since, last, kept, left_out = [0], [0], [None], _KeepsResults(implementation), []
 
     def look(arguments: tuple) -> Mistake | None:
@@ -163,12 +167,12 @@ def check(
         try:
             with seen_kernels() as kernels:
                 judge_random()
-                for arguments in planted:
+                for arguments in some_planted:
                     judge(arguments)
-                if mistake := wrong_with_out(row, implementation, planted[0]):
-                    last[0] = (planted[0], mistake)
+                if mistake := wrong_with_out(row, implementation, all_planted[0]):
+                    last[0] = (all_planted[0], mistake)
                     raise _WrongAnswerError
-                if not kernels and (problem := wrong_in_a_hurry(row, implementation, planted)):
+                if not kernels and (problem := wrong_in_a_hurry(row, implementation, some_planted)):
                     last[0] = problem
                     raise _WrongAnswerError
                 limits = look_at_limits if kernels and is_emulated else None
@@ -180,7 +184,7 @@ def check(
             arguments, mistake = last[0]
             name_of_it = None
             if mistake.is_of_value:
-                name_of_it = _known_mistake(row, implementation, [*planted[:8], arguments])
+                name_of_it = _known_mistake(row, implementation, [*all_planted[:8], arguments])
             failure = Failure(arguments_of(row, arguments), mistake.what, name_of_it, mistake.is_right)
     typed = [(kernel.py_func.__name__, check_types(kernel, types)) for kernel, types in kernels]
     remarks = [(kernel, note) for kernel, notes in typed for note in notes]
@@ -188,7 +192,16 @@ def check(
     if failure is None and refused:
         failure = Failure({}, refused[0])
     warnings = [f"{kernel}: {note}" for kernel, note in remarks if note.kind == "warning"]
-    return Verdict(name, label, tried[0], failure, warnings, left_out, where_it_ran(device, is_emulated, bool(kernels)))
+    where = where_it_ran(device, is_emulated, bool(kernels))
+    return Verdict(name, label, tried[0], failure, warnings, left_out, where, len(all_planted) - len(some_planted))
+
+
+def evenly_drawn(cases: list[tuple], number: int) -> list[tuple]:
+    """So many of the cases, at equal distances, the first and the last among them; all if there are no more."""
+    if number >= len(cases):
+        return cases
+    last = len(cases) - 1
+    return [cases[i * last // max(number - 1, 1)] for i in range(number)]
 
 
 def device_of(implementation: Callable[..., Any]) -> str:

@@ -153,6 +153,26 @@ def test_the_first_line_names_what_was_left_out():
     )
 
 
+def test_of_planted_inputs_so_many_are_tried_as_are_asked_for():
+    """At equal distances, the last one too; how many were left out is said first."""
+    planted, tried = row_module("beam_scores").planted(), []
+
+    def noting(scores_RV, running_R):
+        tried.append(scores_RV.shape)
+        return beam_scores.add_beam_scores(scores_RV, running_R)
+
+    asked = {"examples": 5, "large_numbers": 0}
+    for number in (1, 4, len(planted), len(planted) + 1):
+        tried.clear()
+        verdict = conformance.check("beam_scores", noting, planted=number, **asked)
+        due = planted[:1] if number == 1 else [planted[i * (len(planted) - 1) // 3] for i in range(4)]
+        due = due if number <= 4 else planted
+        assert tried[5 : 5 + len(due)] == [case[0].shape for case in due] and verdict.inputs == 5 + len(due)
+        left_out = f"; {len(planted) - len(due)} planted ones were left out; larger ones were not tried"
+        assert verdict.ok and (left_out in str(verdict)) == (len(due) < len(planted))
+    assert "planted ones" not in str(conformance.check("beam_scores", noting, **asked)).partition("\n")[0]
+
+
 def test_the_progress_of_large_inputs_is_told_too():
     told = []
     tell = lambda done, total: told.append((done, total))  # noqa: E731
