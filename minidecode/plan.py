@@ -45,9 +45,8 @@ CACHES: dict[str, type[ChosenCache]] = {
     "rolling": RollingCache,
     "el": ElCache,
 }
-WITH_CROSS: dict[str, type[ChosenCache]] = CACHES | {
-    "el": SplitBesideEl
-}  # of a decoder that also sees what an encoder made of a source
+# For a decoder that also reads a source:
+WITH_CROSS: dict[str, type[ChosenCache]] = CACHES | {"el": SplitBesideEl}
 
 
 BACKENDS = ("reference", "naive", "cpu", "cuda", "emulator")

@@ -36,7 +36,7 @@ def project_cross_kv(h_RD, weight, heads, dtype=None, out=None, *, workspace=Non
 
 
 def _are_whole_panels(h_RD, weight, heads, k_SRGK, v_SRGU):
-    """And all numbers are float32, those of each result side by side."""
+    """Whether keys and values of each layer fill whole panels, and all arrays are contiguous and float32."""
     return (
         weight.layout == "panels" and weight.scale is None and len(h_RD) > 0 and h_RD.dtype == np.float32
         and all(heads.G * width % weight.data.shape[2] == 0 for width in (heads.K, heads.U))

@@ -25,7 +25,7 @@ def residual_norm(x_RD, y_RD, bias_D, norm, out=None):
 
 
 def _run(x_RD, y_RD, bias_D, norm, summed_RD, h_RD):
-    """No rows of y: x stays."""
+    """Queues one task per block of rows. If y has no rows, x stays, and only h is written."""
     bias_D, shift_D = or_empty(bias_D, norm.gain_D), or_empty(norm.bias_D, norm.gain_D)
     given = [contiguous(a) for a in (x_RD, y_RD, bias_D, norm.gain_D, shift_D)]  # else sums do not run on vectors
     summed_RD = summed_RD if len(y_RD) else given[0]

@@ -340,7 +340,7 @@ class Block:
         others = [t for t in self.live if t not in spinning]
         message = (
             f"Deadlock: {threads_in_words([t.short for t in spinning])}{self.suffix} {verb(spinning, 'wait')} in a loop"
-            f" at {place} for an element that nobody changes any more"
+            f" at {place} for an element that no thread changes any more"
         )
         if others and others[0].waits is not None:
             who = threads_in_words([t.short for t in others])

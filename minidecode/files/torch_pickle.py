@@ -382,8 +382,8 @@ def drop_state(machine: Machine) -> None:
 # --- what a machine that describes knows besides ---
 
 
-def describe(machine: Machine) -> None:
-    """A call, or the making of an object: of an unknown name, a description without the arguments."""
+def call_or_describe(machine: Machine) -> None:
+    """Pops a function and its arguments; pushes the call's result, or a description if the name is unknown."""
     arguments, function = machine.pop(tuple), machine.pop()
     if isinstance(function, Unknown):
         machine.push(Described(function.name))
@@ -465,7 +465,7 @@ OPCODES: dict[bytes, Callable[[Machine], None]] = {
     b"c": global_by_lines, b"\x93": global_by_stack, b"R": call, b"b": drop_state, b"Q": storage,
 }  # fmt: skip
 DESCRIBING: dict[bytes, Callable[[Machine], None]] = {
-    b"R": describe, b"\x81": describe, b"b": describe_state,
+    b"R": call_or_describe, b"\x81": call_or_describe, b"b": describe_state,
     b"a": lambda machine: describe_items(machine, [machine.pop()]),
     b"e": lambda machine: describe_items(machine, machine.pop_to_mark()),
     b"s": lambda machine: describe_entries(machine, [machine.pop(), machine.pop()][::-1]),

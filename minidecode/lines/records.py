@@ -112,8 +112,8 @@ class Copies:
 
     def count(self, record: dict[str, Any]) -> int:
         """How many records before this one had its prompt, and the same seed, of the line's own or of the call."""
-        own = record.get("seed")
-        drawn_from = f"{self.seed if own is None else own} {record['prompt']}"
+        seed = self.seed if record.get("seed") is None else record["seed"]
+        drawn_from = f"{seed} {record['prompt']}"
         key = hashlib.blake2b(drawn_from.encode("utf-8", "surrogatepass"), digest_size=16).digest()  # less than a text
         self.seen[key] += 1
         return self.seen[key] - 1

@@ -152,8 +152,8 @@ class Accelerated:
     def reduce_live(self, protocol: int) -> tuple[Any, ...]:
         """What copy and pickle make the live model of again."""
         _, _, state, *rest = type(self.live).__reduce_ex__(self.live, max(protocol, 2))
-        own = {name: value for name, value in state.items() if name not in ("generate", "__reduce_ex__")}
-        return _copy_of_live, (type(self.live), self), own, *rest
+        unpatched = {name: value for name, value in state.items() if name not in ("generate", "__reduce_ex__")}
+        return _copy_of_live, (type(self.live), self), unpatched, *rest
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy's model and weights are its own."""

@@ -12,7 +12,7 @@ last axis, is meant, and `softmax` stands here.
 Contract: tolerance. The ops that a model runs (grouped.py, prefill.py) give the same results, which the tests hold;
 that they also scale the logits is no difference (see `fold_scale`). bench/multi_query_costs.py counts what each listing
 moves and computes. They are for reading: where sequences differ in length, or a cache is to grow in place, see
-memory/.
+cache/.
 """
 
 from __future__ import annotations

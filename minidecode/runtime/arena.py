@@ -207,7 +207,7 @@ class Places:
         self._views: dict[tuple[Result, int], np.ndarray] = {}
 
     def begin(self, section: str, reads: np.ndarray | None = None) -> None:
-        """Begins a section of the plan. What no step does regularly, such as leaving, is not planned."""
+        """Begins a section of the plan. What only some steps do (`keep_only`) is not planned."""
         self._section = section if section in self.plan.calls else None
         self._ways, self._made = self.plan.calls.get(section, ()), 0
 

@@ -45,7 +45,7 @@ class Passes:
         if of_this.captured:
             captured.beside = tuple(beside)  # the graph reads those of this call
         if of_this.launches:
-            result, counts.passes = own(result), counts.passes + 1
+            result, counts.passes = copy_of_result(result), counts.passes + 1
         counts.why_not = counts.why_not or of_this.why_not
         self._give(key, captured)
         return result
@@ -72,7 +72,7 @@ def bytes_of(captured: Captured) -> int:
     return 0 if captured.graph is None else captured.graph.bytes
 
 
-def own(result: Any) -> Any:
+def copy_of_result(result: Any) -> Any:
     """A copy of what a graph has computed. Caches share with it what they do not hold between steps, as lengths."""
     if is_array(result):
         return result.copy()

@@ -294,7 +294,7 @@ class Receipt:
                 "calls): the calls in them are counted above"
             )
         if g.looks:
-            lines.append(f"the host looked {g.looks:,} times at what {self.steps:,} steps told")
+            lines.append(f"the host read the flags of {self.steps:,} steps in {g.looks:,} reads")
         if g.passes:
             lines.append(f"{g.passes} of encoder and prefill launched whole, for texts of these lengths came before")
         if g.why_not:

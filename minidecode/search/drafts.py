@@ -81,7 +81,7 @@ class DraftModel:
         self.engine.expand(texts, steps)
 
     def drafts(self, texts: Texts, going_X: np.ndarray, most_X: np.ndarray) -> list[Draft]:
-        """As long as the model's scores leave a token: else the draft ends before it.
+        """A draft for each text; it ends before a token that the model's scores rule out.
 
         It must not end because of a token that was drawn: then what is left would be drawn too seldom.
         """

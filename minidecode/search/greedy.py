@@ -98,10 +98,10 @@ def greedy(
         texts, chosen = engine.run_step(one_step, texts, said, key)
 
     copy_found(texts.finds(), every_text.finds(), np.arange(len(texts.row_R)), texts.row_R)
-    found = found_of(every_text, request, options, looks.steps)
+    result = found_of(every_text, request, options, looks.steps)
     if kept:
-        kept.find_texts(found.tokens)
-    return found
+        kept.find_texts(result.tokens)
+    return result
 
 
 @dataclass

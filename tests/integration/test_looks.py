@@ -78,7 +78,7 @@ def test_a_step_is_one_launch_and_an_eighth_of_a_look(there):
     graphs = out.receipt.graphs
     assert graphs.launches == out.receipt.steps - 1 == NEW - 1
     assert read.count(8) == graphs.looks == -(-NEW // MOST) and len(read) <= graphs.looks + 12
-    assert f"the host looked {graphs.looks} times at what {NEW} steps told" in str(out.receipt)
+    assert f"the host read the flags of {NEW} steps in {graphs.looks} reads" in str(out.receipt)
 
 
 def test_a_stream_is_read_as_seldom(there):

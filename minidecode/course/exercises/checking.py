@@ -32,14 +32,14 @@ def check(
         held = asked if asked is not None else folder.seed(exercise) or 0
     try:
         verdict = exercise.check(submission, held, seal=lambda values: folder.seal(exercise, held, values))
-    except AnswerToldError as told:
+    except AnswerToldError as error:
         if not is_said:
             raise
         folder.renew(exercise, submission.path, held)
         raise OptionError(
             f"the answer to variation {held} of exercise {exercise.number} has been told: predict the new one, which"
             f" {submission.path} holds now (what you wrote stays there)"
-        ) from told
+        ) from error
     if not is_said and not is_elsewhere:
         verdict.notes.append(
             f"{submission.path} does not say its variation (the line # --- variation is gone or changed): judged was"

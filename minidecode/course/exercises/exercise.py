@@ -32,7 +32,7 @@ COMMON = {
     "row-0-for-all": "what belongs to row 0 is used for every row, which is right as long as all rows are alike",
     "reads-the-tail": "what a row's length leaves out is taken for data",
     "only-multiples-of-32": "sizes that 32 divides come out right, all others do not: the last, partial group is lost",
-    "mutates-input": "whoever called you still needs what he handed in",
+    "mutates-input": "the caller still needs what was handed in",
 }  # fmt: skip
 
 

@@ -519,7 +519,7 @@ def check_groups(kit: Kit) -> None:
     kit.same("forward of group_heads", kit.call("forward", model, ids), kit.logits(ids, ours), hint)
     tokens("generate of group_heads", kit.call("generate", model, ids, COUNT), greedy_of(kit, ids, model=ours))
     _, cache = kit.call("prefill", model, ids, kept=(1,))
-    hint = f"It is to hold {GROUPS} heads of each position."
+    hint = f"It must hold {GROUPS} heads of each position."
     said = kit.rng.integers(0, kit.oracle.config.vocab_size, 1).tolist()
     cache = moved(kit, "the cache of fewer heads", cache, len(ids) * per_position(kit, GROUPS), hint)
     wanted = kit.logits([*ids, *said], ours)[-1:]

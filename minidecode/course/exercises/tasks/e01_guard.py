@@ -22,7 +22,7 @@ class Task(KernelTask):
                              " right for square arrays, leaves out part of others or lets too much through",
         "guard-lets-through": "the grid is rounded up to whole blocks in both directions, so a thread beyond the last"
                               " row or beyond the last column must do nothing",
-        "thread-index-alone": "threadIdx counts within one block: every block works on the first tile, and nobody on"
+        "thread-index-alone": "threadIdx counts within one block: every block works on the first tile, and none on"
                               " the others",
         "axes-swapped": "rows and columns have changed places: x runs along a row, which is the last axis: a[y, x],"
                         " with y < a.shape[0] and x < a.shape[1]",

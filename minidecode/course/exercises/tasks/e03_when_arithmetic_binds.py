@@ -12,7 +12,7 @@ class Task(PredictionTask):
                     " each sentence uses it once",
         "one-operation": "each weight is multiplied, and the product is added: two operations for each sentence",
         "numbers-for-bytes": "memory gives bytes, not numbers, and a weight has several of them",
-        "bits-for-bytes": "the bandwidth is told in bytes: a bit is an eighth of one",
+        "bits-for-bytes": "the bandwidth is given in bytes: a bit is an eighth of one",
     }  # fmt: skip
 
     def variation(self, rng):

@@ -16,7 +16,7 @@ class Task(NumPyTask):
     gives = False
     known = {
         "gap-before-it": "a text of n tokens has its last one at n - 1, so the new one goes to n; attention would read"
-                         " a position that nobody has written",
+                         " a position that was never written",
         "overwrites-newest": "the newest position of the last step is gone, and attention never sees that token again",
         "longest-for-all": "each text is as long as it is: where the longest goes on, the others leave a gap and take"
                            " what lies behind their end",

@@ -20,8 +20,8 @@ class Task(NumPyTask):
         "pads-are-seen": "without a mask, attention reads the pads as if they had been said",
         "mask-by-token": "whether a column is a pad does not show in its token: PAD may also be said, and then it is to"
                          " be seen",
-        "sees-ahead": "a column behind the prompts holds PAD until a token is said there; to see it earlier is to read"
-                      " what nobody has said",
+        "sees-ahead": "a column behind the prompts holds PAD until a token is said there; seen earlier, it gives"
+                      " a word that is not in the text",
     }  # fmt: skip
     likewise = {"prompts-by-token": "mask-by-token", "sees-next": "sees-ahead"}  # the same mistake, made in part
 

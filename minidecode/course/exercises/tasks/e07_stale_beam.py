@@ -12,7 +12,7 @@ class Task(NumPyTask):
     function = "search"
     returns = ("tokens_WT", "score_W")
     known = {
-        "memory-not-reordered": "beam w goes on from its parent's text and reads the memory of whoever stood at w"
+        "memory-not-reordered": "beam w goes on from its parent's text and reads the memory of the text that stood at w"
                                 " before: a text and a memory that belong to different beams",
         "in-place-over-itself": "a row that was overwritten in this loop is copied to a later one as if it were still"
                                 " the old one",

@@ -19,7 +19,7 @@ class Task(PredictionTask):
                                  " another one reads, nothing orders in one launch",
         "order-of-lines": "that one line stands before the other orders them for one thread, not for two; and nothing"
                           " short of cuda.syncthreads() makes all warps of a block wait",
-        "barrier-between": "between these two lines every thread passes a barrier, so nobody does the second before all"
+        "barrier-between": "between these two lines every thread passes a barrier, so none does the second before all"
                            " have done the first",
         "place-for-thread": "thread t touches the place that its index expression gives, which is mostly not"
                             " s[t]",

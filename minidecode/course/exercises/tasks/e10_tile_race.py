@@ -17,12 +17,12 @@ class Task(KernelTask):
         "no-barrier": "nothing orders what one thread writes into the tile and another one reads from it",
         "only-after-filling": "the tile is full before it is read, but a thread that is ahead fills it for the next"
                               " round while others still read this one's numbers",
-        "only-before-refilling": "nobody refills the tile too early, but it is read before others have filled it",
+        "only-before-refilling": "no thread refills the tile too early, but it is read before others have filled it",
         "syncwarp-for-a-block": "cuda.syncwarp() orders the 32 threads of a warp, and the tile belongs to all warps of"
                                 " the block: it hides the race from small blocks, and leaves it",
         "barrier-inside-if": "a barrier is for the whole block: all threads must come by it, as often as each other",
         "fence-for-a-barrier": "a fence makes sure in which order others see what one thread has written, and waits for"
-                               " nobody: the others need not have come that far",
+                               " no thread: the others need not have come that far",
         "tile-for-oneself": "each thread takes out of the tile what it has put in itself: nothing goes through the tile"
                             " from one to the other, and with nothing to wait for there is nothing to mend",
         "tile-taken-out": "the numbers no longer go through shared memory; the tile is what is to be mended, for other"

@@ -18,7 +18,7 @@ class Task(PredictionTask):
         "one-per-lane": "lanes whose numbers lie in the same sector share it: a warp asks once for all its lanes",
         "lines-for-sectors": "these are lines of 128 bytes, in which caches are organised; what moves is the sectors of"
                              " a line that are touched",
-        "gaps-are-free": "a sector comes whole: what lies between the numbers that are wanted is moved, too",
+        "gaps-are-free": "a sector is moved as a whole, with what lies between the numbers that are wanted",
         "lanes-never-share": "several lanes that read the same number are given the same sector",
     }  # fmt: skip
 

@@ -13,7 +13,7 @@ class Task(NumPyTask):
     returns = ("banned_RV",)
     known = {
         "bans-first-token": "of a window that repeats, the last token is the one that would come again, not the first",
-        "pads-count": "pads are no text: a window over them bans what nobody has said",
+        "pads-count": "pads are no text: a window over them bans what the text does not say",
         "pads-by-value": "a text may hold PAD's id as well, as GPT-2's do, which are padded with their end token:"
                          " used_R says where the text lies, not the value",
         "last-window-lost": "the newest window, which ends with the newest token, is never looked at: a run such as"

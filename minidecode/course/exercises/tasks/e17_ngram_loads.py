@@ -24,7 +24,7 @@ class Task(KernelTask):
         "stages-again": "tokens are put into the tile more than once: tiles overlap by far more than the N - 1 tokens"
                         " that a window needs beyond its start",
         "no-halo": "windows that begin in one tile and end in the next one are never looked at",
-        "halo-not-filled": "the last windows of a tile need N - 1 tokens beyond it, and nobody has put them there",
+        "halo-not-filled": "the last windows of a tile need N - 1 tokens beyond it, and no thread has put them there",
         "no-barrier": "tokens are read from shared memory before other threads have put them there",
         "no-barrier-before-refilling": "a thread that is ahead fills the tile with the next tokens while others still"
                                        " look at these",

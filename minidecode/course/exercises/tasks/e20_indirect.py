@@ -21,7 +21,8 @@ class Task(NumPyTask):
                           " parent of two beams passes its line to one of them only",
         "new-position-moved": "what comes next is written into the beam's own row; a line that was taken whole from"
                               " the parent looks it up in the parent's row",
-        "not-followed": "beam w goes on from its parent's text and reads the positions of whoever stood at w before",
+        "not-followed": "beam w goes on from its parent's text and reads the positions of the text that stood at w"
+                        " before",
         "over-itself": "a line that was overwritten in this loop is copied to a later one as if it were still the old"
                        " one",
         "only-newest": "only where the newest position lies is taken over from the parent; where the others lie is"

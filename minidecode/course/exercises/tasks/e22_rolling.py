@@ -26,7 +26,7 @@ class Task(NumPyTask):
                         " one lies behind the newest one, wherever that is",
         "wrong-way-round": "the ring is walked in the other direction: in the slot before the newest one lies the token"
                            " before it, not in the slot after it",
-        "empty-slots-seen": "a slot that nobody has written yet holds whatever was there before",
+        "empty-slots-seen": "a slot that is not written yet holds whatever was there before",
         "first-left-out": "the text's first token has the position FIRST, not 0",
         "memory-grows": "with local attention old tokens are never looked at again: a memory that keeps them grows for"
                         " nothing",

@@ -21,19 +21,19 @@ class Task(NumPyTask):
     imports = ("threading", "queue")
     seconds = float(SECONDS)
     known = {
-        "line-lost": "lines that do not fill a batch wait for others that never come; nobody misses them, for what is"
+        "line-lost": "lines that do not fill a batch wait for others that never come; they are not missed, for what is"
                      " there looks right",
         "line-doubled": "a batch that failed half way is tried again from its first line, though its first lines have"
-                        " been handed on: whoever counts the output finds more lines than went in",
+                        " been handed on: the output has more lines than the input",
         "deadlock": "one thread waits for what another would have to send, and that one has gone, or waits as well: no"
                     " error, no output, no end",
         "batch-lost": "one line that cannot be done takes the others of its batch along",
-        "not-joined": "`run` returns when its threads have ended, not when they have been told to end: whoever called"
-                      " it finds the last lines missing",
+        "not-joined": "`run` returns when its threads have ended, not when they have been told to end: its caller"
+                      " finds the last lines missing",
         "one-after-the-other": "where one stage does another's work, the model waits for the disk, and the disk for the"
                                " model",
         "unbounded": "a queue without a bound holds whatever the fastest stage can make: a long input fills the memory",
-        "out-of-order": "whoever reads the output takes its k-th line for the answer to the k-th of the input",
+        "out-of-order": "the k-th line of the output is taken for the answer to the k-th of the input",
     }  # fmt: skip
 
     def variation(self, rng):
