@@ -27,7 +27,7 @@ from .processors import (
     process,
     why_in_parts,
 )  # fmt: skip
-from .result import Found, Request, clear_trouble, copy_found, raise_trouble, scaled_logits
+from .result import Found, Request, clear_trouble, copy_found, raise_trouble, scaled_logits, with_finds_apart
 from .rows import Rows
 from .stopping import Stopping
 from .tables import arrays_of, without_rows
@@ -81,6 +81,8 @@ def beam_search(
                 done_B = np.all(fetch(decided.done_X).reshape(G, -1), axis=0)
                 stays_B = engine.that_stay(done_B)
                 if len(stays_B) < len(done_B):
+                    if all_groups is state.groups:
+                        all_groups = [with_finds_apart(beams) for beams in all_groups]
                     _copy_finds(state.groups, all_groups, done_B, state.sentence_B)
                     state = state.of(stays_B, request, options)
                     engine.keep_only(stays_B, G * W)

@@ -25,7 +25,16 @@ from .processors import (
     remove_invalid_values,
     why_in_parts,
 )  # fmt: skip
-from .result import Found, Request, check_logits, clear_trouble, copy_found, raise_trouble, scaled_logits
+from .result import (
+    Found,
+    Request,
+    check_logits,
+    clear_trouble,
+    copy_found,
+    raise_trouble,
+    scaled_logits,
+    with_finds_apart,
+)
 from .rows import Rows
 from .stopping import Stopping
 from .tables import arrays_of, without_rows
@@ -81,6 +90,8 @@ def greedy(
                 done_B = np.all(fetch(texts.done_R).reshape(-1, S), axis=1)
                 stays_B = engine.that_stay(done_B)
                 if len(stays_B) < len(done_B):
+                    if every_text is texts:
+                        every_text = with_finds_apart(texts)
                     copy_found(texts.finds(), every_text.finds(), np.repeat(done_B, S), texts.row_R)
                     stays_R = (stays_B[:, None] * S + np.arange(S)).reshape(-1)
                     texts = texts.of(stays_R, request, options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -110,6 +110,15 @@ def copy_found(
     for found_XN, all_XN in zip(finds, to, strict=True):
         if found_XN is not all_XN:
             all_XN[number_X[which_X]] = found_XN[which_X]
+
+
+def with_finds_apart(state: Any) -> Any:
+    """The same texts or beams, over copies of what they have found.
+
+    The arrays of a batch that shrinks may belong to a kept step, and so to the next generation that launches it.
+    """
+    finds = {id(array) for array in state.finds()}
+    return replace(state, **{name: array.copy() for name, array in vars(state).items() if id(array) in finds})
 
 
 def scaled_logits(ops, logits_RV: np.ndarray, options: Options) -> np.ndarray:

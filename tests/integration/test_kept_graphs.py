@@ -139,6 +139,26 @@ def test_other_sentences_that_stay_are_not_those_of_the_last_generation(here):
     assert out.receipt.graphs.reused > 0
 
 
+@pytest.mark.parametrize("beams", [1, 2])
+def test_what_is_given_back_is_read_no_more(here, monkeypatch, beams):
+    """Where sentences leave, their kept step may go to another thread at once: here its arrays hold other numbers."""
+    there, give, given = make("gpt2", "emulator"), Buckets.give, []
+
+    def give_to_another(buckets, bucket):
+        give(buckets, bucket)
+        given.append(bucket)
+        holders = bucket.state.groups if beams > 1 else [bucket.state]
+        for array in [a for h in holders for a in h.finds()] + [a for cache in bucket.caches for a in cache.arrays()]:
+            array[...] = 1
+
+    monkeypatch.setattr(Buckets, "give", give_to_another)
+    how = LEAVING["gpt2"] | {"num_beams": beams}
+    out = there.generate(plan="cuda,drop_finished=on", **how)
+    assert len(given) == 2
+    ids = how.pop("input_ids")
+    same(here("gpt2", ids, **how), out)
+
+
 def test_what_launches_differently_is_not_shared():
     there = make("gpt2", "emulator")
     there.generate(input_ids=IDS, **SHORT)
