@@ -20,7 +20,8 @@ from typing import Any
 
 from ..errors import pip_install
 from .launch import LAUNCHES, STREAM, OnHost
-from .matmul import BY_CUPY, allocate_workspace, using_workspace
+from .matmul import BY_CUPY, allocate_workspace, make_handle, using_workspace
+from .out_of_memory import MEMORY, give_back_unused, is_out_of_memory
 from .user_functions import describe
 
 
@@ -58,11 +59,9 @@ class Captured:
             return self._as_it_is(ops, counts, run, arrays)
         if self.graph is None:
             self.inputs = tuple(array.copy() for array in arrays)
-            try:
-                self._capture(ops, run)
-            except CaptureError as error:
+            if why_not := self._why_not_captured(ops, run):
                 self.give_up()
-                self.why_not = str(error)
+                self.why_not = why_not
                 return self._as_it_is(ops, counts, run, arrays)
             counts.captured += 1
         else:
@@ -92,6 +91,21 @@ class Captured:
         """From here on it runs as it is."""
         self.graph, self.result, self.inputs, self.beside, self.can_be = None, None, (), (), False
 
+    def _why_not_captured(self, ops: Any, run: Callable[..., Any]) -> str:
+        """Captures it. Where CUDA refuses, the reason; where memory ends, unused memory goes and it is tried once more.
+
+        When this returns, no traceback holds what a failed try has made: what runs as it is needs the room.
+        """
+        why_not, tries = "", 2
+        while tries:
+            try:
+                self._capture(ops, run)
+                return ""
+            except CaptureError as error:
+                why_not, tries = str(error), tries - 1 if is_out_of_memory(error.__cause__ or error) else 0
+            give_back_unused(self.device)
+        return why_not
+
     def _capture(self, ops: Any, run: Callable[..., Any]) -> None:
         before, counted = Counter(LAUNCHES.get() or {}), ops.counted()
         self.graph, self.result = capture(self.device, lambda: run(*self.inputs))
@@ -116,6 +130,8 @@ def capture(device: str, run: Callable[[], Any]) -> tuple[Any, Any]:
             return tape, run()
     import cupy
 
+    MEMORY.give_back_unused()
+    make_handle()  # of this thread, if it has none: cuBLAS is not loaded while a stream is captured
     stream, pool = cupy.cuda.Stream(non_blocking=True), cupy.cuda.MemoryPool()
     cupy.cuda.get_current_stream().synchronize()
     token = STREAM.set(stream.ptr)
@@ -125,18 +141,26 @@ def capture(device: str, run: Callable[[], Any]) -> tuple[Any, Any]:
             stream.begin_capture()
             result = run()
             graph = stream.end_capture()
-    except Exception as error:
+    except BaseException as error:  # Ctrl-C, too
         with suppress(Exception):  # or the stream would go on capturing
             stream.end_capture()
+        MEMORY.add(None, pool)
+        if not isinstance(error, Exception):
+            raise
         raise CaptureError(f"it could not be captured ({type(error).__name__}: {error})") from error
     finally:
         STREAM.reset(token)
     graph.launch()
-    return _OfGpu(graph, pool), result
+    held = _OfGpu(graph, pool)
+    MEMORY.add(held, pool)
+    return held, result
 
 
 class _OfGpu:
-    """A CUDA graph, with the memory that it uses: while the one is there, so is the other."""
+    """A CUDA graph, with the memory that it uses: while the one is there, or its `launch`, so is the other."""
 
     def __init__(self, graph: Any, pool: Any):
-        self.launch, self.pool, self.bytes = graph.launch, pool, pool.total_bytes()
+        self.graph, self.pool, self.bytes = graph, pool, pool.total_bytes()
+
+    def launch(self) -> None:
+        self.graph.launch()

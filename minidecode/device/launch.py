@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import inspect
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
@@ -73,6 +73,21 @@ def launch(kernel: Any, grid: int | tuple, block: int | tuple, *arrays: Any) -> 
         return
     _count(kernel, "emulator")
     _emulated(kernel, grid, block)(*(unpacked(kernel, arrays, any_layout=True) if _are_packable(arrays) else arrays))
+
+
+@contextmanager
+def on_current_stream(device: str) -> Iterator[None]:
+    """Within it kernels and products go to the stream on which CuPy works in this thread: one waits for the other."""
+    if device != "cuda":
+        yield
+        return
+    import cupy
+
+    token = STREAM.set(cupy.cuda.get_current_stream().ptr)
+    try:
+        yield
+    finally:
+        STREAM.reset(token)
 
 
 def _count(kernel: Any, place: str) -> None:

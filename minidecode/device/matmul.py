@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -184,12 +185,19 @@ def _handle() -> int:
 
     if _HANDLES.handle is None:
         _HANDLES.handle, _HANDLES.workspace = cublas.create(), allocate_workspace()
+        # It goes when the thread has gone; at the end of the process the driver may be gone before.
+        weakref.finalize(threading.current_thread(), cublas.destroy, _HANDLES.handle).atexit = False
     room = OWN_WORKSPACE.get() or _HANDLES.workspace
     if _HANDLES.bound != (wanted := (STREAM.get(), room.ptr)):
         cublas.set_stream(_HANDLES.handle, STREAM.get())
         cublas.set_workspace(_HANDLES.handle, room.ptr, WORKSPACE)
         _HANDLES.bound = wanted
     return _HANDLES.handle
+
+
+def make_handle() -> None:
+    """Makes this thread's handle, where it has none, and with it loads cuBLAS."""
+    _handle()
 
 
 def allocate_workspace() -> Any:

@@ -7,6 +7,7 @@ import gc
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from ..device.launch import on_current_stream
 from ..device.out_of_memory import asked_for, give_back_unused, is_out_of_memory
 from ..errors import MemoryBudgetError
 from ..runtime.footprint import free_on_device, in_units
@@ -35,7 +36,8 @@ def with_memory(
     model, tries, kept = models[0], 0, any(m.buckets.idle for m in models)
     while True:
         try:
-            return run()
+            with on_current_stream(model.device):
+                return run()
         except Exception as error:
             if model.device == "cpu" or not is_out_of_memory(error):
                 raise

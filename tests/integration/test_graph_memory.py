@@ -1,0 +1,178 @@
+"""Memory of CUDA graphs, by a stand-in for CuPy: pools are emptied, failed captures end and hold nothing."""
+
+import contextlib
+import gc
+import sys
+import types
+import weakref
+from collections import Counter
+
+import pytest
+
+from minidecode.device import graphs
+from minidecode.device.graphs import Captured, CaptureError, GraphCounts
+from minidecode.device.launch import STREAM
+from minidecode.device.out_of_memory import MemoryOfGraphs
+from minidecode.methods.out_of_memory import with_memory
+
+
+class Pool:
+    """Some bytes that arrays hold, and some that are free."""
+
+    def __init__(self, held=0, free=32):
+        self.held, self.free = held, free
+
+    def malloc(self, size):
+        raise NotImplementedError
+
+    def free_all_blocks(self):
+        self.free = 0
+
+    def total_bytes(self):
+        return self.held + self.free
+
+
+class Graph:
+    def launch(self):
+        pass
+
+
+class Stream:
+    """What CuPy's does; `log` has what was called."""
+
+    ptr, log = 7, []
+
+    def __init__(self, non_blocking=False):
+        pass
+
+    __enter__ = __exit__ = synchronize = lambda self, *arguments: None
+
+    def begin_capture(self):
+        self.log.append("begin")
+
+    def end_capture(self):
+        self.log.append("end")
+        return Graph()
+
+
+class OutOfMemoryError(MemoryError):
+    """CuPy's has this name."""
+
+
+@pytest.fixture
+def memory(monkeypatch):
+    """The pools, while `capture("cuda", ..)` works on a stand-in."""
+    cuda = types.SimpleNamespace(
+        Stream=Stream,
+        MemoryPool=Pool,
+        get_current_stream=Stream,
+        using_allocator=lambda malloc: contextlib.nullcontext(),
+    )
+    default = types.SimpleNamespace(free_all_blocks=lambda: None)
+    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=cuda, get_default_memory_pool=lambda: default))
+    monkeypatch.setattr(graphs, "allocate_workspace", object)
+    monkeypatch.setattr(graphs, "make_handle", lambda: None)
+    pools = MemoryOfGraphs()
+    for module in (graphs, sys.modules["minidecode.device.out_of_memory"]):
+        monkeypatch.setattr(module, "MEMORY", pools)
+    monkeypatch.setattr(Stream, "log", [])
+    return pools
+
+
+class Ops:
+    functions = {}
+
+    def counted(self):
+        return Counter()
+
+    def counted_since(self, counted):
+        return {}
+
+    def count_again(self, held):
+        pass
+
+
+def test_the_pool_of_a_graph_that_is_gone_is_emptied_and_dropped():
+    """Not while an array of it lives: its block is free, and goes, later."""
+    pools, graph, used, unused = MemoryOfGraphs(), Graph(), Pool(held=8), Pool()
+    pools.add(graph, used)
+    pools.add(None, unused)  # of a capture that failed
+    pools.give_back_unused()
+    assert (len(pools), used.free, unused.free) == (1, 32, 0), "the graph works in it"
+    del graph
+    pools.give_back_unused()
+    assert (len(pools), used.free) == (1, 0), "an array still lies in it"
+    used.held, used.free = 0, 8
+    pools.give_back_unused()
+    assert len(pools) == 0 and used.free == 0
+
+
+def test_a_launch_keeps_its_graph_and_the_pool(memory):
+    """`capture(..)[0].launch` alone, as benchmarks use it."""
+    launch = graphs.capture("cuda", lambda: None)[0].launch
+    gc.collect()
+    memory.give_back_unused()
+    ((graph, pool),) = memory._pools
+    assert graph() is not None and pool.free > 0
+    del launch
+    gc.collect()
+    memory.give_back_unused()
+    assert len(memory) == 0
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_whatever_ends_a_capture_the_stream_does_not_go_on_capturing(memory, error):
+    def run():
+        raise error
+
+    with pytest.raises(error if error is KeyboardInterrupt else CaptureError):
+        graphs.capture("cuda", run)
+    assert Stream.log == ["begin", "end"]
+    memory.give_back_unused()
+    assert len(memory) == 0
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_where_memory_ends_in_a_capture_it_is_tried_once_more(memory, times):
+    """After that it runs as it is, and nothing of the failed captures lives beside it."""
+    made, failed = [], []
+
+    class Array:
+        pass
+
+    def run():
+        if Stream.log.count("begin") == Stream.log.count("end"):  # not captured
+            assert not [one for one in made if one() is not None]
+            return "as it is"
+        array = Array()
+        made.append(weakref.ref(array))
+        if len(failed) < times:
+            failed.append(1)
+            raise OutOfMemoryError("Out of memory allocating 8 bytes")
+        return "captured"
+
+    captured, counts = Captured("cuda"), GraphCounts()
+    assert captured(Ops(), counts, run) == "as it is"
+    is_captured = times == 1
+    assert captured(Ops(), counts, run) == ("captured" if is_captured else "as it is")
+    assert captured.can_be == is_captured and counts.captured == is_captured and len(made) == 2
+    assert is_captured or "Out of memory" in captured.why_not
+
+
+def test_kernels_go_to_the_stream_on_which_cupy_works(memory):
+    """Else a stream of the caller's that does not wait for the default one would read what is not yet written."""
+    streams, model = [], lambda device: types.SimpleNamespace(device=device, buckets=types.SimpleNamespace(idle=[]))
+    for device in ("cuda", "emulator"):
+        with_memory(lambda: streams.append(STREAM.get()), [model(device)], what=str)
+    assert streams == [Stream.ptr, 0] and STREAM.get() == 0
+
+
+def test_other_reasons_are_not_tried_again(memory):
+    def run():
+        if Stream.log.count("begin") > Stream.log.count("end"):
+            raise ValueError("refused")
+
+    captured = Captured("cuda")
+    for _ in range(2):
+        captured(Ops(), GraphCounts(), run)
+    assert Stream.log == ["begin", "end"] and "refused" in captured.why_not
