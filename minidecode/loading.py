@@ -280,7 +280,7 @@ def _with_task(
 
 
 def _warn_of_tasks(fields: dict[str, Any]) -> None:
-    """Of a bundled model that was trained on nothing but its tasks: other texts get answers that mean nothing."""
+    """Warns of a bundled model that was trained on nothing but its tasks: other texts get answers that mean nothing."""
     if tasks := fields.get("task_specific_params"):
         warnings.warn(
             f"this model only knows its tasks: give --task {' or '.join(tasks)}, or put a task's words before each "

@@ -109,7 +109,7 @@ def greedy_search(model: GPT2, prompt: list[int], new_tokens: int, n: int = 0) -
 def beam_search(
     model: GPT2, prompt: list[int], new_tokens: int, W: int, n: int = 0, length_penalty: float = 1.0
 ) -> list[int]:
-    """Of the texts that W beams find, the one with the highest sum of log-probabilities / length ** length_penalty,
+    """The text with the highest sum of log-probabilities / length ** length_penalty that W beams find,
     by the rules of transformers 5. Fast: search/beam.py, reference/candidates.py, reference/beam_update.py."""
     texts, score_W, finished = [list(prompt)], np.zeros(1), [(-1e9, list(prompt))] * W  # none yet
     cache = Cache()

@@ -186,7 +186,7 @@ class Ladder:
         )
 
     def _predictions(self) -> str:
-        """Of other machines; "" if none was asked for."""
+        """A line of predictions for other machines; "" if none was asked for."""
         lines = [f"{'samples/s, predicted':<26}" + "".join(f" {m:>10}" for m in self.predicted)]
         lines += [f"{s.name:<26}" + "".join(f" {s.predicted[m]:>10,.0f}" for m in self.predicted)
                   for s in self.measured]  # fmt: skip
@@ -669,7 +669,7 @@ def costs_of(receipt: Receipt) -> list[Cost]:
 
 
 def least_seconds(receipts: Iterable[Receipt], machine: Machine) -> float:
-    """Of all calls of all ops, one after the other, each at the machine's roofline."""
+    """The least time of all calls of all ops, one after the other, each at the machine's roofline."""
     return sum(machine.seconds(cost) for receipt in receipts for cost in costs_of(receipt))
 
 

@@ -26,7 +26,7 @@ WAYS = {"kernels": linear.by_kernels, "library": linear.by_the_library}
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of the products that are timed: rows of x, and a matrix as often as it takes to fill so many bytes."""
+    """The products that are timed: rows of x, and a matrix as often as it takes to fill so many bytes."""
 
     rows: tuple[int, ...] = (1, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128)
     inputs: int = 1024

@@ -66,7 +66,8 @@ MACHINES = {
 def this_machine(
     xp=np, synchronize: Callable[[], None] = lambda: None, repeats: int = 5, int8: bool = False
 ) -> Machine:
-    """By measurement: the best of a few copies of 256 MB, and of a few float32 products of 1024-cubed matrices.
+    """This machine as measured: the best of a few copies of 256 MB, and of a few float32 products of 1024-cubed
+    matrices.
 
     xp: NumPy, or CuPy for the GPU, with what waits for it. int8: also measure products of bytes of that size, by the
     processor's integer dot product, if it has one; of a GPU they are DP4A times the float32 ones.
@@ -91,7 +92,9 @@ def this_machine(
 
 
 def _int8_operations(repeats: int) -> float | None:
-    """Of 1024-cubed products of bytes, rounding included; None where no instruction multiplies them."""
+    """Operations a second of 1024-cubed products of bytes, rounding included; None where no instruction multiplies
+    them.
+    """
     from ..cpu.common.panel_gemm import pack_int8
     from ..cpu.common.tile import DOT
     from ..cpu.linear_int8 import linear_int8

@@ -29,7 +29,7 @@ WARP = 32
 
 @dataclass(frozen=True)
 class Multiprocessors:
-    """Of one kind of GPU. What is not the whole GPU's is one multiprocessor's; _cycles are latencies."""
+    """The rates of one kind of GPU. What is not the whole GPU's is one multiprocessor's; _cycles are latencies."""
 
     name: str
     count: int

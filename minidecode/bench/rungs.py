@@ -252,7 +252,7 @@ def cost_as_written(op: str, function: Any, given: dict[str, Any]) -> Cost | Non
 
 
 def summed(costs: Iterable[Cost]) -> Cost:
-    """Of several calls."""
+    """The sum of several calls."""
     costs = list(costs)
     return Cost(*(sum(int(getattr(c, f.name)) for c in costs) for f in dataclasses.fields(Cost)))
 
@@ -277,7 +277,7 @@ def peak_of(call: Callable[[], Run]) -> tuple[Run, int]:
 
 
 def weights_bytes(model: Model) -> int:
-    """Of the arrays that the forward pass reads, each once."""
+    """The bytes of the arrays that the forward pass reads, each once."""
     arrays: list[np.ndarray] = []
 
     def collect(part: Any) -> None:

@@ -144,7 +144,7 @@ class Submission:
         )
 
     def _seconds(self, arguments: tuple) -> tuple[float, float]:
-        """Of a call on a copy, by the clock and of CPU time."""
+        """The seconds of a call on a copy, by the clock and of CPU time."""
         given = copy.deepcopy(arguments)
         clock = self.clock
         started = clock(), CPU_CLOCK()
@@ -198,7 +198,7 @@ class Submission:
             self._results.append(r)
 
     def _fault_message(self, mine: tuple, arguments: tuple, right: tuple) -> str | None:
-        """Of what it returned and changed, against what the reference did; None if all is right."""
+        """What is wrong with what it returned and changed, against what the reference did; None if all is right."""
         if judge := getattr(row_module(self.row.name), "judge", None):
             wrong = judge(*mine, *copy.deepcopy(arguments))
             return f"was wrong in a timed call. {wrong}" if wrong else None
@@ -266,7 +266,9 @@ def time_verified(
 
 
 def _seconds_of_ours(function: Callable, arguments: tuple, synchronize: Callable, clock: Callable) -> float:
-    """Of a call on a copy. Its results are wiped, those in the copy too: the next function could be handed them."""
+    """The seconds of a call on a copy. Its results are wiped, those in the copy too: the next function could be handed
+    them.
+    """
     given = copy.deepcopy(arguments)
     synchronize()
     started = clock()

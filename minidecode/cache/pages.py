@@ -179,7 +179,7 @@ class PageTables:
 
     @property
     def table_RX(self) -> np.ndarray:
-        """Of the rows that there are."""
+        """The tables of the rows that there are."""
         return self.room_RX[: len(self.tables)]
 
     def add(self, table: list[int]) -> None:

@@ -37,7 +37,8 @@ class QueryRows:
 
     @classmethod
     def of(cls, lengths: list[int], first_B: list[int], window: int | None, device: str) -> QueryRows:
-        """Of sentences of these lengths, with a query row behind each token from the first_B-th of its sentence on.
+        """Rows for sentences of these lengths, with a query row behind each token from the first_B-th of its sentence
+        on.
 
         Keys are numbered from 0: first those of all tokens, then those of the query rows. window: how many positions
         a row sees, its own included.

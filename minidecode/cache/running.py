@@ -138,7 +138,7 @@ class RunningCache:
             self.cross.blocks.keep_only(stays_R, int(self.rows.source_end_R[: self.rows.number].max()))
 
     def close_up(self, stays_R: np.ndarray) -> None:
-        """Of its own keys and values."""
+        """Keeps these rows of its own keys and values."""
         self.blocks.keep_only(stays_R, int(self.rows.end_R[: self.rows.number].max()))
 
     def reorder(self, ops: Any, rows: slice, parent_X: np.ndarray) -> None:

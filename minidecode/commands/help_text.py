@@ -160,7 +160,7 @@ NEEDS = {  # what an extra of the package brings
 
 
 class WithExamples:
-    """Of a command or a group: its examples, a line each, and the extra that some of them need."""
+    """A command or a group with its examples, a line each, and the extra that some of them need."""
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         if examples := EXAMPLES.get(self.name):
@@ -173,7 +173,7 @@ class WithExamples:
 
 
 class GroupedOptions(WithExamples):
-    """Of a command: its options under the names of OPTION_GROUPS, and its examples."""
+    """A command with its options under the names of OPTION_GROUPS, and its examples."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         groups: dict[str, list[tuple[str, str]]] = {name: [] for name in ("Arguments", *OPTION_GROUPS, "Options")}
@@ -185,7 +185,7 @@ class GroupedOptions(WithExamples):
 
 
 class GroupedCommands:
-    """Of the list of all commands: under the names of COMMAND_GROUPS, which a command has as its rich_help_panel."""
+    """The list of all commands under the names of COMMAND_GROUPS, which a command has as its rich_help_panel."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         commands = [self.get_command(ctx, name) for name in self.list_commands(ctx)]

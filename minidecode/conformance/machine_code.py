@@ -38,7 +38,7 @@ TARGET, REGISTER = re.compile(r"\((\.L\w+)\)"), re.compile(r"\bR(\d+)\b")
 
 @dataclass(frozen=True)
 class Counts:
-    """Of one kernel: in all of its code, and in its main loop.
+    """The counts of one kernel: in all of its code, and in its main loop.
 
     `loop_` counts instructions as they stand there. `turn_` and `rest_` estimate how many run, in a turn of the main
     loop and once through all other code, if half of the branches forward are taken, and inner loops have one turn.

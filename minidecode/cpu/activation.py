@@ -46,7 +46,9 @@ def add_bias(x_RX, bias_X, out=None):
 
 @in_tasks(**VECTORS)
 def _bias_activation(task, f_RX, bias_X, zeros_X, code, y_RX, rows_of_task):
-    """Of pairs, the gates of a row are laid side by side first, so that they are activated on vectors, too."""
+    """Adds the bias and activates; the gates of a row of pairs are laid side by side first, so that vectors serve them
+    too.
+    """
     results, gated = y_RX.shape[1], code >= GATED
     gate_X = np.empty(results if gated else 0, np.float32)
     for r in range(task * rows_of_task, min((task + 1) * rows_of_task, len(f_RX))):

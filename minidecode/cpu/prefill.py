@@ -27,7 +27,9 @@ WORTH_WORKERS = 2**20  # multiplications; they take some 10 us
 
 
 def attend_prefill(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, bias=None, out=None):
-    """By tiles in float32 where there are some; else, and for a bias of each row's own, by the BLAS."""
+    """Attention of whole prompts: by tiles in float32 where there are some; else, and for a bias of each row's own, by
+    the BLAS.
+    """
     q_RHK, k_XGK, v_XGU = as_summed(q_RHK, k_XGK, v_XGU)
     is_float = q_RHK.dtype == k_XGK.dtype == v_XGU.dtype == np.float32
     by_tiles = FLOAT is not None and is_float and (bias is None or len(bias.bias_XHP) == 1)

@@ -602,7 +602,7 @@ def round_rows_by_numbers(x_RX, x16_RX, scale_R):
 
 @cuda.jit(device=True)
 def round_row(x_RX, x16_RX, scale_R, r, t):
-    """By the smallest power of two that brings the row below 32,768, if float16 cannot hold it."""
+    """Scales a row by the smallest power of two that brings it below 32,768, if float16 cannot hold it."""
     part = cuda.shared.array(WARPS, float32)
     most = float32(0)
     for i in range(t, x_RX.shape[1], THREADS):

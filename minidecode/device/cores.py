@@ -24,7 +24,7 @@ class Threads(NamedTuple):
 
 
 def worker_threads() -> Threads:
-    """Of compiled code, the caller's thread included. Numba's setting wins where the user has made one."""
+    """The threads of compiled code, the caller's included. Numba's setting wins where the user has made one."""
     from numba import config
 
     if "NUMBA_NUM_THREADS" in os.environ or config.NUMBA_NUM_THREADS != config.NUMBA_DEFAULT_NUM_THREADS:
@@ -49,7 +49,7 @@ def allowed_cores() -> int:
 
 @functools.cache
 def first_level_bytes() -> int | None:
-    """Of a core's cache for data; None where Linux does not say."""
+    """The bytes of a core's first cache for data; None where Linux does not say."""
     for cache in sorted((ROOT / "sys/devices/system/cpu/cpu0/cache").glob("index*")):
         try:
             level, kind, size = (
@@ -100,7 +100,7 @@ def _folders(mount: str, kind: str, path: str) -> list[Path]:
 
 
 def _quota_of_v2(folder: Path) -> float | None:
-    """Of cpu.max: `QUOTA PERIOD`, where a quota of `max` is none."""
+    """The quota in cpu.max: `QUOTA PERIOD`, where a quota of `max` is none."""
     try:
         quota, period = (folder / "cpu.max").read_text(encoding="utf-8").split()
         return None if quota == "max" else int(quota) / int(period)
@@ -109,7 +109,7 @@ def _quota_of_v2(folder: Path) -> float | None:
 
 
 def _quota_of_v1(folder: Path) -> float | None:
-    """Of two files; a quota of -1 is none."""
+    """The quota in two files; -1 is none."""
     try:
         files = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
         quota, period = (int((folder / file).read_text(encoding="utf-8")) for file in files)

@@ -27,7 +27,7 @@ from .user_functions import describe
 
 @dataclass
 class GraphCounts:
-    """Of the parts of steps that are launched as one, and of encoders and prefills."""
+    """How many parts of steps, encoders and prefills were captured and launched as one."""
 
     captured: int = 0  # in this call
     reused: int = 0  # an earlier call captured them

@@ -218,7 +218,7 @@ def _fingerprint(function: Any) -> str:
 
 @functools.cache
 def hash_of_sources() -> str:
-    """Of names and contents of all files that a kernel is compiled from."""
+    """A hash of names and contents of all files that a kernel is compiled from."""
     digest = hashlib.sha256()
     for path in sorted(path for pattern in SOURCES for path in PACKAGE.glob(pattern)):
         content = path.read_bytes()

@@ -165,7 +165,7 @@ def cublas_functions() -> CublasFunctions:
 
 
 class _Handles(threading.local):
-    """Of a thread: nvmath's handle, and the stream and the workspace that it has at the moment."""
+    """A thread's handle of nvmath, and the stream and the workspace that it has at the moment."""
 
     handle: int | None = None
     workspace: Any = None

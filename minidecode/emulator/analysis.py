@@ -14,7 +14,7 @@ BATCH = 50_000  # accesses; NumPy's calls cost too much for the few of a single 
 
 
 class Analysis:
-    """Of one launch. An epoch of a block is looked at as a whole: what is not whole yet waits."""
+    """The analysis of one launch. An epoch of a block is looked at as a whole: what is not whole yet waits."""
 
     def __init__(self, journal: Journal, grid: Dim3, block: Dim3, counts: bool = True):
         self._journal = journal

@@ -338,7 +338,7 @@ class Quiet(Array):
 
 
 class QuietAtomics(Quiet):
-    """Of which there were only atomics."""
+    """An array of which there were only atomics."""
 
     __slots__ = ()
     kind = ATOMIC

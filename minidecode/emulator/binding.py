@@ -111,7 +111,9 @@ class _ModuleView:
 
 
 def _stand_ins(cuda: FakeCuda) -> dict[int, object]:
-    """By identity: the real module, and each of its names that a kernel may have imported by itself."""
+    """What stands in, by identity, for the real module and for each of its names that a kernel may have imported by
+    itself.
+    """
     stand_ins = dict(_mathematical())
     real = sys.modules.get("numba.cuda")
     if real is None:
@@ -127,7 +129,7 @@ def _stand_ins(cuda: FakeCuda) -> dict[int, object]:
 
 @cache
 def _mathematical() -> dict[int, object]:
-    """Of `_stand_ins`, what is the same in every launch."""
+    """What of `_stand_ins` is the same in every launch."""
     stand_ins: dict[int, object] = {id(math): _MATHEMATICS, id(max): maximum, id(min): minimum}
     stand_ins |= {
         id(f): getattr(_MATHEMATICS, n) for n, f in vars(math).items() if callable(f) and not n.startswith("__")

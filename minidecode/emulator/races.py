@@ -302,7 +302,7 @@ class _Summary(NamedTuple):
 
 
 def _first_of_another_value(stores: list[tuple[int, object]]) -> list[int]:
-    """Of stores (group, value): places of the first in each group whose value is not that of the group's first one."""
+    """The places of stores (group, value): the first in each group whose value is not that of the group's first one."""
     first, places = {}, {}
     for place, (group, value) in enumerate(stores):
         if value != first.setdefault(group, value):

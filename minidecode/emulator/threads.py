@@ -52,7 +52,7 @@ class Greenlets:
         return self._idle.pop() if self._idle else greenlet(_run_threads)
 
     def give_back(self, glet: greenlet) -> None:
-        """Of a thread that has come to its end."""
+        """Takes back the greenlet of a thread that has come to its end."""
         self._idle.append(glet)
 
     def clear(self) -> None:
@@ -227,7 +227,7 @@ class Block:
         ))  # fmt: skip
 
     def barrier_passed_by(self, frame) -> str:
-        """Of a thread that reads too early: where others wait, at a barrier that lies behind it; "" if nowhere."""
+        """Where others wait for a thread that reads too early, at a barrier that lies behind it; "" if nowhere."""
         waiting = [t for t in self.live if t.waits is not None and t.waits.operation.startswith(BARRIERS)]
         if not waiting or waiting[0].waits.code is not frame.f_code or waiting[0].waits.offset > frame.f_lasti:
             return ""

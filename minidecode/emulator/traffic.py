@@ -126,7 +126,7 @@ class Traffic:
         return _joined(pieces) if pieces else None
 
     def _count_arrays(self, rows: Rows, kind: np.ndarray) -> None:
-        """By the array that begins last before an address; of two that begin at one place, the one noted later."""
+        """Counts by the array that begins last before an address; of two at one place, the one noted later."""
         memories = sorted(self._journal.memories, key=lambda m: m.start)
         which = np.searchsorted([m.start for m in memories], rows.address, side="right") - 1
         pairs, counts = np.unique(3 * which + kind, return_counts=True)

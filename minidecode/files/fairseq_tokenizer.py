@@ -150,7 +150,8 @@ class FairseqTokenizer(Tokenizer):
 
     @classmethod
     def of_folder(cls, folder: Path, source_vocabulary: int, target_vocabulary: int) -> FairseqTokenizer | None:
-        """By the dictionaries of the languages that config.json names, or FSMT's vocabularies; None without either.
+        """A tokenizer by the dictionaries of the languages that config.json names, or FSMT's vocabularies; None without
+        either.
 
         Raises CheckpointError on a dictionary that has not as many words as the model has embeddings.
         """

@@ -156,7 +156,7 @@ def stored_tensors(folder: Path, family: Family, config) -> tuple[dict[str, Stor
 def matched_tensors(
     where: Path, family: Family, config: Any, stored: dict[str, Stored], same: Callable[..., bool] = same_numbers
 ) -> tuple[dict[str, Stored], Any]:
-    """Of the tensors found, those that config.json asks for, by the family's names; and the config, as the tensors say.
+    """The tensors that config.json asks for, by the family's names; and the config, as the tensors say.
 
     same: whether two of them hold the same numbers. Raises CheckpointError as `match_tensors` does.
     """

@@ -124,7 +124,7 @@ class MarianTokenizer(SentencePieceTokenizer):
 
     @classmethod
     def of_folder(cls, folder: Path, source_size: int, target_size: int) -> MarianTokenizer | None:
-        """Of source.spm, target.spm and vocab.json; None without any of the three.
+        """The tokenizer of source.spm, target.spm and vocab.json; None without any of the three.
 
         Raises CheckpointError on files that are missing, damaged, or of another model.
         """
@@ -341,7 +341,8 @@ class MBartTokenizer(MBartLanguages, SentencePieceTokenizer):
 
     @classmethod
     def of_folder(cls, folder: Path, size: int) -> MBartTokenizer | None:
-        """Of sentencepiece.bpe.model; None without it. size: of the model's vocabulary, which says how many codes.
+        """The tokenizer of sentencepiece.bpe.model; None without it. size: of the model's vocabulary, which says how
+        many codes.
 
         Raises CheckpointError on a file that is damaged or of another model.
         """
@@ -404,7 +405,7 @@ class MBartJsonTokenizer(MBartLanguages, Tokenizer):
 
     @classmethod
     def of_folder(cls, folder: Path) -> MBartJsonTokenizer | None:
-        """Of tokenizer.json; None without it. Raises CheckpointError without the codes of an mBART."""
+        """The tokenizer of tokenizer.json; None without it. Raises CheckpointError without the codes of an mBART."""
         if not (folder / "tokenizer.json").exists():
             return None
         tokenizer = cls.from_folder(folder)

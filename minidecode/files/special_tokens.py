@@ -29,7 +29,8 @@ class SpecialTokens:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], older: Mapping[str, Any], defaults: Mapping[str, str]) -> SpecialTokens:
-        """Of tokenizer_config.json and special_tokens_map.json, over the tokens that the tokenizer's class has itself.
+        """Special tokens of tokenizer_config.json and special_tokens_map.json, over those that the tokenizer's class
+        has itself.
 
         As in transformers, the newer files hold all in tokenizer_config.json (`added_tokens_decoder` tells them), and
         special_tokens_map.json counts where that is not so. There it goes first.

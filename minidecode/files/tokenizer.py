@@ -378,7 +378,7 @@ class TextStream:
         return self._advance(self._text_so_far(), self._new().cut(self._stops, self._keep))
 
     def _forget(self) -> None:
-        """Of a text that is settled, keeps only the end: it may begin a stop string, and says how more is written."""
+        """Keeps only the end of a text that is settled: it may begin a stop string, and says how more is written."""
         if (near := self._tokenizer.settled_end(self._ids)) is not None:
             cut = max(0, len(self._text) - max([self._tokenizer.unsettled, *map(len, self._stops)]))
             self._before, self._ids = near, []

@@ -56,7 +56,7 @@ def hash_of(parts: Iterable[bytes]) -> str:
 
 
 def _hash_of_model(model: Any) -> str:
-    """Of the weights' checksums, which take a tenth of a second for GPT-2, of the shapes and of the tokenizer."""
+    """A hash of the weights' checksums, which take a tenth of a second for GPT-2, of the shapes and the tokenizer."""
     arrays = _arrays(tuple(model.tensors.values()) or model.weights)
     weights = (f"{a.dtype} {a.shape} {zlib.crc32(np.ascontiguousarray(a).data)}" for a in arrays)
     return hash_of(text.encode() for text in (repr(model.config), model.tokenizer.as_json(), *weights))

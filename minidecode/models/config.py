@@ -133,7 +133,7 @@ class Config:
 
     @property
     def relative_outputs(self) -> int:
-        """Of how many numbers a row makes its position bias, by a product of its own."""
+        """How many numbers a row makes its position bias of, by a product of its own."""
         return 0
 
     def stack_of(self, name: str) -> str:

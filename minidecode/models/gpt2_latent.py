@@ -83,7 +83,7 @@ class GPT2LatentConfig(GPT2Config):
 
     @property
     def encoder(self) -> BertConfig:
-        """Of the encoder."""
+        """The config of the encoder."""
         assert self.n_inner is not None  # as __post_init__ has left it
         return BertConfig(
             vocab_size=self.vocab_size, hidden_size=self.n_embd, num_hidden_layers=self.encoder_layers,

@@ -32,7 +32,7 @@ ERF_AT_A_TIME = 16384  # numbers; their four arrays of float64 stay in a core's 
 
 
 def _erf(x, out=None, workspace=None):
-    """Of a float32 off by less than one unit in its last place; of a float64 as the C library has it."""
+    """erf of a float32, off by less than one unit in its last place; of a float64 as the C library has it."""
     out = np.empty(x.shape, x.dtype) if out is None else out
     if x.dtype != np.float32:  # seldom: number by number takes ten times as long
         out[...] = np.frompyfunc(math.erf, 1, 1)(x)

@@ -34,7 +34,8 @@ def linear_int8_naive(x_RX, weight, bias_X=None, activation=None, add_to=None, o
 
 
 def linear_int8(x_RX, weight, bias_X=None, activation=None, add_to=None, out=None, *, workspace=None):
-    """By the BLAS, whose float32 sums are exact as long as they are short: some inputs at a time.
+    """Products of whole numbers by the BLAS, whose float32 sums are exact as long as they are short: some inputs at a
+    time.
 
     The sums of those pieces are added in int32. Blocks of outputs are cast as in reference/linear.py.
     """

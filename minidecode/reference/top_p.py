@@ -54,7 +54,7 @@ def top_p_filter(scores_RV, p, least=1, out=None, *, workspace=None):
 
 
 def _sum_of_weights(scores_X, largest, rooms):
-    """Of some of a row's scores: the sum of their `weights`, with room for those."""
+    """The sum of the `weights` of some of a row's scores, with room for those."""
     if not np.isfinite(largest):  # nothing is possible, or it is no row of scores
         return np.int64(0)
     share_X, weight_X = (each[: len(scores_X)] for each in rooms)

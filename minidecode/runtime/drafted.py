@@ -41,5 +41,5 @@ class DraftedEngine(Engine):
         return logits_XV
 
     def take_back(self, length_R: np.ndarray) -> None:
-        """Of each text only so many tokens stay read, at most."""
+        """Takes tokens back: at most so many of each text stay read."""
         self.seen_R = np.minimum(self.seen_R, length_R)

@@ -52,7 +52,7 @@ class Footprint:
     planning: int = 0  # before all others: the dry runs of a step, which hold all that it makes
 
     def beside(self, other: Footprint) -> Footprint:
-        """Of both together: a draft model's is there beside that of the model."""
+        """The footprint of both together: a draft model's is there beside that of the model."""
         return Footprint(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
 
     @property

@@ -39,11 +39,11 @@ class InFront:
         return [np.concatenate([s, text[self.unread :]]) for s, text in zip(self.sources, texts, strict=True)]
 
     def places_R(self) -> np.ndarray:
-        """Of each text, what comes on top of a token's number in it to give its place in the table."""
+        """What comes on top of a token's number in its text to give its place in the table, for each text."""
         return self._put(np.array([len(s) - self.unread + self.target_place for s in self.sources]))
 
     def first_B(self, lengths: list[int], every_row: bool) -> list[int]:
-        """Of each text behind its source, the first token that predicts: the last one, or with every_row the first one
+        """The first token that predicts, of each text behind its source: the last one, or with every_row the first one
         whose next token is one of the text."""
         if not every_row:
             return [length - 1 for length in lengths]

@@ -29,12 +29,12 @@ class LogProbs:
 
     @classmethod
     def of_nothing(cls, best: int) -> LogProbs:
-        """Of a place that the rules left empty."""
+        """The output of a place that the rules left empty."""
         return cls(np.empty(0), np.empty((0, max(1, best)), np.int64), np.empty((0, max(1, best))), best)
 
     @classmethod
     def of_steps(cls, steps: list[tuple[float, np.ndarray, np.ndarray]], best: int) -> LogProbs:
-        """Of steps that were noted one by one: (its token's log-probability, the likeliest ids, theirs)."""
+        """Makes one of steps that were noted one by one: (its token's log-probability, the likeliest ids, theirs)."""
         token_R, best_RK, logprob_RK = zip(*steps, strict=True)
         return cls(np.array(token_R), np.array(best_RK), np.array(logprob_RK), best)
 
@@ -141,12 +141,12 @@ class Output:
 
     @property
     def token_logprobs(self) -> list[np.ndarray]:
-        """By hypothesis, the log-probability of each new token; `generate` was called with logprobs=0 or more."""
+        """The log-probability of each new token, by hypothesis; `generate` was called with logprobs=0 or more."""
         return [hypothesis.token_logprobs for hypothesis in self]
 
     @property
     def top_logprobs(self) -> list[list[dict[int, float]]]:
-        """By hypothesis and new token, {id: log-probability} of the `logprobs` likeliest tokens."""
+        """{id: log-probability} of the `logprobs` likeliest tokens, by hypothesis and new token."""
         return [hypothesis.top_logprobs for hypothesis in self]
 
     def _log_probs(self, place: int) -> LogProbs:

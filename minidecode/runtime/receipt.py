@@ -227,7 +227,7 @@ class DraftCounts:
 
     @classmethod
     def sum(cls, each: Iterable[DraftCounts]) -> DraftCounts:
-        """Of several texts together."""
+        """The counts of several texts together."""
         total = cls()
         for counts in each:
             total.add(counts.drafted, counts.accepted, counts.steps)

@@ -63,7 +63,7 @@ class PromptLookup:
         """There is nothing to prepare."""
 
     def drafts(self, texts: Texts, going_X: np.ndarray, most_X: np.ndarray) -> list[Draft]:
-        """By what each text holds."""
+        """Drafts tokens by what each text holds."""
         each = zip(going_X, most_X, strict=True)
         return [Draft(lookup(texts.tokens_RM[r, : texts.length_R[r]], most, self.longest)) for r, most in each]
 

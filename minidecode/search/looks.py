@@ -110,7 +110,7 @@ class Looks:
         self, steps: int, past: Past | None, flag: np.ndarray, trouble_X: np.ndarray,
         model_trouble_R: np.ndarray | None,
     ) -> StepReport:  # fmt: skip
-        """Of the steps since the last look: what the first one that ends the search told, or else the newest.
+        """What the steps since the last look told: the first one that ends the search, or else the newest.
 
         So many steps have run; the arrays are what the newest told.
         """

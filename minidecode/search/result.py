@@ -64,7 +64,7 @@ class Request:
         return text_BM
 
     def draws(self, logits_RV: np.ndarray) -> Draws | None:
-        """Of the first tokens, beside the logits; none where nothing is sampled."""
+        """The draws of the first tokens, beside the logits; none where nothing is sampled."""
         if (keys_R2 := self.keys_R2) is None:
             return None
         step_R = array_like(logits_RV, len(keys_R2), np.int64, 0)
@@ -113,7 +113,7 @@ def copy_found(
 
 
 def with_finds_apart(state: Any) -> Any:
-    """The same texts or beams, over copies of what they have found.
+    """Texts or beams like these, over copies of what they have found.
 
     The arrays of a batch that shrinks may belong to a kept step, and so to the next generation that launches it.
     """

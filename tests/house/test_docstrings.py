@@ -7,7 +7,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "minidecode"
 NOT_CODE = {"mutants", "skeletons", "tutorials", "weights"}
-REFERS_BACK = re.compile(r"(The same|As in|As for|As before|That of|Those of|And (those|that))\b")
+REFERS_BACK = re.compile(r"(The same|As in|As for|As before|That of|Those of|Of|By|And)\b")
 A_LAUNCH = re.compile(r"\b[Gg]rid\b")
 BYTES = re.compile(r"\b[Rr]eads?\b.*\b[Ww]rites?\b|\b[Ww]rites?\b.*\b[Rr]eads?\b", re.DOTALL)
 

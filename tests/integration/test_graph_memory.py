@@ -6,6 +6,7 @@ import sys
 import types
 import weakref
 from collections import Counter
+from typing import ClassVar
 
 import pytest
 
@@ -40,7 +41,8 @@ class Graph:
 class Stream:
     """What CuPy's does; `log` has what was called."""
 
-    ptr, log = 7, []
+    ptr = 7
+    log: ClassVar[list[str]] = []
 
     def __init__(self, non_blocking=False):
         pass
@@ -80,7 +82,7 @@ def memory(monkeypatch):
 
 
 class Ops:
-    functions = {}
+    functions: ClassVar[dict] = {}
 
     def counted(self):
         return Counter()

@@ -116,12 +116,12 @@ def says(bytes_X, first_X, last_X) -> list[str]:
 
 
 def _live_together(first_X, last_X) -> np.ndarray:
-    """Of each pair, whether some call needs both."""
+    """Whether some call needs both of a pair, for each pair."""
     return (first_X[:, None] <= last_X) & (first_X <= last_X[:, None])
 
 
 def _share_bytes(offset_X, bytes_X) -> np.ndarray:
-    """Of each pair, whether there is a byte that is in both."""
+    """Whether both of a pair share a byte, for each pair."""
     end_X = offset_X + bytes_X
     return np.maximum(offset_X[:, None], offset_X) < np.minimum(end_X[:, None], end_X)
 

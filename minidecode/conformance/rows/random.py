@@ -74,7 +74,7 @@ def places_checked(count: int) -> list[int]:
 
 
 def pardoned(mine_RV, right_RV, key_RX, step_R, V, seed):
-    """Of many rows or columns not all are looked at: 30 digits take their time."""
+    """The result; of many rows or columns, those that are not judged count as right: 30 digits take their time."""
     result_RV, seen = right_RV.copy(), np.ix_(places_checked(len(key_RX)), places_checked(V))
     result_RV[seen] = mine_RV[seen]
     return result_RV

@@ -44,7 +44,7 @@ def large() -> list[tuple]:
 
 
 def oracle(index_BC, V):
-    """By Python's whole numbers."""
+    """The results by Python's whole numbers."""
     pairs = [[divmod(x, V) for x in row] for row in index_BC.tolist()]
     return tuple(np.array([[pair[k] for pair in row] for row in pairs], np.int64) for k in (0, 1))
 

@@ -262,7 +262,9 @@ class Student:
         }
 
     def _bytes_of_arrays(self) -> int:
-        """Of all that were made since the file was read, and of what else is so large that it may serve as one."""
+        """The bytes of all arrays that were made since the file was read, and of what else is so large that it may
+        serve as one.
+        """
         numpys = self._numpy.lib.tracemalloc_domain
         return sum(size for domain, size, *_ in self._memory._get_traces() if domain == numpys or size >= LARGE)
 

@@ -63,7 +63,7 @@ def parsed(line: str) -> Score:
 
 
 def checksum_of(exercise: Exercise, source: str, league: int, counts: dict[str, int], version: str) -> str:
-    """Of the exercise, the file, the league's inputs, the counts and the version.
+    """A checksum of the exercise, the file, the league's inputs, the counts and the version.
 
     Of the file, what the student wrote: without the statement on top, the variation's constants and blank lines.
     """

@@ -85,7 +85,7 @@ class Watch:
         return least_cost(op, function, given)
 
     def _computed_again(self) -> list[Strip]:
-        """Of no cache: each row's text, of which nothing is kept."""
+        """Each row's text, where there is no cache and nothing is kept."""
         return [
             Strip("own", "", r, 0, path, AGAIN * len(path), [1] * len(path), 0) for r, path in enumerate(self.paths)
         ]

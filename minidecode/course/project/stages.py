@@ -251,7 +251,7 @@ def greedy_of(kit: Kit, ids: list[int], count: int = COUNT, model: Any = None) -
 
 
 def margin_of(kit: Kit, ids: list[int], model: Any = None) -> float:
-    """By how much each of the likeliest tokens lies above the next, at the least."""
+    """The least distance of one of the likeliest tokens to the next."""
     said = greedy_of(kit, ids, model=model)
     best = np.sort(kit.logits([*ids, *said[:-1]], model)[-COUNT:], axis=1)
     return float((best[:, -1] - best[:, -2]).min())

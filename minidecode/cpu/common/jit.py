@@ -77,7 +77,7 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
 @functools.cache
 def hash_of_sources() -> str:
-    """Of names and contents, not of times: a copy of the package finds the code of the original fresh."""
+    """A hash of names and contents, not of times: a copy of the package finds the code of the original fresh."""
     digest = hashlib.sha256()
     for path in sorted(path for pattern in SOURCES for path in PACKAGE.glob(pattern)):
         content = path.read_bytes()

@@ -249,7 +249,9 @@ class ThreadPool:
         self._wake_all()
 
     def _wake_all(self) -> None:
-        """By locks: an interrupt within threading.Event.set may leave it locked, and the next call would hang."""
+        """Wakes all by locks: an interrupt within threading.Event.set may leave it locked, and the next call would
+        hang.
+        """
         for wake in list(self.sleeping.values()):
             try:
                 wake.release()

@@ -54,7 +54,7 @@ class Kind:
 
 
 def loads_per_fma(rows: int, vectors: int) -> float:
-    """Of a step of a tile: a load for each register of weights and one for each row, over its multiplications."""
+    """Loads of a step of a tile, one for each register of weights and one for each row, over its multiplications."""
     return (rows + vectors) / (rows * vectors)
 
 

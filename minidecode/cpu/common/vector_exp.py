@@ -20,7 +20,7 @@ LEAST = np.float32(-87)  # exp of it is about the smallest normal float32
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
 def exp(x):
-    """Of a float32 up to 87: exp(f) 2^k with k whole and |f| < 0.35; below -87 it is 0.
+    """exp of a float32 up to 87: exp(f) 2^k with k whole and |f| < 0.35; below -87 it is 0.
 
     exp(f) is a short series; 2^k is a float32 whose bits are an exponent and nothing else.
     """

@@ -224,7 +224,7 @@ def my_tile(q_RHK, k_XGMK):
 
 @cuda.jit(device=True)
 def row_and_head(i, tile_head):
-    """Of the tile's i-th query. A division by hand: the routine that divides 64-bit numbers needs many registers."""
+    """Row and head of the tile's i-th query. Divides by hand: the routine for 64-bit numbers needs many registers."""
     row, head, per_group, first = tile_head
     n = first + i
     while n >= per_group:

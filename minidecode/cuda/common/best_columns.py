@@ -100,7 +100,9 @@ def hold(score, column, threshold, held_score, held_column, number):
 
 @cuda.jit(device=True)
 def write_in_order(many, C, held_score, held_column, score_X, column_X, slot):
-    """Of at most THREADS that are held the best C from `slot` on; minus infinity in no column where there are fewer."""
+    """Writes the best C of at most THREADS that are held, from `slot` on; minus infinity in no column where there are
+    fewer.
+    """
     t = cuda.threadIdx.x
     if t < many:
         before = 0

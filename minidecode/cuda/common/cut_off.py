@@ -7,7 +7,7 @@ from numba import cuda
 
 @cuda.jit(device=True)
 def cut_off(number, largest):
-    """By comparisons, which are all false of NaN. largest: infinity where nothing is cut off (`largest_of`)."""
+    """Cuts off by comparisons, which are all false of NaN. largest: infinity where nothing is (`largest_of`)."""
     number = largest if number > largest else number
     return -largest if number < -largest else number
 

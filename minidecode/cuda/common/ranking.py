@@ -23,7 +23,7 @@ def is_before(score, x, other, y):
 
 @cuda.jit(device=True)
 def first_of_warp(score, x):
-    """Of the pairs of all lanes the one that goes first, for every lane."""
+    """The pair that goes first of those of all lanes, for every lane."""
     for step in (16, 8, 4, 2, 1):
         other = cuda.shfl_xor_sync(LANES, score, step)
         y = cuda.shfl_xor_sync(LANES, x, step)
@@ -34,7 +34,7 @@ def first_of_warp(score, x):
 
 @cuda.jit(device=True)
 def first_of_block(score, x, part, place):
-    """Of the pairs of all threads the one that goes first, for every thread; `part`, `place`: a place for each warp."""
+    """The pair that goes first of those of all threads, for every thread; `part`, `place`: a place for each warp."""
     score, x = first_of_warp(score, x)
     t = cuda.threadIdx.x
     if t % 32 == 0:

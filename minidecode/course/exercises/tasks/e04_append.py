@@ -124,7 +124,7 @@ class Task(NumPyTask):
                 if (layer, *h_LRTD[layer, row, length_R[row]].tolist()) not in asked]  # fmt: skip
 
     def _cause_of_rows(self, trial):
-        """By what was projected: the new rows alone, once more, or those of earlier steps too."""
+        """Names the mistake by what was projected: the new rows alone, once more, or those of earlier steps too."""
         h_LRTD, length_R, asked = trial.inputs["h_LRTD"], trial.inputs["length_R"], set()
         for layer, h_XD in _asked(trial.calls):
             asked |= {(layer, *row) for row in np.asarray(h_XD).tolist()}

@@ -56,7 +56,7 @@ class Task(KernelTask):
         return out
 
     def recognise(self, v, tried):
-        """By all orders of the threads together: what goes wrong first differs from one to the other."""
+        """Names the mistake by all orders of the threads together: what goes wrong first differs between them."""
         errors = [f for t in tried if t.ran for f in t.ran.findings if f["severity"] == "error"]
         if not errors:
             return super().recognise(v, tried)
@@ -67,7 +67,7 @@ class Task(KernelTask):
         return self._not_waited_for(next(t.ran for t in tried if t.ran), errors)
 
     def _not_waited_for(self, ran, errors):
-        """By what stands between filling and reading, and what between reading and filling again."""
+        """Names the mistake by what stands between filling and reading, and between reading and filling again."""
         waits = [waited_for(ran, f) for f in errors]
         if None in waits:
             return None  # the array is filled below the line that reads it: which round that was is not seen

@@ -108,7 +108,7 @@ class Task(KernelTask):
                        for name in again)  # fmt: skip
 
     def _cause_of_stores(self, v, trial):
-        """By the array of the weights: written by all lanes, or holding a copy for each."""
+        """Names the mistake by the array of the weights: written by all lanes, or holding a copy for each."""
         blocks, ran = trial.ran.blocks[0], trial.ran
         for name, shape in ran.shared.items():
             size, stores = int(np.prod(shape)), ran.touched_shared[name][1]
@@ -119,7 +119,7 @@ class Task(KernelTask):
         return "broadcast-avoided" if len(large) == len(copied) == 2 else None
 
     def _cause(self, v, ran):
-        """By which accesses conflict, and by how the shared arrays lie."""
+        """Names the mistake by which accesses conflict, and by how the shared arrays lie."""
         queued = {"load": 0, "store": 0}
         for access in ran.accesses:
             if access["shared"] and access["kind"] in queued:

@@ -183,7 +183,7 @@ class Task(KernelTask):
         return Miss(f"{message} times at the most.", "one-thread-works", numbers, shows_input=False)
 
     def _loaded_again(self, v, trial):
-        """By how often the newest tokens were loaded, and the others in the middle."""
+        """Names the mistake by how often the newest tokens were loaded, and the others in the middle."""
         length, ran = trial.inputs["length"], trial.ran
         loaded_RM = ran.loaded["tokens_RM"].reshape(trial.inputs["tokens_RM"].shape)
         newest, others = loaded_RM[:, length - v.n + 1 : length], loaded_RM[:, v.n : length - v.n]

@@ -159,7 +159,7 @@ class Task(NumPyTask):
         return Miss(message, "as-large-as-keys", numbers, shows_input=False)
 
     def _miss_of_pieces(self, v, trial):
-        """Of keys or values that lose in rounding what the other brackets keep."""
+        """How far results miss whose keys or values lose in rounding what the other brackets keep."""
         for mistake, (probe, why) in PROBES.items():
             again = trial.probes.get(mistake)
             if again and again.miss:
@@ -244,7 +244,9 @@ def _rows_and_cancelled(v, inputs, name, columns):
 
 
 def _exponent(v):
-    """Of a power of 2 so large that a sum with it keeps nothing of a number near 1, in long doubles either."""
+    """The exponent of a power of 2 so large that a sum with it keeps nothing of a number near 1, in long doubles
+    either.
+    """
     return np.finfo(v.dtype).maxexp * 7 // 8
 
 
@@ -267,7 +269,7 @@ def _is_long(trial):
 
 
 def _most_held(trial):
-    """By what the process says and, where the system tells it, by what it grew."""
+    """The most bytes held, by what the process says and, where the system tells it, by what it grew."""
     return max(trial.peak, trial.grown or 0)
 
 

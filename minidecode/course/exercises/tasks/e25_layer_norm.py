@@ -75,7 +75,8 @@ class Task(KernelTask):
         return out
 
     def bound(self, v, inputs):
-        """Of float32 sums in any order: the mean is off by width * U * |x| at the most, less the row's first number.
+        """The error of float32 sums in any order: the mean is off by width * U * |x| at the most, less the row's first
+        number.
 
         All else that rounds (a difference, a root, a division, two products, a sum) is a few U of what is computed;
         that a sum of squares is off by width * U of itself moves the spread by half as much.

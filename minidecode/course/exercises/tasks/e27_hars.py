@@ -271,7 +271,7 @@ class Task(NumPyTask):
         return len(rich_V) < len(logits_V) and bool((steps > 0).all() or (steps < 0).all())
 
     def _survivors(self, v, inputs):
-        """Of each sentence, how many numbers of each beam reach its threshold."""
+        """How many numbers of each beam reach the threshold of their sentence."""
         survivors = [int(self._kept(v, row, 2 * v.w).sum()) for row in inputs["logits_RV"]]
         return [survivors[r : r + v.w] for r in range(0, len(survivors), v.w)]
 

@@ -292,7 +292,7 @@ class Replay:
         return message, None
 
     def _needless(self, row: int | None, pair: tuple[int, int]) -> Complaint:
-        """Of a copy without which all would be right."""
+        """What is said of a copy without which all would be right."""
         source, target = pair
         message, holders = f"copy({source}, {target}) is not needed", self._holders(source)
         mine = [] if row is None else self.table[row]
