@@ -20,7 +20,7 @@ from typing import Any
 
 from ..errors import pip_install
 from .launch import LAUNCHES, STREAM, OnHost
-from .matmul import BY_CUPY, allocate_workspace, make_handle, using_workspace
+from .matmul import BY_CUPY, allocate_workspace, handle_of_thread, using_workspace
 from .out_of_memory import MEMORY, give_back_unused, is_out_of_memory
 from .user_functions import describe
 
@@ -131,7 +131,7 @@ def capture(device: str, run: Callable[[], Any]) -> tuple[Any, Any]:
     import cupy
 
     MEMORY.give_back_unused()
-    make_handle()  # of this thread, if it has none: cuBLAS is not loaded while a stream is captured
+    handle_of_thread()  # is made now, where there is none: cuBLAS is not loaded while a stream is captured
     stream, pool = cupy.cuda.Stream(non_blocking=True), cupy.cuda.MemoryPool()
     cupy.cuda.get_current_stream().synchronize()
     token = STREAM.set(stream.ptr)
@@ -150,9 +150,9 @@ def capture(device: str, run: Callable[[], Any]) -> tuple[Any, Any]:
         raise CaptureError(f"it could not be captured ({type(error).__name__}: {error})") from error
     finally:
         STREAM.reset(token)
-    graph.launch()
     held = _OfGpu(graph, pool)
     MEMORY.add(held, pool)
+    held.launch()
     return held, result
 
 

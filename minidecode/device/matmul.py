@@ -122,7 +122,7 @@ def by_cublas(a: Any, b: Any, out: Any, adds: bool = False) -> None:
         for each in zip(a, b, out, strict=True):
             by_cublas(*each, adds)
         return
-    cublas, handle = cublas_functions(), _handle()
+    cublas, handle = cublas_functions(), handle_of_thread()
     (a_transposed, *of_a), (b_transposed, *of_b), (_, *of_out) = _layout(a), _layout(b), _layout(out)
     rows, columns = out.shape[-2:]
     sums = SUMS[out.dtype]
@@ -175,7 +175,7 @@ class _Handles(threading.local):
 _HANDLES = _Handles()
 
 
-def _handle() -> int:
+def handle_of_thread() -> int:
     """This thread's handle, for the stream that kernels go to now. Setting a stream takes the workspace away."""
     if cublas_functions().name == "cupy":
         from cupy.cuda import device
@@ -193,11 +193,6 @@ def _handle() -> int:
         cublas.set_workspace(_HANDLES.handle, room.ptr, WORKSPACE)
         _HANDLES.bound = wanted
     return _HANDLES.handle
-
-
-def make_handle() -> None:
-    """Makes this thread's handle, where it has none, and with it loads cuBLAS."""
-    _handle()
 
 
 def allocate_workspace() -> Any:
