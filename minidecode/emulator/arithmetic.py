@@ -87,18 +87,19 @@ class Cast:
 
     def __init__(self, dtype: np.dtype):
         self.dtype = np.dtype(dtype)
+        self._type = bool if self.dtype.kind == "b" else self.dtype.type
+        self._is_whole = self.dtype.kind in "iu"
 
     def __call__(self, value):
-        kind = self.dtype.kind
-        if type(value) is Undefined:
+        if type(value) is self._type or type(value) is Undefined:
             return value
-        if kind in "iu":
-            value = int(value) if isinstance(value, float | np.floating) else value
-            try:
-                return self.dtype.type(value)
-            except OverflowError:
-                return wrapped(value, self.dtype)
-        return bool(value) if kind == "b" else self.dtype.type(value)
+        if not self._is_whole:
+            return self._type(value)
+        value = int(value) if isinstance(value, float | np.floating) else value
+        try:
+            return self._type(value)
+        except OverflowError:
+            return wrapped(value, self.dtype)
 
 
 def is_numba_type(value: object) -> bool:

@@ -20,6 +20,7 @@ from .threads import Thread
 _getframe = sys._getframe
 
 
+MOST_PARTS = 4096  # of one array that are kept
 SLICE_IS_ASSIGNED = "a slice is assigned, which Numba refuses in a kernel: assign element by element"
 
 
@@ -31,7 +32,7 @@ class Array:
     """
 
     __slots__ = (
-        "_box", "_coded_base", "_coded_stride", "_length",
+        "_box", "_coded_base", "_coded_stride", "_length", "_parts",
         "base", "data", "dtype", "house", "itemsize", "memory", "ndim", "shape", "size", "strides",
         "written",
     )  # fmt: skip
@@ -45,6 +46,7 @@ class Array:
         self._coded_stride = data.strides[0] * SIZE_CODES if data.ndim == 1 else 0
         narrow = data.dtype.kind in "iu" and data.dtype.itemsize < 8
         self._box = np.zeros(1, np.int64) if narrow else None  # the fastest way to widen one number
+        self._parts: dict[Selection, Array] = {}  # that plain numbers select: each thread asks for the same ones
 
     # The two methods below run for every access of an untraced launch; `Traced` has its own.
 
@@ -94,7 +96,14 @@ class Array:
 
     def checked_index(self, index):
         """The index as plain numbers inside the bounds; or a Selection, where it names more than one element."""
-        if type(index) is np.int64 and 0 <= index < self._length:  # what comes out of an array of integers
+        if type(index) is tuple:
+            for part, length in zip(index, self.shape, strict=False):
+                if type(part) is not int or not 0 <= part < length:
+                    break
+            else:
+                if len(index) <= self.ndim:
+                    return index if len(index) == self.ndim else Selection(index)
+        elif type(index) is np.int64 and 0 <= index < self._length:  # what comes out of an array of integers
             return int(index)
         parts = index if type(index) is tuple else (index,)
         if len(parts) != self.ndim or any(isinstance(p, slice) or p is Ellipsis or p is None for p in parts):
@@ -117,6 +126,16 @@ class Array:
 
     def part(self, selection: Selection) -> Array:
         """A part of the array, as an array: the same memory, the same checks."""
+        try:
+            if (kept := self._parts.get(selection)) is not None:
+                return kept
+        except TypeError:  # slices cannot be looked up
+            return self._selected(selection)
+        if len(self._parts) == MOST_PARTS:
+            self._parts.clear()
+        return self._parts.setdefault(selection, self._selected(selection))
+
+    def _selected(self, selection: Selection) -> Array:
         return self._view_over(self.data[selection], None if self.written is None else self.written[selection])
 
     def _view_over(self, data: np.ndarray, written: np.ndarray | None) -> Array:

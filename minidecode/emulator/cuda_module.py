@@ -9,13 +9,12 @@ import sys
 import numpy as np
 
 from . import arithmetic
-from .arithmetic import Undefined, dtype_of
+from .arithmetic import Undefined
 from .arrays import Array
 from .findings import Finding, Stop
 from .source import place_of, user_frame
-from .threads import GRID_BARRIER, Dim3
+from .threads import ALL_LANES, GRID_BARRIER, Dim3
 
-ALL_LANES = 0xFFFFFFFF
 _getframe = sys._getframe
 
 
@@ -194,7 +193,7 @@ class Shared:
 
     def array(self, shape, dtype, alignment=None):
         frame = _getframe(1)
-        return self._launch.shared_array(frame.f_code, frame.f_lasti, _shape(shape), dtype_of(dtype))
+        return self._launch.shared_array(frame.f_code, frame.f_lasti, shape, dtype)
 
 
 class Local:
@@ -205,7 +204,7 @@ class Local:
 
     def array(self, shape, dtype, alignment=None):
         frame = _getframe(1)
-        return self._launch.local_array(frame.f_code, frame.f_lasti, _shape(shape), dtype_of(dtype))
+        return self._launch.local_array(frame.f_code, frame.f_lasti, shape, dtype)
 
 
 class Constant:
@@ -292,7 +291,3 @@ class Reader:
 
     def __getattr__(self, axis: str):
         return getattr(getattr(self._cuda, self._name), axis)
-
-
-def _shape(shape) -> tuple[int, ...]:
-    return tuple([int(n) for n in shape]) if isinstance(shape, tuple | list) else (int(shape),)

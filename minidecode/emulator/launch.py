@@ -15,7 +15,7 @@ import numpy as np
 from greenlet import GreenletExit, getcurrent
 
 from .analysis import BATCH, Analysis
-from .arithmetic import Undefined
+from .arithmetic import Undefined, dtype_of
 from .arrays import Array, House, Quiet, Traced, Unforeseen, WrittenBytes, arrays_in
 from .binding import Binder, marked
 from .clocks import Known, Publications, merged
@@ -89,6 +89,7 @@ class Launch:
         self._codes: set[CodeType] = set()
         self._atomic_sites: set[int] = set()  # of atomics, before they are led back to their instruction
         self._shared_sites: dict[object, object] = {}  # call site -> its Memory, the same for every block
+        self._local_names: dict[tuple[int, int], str] = {}  # call site -> the variable that takes the array
 
     def run(self, arguments: tuple) -> None:
         """All blocks, or those of the sample. Findings that end the launch are among the findings afterwards."""
@@ -239,8 +240,20 @@ class Launch:
         moves, steps = self._moves, self._steps
         drawn = self.schedule is None
         order = self._rng.permutation(len(ready)).tolist() if drawn else self.schedule.threads(len(ready), self._rng)
+        cuda, journal, call = self._cuda, self.journal, self._call
         for k in order:
-            self._run_until_it_waits(ready[k])
+            self._thread = thread = ready[k]
+            cuda.threadIdx, cuda.laneid = thread.thread_index, thread.lane
+            result = thread.glet.switch(call)  # which the first turn runs; until the thread waits or ends
+            if len(journal.addresses) > journal.closed:
+                journal.close(thread)
+            waits = thread.waits
+            if waits is None:
+                thread.done, thread.exit = True, result
+                self._greenlets.give_back(thread.glet)
+                thread.glet = None
+            if waits is None or waits.operation != "spin":
+                self._moves += 1
         epoch = block.epoch
         if not block.release(self._kernel):
             block.stop_at_deadlock()
@@ -250,21 +263,6 @@ class Launch:
         spun_only = moves == self._moves and block.epoch == epoch
         block.idle_rounds = block.idle_rounds + 1 if spun_only else 0
         block.asking_rounds = block.asking_rounds + 1 if spun_only and steps == self._steps else 0
-
-    def _run_until_it_waits(self, thread: Thread) -> None:
-        """Runs the thread until it waits for something or ends."""
-        self._thread, cuda, journal = thread, self._cuda, self.journal
-        cuda.threadIdx, cuda.laneid = thread.thread_index, thread.lane
-        result = thread.glet.switch(self._call)  # which the first turn runs
-        if len(journal.addresses) > journal.closed:
-            journal.close(thread)
-        waits = thread.waits
-        if waits is None:
-            thread.done, thread.exit = True, result
-            self._greenlets.give_back(thread.glet)
-            thread.glet = None
-        if waits is None or waits.operation != "spin":
-            self._moves += 1
 
     def _finish(self, block: Block) -> None:
         self.blocks_run += 1
@@ -383,17 +381,19 @@ class Launch:
         self.journal.addresses.append(coded_address)
         self.journal.sites.append(site)
 
-    def shared_array(self, code: CodeType, offset: int, shape: tuple[int, ...], dtype: np.dtype) -> Array:
+    def shared_array(self, code: CodeType, offset: int, shape, dtype) -> Array:
         """The block's array of this call site; of shape 0, the dynamic shared memory, which all sites share."""
+        block, site = self._thread.block, (id(code), offset)  # `codes` keeps them alive
+        if (made := block.shared.get(site)) is not None:
+            return made[1]
+        shape, dtype = shape_of(shape), dtype_of(dtype)
         if shape == (0,):
             return self._dynamic_array(code, offset, dtype)
-        block, site = self._thread.block, (id(code), offset)  # `codes` keeps them alive
-        if site not in block.shared:
-            name = assigned_name(code, offset, "shared")
-            data, written = np.zeros(shape, dtype), np.zeros(shape, bool)
-            block.shared[site] = self.house.shared(name, data, written, self._shared_sites.get(site))
-            self._shared_sites[site] = block.shared[site][0]
-            self._check_shared_size(block, code, offset)
+        name = assigned_name(code, offset, "shared")
+        data, written = np.zeros(shape, dtype), np.zeros(shape, bool)
+        block.shared[site] = self.house.shared(name, data, written, self._shared_sites.get(site))
+        self._shared_sites[site] = block.shared[site][0]
+        self._check_shared_size(block, code, offset)
         return block.shared[site][1]
 
     def _dynamic_array(self, code: CodeType, offset: int, dtype: np.dtype) -> Array:
@@ -426,8 +426,11 @@ class Launch:
                 f" {STATIC_SHARED:,} without asking (more only as dynamic shared memory).", [place],
             ))  # fmt: skip
 
-    def local_array(self, code: CodeType, offset: int, shape: tuple[int, ...], dtype: np.dtype) -> Array:
-        return self.house.local(assigned_name(code, offset, "local"), shape, dtype)
+    def local_array(self, code: CodeType, offset: int, shape, dtype) -> Array:
+        site = id(code), offset
+        if (name := self._local_names.get(site)) is None:
+            name = self._local_names[site] = assigned_name(code, offset, "local")
+        return self.house.local(name, shape_of(shape), dtype_of(dtype))
 
     def constant_array(self, data: np.ndarray, name: str) -> Array:
         return self.house.constant(data, name)
@@ -458,6 +461,11 @@ def _state_of(frame, kernel: CodeType) -> tuple:
             break
         frame = frame.f_back
     return tuple(state)
+
+
+def shape_of(shape) -> tuple[int, ...]:
+    """The shape that a kernel gives a new array: a tuple, or one number."""
+    return tuple([int(n) for n in shape]) if isinstance(shape, tuple | list) else (int(shape),)
 
 
 class TakesTooLongError(Exception):

@@ -13,6 +13,7 @@ from .memory import Memory
 from .source import Place, is_written_return, line_of, loop_around, place_of
 
 WARP = 32
+ALL_LANES = 0xFFFFFFFF
 GRID_BARRIER = "cg.this_grid().sync"
 BARRIERS = ("syncthreads", GRID_BARRIER)  # what the names of barriers begin with: no operations of a warp
 VOTES = ("ballot_sync", "all_sync", "any_sync", "eq_sync", "match_any_sync", "match_all_sync", "syncthreads_count",
@@ -132,15 +133,16 @@ class Block:
         if done:
             self.left += done
             self.live = [t for t in self.live if not t.done]
-        if {t.waits and t.waits.operation for t in self.live} == {"syncthreads"}:  # as it mostly is
-            self.spun = []
+        operations = {t.waits.operation if t.waits is not None else None for t in self.live}
+        self.spun = []
+        if operations == {"syncthreads"}:  # as it mostly is
             self.pass_barrier(kernel)
             return True
-        freed = False
-        self.spun = [(t, t.waits) for t in self.live if t.waits is not None and t.waits.operation == "spin"]
+        if "spin" in operations:
+            self.spun = [(t, t.waits) for t in self.live if t.waits is not None and t.waits.operation == "spin"]
         for thread, _ in self.spun:
-            thread.waits, freed = None, True
-        freed |= self._settle_warps()
+            thread.waits = None
+        freed = self._settle_warps() or bool(self.spun)
         if freed or not self.live or any(t.waits is None for t in self.live):
             return True
         if all(t.waits.operation.startswith("syncthreads") for t in self.live):
@@ -263,6 +265,11 @@ class Block:
         return freed
 
     def _settle_warp(self, lanes: list[Thread], waiting: list[Thread]) -> bool:
+        operation = waiting[0].waits.operation
+        is_whole = len(waiting) == WARP and operation != "activemask"
+        if is_whole and all([t.waits.mask == ALL_LANES and t.waits.operation == operation for t in waiting]):
+            self._let_go(operation, waiting)  # as it mostly is
+            return True
         groups: dict[object, list[Thread]] = {}
         for thread in waiting:
             w = thread.waits

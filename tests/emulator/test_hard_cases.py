@@ -8,6 +8,7 @@ import pytest
 from numba import cuda, float32, float64, int32
 
 import minidecode as md
+from minidecode.emulator import arrays
 
 SEEDS = range(6)
 
@@ -448,6 +449,37 @@ def row_as_a_number(x):
 def dynamic_without_bytes(x):
     s = cuda.shared.array(0, int32)
     s[cuda.threadIdx.x] = x[cuda.threadIdx.x]
+
+
+@cuda.jit
+def rows_read_and_written(x, out):
+    t = cuda.threadIdx.x
+    row = x[t % 2, 0]
+    row[t // 2] = t
+    cuda.syncthreads()
+    again = x[t % 2, 0]
+    out[t] = again[1 - t // 2]
+
+
+@cuda.jit
+def row_by_a_float(x):
+    x[0][0] = 1
+    x[0.0][0] = 2
+
+
+def test_a_part_shows_what_others_store_in_it_and_a_float_selects_none():
+    """The emulator keeps parts: the second thread that selects one gets the first one's."""
+    x, out = np.full((2, 1, 2), -1), np.zeros(4, int)
+    assert run(rows_read_and_written, (1, 4), x, out).ok
+    assert x[:, 0].tolist() == [[0, 2], [1, 3]] and out.tolist() == [2, 3, 0, 1]
+    assert "'float' object cannot be interpreted as an integer" in run(row_by_a_float, (1, 1), np.zeros((2, 2))).verdict
+
+
+@pytest.mark.parametrize("most", [1, 4096])
+def test_parts_that_are_given_up_are_made_again(most, monkeypatch):
+    monkeypatch.setattr(arrays, "MOST_PARTS", most)
+    x, out = np.full((2, 1, 2), -1), np.zeros(4, int)
+    assert run(rows_read_and_written, (1, 4), x, out).ok and out.tolist() == [2, 3, 0, 1]
 
 
 def test_messages_inside_of_kernels_say_what_to_do():
