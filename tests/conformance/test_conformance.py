@@ -20,6 +20,8 @@ from minidecode.device.user_functions import dtype_due, load_file
 from minidecode.reference import arena, epilogue, ngram, random, sample, split, top_k, top_p
 from minidecode.reference import norm as norm_file
 
+EXAMPLES = 40  # random inputs; planted and large ones come on top
+
 
 def implementations_and_places(*, older: bool):
     """Every implementation there is; kernels on the emulated device, and on the GPU where there is one.
@@ -33,16 +35,15 @@ def implementations_and_places(*, older: bool):
                 continue
             if label.startswith("cuda"):
                 yield pytest.param(name, function, 8, "emulator", id=f"{test}-emulator")
-                yield pytest.param(name, function, 200, "cuda", id=f"{test}-gpu", marks=pytest.mark.gpu)
+                yield pytest.param(name, function, 5 * EXAMPLES, "cuda", id=f"{test}-gpu", marks=pytest.mark.gpu)
             else:
-                yield pytest.param(name, function, 200, "cpu", id=test)
+                yield pytest.param(name, function, EXAMPLES, "cpu", id=test)
 
 
 # Of the largest input that host code gets here, and kernels on a GPU: all but more than 65,535 rows. Host code gets
 # those too, in test_every_large_input.py.
 LARGE_NUMBERS = 140_000
 EMULATED_NUMBERS = 100  # of the largest that is emulated here; wider rows: test_kernels_are_right_on_the_widest_rows
-EXAMPLES = 40  # random inputs; planted and large ones come on top
 SHRINKS = 15  # enough that a mutant's answer is no other's; making inputs as small as they get takes most of the time
 MUTANTS = [pytest.param(name, path, id=f"{name}-{path.stem}") for name in CATALOG for path in mutant_files(name)]
 
