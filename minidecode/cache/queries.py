@@ -88,6 +88,7 @@ class QueryCache:
         R, X = kept_RX.shape
         if len(query_RX) == R:  # in turn: each pair is one more position of a table
             return ops.concat_step(kept_RX.reshape(R, 1, 1, X), query_RX.reshape(R, 1, X)).reshape(2 * R, X)
+        ops.places.read((kept_RX, query_RX))
         x_RX = np.empty_like(kept_RX, shape=(R + len(query_RX), X))
         x_RX[self.kept_X], x_RX[self.query_X] = kept_RX, query_RX
         return x_RX
@@ -135,6 +136,7 @@ class QueryCache:
         Keys stand newest first, so that their numbers are their distances. They are copied for each query row.
         """
         q_RHK, *query_parts = self.cache.cut(ops, query_RX, heads)
+        ops.places.read((self.cache.k_RGK, self.cache.v_RGU, *query_parts))
         k_RGK, v_RGU = (
             np.concatenate(both) for both in zip((self.cache.k_RGK, self.cache.v_RGU), query_parts, strict=True)
         )
@@ -148,6 +150,7 @@ class QueryCache:
                 k_offsets_X, heads.scale, False, None, bias and bias.of_rows(slice(first, last)),
             )  # fmt: skip
             parts.append(part)
+        ops.places.read(parts)
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def expand(self, ops, beams: int, steps: int):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -34,6 +34,9 @@ class Fresh:
 
     def begin(self, section: str, reads: np.ndarray | None = None) -> None:
         """What is called from here on belongs to this section. reads: what its code reads without any op."""
+
+    def read(self, arrays: Sequence[np.ndarray]) -> None:
+        """NumPy reads these results of ops here, where no op is called: until then they stay."""
 
 
 @dataclass(frozen=True)
@@ -210,6 +213,9 @@ class Places:
         """Begins a section of the plan. What only some steps do (`keep_only`) is not planned."""
         self._section = section if section in self.plan.calls else None
         self._ways, self._made = self.plan.calls.get(section, ()), 0
+
+    def read(self, arrays: Sequence[np.ndarray]) -> None:
+        """Of no effect: the plan was made for it."""
 
     def run(self, name: str, function: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Any:
         """The op's result, in the arena."""

@@ -138,8 +138,8 @@ def step_of_beams(
         notes: dict[str, np.ndarray] | None = {} if trace else None
         if is_straight:
             candidates = straight_from_logits(ops, logits_RV, beams.running_score_BW, C)
-            if kept:  # nothing comes between
-                _keep_scores(kept, "scores", ops.log_softmax(logits_RV)[0], beams, sentence_B)
+            if kept and "scores" in kept.what:  # nothing comes between; no part of the step, so past those who count
+                _keep_scores(kept, "scores", ops.functions["log_softmax"](logits_RV)[0], beams, sentence_B)
         else:
             if logprobs_RV is None:  # the softmax comes last, in a dialect without groups
                 scores_RV, model_trouble_R = log_probabilities_last(ops, logits_RV, rows_of[g], options, notes)

@@ -11,7 +11,7 @@ import contextlib
 import copy
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
@@ -280,7 +280,7 @@ class Recorder:
         self._note_held()
         self._section = section
         self.calls[section] = []
-        self._read([] if reads is None else [reads])
+        self.read([] if reads is None else [reads])
 
     def run(self, name: str, function: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Any:
         """The op's result. One that the op made has an array of its own; one that is part of an argument stays that."""
@@ -291,7 +291,7 @@ class Recorder:
         self._times[name] = self._times.get(name, 0) + 1
         label = f"{name} {self._times[name]}"
         arguments = list(_arrays_of((*args, *kwargs.values())))  # a position bias may be one that the step made
-        self._read(arguments)
+        self.read(arguments)
         takes, asked, rows_of = inspect.signature(function).parameters, [], _rows_of(name)
 
         def workspace(shape, dtype):
@@ -327,7 +327,8 @@ class Recorder:
             self._by_root[id(array)] = made
         return made
 
-    def _read(self, arrays: list[np.ndarray]) -> None:
+    def read(self, arrays: Sequence[np.ndarray]) -> None:
+        """These arrays are read now: by an op, or by NumPy."""
         for array in arrays:
             if made := self._by_root.get(id(root(array))):
                 made.last = self.now

@@ -200,8 +200,10 @@ class Scheduler:
         """Between two steps: a running request gives its rows back and waits again, in front of all later ones.
 
         What it has chosen is kept: texts, scores, draws and log-probabilities. When it joins again its texts are read
-        again, which makes the keys and values that were dropped.
+        again, which makes the keys and values that were dropped. Raises OptionError within a step, as in an on_token.
         """
+        if self.chooses:
+            raise OptionError("a request is preempted between two steps, and on_token is called within one: cancel it")
         if not job.runs:
             raise OptionError(f"a request that is {job.state} cannot be preempted: only one that runs can")
         for lane in self.lanes:  # none is there whose texts are still being read

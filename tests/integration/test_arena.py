@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import json
 import sys
 import tracemalloc
 from collections import Counter
@@ -10,8 +11,11 @@ import numpy as np
 import pytest
 from test_attention_settings import IDS, SIZES, make, random_tensors
 from test_caches import SEARCHES, tokens
+from test_gpu_families import FORWARD_PASSES, TOYS
+from test_gpu_families import IDS as IDS_OF_TOYS
 
 import minidecode as md
+from minidecode.cache import queries
 from minidecode.methods import memory as memory_file
 from minidecode.models import FAMILIES
 from minidecode.plan import CACHES
@@ -33,7 +37,7 @@ def made_for(kind, cache, **fields):
 
 
 class Poisoned(Places):
-    """All is NaN when a step begins, and each array again as soon as the plan says that nobody reads it any more."""
+    """All is NaN when a step begins, and each array again when the next op begins after its last read."""
 
     def begin(self, section, reads=None):
         super().begin(section, reads)
@@ -41,13 +45,12 @@ class Poisoned(Places):
             self.buffer[...] = 255  # of floats, a NaN
 
     def run(self, name, function, args, kwargs):
-        result = super().run(name, function, args, kwargs)
         if self._section is not None:
             layout = self.plan.layout
             for a, offset in zip(layout.lifetimes, layout.offsets, strict=True):
-                if a.last == self.now:
+                if a.last == self.now:  # of the op before: NumPy may have read it until now
                     self.buffer[offset : offset + a.bytes] = 255
-        return result
+        return super().run(name, function, args, kwargs)
 
 
 @pytest.fixture
@@ -72,6 +75,37 @@ def test_a_poisoned_arena_gives_the_same_texts(kind, cache, options, poisoned):
         assert same(out, expected)
         assert out.receipt.steps == expected.receipt.steps
         assert {n: c.calls for n, c in out.receipt.ops.items()} == {n: c.calls for n, c in expected.receipt.ops.items()}
+
+
+@pytest.mark.parametrize("cache", [name for name in CACHES if name != "rolling"])
+@pytest.mark.parametrize("kind", FORWARD_PASSES)
+def test_a_poisoned_arena_gives_the_same_texts_in_every_family(kind, cache, poisoned, tmp_path, monkeypatch):
+    """To the last bit, too. NumPy reads what ops have made in some forward passes: plans must know."""
+    for name in ("layers", "n_layer"):
+        monkeypatch.setitem(TOYS.SIZES, name, 2)  # what the first makes lives when the second one begins
+    (tmp_path / "config.json").write_text(json.dumps(TOYS.toy_fields(kind)), encoding="utf-8")
+    model = md.load(tmp_path, random_weights=True)
+    if (kind, cache) in (("llama", "el"), ("gpt2_latent", "el")):
+        pytest.skip("the plan is refused")
+    for most_keys in {queries.MOST_KEYS, 5} if model.weights.query_ND is not None else {1}:  # 5: copied in groups
+        monkeypatch.setattr(queries, "MOST_KEYS", most_keys)
+        for options in (GREEDY, {"num_beams": 2}):
+            settings = {"input_ids": IDS_OF_TOYS, "max_new_tokens": 4, "no_repeat_ngram_size": 0} | options
+            expected = model.generate(plan=f"cache={cache}", **settings)
+            assert same(model.generate(plan=f"cache={cache},arena=planned", **settings), expected)
+
+
+@pytest.mark.parametrize("keep", ["logits", "scores", "token_scores"])
+@pytest.mark.parametrize("arena", ["planned", "separate"])
+def test_what_is_kept_is_no_part_of_a_planned_step(keep, arena, poisoned):
+    """Candidates come straight from the logits: log-probabilities are computed for the caller alone."""
+    model, settings = make("gpt2"), {"input_ids": MORE, "max_new_tokens": 6, "num_beams": 2, "keep": keep}
+    out = model.generate(plan=f"cache=split,hars=reference,arena={arena}", **settings)
+    expected = model.generate(plan="cache=split,hars=reference", **settings)
+    assert same(out, expected)
+    mine, other = getattr(out.kept, keep), getattr(expected.kept, keep)
+    assert len(mine) == len(other) > 0 and all(map(np.array_equal, mine, other))
+    assert "log_softmax" not in out.receipt.ops
 
 
 @pytest.mark.parametrize("dialect", ["hf4", "fairseq"])

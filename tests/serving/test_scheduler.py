@@ -427,6 +427,23 @@ def test_requests_join_in_the_order_of_their_arrival():
     assert [job.ended for job in jobs] == sorted(job.ended for job in jobs)
 
 
+@pytest.mark.parametrize("victim", [0, 1])
+def test_preempting_within_a_step_is_refused_and_harms_no_other(victim):
+    """Rows would move while tokens are chosen for them."""
+    busy, jobs = Scheduler(model()), []
+
+    def preempts(text, token, logprob):
+        if len(jobs) == 2 and all(job.runs for job in jobs):
+            busy.preempt(jobs[victim])
+
+    given = dict(prompt="the", max_new_tokens=6, min_new_tokens=6)
+    jobs += [busy.submit(**given, on_token=preempts), busy.submit(**given)]
+    for _ in range(20):
+        busy.step()
+    assert jobs[0].state == "failed" and "preempted between two steps" in str(jobs[0].error)
+    assert_same(jobs[1].output, scheduler.one_by_one(model(), [given])[0])
+
+
 @pytest.mark.parametrize("options", [dict(BEAMS, no_repeat_ngram_size=2), dict(KINDS["sampling"][1], logprobs=2)])
 def test_a_request_that_is_preempted_after_each_step_goes_on(options):
     """Beams from their parents; samples with their draws and log-probabilities."""
