@@ -215,7 +215,7 @@ class Places:
         self._ways, self._made = self.plan.calls.get(section, ()), 0
 
     def read(self, arrays: Sequence[np.ndarray]) -> None:
-        """Of no effect: the plan was made for it."""
+        """Does nothing: the plan was made for it."""
 
     def run(self, name: str, function: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Any:
         """The op's result, in the arena."""
