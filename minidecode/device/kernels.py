@@ -17,8 +17,8 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DeviceError
+from ..within import holding
 from .packing import KEPT, PACKED_SCALARS, length_of, packed_form, type_of
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -57,15 +58,9 @@ class Loading:
 LOADING: ContextVar[Loading | None] = ContextVar("loading", default=None)
 
 
-@contextmanager
-def noted_loading() -> Iterator[Loading]:
+def noted_loading() -> AbstractContextManager[Loading]:
     """Within it, kernels that are launched for the first time are noted."""
-    loading = Loading()
-    token = LOADING.set(loading)
-    try:
-        yield loading
-    finally:
-        LOADING.reset(token)
+    return holding(LOADING, Loading())
 
 
 def loaded(kernel: Any, types: list[tuple]) -> Launch:

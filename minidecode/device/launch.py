@@ -6,14 +6,15 @@ import dataclasses
 import functools
 import inspect
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..errors import OptionError
+from ..within import holding
 from .arrays import device_kind, fetch
 from .kernels import launch_on_gpu
 from .packing import SCALARS, unpacked
@@ -75,19 +76,13 @@ def launch(kernel: Any, grid: int | tuple, block: int | tuple, *arrays: Any) -> 
     _emulated(kernel, grid, block)(*(unpacked(kernel, arrays, any_layout=True) if _are_packable(arrays) else arrays))
 
 
-@contextmanager
-def on_current_stream(device: str) -> Iterator[None]:
+def on_current_stream(device: str) -> AbstractContextManager[int | None]:
     """Within it kernels and products go to the stream on which CuPy works in this thread: one waits for the other."""
     if device != "cuda":
-        yield
-        return
+        return nullcontext()
     import cupy
 
-    token = STREAM.set(cupy.cuda.get_current_stream().ptr)
-    try:
-        yield
-    finally:
-        STREAM.reset(token)
+    return holding(STREAM, cupy.cuda.get_current_stream().ptr)
 
 
 def _count(kernel: Any, place: str) -> None:
@@ -135,36 +130,19 @@ def lies_emulated(array: Any) -> bool:
     return type(array).__module__ == EMULATED_DEVICE
 
 
-@contextmanager
-def counted_launches():
+def counted_launches() -> AbstractContextManager[Counter[str]]:
     """Within it, every launch is counted by the kernel's name and place: no function can vouch for itself."""
-    counts: Counter[str] = Counter()
-    token = LAUNCHES.set(counts)
-    try:
-        yield counts
-    finally:
-        LAUNCHES.reset(token)
+    return holding(LAUNCHES, Counter())
 
 
-@contextmanager
-def recorded_launches():
+def recorded_launches() -> AbstractContextManager[list[Recorded]]:
     """Within it, launches are noted with their arguments, and no kernel runs: arrays may be as large as a GPU's."""
-    recorded: list[Recorded] = []
-    token = RECORDED.set(recorded)
-    try:
-        yield recorded
-    finally:
-        RECORDED.reset(token)
+    return holding(RECORDED, [])
 
 
-@contextmanager
-def traced_launches():
+def traced_launches() -> AbstractContextManager[bool]:
     """Within it, emulated launches look for data races, which right answers may hide; slower."""
-    token = TRACED.set(True)
-    try:
-        yield
-    finally:
-        TRACED.reset(token)
+    return holding(TRACED, True)
 
 
 class OnHost:
@@ -217,37 +195,34 @@ def _returned_to_device(result: Any, copies: list[tuple[Any, np.ndarray]]) -> An
     return np.asarray(result, like=copies[0][0])
 
 
-class ByNumba:
-    """An op of a device whose kernels Numba itself launches; on the emulated device they see arrays as they are."""
+class FunctionWithin:
+    """A function that runs while a context variable has another value."""
+
+    variable: ContextVar[Any]
+    value: Any
 
     def __init__(self, function: Callable):
         self.stands_for = function
         self.__signature__ = inspect.signature(function)
 
     def __call__(self, *args, **kwargs):
-        token = WAY.set("numba")
-        try:
+        with holding(self.variable, self.value):
             return self.stands_for(*args, **kwargs)
-        finally:
-            WAY.reset(token)
+
+
+class ByNumba(FunctionWithin):
+    """An op of a device whose kernels Numba itself launches; on the emulated device they see arrays as they are."""
+
+    variable, value = WAY, "numba"
+
+
+class InEmulator(FunctionWithin):
+    """A function whose kernels run in the emulator even where there is a GPU."""
+
+    variable, value = EMULATED, True
 
 
 @functools.lru_cache(maxsize=1024)
 def by_numba(function: Callable) -> ByNumba:
     """Wraps a function once: what is kept by a plan's functions is found again."""
     return ByNumba(function)
-
-
-class InEmulator:
-    """A function whose kernels run in the emulator even where there is a GPU."""
-
-    def __init__(self, function: Callable):
-        self.stands_for = function
-        self.__signature__ = inspect.signature(function)
-
-    def __call__(self, *args, **kwargs):
-        token = EMULATED.set(True)
-        try:
-            return self.stands_for(*args, **kwargs)
-        finally:
-            EMULATED.reset(token)

@@ -14,13 +14,14 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..within import holding
 from .arrays import address_of
 from .launch import LAUNCHES, STREAM, lies_emulated
 
@@ -202,11 +203,6 @@ def allocate_workspace() -> Any:
     return cupy.cuda.alloc(WORKSPACE)
 
 
-@contextmanager
-def using_workspace(memory: Any) -> Iterator[None]:
+def using_workspace(memory: Any) -> AbstractContextManager[Any]:
     """Within it cuBLAS works in this workspace: a graph that is launched later must have one for itself."""
-    token = OWN_WORKSPACE.set(memory)
-    try:
-        yield
-    finally:
-        OWN_WORKSPACE.reset(token)
+    return holding(OWN_WORKSPACE, memory)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any
+
+from ..within import holding
 
 SEEN: ContextVar[dict[tuple[Any, tuple], None] | None] = ContextVar("seen", default=None)
 DRY: ContextVar[bool] = ContextVar("dry", default=False)
@@ -30,22 +32,11 @@ def _type_of(argument: Any) -> Any:
     return types.Array(from_dtype(argument.dtype), argument.ndim, layout)
 
 
-@contextmanager
-def seen_kernels():
+def seen_kernels() -> AbstractContextManager[dict[tuple[Any, tuple], None]]:
     """Within it, every kernel that is launched is noted, with Numba's types of its arguments; see `check`."""
-    seen: dict[tuple[Any, tuple], None] = {}
-    token = SEEN.set(seen)
-    try:
-        yield seen
-    finally:
-        SEEN.reset(token)
+    return holding(SEEN, {})
 
 
-@contextmanager
-def dry_launches():
+def dry_launches() -> AbstractContextManager[bool]:
     """Within it, emulated launches are held to the limits of grids and blocks and noted; no kernel runs."""
-    token = DRY.set(True)
-    try:
-        yield
-    finally:
-        DRY.reset(token)
+    return holding(DRY, True)

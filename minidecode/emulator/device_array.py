@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
+
+from ..within import holding
 
 LOOKS: ContextVar[list[int] | None] = ContextVar("looks", default=None)
 MADE: ContextVar[list[int] | None] = ContextVar("made", default=None)
@@ -159,36 +161,19 @@ def host_view(array: EmulatorArray) -> np.ndarray:
     return array.there
 
 
-@contextmanager
-def counted_looks() -> Iterator[list[int]]:
+def counted_looks() -> AbstractContextManager[list[int]]:
     """Within it, the bytes of each look at numbers of the device are noted."""
-    looks: list[int] = []
-    token = LOOKS.set(looks)
-    try:
-        yield looks
-    finally:
-        LOOKS.reset(token)
+    return holding(LOOKS, [])
 
 
-@contextmanager
-def counted_arrays() -> Iterator[list[int]]:
+def counted_arrays() -> AbstractContextManager[list[int]]:
     """Within it, the bytes of each array that is made on the device are noted; a view is none."""
-    made: list[int] = []
-    token = MADE.set(made)
-    try:
-        yield made
-    finally:
-        MADE.reset(token)
+    return holding(MADE, [])
 
 
-@contextmanager
-def poisoned() -> Iterator[None]:
+def poisoned() -> AbstractContextManager[bool]:
     """Within it, arrays that are made without numbers hold bytes of ones, NaN as floats."""
-    token = POISON.set(True)
-    try:
-        yield
-    finally:
-        POISON.reset(token)
+    return holding(POISON, True)
 
 
 class OutOfMemoryError(MemoryError):
@@ -232,15 +217,9 @@ class Memory:
         self.held -= self._arrays.pop(key)[1]
 
 
-@contextmanager
-def limited_memory(most: int | None = None) -> Iterator[Memory]:
+def limited_memory(most: int | None = None) -> AbstractContextManager[Memory]:
     """Within it, the arrays of the device are counted, and there is no room for more than `most` bytes of them."""
-    memory = Memory(most)
-    token = MEMORY.set(memory)
-    try:
-        yield memory
-    finally:
-        MEMORY.reset(token)
+    return holding(MEMORY, Memory(most))
 
 
 def _noted(array: np.ndarray) -> EmulatorArray:
@@ -266,15 +245,9 @@ class Tape:
             call()
 
 
-@contextmanager
-def taped() -> Iterator[Tape]:
+def taped() -> AbstractContextManager[Tape]:
     """Within it, all that is done on the device is noted on a tape (and done). Looks at numbers are errors."""
-    tape = Tape()
-    token = TAPE.set(tape)
-    try:
-        yield tape
-    finally:
-        TAPE.reset(token)
+    return holding(TAPE, Tape())
 
 
 def do(call: Callable[[], None]) -> None:

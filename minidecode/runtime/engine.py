@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import threading
 import time
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, Protocol
 
@@ -24,6 +24,7 @@ from ..cache.queries import QueryCache, QueryCross, QueryRows, rows_a_token
 from ..cache.source import Source
 from ..device.arrays import fetch, fetched_once, put, put_known
 from ..device.graphs import Captured, GraphCounts
+from ..within import holding
 from .arena import Fresh
 from .buckets import Bucket, Buckets, apart, key_of, room_for
 from .cpu_graphs import CapturedOnCpu
@@ -48,14 +49,9 @@ class Watcher(Protocol):
         """The search has chosen; these are the arguments of `Engine.step`."""
 
 
-@contextlib.contextmanager
-def watched_by(watcher: Watcher | None) -> Iterator[None]:
+def watched_by(watcher: Watcher | None) -> AbstractContextManager[Watcher | None]:
     """The generations of this block have this watcher, or none."""
-    token = WATCHER.set(watcher)
-    try:
-        yield
-    finally:
-        WATCHER.reset(token)
+    return holding(WATCHER, watcher)
 
 
 class CalledOff(BaseException):

@@ -1,0 +1,21 @@
+"""A context variable's value for the length of a block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TypeVar
+
+Value = TypeVar("Value")
+Wider = TypeVar("Wider")
+
+
+@contextmanager
+def holding(variable: ContextVar[Wider], value: Value) -> Iterator[Value]:
+    """Within it the variable has this value, in this thread; afterwards the one that it had before."""
+    token = variable.set(value)  # type: ignore[arg-type]
+    try:
+        yield value
+    finally:
+        variable.reset(token)
