@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..device.low_precision import cast_to, halves, unpacked
+from ..device.low_precision import cast_to, dtype_for_heads, unpacked
 from .padding import padding, replicate
 from .protocol import SourceCache, StepCache
 
@@ -31,7 +31,7 @@ class CrossCache:
     @classmethod
     def of_layers(cls, ops, weights, source, target_offsets_X, stored_as=None):
         """A cache for each layer: the keys and values of all of them at once (LightSeq's encoder output)."""
-        heads, dtype = weights.blocks[0].cross_heads, halves(source.h_RD, stored_as)
+        heads, dtype = weights.blocks[0].cross_heads, dtype_for_heads(source.h_RD, stored_as)
         layers = ops.project_cross_kv(source.h_RD, weights.cross_kv, heads, **dtype)
         layout = source.offsets_X, target_offsets_X, stored_as, source.N
         each = zip(weights.blocks, *layers, strict=True)
@@ -46,7 +46,7 @@ class CrossCache:
 
     def attend(self, ops, q_RX):
         """Attention of each row to the whole of its source, from the query product without its bias."""
-        dtype = {} if self.decoding else halves(q_RX, self.stored_as)
+        dtype = {} if self.decoding else dtype_for_heads(q_RX, self.stored_as)
         q_RHK, _, _ = ops.split_heads(q_RX, self.query_bias_X, replace(self.heads, G=0), **dtype)
         if self.decoding:
             return self.attend_step(ops, q_RHK)

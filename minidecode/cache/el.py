@@ -19,7 +19,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..device.arrays import fetched_once
-from ..device.low_precision import cast_to, dequantized, halves, unpacked
+from ..device.low_precision import cast_to, dequantized, dtype_for_heads, unpacked
 from ..ops import Weight
 from .cross import layer_part
 from .padding import padding
@@ -140,7 +140,7 @@ class ElCrossCache:
         For the logits of whole texts, rows are many: keys and values are built, looked at by all of them, and dropped.
         A text's first token sees the source as the steps do, float16 ones too: there is never a second copy.
         """
-        dtype = {} if self.one_row_each else halves(q_RX, self.key_values.data.dtype)
+        dtype = {} if self.one_row_each else dtype_for_heads(q_RX, self.key_values.data.dtype)
         q_RHK, _, _ = ops.split_heads(q_RX, self.query_bias_X, replace(self.heads, G=0), **dtype)
         if self.one_row_each:
             return ops.attend_el(q_RHK, self.source.padded(ops), self.begin_B, *self.weights, self.heads.scale)

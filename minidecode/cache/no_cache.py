@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ..device.low_precision import halves
+from ..device.low_precision import dtype_for_heads
 from .cross import CrossCache
 from .prefix import Prefix, attend_prompt
 from .protocol import CacheSize, SourceCacheKind
@@ -48,7 +48,7 @@ class NoCache:
 
     def cut(self, ops, qkv_RX, heads):
         """Queries, keys and values of rows, as they are multiplied."""
-        return ops.split_heads(qkv_RX, self.bias_X, heads, **halves(qkv_RX, self.weights_are))
+        return ops.split_heads(qkv_RX, self.bias_X, heads, **dtype_for_heads(qkv_RX, self.weights_are))
 
     def attend(self, ops, q_RHK):
         """Attention of each row inside its sequence; keys and values are dropped."""

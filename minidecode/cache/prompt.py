@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from ..device.capture import in_numpy
-from ..device.low_precision import cast_to, halves
+from ..device.low_precision import cast_to, dtype_for_heads
 from .cross import CrossCache
 from .padding import longest
 from .prefix import Prefix, attend_prompt
@@ -62,7 +62,7 @@ class PromptCache:
 
     def cut(self, ops, qkv_RX, heads):
         """Queries, keys and values of rows of prompts, as they are multiplied."""
-        return ops.split_heads(qkv_RX, self.bias_X, heads, **halves(qkv_RX, self.stored_as))
+        return ops.split_heads(qkv_RX, self.bias_X, heads, **dtype_for_heads(qkv_RX, self.stored_as))
 
     def attend(self, ops, q_RHK):
         """Attention of each row to its sentence up to itself."""

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ..errors import InputError, OptionError
-from ..files.lines import drawable
+from ..files.lines import check_picture
 from .completion import complete_row
 from .flags import AsJson, Debug, NoBar, output_flag, refuse_given
 from .interrupts import unless_interrupted
@@ -47,7 +47,7 @@ def compare(
     if output is not None:
         import matplotlib  # noqa: F401 (what is missing is an error before minutes of work)
 
-        drawable(output)
+        check_picture(output)
     if read:
         refuse_given(context, ("functions", "repeats", "machine", "stored"), "with --read, which times nothing")
         files = _read_files(read, name)

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from ..errors import CheckpointError
-from ..files.lines import drawable
+from ..files.lines import check_picture
 from .completion import complete_model
 from .flags import AsJson, Debug, Quiet, output_flag, refuse_given
 from .interrupts import unless_interrupted
@@ -76,7 +76,7 @@ def ladder(
     if output is not None:
         import matplotlib  # noqa: F401 (what is missing is an error before minutes of work)
 
-        drawable(output)
+        check_picture(output)
     if read is not None:
         refuse_given(context, WORK, "with --read, which times nothing")
         measured = read_ladder(read)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..files.lines import drawable
+from ..files.lines import check_picture
 from .completion import complete_model
 from .flags import AsJson, Debug, Dtype, PlanText, output_flag, refuse_given, warn_of_files
 from .search_flags import with_search_options
@@ -41,7 +41,7 @@ def plan(
     options.pop("truncate")
     refuse_given(context, ("truncate",), "on a plan, which is made for --input-length tokens")
     if output is not None:
-        drawable(output)
+        check_picture(output)
     warn_of_files(plan)
     loaded = load_shapes(model, plan=plan, dtype=dtype, vocab_size=vocab_size, **defaults)
     step = loaded.plan_step(batch_size=batch_size, input_length=input_length, **options)

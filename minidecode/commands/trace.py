@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import OptionError
-from ..files.lines import drawable
+from ..files.lines import check_picture
 from ..lines.records import number_or_null
 from ..options.dialects import DIALECTS
 from ..options.options import check_names
@@ -61,7 +61,7 @@ def trace(
     from ..model import OF_A_CALL
 
     if output is not None:
-        drawable(output)
+        check_picture(output)
     limits = ("max_new_tokens", "max_length", "max_len_b", "match_source_len")
     if all(options.get(name) is None for name in limits):
         options["max_new_tokens"] = 8

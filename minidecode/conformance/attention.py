@@ -7,6 +7,7 @@ common to the inputs of all kinds is here too: how numbers are drawn, and what l
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from hypothesis import strategies as st
@@ -31,8 +32,8 @@ def hidden(k_XGMK, v_XGMU, begin_X, end_X) -> tuple:
     return k_XGMK, v_XGMU
 
 
-def halves(arguments: tuple) -> tuple:
-    """The inputs with caches, all arrays of four axes, in float16: what lies where no op looks is cut off."""
+def caches_in_float16(arguments: tuple) -> tuple:
+    """The inputs with caches, all arrays of four axes, in float16; poison beyond its range is cut off."""
     return tuple(cast_to(np.dtype(np.float16), a) if getattr(a, "ndim", 0) == 4 else a for a in arguments)
 
 
@@ -41,14 +42,14 @@ STORED = ("float32", "float16")  # how caches may be
 
 def timed_in(stored: str, arguments: tuple, description: str) -> tuple[tuple, str]:
     """What a row times, its caches stored so."""
-    return (
-        (arguments, description) if stored == "float32" else (halves(arguments), f"{description}, caches in {stored}")
-    )
+    if stored == "float32":
+        return arguments, description
+    return caches_in_float16(arguments), f"{description}, caches in {stored}"
 
 
-def perhaps_halves(draw, arguments: tuple) -> tuple:
+def in_either_type(draw, arguments: tuple) -> tuple:
     """Caches in either type."""
-    return halves(arguments) if draw(st.booleans()) else arguments
+    return caches_in_float16(arguments) if draw(st.booleans()) else arguments
 
 
 def draw_array(draw, *shape: int) -> np.ndarray:
@@ -171,13 +172,16 @@ def _error_of_rounded_weights(weights_HM, v_HMU):
     return np.minimum(whole_HU + walk_HU, (step_HM1 * np.abs(v_HMU)).sum(axis=1))
 
 
-def attend_rows(rows) -> np.ndarray:
-    """`attend_row` of each of these."""
-    return np.stack([attend_row(*row) for row in rows])
+def judged_by(seen: Callable[..., Iterable]) -> tuple[Callable[..., np.ndarray], Callable[..., np.ndarray]]:
+    """(oracle, bound) of an op of whose arguments `seen` makes what each row sees: the arguments of `attend_row`."""
 
+    def oracle(*arguments):
+        return np.stack([attend_row(*row) for row in seen(*arguments)])
 
-def attend_bounds(rows) -> np.ndarray:
-    return np.stack([attend_bound(*row) for row in rows])
+    def bound(*arguments):
+        return np.stack([attend_bound(*row) for row in seen(*arguments)])
+
+    return oracle, bound
 
 
 def attend_hidden_row(q_HK, h_ND, weights, scale, generated=None):

@@ -227,7 +227,7 @@ def largest_of(dtype: Any) -> np.float32:
     return np.float32(np.finfo(np.float16).max if dtype == np.float16 else np.inf)
 
 
-def halves(x_RX: Any, *stored: Any) -> dict[str, Any]:
+def dtype_for_heads(x_RX: Any, *stored: Any) -> dict[str, Any]:
     """The argument `dtype` with which heads are cut for attention of many rows to each other; none on the CPU.
 
     On a device that is float16 where one of `stored`, the dtypes of a cache or of weights, is: tensor cores multiply

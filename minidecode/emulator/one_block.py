@@ -62,7 +62,7 @@ def first_block(kernel: Any, grid: Any, block: Any, arguments: tuple) -> Asked:
     return Asked(
         blocks=grid_of.x * grid_of.y * grid_of.z, threads=threads.x * threads.y * threads.z,
         loaded=_bytes_a_lane(loads), stored=_bytes_a_lane(stores), lines=_lines(kept, in_global),
-        sectors=_loaded_anew(kept, loads), footprint=_different(kept, loads),
+        sectors=_bytes_loaded_anew(kept, loads), footprint=_different(kept, loads),
         written=_different(kept, stores), shared_passes=sum(c.passes for c in shared),
         shared_requests=sum(c.requests for c in shared), shuffles=launch.shuffles, barriers=launch.barriers_passed,
     )  # fmt: skip
@@ -91,7 +91,8 @@ def _lines(kept: Kept | None, sites: dict[int, SiteCount]) -> float:
     return float(size[kept.site[rows[first]]].sum()) * sum(c.accesses for c in sites.values()) / len(rows)
 
 
-def _loaded_anew(kept: Kept | None, sites: dict[int, SiteCount]) -> float:
+def _bytes_loaded_anew(kept: Kept | None, sites: dict[int, SiteCount]) -> float:
+    """Bytes of the sectors that a thread loads, without those that it has loaded shortly before."""
     rows = _rows(kept, sites)
     if kept is None or not len(rows):
         return 0.0

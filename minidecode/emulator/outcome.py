@@ -61,7 +61,7 @@ class Outcome:
         lines: dict[Place, LineCount] = {}
         for (site, _), c in sorted(self.sites.items()):
             line = lines.setdefault(self._launch.journal.place(site), LineCount())
-            for name, amount in _parts(c).items():
+            for name, amount in _as_line_counts(c).items():
                 setattr(line, name, getattr(line, name) + amount)
         for place, count in self._operations.items():
             lines.setdefault(place, LineCount()).operations = count
@@ -85,7 +85,7 @@ class Outcome:
 
     def total(self, name: str) -> int:
         """One of LineCount's numbers over all lines."""
-        return sum(_parts(c).get(name, 0) for c in self.sites.values())
+        return sum(_as_line_counts(c).get(name, 0) for c in self.sites.values())
 
     global_loads_per_thread = property(lambda self: self.total("global_loads") / self.threads)
     global_stores_per_thread = property(lambda self: self.total("global_stores") / self.threads)
@@ -122,7 +122,7 @@ class Outcome:
         return source_lines(self._launch.function.__code__)
 
 
-def _parts(c) -> dict[str, int]:
+def _as_line_counts(c) -> dict[str, int]:
     """One instruction's counts under LineCount's names."""
     where = "shared" if c.shared else "global"
     what = {LOAD: f"{where}_loads", STORE: f"{where}_stores", ATOMIC: "atomics"}[c.kind]

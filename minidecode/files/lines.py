@@ -336,9 +336,8 @@ def writable(path: Path) -> Path:
     return path
 
 
-def drawable(path: Path) -> Path:
-    """Where a picture of this name is written. Raises InputError as `writable` does, or if it is to be no SVG."""
+def check_picture(path: Path) -> None:
+    """Raises InputError where no picture can be written: as `writable` does, or if the name does not end in .svg."""
     target = writable(path)
     if path.suffix.lower() != ".svg" and (target.is_file() or not target.exists()):  # a device has the name it has
         raise InputError(f"{path} is drawn as SVG: name it {path.with_suffix('.svg').name}")
-    return target

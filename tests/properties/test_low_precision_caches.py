@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG
-from minidecode.conformance.attention import attend_bound, attend_row, halves
+from minidecode.conformance.attention import attend_bound, attend_row, caches_in_float16
 from minidecode.conformance.rows import row_module
 from minidecode.cpu.common.low_precision import cast_all
 from minidecode.device.launch import InEmulator
@@ -111,7 +111,7 @@ def cache_case(seed, R, M, G, per_group, K, U):
        per_group=st.integers(1, 3), K=st.integers(1, 33), U=st.integers(1, 9))  # fmt: skip
 def test_an_answer_is_off_by_the_rounding_of_the_memory_and_no_more(name, attend, seed, R, M, G, per_group, K, U):
     arguments, rows = cache_case(seed, R, M, G, per_group, K, U)
-    a_RX = attend(*halves(arguments))
+    a_RX = attend(*caches_in_float16(arguments))
     for a_X, row in zip(a_RX, rows, strict=True):
         assert (np.abs(a_X - attend_row(*row)) <= rounding_bound(*row) + attend_bound(*row)).all()
 
@@ -120,7 +120,7 @@ def test_an_answer_is_off_by_the_rounding_of_the_memory_and_no_more(name, attend
 def test_the_bound_of_rounding_means_something(name, attend):
     """It is the cache's rounding that is seen, and not float32's; bfloat16's, eight times as coarse, breaks it."""
     arguments, rows = cache_case(1, 4, 3, 1, 2, 2, 4)
-    off = np.abs(attend(*halves(arguments)) - np.stack([attend_row(*row) for row in rows]))
+    off = np.abs(attend(*caches_in_float16(arguments)) - np.stack([attend_row(*row) for row in rows]))
     bound, sums = (np.stack([f(*row) for row in rows]) for f in (rounding_bound, attend_bound))
     assert (off > sums).mean() > 0.5 and (off <= bound + sums).all() and (8 * off > bound + sums).any()
 
@@ -135,7 +135,7 @@ def test_the_planted_cases_in_half_precision(name, attend, monkeypatch):
     for cached in (attention.CACHED, 40):
         monkeypatch.setattr(attention, "CACHED", cached)
         for arguments in row.planted():
-            arguments = halves(arguments)
+            arguments = caches_in_float16(arguments)
             if name.startswith("el"):
                 arguments = arguments[0], cast_to(HALF, arguments[1]), *arguments[2:]
             a_RX = attend(*arguments)
@@ -149,7 +149,7 @@ def test_els_kernels_read_halves_and_compute_in_float32(name):
     for label, function in implementations(CATALOG[name]).items():
         if label.startswith("cuda"):
             for arguments in row.planted()[:4]:
-                arguments = halves(arguments)
+                arguments = caches_in_float16(arguments)
                 arguments = arguments[0], cast_to(HALF, arguments[1]), *arguments[2:]
                 a_RX = InEmulator(function)(*arguments)
                 assert a_RX.dtype == np.float32
@@ -161,9 +161,9 @@ def test_double_precision_reads_halves_too(name, attend):
     """float64 queries: products and sums are float64."""
     for arguments in row_module(name).planted()[:4]:
         wide = arguments[0].astype(np.float64), *arguments[1:]
-        a_RX = attend(*halves(wide))
+        a_RX = attend(*caches_in_float16(wide))
         assert a_RX.dtype == np.float64
-        np.testing.assert_allclose(a_RX, row_module(name).oracle(*halves(arguments)), rtol=1e-12, atol=1e-13)
+        np.testing.assert_allclose(a_RX, row_module(name).oracle(*caches_in_float16(arguments)), rtol=1e-12, atol=1e-13)
 
 
 def test_the_reference_widens_by_blocks(monkeypatch):
@@ -179,7 +179,7 @@ def test_the_reference_widens_by_blocks(monkeypatch):
     monkeypatch.setattr(attention, "float_blocks", recorded)
     for M in (1, 5, 50):
         blocks.clear()
-        arguments = halves(cache_case(0, 3, M, 2, 1, 8, 3)[0])
+        arguments = caches_in_float16(cache_case(0, 3, M, 2, 1, 8, 3)[0])
         implementations(CATALOG["grouped"])["reference"](*arguments)
         assert sum(blocks) == arguments[1].size + arguments[2].size and max(blocks) <= 64
     blocks.clear()
@@ -192,7 +192,7 @@ def test_the_cost_model_counts_halves_as_halves(name):
     """Bytes of keys and values halve; those of queries, results and tables stay."""
     cost = CATALOG[name].cost
     arguments = row_module(name).planted()[0]
-    wide, narrow = cost(*arguments), cost(*halves(arguments))
+    wide, narrow = cost(*arguments), cost(*caches_in_float16(arguments))
     (R, H, K), U = arguments[0].shape, arguments[2].shape[3]
     table = 0
     if name == "indirect":

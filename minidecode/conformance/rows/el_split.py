@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from ..attention import attend_hidden_bound, attend_hidden_row, halves
+from ..attention import attend_hidden_bound, attend_hidden_row, caches_in_float16
 from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 from .el import hidden_inputs, planted_sizes, rows_of
 from .el import sizes as prompt_sizes
@@ -32,7 +32,7 @@ def arguments_of(seed: int = 0, T: int = 3, empty: bool = False, whole: bool = F
     if empty:
         h_BND[-1], begin_B[-1] = 1e4, sizes["N"]
     arguments = q_RHK, h_BND, begin_B, *weights, k_RGTK, v_RGTU, begin_R, end_R, K**-0.5
-    return halves(arguments) if h_BND.dtype == np.float16 else arguments
+    return caches_in_float16(arguments) if h_BND.dtype == np.float16 else arguments
 
 
 def inputs():

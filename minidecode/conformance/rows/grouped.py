@@ -7,15 +7,14 @@ from hypothesis import strategies as st
 
 from ..attention import STORED as STORED
 from ..attention import (
-    attend_bounds,
-    attend_rows,
     bias_of_row,
+    caches_in_float16,
     draw_array,
-    halves,
     hidden,
+    in_either_type,
+    judged_by,
     normal,
     perhaps_biased,
-    perhaps_halves,
     position_bias,
     timed_in,
     widths,
@@ -43,7 +42,7 @@ def inputs(draw):
         draw_array(draw, R, G, M, U),
     )
     scale = draw(st.sampled_from([1.0, 0.5, 0.125]))
-    arguments = perhaps_halves(draw, arguments_of(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale))
+    arguments = in_either_type(draw, arguments_of(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale))
     return perhaps_biased(draw, arguments, G * per_group, R)
 
 
@@ -69,7 +68,7 @@ def planted() -> list[tuple]:
         equal,
         steep,
         case([0, 32], [33, 33], 2, 6, 33, 5, 3),
-        halves(case([0, 3], [40, 37], 2, 4, 40, 16, 8)),  # a cache of half precision
+        caches_in_float16(case([0, 3], [40, 37], 2, 4, 40, 16, 8)),  # a cache of half precision
         case([1], [64], 1, 2, 64, 3, 5),
         case([0], [1], 1, 1, 1, 1, 1),
         case([0, 1], [31, 32], 1, 2, 32, 1, 33),
@@ -80,10 +79,10 @@ def planted() -> list[tuple]:
         case([2], [9], 1, 19, 9, 3, 2),  # more query heads than a block takes
         case([0, 4], [140, 133], 2, 4, 140, 4, 3, buckets=32),  # a position bias, to its last bucket
         case([0, 3, 1], [20, 19, 2], 1, 2, 20, 3, 2, buckets=8, farthest=12, rows=3),  # one for each row
-        halves(case([2], [40], 1, 2, 40, 16, 8, buckets=8, farthest=12)),
+        caches_in_float16(case([2], [40], 1, 2, 40, 16, 8, buckets=8, farthest=12)),
         case([1], [20], 1, 2, 20, 300, 290, buckets=8, farthest=12),  # wider than there is room for
         case([0, 3], [9, 6], 1, 3, 9, 16, 16),  # heads of whole 128-bit loads
-        halves(case([5], [70], 1, 2, 70, 32, 32)),
+        caches_in_float16(case([5], [70], 1, 2, 70, 32, 32)),
         case([3], [530], 1, 2, 530, 16, 16),
     ]
 
@@ -108,12 +107,7 @@ def seen(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias=None):
         yield q_RHK[r], k_RGMK[r, :, begin:end], v_RGMU[r, :, begin:end], scale, bias_HM
 
 
-def oracle(*arguments):
-    return attend_rows(seen(*arguments))
-
-
-def bound(*arguments):
-    return attend_bounds(seen(*arguments))
+oracle, bound = judged_by(seen)
 
 
 def paper_inputs(stored: str = "float32", *, seed: int = 0) -> tuple[tuple, str]:

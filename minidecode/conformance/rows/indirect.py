@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 
 from ..attention import STORED as STORED
 from ..attention import (
-    attend_bounds,
-    attend_rows,
     bias_of_row,
-    halves,
+    caches_in_float16,
+    in_either_type,
+    judged_by,
     perhaps_biased,
-    perhaps_halves,
     position_bias,
     timed_in,
     widths,
@@ -67,7 +66,7 @@ def inputs(draw):
         K=K, U=U, begin=draw(st.integers(0, end - 1)), end=end,
         padding=draw(st.lists(st.integers(0, N), min_size=B, max_size=B)), seed=draw(st.integers(0, 5)),
     )  # fmt: skip
-    return perhaps_biased(draw, perhaps_halves(draw, arguments), G * per_group, B * W)
+    return perhaps_biased(draw, in_either_type(draw, arguments), G * per_group, B * W)
 
 
 def planted() -> list[tuple]:
@@ -78,17 +77,17 @@ def planted() -> list[tuple]:
         arguments_of(2, 3, 1, 5, G=2, per_group=3, K=5, U=3, padding=[0, 1]),
         arguments_of(3, 1, 4, 3),  # one beam
         arguments_of(1, 2, 4, 3, end=1),  # the first step: nothing has moved yet
-        halves(arguments_of(2, 3, 40, 20, G=2, per_group=2, K=16, U=8, padding=[0, 3])),  # of half precision
+        caches_in_float16(arguments_of(2, 3, 40, 20, G=2, per_group=2, K=16, U=8, padding=[0, 3])),  # of half precision
         arguments_of(2, 2, 50, 40, K=64, U=64, end=35, padding=[0, 11]),
         arguments_of(2, 2, 4, 9, per_group=2, K=16, U=16, begin=3, end=7, padding=[0, 4]),  # whole 128-bit loads
-        halves(arguments_of(1, 2, 500, 40, K=32, U=32, end=30, padding=[70])),
+        caches_in_float16(arguments_of(1, 2, 500, 40, K=32, U=32, end=30, padding=[70])),
         arguments_of(1, 3, 33, 2, K=33, U=100, per_group=2),
         arguments_of(1, 2, 3, 4, K=300, U=290),
     ]
     biased = [
         arguments_of(2, 2, 110, 30, G=2, per_group=2, padding=[0, 4], buckets=32),  # a bias, to its last bucket
         arguments_of(1, 3, 5, 9, begin=2, buckets=8, farthest=12, rows=3),  # one for each row
-        halves(arguments_of(1, 2, 8, 9, K=16, U=8, buckets=8, farthest=12)),
+        caches_in_float16(arguments_of(1, 2, 8, 9, K=16, U=8, buckets=8, farthest=12)),
         arguments_of(1, 2, 9, 6, K=300, U=290, buckets=8, farthest=12),
     ]
     for far in (0, 1):  # the softmax has one peak: in the prompt, and among what was generated
@@ -124,12 +123,7 @@ def rows_of(
         yield q_RHK[r], np.stack(seen_k, axis=1), np.stack(seen_v, axis=1), scale, bias_HM
 
 
-def oracle(*arguments):
-    return attend_rows(rows_of(*arguments))
-
-
-def bound(*arguments):
-    return attend_bounds(rows_of(*arguments))
+oracle, bound = judged_by(rows_of)
 
 
 def paper_inputs(stored: str = "float32", *, seed: int = 0) -> tuple[tuple, str]:

@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 
 from ..attention import STORED as STORED
 from ..attention import (
-    attend_bounds,
-    attend_rows,
     bias_of_row,
-    halves,
+    caches_in_float16,
+    in_either_type,
+    judged_by,
     perhaps_biased,
-    perhaps_halves,
     position_bias,
     timed_in,
     widths,
@@ -71,7 +70,7 @@ def inputs(draw):
         ends, M, shared=draw(st.integers(0, 2)), begins=begins, G=G, per_group=per_group, K=K, U=U,
         seed=draw(st.integers(0, 5)),
     )  # fmt: skip
-    return perhaps_biased(draw, perhaps_halves(draw, arguments), G * per_group, R)
+    return perhaps_biased(draw, in_either_type(draw, arguments), G * per_group, R)
 
 
 def planted() -> list[tuple]:
@@ -82,7 +81,7 @@ def planted() -> list[tuple]:
         arguments_of([9, 12], 4, begins=[5, 8]),  # windows that begin within a page, and at its edge
         arguments_of([1], 16),
         arguments_of([3, 2, 1], 1, K=3),  # pages of one position
-        halves(arguments_of([40, 57], 16, shared=2, G=2, per_group=2, K=16, U=8)),  # of half precision
+        caches_in_float16(arguments_of([40, 57], 16, shared=2, G=2, per_group=2, K=16, U=8)),  # of half precision
         arguments_of([70, 35], 16, begins=[3, 0], K=64, U=64, per_group=2),
         arguments_of([33], 16, K=33, U=100, per_group=2),
         arguments_of([5, 3], 4, K=300, U=290),  # past the rooms of kernels
@@ -92,7 +91,7 @@ def planted() -> list[tuple]:
     biased = [
         arguments_of([150, 140], 16, G=2, per_group=2, buckets=32),  # a position bias, to its last bucket
         arguments_of([11, 12, 3], 4, begins=[2, 5, 0], per_group=2, buckets=8, farthest=12, rows=3),  # one for each row
-        halves(arguments_of([30], 16, K=16, U=8, buckets=8, farthest=12)),
+        caches_in_float16(arguments_of([30], 16, K=16, U=8, buckets=8, farthest=12)),
         arguments_of([9, 3], 4, K=300, U=290, buckets=8, farthest=12),
     ]
     return [*cases, peak, *biased]
@@ -119,12 +118,7 @@ def rows_of(q_RHK, k_XGMK, v_XGMU, table_RX, begin_R, end_R, scale, bias=None):
         yield q_RHK[r], k_GMK, v_GMU, scale, bias_HM
 
 
-def oracle(*arguments):
-    return attend_rows(rows_of(*arguments))
-
-
-def bound(*arguments):
-    return attend_bounds(rows_of(*arguments))
+oracle, bound = judged_by(rows_of)
 
 
 def paper_inputs(stored: str = "float32", *, seed: int = 0) -> tuple[tuple, str]:

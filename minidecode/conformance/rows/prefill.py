@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ...device.low_precision import cast_to
-from ..attention import attend_bounds, attend_rows, bias_of_row, draw_array, normal, perhaps_biased, position_bias
+from ..attention import bias_of_row, draw_array, judged_by, normal, perhaps_biased, position_bias
 from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 
 
@@ -109,12 +109,7 @@ def seen(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=No
             yield q_RHK[r], k_XGK[begin:end].swapaxes(0, 1), v_XGU[begin:end].swapaxes(0, 1), scale, bias_HM
 
 
-def oracle(*arguments):
-    return attend_rows(seen(*arguments))
-
-
-def bound(*arguments):
-    return attend_bounds(seen(*arguments))
+oracle, bound = judged_by(seen)
 
 
 def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:

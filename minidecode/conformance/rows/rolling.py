@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 
 from ..attention import STORED as STORED
 from ..attention import (
-    attend_bounds,
-    attend_rows,
     bias_of_row,
-    halves,
+    caches_in_float16,
+    in_either_type,
+    judged_by,
     perhaps_biased,
-    perhaps_halves,
     position_bias,
     timed_in,
 )
@@ -52,7 +51,7 @@ def inputs(draw):
         begins, ends, M, G=G, per_group=per_group, K=draw(size), U=draw(size),
         seed=draw(st.integers(0, 5)),
     )  # fmt: skip
-    return perhaps_biased(draw, perhaps_halves(draw, arguments), G * per_group, R)
+    return perhaps_biased(draw, in_either_type(draw, arguments), G * per_group, R)
 
 
 def planted() -> list[tuple]:
@@ -62,7 +61,7 @@ def planted() -> list[tuple]:
         arguments_of([0, 0], [5, 5], 4, K=3),  # the oldest has just been overwritten
         arguments_of([2, 5], [7, 7], 4),  # padding that has left the window, and padding in it
         arguments_of([0, 1, 2], [11, 12, 13], 5, G=2, per_group=3, K=5, U=3),  # rows of different lengths
-        halves(arguments_of([0, 1], [90, 37], 40, G=2, per_group=2, K=16, U=8)),  # of half precision
+        caches_in_float16(arguments_of([0, 1], [90, 37], 40, G=2, per_group=2, K=16, U=8)),  # of half precision
         arguments_of([0, 6], [7, 7], 1),  # one slot
         arguments_of([6, 3], [7, 4], 3),  # one position is seen
         arguments_of([0] * 4, [100] * 4, 32, G=1, per_group=8, K=128, U=128),  # the paper's window, and its heads
@@ -74,7 +73,7 @@ def planted() -> list[tuple]:
     biased = [
         arguments_of([0, 5], [150, 200], 140, G=2, per_group=2, buckets=32),  # a position bias, to its last bucket
         arguments_of([0, 1, 2], [11, 12, 3], 5, per_group=2, buckets=8, farthest=12, rows=3),  # one for each row
-        halves(arguments_of([0], [30], 20, K=16, U=8, buckets=8, farthest=12)),
+        caches_in_float16(arguments_of([0], [30], 20, K=16, U=8, buckets=8, farthest=12)),
         arguments_of([1, 0], [9, 3], 4, K=300, U=290, buckets=8, farthest=12),
     ]
     return [*cases, peak, *biased]
@@ -100,12 +99,7 @@ def rows_of(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias=None):
         yield q_RHK[r], k_RGMK[r][:, slots], v_RGMU[r][:, slots], scale, bias_HM
 
 
-def oracle(*arguments):
-    return attend_rows(rows_of(*arguments))
-
-
-def bound(*arguments):
-    return attend_bounds(rows_of(*arguments))
+oracle, bound = judged_by(rows_of)
 
 
 def paper_inputs(stored: str = "float32", *, seed: int = 0) -> tuple[tuple, str]:

@@ -6,7 +6,16 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ..attention import STORED as STORED
-from ..attention import attend_bounds, attend_rows, draw_array, halves, hidden, normal, perhaps_halves, timed_in, widths
+from ..attention import (
+    caches_in_float16,
+    draw_array,
+    hidden,
+    in_either_type,
+    judged_by,
+    normal,
+    timed_in,
+    widths,
+)
 from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 
 
@@ -29,7 +38,7 @@ def inputs(draw):
         draw_array(draw, B, G, N, U),
     )
     scale = draw(st.sampled_from([1.0, 0.5, 0.125]))
-    return perhaps_halves(draw, arguments_of(q_RHK, k_BGNK, v_BGNU, begin_B, scale))
+    return in_either_type(draw, arguments_of(q_RHK, k_BGNK, v_BGNU, begin_B, scale))
 
 
 def planted() -> list[tuple]:
@@ -53,7 +62,7 @@ def planted() -> list[tuple]:
         equal,
         steep,
         case([0, 31], 3, 2, 4, 33, 5, 3),
-        halves(case([0, 3], 2, 2, 4, 40, 16, 8)),  # a cache of half precision
+        caches_in_float16(case([0, 3], 2, 2, 4, 40, 16, 8)),  # a cache of half precision
         case([0], 5, 1, 2, 6, 3, 5),
         case([0], 1, 1, 1, 1, 1, 1),
         case([0, 1], 2, 1, 1, 32, 1, 33),
@@ -62,7 +71,7 @@ def planted() -> list[tuple]:
         case([3], 2, 1, 1, 35, 130, 66),  # wider than there is room for
         case([2], 5, 1, 4, 9, 3, 2),  # more queries than a block takes
         case([0, 3], 3, 1, 1, 9, 16, 16),  # heads of whole 128-bit loads
-        halves(case([5], 2, 1, 1, 70, 32, 32)),
+        caches_in_float16(case([5], 2, 1, 1, 70, 32, 32)),
         case([40], 3, 1, 1, 550, 16, 16),
     ]
 
@@ -87,12 +96,7 @@ def seen(q_RHK, k_BGNK, v_BGNU, begin_B, scale):
         yield q_HK, k_BGNK[r // W, :, begin_B[r // W] :], v_BGNU[r // W, :, begin_B[r // W] :], scale
 
 
-def oracle(*arguments):
-    return attend_rows(seen(*arguments))
-
-
-def bound(*arguments):
-    return attend_bounds(seen(*arguments))
+oracle, bound = judged_by(seen)
 
 
 def paper_inputs(stored: str = "float32", *, seed: int = 0) -> tuple[tuple, str]:

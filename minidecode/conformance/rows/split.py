@@ -7,15 +7,14 @@ from hypothesis import strategies as st
 
 from ..attention import STORED as STORED
 from ..attention import (
-    attend_bounds,
-    attend_rows,
     bias_of_row,
+    caches_in_float16,
     draw_array,
-    halves,
     hidden,
+    in_either_type,
+    judged_by,
     normal,
     perhaps_biased,
-    perhaps_halves,
     position_bias,
     timed_in,
     widths,
@@ -47,7 +46,7 @@ def inputs(draw):
     prompt = draw_array(draw, B, G, N, K), draw_array(draw, B, G, N, U)
     generated = draw_array(draw, B * W, G, T, K), draw_array(draw, B * W, G, T, U)
     scale = draw(st.sampled_from([1.0, 0.5, 0.125]))
-    arguments = perhaps_halves(draw, arguments_of(q_RHK, *prompt, prompt_begin_B, *generated, begin_R, end_R, scale))
+    arguments = in_either_type(draw, arguments_of(q_RHK, *prompt, prompt_begin_B, *generated, begin_R, end_R, scale))
     return perhaps_biased(draw, arguments, G * per_group, B * W)
 
 
@@ -81,7 +80,9 @@ def planted() -> list[tuple]:
         equal,
         steep,
         case([0, 31], [0, 0], [33, 32], 1, 3, 33, 33, 5, 3),
-        halves(case([0, 3], [0, 1, 0, 2], [20, 19, 17, 20], 2, 4, 40, 20, 16, 8)),  # a cache of half precision
+        caches_in_float16(
+            case([0, 3], [0, 1, 0, 2], [20, 19, 17, 20], 2, 4, 40, 20, 16, 8)
+        ),  # a cache of half precision
         case([0], [0] * 5, [4, 4, 3, 4, 4], 1, 2, 6, 6, 3, 5),
         case([0], [0], [1], 1, 1, 1, 1, 1, 1),
         case([1], [0], [1], 1, 1, 1, 1, 1, 1),
@@ -92,10 +93,10 @@ def planted() -> list[tuple]:
         case([2], [0] * 5, [2, 3, 3, 2, 3], 1, 4, 9, 3, 3, 2),  # more queries than a block takes
         case([0, 4], [0] * 4, [30, 30, 29, 29], 2, 4, 110, 30, 4, 3, buckets=32),  # a position bias, to its last bucket
         case([1], [0, 1, 2], [9, 8, 7], 1, 2, 5, 9, 3, 2, buckets=8, farthest=12, rows=3),  # one for each row
-        halves(case([0, 3], [0, 0], [9, 9], 1, 2, 8, 9, 16, 8, buckets=8, farthest=12)),
+        caches_in_float16(case([0, 3], [0, 0], [9, 9], 1, 2, 8, 9, 16, 8, buckets=8, farthest=12)),
         case([1], [0], [5], 1, 2, 9, 6, 300, 290, buckets=8, farthest=12),  # wider than there is room for
         case([1, 4], [0, 1, 2, 2], [5, 3, 7, 3], 1, 1, 4, 7, 16, 16),  # heads of whole 128-bit loads
-        halves(case([0], [0, 1], [35, 3], 1, 2, 40, 35, 32, 32)),
+        caches_in_float16(case([0], [0, 1], [35, 3], 1, 2, 40, 35, 32, 32)),
         case([70], [0, 5], [40, 39], 1, 2, 480, 40, 16, 16),
     ]
 
@@ -130,12 +131,7 @@ def seen(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, be
         yield q_HK, k_GMK, v_GMU, scale, bias_of_row(bias, r, N + end_R[r] - 1 - np.array(position_M))
 
 
-def oracle(*arguments):
-    return attend_rows(seen(*arguments))
-
-
-def bound(*arguments):
-    return attend_bounds(seen(*arguments))
+oracle, bound = judged_by(seen)
 
 
 def paper_inputs(stored: str = "float32", *, seed: int = 0) -> tuple[tuple, str]:

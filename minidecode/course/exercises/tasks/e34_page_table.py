@@ -237,7 +237,7 @@ class Replay:
             too_late = page == self.table[row][-1] and not any(page in pages for pages in self.old)
             return f"{said} writes over position {first} of its own text.", "page-too-late" if too_late else None
         if others := self._holders(page, row):
-            return self._in_use(row, nth, page, others, said)
+            return self._complaint_page_in_use(row, nth, page, others, said)
         self._take(row, nth, page)
         return None
 
@@ -253,7 +253,7 @@ class Replay:
                     "shared-page-written")  # fmt: skip
             return self._needless(row, copies[0]) if copies else None
         if others := self._holders(page, row):
-            return self._in_use(row, nth, page, others, said)
+            return self._complaint_page_in_use(row, nth, page, others, said)
         if page in self.table[row]:
             return f"{said}: page {page} holds other positions of this text.", None
         if (held, page) not in copies:
@@ -279,7 +279,7 @@ class Replay:
     def _holders(self, page: int, but: int | None = None) -> list[int]:
         return [r for r, pages in enumerate(self.table) if r != but and page in pages]
 
-    def _in_use(self, row: int, nth: int, page: int, others: list[int], said: str) -> Complaint:
+    def _complaint_page_in_use(self, row: int, nth: int, page: int, others: list[int], said: str) -> Complaint:
         message = f"{said}: page {page} is in use, by {_rows(others)}."
         if page in self.ended_shared:
             return f"{message} Row {self.ended_shared[page]} held it, too, when it ended.", "freed-while-shared"
