@@ -117,13 +117,15 @@ def check(
     promised: whether it must also keep what the row promises beyond right answers, as a block that is small; naive
     versions need not. shrinks: how many inputs are tried to make a failure smaller; None: until it gets no smaller.
     progress(done, total) is called for each input; those that make a failure smaller come on top. Raises OptionError
-    on an unknown name; errors of the implementation are failures, not raised.
+    on an unknown name and on numbers below 1; errors of the implementation are failures, not raised.
     """
     from hypothesis import HealthCheck, Phase, given, settings
     from hypothesis import seed as with_seed
     from hypothesis.errors import Flaky
 
     row = find(name)
+    if examples < 1 or (planted is not None and planted < 1):
+        raise OptionError("check takes at least one random input and one planted one: examples and planted are above 0")
     label = describe(implementation)
     device = device or device_of(implementation)
     if device != "cpu":

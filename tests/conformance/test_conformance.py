@@ -389,6 +389,12 @@ def test_what_no_plan_hands_to_a_planner_is_not_asked_of_it():
     assert conformance.check("arena", first_fit).ok
 
 
+@pytest.mark.parametrize("asked", [{"examples": 0}, {"planted": 0}, {"planted": -1}], ids=str)
+def test_nothing_is_right_on_no_inputs(asked):
+    with pytest.raises(md.OptionError, match="examples and planted are above 0"):
+        conformance.check("ngram", ngram.ban_ngrams, **asked)
+
+
 def test_an_unknown_name_lists_the_known_ones():
     with pytest.raises(md.OptionError, match=r"did you mean ngram\? The names are ngram, bias, penalty, linear"):
         conformance.check("ngrams", np.copy)
