@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Value = TypeVar("Value")
-Wider = TypeVar("Wider")
 
 
 @contextmanager
-def holding(variable: ContextVar[Wider], value: Value) -> Iterator[Value]:
+def holding(variable: ContextVar[Any], value: Value) -> Iterator[Value]:
     """Within it the variable has this value, in this thread; afterwards the one that it had before."""
-    token = variable.set(value)  # type: ignore[arg-type]
+    token = variable.set(value)
     try:
         yield value
     finally:

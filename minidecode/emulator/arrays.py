@@ -96,7 +96,7 @@ class Array:
 
     def checked_index(self, index):
         """The index as plain numbers inside the bounds; or a Selection, where it names more than one element."""
-        if type(index) is tuple:
+        if type(index) is tuple and self.ndim > 1:
             for part, length in zip(index, self.shape, strict=False):
                 if type(part) is not int or not 0 <= part < length:
                     break
@@ -126,11 +126,10 @@ class Array:
 
     def part(self, selection: Selection) -> Array:
         """A part of the array, as an array: the same memory, the same checks."""
-        try:
-            if (kept := self._parts.get(selection)) is not None:
-                return kept
-        except TypeError:  # slices cannot be looked up
+        if not all([type(number) is int for number in selection]):
             return self._selected(selection)
+        if (kept := self._parts.get(selection)) is not None:
+            return kept
         if len(self._parts) == MOST_PARTS:
             self._parts.clear()
         return self._parts.setdefault(selection, self._selected(selection))

@@ -6,16 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ..attention import STORED as STORED
-from ..attention import (
-    caches_in_float16,
-    draw_array,
-    hidden,
-    in_either_type,
-    judged_by,
-    normal,
-    timed_in,
-    widths,
-)
+from ..attention import caches_in_float16, draw_array, hidden, in_either_type, judged_by, normal, timed_in, widths
 from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 
 
