@@ -52,7 +52,23 @@ from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG
 from minidecode.conformance.check import OnDevice, for_function
 from minidecode.conformance.rows import row_module
-from minidecode.cuda import activation, embedding, heads, linear, move, norm, shared, softmax
+from minidecode.cuda import (
+    activation,
+    argmax,
+    candidates,
+    cross_kv,
+    el,
+    embedding,
+    heads,
+    indirect,
+    linear,
+    move,
+    norm,
+    prefill,
+    shared,
+    softmax,
+    split,
+)
 from minidecode.device.arrays import Memories, address_of, moved_to, view_of
 from minidecode.device.low_precision import stored_weight
 from minidecode.device.seen_kernels import dry_launches, seen_kernels
@@ -79,45 +95,112 @@ NOT_BEGUN = (NO_TIME, NO_CALL)
 
 
 def special_calls() -> dict[str, Callable[[str], None]]:
-    """Name -> a call on a device, for kernels that no planted input launches: they want wide heads or whole fours."""
+    """Name -> a call on a device, for kernels that no planted input launches: they want wide heads, whole fours, many
+    rows or columns, or other types.
+    """
     rng = np.random.default_rng(0)
 
     def normal(*shape: int, dtype: Any = np.float32) -> np.ndarray:
         return rng.standard_normal(shape, np.float32).astype(dtype)
 
-    def on(function: Callable, *arguments: Any) -> Callable[[str], None]:
-        return lambda device: function(*moved_to(device, arguments))
+    return {**calls_of_products(normal), **calls_of_attention(normal), **calls_of_prefill(normal),
+            **calls_of_rows(normal), **calls_over_a_vocabulary(normal)}  # fmt: skip
 
+
+def on(function: Callable, *arguments: Any) -> Callable[[str], None]:
+    return lambda device: function(*moved_to(device, arguments))
+
+
+def calls_of_products(normal: Callable) -> dict[str, Callable[[str], None]]:
+    """Few rows by each kernel with constants; many rows by the library, which bytes and blocks are cast for."""
     calls = {}
     for stored, made in (*linear.FEW_ROWS.items(), *linear.FEW_BITS.items()):
         for m in made:
             inputs, name = 2 * max(m.multiple, m.inputs), m.kernel.py_func.__name__
             weight = stored_weight(stored, Weight(normal(2 * m.outputs, inputs), layout="oi"))
             calls[name] = on(functools.partial(linear.launch_few_rows, m), normal(m.rows, inputs), weight)
+    for stored in ("int8", "int8_blocks", "int4"):
+        weight = stored_weight(stored, Weight(normal(8, 64), layout="oi"))
+        calls[f"by_the_library, {stored}"] = on(linear.by_the_library, normal(3, 64), weight)
+    for dtype in ("float32", "float16"):
+        weight, cut = Weight(normal(2 * 2 * 8, 8), layout="oi", bias=normal(2 * 2 * 8)), Heads(2, 2, 4, 4, 0.5)
+        for project in (cross_kv.project_cross_kv_v2, cross_kv.project_cross_kv):
+            calls[f"{project.__name__}, {dtype}"] = on(project, normal(5, 8), weight, cut, np.dtype(dtype))
+    return calls
+
+
+def calls_of_attention(normal: Callable) -> dict[str, Callable[[str], None]]:
+    """Steps over caches: heads that 128-bit loads take, long caches that are cut into ranges, a table, EL in halves."""
+    calls = {}
     for K, W, dtype in ((64, 1, "float16"), (64, 4, "float16"), (128, 4, "float16"), (64, 4, "float32")):
         cache = [normal(2, 2, 70, K, dtype=dtype) for _ in range(2)]
         arguments = normal(2 * W, 2, K), *cache, np.array([0, 3]), K**-0.5
         calls[f"attend_shared, K = {K}, beam {W}, {dtype}"] = on(shared.attend_shared, *arguments)
+    prompt = *(normal(1, 1, 600, 8, dtype="float16") for _ in range(2)), np.array([3])
+    own = *(normal(2, 1, 5, 8, dtype="float16") for _ in range(2)), np.array([0, 1]), np.array([5, 4])
+    calls["attend_shared_v4, 600 positions"] = on(shared.attend_shared_v4, normal(2, 1, 8), *prompt, 0.5)
+    calls["attend_split_v4, 600 + 5 positions"] = on(split.attend_split_v4, normal(2, 1, 8), *prompt, *own, 0.5)
+    prompt = *(normal(1, 1, 9, 64, dtype="float16") for _ in range(2)), np.array([3])
+    own = *(normal(4, 1, 5, 64, dtype="float16") for _ in range(2)), np.array([[0, 1, 2, 3, 0]] * 4)
+    bounds = np.array([0, 1, 0, 0]), np.array([5, 4, 5, 1])
+    calls["attend_indirect, beam 4"] = on(indirect.attend_indirect, normal(4, 1, 64), *prompt, *own, *bounds, 0.125)
+    of_layer = normal(1, 8, 16), normal(1, 8), normal(1, 8, 16), normal(1, 8), 0.5
+    hidden = normal(1, 9, 16, dtype="float16"), np.array([2])
+    in_halves = functools.partial(el.attend_el_v3, half=True)
+    calls["attend_el_v3, in halves"] = on(in_halves, normal(2, 2, 8), *hidden, *of_layer)
+    return calls
+
+
+def calls_of_prefill(normal: Callable) -> dict[str, Callable[[str], None]]:
+    """A softmax in registers for each length of rows, and one in passes; halves that 128-bit loads take."""
+    calls = {}
+    for dtype in ("float32", "float16"):
+        for M in (300, 1_100, 4_200):
+            arrays = *(normal(n, 1, 8, dtype=dtype) for n in (2, M, M)), np.array([0, 2]), np.array([0, M])
+            calls[f"attend_prefill_v3, {M} keys, {dtype}"] = on(prefill.attend_prefill_v3, *arrays, 0.5, False)
+    arrays = *(normal(4, 1, 8, dtype="float16") for _ in range(3)), np.array([0, 4]), np.array([0, 4])
+    calls["attend_prefill, K = 8, float16"] = on(prefill.attend_prefill, *arrays, 0.5, True)
+    return calls
+
+
+def calls_of_rows(normal: Callable) -> dict[str, Callable[[str], None]]:
+    """Activations, norms, embeddings and moves: every code, width and type."""
+    calls = {}
     for name in ACTIVATIONS:
         calls[f"bias_activation, {name}"] = on(
             lambda f_RX, bias_X, name=name: activation.bias_activation(f_RX, bias_X, name), normal(5, 8), normal(8)
         )
-    for D in (8, 1024, 2048):
+    for R, D in ((3, 8), (3, 1024), (3, 2048), (norm.MANY, 8)):
         of_norm = Norm(normal(D), normal(D), 1e-5)
-        calls[f"residual_norm, D = {D}"] = on(norm.residual_norm, normal(3, D), normal(3, D), normal(D), of_norm)
+        calls[f"residual_norm, {R} x {D}"] = on(norm.residual_norm, normal(R, D), normal(R, D), normal(D), of_norm)
         tables = normal(9, D), normal(5, D), 1.0, of_norm
-        calls[f"embed_norm, D = {D}"] = on(embedding.embed_norm, np.array([8, 0, 8]), np.array([0, 1, 4]), *tables)
+        calls[f"embed_norm, {R} x {D}"] = on(embedding.embed_norm, np.arange(R) % 9, np.arange(R) % 5, *tables)
     for width, dtype in ((8, "float64"), (3, "float32"), (3, "float16"), (3, "int8")):
         rows = normal(4, width, dtype=dtype)
         calls[f"gather_rows, {width} of {dtype}"] = on(move.gather_rows, rows, np.array([3, 0, 0]))
     for dtype in ("float32", "float16"):
         new, whole = normal(3, 2, 5), normal(3, 2, 4, 5, dtype=dtype)
         calls[f"concat_step, {dtype}"] = on(move.concat_step, whole, new)
-        calls[f"pad_left, {dtype}"] = on(move.pad_left, normal(3, 2, 5, dtype=dtype), np.array([0, 1, 3]))
+    for K, dtype in ((4, "float32"), (5, "float32"), (5, "float16")):
+        rows = normal(3, 2, K, dtype=dtype)
+        calls[f"pad_left, K = {K}, {dtype}"] = on(move.pad_left, rows, np.array([0, 1, 3]))
     for cut in (heads.split_heads_v1, heads.split_heads_v2, heads.split_heads):
         into_halves = functools.partial(cut, dtype=np.float16)
         calls[f"{cut.__name__}, float16"] = on(into_halves, normal(3, 24), normal(24), Heads(2, 2, 4, 4, 0.5))
-    calls["token_logprobs"] = on(softmax.token_logprobs, normal(2, 77), np.array([1, 76]))
+    return calls
+
+
+def calls_over_a_vocabulary(normal: Callable) -> dict[str, Callable[[str], None]]:
+    """Rows that several blocks share, scores that are the logits, and scores of samples, which are float64."""
+    calls = {
+        "token_logprobs": on(softmax.token_logprobs, normal(2, 77), np.array([1, 76])),
+        "log_softmax, 2 x 9000": on(softmax.log_softmax, normal(2, 9_000)),
+        "argmax_tokens of logits": on(lambda logits_RV: argmax.argmax_tokens(logits_RV, logits_RV), normal(2, 77)),
+    }
+    for version in ("v1", "v2", "v3"):
+        of_samples = getattr(candidates, f"top_candidates_{version}")
+        calls[f"top_candidates_{version}, float64"] = on(of_samples, normal(2, 300, dtype="float64"), 4)
+    calls["top_candidates, float64"] = on(candidates.top_candidates, normal(2, 300, dtype="float64"), 4)
     return calls
 
 

@@ -5,11 +5,15 @@ The samples are written in the form that the tool's manual describes.
 
 import importlib
 import json
+import pkgutil
 import stat
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from minidecode import cuda
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 OURS = "_ZN10minidecode4cuda9embedding22embedding_in_registers12_3clocals_3e14embedding_keptB4v232B1cE5ArrayIxLi1E"
@@ -114,6 +118,24 @@ def test_the_calls_launch_what_they_are_there_for(script):
     names = {kernel.py_func.__name__ for kernel, _ in script.declared_signatures()}
     assert not set(plan["not launched"]) & {"thread_per_row", "block_per_row", "block_per_row_staged"}
     assert set(plan["not launched"]) <= names and plan["signatures"] - sum(plan["not launched"].values()) == 3
+
+
+def test_each_signature_that_kernels_are_built_for_has_a_call(script):
+    """The list of tests/conformance/test_kernel_build.py."""
+    modules = [info.name for info in pkgutil.walk_packages(cuda.__path__, "minidecode.cuda.") if not info.ispkg]
+    signatures = [of for name in modules for of in importlib.import_module(name).SIGNATURES.values()]
+    plan = script.planned(None)
+    assert plan["signatures"] == sum(map(len, signatures)) > 260
+    assert plan["not launched"] == {}
+
+
+def test_a_signature_without_a_call_is_named(script, monkeypatch):
+    missing = {"softmax_kept": 4, "softmax_in_passes": 2, "warp_per_query": 1}
+    assert missing.items() <= script.planned(("prefill",))["not launched"].items()
+    calls = script.calls_of_prefill(lambda *shape, dtype="float32": np.ones(shape, dtype))
+    monkeypatch.setattr(script, "special_calls", lambda: calls)
+    monkeypatch.setattr(script, "CATALOG", {"prefill": script.CATALOG["prefill"]})
+    assert not missing.keys() & script.planned(None)["not launched"].keys()
 
 
 def test_special_calls_launch_kernels_with_constants(script, monkeypatch):
