@@ -69,7 +69,7 @@ from minidecode.cuda import (
     softmax,
     split,
 )
-from minidecode.device.arrays import Memories, address_of, moved_to, view_of
+from minidecode.device.arrays import Memories, address_of, copy_to_device, view_at_offset
 from minidecode.device.low_precision import stored_weight
 from minidecode.device.seen_kernels import dry_launches, seen_kernels
 from minidecode.ops import Heads, Norm, Weight
@@ -108,7 +108,7 @@ def special_calls() -> dict[str, Callable[[str], None]]:
 
 
 def on(function: Callable, *arguments: Any) -> Callable[[str], None]:
-    return lambda device: function(*moved_to(device, arguments))
+    return lambda device: function(*copy_to_device(device, arguments))
 
 
 def calls_of_products(normal: Callable) -> dict[str, Callable[[str], None]]:
@@ -265,7 +265,7 @@ def run_planted(name: str, label: str, i: int, device: str) -> None:
     if device == "emulator":
         OnDevice(function, device)(*arguments)
     else:  # results are not poisoned: initcheck is to see what nothing wrote
-        function(*Memories(device).bring(arguments))
+        function(*Memories(device).put_on_device(arguments))
 
 
 def run_labelled(kernel: Any, device: str) -> None:
@@ -280,11 +280,11 @@ def run_labelled(kernel: Any, device: str) -> None:
     names = inspect.signature(kernel.kernel.py_func).parameters
     for name, argument in zip(names, arguments, strict=True):
         if name not in kernel.options.get("empty", ()):
-            there += memories.bring((argument,))
+            there += memories.put_on_device((argument,))
             continue
         whole = argument if argument.base is None else argument.base
         place = fresh.setdefault(address_of(whole), cupy.empty(whole.nbytes, np.uint8))
-        there.append(view_of(place, address_of(argument) - address_of(whole), argument))
+        there.append(view_at_offset(place, address_of(argument) - address_of(whole), argument))
     kernel.kernel[kernel.launch](*there)
 
 

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from gpu_timing import Record
 
 from minidecode.bench.library_rows import DECODING, STORED, TOYS, crossing
-from minidecode.device.library_rows import keep_rows
+from minidecode.device.library_rows import save_library_rows
 
 
 def run(record: Record) -> None:
@@ -19,5 +19,5 @@ def run(record: Record) -> None:
         record.ask(stored, lambda stored=stored: asdict(crossing(stored, record.device, sizes)))
     rows = {stored: record.figures[stored]["rows"] for stored in STORED if "rows" in record.figures.get(stored, ())}
     if record.device == "cuda" and not record.quick and len(rows) == len(STORED):
-        keep_rows(rows)
+        save_library_rows(rows)
         record["kept"] = "yes"

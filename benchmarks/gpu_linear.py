@@ -23,7 +23,7 @@ from flags import positive_number, to_write
 
 from minidecode.cuda import linear
 from minidecode.device.graphs import capture
-from minidecode.device.low_precision import dequantized
+from minidecode.device.low_precision import dequantize_weight
 from minidecode.ops import Weight
 
 try:
@@ -124,7 +124,7 @@ def error(y_RX, x_RX, weight, dtype) -> float:
     """The largest error among the first and the last 512 outputs."""
     x, worst = x_RX.astype(np.float32 if dtype == "float32" else np.float16).astype(np.float64), 0.0
     for some in (slice(0, 512), slice(weight.outputs - 512, None)):
-        w = dequantized(weight.of_outputs(some), np.dtype(np.float64))
+        w = dequantize_weight(weight.of_outputs(some), np.dtype(np.float64))
         unit = 2.0**-23 * len(w[0]) ** 0.5 * cupy.sqrt(x**2 @ w.T**2)
         worst = max(worst, float((cupy.abs(y_RX[:, some] - x @ w.T) / unit).max()))
     return worst

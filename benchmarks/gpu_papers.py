@@ -37,7 +37,7 @@ from minidecode.bench.ladder import STAGES
 from minidecode.bench.machines import Machine
 from minidecode.bench.rungs import texts_of
 from minidecode.catalog import CATALOG
-from minidecode.device.arrays import moved_to
+from minidecode.device.arrays import copy_to_device
 from minidecode.device.graphs import capture
 from minidecode.device.matmul import matmul
 
@@ -134,7 +134,7 @@ def ways_to_attend(record: Record, sizes: dict | None = None) -> dict[str, Calla
             if label == backend or label.startswith(f"{backend} v"):
 
                 def ready(function: Callable = function, inputs: Callable = inputs) -> Callable[[], Any]:
-                    there = moved_to(record.device, inputs())
+                    there = copy_to_device(record.device, inputs())
                     return lambda: function(*there)
 
                 ready_ways[f"{way}, {label}"] = ready
@@ -331,9 +331,9 @@ def rates_of(record: Record) -> dict:
     """What the device copies and multiplies, by large arrays: the roofline of Figure 3."""
     size, side = (10**4, 8) if record.quick else (10**9, 8192)
     wait, turns = waiter(record.device), 1 if record.quick else 5
-    a, b = (moved_to(record.device, np.zeros(size // 4, np.float32)) for _ in range(2))
-    x, w = (moved_to(record.device, np.ones((side, side), np.float16)) for _ in range(2))
-    y = moved_to(record.device, np.zeros((side, side), np.float32))
+    a, b = (copy_to_device(record.device, np.zeros(size // 4, np.float32)) for _ in range(2))
+    x, w = (copy_to_device(record.device, np.ones((side, side), np.float16)) for _ in range(2))
+    y = copy_to_device(record.device, np.zeros((side, side), np.float32))
 
     def copied() -> None:
         b[...] = a

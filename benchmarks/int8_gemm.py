@@ -42,7 +42,7 @@ from minidecode.cpu.linear_int8 import linear_int8
 from minidecode.device.capture import CAPTURE
 from minidecode.device.cores import worker_threads
 from minidecode.device.low_precision import stored_weight
-from minidecode.device.weight_blocks import BLOCKS, in_panels
+from minidecode.device.weight_blocks import BLOCKS, pack_in_panels
 from minidecode.ops import Weight
 from minidecode.reference.linear import linear_naive
 from minidecode.reference.linear_int8 import linear_int8_naive
@@ -96,7 +96,9 @@ def back_to_back(multiply, x_RX: np.ndarray, weights: list[Weight], y_RX: np.nda
 def check(x_RX: np.ndarray, plain: Weight) -> None:
     """Ends the script where a way that is timed makes other numbers than NumPy."""
     weights = {"int8_dynamic": pack_int8(plain), "int8": replace(plain, x_bits=None)}
-    weights |= {dtype: in_panels(stored_weight(dtype, Weight(plain.data.T.astype(np.float32)))) for dtype in BLOCKS}
+    weights |= {
+        dtype: pack_in_panels(stored_weight(dtype, Weight(plain.data.T.astype(np.float32)))) for dtype in BLOCKS
+    }
     for dtype, weight in weights.items():
         multiply, right = (linear_int8, linear_int8_naive) if dtype == "int8_dynamic" else (linear, linear_naive)
         found_RX, right_RX = multiply(x_RX, weight), right(x_RX, weight)
@@ -120,7 +122,7 @@ def measure(rows: int, inputs: int, outputs: int, turns: int, pool: ThreadPoolEx
     packed, weights, wides = cycle(in_panels_of["int8_dynamic"]), cycle(plain), cycle(wide)
     in_blocks = {}
     for dtype in BLOCKS:
-        each = [in_panels(stored_weight(dtype, Weight(w.data.T.astype(np.float32)))) for w in plain]
+        each = [pack_in_panels(stored_weight(dtype, Weight(w.data.T.astype(np.float32)))) for w in plain]
         in_blocks[dtype] = cycle(each)
     parts, together = np.array_split(numbers, threads), threading.Barrier(threads)
 

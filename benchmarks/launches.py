@@ -38,7 +38,7 @@ from minidecode.bench.elementary import Counts, elementary
 from minidecode.catalog import CATALOG
 from minidecode.cuda import prefill
 from minidecode.device.launch import InEmulator, counted_launches
-from minidecode.device.low_precision import each_weight, joined
+from minidecode.device.low_precision import map_weights, with_joined_matrices
 from minidecode.device.matmul import PRODUCT
 from minidecode.files.published import random_tensors
 from minidecode.models import FAMILIES
@@ -103,7 +103,7 @@ def model_of(layer: str, layers: int, D: int, H: int) -> tuple:
         fields[f"{layer.split()[1]}_layers"] = layers
     config = family.config.from_json(fields)
     tensors = random_tensors(family.network.tensor_shapes(config), np.dtype(np.float32))
-    return family, each_weight(family.network.bind(config, tensors), lambda place, weight: joined(weight))
+    return family, map_weights(family.network.bind(config, tensors), lambda place, weight: with_joined_matrices(weight))
 
 
 def ready(layer: str, engine: Engine, texts: list[np.ndarray]):

@@ -181,7 +181,7 @@ def figures(library: str, turns: int) -> dict[str, dict[str, float]]:
             "numba_converted_once": with_converted,
         }.items():  # fmt: skip
             row[name] = driver.timed(one_by_one(one), LAUNCHES, turns, first)
-        room, table = kernels.room_for(8 * (7 * count + 1))
+        room, table = kernels.argument_buffer(8 * (7 * count + 1))
         room[:] = b"".join([packed_form(a)[1] for a in (*arrays, WIDTH)])
         row["driver"] = driver.timed(
             one_by_one(lambda t=table: cuLaunchKernel(0, GRID, 1, 1, BLOCK, 1, 1, 0, 0, t, 0)), LAUNCHES, turns, first

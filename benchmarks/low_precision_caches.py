@@ -30,7 +30,7 @@ from threadpoolctl import threadpool_limits
 from minidecode.bench.compare import where_it_ran
 from minidecode.cpu import grouped as cpu_grouped
 from minidecode.cpu import split as cpu_split
-from minidecode.device.low_precision import cast_to
+from minidecode.device.low_precision import cast_for_cache
 from minidecode.reference import grouped, split
 
 LAYERS, BEAMS, HEADS, WIDTH, GENERATED = 12, 4, 12, 64, 32
@@ -59,7 +59,7 @@ def caches(way: str, N: int, rng) -> list[tuple]:
 
 
 def stored_as(dtype: str, layers: list[tuple]) -> list[tuple]:
-    return [tuple(cast_to(np.dtype(dtype), a) if np.ndim(a) == 4 else a for a in layer) for layer in layers]
+    return [tuple(cast_for_cache(np.dtype(dtype), a) if np.ndim(a) == 4 else a for a in layer) for layer in layers]
 
 
 def calls_of(way: str, N: int) -> Iterator[tuple[str, Callable[[], None]]]:

@@ -25,7 +25,7 @@ from minidecode.catalog import CATALOG, Row, arguments_of
 from minidecode.conformance.check import for_function, mutant_files, runnable, wrong
 from minidecode.conformance.rows import row_module
 from minidecode.device.launch import traced_launches
-from minidecode.device.user_functions import load_file
+from minidecode.device.user_functions import load_python_file
 from minidecode.dims import arrays_in
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -199,7 +199,7 @@ def mistakes(row: Row) -> str:
     """Each known wrong version, with the smallest of the planted inputs that shows it."""
     lines = []
     for path in mutant_files(row.name):
-        module = load_file(path)
+        module = load_python_file(path)
         shown = shown_by(row, getattr(module, row.op))
         text = f"`{path.stem}` {as_markdown(module.__doc__.strip().splitlines()[0])}"
         in_tree = MUTANTS / row.name / path.name  # an installed package has them in a folder of its own

@@ -20,7 +20,7 @@ import numpy as np
 
 import minidecode as md
 from minidecode.course import explore
-from minidecode.device.low_precision import unpacked
+from minidecode.device.low_precision import unpack_panels
 from minidecode.ops import Norm, Weight
 
 PICTURE = ("picture.js", "picture.css")
@@ -42,7 +42,7 @@ class Places:
 
     def weight(self, weight: Weight) -> list[Any]:
         """The matrix by outputs, each output's scale, and the bias."""
-        weight = unpacked(weight)
+        weight = unpack_panels(weight)
         assert weight.layout == "oi" and weight.data.dtype == np.int8 and weight.bias is not None
         return [self.put(weight.data), self.put(weight.scale), self.put(weight.bias)]
 

@@ -59,10 +59,10 @@ class Weight:
 
     layout "panels": packed for the CPU's compiled products, as panel_gemm.py or block_gemm.py have it;
     `packed_outputs` is how many outputs the panels hold. device/low_precision.py lays them out in rows again
-    (`unpacked`).
+    (`unpack_panels`).
 
-    While a model is loaded, data may be a tuple of matrices in "oi", whose outputs follow each other. `joined` makes
-    one matrix of them, when it is their turn to be stored: a copy of all layers at once would take memory.
+    While a model is loaded, data may be a tuple of matrices in "oi", whose outputs follow each other.
+    `with_joined_matrices` makes one matrix of them when it is their turn to be stored: not all layers at once.
     """
 
     data: Array

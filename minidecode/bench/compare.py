@@ -24,7 +24,7 @@ from ..conformance import check
 from ..conformance.rows import row_module
 from ..device.arrays import device_kind
 from ..device.launch import counted_launches
-from ..device.user_functions import describe, find_function
+from ..device.user_functions import describe_function, find_function
 from ..errors import InputError, NumericalError, OptionError, pip_install
 from ..plan import file_of, is_there
 from .machines import MACHINES, Machine, this_machine
@@ -251,7 +251,7 @@ def named(functions: Iterable[str | Callable]) -> dict[str, Callable]:
     """Label -> function of the user's; a place such as mine.py:ban is executed now."""
     by_label: dict[str, Callable] = {}
     for function in functions:
-        label = Path(function).name if isinstance(function, str) else describe(function).partition(" (")[0]
+        label = Path(function).name if isinstance(function, str) else describe_function(function).partition(" (")[0]
         if label in by_label:
             raise OptionError(f"{label} is given twice: name each function once")
         by_label[label] = find_function(function) if isinstance(function, str) else function

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..cuda import linear
-from ..device.arrays import moved_to
+from ..device.arrays import copy_to_device
 from ..device.graphs import capture
 from ..device.low_precision import stored_weight
 from ..device.matmul import cublas_functions
@@ -55,11 +55,11 @@ def crossing(stored: str, device: str, sizes: Sizes = DECODING) -> Crossing:
     w_OI = rng.standard_normal((sizes.outputs, sizes.inputs), np.float32)
     weight = stored_weight(stored, Weight(w_OI, layout="oi"))
     copies = -(-sizes.bytes // weight.data.nbytes)
-    weights = [moved_to(device, weight) for _ in range(copies)]
+    weights = [copy_to_device(device, weight) for _ in range(copies)]
     captured = device != "cuda" or cublas_functions().name != "cupy"  # whose products no capture takes
     microseconds = {}
     for rows in sizes.rows:
-        x_RX = moved_to(device, rng.standard_normal((rows, sizes.inputs), np.float32))
+        x_RX = copy_to_device(device, rng.standard_normal((rows, sizes.inputs), np.float32))
         calls, runs = {}, []
         for way, product in WAYS.items():
             run = _over_all(product, x_RX, weights)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..catalog import CATALOG, Cost
-from ..device.low_precision import LOW_PRECISION, stored_as
+from ..device.low_precision import LOW_PRECISION, weights_stored_as
 from ..errors import InputError, OptionError
 from ..lines.pipeline import generate_lines
 from ..model import Model
@@ -180,7 +180,7 @@ class Work:
             return self.model
         if dtype not in self.models:
             other = copy.copy(self.model)
-            other.weights, other.dtype = stored_as(dtype, self.model.weights), dtype
+            other.weights, other.dtype = weights_stored_as(dtype, self.model.weights), dtype
             self.models[dtype] = other
         return self.models[dtype]
 

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..device.low_precision import cast_to, dtype_for_heads, unpacked
+from ..device.low_precision import cast_for_cache, dtype_for_heads, unpack_panels
 from .padding import padding, replicate
 from .protocol import SourceCache, StepCache
 
@@ -20,7 +20,7 @@ from .protocol import SourceCache, StepCache
 def layer_part(product, layer: int, layers: int):
     """One layer's part of a product whose outputs are those of all layers side by side."""
     width = product.outputs // layers
-    return unpacked(product).of_outputs(slice(layer * width, (layer + 1) * width))
+    return unpack_panels(product).of_outputs(slice(layer * width, (layer + 1) * width))
 
 
 class CrossCache:
@@ -57,7 +57,7 @@ class CrossCache:
 
     def store(self):
         """Keys and values as the steps will read them. On the CPU the first tokens have attended to them unrounded."""
-        self.k_RGK, self.v_RGU = cast_to(self.stored_as, self.k_RGK), cast_to(self.stored_as, self.v_RGU)
+        self.k_RGK, self.v_RGU = cast_for_cache(self.stored_as, self.k_RGK), cast_for_cache(self.stored_as, self.v_RGU)
 
     def attend_step(self, ops, q_RHK):
         """Each row against the copy of its beam."""

@@ -18,8 +18,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..device.arrays import fetched_once
-from ..device.low_precision import cast_to, dequantized, dtype_for_heads, unpacked
+from ..device.arrays import fetch_constant
+from ..device.low_precision import cast_for_cache, dequantize_weight, dtype_for_heads, unpack_panels
 from ..ops import Weight
 from .cross import layer_part
 from .padding import padding
@@ -33,10 +33,10 @@ def key_value_weights(weight: Weight, heads):
     Views of its matrix; of a low-precision or packed one float32 copies: they are read outside of the product.
     """
     G, K, U = heads.G, heads.K, heads.U
-    weight = unpacked(weight)
+    weight = unpack_panels(weight)
     keys_and_values = weight.of_outputs(slice(-G * (K + U), None))
     bias_X = keys_and_values.bias
-    matrix = dequantized(keys_and_values, weight.computed_in)
+    matrix = dequantize_weight(keys_and_values, weight.computed_in)
     bias_X = np.zeros_like(matrix, shape=G * (K + U)) if bias_X is None else bias_X
     matrix_XD = matrix if weight.layout == "oi" else matrix.T
     return (
@@ -79,7 +79,7 @@ class ElCache(SplitCache):
     def append(self, ops, qkv_RX, h_RD):
         """Keeps the prompt's hidden states, and otherwise does what the split cache does."""
         if not self.decoding:
-            self.h_RD = cast_to(self.stored_as, h_RD)
+            self.h_RD = cast_for_cache(self.stored_as, h_RD)
         return super().append(ops, qkv_RX, h_RD)
 
     def store(self):
@@ -121,7 +121,7 @@ class ElCrossCache:
 
         stored_as is the source's own business, for all of them read what it keeps.
         """
-        layers, product = len(weights.blocks), unpacked(weights.cross_kv)
+        layers, product = len(weights.blocks), unpack_panels(weights.cross_kv)
         parts = (layer_part(product, layer, layers) for layer in range(layers))
         packed = weights.cross_kv.layout == "panels"
         return [cls(b, part, source, target_offsets_X, packed) for b, part in zip(weights.blocks, parts, strict=True)]
@@ -132,7 +132,7 @@ class ElCrossCache:
         self.copies = (self.weights[0], self.weights[2]) if was_packed else copies_among(self.weights, key_values)
         self.source, self.target_offsets_X = source, target_offsets_X
         self.begin_B = padding(source.offsets_X, source.N)
-        self.one_row_each = bool((np.diff(fetched_once(target_offsets_X)) == 1).all())  # as where a text begins
+        self.one_row_each = bool((np.diff(fetch_constant(target_offsets_X)) == 1).all())  # as where a text begins
 
     def attend(self, ops, q_RX):
         """Attention of each row to the whole of its source, from the query product without its bias.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..device.capture import add_one, in_numpy
+from ..device.capture import add_one_to_counts, refuse_capture
 from .padding import replicate, with_room
 from .prompt import PromptCache
 from .protocol import CacheSize
@@ -33,7 +33,7 @@ class PreallocatedCache(PromptCache):
     def append_step(self, ops, qkv_RX):
         """Keys and values of the new position, into their positions; returns the queries."""
         q_RHK = ops.append_kv(qkv_RX, self.bias_X, self.heads, self.k_RGMK, self.v_RGMU, self.end_R)
-        add_one(self.end_R)
+        add_one_to_counts(self.end_R)
         return q_RHK
 
     def attend_step(self, ops, q_RHK):
@@ -41,7 +41,7 @@ class PreallocatedCache(PromptCache):
         h = self.heads
         begin_R = self.begin_R
         if h.window:
-            in_numpy("NumPy computes where an attention window begins")
+            refuse_capture("NumPy computes where an attention window begins")
             begin_R = np.maximum(begin_R, self.end_R - h.window)
         return ops.attend(q_RHK, self.k_RGMK, self.v_RGMU, begin_R, self.end_R, h.scale, **h.biases)
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from ..device.capture import in_numpy
-from ..device.low_precision import cast_to, dtype_for_heads
+from ..device.capture import refuse_capture
+from ..device.low_precision import cast_for_cache, dtype_for_heads
 from .cross import CrossCache
 from .padding import longest
 from .prefix import Prefix, attend_prompt
@@ -74,14 +74,14 @@ class PromptCache:
 
     def attend_next(self, ops, qkv_RX):
         """Attention of a query row for each beam: it stands where the next token will, which then takes its place."""
-        in_numpy("NumPy gives the position of a query row back")
+        refuse_capture("NumPy gives the position of a query row back")
         a_RX = self.attend_step(ops, self.append_step(ops, qkv_RX))
         self.end_R -= 1
         return a_RX
 
     def store(self):
         """Keys and values as the steps will read them. On the CPU the prompts have attended to them as they were."""
-        self.k_RGK, self.v_RGU = cast_to(self.stored_as, self.k_RGK), cast_to(self.stored_as, self.v_RGU)
+        self.k_RGK, self.v_RGU = cast_for_cache(self.stored_as, self.k_RGK), cast_for_cache(self.stored_as, self.v_RGU)
 
     def expand(self, ops, beams: int, steps: int):
         """Ends the prefill: from here on a row per beam, for at most so many steps."""

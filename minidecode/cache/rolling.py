@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..device.capture import add_one, in_numpy
+from ..device.capture import add_one_to_counts, refuse_capture
 from ..errors import OptionError
 from .cross import SharedCrossCache
 from .padding import padding
@@ -47,10 +47,10 @@ class RollingCache(PromptCache):
 
     def append_step(self, ops, qkv_RX):
         """Keys and values of the new position, over those of the oldest; returns the queries."""
-        in_numpy("NumPy computes the slots of a rolling cache")
+        refuse_capture("NumPy computes the slots of a rolling cache")
         slot_R = self.end_R % self.k_RGMK.shape[2]
         q_RHK = ops.append_kv(qkv_RX, self.bias_X, self.heads, self.k_RGMK, self.v_RGMU, slot_R)
-        add_one(self.end_R)
+        add_one_to_counts(self.end_R)
         return q_RHK
 
     def attend_step(self, ops, q_RHK):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..device.arrays import fetch
-from ..device.low_precision import cast_to
+from ..device.low_precision import cast_for_cache
 from .padding import longest
 
 
@@ -23,7 +23,7 @@ class Source:
     def padded(self, ops):
         """h_BND, padded on the left, as it is stored; made at the first call, and the rows are given up for it."""
         if self.h_BND is None:
-            h_RD = cast_to(self.stored_as, self.h_RD)
+            h_RD = cast_for_cache(self.stored_as, self.h_RD)
             self.h_BND = ops.pad_left(h_RD[:, None], self.offsets_X, self.N)[:, 0]
             self.h_RD = self.offsets_X = None
         return self.h_BND

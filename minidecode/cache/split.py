@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..device.capture import add_one, in_numpy
+from ..device.capture import add_one_to_counts, refuse_capture
 from .cross import SharedCrossCache
 from .padding import padding
 from .prompt import PromptCache
@@ -46,7 +46,7 @@ class SplitCache(PromptCache):
     def append_step(self, ops, qkv_RX):
         """Keys and values of the new position, into their positions; returns the queries."""
         q_RHK = ops.append_kv(qkv_RX, self.bias_X, self.heads, self.k_RGTK, self.v_RGTU, self.end_R)
-        add_one(self.end_R)
+        add_one_to_counts(self.end_R)
         return q_RHK
 
     def attend_step(self, ops, q_RHK):
@@ -61,7 +61,7 @@ class SplitCache(PromptCache):
         """(prompt_begin_B, begin_R): where in the prompt, and where in its own part, a row's sight begins."""
         prompt_begin_B, begin_R, window = self.prompt_begin_B, self.begin_R, self.heads.window
         if window:  # it reaches back over the generated part, and perhaps into the prompt
-            in_numpy("NumPy computes where an attention window begins")
+            refuse_capture("NumPy computes where an attention window begins")
             begin_R = np.maximum(begin_R, self.end_R - window)
             reach_1 = self.end_R[:1] + (self.N - window)  # all rows are as long
             prompt_begin_B = np.minimum(np.maximum(reach_1, prompt_begin_B), self.N)

@@ -49,14 +49,14 @@ def _measure_rows(device: str, as_json: bool, quiet: bool) -> None:
     from dataclasses import asdict
 
     from ..bench.library_rows import DECODING, STORED, TOYS, crossing
-    from ..device.library_rows import keep_rows
+    from ..device.library_rows import save_library_rows
 
     crossings: list[Any] = []
     with bar("measuring products", quiet) as report:
         for done, stored in enumerate(STORED):
             unless_interrupted(report)(done, len(STORED))
             crossings.append(crossing(stored, device, DECODING if device == "cuda" else TOYS))
-    file = keep_rows({c.stored: c.rows for c in crossings}) if device == "cuda" else None
+    file = save_library_rows({c.stored: c.rows for c in crossings}) if device == "cuda" else None
     if as_json:
         print(json.dumps({"device": device, "kept": file and str(file), "products": [asdict(c) for c in crossings]}))
         return

@@ -13,7 +13,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from ..device.low_precision import cast_to
+from ..device.low_precision import cast_for_cache
 from ..ops import PositionBias
 from .bounds import EPS, TINY
 
@@ -34,7 +34,7 @@ def hidden(k_XGMK, v_XGMU, begin_X, end_X) -> tuple:
 
 def caches_in_float16(arguments: tuple) -> tuple:
     """The inputs with caches, all arrays of four axes, in float16; poison beyond its range is cut off."""
-    return tuple(cast_to(np.dtype(np.float16), a) if getattr(a, "ndim", 0) == 4 else a for a in arguments)
+    return tuple(cast_for_cache(np.dtype(np.float16), a) if getattr(a, "ndim", 0) == 4 else a for a in arguments)
 
 
 STORED = ("float32", "float16")  # how caches may be

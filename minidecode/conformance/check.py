@@ -27,7 +27,7 @@ from ..device.arrays import (
 )
 from ..device.launch import InEmulator, traced_launches
 from ..device.seen_kernels import seen_kernels
-from ..device.user_functions import describe, error_line, load_file, other_parameters
+from ..device.user_functions import describe_function, describe_other_parameters, error_line, load_python_file
 from ..errors import OptionError
 from .hurried import hurried_clocks
 from .kernel_types import check_types
@@ -126,7 +126,7 @@ def check(
     row = find(name)
     if examples < 1 or (planted is not None and planted < 1):
         raise OptionError("check takes at least one random input and one planted one: examples and planted are above 0")
-    label = describe(implementation)
+    label = describe_function(implementation)
     device = device or device_of(implementation)
     if device != "cpu":
         implementation = OnDevice(implementation, device)
@@ -239,11 +239,11 @@ class OnDevice:
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         memories = Memories(self._device)
-        arguments, values = memories.bring(arguments), memories.bring(tuple(named.values()))
+        arguments, values = memories.put_on_device(arguments), memories.put_on_device(tuple(named.values()))
         with poisoned_memory(self._device):
             result = self._function(*arguments, **dict(zip(named, values, strict=True)))
-        memories.take_back()
-        return memories.here(result)
+        memories.copy_changes_back()
+        return memories.result_on_host(result)
 
 
 def for_function(function: Callable[..., Any], arguments: tuple) -> tuple:
@@ -306,7 +306,7 @@ def wrong(row: Row, implementation: Callable[..., Any], arguments: tuple, promis
     try:
         result = implementation(*given)
     except (Exception, SystemExit) as error:
-        other = other_parameters(getattr(implementation, "stands_for", implementation), row.op, given)
+        other = describe_other_parameters(getattr(implementation, "stands_for", implementation), row.op, given)
         return Mistake(f"It {other}." if other else f"It {error_line(error)}")
     for (name, before), (_, after) in zip(arrays_of(row, arguments), arrays_of(row, given), strict=True):
         if name not in row.changes and not np.array_equal(before, after, equal_nan=True):
@@ -458,7 +458,7 @@ def _known_mistake(row: Row, implementation: Callable[..., Any], cases: list[tup
     """The known mutant that gives the same answers to all these inputs, in the words of its docstring."""
     answers = [_answer(row, implementation, arguments) for arguments in cases]
     for path in mutant_files(row.name):
-        module = load_file(path)
+        module = load_python_file(path)
         mutant = getattr(module, row.op)
         if all(_is_same(row, a, _answer(row, mutant, c), c) for a, c in zip(answers, cases, strict=True)):
             return f"'{path.stem.replace('_', ' ')}' gives: {(module.__doc__ or '').strip().splitlines()[0]}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..device.capture import capturable, contiguous
+from ..device.capture import capturable, contiguous_array
 from ..reference import activation as reference
 from ..reference.activation import GATED, code_of
 from .common.activation import VECTORS, activate, no_bias
@@ -29,7 +29,7 @@ def bias_activation(f_RX, bias_X, activation, out=None):
     results = X // 2 if code >= GATED else X
     out = np.empty((R, results), F) if out is None else out
     ran(COMPILED)
-    arrays = f_RX, no_bias(X) if bias_X is None else contiguous(bias_X, F), no_bias(results), code, out
+    arrays = f_RX, no_bias(X) if bias_X is None else contiguous_array(bias_X, F), no_bias(results), code, out
     tasks, rows_of_task, workers = cut_rows(R, X)
     parallel_for(_bias_activation, tasks, (*arrays, rows_of_task), workers)
     return out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..device.capture import capturable, contiguous
+from ..device.capture import capturable, contiguous_array
 from ..reference import append as reference
 from .common.activation import no_bias
 from .common.atomics import are_inside
@@ -28,7 +28,7 @@ def append_kv(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None, *, workspac
         q_RHK = np.empty((len(qkv_RX), heads.H, heads.K), F) if out is None else out
         kv_shapes = (heads.G, heads.K), (heads.G, heads.U)
         have_heads = (k_RGMK.shape[1::2], v_RGMU.shape[1::2]) == kv_shapes and q_RHK.shape[1:] == (heads.H, heads.K)
-        arrays = qkv_RX, contiguous(bias_of_X, F), k_RGMK, v_RGMU, contiguous(at_R, np.int64), q_RHK
+        arrays = qkv_RX, contiguous_array(bias_of_X, F), k_RGMK, v_RGMU, contiguous_array(at_R, np.int64), q_RHK
         if have_heads and parallel_for(_append_kv, 1, arrays, CALLER_ALONE):
             ran(COMPILED)
             return q_RHK

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..device.capture import contiguous
+from ..device.capture import contiguous_array
 from ..reference.cross_kv import arranged, results
 from .common.code_paths import COMPILED, ran
 from .common.panel_gemm import multiply_floats
@@ -25,7 +25,7 @@ def project_cross_kv(h_RD, weight, heads, dtype=None, out=None, *, workspace=Non
         multiply = linear if weight.x_bits is None else linear_int8
         return arranged(multiply(h_RD, weight, workspace=workspace), weight, heads, dtype, (k_SRGK, v_SRGU))
     ran(COMPILED)
-    h_RD, first = contiguous(h_RD), 0
+    h_RD, first = contiguous_array(h_RD), 0
     for layer in zip(k_SRGK, v_SRGU, strict=True):
         for result_RGK in layer:
             y_RX = result_RGK.reshape(len(h_RD), -1)

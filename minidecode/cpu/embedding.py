@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..device.capture import capturable, contiguous
+from ..device.capture import capturable, contiguous_array
 from ..reference import or_empty
 from .common.atomics import are_inside
 from .common.normalise import VECTORS, normalise_row
@@ -18,9 +18,9 @@ def embed_norm(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out=None):
     shape = len(ids_R), wte_VD.shape[1]
     x_RD, h_RD = out or (np.empty(shape, wte_VD.dtype), np.empty(shape, wte_VD.dtype))
     scale, eps = wte_VD.dtype.type(scale), wte_VD.dtype.type(norm.eps)
-    ids_R, pos_R = contiguous(ids_R, np.int64), contiguous(pos_R, np.int64)
+    ids_R, pos_R = contiguous_array(ids_R, np.int64), contiguous_array(pos_R, np.int64)
     tables = wte_VD, or_empty(wpe_ND, wte_VD)
-    gain_D, shift_D = contiguous(norm.gain_D), contiguous(or_empty(norm.bias_D, norm.gain_D))
+    gain_D, shift_D = contiguous_array(norm.gain_D), contiguous_array(or_empty(norm.bias_D, norm.gain_D))
     if not parallel_for(_embed_norm, 1, (ids_R, pos_R, *tables, scale, gain_D, shift_D, eps, x_RD, h_RD), CALLER_ALONE):
         raise IndexError(f"{OUT_OF_TABLE}: tokens {ids_R} of {len(wte_VD)}, positions {pos_R} of {len(tables[1])}")
     return x_RD, h_RD

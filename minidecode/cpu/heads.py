@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..device.capture import capturable, contiguous
+from ..device.capture import capturable, contiguous_array
 from ..reference import heads as reference
 from .common.activation import no_bias
 from .common.code_paths import COMPILED, NUMPY, ran
@@ -24,7 +24,7 @@ def split_heads(qkv_RX, bias_X, heads, dtype=None, out=None):
     R, X = qkv_RX.shape
     shapes = (R, heads.H, heads.K), (R, heads.G, heads.K), (R, heads.G, heads.U)
     results = tuple(np.empty(shape, F) for shape in shapes) if out is None else out
-    arrays = qkv_RX, contiguous(no_bias(X) if bias_X is None else bias_X, F), *results
+    arrays = qkv_RX, contiguous_array(no_bias(X) if bias_X is None else bias_X, F), *results
     tasks, rows_of_task, workers = cut_rows(R, X)
     if (
         dtype in (None, F)

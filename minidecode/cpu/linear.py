@@ -21,9 +21,9 @@ import platform
 import numpy as np
 from llvmlite import binding
 
-from ..device.capture import capturable, contiguous, in_numpy
+from ..device.capture import capturable, contiguous_array, refuse_capture
 from ..device.cores import worker_threads
-from ..device.weight_blocks import in_panels, is_in_blocks
+from ..device.weight_blocks import is_in_blocks, pack_in_panels
 from ..reference import linear as reference
 from .common import block_gemm
 from .common.code_paths import BLAS, BLAS_CAST, COMPILED, NUMPY, SUMS_MOVE, ran
@@ -67,17 +67,17 @@ def _linear_panels(x_RX, weight, add_to=None, out=None):
     Weights in blocks that were not packed when a model was loaded are packed now.
     """
     in_blocks = is_in_blocks(weight)
-    weight = in_panels(weight) if in_blocks and weight.layout == "oi" else weight
+    weight = pack_in_panels(weight) if in_blocks and weight.layout == "oi" else weight
     y_RX, shape = out if add_to is None else add_to, (len(x_RX), weight.outputs)
     fits = _takes_sums(y_RX, shape, x_RX)
     sums_RX = y_RX if fits else np.empty(shape, np.float32)
     if sums_RX.size:
         ran(block_gemm.KIND.name if in_blocks else COMPILED)
         tiles = block_gemm.multiply if in_blocks else multiply_floats
-        tiles(contiguous(x_RX), weight, sums_RX, adds=fits and add_to is not None)
+        tiles(contiguous_array(x_RX), weight, sums_RX, adds=fits and add_to is not None)
     if y_RX is None or fits:
         return sums_RX
-    in_numpy(SUMS_MOVE)
+    refuse_capture(SUMS_MOVE)
     y_RX[...] = sums_RX if add_to is None else y_RX + sums_RX
     return y_RX
 
@@ -110,14 +110,14 @@ def linear_few_rows(x_RX, weight, add_to=None, out=None):
     if y_RX.size:
         per_task = _outputs_per_task(weight.layout, data.nbytes, *shape)
         ran(COMPILED)
-        multiply(contiguous(x_RX, np.float32), data, scale_X, weight.layout == "oi", y_RX, per_task)
+        multiply(contiguous_array(x_RX, np.float32), data, scale_X, weight.layout == "oi", y_RX, per_task)
     if out is not None and not fits:
-        in_numpy(SUMS_MOVE)
+        refuse_capture(SUMS_MOVE)
         out[...] = y_RX
         y_RX = out
     if add_to is None:
         return y_RX
-    in_numpy(SUMS_MOVE)
+    refuse_capture(SUMS_MOVE)
     return np.add(add_to, y_RX, out=add_to)
 
 

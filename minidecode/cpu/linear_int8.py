@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..device.capture import capturable, contiguous, in_numpy
+from ..device.capture import capturable, contiguous_array, refuse_capture
 from ..reference import linear_int8 as reference
 from ..reference import scratch
 from ..reference.activation import code_of, is_gated
@@ -29,7 +29,7 @@ def linear_int8(x_RX, weight, bias_X=None, activation=None, add_to=None, out=Non
         y_RF = bias_activation(sums_RX, bias_X, activation, out if add_to is None else None)
         if add_to is None:
             return y_RF
-        in_numpy(SUMS_MOVE)
+        refuse_capture(SUMS_MOVE)
         return np.add(add_to, y_RF, out=add_to)
     check_dot_product(weight.x_bits)
     reference.check_inputs(x_RX)
@@ -42,11 +42,11 @@ def linear_int8(x_RX, weight, bias_X=None, activation=None, add_to=None, out=Non
         ran(DOT.name)
         q_RX = scratch(workspace, (rows, -(-inputs // GROUP) * GROUP), x_RX, np.dtype(np.uint8))
         scale_R = scratch(workspace, (rows,), x_RX)
-        x_RX, largest = contiguous(x_RX), reference.largest_of_bits(weight.x_bits)
+        x_RX, largest = contiguous_array(x_RX), reference.largest_of_bits(weight.x_bits)
         adds = fits and add_to is not None
         multiply_int8(x_RX, largest, q_RX, scale_R, weight, bias_X, code_of(activation), sums_RX, adds)
     if y_RX is None or fits:
         return sums_RX
-    in_numpy(SUMS_MOVE)
+    refuse_capture(SUMS_MOVE)
     y_RX[...] = sums_RX if add_to is None else y_RX + sums_RX
     return y_RX

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..device.capture import capturable, contiguous
+from ..device.capture import capturable, contiguous_array
 from ..reference import or_empty
 from .common.normalise import VECTORS, normalise_row
 from .common.tasks import in_tasks
@@ -27,7 +27,7 @@ def residual_norm(x_RD, y_RD, bias_D, norm, out=None):
 def _run(x_RD, y_RD, bias_D, norm, summed_RD, h_RD):
     """Queues one task per block of rows. If y has no rows, x stays, and only h is written."""
     bias_D, shift_D = or_empty(bias_D, norm.gain_D), or_empty(norm.bias_D, norm.gain_D)
-    given = [contiguous(a) for a in (x_RD, y_RD, bias_D, norm.gain_D, shift_D)]  # else sums do not run on vectors
+    given = [contiguous_array(a) for a in (x_RD, y_RD, bias_D, norm.gain_D, shift_D)]  # else sums do not run on vectors
     summed_RD = summed_RD if len(y_RD) else given[0]
     tasks, rows_of_task, workers = cut_rows(*x_RD.shape)
     arrays = *given, x_RD.dtype.type(norm.eps), summed_RD, h_RD

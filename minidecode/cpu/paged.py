@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..device.capture import capturable, contiguous
+from ..device.capture import capturable, contiguous_array
 from ..reference.common.attention import heads_side_by_side
 from .common.attention import WORTH_WORKERS, add_sums, scores_of
 from .common.low_precision import in_bits
@@ -24,10 +24,10 @@ def attend_paged(q_RHK, k_XGMK, v_XGMU, table_RX, begin_R, end_R, scale, bias=No
     """Head after head, page after page."""
     (R, H, K), (G, _, U) = q_RHK.shape, v_XGMU.shape[1:]
     a_RHU = np.empty((R, H, U), q_RHK.dtype)
-    cache = [contiguous(in_bits(x)) for x in (k_XGMK, v_XGMU)]
-    numbers = [contiguous(x, np.int64) for x in (table_RX, begin_R, end_R)]
+    cache = [contiguous_array(in_bits(x)) for x in (k_XGMK, v_XGMU)]
+    numbers = [contiguous_array(x, np.int64) for x in (table_RX, begin_R, end_R)]
     biases = bias_arrays(bias, q_RHK.dtype)
-    arrays = contiguous(q_RHK), *cache, *numbers, *biases, q_RHK.dtype.type(scale), a_RHU
+    arrays = contiguous_array(q_RHK), *cache, *numbers, *biases, q_RHK.dtype.type(scale), a_RHU
     is_long = int((end_R - begin_R).sum()) * H * (K + U) > WORTH_WORKERS
     parallel_for(_attend_head, R * G, arrays, SPINNING_WORKERS if is_long else CALLER_ALONE)
     return heads_side_by_side(a_RHU, out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..device.capture import capturable, contiguous
+from ..device.capture import capturable, contiguous_array
 from ..reference import paged_append as reference
 from .common.activation import no_bias
 from .common.atomics import are_inside
@@ -25,8 +25,8 @@ def append_paged(qkv_RX, bias_X, heads, k_XGMK, v_XGMU, table_RX, at_R, out=None
     q_RHK = np.empty((len(qkv_RX), heads.H, heads.K), F) if out is None else out
     if all(a.dtype == F and a.flags.c_contiguous for a in (qkv_RX, k_XGMK, v_XGMU, q_RHK)):
         bias_of_X = no_bias(qkv_RX.shape[1]) if bias_X is None else bias_X
-        numbers = contiguous(table_RX, np.int64), contiguous(at_R, np.int64)
-        arrays = qkv_RX, contiguous(bias_of_X, F), k_XGMK, v_XGMU, *numbers, q_RHK
+        numbers = contiguous_array(table_RX, np.int64), contiguous_array(at_R, np.int64)
+        arrays = qkv_RX, contiguous_array(bias_of_X, F), k_XGMK, v_XGMU, *numbers, q_RHK
         if parallel_for(_append, 1, arrays, CALLER_ALONE):
             ran(COMPILED)
             return q_RHK

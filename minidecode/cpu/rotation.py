@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..device.capture import capturable, contiguous
+from ..device.capture import capturable, contiguous_array
 from ..reference import rotation as reference
 from .common.activation import no_bias
 from .common.atomics import are_inside
@@ -26,7 +26,14 @@ def rotate_heads(qkv_RX, bias_X, heads, pos_R, turns_NK, out=None, *, workspace=
     y_RX = np.empty(qkv_RX.shape, F) if out is None else out
     bias_of_X = no_bias(qkv_RX.shape[1]) if bias_X is None else bias_X
     given = qkv_RX, turns_NK, y_RX
-    arrays = qkv_RX, contiguous(bias_of_X, F), contiguous(pos_R, np.int64), turns_NK, heads.H + heads.G, y_RX
+    arrays = (
+        qkv_RX,
+        contiguous_array(bias_of_X, F),
+        contiguous_array(pos_R, np.int64),
+        turns_NK,
+        heads.H + heads.G,
+        y_RX,
+    )
     is_ours = all(a.dtype == F and a.flags.c_contiguous for a in given)
     if is_ours and parallel_for(_rotate_heads, 1, arrays, CALLER_ALONE):
         ran(COMPILED)

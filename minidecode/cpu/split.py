@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..device.capture import capturable, contiguous
+from ..device.capture import capturable, contiguous_array
 from ..reference.common.attention import heads_side_by_side
 from .common.attention import WORTH_WORKERS, add_sums, scores_of
 from .common.low_precision import in_bits
@@ -28,9 +28,9 @@ def attend_split(
     """Equation 3. With an empty prompt, or no room for what rows generate, also what grouped.py and shared.py do."""
     (R, H, K), (B, G, N, _), (T, U) = q_RHK.shape, prompt_k_BGNK.shape, v_RGTU.shape[2:]
     a_RHU = np.empty((R, H, U), q_RHK.dtype)
-    q_RHK, scale = contiguous(q_RHK), q_RHK.dtype.type(scale)  # queries are multiplied by it as they are read
-    cache = [contiguous(in_bits(x)) for x in (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU)]
-    prompt_begin_B, begin_R, end_R = (contiguous(x, np.int64) for x in (prompt_begin_B, begin_R, end_R))
+    q_RHK, scale = contiguous_array(q_RHK), q_RHK.dtype.type(scale)  # queries are multiplied by it as they are read
+    cache = [contiguous_array(in_bits(x)) for x in (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU)]
+    prompt_begin_B, begin_R, end_R = (contiguous_array(x, np.int64) for x in (prompt_begin_B, begin_R, end_R))
     bias_and_zero = bias_arrays(bias, q_RHK.dtype)
     arrays = q_RHK, *cache[:2], prompt_begin_B, *cache[2:], begin_R, end_R, *bias_and_zero, scale, a_RHU
     is_long = B * G > 1 and R * (N + T) * H * (K + U) > WORTH_WORKERS

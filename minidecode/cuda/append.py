@@ -22,7 +22,7 @@ import numpy as np
 from numba import cuda, float32, int64, types
 
 from ..device.launch import launch
-from ..device.low_precision import largest_of
+from ..device.low_precision import largest_stored_number
 from ..errors import OptionError
 from ..reference import empty, in_rows, or_empty
 from .common.bias import plus
@@ -41,7 +41,7 @@ def append_kv_v1(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
     refuse_other_types(qkv_RX, k_RGMK, v_RGMU)
     q_RHK, *new = add_then_cut(qkv_RX, bias_X, heads)
     for cache_RGMX, new_RGX in zip((k_RGMK, v_RGMU), new, strict=True):
-        arrays = new_RGX, at_R, cache_RGMX, largest_of(cache_RGMX.dtype)
+        arrays = new_RGX, at_R, cache_RGMX, largest_stored_number(cache_RGMX.dtype)
         launch(write_position, grid_of_rows(new_RGX.reshape(len(at_R), -1)), THREADS, *arrays)
     if out is None:
         return q_RHK
@@ -71,7 +71,7 @@ def append_kv(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
     shape = len(qkv_RX), heads.H, heads.K
     q_RHK = empty(qkv_RX, shape) if out is None else out
     arrays = qkv_RX, or_empty(bias_X, qkv_RX[:, 0]), in_rows(q_RHK), k_RGMK, v_RGMU, at_R
-    launch(add_and_append, grid_of_rows(qkv_RX), THREADS, *arrays, largest_of(k_RGMK.dtype))
+    launch(add_and_append, grid_of_rows(qkv_RX), THREADS, *arrays, largest_stored_number(k_RGMK.dtype))
     return q_RHK
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from numba import cuda, float32, types
 
 from ..device.launch import launch
-from ..device.low_precision import largest_of, rounding
+from ..device.low_precision import largest_stored_number, rounding
 from ..reference import or_empty
 from ..reference.cross_kv import results
 from .common.bias import plus
@@ -40,7 +40,7 @@ def project_cross_kv_v1(h_RD, weight, heads, dtype=None, out=None):
     for s in range(len(k_SRX)):
         here = slice(s * width, (s + 1) * width)
         no_queries_RX = k_SRX[s, :, :0]
-        given = kv_RX[:, here], bias_X[here], largest_of(k_SRX.dtype), no_queries_RX, k_SRX[s], v_SRX[s]
+        given = kv_RX[:, here], bias_X[here], largest_stored_number(k_SRX.dtype), no_queries_RX, k_SRX[s], v_SRX[s]
         launch(add_and_cut, grid_of_rows(kv_RX[:, here]), THREADS, *given)
     return _in_heads(k_SRX, v_SRX, heads)
 
@@ -59,7 +59,7 @@ def project_cross_kv_v2(h_RD, weight, heads, dtype=None, out=None):
 
 def _arrange(kv_RX, bias_X, k_SRX, v_SRX):
     (S, R, _), width = k_SRX.shape, k_SRX.shape[2] + v_SRX.shape[2]
-    arrays = kv_RX, bias_X, largest_of(k_SRX.dtype), k_SRX, v_SRX
+    arrays = kv_RX, bias_X, largest_stored_number(k_SRX.dtype), k_SRX, v_SRX
     launch(arrange_layers, (R, -(-width // THREADS), S), THREADS, *arrays)
 
 
@@ -90,7 +90,7 @@ def project_cross_kv(h_RD, weight, heads, dtype=None, out=None):
     k_SRX, v_SRX, kv_RX, bias_X = _product(h_RD, weight, heads, dtype, out)
     if lie_in_fours(kv_RX, bias_X[None], k_SRX[0], v_SRX[0]):
         grid = *grid_of(len(kv_RX), k_SRX.shape[2] + v_SRX.shape[2]), len(k_SRX)
-        launch(arrange_layers_in_fours, grid, THREADS, kv_RX, bias_X, largest_of(k_SRX.dtype), k_SRX, v_SRX)
+        launch(arrange_layers_in_fours, grid, THREADS, kv_RX, bias_X, largest_stored_number(k_SRX.dtype), k_SRX, v_SRX)
     else:
         _arrange(kv_RX, bias_X, k_SRX, v_SRX)
     return _in_heads(k_SRX, v_SRX, heads)

@@ -19,7 +19,7 @@ from __future__ import annotations
 from numba import cuda, float32
 
 from ..device.launch import launch
-from ..device.low_precision import largest_of
+from ..device.low_precision import largest_stored_number
 from ..reference import in_rows, or_empty
 from .common.cut_off import cut_off
 from .common.fours import KEPT, grid_of, lie_in_fours, load_fours, store_fours
@@ -44,7 +44,7 @@ def split_heads_v2(qkv_RX, bias_X, heads, dtype=None, out=None):
     """
     q_RHK, k_RGK, v_RGU = results(qkv_RX, heads, dtype, out)
     parts = map(in_rows, (q_RHK, k_RGK, v_RGU))
-    arrays = qkv_RX, or_empty(bias_X, qkv_RX[:, 0]), largest_of(q_RHK.dtype), *parts
+    arrays = qkv_RX, or_empty(bias_X, qkv_RX[:, 0]), largest_stored_number(q_RHK.dtype), *parts
     launch(add_and_cut, grid_of_rows(qkv_RX), THREADS, *arrays)
     return q_RHK, k_RGK, v_RGU
 
@@ -59,7 +59,15 @@ def split_heads(qkv_RX, bias_X, heads, dtype=None, out=None):
     tables, bias_X = tuple(map(in_rows, parts)), or_empty(bias_X, qkv_RX[:, 0])
     if not lie_in_fours(qkv_RX, bias_X[None], *tables):
         return split_heads_v2(qkv_RX, bias_X, heads, dtype, parts)
-    launch(add_and_cut_fours, grid_of(*qkv_RX.shape), THREADS, qkv_RX, bias_X, largest_of(parts[0].dtype), *tables)
+    launch(
+        add_and_cut_fours,
+        grid_of(*qkv_RX.shape),
+        THREADS,
+        qkv_RX,
+        bias_X,
+        largest_stored_number(parts[0].dtype),
+        *tables,
+    )
     return parts
 
 

@@ -25,8 +25,8 @@
    (reasoned).
 
 With weights of fewer bits than float32, x is rounded to float16 at every product, whatever the number of rows, with a
-power of two for a row beyond float16's range (`rounded_rows` in device/low_precision.py). Sums are float32. They end
-in a register: in the output's scale, and for cuda/epilogue.py in bias, activation and residual.
+power of two for a row beyond float16's range (`round_rows_to_float16` in device/low_precision.py). Sums are float32.
+They end in a register: in the output's scale, and for cuda/epilogue.py in bias, activation and residual.
 
 Many rows are the library's: float16 by float16 on tensor cores. Of int8 and of blocks some outputs at a time are cast
 to float16, TILE numbers, which stay in the L2 cache, and multiplied. int8 is exact as float16. A number of a block has
@@ -48,8 +48,8 @@ from numba.core.types import float16
 
 from ..device.arrays import address_of
 from ..device.launch import launch
-from ..device.library_rows import rows_measured
-from ..device.low_precision import BEYOND_HALF, is_narrow, rounding, unpacked
+from ..device.library_rows import measured_library_rows
+from ..device.low_precision import BEYOND_HALF, is_narrow, rounding, unpack_panels
 from ..device.matmul import matmul
 from ..device.weight_blocks import BLOCK, is_in_blocks
 from ..errors import OptionError
@@ -265,7 +265,7 @@ def warp_per_output_wide(x_RX, w_XX, scale_X, bias_X, biased, code, adds, y_RX):
 
 def _linear_blocks(x_RX, weight, add_to=None, out=None, bias_X=None, activation=None, workspace=None):
     """Few rows and weights in blocks; many take their time, for each ROWS of them read all weights."""
-    weight, outputs = unpacked(weight), weight.outputs
+    weight, outputs = unpack_panels(weight), weight.outputs
     _check(x_RX, weight.data)
     x_RX = _rounded(x_RX, weight, workspace)
     grid = -(-outputs // WARPS), -(-len(x_RX) // ROWS)
@@ -420,7 +420,7 @@ def linear(x_RX, weight, add_to=None, out=None, *, bias_X=None, activation=None,
 
 def library_from(stored, x_RX):
     """The number of rows from which the library is faster where x lies: as measured on that GPU, if it was."""
-    measured = rows_measured() if type(x_RX).__module__ == "cupy" else {}
+    measured = measured_library_rows() if type(x_RX).__module__ == "cupy" else {}
     return measured.get(stored) or LIBRARY_FROM[stored]
 
 
@@ -429,7 +429,7 @@ def by_kernels(x_RX, weight, add_to=None, out=None, bias_X=None, activation=None
     _check(x_RX, weight.data)
     stored = stored_as(weight)
     if is_in_blocks(weight):
-        weight, x_RX = unpacked(weight), _wide_rows(x_RX)
+        weight, x_RX = unpack_panels(weight), _wide_rows(x_RX)
         is_wide = begins_at_16_bytes(weight.data) and address_of(weight.scale) % 8 == 0
     else:
         is_wide = weight.layout == "oi" and begins_at_16_bytes(x_RX) and begins_at_16_bytes(weight.data)
@@ -482,7 +482,7 @@ def launch_few_rows(made, x_RX, weight, add_to=None, out=None, bias_X=None, acti
 def by_the_library(x_RX, weight, add_to=None, out=None, bias_X=None, activation=None, workspace=None):
     """A product of the library, and a kernel behind it for what it cannot do."""
     _check(x_RX, weight.data)
-    weight = unpacked(weight)
+    weight = unpack_panels(weight)
     scale_R, scale_X, outputs = None, weight.scale, weight.outputs
     if is_narrow(weight):
         x_RX, scale_R = halves_of_rows(x_RX, workspace)

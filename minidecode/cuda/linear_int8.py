@@ -24,8 +24,8 @@ from numba import boolean, cuda, float32, int8, int32, int64
 from numba.cuda import libdevice
 
 from ..device.launch import launch
-from ..device.low_precision import unpacked
-from ..device.matmul import matmul, takes_integers
+from ..device.low_precision import unpack_panels
+from ..device.matmul import can_multiply_int8, matmul
 from ..errors import OptionError
 from ..reference import scratch
 from ..reference.activation import code_of, is_gated
@@ -124,7 +124,7 @@ def linear_int8(x_RX, weight, bias_X=None, activation=None, add_to=None, out=Non
     if x_RX.shape[1] % GROUP:
         return linear_int8_v1(x_RX, weight, bias_X, activation, add_to, out, workspace=workspace)
     weight, q_RX, ends_in, y_RX = _rounded(x_RX, weight, bias_X, activation, add_to, out, workspace)
-    if y_RX.size and len(q_RX) >= LIBRARY_FROM and takes_integers(q_RX, weight.data):
+    if y_RX.size and len(q_RX) >= LIBRARY_FROM and can_multiply_int8(q_RX, weight.data):
         in_place = add_to is None and y_RX.flags.c_contiguous  # each sum lies where its result will
         sums_RX = y_RX.view(np.int32) if in_place else scratch(workspace, y_RX.shape, q_RX, np.dtype(np.int32))
         matmul([(q_RX, weight.data.T, sums_RX)])
@@ -181,7 +181,7 @@ def _rounded(x_RX, weight, bias_X, activation, add_to, out, workspace):
     if x_RX.dtype != np.float32:
         raise OptionError(f"the kernels of cuda/linear_int8.py round float32, not {x_RX.dtype}")
     check_inputs(x_RX)
-    weight, (rows, inputs) = unpacked(weight), x_RX.shape
+    weight, (rows, inputs) = unpack_panels(weight), x_RX.shape
     q_RX = scratch(workspace, (rows, -(-inputs // GROUP) * GROUP), x_RX, np.dtype(np.int8))
     scale_R = scratch(workspace, (rows,), x_RX)
     if rows:

@@ -18,7 +18,7 @@ from numba import cuda, float32, int64, types, uint8, uint16, uint32, uint64
 
 from ..device.arrays import address_of
 from ..device.launch import launch
-from ..device.low_precision import largest_of
+from ..device.low_precision import largest_stored_number
 from ..errors import OptionError
 from ..reference import empty, in_rows
 from .common.cut_off import cut_off
@@ -110,7 +110,7 @@ def concat_step(k_RGMX, k_RGX, out=None):
             raise OptionError(f"the kernels of cuda/move.py take no position of {array.dtype}: the reference does")
     if out is None:
         out = np.empty_like(k_RGMX, order="C", shape=(R, G, M + 1, X))
-    launch(copy_and_append, R * G * (M + 1), THREADS, k_RGMX, k_RGX, largest_of(k_RGMX.dtype), out)
+    launch(copy_and_append, R * G * (M + 1), THREADS, k_RGMX, k_RGX, largest_stored_number(k_RGMX.dtype), out)
     return out
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from numba import cuda, float32, int64, types
 
 from ..device.launch import launch
-from ..device.low_precision import largest_of
+from ..device.low_precision import largest_stored_number
 from ..errors import OptionError
 from ..reference import empty, in_rows, or_empty
 from .common.bias import plus
@@ -38,7 +38,7 @@ def append_paged_v1(qkv_RX, bias_X, heads, k_XGMK, v_XGMU, table_RX, at_R, out=N
     _refuse_other_types(qkv_RX, k_XGMK, v_XGMU)
     q_RHK, *new = add_then_cut(qkv_RX, bias_X, heads)
     for pages_XGMX, new_RGX in zip((k_XGMK, v_XGMU), new, strict=True):
-        arrays = new_RGX, table_RX, at_R, pages_XGMX, largest_of(pages_XGMX.dtype)
+        arrays = new_RGX, table_RX, at_R, pages_XGMX, largest_stored_number(pages_XGMX.dtype)
         launch(write_into_page, grid_of_rows(new_RGX.reshape(len(at_R), -1)), THREADS, *arrays)
     if out is None:
         return q_RHK
@@ -69,7 +69,7 @@ def append_paged(qkv_RX, bias_X, heads, k_XGMK, v_XGMU, table_RX, at_R, out=None
     _refuse_other_types(qkv_RX, k_XGMK, v_XGMU)
     q_RHK = empty(qkv_RX, (len(qkv_RX), heads.H, heads.K)) if out is None else out
     arrays = qkv_RX, or_empty(bias_X, qkv_RX[:, 0]), in_rows(q_RHK), k_XGMK, v_XGMU, table_RX, at_R
-    launch(add_and_append_to_page, grid_of_rows(qkv_RX), THREADS, *arrays, largest_of(k_XGMK.dtype))
+    launch(add_and_append_to_page, grid_of_rows(qkv_RX), THREADS, *arrays, largest_stored_number(k_XGMK.dtype))
     return q_RHK
 
 

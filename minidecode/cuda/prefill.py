@@ -33,7 +33,7 @@ import numpy as np
 from numba import boolean, cuda, float32, int32, int64
 from numba.core.types import float16
 
-from ..device.arrays import address_of, fetched_once
+from ..device.arrays import address_of, fetch_constant
 from ..device.launch import launch
 from ..device.matmul import matmul
 from ..errors import OptionError
@@ -324,7 +324,7 @@ def attend_prefill_v3(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, caus
     For each block two products of the library, and a softmax that reads 4 bytes a score and writes a weight of 4 or 2.
     """
     refuse_other_types(q_RHK, k_XGK, v_XGU)
-    rows = list(sentences(fetched_once(q_offsets_X), fetched_once(k_offsets_X)))
+    rows = list(sentences(fetch_constant(q_offsets_X), fetch_constant(k_offsets_X)))
     a_RX = result(q_RHK, v_XGU, out)
     return by_products(q_RHK, k_XGK, v_XGU, rows, scale, causal, window, bias, k_offsets_X, a_RX)
 
@@ -338,7 +338,7 @@ def attend_prefill(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal,
     """
     refuse_other_types(q_RHK, k_XGK, v_XGU)
     (R, H, _), U = q_RHK.shape, v_XGU.shape[2]
-    rows = list(sentences(fetched_once(q_offsets_X), fetched_once(k_offsets_X)))
+    rows = list(sentences(fetch_constant(q_offsets_X), fetch_constant(k_offsets_X)))
     scores = H * sum((q.stop - q.start) * (k.stop - k.start) for q, k in rows)
     a_RX = result(q_RHK, v_XGU, out)
     if U > 32 * COLUMNS or scores > WORTH_PRODUCTS * len(rows):

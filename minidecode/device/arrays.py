@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..errors import OptionError, did_you_mean, pip_install, quoted
-from .low_precision import each_array
+from .low_precision import map_arrays
 
 DEVICES = ("cpu", "cuda", "emulator", "auto")
 
@@ -31,7 +31,7 @@ def device_kind() -> Literal["gpu", "emulator", "none"]:
 
 
 def chosen_device(name: str) -> str:
-    """`name`, or what "auto" comes to: "cuda" where a GPU and CuPy are, else "cpu".
+    """`name`, or for "auto": "cuda" where a GPU and CuPy are found, else "cpu".
 
     Raises OptionError on another name, and on "cuda" where it cannot run.
     """
@@ -89,16 +89,16 @@ def put(array: np.ndarray, device: str) -> Any:
     return array
 
 
-def moved_to(device: str, weights: Any) -> Any:
-    """A copy of the tree with its arrays on a device; one that stands in several places goes there once."""
+def copy_to_device(device: str, weights: Any) -> Any:
+    """A copy of a tree of weights with its arrays on a device; an array that occurs several times is copied once."""
     there: dict[int, Any] = {}
 
-    def move(array: np.ndarray) -> Any:
+    def put_once(array: np.ndarray) -> Any:
         if id(array) not in there:
             there[id(array)] = put(array, device)
         return there[id(array)]
 
-    return each_array(weights, move)
+    return map_arrays(weights, put_once)
 
 
 class Memories:
@@ -112,35 +112,35 @@ class Memories:
         self._both: dict[int, tuple[np.ndarray, Any]] = {}  # by the memory's address: its bytes here and there
         self._views: dict[int, tuple[np.ndarray, Any]] = {}  # by the array's id, the array here and there
 
-    def bring(self, given: Any) -> Any:
+    def put_on_device(self, given: Any) -> Any:
         """A tree of tuples and dataclasses with the device's arrays in place of the host's."""
-        return each_array(given, self._on_device)
+        return map_arrays(given, self._view_on_device)
 
-    def take_back(self) -> None:
-        """What has changed on the device changes here, too."""
+    def copy_changes_back(self) -> None:
+        """Copies what has changed on the device to the host arrays that can be written."""
         for here, there in self._both.values():
             if here.flags.writeable:
                 here[...] = fetch(there)
 
-    def here(self, result: Any) -> Any:
+    def result_on_host(self, result: Any) -> Any:
         """Results for the host: a view of a memory that was brought is a view of it here, any other array a copy."""
         if isinstance(result, tuple):
-            return tuple(map(self.here, result))
+            return tuple(map(self.result_on_host, result))
         if not is_array(result) or isinstance(result, np.ndarray):
             return result
         for here, there in self._both.values():
             if there.nbytes and 0 <= (offset := address_of(result) - address_of(there)) < there.nbytes:
-                return view_of(here, offset, result)
+                return view_at_offset(here, offset, result)
         return fetch(result)
 
-    def _on_device(self, array: np.ndarray) -> Any:
+    def _view_on_device(self, array: np.ndarray) -> Any:
         if id(array) not in self._views:
-            here, there = self._memory(array)
+            here, there = self._both_memories(array)
             offset = address_of(array) - address_of(here) if array.size else 0
-            self._views[id(array)] = array, view_of(there, offset, array)
+            self._views[id(array)] = array, view_at_offset(there, offset, array)
         return self._views[id(array)][1]
 
-    def _memory(self, array: np.ndarray) -> tuple[np.ndarray, Any]:
+    def _both_memories(self, array: np.ndarray) -> tuple[np.ndarray, Any]:
         while isinstance(array.base, np.ndarray):
             array = array.base
         if (address := address_of(array)) not in self._both:
@@ -151,12 +151,12 @@ class Memories:
         return self._both[address]
 
 
-def view_of(whole: Any, offset: int, like: Any) -> Any:
+def view_at_offset(whole: Any, offset: int, like: Any) -> Any:
     """A view of some bytes, here or on a device, with the shape, dtype and strides of another array."""
     if isinstance(whole, np.ndarray):
         return np.ndarray(like.shape, like.dtype, whole, offset, like.strides)
     if type(whole).__module__ == "minidecode.emulator.device_array":
-        return type(whole)(view_of(whole.there, offset, like), whole)
+        return type(whole)(view_at_offset(whole.there, offset, like), whole)
     return type(whole)(like.shape, like.dtype, whole.data + offset, like.strides)
 
 
@@ -187,14 +187,14 @@ def poisoned_memory(device: str) -> Iterator[None]:
 
 
 def fetch(array: Any) -> np.ndarray:
-    """The numbers of an array, with the host: a wait and a copy, if it lies on a device."""
+    """The array on the host: a wait and a copy, if it lies on a device."""
     return array if isinstance(array, np.ndarray) else array.get()
 
 
 _ON_HOST: dict[int, tuple[weakref.ref, np.ndarray]] = {}  # by the id of an array of a device: its numbers
 
 
-def fetched_once(array: Any) -> np.ndarray:
+def fetch_constant(array: Any) -> np.ndarray:
     """The numbers of an array that never changes, such as offsets: a device is asked for them once, and waits once."""
     if isinstance(array, np.ndarray):
         return array
@@ -204,8 +204,8 @@ def fetched_once(array: Any) -> np.ndarray:
     return _ON_HOST[key][1]
 
 
-def put_known(array: np.ndarray, device: str) -> Any:
-    """A host array that never changes, on the device: `fetched_once` asks the device for none of its numbers."""
+def put_constant(array: np.ndarray, device: str) -> Any:
+    """A host array that never changes, on the device: `fetch_constant` returns it without asking the device."""
     there = put(array, device)
     if there is not array:
         key = id(there)
@@ -223,8 +223,8 @@ def address_of(array: Any) -> int:
     return array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
 
 
-def repeated(array: Any, times: int) -> Any:
-    """Each number so often, one after the other, in an array of its own. (CuPy's `repeat` copies number by number.)"""
+def repeat_each(array: Any, times: int) -> Any:
+    """Each number so many times, one after the other, in a new array. (CuPy's `repeat` copies number by number.)"""
     return np.broadcast_to(array[:, None], (len(array), times)).copy().reshape(-1)
 
 

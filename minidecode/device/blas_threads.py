@@ -26,7 +26,7 @@ SET_BY_USERS = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS", "
 SMALL = 2**19  # numbers in a matrix: two megabytes of float32, which stay in a core's cache
 
 
-def products_are_small(weights: Any) -> bool:
+def has_small_products(weights: Any) -> bool:
     """Whether no layer multiplies by a matrix of more than `SMALL` numbers."""
     blocks = (*weights.blocks, *(weights.encoder.blocks if weights.encoder else ()))
     return all(numbers_in(w) <= SMALL for block in blocks for w in vars(block).values() if hasattr(w, "layout"))
@@ -38,14 +38,14 @@ class _Holders:
     def __init__(self):
         self.lock, self.limits, self.before = threading.Lock(), [], []
 
-    def come(self, limit: int) -> None:
+    def add_limit(self, limit: int) -> None:
         with self.lock:
             if not self.limits:
-                self.before = [library.get_num_threads() for library in _libraries()]
+                self.before = [library.get_num_threads() for library in _blas_libraries()]
             self.limits.append(limit)
             _set_threads([min(threads, *self.limits) for threads in self.before])
 
-    def go(self, limit: int) -> None:
+    def remove_limit(self, limit: int) -> None:
         with self.lock:
             self.limits.remove(limit)
             _set_threads([min([threads, *self.limits]) for threads in self.before])
@@ -60,21 +60,21 @@ def _set_threads(numbers: list[int]) -> None:
     threadpoolctl 3.8 listens to one thread at a time, until that lets go. So it does not listen to us while a user of
     it, in another thread, holds a limit of his own.
     """
-    for library, threads in zip(_libraries(), numbers, strict=True):
+    for library, threads in zip(_blas_libraries(), numbers, strict=True):
         library.set_num_threads(threads)
         getattr(library, "clear_controlling_thread", int)()  # older ones listen to all
 
 
 @functools.cache
-def _libraries() -> list[Any]:
-    """What does NumPy's products, as far as it lets itself be told: OpenBLAS, MKL and BLIS do, macOS's own does not."""
+def _blas_libraries() -> list[Any]:
+    """The libraries of NumPy's products whose threads can be set: OpenBLAS, MKL and BLIS, but not macOS's own."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController().select(user_api="blas").lib_controllers
 
 
-def _limit(is_small: bool) -> int | None:
-    """None: as many threads as the BLAS has."""
+def _thread_limit(is_small: bool) -> int | None:
+    """How many threads the BLAS may have; None for as many as it has."""
     if is_small:
         return 1
     if container_quota() is None or any(name in os.environ for name in SET_BY_USERS):
@@ -89,15 +89,15 @@ def few_blas_threads(is_small: bool) -> Iterator[None]:
     For the whole process, since a BLAS has one setting. Open in several Python threads at once, the least limit holds
     until its thread is through. Products that others make meanwhile may differ in their last bits.
     """
-    limit = _limit(is_small)
+    limit = _thread_limit(is_small)
     if limit is None:
         yield
         return
-    _holders.come(limit)
+    _holders.add_limit(limit)
     try:
         yield
     finally:
-        _holders.go(limit)
+        _holders.remove_limit(limit)
 
 
 def _renew_lock() -> None:

@@ -48,7 +48,7 @@ def allowed_cores() -> int:
 
 
 @functools.cache
-def first_level_bytes() -> int | None:
+def l1_cache_bytes() -> int | None:
     """The bytes of a core's first cache for data; None where Linux does not say."""
     for cache in sorted((ROOT / "sys/devices/system/cpu/cpu0/cache").glob("index*")):
         try:
@@ -79,11 +79,13 @@ def container_quota() -> float | None:
             read, kind = _quota_of_v1, "cgroup"
         else:
             continue
-        quotas += [q for mount in mounts for folder in _folders(mount, kind, path) if (q := read(folder)) is not None]
+        quotas += [
+            q for mount in mounts for folder in _cgroup_folders(mount, kind, path) if (q := read(folder)) is not None
+        ]
     return min(quotas, default=None)
 
 
-def _folders(mount: str, kind: str, path: str) -> list[Path]:
+def _cgroup_folders(mount: str, kind: str, path: str) -> list[Path]:
     """The folder of a cgroup and those of its parents, as far as this mount shows them; none if it is of another kind.
 
     mount: a line of mountinfo, `ID PARENT DEVICE ROOT POINT OPTIONS.. - KIND SOURCE OPTIONS`. In a container, ROOT may

@@ -20,9 +20,9 @@ from typing import Any
 
 from ..errors import pip_install
 from .launch import LAUNCHES, STREAM, OnHost
-from .matmul import BY_CUPY, allocate_workspace, handle_of_thread, using_workspace
-from .out_of_memory import MEMORY, give_back_unused, is_out_of_memory
-from .user_functions import describe
+from .matmul import BY_CUPY, allocate_cublas_workspace, cublas_handle_of_thread, using_cublas_workspace
+from .out_of_memory import MEMORY, give_back_unused_memory, is_out_of_memory
+from .user_functions import describe_function
 
 
 @dataclass
@@ -56,13 +56,13 @@ class Captured:
         Nothing of the generation is kept but what the graph works on.
         """
         if not self.has_run or not self.can_be:
-            return self._as_it_is(ops, counts, run, arrays)
+            return self._run_uncaptured(ops, counts, run, arrays)
         if self.graph is None:
             self.inputs = tuple(array.copy() for array in arrays)
-            if why_not := self._why_not_captured(ops, run):
+            if why_not := self._try_to_capture(ops, run):
                 self.give_up()
                 self.why_not = why_not
-                return self._as_it_is(ops, counts, run, arrays)
+                return self._run_uncaptured(ops, counts, run, arrays)
             counts.captured += 1
         else:
             for mine, new in zip(self.inputs, arrays, strict=True):
@@ -74,12 +74,12 @@ class Captured:
         counts.launches += 1
         return self.result
 
-    def _as_it_is(self, ops: Any, counts: GraphCounts, run: Callable[..., Any], arrays: tuple[Any, ...]) -> Any:
+    def _run_uncaptured(self, ops: Any, counts: GraphCounts, run: Callable[..., Any], arrays: tuple[Any, ...]) -> Any:
         before, counted = Counter(LAUNCHES.get() or {}), ops.counted()
         result = run(*arrays)
         launched = Counter(LAUNCHES.get() or {}) - before
         ran = {name: ops.functions[name] for name in ops.counted_since(counted)}
-        by_host = [f"{name} is {describe(op)}" for name, op in ran.items() if isinstance(op, OnHost)]
+        by_host = [f"{name} is {describe_function(op)}" for name, op in ran.items() if isinstance(op, OnHost)]
         if by_host or BY_CUPY in launched:
             by_cupy = f"a {BY_CUPY}, which no graph can hold: {pip_install('nvmath-python')}"
             self.can_be, self.why_not = False, ", ".join(by_host) or by_cupy
@@ -91,7 +91,7 @@ class Captured:
         """From here on it runs as it is."""
         self.graph, self.result, self.inputs, self.beside, self.can_be = None, None, (), (), False
 
-    def _why_not_captured(self, ops: Any, run: Callable[..., Any]) -> str:
+    def _try_to_capture(self, ops: Any, run: Callable[..., Any]) -> str:
         """Captures it. Where CUDA refuses, the reason; where memory ends, unused memory goes and it is tried once more.
 
         When this returns, no traceback holds what a failed try has made: what runs as it is needs the room.
@@ -103,7 +103,7 @@ class Captured:
                 return ""
             except CaptureError as error:
                 why_not, tries = str(error), tries - 1 if is_out_of_memory(error.__cause__ or error) else 0
-            give_back_unused(self.device)
+            give_back_unused_memory(self.device)
         return why_not
 
     def _capture(self, ops: Any, run: Callable[..., Any]) -> None:
@@ -131,13 +131,13 @@ def capture(device: str, run: Callable[[], Any]) -> tuple[Any, Any]:
     import cupy
 
     MEMORY.give_back_unused()
-    handle_of_thread()  # is made now, where there is none: cuBLAS is not loaded while a stream is captured
+    cublas_handle_of_thread()  # is made now, where there is none: cuBLAS is not loaded while a stream is captured
     stream, pool = cupy.cuda.Stream(non_blocking=True), cupy.cuda.MemoryPool()
     cupy.cuda.get_current_stream().synchronize()
     token = STREAM.set(stream.ptr)
     try:
         # Room that the graph uses is its own: another pool would lend it to others between two launches.
-        with cupy.cuda.using_allocator(pool.malloc), using_workspace(allocate_workspace()), stream:
+        with cupy.cuda.using_allocator(pool.malloc), using_cublas_workspace(allocate_cublas_workspace()), stream:
             stream.begin_capture()
             result = run()
             graph = stream.end_capture()
@@ -150,13 +150,13 @@ def capture(device: str, run: Callable[[], Any]) -> tuple[Any, Any]:
         raise CaptureError(f"it could not be captured ({type(error).__name__}: {error})") from error
     finally:
         STREAM.reset(token)
-    held = _OfGpu(graph, pool)
+    held = _GpuGraph(graph, pool)
     MEMORY.add(held, pool)
     held.launch()
     return held, result
 
 
-class _OfGpu:
+class _GpuGraph:
     """A CUDA graph, with the memory that it uses: while the one is there, or its `launch`, so is the other."""
 
     def __init__(self, graph: Any, pool: Any):

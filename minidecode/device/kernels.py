@@ -28,7 +28,7 @@ import numpy as np
 
 from ..errors import DeviceError
 from ..within import holding
-from .packing import KEPT, PACKED_SCALARS, length_of, packed_form, type_of
+from .packing import KEPT, PACKED_SCALARS, packed_form, packed_length_of_type, type_of_argument
 
 PACKAGE = Path(__file__).resolve().parents[1]
 SOURCES = ("cuda/**/*.py", "reference/**/*.py", "ops.py", "device/low_precision.py", "device/weight_blocks.py")
@@ -63,17 +63,17 @@ def noted_loading() -> AbstractContextManager[Loading]:
     return holding(LOADING, Loading())
 
 
-def loaded(kernel: Any, types: list[tuple]) -> Launch:
-    """A kernel's machine code on the GPU, for one tuple of argument types: what launches it."""
+def load_kernel(kernel: Any, types: list[tuple]) -> Launch:
+    """Loads a kernel's machine code onto the GPU, for one tuple of argument types; returns what launches it."""
     from cuda.bindings import driver
 
     (cubin, entry), name = machine_code(kernel, types), kernel.py_func.__name__
-    (module,) = _checked(driver.cuModuleLoadData(cubin), name)
-    (function,) = _checked(driver.cuModuleGetFunction(module, entry.encode()), name)
-    return launcher(driver.cuLaunchKernel, function, name, 8 * sum(map(length_of, types)))
+    (module,) = _check_driver(driver.cuModuleLoadData(cubin), name)
+    (function,) = _check_driver(driver.cuModuleGetFunction(module, entry.encode()), name)
+    return make_launcher(driver.cuLaunchKernel, function, name, 8 * sum(map(packed_length_of_type, types)))
 
 
-def launcher(call: Callable[..., tuple], function: Any, name: str, size: int) -> Launch:
+def make_launcher(call: Callable[..., tuple], function: Any, name: str, size: int) -> Launch:
     """What launches this function of the driver with `size` bytes of packed arguments.
 
     Several threads may launch at the same time. The driver has copied the arguments when it returns.
@@ -84,7 +84,7 @@ def launcher(call: Callable[..., tuple], function: Any, name: str, size: int) ->
         try:
             room, table = idle.pop()
         except IndexError:  # none, or another thread was faster
-            room, table = room_for(size)
+            room, table = argument_buffer(size)
         room[:] = packed
         if type(grid) is int and type(block) is int:
             failed = call(function, grid, 1, 1, block, 1, 1, 0, stream, table, 0)[0]
@@ -98,8 +98,8 @@ def launcher(call: Callable[..., tuple], function: Any, name: str, size: int) ->
     return launch
 
 
-def room_for(size: int) -> tuple[memoryview, int]:
-    """Room for packed arguments, and the address of a table of where each eight bytes of it lie."""
+def argument_buffer(size: int) -> tuple[memoryview, int]:
+    """(a buffer for packed arguments, the address of a table of where each eight bytes of it lie)."""
     buffer = ctypes.create_string_buffer(size)
     first = ctypes.addressof(buffer)
     table = (ctypes.c_void_p * (size // 8))(*range(first, first + size, 8))
@@ -112,7 +112,7 @@ def launch_on_gpu(kernel: Any, grid: int | tuple, block: int | tuple, arguments:
     try:
         _THREAD.ready  # noqa: B018
     except AttributeError:
-        _make_current()
+        _make_context_current()
     key, forms, look_up = [kernel], [], KEPT.get
     for argument in arguments:
         kept = look_up(id(argument))
@@ -124,7 +124,7 @@ def launch_on_gpu(kernel: Any, grid: int | tuple, block: int | tuple, arguments:
             number, packed = (number, pack(argument)) if pack else packed_form(argument)
             key.append(number)
             forms.append(packed)
-    launch = _LOADED.get(tuple(key)) or _load(kernel, arguments, tuple(key))
+    launch = _LOADED.get(tuple(key)) or _load_and_keep(kernel, arguments, tuple(key))
     launch(grid, block, stream, b"".join(forms))
 
 
@@ -142,7 +142,7 @@ def numba_types(types: list[tuple]) -> tuple:
 def machine_code(kernel: Any, types: list[tuple]) -> tuple[bytes, str]:
     """(cubin, name of the entry) for this machine's GPU: from disk, or compiled and written there."""
     with _LOCK:
-        file = _file_of(kernel, types)
+        file = _file_of_machine_code(kernel, types)
         if file is not None and file.exists():
             name, _, cubin = file.read_bytes().partition(b"\n")
             return cubin, name.decode()
@@ -160,9 +160,9 @@ def machine_code(kernel: Any, types: list[tuple]) -> tuple[bytes, str]:
         return cubin, built.entry_name
 
 
-def _load(kernel: Any, arguments: tuple, key: tuple) -> Launch:
+def _load_and_keep(kernel: Any, arguments: tuple, key: tuple) -> Launch:
     started, loading = time.perf_counter(), LOADING.get()
-    launch = _LOADED.setdefault(key, loaded(kernel, [type_of(argument) for argument in arguments]))
+    launch = _LOADED.setdefault(key, load_kernel(kernel, [type_of_argument(argument) for argument in arguments]))
     if loading is not None:
         loading.kernels += 1
         loading.seconds += time.perf_counter() - started
@@ -176,29 +176,31 @@ def in_three_dimensions(size: int | tuple) -> tuple[int, int, int]:
     return (*map(int, size), *(1,) * (3 - len(size)))  # type: ignore[return-value]
 
 
-def _make_current() -> None:
-    """CuPy's context, which is the device's own, becomes this thread's."""
+def _make_context_current() -> None:
+    """Makes CuPy's context, which is the device's own, this thread's."""
     import cupy
 
     cupy.cuda.runtime.free(0)
     _THREAD.ready = True
 
 
-def _checked(answer: tuple, name: str) -> tuple:
-    """What the driver gave, without its code. Raises DeviceError if that says so."""
+def _check_driver(answer: tuple, name: str) -> tuple:
+    """The driver's answer without its error code. Raises DeviceError if that is an error."""
     if answer[0]:
         raise DeviceError(f"kernel {name} was not loaded: {answer[0].name}")
     return answer[1:]
 
 
-def _file_of(kernel: Any, types: list[tuple]) -> Path | None:
+def _file_of_machine_code(kernel: Any, types: list[tuple]) -> Path | None:
     """Where a kernel's machine code lies on disk; None for a kernel from elsewhere, whose sources are not known."""
     function = kernel.py_func
     if not Path(function.__code__.co_filename).resolve().is_relative_to(PACKAGE / "cuda"):
         return None
     from numba.cuda.dispatcher import CUDACache
 
-    text = "\n".join([hash_of_sources(), versions(), _fingerprint(function), repr(types), repr(kernel.targetoptions)])
+    text = "\n".join(
+        [hash_of_sources(), versions_of_compilers(), _fingerprint(function), repr(types), repr(kernel.targetoptions)]
+    )
     folder = Path(CUDACache(function).cache_path)
     return folder / f"{function.__name__}-{hashlib.sha256(text.encode()).hexdigest()[:24]}.cubin"
 
@@ -223,26 +225,26 @@ def hash_of_sources() -> str:
 
 
 @functools.cache
-def versions() -> str:
-    """The architecture, and of the compilers."""
+def versions_of_compilers() -> str:
+    """The versions of the compilers, and the GPU's compute capability."""
     from importlib.metadata import PackageNotFoundError, version
 
     import numba
     from numba.cuda.api import get_current_device
 
-    def of(package: str) -> str:
+    def version_or_dash(package: str) -> str:
         try:
             return version(package)
         except PackageNotFoundError:
             return "-"
 
     packages = ("numba-cuda", "nvidia-nvvm", "nvidia-nvjitlink", "nvidia-cuda-nvcc")
-    compilers = [numba.__version__, np.__version__, *map(of, packages)]
+    compilers = [numba.__version__, np.__version__, *map(version_or_dash, packages)]
     return f"{' '.join(compilers)} {get_current_device().compute_capability}"
 
 
 def write_whole(file: Path, content: bytes) -> None:
-    """Whole, or not at all: a full disk or a folder that is read-only costs compiling again, and no more."""
+    """Writes the file whole, or not at all: a full disk or a read-only folder costs compiling again, and no more."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=file.parent)

@@ -17,7 +17,7 @@ from ..errors import OptionError
 from ..within import holding
 from .arrays import device_kind, fetch
 from .kernels import launch_on_gpu
-from .packing import SCALARS, unpacked
+from .packing import SCALARS, pack_and_unpack
 from .seen_kernels import SEEN, note_kernel
 
 LAUNCHES: ContextVar[Counter[str] | None] = ContextVar("launches", default=None)
@@ -53,27 +53,29 @@ def launch(kernel: Any, grid: int | tuple, block: int | tuple, *arrays: Any) -> 
             break
     if arrays and type(array).__module__ == "cupy" and not EMULATED.get():
         if LAUNCHES.get() is not None:
-            _count(kernel, "gpu")
+            _count_launch(kernel, "gpu")
         if SEEN.get() is not None:
             note_kernel(kernel, arrays)
         if WAY.get() == "packed":
             return launch_on_gpu(kernel, grid, block, arrays, STREAM.get())
-        return _by_numba(kernel, grid, block, arrays)
+        return _launch_by_numba(kernel, grid, block, arrays)
     if (recorded := RECORDED.get()) is not None:
         recorded.append(Recorded(kernel, grid, block, arrays))
         return
-    if any(lies_emulated(array) for array in arrays):
-        _count(kernel, "emulator")
-        return _on_emulated_device(kernel, grid, block, arrays)
+    if any(is_on_emulated_device(array) for array in arrays):
+        _count_launch(kernel, "emulator")
+        return _launch_on_emulated_device(kernel, grid, block, arrays)
     if not all(isinstance(array, np.ndarray | np.generic | int | float) for array in arrays):
         raise OptionError("these arrays live on a GPU, and Numba finds none here: pass NumPy arrays to the emulator")
     if not EMULATED.get() and device_kind() == "gpu":
-        _count(kernel, "gpu")
+        _count_launch(kernel, "gpu")
         note_kernel(kernel, arrays)
         kernel[grid, block](*arrays)
         return
-    _count(kernel, "emulator")
-    _emulated(kernel, grid, block)(*(unpacked(kernel, arrays, any_layout=True) if _are_packable(arrays) else arrays))
+    _count_launch(kernel, "emulator")
+    _emulated_kernel(kernel, grid, block)(
+        *(pack_and_unpack(kernel, arrays, any_layout=True) if _are_packable(arrays) else arrays)
+    )
 
 
 def on_current_stream(device: str) -> AbstractContextManager[int | None]:
@@ -85,30 +87,30 @@ def on_current_stream(device: str) -> AbstractContextManager[int | None]:
     return holding(STREAM, cupy.cuda.get_current_stream().ptr)
 
 
-def _count(kernel: Any, place: str) -> None:
+def _count_launch(kernel: Any, place: str) -> None:
     if (launches := LAUNCHES.get()) is not None:
         launches[f"{kernel.py_func.__name__} ({place})"] += 1
 
 
-def _by_numba(kernel: Any, grid: int | tuple, block: int | tuple, arrays: tuple) -> None:
+def _launch_by_numba(kernel: Any, grid: int | tuple, block: int | tuple, arrays: tuple) -> None:
     """Launches through Numba's dispatcher, which costs the host 60 to 100 us."""
     from numba import cuda
 
-    kernel[grid, block, cuda.external_stream(STREAM.get())](*_for_numba(arrays))
+    kernel[grid, block, cuda.external_stream(STREAM.get())](*_arrays_for_numba(arrays))
 
 
-def _for_numba(arrays: tuple) -> tuple:
+def _arrays_for_numba(arrays: tuple) -> tuple:
     """CuPy's arrays as Numba's, without the wait for their stream that Numba would add."""
     from numba import cuda
 
     return tuple(cuda.as_cuda_array(a, sync=False) if type(a).__module__ == "cupy" else a for a in arrays)
 
 
-def _on_emulated_device(kernel: Any, grid: int | tuple, block: int | tuple, arrays: tuple) -> None:
+def _launch_on_emulated_device(kernel: Any, grid: int | tuple, block: int | tuple, arrays: tuple) -> None:
     from ..emulator.device_array import do, there
 
-    run, plain = _emulated(kernel, grid, block), there(arrays)
-    read = unpacked(kernel, arrays) if WAY.get() == "packed" else plain
+    run, plain = _emulated_kernel(kernel, grid, block), there(arrays)
+    read = pack_and_unpack(kernel, arrays) if WAY.get() == "packed" else plain
     do(lambda: run(*read))
 
 
@@ -117,7 +119,7 @@ def _are_packable(arrays: tuple) -> bool:
     return all(type(a) in SCALARS or (isinstance(a, np.ndarray) and a.dtype.kind in "biufc") for a in arrays)
 
 
-def _emulated(kernel: Any, grid: int | tuple, block: int | tuple) -> Callable[..., None]:
+def _emulated_kernel(kernel: Any, grid: int | tuple, block: int | tuple) -> Callable[..., None]:
     from ..emulator import emulate
 
     patience = PATIENCE_OF_A_JUDGE if TRACED.get() else 10.0
@@ -125,7 +127,7 @@ def _emulated(kernel: Any, grid: int | tuple, block: int | tuple) -> Callable[..
     return emulate(kernel, trace=TRACED.get(), strict=True, patience=patience, schedules=schedules)[grid, block]
 
 
-def lies_emulated(array: Any) -> bool:
+def is_on_emulated_device(array: Any) -> bool:
     """Whether an array lies on the emulated device."""
     return type(array).__module__ == EMULATED_DEVICE
 
@@ -161,20 +163,20 @@ class OnHost:
 
     def __call__(self, *args, **kwargs):
         copies: list[tuple[Any, np.ndarray]] = []  # (array of the device, its copy)
-        result = self._function(*_copied_to_host(args, copies), **_copied_to_host(kwargs, copies))
+        result = self._function(*_copy_to_host(args, copies), **_copy_to_host(kwargs, copies))
         for there, here in copies:
             there[...] = np.asarray(here, like=there)
-        return _returned_to_device(result, copies)
+        return _return_to_device(result, copies)
 
 
-def _copied_to_host(given: Any, copies: list[tuple[Any, np.ndarray]]) -> Any:
+def _copy_to_host(given: Any, copies: list[tuple[Any, np.ndarray]]) -> Any:
     """Arrays of a device as copies with the host, each once; `copies` gets those that may be changed."""
     if isinstance(given, tuple | list):
-        return type(given)(_copied_to_host(part, copies) for part in given)
+        return type(given)(_copy_to_host(part, copies) for part in given)
     if isinstance(given, dict):
-        return {name: _copied_to_host(part, copies) for name, part in given.items()}
+        return {name: _copy_to_host(part, copies) for name, part in given.items()}
     if dataclasses.is_dataclass(given):  # weights, norms
-        parts = {f.name: _copied_to_host(getattr(given, f.name), []) for f in dataclasses.fields(given)}
+        parts = {f.name: _copy_to_host(getattr(given, f.name), []) for f in dataclasses.fields(given)}
         return dataclasses.replace(given, **parts)
     if not hasattr(given, "nbytes") or isinstance(given, np.ndarray | np.generic):
         return given
@@ -185,10 +187,10 @@ def _copied_to_host(given: Any, copies: list[tuple[Any, np.ndarray]]) -> Any:
     return copies[-1][1]
 
 
-def _returned_to_device(result: Any, copies: list[tuple[Any, np.ndarray]]) -> Any:
+def _return_to_device(result: Any, copies: list[tuple[Any, np.ndarray]]) -> Any:
     """What a host function returned, on the device; a copy that it was handed is what it is a copy of."""
     if isinstance(result, tuple):
-        return tuple(_returned_to_device(part, copies) for part in result)
+        return tuple(_return_to_device(part, copies) for part in result)
     for there, here in copies:
         if here is result:
             return there
@@ -223,6 +225,6 @@ class InEmulator(FunctionWithin):
 
 
 @functools.lru_cache(maxsize=1024)
-def by_numba(function: Callable) -> ByNumba:
+def launch_by_numba(function: Callable) -> ByNumba:
     """Wraps a function once: what is kept by a plan's functions is found again."""
     return ByNumba(function)

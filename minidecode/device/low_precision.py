@@ -4,8 +4,8 @@ A decode step reads every weight of every product once, and does little with it:
 weights of half or a quarter of the bytes may take half or a quarter of the time, though every sum is float32 as before.
 
 On a device, rows that meet such weights are rounded to float16 at every product, however many they are, since tensor
-cores multiply float16. Sums stay float32. `rounded_rows` is that rule; on a CPU, activations stay float32 unless a plan
-says linear=rounded.
+cores multiply float16. Sums stay float32. `round_rows_to_float16` is that rule; on a CPU, activations stay float32
+unless a plan says linear=rounded.
 
 Only the matrices of products are stored in fewer bits, each output's weights side by side. The output's matrix is one
 of them. Gains, biases and positions are small. Of the embedding table a step reads one row for each of its own:
@@ -44,7 +44,7 @@ BEYOND_HALF = 65520  # and what is larger rounds to an infinity of float16
 LARGEST = 127  # of the integers that int8 holds; -128 would make the range lopsided
 
 
-def stored_as(dtype: str, weights: Any, packs: bool = False) -> Any:
+def weights_stored_as(dtype: str, weights: Any, packs: bool = False) -> Any:
     """`weights`, a tree of dataclasses and tuples, with every product's matrix stored as one of LOW_PRECISION.
 
     Each output's numbers lie side by side then; "float32" changes that order alone. They must be finite. With a dtype
@@ -53,76 +53,76 @@ def stored_as(dtype: str, weights: Any, packs: bool = False) -> Any:
     float16 or blocks cannot hold.
     """
 
-    def each(place: str, weight: Weight) -> Weight:
+    def store_one(place: str, weight: Weight) -> Weight:
         weight = stored_weight(dtype, weight, place)
-        return weight_blocks.in_panels(weight) if packs and is_in_blocks(weight) else weight
+        return weight_blocks.pack_in_panels(weight) if packs and is_in_blocks(weight) else weight
 
-    return each_weight(weights, each)
+    return map_weights(weights, store_one)
 
 
-def each_weight(weights: Any, function: Callable[[str, Weight], Weight], place: str = "") -> Any:
+def map_weights(weights: Any, function: Callable[[str, Weight], Weight], place: str = "") -> Any:
     """A tree of dataclasses and tuples with function(place, weight) in place of each product's weight."""
     if isinstance(weights, Weight):
         return function(place, weights)
     if isinstance(weights, tuple):
-        return tuple(each_weight(part, function, f"{place}[{i}]") for i, part in enumerate(weights))
+        return tuple(map_weights(part, function, f"{place}[{i}]") for i, part in enumerate(weights))
     if not dataclasses.is_dataclass(weights):
         return weights
     parts = {f.name: getattr(weights, f.name) for f in dataclasses.fields(weights)}
     return dataclasses.replace(
-        weights, **{name: each_weight(part, function, f"{place}.{name}".strip(".")) for name, part in parts.items()}
+        weights, **{name: map_weights(part, function, f"{place}.{name}".strip(".")) for name, part in parts.items()}
     )
 
 
-def read_only(weights: Any) -> Any:
+def read_only_weights(weights: Any) -> Any:
     """The tree over read-only views: no code should write, and code is compiled for one kind alone.
 
     (A mapped file's tensors are read-only anyway, copies are not: two types to Numba.)
     """
 
-    def view_of(array: np.ndarray) -> np.ndarray:
+    def read_only_view(array: np.ndarray) -> np.ndarray:
         view = array.view()
         view.flags.writeable = False
         return view
 
-    return each_array(weights, view_of)
+    return map_arrays(weights, read_only_view)
 
 
-def each_array(weights: Any, function: Callable[[np.ndarray], Any]) -> Any:
+def map_arrays(weights: Any, function: Callable[[np.ndarray], Any]) -> Any:
     """A tree of dataclasses and tuples with function(array) in place of each array."""
     if isinstance(weights, np.ndarray):
         return function(weights)
     if isinstance(weights, tuple):
-        return tuple(each_array(part, function) for part in weights)
+        return tuple(map_arrays(part, function) for part in weights)
     if not dataclasses.is_dataclass(weights):
         return weights
-    parts = {f.name: each_array(getattr(weights, f.name), function) for f in dataclasses.fields(weights)}
+    parts = {f.name: map_arrays(getattr(weights, f.name), function) for f in dataclasses.fields(weights)}
     return dataclasses.replace(weights, **parts)
 
 
-def arrays_of(weights: Any) -> Iterator[np.ndarray]:
+def arrays_in_weights(weights: Any) -> Iterator[np.ndarray]:
     """The arrays of a tree of dataclasses and tuples."""
     if isinstance(weights, np.ndarray):
         yield weights
     elif isinstance(weights, tuple):
         for part in weights:
-            yield from arrays_of(part)
+            yield from arrays_in_weights(part)
     elif dataclasses.is_dataclass(weights):
         for f in dataclasses.fields(weights):
-            yield from arrays_of(getattr(weights, f.name))
+            yield from arrays_in_weights(getattr(weights, f.name))
 
 
 def stored_weight(dtype: str, weight: Weight, place: str = "the matrix") -> Weight:
     """One weight, stored as one of LOW_PRECISION, by outputs; with "float32" it is as it was, but by outputs."""
     if dtype == "int8" or (dtype in DYNAMIC and place == "lm_head"):
-        return by_output(quantized(weight))
+        return weight_by_output(quantize_weight(weight))
     if dtype in DYNAMIC:
-        return dataclasses.replace(by_output(quantized(weight)), x_bits=DYNAMIC[dtype])
-    weight = by_output(joined(weight))
+        return dataclasses.replace(weight_by_output(quantize_weight(weight)), x_bits=DYNAMIC[dtype])
+    weight = weight_by_output(with_joined_matrices(weight))
     if dtype == "float32":
         return weight
     if dtype in BLOCKS:
-        return weight_blocks.in_blocks(dtype, weight, place)
+        return weight_blocks.quantize_in_blocks(dtype, weight, place)
     with np.errstate(over="ignore"):
         data = weight.data.astype(np.float16)
     if not np.isfinite(data).all():
@@ -131,21 +131,21 @@ def stored_weight(dtype: str, weight: Weight, place: str = "the matrix") -> Weig
     return dataclasses.replace(weight, data=data)
 
 
-def joined(weight: Weight) -> Weight:
+def with_joined_matrices(weight: Weight) -> Weight:
     """The weight with one matrix where it had a tuple of them."""
     if not isinstance(weight.data, tuple):
         return weight
     return dataclasses.replace(weight, data=np.concatenate(weight.data))
 
 
-def by_output(weight: Weight) -> Weight:
+def weight_by_output(weight: Weight) -> Weight:
     """The weight with each output's numbers side by side ("oi"): few rows are multiplied faster so (cpu/linear.py)."""
     if weight.layout == "oi":
         return weight
     return dataclasses.replace(weight, data=np.ascontiguousarray(weight.data.T), layout="oi")
 
 
-def quantized(weight: Weight) -> Weight:
+def quantize_weight(weight: Weight) -> Weight:
     """int8 and a scale for each output: w = scale * q with q from -127 to 127.
 
     scale = max |w| / 127 over the output's weights, q = w / scale, rounded. So each weight is off by scale / 2 at the
@@ -156,12 +156,12 @@ def quantized(weight: Weight) -> Weight:
     model. Matrices that are one weight are joined when they are small, as int8.
     """
     parts = weight.data if isinstance(weight.data, tuple) else (weight.data,)
-    pairs = [_quantized(w_XX if weight.layout == "oi" else w_XX.T) for w_XX in parts]
+    pairs = [_quantize_matrix(w_XX if weight.layout == "oi" else w_XX.T) for w_XX in parts]
     q_XX, scale_X = pairs[0] if len(pairs) == 1 else map(np.concatenate, zip(*pairs, strict=True))
     return dataclasses.replace(weight, data=q_XX if weight.layout == "oi" else q_XX.T, scale=scale_X)
 
 
-def _quantized(w_XX: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _quantize_matrix(w_XX: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(int8, scales) of a matrix whose outputs are rows."""
     (outputs, inputs), one = w_XX.shape, w_XX.dtype.type
     q_XX, scale_X = np.empty_like(w_XX, np.int8), np.empty(outputs, w_XX.dtype)  # in the order that w lies in
@@ -173,26 +173,26 @@ def _quantized(w_XX: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return q_XX, scale_X
 
 
-def dequantized(weight: Weight, dtype: np.dtype) -> np.ndarray:
+def dequantize_weight(weight: Weight, dtype: np.dtype) -> np.ndarray:
     """The whole matrix as it is computed with: a view where it is stored so, else a new array.
 
     In its own layout; one that is packed comes with its outputs in rows.
     """
     if is_in_blocks(weight):
-        return weight_blocks.floats(weight, dtype)
-    weight = unpacked(weight)
+        return weight_blocks.floats_in_rows(weight, dtype)
+    weight = unpack_panels(weight)
     data = weight.data.astype(dtype, copy=False)
     if weight.scale is None:
         return data
     return data * (weight.scale if weight.layout == "io" else weight.scale[:, None])
 
 
-def unpacked(weight: Weight) -> Weight:
+def unpack_panels(weight: Weight) -> Weight:
     """The weight with its outputs in rows again ("oi"), if it was packed in panels; a copy."""
     if weight.layout != "panels":
         return weight
     if is_in_blocks(weight):
-        return weight_blocks.in_rows(weight)
+        return weight_blocks.unpack_block_panels(weight)
     data = weight.data[:, PANEL_HEADER:] if weight.data.dtype == np.int8 else weight.data[..., None]
     panels, steps, width, group = data.shape
     data = data.transpose(0, 2, 1, 3).reshape(panels * width, steps * group)[: weight.outputs]
@@ -210,7 +210,7 @@ def rounding(function: Callable) -> Callable:
     return function
 
 
-def rounded_rows(x_RX: np.ndarray) -> np.ndarray:
+def round_rows_to_float16(x_RX: np.ndarray) -> np.ndarray:
     """x, each number rounded to float16; a row that float16 cannot hold is divided by a power of two meanwhile.
 
     That is the smallest one that brings the row below 32,768. A row with an infinity or NaN has none.
@@ -222,8 +222,8 @@ def rounded_rows(x_RX: np.ndarray) -> np.ndarray:
         return (x_RX / power_R).astype(np.float16).astype(x_RX.dtype) * power_R
 
 
-def largest_of(dtype: Any) -> np.float32:
-    """What numbers that are stored so are cut off at: float16's largest; nothing is cut off of larger types."""
+def largest_stored_number(dtype: Any) -> np.float32:
+    """The number beyond which what is stored in a dtype is cut off: float16's largest, infinity for larger types."""
     return np.float32(np.finfo(np.float16).max if dtype == np.float16 else np.inf)
 
 
@@ -237,12 +237,12 @@ def dtype_for_heads(x_RX: Any, *stored: Any) -> dict[str, Any]:
     return {"dtype": np.dtype(np.float16)} if on_device and np.float16 in stored else {}
 
 
-def cast_to(dtype: Any, x_RX: np.ndarray) -> np.ndarray:
+def cast_for_cache(dtype: Any, x_RX: np.ndarray) -> np.ndarray:
     """x in the dtype that a cache stores (None: its own), each number rounded once; twice changes nothing.
 
     What is beyond float16's range becomes 65,504 or -65,504; NaN stays NaN.
     """
     if dtype is None or x_RX.dtype == dtype:
         return x_RX
-    largest = largest_of(dtype)
+    largest = largest_stored_number(dtype)
     return np.clip(x_RX, -largest, largest).astype(dtype)

@@ -23,7 +23,7 @@ import numpy as np
 
 from ..within import holding
 from .arrays import address_of
-from .launch import LAUNCHES, STREAM, lies_emulated
+from .launch import LAUNCHES, STREAM, is_on_emulated_device
 
 PRODUCT = "product of the library"
 BY_CUPY = f"{PRODUCT} (cupy)"  # the one that no captured step takes
@@ -52,7 +52,7 @@ SUMS = {
 def matmul(stacks: Iterable[tuple[Any, Any, Any]], adds: bool = False) -> None:
     """out = a @ b for each (a, b, out), or, if it adds, out + a @ b: matrices, or stacks of them.
 
-    a, b: float32, or float16 both, and out float32; or int8 both, and out int32 (`takes_integers` says which). In each
+    a, b: float32, or float16 both, and out float32; or int8 both, and out int32 (see `can_multiply_int8`). In each
     matrix rows or columns lie side by side: no copy is made. cuBLAS has a call for stacks of different shapes (its
     grouped batched product), and NumPy, stack by stack, stands for that one. On a GPU each stack is a call, and is
     counted as one.
@@ -60,19 +60,19 @@ def matmul(stacks: Iterable[tuple[Any, Any, Any]], adds: bool = False) -> None:
     calls, place = 0, "numpy"
     for a, b, out in stacks:
         if isinstance(out, np.ndarray):
-            by_numpy(a, b, out, adds)
+            multiply_by_numpy(a, b, out, adds)
             calls = 1
-        elif lies_emulated(out):
-            _on_emulated_device(a, b, out, adds)
+        elif is_on_emulated_device(out):
+            _multiply_on_emulated_device(a, b, out, adds)
             calls = 1
         else:
-            by_cublas(a, b, out, adds)
+            multiply_by_cublas(a, b, out, adds)
             calls, place = calls + 1, cublas_functions().name
     if (launches := LAUNCHES.get()) is not None and calls:
         launches[f"{PRODUCT} ({place})"] += calls
 
 
-def takes_integers(q_RX: Any, w_XX: Any) -> bool:
+def can_multiply_int8(q_RX: Any, w_XX: Any) -> bool:
     """Whether cuBLAS multiplies these rows of int8 by each other, q_RX @ w_XX.T, on tensor cores.
 
     Addresses, inputs, outputs and what lies from row to row must be multiples of four. On newer GPUs it has nothing for
@@ -83,7 +83,7 @@ def takes_integers(q_RX: Any, w_XX: Any) -> bool:
     return inputs > 0 and inputs % WORD == outputs % WORD == 0 and all(fitting)
 
 
-def by_numpy(a: Any, b: Any, out: Any, adds: bool = False) -> None:
+def multiply_by_numpy(a: Any, b: Any, out: Any, adds: bool = False) -> None:
     """What cuBLAS computes, slowly; float16 as tensor cores add up."""
     if a.dtype == np.float16:
         from ..emulator import tensor_core
@@ -107,24 +107,28 @@ def _integer_product(a: Any, b: Any) -> Any:
     return np.matmul(a.astype(np.float64), b.astype(np.float64)).astype(np.int32)
 
 
-def _on_emulated_device(a: Any, b: Any, out: Any, adds: bool) -> None:
+def _multiply_on_emulated_device(a: Any, b: Any, out: Any, adds: bool) -> None:
     from ..emulator.device_array import do, there
 
     here, other, result = there((a, b, out))
-    do(lambda: by_numpy(here, other, result, adds))
+    do(lambda: multiply_by_numpy(here, other, result, adds))
 
 
-def by_cublas(a: Any, b: Any, out: Any, adds: bool = False) -> None:
+def multiply_by_cublas(a: Any, b: Any, out: Any, adds: bool = False) -> None:
     """The product of CuPy's arrays in one call of cuBLAS.
 
     It counts columns first: a b as it is stored here is b^T a^T to it. It reads either order by its strides.
     """
     if out.ndim > 3:
         for each in zip(a, b, out, strict=True):
-            by_cublas(*each, adds)
+            multiply_by_cublas(*each, adds)
         return
-    cublas, handle = cublas_functions(), handle_of_thread()
-    (a_transposed, *of_a), (b_transposed, *of_b), (_, *of_out) = _layout(a), _layout(b), _layout(out)
+    cublas, handle = cublas_functions(), cublas_handle_of_thread()
+    (a_transposed, *of_a), (b_transposed, *of_b), (_, *of_out) = (
+        _layout_for_cublas(a),
+        _layout_for_cublas(b),
+        _layout_for_cublas(out),
+    )
     rows, columns = out.shape[-2:]
     sums = SUMS[out.dtype]
     begin = handle, b_transposed, a_transposed, columns, rows, a.shape[-1], sums.one
@@ -136,7 +140,7 @@ def by_cublas(a: Any, b: Any, out: Any, adds: bool = False) -> None:
         cublas.single(*begin, *of_b, *of_a, before, *of_out, *end)
 
 
-def _layout(array: Any) -> tuple[int, ...]:
+def _layout_for_cublas(array: Any) -> tuple[int, ...]:
     """(transposed, address, type, numbers from row to row), and of a stack the numbers from matrix to matrix."""
     size, strides = array.itemsize, array.strides
     per_row, per_column = strides[-2] // size, strides[-1] // size
@@ -176,7 +180,7 @@ class _Handles(threading.local):
 _HANDLES = _Handles()
 
 
-def handle_of_thread() -> int:
+def cublas_handle_of_thread() -> int:
     """This thread's handle, for the stream that kernels go to now. Setting a stream takes the workspace away."""
     if cublas_functions().name == "cupy":
         from cupy.cuda import device
@@ -185,7 +189,7 @@ def handle_of_thread() -> int:
     from nvmath.bindings import cublas
 
     if _HANDLES.handle is None:
-        _HANDLES.handle, _HANDLES.workspace = cublas.create(), allocate_workspace()
+        _HANDLES.handle, _HANDLES.workspace = cublas.create(), allocate_cublas_workspace()
         # It goes when the thread has gone; at the end of the process the driver may be gone before.
         weakref.finalize(threading.current_thread(), cublas.destroy, _HANDLES.handle).atexit = False
     room = OWN_WORKSPACE.get() or _HANDLES.workspace
@@ -196,13 +200,13 @@ def handle_of_thread() -> int:
     return _HANDLES.handle
 
 
-def allocate_workspace() -> Any:
+def allocate_cublas_workspace() -> Any:
     """Memory for cuBLAS, from CuPy's pool."""
     import cupy
 
     return cupy.cuda.alloc(WORKSPACE)
 
 
-def using_workspace(memory: Any) -> AbstractContextManager[Any]:
+def using_cublas_workspace(memory: Any) -> AbstractContextManager[Any]:
     """Within it cuBLAS works in this workspace: a graph that is launched later must have one for itself."""
     return holding(OWN_WORKSPACE, memory)

@@ -20,7 +20,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     return any(name in str(error) for name in NAMES)
 
 
-def asked_for(error: BaseException) -> int | None:
+def bytes_asked_for(error: BaseException) -> int | None:
     """The bytes that were asked for, where the error says so, as CuPy's does."""
     match = re.search(r"allocating ([\d,]+) bytes", str(error))
     return int(match[1].replace(",", "")) if match else None
@@ -59,8 +59,8 @@ class MemoryOfGraphs:
 MEMORY = MemoryOfGraphs()
 
 
-def give_back_unused(device: str) -> None:
-    """What pools of CuPy's hold unused goes back to the driver: pools of other graphs cannot take it from there."""
+def give_back_unused_memory(device: str) -> None:
+    """Gives what CuPy's pools hold unused back to the driver, where pools of other graphs can take it."""
     if device == "cuda":
         import cupy
 

@@ -6,7 +6,7 @@ number itself. In the layouts "C" and "F" compiled code never reads the strides:
 
 The packed form of an array is kept, so an array that recurs is packed once. What is kept holds no array alive, and is
 used for that very array alone: an id recurs. The emulated device packs, too, and its kernels read what was packed
-(`unpacked`): a wrong address, shape or stride is wrong there as well.
+(`pack_and_unpack`): a wrong address, shape or stride is wrong there as well.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ def packed_form(argument: Any) -> tuple[int, bytes]:
             raise OptionError(f"a kernel takes no {name} by itself: make it an int, a float or an array") from None
         address, is_kept = argument.ctypes.data, False  # its memory may be assigned
     shape = argument.shape
-    described = _DESCRIBED.get((argument.dtype, shape, argument.strides)) or _described(argument)
+    described = _DESCRIBED.get((argument.dtype, shape, argument.strides)) or _describe_layout(argument)
     packed = b"".join((described[1], _ADDRESS(address), described[2]))
     if is_kept:
         if len(KEPT) >= _limit[0]:
-            _throw_away()
+            _forget_dead_arrays()
         KEPT[id(argument)] = weakref.ref(argument), described[0], packed, shape
     return described[0], packed
 
@@ -69,26 +69,26 @@ def kept_form(argument: Any) -> tuple[int, bytes] | None:
     return kept[1:3] if kept is not None and kept[0]() is argument and kept[3] == argument.shape else None
 
 
-def _throw_away() -> None:
-    """Forms of arrays that are gone. Another thread may lose one that it needs, and packs again."""
+def _forget_dead_arrays() -> None:
+    """Drops the packed forms of arrays that are gone. Another thread may lose one that it needs, and packs again."""
     for key, kept in list(KEPT.items()):
         if kept[0]() is None:
             KEPT.pop(key, None)
     _limit[0] = max(MANY_FORMS, 2 * len(KEPT))
 
 
-def _described(array: Any) -> tuple[int, bytes, bytes]:
-    """What is the same for all arrays of a type, shape and strides."""
+def _describe_layout(array: Any) -> tuple[int, bytes, bytes]:
+    """(type's number, bytes before the address, bytes behind it): the same for equal type, shape and strides."""
     shape, strides, dtype = array.shape, array.strides, array.dtype
     if len(_DESCRIBED) > MOST_SHAPES:
         _DESCRIBED.clear()
     before = struct.pack("=4q", 0, 0, math.prod(shape), dtype.itemsize)
-    described = number_of(type_of(array)), before, struct.pack(f"={2 * len(shape)}q", *shape, *strides)
+    described = number_of_type(type_of_argument(array)), before, struct.pack(f"={2 * len(shape)}q", *shape, *strides)
     _DESCRIBED[dtype, shape, strides] = described
     return described
 
 
-def number_of(kind: tuple) -> int:
+def number_of_type(kind: tuple) -> int:
     """The number of a type, the same each time."""
     number = _NUMBERS.get(kind)
     if number is None:
@@ -97,7 +97,7 @@ def number_of(kind: tuple) -> int:
     return number
 
 
-def type_of(argument: Any) -> tuple:
+def type_of_argument(argument: Any) -> tuple:
     """(dtype, ndim, layout) of an array: C where rows follow each other without gaps, F the reverse, else A.
 
     Of a scalar, (the name of its type,).
@@ -109,15 +109,17 @@ def type_of(argument: Any) -> tuple:
     return argument.dtype.name, len(argument.shape), layout
 
 
-PACKED_SCALARS = {kind: (number_of((name,)), struct.Struct("=" + form).pack) for kind, (name, form) in SCALARS.items()}
+PACKED_SCALARS = {
+    kind: (number_of_type((name,)), struct.Struct("=" + form).pack) for kind, (name, form) in SCALARS.items()
+}
 
 
-def length_of(kind: tuple) -> int:
-    """How many numbers of eight bytes an argument of this type is."""
+def packed_length_of_type(kind: tuple) -> int:
+    """How many numbers of eight bytes a packed argument of this type has."""
     return BEFORE_SHAPE + 2 * kind[1] if len(kind) == 3 else 1
 
 
-def unpacked(kernel: Any, arguments: tuple, any_layout: bool = False) -> tuple:
+def pack_and_unpack(kernel: Any, arguments: tuple, any_layout: bool = False) -> tuple:
     """NumPy arrays and scalars as compiled code would see them: packed, and read from what was packed.
 
     Arrays of the emulated device are views of the memory that they lie in. Raises EmulationError where the numbers
@@ -137,17 +139,21 @@ def unpacked(kernel: Any, arguments: tuple, any_layout: bool = False) -> tuple:
             seen.append(type(given)(*struct.unpack_from("=" + form, packed, place)))
         else:
             here = getattr(given, "there", given)
-            seen.append(_view(kernel, kind, struct.unpack_from(f"={length_of(kind)}q", packed, place), here))
-        place += 8 * length_of(kind)
+            seen.append(
+                _view_as_packed(
+                    kernel, kind, struct.unpack_from(f"={packed_length_of_type(kind)}q", packed, place), here
+                )
+            )
+        place += 8 * packed_length_of_type(kind)
     return tuple(seen)
 
 
-def _view(kernel: Any, kind: tuple, numbers: tuple[int, ...], array: np.ndarray) -> np.ndarray:
+def _view_as_packed(kernel: Any, kind: tuple, numbers: tuple[int, ...], array: np.ndarray) -> np.ndarray:
     """The array that compiled code would see, in the memory of `array`."""
     (name, ndim, layout), dtype = kind, np.dtype(kind[0])
     _, _, size, itemsize, address = numbers[:BEFORE_SHAPE]
     shape, packed = numbers[BEFORE_SHAPE : BEFORE_SHAPE + ndim], numbers[BEFORE_SHAPE + ndim :]
-    strides = packed if layout == "A" else _without_gaps(shape, dtype.itemsize, layout)
+    strides = packed if layout == "A" else _strides_without_gaps(shape, dtype.itemsize, layout)
     matter = [n > 1 and size > 0 for n in shape]
     if size != math.prod(shape) or itemsize != dtype.itemsize or any(
         a != b for a, b, matters in zip(packed, strides, matter, strict=True) if matters
@@ -156,7 +162,7 @@ def _view(kernel: Any, kind: tuple, numbers: tuple[int, ...], array: np.ndarray)
             f"{kernel.py_func.__name__}: an array of {size} numbers, shape {shape} and strides {packed} was packed as"
             f" {name} in layout {layout}, whose strides are {strides}"
         )
-    memory, start = _memory_of(array)
+    memory, start = _memory_and_address_of(array)
     try:
         view = np.ndarray(shape, dtype, memory, address - start if size else 0, strides)
     except (ValueError, TypeError):
@@ -169,12 +175,12 @@ def _view(kernel: Any, kind: tuple, numbers: tuple[int, ...], array: np.ndarray)
     return view
 
 
-def _without_gaps(shape: tuple[int, ...], itemsize: int, layout: str) -> tuple[int, ...]:
+def _strides_without_gaps(shape: tuple[int, ...], itemsize: int, layout: str) -> tuple[int, ...]:
     steps = list(itertools.accumulate(shape[:0:-1] if layout == "C" else shape[:-1], lambda a, b: a * b, initial=1))
     return tuple(itemsize * step for step in (steps[::-1] if layout == "C" else steps))[: len(shape)]
 
 
-def _memory_of(array: np.ndarray) -> tuple[np.ndarray, int]:
+def _memory_and_address_of(array: np.ndarray) -> tuple[np.ndarray, int]:
     """(what owns the array's bytes, as an array without gaps; its address)."""
     while isinstance(array.base, np.ndarray):
         array = array.base
@@ -201,11 +207,13 @@ class _Bytes:
 
 def _check_layouts(kernel: Any, types: list[tuple]) -> None:
     """Raises EmulationError where signatures allow these arrays, but for gaps between their rows."""
-    alike = [s for s in signatures_of(kernel) if len(s) == len(types) and all(map(_is_alike, types, s))]
-    if not alike or any(all(map(_fits_layout, types, signature)) for signature in alike):
+    alike = [s for s in signatures_of(kernel) if len(s) == len(types) and all(map(_is_of_signature_type, types, s))]
+    if not alike or any(all(map(_is_of_signature_layout, types, signature)) for signature in alike):
         return
     names = kernel.py_func.__code__.co_varnames
-    wrong = next(k for k, (kind, s) in enumerate(zip(types, alike[0], strict=True)) if not _fits_layout(kind, s))
+    wrong = next(
+        k for k, (kind, s) in enumerate(zip(types, alike[0], strict=True)) if not _is_of_signature_layout(kind, s)
+    )
     raise EmulationError(
         f"{kernel.py_func.__name__}: {names[wrong]} has gaps between its numbers, or another order, and the kernel's"
         f" signatures ask for {alike[0][wrong]}: make it contiguous first"
@@ -220,7 +228,7 @@ def signatures_of(kernel: Any) -> list[tuple]:
     return next((home["SIGNATURES"][kernel] for home in homes if kernel in home.get("SIGNATURES", {})), [])
 
 
-def _is_alike(kind: tuple, numba_type: Any) -> bool:
+def _is_of_signature_type(kind: tuple, numba_type: Any) -> bool:
     """Whether an argument is of this type, in whatever layout; a scalar may be of another width."""
     if len(kind) == 1:
         return not hasattr(numba_type, "layout")
@@ -228,5 +236,5 @@ def _is_alike(kind: tuple, numba_type: Any) -> bool:
     return dtype == kind[0] and numba_type.ndim == kind[1]
 
 
-def _fits_layout(kind: tuple, numba_type: Any) -> bool:
+def _is_of_signature_layout(kind: tuple, numba_type: Any) -> bool:
     return len(kind) == 1 or numba_type.layout in ("A", kind[2])

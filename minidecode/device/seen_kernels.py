@@ -16,11 +16,11 @@ def note_kernel(kernel: Any, arguments: tuple) -> bool:
     """Notes a launch for `seen_kernels`; whether anybody wants to know, and so whether mistakes must be told."""
     seen = SEEN.get()
     if seen is not None and hasattr(kernel, "py_func"):
-        seen.setdefault((kernel, tuple(map(_type_of, arguments))), None)
+        seen.setdefault((kernel, tuple(map(_numba_type_of, arguments))), None)
     return seen is not None
 
 
-def _type_of(argument: Any) -> Any:
+def _numba_type_of(argument: Any) -> Any:
     """Numba's type; of an array on a GPU that of one on the host, which Numba does not know by itself."""
     from numba import typeof, types
     from numba.np.numpy_support import from_dtype

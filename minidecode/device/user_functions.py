@@ -16,10 +16,10 @@ import numpy as np
 from .. import dims
 from .. import ops as signatures
 from ..errors import InputError, OptionError
-from .low_precision import unpacked
+from .low_precision import unpack_panels
 
 
-def load_file(path: Path) -> ModuleType:
+def load_python_file(path: Path) -> ModuleType:
     """A Python file as a module, which may import its neighbours. Raises InputError if it cannot be run."""
     if not path.is_file():
         raise InputError(f"there is no file {path}")
@@ -27,7 +27,7 @@ def load_file(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise InputError(f"{path} is no Python file")
     module = importlib.util.module_from_spec(spec)
-    _look_in(path.parent)
+    _make_importable_from(path.parent)
     is_new = path.stem not in sys.modules
     if is_new:  # dataclasses look their module up while it runs
         sys.modules[path.stem] = module
@@ -52,9 +52,9 @@ def find_function(place: str, preferred: str = "") -> Callable[..., Any]:
     if not colon or not where or not name:
         raise InputError(f"name the function as FILE.py:FUNCTION, not {place!r}")
     if where.endswith(".py"):
-        module = load_file(Path(where))
+        module = load_python_file(Path(where))
     else:
-        _look_in(Path())
+        _make_importable_from(Path())
         try:
             module = importlib.import_module(where)
         except ImportError as error:
@@ -66,7 +66,7 @@ def find_function(place: str, preferred: str = "") -> Callable[..., Any]:
 
 
 def _only_function(file: str, name: str) -> Callable[..., Any]:
-    module = load_file(Path(file))
+    module = load_python_file(Path(file))
     functions = _functions_of(module)
     chosen = functions[0] if len(functions) == 1 else name
     if not functions:
@@ -82,14 +82,14 @@ def _functions_of(module: ModuleType) -> list[str]:
     return [n for n, v in functions.items() if callable(v) and not n.startswith("_")]
 
 
-def _look_in(folder: Path) -> None:
-    """Modules of this folder can be imported from here on, as if Python had been started there."""
+def _make_importable_from(folder: Path) -> None:
+    """Puts the folder on sys.path: its modules can be imported, as if Python had been started there."""
     place = str(folder.resolve())
     if place not in sys.path:
         sys.path.insert(0, place)
 
 
-def describe(function: Callable[..., Any]) -> str:
+def describe_function(function: Callable[..., Any]) -> str:
     """Name and place of the code that runs; a wrapper that borrows another function's name is seen by its place."""
     if type(function).__module__.partition(".")[0] == "minidecode":  # UserOp, InEmulator; a function of a user's is not
         function = function.stands_for
@@ -105,8 +105,10 @@ def op_signature(op: str) -> str:
     return f"{op}({', '.join(n for n in inspect.signature(getattr(signatures, op)).parameters if n != 'out')})"
 
 
-def other_parameters(function: Callable[..., Any], op: str, arguments: tuple, named: Iterable[str] = ()) -> str:
-    """In words, that a function of the user's cannot be called as the op is; "" if it can."""
+def describe_other_parameters(
+    function: Callable[..., Any], op: str, arguments: tuple, named: Iterable[str] = ()
+) -> str:
+    """Why a user's function cannot be called as the op is, in words; "" if it can."""
     try:
         parameters = inspect.signature(function)
     except (TypeError, ValueError):  # a function without a signature
@@ -127,9 +129,9 @@ class UserOp:
 
     def __call__(self, *args, **kwargs):
         try:
-            result = self.stands_for(*map(_in_rows, args), **kwargs)
+            result = self.stands_for(*map(_unpack_if_weight, args), **kwargs)
         except (Exception, SystemExit) as error:
-            what = other_parameters(self.stands_for, self.op, args, kwargs) or error_line(error)
+            what = describe_other_parameters(self.stands_for, self.op, args, kwargs) or error_line(error)
             raise OptionError(f"{self.place}, run as {self.op}, {what}") from error
         names = signatures.RETURNS[self.op]
         results = result if len(names) > 1 and isinstance(result, tuple) else (result,)
@@ -142,22 +144,22 @@ class UserOp:
         except ValueError as error:
             raise OptionError(f"{self.place}, run as {self.op}, returned a wrong shape: {error}") from None
         for name, mine in zip(names, results, strict=True):
-            due = dtype_due(name, args)
+            due = dtype_of_result(name, args)
             if mine.dtype != due:
                 raise OptionError(f"{self.place}, run as {self.op}, returned {name} in {mine.dtype} where {due} is due")
         return result
 
 
-def _in_rows(argument: Any) -> Any:
+def _unpack_if_weight(argument: Any) -> Any:
     """A packed weight with its outputs in rows again; anything else as it is."""
-    return unpacked(argument) if isinstance(argument, signatures.Weight) else argument
+    return unpack_panels(argument) if isinstance(argument, signatures.Weight) else argument
 
 
 class FunctionError(OptionError):
     """A function of the user's, given as an option, raised: `__cause__` is its own exception."""
 
 
-def call_option(option: str, signature: str, function: Callable[..., Any], *arguments: Any) -> Any:
+def call_user_option(option: str, signature: str, function: Callable[..., Any], *arguments: Any) -> Any:
     """The user's function, given as an option. Raises FunctionError, with the way it is called, where it raises."""
     try:
         return function(*arguments)
@@ -165,7 +167,7 @@ def call_option(option: str, signature: str, function: Callable[..., Any], *argu
         raise FunctionError(f"{option}, called as {signature}, raised {type(error).__name__}: {error}") from error
 
 
-def dtype_due(name: str, args: tuple) -> np.dtype:
+def dtype_of_result(name: str, args: tuple) -> np.dtype:
     """What a result of this name is; floats are as those that are handed in, and float64 where there are none."""
     if name in signatures.WHOLE or name in signatures.TRUTHS:
         return np.dtype(np.int64 if name in signatures.WHOLE else np.bool_)

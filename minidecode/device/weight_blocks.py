@@ -36,7 +36,7 @@ TOGETHER = 2**20  # numbers that are rounded together
 LEAST = np.float32(2**-125)  # scales below it are zero as float16, and 1 divided by them may be none of float32
 
 
-def in_blocks(dtype: str, weight: Weight, place: str = "the matrix") -> Weight:
+def quantize_in_blocks(dtype: str, weight: Weight, place: str = "the matrix") -> Weight:
     """A weight of floats in the layout "oi", stored as one of BLOCKS.
 
     Raises CheckpointError, which names the matrix, if inputs are no whole blocks or float16 cannot hold a scale.
@@ -54,31 +54,31 @@ def in_blocks(dtype: str, weight: Weight, place: str = "the matrix") -> Weight:
         here = slice(first, first + some)
         w_XXX = weight.data[here].astype(np.float32, copy=False).reshape(-1, inputs // BLOCK, BLOCK)
         with np.errstate(over="ignore"):
-            data[here], scale_XX[here] = (_four_bits if is_int4 else _eight_bits)(w_XXX)
+            data[here], scale_XX[here] = (_quantize_to_four_bits if is_int4 else _quantize_to_eight_bits)(w_XXX)
     if not np.isfinite(scale_XX).all():
         largest = np.abs(weight.data).max()
         raise CheckpointError(f"{place} holds {largest:.3g}, more than {dtype} can: load it as float32 or int8")
     return dataclasses.replace(weight, data=data, scale=scale_XX)
 
 
-def _four_bits(w_XXX):
+def _quantize_to_four_bits(w_XXX):
     """(numbers from 0 to 15, two in a byte; scales in float32) of blocks, as GGUF's Q4_0 rounds."""
     farthest_XX1 = np.abs(w_XXX).argmax(2, keepdims=True)
     scale_XX1 = np.take_along_axis(w_XXX, farthest_XX1, 2) / np.float32(-8)
-    n_XXX = np.minimum(np.trunc(w_XXX * _inverse(scale_XX1) + np.float32(8.5)), 15).astype(np.uint8)
-    return _packed_in_halves(n_XXX.reshape(len(w_XXX), -1)), scale_XX1[..., 0]
+    n_XXX = np.minimum(np.trunc(w_XXX * _inverse_of_scale(scale_XX1) + np.float32(8.5)), 15).astype(np.uint8)
+    return _pack_nibbles(n_XXX.reshape(len(w_XXX), -1)), scale_XX1[..., 0]
 
 
-def _eight_bits(w_XXX):
+def _quantize_to_eight_bits(w_XXX):
     """(numbers from -127 to 127, scales in float32) of blocks, as GGUF's Q8_0 rounds."""
     scale_XX1 = np.abs(w_XXX).max(2, keepdims=True) / np.float32(127)
-    size_XXX = np.abs(w_XXX * _inverse(scale_XX1))
+    size_XXX = np.abs(w_XXX * _inverse_of_scale(scale_XX1))
     whole_XXX = np.floor(size_XXX)
     whole_XXX += np.floor(2 * (size_XXX - whole_XXX))  # not floor(size + 0.5), whose sum may round up
     return np.copysign(whole_XXX, w_XXX).astype(np.int8).reshape(len(w_XXX), -1), scale_XX1[..., 0]
 
 
-def _inverse(scale_XX1):
+def _inverse_of_scale(scale_XX1):
     with np.errstate(divide="ignore", over="ignore"):
         return np.where(np.abs(scale_XX1) < LEAST, np.float32(0), np.float32(1) / scale_XX1)
 
@@ -94,7 +94,7 @@ def weight_from_gguf(blocks_XXX: np.ndarray) -> Weight:
     return Weight(data if size < BLOCK else data.view(np.int8), scale=scale_XX.astype(np.float16), layout="oi")
 
 
-def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+def aligned_zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """Zeros that begin at a cache line."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     raw = np.zeros(size + ALIGNED, np.uint8)
@@ -112,7 +112,7 @@ def numbers_in(weight: Weight) -> int:
     return weight.data.size * (2 if weight.data.dtype == np.uint8 else 1)
 
 
-def integers(weight: Weight) -> np.ndarray:
+def integers_in_rows(weight: Weight) -> np.ndarray:
     """int8 (outputs, inputs) of a block weight, with the outputs that fill its last panel up."""
     data, is_int4 = weight.data, weight.data.dtype == np.uint8
     if weight.layout == "panels":
@@ -134,24 +134,24 @@ def scale_in_rows(weight: Weight) -> np.ndarray:
     return weight.scale.swapaxes(1, 2).reshape(-1, weight.scale.shape[1])
 
 
-def floats(weight: Weight, dtype: np.dtype) -> np.ndarray:
+def floats_in_rows(weight: Weight, dtype: np.dtype) -> np.ndarray:
     """(outputs, inputs), the numbers that a block weight stands for: each rounds once if float32 does not hold it."""
-    scale_XX, q_XX = scale_in_rows(weight), integers(weight)
+    scale_XX, q_XX = scale_in_rows(weight), integers_in_rows(weight)
     float_XXX = q_XX.reshape(*scale_XX.shape, BLOCK) * scale_XX.astype(dtype)[..., None]
     return float_XXX.reshape(q_XX.shape)[: weight.outputs]
 
 
-def in_panels(weight: Weight) -> Weight:
+def pack_in_panels(weight: Weight) -> Weight:
     """A block weight in rows, as the CPU's tiles read it. The outputs that fill the last panel up are zeros."""
     assert weight.scale is not None
     (outputs, blocks), is_int4 = weight.scale.shape, weight.data.dtype == np.uint8
     panels, inputs = -(-outputs // PANEL_OUTPUTS), blocks * BLOCK
     shape = (panels, inputs // STEP, PANEL_OUTPUTS, STEP // 2) if is_int4 else (panels, inputs, PANEL_OUTPUTS)
-    data = aligned(shape, weight.data.dtype)
-    scale = aligned((panels, blocks, PANEL_OUTPUTS), np.float16)
+    data = aligned_zeros(shape, weight.data.dtype)
+    scale = aligned_zeros((panels, blocks, PANEL_OUTPUTS), np.float16)
     for p in range(panels):
         here = slice(p * PANEL_OUTPUTS, min((p + 1) * PANEL_OUTPUTS, outputs))
-        q_XX, some = integers(weight.of_outputs(here)), here.stop - here.start
+        q_XX, some = integers_in_rows(weight.of_outputs(here)), here.stop - here.start
         if is_int4:
             both = (q_XX.view(np.uint8) & 15).reshape(some, inputs // STEP, STEP // 2, 2)
             data[p, :, :some] = (both[..., 0] | both[..., 1] << 4).swapaxes(0, 1)
@@ -161,15 +161,15 @@ def in_panels(weight: Weight) -> Weight:
     return dataclasses.replace(weight, data=data, scale=scale, layout="panels", packed_outputs=outputs)
 
 
-def in_rows(weight: Weight) -> Weight:
-    """A block weight with its outputs in rows again; a copy."""
-    q_XX, outputs = integers(weight)[: weight.outputs], weight.outputs
-    data = q_XX if weight.data.dtype == np.int8 else _packed_in_halves((q_XX + np.int8(8)).view(np.uint8))
+def unpack_block_panels(weight: Weight) -> Weight:
+    """A block weight in panels with its outputs in rows again; a copy."""
+    q_XX, outputs = integers_in_rows(weight)[: weight.outputs], weight.outputs
+    data = q_XX if weight.data.dtype == np.int8 else _pack_nibbles((q_XX + np.int8(8)).view(np.uint8))
     scale_XX = np.ascontiguousarray(scale_in_rows(weight)[:outputs])
     return dataclasses.replace(weight, data=data, scale=scale_XX, layout="oi", packed_outputs=None)
 
 
-def _packed_in_halves(n_XX):
+def _pack_nibbles(n_XX):
     """Bytes of numbers from 0 to 15 in the order of Q4_0: input j of a block, and input j + 16 in the upper half."""
     by_block, half = n_XX.reshape(len(n_XX), -1, BLOCK), BLOCK // 2
     return (by_block[..., :half] | by_block[..., half:] << 4).reshape(len(n_XX), -1)

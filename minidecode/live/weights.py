@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..device.low_precision import arrays_of
+from ..device.low_precision import arrays_in_weights
 from ..errors import CheckpointError
 from ..files.folder import matched_tensors
 from ..models import FAMILIES, REFUSED, Family
@@ -198,4 +198,4 @@ def copied_bytes(weights: Any, live: Iterable[LiveTensor]) -> int:
         at = array.__array_interface__["data"][0]
         return any(begin <= at < end for begin, end in spans)
 
-    return sum(array.nbytes for array in arrays_of(weights) if not is_shared(array))
+    return sum(array.nbytes for array in arrays_in_weights(weights) if not is_shared(array))

@@ -8,9 +8,16 @@ from typing import Any, Self, TypeVar, Unpack
 
 import numpy as np
 
-from ..device.arrays import moved_to
-from ..device.blas_threads import products_are_small
-from ..device.low_precision import DYNAMIC, LOW_PRECISION, each_weight, joined, read_only, stored_as
+from ..device.arrays import copy_to_device
+from ..device.blas_threads import has_small_products
+from ..device.low_precision import (
+    DYNAMIC,
+    LOW_PRECISION,
+    map_weights,
+    read_only_weights,
+    weights_stored_as,
+    with_joined_matrices,
+)
 from ..errors import CheckpointError, OptionError
 from ..files.folder import chosen_defaults
 from ..files.sentence_settings import SentenceSettings
@@ -61,14 +68,14 @@ class LoadedModel:
             must = plan.base == "auto" or plan.linear_int8 == "cpu"
             self.weights = file_of("cpu.common", "packing").packed(dtype, self.weights, must)
         elif dtype is not None and (dtype in LOW_PRECISION or by_outputs):
-            self.weights = stored_as(dtype, self.weights, packs=device == "cpu")
+            self.weights = weights_stored_as(dtype, self.weights, packs=device == "cpu")
         else:
-            self.weights = each_weight(self.weights, lambda place, weight: joined(weight))
+            self.weights = map_weights(self.weights, lambda place, weight: with_joined_matrices(weight))
         if dtype in LOW_PRECISION:
             self.tensors = {}  # the wide ones are dropped
-        self.weights = read_only(self.weights) if device == "cpu" else moved_to(device, self.weights)
+        self.weights = read_only_weights(self.weights) if device == "cpu" else copy_to_device(device, self.weights)
         self.inputs = self._inputs(family)
-        self.is_small = products_are_small(self.weights)
+        self.is_small = has_small_products(self.weights)
         self.buckets, self.passes = Buckets(device), Passes(device)
 
     def __repr__(self) -> str:
@@ -182,7 +189,7 @@ def _from_state(kind: type[Loaded], state: dict[str, Any]) -> Loaded:
     model.buckets, model.passes = Buckets(model.device), Passes(model.device)
     model.inputs = model._inputs(FAMILIES[model.family])
     if model.device == "cpu":
-        model.weights = read_only(model.weights)
+        model.weights = read_only_weights(model.weights)
     return model
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from ..device.launch import on_current_stream
-from ..device.out_of_memory import asked_for, give_back_unused, is_out_of_memory
+from ..device.out_of_memory import bytes_asked_for, give_back_unused_memory, is_out_of_memory
 from ..errors import MemoryBudgetError
 from ..runtime.footprint import free_on_device, in_units
 from .loaded import LoadedModel
@@ -41,12 +41,12 @@ def with_memory(
         except Exception as error:
             if model.device == "cpu" or not is_out_of_memory(error):
                 raise
-            asked = asked_for(error)
+            asked = bytes_asked_for(error)
         tries += 1
         for one in models:
             kept = give_up_kept(one) or kept
         gc.collect()  # ops and engines refer to each other
-        give_back_unused(model.device)
+        give_back_unused_memory(model.device)
         if tries == 2 or not (kept and may_repeat):
             break
     free, narrower = free_on_device(model.device), NARROWER.get(model.dtype)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..device.user_functions import describe
+from ..device.user_functions import describe_function
 from ..errors import MinidecodeWarning, OptionError, shown
 from ..ops import BEST_BEAM, BEST_CANDIDATE, NOBODY, BeamRules
 from . import checks
@@ -178,11 +178,11 @@ class Options(OptionTable):
         if not self.do_sample:  # a dialect's default top_k touches nothing then
             changed = {name: value for name, value in changed.items() if name not in SAMPLING_ALONE}
         if self.prefix_allowed_tokens_fn:
-            changed["prefix_allowed_tokens_fn"] = describe(self.prefix_allowed_tokens_fn)
+            changed["prefix_allowed_tokens_fn"] = describe_function(self.prefix_allowed_tokens_fn)
         if self.logits_processor:
-            changed["logits_processor"] = [describe(function) for function in self.logits_processor]
+            changed["logits_processor"] = [describe_function(function) for function in self.logits_processor]
         if self.stopping_criteria:
-            changed["stopping_criteria"] = [describe(function) for function in self.stopping_criteria]
+            changed["stopping_criteria"] = [describe_function(function) for function in self.stopping_criteria]
         return changed
 
     def _check_values(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..device.low_precision import largest_of
+from ..device.low_precision import largest_stored_number
 from . import in_rows, scratch
 from .heads import split_heads_naive
 
@@ -43,6 +43,6 @@ def add_and_cut(qkv_RX, bias_X, heads, out, workspace):
 def write(k_XGMX, k_RGX, at_R, page_R=None) -> None:
     """One position of each row, in its own cache or in page_R; k_RGX is cut off in place at what the cache can hold."""
     if k_XGMX.dtype != k_RGX.dtype:
-        largest = largest_of(k_XGMX.dtype)
+        largest = largest_stored_number(k_XGMX.dtype)
         np.clip(k_RGX, -largest, largest, out=k_RGX)
     k_XGMX[np.arange(len(at_R)) if page_R is None else page_R, :, at_R] = k_RGX

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..device.low_precision import cast_to, is_narrow, rounded_rows, rounding, unpacked
+from ..device.low_precision import cast_for_cache, is_narrow, round_rows_to_float16, rounding, unpack_panels
 from .heads import split_heads_naive
 from .linear import linear, linear_naive
 from .linear_int8 import linear_int8, linear_int8_naive
@@ -15,7 +15,7 @@ from .linear_int8 import linear_int8, linear_int8_naive
 def project_cross_kv_naive(h_RD, weight, heads, dtype=None, out=None):
     """A product for each layer, which reads the source as often; then its bias, and the cut into heads."""
     k_SRGK, v_SRGU = results(h_RD, weight, heads, dtype, out)
-    weight, width = unpacked(weight), heads.G * (heads.K + heads.U)
+    weight, width = unpack_panels(weight), heads.G * (heads.K + heads.U)
     multiply = linear_naive if weight.x_bits is None else linear_int8_naive
     for s in range(len(k_SRGK)):
         part = weight.of_outputs(slice(s * width, (s + 1) * width))
@@ -32,7 +32,7 @@ def project_cross_kv(h_RD, weight, heads, dtype=None, out=None, *, workspace=Non
 @rounding
 def project_cross_kv_rounded(h_RD, weight, heads, dtype=None, out=None, *, workspace=None):
     """What devices compute (`linear_rounded`). int8_dynamic rounds rows to bytes anyway."""
-    h_RD = rounded_rows(h_RD) if is_narrow(weight) and weight.x_bits is None else h_RD
+    h_RD = round_rows_to_float16(h_RD) if is_narrow(weight) and weight.x_bits is None else h_RD
     return project_cross_kv(h_RD, weight, heads, dtype, out, workspace=workspace)
 
 
@@ -47,7 +47,7 @@ def arranged(kv_RX, weight, heads, dtype=None, out=None):
         if result.dtype == kv_RX.dtype:
             np.add(kv_SRX[..., columns], bias_S1X[..., columns], out=result_SRX)
         else:
-            result_SRX[...] = cast_to(result.dtype, kv_SRX[..., columns] + bias_S1X[..., columns])
+            result_SRX[...] = cast_for_cache(result.dtype, kv_SRX[..., columns] + bias_S1X[..., columns])
     return k_SRGK, v_SRGU
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..device.low_precision import is_narrow, rounded_rows, rounding
+from ..device.low_precision import is_narrow, round_rows_to_float16, rounding
 from . import scratch
 from .activation import ACTIVATIONS, bias_activation, bias_activation_naive, is_gated
 from .linear import linear, linear_naive
@@ -51,5 +51,5 @@ def linear_epilogue(x_RX, weight, activation=None, add_to=None, out=None, *, wor
 @rounding
 def linear_epilogue_rounded(x_RX, weight, activation=None, add_to=None, out=None, *, workspace=None):
     """What devices compute (`linear_rounded`)."""
-    x_RX = rounded_rows(x_RX) if is_narrow(weight) else x_RX
+    x_RX = round_rows_to_float16(x_RX) if is_narrow(weight) else x_RX
     return linear_epilogue(x_RX, weight, activation, add_to, out, workspace=workspace)

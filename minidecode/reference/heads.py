@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..device.low_precision import cast_to
+from ..device.low_precision import cast_for_cache
 
 
 def split_heads_naive(qkv_RX, bias_X, heads, dtype=None, out=None):
     """Step by step: the bias is added into an array of its own, rounded, then each part is copied out of it."""
-    parts = cut(cast_to(dtype, qkv_RX if bias_X is None else qkv_RX + bias_X), heads)
+    parts = cut(cast_for_cache(dtype, qkv_RX if bias_X is None else qkv_RX + bias_X), heads)
     if out is None:
         return tuple(part.copy() for part in parts)
     for target, part in zip(out, parts, strict=True):

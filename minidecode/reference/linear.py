@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..device.low_precision import dequantized, is_narrow, rounded_rows, rounding, unpacked
+from ..device.low_precision import dequantize_weight, is_narrow, round_rows_to_float16, rounding, unpack_panels
 from ..device.weight_blocks import BLOCK, PANEL_OUTPUTS, is_in_blocks
 from . import scratch
 
@@ -13,14 +13,14 @@ CACHED = 2**17  # weights that are cast together: half a megabyte of float32, wh
 
 def linear_naive(x_RX, weight, add_to=None, out=None):
     """A low-precision matrix is cast whole, written to memory and read back by the product: more bytes, not fewer."""
-    matrix = dequantized(weight, x_RX.dtype)
+    matrix = dequantize_weight(weight, x_RX.dtype)
     y_RX = np.matmul(x_RX, matrix if weight.layout == "io" else matrix.T, out=out)
     return y_RX if add_to is None else np.add(add_to, y_RX, out=add_to)
 
 
 def linear(x_RX, weight, add_to=None, out=None, *, workspace=None):
     """One BLAS product; a weight stored (out, in) is transposed as a view, not copied. Others are cast in pieces."""
-    weight = weight if is_in_blocks(weight) else unpacked(weight)
+    weight = weight if is_in_blocks(weight) else unpack_panels(weight)
     if is_in_blocks(weight):
         y_RX = product_of_blocks(x_RX, weight, out)
     elif weight.data.dtype != x_RX.dtype:
@@ -33,7 +33,7 @@ def linear(x_RX, weight, add_to=None, out=None, *, workspace=None):
 @rounding
 def linear_rounded(x_RX, weight, add_to=None, out=None, *, workspace=None):
     """What devices compute: rows that meet weights of fewer bits than float32 are rounded to float16 before."""
-    x_RX = rounded_rows(x_RX) if is_narrow(weight) else x_RX
+    x_RX = round_rows_to_float16(x_RX) if is_narrow(weight) else x_RX
     return linear(x_RX, weight, add_to, out, workspace=workspace)
 
 
@@ -65,5 +65,5 @@ def product_of_blocks(x_RX, weight, out):
     together = max(1, CACHED // inputs // PANEL_OUTPUTS) * PANEL_OUTPUTS
     for first in range(0, outputs, together):
         some = weight.of_outputs(slice(first, first + together))
-        np.matmul(x_RX, dequantized(some, x_RX.dtype).T, out=y_RX[:, first : first + together])
+        np.matmul(x_RX, dequantize_weight(some, x_RX.dtype).T, out=y_RX[:, first : first + together])
     return y_RX

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..device.low_precision import unpacked
+from ..device.low_precision import unpack_panels
 from ..errors import OptionError
 from .activation import ACTIVATIONS, bias_activation, bias_activation_naive, is_gated
 
@@ -18,7 +18,7 @@ def linear_int8_naive(x_RX, weight, bias_X=None, activation=None, add_to=None, o
     """Integers are cast to 32 bits and multiplied as such; NumPy has no fast product of integers."""
     check_inputs(x_RX)
     q_RX, scale_R = rounded_rows(x_RX, weight.x_bits)
-    w_XX = unpacked(weight).data[:, : x_RX.shape[1]].astype(np.int32)
+    w_XX = unpack_panels(weight).data[:, : x_RX.shape[1]].astype(np.int32)
     sums_RX = np.matmul(q_RX.astype(np.int32), w_XX.T)
     y_RX = sums_RX.astype(np.float32) * (scale_R[:, None] * weight.scale)
     if activation is not None:
@@ -41,7 +41,7 @@ def linear_int8(x_RX, weight, bias_X=None, activation=None, add_to=None, out=Non
     """
     check_inputs(x_RX)
     q_RX, scale_R = rounded_rows(x_RX, weight.x_bits)
-    weight = unpacked(weight)
+    weight = unpack_panels(weight)
     (R, inputs), outputs = x_RX.shape, weight.outputs
     has_room = out is not None and add_to is None and not is_gated(activation)  # pairs are twice as many
     y_RX = out if has_room else np.empty((R, outputs), np.float32)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..device.low_precision import cast_to
+from ..device.low_precision import cast_for_cache
 
 
 def gather_rows(x_RX, pick_R, out=None):
@@ -33,4 +33,4 @@ def pad_left(k_RGX, offsets_X, N=None, out=None):
 
 def concat_step(k_RGMX, k_RGX, out=None):
     """A new array, one position longer: what fairseq and transformers did each step."""
-    return np.concatenate([k_RGMX, cast_to(k_RGMX.dtype, k_RGX)[:, :, None]], axis=2, out=out)
+    return np.concatenate([k_RGMX, cast_for_cache(k_RGMX.dtype, k_RGX)[:, :, None]], axis=2, out=out)

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..device.capture import CAPTURABLE, CAPTURE
 from ..device.graphs import GraphCounts
-from ..device.user_functions import describe
+from ..device.user_functions import describe_function
 from .arena import Fresh
 from .receipt import CountedOps
 
@@ -121,7 +121,7 @@ class Watched(Fresh):
         """The op's result."""
         graph, before = self.graph, len(self.graph.launches)
         if not graph.why_not and id(function) not in CAPTURABLE:
-            graph.why_not = f"{name} is {describe(function)}"
+            graph.why_not = f"{name} is {describe_function(function)}"
         if graph.why_not:
             CAPTURE.set(None)  # nothing more is noted: not what a function of the user's calls, or starts in a thread
             return function(*args, **kwargs)

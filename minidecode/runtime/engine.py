@@ -22,7 +22,7 @@ from ..cache.prefix import Prefix
 from ..cache.protocol import StepCache
 from ..cache.queries import QueryCache, QueryCross, QueryRows, rows_a_token
 from ..cache.source import Source
-from ..device.arrays import fetch, fetched_once, put, put_known
+from ..device.arrays import fetch, fetch_constant, put, put_constant
 from ..device.graphs import Captured, GraphCounts
 from ..within import holding
 from .arena import Fresh
@@ -156,7 +156,7 @@ class Engine:
 
         if source is None:
             return self._whole(("prefill", *lengths), read, [ids_R], [pos_R, offsets_X, pick_R])
-        what = ("prefill", *lengths), tuple(fetched_once(source.offsets_X).tolist())
+        what = ("prefill", *lengths), tuple(fetch_constant(source.offsets_X).tolist())
         return self._whole(what, read, [ids_R, source.h_RD], [pos_R, offsets_X, pick_R, source.offsets_X])
 
     def _whole(self, what: tuple, run: Callable[..., Any], inputs: list[Any], beside: list[Any]) -> Any:
@@ -459,7 +459,7 @@ class Engine:
         offsets_X = offsets_of(lengths_B)
         ids_R = np.concatenate(sequences)
         pos_R = np.arange(len(ids_R)) - np.repeat(offsets_X[:-1], lengths_B)
-        return put(ids_R, self.device), put(pos_R, self.device), put_known(offsets_X, self.device)
+        return put(ids_R, self.device), put(pos_R, self.device), put_constant(offsets_X, self.device)
 
     def _note_cache(self) -> None:
         """Counts what is held, unless it is what was counted last: the first layer tells, for all change together.

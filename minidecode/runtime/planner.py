@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..device.user_functions import UserOp, describe
+from ..device.user_functions import UserOp, describe_function
 from ..errors import OptionError, quoted
 from ..ops import ALIGNED
 
@@ -64,7 +64,7 @@ def lay_out(lifetimes: Sequence[Lifetime], place: Callable[..., np.ndarray]) -> 
     use.
     """
     if not lifetimes:
-        return Layout((), (), describe(place))
+        return Layout((), (), describe_function(place))
     columns = np.array([(a.bytes, a.first, a.last) for a in lifetimes], np.int64).T.copy()
     given = columns.copy()
     offset_X = place(*given)
@@ -73,14 +73,14 @@ def lay_out(lifetimes: Sequence[Lifetime], place: Callable[..., np.ndarray]) -> 
     elif offset_X.shape != columns[0].shape:
         what = f"gives {offset_X.size} places for {len(lifetimes)} arrays"
     else:
-        layout = Layout(tuple(lifetimes), tuple(offset_X.tolist()), describe(place))
+        layout = Layout(tuple(lifetimes), tuple(offset_X.tolist()), describe_function(place))
         what = fault(layout)
     if what is None:
         return layout
     if isinstance(place, UserOp):
         check = f"minidecode check arena {quoted(place.place)}"
         raise OptionError(f"plan: arena={place.place} {what}: {check} finds a small case")
-    raise RuntimeError(f"{describe(place)} {what}")
+    raise RuntimeError(f"{describe_function(place)} {what}")
 
 
 def fault(layout: Layout) -> str | None:

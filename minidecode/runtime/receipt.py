@@ -18,7 +18,7 @@ from ..cpu.common.code_paths import CODE_PATHS, COUNTS
 from ..device.arrays import fetch
 from ..device.graphs import GraphCounts
 from ..device.kernels import Loading
-from ..device.user_functions import describe
+from ..device.user_functions import describe_function
 from .arena import Fresh
 
 
@@ -60,7 +60,7 @@ class CountedOps:
             setattr(self, name, self._counted(name, function))
 
     def _counted(self, name, function):
-        count = self._every[name] = OpCount(describe(function))
+        count = self._every[name] = OpCount(describe_function(function))
         parameters = parameters_of(name)
         tables = {parameters.index(table) for table in signatures.TABLES.get(name, ())}
 

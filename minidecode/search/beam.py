@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..device.arrays import array_like, fetch, repeated
+from ..device.arrays import array_like, fetch, repeat_each
 from ..errors import OptionError
 from ..ops import ALL_DONE, FINE, MOVED, PENALTY_TOO_STRONG, SOME_DONE, TROUBLE, BeamRules
 from ..options.options import CountedStop, Options
@@ -143,7 +143,7 @@ def step_of_beams(
         else:
             if logprobs_RV is None:  # the softmax comes last, in a dialect without groups
                 scores_RV, model_trouble_R = log_probabilities_last(ops, logits_RV, rows_of[g], options, notes)
-                clear_trouble(model_trouble_R, repeated(beams.done_B, W))
+                clear_trouble(model_trouble_R, repeat_each(beams.done_B, W))
             else:
                 scores_RV = diversity.penalized(logprobs_RV, g) if diversity else logprobs_RV
                 scores_RV = process(ops, scores_RV, rows_of[g], options, notes)
@@ -247,7 +247,7 @@ def _log_probabilities(
     logprobs_RV, trouble_R = ops.log_softmax(logits_RV)
     beams_per_sentence = len(logits_RV) // len(sentence_B)
     done_BG = np.stack([beams.done_B for beams in groups], axis=1)
-    done_R = repeated(done_BG.reshape(-1), beams_per_sentence // len(groups))
+    done_R = repeat_each(done_BG.reshape(-1), beams_per_sentence // len(groups))
     clear_trouble(trouble_R, done_R | options.remove_invalid_values)
     if options.logits_processor:  # the user's function is not to blame
         raise_trouble(trouble_R, np.repeat(sentence_B, beams_per_sentence), step)
@@ -266,7 +266,7 @@ def running_texts(groups: list[Beams]) -> tuple[np.ndarray, np.ndarray]:
     tokens_BXM = np.concatenate([b.running_BWM for b in groups], axis=1) if len(groups) > 1 else groups[0].running_BWM
     B, X, M = tokens_BXM.shape
     length_BG = np.stack([beams.length_B for beams in groups], axis=1)
-    return tokens_BXM.reshape(B * X, M), repeated(length_BG.reshape(-1), X // len(groups))
+    return tokens_BXM.reshape(B * X, M), repeat_each(length_BG.reshape(-1), X // len(groups))
 
 
 def _parent_rows(parent_BX: np.ndarray) -> np.ndarray:
@@ -382,7 +382,7 @@ class Beams:
         B, W, M = self.running_BWM.shape
         return request.rows(
             self.running_BWM.reshape(B * W, M),
-            repeated(self.length_B, W),
+            repeat_each(self.length_B, W),
             np.repeat(sentence_B, W),
             step,
             tables,

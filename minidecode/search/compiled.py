@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..cache.queries import rows_a_token
-from ..device.low_precision import DYNAMIC, arrays_of
+from ..device.low_precision import DYNAMIC, arrays_in_weights
 from ..device.weight_blocks import BLOCKS
 from ..options.options import Options
 from ..plan import file_of
@@ -108,7 +108,7 @@ def reason_for_numpy(weights: Any, dtype: str, work: float, rows: Iterable[str])
         return f"code is compiled for float32, and this is {dtype}"
     if work < WORTH_LOADING:
         return "loading compiled code would take longer than it saves"
-    if not all(a.flags.c_contiguous and a.flags.aligned for a in arrays_of(weights)):
+    if not all(a.flags.c_contiguous and a.flags.aligned for a in arrays_in_weights(weights)):
         return "these weights lie in an order that code is not compiled for"
     try:
         missing = missing_rows(rows, dtype)

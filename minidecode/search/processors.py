@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..device.arrays import fetch
-from ..device.user_functions import call_option, describe
+from ..device.user_functions import call_user_option, describe_function
 from ..errors import OptionError
 from ..ops import FINE
 from ..options.options import Options
@@ -146,7 +146,7 @@ def on_host(names: Iterable[str], options: Options) -> str:
     for name in names:
         value = getattr(options, name)
         functions = value if isinstance(value, tuple) else (value,)
-        described = ", ".join(describe(function) for function in functions if callable(function))
+        described = ", ".join(describe_function(function) for function in functions if callable(function))
         named.append(f"{name} ({described})" if described else name)
     return f"{', '.join(named)} on the host"
 
@@ -408,7 +408,7 @@ def prefix_allowed_tokens_fn(ops, scores_RV, rows, o):
     allowed_RV = np.full_like(scores_RV, False, bool)
     for r, sentence in enumerate(rows.sentence_R):
         how = "f(sentence, ids)"
-        ids = call_option(
+        ids = call_user_option(
             "prefix_allowed_tokens_fn", how, o.prefix_allowed_tokens_fn, int(sentence), rows.text(r).copy()
         )
         ids = np.asarray([] if ids is None else list(ids))
@@ -520,7 +520,7 @@ def logits_processor(ops, scores_RV, rows, o):
     shape, dtype = scores_RV.shape, scores_RV.dtype
     for function in o.logits_processor:
         bad_before_R = ~(scores_RV < np.inf).all(axis=1)  # only of texts that are done: the search has looked at others
-        returned = np.asarray(call_option("logits_processor", "f(scores_RV, rows)", function, scores_RV, rows))
+        returned = np.asarray(call_user_option("logits_processor", "f(scores_RV, rows)", function, scores_RV, rows))
         scores_RV = returned if returned is scores_RV else returned.copy()  # the search goes on to change them
         if scores_RV.shape != shape or scores_RV.dtype.kind != "f":
             raise OptionError(

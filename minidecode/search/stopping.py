@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..device.user_functions import call_option, describe
+from ..device.user_functions import call_user_option, describe_function
 from ..errors import OptionError
 from ..options.options import Options
 from ..options.stop_strings import NewText
@@ -53,11 +53,11 @@ class Stopping:
         for r in np.flatnonzero(~done_R):
             end_R[r] = self.has_string(*np.split(texts[r], [prompt_R[r]]))
         for function in self.options.stopping_criteria:
-            answer = np.asarray(call_option("stopping_criteria", "f(ids, scores)", function, texts, scores_RV))
+            answer = np.asarray(call_user_option("stopping_criteria", "f(ids, scores)", function, texts, scores_RV))
             if answer.dtype != bool or answer.shape not in ((), end_R.shape):
                 raise OptionError(
-                    f"stopping_criteria: {describe(function)} returned {answer!r:.80}: return True or False, or one "
-                    f"for each of the {len(texts)} texts"
+                    f"stopping_criteria: {describe_function(function)} returned {answer!r:.80}: return True or False, "
+                    f"or one for each of the {len(texts)} texts"
                 )
             end_R |= answer
         return end_R

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from minidecode.device.user_functions import load_file
+from minidecode.device.user_functions import load_python_file
 
 HERE = Path(__file__).parents[2]
 
@@ -13,7 +13,7 @@ HERE = Path(__file__).parents[2]
 @pytest.fixture
 def script(monkeypatch):
     monkeypatch.syspath_prepend(str(HERE / "benchmarks"))  # as if it were run
-    return load_file(HERE / "benchmarks" / "arena_bytes.py")
+    return load_python_file(HERE / "benchmarks" / "arena_bytes.py")
 
 
 def test_what_is_recorded_is_what_a_plan_says_today(script):

@@ -13,7 +13,7 @@ from minidecode.bench.compare import calls_on_device, implementations
 from minidecode.catalog import CATALOG
 from minidecode.conformance.rows import row_module
 from minidecode.device.arrays import fetch
-from minidecode.device.user_functions import load_file
+from minidecode.device.user_functions import load_python_file
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def script(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))  # as if it were run
-    return load_file(ROOT / "benchmarks" / "bandwidth.py")
+    return load_python_file(ROOT / "benchmarks" / "bandwidth.py")
 
 
 NAMES = ("norm", "activation", "heads", "linear", "split", "shared", "softmax", "beam_scores", "temperature", "argmax",

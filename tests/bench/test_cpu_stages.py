@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import minidecode as md
-from minidecode.device.user_functions import load_file
+from minidecode.device.user_functions import load_python_file
 from minidecode.runtime.engine import Engine
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -22,7 +22,7 @@ def script(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCHMARKS))  # as if it were run
     for name in ("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         monkeypatch.setenv(name, os.environ.get(name, "1"))  # which the script sets
-    return load_file(BENCHMARKS / "cpu_stages.py")
+    return load_python_file(BENCHMARKS / "cpu_stages.py")
 
 
 def test_it_runs_in_small_and_writes_json(script, tmp_path, monkeypatch, capsys):

@@ -9,7 +9,7 @@ from minidecode.bench.el_costs import GROUPS, METHODS, Sizes, costs, input_bytes
 from minidecode.bench.machines import MACHINES, Machine
 from minidecode.catalog import CATALOG
 from minidecode.conformance.rows import row_module
-from minidecode.device.user_functions import load_file
+from minidecode.device.user_functions import load_python_file
 from minidecode.errors import OptionError
 from minidecode.ops import Weight
 from minidecode.plan import Plan
@@ -196,7 +196,7 @@ def test_the_catalog_says_the_same():
 
 
 def test_the_benchmark_measures_predicts_and_says_why():
-    script = load_file(Path(__file__).parents[2] / "benchmarks" / "el_attention.py")
+    script = load_python_file(Path(__file__).parents[2] / "benchmarks" / "el_attention.py")
     v100, laptop = MACHINES["v100"].on_tensor_cores(), Machine("a laptop", 20e9, 80e9, "4 operations per byte")
     row = script.time_setting(SMALL, 1, {script.HERE: laptop, "v100": v100})
     assert row["ms_per_sentence"].keys() == row["predicted_us_per_sentence"]["v100"].keys() == set(METHODS)

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from minidecode.device.user_functions import load_file
+from minidecode.device.user_functions import load_python_file
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -16,7 +16,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 @pytest.fixture
 def script(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCHMARKS))
-    return load_file(BENCHMARKS / "encode.py")
+    return load_python_file(BENCHMARKS / "encode.py")
 
 
 def test_texts_are_the_same_each_time_and_of_the_lengths_that_are_told(script):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from minidecode.device.user_functions import load_file
+from minidecode.device.user_functions import load_python_file
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 SCRIPTS = sorted(p for p in BENCHMARKS.glob("*.py") if "__main__" in p.read_text(encoding="utf-8"))  # others are parts
@@ -39,7 +39,7 @@ def run(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "path", list(sys.path))  # some scripts add to it
 
     def call(path, *arguments):
-        script = load_file(path)
+        script = load_python_file(path)
         monkeypatch.setattr(sys, "argv", [path.name, *arguments])
         script.main()
 
@@ -88,7 +88,7 @@ def test_a_width_that_heads_cannot_share_is_told(name, run, capsys):
 
 def test_a_file_that_can_be_written_is_taken(run, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(BENCHMARKS))
-    flags = load_file(BENCHMARKS / "flags.py")
+    flags = load_python_file(BENCHMARKS / "flags.py")
     assert flags.to_write("new.json") == Path("new.json") and flags.positive("3") == 3
     (tmp_path / "old.json").write_text("{}", encoding="utf-8")
     assert flags.to_write("old.json") == flags.to_read("old.json") == Path("old.json")

@@ -224,7 +224,7 @@ def test_where_the_library_begins_to_win_is_kept_for_a_gpu_alone(scripts, monkey
         return scripts("minidecode.bench.library_rows").Crossing(stored, 9, {8: {"kernels": 1.0, "library": 2.0}}, True)
 
     monkeypatch.setattr(part, "crossing", crossing)
-    monkeypatch.setattr(part, "keep_rows", kept.append)
+    monkeypatch.setattr(part, "save_library_rows", kept.append)
     part.run(there := scripts("gpu_timing").Record(device, quick, tmp_path, {}))
     assert set(asked) == {(device, part.TOYS if quick else part.DECODING)}
     assert all(there.figures[stored]["rows"] == 9 for stored in part.STORED)

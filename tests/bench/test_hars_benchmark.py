@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from minidecode.device.user_functions import load_file
+from minidecode.device.user_functions import load_python_file
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "hars.py"
 
@@ -15,7 +15,7 @@ def test_it_runs_in_small_and_writes_json(tmp_path, monkeypatch, capsys):
     out = tmp_path / "hars.json"
     sizes = ["--small", "--trials", "20", "--repeats", "1", "--vocabulary", "640"]
     monkeypatch.setattr("sys.argv", ["hars.py", *sizes, "--out", str(out)])
-    load_file(SCRIPT).main()
+    load_python_file(SCRIPT).main()
     results, printed = json.loads(out.read_text(encoding="utf-8")), capsys.readouterr().out
     of_eight = next(row for row in results["survivors"] if row["candidates"] == 8)
     assert of_eight["law"] == 21.7 and 12 < of_eight["survivors"] < 32
@@ -40,14 +40,14 @@ def test_what_is_lost_by_a_flat_row_and_by_beams_with_thresholds_of_their_own(pe
     A strict `>` keeps only the 6: the row's threshold is 5, as is that of beam 1, whose two best tie.
     """
     total_WV = np.array([[4, 1, 2, 6, 1], [3, 5, 4, 4, 5]], np.float32)
-    assert load_file(SCRIPT).is_lost(total_WV, per_beam, strict) == lost
+    assert load_python_file(SCRIPT).is_lost(total_WV, per_beam, strict) == lost
 
 
 def test_losses_of_beams_rise_to_those_of_a_flat_row(tmp_path, monkeypatch, capsys):
     """Beams of like scores share the best among them; where one beam is far ahead, all of the best are its own."""
     out = tmp_path / "losses.json"
     monkeypatch.setattr("sys.argv", ["hars.py", "--trials", "200", "--vocabulary", "640", "--losses", str(out)])
-    load_file(SCRIPT).main()
+    load_python_file(SCRIPT).main()
     rows = json.loads(out.read_text(encoding="utf-8"))["beam_scores"]
     assert "few_per_beam" in capsys.readouterr().out
     alike, *_, far_apart = rows

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from minidecode.cpu.common.tile import DOT
-from minidecode.device.user_functions import load_file
+from minidecode.device.user_functions import load_python_file
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "int8_gemm.py"
 
@@ -17,7 +17,7 @@ def test_it_runs_in_small_and_writes_json(tmp_path, monkeypatch, capsys):
     out = tmp_path / "int8.json"
     monkeypatch.setattr("sys.argv", ["int8_gemm.py", "--rows", "1", "16", "--turns", "1", "--products", "out", "--out",
                                      str(out)])  # fmt: skip
-    script = load_file(SCRIPT)
+    script = load_python_file(SCRIPT)
     for size in ("COLD", "READ"):
         monkeypatch.setattr(script, size, 2**20)
     script.main()
@@ -32,7 +32,7 @@ def test_it_runs_in_small_and_writes_json(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize("way", ["linear_int8", "linear"])
 def test_a_wrong_product_is_not_timed(way, monkeypatch):
     monkeypatch.setattr("sys.argv", ["int8_gemm.py", "--rows", "1", "--turns", "1", "--products", "out"])
-    script = load_file(SCRIPT)
+    script = load_python_file(SCRIPT)
     for size in ("COLD", "READ"):
         monkeypatch.setattr(script, size, 2**20)
     right = getattr(script, way)
@@ -44,7 +44,7 @@ def test_a_wrong_product_is_not_timed(way, monkeypatch):
 @pytest.mark.skipif(DOT is None, reason="no integer dot product here")
 def test_a_launched_product_that_is_wrong_is_not_timed(monkeypatch):
     monkeypatch.setattr("sys.argv", ["int8_gemm.py", "--rows", "1", "--turns", "1", "--products", "out"])
-    script = load_file(SCRIPT)
+    script = load_python_file(SCRIPT)
     for size in ("COLD", "READ"):
         monkeypatch.setattr(script, size, 2**20)
     monkeypatch.setattr(script.Graph, "launch", lambda graph: None)
@@ -54,7 +54,7 @@ def test_a_launched_product_that_is_wrong_is_not_timed(monkeypatch):
 
 def test_the_readme_says_what_was_recorded(monkeypatch):
     recorded = json.loads((SCRIPT.parent / "results" / "int8-gemm-cpu.json").read_text(encoding="utf-8"))
-    assert load_file(SCRIPT).table(recorded, {"up"}) in (SCRIPT.parent / "README.md").read_text(encoding="utf-8")
+    assert load_python_file(SCRIPT).table(recorded, {"up"}) in (SCRIPT.parent / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_readme_names_the_lowest_shares():

@@ -6,7 +6,7 @@ import pytest
 
 from minidecode.bench.frontier import OUT, Cell, Frontier
 from minidecode.bench.ladder import read_ladder
-from minidecode.device.user_functions import load_file
+from minidecode.device.user_functions import load_python_file
 
 ROOT = Path(__file__).parents[2]
 RECORDED = ROOT / "benchmarks" / "results" / "ladder-cpu.json"
@@ -15,7 +15,7 @@ RECORDED = ROOT / "benchmarks" / "results" / "ladder-cpu.json"
 @pytest.fixture
 def script(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))  # as if it were run
-    return load_file(ROOT / "benchmarks" / "ladder.py")
+    return load_python_file(ROOT / "benchmarks" / "ladder.py")
 
 
 def test_the_pages_say_what_was_recorded(script):

@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from minidecode.device.user_functions import load_file
+from minidecode.device.user_functions import load_python_file
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 with pytest.MonkeyPatch.context() as patch:
     patch.syspath_prepend(str(BENCHMARKS))  # as if it were run
-    launches = load_file(BENCHMARKS / "launches.py")
+    launches = load_python_file(BENCHMARKS / "launches.py")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from minidecode.bench import library_rows as measuring
 from minidecode.cuda import linear
 from minidecode.device import library_rows as table
-from minidecode.device.arrays import moved_to
+from minidecode.device.arrays import copy_to_device
 from minidecode.device.launch import counted_launches
 from minidecode.device.low_precision import stored_weight
 from minidecode.ops import Weight
@@ -47,10 +47,10 @@ def test_the_first_is_one_behind_which_the_library_always_wins(faster, first):
 @pytest.fixture
 def file(monkeypatch, tmp_path):
     """Where the table of a GPU would lie."""
-    monkeypatch.setattr(table, "file_of_rows", lambda: tmp_path / "rows.json")
-    table.rows_measured.cache_clear()
+    monkeypatch.setattr(table, "file_of_library_rows", lambda: tmp_path / "rows.json")
+    table.measured_library_rows.cache_clear()
     yield tmp_path / "rows.json"
-    table.rows_measured.cache_clear()
+    table.measured_library_rows.cache_clear()
 
 
 def test_a_table_is_kept_and_followed_on_a_gpu_alone(file):
@@ -59,23 +59,23 @@ def test_a_table_is_kept_and_followed_on_a_gpu_alone(file):
 
     OnGpu.__module__ = "cupy"
     assert linear.library_from("float16", OnGpu()) == linear.LIBRARY_FROM["float16"], "nothing was measured"
-    assert table.keep_rows({"float16": 25}) == file
+    assert table.save_library_rows({"float16": 25}) == file
     assert linear.library_from("float16", OnGpu()) == 25
     assert linear.library_from("int8", OnGpu()) == linear.LIBRARY_FROM["int8"]
     assert linear.library_from("float16", np.zeros(1)) == linear.LIBRARY_FROM["float16"]
-    x_RX = moved_to("emulator", np.zeros((2, 4), np.float32))
+    x_RX = copy_to_device("emulator", np.zeros((2, 4), np.float32))
     assert linear.library_from("float16", x_RX) == linear.LIBRARY_FROM["float16"]
 
 
 @pytest.mark.parametrize("content", ["", "[1]", '{"float16": 0}', '{"float16": "many"}', '{"float16": true}'])
 def test_a_damaged_table_is_none(file, content):
     file.write_text(content, encoding="utf-8")
-    assert table.rows_measured() == {}
+    assert table.measured_library_rows() == {}
 
 
 def test_products_go_where_the_number_says(monkeypatch):
-    weight = moved_to("emulator", stored_weight("float16", Weight(np.ones((4, 64), np.float32), layout="oi")))
-    x_RX = moved_to("emulator", np.ones((3, 64), np.float32))
+    weight = copy_to_device("emulator", stored_weight("float16", Weight(np.ones((4, 64), np.float32), layout="oi")))
+    x_RX = copy_to_device("emulator", np.ones((3, 64), np.float32))
     for rows, by_library in ((3, True), (4, False)):
         monkeypatch.setitem(linear.LIBRARY_FROM, "float16", rows)
         with counted_launches() as launches:
@@ -112,4 +112,4 @@ def test_the_command_keeps_what_a_gpu_measures(cli, monkeypatch, file):
     out = run.out
     assert not run.err and asked == [("float16", "cuda", measuring.DECODING)]
     assert out == f"float16: kernels up to 32 rows\nkept in {file}\n"
-    assert json.loads(file.read_text(encoding="utf-8")) == {"float16": 33} == table.rows_measured()
+    assert json.loads(file.read_text(encoding="utf-8")) == {"float16": 33} == table.measured_library_rows()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from minidecode.device.user_functions import load_file
+from minidecode.device.user_functions import load_python_file
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "low_precision_caches.py"
 
@@ -15,7 +15,7 @@ def test_it_runs_in_small_and_writes_json(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(
         "sys.argv", ["low_precision_caches.py", "--positions", "5", "9", "--repeats", "2", "--out", str(out)]
     )
-    script = load_file(SCRIPT)
+    script = load_python_file(SCRIPT)
     monkeypatch.setattr(script, "LAYERS", 2)
     script.main()
     results, printed = json.loads(out.read_text(encoding="utf-8")), capsys.readouterr().out
@@ -26,7 +26,7 @@ def test_it_runs_in_small_and_writes_json(tmp_path, monkeypatch, capsys):
 
 
 def test_it_refuses_to_time_what_is_wrong(monkeypatch):
-    script = load_file(SCRIPT)
+    script = load_python_file(SCRIPT)
     monkeypatch.setitem(script.WAYS, "grouped, cpu", lambda q, k, *rest: q * k.itemsize)
     with pytest.raises(SystemExit, match="grouped, cpu, float16: not what float32 says"):
         dict(script.calls_of("grouped, cpu", 5))

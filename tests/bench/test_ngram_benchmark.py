@@ -10,7 +10,7 @@ from test_compare import EmulatedCupy
 
 from minidecode.cpu import ngram
 from minidecode.device.arrays import fetch
-from minidecode.device.user_functions import load_file
+from minidecode.device.user_functions import load_python_file
 
 ROOT = Path(__file__).parents[2]
 SIZES = ["--sentences", "2", "--beams", "2", "--longest", "12", "--runs", "1"]
@@ -38,7 +38,7 @@ class StandIn:
 @pytest.fixture
 def script(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))  # as if it were run
-    return load_file(ROOT / "benchmarks" / "ngram.py")
+    return load_python_file(ROOT / "benchmarks" / "ngram.py")
 
 
 def test_it_runs_in_small_and_writes_json_and_the_table(script, tmp_path, monkeypatch, capsys):

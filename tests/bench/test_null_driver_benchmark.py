@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from minidecode.device.user_functions import load_file
+from minidecode.device.user_functions import load_python_file
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "launches_null_driver.py"
 RECORD = SCRIPT.parent / "results" / "launches-null-driver.json"
@@ -21,7 +21,7 @@ def recorded():
 def test_each_way_launches_beside_the_driver(tmp_path, monkeypatch, capsys):
     pytest.importorskip("cuda.bindings", reason="needs the toolkit: pip install '.[ptx]'")
     monkeypatch.setattr("sys.argv", ["launches_null_driver.py", "--turns", "3", "--out", str(tmp_path / "out.json")])
-    script = load_file(SCRIPT)
+    script = load_python_file(SCRIPT)
     script.main()
     result = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
     found = result["microseconds"]
@@ -39,7 +39,7 @@ def test_without_a_compiler_it_says_what_to_install(monkeypatch):
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("PATH", "")
     with pytest.raises(SystemExit, match="no C compiler is found: install gcc, or set CC"):
-        load_file(SCRIPT).main()
+        load_python_file(SCRIPT).main()
 
 
 def test_what_is_recorded_reaches_the_goals():
@@ -49,4 +49,4 @@ def test_what_is_recorded_reaches_the_goals():
 
 
 def test_the_readme_says_what_was_recorded():
-    assert load_file(SCRIPT).table(recorded()) in (SCRIPT.parent / "README.md").read_text(encoding="utf-8")
+    assert load_python_file(SCRIPT).table(recorded()) in (SCRIPT.parent / "README.md").read_text(encoding="utf-8")

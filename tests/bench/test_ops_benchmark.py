@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from minidecode.catalog import CATALOG
-from minidecode.device.user_functions import load_file
+from minidecode.device.user_functions import load_python_file
 
 ROOT = Path(__file__).parents[2]
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def script(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    return load_file(ROOT / "benchmarks" / "ops.py")
+    return load_python_file(ROOT / "benchmarks" / "ops.py")
 
 
 def test_what_is_recorded_stays_and_the_rest_comes(script, tmp_path, monkeypatch, capsys):

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from minidecode.cpu import ngram as cpu_ngram
-from minidecode.device.user_functions import load_file
+from minidecode.device.user_functions import load_python_file
 
 HERE = Path(__file__).parents[2]
 
@@ -16,7 +16,7 @@ HERE = Path(__file__).parents[2]
 @pytest.fixture
 def script(monkeypatch):
     monkeypatch.syspath_prepend(str(HERE / "benchmarks"))  # as if it were run
-    return load_file(HERE / "benchmarks" / "peers.py")
+    return load_python_file(HERE / "benchmarks" / "peers.py")
 
 
 def test_ratios_are_to_the_best_of_each_peer(script):

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import minidecode as md
-from minidecode.device.user_functions import load_file
+from minidecode.device.user_functions import load_python_file
 
 ROOT = Path(__file__).parents[2]
-benchmark = load_file(ROOT / "benchmarks" / "pipeline.py")
+benchmark = load_python_file(ROOT / "benchmarks" / "pipeline.py")
 
 
 @pytest.fixture(scope="module")

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from minidecode.device.user_functions import load_file
+from minidecode.device.user_functions import load_python_file
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-plots = load_file(BENCHMARKS / "plots.py")
+plots = load_python_file(BENCHMARKS / "plots.py")
 
 
 def drawn(tmp_path, monkeypatch, found: dict, *suffixes: str) -> list[str]:
@@ -25,7 +25,7 @@ def run(monkeypatch, tmp_path, script: str, *arguments: str) -> dict:
     """What a benchmark writes."""
     out = tmp_path / "small.json"
     monkeypatch.setattr("sys.argv", [script, *arguments, "--out", str(out)])
-    load_file(BENCHMARKS / script).main()
+    load_python_file(BENCHMARKS / script).main()
     return json.loads(out.read_text(encoding="utf-8"))
 
 

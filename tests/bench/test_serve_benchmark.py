@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 import minidecode as md
-from minidecode.device.user_functions import load_file
+from minidecode.device.user_functions import load_python_file
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-benchmark = load_file(BENCHMARKS / "serve.py")
+benchmark = load_python_file(BENCHMARKS / "serve.py")
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_the_page_says_what_was_recorded(name):
     recorded = json.loads((BENCHMARKS / "results" / f"{name}-cpu.json").read_text(encoding="utf-8"))
     page = (BENCHMARKS / "README.md").read_text(encoding="utf-8")
     shown = page.split(f"<!-- {name}: written by benchmarks/{name}.py -->\n")[1].split(f"\n<!-- end of {name} -->")[0]
-    assert shown == load_file(BENCHMARKS / f"{name}.py").markdown(recorded)
+    assert shown == load_python_file(BENCHMARKS / f"{name}.py").markdown(recorded)
 
 
 def test_continuous_batching_at_least_doubles_what_static_batches_do():

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from minidecode.device.user_functions import load_file
+from minidecode.device.user_functions import load_python_file
 from minidecode.ops import Norm, Weight
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "skinny_gemm.py"
@@ -15,7 +15,7 @@ def test_what_follows_products_is_timed_both_ways(tmp_path, monkeypatch):
     out = tmp_path / "ends.json"
     sizes = ["--ends", "16", "--rows", "1", "4", "--repeats", "2", "--cold", "1e5"]
     monkeypatch.setattr("sys.argv", ["skinny_gemm.py", *sizes, "--out", str(out)])
-    script = load_file(SCRIPT)
+    script = load_python_file(SCRIPT)
     monkeypatch.setattr("numba.config.NUMBA_NUM_THREADS", 1)  # which the script sets
     script.main()
     results = json.loads(out.read_text(encoding="utf-8"))["products"]
@@ -26,7 +26,7 @@ def test_what_follows_products_is_timed_both_ways(tmp_path, monkeypatch):
 
 
 def test_both_ways_are_one():
-    script, rng = load_file(SCRIPT), np.random.default_rng(0)
+    script, rng = load_python_file(SCRIPT), np.random.default_rng(0)
     norm = Norm(*np.ones((2, 8), np.float32), 1e-5)
     for up, (inputs, outputs) in ((True, (8, 32)), (False, (32, 8))):
         weight = Weight(*(rng.standard_normal(s, np.float32) for s in ((inputs, outputs), outputs)))
@@ -39,7 +39,7 @@ def test_it_runs_in_small_and_writes_json(tmp_path, monkeypatch, capsys):
     out = tmp_path / "few-rows.json"
     sizes = ["--models", "tiny-gpt2", "--rows", "1", "5", "--repeats", "1", "--cold", "1e6"]
     monkeypatch.setattr("sys.argv", ["skinny_gemm.py", *sizes, "--out", str(out)])
-    script = load_file(SCRIPT)
+    script = load_python_file(SCRIPT)
     monkeypatch.setattr("numba.config.NUMBA_NUM_THREADS", 1)  # which the script sets
     script.main()
     results, printed = json.loads(out.read_text(encoding="utf-8")), capsys.readouterr().out

@@ -3,14 +3,14 @@
 import json
 from pathlib import Path
 
-from minidecode.device.user_functions import load_file
+from minidecode.device.user_functions import load_python_file
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 def test_the_readme_says_what_was_recorded():
     recorded = json.loads((BENCHMARKS / "results" / "step-profile-cpu.json").read_text(encoding="utf-8"))
-    table = load_file(BENCHMARKS / "step_profile.py").table(recorded)
+    table = load_python_file(BENCHMARKS / "step_profile.py").table(recorded)
     assert table in (BENCHMARKS / "README.md").read_text(encoding="utf-8")
     for row in recorded["steps"]:
         assert row["captured_ms"] < row["plain_ms"] and row["compiled_ms"] < row["plain_ms"]

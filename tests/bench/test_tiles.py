@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from minidecode.cpu.common.tile import FLOAT, best_of, registers_taken
-from minidecode.device.user_functions import load_file
+from minidecode.device.user_functions import load_python_file
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -15,7 +15,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 def script(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCHMARKS))  # as if it were run
     monkeypatch.setenv("NUMBA_NUM_THREADS", "1")  # which the script sets
-    return load_file(BENCHMARKS / "tiles.py")
+    return load_python_file(BENCHMARKS / "tiles.py")
 
 
 def test_it_runs_in_small_and_writes_json(script, tmp_path, monkeypatch, capsys):

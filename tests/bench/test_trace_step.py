@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from minidecode.device.user_functions import load_file
+from minidecode.device.user_functions import load_python_file
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "trace_step.py"
 
 
 def test_a_step_is_traced(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["trace_step.py", "--step", "2", "--out", str(tmp_path / "out.json")])
-    script = load_file(SCRIPT)
+    script = load_python_file(SCRIPT)
     monkeypatch.setattr(script, "WORKS", {"greedy": ("numpy", {})})
     script.main()
     result = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
@@ -28,7 +28,7 @@ def test_a_step_is_traced(tmp_path, monkeypatch, capsys):
 
 def test_calls_are_those_between_two_steps_from_another_file(tmp_path, monkeypatch):
     """Steps of a made package: `a` calls `b` three times, once by way of a function of others."""
-    script = load_file(SCRIPT)
+    script = load_python_file(SCRIPT)
     monkeypatch.setattr(script, "PACKAGE", tmp_path)  # what counts lines looks for the files of the real one
     a, b = ("def run(b, through):", " step(); b(); b(); through(b); helper()", "def step(): pass"), "def run(): pass"
     made = {"a.py": "\n".join([*a, "def helper(): [len(()) for _ in ()]"]), "b.py": b, "/o.py": "def through(f): f()"}
@@ -46,7 +46,7 @@ def test_calls_are_those_between_two_steps_from_another_file(tmp_path, monkeypat
 
 
 def test_a_generation_without_that_step_is_an_error(monkeypatch):
-    script = load_file(SCRIPT)
+    script = load_python_file(SCRIPT)
     monkeypatch.setattr(script.Trace, "__call__", lambda *_: None)
     with pytest.raises(SystemExit, match="had 0 steps: nothing is traced"):
         script.traced("numpy", {}, 2)
@@ -54,4 +54,4 @@ def test_a_generation_without_that_step_is_an_error(monkeypatch):
 
 def test_the_readme_says_what_was_recorded():
     recorded = json.loads((SCRIPT.parent / "results" / "trace-step.json").read_text(encoding="utf-8"))
-    assert load_file(SCRIPT).table(recorded) in (SCRIPT.parent / "README.md").read_text(encoding="utf-8")
+    assert load_python_file(SCRIPT).table(recorded) in (SCRIPT.parent / "README.md").read_text(encoding="utf-8")

@@ -48,7 +48,7 @@ def largest_block():
 @pytest.fixture(autouse=True)
 def blocks_as_declared(monkeypatch, largest_block):
     """The build test multiplies these sizes by registers: what is launched must not be larger."""
-    emulated = launch._emulated
+    emulated = launch._emulated_kernel
 
     def checked(kernel, grid, block):
         threads = math.prod(block) if isinstance(block, tuple) else block
@@ -58,7 +58,7 @@ def blocks_as_declared(monkeypatch, largest_block):
             )
         return emulated(kernel, grid, block)
 
-    monkeypatch.setattr(launch, "_emulated", checked)
+    monkeypatch.setattr(launch, "_emulated_kernel", checked)
 
 
 @pytest.fixture

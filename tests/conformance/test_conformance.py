@@ -16,7 +16,7 @@ from minidecode.catalog import CATALOG
 from minidecode.conformance.check import OnDevice, _answer, _is_same, for_function, mutant_files, wrong, wrong_with_out
 from minidecode.conformance.rows import row_module
 from minidecode.device.launch import launch, traced_launches
-from minidecode.device.user_functions import dtype_due, load_file
+from minidecode.device.user_functions import dtype_of_result, load_python_file
 from minidecode.reference import arena, epilogue, ngram, random, sample, split, top_k, top_p
 from minidecode.reference import norm as norm_file
 
@@ -93,7 +93,7 @@ def check_implementation(name, function, examples, device, record_property):
 @pytest.mark.parametrize(("name", "path"), MUTANTS)
 def test_every_mutant_dies(name, path):
     """By a planted input, most of them: random ones take twenty times as long."""
-    row, mutant = CATALOG[name], getattr(load_file(path), CATALOG[name].op)
+    row, mutant = CATALOG[name], getattr(load_python_file(path), CATALOG[name].op)
     with traced_launches():
         by_planted = any(wrong(row, mutant, for_function(mutant, case)) for case in row_module(name).planted())
     assert by_planted or not conformance.check(name, mutant, examples=EXAMPLES, shrinks=0).ok
@@ -102,7 +102,9 @@ def test_every_mutant_dies(name, path):
 @pytest.mark.parametrize(("name", "path"), MUTANTS)
 def test_every_mutant_is_named(name, path):
     """On the smallest input found, the answer is the mutant's own and nobody else's, so that it can be named."""
-    verdict = conformance.check(name, getattr(load_file(path), CATALOG[name].op), examples=EXAMPLES, shrinks=SHRINKS)
+    verdict = conformance.check(
+        name, getattr(load_python_file(path), CATALOG[name].op), examples=EXAMPLES, shrinks=SHRINKS
+    )
     assert not verdict.ok
     if "It raised" not in verdict.failure.what:
         assert verdict.failure.mistake, str(verdict)
@@ -112,7 +114,7 @@ def test_every_mutant_is_named(name, path):
 def test_the_missing_barrier_is_found_whatever_the_order_of_threads(seed):
     """Not by luck: in each order of the threads, on one row, whether or not the answer comes out right."""
     (path,) = [p for p in mutant_files("ngram") if p.stem == "missing_barrier"]
-    kernel = load_file(path).staged_without_a_barrier
+    kernel = load_python_file(path).staged_without_a_barrier
     scores, tokens = np.zeros((1, 9), np.float32), np.array([[1, 2, 3, 1, 2] * 20])
     run = md.emulate(kernel, seed=seed)[1, 64](scores, tokens, np.array([100]), 3)
     assert not run.ok and "row" in run.verdict, run.verdict
@@ -122,7 +124,7 @@ def test_the_missing_barrier_is_found_whatever_the_order_of_threads(seed):
 def test_there_are_enough_mutants_and_each_says_its_mistake(name):
     files = mutant_files(name)
     assert len(files) >= 5
-    assert all(load_file(path).__doc__.strip() for path in files)
+    assert all(load_python_file(path).__doc__.strip() for path in files)
 
 
 def test_each_planted_case_bans_or_not_what_it_should():
@@ -379,7 +381,7 @@ def test_the_names_of_results_say_their_dtypes(row):
     """What a plan asks of a function of the user's is what `check` asks."""
     arguments = row_module(row.name).planted()[0]
     results = several(implementations(row)["reference naive"](*copy.deepcopy(arguments)))
-    assert [r.dtype for r in results] == [dtype_due(name, arguments) for name in ops.RETURNS[row.op]]
+    assert [r.dtype for r in results] == [dtype_of_result(name, arguments) for name in ops.RETURNS[row.op]]
 
 
 def test_what_no_plan_hands_to_a_planner_is_not_asked_of_it():

@@ -22,7 +22,7 @@ from minidecode.conformance.rows import row_module
 from minidecode.cpu import argmax as cpu_argmax
 from minidecode.cuda import finished, sequences
 from minidecode.device.launch import InEmulator, launch
-from minidecode.device.user_functions import load_file
+from minidecode.device.user_functions import load_python_file
 from minidecode.reference import argmax, beam_scores, candidates, top_k
 from minidecode.reference import ngram as ngrams
 
@@ -79,7 +79,7 @@ def test_every_row_has_large_inputs(row):
 @pytest.mark.parametrize(("name", "stem"), BY_SIZE)
 def test_a_mistake_that_only_size_shows_is_found_whatever_the_seed(name, stem, seed):
     (path,) = [p for p in mutant_files(name) if p.stem == stem]
-    verdict = conformance.check(name, getattr(load_file(path), CATALOG[name].op), examples=5, seed=seed)
+    verdict = conformance.check(name, getattr(load_python_file(path), CATALOG[name].op), examples=5, seed=seed)
     assert not verdict.ok and stem.replace("_", " ") in verdict.failure.mistake
 
 

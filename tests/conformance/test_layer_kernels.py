@@ -15,7 +15,7 @@ from minidecode.conformance.rows import row_module
 from minidecode.cuda import prefill
 from minidecode.device.arrays import put
 from minidecode.device.launch import InEmulator, counted_launches, launch
-from minidecode.device.low_precision import cast_to
+from minidecode.device.low_precision import cast_for_cache
 from minidecode.device.matmul import PRODUCT
 from minidecode.ops import Heads, Weight
 from minidecode.reference import heads as heads_reference
@@ -111,7 +111,7 @@ def test_heads_are_rounded_once_and_cut_off(name, function, width):
     expected = heads_reference.split_heads(qkv_RX, bias_X, heads)
     results = function(qkv_RX, bias_X, heads, HALF)
     for mine, right in zip(results, expected, strict=True):
-        assert mine.dtype == HALF and np.array_equal(mine, cast_to(HALF, right), equal_nan=True)
+        assert mine.dtype == HALF and np.array_equal(mine, cast_for_cache(HALF, right), equal_nan=True)
 
 
 @pytest.mark.parametrize(("name", "function"), every("cross_kv"))
@@ -123,7 +123,7 @@ def test_a_source_is_rounded_once_and_cut_off(name, function, width):
     h_RD[1, 2] = 1e6
     expected = function(h_RD, weight, heads)
     for mine, right in zip(function(h_RD, weight, heads, HALF), expected, strict=True):
-        assert mine.dtype == HALF and np.array_equal(mine, cast_to(HALF, right))
+        assert mine.dtype == HALF and np.array_equal(mine, cast_for_cache(HALF, right))
 
 
 @pytest.mark.parametrize("case", [0, 1, 3, 15, 16, 17, 18, 19, 20, 25])

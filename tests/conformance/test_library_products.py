@@ -13,7 +13,7 @@ from minidecode.cuda import linear_int8
 from minidecode.cuda.common.tensor_core import multiplied, one_word
 from minidecode.device import matmul
 from minidecode.device.launch import InEmulator, counted_launches
-from minidecode.device.matmul import PRODUCT, by_cublas, takes_integers
+from minidecode.device.matmul import PRODUCT, can_multiply_int8, multiply_by_cublas
 from minidecode.emulator import tensor_core
 
 FLOAT32, INT32 = matmul.KINDS[np.dtype(np.float32)], matmul.KINDS[np.dtype(np.int32)]
@@ -60,7 +60,7 @@ def cublas_by_its_manual(monkeypatch):
     """Stands for the functions of cuBLAS, on the host's memory: that the numbers given to it are right, no more."""
     door = SimpleNamespace(name="manual", single=gemm, batched=gemm_strided_batched)
     monkeypatch.setattr(matmul, "cublas_functions", lambda: door)
-    monkeypatch.setattr(matmul, "handle_of_thread", lambda: 0)
+    monkeypatch.setattr(matmul, "cublas_handle_of_thread", lambda: 0)
 
 
 def gemm(handle, a_transposed, b_transposed, m, n, k, alpha, *rest):
@@ -71,7 +71,7 @@ def gemm(handle, a_transposed, b_transposed, m, n, k, alpha, *rest):
 
 
 def on_device(array):
-    """What by_cublas asks of an array of CuPy's."""
+    """What multiply_by_cublas asks of an array of CuPy's."""
     like = {name: getattr(array, name) for name in ("shape", "strides", "itemsize", "dtype", "ndim", "flags")}
     return SimpleNamespace(**like, data=SimpleNamespace(ptr=array.ctypes.data))
 
@@ -91,12 +91,12 @@ def test_cublas_reads_stacks_and_matrices_by_their_strides(cublas_by_its_manual,
     a, b = stack(rows, inner, transposed[0]), stack(inner, columns, transposed[1])
     out = np.full((stacks, rows, columns), 7, np.float32)
     right = a.astype(np.float64) @ b.astype(np.float64)
-    by_cublas(*map(on_device, (a, b, out)))
+    multiply_by_cublas(*map(on_device, (a, b, out)))
     np.testing.assert_allclose(out, right, rtol=1e-5, atol=1e-5)
     out[...] = 7
-    by_cublas(*map(on_device, (a[0], b[0], out[0])))
+    multiply_by_cublas(*map(on_device, (a[0], b[0], out[0])))
     np.testing.assert_allclose(out[0], right[0], rtol=1e-5, atol=1e-5)
-    by_cublas(*map(on_device, (a, b, out)), adds=True)
+    multiply_by_cublas(*map(on_device, (a, b, out)), adds=True)
     np.testing.assert_allclose(out[1:], 7 + right[1:], rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(out[0], 2 * right[0], rtol=1e-5, atol=1e-5)
 
@@ -109,10 +109,10 @@ def test_cublas_gets_integers_as_its_manual_wants_them(cublas_by_its_manual, siz
     q_RX, w_XX = (rng.integers(-127, 128, shape, dtype=np.int8) for shape in ((R, inputs), (outputs, inputs)))
     q_RX[0], w_XX[0] = 127, -127
     sums_RX, by_numpy = np.full((2, R, outputs), 7, np.int32)
-    assert takes_integers(*map(on_device, (q_RX, w_XX)))
-    by_cublas(*map(on_device, (q_RX, w_XX.T, sums_RX)))
+    assert can_multiply_int8(*map(on_device, (q_RX, w_XX)))
+    multiply_by_cublas(*map(on_device, (q_RX, w_XX.T, sums_RX)))
     np.testing.assert_array_equal(sums_RX, q_RX.astype(np.int32) @ w_XX.T.astype(np.int32))
-    matmul.by_numpy(q_RX, w_XX.T, by_numpy)
+    matmul.multiply_by_numpy(q_RX, w_XX.T, by_numpy)
     np.testing.assert_array_equal(by_numpy, sums_RX)
 
 
@@ -120,11 +120,11 @@ def test_what_is_no_multiple_of_four_is_none_of_the_librarys():
     bytes_X = np.zeros(400, np.int8)
     first = -bytes_X.ctypes.data % 4
     whole, moved = (bytes_X[begin : begin + 128].reshape(4, 32) for begin in (first, first + 1))
-    assert takes_integers(whole, whole)
+    assert can_multiply_int8(whole, whole)
     for other in (whole[:, :30], moved, whole[:, ::2], whole[:, :0], whole[:, :16]):
-        assert not takes_integers(other, other), other.shape
-    assert not takes_integers(moved, whole) and not takes_integers(whole, moved)
-    assert not takes_integers(whole, whole[:3]), "three outputs"
+        assert not can_multiply_int8(other, other), other.shape
+    assert not can_multiply_int8(moved, whole) and not can_multiply_int8(whole, moved)
+    assert not can_multiply_int8(whole, whole[:3]), "three outputs"
 
 
 @pytest.mark.parametrize("ending", ["plain", "all", "gated"])
@@ -187,7 +187,7 @@ def test_numpy_cuts_off_where_the_emulated_instruction_does(inputs):
         x_XX, w_XX = ((rng.standard_normal((n, inputs)) + shift).astype(np.float16) for n in (16, 8))
         y_XX, found = np.full((2, 16, 8), np.nan, np.float32)
         assert md.emulate(by_instructions)[1, 32](x_XX, w_XX, y_XX).ok
-        matmul.by_numpy(x_XX, w_XX.T, found)
+        matmul.multiply_by_numpy(x_XX, w_XX.T, found)
         np.testing.assert_array_equal(found, y_XX)
     exact = x_XX.astype(np.float64) @ w_XX.T.astype(np.float64)
     assert (found <= exact).all() and (found < exact.astype(np.float32)).any()

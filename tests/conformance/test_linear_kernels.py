@@ -13,7 +13,7 @@ from minidecode.conformance.rows.linear import ANY_WIDTH, LAYOUTS, STORED, argum
 from minidecode.cuda import linear
 from minidecode.cuda.common import tensor_core
 from minidecode.device.launch import InEmulator, counted_launches
-from minidecode.device.low_precision import dequantized
+from minidecode.device.low_precision import dequantize_weight
 from minidecode.device.matmul import PRODUCT
 from minidecode.device.weight_blocks import BLOCKS
 from minidecode.emulator import tensor_core as emulated_core
@@ -205,7 +205,7 @@ def test_two_float16_are_a_number_of_a_block(stored):
     weight = dataclasses.replace(weight, scale=scale)
     if stored == "int8_blocks":
         weight.data[:, :3] = -128, 127, -127
-    exact = dequantized(weight, np.dtype(np.float64))
+    exact = dequantize_weight(weight, np.dtype(np.float64))
     high_XX, low_XX = np.full((2, *exact.shape), np.nan, np.float16)
     power_X = np.full(9, np.nan, np.float32)
     run = md.emulate(linear.split_blocks)[3, 128](weight.data, weight.scale, high_XX, low_XX, power_X)

@@ -11,7 +11,7 @@ from numba import types
 
 from minidecode.conformance.check import OnDevice, check
 from minidecode.cuda import gather as gather_kernels
-from minidecode.device.arrays import Memories, fetch, view_of
+from minidecode.device.arrays import Memories, fetch, view_at_offset
 from minidecode.device.launch import InEmulator
 from minidecode.device.seen_kernels import note_kernel, seen_kernels
 from minidecode.emulator.device_array import EmulatorArray
@@ -29,25 +29,27 @@ def views():
 def test_views_are_views_there_as_they_are_here():
     here = views()
     memories = Memories("emulator")
-    there = memories.bring(here)
+    there = memories.put_on_device(here)
     for mine, theirs in zip(here[:5], there[:5], strict=True):
         assert isinstance(theirs, EmulatorArray) and theirs.strides == mine.strides and theirs.dtype == mine.dtype
         assert np.array_equal(fetch(theirs), mine)
     assert there[4] is there[5].bias_D and there[5].eps == 1e-5, "one array in two places is one there"
     there[1][...] = 7
     assert np.count_nonzero(fetch(there[0]) == 7) == 7 and here[0][1, 0] == 6, "six and the one that was; not here yet"
-    memories.take_back()
+    memories.copy_changes_back()
     assert np.count_nonzero(here[0] == 7) == 7
-    assert np.shares_memory(memories.here(there[2]), here[0]), "a view that comes back is one of the memory here"
+    assert np.shares_memory(memories.result_on_host(there[2]), here[0]), (
+        "a view that comes back is one of the memory here"
+    )
     made = np.zeros(3, like=there[0])
-    assert not any(np.shares_memory(memories.here(made), a) for a in here[:5])
+    assert not any(np.shares_memory(memories.result_on_host(made), a) for a in here[:5])
 
 
 def test_empty_and_read_only_arrays_are_brought():
     wide = np.broadcast_to(np.float32(3), (2, 3))
     memories = Memories("emulator")
-    empty, repeated, part = memories.bring((np.zeros((0, 4)), wide, np.zeros((3, 4))[:, :0]))
-    memories.take_back()
+    empty, repeated, part = memories.put_on_device((np.zeros((0, 4)), wide, np.zeros((3, 4))[:, :0]))
+    memories.copy_changes_back()
     assert empty.shape == (0, 4) and part.shape == (3, 0) and fetch(repeated).tolist() == [[3, 3, 3]] * 2
 
 
@@ -59,7 +61,7 @@ def test_cupys_views_are_made_by_its_constructor():
 
     like = np.zeros((4, 6), np.float32)[1:, ::2]
     whole = Cupys(None, None, None, None)
-    assert view_of(whole, 24, like).made == ((3, 3), np.float32, 1024, (24, 8))
+    assert view_at_offset(whole, 24, like).made == ((3, 3), np.float32, 1024, (24, 8))
 
 
 def test_numba_types_an_array_of_a_gpus_like_one_of_the_host():

@@ -119,7 +119,7 @@ def prepare() -> None:
         return kernel[grid, block]
 
     simulated_jit, cuda.jit = cuda.jit, jit
-    launch._emulated = emulated
+    launch._emulated_kernel = emulated
     signal.signal(signal.SIGPROF, too_slow)
 
 

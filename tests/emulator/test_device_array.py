@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from minidecode.device.arrays import array_like, fetch, put, repeated
+from minidecode.device.arrays import array_like, fetch, put, repeat_each
 from minidecode.emulator.device_array import BY_NUMBERS, ON_DEVICE, EmulatorArray, counted_arrays, counted_looks, taped
 
 
@@ -133,7 +133,7 @@ def test_arrays_are_made_where_others_lie():
 def test_what_is_repeated_is_an_array_of_its_own(given, times):
     """Kernels take it as it lies, and a host function writes it back."""
     once = there(*given)
-    many = repeated(once, times)
+    many = repeat_each(once, times)
     assert many.flags.c_contiguous and fetch(many).tolist() == np.repeat(given, times).tolist()
     many[...] = 0
     assert fetch(once).tolist() == given

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from labelled_kernels import KERNELS, KINDS
 
-from minidecode.device.user_functions import load_file
+from minidecode.device.user_functions import load_python_file
 
 ROOT = Path(__file__).parents[2]
 RECORDED = json.loads((ROOT / "benchmarks" / "results" / "kernel-suite.json").read_text(encoding="utf-8"))
@@ -18,7 +18,7 @@ RECORDED = json.loads((ROOT / "benchmarks" / "results" / "kernel-suite.json").re
 @pytest.fixture
 def script(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))  # as if it were run
-    return load_file(ROOT / "benchmarks" / "kernel_suite.py")
+    return load_python_file(ROOT / "benchmarks" / "kernel_suite.py")
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)

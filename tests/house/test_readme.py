@@ -15,7 +15,7 @@ from minidecode import conformance
 from minidecode.bench.ladder import read_ladder
 from minidecode.commands.cli import app
 from minidecode.course.chapters import chapters
-from minidecode.device.user_functions import find_function, load_file
+from minidecode.device.user_functions import find_function, load_python_file
 
 ROOT = Path(__file__).parents[2]
 LAUNCHES = ROOT / "benchmarks" / "launches.py"
@@ -203,7 +203,7 @@ def test_the_ladder_is_the_one_that_was_measured():
 
 def test_the_picture_is_drawn_from_what_was_measured(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    script = load_file(ROOT / "benchmarks" / "ladder.py")
+    script = load_python_file(ROOT / "benchmarks" / "ladder.py")
     found = read_ladder(RESULTS / "ladder-gpt2.json")
     for theme in script.THEMES:
         drawn = (ROOT / "docs" / "static" / f"ladder-{theme}.svg").read_text(encoding="utf-8")
@@ -248,7 +248,7 @@ def test_the_readme_names_the_first_chapters_and_the_hours_of_all():
 
 def test_the_layers_are_as_they_were_counted(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    recorded, script = json.loads((RESULTS / "launches.json").read_text(encoding="utf-8")), load_file(LAUNCHES)
+    recorded, script = json.loads((RESULTS / "launches.json").read_text(encoding="utf-8")), load_python_file(LAUNCHES)
     for name, table in (("layers", script.table(recorded)), ("fusions", script.table_of_fusions(recorded))):
         assert f"<!-- {name}: written by benchmarks/launches.py -->\n{table}\n<!-- end of {name} -->" in BENCHMARKS
 

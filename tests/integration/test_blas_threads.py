@@ -16,7 +16,7 @@ IDS = [[3, 9, 27], [5, 6]]
 @pytest.fixture(autouse=True)
 def three_threads():
     """More than one, whatever the machine and the other tests have."""
-    before = [library.get_num_threads() for library in blas_threads._libraries()]
+    before = [library.get_num_threads() for library in blas_threads._blas_libraries()]
     blas_threads._set_threads([3] * len(before))
     if numbers() != {3}:
         pytest.skip("this BLAS does not let itself be told")
@@ -26,7 +26,7 @@ def three_threads():
 
 
 def numbers() -> set[int]:
-    return {library.get_num_threads() for library in blas_threads._libraries()}
+    return {library.get_num_threads() for library in blas_threads._blas_libraries()}
 
 
 def asking(told: list):

@@ -224,7 +224,7 @@ def test_a_row_lacks_its_code_if_one_function_is_not_there(monkeypatch):
 def test_one_weight_in_another_order_is_a_reason_for_numpy(model, monkeypatch):
     monkeypatch.setattr(compiled, "WORTH_LOADING", 0)
     weights = [np.ones((3, 4), np.float32), np.ones((3, 4), np.float32, order="F"), np.ones(3, np.float32)]
-    monkeypatch.setattr(compiled, "arrays_of", lambda _: weights)
+    monkeypatch.setattr(compiled, "arrays_in_weights", lambda _: weights)
     receipt = model.generate(PROMPTS, max_new_tokens=2).receipt
     assert receipt.plan == "cache=replicated" and "lie in an order that code is not compiled for" in receipt.chosen
 

@@ -40,7 +40,7 @@ def machine(tmp_path, monkeypatch):
 def forget():
     cores.usable_cores.cache_clear()
     cores.container_quota.cache_clear()
-    cores.first_level_bytes.cache_clear()
+    cores.l1_cache_bytes.cache_clear()
     thread_pool._forget_pool()
 
 
@@ -118,7 +118,7 @@ def test_the_pool_has_as_many_workers_less_the_caller(machine, quota, workers):
 
 
 def test_the_blas_has_no_more_threads_than_the_quota_allows(machine, monkeypatch):
-    before = [library.get_num_threads() for library in blas_threads._libraries()]
+    before = [library.get_num_threads() for library in blas_threads._blas_libraries()]
     blas_threads._set_threads([3] * len(before))
     try:
         if numbers() != {3}:
@@ -143,7 +143,7 @@ def test_the_blas_has_no_more_threads_than_the_quota_allows(machine, monkeypatch
 
 
 def numbers() -> set[int]:
-    return {library.get_num_threads() for library in blas_threads._libraries()}
+    return {library.get_num_threads() for library in blas_threads._blas_libraries()}
 
 
 def test_doctor_shows_the_number_and_why(machine, capsys):
@@ -192,9 +192,9 @@ def test_the_first_level_cache_is_that_for_data(machine, size):
         for name, text in zip(("level", "type", "size"), texts, strict=True)
     }
     machine(1, files)
-    assert cores.first_level_bytes() == 1024 * int(size[:-1])
+    assert cores.l1_cache_bytes() == 1024 * int(size[:-1])
 
 
 def test_a_system_that_does_not_tell_its_caches(machine):
     machine(1, {})
-    assert cores.first_level_bytes() is None
+    assert cores.l1_cache_bytes() is None

@@ -13,7 +13,7 @@ from minidecode.cpu.common.tile import DOT, FLOAT
 from minidecode.cpu.cross_kv import project_cross_kv
 from minidecode.cpu.linear import linear
 from minidecode.cpu.linear_int8 import linear_int8
-from minidecode.device.low_precision import read_only
+from minidecode.device.low_precision import read_only_weights
 from minidecode.ops import Heads, Weight
 from minidecode.plan import WITH_CROSS, Plan
 from minidecode.reference.cross_kv import arranged
@@ -93,7 +93,7 @@ def test_products_that_end_in_place_say_what_one_product_says(monkeypatch, width
     outputs = layers * heads.G * 2 * width
     bias_X = random.standard_normal(outputs).astype(np.float32) if has_bias else None
     plain = Weight(random.standard_normal((outputs, inputs)).astype(np.float32), bias_X, layout="oi")
-    (weight,) = read_only(packed(dtype, (plain,), must=True))
+    (weight,) = read_only_weights(packed(dtype, (plain,), must=True))
     h_RD = random.standard_normal((rows, inputs)).astype(np.float32)
     expected = arranged((linear if dtype == "float32" else linear_int8)(h_RD, weight), weight, heads)
     moved = []

@@ -219,7 +219,9 @@ def test_a_step_with_products_of_the_library_is_captured_if_its_door_allows(monk
 
 
 @pytest.mark.parametrize(
-    "look", [int, lambda array: array.get(), lambda array: np.asarray([1], like=array)], ids=["int", "get", "bring"]
+    "look",
+    [int, lambda array: array.get(), lambda array: np.asarray([1], like=array)],
+    ids=["int", "get", "bring"],
 )
 def test_what_no_graph_can_hold_is_refused_while_one_is_captured(look):
     array = put(np.zeros(1), "emulator")

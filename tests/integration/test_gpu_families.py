@@ -15,14 +15,14 @@ from taped_ops import references_on_tape
 from tolerance import FLOAT16, FLOAT32, logit_bound, score_bound, stored_bound
 
 import minidecode as md
-from minidecode.device.user_functions import load_file
+from minidecode.device.user_functions import load_python_file
 from minidecode.errors import MinidecodeError
 from minidecode.model import Model
 from minidecode.models import FAMILIES
 from minidecode.plan import Plan
 
 __all__ = ["references_on_tape"]  # a fixture
-TOYS = load_file(Path(__file__).parents[2] / "docs" / "write_models.py")
+TOYS = load_python_file(Path(__file__).parents[2] / "docs" / "write_models.py")
 IDS = [[3, 9, 12, 7, 9], [5, 6]]
 OTHERS = [[8, 7, 6], [9, 9, 9, 5]]  # as much room, other lengths
 DEVICES = ["emulator", pytest.param("cuda", marks=pytest.mark.gpu)]

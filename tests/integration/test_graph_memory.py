@@ -72,8 +72,8 @@ def memory(monkeypatch):
     )
     default = types.SimpleNamespace(free_all_blocks=lambda: None)
     monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=cuda, get_default_memory_pool=lambda: default))
-    monkeypatch.setattr(graphs, "allocate_workspace", object)
-    monkeypatch.setattr(graphs, "handle_of_thread", lambda: 0)
+    monkeypatch.setattr(graphs, "allocate_cublas_workspace", object)
+    monkeypatch.setattr(graphs, "cublas_handle_of_thread", lambda: 0)
     pools = MemoryOfGraphs()
     for module in (graphs, sys.modules["minidecode.device.out_of_memory"]):
         monkeypatch.setattr(module, "MEMORY", pools)

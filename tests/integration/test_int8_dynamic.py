@@ -19,7 +19,7 @@ import minidecode as md
 from minidecode.cpu import linear_int8 as compiled
 from minidecode.cpu.common import packing, panel_gemm, tile
 from minidecode.cpu.common.tile import DOT, DOT_PRODUCTS, FLOATS
-from minidecode.device.low_precision import DYNAMIC, arrays_of, stored_weight, unpacked
+from minidecode.device.low_precision import DYNAMIC, arrays_in_weights, stored_weight, unpack_panels
 from minidecode.ops import Weight
 from minidecode.reference import linear_int8 as reference
 
@@ -290,10 +290,10 @@ def test_weights_are_packed_once_and_nothing_else_is_kept():
     blocks = [w for block in model.weights.blocks for w in (block.qkv, block.out, block.up, block.down)]
     assert {w.layout for w in blocks} == {"panels"} and all(w.data.ctypes.data % 64 == 0 for w in blocks)
     assert model.weights.lm_head.layout == "oi" and model.weights.lm_head.x_bits is None
-    of = {m: sum(a.nbytes for a in arrays_of(m.weights.blocks)) for m in (model, plain)}
+    of = {m: sum(a.nbytes for a in arrays_in_weights(m.weights.blocks)) for m in (model, plain)}
     assert of[model] <= 1.1 * of[plain]
     for block, as_int8 in zip(model.weights.blocks, plain.weights.blocks, strict=True):
-        assert (unpacked(block.up).data == as_int8.up.data).all() and (block.up.scale == as_int8.up.scale).all()
+        assert (unpack_panels(block.up).data == as_int8.up.data).all() and (block.up.scale == as_int8.up.scale).all()
 
 
 def test_it_is_pickled_and_copied(tmp_path):

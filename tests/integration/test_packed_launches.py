@@ -20,7 +20,7 @@ from minidecode.cuda.norm import norm_block_per_row
 from minidecode.device import kernels, launch, packing
 from minidecode.device.arrays import fetch, put
 from minidecode.device.graphs import GraphCounts
-from minidecode.device.packing import KEPT, SCALARS, length_of, type_of, unpacked
+from minidecode.device.packing import KEPT, SCALARS, pack_and_unpack, packed_length_of_type, type_of_argument
 from minidecode.errors import EmulationError, OptionError
 from minidecode.runtime import engine
 
@@ -59,8 +59,8 @@ def seen(monkeypatch):
     launches = []
 
     def loaded(kernel, types):
-        size = 8 * sum(map(length_of, types))
-        form = "=" + "".join("q" * length_of(k) if len(k) == 3 else FORMS[k[0]] for k in types)
+        size = 8 * sum(map(packed_length_of_type, types))
+        form = "=" + "".join("q" * packed_length_of_type(k) if len(k) == 3 else FORMS[k[0]] for k in types)
 
         def call(function, *given):
             *sizes, shared, stream, table, extra = given
@@ -71,9 +71,9 @@ def seen(monkeypatch):
             launches.append((types, tuple(sizes[:3]), tuple(sizes[3:]), stream, read))
             return (0,)
 
-        return kernels.launcher(call, "the function", "add", size)
+        return kernels.make_launcher(call, "the function", "add", size)
 
-    monkeypatch.setattr(kernels, "loaded", loaded)
+    monkeypatch.setattr(kernels, "load_kernel", loaded)
     monkeypatch.setattr(kernels, "_LOADED", {})
     monkeypatch.setattr(kernels._THREAD, "ready", True, raising=False)
     return launches
@@ -99,10 +99,10 @@ def test_the_layout_is_part_of_what_code_is_kept_by(seen, view, layout):
     part = view(whole)
     for array in (whole, part, part):
         launch.launch(add, 1, 1, Array(array))
-    assert type_of(Array(part)) == ("float32", part.ndim, layout)
+    assert type_of_argument(Array(part)) == ("float32", part.ndim, layout)
     assert [types[0] for types, *_ in seen] == [("float32", 2, "C"), *[("float32", part.ndim, layout)] * 2]
     assert seen[1][-1] == (0, 0, part.size, 4, part.ctypes.data, *part.shape, *part.strides)
-    assert len(kernels._LOADED) == (1 if type_of(Array(part)) == ("float32", 2, "C") else 2)
+    assert len(kernels._LOADED) == (1 if type_of_argument(Array(part)) == ("float32", 2, "C") else 2)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,9 @@ def test_threads_launch_beside_each_other(seen):
 
 
 def test_no_two_types_have_one_number():
-    numbers = [packing.number_of(("float32", ndim, layout)) for ndim in range(6) for layout in "CFA" for _ in range(2)]
+    numbers = [
+        packing.number_of_type(("float32", ndim, layout)) for ndim in range(6) for layout in "CFA" for _ in range(2)
+    ]
     assert len(set(numbers)) == 18 and all(packing.TYPES[n][0] == "float32" for n in numbers)
 
 
@@ -231,7 +233,7 @@ def numbers(order="C"):
 def test_kernels_of_the_emulated_device_read_what_was_packed(view, order):
     there = view(put(numbers(order), "emulator"))
     want = view(numbers(order))
-    (read,) = unpacked(add, (there,))
+    (read,) = pack_and_unpack(add, (there,))
     assert read.shape == want.shape and read.dtype == want.dtype and np.array_equal(read, want)
     assert read.flags.c_contiguous == want.flags.c_contiguous
     if read.size and there.there.flags.writeable:
@@ -241,10 +243,10 @@ def test_kernels_of_the_emulated_device_read_what_was_packed(view, order):
 
 def test_scalars_are_read_with_their_types():
     given = (True, 3, 2.5, np.float32(0.1), np.int32(-3), np.int64(2**40), np.bool_(False))
-    read = unpacked(add, (put(np.zeros(1), "emulator"), *given))[1:]
+    read = pack_and_unpack(add, (put(np.zeros(1), "emulator"), *given))[1:]
     assert read == given and list(map(type, read)) == list(map(type, given))
     with pytest.raises(OptionError, match="no float16 by itself"):
-        unpacked(add, (np.float16(1),))
+        pack_and_unpack(add, (np.float16(1),))
 
 
 def repacked(monkeypatch, change):
@@ -268,11 +270,11 @@ def test_a_wrong_offset_is_found_without_a_gpu(monkeypatch):
     with monkeypatch.context() as patch:
         repacked(patch, lambda values: values.__setitem__(4, values[4] + 4))
         with pytest.raises(EmulationError, match="beyond the array's memory, from byte 4 of 96 on"):
-            unpacked(add, (x,))
-        assert unpacked(add, (x[0],))[0].tolist() == [1, 2, 3, 4, 5, 6]
+            pack_and_unpack(add, (x,))
+        assert pack_and_unpack(add, (x[0],))[0].tolist() == [1, 2, 3, 4, 5, 6]
         with pytest.raises(EmulationError, match="beyond the array's memory"):
             repacked(patch, lambda values: values.__setitem__(4, x.data.ptr - 8))
-            unpacked(add, (x[0],))
+            pack_and_unpack(add, (x[0],))
 
 
 @pytest.mark.parametrize("at", [5, 6, 7, 8, 2, 3], ids=["rows", "columns", "stride", "last stride", "size", "itemsize"])
@@ -281,7 +283,7 @@ def test_a_wrong_shape_or_stride_is_found_without_a_gpu(monkeypatch, at, view):
     there, want = view(put(numbers(), "emulator")), view(numbers())
     repacked(monkeypatch, lambda values: values.__setitem__(at, values[at] - values[at] // 2))
     try:
-        (read,) = unpacked(add, (there,))
+        (read,) = pack_and_unpack(add, (there,))
     except EmulationError:
         return
     assert not np.array_equal(read, want), "it went unnoticed"
@@ -289,12 +291,12 @@ def test_a_wrong_shape_or_stride_is_found_without_a_gpu(monkeypatch, at, view):
 
 def test_a_layout_that_is_not_the_arrays_is_found_without_a_gpu(monkeypatch):
     """Compiled code for C never reads the strides: a view with gaps would be read at the wrong places."""
-    monkeypatch.setattr(packing, "type_of", lambda array: (array.dtype.name, array.ndim, "C"))
+    monkeypatch.setattr(packing, "type_of_argument", lambda array: (array.dtype.name, array.ndim, "C"))
     monkeypatch.setattr(packing, "_DESCRIBED", {})
     x = put(numbers(), "emulator")
-    unpacked(add, (x,))
+    pack_and_unpack(add, (x,))
     with pytest.raises(EmulationError, match=r"strides \(24, 8\) was packed as float32 in layout C"):
-        unpacked(add, (x[:, ::2],))
+        pack_and_unpack(add, (x[:, ::2],))
 
 
 @pytest.mark.parametrize("device", ["emulator", "cpu"])
@@ -358,22 +360,22 @@ def test_other_sources_have_other_machine_code(copied_sources, file):
 
 def test_machine_code_is_named_by_all_that_it_depends_on(monkeypatch):
     """Argument types, options of the compiler, versions and the architecture."""
-    monkeypatch.setattr(kernels, "versions", lambda: "one")
+    monkeypatch.setattr(kernels, "versions_of_compilers", lambda: "one")
     a, b = ([(float32[:, ::1],) * n] for n in (2, 3))
-    named = kernels._file_of(norm_block_per_row, a)
-    assert named is not None and kernels._file_of(norm_block_per_row, a) == named
-    others = [kernels._file_of(norm_block_per_row, b)]
+    named = kernels._file_of_machine_code(norm_block_per_row, a)
+    assert named is not None and kernels._file_of_machine_code(norm_block_per_row, a) == named
+    others = [kernels._file_of_machine_code(norm_block_per_row, b)]
     with monkeypatch.context() as patch:
-        patch.setattr(kernels, "versions", lambda: "two")
-        others.append(kernels._file_of(norm_block_per_row, a))
+        patch.setattr(kernels, "versions_of_compilers", lambda: "two")
+        others.append(kernels._file_of_machine_code(norm_block_per_row, a))
     with monkeypatch.context() as patch:
         patch.setitem(norm_block_per_row.targetoptions, "max_registers", 17)
-        others.append(kernels._file_of(norm_block_per_row, a))
+        others.append(kernels._file_of_machine_code(norm_block_per_row, a))
     with monkeypatch.context() as patch:
         patch.setattr(kernels, "hash_of_sources", lambda: "other")
-        others.append(kernels._file_of(norm_block_per_row, a))
+        others.append(kernels._file_of_machine_code(norm_block_per_row, a))
     assert len({named, *others}) == 5
-    assert kernels._file_of(made(1), a) is None, "whose file is not ours: its sources are not known"
+    assert kernels._file_of_machine_code(made(1), a) is None, "whose file is not ours: its sources are not known"
 
 
 def test_machine_code_is_written_whole_or_not_at_all(tmp_path):
@@ -413,7 +415,7 @@ def test_numba_is_handed_cupys_arrays_as_its_own_and_the_stream(monkeypatch):
     monkeypatch.setattr(cuda, "as_cuda_array", lambda array, sync: ("converted", array, sync))
     monkeypatch.setattr(cuda, "external_stream", lambda number: ("stream", number))
     x, kernel = Array(np.zeros(3)), Kernel()
-    op = launch.by_numba(lambda: launch.launch(kernel, 4, 32, x, 6))
+    op = launch.launch_by_numba(lambda: launch.launch(kernel, 4, 32, x, 6))
     token = launch.STREAM.set(17)
     try:
         op()
@@ -456,7 +458,7 @@ def test_what_was_compiled_is_noted_beside_what_was_on_disk(monkeypatch, tmp_pat
     built = SimpleNamespace(entry_name="add", _codelibrary=SimpleNamespace(get_cubin=lambda: b"code"))
     monkeypatch.setattr("numba.cuda.dispatcher._Kernel", lambda *args, **options: built)
     monkeypatch.setattr(kernels, "numba_types", lambda types: types)
-    monkeypatch.setattr(kernels, "_file_of", lambda kernel, types: tmp_path / "add.cubin")
+    monkeypatch.setattr(kernels, "_file_of_machine_code", lambda kernel, types: tmp_path / "add.cubin")
     with kernels.noted_loading() as loading:
         assert [kernels.machine_code(add, []) for _ in range(2)] == [(b"code", "add")] * 2
     assert loading.compiled == 1 and loading.compile_seconds > 0

@@ -13,7 +13,7 @@ import pytest
 from test_attention_settings import IDS, make
 from toy import told
 
-from minidecode.device.arrays import moved_to, put
+from minidecode.device.arrays import copy_to_device, put
 from minidecode.emulator.device_array import EmulatorArray, counted_looks, there
 from minidecode.options.options import Options
 from minidecode.plan import Plan
@@ -60,7 +60,7 @@ def searched(options, plan="auto", device="emulator", limits=(7, 4, 7), drop_fin
     functions, make_cache = Plan.parse(f"cache=split,{plan}").resolve(False)
     place = lifted if device == "emulator" else lambda function: function
     ops = CountedOps({name: place(f) for name, f in functions.items()})
-    engine = Engine(model.network, moved_to(device, model.weights), ops, make_cache, drop_finished, device)
+    engine = Engine(model.network, copy_to_device(device, model.weights), ops, make_cache, drop_finished, device)
     by_step, (expand, step) = [], (engine.expand, engine.step)
 
     with counted_looks() as looks:

@@ -7,7 +7,7 @@ import pytest
 from toy_folder import CONFIG, toy_tensors, write_bart_folder
 
 import minidecode as md
-from minidecode.device.low_precision import dequantized
+from minidecode.device.low_precision import dequantize_weight
 from minidecode.loading import load_shapes
 from minidecode.ops import Weight
 
@@ -25,7 +25,7 @@ def folder(request, tiny_folder, tmp_path):
 def with_stored_numbers(weights):
     """The tree with each narrow matrix as the wide numbers that it stands for."""
     if isinstance(weights, Weight):
-        return dataclasses.replace(weights, data=dequantized(weights, np.dtype(np.float32)), scale=None)
+        return dataclasses.replace(weights, data=dequantize_weight(weights, np.dtype(np.float32)), scale=None)
     if isinstance(weights, tuple):
         return tuple(with_stored_numbers(part) for part in weights)
     if not dataclasses.is_dataclass(weights):

@@ -18,8 +18,8 @@ from minidecode.conformance.rows import linear as linear_row
 from minidecode.cpu import linear as compiled
 from minidecode.cpu.common import block_gemm, panel_gemm, tile
 from minidecode.cpu.common.block_gemm import KIND, KINDS
-from minidecode.device.low_precision import arrays_of, dequantized, stored_weight, unpacked
-from minidecode.device.weight_blocks import BLOCKS, in_panels, in_rows, weight_from_gguf
+from minidecode.device.low_precision import arrays_in_weights, dequantize_weight, stored_weight, unpack_panels
+from minidecode.device.weight_blocks import BLOCKS, pack_in_panels, unpack_block_panels, weight_from_gguf
 from minidecode.ops import Weight
 from minidecode.reference import linear as reference
 from minidecode.search.compiled import PRODUCTS
@@ -56,13 +56,13 @@ def test_blocks_are_those_that_gguf_writes(dtype):
 def test_nothing_is_lost_by_way_of_floats_or_panels(dtype):
     for outputs in (1, 31, 32, 33, 70):
         weight = weight_of(np.random.default_rng(outputs), 96, outputs, dtype)
-        again = stored_weight(dtype, Weight(dequantized(weight, np.dtype(np.float32)), layout="oi"))
-        packed = in_panels(weight)
+        again = stored_weight(dtype, Weight(dequantize_weight(weight, np.dtype(np.float32)), layout="oi"))
+        packed = pack_in_panels(weight)
         assert packed.outputs == outputs and packed.data.ctypes.data % 64 == 0
-        for other in (again, in_rows(packed), unpacked(packed)):
+        for other in (again, unpack_block_panels(packed), unpack_panels(packed)):
             assert (bytes_of(other) == bytes_of(weight)).all()
         for wide in (np.float32, np.float64):
-            assert (dequantized(packed, np.dtype(wide)) == dequantized(weight, np.dtype(wide))).all()
+            assert (dequantize_weight(packed, np.dtype(wide)) == dequantize_weight(weight, np.dtype(wide))).all()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int8", *BLOCKS])
@@ -71,9 +71,9 @@ def test_some_outputs_of_panels_are_those_of_rows(dtype):
     if {"float32": tile.FLOAT, "int8": tile.DOT}.get(dtype, KINDS) is None:
         pytest.skip("this processor has no instructions for such panels")
     rng, bias_X = np.random.default_rng(1), np.arange(70, dtype=np.float32)
-    rows = unpacked(dataclasses.replace(weight_of(rng, 96, 70, dtype), bias=bias_X))
+    rows = unpack_panels(dataclasses.replace(weight_of(rng, 96, 70, dtype), bias=bias_X))
     rows = rows if rows.layout == "oi" else dataclasses.replace(rows, data=rows.data.T.copy(), layout="oi")
-    pack = {"float32": panel_gemm.pack_floats, "int8": panel_gemm.pack_int8}.get(dtype, in_panels)
+    pack = {"float32": panel_gemm.pack_floats, "int8": panel_gemm.pack_int8}.get(dtype, pack_in_panels)
     packed = pack(rows)
     width = packed.data.shape[2]
     for outputs in (slice(0, width), slice(width, None), slice(0, 70), slice(width, 2 * width)):
@@ -81,7 +81,7 @@ def test_some_outputs_of_panels_are_those_of_rows(dtype):
         assert np.shares_memory(some.data, packed.data) and some.outputs == right.outputs
         assert (some.bias == right.bias).all()
         float32 = np.dtype(np.float32)
-        assert (dequantized(some, float32) == dequantized(right, float32)).all()
+        assert (dequantize_weight(some, float32) == dequantize_weight(right, float32)).all()
     for outputs in (slice(1, None), slice(0, width - 1), slice(width, width + 1)):
         with pytest.raises(ValueError, match="whole panels"):
             packed.of_outputs(outputs)
@@ -94,7 +94,7 @@ def test_each_weight_is_off_by_half_a_step_at_most(dtype):
     weight = stored_weight(dtype, Weight(matrix))
     step = np.repeat(np.abs(weight.scale.astype(float)), 32, axis=1)
     largest = np.abs(matrix.T.reshape(40, 2, 32)).max(2).repeat(32, axis=1)
-    off = np.abs(dequantized(weight, np.dtype(float)) - matrix.T)
+    off = np.abs(dequantize_weight(weight, np.dtype(float)) - matrix.T)
     # The far end of four bits is cut off at 7 of 8 steps; a scale is off by a part in 2,048, and the largest with it.
     assert (off <= (1 if dtype == "int4" else 0.5) * step + largest / 2047).all()
 
@@ -118,17 +118,17 @@ def test_tiles_stay_within_the_bound_and_rows_stay_apart(dtype, inputs):
                 weight_of(rng, inputs, outputs, dtype),
             )
             y_RX, off = compiled.linear(x_RX, weight), linear_row.bound(x_RX, weight)
-            exact_RX = x_RX.astype(float) @ dequantized(weight, np.dtype(float)).T
+            exact_RX = x_RX.astype(float) @ dequantize_weight(weight, np.dtype(float)).T
             assert (np.abs(y_RX - exact_RX) <= off).all()
             for function in (compiled.linear, reference.linear):
-                assert (np.abs(function(x_RX, in_panels(weight)) - exact_RX) <= off).all()
-            assert compiled.linear(x_RX[-1:], in_panels(weight)).tobytes() == y_RX[-1:].tobytes()
+                assert (np.abs(function(x_RX, pack_in_panels(weight)) - exact_RX) <= off).all()
+            assert compiled.linear(x_RX[-1:], pack_in_panels(weight)).tobytes() == y_RX[-1:].tobytes()
 
 
 @pytest.mark.parametrize("dtype", BLOCKS)
 def test_many_tasks_make_what_one_makes(dtype, monkeypatch):
     rng = np.random.default_rng(0)
-    x_RX, weight = rng.standard_normal((100, 512)).astype(np.float32), in_panels(weight_of(rng, 512, 700, dtype))
+    x_RX, weight = rng.standard_normal((100, 512)).astype(np.float32), pack_in_panels(weight_of(rng, 512, 700, dtype))
     right = compiled.linear(x_RX, weight)
     monkeypatch.setattr(block_gemm, "ROWS_BYTES", 20 * 2048)
     monkeypatch.setattr(panel_gemm, "PANELS_BYTES", 1)
@@ -139,7 +139,7 @@ def test_many_tasks_make_what_one_makes(dtype, monkeypatch):
 
 def test_results_go_where_they_are_asked_for():
     rng = np.random.default_rng(1)
-    x_RX, weight = rng.standard_normal((7, 64)).astype(np.float32), in_panels(weight_of(rng, 64, 70, "int4"))
+    x_RX, weight = rng.standard_normal((7, 64)).astype(np.float32), pack_in_panels(weight_of(rng, 64, 70, "int4"))
     right, before = reference.linear(x_RX, weight), rng.standard_normal((7, 70))
     plain, wide = np.empty(7 * 70 + 1, np.float32)[1:].reshape(7, 70), np.empty((7, 140), np.float32)
     for out in (plain, wide[:, ::2], np.empty((70, 7), np.float32).T):  # 4 bytes off a cache line; with gaps; columns
@@ -158,9 +158,9 @@ def test_results_may_go_where_the_rows_lie(dtype, rows):
     rng = np.random.default_rng(rows)
     x_RX, matrix = rng.standard_normal((rows, 256)).astype(np.float32), rng.standard_normal((256, 256), np.float32)
     plain = stored_weight(dtype or "float32", Weight(matrix))
-    packed = in_panels(plain) if dtype else panel_gemm.pack_floats(plain) if tile.FLOAT else plain
+    packed = pack_in_panels(plain) if dtype else panel_gemm.pack_floats(plain) if tile.FLOAT else plain
     off = linear_row.bound(x_RX, plain)
-    exact_RX = x_RX.astype(float) @ dequantized(plain, np.dtype(float)).T
+    exact_RX = x_RX.astype(float) @ dequantize_weight(plain, np.dtype(float)).T
     for function, weight, add_to in (
         (compiled.linear, packed, False), (compiled.linear, packed, True), (compiled.linear_few_rows, plain, False)
     ):  # fmt: skip
@@ -186,7 +186,7 @@ from minidecode.cpu.linear import linear
 from minidecode.cpu.linear_int8 import linear_int8
 from minidecode.ops import Weight
 from minidecode.device.low_precision import stored_weight
-from minidecode.device.weight_blocks import in_panels
+from minidecode.device.weight_blocks import pack_in_panels
 
 def shifted(array):
     raw = np.empty(array.nbytes + 128, np.uint8)
@@ -197,7 +197,7 @@ def shifted(array):
 
 rng = np.random.default_rng(0)
 x_RX, plain = rng.standard_normal((3, 64), np.float32), Weight(rng.standard_normal((64, 70), np.float32))
-pairs = [(linear, in_panels(stored_weight(dtype, plain))) for dtype in ("int4", "int8_blocks")]
+pairs = [(linear, pack_in_panels(stored_weight(dtype, plain))) for dtype in ("int4", "int8_blocks")]
 if tile.FLOAT is not None:
     pairs.append((linear, panel_gemm.pack_floats(plain)))
 if tile.DOT is not None:
@@ -220,9 +220,9 @@ def test_panels_that_were_copied_may_begin_anywhere():
 def test_double_precision_stays_double():
     rng = np.random.default_rng(2)
     x_RX, weight = rng.standard_normal((3, 64)), weight_of(rng, 64, 33, "int4")
-    exact = x_RX @ dequantized(weight, np.dtype(float)).T
+    exact = x_RX @ dequantize_weight(weight, np.dtype(float)).T
     for function in (compiled.linear, reference.linear, reference.linear_naive):
-        for given in (weight, in_panels(weight)):
+        for given in (weight, pack_in_panels(weight)):
             assert np.abs(function(x_RX, given) - exact).max() < 1e-12
 
 
@@ -233,13 +233,13 @@ from minidecode.cpu.common.block_gemm import KIND
 from minidecode.cpu.common.low_precision import cast_all
 from minidecode.cpu.linear import linear
 from minidecode.ops import Weight
-from minidecode.device.low_precision import stored_weight, dequantized
+from minidecode.device.low_precision import stored_weight, dequantize_weight
 rng = np.random.default_rng(0)
 for dtype in ("int4", "int8_blocks"):
     for rows in range(1, 8):
         x_RX = rng.standard_normal((rows, 96)).astype(np.float32)
         weight = stored_weight(dtype, Weight(rng.standard_normal((96, 70)).astype(np.float32)))
-        off = np.abs(linear(x_RX, weight) - x_RX.astype(float) @ dequantized(weight, np.dtype(float)).T)
+        off = np.abs(linear(x_RX, weight) - x_RX.astype(float) @ dequantize_weight(weight, np.dtype(float)).T)
         assert (off <= bound(x_RX, weight)).all(), (dtype, rows)
 bits = np.arange(2**16, dtype=np.uint16)
 all_floats = np.empty((2**8, 2**8), np.float32)
@@ -290,7 +290,7 @@ def test_bytes_of_a_weight_and_nothing_else_is_kept(dtype, part):
             assert mine.data.nbytes + mine.scale.nbytes == part * getattr(wide_, name).data.nbytes
     assert model.weights.lm_head.layout == "panels" and model.tensors == {}
     assert model.weights.wte_VD.dtype == np.float32, "the embedding is looked up in float32"
-    whole = sum(a.nbytes for a in arrays_of(dataclasses.replace(model.weights, wte_VD=None)))
+    whole = sum(a.nbytes for a in arrays_in_weights(dataclasses.replace(model.weights, wte_VD=None)))
     assert whole < 1.2 * part * 4 * model.parameters
 
 

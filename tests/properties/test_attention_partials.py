@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG
 from minidecode.conformance.rows import row_module
-from minidecode.device.low_precision import each_array
+from minidecode.device.low_precision import map_arrays
 from minidecode.reference.grouped import attend
 from minidecode.reference.split import attend_split_merged, merge, partial
 
@@ -24,7 +24,7 @@ IN_DOUBLE = [
 def test_in_double_precision_too(name, function):
     """The bound is one of roundings: in float64 it is 2**29 times as narrow, and the oracle has as much to err."""
     for arguments in row_module(name).planted():
-        wide = each_array(arguments, lambda a: a.astype(np.float64) if a.ndim > 1 else a)
+        wide = map_arrays(arguments, lambda a: a.astype(np.float64) if a.ndim > 1 else a)
         a_RX = function(*wide)
         assert a_RX.dtype == np.float64
         assert (np.abs(a_RX - row_module(name).oracle(*wide)) <= 2 * 2.0**-29 * row_module(name).bound(*wide)).all()

@@ -11,7 +11,7 @@ from minidecode import dims, ops
 from minidecode.cache.el import key_value_weights
 from minidecode.conformance.rows import el as el_row
 from minidecode.conformance.rows import el_split as split_row
-from minidecode.device.low_precision import dequantized, quantized
+from minidecode.device.low_precision import dequantize_weight, quantize_weight
 from minidecode.ops import Heads, Weight
 from minidecode.reference import el, el_split
 from minidecode.reference.grouped import attend
@@ -89,7 +89,7 @@ def test_the_weights_of_a_layer_are_views(layout, H):
     _, k_RGK, v_RGU = split_heads(linear(h_RD, weight), bias, heads)
     agree(np.einsum("rd,gkd->rgk", h_RD, w_k_GKD) + b_k_GK, k_RGK)
     agree(np.einsum("rd,gud->rgu", h_RD, w_v_GUD) + b_v_GU, v_RGU)
-    narrow = quantized(weight)
-    wide = dataclasses.replace(weight, data=dequantized(narrow, bias.dtype))
+    narrow = quantize_weight(weight)
+    wide = dataclasses.replace(weight, data=dequantize_weight(narrow, bias.dtype))
     for part, expected in zip(key_value_weights(narrow, heads), key_value_weights(wide, heads), strict=True):
         assert np.array_equal(part, expected)

@@ -11,7 +11,7 @@ from minidecode.conformance.attention import attend_bound, attend_row, caches_in
 from minidecode.conformance.rows import row_module
 from minidecode.cpu.common.low_precision import cast_all
 from minidecode.device.launch import InEmulator
-from minidecode.device.low_precision import cast_to, largest_of
+from minidecode.device.low_precision import cast_for_cache, largest_stored_number
 from minidecode.reference.append import append_kv
 from minidecode.reference.common import attention
 from minidecode.reference.move import concat_step
@@ -34,7 +34,7 @@ def on_cpu(*names):
 
 @given(st.floats(width=32, allow_nan=False))
 def test_a_number_is_rounded_once_to_the_nearest_there_is(x):
-    found = float(cast_to(HALF, np.array([x], np.float32))[0])
+    found = float(cast_for_cache(HALF, np.array([x], np.float32))[0])
     inside = min(max(x, -65504.0), 65504.0)
     assert abs(found - inside) <= max(2.0**-11 * abs(inside), 2.0**-25)
     with np.errstate(over="ignore"):
@@ -46,9 +46,9 @@ def test_at_the_end_of_the_range():
     x = np.array([65504, 65519, 65520, 1e30, np.inf, -65520, -np.inf, np.nan], np.float32)
     expected = np.array([65504, 65504, 65504, 65504, 65504, -65504, -65504, np.nan], np.float16)
     for given_x in (x, x.astype(np.float64)):
-        assert np.array_equal(cast_to(HALF, given_x), expected, equal_nan=True)
-    assert cast_to(HALF, expected) is expected and cast_to(None, x) is x, "twice changes nothing"
-    assert largest_of(np.float32) == np.inf and largest_of(HALF) == 65504
+        assert np.array_equal(cast_for_cache(HALF, given_x), expected, equal_nan=True)
+    assert cast_for_cache(HALF, expected) is expected and cast_for_cache(None, x) is x, "twice changes nothing"
+    assert largest_stored_number(np.float32) == np.inf and largest_stored_number(HALF) == 65504
 
 
 def test_a_growing_memory_stores_as_one_with_room_does():
@@ -137,7 +137,7 @@ def test_the_planted_cases_in_half_precision(name, attend, monkeypatch):
         for arguments in row.planted():
             arguments = caches_in_float16(arguments)
             if name.startswith("el"):
-                arguments = arguments[0], cast_to(HALF, arguments[1]), *arguments[2:]
+                arguments = arguments[0], cast_for_cache(HALF, arguments[1]), *arguments[2:]
             a_RX = attend(*arguments)
             assert a_RX.dtype == np.float32
             assert (np.abs(a_RX - row.oracle(*arguments)) <= row.bound(*arguments)).all()
@@ -150,7 +150,7 @@ def test_els_kernels_read_halves_and_compute_in_float32(name):
         if label.startswith("cuda"):
             for arguments in row.planted()[:4]:
                 arguments = caches_in_float16(arguments)
-                arguments = arguments[0], cast_to(HALF, arguments[1]), *arguments[2:]
+                arguments = arguments[0], cast_for_cache(HALF, arguments[1]), *arguments[2:]
                 a_RX = InEmulator(function)(*arguments)
                 assert a_RX.dtype == np.float32
                 assert (np.abs(a_RX - row.oracle(*arguments)) <= row.bound(*arguments)).all()

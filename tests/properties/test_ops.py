@@ -28,7 +28,7 @@ from minidecode.conformance.rows import norm as norm_row
 from minidecode.conformance.rows import reorder as reorder_row
 from minidecode.conformance.rows.norm import layer_norm_oracle
 from minidecode.cpu import activation as cpu_activation
-from minidecode.device.low_precision import quantized, stored_weight
+from minidecode.device.low_precision import quantize_weight, stored_weight
 from minidecode.ops import Heads, Norm, Weight
 from minidecode.plan import backend
 from minidecode.reference import candidates
@@ -452,10 +452,13 @@ OUT_CASES = {
         3.0,
         Norm(normal(r, 4), normal(r, 4), 0.1),
     ),
-    "linear": lambda r: (normal(r, 2, 4).astype(np.float32), quantized(Weight(normal(r, 4, 3).astype(np.float32)))),
+    "linear": lambda r: (
+        normal(r, 2, 4).astype(np.float32),
+        quantize_weight(Weight(normal(r, 4, 3).astype(np.float32))),
+    ),
     "linear_epilogue": lambda r: (
         normal(r, 2, 4).astype(np.float32),
-        replace(quantized(Weight(normal(r, 4, 3).astype(np.float32))), bias=normal(r, 3)),
+        replace(quantize_weight(Weight(normal(r, 4, 3).astype(np.float32))), bias=normal(r, 3)),
         "gelu",
     ),
     "linear_int8": lambda r: (
@@ -466,7 +469,7 @@ OUT_CASES = {
     ),
     "project_cross_kv": lambda r: (
         normal(r, 3, 4).astype(np.float32),
-        replace(quantized(Weight(normal(r, 4, 20).astype(np.float32))), bias=normal(r, 20).astype(np.float32)),
+        replace(quantize_weight(Weight(normal(r, 4, 20).astype(np.float32))), bias=normal(r, 20).astype(np.float32)),
         Heads(4, 2, 2, 3, 1.0),
     ),
     "assign_offsets": lambda r: (np.array([100, 64, 7]), np.array([0, 1, 2]), np.array([1, 2, 3])),

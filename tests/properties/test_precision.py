@@ -12,7 +12,7 @@ from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG
 from minidecode.conformance.rows import linear as linear_row
 from minidecode.cpu import linear as cpu_linear
-from minidecode.device.low_precision import dequantized, quantized, stored_as, stored_weight
+from minidecode.device.low_precision import dequantize_weight, quantize_weight, stored_weight, weights_stored_as
 from minidecode.ops import Weight
 from minidecode.reference.linear import linear
 
@@ -36,7 +36,7 @@ def matrix_of(seed, inputs, outputs, plant=True):
 def test_a_quantized_weight_is_off_by_half_a_scale_at_the_most(seed, inputs, outputs, plant):
     """And a product by half a scale times the sum of |x|. (127 roundings of a step are what the division may add.)"""
     matrix = matrix_of(seed, inputs, outputs, plant)
-    stored = quantized(Weight(matrix))
+    stored = quantize_weight(Weight(matrix))
     assert stored.data.dtype == np.int8 and stored.scale.shape == (outputs,) and stored.scale.dtype == np.float32
     half_X = 0.5 * stored.scale.astype(np.float64) * (1 + 512 * EPS)
     exact = linear_row.exact_matrix(stored)
@@ -48,7 +48,7 @@ def test_a_quantized_weight_is_off_by_half_a_scale_at_the_most(seed, inputs, out
 
 def test_the_half_scale_is_reached_and_no_more_is_promised():
     """Weights in the middle between two steps are off by all of it: a bound of a third would be wrong."""
-    stored = quantized(Weight(np.array([[127.0], [0.5], [2.5], [-3.5]], np.float32)))
+    stored = quantize_weight(Weight(np.array([[127.0], [0.5], [2.5], [-3.5]], np.float32)))
     assert stored.scale == 1
     assert np.abs(stored.data[:, 0] - [127, 0.5, 2.5, -3.5]).max() == 0.5
 
@@ -56,14 +56,14 @@ def test_the_half_scale_is_reached_and_no_more_is_promised():
 def test_an_outlier_costs_its_own_output_digits_and_no_other():
     matrix = np.full((4, 2), 0.01, np.float32)
     matrix[0, 0] = 100
-    stored = dequantized(quantized(Weight(matrix)), np.dtype(np.float32))
+    stored = dequantize_weight(quantize_weight(Weight(matrix)), np.dtype(np.float32))
     assert (stored[1:, 0] == 0).all(), "all that is below half a step is gone"
     assert np.allclose(stored[:, 1], 0.01, rtol=1e-6)
 
 
 @pytest.mark.parametrize("tiny", [0.0, 1e-45, 1e-42, 1e-38])
 def test_outputs_of_zeros_and_of_subnormal_numbers_stay_finite(tiny):
-    stored = quantized(Weight(np.full((3, 2), tiny, np.float32)))
+    stored = quantize_weight(Weight(np.full((3, 2), tiny, np.float32)))
     exact = linear_row.exact_matrix(stored)
     assert np.isfinite(stored.scale).all() and (np.abs(exact - tiny) <= max(tiny, 0)).all()
     assert (linear(np.ones((1, 3), np.float32), stored) == exact.sum(axis=0).astype(np.float32)).all()
@@ -82,8 +82,8 @@ def test_both_layouts_are_stored_alike(seed, inputs, outputs):
 def test_what_float16_cannot_hold_is_named():
     weights = Stack((Weight(np.ones((2, 2), np.float32)), Weight(np.full((2, 2), 1e5, np.float32))))
     with pytest.raises(md.CheckpointError, match=r"layers\[1\] holds 1e\+05, more than float16 can"):
-        stored_as("float16", weights)
-    assert stored_as("int8", weights).layers[1].scale[0] == np.float32(1e5) / 127
+        weights_stored_as("float16", weights)
+    assert weights_stored_as("int8", weights).layers[1].scale[0] == np.float32(1e5) / 127
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,7 +155,7 @@ def test_what_is_few_runs_the_loops(monkeypatch):
     large = np.zeros((1024, 512), np.float32)  # 2 MB
     few = [cpu_linear.FEW[np.dtype(stored)] for stored in ("float32", "int8")]
     tried = (1, 2, 8, 9, *few, few[0] + 1, few[1] + 1)
-    for weight in (Weight(large), Weight(large, layout="oi"), quantized(Weight(large)), Weight(large[1:])):
+    for weight in (Weight(large), Weight(large, layout="oi"), quantize_weight(Weight(large)), Weight(large[1:])):
         for R in tried:
             inputs = weight.data.shape[0 if weight.layout == "io" else 1]
             cpu_linear.linear(np.zeros((R, inputs), np.float32), weight)

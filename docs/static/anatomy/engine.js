@@ -62,7 +62,7 @@
 
   const toFloats = halves => Float32Array.from(halves, halfToFloat);
 
-  // Each output's largest weight becomes 127, and halves go to the even neighbour: `quantized` in low_precision.py.
+  // Each output's largest weight becomes 127, and halves go to the even neighbour: `quantize_weight` in low_precision.py.
   function quantized(weights_VD, V, D) {
     const data = new Int8Array(V * D), scale = new Float32Array(V);
     for (let v = 0; v < V; v++) {

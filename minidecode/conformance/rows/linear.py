@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ...device.low_precision import STORED as SMALLER
-from ...device.low_precision import dequantized, is_narrow, rounded_rows, stored_weight
+from ...device.low_precision import dequantize_weight, is_narrow, round_rows_to_float16, stored_weight
 from ...device.weight_blocks import BLOCK, BLOCKS, is_in_blocks
 from ...ops import Weight
 from ..attention import draw_array
@@ -112,13 +112,13 @@ def bound(x_RX, weight):
 
 def as_rounded(x_RX, weight, *others) -> tuple | None:
     """The arguments of which a function that is marked as `rounding` computes the product; None if they are these."""
-    return (rounded_rows(x_RX), weight, *others) if is_narrow(weight) and weight.x_bits is None else None
+    return (round_rows_to_float16(x_RX), weight, *others) if is_narrow(weight) and weight.x_bits is None else None
 
 
 def exact_matrix(weight) -> np.ndarray:
     """(inputs, outputs) in float64: for integers scale * data, which float64 holds exactly."""
     if is_in_blocks(weight):
-        return dequantized(weight, np.dtype(np.float64)).T
+        return dequantize_weight(weight, np.dtype(np.float64)).T
     matrix = weight.data.astype(np.float64) if weight.layout == "io" else weight.data.T.astype(np.float64)
     return matrix if weight.scale is None else matrix * weight.scale
 

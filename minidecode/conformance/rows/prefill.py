@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from ...device.low_precision import cast_to
+from ...device.low_precision import cast_for_cache
 from ..attention import bias_of_row, draw_array, judged_by, normal, perhaps_biased, position_bias
 from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 
@@ -15,7 +15,7 @@ def offsets_of(lengths: list[int]) -> np.ndarray:
 
 
 def in_half(array: np.ndarray) -> np.ndarray:
-    return cast_to(np.dtype(np.float16), array)
+    return cast_for_cache(np.dtype(np.float16), array)
 
 
 @st.composite

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 
-from ...device.capture import in_numpy
+from ...device.capture import refuse_capture
 
 CODE_PATHS = COMPILED, BLAS, BLAS_CAST, NUMPY = "compiled", "BLAS", "BLAS on cast weights", "NumPy"
 SUMS_MOVE = "NumPy moves the sums of a product to where they belong"  # why a step is not captured
@@ -17,7 +17,7 @@ COUNTS: ContextVar[dict[str, int] | None] = ContextVar("code_paths", default=Non
 def ran(path: str) -> None:
     """Counts a call of that code for the op that is running in this thread."""
     if path in (BLAS, BLAS_CAST, NUMPY):
-        in_numpy(f"a part of it is computed by {path}")
+        refuse_capture(f"a part of it is computed by {path}")
     counts = COUNTS.get()
     if counts is not None:
         counts[path] = counts.get(path, 0) + 1

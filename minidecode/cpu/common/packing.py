@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...device.low_precision import DYNAMIC, each_weight, joined, stored_weight
+from ...device.low_precision import DYNAMIC, map_weights, stored_weight, with_joined_matrices
 from ...errors import OptionError
 from ...ops import Weight
 from .panel_gemm import pack_floats, pack_int8
@@ -22,14 +22,14 @@ def packed(dtype: str, weights: Any, must: bool) -> Any:
     def each(place: str, weight: Weight) -> Weight:
         if dtype not in DYNAMIC:
             as_it_is = FLOAT is None or place == "lm_head"
-            return stored_weight(dtype, weight, place) if as_it_is else pack_floats(joined(weight))
+            return stored_weight(dtype, weight, place) if as_it_is else pack_floats(with_joined_matrices(weight))
         weight = stored_weight(dtype, weight, place)
         packs = weight.x_bits is not None and DOT is not None and weight.data.shape[1] % GROUP == 0
         return pack_int8(weight) if packs else weight
 
     if must and dtype in DYNAMIC:
         check_dot_product(DYNAMIC[dtype])
-    return each_weight(weights, each)
+    return map_weights(weights, each)
 
 
 def check_dot_product(x_bits: int) -> None:

@@ -22,9 +22,9 @@ import dataclasses
 import numpy as np
 
 from ...device.capture import CAPTURE
-from ...device.cores import first_level_bytes, worker_threads
+from ...device.cores import l1_cache_bytes, worker_threads
 from ...device.low_precision import PANEL_HEADER as HEADER
-from ...device.weight_blocks import aligned
+from ...device.weight_blocks import aligned_zeros
 from ...ops import Weight
 from ...reference.activation import PLAIN
 from .activation import activate, no_bias
@@ -59,7 +59,7 @@ def pack_floats(weight: Weight) -> Weight:
     w_XX = weight.data if weight.layout == "oi" else weight.data.T
     (outputs, inputs), width = w_XX.shape, FLOAT.width
     panels, rest = -(-outputs // width), outputs // width * width
-    data = aligned((panels, inputs, width), np.float32)
+    data = aligned_zeros((panels, inputs, width), np.float32)
     data[: outputs // width] = w_XX[:rest].reshape(-1, width, inputs).transpose(0, 2, 1)
     if rest < outputs:
         data[-1, :, : outputs - rest] = w_XX[rest:].T
@@ -73,7 +73,7 @@ def pack_int8(weight: Weight, kind: Kind | None = DOT) -> Weight:
     panels, steps = -(-outputs // kind.width), -(-inputs // GROUP)
     padded = np.zeros((panels * kind.width, steps * GROUP), np.int8)
     padded[:outputs, :inputs] = weight.data
-    data = aligned((panels, HEADER + steps, kind.width, GROUP), np.int8)
+    data = aligned_zeros((panels, HEADER + steps, kind.width, GROUP), np.int8)
     words = padded.view(np.int32).reshape(panels, kind.width, steps)  # four weights each
     data.view(np.int32)[:, HEADER:, :, 0] = words.transpose(0, 2, 1)
     begin_X, scale_X = np.zeros(panels * kind.width, np.int32), np.zeros(panels * kind.width, np.float32)
@@ -146,7 +146,7 @@ def _multiply(function, weight, arrays) -> None:
 
 def steps_of_block(rows: int) -> int:
     """Long blocks for many rows; for few where the cache is small or its size not known: they lose less when wrong."""
-    is_short = rows <= ROWS and (first_level_bytes() or 0) >= 48 * 1024
+    is_short = rows <= ROWS and (l1_cache_bytes() or 0) >= 48 * 1024
     return BLOCK_IN_FIRST_LEVEL if is_short else LONG_BLOCK
 
 

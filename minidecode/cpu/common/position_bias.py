@@ -9,7 +9,7 @@ import functools
 
 import numpy as np
 
-from ...device.capture import contiguous
+from ...device.capture import contiguous_array
 from .jit import njit
 
 
@@ -17,7 +17,7 @@ def bias_arrays(bias, dtype):
     """(bias_XHP, bucket_L, zero) of a bias, or of none; read-only, as weights are."""
     if bias is None:
         return _no_bias(np.dtype(dtype))
-    bias_XHP, bucket_L = contiguous(bias.bias_XHP, dtype), contiguous(bias.bucket_L, np.int64)
+    bias_XHP, bucket_L = contiguous_array(bias.bias_XHP, dtype), contiguous_array(bias.bucket_L, np.int64)
     return _read_only(bias_XHP), _read_only(bucket_L), bias.zero
 
 

@@ -7,7 +7,7 @@ from numba import cuda
 
 @cuda.jit(device=True)
 def cut_off(number, largest):
-    """Cuts off by comparisons, which are all false of NaN. largest: infinity where nothing is (`largest_of`)."""
+    """Cuts off by comparisons, all false of NaN. largest: infinity where nothing is (`largest_stored_number`)."""
     number = largest if number > largest else number
     return -largest if number < -largest else number
 

@@ -10,7 +10,7 @@ import numpy as np
 from numba import cuda, float32, int64, types
 
 from ...device.launch import launch
-from ...device.low_precision import largest_of
+from ...device.low_precision import largest_stored_number
 from ...errors import OptionError
 from ...reference import empty, in_rows, or_empty
 from .bias import plus
@@ -30,7 +30,9 @@ def add_then_cut(qkv_RX, bias_X, heads, dtype=None, out=None):
     first = 0
     for part in (q_RHK, k_RGK, v_RGU):
         part_RX = in_rows(part)
-        launch(copy_columns, grid_of_rows(part_RX), THREADS, biased_RX, first, largest_of(part.dtype), part_RX)
+        launch(
+            copy_columns, grid_of_rows(part_RX), THREADS, biased_RX, first, largest_stored_number(part.dtype), part_RX
+        )
         first += part_RX.shape[1]
     return q_RHK, k_RGK, v_RGU
 

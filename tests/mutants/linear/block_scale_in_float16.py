@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minidecode.device.low_precision import dequantized
+from minidecode.device.low_precision import dequantize_weight
 from minidecode.device.weight_blocks import is_in_blocks
 from minidecode.reference import linear as reference
 
@@ -11,5 +11,5 @@ def linear(x_RX, weight):
     if not is_in_blocks(weight):
         return reference.linear(x_RX, weight)
     with np.errstate(over="ignore"):
-        halves_XX = dequantized(weight, np.dtype(np.float32)).astype(np.float16)
+        halves_XX = dequantize_weight(weight, np.dtype(np.float32)).astype(np.float16)
     return x_RX @ halves_XX.astype(np.float32).T

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from minidecode.device.low_precision import dequantized
+from minidecode.device.low_precision import dequantize_weight
 
 
 def linear(x_RX, weight):
-    matrix = dequantized(weight, np.dtype(np.float32))
+    matrix = dequantize_weight(weight, np.dtype(np.float32))
     matrix = matrix if weight.layout == "io" else matrix.T
     total_RX = np.zeros((len(x_RX), matrix.shape[1]), np.float16)
     with np.errstate(over="ignore", invalid="ignore"):

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from minidecode.device.low_precision import dequantized
+from minidecode.device.low_precision import dequantize_weight
 
 TOGETHER = 8  # inputs that are added at a time
 
 
 def linear(x_RX, weight):
-    matrix = dequantized(weight, np.dtype(np.float32))
+    matrix = dequantize_weight(weight, np.dtype(np.float32))
     matrix = matrix if weight.layout == "io" else matrix.T
     sums_RX = np.zeros((len(x_RX), matrix.shape[1]), np.float32)
     for i in range(0, len(matrix), TOGETHER):
