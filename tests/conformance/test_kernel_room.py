@@ -11,10 +11,10 @@ import importlib
 import inspect
 import math
 import pkgutil
-import tracemalloc
 
 import numpy as np
 import pytest
+from taken_bytes import peak_of
 
 from minidecode import cuda, ops
 from minidecode.bench.compare import calls_on_device, implementations
@@ -89,15 +89,9 @@ def test_a_launcher_asks_for_no_large_array(name, monkeypatch):
 
 
 def grown_by(call, lent) -> int:
-    """Bytes that Python asks for in the second call of two."""
+    """Bytes that Python asks for in a call after the first one."""
     call(**lent())
-    tracemalloc.start()
-    try:
-        before = tracemalloc.get_traced_memory()[0]
-        call(**lent())
-        return tracemalloc.get_traced_memory()[1] - before
-    finally:
-        tracemalloc.stop()
+    return peak_of(lambda: call(**lent()), 2 * PAGE)[1]
 
 
 @pytest.mark.parametrize("name", [n for n in ROWS if lender(implementations(CATALOG[n])["cuda"], None) is not dict])

@@ -13,7 +13,6 @@ import pickle
 import random
 import struct
 import sys
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from taken_bytes import peak_of
 from test_torch_fuzz import LARGE, PIECES, PythonsUnpickler, numbers_of, split
 from torch_writer import ODICT, SIZES, STORAGES, TWO, Opcodes, called, emit, named, pickled, stream, tensor, zip_file
 
@@ -192,28 +192,30 @@ def outcome(path: Path, contents: bytes, damaged_pickle: bytes | None) -> str:
     path.unlink(missing_ok=True)  # a new file: arrays of the last example may still be mapped from the old one
     path.write_bytes(contents)
     modules = set(sys.modules)
-    tracemalloc.start()
-    try:
-        settings, found = read_fairseq(path)
-        found = {name: s for name, s in found.items() if s.dtype in STORED_DTYPES and 0 not in s.shape}
-        arrays = {name: s.read(np.dtype("float32")) for name, s in found.items()}
-        result = "read"
-    except CheckpointError as error:
-        assert path.name in str(error) and str(error).isprintable() and len(str(error)) < len(str(path)) + 400
-        result = "refused"
-    finally:
-        _, peak = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-    assert peak < 250_000 + 100 * len(contents)
+    most = 250_000 + 100 * len(contents)
+    read, peak = peak_of(lambda: read_or_refused(path), most)
+    assert peak < most
     imported = {name for name in set(sys.modules) - modules if not name.startswith("encodings.")}  # zipfile's own
     assert not imported
     assert list(path.parent.iterdir()) == [path]
-    if result == "read":
+    if read is not None:
+        settings, arrays = read
         assert all(isinstance(v, bool | int | float | str) for v in settings.values())
         assert sum(array.size for array in arrays.values()) <= 4 * len(contents)
         if damaged_pickle is not None:
             compare(path, settings, arrays, damaged_pickle)
-    return result
+    return "refused" if read is None else "read"
+
+
+def read_or_refused(path: Path) -> tuple[dict, dict[str, np.ndarray]] | None:
+    """(settings, arrays); None if the file is refused, in one line."""
+    try:
+        settings, found = read_fairseq(path)
+        found = {name: s for name, s in found.items() if s.dtype in STORED_DTYPES and 0 not in s.shape}
+        return settings, {name: s.read(np.dtype("float32")) for name, s in found.items()}
+    except CheckpointError as error:
+        assert path.name in str(error) and str(error).isprintable() and len(str(error)) < len(str(path)) + 400
+        return None
 
 
 def compare(path: Path, settings: dict, arrays: dict[str, np.ndarray], damaged_pickle: bytes) -> None:

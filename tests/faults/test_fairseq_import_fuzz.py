@@ -13,7 +13,6 @@ import random
 import shutil
 import sys
 import tempfile
-import tracemalloc
 import warnings
 from pathlib import Path
 
@@ -22,6 +21,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "golden"))
+from taken_bytes import peak_of
 from test_fairseq_imports import write_checkpoint
 
 import minidecode as md
@@ -53,7 +53,7 @@ def lying(rng: random.Random, path: Path, monkeypatch) -> None:
                     in_file[name] = dataclasses.replace(in_file[name], dtype=rng.choice(["F16", "I8", "BF16"]))
                 case _:
                     in_file[name] = in_file[rng.choice(list(in_file))]
-    monkeypatch.setattr(fairseq_folder, "read_fairseq", lambda path: (settings, in_file))
+    monkeypatch.setattr(fairseq_folder, "read_fairseq", lambda path: (dict(settings), dict(in_file)))
 
 
 def damaged(rng: random.Random, path: Path, monkeypatch) -> None:
@@ -85,25 +85,27 @@ def outcome(name: str, kind, seed: int, folder: Path, monkeypatch) -> str:
     path, out = write_checkpoint(name, folder), folder / "model"
     kind(rng, path, monkeypatch)
     there = sorted(p.name for p in folder.iterdir())
-    tracemalloc.start()
-    try:
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            convert_fairseq(path, out)
-            md.load(out)
-        result = "read"
-    except md.MinidecodeError as error:
-        assert str(error).isprintable() and len(str(error)) < 4 * len(str(path)) + 700, str(error)
-        result = "refused"
-    finally:
-        _, peak = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
+    result, peak = peak_of(lambda: converted(path, out), 30e6)
     assert peak < 30e6, peak
     if result == "refused" and out.exists():
         assert kind is damaged, "what is written loads, unless the files of texts were damaged"
     elif result == "refused":
         assert sorted(p.name for p in folder.iterdir()) == there, "nothing is left"
     return result
+
+
+def converted(path: Path, out: Path) -> str:
+    """ "read" if what is converted loads, "refused" if either is refused, in one line."""
+    shutil.rmtree(out, ignore_errors=True)
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            convert_fairseq(path, out)
+            md.load(out)
+        return "read"
+    except md.MinidecodeError as error:
+        assert str(error).isprintable() and len(str(error)) < 4 * len(str(path)) + 700, str(error)
+        return "refused"
 
 
 @pytest.mark.parametrize("kind", [lying, damaged])

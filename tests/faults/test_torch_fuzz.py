@@ -10,7 +10,6 @@ import pickle
 import pickletools
 import random
 import struct
-import tracemalloc
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from taken_bytes import peak_of
 from torch_writer import (
     EVERYTHING,
     ODICT,
@@ -198,25 +198,27 @@ def outcome(path: Path, contents: bytes, damaged_pickle: bytes | None) -> str:
     """ "refused" or "read"; AssertionError if what is read is not right or takes too much, or any other exception."""
     path.unlink(missing_ok=True)  # a new file: arrays of the last example may still be mapped from the old one
     path.write_bytes(contents)
-    tracemalloc.start()
-    try:
-        found = {name: s for name, s in read_torch_file(path).items() if s.dtype in STORED_DTYPES and 0 not in s.shape}
-        arrays = {name: s.read(np.dtype("float32")) for name, s in found.items()}
-        result = "read"
-    except CheckpointError as error:
-        assert path.name in str(error) and str(error).isprintable() and len(str(error)) < len(str(path)) + 400
-        result = "refused"
-    finally:
-        _, peak = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-    assert peak < 200_000 + 100 * len(contents)
+    most = 200_000 + 100 * len(contents)
+    read, peak = peak_of(lambda: read_or_refused(path), most)
+    assert peak < most
     assert list(path.parent.iterdir()) == [path]
-    if result == "read":
+    if read is not None:
+        found, arrays = read
         assert all(array.shape == found[name].shape for name, array in arrays.items())
         assert sum(array.size for array in arrays.values()) <= 4 * len(contents)
         if damaged_pickle is not None:
             compare(arrays, damaged_pickle)
-    return result
+    return "refused" if read is None else "read"
+
+
+def read_or_refused(path: Path) -> tuple[dict, dict[str, np.ndarray]] | None:
+    """(what the file says of each array, the arrays); None if it is refused, in one line."""
+    try:
+        found = {name: s for name, s in read_torch_file(path).items() if s.dtype in STORED_DTYPES and 0 not in s.shape}
+        return found, {name: s.read(np.dtype("float32")) for name, s in found.items()}
+    except CheckpointError as error:
+        assert path.name in str(error) and str(error).isprintable() and len(str(error)) < len(str(path)) + 400
+        return None
 
 
 def compare(arrays: dict[str, np.ndarray], damaged_pickle: bytes) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-import gc
 import itertools
-import tracemalloc
 
 import numpy as np
 import pytest
 from latent_oracle import write_model as write_latent
+from taken_bytes import peak_of
 from toy_folder import write_bart_folder, write_folder
 
 import minidecode as md
@@ -55,18 +54,6 @@ CASES = [
 ] + [("latent", cache, "beam") for cache in ("none", "replicated", "split")]
 
 
-def traced(call):
-    """(what the call gives, the most bytes that it had at one moment)."""
-    gc.collect()
-    tracemalloc.start()
-    try:
-        before = tracemalloc.get_traced_memory()[0]
-        result = call()
-        return result, tracemalloc.get_traced_memory()[1] - before
-    finally:
-        tracemalloc.stop()
-
-
 @pytest.mark.parametrize(("name", "cache", "search"), CASES)
 def test_the_estimate_holds_and_is_not_far_off(models, name, cache, search):
     """The held bytes are the receipt's to the last one, where texts go to their limit; the rest is an upper bound."""
@@ -76,10 +63,7 @@ def test_the_estimate_holds_and_is_not_far_off(models, name, cache, search):
         options = SEARCHES[search] | {"max_new_tokens": T, "eos_token_id": None, "plan": f"cache={cache}"}
         needed = model.footprint(input_ids=ids, **options)
         model.generate(input_ids=ids[:1], **options | {"max_new_tokens": 2})  # what is imported once
-        for _ in range(2):  # what Python does once, whenever it does it, is not there a second time
-            out, peak = traced(lambda ids=ids, options=options: model.generate(input_ids=ids, **options))
-            if peak <= needed.total:
-                break
+        out, peak = peak_of(lambda ids=ids, options=options: model.generate(input_ids=ids, **options), needed.total)
         assert out.receipt.cache_peak_bytes == needed.cache, (B, N, T)
         assert peak <= needed.total, (B, N, T)
         assert peak >= SHARE * (needed.total - OBJECTS), (B, N, T)
@@ -92,8 +76,8 @@ def test_it_holds_where_python_s_own_objects_are_little(tmp_path, plan):
     ids = [np.random.default_rng(b).integers(5, 250, 100) for b in range(4)]
     options = {"max_new_tokens": 4, "eos_token_id": None, "num_beams": 4, "plan": plan}
     model.generate(input_ids=ids[:1], **options)  # what is imported once
-    _, peak = traced(lambda: model.generate(input_ids=ids, **options))
-    assert peak <= model.footprint(input_ids=ids, **options).total - OBJECTS
+    needed = model.footprint(input_ids=ids, **options).total - OBJECTS
+    assert peak_of(lambda: model.generate(input_ids=ids, **options), needed)[1] <= needed
 
 
 @pytest.fixture(scope="module")
@@ -112,8 +96,7 @@ def test_a_captured_step_is_part_of_the_estimate(many_layers, monkeypatch, dtype
     ids = [np.random.default_rng(b).integers(5, 250, 4) for b in range(rows)]
     model.generate(input_ids=ids, max_new_tokens=5, **options)  # what is imported once
     needed = model.footprint(input_ids=ids, max_new_tokens=5, **options).total
-    runs = [traced(lambda: model.generate(input_ids=ids, max_new_tokens=5, **options)) for _ in range(2)]
-    out, peak = min(runs, key=lambda run: run[1])  # what Python does once, whenever it does it, is in one of them alone
+    out, peak = peak_of(lambda: model.generate(input_ids=ids, max_new_tokens=5, **options), needed)
     assert out.receipt.graphs.launches > 0 and SHARE * (needed - OBJECTS) <= peak <= needed
 
 
@@ -155,7 +138,7 @@ def test_what_one_plan_alone_makes_is_counted(tmp_path, kind, plan, size):
     options = {"num_beams": W, "max_new_tokens": T, "eos_token_id": None, "plan": plan}
     needed = model.footprint(input_ids=[[7] * N] * B, **options)
     model.generate(input_ids=[[7, 7]], **options | {"max_new_tokens": 2})  # what is imported once
-    out, peak = traced(lambda: model.generate(input_ids=[[7] * N] * B, **options))
+    out, peak = peak_of(lambda: model.generate(input_ids=[[7] * N] * B, **options), needed.total)
     assert peak <= needed.total
     assert (0 < out.receipt.arena_bytes <= needed.arena) == ("arena" in plan)
 
@@ -266,7 +249,7 @@ def test_log_probabilities_are_part_of_the_estimate(models, name, search):
         model.generate(**how | {"max_new_tokens": 2})
         how["max_new_tokens"] = 90
         needed = model.footprint(**how).total
-        out, peak = traced(lambda how=how: model.generate(**how))
+        out, peak = peak_of(lambda how=how: model.generate(**how), needed)
         assert len(out.token_logprobs[0]) == 90 and peak <= needed
         assert peak >= SHARE * (needed - OBJECTS)
         with pytest.raises(md.MemoryBudgetError):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from taken_bytes import peak_of
 
 import minidecode as md
 from minidecode.methods.plans import engine_of
@@ -204,14 +205,12 @@ def test_scores_of_whole_targets_are_those_of_the_steps():
 
 
 def test_the_estimate_of_memory_holds():
-    from test_footprint import traced
-
     model = md.load(GOLDEN / "two-ahead")
     for cache in ("split", "replicated", "none", "el"):
         options = OPTIONS | {"eos_token_id": None, "plan": f"cache={cache}", "logprobs": 1}
         model.generate(input_ids=SOURCES, **options | {"max_new_tokens": 2})
-        out, peak = traced(lambda options=options: model.generate(input_ids=SOURCES, **options))
         needed = model.footprint(input_ids=SOURCES, **options)
+        out, peak = peak_of(lambda options=options: model.generate(input_ids=SOURCES, **options), needed.total)
         assert out.receipt.cache_peak_bytes <= needed.cache and peak <= needed.total
 
 

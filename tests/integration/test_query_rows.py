@@ -8,6 +8,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from taken_bytes import peak_of
 from toy_folder import CONFIG, toy_tensors, write_folder
 
 import minidecode as md
@@ -274,8 +275,6 @@ def test_no_cache_holds_more_for_query_rows(folders, cache):
 
 @pytest.mark.parametrize("cache", CACHES)
 def test_the_estimate_holds(folders, cache):
-    from test_footprint import traced
-
     model, rng = load(folders, 3 if cache == "rolling" else None), np.random.default_rng(0)
     for N, T, logprobs in ((30, 5, None), (8, 20, None), (20, 8, 1)):
         ids = [rng.integers(5, 250, N).tolist() for _ in range(3)]
@@ -283,7 +282,7 @@ def test_the_estimate_holds(folders, cache):
         needed = model.footprint(input_ids=ids, num_beams=3, max_new_tokens=T, eos_token_id=None,
                                  plan=f"cache={cache}", logprobs=logprobs)  # fmt: skip
         generate(model, "beam", **options)  # what is imported and compiled once
-        (_, out), peak = traced(lambda options=options: generate(model, "beam", **options))
+        (_, out), peak = peak_of(lambda options=options: generate(model, "beam", **options), needed.total)
         assert out.receipt.cache_peak_bytes == needed.cache and peak <= needed.total
 
 

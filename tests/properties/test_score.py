@@ -1,13 +1,13 @@
 """Scores of texts: against the logits, against what generate says of its own texts, and window by window."""
 
 import math
-import tracemalloc
 from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from taken_bytes import peak_of
 from toy_folder import BART_CONFIG, CONFIG, MERGES, toy_tensors, toy_vocabulary, write_bart_folder, write_folder
 
 import minidecode as md
@@ -169,24 +169,15 @@ def test_by_default_windows_overlap_by_half(models):
 # ---- what it takes, and what runs ------------------------------------------------------------------------------------
 
 
-def peak_bytes(call):
-    tracemalloc.start()
-    try:
-        call()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-
-
 def test_a_long_text_under_a_large_vocabulary_takes_little_memory(tmp_path, monkeypatch):
     """1,024 rows x 50,257 tokens of logits would be 206 MB; with all rows at once, they are (the measure measures)."""
     rows, V = 1024, 50257
     model = md.load(write_folder(tmp_path, n_positions=rows, vocab_size=V, n_layer=1))
     text = np.random.default_rng(0).integers(V, size=3 * rows // 2)
     table = rows * V * 4
-    assert peak_bytes(lambda: model.score(input_ids=[text])) < table / 6
+    assert peak_of(lambda: model.score(input_ids=[text]), table / 6)[1] < table / 6
     monkeypatch.setattr(engine, "LOGITS_ROWS", rows)
-    assert peak_bytes(lambda: model.score(input_ids=[text[: rows + 1]])) > table
+    assert peak_of(lambda: model.score(input_ids=[text[: rows + 1]]), table)[1] > table
 
 
 @pytest.mark.parametrize("family", FAMILIES)
