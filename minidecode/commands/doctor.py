@@ -17,11 +17,11 @@ NEEDED = (
     "numpy", "numba", "greenlet", "tokenizers", "safetensors", "huggingface_hub", "typer", "rich",
     "hypothesis", "threadpoolctl",
 )  # fmt: skip
-EXTRAS = {  # package -> the extra that brings it, and what needs it
+EXTRAS = {  # package -> the extra that brings it ("": the one that fits the driver), and what needs it
     "llguidance": ("constrain", "--regex and --json-schema"), "jinja2": ("chat", "chat"),
     "gguf": ("gguf", "GGUF files and smollm2"), "sentencepiece": ("translate", "texts of Marian and mBART"),
     "rouge-score": ("evaluate", "evaluate"), "sacrebleu": ("evaluate", "evaluate"), "matplotlib": ("plots", "pictures"),
-    "jupyterlab": ("notebook", "opening a notebook that tutorial wrote"), "numba-cuda": ("cu12", "a GPU"),
+    "jupyterlab": ("notebook", "opening a notebook that tutorial wrote"), "numba-cuda": ("", "a GPU"),
     "pytest": ("test", "the tests"), "torch": ("oracle", "tests beside transformers"),
     "transformers": ("oracle", "tests beside transformers"),
 }  # fmt: skip
