@@ -15,7 +15,7 @@ import numpy as np
 
 from ..errors import OptionError
 from ..within import holding
-from .arrays import device_kind, fetch
+from .arrays import Memories, device_kind, fetch
 from .kernels import launch_on_gpu
 from .packing import SCALARS, pack_and_unpack
 from .seen_kernels import SEEN, note_kernel
@@ -43,8 +43,9 @@ def launch(kernel: Any, grid: int | tuple, block: int | tuple, *arrays: Any) -> 
     """Runs kernel[grid, block](*arrays): arrays of CuPy's on the GPU, those of the emulated device in the emulator.
 
     NumPy arrays go to the emulator without a GPU, or within `InEmulator`; else they are copied to the GPU and back,
-    which is for tests: what is timed lives there. The emulator stops at the first mistake; within `traced_launches`
-    data races are mistakes too. An empty grid launches nothing.
+    each memory once for all its views (arrays of records by Numba, each view by itself). That is for tests: what is
+    timed lives there. The emulator stops at the first mistake; within `traced_launches` data races are mistakes too.
+    An empty grid launches nothing.
     """
     if (0 in grid) if type(grid) is tuple else grid == 0:
         return
@@ -68,6 +69,10 @@ def launch(kernel: Any, grid: int | tuple, block: int | tuple, *arrays: Any) -> 
     if not all(isinstance(array, np.ndarray | np.generic | int | float) for array in arrays):
         raise OptionError("these arrays live on a GPU, and Numba finds none here: pass NumPy arrays to the emulator")
     if not EMULATED.get() and device_kind() == "gpu":
+        if any(isinstance(array, np.ndarray) for array in arrays) and _are_packable(arrays):
+            memories = Memories("cuda")
+            launch(kernel, grid, block, *memories.bring(arrays))
+            return memories.take_back()
         _count_launch(kernel, "gpu")
         note_kernel(kernel, arrays)
         kernel[grid, block](*arrays)

@@ -7,12 +7,13 @@ import dataclasses
 
 import numpy as np
 import pytest
-from numba import types
+from numba import cuda, types
 
 from minidecode.conformance.check import OnDevice, check
 from minidecode.cuda import gather as gather_kernels
+from minidecode.device import launch as launch_file
 from minidecode.device.arrays import Memories, fetch, view_at_offset
-from minidecode.device.launch import InEmulator
+from minidecode.device.launch import InEmulator, counted_launches, launch
 from minidecode.device.seen_kernels import note_kernel, seen_kernels
 from minidecode.emulator.device_array import EmulatorArray
 from minidecode.ops import Norm
@@ -78,6 +79,26 @@ def test_numba_types_an_array_of_a_gpus_like_one_of_the_host():
         note_kernel(gather_kernels.weigh_each, tuple(map(Cupys, (matrix, matrix.T, matrix[:, ::2]))))
     ((_, found),) = seen
     assert found == tuple(types.Array(types.float16, 2, layout) for layout in "CFA")
+
+
+@cuda.jit
+def shifts_up(a_X, b_X):
+    """Each number of a is one more; then b gets a's first number."""
+    x = cuda.threadIdx.x
+    a_X[x] += 1
+    cuda.syncthreads()
+    if x == 0:
+        b_X[0] = a_X[0]
+
+
+def test_views_that_are_launched_from_the_host_share_one_memory_on_a_gpu(monkeypatch):
+    """Numba would copy each view there and back by itself, and the last one back would undo what the others got."""
+    monkeypatch.setattr(launch_file, "device_kind", lambda: "gpu")
+    monkeypatch.setattr(launch_file, "Memories", lambda device: Memories("emulator"))
+    whole_X = np.arange(6)
+    with counted_launches() as launches:
+        launch(shifts_up, 1, 4, whole_X[:4], whole_X[3:])
+    assert whole_X.tolist() == [1, 2, 3, 1, 4, 5] and dict(launches) == {"shifts_up (emulator)": 1}
 
 
 def writes_nothing(token_R, scores_RV, logprobs_RV=None, out=None):
