@@ -295,7 +295,7 @@ def models_table(parts: dict) -> list[str]:
             by_stage = ", ".join(f"{stage} {ms:.1f}" for stage, ms in mine["stages_ms"].items())
             graphs = f"{mine['graphs']['captured']}, {mine['graphs']['reused']}"
             stages.append(f"| {work} | {mine['first_token_ms'][0]:.2f} | {mine['step_ms']:.3f} |"
-                          f" {mine['host_us_a_step']:.0f} | {by_stage} | {graphs} |")  # fmt: skip
+                          f" {mine['host_us_a_step']:.1f} | {by_stage} | {graphs} |")  # fmt: skip
     return lines + stages
 
 

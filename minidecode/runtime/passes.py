@@ -1,8 +1,8 @@
 """Forward passes over whole texts, captured when texts of the same lengths come again: encoders and prefills.
 
 A prefill of GPT-2 is 160 kernels and 45 products, which Python launches one by one. For a prompt of 32 tokens that
-took an H100's host 14 ms; captured, at about 4 us each, they should take 0.8 ms (not measured). A graph has
-the lengths of its texts in it, and serves no others. It works on arrays of its own; what it has computed is copied, for
+took an H100's host 14 ms. What captured ones should take stands in benchmarks/README.md (not measured). A graph has the
+lengths of its texts in it, and serves no others. It works on arrays of its own; what it has computed is copied, for
 a generation goes on with it while the next one launches the graph again.
 """
 

@@ -91,8 +91,12 @@ def test_a_step_is_the_sum_of_its_parts(script):
 def test_a_call_with_captured_passes_is_the_measured_one_less_what_they_save(script):
     rows = [[c.strip() for c in line.split("|")[1:-1]] for line in between_marks("gpu-calls").splitlines()[2:]]
     assert [row[0] for row in rows] == list(script.WORKS)
-    for work, *numbers, goals in rows:
-        call, by_host, captured, predicted = map(float, numbers)
+    for work, call, by_host, goal, *predicted, goals in rows:
+        call, by_host, captured, predicted = map(float, (call, by_host, *predicted))
+        assert (goal.endswith("**missed**"), goal.endswith("reached")) == (
+            goal == "40 **missed**",
+            goal == "130 reached",
+        )
         assert abs(call - by_host + captured - predicted) < 0.2 and captured < by_host
         assert goals.count("missed") == sum(predicted > goal for goal in script.WORKS[work]["goals"])
 
@@ -116,6 +120,24 @@ def test_the_page_says_plainly_what_was_missed(script):
     assert f"takes {beams['call_ms'][0]:.1f} ms a call. The goals are 46 and 28" in text
     calls = " and ".join(f"{ours[work]['call_ms'][0]:.1f}" for work in (script.BART_8, script.BART_32))
     assert f"BART-large takes {calls} ms." in text
+    of_8, of_32 = (
+        sum(ours[work]["stages_ms"][stage] for stage in ("encoder", "prefill"))
+        for work in (script.BART_8, script.BART_32)
+    )
+    assert f"encoder and prefill take {of_8:.1f} ms for 8 texts. The goal is 40" in text
+    assert f"For 32 texts they take {of_32:.1f} ms, within the\n  goal of 130" in text
+    host = ours[script.SHORT]["host_us_a_step"]
+    assert f"The host is busy for {host} us a step of GPT-2 with 64 new tokens. The goal is 20" in text
+    first, *_ = greedy["warm_ups_s"]
+    assert f"with 256 new tokens took {1e3 * first:.0f} ms, and later ones {greedy['call_ms'][0]:.0f}" in text
+
+
+def test_what_looks_save_is_reckoned_from_the_recorded_steps(script):
+    ours, text = script.load("gpu-h100")["parts"]["ours"]["figures"], " ".join(page("docs/INTERNALS.md").split())
+    for work in (script.GREEDY, script.SHORT):
+        host, step = ours[work]["host_us_a_step"], 1e3 * ours[work]["step_ms"]
+        assert f"{host} us to launch a step of {step:.0f} us" in text or f"({host} us of {step:.0f})" in text
+        assert f"{100 * (host * 7 / 8 - 3.3) / step:.1f} %" in text
 
 
 def test_the_guide_has_the_shares_of_the_table(script):
