@@ -14,7 +14,8 @@ from minidecode.conformance.rows.beam_update import HF
 from minidecode.cuda import append, beam_update, extend, finished, flags, paged_append, reorder, sequences
 from minidecode.device.arrays import fetch, put
 from minidecode.emulator.device_array import taped
-from minidecode.ops import FINE, NO_ROOM, TROUBLE, Heads
+from minidecode.ops import ALL_DONE, FINE, NO_ROOM, TROUBLE, Heads
+from minidecode.search.looks import MOST
 from minidecode.search.result import raise_trouble
 
 TOO_OFTEN = 8  # launches beyond the room: the host may look at the flags as seldom
@@ -49,6 +50,59 @@ def test_a_kept_graph_that_is_launched_too_often_stays_in_its_arrays(kind, cache
     for _ in range(TOO_OFTEN):
         graph.launch()
     assert np.array_equal(fetch(room), full) and fetch(cache.end_R)[0] > room.shape[2]
+
+
+def kept_step(beams):
+    """(what is kept of a generation, its step, what it has found, its cache): all texts are at their limit."""
+    model = make("gpt2", "emulator", n_positions=64)
+    model.generate(input_ids=IDS[1:], max_new_tokens=3, eos_token_id=None, num_beams=beams)
+    (bucket,) = model.buckets.idle
+    (step,) = bucket.parts.values()
+    found = bucket.state if beams == 1 else bucket.state.groups[0]
+    return step, found, bucket.caches[0]
+
+
+def launched(step, found, cache, times):
+    """The flags of so many launches, and copies of the texts and of the cache after them."""
+    flags = []
+    for _ in range(times):
+        step.graph.launch()
+        flags.append(int(fetch(step.result.flag)[0]))
+    return flags, [fetch(a) for a in found.finds()], [fetch(a) for a in (cache.k_RGTK, cache.v_RGTU)]
+
+
+@pytest.mark.parametrize("beams", [1, 2])
+def test_launches_after_all_texts_are_done_are_no_trouble_and_change_no_text(beams):
+    """K - 1 of them are what a host makes that looks every K steps. Those beyond the room write into no cache, too."""
+    step, found, cache = kept_step(beams)
+    _, texts, _ = launched(step, found, cache, 0)
+    within = cache.k_RGTK.shape[2] - int(fetch(cache.end_R)[0])
+    assert within < MOST - 1, "so the last ones of K - 1 have no room"
+    flags, same, full = launched(step, found, cache, within)
+    more, same_again, full_again = launched(step, found, cache, TOO_OFTEN)
+    assert all(flag & ALL_DONE and not flag & TROUBLE for flag in flags + more)
+    for before, after, later in zip(texts, same, same_again, strict=True):
+        assert np.array_equal(before, after) and np.array_equal(before, later)
+    assert all(map(np.array_equal, full, full_again))
+
+
+@pytest.mark.parametrize("beams", [1, 2])
+def test_a_launch_beyond_the_room_of_a_text_that_goes_on_is_trouble(beams):
+    """From the first one on. It writes into no text and no cache, and leaves no text longer."""
+    step, found, cache = kept_step(beams)
+    done, length, limit = (found.done_R, found.length_R, found.limits_R) if beams == 1 else (
+        found.done_B, found.length_B, found.limit_B)  # fmt: skip
+    done[...], limit[...] = False, 99
+    length[...] = found.tokens_RM.shape[1] if beams == 1 else len(found.norm_X) - 1 + len(IDS[1])
+    cache.end_R[...] = cache.k_RGTK.shape[2]
+    _, *before = launched(step, found, cache, 0)
+    flags, *after = launched(step, found, cache, 1)
+    assert flags[0] & TROUBLE
+    if beams == 1:
+        flags, *after = launched(step, found, cache, TOO_OFTEN)
+        assert all(flag & TROUBLE for flag in flags)
+    for these, those in zip(before, after, strict=True):
+        assert all(map(np.array_equal, these, those))
 
 
 def test_texts_without_room_are_in_trouble():
