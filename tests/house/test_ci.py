@@ -105,7 +105,9 @@ def test_each_extra_with_cupy_is_installed_and_imported():
     script = (CHECKOUT / ".ci/run").read_text(encoding="utf-8")
     installed = re.search(r"for extra in (.*); do", script)[1].split()
     project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert installed == [extra for extra, asked in project["optional-dependencies"].items() if "cupy" in " ".join(asked)]
+    assert installed == [
+        extra for extra, asked in project["optional-dependencies"].items() if "cupy" in " ".join(asked)
+    ]
 
 
 def test_what_runs_at_once_is_all_printed_and_fails_if_one_fails(tmp_path):
