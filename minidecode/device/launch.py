@@ -71,8 +71,8 @@ def launch(kernel: Any, grid: int | tuple, block: int | tuple, *arrays: Any) -> 
     if not EMULATED.get() and device_kind() == "gpu":
         if any(isinstance(array, np.ndarray) for array in arrays) and _are_packable(arrays):
             memories = Memories("cuda")
-            launch(kernel, grid, block, *memories.bring(arrays))
-            return memories.take_back()
+            launch(kernel, grid, block, *memories.put_on_device(arrays))
+            return memories.copy_changes_back()
         _count_launch(kernel, "gpu")
         note_kernel(kernel, arrays)
         kernel[grid, block](*arrays)
