@@ -110,16 +110,30 @@ def test_code_that_is_shown_makes_the_input(array, begins):
     np.testing.assert_array_equal(names["x"], array)
 
 
-def test_bytes_are_measured():
+def peaks_of(source: str) -> list[int]:
     peaks = []
 
     class Measured(Doubles):
         def miss(self, v, trial):
             peaks.append(trial.peak)
 
-    source = "import numpy as np\n\n\ndef double(x, out, plus):\n    big = np.ones(10**6)\n    out[:] = 2 * x\n"
     assert Measured().check(Submission(Path("double.py"), source), 0).ok
-    assert all(8e6 < peak < 9e6 for peak in peaks)
+    return peaks
+
+
+DOUBLE = "import numpy as np\n\n\ndef double(x, out, plus):\n    big = np.ones({})\n    out[:] = 2 * x\n"
+
+
+def test_bytes_are_measured():
+    assert all(8e6 < peak < 9e6 for peak in peaks_of(DOUBLE.format("10**6")))
+
+
+def test_python_s_own_table_of_names_is_no_memory_of_the_file():
+    """At one of so many names, Python would enlarge it by 400 kB."""
+    names = "\n".join(
+        f"def unused{k}(x):\n    " + "; ".join(f"x.n{k}_{i}" for i in range(1000)) + "\n" for k in range(5)
+    )
+    assert max(peaks_of(DOUBLE.format(1) + names)) < 50_000
 
 
 THREADED = """
