@@ -159,7 +159,7 @@ class Model(LoadedModel):
         """
         ids = [self.inputs.encode_chat([{"role": "user", "content": prompt}])] if chat else None
         sources, prompts, limit_B = self.inputs.fitted(None if chat else prompt, ids, None, options, truncate)
-        constraint = Constraint.make(options, self.tokenizer, self.config.head_size)
+        constraint = Constraint.make(options, self.tokenizer, self.config.generated_vocab_size)
         if constraint is not None:
             try:
                 constraint.check_limits(limit_B, map(len, prompts))

@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..device.low_precision import cast_for_cache, dtype_for_heads, unpack_panels
-from .padding import padding, replicate
+from .padding import padding_lengths, replicate_prompts
 from .protocol import SourceCache, StepCache
 
 
@@ -52,10 +52,10 @@ class CrossCache:
             return self.attend_step(ops, q_RHK)
         offsets = self.target_offsets_X, self.source_offsets_X
         a_RX = ops.attend_prefill(q_RHK, self.k_RGK, self.v_RGU, *offsets, self.heads.scale, False)
-        self.store()
+        self.cast_to_stored()
         return a_RX
 
-    def store(self):
+    def cast_to_stored(self):
         """Keys and values as the steps will read them. On the CPU the first tokens have attended to them unrounded."""
         self.k_RGK, self.v_RGU = cast_for_cache(self.stored_as, self.k_RGK), cast_for_cache(self.stored_as, self.v_RGU)
 
@@ -65,9 +65,9 @@ class CrossCache:
 
     def expand(self, ops, beams: int):
         """Pads the sources on the left to one length and repeats each for its beams."""
-        self.store()
+        self.cast_to_stored()
         rows = (self.k_RGK, self.v_RGU, self.source_offsets_X)
-        self.k_RGMK, self.v_RGMU, self.begin_R = replicate(ops, *rows, beams, self.N)
+        self.k_RGMK, self.v_RGMU, self.begin_R = replicate_prompts(ops, *rows, beams, self.N)
         self.end_R = np.full_like(self.begin_R, self.k_RGMK.shape[2])
         self.decoding = True
         del self.k_RGK, self.v_RGU, self.source_offsets_X, self.target_offsets_X
@@ -93,10 +93,10 @@ class SharedCrossCache(CrossCache):
 
     def expand(self, ops, beams: int):
         """Pads the sources on the left to one length; beams need no copy."""
-        self.store()
+        self.cast_to_stored()
         self.k_BGNK = ops.pad_left(self.k_RGK, self.source_offsets_X, self.N)
         self.v_BGNU = ops.pad_left(self.v_RGU, self.source_offsets_X, self.N)
-        self.begin_B = padding(self.source_offsets_X, self.N)
+        self.begin_B = padding_lengths(self.source_offsets_X, self.N)
         self.decoding = True
         del self.k_RGK, self.v_RGU, self.source_offsets_X, self.target_offsets_X
 

@@ -25,9 +25,9 @@ class DraftedRows:
         self.prompt_R, pages = prompt_R, pages_for(int(prompt_R.max()) + steps)
         self.table_of_RX = np.arange(len(prompt_R) * pages).reshape(-1, pages)
         self.pages = self.table_of_RX.size
-        self.step(np.empty(0, np.int64), np.empty(0, np.int64))
+        self.begin_step(np.empty(0, np.int64), np.empty(0, np.int64))
 
-    def step(self, text_X: np.ndarray, at_X: np.ndarray) -> None:
+    def begin_step(self, text_X: np.ndarray, at_X: np.ndarray) -> None:
         """Row x of the step that begins is the token at position at[x] of the text text[x]."""
         self.table_XX, self.at_X, self.end_X = self.table_of_RX[text_X], at_X, at_X + 1
 

@@ -22,7 +22,7 @@ from ..device.arrays import fetch_constant
 from ..device.low_precision import cast_for_cache, dequantize_weight, dtype_for_heads, unpack_panels
 from ..ops import Weight
 from .cross import layer_part
-from .padding import padding
+from .padding import padding_lengths
 from .protocol import CacheSize, SourceCacheKind
 from .split import SplitCache
 
@@ -45,7 +45,7 @@ def key_value_weights(weight: Weight, heads):
     )  # fmt: skip
 
 
-def copies_among(weights, weight: Weight) -> tuple:
+def copied_weights(weights, weight: Weight) -> tuple:
     """The weights of `key_value_weights` that are copies, which the cache holds beside the model."""
     w_k_GKD, b_k_GK, w_v_GUD, _ = weights
     is_whole = weight.data.dtype == b_k_GK.dtype and weight.layout != "panels"
@@ -74,7 +74,7 @@ class ElCache(SplitCache):
     def __init__(self, block, offsets_X, stored_as=None, N=None):
         super().__init__(block, offsets_X, stored_as, N)
         self.weights = key_value_weights(block.qkv, block.heads)
-        self.copies = copies_among(self.weights, block.qkv)
+        self.copies = copied_weights(self.weights, block.qkv)
 
     def append(self, ops, qkv_RX, h_RD):
         """Keeps the prompt's hidden states, and otherwise does what the split cache does."""
@@ -82,10 +82,10 @@ class ElCache(SplitCache):
             self.h_RD = cast_for_cache(self.stored_as, h_RD)
         return super().append(ops, qkv_RX, h_RD)
 
-    def store(self):
+    def cast_to_stored(self):
         """Nothing but their types: what the prompt has attended to is dropped."""
         self.k_RGK, self.v_RGU = self.k_RGK[:0].copy(), self.v_RGU[:0].copy()
-        super().store()
+        super().cast_to_stored()
 
     def keep_prompt(self, ops, k_RGK, v_RGU):
         """Hidden states padded on the left, in place of keys and values."""
@@ -129,9 +129,9 @@ class ElCrossCache:
     def __init__(self, block, key_values, source, target_offsets_X, was_packed=False):
         self.query_bias_X, self.heads, self.key_values = block.cross_q.bias, block.cross_heads, key_values
         self.weights = key_value_weights(key_values, block.cross_heads)
-        self.copies = (self.weights[0], self.weights[2]) if was_packed else copies_among(self.weights, key_values)
+        self.copies = (self.weights[0], self.weights[2]) if was_packed else copied_weights(self.weights, key_values)
         self.source, self.target_offsets_X = source, target_offsets_X
-        self.begin_B = padding(source.offsets_X, source.N)
+        self.begin_B = padding_lengths(source.offsets_X, source.N)
         self.one_row_each = bool((np.diff(fetch_constant(target_offsets_X)) == 1).all())  # as where a text begins
 
     def attend(self, ops, q_RX):
@@ -143,7 +143,7 @@ class ElCrossCache:
         dtype = {} if self.one_row_each else dtype_for_heads(q_RX, self.key_values.data.dtype)
         q_RHK, _, _ = ops.split_heads(q_RX, self.query_bias_X, replace(self.heads, G=0), **dtype)
         if self.one_row_each:
-            return ops.attend_el(q_RHK, self.source.padded(ops), self.begin_B, *self.weights, self.heads.scale)
+            return ops.attend_el(q_RHK, self.source.padded_once(ops), self.begin_B, *self.weights, self.heads.scale)
         kv_RX = ops.linear(self.source.h_RD, self.key_values)
         _, k_RGK, v_RGU = ops.split_heads(kv_RX, self.key_values.bias, replace(self.heads, H=0), **dtype)
         offsets = self.target_offsets_X, self.source.offsets_X
@@ -153,7 +153,7 @@ class ElCrossCache:
         """From here on rows come one per beam; nothing is copied for them."""
         self.one_row_each = True
         del self.target_offsets_X
-        self.source.padded(ops)  # before the steps, which all call the same ops
+        self.source.padded_once(ops)  # before the steps, which all call the same ops
 
     def keep_only(self, ops, stays_B, stays_R):
         """The sources of these sentences alone; the first layer that asks takes them for all."""

@@ -32,7 +32,7 @@ class CacheFactory:
         cache.prefix = prefix
         return cache
 
-    def of_source(self, ops, weights, source, target_offsets_X) -> list:
+    def make_source_caches(self, ops, weights, source, target_offsets_X) -> list:
         """What each decoder layer keeps of the source."""
         return self.kind.cross.of_layers(ops, weights, source, target_offsets_X, self.stored_as)
 

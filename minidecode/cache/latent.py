@@ -27,16 +27,20 @@ class Latent:
         """The latents of these sentences, in this order, each as often as it is named."""
         return Latent(ops.gather_rows(self.memory_BX, pick_B), ops.gather_rows(self.addend_BD, pick_B))
 
-    def in_front(self, blocks: Sequence[Any], caches: Sequence[Any], offsets_X) -> list[StepCache]:
-        """Layers' caches, made for `with_latent(offsets_X)`, for texts of these offsets."""
+    def wrap_caches(self, blocks: Sequence[Any], caches: Sequence[Any], offsets_X) -> list[StepCache]:
+        """Layers' caches, made for `offsets_with_latent(offsets_X)`, for texts of these offsets."""
         lengths_B = np.diff(fetch(offsets_X))
         sentence_R = np.repeat(np.arange(len(lengths_B)), lengths_B)
         sentence_R = np.asarray(sentence_R, like=offsets_X)
-        rows = sentence_R, with_latent(offsets_X)[:-1], np.arange(len(sentence_R), like=offsets_X) + sentence_R + 1
+        rows = (
+            sentence_R,
+            offsets_with_latent(offsets_X)[:-1],
+            np.arange(len(sentence_R), like=offsets_X) + sentence_R + 1,
+        )
         layers = zip(blocks, caches, range(len(caches)), strict=True)
-        return [LatentCache(cache, self.row_of(block, layer), self.addend_BD, *rows) for block, cache, layer in layers]
+        return [LatentCache(cache, self.qkv_row(block, layer), self.addend_BD, *rows) for block, cache, layer in layers]
 
-    def row_of(self, block, layer: int):
+    def qkv_row(self, block, layer: int):
         """A layer's row of queries, keys and values: q = 0, k = m, v = m, less the bias that caches add to all rows."""
         h = block.heads
         keys, width = h.H * h.K, h.G * h.K
@@ -48,7 +52,7 @@ class Latent:
         return row_BX
 
 
-def with_latent(offsets_X):
+def offsets_with_latent(offsets_X):
     """Where sequences begin when each has one row more, in front."""
     return offsets_X + np.arange(len(offsets_X), like=offsets_X)
 

@@ -10,25 +10,25 @@ def offsets_of(lengths) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(lengths)])
 
 
-def longest(offsets_X) -> int:
+def longest_length(offsets_X) -> int:
     """Positions of the longest sentence."""
     return int(np.diff(offsets_X).max())
 
 
-def padding(offsets_X, N: int):
+def padding_lengths(offsets_X, N: int):
     """padding_B: how many of N positions in front of each sentence hold nothing."""
     return N - np.diff(offsets_X)
 
 
-def replicate(ops, k_RGK, v_RGU, offsets_X, beams: int, N: int):
+def replicate_prompts(ops, k_RGK, v_RGU, offsets_X, beams: int, N: int):
     """(k_RGMK, v_RGMU, begin_R): N positions per beam, padded on the left; row r's positions count from begin[r]."""
     sentence_R = np.repeat(np.arange(len(offsets_X) - 1, like=offsets_X), beams)
     k_RGMK = ops.gather_rows(ops.pad_left(k_RGK, offsets_X, N), sentence_R)
     v_RGMU = ops.gather_rows(ops.pad_left(v_RGU, offsets_X, N), sentence_R)
-    return k_RGMK, v_RGMU, padding(offsets_X, N)[sentence_R]
+    return k_RGMK, v_RGMU, padding_lengths(offsets_X, N)[sentence_R]
 
 
-def with_room(k_RGNX, steps: int):
+def with_free_positions(k_RGNX, steps: int):
     """A copy of the positions, with `steps` more behind them."""
     R, G, N, X = k_RGNX.shape
     k_RGMX = np.zeros((R, G, N + steps, X), k_RGNX.dtype, like=k_RGNX)

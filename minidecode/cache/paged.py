@@ -64,18 +64,18 @@ class PagedCache(PromptCache):
         position_R = np.arange(len(sentence_R)) - np.repeat(np.cumsum(lengths_B) - lengths_B, lengths_B)
         self.k_XGMK = np.zeros((X, h.G, PAGE, h.K), k_RGK.dtype, like=k_RGK)
         self.v_XGMU = np.zeros((X, h.G, PAGE, h.U), v_RGU.dtype, like=v_RGU)
-        page_R = self.there(self.tables.table_RX[beams * sentence_R, position_R // PAGE])
-        slot_R = self.there(position_R % PAGE)
+        page_R = self.to_device(self.tables.table_RX[beams * sentence_R, position_R // PAGE])
+        slot_R = self.to_device(position_R % PAGE)
         self.k_XGMK[page_R, :, slot_R], self.v_XGMU[page_R, :, slot_R] = k_RGK, v_RGU
         self.end_R = np.repeat(lengths_B, beams)
 
     def append_step(self, ops, qkv_RX):
         """Keys and values of the new position, into its page; returns the queries."""
-        source_R, target_R = (self.there(a) for a in self.tables.make_room(self.end_R))
+        source_R, target_R = (self.to_device(a) for a in self.tables.prepare_writes(self.end_R))
         ops.copy_pages(self.k_XGMK, source_R, target_R)
         ops.copy_pages(self.v_XGMU, source_R, target_R)
-        cache = self.k_XGMK, self.v_XGMU, self.there(self.tables.table_RX)
-        q_RHK = ops.append_paged(qkv_RX, self.bias_X, self.heads, *cache, self.there(self.end_R))
+        cache = self.k_XGMK, self.v_XGMU, self.to_device(self.tables.table_RX)
+        q_RHK = ops.append_paged(qkv_RX, self.bias_X, self.heads, *cache, self.to_device(self.end_R))
         self.end_R += 1
         return q_RHK
 
@@ -83,21 +83,21 @@ class PagedCache(PromptCache):
         """Attention of each row to what its table finds, itself included."""
         h = self.heads
         begin_R = np.maximum(self.end_R - h.window, 0) if h.window else np.zeros_like(self.end_R)
-        numbers = (self.there(a) for a in (self.tables.table_RX, begin_R, self.end_R))
+        numbers = (self.to_device(a) for a in (self.tables.table_RX, begin_R, self.end_R))
         return ops.attend_paged(q_RHK, self.k_XGMK, self.v_XGMU, *numbers, h.scale, **h.biases)
 
-    def there(self, numbers: np.ndarray):
+    def to_device(self, numbers: np.ndarray):
         """Numbers of the host, where the pages lie."""
         return np.asarray(numbers, like=self.k_XGMK)
 
     def reorder(self, ops, parent_R):
         """Row r goes on from the pages of row parent[r]; nothing is copied yet."""
-        self.tables.follow(fetch(parent_R).tolist())
+        self.tables.follow_parents(fetch(parent_R).tolist())
 
     def keep_only(self, ops, stays_B, stays_R):
         """Keeps only these rows."""
         rows = fetch(stays_R).tolist()
-        self.tables.keep(rows)
+        self.tables.keep_only(rows)
         self.end_R = self.end_R[rows]
 
     def step_arrays(self):

@@ -16,7 +16,7 @@ Four rules keep answers right:
    them, so the same 16 tokens behind another page are another page.
 2. A page is published once it is full and computed. So no published page is ever written again.
 3. `lookup` leaves at least the last token to be computed: its logits choose the next token, and no page holds those.
-4. A page that several tables hold is copied before one of them writes (`writable`).
+4. A page that several tables hold is copied before one of them writes (`make_writable`).
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class PagePool:
                 else:
                     self._free.append(page)
 
-    def writable(self, table: list[int], nth: int) -> tuple[int, int] | None:
+    def make_writable(self, table: list[int], nth: int) -> tuple[int, int] | None:
         """Makes the nth page of a table its own before it is written: copy on write.
 
         Returns (source, target) if the caller must copy a page before it writes, and None otherwise. Other tables still
@@ -185,15 +185,15 @@ class PageTables:
     def add(self, table: list[int]) -> None:
         """One more row, behind the others, takes over a table."""
         self.tables.append([])
-        self.put(len(self.tables) - 1, table)
+        self.set_table(len(self.tables) - 1, table)
 
-    def put(self, r: int, table: list[int]) -> None:
+    def set_table(self, r: int, table: list[int]) -> None:
         """From here on row r has this table."""
         self.tables[r] = table
         self.room_RX[r, : len(table)] = table
 
     def pages_needed(self, at_R: np.ndarray) -> int:
-        """How many pages `make_room` takes at most.
+        """How many pages `prepare_writes` takes at most.
 
         A row takes one where it begins a page, and where others hold the page that it writes. The last of those that
         hold a page keeps it.
@@ -202,7 +202,7 @@ class PageTables:
         each = zip(self.tables, at_R.tolist(), strict=False)
         return sum(len(table) * size <= at or references[table[at // size]] > 1 for table, at in each)
 
-    def make_room(self, at_R: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def prepare_writes(self, at_R: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Before each of the first rows writes position at[r]: (source_R, target_R), what `copy_pages` copies first.
 
         A row whose page is its own already has the same page as source and target.
@@ -211,20 +211,20 @@ class PageTables:
         for r, at in enumerate(at_R.tolist()):
             table, nth = self.tables[r], at // self.pool.size
             self.pool.grow(table, at + 1)
-            copies[:, r] = self.pool.writable(table, nth) or (table[nth], table[nth])
+            copies[:, r] = self.pool.make_writable(table, nth) or (table[nth], table[nth])
             self.room_RX[r, nth] = table[nth]
         return copies[0], copies[1]
 
-    def follow(self, parents: Sequence[int], first: int = 0) -> None:
+    def follow_parents(self, parents: Sequence[int], first: int = 0) -> None:
         """Row first + i goes on from the pages of row first + parents[i]."""
         moved = {
             first + i: self.pool.fork(self.tables[first + parent]) for i, parent in enumerate(parents) if parent != i
         }
         for r, table in moved.items():
             self.pool.release(self.tables[r])
-            self.put(r, table)
+            self.set_table(r, table)
 
-    def keep(self, rows: Sequence[int]) -> None:
+    def keep_only(self, rows: Sequence[int]) -> None:
         """Keeps only these rows, in this order; the pages of the others return to the pool."""
         kept = set(rows)
         for r, table in enumerate(self.tables):

@@ -37,7 +37,7 @@ class PartCache(PromptCache):
         h, k_offsets_X = self.heads, offsets_of([part.last for part in self.parts])
         arrays = q_RHK, *self._with_earlier(), self.offsets_X, k_offsets_X
         a_RX = ops.attend_prefill(*arrays, h.scale, True, h.window, **h.biases)
-        self.store()
+        self.cast_to_stored()
         for part, k_NGK, v_NGU in self._keys_and_values_by_part():
             self.running.write(part, k_NGK, v_NGU)
         return a_RX
@@ -47,7 +47,7 @@ class PartCache(PromptCache):
         pieces = []
         for part, k_NGK, v_NGU in self._keys_and_values_by_part():
             if part.first:
-                pieces.append(self.running.earlier(part))
+                pieces.append(self.running.keys_and_values_before(part))
             pieces.append((k_NGK, v_NGU))
         return tuple(np.concatenate(each) for each in zip(*pieces, strict=True))
 

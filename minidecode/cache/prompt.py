@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from ..device.capture import refuse_capture
 from ..device.low_precision import cast_for_cache, dtype_for_heads
 from .cross import CrossCache
-from .padding import longest
+from .padding import longest_length
 from .prefix import Prefix, attend_prompt
 from .protocol import CacheSize, SourceCacheKind
 
@@ -41,7 +41,7 @@ class PromptCache:
     def __init__(self, block, offsets_X, stored_as=None, N=None):
         self.bias_X, self.heads, self.offsets_X = block.qkv.bias, block.heads, offsets_X
         self.stored_as = stored_as  # a smaller dtype than that of the arithmetic
-        self.N = longest(offsets_X) if N is None else N  # positions that prompts are padded to
+        self.N = longest_length(offsets_X) if N is None else N  # positions that prompts are padded to
 
     @staticmethod
     def prompt_bytes(size: CacheSize) -> int:
@@ -69,7 +69,7 @@ class PromptCache:
         if self.decoding:
             return self.attend_step(ops, q_RHK)
         a_RX = attend_prompt(ops, q_RHK, self.k_RGK, self.v_RGU, self.offsets_X, self.heads, self.prefix)
-        self.store()
+        self.cast_to_stored()
         return a_RX
 
     def attend_next(self, ops, qkv_RX):
@@ -79,13 +79,13 @@ class PromptCache:
         self.end_R -= 1
         return a_RX
 
-    def store(self):
+    def cast_to_stored(self):
         """Keys and values as the steps will read them. On the CPU the prompts have attended to them as they were."""
         self.k_RGK, self.v_RGU = cast_for_cache(self.stored_as, self.k_RGK), cast_for_cache(self.stored_as, self.v_RGU)
 
     def expand(self, ops, beams: int, steps: int):
         """Ends the prefill: from here on a row per beam, for at most so many steps."""
-        self.store()  # where no prompt has attended, as in a dry run
+        self.cast_to_stored()  # where no prompt has attended, as in a dry run
         self.begin_steps(ops, self.k_RGK, self.v_RGU, beams, steps)
         self.decoding = True
         del self.k_RGK, self.v_RGU, self.offsets_X

@@ -19,7 +19,7 @@ from ..ops import PositionBias
 MOST_KEYS = 2**13  # that are copied together for the query rows of a prefill: 64 MB of keys and values of 1,024 numbers
 
 
-def rows_a_token(weights: Any) -> int:
+def rows_per_token(weights: Any) -> int:
     """Rows that a step computes for each beam: 2 where a query row predicts the next token, else 1."""
     return 1 if weights.query_ND is None else 2
 
@@ -83,7 +83,7 @@ class QueryCache:
         self.cache, self.heads, self.rows, self.decoding = cache, cache.heads, rows, False
         self.kept_X, self.query_X = rows.kept_X, rows.query_X
 
-    def joined(self, ops, kept_RX, query_RX):
+    def join_rows(self, ops, kept_RX, query_RX):
         """All rows of the call in their order, from those of tokens and those of query rows."""
         R, X = kept_RX.shape
         if len(query_RX) == R:  # in turn: each pair is one more position of a table
@@ -93,13 +93,13 @@ class QueryCache:
         x_RX[self.kept_X], x_RX[self.query_X] = kept_RX, query_RX
         return x_RX
 
-    def queries(self, ops, x_RX):
+    def pick_query_rows(self, ops, x_RX):
         """The query rows alone, of all rows of the call."""
         return ops.gather_rows(x_RX, self.query_X)
 
     def append(self, ops, qkv_RX, h_RD):
         """Keeps keys and values of the tokens, and returns their queries; query rows wait for `attend`."""
-        self.query_RX = self.queries(ops, qkv_RX)
+        self.query_RX = self.pick_query_rows(ops, qkv_RX)
         kept_RD = None if self.decoding else ops.gather_rows(h_RD, self.kept_X)  # EL keeps them, of prompts alone
         return self.cache.append(ops, ops.gather_rows(qkv_RX, self.kept_X), kept_RD)
 
@@ -122,7 +122,7 @@ class QueryCache:
             cache.heads = query_heads
             query_RX = cache.attend_next(ops, query_RX)
         cache.heads = self.heads
-        return query_RX if kept_RX is None else self.joined(ops, kept_RX, query_RX)
+        return query_RX if kept_RX is None else self.join_rows(ops, kept_RX, query_RX)
 
     def _heads_with_bias(self, ops, bias, rows_X):
         """The heads with the bias of some rows of the call."""
@@ -140,7 +140,7 @@ class QueryCache:
         k_RGK, v_RGU = (
             np.concatenate(both) for both in zip((self.cache.k_RGK, self.cache.v_RGU), query_parts, strict=True)
         )
-        bias, ends, parts = heads.bias and backwards(heads.bias), self.rows.ends, []
+        bias, ends, parts = heads.bias and reversed_bias(heads.bias), self.rows.ends, []
         for first, last in self.rows.groups():
             seen_X = self.rows.seen_X[ends[first] : ends[last]]
             q_offsets_X = np.arange(last - first + 1, like=seen_X)
@@ -180,11 +180,11 @@ class QueryCross:
     """What a decoder layer keeps of the source, for the rows of tokens and for query rows: both see all of it."""
 
     def __init__(self, cross, queries: QueryCache):
-        self.cross, self.queries = cross, queries
+        self.cross, self.pick_query_rows = cross, queries
 
     def attend(self, ops, q_RX):
         """Attention of all rows of the call to their sources, or of the query rows alone."""
-        queries = self.queries
+        queries = self.pick_query_rows
         is_whole = len(q_RX) > len(queries.query_X)
         if not queries.decoding:
             self.cross.target_offsets_X = queries.rows.offsets_X if is_whole else queries.rows.query_offsets_X
@@ -192,7 +192,7 @@ class QueryCross:
             kept_RX, query_RX = (
                 self.cross.attend(ops, ops.gather_rows(q_RX, rows_X)) for rows_X in (queries.kept_X, queries.query_X)
             )
-            return queries.joined(ops, kept_RX, query_RX)
+            return queries.join_rows(ops, kept_RX, query_RX)
         return self.cross.attend(ops, q_RX)
 
     def expand(self, ops, beams: int):
@@ -208,7 +208,7 @@ class QueryCross:
         return self.cross.arrays()
 
 
-def backwards(bias: PositionBias) -> PositionBias:
+def reversed_bias(bias: PositionBias) -> PositionBias:
     """For a query before keys that are numbered from the newest on: key m lies m positions back, not at position m."""
     bucket_L = bias.bucket_L[::-1].copy()
     return PositionBias(bias.bias_XHP, bucket_L, len(bucket_L) - 1 - bias.zero)

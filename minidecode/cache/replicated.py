@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .padding import replicate
+from .padding import replicate_prompts
 from .prompt import PromptCache
 from .protocol import CacheSize
 
@@ -26,7 +26,7 @@ class ReplicatedCache(PromptCache):
 
     def begin_steps(self, ops, k_RGK, v_RGU, beams, steps):
         """Prompts padded on the left to one length, and repeated for each beam."""
-        self.k_RGMK, self.v_RGMU, self.begin_R = replicate(ops, k_RGK, v_RGU, self.offsets_X, beams, self.N)
+        self.k_RGMK, self.v_RGMU, self.begin_R = replicate_prompts(ops, k_RGK, v_RGU, self.offsets_X, beams, self.N)
 
     def append_step(self, ops, qkv_RX):
         """One position more, in new arrays: a copy of the whole cache; returns the queries."""

@@ -14,7 +14,7 @@ import numpy as np
 from ..device.capture import add_one_to_counts, refuse_capture
 from ..errors import OptionError
 from .cross import SharedCrossCache
-from .padding import padding
+from .padding import padding_lengths
 from .prompt import PromptCache
 from .protocol import CacheSize, SourceCacheKind
 
@@ -40,9 +40,9 @@ class RollingCache(PromptCache):
         k_BGNK, v_BGNU = (ops.pad_left(rows, self.offsets_X, self.N) for rows in (k_RGK, v_RGU))
         B, N = len(k_BGNK), k_BGNK.shape[2]
         M, sentence_R = min(self.heads.window, N + steps), np.repeat(np.arange(B, like=k_BGNK), beams)
-        self.k_RGMK = ops.gather_rows(in_slots(k_BGNK, M), sentence_R)
-        self.v_RGMU = ops.gather_rows(in_slots(v_BGNU, M), sentence_R)
-        self.begin_R = padding(self.offsets_X, self.N)[sentence_R]
+        self.k_RGMK = ops.gather_rows(slots_of_prompt(k_BGNK, M), sentence_R)
+        self.v_RGMU = ops.gather_rows(slots_of_prompt(v_BGNU, M), sentence_R)
+        self.begin_R = padding_lengths(self.offsets_X, self.N)[sentence_R]
         self.end_R = np.full_like(sentence_R, N)
 
     def append_step(self, ops, qkv_RX):
@@ -73,7 +73,7 @@ class RollingCache(PromptCache):
         return self.k_RGMK, self.v_RGMU
 
 
-def in_slots(k_BGNX, M: int):
+def slots_of_prompt(k_BGNX, M: int):
     """The last M of N positions, each in its slot; slots beyond the N-th, if there are any, are zeros."""
     B, G, N, X = k_BGNX.shape
     position_M = np.arange(max(0, N - M), N, like=k_BGNX)

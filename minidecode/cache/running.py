@@ -48,10 +48,10 @@ class RunningRows:
         self.number += rows
         return list(row_XX)
 
-    def skip_what_is_known(self, part: Part) -> None:
+    def skip_known_positions(self, part: Part) -> None:
         """Before the first part of a text is read: it begins behind what has been computed by now. Here nothing is."""
 
-    def has_read(self, part: Part) -> None:
+    def note_read(self, part: Part) -> None:
         """Keys and values of a part are there."""
         self.end_R[part.row_X] = part.last
 
@@ -63,7 +63,7 @@ class RunningRows:
         """Whether the first rows find room for a step after which they are so long."""
         return True
 
-    def step(self, end_R: np.ndarray) -> None:
+    def begin_step(self, end_R: np.ndarray) -> None:
         """A step of the first rows begins, in which each one's newest token is at position end[r] - 1.
 
         All that layers ask for is computed here, into arrays that stay where they are: a captured step reads them.
@@ -92,7 +92,7 @@ class Blocks:
         self.v_RGMU: Any = None
 
     def write(self, row_X: np.ndarray, first: int, k_NGK: np.ndarray, v_NGU: np.ndarray) -> None:
-        """Keys and values of the positions from `first` on, for each of these rows."""
+        """Keys and values of the positions from `first_rows` on, for each of these rows."""
         if self.k_RGMK is None:
             self.k_RGMK, self.v_RGMU = (
                 np.zeros((self.capacity, x.shape[1], self.positions, x.shape[2]), x.dtype) for x in (k_NGK, v_NGU)
@@ -108,7 +108,7 @@ class Blocks:
             for x_RGMX in (self.k_RGMK, self.v_RGMU):
                 x_RGMX[to, :, :written] = x_RGMX[source, :, :written]
 
-    def first(self, rows: int) -> tuple[np.ndarray, np.ndarray]:
+    def first_rows(self, rows: int) -> tuple[np.ndarray, np.ndarray]:
         """(k_RGMK, v_RGMU) of so many rows."""
         return self.k_RGMK[:rows], self.v_RGMU[:rows]
 
@@ -126,10 +126,10 @@ class RunningCache:
         """Keys and values of a part, for all rows that begin with its text."""
         self.blocks.write(part.row_X, part.first, k_NGK, v_NGU)
 
-    def earlier(self, part: Part) -> tuple[np.ndarray, ...]:
+    def keys_and_values_before(self, part: Part) -> tuple[np.ndarray, ...]:
         """(k_NGK, v_NGU): what was read of a part's text before it."""
         row = part.row_X[0]
-        return tuple(x_RGMX[row, :, : part.first].swapaxes(0, 1) for x_RGMX in self.blocks.first(self.rows.number))
+        return tuple(x_RGMX[row, :, : part.first].swapaxes(0, 1) for x_RGMX in self.blocks.first_rows(self.rows.number))
 
     def keep_only(self, stays_R: np.ndarray) -> None:
         """Keeps only these rows; called before the rows leave."""
@@ -143,7 +143,7 @@ class RunningCache:
 
     def reorder(self, ops: Any, rows: slice, parent_X: np.ndarray) -> None:
         """The rows of one request follow its beams; parents count from its first row."""
-        for x_RGMX in self.blocks.first(rows.stop):
+        for x_RGMX in self.blocks.first_rows(rows.stop):
             ops.reorder_cache(x_RGMX[rows], parent_X, self.rows.end_R[rows])
 
     def begin_step(self, ops: Any) -> None:
@@ -152,14 +152,14 @@ class RunningCache:
     def append(self, ops: Any, qkv_RX: np.ndarray, h_RD: np.ndarray) -> np.ndarray:
         """Keys and values of each row's new token, into its last position; returns the queries."""
         R = self.rows.stepping
-        return ops.append_kv(qkv_RX, self.bias_X, self.heads, *self.blocks.first(R), self.rows.last_R[:R])
+        return ops.append_kv(qkv_RX, self.bias_X, self.heads, *self.blocks.first_rows(R), self.rows.last_R[:R])
 
     def attend(self, ops: Any, q_RHK: np.ndarray) -> np.ndarray:
         """Attention of each row to its own positions, or to those in its window."""
-        h, blocks = self.heads, self.blocks.first(self.rows.stepping)
-        return ops.attend(q_RHK, *blocks, *self.seen(), h.scale, **h.biases)
+        h, blocks = self.heads, self.blocks.first_rows(self.rows.stepping)
+        return ops.attend(q_RHK, *blocks, *self.seen_range(), h.scale, **h.biases)
 
-    def seen(self) -> tuple[np.ndarray, np.ndarray]:
+    def seen_range(self) -> tuple[np.ndarray, np.ndarray]:
         """(begin_R, end_R): the positions that each row of the step sees, all of its own or those in its window."""
         R = self.rows.stepping
         return self.rows.begins[self.heads.window or 0][:R], self.rows.end_R[:R]
@@ -182,4 +182,6 @@ class RunningCross:
         """Attention of each row to the whole of its source, from the query product without its bias."""
         q_RHK, _, _ = ops.split_heads(q_RX, self.query_bias_X, replace(self.heads, G=0))
         R, rows = self.rows.stepping, self.rows
-        return ops.attend(q_RHK, *self.blocks.first(R), rows.begins[0][:R], rows.source_end_R[:R], self.heads.scale)
+        return ops.attend(
+            q_RHK, *self.blocks.first_rows(R), rows.begins[0][:R], rows.source_end_R[:R], self.heads.scale
+        )

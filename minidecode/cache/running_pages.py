@@ -50,12 +50,12 @@ class PagedRows(RunningRows):
                 self.tables.add(table_of_row)
         return begun
 
-    def skip_what_is_known(self, part: Part) -> None:
+    def skip_known_positions(self, part: Part) -> None:
         """Pages that another request has published since `begin` take the place of empty ones."""
         published = self._published(part.ids)
         for r in part.row_X:
             before = self.tables.tables[r]
-            self.tables.put(r, self.pool.fork([*published, *before[len(published) :]]))
+            self.tables.set_table(r, self.pool.fork([*published, *before[len(published) :]]))
             self.pool.release(before)
         self.pool.release(published)
         part.first = len(published) * self.page
@@ -63,9 +63,9 @@ class PagedRows(RunningRows):
     def _published(self, ids: np.ndarray) -> list[int]:
         return [] if self.source_positions else self.pool.lookup(ids.tolist())
 
-    def has_read(self, part: Part) -> None:
+    def note_read(self, part: Part) -> None:
         """Its whole pages are published: they are computed, in all layers."""
-        super().has_read(part)
+        super().note_read(part)
         if not self.source_positions:
             table, parent = self.tables.tables[part.row_X[0]], ROOT
             for nth in range(part.last // self.page):
@@ -78,18 +78,18 @@ class PagedRows(RunningRows):
     def has_room(self, end_R: np.ndarray) -> bool:
         return self.tables.pages_needed(end_R - 1) <= self.pool.available
 
-    def step(self, end_R: np.ndarray) -> None:
+    def begin_step(self, end_R: np.ndarray) -> None:
         """Each row gets a page of its own to write."""
-        super().step(end_R)
-        self.source_R, self.target_R = self.tables.make_room(end_R - 1)
+        super().begin_step(end_R)
+        self.source_R, self.target_R = self.tables.prepare_writes(end_R - 1)
 
     def reorder(self, rows: slice, parent_X: np.ndarray) -> None:
         """Tables move, and no keys and values."""
-        self.tables.follow(parent_X.tolist(), rows.start)
+        self.tables.follow_parents(parent_X.tolist(), rows.start)
 
     def keep_only(self, stays_R: np.ndarray) -> None:
         """The pages of the others come back to the pool."""
-        self.tables.keep(stays_R.tolist())
+        self.tables.keep_only(stays_R.tolist())
         super().keep_only(stays_R)
 
 
@@ -113,7 +113,7 @@ class PagedRunningCache(RunningCache):
         page_N, slot_N = self._places(part, np.arange(part.first, part.last))
         self.k_XGMK[page_N, :, slot_N], self.v_XGMU[page_N, :, slot_N] = k_NGK, v_NGU
 
-    def earlier(self, part: Part) -> tuple[np.ndarray, ...]:
+    def keys_and_values_before(self, part: Part) -> tuple[np.ndarray, ...]:
         """(k_NGK, v_NGU): what was read of a part's text before it, by any request."""
         page_N, slot_N = self._places(part, np.arange(part.first))
         return self.k_XGMK[page_N, :, slot_N], self.v_XGMU[page_N, :, slot_N]
@@ -145,4 +145,4 @@ class PagedRunningCache(RunningCache):
     def attend(self, ops: Any, q_RHK: np.ndarray) -> np.ndarray:
         """Attention of each row to what its table finds, or to what of it is in its window."""
         h, pages = self.heads, (self.k_XGMK, self.v_XGMU, self.rows.tables.table_RX[: self.rows.stepping])
-        return ops.attend_paged(q_RHK, *pages, *self.seen(), h.scale, **h.biases)
+        return ops.attend_paged(q_RHK, *pages, *self.seen_range(), h.scale, **h.biases)

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..device.arrays import fetch
 from ..device.low_precision import cast_for_cache
-from .padding import longest
+from .padding import longest_length
 
 
 class Source:
@@ -17,10 +17,10 @@ class Source:
 
     def __init__(self, h_RD, offsets_X, stored_as=None, N=None):
         self.h_RD, self.offsets_X, self.stored_as = h_RD, offsets_X, stored_as
-        self.N = longest(offsets_X) if N is None else N  # positions that sources are padded to
+        self.N = longest_length(offsets_X) if N is None else N  # positions that sources are padded to
         self.h_BND: np.ndarray | None = None
 
-    def padded(self, ops):
+    def padded_once(self, ops):
         """h_BND, padded on the left, as it is stored; made at the first call, and the rows are given up for it."""
         if self.h_BND is None:
             h_RD = cast_for_cache(self.stored_as, self.h_RD)
@@ -39,7 +39,7 @@ class Source:
 
     def keep_only(self, ops, stays_B) -> None:
         """The padded sources of these sentences alone. Sentences that leave make it shorter, so it is done once."""
-        assert self.h_BND is not None  # `padded` has made it
+        assert self.h_BND is not None  # `padded_once` has made it
         if len(self.h_BND) > len(stays_B):
             self.h_BND = ops.gather_rows(self.h_BND, stays_B)
 

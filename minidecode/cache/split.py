@@ -12,7 +12,7 @@ import numpy as np
 
 from ..device.capture import add_one_to_counts, refuse_capture
 from .cross import SharedCrossCache
-from .padding import padding
+from .padding import padding_lengths
 from .prompt import PromptCache
 from .protocol import CacheSize, SourceCacheKind
 
@@ -31,7 +31,7 @@ class SplitCache(PromptCache):
     def begin_steps(self, ops, k_RGK, v_RGU, beams, steps):
         """Prompts once each; space for `steps` positions of each beam."""
         self.keep_prompt(ops, k_RGK, v_RGU)
-        self.prompt_begin_B = padding(self.offsets_X, self.N)
+        self.prompt_begin_B = padding_lengths(self.offsets_X, self.N)
         R, h = len(self.prompt_begin_B) * beams, self.heads
         self.k_RGTK = np.zeros((R, h.G, steps, h.K), k_RGK.dtype, like=k_RGK)
         self.v_RGTU = np.zeros((R, h.G, steps, h.U), v_RGU.dtype, like=v_RGU)

@@ -212,8 +212,8 @@ def read_language_model(path: Path, settings: dict[str, Any], in_file: dict[str,
 
 def matched(path: Path, config: FairseqConfig, in_file: dict[str, Stored]) -> dict[str, Stored]:
     return match_tensors(
-        path, in_file, fairseq.tensor_shapes(config), prefix="", ignored=fairseq.ignored(config),
-        layer=fairseq.LAYER, tied=fairseq.tied(config), optional=(), is_whole=FAMILIES["fairseq"].is_whole,
+        path, in_file, fairseq.tensor_shapes(config), prefix="", ignored=fairseq.ignored_tensors(config),
+        layer=fairseq.LAYER, tied=fairseq.tied_tensors(config), optional=(), is_whole=FAMILIES["fairseq"].is_whole,
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from ..errors import CheckpointError, shown
 from ..models import gpt2
 from ..models.config import sinusoids
-from ..models.fairseq import FairseqConfig, frequencies
+from ..models.fairseq import FairseqConfig, sinusoid_frequencies
 from ..models.gpt2 import GPT2Config
 from .checkpoint import match_tensors
 from .stored import Stored
@@ -108,7 +108,7 @@ class LanguageModel:
         if name == "wpe.weight" and self.positions == "none":
             return np.zeros((config.context, config.width), np.float32)
         if name == "wpe.weight" and self.positions == "sinusoids":
-            return sinusoids(FIRST, config.context, frequencies(config.width), config.width)
+            return sinusoids(FIRST, config.context, sinusoid_frequencies(config.width), config.width)
         parts = [self.stored[source] for source in (sources(name) if name != "lm_head.weight" else [self.head])]
         numbers = np.concatenate([part.read(np.dtype(np.float64 if part.dtype == "F64" else np.float32))
                                   for part in parts])  # fmt: skip

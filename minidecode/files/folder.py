@@ -162,8 +162,8 @@ def matched_tensors(
     """
     f, config = family.network, config.settled(stored, same)
     return match_tensors(
-        where, stored, f.tensor_shapes(config), prefix=f.PREFIX, ignored=f.ignored(config), layer=f.LAYER,
-        tied=f.tied(config), optional=f.OPTIONAL, is_whole=family.is_whole,
+        where, stored, f.tensor_shapes(config), prefix=f.PREFIX, ignored=f.ignored_tensors(config), layer=f.LAYER,
+        tied=f.tied_tensors(config), optional=f.OPTIONAL, is_whole=family.is_whole,
     ), config  # fmt: skip
 
 

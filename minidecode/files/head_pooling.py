@@ -21,7 +21,7 @@ import numpy as np
 from ..errors import OptionError
 from ..models.config import Config
 from ..models.gpt2_latent import MEMORY
-from ..models.gpt_bigcode import GPTBigCodeConfig, side_by_side
+from ..models.gpt_bigcode import GPTBigCodeConfig, deinterleave_qkv
 from ..ops import Heads
 from .checkpoint import write_safetensors
 from .fairseq_tokenizer import CODES
@@ -115,12 +115,12 @@ def convert(
 
 def pool_tensor(c: Config, name: str, tensor: np.ndarray, G: int) -> np.ndarray:
     """The tensor of that name in the model with G key/value heads: another one only if it projects keys or values."""
-    side = c.stack_of(name)
+    side = c.stack_of_tensor(name)
     if side not in c.stacks:  # what reads latents keeps its heads
         return tensor
     layers, h = c.stacks[side]
     if isinstance(c, GPTBigCodeConfig) and ".attn.c_attn." in name:  # q, k and v are rows of one matrix
-        rows = side_by_side(c, tensor) if c.is_interleaved else tensor
+        rows = deinterleave_qkv(c, tensor) if c.is_interleaved else tensor
         return pool_columns(rows.T, h, G).T
     if ".attn.c_attn." in name:  # GPT-2: they are its columns
         return pool_columns(tensor, h, G)

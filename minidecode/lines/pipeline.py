@@ -550,7 +550,7 @@ def generate_lines(
     if chat and truncate:
         raise OptionError(CUT_CHAT)
     read_budget(memory_budget)
-    check_logprobs(logprobs, model.config.head_size)
+    check_logprobs(logprobs, model.config.generated_vocab_size)
     plan = model.plan if plan is None else Plan.parse(plan)
     plan.resolve(device=model.device, **model.plan_traits)
     latent = model.shared_latent(latent, latent_seed)  # lines are sorted, so that none of several would find its text

@@ -203,7 +203,7 @@ def _prefix_of(
     if len(ids) >= limit:  # the last place is that of the end of text
         remedy = f"give one of at most {limit - 1}, or a larger max_new_tokens"
         raise InputError(f'{where}: "prefix" has {len(ids)} tokens, and {limit} new ones are allowed: {remedy}')
-    constraint = Constraint.make(options, model.tokenizer, model.config.head_size)
+    constraint = Constraint.make(options, model.tokenizer, model.config.generated_vocab_size)
     if constraint is not None and not constraint.allows_prefix(ids, limit):
         allowed = f"{constraint.name} allows within {limit} tokens"
         raise InputError(f'{where}: "prefix" begins no text that {allowed}: give another, or a larger max_new_tokens')

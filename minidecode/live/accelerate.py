@@ -174,7 +174,7 @@ class Accelerated:
 
     def _model_of(self, live_tensors: dict[str, LiveTensor]) -> Model:
         family, config, _ = read_settings(None, self.live.config.to_dict())
-        config = config.as_in_transformers()
+        config = config.for_live_model()
         stored = {tensor.dtype for tensor in live_tensors.values()}
         if stored & {"F16", "BF16"} and self.dtype is None:
             raise CheckpointError(

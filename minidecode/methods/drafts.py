@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ..cache.drafted import DraftedCache
 from ..cache.factory import CacheFactory
-from ..cache.queries import rows_a_token
+from ..cache.queries import rows_per_token
 from ..errors import InputError, OptionError
 from ..files.tokenizer import Tokenizer
 from ..options.options import Options
@@ -65,7 +65,7 @@ def _check_kind(model: LoadedModel, name: str) -> None:
         reason = "answers a source, and drafts are for models that continue texts"
     elif model.has_latent:
         reason = "has a latent in front of each text"
-    elif rows_a_token(model.weights) == 2:
+    elif rows_per_token(model.weights) == 2:
         reason = "predicts by query rows"
     if reason:
         raise OptionError(f"drafts cannot be used, for {name} ({model.family}) {reason}: leave them out")
@@ -73,7 +73,7 @@ def _check_kind(model: LoadedModel, name: str) -> None:
 
 def have_same_tokens(model: LoadedModel, draft: LoadedModel) -> bool:
     """Whether ids mean the same to both: as many of them, and the same texts, as far as both have tokenizers."""
-    if model.config.head_size != draft.config.head_size:
+    if model.config.generated_vocab_size != draft.config.generated_vocab_size:
         return False
     if model.tokenizer is None or draft.tokenizer is None:
         return True

@@ -123,8 +123,8 @@ def classify(
     ops, logits = ops_to_encode(model, read, plan), []
     with few_blas_threads(model.is_small), np.errstate(all="ignore"):
         for x_RD, _ in rows_of(model, ops, read, True, progress):
-            pooled_RD = x_RD if model.weights.pooler is None else model.network.pooled(model.weights, x_RD, ops)
-            logits.append(fetch(model.network.classify(model.weights, pooled_RD, ops)))
+            pooled_RD = x_RD if model.weights.pooler is None else model.network.apply_pooler(model.weights, x_RD, ops)
+            logits.append(fetch(model.network.label_logits(model.weights, pooled_RD, ops)))
     logits_XX = np.concatenate(logits)
     check_numbers(model, logits_XX)
     return [classified(row, model.config.labels) for row in scores_of(logits_XX, model.config.problem_type)]
@@ -145,7 +145,7 @@ def classify_tokens(
     ops, scores = ops_to_encode(model, read, plan), []
     with few_blas_threads(model.is_small), np.errstate(all="ignore"):
         for x_RD, offsets_X in rows_of(model, ops, read, False, progress):
-            logits_RX = fetch(model.network.classify(model.weights, x_RD, ops))
+            logits_RX = fetch(model.network.label_logits(model.weights, x_RD, ops))
             check_numbers(model, logits_RX)
             scores += np.split(scores_of(logits_RX, "single_label_classification"), offsets_X[1:-1])
     assert read.places is not None  # they were texts
@@ -269,7 +269,7 @@ def vectors(
     pooled = []
     for x_RD, offsets_X in rows:
         if pooling == "pooler":
-            x_RD = network.pooled(weights, x_RD, ops)
+            x_RD = network.apply_pooler(weights, x_RD, ops)
         h_RD, begin_B = fetch(x_RD), offsets_X[:-1]
         if pooling == "mean":
             h_RD = np.add.reduceat(h_RD, begin_B, axis=0, dtype=np.float64) / np.diff(offsets_X)[:, None]

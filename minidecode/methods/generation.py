@@ -90,7 +90,7 @@ def prepare(
         raise OptionError("trace and keep note one token a step, and drafts give several: leave one out")
     if return_full_text:
         check_full_text(model)
-    check_logprobs(logprobs, model.config.head_size)
+    check_logprobs(logprobs, model.config.generated_vocab_size)
     sources, ids, limit_B = model.inputs.fitted(prompts, input_ids, attention_mask, options, truncate)
     prefixes = model.inputs.prefixes(prefix_tokens, len(ids))
     if sample_ids is not None:
@@ -246,7 +246,7 @@ def _text_alone(tokenizer: Tokenizer, before: np.ndarray, ids: np.ndarray, stops
 
 def constraint_of(model: LoadedModel, options: Options, prompts_ids, limit_B, prefixes=None) -> Constraint | None:
     """What new texts must match, if the options ask for it. Raises OptionError where no match fits into a limit."""
-    constraint = Constraint.make(options, model.tokenizer, model.config.head_size)
+    constraint = Constraint.make(options, model.tokenizer, model.config.generated_vocab_size)
     if constraint is not None:
         constraint.check_limits(limit_B, map(len, prompts_ids))
         constraint.check_prefixes(prefixes or (), limit_B)

@@ -159,11 +159,11 @@ class LoadedModel:
         options = resolve(defaults, chosen, source)
         refuse_unsupported(defaults, options.do_sample, source)
         self._check_vocabularies(options)
-        options = options.for_vocabulary(self.config.head_size)
+        options = options.for_vocabulary(self.config.generated_vocab_size)
         options.check_vocabulary(self.config.vocab_size)
-        if self.config.head_size < self.config.vocab_size:
-            options = options.for_head(self.config.head_size)
-            options.check_beams(self.config.head_size)
+        if self.config.generated_vocab_size < self.config.vocab_size:
+            options = options.for_head(self.config.generated_vocab_size)
+            options.check_beams(self.config.generated_vocab_size)
         return options
 
     def _check_vocabularies(self, options: Options) -> None:

@@ -46,7 +46,7 @@ def footprint(
     The formula stands in runtime/footprint.py. Raises InputError and OptionError as `generate` does.
     """
     resolved = options_with_draft(model, draft, model.options(**options))
-    check_logprobs(logprobs, model.config.head_size)
+    check_logprobs(logprobs, model.config.generated_vocab_size)
     plan = model.plan if plan is None else Plan.parse(plan)
     sources, prompts_ids, limit_B = model.inputs.fitted(prompts, input_ids, attention_mask, resolved, truncate)
     negatives = model.inputs.negatives(negative_prompt, negative_prompt_ids, prompts_ids, limit_B, resolved, truncate)

@@ -28,8 +28,8 @@ class Family:
 
     name: str  # model_type in config.json
     config: type
-    # Its file: `forward`, with `encode` if there is an encoder, and `lm_head` or `classify`. Of a checkpoint PREFIX,
-    # LAYER, OPTIONAL, `ignored`, `tied` and `tensor_shapes` say what it holds, and `bind` makes the weights of it.
+    # Its file: `forward`, with `encode` if there is an encoder, and `lm_head` or `label_logits`. PREFIX, LAYER,
+    # OPTIONAL, `ignored_tensors`, `tied_tensors` and `tensor_shapes` say what a checkpoint holds; `bind` makes weights.
     network: Any
     tokenizer: str = "tokenizer.json"  # a key of files/tokenizer_kinds.py
     tokenizer_class: str = ""  # of transformers, where no file names one: it says how texts are split

@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import CheckpointError, shown
 from ..ops import Heads, Norm, Weight
 from .config import ModelWeights, TranslatorConfig
-from .products import activated, product, residual_norm
+from .products import activated_product, product, residual_norm
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def embed(ids_R, pos_R, stack, scale, ops):
 
 def feed_forward(x_RD, block, activation, ops):
     """x = LN(x + down(act(up(x)))): BART normalises after the residual, GPT-2 before the product."""
-    f_RF = activated(ops, x_RD, block.up, activation)
+    f_RF = activated_product(ops, x_RD, block.up, activation)
     return residual_norm(ops, x_RD, f_RF, block.down, block.ln_feed)[1]
 
 
@@ -204,14 +204,14 @@ LAYER = r"(encoder|decoder)\.layers\.\d+\."  # what the names of a layer begin w
 OPTIONAL = ("final_logits_bias",)  # zeros where a file leaves it out
 
 
-def ignored(c) -> str:
+def ignored_tensors(c) -> str:
     """What a file may hold and no model uses: marks of versions, and tables that the config does without."""
     positions = "" if c.learns_positions else r"|(encoder|decoder)\.embed_positions\.weight"
     shared = "" if "shared.weight" in c.tables else r"|shared\.weight"
     return rf"(encoder|decoder)\.version{positions}{shared}"
 
 
-def tied(c) -> dict[str, str]:
+def tied_tensors(c) -> dict[str, str]:
     """Tensors that a file may store although they are copies: copy -> original."""
     return {copy: original for copy, original in zip(c.TABLES, c.tables, strict=True) if copy != original}
 
@@ -281,7 +281,7 @@ def bind(c, tensors: dict[str, Any]) -> Weights:
     causal, seen = c.heads(c.decoder_attention_heads, window=c.attention_window), c.heads(c.decoder_attention_heads)
     layers = [f"decoder.layers.{i}" for i in range(c.decoder_layers)]
     decoder = tuple(block(layer, DecoderBlock, causal, **cross(layer, seen)) for layer in layers)
-    (source, target, lm_head), V = (tensors[name] for name in c.tables), c.head_size
+    (source, target, lm_head), V = (tensors[name] for name in c.tables), c.generated_vocab_size
     return Weights(
         stack("decoder", target, decoder),
         math.sqrt(c.d_model) if c.scale_embedding else 1.0, c.activation_function,

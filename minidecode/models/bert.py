@@ -13,7 +13,7 @@ from ..errors import CheckpointError, shown
 from ..ops import Heads, Norm, Weight
 from .bart import EncoderBlock, encoder_layer
 from .config import Config, ModelWeights, check_epsilon
-from .products import activated, product
+from .products import activated_product, product
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,12 @@ def forward(w: Weights, ids_R, place_R, caches, ops, pick_R=None):
     return x_RD
 
 
-def pooled(w: Weights, x_RD, ops):
+def apply_pooler(w: Weights, x_RD, ops):
     """First rows of texts -> tanh(W x + b), which BERT was trained to say something of the whole text."""
-    return activated(ops, x_RD, w.pooler, "tanh")
+    return activated_product(ops, x_RD, w.pooler, "tanh")
 
 
-def classify(w: Weights, x_RD, ops):
+def label_logits(w: Weights, x_RD, ops):
     """Pooled rows, or the rows of tokens -> a number for each label."""
     assert w.classifier is not None  # a model without one has been refused
     return ops.add_bias(product(ops, x_RD, w.classifier), w.classifier.bias)
@@ -165,17 +165,17 @@ OPTIONAL = ()
 OLD = {"weight": "gamma", "bias": "beta"}  # how old files call the parts of a norm
 
 
-def ignored(c) -> str:
+def ignored_tensors(c) -> str:
     """What a file may hold and no model uses: a buffer of old files; the heads that BERT was trained with."""
     return r"embeddings\.position_ids|cls\..*"
 
 
-def tied(c) -> dict[str, str]:
+def tied_tensors(c) -> dict[str, str]:
     """Tensors that a file may store in place of another, which have other names in old files."""
-    return old_names(tensor_shapes(c))
+    return old_norm_names(tensor_shapes(c))
 
 
-def old_names(names: Iterable[str]) -> dict[str, str]:
+def old_norm_names(names: Iterable[str]) -> dict[str, str]:
     """Old name -> name, of the parts of norms."""
     parts = ((name, *name.rpartition(".")[::2]) for name in names if "LayerNorm." in name)
     return {f"{stem}.{OLD[part]}": name for name, stem, part in parts}

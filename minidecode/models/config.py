@@ -117,7 +117,7 @@ class Config:
         return True
 
     @property
-    def head_size(self) -> int:
+    def generated_vocab_size(self) -> int:
         """How many tokens can be generated, which are the first ones of the vocabulary."""
         return self.vocab_size
 
@@ -132,11 +132,11 @@ class Config:
         return False
 
     @property
-    def relative_outputs(self) -> int:
+    def position_bias_outputs(self) -> int:
         """How many numbers a row makes its position bias of, by a product of its own."""
         return 0
 
-    def stack_of(self, name: str) -> str:
+    def stack_of_tensor(self, name: str) -> str:
         """In which of `stacks` the layer of a tensor is."""
         return "encoder" if name.startswith("encoder.") else "decoder"
 
@@ -144,7 +144,7 @@ class Config:
         """The config as the weights answer what config.json leaves open; equal: compares two tensors."""
         return self
 
-    def as_in_transformers(self) -> Config:
+    def for_live_model(self) -> Config:
         """The config of a live model of transformers, where that computes something else than its files say here."""
         return self
 

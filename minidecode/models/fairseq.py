@@ -11,11 +11,11 @@ import numpy as np
 
 from ..errors import CheckpointError, shown
 from ..ops import Norm, Weight
-from .bart import LAYER, PREFIX, DecoderBlock, EncoderBlock, tied
+from .bart import LAYER, PREFIX, DecoderBlock, EncoderBlock, tied_tensors
 from .config import ModelWeights, TranslatorConfig, sinusoids
-from .products import activated, product, residual_norm
+from .products import activated_product, product, residual_norm
 
-__all__ = ["LAYER", "PREFIX", "Weights", "bind", "encode", "forward", "lm_head", "tensor_shapes", "tied"]
+__all__ = ["LAYER", "PREFIX", "Weights", "bind", "encode", "forward", "lm_head", "tensor_shapes", "tied_tensors"]
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def encode(w: Weights, ids_R, pos_R, caches, ops):
     for block, cache in zip(stack.blocks, caches, strict=True):
         q_RHK = cache.append(ops, product(ops, h_RD, block.qkv), h_RD)
         x_RD, h_RD = add_norm(x_RD, cache.attend(ops, q_RHK), block.out, block.ln_self, stack, ops)
-        f_RF = activated(ops, h_RD, block.up, w.activation)
+        f_RF = activated_product(ops, h_RD, block.up, w.activation)
         x_RD, h_RD = add_norm(x_RD, f_RF, block.down, block.ln_feed, stack, ops)
     return h_RD if stack.ends_in_norm else x_RD
 
@@ -73,7 +73,7 @@ def forward(w: Weights, ids_R, pos_R, caches, ops, pick_R=None):
         x_RD, h_RD = add_norm(x_RD, cache.attend(ops, q_RHK), block.out, block.ln_self, stack, ops)
         a_RX = cache.cross.attend(ops, product(ops, h_RD, block.cross_q))
         x_RD, h_RD = add_norm(x_RD, a_RX, block.cross_out, block.ln_cross, stack, ops)
-        f_RF = activated(ops, h_RD, block.up, w.activation)
+        f_RF = activated_product(ops, h_RD, block.up, w.activation)
         x_RD, h_RD = add_norm(x_RD, f_RF, block.down, block.ln_feed, stack, ops)
     x_RD = h_RD if stack.ends_in_norm else x_RD
     return x_RD if pick_R is None else ops.gather_rows(x_RD, pick_R)
@@ -275,7 +275,7 @@ class FairseqConfig(TranslatorConfig):
         return sinusoids(2, self.source_context if side == "encoder" else self.context, self.frequencies(), self.width)
 
     def frequencies(self) -> np.ndarray:
-        return frequencies(self.width)
+        return sinusoid_frequencies(self.width)
 
     @property  # type: ignore[misc]  # a field of other families
     def vocab_size(self) -> int:
@@ -309,7 +309,7 @@ class FairseqConfig(TranslatorConfig):
         return self if has_head or self.model_type != "fsmt" else replace(self, share_decoder_input_output_embed=True)
 
 
-def frequencies(D: int) -> np.ndarray:
+def sinusoid_frequencies(D: int) -> np.ndarray:
     """w_i = 10000^(-i / (D/2 - 1)): fairseq's sinusoids end at 1/10000 exactly, unlike those of the paper."""
     half = D // 2
     return 10000.0 ** (-np.arange(half) / (half - 1))
@@ -328,7 +328,7 @@ OPTIONAL = ()
 SUBLAYERS = {"encoder": ("self_attn", "final"), "decoder": ("self_attn", "encoder_attn", "final")}
 
 
-def ignored(c: FairseqConfig) -> str:
+def ignored_tensors(c: FairseqConfig) -> str:
     """Buffers: a version, and the sinusoids, which are computed."""
     computed = "".join(f"|{side}\\.embed_positions\\.weight" for side in SUBLAYERS if not c.learns_positions(side))
     return rf"(encoder|decoder)\.(version|embed_positions\.(_float_tensor|weights)){computed}"
@@ -384,9 +384,11 @@ def bind(c: FairseqConfig, tensors: dict[str, Any]) -> Weights:
             blocks.append(kind(*parts, *seen))
         ends = c.has_final_norm(side) or not c.is_pre_norm(side)
         ln_embedding = norm(f"{side}.layernorm_embedding") if c.layernorm_embedding else None
-        return Stack(wte, positions(side, wte.dtype), ln_embedding, norms[0], c.is_pre_norm(side), ends, tuple(blocks))
+        return Stack(
+            wte, position_table(side, wte.dtype), ln_embedding, norms[0], c.is_pre_norm(side), ends, tuple(blocks)
+        )
 
-    def positions(side, dtype):
+    def position_table(side, dtype):
         if c.learns_positions(side):
             return tensors[f"{side}.embed_positions.weight"][2:]
         return None if c.no_token_positional_embeddings else c.sinusoids(side).astype(dtype)

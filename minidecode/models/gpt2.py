@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from ..errors import CheckpointError
 from ..ops import Heads, Norm, Weight
 from .config import Config, ModelWeights, check_epsilon
-from .products import activated, product, residual_norm
+from .products import activated_product, product, residual_norm
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ def forward(w: Weights, ids_R, pos_R, caches, ops, pick_R=None):
     three quarters of the last block.)
     """
     x_RD, h_RD = ops.embed_norm(ids_R, pos_R, w.wte_VD, w.wpe_ND, 1.0, w.blocks[0].ln_1)
-    return layers(w, x_RD, h_RD, caches, ops, pick_R)
+    return run_layers(w, x_RD, h_RD, caches, ops, pick_R)
 
 
-def layers(w: Weights, x_RD, h_RD, caches, ops, pick_R):
+def run_layers(w: Weights, x_RD, h_RD, caches, ops, pick_R):
     """All layers: x_RD is the residual stream, h_RD what the first layer's norm makes of it."""
     for block, cache in zip(w.blocks, caches, strict=True):
         qkv_RX = product(ops, h_RD, block.qkv)
@@ -56,7 +56,7 @@ def layers(w: Weights, x_RD, h_RD, caches, ops, pick_R):
         if pick_R is not None and block is w.blocks[-1]:
             x_RD, a_RX = ops.gather_rows(x_RD, pick_R), ops.gather_rows(a_RX, pick_R)
         x_RD, h_RD = residual_norm(ops, x_RD, a_RX, block.out, block.ln_2)
-        f_RF = activated(ops, h_RD, block.up, w.activation)
+        f_RF = activated_product(ops, h_RD, block.up, w.activation)
         x_RD, h_RD = residual_norm(ops, x_RD, f_RF, block.down, block.next_ln)
     return h_RD
 
@@ -133,12 +133,12 @@ LAYER = r"h\.\d+\."  # what the names of a layer begin with
 OPTIONAL = ()
 
 
-def ignored(c) -> str:
+def ignored_tensors(c) -> str:
     """What a file may hold and no model uses: causal masks of old files."""
     return r"h\.\d+\.attn\.(bias|masked_bias)"
 
 
-def tied(c) -> dict[str, str]:
+def tied_tensors(c) -> dict[str, str]:
     """Tensors that a file may store although they are copies: copy -> original."""
     return {"lm_head.weight": "wte.weight"} if c.tie_word_embeddings else {}
 

@@ -9,10 +9,10 @@ from ..errors import CheckpointError
 from ..ops import Weight
 from . import bert, gpt2
 from .bert import BertConfig
-from .gpt2 import GPT2Config, layers, lm_head
+from .gpt2 import GPT2Config, lm_head, run_layers
 from .products import product
 
-__all__ = ["Weights", "bind", "forward", "latent", "lm_head", "posterior", "tensor_shapes", "tied"]
+__all__ = ["Weights", "bind", "forward", "lm_head", "posterior", "project_latent", "tensor_shapes", "tied_tensors"]
 
 
 @dataclass(frozen=True)
@@ -32,17 +32,17 @@ def forward(w: Weights, ids_R, pos_R, caches, ops, pick_R=None):
     first_ln = w.blocks[0].ln_1
     x_RD, _ = ops.embed_norm(ids_R, pos_R, w.wte_VD, w.wpe_ND, 1.0, first_ln)
     x_RD, h_RD = ops.residual_norm(x_RD, caches[0].addend(ops), None, first_ln)
-    return layers(w, x_RD, h_RD, caches, ops, pick_R)
+    return run_layers(w, x_RD, h_RD, caches, ops, pick_R)
 
 
-def latent(w: Weights, z_BZ, ops):
+def project_latent(w: Weights, z_BZ, ops):
     """(memory_BX, addend_BD) of each sentence: keys and values of position 0, layer after layer; what is added."""
     return product(ops, z_BZ, w.memory), product(ops, z_BZ, w.addend)
 
 
 def posterior(w: Weights, x_RD, ops):
     """First rows of texts, as the encoder gives them -> mean and log variance of z, side by side."""
-    return product(ops, bert.pooled(w.encoder, x_RD, ops), w.posterior)
+    return product(ops, bert.apply_pooler(w.encoder, x_RD, ops), w.posterior)
 
 
 # ---- config.json -----------------------------------------------------------------------------------------------------
@@ -114,14 +114,14 @@ def decoder_name(name: str) -> str:
     return f"decoder.{name}" if name == "lm_head.weight" else f"decoder.transformer.{name}"
 
 
-def ignored(c) -> str:
+def ignored_tensors(c) -> str:
     """What a file may hold and no model uses: buffers of old files."""
     return r"encoder\.embeddings\.position_ids|decoder\.transformer\.h\.\d+\.attn\.(bias|masked_bias)"
 
 
-def tied(c) -> dict[str, str]:
+def tied_tensors(c) -> dict[str, str]:
     """Tensors that a file may store although they are copies: copy -> original."""
-    return {decoder_name(copy): decoder_name(original) for copy, original in gpt2.tied(c).items()}
+    return {decoder_name(copy): decoder_name(original) for copy, original in gpt2.tied_tensors(c).items()}
 
 
 def tensor_shapes(c) -> dict[str, tuple[int, ...]]:

@@ -10,9 +10,19 @@ import numpy as np
 
 from ..errors import CheckpointError
 from . import gpt2
-from .gpt2 import LAYER, OPTIONAL, PREFIX, GPT2Config, Weights, forward, ignored, lm_head, tied
+from .gpt2 import LAYER, OPTIONAL, PREFIX, GPT2Config, Weights, forward, ignored_tensors, lm_head, tied_tensors
 
-__all__ = ["LAYER", "OPTIONAL", "PREFIX", "bind", "forward", "ignored", "lm_head", "tensor_shapes", "tied"]
+__all__ = [
+    "LAYER",
+    "OPTIONAL",
+    "PREFIX",
+    "bind",
+    "forward",
+    "ignored_tensors",
+    "lm_head",
+    "tensor_shapes",
+    "tied_tensors",
+]
 
 # ---- config.json -----------------------------------------------------------------------------------------------------
 
@@ -64,11 +74,11 @@ def tensor_shapes(c) -> dict[str, tuple[int, ...]]:
 def bind(c, tensors: dict[str, Any]) -> Weights:
     """The tensors under the names that the forward pass reads, c_attn in the order in which heads are split."""
     if c.is_interleaved:
-        tensors = {n: side_by_side(c, t) if ".attn.c_attn." in n else t for n, t in tensors.items()}
+        tensors = {n: deinterleave_qkv(c, t) if ".attn.c_attn." in n else t for n, t in tensors.items()}
     return gpt2.bind(c, tensors, layout="oi")
 
 
-def side_by_side(c, tensor):
+def deinterleave_qkv(c, tensor):
     """Outputs q_0, k_0, v_0, q_1, k_1, v_1, ... of the heads -> all queries, then all keys, then all values: a copy."""
     h = c.heads(c.n_head)
     by_head = tensor.reshape(h.H, 2 * h.K + h.U, *tensor.shape[1:])

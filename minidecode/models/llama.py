@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import CheckpointError, shown
 from ..ops import Heads, Norm, Weight
 from .config import Config, ModelWeights, check_epsilon
-from .products import gated, product, residual_norm
+from .products import gated_product, product, residual_norm
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def forward(w: Weights, ids_R, pos_R, caches, ops, pick_R=None):
         if pick_R is not None and block is w.blocks[-1]:
             x_RD, a_RX = ops.gather_rows(x_RD, pick_R), ops.gather_rows(a_RX, pick_R)
         x_RD, h_RD = residual_norm(ops, x_RD, a_RX, block.out, block.norm_2)
-        f_RF = gated(ops, h_RD, block.up, w.activation)
+        f_RF = gated_product(ops, h_RD, block.up, w.activation)
         x_RD, h_RD = residual_norm(ops, x_RD, f_RF, block.down, block.next_norm)
     return h_RD
 
@@ -210,12 +210,12 @@ OPTIONAL = ()
 AT_ONCE = 2**12  # positions whose angles are computed together
 
 
-def ignored(c) -> str:
+def ignored_tensors(c) -> str:
     """What a file may hold and no model uses: angles in old files."""
     return r".*rotary_emb\.inv_freq"
 
 
-def tied(c) -> dict[str, str]:
+def tied_tensors(c) -> dict[str, str]:
     """Tensors that a file may store although they are copies: copy -> original."""
     return {"lm_head.weight": "embed_tokens.weight"} if c.tie_word_embeddings else {}
 
@@ -270,12 +270,12 @@ def bind(c, tensors: dict[str, Any]) -> Weights:
     wte_VD = tensors["embed_tokens.weight"]
     lm_head = wte_VD if c.tie_word_embeddings else tensors["lm_head.weight"]
     return Weights(
-        wte_VD, turns(c, heads.K, wte_VD.dtype), tuple(blocks), c.activation_function,
+        wte_VD, rotation_table(c, heads.K, wte_VD.dtype), tuple(blocks), c.activation_function,
         Weight(lm_head, layout="oi"),
     )  # fmt: skip
 
 
-def turns(c, K: int, dtype) -> np.ndarray:
+def rotation_table(c, K: int, dtype) -> np.ndarray:
     """turns_NK: the cosines of p f_i, then the sines, for each position p; computed in float64, some at a time."""
     turns_NK, f_X = np.empty((c.context, K), dtype), c.frequencies(K)
     for first in range(0, c.context, AT_ONCE):

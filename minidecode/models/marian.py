@@ -16,16 +16,16 @@ from .bart import (
     bind,
     encode,
     forward,
-    ignored,
+    ignored_tensors,
     lm_head,
     tensor_shapes,
-    tied,
+    tied_tensors,
 )
 from .config import sinusoids
 
 __all__ = [
-    "LAYER", "OPTIONAL", "PREFIX", "MarianConfig", "bind", "encode", "forward", "ignored", "lm_head", "tensor_shapes",
-    "tied",
+    "LAYER", "OPTIONAL", "PREFIX", "MarianConfig", "bind", "encode", "forward", "ignored_tensors", "lm_head",
+    "tensor_shapes", "tied_tensors",
 ]  # fmt: skip
 
 # ---- config.json -----------------------------------------------------------------------------------------------------
@@ -65,7 +65,7 @@ class MarianConfig(BartConfig):
         target = source if target is None else target
         return super().from_json(fields | {"vocab_size": target, "encoder_vocab_size": source})
 
-    def as_in_transformers(self) -> MarianConfig:
+    def for_live_model(self) -> MarianConfig:
         """With the padding, which is in transformers' softmax."""
         return replace(self, padding_in_head=True)
 
@@ -79,7 +79,7 @@ class MarianConfig(BartConfig):
         return self.share_encoder_decoder_embeddings
 
     @property
-    def head_size(self) -> int:
+    def generated_vocab_size(self) -> int:
         """All tokens but the padding, if it is the last one.
 
         The converter from Marian to transformers added that row of zeros, for targets to begin with. transformers has

@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 
 from ..ops import Norm
 from . import bart
-from .bart import LAYER, OPTIONAL, PREFIX, BartConfig, ignored, lm_head, tensor_shapes, tied
-from .products import activated, product, residual_norm
+from .bart import LAYER, OPTIONAL, PREFIX, BartConfig, ignored_tensors, lm_head, tensor_shapes, tied_tensors
+from .products import activated_product, product, residual_norm
 
 __all__ = [
-    "LAYER", "OPTIONAL", "PREFIX", "Stack", "Weights", "bind", "encode", "forward", "ignored", "lm_head",
-    "tensor_shapes", "tied",
+    "LAYER", "OPTIONAL", "PREFIX", "Stack", "Weights", "bind", "encode", "forward", "ignored_tensors", "lm_head",
+    "tensor_shapes", "tied_tensors",
 ]  # fmt: skip
 
 
@@ -35,7 +35,7 @@ def encode(w: Weights, ids_R, pos_R, caches, ops):
     for block, next_ln, cache in zip(stack.blocks, stack.next_ln, caches, strict=True):
         q_RHK = cache.append(ops, product(ops, h_RD, block.qkv), h_RD)
         x_RD, h_RD = residual_norm(ops, x_RD, cache.attend(ops, q_RHK), block.out, block.ln_feed)
-        f_RF = activated(ops, h_RD, block.up, w.activation)
+        f_RF = activated_product(ops, h_RD, block.up, w.activation)
         x_RD, h_RD = residual_norm(ops, x_RD, f_RF, block.down, next_ln)
     return h_RD
 
@@ -52,7 +52,7 @@ def forward(w: Weights, ids_R, pos_R, caches, ops, pick_R=None):
         x_RD, h_RD = residual_norm(ops, x_RD, cache.attend(ops, q_RHK), block.out, block.ln_cross)
         a_RX = cache.cross.attend(ops, product(ops, h_RD, block.cross_q))
         x_RD, h_RD = residual_norm(ops, x_RD, a_RX, block.cross_out, block.ln_feed)
-        f_RF = activated(ops, h_RD, block.up, w.activation)
+        f_RF = activated_product(ops, h_RD, block.up, w.activation)
         x_RD, h_RD = residual_norm(ops, x_RD, f_RF, block.down, next_ln)
     return h_RD if pick_R is None else ops.gather_rows(h_RD, pick_R)
 

@@ -8,7 +8,7 @@ def product(ops, x_RX, weight):
     return ops.linear(x_RX, weight) if weight.x_bits is None else ops.linear_int8(x_RX, weight)
 
 
-def activated(ops, x_RX, weight, activation):
+def activated_product(ops, x_RX, weight, activation):
     """act(x W + bias)."""
     if weight.x_bits is not None:
         return ops.linear_int8(x_RX, weight, weight.bias, activation)
@@ -17,9 +17,9 @@ def activated(ops, x_RX, weight, activation):
     return ops.bias_activation(ops.linear(x_RX, weight), weight.bias, activation)
 
 
-def gated(ops, x_RX, weight, activation):
+def gated_product(ops, x_RX, weight, activation):
     """act(x W_gate) * (x W_up), biases added if there are any: W has the outputs of both in pairs."""
-    return activated(ops, x_RX, weight, f"gated-{activation}")
+    return activated_product(ops, x_RX, weight, f"gated-{activation}")
 
 
 def residual_norm(ops, x_RD, a_RX, weight, norm):

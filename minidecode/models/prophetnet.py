@@ -16,9 +16,9 @@ from ..ops import Heads, Norm, PositionBias, Weight
 from . import bart
 from .bart import EncoderBlock, Stack, embed, encode, feed_forward
 from .config import Config, log_share
-from .products import activated, product, residual_norm
+from .products import activated_product, product, residual_norm
 
-__all__ = ["DecoderBlock", "Weights", "bind", "encode", "forward", "lm_head", "tensor_shapes", "tied"]
+__all__ = ["DecoderBlock", "Weights", "bind", "encode", "forward", "lm_head", "tensor_shapes", "tied_tensors"]
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,14 @@ def forward(w: Weights, ids_R, pos_R, caches, ops, pick_R=None):
     query_pos_R = pos_R if pick_R is None else pos_R[pick_R]
     kept_RD = embed(ids_R, pos_R, w.decoder, w.embedding_scale, ops)
     _, query_RD = ops.embed_norm(query_pos_R, query_pos_R, w.query_ND, None, 1.0, w.decoder.ln_embedding)
-    x_RD = caches[0].target.joined(ops, kept_RD, query_RD)
+    x_RD = caches[0].target.join_rows(ops, kept_RD, query_RD)
     for block, cache in zip(w.decoder.blocks, caches, strict=True):
         is_last = block is w.decoder.blocks[-1]
         bias = position_bias(x_RD, block, w.bucket_L, ops)
         q_RHK = cache.append(ops, product(ops, x_RD, block.qkv), x_RD)
         a_RX = cache.attend(ops, q_RHK, bias, queries_alone=is_last)
         if is_last:
-            x_RD = cache.target.queries(ops, x_RD)
+            x_RD = cache.target.pick_query_rows(ops, x_RD)
         _, x_RD = residual_norm(ops, x_RD, a_RX, block.out, block.ln_self)
         a_RX = cache.cross.attend(ops, product(ops, x_RD, block.cross_q))
         _, x_RD = residual_norm(ops, x_RD, a_RX, block.cross_out, block.ln_cross)
@@ -64,7 +64,7 @@ def lm_head(w: Weights, x_RD, ops):
 
 def position_bias(x_RD, block, bucket_L, ops):
     """What each row adds to its scores by distance: a product of the row itself, where T5 has a table."""
-    r_RX = activated(ops, x_RD, block.relative, "linear")
+    r_RX = activated_product(ops, x_RD, block.relative, "linear")
     return PositionBias(r_RX.reshape(len(x_RD), block.heads.H, -1), bucket_L)
 
 
@@ -150,7 +150,7 @@ class ProphetNetConfig(Config):
         return np.where(back_L < near, back_L, np.minimum(grown_L, n - 1).astype(np.int64))
 
     @property
-    def relative_outputs(self) -> int:
+    def position_bias_outputs(self) -> int:
         return self.num_buckets * self.num_decoder_attention_heads
 
     @property
@@ -189,12 +189,12 @@ ATTENTIONS = {"encoder": ("self_attn",), "decoder": ("self_attn", "cross_attn")}
 RELATIVE = "self_attn.relative_pos_embeddings"
 
 
-def ignored(c) -> str:
+def ignored_tensors(c) -> str:
     """The table that both sides have copies of, where they have tables of their own."""
     return "(?!)" if c.tie_word_embeddings else r"word_embeddings\.weight"
 
 
-def tied(c) -> dict[str, str]:
+def tied_tensors(c) -> dict[str, str]:
     """Tensors that a file may store although they are copies: copy -> original."""
     return {copy: original for copy, original in zip(c.TABLES, c.tables, strict=True) if copy != original}
 

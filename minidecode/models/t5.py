@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import CheckpointError, shown
 from ..ops import Heads, Norm, PositionBias, Weight
 from .config import Config, ModelWeights, check_epsilon, log_share
-from .products import activated, gated, product, residual_norm
+from .products import activated_product, gated_product, product, residual_norm
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def attend_self(x_RD, h_RD, block, cache, norm, ops):
 
 def feed_forward(x_RD, h_RD, block, activation, ops):
     """(x, h) behind down(act(up h)), or behind down(act(gate h) * (up h)), with outputs of both in pairs."""
-    f_RF = (gated if block.is_gated else activated)(ops, h_RD, block.up, activation)
+    f_RF = (gated_product if block.is_gated else activated_product)(ops, h_RD, block.up, activation)
     return residual_norm(ops, x_RD, f_RF, block.down, block.next_ln)
 
 
@@ -249,7 +249,7 @@ class T5Config(Config):
 
         What tie_word_embeddings says is no answer: transformers 5 writes true of every T5. equal: compares two tensors.
         """
-        table = next((stored[name] for name in ("shared.weight", *tied(self)) if name in stored), None)
+        table = next((stored[name] for name in ("shared.weight", *tied_tensors(self)) if name in stored), None)
         if table is None or "lm_head.weight" not in stored or stored["lm_head.weight"].shape != table.shape:
             return self
         return replace(self, own_head=not equal(stored["lm_head.weight"], table))
@@ -265,12 +265,12 @@ UPS = {True: ("wi_0", "wi_1"), False: ("wi",)}  # gated or not
 BIAS = "layer.0.SelfAttention.relative_attention_bias.weight"
 
 
-def ignored(c) -> str:
+def ignored_tensors(c) -> str:
     """What a file may hold and no model uses: a table of the first files."""
     return r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight"
 
 
-def tied(c) -> dict[str, str]:
+def tied_tensors(c) -> dict[str, str]:
     """Tensors that a file may store although they are copies: copy -> original."""
     copies = ["decoder.embed_tokens", "encoder.embed_tokens", *([] if c.has_own_head else ["lm_head"])]
     return {f"{copy}.weight": "shared.weight" for copy in copies}

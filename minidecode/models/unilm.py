@@ -14,7 +14,7 @@ from . import bert
 from .bart import EncoderBlock, feed_forward
 from .bert import LAYER, OPTIONAL, PREFIX, BertConfig  # noqa: F401  (what a family's table has)
 from .config import ModelWeights
-from .products import activated, product, residual_norm
+from .products import activated_product, product, residual_norm
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,13 @@ def forward(w: Weights, ids_R, place_R, caches, ops, pick_R=None):
     if w.query_ND is not None:
         behind_R = place_R if pick_R is None else place_R[pick_R]
         _, query_RD = ops.embed_norm(behind_R, behind_R, w.query_ND, None, 1.0, w.ln_embedding)
-        x_RD = caches[0].joined(ops, x_RD, query_RD)
+        x_RD = caches[0].join_rows(ops, x_RD, query_RD)
     for block, cache in zip(w.blocks, caches, strict=True):
         is_last = block is w.blocks[-1]
         q_RHK = cache.append(ops, product(ops, x_RD, block.qkv), x_RD)
         if w.query_ND is not None:
             a_RX = cache.attend(ops, q_RHK, queries_alone=is_last)
-            x_RD = cache.queries(ops, x_RD) if is_last else x_RD
+            x_RD = cache.pick_query_rows(ops, x_RD) if is_last else x_RD
         else:
             a_RX = cache.attend(ops, q_RHK)
             if is_last and pick_R is not None:
@@ -59,7 +59,7 @@ def forward(w: Weights, ids_R, place_R, caches, ops, pick_R=None):
 
 def lm_head(w: Weights, x_RD, ops):
     """Rows of `forward` -> logits_RV: by BERT's head, a layer of its own and the table of tokens."""
-    t_RD = activated(ops, x_RD, w.transform, w.activation)
+    t_RD = activated_product(ops, x_RD, w.transform, w.activation)
     _, h_RD = ops.residual_norm(t_RD, None, None, w.ln_transform)
     return ops.add_bias(ops.linear(h_RD, w.lm_head), w.lm_head.bias)
 
@@ -123,7 +123,7 @@ class UnilmConfig(BertConfig):
         """Name -> its layers, and how each of their attentions is cut into heads."""
         return {"decoder": (self.num_hidden_layers, self.heads(self.num_attention_heads))}
 
-    def stack_of(self, name: str) -> str:
+    def stack_of_tensor(self, name: str) -> str:
         return "decoder"  # whose tensors are called "encoder.", as BERT's are
 
     def settled(self, stored: dict[str, Any], equal: Callable[..., bool]) -> UnilmConfig:
@@ -138,15 +138,15 @@ HEAD = "cls.predictions."
 PLAIN = ("query.weight", "query.bias", "key.weight", "key.bias", "value.weight", "value.bias")
 
 
-def ignored(c) -> str:
+def ignored_tensors(c) -> str:
     """What a file may hold and decoding does not read: buffers, the pooler, the head of next sentences."""
     return r"embeddings\.position_ids|pooler\..*|cls\.seq_relationship\..*|cls2\..*|crit_mask_lm.*"
 
 
-def tied(c) -> dict[str, str]:
+def tied_tensors(c) -> dict[str, str]:
     """Tensors that a file may store in place of another: copies of the table and its bias, norms under old names."""
     copies = {f"{HEAD}decoder.weight": "embeddings.word_embeddings.weight", f"{HEAD}decoder.bias": f"{HEAD}bias"}
-    return copies | bert.old_names(tensor_shapes(c))
+    return copies | bert.old_norm_names(tensor_shapes(c))
 
 
 def tensor_shapes(c) -> dict[str, tuple[int, ...]]:

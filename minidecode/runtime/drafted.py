@@ -33,7 +33,7 @@ class DraftedEngine(Engine):
         new_X = length_X - self.seen_R[which_X]
         text_X = np.repeat(which_X, new_X)
         at_X = np.concatenate([np.arange(self.seen_R[r], length) for r, length in zip(which_X, length_X, strict=True)])
-        self.step_rows.step(text_X, at_X)
+        self.step_rows.begin_step(text_X, at_X)
         self.rows += len(text_X)
         logits_XV = self._forward_of_last(tokens_RM[text_X, at_X], at_X)
         self.seen_R[which_X] = length_X

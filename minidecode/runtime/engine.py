@@ -15,12 +15,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..cache.cross import DecoderCache
-from ..cache.latent import Latent, with_latent
+from ..cache.latent import Latent, offsets_with_latent
 from ..cache.no_cache import NoCache
 from ..cache.padding import offsets_of
 from ..cache.prefix import Prefix
 from ..cache.protocol import StepCache
-from ..cache.queries import QueryCache, QueryCross, QueryRows, rows_a_token
+from ..cache.queries import QueryCache, QueryCross, QueryRows, rows_per_token
 from ..cache.source import Source
 from ..device.arrays import fetch, fetch_constant, put, put_constant
 from ..device.graphs import Captured, GraphCounts
@@ -127,7 +127,7 @@ class Engine:
     @timed("prefill")
     def read_latent(self, z_BZ: np.ndarray) -> None:
         """The latents of the sentences that come next: prefill and steps put them in front of texts."""
-        self.latent = Latent(*self.network.latent(self.weights, put(z_BZ, self.device), self.ops))
+        self.latent = Latent(*self.network.project_latent(self.weights, put(z_BZ, self.device), self.ops))
 
     @timed("prefill")
     def prefill(self, prompts: list[np.ndarray], every_row: bool = False) -> np.ndarray:
@@ -267,7 +267,7 @@ class Engine:
             watcher.step_begins(self, tokens_RM, length_R, parent_R)
         begin = self.ops.places.begin
         begin("reorder")
-        self.rows += len(length_R) * rows_a_token(self.weights)
+        self.rows += len(length_R) * rows_per_token(self.weights)
         if self.make_cache.keeps and parent_R is not None:
             self._run("reorder", self._follow_beams, parent_R)
         begin("forward")
@@ -314,7 +314,7 @@ class Engine:
         if (self.passes if what == "pass" else self.buckets) is None or self.captures_now:
             return None
         if what == "pass":
-            is_by_lengths = self.in_front is self.latent is None and rows_a_token(self.weights) == 1
+            is_by_lengths = self.in_front is self.latent is None and rows_per_token(self.weights) == 1
             return self.passes if is_by_lengths and not self._why_in_parts() else None
         if self.bucket is None:
             self._enter()
@@ -347,7 +347,7 @@ class Engine:
     @timed("steps")
     def _launch(self, step: Captured, run: Callable[[], Any], rows: int) -> Any:
         if step.graph is not None:
-            self.rows += rows * rows_a_token(self.weights)
+            self.rows += rows * rows_per_token(self.weights)
         self.captures_now = True
         try:
             return step(self.ops, self.graphs, run)
@@ -434,15 +434,15 @@ class Engine:
         if self.latent is None:
             caches = [self.make_cache(block, offsets_X, self.capacity(max(lengths)), prefix) for block in blocks]
         else:
-            with_latents_X, N = with_latent(offsets_X), self.capacity(max(lengths) + 1)
+            with_latents_X, N = offsets_with_latent(offsets_X), self.capacity(max(lengths) + 1)
             of_layers = [self.make_cache(block, with_latents_X, N) for block in blocks]
-            caches = self.latent.in_front(blocks, of_layers, offsets_X)
-        if rows_a_token(self.weights) == 2:
+            caches = self.latent.wrap_caches(blocks, of_layers, offsets_X)
+        if rows_per_token(self.weights) == 2:
             rows = QueryRows.of(lengths, first_B, blocks[0].heads.window, self.device)
             caches, targets_X = [QueryCache(cache, rows) for cache in caches], rows.offsets_X
         if self.source is None:
             return caches
-        crosses = self.make_cache.of_source(self.ops, self.weights, self.source, targets_X)
+        crosses = self.make_cache.make_source_caches(self.ops, self.weights, self.source, targets_X)
         if rows is not None:
             crosses = [QueryCross(*both) for both in zip(crosses, caches, strict=True)]
         return [DecoderCache(*both) for both in zip(caches, crosses, strict=True)]

@@ -12,7 +12,7 @@ from typing import Any
 from ..cache.drafted import DraftedCache
 from ..cache.pages import PAGE, pages_for
 from ..cache.protocol import CacheSize
-from ..cache.queries import MOST_KEYS, rows_a_token
+from ..cache.queries import MOST_KEYS, rows_per_token
 from ..device.low_precision import LOW_PRECISION
 from ..device.weight_blocks import numbers_in
 from ..errors import MemoryBudgetError, OptionError
@@ -104,7 +104,7 @@ def footprint(
     R = B * (options.num_beams if options.num_beams > 1 else options.num_return_sequences)
     L, D, h, V = len(blocks), model.config.width, blocks[0].heads, model.config.vocab_size
     position, has_source = h.G * (h.K + h.U) * s, S > 0
-    each = rows_a_token(model.weights)
+    each = rows_per_token(model.weights)
     narrow, el = model.dtype in LOW_PRECISION or blocks[0].qkv.layout == "panels", plan.cache == "el"
     stored_as = STORED_AS[plan.cache_dtype]
     m = s if stored_as is None else min(s, stored_as.itemsize)  # bytes of a number in a cache
@@ -150,7 +150,7 @@ def footprint(
     def on_the_way(rows: int, seen: int, rows_at_once: int, hidden: int = 0) -> int:
         """What one layer makes; attention looks from so many rows at once. hidden: the width of what EL looks at."""
         stack = [*blocks, *(model.weights.encoder.blocks if has_source else ())]
-        F, X = max(b.up.outputs for b in stack), max(b.qkv.outputs for b in stack) + model.config.relative_outputs
+        F, X = max(b.up.outputs for b in stack), max(b.qkv.outputs for b in stack) + model.config.position_bias_outputs
         H = max(b.heads.H for b in stack)
         scores, feeds = (NAIVE_SCORES, NAIVE_FEEDS) if naive else (SCORES, FEEDS)
         of_heads = scores * seen + EL_ROWS * hidden
@@ -206,7 +206,7 @@ def captured_bytes(model: Any, plan: Plan, rows: int) -> int:
     """What a step of so many rows keeps when it is captured on the CPU; 0 where none is."""
     if model.device != "cpu" or not plan.captures_on_cpu or plan.arena != "none":
         return 0
-    blocks, each = model.weights.blocks, rows_a_token(model.weights)
+    blocks, each = model.weights.blocks, rows_per_token(model.weights)
     F, X = max(b.up.outputs for b in blocks), max(b.qkv.outputs for b in blocks)
     numbers = len(blocks) * each * (8 * model.config.width + 2 * X + 2 * F) + model.config.vocab_size
     return rows * blocks[0].qkv.computed_in.itemsize * numbers

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..cache.queries import rows_a_token
+from ..cache.queries import rows_per_token
 from ..device.arrays import fetch, put
 from .cpu_graphs import CapturedOnCpu
 from .engine import Engine
@@ -64,7 +64,7 @@ class GuidedEngine(Engine):
             others_RM[r, : len(text)] = text
         other_length_R = np.array([len(text) for text in texts])
         self.unconditional_RV = self.other.step(put(others_RM, self.device), put(other_length_R, self.device), parent_R)
-        self.rows += len(texts) * rows_a_token(self.weights)
+        self.rows += len(texts) * rows_per_token(self.weights)
         self.beside_bytes = self.other.cache_peak_bytes
         return super().step(tokens_RM, length_R, parent_R)
 

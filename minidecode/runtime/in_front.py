@@ -9,7 +9,7 @@ import numpy as np
 
 from ..cache.padding import offsets_of
 from ..cache.prefix import Prefix
-from ..cache.queries import rows_a_token
+from ..cache.queries import rows_per_token
 from ..device.arrays import put
 
 
@@ -28,7 +28,7 @@ class InFront:
 
     @classmethod
     def of(cls, sources: list[np.ndarray], weights: Any, device: str) -> InFront:
-        return cls(sources, weights.target_place, rows_a_token(weights) - 1, device)
+        return cls(sources, weights.target_place, rows_per_token(weights) - 1, device)
 
     def picked(self, pick_X: np.ndarray) -> InFront:
         """The sources of these texts, in this order: of each beam, or of those that go on."""

@@ -118,7 +118,7 @@ class Inputs:
         prefixes = token_rows(prefix_tokens, None, "prefix_tokens")
         if len(prefixes) != sentences:
             raise InputError(f"prefix_tokens has {len(prefixes)} rows for {sentences} sentences: give each its own")
-        V = self.config.head_size
+        V = self.config.generated_vocab_size
         for row in prefixes:
             if len(row) and (row.min() < -1 or row.max() >= V):
                 bad = row[(row < -1) | (row >= V)][0]
@@ -236,7 +236,7 @@ class Inputs:
 
     def check_generated(self, targets: list[np.ndarray]) -> None:
         """Raises InputError on a target with a token that the model never generates, such as Marian's padding."""
-        V = self.config.head_size
+        V = self.config.generated_vocab_size
         for b, row in enumerate(targets, 1):
             if row.max() >= V:
                 raise InputError(

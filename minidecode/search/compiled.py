@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..cache.queries import rows_a_token
+from ..cache.queries import rows_per_token
 from ..device.low_precision import DYNAMIC, arrays_in_weights
 from ..device.weight_blocks import BLOCKS
 from ..options.options import Options
@@ -121,7 +121,7 @@ def reason_for_numpy(weights: Any, dtype: str, work: float, rows: Iterable[str])
 
 def work_of_search(parameters: int, weights: Any, dtype: str, extent: Extent, options: Options) -> float:
     """Numbers of the weights (so many are the parameters), times rows that they are multiplied with."""
-    rows = extent.sentences * max(options.num_beams, options.num_return_sequences) * rows_a_token(weights)
+    rows = extent.sentences * max(options.num_beams, options.num_return_sequences) * rows_per_token(weights)
     prompts = extent.sentences * (extent.prompt_tokens + extent.source_tokens)
     return parameters * (prompts + extent.new_tokens * max(rows, AS_LONG_AS_ROWS.get(dtype, 16)))
 

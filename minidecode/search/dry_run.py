@@ -20,7 +20,7 @@ import numpy as np
 
 from .. import ops as signatures
 from ..cache.cross import layer_part
-from ..cache.queries import rows_a_token
+from ..cache.queries import rows_per_token
 from ..device.arrays import is_array, put
 from ..device.low_precision import PANEL_HEADER
 from ..device.weight_blocks import BLOCK, is_in_blocks
@@ -198,7 +198,7 @@ class _Hollow:
 
     def forward(self, weights, ids_R, pos_R, caches, ops, pick_R=None):
         asked = len(ids_R) if pick_R is None else len(pick_R)
-        rows = len(ids_R) + (rows_a_token(weights) - 1) * asked
+        rows = len(ids_R) + (rows_per_token(weights) - 1) * asked
         for block, cache in zip(weights.blocks, caches, strict=True):
             sizes = _outputs(block.qkv), _inputs(block.qkv)
             qkv_RX, h_RD = (np.zeros((rows, n), block.qkv.computed_in, like=ids_R) for n in sizes)

@@ -69,7 +69,7 @@ class Batch:
             caches = self._with_sources(caches, sources, parts)
         h_XD = model.network.forward(model.weights, ids_R, pos_R, caches, self.ops, offsets_of(lengths)[1:] - 1)
         for part in parts:
-            self.rows.has_read(part)
+            self.rows.note_read(part)
         self.tokens_read += len(ids_R)
         return model.network.lm_head(model.weights, h_XD, self.ops)
 
@@ -77,9 +77,9 @@ class Batch:
         """Each layer's cache and that of the sources, which the encoder reads here."""
         engine = Engine(self.model.network, self.model.weights, self.ops, self.make_cache)
         engine.encode(sources)
-        crosses = self.make_cache.of_source(self.ops, self.model.weights, engine.source, caches[0].offsets_X)
+        crosses = self.make_cache.make_source_caches(self.ops, self.model.weights, engine.source, caches[0].offsets_X)
         for cache, cross in zip(self.caches, crosses, strict=True):
-            cross.store()
+            cross.cast_to_stored()
             assert cache.cross is not None
             cache.cross.write(cross, parts)
         return [DecoderCache(*both) for both in zip(caches, crosses, strict=True)]
@@ -99,7 +99,7 @@ class Batch:
 
     def step(self, token_R: np.ndarray, length_R: np.ndarray) -> np.ndarray:
         """logits_RV after each row's newest token, which makes its text so long."""
-        self.rows.step(length_R)
+        self.rows.begin_step(length_R)
         for cache in self.caches:
             cache.begin_step(self.ops)
         self.steps += 1

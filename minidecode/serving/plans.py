@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from ..cache.queries import rows_a_token
+from ..cache.queries import rows_per_token
 from ..errors import OptionError
 from ..methods.loaded import check_writes
 from ..methods.plans import why_numpy
@@ -29,7 +29,7 @@ def refuse_unsupported_model(model: Model) -> None:
         reason = "with a latent"
     elif model.reads_in_front:
         reason = "that reads its sources in front of its texts"
-    elif rows_a_token(model.weights) == 2:
+    elif rows_per_token(model.weights) == 2:
         reason = "that predicts by query rows"
     if reason:
         raise OptionError(f"a {model.family} model {reason} cannot join a running batch: call generate instead")

@@ -125,7 +125,7 @@ class Scheduler:
             raise OptionError("guidance_scale needs a second prediction, which no running batch makes: call generate")
         if options.tokens_ahead:
             raise OptionError("a running batch computes one token of each text a step, and drafts none: call generate")
-        check_logprobs(logprobs, model.config.head_size)
+        check_logprobs(logprobs, model.config.generated_vocab_size)
         ids = None if input_ids is None else [np.asarray(input_ids)]
         sources, prompts, limit_B = model.inputs.fitted(prompt, ids, None, options, truncate)
         if len(prompts) != 1:
@@ -239,7 +239,7 @@ class Scheduler:
         """Reads on in the texts of all requests that have joined, and lets those run whose texts are read."""
         for reading in self.readings:
             if reading.logits_V is None:
-                self.batch.rows.skip_what_is_known(reading)
+                self.batch.rows.skip_known_positions(reading)
         left = [reading.left for reading in self.readings]
         shares = left if self.model.has_encoder else shared_out(left, self.max_prefill_tokens)
         for reading, share in zip(self.readings, shares, strict=True):

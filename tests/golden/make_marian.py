@@ -79,7 +79,7 @@ def target_size(fields: dict) -> int:
     return fields.get("decoder_vocab_size") or fields["vocab_size"]
 
 
-def head_size(fields: dict) -> int:
+def generated_vocab_size(fields: dict) -> int:
     """The tokens that minidecode generates: all but the padding, where that is the last one."""
     return target_size(fields) - (fields["pad_token_id"] == target_size(fields) - 1)
 
@@ -139,7 +139,7 @@ def load_oracle(folder: Path, fields: dict, dtype: torch.dtype) -> MarianMTModel
         torch.testing.assert_close(stack.embed_positions.weight.double(), exact, rtol=0, atol=2**-9)
         stack.embed_positions.weight.copy_(exact)
     torch.testing.assert_close(model.model.encoder.embed_positions.create_weight().double(), exact, rtol=0, atol=2**-24)
-    model.final_logits_bias[0, head_size(fields) :] = -1e30
+    model.final_logits_bias[0, generated_vocab_size(fields) :] = -1e30
     return model
 
 
@@ -155,7 +155,8 @@ def logits_of(rng: random.Random, model, fields: dict) -> tuple[dict[str, list],
     expected = oracle_logits(model, sources, targets)
     for source, target, batch_NV in zip(sources, targets, expected, strict=True):
         np.testing.assert_allclose(oracle_logits(model, [source], [target])[0], batch_NV, rtol=1e-9, atol=1e-9)
-    return {"logit_prompts": sources, "logit_targets": targets}, [a[:, : head_size(fields)] for a in expected]
+    size = generated_vocab_size(fields)
+    return {"logit_prompts": sources, "logit_targets": targets}, [a[:, :size] for a in expected]
 
 
 # ---- cases -----------------------------------------------------------------------------------------------------------

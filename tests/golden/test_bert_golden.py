@@ -221,7 +221,7 @@ def test_logits_of_tokens(golden):
     ops = encoding.ops_to_encode(model, encoding.Read([np.array(golden.ids[0])], [np.array(golden.types[0])]), None)
     largest = max(np.abs(golden.expected[f"logits_{b}"]).max() for b in range(len(golden.ids)))
     for b, x_ND in enumerate(model.encode_tokens(input_ids=golden.ids, token_type_ids=golden.types)):
-        error = np.abs(bert.classify(model.weights, x_ND, ops) - golden.expected[f"logits_{b}"]).max()
+        error = np.abs(bert.label_logits(model.weights, x_ND, ops) - golden.expected[f"logits_{b}"]).max()
         assert error <= golden.bound(2 * FLOAT64, largest)
     with pytest.raises(md.OptionError, match="is one of tokens, not texts: use classify_tokens"):
         model.classify(input_ids=golden.ids)

@@ -132,9 +132,9 @@ def test_the_padding_has_no_row_in_the_head_where_it_is_the_last_token():
         c, weights = golden.config, golden.load().weights
         rows, bias = weights.lm_head.data.shape[0], weights.lm_head.bias
         expected = c.vocab_size - (golden.fields()["pad_token_id"] == c.vocab_size - 1)
-        assert rows == len(bias) == c.head_size == expected
+        assert rows == len(bias) == c.generated_vocab_size == expected
         assert weights.decoder.wte_VD.shape[0] == c.vocab_size, "targets begin with it"
-    assert BY_NAME["two-vocabularies"].config.head_size == 43, "its padding is 36 of 43"
+    assert BY_NAME["two-vocabularies"].config.generated_vocab_size == 43, "its padding is 36 of 43"
 
 
 def test_bans_of_the_padding_are_met_already():

@@ -73,8 +73,8 @@ def test_a_forward_pass_knows_no_plan_and_asks_no_types(path):
 def test_a_family_can_do_what_it_declares(family):
     functions, config = vars(family.network), vars(family.config) | vars(family.network)
     assert family.has_encoder == ("encode" in functions)
-    assert family.has_latent == ("latent" in functions)
-    assert family.writes == ("lm_head" in functions) == ("classify" not in functions)
+    assert family.has_latent == ("project_latent" in functions)
+    assert family.writes == ("lm_head" in functions) == ("label_logits" not in functions)
     assert family.is_rotary == ("rotate_heads" in forward_pass(Path(family.network.__file__)))
     assert family.reads_in_front == ("source_type_id" in config)
 

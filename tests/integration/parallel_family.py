@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from minidecode.models.config import Config, ModelWeights, check_epsilon
-from minidecode.models.products import activated, product, residual_norm
+from minidecode.models.products import activated_product, product, residual_norm
 from minidecode.ops import Heads, Norm, Weight
 
 
@@ -34,7 +34,7 @@ def forward(w: Weights, ids_R, pos_R, caches, ops, pick_R=None):
     x_RD, h_RD = ops.embed_norm(ids_R, pos_R, w.wte_VD, w.wpe_ND, 1.0, w.blocks[0].norm)
     for block, cache in zip(w.blocks, caches, strict=True):
         a_RX = cache.attend(ops, cache.append(ops, product(ops, h_RD, block.qkv), h_RD))
-        f_RF = activated(ops, h_RD, block.up, "relu")
+        f_RF = activated_product(ops, h_RD, block.up, "relu")
         x_RD, _ = residual_norm(ops, x_RD, f_RF, block.down, block.next_norm)
         x_RD, h_RD = residual_norm(ops, x_RD, a_RX, block.out, block.next_norm)
     return h_RD if pick_R is None else ops.gather_rows(h_RD, pick_R)

@@ -139,7 +139,7 @@ class SharedPageWritten(PagedCache):
 
     def begin_steps(self, *arguments):
         super().begin_steps(*arguments)
-        self.tables.pool.writable = lambda table, nth: None
+        self.tables.pool.make_writable = lambda table, nth: None
 
 
 class StaleTable(PagedCache):
@@ -194,7 +194,7 @@ def test_a_mistake_at_the_edge_of_a_page_is_seen(monkeypatch, broken):
 
 
 def test_a_prompt_in_the_wrong_slots_is_seen(monkeypatch):
-    monkeypatch.setattr(rolling, "in_slots", lambda k_BGNX, M: k_BGNX[:, :, -M:])  # right where N % M = 0
+    monkeypatch.setattr(rolling, "slots_of_prompt", lambda k_BGNX, M: k_BGNX[:, :, -M:])  # right where N % M = 0
     out, expected = (generate("gpt2", m, 5, SEARCHES[0]) for m in ("rolling", "none"))
     assert tokens(out) != tokens(expected)
 

@@ -110,24 +110,24 @@ def counted_from_zero(monkeypatch, model):
 
 
 def bias_added_to_it(monkeypatch, model):
-    right = Latent.row_of
-    monkeypatch.setattr(Latent, "row_of", lambda self, block, layer: right(self, block, layer) + block.qkv.bias)
+    right = Latent.qkv_row
+    monkeypatch.setattr(Latent, "qkv_row", lambda self, block, layer: right(self, block, layer) + block.qkv.bias)
 
 
 def value_scaled(monkeypatch, model):
-    right = Latent.row_of
+    right = Latent.qkv_row
 
     def row_of(self, block, layer):
         row_BX = right(self, block, layer)
         row_BX[:, -block.heads.G * block.heads.U :] *= 1.001
         return row_BX
 
-    monkeypatch.setattr(Latent, "row_of", row_of)
+    monkeypatch.setattr(Latent, "qkv_row", row_of)
 
 
 def layers_swapped(monkeypatch, model):
-    right = Latent.row_of
-    monkeypatch.setattr(Latent, "row_of", lambda self, block, layer: right(self, block, 1 - layer))
+    right = Latent.qkv_row
+    monkeypatch.setattr(Latent, "qkv_row", lambda self, block, layer: right(self, block, 1 - layer))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from test_attention_settings import IDS, make
 
 from minidecode import catalog, plan
-from minidecode.cache.padding import replicate, with_room
+from minidecode.cache.padding import replicate_prompts, with_free_positions
 from minidecode.cache.prompt import PromptCache
 from minidecode.commands.help_topics import cache_help
 from minidecode.errors import OptionError
@@ -29,8 +29,8 @@ class SideBySideCache(PromptCache):
         """Prompts padded on the left, repeated for each beam, with space for `steps` positions."""
         self.K = k_RGK.shape[2]
         kv_RGX = np.concatenate([k_RGK, v_RGU], axis=2)
-        kv_RGNX, _, self.begin_R = replicate(ops, kv_RGX, kv_RGX[:, :, :1], self.offsets_X, beams, self.N)
-        self.kv_RGMX = with_room(kv_RGNX, steps)
+        kv_RGNX, _, self.begin_R = replicate_prompts(ops, kv_RGX, kv_RGX[:, :, :1], self.offsets_X, beams, self.N)
+        self.kv_RGMX = with_free_positions(kv_RGNX, steps)
         self.end_R = np.full_like(self.begin_R, self.N)
 
     def append_step(self, ops, qkv_RX):

@@ -13,10 +13,10 @@ from toy_folder import CONFIG, toy_tensors, write_folder
 
 import minidecode as md
 from minidecode.cache import prompt, queries, replicated
-from minidecode.cache.queries import QueryRows, backwards
+from minidecode.cache.queries import QueryRows, reversed_bias
 from minidecode.methods.plans import engine_of
 from minidecode.models import gpt2
-from minidecode.models.products import activated, product, residual_norm
+from minidecode.models.products import activated_product, product, residual_norm
 from minidecode.ops import PositionBias
 from minidecode.plan import CACHES
 
@@ -39,15 +39,15 @@ class TwoRows:
         query_pos_R = pos_R if pick_R is None else pos_R[pick_R]
         kept_RD, _ = ops.embed_norm(ids_R, pos_R, w.wte_VD, w.wpe_ND, 1.0, w.blocks[0].ln_1)
         query_RD, _ = ops.embed_norm(query_pos_R, query_pos_R, w.query_ND, None, 1.0, w.blocks[0].ln_1)
-        x_RD = caches[0].joined(ops, kept_RD, query_RD)
+        x_RD = caches[0].join_rows(ops, kept_RD, query_RD)
         x_RD, h_RD = ops.residual_norm(x_RD, None, None, w.blocks[0].ln_1)
         for block, cache in zip(w.blocks, caches, strict=True):
             is_last = block is w.blocks[-1]
             q_RHK = cache.append(ops, product(ops, h_RD, block.qkv), h_RD)
             a_RX = cache.attend(ops, q_RHK, queries_alone=is_last)
-            x_RD = cache.queries(ops, x_RD) if is_last else x_RD
+            x_RD = cache.pick_query_rows(ops, x_RD) if is_last else x_RD
             x_RD, h_RD = residual_norm(ops, x_RD, a_RX, block.out, block.ln_2)
-            f_RF = activated(ops, h_RD, block.up, w.activation)
+            f_RF = activated_product(ops, h_RD, block.up, w.activation)
             x_RD, h_RD = residual_norm(ops, x_RD, f_RF, block.down, block.next_ln)
         return h_RD
 
@@ -324,7 +324,7 @@ def test_rows_of_a_prefill(every_row, window):
 
 def test_a_bias_for_keys_newest_first():
     bias = PositionBias(np.zeros((1, 1, 9)), np.array([4, 0, 1, 2, 3]), 1)
-    other = backwards(bias)
+    other = reversed_bias(bias)
     for distance in range(-3, 9):
         right = bias.bucket_L[np.clip(distance + bias.zero, 0, 4)]
         assert other.bucket_L[np.clip(0 - distance + other.zero, 0, 4)] == right

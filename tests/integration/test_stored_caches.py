@@ -109,7 +109,7 @@ class StoredTooEarly(SplitCache):
     def append(self, ops, qkv_RX, h_RD):
         q_RHK = super().append(ops, qkv_RX, h_RD)
         if not self.decoding:
-            self.store()
+            self.cast_to_stored()
         return q_RHK
 
 
@@ -124,18 +124,18 @@ class PromptsStayWide(SplitCache):
 class KeysAlone(SplitCache):
     """Values stay as they were computed."""
 
-    def store(self):
+    def cast_to_stored(self):
         values = self.v_RGU
-        super().store()
+        super().cast_to_stored()
         self.v_RGU = values
 
 
 class RoundedTwice(SplitCache):
     """To two digits behind the point first."""
 
-    def store(self):
+    def cast_to_stored(self):
         self.k_RGK = self.k_RGK if self.k_RGK.dtype == np.float16 else np.round(self.k_RGK, 2)
-        super().store()
+        super().cast_to_stored()
 
 
 @pytest.mark.parametrize("mistake", [StoredTooEarly, PromptsStayWide, KeysAlone, RoundedTwice])

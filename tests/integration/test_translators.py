@@ -100,7 +100,7 @@ def test_published_shapes_plan_a_step(name):
 
 def test_opus_mt_has_the_published_sizes():
     c = load_shapes("opus-mt-en-de").config
-    assert (c.vocab_size, c.head_size, c.width, c.layers, c.context) == (58101, 58100, 512, 12, 512)
+    assert (c.vocab_size, c.generated_vocab_size, c.width, c.layers, c.context) == (58101, 58100, 512, 12, 512)
 
 
 @pytest.mark.parametrize("plan", ["numpy", "fast"])
@@ -108,7 +108,7 @@ def test_opus_mt_has_the_published_sizes():
 def test_the_padding_that_targets_begin_with_has_no_score(plan, beams):
     """Marian's row of zeros is not in the output matrix, and rules look for all tokens of a text in its scores."""
     model = md.load(FOLDERS[0], plan=plan)
-    pad, how = model.config.head_size, {"num_beams": beams, "max_new_tokens": 8, "eos_token_id": None}
+    pad, how = model.config.generated_vocab_size, {"num_beams": beams, "max_new_tokens": 8, "eos_token_id": None}
     assert model.options().decoder_start_token_id == pad == model.config.vocab_size - 1
     out = model.generate(input_ids=SOURCES, repetition_penalty=3.0, **how)
     assert [a.tolist() for a in out.token_ids] != generate(FOLDERS[0], plan, how)[0]

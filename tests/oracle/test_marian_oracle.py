@@ -60,7 +60,7 @@ class Random:
         self.folder, self.fields = folder, make.config_fields(sizes)
         folder.mkdir(exist_ok=True)
         make.write_folder(folder, self.fields, seed, **storage)
-        self.size = make_marian.head_size(self.fields) if self.is_marian else self.fields["vocab_size"]
+        self.size = make_marian.generated_vocab_size(self.fields) if self.is_marian else self.fields["vocab_size"]
 
     def load(self, dtype):
         if self.is_marian:

@@ -56,7 +56,7 @@ class Sequences(RuleBasedStateMachine):
         tokens, table = self.sequences[nth % len(self.sequences)]
         try:
             self.pool.grow(table, len(tokens) + 1)
-            copy = self.pool.writable(table, len(tokens) // SIZE)
+            copy = self.pool.make_writable(table, len(tokens) // SIZE)
         except NoPageError:
             return
         if copy is not None:
@@ -134,7 +134,7 @@ class NamedByItsOwnTokens(PagePool):
 
 
 class SharedPageWritten(PagePool):
-    def writable(self, table, nth):
+    def make_writable(self, table, nth):
         return None
 
 
@@ -162,9 +162,9 @@ class ForkWithoutReferences(PagePool):
 class StaleTable(PagePool):
     """The copy is made, and the table goes on with the page that others hold."""
 
-    def writable(self, table, nth):
+    def make_writable(self, table, nth):
         before = table[nth]
-        copy = super().writable(table, nth)
+        copy = super().make_writable(table, nth)
         table[nth] = before
         return copy
 

@@ -433,16 +433,16 @@ def next_guess_seen(patch):
         step(self, text_X, at_X)
         self.end_X = self.end_X + 1
 
-    step = DraftedRows.step
-    patch.setattr(DraftedRows, "step", longer)
+    step = DraftedRows.begin_step
+    patch.setattr(DraftedRows, "begin_step", longer)
 
 
 def pages_of_the_first_text(patch):
     def first(self, text_X, at_X):
         step(self, np.zeros_like(text_X), at_X)
 
-    step = DraftedRows.step
-    patch.setattr(DraftedRows, "step", first)
+    step = DraftedRows.begin_step
+    patch.setattr(DraftedRows, "begin_step", first)
 
 
 def window_ignored(patch):

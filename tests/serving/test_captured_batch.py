@@ -136,13 +136,13 @@ def lie_elsewhere_in_each_step(name):
     """The array of last positions, of lengths or of window begins is another one in each step."""
 
     def mistake(patch):
-        step = RunningRows.step
+        step = RunningRows.begin_step
 
         def elsewhere(self, end_R):
             setattr(self, name, copy.deepcopy(getattr(self, name)))
             step(self, end_R)
 
-        patch.setattr(RunningRows, "step", elsewhere)
+        patch.setattr(RunningRows, "begin_step", elsewhere)
 
     return mistake
 

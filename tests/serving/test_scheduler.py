@@ -604,11 +604,11 @@ def samples_of_a_prompt_are_one(patch):
 
 
 def shared_pages_are_written(patch):
-    patch.setattr(PagePool, "writable", lambda self, table, nth: None)
+    patch.setattr(PagePool, "make_writable", lambda self, table, nth: None)
 
 
 def a_stale_table_after_preemption(patch):
-    patch.setattr(PageTables, "put", lambda self, r, table: self.tables.__setitem__(r, table))
+    patch.setattr(PageTables, "set_table", lambda self, r, table: self.tables.__setitem__(r, table))
 
 
 def pages_are_copied_too_late(patch):
@@ -641,7 +641,7 @@ def pages_of_rows_that_leave_are_kept(patch):
         self.tables = [self.tables[r] for r in rows]
         self.room_RX[: len(rows)] = self.room_RX[list(rows)]
 
-    patch.setattr(PageTables, "keep", keep)
+    patch.setattr(PageTables, "keep_only", keep)
 
 
 def pages_named_without_those_before_them(patch):
@@ -669,7 +669,7 @@ def pages_are_published_before_they_are_computed(patch):
         begun = taken(self, texts, rows, source_length)
         for row_X, ids in zip(begun or (), texts, strict=False):
             end_R = self.end_R.copy()
-            self.has_read(Part(row_X=row_X, ids=ids, last=len(ids)))
+            self.note_read(Part(row_X=row_X, ids=ids, last=len(ids)))
             self.end_R[...] = end_R
         return begun
 
@@ -678,34 +678,34 @@ def pages_are_published_before_they_are_computed(patch):
 
 
 def a_page_is_published_a_token_too_early(patch):
-    def has_read(self, part):
+    def note_read(self, part):
         read(self, part)
         if part.last % self.page == self.page - 1 and not self.source_positions:
             table, nth = [ROOT, *self.tables.tables[part.row_X[0]]], part.last // self.page
             self.pool.publish(table[nth + 1], table[nth], [*part.ids[nth * self.page : part.last], 259])
 
-    read = PagedRows.has_read
-    patch.setattr(PagedRows, "has_read", has_read)
+    read = PagedRows.note_read
+    patch.setattr(PagedRows, "note_read", note_read)
 
 
 def found_pages_do_not_get_into_the_table(patch):
-    def skip_what_is_known(self, part):
+    def skip_known_positions(self, part):
         published = self._published(part.ids)
         part.first = len(published) * self.page
         self.pool.release(published)
 
-    patch.setattr(PagedRows, "skip_what_is_known", skip_what_is_known)
+    patch.setattr(PagedRows, "skip_known_positions", skip_known_positions)
 
 
 def replaced_pages_stay_in_the_table(patch):
-    def skip_what_is_known(self, part):
+    def skip_known_positions(self, part):
         before = [list(self.tables.tables[r]) for r in part.row_X]
         find(self, part)
         for r, table in zip(part.row_X, before, strict=True):
             self.tables.room_RX[r, : len(table)] = table
 
-    find = PagedRows.skip_what_is_known
-    patch.setattr(PagedRows, "skip_what_is_known", skip_what_is_known)
+    find = PagedRows.skip_known_positions
+    patch.setattr(PagedRows, "skip_known_positions", skip_known_positions)
 
 
 OF_PAGES = [
@@ -744,8 +744,10 @@ def a_part_begins_a_token_late(patch):
 
 
 def a_part_finds_nothing_of_earlier_ones(patch):
-    earlier = running.RunningCache.earlier
-    patch.setattr(running.RunningCache, "earlier", lambda self, part: tuple(0 * x for x in earlier(self, part)))
+    earlier = running.RunningCache.keys_and_values_before
+    patch.setattr(
+        running.RunningCache, "keys_and_values_before", lambda self, part: tuple(0 * x for x in earlier(self, part))
+    )
 
 
 def positions_begin_anew_with_each_part(patch):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from ...cache.queries import rows_a_token
+from ...cache.queries import rows_per_token
 from ...errors import InputError, OptionError
 from ...options.options import Options
 from ...options.typed_dict import GenerateOptions
@@ -95,7 +95,7 @@ def _checked(model: Model, prompt: Any, plans: list[str], options: dict[str, Any
         raise InputError("explore needs a tokenizer, and this model folder has none")
     if model.device != "cpu":
         raise OptionError(f"explore needs device=cpu, not {model.device}")
-    if rows_a_token(model.weights) == 2 or model.reads_in_front or model.has_latent:
+    if rows_per_token(model.weights) == 2 or model.reads_in_front or model.has_latent:
         raise OptionError(f"explore does not show {model.family} models: use GPT-2, Llama, BART, T5 or Marian")
     if resolved.guidance_scale != 1.0:
         raise OptionError("explore shows one prediction a token: leave out guidance_scale")
