@@ -47,7 +47,7 @@ from minidecode.plan import Plan
 from minidecode.reference import linear as linear_file
 from minidecode.reference import norm as norm_file
 from minidecode.runtime.engine import Engine
-from minidecode.runtime.receipt import CountedOps, moved
+from minidecode.runtime.receipt import CountedOps, bytes_moved_by
 
 LAYERS = ("BART encoder", "BART decoder", "GPT-2")
 FUSED = "split"  # the cache of a step
@@ -205,7 +205,8 @@ def bytes_by_op(layer: str, D: int, H: int, length: int, ended: bool = False) ->
 
         def call(*args, **more):
             result = function(*args, **more)
-            total[op] += rows[op].cost(*args, **more).bytes if op in rows else moved(args, more, result, tables)
+            in_row = op in rows
+            total[op] += rows[op].cost(*args, **more).bytes if in_row else bytes_moved_by(args, more, result, tables)
             if op == "attend_prefill":  # the scores: written, read and written again, read; the result head by head
                 (R, heads, _), longest = args[0].shape, int(np.diff(args[4]).max())
                 total[op] += 4 * R * heads * longest * result.itemsize + 2 * result.nbytes

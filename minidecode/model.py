@@ -145,9 +145,9 @@ class Model(LoadedModel):
         if chat:
             texts = encoding.as_texts(prompts, "prompts")
             ids = [self.inputs.encode_chat([{"role": "user", "content": text}]) for text in texts]
-        _, prompts_ids, limit_B = self.inputs.fitted(None if chat else prompts, ids, None, resolved, truncate)
+        _, prompts_ids, limit_B = self.inputs.fit_call(None if chat else prompts, ids, None, resolved, truncate)
         constraint_of(self, resolved, prompts_ids, limit_B)
-        self.inputs.negatives(None, None, prompts_ids, limit_B, resolved, truncate)
+        self.inputs.negative_prompts(None, None, prompts_ids, limit_B, resolved, truncate)
 
     def tokenize(
         self, prompt: str, options: Options, *, truncate: bool | None = False, chat: bool = False
@@ -158,7 +158,7 @@ class Model(LoadedModel):
         chat: the prompt is what a user says in a conversation. Raises InputError on a prompt that cannot be used.
         """
         ids = [self.inputs.encode_chat([{"role": "user", "content": prompt}])] if chat else None
-        sources, prompts, limit_B = self.inputs.fitted(None if chat else prompt, ids, None, options, truncate)
+        sources, prompts, limit_B = self.inputs.fit_call(None if chat else prompt, ids, None, options, truncate)
         constraint = Constraint.make(options, self.tokenizer, self.config.generated_vocab_size)
         if constraint is not None:
             try:
@@ -182,11 +182,11 @@ class Model(LoadedModel):
         of_generation: dict[str, Any] = {name: value for name, value in options.items() if name not in OF_A_CALL}
         resolved = self.options(**of_generation)
         if self.tokenizer is None:
-            raise InputError(self.inputs.no_tokenizer("use generate's streamer"))
+            raise InputError(self.inputs.no_tokenizer_message("use generate's streamer"))
         full_text = options.get("return_full_text", False)
         if full_text:
             check_full_text(self)
-        sources, before, _ = self.inputs.fitted(prompts, None, None, resolved, options.get("truncate", False))
+        sources, before, _ = self.inputs.fit_call(prompts, None, None, resolved, options.get("truncate", False))
         is_single = isinstance(prompts, str) and resolved.num_return_sequences == 1
         stops = resolved.stop_strings, resolved.keep_stop_strings
 
@@ -223,7 +223,7 @@ class Model(LoadedModel):
     def check_chat(self, ids: np.ndarray, options: Options) -> None:
         """Raises InputError if a conversation and the answer to it go beyond the context."""
         try:
-            self.inputs.fitted(None, [ids], None, options, None)
+            self.inputs.fit_call(None, [ids], None, options, None)
         except InputError as error:
             message = str(error).replace("prompt 1 of 1", "the conversation").replace("shorten it", "leave out some")
             raise InputError(message) from None

@@ -11,7 +11,7 @@ Value = TypeVar("Value")
 
 
 @contextmanager
-def holding(variable: ContextVar[Any], value: Value) -> Iterator[Value]:
+def set_within(variable: ContextVar[Any], value: Value) -> Iterator[Value]:
     """Within it the variable has this value, in this thread; afterwards the one that it had before."""
     token = variable.set(value)
     try:

@@ -36,7 +36,7 @@ class NothingCaptured:
     def captures(self, key):
         return False
 
-    def that_stay(self, done_B):
+    def sentences_that_stay(self, done_B):
         return np.flatnonzero(~done_B)
 
     def run_step(self, step, state, said, key):

@@ -19,7 +19,7 @@ from ..errors import InputError, OptionError
 from ..lines.pipeline import generate_lines
 from ..model import Model
 from ..plan import Plan
-from ..runtime.receipt import CostOf, DraftCounts, Receipt, held_bytes, least_cost
+from ..runtime.receipt import CostOf, DraftCounts, Receipt, bytes_held_by, least_cost
 from ..runtime.rounding import FLOAT32, FLOAT64, logit_bound, score_bound
 from ..runtime.trace import TraceStep
 from .elementary import Counts, elementary
@@ -291,7 +291,7 @@ def weights_bytes(model: Model) -> int:
                 collect(each)
 
     collect(model.weights)
-    return held_bytes(arrays)
+    return bytes_held_by(arrays)
 
 
 def facts_of(done: Run) -> dict[str, str]:

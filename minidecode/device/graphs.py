@@ -78,7 +78,7 @@ class Captured:
         before, counted = Counter(LAUNCHES.get() or {}), ops.counted()
         result = run(*arrays)
         launched = Counter(LAUNCHES.get() or {}) - before
-        ran = {name: ops.functions[name] for name in ops.counted_since(counted)}
+        ran = {name: ops.functions[name] for name in ops.counts_since(counted)}
         by_host = [f"{name} is {describe_function(op)}" for name, op in ran.items() if isinstance(op, OnHost)]
         if by_host or BY_CUPY in launched:
             by_cupy = f"a {BY_CUPY}, which no graph can hold: {pip_install('nvmath-python')}"
@@ -110,7 +110,7 @@ class Captured:
         before, counted = Counter(LAUNCHES.get() or {}), ops.counted()
         self.graph, self.result = capture(self.device, lambda: run(*self.inputs))
         self._kernels = Counter(LAUNCHES.get() or {}) - before
-        self._held = ops.counted_since(counted)
+        self._held = ops.counts_since(counted)
 
 
 class CaptureError(Exception):

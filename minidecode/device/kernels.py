@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DeviceError
-from ..within import holding
+from ..within import set_within
 from .packing import KEPT, PACKED_SCALARS, packed_form, packed_length_of_type, type_of_argument
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -60,7 +60,7 @@ LOADING: ContextVar[Loading | None] = ContextVar("loading", default=None)
 
 def noted_loading() -> AbstractContextManager[Loading]:
     """Within it, kernels that are launched for the first time are noted."""
-    return holding(LOADING, Loading())
+    return set_within(LOADING, Loading())
 
 
 def load_kernel(kernel: Any, types: list[tuple]) -> Launch:

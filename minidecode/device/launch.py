@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import OptionError
-from ..within import holding
+from ..within import set_within
 from .arrays import Memories, device_kind, fetch
 from .kernels import launch_on_gpu
 from .packing import SCALARS, pack_and_unpack
@@ -89,7 +89,7 @@ def on_current_stream(device: str) -> AbstractContextManager[int | None]:
         return nullcontext()
     import cupy
 
-    return holding(STREAM, cupy.cuda.get_current_stream().ptr)
+    return set_within(STREAM, cupy.cuda.get_current_stream().ptr)
 
 
 def _count_launch(kernel: Any, place: str) -> None:
@@ -139,17 +139,17 @@ def is_on_emulated_device(array: Any) -> bool:
 
 def counted_launches() -> AbstractContextManager[Counter[str]]:
     """Within it, every launch is counted by the kernel's name and place: no function can vouch for itself."""
-    return holding(LAUNCHES, Counter())
+    return set_within(LAUNCHES, Counter())
 
 
 def recorded_launches() -> AbstractContextManager[list[Recorded]]:
     """Within it, launches are noted with their arguments, and no kernel runs: arrays may be as large as a GPU's."""
-    return holding(RECORDED, [])
+    return set_within(RECORDED, [])
 
 
 def traced_launches() -> AbstractContextManager[bool]:
     """Within it, emulated launches look for data races, which right answers may hide; slower."""
-    return holding(TRACED, True)
+    return set_within(TRACED, True)
 
 
 class OnHost:
@@ -213,7 +213,7 @@ class FunctionWithin:
         self.__signature__ = inspect.signature(function)
 
     def __call__(self, *args, **kwargs):
-        with holding(self.variable, self.value):
+        with set_within(self.variable, self.value):
             return self.stands_for(*args, **kwargs)
 
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..within import holding
+from ..within import set_within
 from .arrays import address_of
 from .launch import LAUNCHES, STREAM, is_on_emulated_device
 
@@ -209,4 +209,4 @@ def allocate_cublas_workspace() -> Any:
 
 def using_cublas_workspace(memory: Any) -> AbstractContextManager[Any]:
     """Within it cuBLAS works in this workspace: a graph that is launched later must have one for itself."""
-    return holding(OWN_WORKSPACE, memory)
+    return set_within(OWN_WORKSPACE, memory)

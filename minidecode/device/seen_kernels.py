@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any
 
-from ..within import holding
+from ..within import set_within
 
 SEEN: ContextVar[dict[tuple[Any, tuple], None] | None] = ContextVar("seen", default=None)
 DRY: ContextVar[bool] = ContextVar("dry", default=False)
@@ -34,9 +34,9 @@ def _numba_type_of(argument: Any) -> Any:
 
 def seen_kernels() -> AbstractContextManager[dict[tuple[Any, tuple], None]]:
     """Within it, every kernel that is launched is noted, with Numba's types of its arguments; see `check`."""
-    return holding(SEEN, {})
+    return set_within(SEEN, {})
 
 
 def dry_launches() -> AbstractContextManager[bool]:
     """Within it, emulated launches are held to the limits of grids and blocks and noted; no kernel runs."""
-    return holding(DRY, True)
+    return set_within(DRY, True)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..within import holding
+from ..within import set_within
 
 LOOKS: ContextVar[list[int] | None] = ContextVar("looks", default=None)
 MADE: ContextVar[list[int] | None] = ContextVar("made", default=None)
@@ -163,17 +163,17 @@ def host_view(array: EmulatorArray) -> np.ndarray:
 
 def counted_looks() -> AbstractContextManager[list[int]]:
     """Within it, the bytes of each look at numbers of the device are noted."""
-    return holding(LOOKS, [])
+    return set_within(LOOKS, [])
 
 
 def counted_arrays() -> AbstractContextManager[list[int]]:
     """Within it, the bytes of each array that is made on the device are noted; a view is none."""
-    return holding(MADE, [])
+    return set_within(MADE, [])
 
 
 def poisoned() -> AbstractContextManager[bool]:
     """Within it, arrays that are made without numbers hold bytes of ones, NaN as floats."""
-    return holding(POISON, True)
+    return set_within(POISON, True)
 
 
 class OutOfMemoryError(MemoryError):
@@ -219,7 +219,7 @@ class Memory:
 
 def limited_memory(most: int | None = None) -> AbstractContextManager[Memory]:
     """Within it, the arrays of the device are counted, and there is no room for more than `most` bytes of them."""
-    return holding(MEMORY, Memory(most))
+    return set_within(MEMORY, Memory(most))
 
 
 def _noted(array: np.ndarray) -> EmulatorArray:
@@ -247,7 +247,7 @@ class Tape:
 
 def taped() -> AbstractContextManager[Tape]:
     """Within it, all that is done on the device is noted on a tape (and done). Looks at numbers are errors."""
-    return holding(TAPE, Tape())
+    return set_within(TAPE, Tape())
 
 
 def do(call: Callable[[], None]) -> None:

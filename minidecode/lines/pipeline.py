@@ -544,7 +544,7 @@ def generate_lines(
         if value not in known:
             raise OptionError(f"{name} must be one of {', '.join(known)}, not {value!r}")
     if model.tokenizer is None:
-        raise InputError(model.inputs.no_tokenizer("call generate with input_ids"))
+        raise InputError(model.inputs.no_tokenizer_message("call generate with input_ids"))
     if isinstance(lines, str | bytes):
         raise InputError("lines must be several, such as a list of texts or an open file")
     if chat and truncate:

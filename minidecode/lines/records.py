@@ -199,7 +199,7 @@ def _prefix_of(
         ids = ids[1:]  # the prompt begins with it, or UniLM's source
     if any(i in options.eos_token_id for i in ids):
         raise InputError(f'{where}: "prefix" holds the end of text: leave it out there')
-    *_, (limit,) = model.inputs.fitted(None, [prompt_ids], None, options, None)
+    *_, (limit,) = model.inputs.fit_call(None, [prompt_ids], None, options, None)
     if len(ids) >= limit:  # the last place is that of the end of text
         remedy = f"give one of at most {limit - 1}, or a larger max_new_tokens"
         raise InputError(f'{where}: "prefix" has {len(ids)} tokens, and {limit} new ones are allowed: {remedy}')
@@ -238,7 +238,7 @@ def record_of(as_json: bool, tokenizer: Any = None) -> Callable[[Line], str]:
                 hypothesis["token_logprobs"] = [number_or_null(p) for p in log_probs.token_R]
                 if log_probs.best:
                     hypothesis["top_logprobs"] = [
-                        [[i, number_or_null(p), text_of(i)] for i, p in step.items()] for step in log_probs.top
+                        [[i, number_or_null(p), text_of(i)] for i, p in step.items()] for step in log_probs.top_by_step
                     ]
             for hypothesis, drafts in zip(record["hypotheses"], line.drafts or (), strict=False):
                 hypothesis["drafts"] = dataclasses.asdict(drafts)

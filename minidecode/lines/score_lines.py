@@ -83,7 +83,7 @@ def _stages(
     if on_error not in ON_ERROR:
         raise OptionError(f"on_error must be one of {', '.join(ON_ERROR)}, not {on_error!r}")
     if model.tokenizer is None:
-        raise InputError(model.inputs.no_tokenizer("call score with input_ids"))
+        raise InputError(model.inputs.no_tokenizer_message("call score with input_ids"))
     model.check_scoring(stride, truncate)
     return Scoring(
         model, lines, RunReceipt("prefetch"), jsonl=jsonl, source=source, on_error=on_error, stride=stride,

@@ -18,7 +18,7 @@ from ..device.blas_threads import few_blas_threads
 from ..errors import InputError, NumericalError, OptionError
 from ..plan import Plan
 from ..runtime.inputs import Inputs, Texts
-from ..runtime.prompts import cut_before, ids_and_mask, or_cut, token_rows
+from ..runtime.prompts import cut_before_closing, ids_and_mask, or_truncate, token_rows
 from ..runtime.receipt import CountedOps
 from ..search.compiled import ENCODER_ROWS, reason_for_numpy, work_of_encoder
 from .loaded import LoadedModel, nan_source
@@ -173,7 +173,7 @@ def read_texts(
     """
     tokenizer = inputs.tokenizer
     if tokenizer is None:
-        raise InputError(inputs.no_tokenizer("pass input_ids"))
+        raise InputError(inputs.no_tokenizer_message("pass input_ids"))
     firsts = as_texts(texts, "texts")
     seconds = [None] * len(firsts) if text_pairs is None else as_texts(text_pairs, "text_pairs")
     if not firsts or len(seconds) != len(firsts):
@@ -182,22 +182,22 @@ def read_texts(
         raise InputError("truncate cuts single texts: leave it out, and shorten the pairs that are too long")
     if text_pairs is None:
         which = [f"text {b} of {len(firsts)}" for b in range(1, len(firsts) + 1)]
-        firsts = [inputs.shortened(t, most, truncate, w) for t, w in zip(firsts, which, strict=True)]
+        firsts = [inputs.shorten_text(t, most, truncate, w) for t, w in zip(firsts, which, strict=True)]
     read = [tokenizer.encode_for_reading(a, b, with_places) for a, b in zip(firsts, seconds, strict=True)]
     whole = [r.ids for r in read]
-    closing = inputs.closing(whole)
-    ids = fitted(whole, most, None if text_pairs is not None else truncate, closing)
+    closing = inputs.count_closing(whole)
+    ids = fit_rows(whole, most, None if text_pairs is not None else truncate, closing)
     types = [r.types[: len(row)] for r, row in zip(read, ids, strict=True)]
     if (most_types := 1 + max(int(row.max(initial=0)) for row in types)) > kinds:
         raise InputError(
             f"the tokenizer tells {most_types} types of tokens apart, such as those of a pair, and the model has "
             f"{kinds}: give single texts, or another model"
         )
-    inputs.checked(ids, "text")
+    inputs.check_ids(ids, "text")
     places = None
     if with_places:
         each = zip(read, ids, closing, strict=True)
-        places = [cut_before(r.places, len(row), kept) for r, row, kept in each]
+        places = [cut_before_closing(r.places, len(row), kept) for r, row, kept in each]
     return Read(ids, types, places)
 
 
@@ -205,7 +205,7 @@ def read_ids(
     inputs: Inputs, input_ids: Any, attention_mask: Any, token_type_ids: Any, most: int, types: int, truncate: bool
 ) -> Read:
     """Rows of token ids with those of their types, by default 0. Raises InputError as `read_texts` does."""
-    ids = inputs.checked(token_rows(input_ids, attention_mask), "text")
+    ids = inputs.check_ids(token_rows(input_ids, attention_mask), "text")
     if token_type_ids is None:
         kinds = [np.zeros(len(row), np.int64) for row in ids]
     else:
@@ -214,11 +214,11 @@ def read_ids(
             raise InputError("token_type_ids has not one number for each of input_ids: give both the same shape")
         if bad := [int(k) for row in kinds for k in row[(row < 0) | (row >= types)]]:
             raise InputError(f"token_type_ids must be from 0 to {types - 1}, as the model has {types}, not {bad[0]}")
-    cut = fitted(ids, most, truncate, inputs.closing(ids))
+    cut = fit_rows(ids, most, truncate, inputs.count_closing(ids))
     return Read(cut, [k[: len(row)] for k, row in zip(kinds, cut, strict=True)])
 
 
-def fitted(ids: list[np.ndarray], most: int, truncate: bool | None, closing: Sequence[int]) -> list[np.ndarray]:
+def fit_rows(ids: list[np.ndarray], most: int, truncate: bool | None, closing: Sequence[int]) -> list[np.ndarray]:
     """Rows of at most so many tokens: with truncate, longer ones lose what stands in front of those that close them.
 
     None: as in `fit_prompts`.
@@ -226,8 +226,8 @@ def fitted(ids: list[np.ndarray], most: int, truncate: bool | None, closing: Seq
     for b, row in enumerate(ids, 1):
         if len(row) > most and not truncate:
             who = f"text {b} of {len(ids)} has {len(row)} tokens"
-            raise InputError(f"{who}, and the model reads {most}: shorten it{or_cut(truncate, 'it')}")
-    return [cut_before(row, most, kept) for row, kept in zip(ids, closing, strict=True)]
+            raise InputError(f"{who}, and the model reads {most}: shorten it{or_truncate(truncate, 'it')}")
+    return [cut_before_closing(row, most, kept) for row, kept in zip(ids, closing, strict=True)]
 
 
 def forward_passes(

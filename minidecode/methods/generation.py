@@ -91,7 +91,7 @@ def prepare(
     if return_full_text:
         check_full_text(model)
     check_logprobs(logprobs, model.config.generated_vocab_size)
-    sources, ids, limit_B = model.inputs.fitted(prompts, input_ids, attention_mask, options, truncate)
+    sources, ids, limit_B = model.inputs.fit_call(prompts, input_ids, attention_mask, options, truncate)
     prefixes = model.inputs.prefixes(prefix_tokens, len(ids))
     if sample_ids is not None:
         check_sample_ids(sample_ids, len(ids))
@@ -100,7 +100,7 @@ def prepare(
     constraint = constraint_of(model, options, ids, limit_B, prefixes)
     kept = Kept.make(keep, len(ids), options)
     request = Request.make(ids, limit_B, options, sources, prefixes, sample_ids, stopping, constraint)
-    negatives = model.inputs.negatives(negative_prompt, negative_prompt_ids, ids, limit_B, options, truncate)
+    negatives = model.inputs.negative_prompts(negative_prompt, negative_prompt_ids, ids, limit_B, options, truncate)
     extent = extent_of(sources, ids, limit_B, negatives)
     on_token, at_end = token_callback(streamer, ids, options) if streamer is not None else (None, None)
     tokenized = time.perf_counter()
@@ -172,7 +172,7 @@ def _without_drafts(
         texts = greedy(engine, request, options, call.on_token, steps, call.kept)
     else:
         texts = beam_search(engine, request, options, steps, call.kept)
-    engine.give_back()
+    engine.give_back_bucket()
     return engine, texts
 
 

@@ -17,7 +17,7 @@ from ..plan import Plan
 from ..runtime.draws import sentence_keys
 from ..runtime.inputs import Texts
 from ..runtime.receipt import CountedOps
-from .encoding import Read, check_numbers, fitted, forward_passes
+from .encoding import Read, check_numbers, fit_rows, forward_passes
 from .loaded import LoadedModel
 from .out_of_memory import frees_kept_steps
 
@@ -52,8 +52,8 @@ def encode_latent(
     if not model.has_latent:
         raise OptionError(f"encode_latent: a {model.family} model has no latent: use one of type gpt2_latent")
     most = model.config.n_positions
-    ids = model.inputs.given(texts, input_ids, attention_mask, "text", most)
-    ids = fitted(ids, most, None, model.inputs.closing(ids))
+    ids = model.inputs.read_texts_or_ids(texts, input_ids, attention_mask, "text", most)
+    ids = fit_rows(ids, most, None, model.inputs.count_closing(ids))
     plan = (model.plan if plan is None else Plan.parse(plan)).on(model.device)
     functions, _ = plan.resolve(device=model.device, **model.plan_traits)
     ops, read = CountedOps(functions), Read(ids, [np.zeros_like(row) for row in ids])

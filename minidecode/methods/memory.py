@@ -48,8 +48,9 @@ def footprint(
     resolved = options_with_draft(model, draft, model.options(**options))
     check_logprobs(logprobs, model.config.generated_vocab_size)
     plan = model.plan if plan is None else Plan.parse(plan)
-    sources, prompts_ids, limit_B = model.inputs.fitted(prompts, input_ids, attention_mask, resolved, truncate)
-    negatives = model.inputs.negatives(negative_prompt, negative_prompt_ids, prompts_ids, limit_B, resolved, truncate)
+    sources, prompts_ids, limit_B = model.inputs.fit_call(prompts, input_ids, attention_mask, resolved, truncate)
+    negative = negative_prompt, negative_prompt_ids
+    negatives = model.inputs.negative_prompts(*negative, prompts_ids, limit_B, resolved, truncate)
     extent = extent_of(sources, prompts_ids, limit_B, negatives)
     plan, _ = settled(model, plan, resolved, extent)
     needed = upper_bounds(model, plan, extent, resolved, False, logprobs, keep)
@@ -58,7 +59,7 @@ def footprint(
 
 def _with_draft(needed: Footprint, draft: PlannedDraft | None, extent: Extent, options: Options) -> Footprint:
     """What a call needs, and what its draft model needs beside that."""
-    return needed if draft is None else needed.beside(upper_bounds(*draft, extent, options))
+    return needed if draft is None else needed.plus(upper_bounds(*draft, extent, options))
 
 
 def check_memory(
@@ -103,7 +104,7 @@ def plan_step(
     not_words = {*resolved.eos_token_id, resolved.pad_token_id}  # what match_source_len does not count
     word = next((i for i in range(model.config.vocab_size) if i not in not_words), 0)
     ids = np.full((batch_size, input_length), word)
-    extent = extent_of(*model.inputs.fitted(None, ids, None, resolved, truncate=None))
+    extent = extent_of(*model.inputs.fit_call(None, ids, None, resolved, truncate=None))
     return step_plan(model, settled(model, plan, resolved, extent)[0], extent, search_of(resolved))
 
 
@@ -128,5 +129,5 @@ def places_of(
     search = search_of(options)
     make = functools.partial(step_plan, model, plan, extent, search)
     arena = Arena(make()) if arena is None else arena
-    with arena.lent(arena.plan_for(extent, (model, plan, search), make)) as places:
+    with arena.lend(arena.plan_for(extent, (model, plan, search), make)) as places:
         yield places

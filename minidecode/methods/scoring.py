@@ -110,15 +110,15 @@ def logits(
         raise InputError(f"this model {what} decoder_input_ids beside input_ids")
     if decoder_input_ids is None and decoder_attention_mask is not None:
         raise InputError("decoder_attention_mask goes with decoder_input_ids, which this model does not take")
-    ids, context = model.inputs.checked(token_rows(input_ids, attention_mask)), model.config.context
+    ids, context = model.inputs.check_ids(token_rows(input_ids, attention_mask)), model.config.context
     engine, sources = scorer(model, model.plan.on(model.device)), []
     if model.is_encoder_decoder:
-        sources, ids = ids, model.inputs.checked(token_rows(decoder_input_ids, decoder_attention_mask), "target")
+        sources, ids = ids, model.inputs.check_ids(token_rows(decoder_input_ids, decoder_attention_mask), "target")
         if len(sources) != len(ids):
             raise InputError(
                 f"there are {len(sources)} sources and {len(ids)} decoder_input_ids: give each source one target"
             )
-        sources = model.inputs.beside(sources, ids, ids[0], truncate=None)
+        sources = model.inputs.sources_beside_targets(sources, ids, ids[0], truncate=None)
     ids, _ = fit_prompts(ids, context, Options(), truncate=None)
     z_BZ = latents_of(model, latent, None, ids)
     with few_blas_threads(model.is_small):
@@ -162,11 +162,11 @@ def score(
     forward pass does. Raises InputError on texts that cannot be used, NumericalError on NaN scores.
     """
     check_scoring(model, stride, truncate)
-    most = model.inputs.most if model.is_encoder_decoder else None  # other texts are read window by window
-    ids = model.inputs.given(texts, input_ids, attention_mask, "text", most, truncate)
+    most = model.inputs.most_tokens if model.is_encoder_decoder else None  # other texts are read window by window
+    ids = model.inputs.read_texts_or_ids(texts, input_ids, attention_mask, "text", most, truncate)
     target_rows = None
     if targets is not None or target_ids is not None:
-        target_rows = model.inputs.given(targets, target_ids, None, "target")
+        target_rows = model.inputs.read_texts_or_ids(targets, target_ids, None, "target")
         model.inputs.check_generated(target_rows)
         if len(target_rows) != len(ids):
             raise InputError(f"there are {len(ids)} texts and {len(target_rows)} targets: give each text its own")
@@ -230,9 +230,9 @@ def tokenize_scored(
 
     Raises InputError on texts that cannot be used.
     """
-    most = model.inputs.most if model.is_encoder_decoder else None
-    ids = model.inputs.given(text, None, None, "text", most, truncate)
-    targets = None if target is None else model.inputs.given(target, None, None, "target")
+    most = model.inputs.most_tokens if model.is_encoder_decoder else None
+    ids = model.inputs.read_texts_or_ids(text, None, None, "text", most, truncate)
+    targets = None if target is None else model.inputs.read_texts_or_ids(target, None, None, "target")
     model.inputs.check_generated(targets or [])
     pieces_of(model, ids, targets, stride, truncate)
     return ids[0], None if targets is None else targets[0]
@@ -248,7 +248,8 @@ def pieces_of(
     if target_rows is None:
         raise InputError("this model scores targets given their sources: give targets (texts) or target_ids beside")
     start = model.inputs.decoder_start(scoring_options(model, decoder_start_token_id))
-    return target_pieces(model.inputs.beside(ids, target_rows, start, truncate), target_rows, start, context)
+    sources = model.inputs.sources_beside_targets(ids, target_rows, start, truncate)
+    return target_pieces(sources, target_rows, start, context)
 
 
 def scoring_options(model: LoadedModel, decoder_start_token_id: int | None) -> Options:

@@ -189,7 +189,7 @@ class Arena:
         return plan
 
     @contextmanager
-    def lent(self, plan: StepPlan) -> Iterator[Places]:
+    def lend(self, plan: StepPlan) -> Iterator[Places]:
         """The offsets of a plan, for one generation. Raises OptionError while another one has the arena."""
         if not self._lock.acquire(blocking=False):
             raise OptionError("another generation is using this arena: take turns, or give each its own")

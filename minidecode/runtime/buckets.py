@@ -4,8 +4,8 @@ A graph launches the same kernels on the same arrays with the same numbers. So w
 bucket is the caches of a generation, the state of its search, and the steps that were captured over them. A later
 generation fits into it if its own arrays have the same shapes, its options are the same, and the same functions run.
 It copies them into the bucket's, which is about what a step reads, goes on with the bucket's, and its first step is one
-launch. Lengths are alike often enough because of `room_for`: caches get room for more positions than they hold, and
-since lengths are arrays, too (rule 3), no op looks beyond them.
+launch. Lengths are alike often enough because of `rounded_capacity`: caches get room for more positions than they
+hold, and since lengths are arrays, too (rule 3), no op looks beyond them.
 
 A generation has its bucket for itself: to take one is to take it out of `Buckets`. One that fails or is stopped gives
 nothing back.
@@ -21,12 +21,12 @@ from typing import Any
 from ..device.arrays import is_array
 from ..device.graphs import Captured
 from ..device.launch import OnHost
-from .receipt import CountedOps, held_bytes
+from .receipt import CountedOps, bytes_held_by
 
 MOST, MOST_BYTES = 8, 4 << 30  # that are kept for later generations
 
 
-def room_for(positions: int) -> int:
+def rounded_capacity(positions: int) -> int:
     """The size of a cache's array for so many positions: 8, 16, 32, 64 or a multiple of 128; 0 for none."""
     if positions > 64:
         return -(-positions // 128) * 128
@@ -53,7 +53,7 @@ class Bucket:
     def bytes(self) -> int:
         """What it holds on the device."""
         arrays = [array for cache in self.caches for array in cache.arrays()]
-        return held_bytes(arrays) + sum(graph.bytes for graph in self.graphs)
+        return bytes_held_by(arrays) + sum(graph.bytes for graph in self.graphs)
 
 
 class Buckets:
@@ -72,20 +72,20 @@ class Buckets:
         It is a kept one, or one made of them. said: the options, whose numbers are in a captured step. places_R: of
         texts behind their sources, where these end.
         """
-        key = key_of(ops, caches, state, said)
+        key = key_of_steps(ops, caches, state, said)
         with self._lock:
             bucket = next((kept for kept in reversed(self.idle) if kept.key == key), None)
             if bucket is None:
                 return Bucket(key, caches, self.device, state, places_R)
             self.idle.remove(bucket)
-        overwrite(bucket.caches, caches)
-        for (_, mine), (_, new) in zip(arrays_of(bucket.state), arrays_of(state), strict=True):
+        overwrite_caches(bucket.caches, caches)
+        for (_, mine), (_, new) in zip(arrays_of_state(bucket.state), arrays_of_state(state), strict=True):
             mine[...] = new
         if places_R is not None:
             bucket.places_R[...] = places_R
         return bucket
 
-    def give(self, bucket: Bucket) -> None:
+    def give_back(self, bucket: Bucket) -> None:
         """It is kept if something was captured; those that were used longest ago go where it gets too much."""
         if not bucket.graphs:
             return
@@ -102,52 +102,52 @@ class Buckets:
         return had_any
 
 
-def arrays_of(state: Any) -> list[tuple[str, Any]]:
+def arrays_of_state(state: Any) -> list[tuple[str, Any]]:
     """(name, array) of all that a search changes or reads on the device; none without a state."""
     return [] if state is None else [(name, array) for name, array in state.arrays() if is_array(array)]
 
 
-def key_of(ops: CountedOps, caches: list[Any], state: Any = None, said: Hashable = "") -> tuple:
+def key_of_steps(ops: CountedOps, caches: list[Any], state: Any = None, said: Hashable = "") -> tuple:
     """What makes two steps of a model launch the same: the functions of the device, and shapes, types and numbers.
 
     Functions of the host are none of them, for no graph holds one. said: the options, or which pass it is.
     """
     functions = frozenset(item for item in ops.functions.items() if not isinstance(item[1], OnHost))
-    parts = (part for cache in caches for part in parts_of(cache))
+    parts = (part for cache in caches for part in parts_of_cache(cache))
     of_caches = tuple((name, (a.shape, a.dtype) if is_array(a) else a) for name, a in parts)
-    return functions, of_caches, tuple((name, a.shape, a.dtype) for name, a in arrays_of(state)), said
+    return functions, of_caches, tuple((name, a.shape, a.dtype) for name, a in arrays_of_state(state)), said
 
 
-def overwrite(kept: list[Any], caches: list[Any]) -> None:
+def overwrite_caches(kept: list[Any], caches: list[Any]) -> None:
     """The kept caches get all that the others hold, to the last position, in the arrays that they have."""
     done = set()
     for one, other in zip(kept, caches, strict=True):
-        for (_, mine), (_, new) in zip(parts_of(one), parts_of(other), strict=True):
+        for (_, mine), (_, new) in zip(parts_of_cache(one), parts_of_cache(other), strict=True):
             if is_array(mine) and mine is not new and id(mine) not in done:  # some are the model's; layers share others
                 mine[...] = new
                 done.add(id(mine))
 
 
-def apart(caches: list[Any], but: Iterable[Any] = ()) -> list[Any]:
+def caches_over_same_arrays(caches: list[Any], but: Iterable[Any] = ()) -> list[Any]:
     """Caches over the same arrays, which may leave them behind for others: the bucket's stay as they are.
 
     but: arrays of which they get copies.
     """
-    everything = (value for cache in caches for part in within(cache) for value in vars(part).values())
+    everything = (value for cache in caches for part in caches_within(cache) for value in vars(part).values())
     shared = {id(value): value for value in everything if not hasattr(value, "arrays") and not callable(value)}
     return copy.deepcopy(caches, shared | {id(array): array.copy() for array in but})
 
 
-def parts_of(cache: Any) -> Iterator[tuple[str, Any]]:
+def parts_of_cache(cache: Any) -> Iterator[tuple[str, Any]]:
     """(name, value) of each kind, array and number of a cache; of those and of the source within it, too."""
-    for part in within(cache):
+    for part in caches_within(cache):
         yield "kind", type(part)
         yield from (item for item in vars(part).items() if is_array(item[1]) or isinstance(item[1], int))
 
 
-def within(cache: Any) -> Iterator[Any]:
+def caches_within(cache: Any) -> Iterator[Any]:
     """The cache, and what it is made of."""
     yield cache
     for value in vars(cache).values():
         if hasattr(value, "arrays"):
-            yield from within(value)
+            yield from caches_within(value)

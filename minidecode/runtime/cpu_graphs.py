@@ -76,7 +76,7 @@ class CapturedOnCpu:
         if graph.why_not:
             self.why_not = counts.why_not = graph.why_not
             return result
-        self.graph, self._result, self._held = graph, result, ops.counted_since(before)
+        self.graph, self._result, self._held = graph, result, ops.counts_since(before)
         counts.captured += 1
         return result.copy()
 
@@ -94,9 +94,9 @@ class CapturedByRows:
 
     def __call__(self, ops: CountedOps, run: Callable[..., Any], token_R: np.ndarray, pos_R: np.ndarray) -> Any:
         """run(token_R, pos_R), which calls these ops."""
-        return self.step_of(len(pos_R), int(pos_R.sum() + len(pos_R)))(ops, self.counts, run, token_R, pos_R)
+        return self.step_for_rows(len(pos_R), int(pos_R.sum() + len(pos_R)))(ops, self.counts, run, token_R, pos_R)
 
-    def step_of(self, rows: int, positions: int) -> CapturedOnCpu:
+    def step_for_rows(self, rows: int, positions: int) -> CapturedOnCpu:
         """What launches a step of so many rows, whose texts have so many positions together.
 
         Which threads attend is part of what is captured. So where texts have become four times as long, or a quarter,

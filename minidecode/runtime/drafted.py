@@ -29,15 +29,15 @@ class DraftedEngine(Engine):
 
         length_X: how long these texts are now, the new tokens included.
         """
-        self._look_on()
+        self._check_called_off()
         new_X = length_X - self.seen_R[which_X]
         text_X = np.repeat(which_X, new_X)
         at_X = np.concatenate([np.arange(self.seen_R[r], length) for r, length in zip(which_X, length_X, strict=True)])
         self.step_rows.begin_step(text_X, at_X)
         self.rows += len(text_X)
-        logits_XV = self._forward_of_last(tokens_RM[text_X, at_X], at_X)
+        logits_XV = self._logits_of_tokens(tokens_RM[text_X, at_X], at_X)
         self.seen_R[which_X] = length_X
-        self._note_cache()
+        self._note_cache_bytes()
         return logits_XV
 
     def take_back(self, length_R: np.ndarray) -> None:

@@ -24,13 +24,13 @@ from ..cache.queries import QueryCache, QueryCross, QueryRows, rows_per_token
 from ..cache.source import Source
 from ..device.arrays import fetch, fetch_constant, put, put_constant
 from ..device.graphs import Captured, GraphCounts
-from ..within import holding
+from ..within import set_within
 from .arena import Fresh
-from .buckets import Bucket, Buckets, apart, key_of, room_for
+from .buckets import Bucket, Buckets, caches_over_same_arrays, key_of_steps, rounded_capacity
 from .cpu_graphs import CapturedOnCpu
 from .in_front import InFront
 from .passes import Passes
-from .receipt import held_bytes
+from .receipt import bytes_held_by
 
 CALLED_OFF: ContextVar[threading.Event | None] = ContextVar("called_off", default=None)  # set: the reader left
 WATCHER: ContextVar[Watcher | None] = ContextVar("watcher", default=None)  # looks on between the steps
@@ -40,7 +40,7 @@ LOGITS_ROWS = 64  # scored at a time: 13 MB of GPT-2's logits; with more, the pr
 class Watcher(Protocol):
     """Looks at an engine between its stages, and changes nothing."""
 
-    def computed(self, engine: Engine) -> None:
+    def forward_ended(self, engine: Engine) -> None:
         """The prefill or the forward pass of a step is done."""
 
     def step_begins(
@@ -51,7 +51,7 @@ class Watcher(Protocol):
 
 def watched_by(watcher: Watcher | None) -> AbstractContextManager[Watcher | None]:
     """The generations of this block have this watcher, or none."""
-    return holding(WATCHER, watcher)
+    return set_within(WATCHER, watcher)
 
 
 class CalledOff(BaseException):
@@ -102,7 +102,7 @@ class Engine:
         self.places_R: np.ndarray | None = None  # then what comes on top of a row's number in its text
         self.cache_peak_bytes = 0
         self.beside_bytes = 0  # in caches of another engine that steps beside this one
-        self.counted: list[weakref.ref] = []  # arrays by which `_note_cache` knows what it has counted
+        self.counted: list[weakref.ref] = []  # arrays by which `_note_cache_bytes` knows what it has counted
         self.seconds: defaultdict[str, float] = defaultdict(float)  # by stage
 
     @timed("encoder")
@@ -114,14 +114,14 @@ class Engine:
         if self.weights.target_place is not None:
             self.in_front = InFront.of(sources, self.weights, self.device)
             return
-        ids_R, pos_R, offsets_X = self._rows_of(sources)
+        ids_R, pos_R, offsets_X = self._rows_of_sequences(sources)
 
         def encode(ids_R):
             caches = [NoCache(b, offsets_X, causal=False) for b in self.weights.encoder.blocks]
             return self.network.encode(self.weights, ids_R, pos_R, caches, self.ops)
 
         lengths = [len(source) for source in sources]
-        h_RD = self._whole(("encoder", *lengths), encode, [ids_R], [pos_R, offsets_X])
+        h_RD = self._run_or_capture_pass(("encoder", *lengths), encode, [ids_R], [pos_R, offsets_X])
         self.source = Source(h_RD, offsets_X, self.make_cache.stored_as, self.capacity(max(lengths)))
 
     @timed("prefill")
@@ -135,42 +135,42 @@ class Engine:
 
         With every_row, the logits of all tokens, (R, V), sentence after sentence.
         """
-        if every_row or self._capturing("pass") is None:
+        if every_row or self._capturer_of("pass") is None:
             return self._logits_after(prompts, every_row)
         logits_RV, self.caches, self.source = self._captured_prefill(prompts, self.source)
-        self._note_cache()
+        self._note_cache_bytes()
         return logits_RV
 
     def _captured_prefill(self, prompts: list[np.ndarray], source: Source | None) -> tuple[np.ndarray, list, Any]:
-        """(logits_RV, caches, source): what is computed stands in arrays of the graph, until `_whole` copies it."""
-        ids_R, pos_R, offsets_X = self._rows_of(prompts)
+        """(logits_RV, caches, source): computed into arrays of the graph, until `_run_or_capture_pass` copies it."""
+        ids_R, pos_R, offsets_X = self._rows_of_sequences(prompts)
         lengths, pick_R = [len(prompt) for prompt in prompts], offsets_X[1:] - 1
         first_B = [length - 1 for length in lengths]
 
         def read(ids_R, source_h_RD=None):
             if source is not None:
                 self.source = Source(source_h_RD, source.offsets_X, source.stored_as, source.N)
-            self.caches = self._caches(lengths, first_B, offsets_X, None)
+            self.caches = self._new_caches(lengths, first_B, offsets_X, None)
             h_RD = self.network.forward(self.weights, ids_R, pos_R, self.caches, self.ops, pick_R)
             return self.network.lm_head(self.weights, h_RD, self.ops), self.caches, self.source
 
         if source is None:
-            return self._whole(("prefill", *lengths), read, [ids_R], [pos_R, offsets_X, pick_R])
+            return self._run_or_capture_pass(("prefill", *lengths), read, [ids_R], [pos_R, offsets_X, pick_R])
         what = ("prefill", *lengths), tuple(fetch_constant(source.offsets_X).tolist())
-        return self._whole(what, read, [ids_R, source.h_RD], [pos_R, offsets_X, pick_R, source.offsets_X])
+        return self._run_or_capture_pass(what, read, [ids_R, source.h_RD], [pos_R, offsets_X, pick_R, source.offsets_X])
 
-    def _whole(self, what: tuple, run: Callable[..., Any], inputs: list[Any], beside: list[Any]) -> Any:
+    def _run_or_capture_pass(self, what: tuple, run: Callable[..., Any], inputs: list[Any], beside: list[Any]) -> Any:
         """run(*inputs), a pass over whole texts, which `what` tells from others: captured if it comes again."""
-        passes = self._capturing("pass")
+        passes = self._capturer_of("pass")
         if passes is None:
             return run(*inputs)
-        key = key_of(self.ops, [], said=(what, self.make_cache))
+        key = key_of_steps(self.ops, [], said=(what, self.make_cache))
         return passes(key, self.ops, self.graphs, run, inputs, beside)
 
     def _logits_after(self, prompts: list[np.ndarray], every_row: bool = False) -> np.ndarray:
-        h_RD = self._read(prompts, every_row)
+        h_RD = self._read_texts(prompts, every_row)
         logits_RV = self.network.lm_head(self.weights, h_RD, self.ops)
-        self._note_cache()
+        self._note_cache_bytes()
         return logits_RV
 
     def score(
@@ -182,7 +182,7 @@ class Engine:
         scored[b] are the tokens that come after the last len(scored[b]) tokens of texts[b]. Logits for all rows would
         be a table of tokens x vocabulary: there are only ever those of LOGITS_ROWS rows.
         """
-        h_RD = self._read(texts, every_row=True)
+        h_RD = self._read_texts(texts, every_row=True)
         ends = zip(scored, np.cumsum([len(text) for text in texts]), strict=True)
         pick_R, token_R = np.concatenate([np.arange(end - len(s), end) for s, end in ends]), np.concatenate(scored)
         score_R = np.empty(len(token_R), h_RD.dtype)
@@ -205,21 +205,21 @@ class Engine:
     def expand(self, beams: int, steps: int) -> None:
         """One row per beam from here on, for at most so many steps."""
         if self.in_front is not None:
-            self._keep_in_front(np.repeat(np.arange(len(self.in_front.sources)), beams))
+            self._keep_sources_in_front(np.repeat(np.arange(len(self.in_front.sources)), beams))
         if self.make_cache.keeps:
             for cache in self.caches:
                 cache.expand(self.ops, beams, self.capacity(steps))
             self.source = self.latent = None  # the caches hold what is needed of them
-            self._note_cache()
+            self._note_cache_bytes()
         elif self.source is not None:  # whole sequences again at each step, each beam with a source of its own
             self.source = self.source.picked(self.ops, np.repeat(np.arange(len(self.source.offsets_X) - 1), beams))
         elif self.latent is not None:
             each_R = np.repeat(np.arange(len(self.latent.addend_BD)), beams)
             self.latent = self.latent.picked(self.ops, put(each_R, self.device))
         if (watcher := WATCHER.get()) is not None:
-            watcher.computed(self)
+            watcher.forward_ended(self)
 
-    def that_stay(self, done_B: np.ndarray) -> np.ndarray:
+    def sentences_that_stay(self, done_B: np.ndarray) -> np.ndarray:
         """The sentences that stay when these are done: all others.
 
         Where steps are kept, the batch shrinks to its half, its quarter and so on (rounded up): steps of those sizes
@@ -242,7 +242,7 @@ class Engine:
         stays_R = (stays_B[:, None] * beams + np.arange(beams)).reshape(-1)
         self.ops.places.begin("leave")
         if self.bucket is not None:
-            self.caches = apart(self.caches)
+            self.caches = caches_over_same_arrays(self.caches)
         there = put(stays_B, self.device), put(stays_R, self.device)
         self._forget_captured()  # it keeps caches alive
         for cache in self.caches:
@@ -252,8 +252,8 @@ class Engine:
         if self.latent is not None:
             self.latent = self.latent.picked(self.ops, there[1])
         if self.in_front is not None:
-            self._keep_in_front(stays_R)
-        self.give_back()  # not before its caches have been read: then it may be another one's
+            self._keep_sources_in_front(stays_R)
+        self.give_back_bucket()  # not before its caches have been read: then it may be another one's
 
     @timed("steps")
     def step(self, tokens_RM: np.ndarray, length_R: np.ndarray, parent_R: np.ndarray | None) -> np.ndarray:
@@ -262,26 +262,26 @@ class Engine:
         Without parents each row goes on from itself, and no cache need follow. A cache that keeps keys and values
         computes that last token alone, at position length - 1.
         """
-        self._look_on()
+        self._check_called_off()
         if (watcher := WATCHER.get()) is not None:
             watcher.step_begins(self, tokens_RM, length_R, parent_R)
         begin = self.ops.places.begin
         begin("reorder")
         self.rows += len(length_R) * rows_per_token(self.weights)
         if self.make_cache.keeps and parent_R is not None:
-            self._run("reorder", self._follow_beams, parent_R)
+            self._run_part("reorder", self._follow_beams, parent_R)
         begin("forward")
         if self.make_cache.keeps:
             every_R, last_R = np.arange(len(length_R), like=length_R), length_R - 1
             pos_R = last_R if self.places_R is None else last_R + self.places_R
-            logits_RV = self._run("forward", self._forward_of_last, tokens_RM[every_R, last_R], pos_R)
-            self._note_cache()
+            logits_RV = self._run_part("forward", self._logits_of_tokens, tokens_RM[every_R, last_R], pos_R)
+            self._note_cache_bytes()
         else:
             texts_RM = fetch(tokens_RM)
             logits_RV = self._logits_after([texts_RM[r, :length] for r, length in enumerate(fetch(length_R))])
         begin("search", reads=logits_RV)
         if watcher is not None:
-            watcher.computed(self)
+            watcher.forward_ended(self)
         return logits_RV
 
     def run_step(self, step: Callable[[Any], Any], state: Any, said: str, key: Hashable) -> tuple[Any, Any]:
@@ -294,15 +294,15 @@ class Engine:
         if self.buckets is None:
             return state, step(state)
         if self.bucket is None:
-            self._enter(state, said)
+            self._enter_bucket(state, said)
         assert self.bucket is not None
-        state, captured = self.bucket.state, self._capturing("step", key)
+        state, captured = self.bucket.state, self._capturer_of("step", key)
         if captured is None:
             return state, step(state)
-        self._look_on()
+        self._check_called_off()
         return state, self._launch(captured, lambda: step(state), len(state))
 
-    def _capturing(self, what: str, key: Hashable = None) -> Any:
+    def _capturer_of(self, what: str, key: Hashable = None) -> Any:
         """What captures this, and launches it later; None: it runs as it is.
 
         what: a "pass" over whole texts, which is captured if their lengths decide all that it reads from the host; a
@@ -317,7 +317,7 @@ class Engine:
             is_by_lengths = self.in_front is self.latent is None and rows_per_token(self.weights) == 1
             return self.passes if is_by_lengths and not self._why_in_parts() else None
         if self.bucket is None:
-            self._enter()
+            self._enter_bucket()
         assert self.bucket is not None
         if what != "step":
             return self.bucket.part(what)
@@ -354,28 +354,28 @@ class Engine:
         finally:
             self.captures_now = False
 
-    def _enter(self, state: Any = None, said: str = "") -> None:
+    def _enter_bucket(self, state: Any = None, said: str = "") -> None:
         """From here on the caches and the state are those of a bucket."""
         assert self.buckets is not None
         self.bucket = self.buckets.acquire(self.ops, self.caches, state, said, self.places_R)
         self.caches, self.places_R = self.bucket.caches, self.bucket.places_R
         self.graphs.reused += len(self.bucket.graphs)
 
-    def _run(self, part: str, run: Callable[..., Any], *arrays: np.ndarray) -> Any:
+    def _run_part(self, part: str, run: Callable[..., Any], *arrays: np.ndarray) -> Any:
         """A part of a step: where steps are captured, over a bucket's caches, which may have been captured before."""
-        captured = self._capturing(part)
+        captured = self._capturer_of(part)
         return run(*arrays) if captured is None else captured(self.ops, self.graphs, run, *arrays)
 
-    def _look_on(self) -> None:
+    def _check_called_off(self) -> None:
         """Raises CalledOff if the reader has left."""
         if (called_off := CALLED_OFF.get()) is not None and called_off.is_set():
             raise CalledOff
 
-    def give_back(self) -> None:
+    def give_back_bucket(self) -> None:
         """The bucket may be another generation's. A failed generation does not call this: its bucket is dropped."""
         self._forget_captured()
         if self.bucket is not None and self.buckets is not None:
-            self.buckets.give(self.bucket)
+            self.buckets.give_back(self.bucket)
             self.bucket = None
 
     def _forget_captured(self) -> None:
@@ -385,7 +385,7 @@ class Engine:
 
     def capacity(self, positions: int) -> int:
         """The size of an array for so many positions: kept steps want few sizes."""
-        return positions if self.buckets is None else room_for(positions)
+        return positions if self.buckets is None else rounded_capacity(positions)
 
     def capacity_for_texts(self, prompt_X: np.ndarray, limit_X: np.ndarray) -> int:
         """The size of an array for texts of such prompts and so many new tokens at most."""
@@ -397,19 +397,19 @@ class Engine:
         for cache in self.caches:
             cache.reorder(self.ops, parent_R)
 
-    def _forward_of_last(self, ids_R: np.ndarray, pos_R: np.ndarray) -> np.ndarray:
+    def _logits_of_tokens(self, ids_R: np.ndarray, pos_R: np.ndarray) -> np.ndarray:
         """logits_RV of one token a row, all of them."""
         h_RD = self.network.forward(self.weights, ids_R, pos_R, self.caches, self.ops)
         return self.network.lm_head(self.weights, h_RD, self.ops)  # of every row: none is picked
 
-    def _read(self, texts: list[np.ndarray], every_row: bool) -> np.ndarray:
+    def _read_texts(self, texts: list[np.ndarray], every_row: bool) -> np.ndarray:
         """All tokens of all texts in one forward pass, into caches that begin here -> h_RD of every token.
 
         Without every_row, of each text's last one.
         """
         if self.in_front is not None:
-            texts = self.in_front.joined(texts)
-        ids_R, pos_R, offsets_X = self._rows_of(texts)
+            texts = self.in_front.texts_behind_sources(texts)
+        ids_R, pos_R, offsets_X = self._rows_of_sequences(texts)
         lengths, prefix = [len(text) for text in texts], None
         if self.in_front is None:
             first_B = [0 if every_row else length - 1 for length in lengths]  # the first token that predicts
@@ -417,13 +417,13 @@ class Engine:
         else:
             first_B = self.in_front.first_B(lengths, every_row)
             pos_R, prefix, pick_R = self.in_front.layout(lengths, first_B)
-        self.caches = self._caches(lengths, first_B, offsets_X, prefix)
+        self.caches = self._new_caches(lengths, first_B, offsets_X, prefix)
         h_RD = self.network.forward(self.weights, ids_R, pos_R, self.caches, self.ops, pick_R)
         if not self.make_cache.keeps:
             self.caches = []
         return h_RD
 
-    def _caches(self, lengths: list[int], first_B: list[int], offsets_X: np.ndarray, prefix: Prefix | None) -> list:
+    def _new_caches(self, lengths: list[int], first_B: list[int], offsets_X: np.ndarray, prefix: Prefix | None) -> list:
         """What each layer attends to in a forward pass over texts of these lengths, and keeps of it for steps.
 
         first_B: of each text the first token that predicts. prefix: the sources that begin the texts.
@@ -447,13 +447,13 @@ class Engine:
             crosses = [QueryCross(*both) for both in zip(crosses, caches, strict=True)]
         return [DecoderCache(*both) for both in zip(caches, crosses, strict=True)]
 
-    def _keep_in_front(self, pick_X: np.ndarray) -> None:
+    def _keep_sources_in_front(self, pick_X: np.ndarray) -> None:
         """The sources of these texts, one for each row."""
         assert self.in_front is not None
         self.in_front = self.in_front.picked(pick_X)
-        self.places_R = self.in_front.places_R()
+        self.places_R = self.in_front.place_shift_R()
 
-    def _rows_of(self, sequences: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _rows_of_sequences(self, sequences: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(ids_R, pos_R, offsets_X): all tokens one after the other, and where each sequence begins and ends."""
         lengths_B = np.array([len(s) for s in sequences])
         offsets_X = offsets_of(lengths_B)
@@ -461,7 +461,7 @@ class Engine:
         pos_R = np.arange(len(ids_R)) - np.repeat(offsets_X[:-1], lengths_B)
         return put(ids_R, self.device), put(pos_R, self.device), put_constant(offsets_X, self.device)
 
-    def _note_cache(self) -> None:
+    def _note_cache_bytes(self) -> None:
         """Counts what is held, unless it is what was counted last: the first layer tells, for all change together.
 
         To walk through all layers takes a hundredth of a step of a small model. Weak references keep nothing alive.
@@ -471,5 +471,5 @@ class Engine:
         if len(telling) == len(self.counted) and all(ref() is a for ref, a in zip(self.counted, telling, strict=True)):
             return
         self.counted = [weakref.ref(a) for a in telling]
-        held = held_bytes([*(a for cache in self.caches for a in cache.arrays()), *of_source])
+        held = bytes_held_by([*(a for cache in self.caches for a in cache.arrays()), *of_source])
         self.cache_peak_bytes = max(self.cache_peak_bytes, held + self.beside_bytes)

@@ -19,10 +19,10 @@ from ..errors import MemoryBudgetError, OptionError
 from ..options.options import Options
 from ..plan import STORED_AS, Plan
 from .arena import Extent
-from .buckets import room_for
+from .buckets import rounded_capacity
 from .cpu_graphs import MOST_ROWS
 from .engine import LOGITS_ROWS
-from .kept import kinds_of
+from .kept import kinds_to_keep
 
 UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 # Arrays of attention's scores, and of the feed-forward part with what the layer before has left: as NumPy's code works
@@ -51,7 +51,7 @@ class Footprint:
     scoring: int = 0  # the moment at which log-probabilities are noted, if the call asks for them
     planning: int = 0  # before all others: the dry runs of a step, which hold all that it makes
 
-    def beside(self, other: Footprint) -> Footprint:
+    def plus(self, other: Footprint) -> Footprint:
         """The footprint of both together: a draft model's is there beside that of the model."""
         return Footprint(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
 
@@ -85,7 +85,7 @@ def footprint(
     at a time. Scores or logits that a call keeps of each step are T * R * V numbers, and beam_indices take 24 * T * R
     bytes, token_scores another 24 for each candidate. Noting log-probabilities is a forward pass more over whole texts,
     while the caches are still there, and keeps K ids and numbers of each token. A latent is one more of the N
-    positions, and adds B * D * s. Where steps are captured, N, S and T are those that there is room for (`room_for`).
+    positions, and adds B * D * s. Where steps are captured, N, S and T are rounded up (`rounded_capacity`).
     With query rows a step and a scored text have two rows in place of each, and a prefill has one more a sentence,
     which copies the keys and values that it sees. Where k tokens are drafted, a step has k + 1 rows in place of each,
     and each of the R texts has pages of its own.
@@ -95,8 +95,8 @@ def footprint(
     if model.has_latent:
         extent = replace(extent, prompt_tokens=extent.prompt_tokens + 1)
     if plan.captures(model.device):
-        room = {name: room_for(getattr(extent, name)) for name in ("source_tokens", "prompt_tokens", "new_tokens")}
-        extent = replace(extent, **room)
+        names = "source_tokens", "prompt_tokens", "new_tokens"
+        extent = replace(extent, **{name: rounded_capacity(getattr(extent, name)) for name in names})
     blocks, s = model.weights.blocks, model.weights.blocks[0].qkv.computed_in.itemsize
     B, N, S, T = extent.sentences, extent.prompt_tokens, extent.source_tokens, extent.new_tokens
     if model.reads_in_front:  # sources are read like prompts
@@ -147,7 +147,7 @@ def footprint(
         choice += R * ahead * 8 * (N + T + (V if options.do_sample else 0))
     widened = _widest_matrix(model) * s if narrow else 0
 
-    def on_the_way(rows: int, seen: int, rows_at_once: int, hidden: int = 0) -> int:
+    def layer_bytes(rows: int, seen: int, rows_at_once: int, hidden: int = 0) -> int:
         """What one layer makes; attention looks from so many rows at once. hidden: the width of what EL looks at."""
         stack = [*blocks, *(model.weights.encoder.blocks if has_source else ())]
         F, X = max(b.up.outputs for b in stack), max(b.qkv.outputs for b in stack) + model.config.position_bias_outputs
@@ -157,21 +157,21 @@ def footprint(
         attention = rows * F + H * rows_at_once * of_heads  # with what the layer before has left
         return s * (rows * (6 * D + (1 + each) * X) + max(attention, feeds * rows * F))
 
-    def copied(queries: int, kept: int, seen: int) -> int:
+    def query_copies(queries: int, kept: int, seen: int) -> int:
         """Keys and values that query rows of a prefill copy: all of them once, and those that some rows see."""
         return position * (kept + queries + min(queries * (seen + 1), max(MOST_KEYS, seen + 1))) if each == 2 else 0
 
     if not kind.keeps:  # a step reads whole texts again, and each beam a source of its own
         text = N + T
-        every = on_the_way(R * (max(text, S) + each - 1), max(text, S), max(text, S)) + copied(R, R * text, text)
+        every = layer_bytes(R * (max(text, S) + each - 1), max(text, S), max(text, S)) + query_copies(R, R * text, text)
         again = 3 * L * R * S * cross_position if has_source else 0
         reading, step = every + again + latent, every + again + latent + R * text * 2 * position
     else:
-        reading = on_the_way(B * (max(N, S) + each - 1), max(N, S), max(N, S)) + copied(B, B * N, N) + latent
+        reading = layer_bytes(B * (max(N, S) + each - 1), max(N, S), max(N, S)) + query_copies(B, B * N, N) + latent
         if has_source:  # its keys and values are made, of all layers at once, when the encoder is done
-            reading = max(reading, on_the_way(B * (N + each - 1), max(N, S), N) + 2 * L * B * S * cross_position)
-        step = on_the_way(each * R * ahead, max(N + T, S), each * R * ahead, D if el else 0) + copies
-    one_layer = on_the_way(each * R, max(N + T, S), each * R, D if el else 0) + kind.gathered_bytes(size)
+            reading = max(reading, layer_bytes(B * (N + each - 1), max(N, S), N) + 2 * L * B * S * cross_position)
+        step = layer_bytes(each * R * ahead, max(N + T, S), each * R * ahead, D if el else 0) + copies
+    one_layer = layer_bytes(each * R, max(N + T, S), each * R, D if el else 0) + kind.gathered_bytes(size)
     separate = L * 4 * one_layer + choice  # what a planner of the user's own may take, too
     step += captured_bytes(model, plan, min(R, MOST_ROWS))  # of more, when sentences have left
     arena = {"none": 0, "planned": one_layer + choice}.get(plan.arena, separate)
@@ -179,7 +179,7 @@ def footprint(
     if plan.arena != "none" and not arena_given:  # up to two ways of a step, with caches that grow as it makes them
         grown = 2 * held_stepping if plan.cache == "replicated" else 0
         planning = 2 * (L * one_layer + choice + grown) + cache_bytes
-    kinds = set(kinds_of(keep, options))
+    kinds = set(kinds_to_keep(keep, options))
     noted_steps = T * R * V * s * len({"scores", "logits"} & kinds)
     noted_steps += T * R * NOTED_BEAM * bool({"beam_indices", "token_scores"} & kinds)
     noted_steps += T * max(R, B * options.candidates) * NOTED_GAIN * ("token_scores" in kinds)
@@ -187,8 +187,8 @@ def footprint(
     if logprobs is not None:
         texts, at_once = B * options.num_return_sequences, model.config.context  # tokens of texts in one pass
         read, heard = (min(texts * longest, max(at_once, longest)) for longest in (N + T, S))
-        pieces = on_the_way(each * read, max(N + T, S), each * (N + T)) + copied(read, read, N + T)
-        passes = max(pieces, on_the_way(heard, S, S))
+        pieces = layer_bytes(each * read, max(N + T, S), each * (N + T)) + query_copies(read, read, N + T)
+        passes = max(pieces, layer_bytes(heard, S, S))
         sources = heard * (D * s + 3 * L * cross_position) if has_source else 0
         logits = min(read, LOGITS_ROWS) * V * (SEARCH_SCORES * s + 16)
         noted = NOTED * texts * T * (s + max(1, logprobs) * (s + 8))
@@ -212,7 +212,7 @@ def captured_bytes(model: Any, plan: Plan, rows: int) -> int:
     return rows * blocks[0].qkv.computed_in.itemsize * numbers
 
 
-def captured_within(model: Any, plan: Plan, rows: int, budget: int | None) -> tuple[int, int]:
+def captured_rows_within(model: Any, plan: Plan, rows: int, budget: int | None) -> tuple[int, int]:
     """(rows of the largest step that a running batch captures, bytes of one step of each number of rows up to it).
 
     They take a quarter of the budget at most. rows: of the batch.

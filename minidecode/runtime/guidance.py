@@ -46,12 +46,12 @@ class GuidedEngine(Engine):
         super().expand(beams, steps)
         each_R = np.repeat(np.arange(len(self.negative_R)), beams)
         self.unconditional_RV = self.ops.gather_rows(self.unconditional_RV, put(each_R, self.device))
-        self._keep(each_R)
+        self._keep_rows(each_R)
 
     def keep_only(self, stays_B: np.ndarray, beams: int) -> None:
         self.other.keep_only(stays_B, beams)
         super().keep_only(stays_B, beams)
-        self._keep((stays_B[:, None] * beams + np.arange(beams)).reshape(-1))
+        self._keep_rows((stays_B[:, None] * beams + np.arange(beams)).reshape(-1))
 
     def step(self, tokens_RM: np.ndarray, length_R: np.ndarray, parent_R: np.ndarray | None) -> np.ndarray:
         texts_RM, lengths_R = fetch(tokens_RM), fetch(length_R)
@@ -68,11 +68,11 @@ class GuidedEngine(Engine):
         self.beside_bytes = self.other.cache_peak_bytes
         return super().step(tokens_RM, length_R, parent_R)
 
-    def give_back(self) -> None:
-        self.other.give_back()
-        super().give_back()
+    def give_back_bucket(self) -> None:
+        self.other.give_back_bucket()
+        super().give_back_bucket()
 
-    def _keep(self, stays_R: np.ndarray) -> None:
+    def _keep_rows(self, stays_R: np.ndarray) -> None:
         """Rows may repeat. A row's beams share its sentence, so parents change nothing here."""
         self.negative_R = [self.negative_R[r] for r in stays_R]
         self.prompt_R = self.prompt_R[stays_R]

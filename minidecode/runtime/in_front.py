@@ -34,11 +34,11 @@ class InFront:
         """The sources of these texts, in this order: of each beam, or of those that go on."""
         return InFront([self.sources[x] for x in pick_X], self.target_place, self.unread, self.device)
 
-    def joined(self, texts: list[np.ndarray]) -> list[np.ndarray]:
+    def texts_behind_sources(self, texts: list[np.ndarray]) -> list[np.ndarray]:
         """Each text behind its source, without what is not read."""
         return [np.concatenate([s, text[self.unread :]]) for s, text in zip(self.sources, texts, strict=True)]
 
-    def places_R(self) -> np.ndarray:
+    def place_shift_R(self) -> np.ndarray:
         """What comes on top of a token's number in its text to give its place in the table, for each text."""
         return self._put(np.array([len(s) - self.unread + self.target_place for s in self.sources]))
 

@@ -14,7 +14,15 @@ from ..files.chat import Message
 from ..files.tokenizer import Tokenizer
 from ..options.options import Options
 from .arena import Extent
-from .prompts import cut_in_front, fit_in_front, fit_prompts, fit_sources, ids_and_mask, or_cut, token_rows
+from .prompts import (
+    cut_sources,
+    fit_prompts,
+    fit_sources,
+    fit_sources_in_front,
+    ids_and_mask,
+    or_truncate,
+    token_rows,
+)
 
 Texts = str | Sequence[str] | Mapping[str, Any]  # one, several, or what a tokenizer of transformers made of them
 
@@ -31,13 +39,13 @@ class Inputs:
     prefix: str = ""  # what stands in front of each text that is given, as a task asks for
     tokenizer_files: str = "tokenizer.json"  # that a folder of this kind needs
 
-    def fitted(self, prompts, input_ids, attention_mask, options: Options, truncate: bool | None):
+    def fit_call(self, prompts, input_ids, attention_mask, options: Options, truncate: bool | None):
         """(sources, prompts, most new tokens of each): checked, and cut to what the model holds; see `fit_prompts`.
 
         A decoder-only model has no sources; in an encoder-decoder model each prompt is decoder_start_token_id alone.
         """
         context = self.config.context
-        ids = self.given(prompts, input_ids, attention_mask, "prompt", self.most, truncate)
+        ids = self.read_texts_or_ids(prompts, input_ids, attention_mask, "prompt", self.most_tokens, truncate)
         if not self.is_encoder_decoder:
             return (), *fit_prompts(ids, context, options, truncate)
         if self.tokenizer is not None:
@@ -45,50 +53,50 @@ class Inputs:
         start, contexts = self.decoder_start(options), context
         if self.reads_in_front:
             sources, closing = self._in_front(ids, start)
-            sources = fit_in_front(sources, context, options, truncate, closing)
+            sources = fit_sources_in_front(sources, context, options, truncate, closing)
             contexts = [context - len(source) for source in sources]
         else:
-            sources = fit_sources(ids, self.config.source_context, truncate, self.closing(ids))
+            sources = fit_sources(ids, self.config.source_context, truncate, self.count_closing(ids))
         return sources, *fit_prompts([start] * len(ids), contexts, options, False, sources)
 
     @property
-    def most(self) -> int:
+    def most_tokens(self) -> int:
         """How many tokens of a prompt or a source the model holds."""
         if self.is_encoder_decoder and not self.reads_in_front:
             return self.config.source_context
         return self.config.context
 
-    def beside(
+    def sources_beside_targets(
         self, sources: list[np.ndarray], targets: list[np.ndarray], start: np.ndarray, truncate: bool | None
     ) -> list[np.ndarray]:
         """Sources that fit, beside whole targets, which begin with the token `start`. Raises InputError."""
         if not self.reads_in_front:
-            return fit_sources(sources, self.config.source_context, truncate, self.closing(sources))
+            return fit_sources(sources, self.config.source_context, truncate, self.count_closing(sources))
         sources, closing = self._in_front(sources, start)
-        return cut_in_front(sources, list(map(len, targets)), self.config.context, truncate, closing)
+        return cut_sources(sources, list(map(len, targets)), self.config.context, truncate, closing)
 
     def _in_front(self, sources: list[np.ndarray], start: np.ndarray) -> tuple[list[np.ndarray], list[int]]:
         """UniLM's sources as it reads them, and how many tokens close each.
 
         With pos_shift, the token at the end is the first one of the target.
         """
-        closing = self.closing(sources)
+        closing = self.count_closing(sources)
         if not self.config.pos_shift:
             return sources, closing
         read = [row[:-1] if len(row) > 1 and row[-1] == start[0] else row for row in sources]
         gone = [len(whole) - len(row) for whole, row in zip(sources, read, strict=True)]
         return read, [max(0, kept - less) for kept, less in zip(closing, gone, strict=True)]
 
-    def closing(self, rows: list[np.ndarray]) -> list[int]:
+    def count_closing(self, rows: list[np.ndarray]) -> list[int]:
         """How many tokens at the end of each row close it, and are no part of its text.
 
         The tokenizer says which; of token ids that a caller made, it is the end of text, and a language behind it.
         """
         closing_ids = None if self.tokenizer is None else self.tokenizer.closing
         ends = np.atleast_1d(self.defaults.get("eos_token_id", -1))
-        return [_closing(row, closing_ids, ends) for row in rows]
+        return [_count_closing(row, closing_ids, ends) for row in rows]
 
-    def given(
+    def read_texts_or_ids(
         self, texts, input_ids, attention_mask, what: str = "prompt", most: int | None = None,
         truncate: bool | None = None,
     ) -> list[np.ndarray]:  # fmt: skip
@@ -109,7 +117,7 @@ class Inputs:
             if texts is None
             else self._encode(texts, what, name, most, truncate)
         )
-        return self.checked(ids, what)
+        return self.check_ids(ids, what)
 
     def prefixes(self, prefix_tokens, sentences: int) -> list[np.ndarray] | None:
         """The prefixes as arrays, if there are as many as sentences and their ids are in the vocabulary."""
@@ -125,7 +133,7 @@ class Inputs:
                 raise InputError(f"prefix_tokens: {bad} is neither in the vocabulary of {V} tokens nor -1 (free)")
         return prefixes
 
-    def negatives(
+    def negative_prompts(
         self, texts, ids, prompts: list[np.ndarray], limit_B, options: Options, truncate: bool | None
     ) -> list[np.ndarray] | None:
         """The negative prompt of each sentence, if guidance_scale asks for them: by default its prompt's last token.
@@ -142,7 +150,7 @@ class Inputs:
             raise OptionError("guidance_scale is for decoder-only models: leave it out")
         if not is_given:
             return [prompt[-1:] for prompt in prompts]
-        negatives = self.given(texts, ids, None, "negative_prompt", self.most, truncate)
+        negatives = self.read_texts_or_ids(texts, ids, None, "negative_prompt", self.most_tokens, truncate)
         if len(negatives) not in (1, len(prompts)):
             raise InputError(
                 f"there are {len(negatives)} negative prompts and {len(prompts)} prompts: give one, or one for each"
@@ -153,18 +161,18 @@ class Inputs:
             if len(negative) > room and not truncate:
                 raise InputError(
                     f"negative prompt {b + 1} has {len(negative)} tokens, and {limit} new ones go beyond the context "
-                    f"of {self.config.context}: shorten it, or lower max_new_tokens{or_cut(truncate, 'it')}"
+                    f"of {self.config.context}: shorten it, or lower max_new_tokens{or_truncate(truncate, 'it')}"
                 )
             negatives[b] = negative[-room:]
         return negatives
 
-    def no_tokenizer(self, instead: str) -> str:
+    def no_tokenizer_message(self, instead: str) -> str:
         """An error where texts are given and no tokenizer reads them."""
         return f"this model folder has no tokenizer: add its {self.tokenizer_files}, or {instead}"
 
     def _encode(self, prompts, what: str, name: str, most: int | None, truncate: bool | None) -> list[np.ndarray]:
         if self.tokenizer is None:
-            raise InputError(self.no_tokenizer(f"pass {name}"))
+            raise InputError(self.no_tokenizer_message(f"pass {name}"))
         if not isinstance(prompts, Iterable):
             raise InputError(f"{what}s must be a text or several, not {prompts!r}")
         texts = [prompts] if isinstance(prompts, str) else list(prompts)
@@ -179,10 +187,10 @@ class Inputs:
             at_end = bool(truncate) and not self.is_encoder_decoder
             kind = "source" if self.is_encoder_decoder else what.replace("_", " ")
             whiches = [f"{kind} {b} of {len(texts)}" for b in range(1, len(texts) + 1)]
-            texts = [self.shortened(t, most, truncate, w, at_end) for t, w in zip(texts, whiches, strict=True)]
+            texts = [self.shorten_text(t, most, truncate, w, at_end) for t, w in zip(texts, whiches, strict=True)]
         return [self.tokenizer.encode(t) for t in texts]
 
-    def shortened(self, text: str, most: int, truncate: bool | None, which: str, at_end: bool = False) -> str:
+    def shorten_text(self, text: str, most: int, truncate: bool | None, which: str, at_end: bool = False) -> str:
         """As much of a long text as has more tokens than the model holds, from its end or its beginning.
 
         Raises InputError on such a text without truncate, before the rest of it is read.
@@ -193,7 +201,7 @@ class Inputs:
         is_too_long = not truncate and self.tokenizer.surely_has(text, enough)
         read = text if is_too_long else part(text, enough)
         if is_too_long or (len(read) < len(text) and not truncate):
-            remedy = f"shorten it{or_cut(truncate, 'it')}"
+            remedy = f"shorten it{or_truncate(truncate, 'it')}"
             raise InputError(f"{which} has more than {most:,} tokens, and the model holds {most:,}: {remedy}")
         return read
 
@@ -206,9 +214,9 @@ class Inputs:
             raise InputError("chat is for decoder-only models: give an encoder-decoder model its sources")
         if self.tokenizer is None:
             raise InputError("this model folder has no tokenizer: add its tokenizer.json and its chat template")
-        return self.tokenizer.encode_chat(messages, None if whole else self.most)
+        return self.tokenizer.encode_chat(messages, None if whole else self.most_tokens)
 
-    def checked(self, ids: list[np.ndarray], what: str = "prompt") -> list[np.ndarray]:
+    def check_ids(self, ids: list[np.ndarray], what: str = "prompt") -> list[np.ndarray]:
         """Returns the ids, if there are any and all are in the vocabulary."""
         if not ids:
             raise InputError(f"there is no {what}: give at least one")
@@ -257,7 +265,7 @@ class Inputs:
         return np.array([start])
 
 
-def _closing(row: np.ndarray, closing_ids: tuple[int, ...] | None, ends: np.ndarray) -> int:
+def _count_closing(row: np.ndarray, closing_ids: tuple[int, ...] | None, ends: np.ndarray) -> int:
     if closing_ids and tuple(row[-len(closing_ids) :].tolist()) == closing_ids:
         return len(closing_ids)
     if len(row) > 1 and row[-2] in ends:

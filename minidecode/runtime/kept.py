@@ -14,7 +14,7 @@ from ..options.options import Options
 KINDS = ("scores", "logits", "beam_indices", "token_scores")
 
 
-def kinds_of(keep: Sequence[str], options: Options) -> tuple[str, ...]:
+def kinds_to_keep(keep: Sequence[str], options: Options) -> tuple[str, ...]:
     """What is to be kept: one name, or several. Raises OptionError on what cannot be."""
     kinds = (keep,) if isinstance(keep, str) else tuple(keep)
     if unknown := [name for name in kinds if name not in KINDS]:
@@ -47,11 +47,11 @@ class Kept:
     @classmethod
     def make(cls, what: Sequence[str], sentences: int, options: Options) -> Kept | None:
         """None where nothing is asked for. Raises OptionError on what cannot be kept."""
-        what = kinds_of(what, options)
+        what = kinds_to_keep(what, options)
         each = options.num_beams if options.num_beams > 1 else options.num_return_sequences
         return cls(what, sentences * each) if what else None
 
-    def note(self, kind: str, array_RV: np.ndarray, row_R: np.ndarray, done_R: np.ndarray) -> None:
+    def note_rows(self, kind: str, array_RV: np.ndarray, row_R: np.ndarray, done_R: np.ndarray) -> None:
         """A step's logits or scores, of these rows of the whole batch."""
         if kind in self.what:
             going_R = ~fetch(done_R)
@@ -94,9 +94,9 @@ class Kept:
         """What is kept by hypothesis, of all that a beam search has found: where its beginning ran at each step."""
         texts = [(b, ids) for b, sentence in enumerate(tokens) for ids in sentence]
         if "beam_indices" in self.what:
-            self.beam_indices = [self._rows_of(b, ids) for b, ids in texts]
+            self.beam_indices = [self._rows_of_prefixes(b, ids) for b, ids in texts]
         if "token_scores" in self.what:
-            self.token_scores = [self._gains_of(b, ids) for b, ids in texts]
+            self.token_scores = [self._gains_of_text(b, ids) for b, ids in texts]
 
     def find_texts(self, tokens: list[list[np.ndarray]]) -> None:
         """What is kept by hypothesis, of all that a search without beams has found."""
@@ -106,17 +106,17 @@ class Kept:
                 np.array([self.gains[t]["gained"][row] for t in range(len(ids))]) for row, ids in enumerate(texts)
             ]
 
-    def _gains_of(self, b: int, ids: np.ndarray) -> np.ndarray:
+    def _gains_of_text(self, b: int, ids: np.ndarray) -> np.ndarray:
         """What each token of a text added: that candidate's gain, which went on from the text's beam by this token."""
         W = self.rows // len(self.chosen[0])
         gained_T = np.empty(len(ids))
-        for t, (token, row) in enumerate(zip(ids, self._rows_of(b, ids), strict=True)):
+        for t, (token, row) in enumerate(zip(ids, self._rows_of_prefixes(b, ids), strict=True)):
             step = self.gains[t]
             c = np.argmax((step["parent"][b] == row - b * W) & (step["token"][b] == token))
             gained_T[t] = step["gained"][b, c]
         return gained_T
 
-    def _rows_of(self, b: int, ids: np.ndarray) -> np.ndarray:
+    def _rows_of_prefixes(self, b: int, ids: np.ndarray) -> np.ndarray:
         """The row of each beginning of a text, from the empty one on; the first where several beams hold the same."""
         W = self.rows // len(self.chosen[0])
         row_T, holds_W = np.empty(len(ids), np.int64), np.ones(W, bool)

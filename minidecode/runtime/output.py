@@ -39,7 +39,7 @@ class LogProbs:
         return cls(np.array(token_R), np.array(best_RK), np.array(logprob_RK), best)
 
     @property
-    def top(self) -> list[dict[int, float]]:
+    def top_by_step(self) -> list[dict[int, float]]:
         """{token id: log-probability} of the likeliest tokens at each step, first choice first."""
         return [
             dict(zip(ids[: self.best].tolist(), scores[: self.best].tolist(), strict=True))
@@ -159,7 +159,7 @@ class Output:
     def _shown_texts(self) -> list[str]:
         return self.texts if self.tokenizer else [f"{len(ids)} tokens" for ids in self.token_ids]
 
-    def _decoded(self, place: int) -> tuple[str, NewText]:
+    def _decode_place(self, place: int) -> tuple[str, NewText]:
         """(the prompt's text, the new text with all of its stop string)."""
         if self.tokenizer is None:
             raise InputError("this model folder has no tokenizer: read token_ids instead of texts")
@@ -169,7 +169,7 @@ class Output:
         return prompt, self.tokenizer.new_text(before, ids, self.stop_strings)
 
     def _text(self, place: int) -> str:
-        prompt, text = self._decoded(place)
+        prompt, text = self._decode_place(place)
         return prompt + text.cut(self.stop_strings, self.keep_stop_strings)
 
     def _prompt(self, place: int) -> int:
@@ -181,7 +181,7 @@ class Output:
             return None
         if ids[-1] in self.eos_token_id or len(ids) < self.limits[self._prompt(place)]:
             return "stop"
-        return "stop" if self.stop_strings and self._decoded(place)[1].has(self.stop_strings) else "length"
+        return "stop" if self.stop_strings and self._decode_place(place)[1].has(self.stop_strings) else "length"
 
 
 @dataclass(frozen=True, repr=False)
@@ -230,7 +230,7 @@ class Hypothesis:
     @property
     def top_logprobs(self) -> list[dict[int, float]]:
         """This text's entry of `Output.top_logprobs`."""
-        return self.output._log_probs(self.index).top
+        return self.output._log_probs(self.index).top_by_step
 
     @property
     def prompt(self) -> int:

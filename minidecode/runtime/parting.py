@@ -43,7 +43,7 @@ def find_parting(
     a, b = names
     one, other = searches
 
-    def parting(kind: str, step: int | None, what: str, *about: str) -> Parting:
+    def make_parting(kind: str, step: int | None, what: str, *about: str) -> Parting:
         mine, theirs = map(rules_in_words, options)
         if not any("prefix_tokens" in each.changed for search in searches for each in search):
             about = tuple(rule for rule in about if rule != "prefix")
@@ -53,26 +53,26 @@ def find_parting(
         step = mine.step + 1
         where = f"step {step}" + (f", group {mine.group + 1}" if mine.group or theirs.group else "")
         if mine.group != theirs.group:
-            return parting("groups", step, f"{where}: {a} and {b} do not have the same groups of beams.")
-        if _outcome(mine) == _outcome(theirs):
+            return make_parting("groups", step, f"{where}: {a} and {b} do not have the same groups of beams.")
+        if _going_and_finished(mine) == _going_and_finished(theirs):
             continue
         if [(c.parent, c.token) for c in mine.candidates] == [(c.parent, c.token) for c in theirs.candidates]:
             what, *about = _other_fates(mine, theirs, options, names, word)
-            return parting("fates", step, f"{where}: {what}", *about)
+            return make_parting("fates", step, f"{where}: {what}", *about)
         kind, what, *about = _other_candidates(mine, theirs, names, options)
-        return parting(kind, step, f"{where}: {what}", *about)
+        return make_parting(kind, step, f"{where}: {what}", *about)
     if len(one) != len(other):
         (longer, _), (shorter, steps) = sorted(zip(names, searches, strict=True), key=lambda pair: -len(pair[1]))
-        last, ended = steps[-1].step + 1, sum(len(_outcome(step)[1]) for step in steps)
+        last, ended = steps[-1].step + 1, sum(len(_going_and_finished(step)[1]) for step in steps)
         what = f"step {last} is the last of {shorter}, and {longer} goes on. Texts that have finished by then: {ended}."
-        return parting("end", last, what, "stop", "limit")
+        return make_parting("end", last, what, "stop", "limit")
     if same_texts:
-        return parting("nothing", None, f"all {len(one)} steps agree, and so do the texts: they never part.")
+        return make_parting("nothing", None, f"all {len(one)} steps agree, and so do the texts: they never part.")
     what = f"all {len(one)} steps agree, and the texts do not: they are scored or kept in other ways."
-    return parting("texts", None, what, "norm", "finished", "limit", "stop")
+    return make_parting("texts", None, what, "norm", "finished", "limit", "stop")
 
 
-def _outcome(step: TraceStep) -> tuple[list[list[int]], list[list[int]]]:
+def _going_and_finished(step: TraceStep) -> tuple[list[list[int]], list[list[int]]]:
     """(texts that go on, texts that finish), sorted."""
     fates: dict[str, list[list[int]]] = {"runs": [], "ends": []}
     for c in step.candidates:
@@ -109,13 +109,13 @@ def _other_candidates(
             return "candidates", what, *(("limit",) if name == "end_at_limit" else ("bans", "scores"))
     both = [(mine[place], theirs[place]) for place in mine.keys() & theirs.keys()]
     apart = max((abs(x - y) for x, y in both if min(x, y) > OUT_OF_PLAY), default=0.0 if both else None)
-    if mine.keys() == theirs.keys() and apart <= _rounding(one):
+    if mine.keys() == theirs.keys() and apart <= _rounding_bound(one):
         return "order", f"a tie: the same candidates in another order, with scores up to {apart:.3g} apart."
     if len(mine) != len(theirs):
         what = f"other candidates. {len(mine)} are looked at in {a}, {len(theirs)} in {b}."
     elif apart is None:
         what = "other candidates. None is common to both."
-    elif apart <= _rounding(one):
+    elif apart <= _rounding_bound(one):
         what = "other candidates. The scores of those that both have agree."
         beams = {parent for parent, _ in mine.keys() ^ theirs.keys()}
         changed = {n for step in (one, other) for n, places in step.changed.items() if beams & {p for p, _ in places}}
@@ -128,7 +128,7 @@ def _other_candidates(
     return "candidates", what, "scores", "bans", "candidates"
 
 
-def _rounding(step: TraceStep) -> float:
+def _rounding_bound(step: TraceStep) -> float:
     """How far rounding may carry scores of a step apart: either search adds up the tokens of a text."""
     largest = max((abs(c.score) for c in step.candidates if c.score > OUT_OF_PLAY), default=0.0)
     return 4 * (len(step.running[0]) + 1) * FLOAT32 * largest

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..device.arrays import is_array
 from ..device.graphs import Captured, GraphCounts
-from .buckets import apart
+from .buckets import caches_over_same_arrays
 from .receipt import CountedOps
 
 MOST, MOST_BYTES = 16, 2 << 30  # that are kept: lengths, and memory of their graphs
@@ -47,16 +47,16 @@ class Passes:
         if of_this.launches:
             result, counts.passes = copy_of_result(result), counts.passes + 1
         counts.why_not = counts.why_not or of_this.why_not
-        self._give(key, captured)
+        self._keep_pass(key, captured)
         return result
 
-    def _give(self, key: Hashable, captured: Captured) -> None:
-        if bytes_of(captured) > self.most_bytes:
+    def _keep_pass(self, key: Hashable, captured: Captured) -> None:
+        if bytes_of_pass(captured) > self.most_bytes:
             captured.give_up()
         with self._lock:
             self.kept[key] = captured
             self.kept.move_to_end(key)
-            while len(self.kept) > self.most or sum(map(bytes_of, self.kept.values())) > self.most_bytes:
+            while len(self.kept) > self.most or sum(map(bytes_of_pass, self.kept.values())) > self.most_bytes:
                 self.kept.popitem(last=False)
 
     def clear(self) -> bool:
@@ -67,7 +67,7 @@ class Passes:
         return had_any
 
 
-def bytes_of(captured: Captured) -> int:
+def bytes_of_pass(captured: Captured) -> int:
     """What a pass keeps on the device; nothing before it was captured."""
     return 0 if captured.graph is None else captured.graph.bytes
 
@@ -78,5 +78,5 @@ def copy_of_result(result: Any) -> Any:
         return result.copy()
     array, caches, source = result
     holders = [*caches, *([] if source is None else [source])]
-    copies = apart(holders, [held for holder in holders for held in holder.arrays()])
+    copies = caches_over_same_arrays(holders, [held for holder in holders for held in holder.arrays()])
     return array.copy(), copies[: len(caches)], copies[-1] if source is not None else None

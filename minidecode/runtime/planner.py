@@ -74,7 +74,7 @@ def lay_out(lifetimes: Sequence[Lifetime], place: Callable[..., np.ndarray]) -> 
         what = f"gives {offset_X.size} places for {len(lifetimes)} arrays"
     else:
         layout = Layout(tuple(lifetimes), tuple(offset_X.tolist()), describe_function(place))
-        what = fault(layout)
+        what = fault_of_layout(layout)
     if what is None:
         return layout
     if isinstance(place, UserOp):
@@ -83,19 +83,19 @@ def lay_out(lifetimes: Sequence[Lifetime], place: Callable[..., np.ndarray]) -> 
     raise RuntimeError(f"{describe_function(place)} {what}")
 
 
-def fault(layout: Layout) -> str | None:
+def fault_of_layout(layout: Layout) -> str | None:
     """Why no step could use these offsets, in words; None if there is nothing against them."""
     for offset, a in zip(layout.offsets, layout.lifetimes, strict=True):
         if offset < 0 or offset % ALIGNED:
             return f"puts {a.name} at {offset}, which is no multiple of {ALIGNED} from 0 up"
-    if pair := collision(layout):
+    if pair := find_collision(layout):
         return f"puts {pair[0].name} and {pair[1].name} on top of each other, and some call needs both"
     if layout.bytes > layout.separate_bytes:
         return f"takes {layout.bytes:,} bytes, where a buffer for each takes {layout.separate_bytes:,}"
     return None
 
 
-def collision(layout: Layout) -> tuple[Lifetime, Lifetime] | None:
+def find_collision(layout: Layout) -> tuple[Lifetime, Lifetime] | None:
     """Two that some call needs both and that share a byte; None if there are none, as there must be."""
     placed = sorted(zip(layout.offsets, layout.lifetimes, strict=True), key=lambda pair: pair[0])
     for i, (offset, a) in enumerate(placed):

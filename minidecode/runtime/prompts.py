@@ -93,7 +93,7 @@ def fit_prompts(
         who = f"{which} {has} {count}"
         room = whole - len(row)
         if len(row) > context:
-            raise InputError(f"{who} and the model's context holds {context}: shorten it{or_cut(truncate, 'it')}")
+            raise InputError(f"{who} and the model's context holds {context}: shorten it{or_truncate(truncate, 'it')}")
         if room < 1:
             raise InputError(f"{who} and max_length is {options.max_length}: raise it")
         limit = min(DEFAULT_NEW_TOKENS, room)
@@ -113,7 +113,7 @@ def fit_prompts(
                 raise InputError(
                     f"{limit} new tokens go beyond the decoder's context of {context}: ask for at most {room}"
                 )
-            cut = "" if limit > context else or_cut(truncate, "the prompt")
+            cut = "" if limit > context else or_truncate(truncate, "the prompt")
             raise InputError(
                 f"{who}, and {limit} new ones go beyond the context of {context}: ask for at most {room}{cut}"
             )
@@ -142,20 +142,20 @@ def fairseq_limit(source: np.ndarray, options: Options) -> int:
     return 1 + int(options.max_len_a * len(source) + options.max_len_b)
 
 
-def fit_in_front(
+def fit_sources_in_front(
     ids: list[np.ndarray], context: int, options: Options, truncate: bool | None, closing: Sequence[int]
 ) -> list[np.ndarray]:
     """Sources that leave room for their targets, where both share one context. Raises InputError.
 
     With truncate, ends of sources go until the new tokens fit. What is asked for fits; without a limit, texts have up
-    to 64 new tokens, or as many as the context still holds. closing: as in `cut_in_front`.
+    to 64 new tokens, or as many as the context still holds. closing: as in `cut_sources`.
     """
     asked = options.max_new_tokens or (options.max_length and options.max_length - 1)
     room = asked or (min(DEFAULT_NEW_TOKENS, context // 2) if truncate else 1)
-    return cut_in_front(ids, [room] * len(ids), context, truncate, closing)
+    return cut_sources(ids, [room] * len(ids), context, truncate, closing)
 
 
-def cut_in_front(
+def cut_sources(
     ids: list[np.ndarray], rooms: list[int], context: int, truncate: bool | None, closing: Sequence[int]
 ) -> list[np.ndarray]:
     """Sources that leave room for so many tokens of their targets. With truncate, their ends go.
@@ -166,9 +166,11 @@ def cut_in_front(
     for b, (row, room, kept) in enumerate(zip(ids, rooms, closing, strict=True), 1):
         most = context - room
         if truncate and len(row) > most > 0:
-            row = cut_before(row, most, kept)
+            row = cut_before_closing(row, most, kept)
         if len(row) > most:
-            remedy = f"shorten one of them{or_cut(truncate, 'the source')}" if most > 0 else "ask for a shorter target"
+            remedy = (
+                f"shorten one of them{or_truncate(truncate, 'the source')}" if most > 0 else "ask for a shorter target"
+            )
             raise InputError(
                 f"source {b} of {len(ids)} has {len(row)} tokens, and with {room} of its target they go beyond the "
                 f"context of {context}: {remedy}"
@@ -177,12 +179,12 @@ def cut_in_front(
     return fitting
 
 
-def or_cut(truncate: bool | None, what: str) -> str:
+def or_truncate(truncate: bool | None, what: str) -> str:
     """The other remedy against too many tokens, where there is a choice that was not made."""
     return f", or cut {what} with --truncate (truncate=True)" if truncate is False else ""
 
 
-def cut_before(row: Any, most: int, closing: int) -> Any:
+def cut_before_closing(row: Any, most: int, closing: int) -> Any:
     """An array or a list of one entry for each token, cut to so many: what goes stands in front of those that close it.
 
     An end of text, and with mBART a language behind it, are what models know the end of a source by.
@@ -202,11 +204,11 @@ def fit_sources(ids: list[np.ndarray], context: int, truncate: bool | None, clos
     fitting = []
     for b, (row, kept) in enumerate(zip(ids, closing, strict=True), 1):
         if truncate:
-            row = cut_before(row, context, kept)
+            row = cut_before_closing(row, context, kept)
         if len(row) > context:
             raise InputError(
                 f"source {b} of {len(ids)} has {len(row)} tokens and the encoder holds {context}: "
-                f"shorten it{or_cut(truncate, 'it')}"
+                f"shorten it{or_truncate(truncate, 'it')}"
             )
         fitting.append(row)
     return fitting

@@ -57,9 +57,9 @@ class CountedOps:
         self._cost_of = least_cost if costs is True else costs or None
         self.places = Fresh() if places is None else places  # who runs the functions, and allocates their results
         for name, function in functions.items():
-            setattr(self, name, self._counted(name, function))
+            setattr(self, name, self._make_counted(name, function))
 
-    def _counted(self, name, function):
+    def _make_counted(self, name, function):
         count = self._every[name] = OpCount(describe_function(function))
         parameters = parameters_of(name)
         tables = {parameters.index(table) for table in signatures.TABLES.get(name, ())}
@@ -77,7 +77,7 @@ class CountedOps:
                 COUNTS.reset(token)
             count.seconds += time.perf_counter() - started
             count.calls += 1
-            bytes_moved = moved(args, kwargs, result, tables)
+            bytes_moved = bytes_moved_by(args, kwargs, result, tables)
             count.bytes += bytes_moved
             if self._cost_of:
                 count.costs.append(cost or Cost(bytes_moved, 0))
@@ -93,7 +93,7 @@ class CountedOps:
         """What each op has done so far: calls, bytes, and calls of each code path."""
         return {name: _counter_of(count) for name, count in self._counts.items()}
 
-    def counted_since(self, before: dict[str, Counter[str]]) -> dict[str, Counter[str]]:
+    def counts_since(self, before: dict[str, Counter[str]]) -> dict[str, Counter[str]]:
         """What each op that was called has done since `before`, which `counted` told."""
         since = {name: _counter_of(count) - before.get(name, Counter()) for name, count in self._counts.items()}
         return {name: done for name, done in since.items() if done["calls"]}
@@ -126,15 +126,15 @@ def least_cost(op: str, function: Any, given: dict[str, Any]) -> Cost | None:
     if op not in COST_OF:
         return None
     cost, wanted = COST_OF[op]
-    return cost(**{p: _inspected(given[p]) for p in wanted if p in given})
+    return cost(**{p: _fetched_integers(given[p]) for p in wanted if p in given})
 
 
-def _inspected(given: Any) -> Any:
+def _fetched_integers(given: Any) -> Any:
     """Lengths, parents and places as the host can count them; of all else a cost model asks for shapes alone."""
     return fetch(given) if getattr(getattr(given, "dtype", None), "kind", "f") in "iub" else given
 
 
-def moved(args, kwargs, result, tables: set[int]) -> int:
+def bytes_moved_by(args, kwargs, result, tables: set[int]) -> int:
     """Bytes of the arrays handed in and returned, each once; of a table, only as much as came out of it.
 
     A table that is itself the result is changed here and there: what else was handed in says how much is read.
@@ -179,21 +179,21 @@ def _note_arrays(values: Iterable[Any], arrays: dict[int, int]) -> None:
             _note_arrays(vars(value).values(), arrays)
 
 
-def _known_first(paths: Iterable[str]) -> list[str]:
+def _ordered_paths(paths: Iterable[str]) -> list[str]:
     """Code paths in a fixed order; then those that a processor names, such as "vnni512"."""
     return [*(path for path in CODE_PATHS if path in paths), *(path for path in paths if path not in CODE_PATHS)]
 
 
-def held_bytes(arrays: Iterable[np.ndarray]) -> int:
+def bytes_held_by(arrays: Iterable[np.ndarray]) -> int:
     """Bytes kept alive by these arrays: each distinct base array once, whole, however small the view into it."""
     bases = {}
     for array in arrays:
-        base = root(array)
+        base = base_array(array)
         bases[id(base)] = base.nbytes
     return sum(bases.values())
 
 
-def root(array: np.ndarray) -> np.ndarray:
+def base_array(array: np.ndarray) -> np.ndarray:
     """The array that a view looks into; an array that is no view is its own."""
     while isinstance(array.base, type(array)):
         array = array.base
@@ -281,7 +281,7 @@ class Receipt:
             f"{'op':<17} {'calls':>7} {'seconds':>9} {'MB':>10}  implementation",
         ]
         for name, c in self.ops.items():
-            paths = ", ".join(f"{c.code_paths[path]:,} {path}" for path in _known_first(c.code_paths))
+            paths = ", ".join(f"{c.code_paths[path]:,} {path}" for path in _ordered_paths(c.code_paths))
             ran = f"{c.implementation}: {paths}" if paths else c.implementation
             lines.append(f"{name:<17} {c.calls:>7} {c.seconds:>9.3f} {c.bytes / 1e6:>10.1f}  {ran}")
         if self.constraint:

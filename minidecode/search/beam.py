@@ -79,7 +79,7 @@ def beam_search(
             # Sentences that are done leave the batch, if the plan says so.
             if engine.drop_finished and flag & SOME_DONE:
                 done_B = np.all(fetch(decided.done_X).reshape(G, -1), axis=0)
-                stays_B = engine.that_stay(done_B)
+                stays_B = engine.sentences_that_stay(done_B)
                 if len(stays_B) < len(done_B):
                     if all_groups is state.groups:
                         all_groups = [with_finds_apart(beams) for beams in all_groups]
@@ -258,7 +258,7 @@ def _keep_scores(kept: Kept, kind: str, array_RV: np.ndarray, beams: Beams, sent
     """A step's logits or scores, to where these sentences' rows are in the whole batch."""
     W = beams.running_BWM.shape[1]
     row_BW = sentence_B[:, None] * W + np.arange(W)
-    kept.note(kind, array_RV, row_BW.reshape(-1), np.repeat(fetch(beams.done_B), W))
+    kept.note_rows(kind, array_RV, row_BW.reshape(-1), np.repeat(fetch(beams.done_B), W))
 
 
 def running_texts(groups: list[Beams]) -> tuple[np.ndarray, np.ndarray]:

@@ -29,10 +29,10 @@ from ..options.options import Options
 from ..reference import scratch
 from ..reference.arena import aligned
 from ..runtime.arena import UNPLANNED, Call, Extent, Fresh, Result, StepPlan
-from ..runtime.buckets import room_for
+from ..runtime.buckets import rounded_capacity
 from ..runtime.engine import Engine, watched_by
 from ..runtime.planner import Lifetime, lay_out
-from ..runtime.receipt import CountedOps, root
+from ..runtime.receipt import CountedOps, base_array
 from .beam import beam_search
 from .greedy import greedy
 from .processors import always_due, that_make_arrays
@@ -119,10 +119,10 @@ class _Roomy(Engine):
     """Caches are as large as where steps are captured; here none is."""
 
     def capacity(self, positions: int) -> int:
-        return room_for(positions)
+        return rounded_capacity(positions)
 
     def capacity_for_texts(self, prompt_X: np.ndarray, limit_X: np.ndarray) -> int:
-        return room_for(int(prompt_X.max())) + room_for(int(limit_X.max()))
+        return rounded_capacity(int(prompt_X.max())) + rounded_capacity(int(limit_X.max()))
 
 
 class _StandIn:
@@ -300,8 +300,8 @@ class Recorder:
 
         result = function(*args, **kwargs, **({"workspace": workspace} if "workspace" in takes else {}))
         several = result if isinstance(result, tuple) else (result,)
-        known = {id(root(a)) for a in arguments}
-        is_new = [id(root(r)) not in known for r in several]
+        known = {id(base_array(a)) for a in arguments}
+        is_new = [id(base_array(r)) not in known for r in several]
         made = []
         if rows_of is not None and "out" in takes and any(is_new):
             # Copies: views of one array would all live as long as any of them.
@@ -330,13 +330,13 @@ class Recorder:
     def read(self, arrays: Sequence[np.ndarray]) -> None:
         """These arrays are read now: by an op, or by NumPy."""
         for array in arrays:
-            if made := self._by_root.get(id(root(array))):
+            if made := self._by_root.get(id(base_array(array))):
                 made.last = self.now
                 made.is_seen |= self._section == "search"
 
     def _note_held(self) -> None:
         for array in self._held():
-            if made := self._by_root.get(id(root(array))):
+            if made := self._by_root.get(id(base_array(array))):
                 made.is_placed = False
 
 

@@ -88,7 +88,7 @@ def greedy(
             # Sentences that are done leave the batch, if the plan says so.
             if engine.drop_finished and flag & SOME_DONE:
                 done_B = np.all(fetch(texts.done_R).reshape(-1, S), axis=1)
-                stays_B = engine.that_stay(done_B)
+                stays_B = engine.sentences_that_stay(done_B)
                 if len(stays_B) < len(done_B):
                     if every_text is texts:
                         every_text = with_finds_apart(texts)
@@ -141,7 +141,7 @@ def next_tokens(
 
     # 1. Score the next token of every text.
     if kept:
-        kept.note("logits", logits_RV, texts.row_R, texts.done_R)
+        kept.note_rows("logits", logits_RV, texts.row_R, texts.done_R)
     logits_RV = scaled_logits(ops, logits_RV, options)
     rows = texts.rows(request, step)
     if options.remove_invalid_values:
@@ -168,7 +168,7 @@ def next_tokens(
         scores_RV = logits_RV
 
     if kept:
-        kept.note("scores", scores_RV, texts.row_R, texts.done_R)
+        kept.note_rows("scores", scores_RV, texts.row_R, texts.done_R)
 
     # 2. Choose it: the likeliest, or one that is drawn.
     if (draws := texts.draws) is not None:

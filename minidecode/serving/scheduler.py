@@ -28,7 +28,7 @@ from ..methods.scoring import log_probs_of
 from ..options.typed_dict import GenerateOptions
 from ..plan import Plan
 from ..runtime.draws import check_sample_ids
-from ..runtime.footprint import captured_within, check_fits, footprint, read_budget
+from ..runtime.footprint import captured_rows_within, check_fits, footprint, read_budget
 from ..runtime.inputs import extent_of
 from ..runtime.output import Output, check_logprobs
 from ..search.result import Request
@@ -91,7 +91,7 @@ class Scheduler:
                 raise OptionError(f"{name} must be an integer from 1 up, not {number!r}")
         self.model, self.max_prefill_tokens, self.max_waiting = model, max_prefill_tokens, max_waiting
         self.plan, budget = settled_plan(model, plan, pages), read_budget(memory_budget, model.device)
-        most_captured, captured = captured_within(model, self.plan, max_rows, budget)
+        most_captured, captured = captured_rows_within(model, self.plan, max_rows, budget)
         self.memory_budget = None if budget is None else budget - captured  # for requests
         self.batch = Batch(model, self.plan, max_rows, pages, most_captured)
         self.waiting: list[Job] = []  # by number
@@ -127,7 +127,7 @@ class Scheduler:
             raise OptionError("a running batch computes one token of each text a step, and drafts none: call generate")
         check_logprobs(logprobs, model.config.generated_vocab_size)
         ids = None if input_ids is None else [np.asarray(input_ids)]
-        sources, prompts, limit_B = model.inputs.fitted(prompt, ids, None, options, truncate)
+        sources, prompts, limit_B = model.inputs.fit_call(prompt, ids, None, options, truncate)
         if len(prompts) != 1:
             raise OptionError(f"a request has one prompt, not {len(prompts)}: submit each")
         if sample_id is not None:

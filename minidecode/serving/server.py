@@ -103,7 +103,7 @@ class Server:
     def __init__(self, scheduler: Scheduler, settings: Settings):
         self.scheduler, self.settings, self.model = scheduler, settings, scheduler.model
         if self.model.tokenizer is None:
-            raise InputError(self.model.inputs.no_tokenizer("call md.Scheduler with input_ids"))
+            raise InputError(self.model.inputs.no_tokenizer_message("call md.Scheduler with input_ids"))
         self.worker = Worker(scheduler)
         self.keys = _as_sent(settings.api_key)
         # A thread that compiles a pattern computes, and takes turns with the one that steps: never two of them.
@@ -238,7 +238,7 @@ class Server:
         logprobs = asked.logprobs
         for prompt in prompts:
             is_text = isinstance(prompt, str)
-            ids = inputs.given(prompt if is_text else None, None if is_text else [prompt], None)[0]
+            ids = inputs.read_texts_or_ids(prompt if is_text else None, None if is_text else [prompt], None)[0]
             if asked.echo and self.model.is_encoder_decoder:
                 raise FieldError("echo", "echo is for decoder-only models: a source is no part of the answer")
             read.append(ids)

@@ -24,7 +24,7 @@ from minidecode.reference.common import attention
 from minidecode.runtime import arena as arena_file
 from minidecode.runtime.arena import Places
 from minidecode.runtime.engine import Engine
-from minidecode.runtime.planner import collision
+from minidecode.runtime.planner import find_collision
 from minidecode.search import dry_run as dry_run_file
 
 MORE = [*IDS, [17], [8, 9, 10, 11, 12, 13, 14, 15]]  # of different lengths; EOS is 1, and some end early
@@ -143,7 +143,7 @@ def test_a_search_that_goes_straight_at_some_steps(kind, hars, options, poisoned
     step = model.plan_step(plan=plan, input_length=8, batch_size=4, **settings)
     begin = 1 if "temperature" in options else 0  # which both ways have in common
     assert [way[begin].op for way in step.calls["search"]] == ["log_softmax", "hars_candidates"]
-    assert collision(step.layout) is None
+    assert find_collision(step.layout) is None
 
 
 def test_with_functions_of_the_users_own_and_rules_that_narrow_the_rows(poisoned, tmp_path):
@@ -204,7 +204,7 @@ def test_requests_within_a_plan_keep_to_it(kind, cache, options, poisoned, monke
     monkeypatch.setattr(attention, "CACHED", 50)
     model, plan = made_for(kind, cache), f"cache={cache}"
     step = model.plan_step(batch_size=5, input_length=9, max_new_tokens=12, plan=plan, **options)
-    assert collision(step.layout) is None
+    assert find_collision(step.layout) is None
     arena = md.Arena(step)
     for ids, new in [(MORE, 11), (IDS, 12), ([[5, 6, 7]], 3), ([[5]], 1), ([*MORE, [9] * 9], 2)]:
         settings = {"input_ids": ids, "max_new_tokens": new, "plan": plan} | options

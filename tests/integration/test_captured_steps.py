@@ -117,14 +117,14 @@ def test_caches_are_free_as_soon_as_rows_have_left(monkeypatch):
 
 
 def test_a_graph_is_dropped_when_steps_are_done(monkeypatch):
-    graphs, right = [], Engine.give_back
+    graphs, right = [], Engine.give_back_bucket
 
     def give_back(self):
         graphs.append(self.on_cpu.graph)
         right(self)
         graphs.append(self.on_cpu.graph)
 
-    monkeypatch.setattr(Engine, "give_back", give_back)
+    monkeypatch.setattr(Engine, "give_back_bucket", give_back)
     load("tiny-gpt2", plan="fast").generate(input_ids=PROMPTS, plan="fast", logprobs=0, **HOW)
     assert graphs[0] is not None and graphs[1] is None
 

@@ -17,7 +17,7 @@ from minidecode.device.low_precision import read_only_weights
 from minidecode.ops import Heads, Weight
 from minidecode.plan import WITH_CROSS, Plan
 from minidecode.reference.cross_kv import arranged
-from minidecode.runtime.receipt import CountedOps, held_bytes, root
+from minidecode.runtime.receipt import CountedOps, base_array, bytes_held_by
 
 LENGTHS = [5, 1, 3]
 OFFSETS = np.array([0, 5, 6, 9])
@@ -55,7 +55,7 @@ def test_no_layer_holds_the_product_of_all(cache):
     weights = make("bart").weights
     _, caches, _ = made(weights, cache)
     width = weights.cross_kv.data.shape[0]
-    held = held_bytes(a for cache in caches for a in cache.arrays())
+    held = bytes_held_by(a for cache in caches for a in cache.arrays())
     assert held == weights.cross_kv.data.itemsize * sum(LENGTHS) * width
 
 
@@ -63,11 +63,12 @@ def test_the_weights_are_held_once_and_el_makes_no_keys():
     weights = make("bart").weights
     for layer in range(len(weights.blocks)):
         part = layer_part(weights.cross_kv, layer, len(weights.blocks))
-        assert root(part.data) is root(weights.cross_kv.data) and root(part.bias) is root(weights.cross_kv.bias)
+        whole = weights.cross_kv
+        assert base_array(part.data) is base_array(whole.data) and base_array(part.bias) is base_array(whole.bias)
     ops, caches, source = made(weights, "el")
     assert not ops.counts()
-    assert all(root(m.weights[0]) is root(weights.cross_kv.data) for m in caches)
-    assert held_bytes(a for m in caches for a in m.arrays()) == source.h_RD.nbytes
+    assert all(base_array(m.weights[0]) is base_array(weights.cross_kv.data) for m in caches)
+    assert bytes_held_by(a for m in caches for a in m.arrays()) == source.h_RD.nbytes
 
 
 @pytest.mark.parametrize("layout", ["oi", "io"])

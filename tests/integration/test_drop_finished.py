@@ -22,7 +22,7 @@ from minidecode.plan import CACHES
 from minidecode.reference import sample
 from minidecode.runtime import engine
 from minidecode.runtime.engine import Engine
-from minidecode.runtime.receipt import held_bytes
+from minidecode.runtime.receipt import bytes_held_by
 from minidecode.search import beam, greedy
 from minidecode.search.beam import Beams
 
@@ -116,16 +116,16 @@ def test_the_most_that_is_held_is_counted_to_the_byte(kind, cache, stored, monke
     if (cache == "rolling" and kind != "window") or (cache == "none" and stored != "computed"):
         pytest.skip("no such plan")
     search = ending_apart(kind, "beams")  # generates itself, where no test before has asked for it
-    walked, most, note = [], [], Engine._note_cache
+    walked, most, note = [], [], Engine._note_cache_bytes
 
     def note_and_walk(self):
         note(self)
         arrays = [a for m in self.caches for a in m.arrays()]
-        most.append(held_bytes([*arrays, *(self.source.arrays() if self.source is not None else ())]))
+        most.append(bytes_held_by([*arrays, *(self.source.arrays() if self.source is not None else ())]))
         assert self.cache_peak_bytes == max(most)
 
-    monkeypatch.setattr(Engine, "_note_cache", note_and_walk)
-    monkeypatch.setattr(engine, "held_bytes", lambda arrays: walked.append(1) or held_bytes(arrays))
+    monkeypatch.setattr(Engine, "_note_cache_bytes", note_and_walk)
+    monkeypatch.setattr(engine, "bytes_held_by", lambda arrays: walked.append(1) or bytes_held_by(arrays))
     out = run(toy(kind), f"cache={cache},drop_finished=on,cache_dtype={stored}", search)
     assert out.receipt.cache_peak_bytes == max(most)
     leaves = len(PROMPTS)  # at the most

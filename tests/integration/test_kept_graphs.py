@@ -21,7 +21,7 @@ from minidecode.emulator.device_array import counted_looks
 from minidecode.errors import MemoryBudgetError
 from minidecode.options.table import ROWS
 from minidecode.runtime import buckets, engine
-from minidecode.runtime.buckets import Buckets, arrays_of, room_for
+from minidecode.runtime.buckets import Buckets, arrays_of_state, rounded_capacity
 
 __all__ = ["prompts_by_the_library", "references_on_tape"]  # fixtures
 pytestmark = pytest.mark.usefixtures("prompts_by_the_library")
@@ -142,7 +142,7 @@ def test_other_sentences_that_stay_are_not_those_of_the_last_generation(here):
 @pytest.mark.parametrize("beams", [1, 2])
 def test_what_is_given_back_is_read_no_more(here, monkeypatch, beams):
     """Where sentences leave, their kept step may go to another thread at once: here its arrays hold other numbers."""
-    there, give, given = make("gpt2", "emulator"), Buckets.give, []
+    there, give, given = make("gpt2", "emulator"), Buckets.give_back, []
 
     def give_to_another(buckets, bucket):
         give(buckets, bucket)
@@ -151,7 +151,7 @@ def test_what_is_given_back_is_read_no_more(here, monkeypatch, beams):
         for array in [a for h in holders for a in h.finds()] + [a for cache in bucket.caches for a in cache.arrays()]:
             array[...] = 1
 
-    monkeypatch.setattr(Buckets, "give", give_to_another)
+    monkeypatch.setattr(Buckets, "give_back", give_to_another)
     how = LEAVING["gpt2"] | {"num_beams": beams}
     out = there.generate(plan="cuda,drop_finished=on", **how)
     assert len(given) == 2
@@ -390,9 +390,10 @@ def test_a_step_of_the_host_stays_as_it_is(here):
 
 
 def test_room_is_for_as_many_or_more_and_seldom_another():
-    assert [room_for(n) for n in (0, 1, 8, 9, 33, 64, 65, 128, 129, 1000)] == [0, 8, 8, 16, 64, 64, 128, 128, 256, 1024]
-    assert all(room_for(n) >= n for n in range(2000))
-    assert len({room_for(n) for n in range(1, 1025)}) == 12
+    rounded = {0: 0, 1: 8, 8: 8, 9: 16, 33: 64, 64: 64, 65: 128, 128: 128, 129: 256, 1000: 1024}
+    assert {n: rounded_capacity(n) for n in rounded} == rounded
+    assert all(rounded_capacity(n) >= n for n in range(2000))
+    assert len({rounded_capacity(n) for n in range(1, 1025)}) == 12
 
 
 def stand_in(key, size):
@@ -402,13 +403,13 @@ def stand_in(key, size):
 def test_those_that_were_used_longest_ago_go():
     some = Buckets("emulator", most=3, most_bytes=100)
     for key in "abcd":
-        some.give(stand_in(key, 10))
+        some.give_back(stand_in(key, 10))
     assert [kept.key for kept in some.idle] == ["b", "c", "d"]
-    some.give(stand_in("large", 85))
+    some.give_back(stand_in("large", 85))
     assert [kept.key for kept in some.idle] == ["d", "large"]
-    some.give(stand_in("too large", 101))
+    some.give_back(stand_in("too large", 101))
     assert some.idle == []
-    some.give(SimpleNamespace(key="nothing captured", bytes=1, graphs=[]))
+    some.give_back(SimpleNamespace(key="nothing captured", bytes=1, graphs=[]))
     assert some.idle == []
 
 
@@ -439,9 +440,9 @@ def with_the_last_search(right):
     """Copies nothing of the state: the texts, their lengths, the scores."""
 
     def wrong(self, ops, caches, state, said, places_R):
-        stale = [array.copy() for kept in self.idle for _, array in arrays_of(kept.state)]
+        stale = [array.copy() for kept in self.idle for _, array in arrays_of_state(kept.state)]
         bucket = right(self, ops, caches, state, said, places_R)
-        for (_, array), old in zip(arrays_of(bucket.state), stale, strict=False):
+        for (_, array), old in zip(arrays_of_state(bucket.state), stale, strict=False):
             array[...] = old
         return bucket
 
@@ -494,15 +495,15 @@ def run_two_sizes(there, kind, plan, how):
 
 
 MISTAKES = {  # what a kept step would do wrong, each in its own way
-    "keys of the last prompts": ("split", {}, buckets, "overwrite", forgets("prompt_k_BGNK"), run_two),
-    "where the last prompts began": ("split", {}, buckets, "overwrite", forgets("prompt_begin_B"), run_two),
-    "lengths of the last texts": ("split", {}, buckets, "overwrite", forgets("end_R"), run_two),
-    "hidden states of the last prompts": ("el", {}, buckets, "overwrite", forgets("prompt_h_BND"), run_two),
-    "the last table": ("indirect", {"num_beams": 2}, buckets, "overwrite", forgets("indirection_RT"), run_two),
+    "keys of the last prompts": ("split", {}, buckets, "overwrite_caches", forgets("prompt_k_BGNK"), run_two),
+    "where the last prompts began": ("split", {}, buckets, "overwrite_caches", forgets("prompt_begin_B"), run_two),
+    "lengths of the last texts": ("split", {}, buckets, "overwrite_caches", forgets("end_R"), run_two),
+    "hidden states of the last prompts": ("el", {}, buckets, "overwrite_caches", forgets("prompt_h_BND"), run_two),
+    "the last table": ("indirect", {"num_beams": 2}, buckets, "overwrite_caches", forgets("indirection_RT"), run_two),
     "the state of the last search": ("split", {}, Buckets, "acquire", with_the_last_search, run_two),
     "the numbers of other options": ("split", SAMPLES, Buckets, "acquire", whatever_was_said, run_two_seeds),
     "one bucket for two": ("split", {}, Buckets, "acquire", stays_in_the_pool, run_nested),
-    "a key without shapes": ("split", {}, buckets, "key_of", whatever_the_shapes, run_two_sizes),
+    "a key without shapes": ("split", {}, buckets, "key_of_steps", whatever_the_shapes, run_two_sizes),
 }  # fmt: skip
 
 
@@ -522,13 +523,13 @@ def test_mistakes_are_seen(here, monkeypatch, mistake):
 
 def test_memories_that_leave_without_a_copy_would_be_seen(here, monkeypatch):
     """Then the bucket's caches are those of fewer rows, and no one like the first fits into it any more."""
-    monkeypatch.setattr(engine, "apart", lambda caches: caches)
+    monkeypatch.setattr(engine, "caches_over_same_arrays", lambda caches: caches)
     with pytest.raises((AssertionError, ValueError)):
         test_those_who_stay_find_the_smaller_bucket(here, "gpt2", "split")
 
 
 def test_a_key_without_functions_would_be_seen(monkeypatch):
-    monkeypatch.setattr(buckets, "key_of", whatever_the_functions(buckets.key_of))
+    monkeypatch.setattr(buckets, "key_of_steps", whatever_the_functions(buckets.key_of_steps))
     with pytest.raises(BaseException, match="DID NOT RAISE"):
         test_a_rebound_op_is_what_runs(monkeypatch)
 

@@ -142,7 +142,7 @@ def test_a_task_brings_its_settings_and_its_prefix(with_tasks):
 
 def test_a_target_has_no_prefix(with_tasks):
     model = md.load(with_tasks, task="translation_en_to_de")
-    assert [row.tolist() for row in model.inputs.given(["hello"], None, None, "target")] == [[8]]
+    assert [row.tolist() for row in model.inputs.read_texts_or_ids(["hello"], None, None, "target")] == [[8]]
 
 
 def test_a_copy_of_the_model_keeps_the_task(with_tasks):

@@ -22,7 +22,7 @@ from minidecode.loading import load_shapes
 from minidecode.models import bart
 from minidecode.models.marian import MarianConfig
 from minidecode.models.mbart import MBartConfig
-from minidecode.runtime.prompts import cut_before, cut_in_front, fit_sources
+from minidecode.runtime.prompts import cut_before_closing, cut_sources, fit_sources
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 SOURCES = [[5, 9, 14, 3, 7, 0], [11, 3, 0], [4, 6, 8, 10, 12, 13, 15, 16, 17, 0]]
@@ -416,7 +416,7 @@ def test_a_cut_source_keeps_what_closes_it(codes, models, tmp_path):
     assert model.tokenize(text, options, truncate=True).tolist() == wanted
     for tokenizer in (model.tokenizer, None):
         inputs = dataclasses.replace(model.inputs, tokenizer=tokenizer)
-        (cut,), *_ = inputs.fitted(None, [whole], None, options, True)
+        (cut,), *_ = inputs.fit_call(None, [whole], None, options, True)
         assert cut.tolist() == wanted
 
 
@@ -426,9 +426,9 @@ def test_a_cut_source_keeps_what_closes_it(codes, models, tmp_path):
      ([1, 2, 3], 3, 2, [1, 2, 3]), ([1, 2, 3, 4], 2, 2, [3, 4])],
 )  # fmt: skip
 def test_what_goes_stands_in_front_of_what_closes_a_row(row, most, closing, cut):
-    assert cut_before(np.array(row), most, closing).tolist() == cut_before(row, most, closing) == cut
+    assert cut_before_closing(np.array(row), most, closing).tolist() == cut_before_closing(row, most, closing) == cut
     context = most + 4  # of which a target takes four
-    assert cut_in_front([np.array(row)], [4], context, True, [closing])[0].tolist() == cut
+    assert cut_sources([np.array(row)], [4], context, True, [closing])[0].tolist() == cut
     assert fit_sources([np.array(row)], most, True, [closing])[0].tolist() == cut
 
 

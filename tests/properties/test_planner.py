@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from minidecode.conformance.rows.arena import promise
 from minidecode.reference import arena
 from minidecode.reference.arena import ORDERS, assign_offsets, assign_offsets_naive
-from minidecode.runtime.planner import Layout, Lifetime, collision, fault, lay_out
+from minidecode.runtime.planner import Layout, Lifetime, fault_of_layout, find_collision, lay_out
 
 ONE = st.tuples(st.integers(0, 40), st.integers(0, 12), st.integers(0, 12)).map(
     lambda drawn: Lifetime("a", 64 * drawn[0], min(drawn[1:]), max(drawn[1:]))
@@ -43,7 +43,7 @@ def bytes_in_use(layout: Layout, call: int) -> list[int]:
 @example([Lifetime("a", 0, 0, 5), Lifetime("b", 64, 0, 5)])
 def test_no_two_that_live_together_share_a_byte(lifetimes):
     for layout in (lay_out(lifetimes, assign_offsets), lay_out(lifetimes, assign_offsets_naive)):
-        assert collision(layout) is None
+        assert find_collision(layout) is None
         for call in range(13):
             places = bytes_in_use(layout, call)
             assert len(places) == len(set(places))
@@ -121,7 +121,7 @@ def test_largest_first_beats_first_come():
 )  # fmt: skip
 def test_what_no_step_could_use_is_told(offsets, says):
     layout = Layout((Lifetime("a", 64, 0, 1), Lifetime("b", 64, 1, 2)), offsets, "nobody")
-    found = fault(layout)
+    found = fault_of_layout(layout)
     assert found is None if says is None else says in found
 
 

@@ -15,7 +15,7 @@ from minidecode.device.low_precision import stored_weight
 from minidecode.ops import Heads, Norm, Weight
 from minidecode.plan import Plan
 from minidecode.reference import linear as linear_file
-from minidecode.runtime.receipt import CountedOps, Receipt, held_bytes
+from minidecode.runtime.receipt import CountedOps, Receipt, bytes_held_by
 
 F = np.float32
 
@@ -52,8 +52,8 @@ def test_calls_and_seconds_add_up():
 
 def test_held_bytes_counts_whole_bases_once():
     base = np.zeros((10, 10), F)
-    assert held_bytes([base[:2], base[5:, 1], base]) == base.nbytes
-    assert held_bytes([base[:2], np.zeros(3, F)]) == base.nbytes + 12
+    assert bytes_held_by([base[:2], base[5:, 1], base]) == base.nbytes
+    assert bytes_held_by([base[:2], np.zeros(3, F)]) == base.nbytes + 12
 
 
 def test_the_receipt_names_the_code_that_runs(monkeypatch):

@@ -424,8 +424,8 @@ def position_off_by_one(patch):
     def further(self, ids_R, pos_R):
         return forward(self, ids_R, pos_R + 1)
 
-    forward = DraftedEngine._forward_of_last
-    patch.setattr(DraftedEngine, "_forward_of_last", further)
+    forward = DraftedEngine._logits_of_tokens
+    patch.setattr(DraftedEngine, "_logits_of_tokens", further)
 
 
 def next_guess_seen(patch):

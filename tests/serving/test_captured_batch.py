@@ -14,7 +14,7 @@ import minidecode as md
 from minidecode.cache.running import RunningRows
 from minidecode.cpu import linear
 from minidecode.runtime.cpu_graphs import MOST_ROWS, CapturedByRows
-from minidecode.runtime.footprint import captured_within
+from minidecode.runtime.footprint import captured_rows_within
 from minidecode.serving.scheduler import Scheduler
 
 ROWS = 9
@@ -92,7 +92,7 @@ def held_by_captured_steps(family: str) -> tuple[int, int]:
                 busy.batch.captured.steps.clear()
         finally:
             tracemalloc.stop()
-    return held, captured_within(loaded, busy.plan, 6, None)[1]
+    return held, captured_rows_within(loaded, busy.plan, 6, None)[1]
 
 
 @pytest.mark.parametrize("family", ["gpt2", "bart", "tiny-gpt2"])
@@ -103,7 +103,7 @@ def test_the_memory_of_captured_steps_is_counted(family):
 
 def test_captured_steps_take_a_quarter_of_the_budget_and_the_rest_is_for_requests():
     loaded = model("gpt2", "fast")
-    three = captured_within(loaded, Scheduler(loaded, plan="fast", max_rows=1).plan, 3, None)[1]
+    three = captured_rows_within(loaded, Scheduler(loaded, plan="fast", max_rows=1).plan, 3, None)[1]
     budget = 4 * three + 7
     busy = Scheduler(loaded, plan="fast", max_rows=4, memory_budget=budget)
     assert busy.memory_budget == budget - three
@@ -120,7 +120,7 @@ def test_captured_steps_take_a_quarter_of_the_budget_and_the_rest_is_for_request
 def test_steps_are_captured_anew_when_texts_are_far_longer():
     """Whether threads share attention is part of what is captured."""
     captured = CapturedByRows()
-    at = [captured.step_of(2, positions) for positions in (8, 10, 32, 34, 120, 8)]
+    at = [captured.step_for_rows(2, positions) for positions in (8, 10, 32, 34, 120, 8)]
     assert at[0] is at[1] is at[2] and at[3] is at[4]
     assert at[2] is not at[3] and at[4] is not at[5]
 
@@ -148,8 +148,8 @@ def lie_elsewhere_in_each_step(name):
 
 
 def a_step_of_other_rows_is_launched(patch):
-    step_of = CapturedByRows.step_of
-    patch.setattr(CapturedByRows, "step_of", lambda self, rows, n: step_of(self, rows // 2 * 2 or 1, n))
+    step_of = CapturedByRows.step_for_rows
+    patch.setattr(CapturedByRows, "step_for_rows", lambda self, rows, n: step_of(self, rows // 2 * 2 or 1, n))
 
 
 @pytest.mark.parametrize(("family", "mistake"), [

@@ -60,7 +60,7 @@ def explore(
     """
     plans = [plans] if isinstance(plans, str) else list(plans)
     resolved = _checked(model, prompt, plans, options)
-    sources, (start,), _ = model.inputs.fitted(prompt, None, None, resolved, truncate)
+    sources, (start,), _ = model.inputs.fit_call(prompt, None, None, resolved, truncate)
     ran = [_run(model, prompt, plan, start, truncate, resolved, options) for plan in plans]
     runs: list[dict[str, Any]] = []
     watches, run_of = [], []

@@ -16,7 +16,7 @@ from ...cache.rolling import RollingCache
 from ...catalog import Cost
 from ...device.arrays import fetch
 from ...runtime.engine import Engine
-from ...runtime.receipt import held_bytes, least_cost
+from ...runtime.receipt import bytes_held_by, least_cost
 from .boxes import Call, shape_of
 
 NEW, COPIED, KEPT, AGAIN = "+", "c", "k", "a"  # written first in this step; moved; where it was; computed again
@@ -71,12 +71,12 @@ class Watch:
         self.fed.append(Fed(fetch(tokens_RM).copy(), fetch(length_R).copy(), parent_R))
         self.begins.append(len(self.calls))
 
-    def computed(self, engine: Engine) -> None:
+    def forward_ended(self, engine: Engine) -> None:
         """Notes what the caches hold; see `Watcher`."""
         if not self.begins:
             self.begins.append(len(self.calls))
         of_source = engine.source.arrays() if engine.source is not None else ()
-        self.held.append(held_bytes([*(a for cache in engine.caches for a in cache.arrays()), *of_source]))
+        self.held.append(bytes_held_by([*(a for cache in engine.caches for a in cache.arrays()), *of_source]))
         self.strips.append(self._strips(engine.caches) if engine.make_cache.keeps else self._computed_again())
 
     def cost_of(self, op: str, function: Any, given: dict[str, Any]) -> Cost | None:
