@@ -27,7 +27,7 @@ from ..errors import InputError, NumericalError, OptionError
 from ..model import Model
 from ..runtime.footprint import in_units, read_budget
 from ..runtime.receipt import Receipt
-from ..search.compiled import compile_time, told_of_compiling
+from ..search.compiled import tell_when_compiling, timing_compilations
 from .compare import where_it_ran
 from .frontier import Frontier, explore, wrapped
 from .machines import MACHINES, Machine, this_machine
@@ -387,7 +387,7 @@ class Clock:
         """tell: called when the compiler starts, if it does."""
         seconds: list[float] = []
         try:
-            with compile_time(True) as seconds, told_of_compiling(tell):
+            with timing_compilations(True) as seconds, tell_when_compiling(tell):
                 yield
         finally:
             self.compiling += sum(seconds)

@@ -61,10 +61,10 @@ def line_when_compiling(plan: Any, quiet: bool) -> Iterator[None]:
     if quiet or not plan.is_compiled:
         yield
         return
-    from ..search.compiled import told_of_compiling
+    from ..search.compiled import tell_when_compiling
 
     said = "minidecode: compiling code for this plan, once on this machine"
-    with told_of_compiling(lambda: print(said, file=sys.stderr, flush=True)):
+    with tell_when_compiling(lambda: print(said, file=sys.stderr, flush=True)):
         yield
 
 

@@ -29,11 +29,11 @@ from ..runtime.output import Output, check_logprobs
 from ..runtime.receipt import CostOf, DraftCounts, Receipt
 from ..runtime.trace import Trace
 from ..search.beam import beam_search
-from ..search.compiled import compile_time
+from ..search.compiled import timing_compilations
 from ..search.constraints import Constraint
-from ..search.greedy import greedy
+from ..search.greedy import greedy_search
 from ..search.result import Found, Request
-from ..search.speculative import speculative
+from ..search.speculative import speculative_search
 from ..search.stopping import Stopping
 from .drafts import PlannedDraft, drafted_engine, drafter_of, options_with_draft
 from .latents import latents_of
@@ -126,7 +126,7 @@ def search(model: LoadedModel, call: Call, *, arena: Arena | None, trace: bool, 
     try:
         with (
             few_blas_threads(model.is_small),
-            compile_time(plan.is_compiled) as compiling,
+            timing_compilations(plan.is_compiled) as compiling,
             places_of(model, plan, arena, call.extent, options) as places,
             counted_launches() as launches,
             noted_loading() as loading,
@@ -149,7 +149,7 @@ def search(model: LoadedModel, call: Call, *, arena: Arena | None, trace: bool, 
 def _with_drafts(model: LoadedModel, call: Call, costs: bool | CostOf) -> tuple[Engine, Found]:
     """(what ran it, what it found) of a search that checks several guessed tokens a step."""
     engine, drafter = drafted_engine(model, call.plan, costs), drafter_of(call.options, call.draft)
-    return engine, speculative(engine, call.request, call.options, drafter, call.on_token)
+    return engine, speculative_search(engine, call.request, call.options, drafter, call.on_token)
 
 
 def _without_drafts(
@@ -169,7 +169,7 @@ def _without_drafts(
     if call.z_BZ is not None:
         engine.read_latent(call.z_BZ)
     if options.num_beams == 1:
-        texts = greedy(engine, request, options, call.on_token, steps, call.kept)
+        texts = greedy_search(engine, request, options, call.on_token, steps, call.kept)
     else:
         texts = beam_search(engine, request, options, steps, call.kept)
     engine.give_back_bucket()

@@ -19,7 +19,7 @@ from ..runtime.footprint import Footprint, check_fits, read_budget
 from ..runtime.footprint import footprint as upper_bounds
 from ..runtime.inputs import Texts, extent_of
 from ..runtime.output import check_logprobs
-from ..search.dry_run import dry_run, search_of
+from ..search.dry_run import dry_run, options_of_step
 from .drafts import PlannedDraft, options_with_draft
 from .loaded import LoadedModel
 from .out_of_memory import give_up_kept
@@ -105,7 +105,7 @@ def plan_step(
     word = next((i for i in range(model.config.vocab_size) if i not in not_words), 0)
     ids = np.full((batch_size, input_length), word)
     extent = extent_of(*model.inputs.fit_call(None, ids, None, resolved, truncate=None))
-    return step_plan(model, settled(model, plan, resolved, extent)[0], extent, search_of(resolved))
+    return step_plan(model, settled(model, plan, resolved, extent)[0], extent, options_of_step(resolved))
 
 
 def step_plan(model: LoadedModel, plan: Plan, extent: Extent, search: Options) -> StepPlan:
@@ -126,7 +126,7 @@ def places_of(
     if plan.arena == "none":
         yield Fresh()
         return
-    search = search_of(options)
+    search = options_of_step(options)
     make = functools.partial(step_plan, model, plan, extent, search)
     arena = Arena(make()) if arena is None else arena
     with arena.lend(arena.plan_for(extent, (model, plan, search), make)) as places:

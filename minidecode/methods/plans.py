@@ -15,8 +15,8 @@ from ..runtime.cpu_graphs import CapturedOnCpu
 from ..runtime.engine import Engine
 from ..runtime.guidance import GuidedEngine
 from ..runtime.receipt import CostOf, CountedOps
-from ..search.candidates import never_straight
-from ..search.compiled import reason_for_numpy, rows_used, work_of_search
+from ..search.candidates import option_against_hars
+from ..search.compiled import reason_for_numpy, rows_of_generation, work_of_search
 from .drafts import PlannedDraft, check_context, with_drafts
 from .loaded import LoadedModel
 
@@ -43,7 +43,7 @@ def settled(model: LoadedModel, plan: Plan, options: Options, extent: Extent) ->
         chosen = "auto: compiled code, which was on disk" if reason is None else f"auto: NumPy ({reason})"
     if options.tokens_ahead:
         plan = with_drafts(plan)
-    return plan.settled(["hars"] if options.num_beams == 1 or never_straight(options) else []), chosen
+    return plan.settled(["hars"] if options.num_beams == 1 or option_against_hars(options) else []), chosen
 
 
 def planned_draft(draft: LoadedModel | None, options: Options, extent: Extent) -> PlannedDraft | None:
@@ -57,7 +57,7 @@ def planned_draft(draft: LoadedModel | None, options: Options, extent: Extent) -
 def why_numpy(model: LoadedModel, extent: Extent, options: Options) -> str | None:
     """Why the plan `auto` runs NumPy's code in a generation; None where compiled code is there and pays."""
     work = work_of_search(model.parameters, model.weights, model.dtype, extent, options)
-    rows = rows_used(options, model.has_encoder, model.is_rotary)
+    rows = rows_of_generation(options, model.has_encoder, model.is_rotary)
     return reason_for_numpy(model.weights, model.dtype, work, rows)
 
 

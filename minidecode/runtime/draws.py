@@ -23,7 +23,7 @@ class Draws:
     def next(self) -> None:
         self.step_R += 1
 
-    def of(self, stays_R: np.ndarray) -> Draws:
+    def of_rows(self, stays_R: np.ndarray) -> Draws:
         """The draws of these texts alone."""
         return Draws(self.keys_R2[stays_R], self.step_R[stays_R])
 

@@ -16,21 +16,21 @@ from ..runtime.draws import Draws
 from ..runtime.engine import Engine
 from ..runtime.kept import Kept
 from ..runtime.trace import Trace
-from .candidates import Candidates, find_candidates, may_go_straight, only_the_best_ends, straight_from_logits
+from .candidates import Candidates, candidates_from_logits, demote_other_ends, find_candidates, may_use_hars
 from .looks import Looks, Past
 from .processors import (
-    any_due,
+    apply_processors,
+    is_any_due,
     key_of_step,
-    log_probabilities_last,
     make_tables,
     prefix_length,
-    process,
+    softmax_after_processors,
     why_in_parts,
 )  # fmt: skip
-from .result import Found, Request, clear_trouble, copy_found, raise_trouble, scaled_logits, with_finds_apart
+from .result import Found, Request, clear_trouble, copy_finds, raise_trouble, scaled_logits, with_copied_finds
 from .rows import Rows
 from .stopping import Stopping
-from .tables import arrays_of, without_rows
+from .tables import arrays_of_tables, copies_without_rows
 
 ENDED = -1  # stands for the token of a candidate that ends its text without EOS: no vocabulary has it
 
@@ -62,7 +62,7 @@ def beam_search(
     looks, flag = Looks.start(engine, request, options, refused), 0
     if looks.are_rare:
         state.past = Past.start(logits_RV, B * G, len(state))
-    may_be_straight = may_go_straight(ops, options)
+    may_be_straight = may_use_hars(ops, options)
     decided = step_of_beams(ops, logits_RV, state, request, options, step, may_be_straight, trace, kept)
     while True:
         step += 1  # so many have run
@@ -82,9 +82,9 @@ def beam_search(
                 stays_B = engine.sentences_that_stay(done_B)
                 if len(stays_B) < len(done_B):
                     if all_groups is state.groups:
-                        all_groups = [with_finds_apart(beams) for beams in all_groups]
-                    _copy_finds(state.groups, all_groups, done_B, state.sentence_B)
-                    state = state.of(stays_B, request, options)
+                        all_groups = [with_copied_finds(beams) for beams in all_groups]
+                    _copy_finds_of_groups(state.groups, all_groups, done_B, state.sentence_B)
+                    state = state.of_sentences(stays_B, request, options)
                     engine.keep_only(stays_B, G * W)
 
         def one_step(state: AllBeams, step: int = step, flag: int = flag) -> Decided:
@@ -97,8 +97,8 @@ def beam_search(
             return step_of_beams(ops, logits_RV, state, request, options, step, may_be_straight, trace, kept)
 
         state, decided = engine.run_step(one_step, state, said, key)
-    _copy_finds(state.groups, all_groups, np.arange(len(state.sentence_B)), state.sentence_B)
-    best = best_of_all(all_groups, request, options, looks.steps)
+    _copy_finds_of_groups(state.groups, all_groups, np.arange(len(state.sentence_B)), state.sentence_B)
+    best = best_finished(all_groups, request, options, looks.steps)
     if kept:
         kept.find_beams(best.tokens)
     return best
@@ -126,10 +126,10 @@ def step_of_beams(
         _keep_scores(kept, "logits", logits_RV, groups[0], sentence_B)
     logits_RV = scaled_logits(ops, logits_RV, options)
     rows_of = [beams.rows(request, sentence_B, step, state.tables) for beams in groups]
-    is_straight = may_be_straight and not any_due(rows_of[0], options)
+    is_straight = may_be_straight and not is_any_due(rows_of[0], options)
     logprobs_RV, model_trouble_R = None, None  # then candidates that are NaN tell it
     if not is_straight and options.rules.softmax == "first":
-        logprobs_RV, model_trouble_R = _log_probabilities(ops, logits_RV, groups, sentence_B, step, options)
+        logprobs_RV, model_trouble_R = _logprobs_and_trouble(ops, logits_RV, groups, sentence_B, step, options)
     if diversity:
         diversity.forget()
     decided = []
@@ -137,16 +137,16 @@ def step_of_beams(
         # 1. Score every continuation of every beam, and keep the best C of each sentence.
         notes: dict[str, np.ndarray] | None = {} if trace else None
         if is_straight:
-            candidates = straight_from_logits(ops, logits_RV, beams.running_score_BW, C)
+            candidates = candidates_from_logits(ops, logits_RV, beams.running_score_BW, C)
             if kept and "scores" in kept.what:  # nothing comes between; no part of the step, so past those who count
                 _keep_scores(kept, "scores", ops.functions["log_softmax"](logits_RV)[0], beams, sentence_B)
         else:
             if logprobs_RV is None:  # the softmax comes last, in a dialect without groups
-                scores_RV, model_trouble_R = log_probabilities_last(ops, logits_RV, rows_of[g], options, notes)
+                scores_RV, model_trouble_R = softmax_after_processors(ops, logits_RV, rows_of[g], options, notes)
                 clear_trouble(model_trouble_R, repeat_each(beams.done_B, W))
             else:
-                scores_RV = diversity.penalized(logprobs_RV, g) if diversity else logprobs_RV
-                scores_RV = process(ops, scores_RV, rows_of[g], options, notes)
+                scores_RV = diversity.penalized_logprobs(logprobs_RV, g) if diversity else logprobs_RV
+                scores_RV = apply_processors(ops, scores_RV, rows_of[g], options, notes)
             if kept:
                 _keep_scores(kept, "scores", scores_RV, beams, sentence_B)
             total_BWV = ops.add_beam_scores(scores_RV, beams.running_score_BW.reshape(-1)).reshape(B, W, -1)
@@ -156,7 +156,7 @@ def step_of_beams(
             candidates = find_candidates(ops, total_BWV, C, step, state.draws, options)
             if options.rules.ends_behind_prefix == "best" and request.prefix_BP is not None:
                 at_start_B = prefix_length(request.prefix_BP)[sentence_B] == step
-                candidates = only_the_best_ends(*candidates, at_start_B, options.eos_token_id)
+                candidates = demote_other_ends(*candidates, at_start_B, options.eos_token_id)
 
         # 2. Of these, see which end and which run on.
         if kept:
@@ -170,7 +170,7 @@ def step_of_beams(
         if stopping and stopping.is_last(step):
             beams.limit_B[...] = step + 1
         if stopping and stopping.looks_at_texts:
-            ends_BC = beams.that_end(candidates, stopping)
+            ends_BC = beams.candidates_that_end(candidates, stopping)
         chosen = beams.advance(ops, candidates, ends_BC)
         if kept:
             kept.note_beams(chosen.parent_BW, chosen.token_BW, sentence_B)
@@ -179,7 +179,7 @@ def step_of_beams(
         if diversity:  # a sentence that was done "chooses" the padding token: transformers 4.49 counts it
             diversity.count(np.where(was_done_B[:, None], options.padding, chosen.token_BW))
         decided.append(chosen)
-    done_X, trouble_X, parent_BX = _joined(groups, decided)
+    done_X, trouble_X, parent_BX = _join_decisions(groups, decided)
     flag = ops.step_flags(done_X, trouble_X, parent_BX, model_trouble_R)
     state.parent_R[...] = _parent_rows(parent_BX)
     if state.draws:
@@ -221,26 +221,27 @@ class AllBeams:
         for part in (*self.groups, self.diversity, self.draws, self.past):
             if part is not None:
                 yield from vars(part).items()
-        yield from arrays_of(self.tables)
+        yield from arrays_of_tables(self.tables)
         yield "parent_R", self.parent_R
         yield "sentence_B", self.sentence_B  # the host's, but a kept step's state has to know its own sentences, too
 
-    def of(self, stays_B: np.ndarray, request: Request, options: Options) -> AllBeams:
+    def of_sentences(self, stays_B: np.ndarray, request: Request, options: Options) -> AllBeams:
         """These sentences alone; their rows keep their order."""
         X = len(self) // len(self.sentence_B)
         there_B = np.asarray(stays_B, like=self.parent_R)
         first_B = np.arange(len(stays_B), like=self.parent_R) * X
         within_BX = self.parent_R.reshape(-1, X)[there_B] - there_B[:, None] * X
-        groups, sentence_B = [beams.of(stays_B) for beams in self.groups], self.sentence_B[stays_B]
-        tables = make_tables(groups[0].rows(request, sentence_B, 0, without_rows(self.tables)), options)
+        groups, sentence_B = [beams.of_sentences(stays_B) for beams in self.groups], self.sentence_B[stays_B]
+        tables = make_tables(groups[0].rows(request, sentence_B, 0, copies_without_rows(self.tables)), options)
         return AllBeams(
-            groups, self.diversity and self.diversity.of(len(stays_B)), self.draws and self.draws.of(stays_B),
+            groups, self.diversity and self.diversity.for_sentences(len(stays_B)),
+            self.draws and self.draws.of_rows(stays_B),
             (within_BX + first_B[:, None]).reshape(-1), sentence_B, tables,
-            self.past and self.past.of(len(stays_B) * len(self.groups), len(stays_B) * X),
+            self.past and self.past.make_empty(len(stays_B) * len(self.groups), len(stays_B) * X),
         )  # fmt: skip
 
 
-def _log_probabilities(
+def _logprobs_and_trouble(
     ops, logits_RV: np.ndarray, groups: list[Beams], sentence_B: np.ndarray, step: int, options: Options
 ) -> tuple[np.ndarray, np.ndarray]:
     """(log-probabilities, what is wrong with a row of the model's): noted before processors, which may hide it."""
@@ -275,10 +276,12 @@ def _parent_rows(parent_BX: np.ndarray) -> np.ndarray:
     return (parent_BX + X * np.arange(B, like=parent_BX)[:, None]).reshape(-1)
 
 
-def _copy_finds(groups: list[Beams], all_groups: list[Beams], which_X: np.ndarray, sentence_B: np.ndarray) -> None:
-    """What these sentences have found goes into the arrays of all sentences; see `copy_found`."""
+def _copy_finds_of_groups(
+    groups: list[Beams], all_groups: list[Beams], which_X: np.ndarray, sentence_B: np.ndarray
+) -> None:
+    """What these sentences have found goes into the arrays of all sentences; see `copy_finds`."""
     for beams, every in zip(groups, all_groups, strict=True):
-        copy_found(beams.finds(), every.finds(), which_X, sentence_B)
+        copy_finds(beams.finds(), every.finds(), which_X, sentence_B)
 
 
 @dataclass
@@ -301,7 +304,7 @@ class Diversity:
         """A new step: no group has chosen."""
         self.chosen_BV[...] = 0
 
-    def penalized(self, logprobs_RV: np.ndarray, g: int) -> np.ndarray:
+    def penalized_logprobs(self, logprobs_RV: np.ndarray, g: int) -> np.ndarray:
         """The log-probabilities of group g less its penalties, a row for each of its beams."""
         B, W, V = self.scores_BWV.shape
         np.multiply(self.chosen_BV[:, None], -self.scores_BWV.dtype.type(self.penalty), out=self.scores_BWV)
@@ -314,7 +317,7 @@ class Diversity:
         for x in range(token_BX.shape[1]):  # one by one: two beams may choose the same token
             self.chosen_BV[sentence_B, token_BX[:, x]] += 1
 
-    def of(self, B: int) -> Diversity:
+    def for_sentences(self, B: int) -> Diversity:
         """For so many sentences."""
         return Diversity(self.penalty, self.scores_BWV[:B].copy(), self.chosen_BV[:B].copy())
 
@@ -361,7 +364,7 @@ class Beams:
         B, prompt_B, limit_B, dtype = len(request.prompts), request.prompt_B, request.limit_B, logits_RV.dtype
         eos = options.eos_token_id
         M = engine.capacity_for_texts(prompt_B, limit_B) + 1  # the last column is spare
-        running_BWM = array_like(logits_RV, (B, W, M), np.int64, request.texts_with_room(M)[:, None])
+        running_BWM = array_like(logits_RV, (B, W, M), np.int64, request.prompts_with_space(M)[:, None])
         out_of_play_BW = array_like(logits_RV, (B, W), dtype, options.rules.out_of_play)
         running_score_BW = out_of_play_BW.copy()
         running_score_BW[:, : options.num_beam_groups if options.rules.groups == "interleaved" else 1] = 0.0
@@ -392,12 +395,12 @@ class Beams:
         """What has finished."""
         return self.finished_BWM, self.finished_score_BW, self.finished_length_BW
 
-    def of(self, stays_B: np.ndarray) -> Beams:
+    def of_sentences(self, stays_B: np.ndarray) -> Beams:
         """These sentences alone."""
         arrays = {name: array[stays_B] for name, array in vars(self).items() if name.endswith(("_B", "_BW", "_BWM"))}
         return replace(self, **arrays)
 
-    def that_end(self, candidates: Candidates, stopping: Stopping) -> np.ndarray:
+    def candidates_that_end(self, candidates: Candidates, stopping: Stopping) -> np.ndarray:
         """ends_BC: the candidates that end their texts by a stop string or a function of the caller's."""
         _, parent_BC, token_BC = map(fetch, candidates)
         running_BWM, length_B = fetch(self.running_BWM), fetch(self.length_B)
@@ -427,10 +430,10 @@ class Beams:
         if self.counted_stop:
             self.stop_by_count(finishes_BC & (score_BC > -np.inf), at_B, self.counted_stop)
         if self.shares_places:
-            chosen.kept_BW[...] = np.where(self.share_places(at_B), chosen.kept_BW, -1)
+            chosen.kept_BW[...] = np.where(self.share_places_by_score(at_B), chosen.kept_BW, -1)
         return chosen
 
-    def share_places(self, at_B: np.ndarray) -> np.ndarray:
+    def share_places_by_score(self, at_B: np.ndarray) -> np.ndarray:
         """LightSeq: W places for both, texts that have finished and those that run, by their scores -> goes_on_BW.
 
         Both are in order, so that a text's rank is its own place, and how many of the others go before it.
@@ -467,7 +470,7 @@ class Beams:
                 total_BWV[b] = total_BWV[b, 0]
 
 
-def _joined(groups: list[Beams], decided: list[Chosen]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _join_decisions(groups: list[Beams], decided: list[Chosen]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(done_X, trouble_X, parent_BX): what all groups have decided; a beam is counted among those of all groups."""
     if len(groups) == 1:
         return groups[0].done_B, decided[0].trouble_B, decided[0].parent_BW
@@ -492,7 +495,7 @@ def refuse_step(
     raise_trouble(trouble_X, np.tile(sentence_B, len(trouble_X) // len(sentence_B)), step)
 
 
-def best_of_all(groups: list[Beams], request: Request, options: Options, steps: int) -> Found:
+def best_finished(groups: list[Beams], request: Request, options: Options, steps: int) -> Found:
     """The best finished texts of all groups. A place that no text filled, or only one out of play, stays empty."""
     text_BXM, score_BX, length_BX = (
         np.concatenate([fetch(part) for part in parts], axis=1)

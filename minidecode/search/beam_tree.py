@@ -45,8 +45,8 @@ def _draw_group(steps, results, word, name_it: bool) -> tuple[list[str], int, in
             x, y = LEFT + COLUMN * column + 60, TOP + ROW * rank
             text = [*s.running[c.parent], c.token]
             is_best = bool(results) and list(results[0][: len(text)]) == text
-            edges.append(_edge(places[-1].get(c.parent, places[0][0]), (x - 4, y), c.fate, is_best))
-            nodes.append(_node(x, y, word(c.token), c.score, c.fate, is_best))
+            edges.append(_draw_edge(places[-1].get(c.parent, places[0][0]), (x - 4, y), c.fate, is_best))
+            nodes.append(_draw_node(x, y, word(c.token), c.score, c.fate, is_best))
             if c.beam is not None:
                 below[c.beam] = (x + 84, y)
         places.append(below or places[-1])
@@ -63,7 +63,7 @@ def _draw_group(steps, results, word, name_it: bool) -> tuple[list[str], int, in
     return [*([name] if name_it else []), *heads, *edges, *nodes, footer], width, height
 
 
-def _edge(start: tuple[float, float], end: tuple[float, float], fate: str, is_best: bool) -> str:
+def _draw_edge(start: tuple[float, float], end: tuple[float, float], fate: str, is_best: bool) -> str:
     (x1, y1), (x2, y2) = start, end
     middle = (x1 + x2) / 2
     style = 'stroke-width="3"' if is_best else 'stroke-width="1"' + (' stroke-dasharray="3 3"' * (fate == "dropped"))
@@ -73,7 +73,7 @@ def _edge(start: tuple[float, float], end: tuple[float, float], fate: str, is_be
     )
 
 
-def _node(x: float, y: float, word: str, score: float, fate: str, is_best: bool) -> str:
+def _draw_node(x: float, y: float, word: str, score: float, fate: str, is_best: bool) -> str:
     word = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in word)  # XML takes no control characters
     shown = word if len(word) <= 11 else word[:10] + "…"
     weight = ' font-weight="bold"' if is_best else ""

@@ -1,7 +1,7 @@
 """Which continuations of a sentence's beams are looked at: the ways to find C candidates among W x V scores.
 
 Each returns (score_BC, parent_BC, token_BC), best first. total_BWV are the scores of whole texts;
-`straight_from_logits` needs none.
+`candidates_from_logits` needs none.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..device.arrays import array_like
 from ..errors import OptionError
 from ..options.options import Options
 from ..runtime.draws import Draws
-from .processors import always_due
+from .processors import due_at_every_step
 
 Candidates = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -24,22 +24,22 @@ def find_candidates(
 ) -> Candidates:
     """Finds candidates as the options ask for; draws: of the sentences, for sampling."""
     if options.do_sample:
-        return sampled(ops, total_BWV, C, draws, options.seed)
+        return sample_candidates(ops, total_BWV, C, draws, options.seed)
     if options.sibling_penalty and step > 0:  # at the first step all candidates are siblings
-        return siblings_apart(ops, total_BWV, C, options.sibling_penalty)
+        return diverse_siblings(ops, total_BWV, C, options.sibling_penalty)
     if options.num_beam_groups > 1 and options.rules.groups == "interleaved":
-        return interleaved_groups(ops, total_BWV, C, options.num_beam_groups, options.diversity_penalty)
-    return best(ops, total_BWV, C)
+        return interleaved_diverse_groups(ops, total_BWV, C, options.num_beam_groups, options.diversity_penalty)
+    return best_candidates(ops, total_BWV, C)
 
 
-def may_go_straight(ops: Any, options: Options) -> bool:
+def may_use_hars(ops: Any, options: Options) -> bool:
     """Whether the plan has hars_candidates, for the steps at which nothing touches scores on their way.
 
     Raises OptionError if there can be no such step: what was asked for would silently not run.
     """
     if not hasattr(ops, "hars_candidates"):
         return False
-    if reason := never_straight(options):
+    if reason := option_against_hars(options):
         raise OptionError(
             f"plan: hars takes candidates straight from the logits, and {reason} (dialect {options.dialect}) comes "
             "between them at every step: leave out one of the two, or say hars=auto"
@@ -47,27 +47,27 @@ def may_go_straight(ops: Any, options: Options) -> bool:
     return True
 
 
-def never_straight(options: Options) -> str | None:
+def option_against_hars(options: Options) -> str | None:
     """The option, if there is one, that comes between logits and candidates at every step."""
     searches = [name for name, off in [("do_sample", False), ("num_beam_groups", 1), ("sibling_penalty", 0.0)]
                 if getattr(options, name) != off]  # fmt: skip
-    return next(iter(searches or always_due(options)), None)
+    return next(iter(searches or due_at_every_step(options)), None)
 
 
-def straight_from_logits(ops, logits_RV, running_score_BW, C) -> Candidates:
+def candidates_from_logits(ops, logits_RV, running_score_BW, C) -> Candidates:
     """The C highest scores, all beams together, where nothing comes between logits and candidates (LightSeq, 2.2)."""
     score_BC, index_BC = ops.hars_candidates(logits_RV, running_score_BW, C)
     return score_BC, *ops.unravel_candidates(index_BC, logits_RV.shape[1])
 
 
-def best(ops, total_BWV, C) -> Candidates:
+def best_candidates(ops, total_BWV, C) -> Candidates:
     """The C highest scores, all beams together."""
     B, W, V = total_BWV.shape
     score_BC, index_BC = ops.top_candidates(total_BWV.reshape(B, W * V), C)
     return score_BC, *ops.unravel_candidates(index_BC, V)
 
 
-def sampled(ops, total_BWV, C, draws, seed) -> Candidates:
+def sample_candidates(ops, total_BWV, C, draws, seed) -> Candidates:
     """C continuations drawn without replacement, each as likely as exp(score); then ordered by score.
 
     Beam w draws the numbers of "tokens" w*V to (w+1)*V, so that no two beams share one.
@@ -83,7 +83,7 @@ def sampled(ops, total_BWV, C, draws, seed) -> Candidates:
     return np.take_along_axis(score_BC, order_BC, axis=1), *ops.unravel_candidates(index_BC, V)
 
 
-def only_the_best_ends(score_BC, parent_BC, token_BC, where_B, eos: tuple[int, ...]) -> Candidates:
+def demote_other_ends(score_BC, parent_BC, token_BC, where_B, eos: tuple[int, ...]) -> Candidates:
     """CTranslate2, right behind a prefix: a candidate that ends, and is not the best, becomes another far out of play.
 
     It keeps its place among the candidates, so that fewer beams run on.
@@ -93,7 +93,7 @@ def only_the_best_ends(score_BC, parent_BC, token_BC, where_B, eos: tuple[int, .
     return np.where(is_out_BC, score_BC.dtype.type(-1e10), score_BC), parent_BC * ~is_out_BC, token_BC * ~is_out_BC
 
 
-def siblings_apart(ops, total_BWV, C, rate) -> Candidates:
+def diverse_siblings(ops, total_BWV, C, rate) -> Candidates:
     """Diverse siblings search (Li et al. 2016; LightSeq, fairseq): a beam's k-th best continuation loses rate * k.
 
     k counts from 1. Each beam offers its C best; what it loses stays in the score.
@@ -107,7 +107,7 @@ def siblings_apart(ops, total_BWV, C, rate) -> Candidates:
     return score_BC, index_BC // score_RC.shape[1], token_BC
 
 
-def interleaved_groups(ops, total_BWV, C, G, penalty) -> Candidates:
+def interleaved_diverse_groups(ops, total_BWV, C, G, penalty) -> Candidates:
     """fairseq's diverse beam search: beam w belongs to group w mod G, and the groups choose in turn.
 
     A token costs `penalty` for every candidate of an earlier group that chose it; the cost stays in the score. The
@@ -125,7 +125,7 @@ def interleaved_groups(ops, total_BWV, C, G, penalty) -> Candidates:
         at_BWX = np.broadcast_to(chosen_BX[:, None], (B, W // G, chosen_BX.shape[1]))
         costs_BWX = total_BWV.dtype.type(penalty) * times_BX[:, None]
         np.put_along_axis(group_BWV, at_BWX, np.take_along_axis(group_BWV, at_BWX, axis=2) - costs_BWX, axis=2)
-        score, parent, token = best(ops, group_BWV, C // G)
+        score, parent, token = best_candidates(ops, group_BWV, C // G)
         chosen_BX = np.concatenate([chosen_BX, token], axis=1)
         chosen_by_group.append((score, parent * G + g, token))
     score_BC, parent_BC, token_BC = (

@@ -18,7 +18,7 @@ from ..device.weight_blocks import BLOCKS
 from ..options.options import Options
 from ..plan import file_of
 from ..runtime.arena import Extent
-from .candidates import never_straight
+from .candidates import option_against_hars
 
 # A letter for what is in it: f, d floats of 32 and 64 bits, i int64, u uint64, w uint32, h the bits of a float16, q
 # int8, o uint8, b bool. A number behind it: an array of so many axes; with "r", one that may only be read, as all
@@ -131,7 +131,7 @@ def work_of_encoder(parameters: int, vocab_size: int, width: int, tokens: int) -
     return (parameters - vocab_size * width) * tokens
 
 
-def rows_used(options: Options, has_encoder: bool, is_rotary: bool = False) -> list[str]:
+def rows_of_generation(options: Options, has_encoder: bool, is_rotary: bool = False) -> list[str]:
     """The rows of the catalog whose compiled code a generation under `fast` may call, and a choice of ASKED_FOR."""
     rows = ["embedding", "norm", "linear", "heads", "activation", "prefill"]
     rows += ["cache=paged"] if options.tokens_ahead else ["append", "split"]
@@ -143,7 +143,7 @@ def rows_used(options: Options, has_encoder: bool, is_rotary: bool = False) -> l
         rows.append("ngram")
     if options.num_beams > 1:
         rows += ["candidates", "beam_update", "finished", "sequences", "flags", "reorder", "softmax"]
-        if not never_straight(options):
+        if not option_against_hars(options):
             rows.append("hars")
     else:
         rows += ["extend", "softmax", *([] if options.do_sample else ["argmax"])]
@@ -159,7 +159,9 @@ def missing_rows(rows: Iterable[str], dtype: str) -> list[str]:
     return [
         row
         for row in rows
-        if not all(_is_loaded(_function(name), types_of(t)) for name, types in _functions_of(row, dtype) for t in types)
+        if not all(
+            _can_load(_function(name), parse_types(t)) for name, types in _functions_of(row, dtype) for t in types
+        )
     ]
 
 
@@ -171,8 +173,8 @@ def precompile(progress: Callable[[int, int], None] = lambda done, total: None) 
     made, functions = 0, all_functions()
     for done, (name, types) in enumerate(functions):
         progress(done, len(functions))
-        if not _is_loaded(_function(name), types_of(types)):
-            _function(name).compile(types_of(types))
+        if not _can_load(_function(name), parse_types(types)):
+            _function(name).compile(parse_types(types))
             made += 1
     progress(len(functions), len(functions))
     return made
@@ -181,7 +183,7 @@ def precompile(progress: Callable[[int, int], None] = lambda done, total: None) 
 def how_many_on_disk() -> tuple[int, int]:
     """(functions whose code need not be compiled any more, those that there are), each for one kind of arguments."""
     functions = all_functions()
-    return sum(_is_loaded(_function(name), types_of(types)) for name, types in functions), len(functions)
+    return sum(_can_load(_function(name), parse_types(types)) for name, types in functions), len(functions)
 
 
 def all_functions() -> list[tuple[str, str]]:
@@ -199,13 +201,13 @@ def _function(name: str) -> Any:
     return vars(file_of("cpu", module))[function]
 
 
-def types_of(text: str) -> tuple:
+def parse_types(text: str) -> tuple:
     """Numba's types of a function's arguments, as `TYPES` writes them."""
     from numba import types
 
     if "*" in text:
         before, rest = text.split("*")
-        return *types_of(before or "i i1"), types.BaseTuple.from_types(types_of(rest))  # tasks, and the table
+        return *parse_types(before or "i i1"), types.BaseTuple.from_types(parse_types(rest))  # tasks, and the table
     kinds = []
     for word in text.split():
         kind = getattr(types, LETTERS[word[0]])
@@ -215,7 +217,7 @@ def types_of(text: str) -> tuple:
     return tuple(kinds)
 
 
-def _is_loaded(function: Any, types: tuple) -> bool:
+def _can_load(function: Any, types: tuple) -> bool:
     """Whether a function's code for these types is in this process, or was on disk and is now.
 
     What Numba does at a call, without its last resort. A broken file is one that is not there.
@@ -237,7 +239,7 @@ def _is_loaded(function: Any, types: tuple) -> bool:
 
 
 @contextmanager
-def told_of_compiling(tell: Callable[[], None]) -> Iterator[None]:
+def tell_when_compiling(tell: Callable[[], None]) -> Iterator[None]:
     """Calls `tell` when the compiler starts, if it does: once while this is open."""
     from numba.core import event
 
@@ -257,7 +259,7 @@ def told_of_compiling(tell: Callable[[], None]) -> Iterator[None]:
 
 
 @contextmanager
-def compile_time(is_compiled: bool) -> Iterator[list[float]]:
+def timing_compilations(is_compiled: bool) -> Iterator[list[float]]:
     """Yields a list that gets the seconds of each compilation while it is open. is_compiled: whether any op may be.
 
     Two generations at once see each other's compilations: Numba compiles one function at a time, for all threads.

@@ -33,7 +33,7 @@ from ..errors import MinidecodeError, OptionError, pip_install
 from ..files.tokenizer import Tokenizer
 from ..options.options import Options
 from ..runtime.receipt import ConstraintCounts
-from .schema_limits import check_schema, parts
+from .schema_limits import check_schema, dicts_within
 from .shortest_match import MOST, WalkBudget, shortest_json, shortest_match
 
 KEPT = 64  # tokens of a row that get through where the likeliest are chosen: more than any search looks at
@@ -57,7 +57,7 @@ JSON_FORM = {"whitespace_flexible": False, "item_separator": ", ", "key_separato
 # ---- the library and a tokenizer -------------------------------------------------------------------------------------
 
 
-def _library() -> Any:
+def _import_library() -> Any:
     try:
         import llguidance
     except ModuleNotFoundError as error:
@@ -87,7 +87,7 @@ class Vocabulary:
                 "leave them out, or use another model"
             )
         try:
-            backend = _library().LLTokenizer(tokenizer.as_json())
+            backend = _import_library().LLTokenizer(tokenizer.as_json())
         except ValueError as error:
             raise OptionError(
                 f"llguidance cannot read this model's tokenizer ({_one_line(error)}): leave out regex and json_schema, "
@@ -114,13 +114,13 @@ def vocabulary_of(tokenizer: Tokenizer) -> Vocabulary:
     return _vocabularies[tokenizer]
 
 
-def _hints(options: Options) -> Iterator[str]:
+def _likely_endings(options: Options) -> Iterator[str]:
     """Texts that a search for an end tries as a whole: what patterns match, and of objects what is behind the brace."""
     if options.regex is not None:
         yield shortest_match(options.regex) or ""
         return
     schema, budget = json.loads(str(options.json_schema)), WalkBudget()
-    for part in parts(schema):
+    for part in dicts_within(schema):
         if isinstance(part.get("pattern"), str):
             yield shortest_match(part["pattern"]) or ""
         if isinstance(part.get("properties"), dict) and (text := shortest_json(part, schema, budget)):
@@ -128,7 +128,7 @@ def _hints(options: Options) -> Iterator[str]:
             yield text[2:]  # and behind {"
 
 
-def _split(text: bytes) -> list[bytes]:
+def _single_bytes(text: bytes) -> list[bytes]:
     return [text[i : i + 1] for i in range(len(text))]
 
 
@@ -144,7 +144,7 @@ def _one_line(message: object) -> str:
 class ByteTokens:
     """Every byte a token, and an end: what a search for an end goes by, for masks over a vocabulary take longer."""
 
-    tokens = [*_split(bytes(range(256))), b"<|end|>"]  # noqa: RUF012
+    tokens = [*_single_bytes(bytes(range(256))), b"<|end|>"]  # noqa: RUF012
     eos_token_id, bos_token_id, special_token_ids = END_OF_BYTES, None, (END_OF_BYTES,)
 
     def __call__(self, text: str | bytes) -> list[int]:
@@ -152,9 +152,9 @@ class ByteTokens:
 
 
 @functools.cache
-def byte_backend() -> Any:
+def backend_of_bytes() -> Any:
     """Bytes as tokens, in llguidance's form."""
-    library = _library()
+    library = _import_library()
     return library.LLTokenizer(library.TokenizerWrapper(ByteTokens()))
 
 
@@ -203,7 +203,7 @@ class Constraint:
             return None
         if tokenizer is None:
             raise OptionError(f"{name} needs a tokenizer, and this model folder has none: add its tokenizer.json")
-        library, vocabulary = _library(), vocabulary_of(tokenizer)
+        library, vocabulary = _import_library(), vocabulary_of(tokenizer)
         eos = [i for i in options.eos_token_id if i in tokenizer.special_ids and i < vocab_size]
         if not eos:
             raise OptionError(
@@ -224,14 +224,14 @@ class Constraint:
         except ValueError as error:  # such as half a surrogate pair in a schema, or one that is nested too deep
             raise OptionError(f"{name} is refused by llguidance ({_one_line(error)}): {remedy}") from None
         first_hints: dict[str, None] = {}
-        for hint in filter(None, _hints(options)):
+        for hint in filter(None, _likely_endings(options)):
             first_hints[hint] = None
             if len(first_hints) == HINTS:
                 break
         hints = [hint.encode("utf-8", "ignore") for hint in first_hints]
-        hints = [hint for hint in hints if all(b in vocabulary.words for b in _split(hint))]
+        hints = [hint for hint in hints if all(b in vocabulary.words for b in _single_bytes(hint))]
         if grammar not in vocabulary.roots:
-            backends = vocabulary.backend, byte_backend()
+            backends = vocabulary.backend, backend_of_bytes()
             matcher, by_byte = (library.LLMatcher(backend, grammar, log_level=0) for backend in backends)
             if matcher.get_error():
                 raise OptionError(f"{name} is refused by llguidance ({_one_line(matcher.get_error())}): {remedy}")
@@ -255,7 +255,7 @@ class Constraint:
                 "bytes is not looked for)"
             )
         for limit, prompt in zip(limit_B, prompt_B, strict=True):
-            needed = self._tokens(self.root.end) + 1 + (prompt == 1 and bool(self.skipped))
+            needed = self._fewest_tokens(self.root.end) + 1 + (prompt == 1 and bool(self.skipped))
             if needed > limit:
                 raise OptionError(
                     f"{self.name}: the shortest match that was found takes {needed} tokens with its end, and a text "
@@ -278,25 +278,25 @@ class Constraint:
         for token in fixed[1:] if fixed[:1] and fixed[0] in self.skipped else fixed:
             beginning = self._state_after_token(beginning, token)
         end = None if beginning is None else beginning.end
-        return end is not None and len(fixed) + self._tokens(end) + 1 <= limit
+        return end is not None and len(fixed) + self._fewest_tokens(end) + 1 <= limit
 
     def continuations(self, ids: tuple[int, ...], scores_V: np.ndarray, left: int) -> list[int]:
         """The tokens that may follow the new tokens `ids`: they continue a match, and an end fits into what is left.
 
-        Counts what it rules out. Call `next_step` first.
+        Counts what it rules out. Call `forget_older_steps` first.
         """
         beginning = self._state_after(ids)
-        allowed_V = self._allowed(beginning, len(scores_V))
+        allowed_V = self._allowed_tokens(beginning, len(scores_V))
         self.counts.of += len(scores_V)
         self.counts.masked += len(scores_V) - int(allowed_V.sum())
         return self._with_an_end(beginning, allowed_V, scores_V, left)
 
-    def way_out(self, ids: tuple[int, ...]) -> int | None:
+    def token_towards_end(self, ids: tuple[int, ...]) -> int | None:
         """The next token of the known end behind `ids`; None where they begin no match."""
         beginning = self._state_after(ids)
         return None if beginning is None else self._next_of_the_end(beginning)
 
-    def next_step(self, step: int) -> None:
+    def forget_older_steps(self, step: int) -> None:
         """Beginnings of the last step alone are kept; diverse groups ask several times in a step."""
         if step != self._step:
             self._step, self._before, self._now = step, self._now, {}
@@ -326,7 +326,7 @@ class Constraint:
         end = beginning.ends[token]
         return None if end is None else Beginning(beginning.text + self.vocabulary.text_of[token], matcher, end)
 
-    def _allowed(self, beginning: Beginning | None, V: int) -> np.ndarray:
+    def _allowed_tokens(self, beginning: Beginning | None, V: int) -> np.ndarray:
         """Truth values of V tokens. A model may have more ids than its tokenizer, and these are no text."""
         allowed_V = np.zeros(V, bool)
         if beginning is not None:
@@ -370,7 +370,7 @@ class Constraint:
     def _ends_within(self, beginning: Beginning, token: int, left: int) -> bool:
         """Whether an end is known behind this token that needs, with EOS, no more than the tokens left behind it."""
         most, end = left - 2, beginning.ends.get(token)
-        if end is None or self._tokens(end) > most:
+        if end is None or self._fewest_tokens(end) > most:
             end = beginning.ends[token] = self._end_behind(beginning, token, most)
         return end is not None
 
@@ -381,11 +381,13 @@ class Constraint:
         """
         text = self.vocabulary.text_of[token]
         end = self._old_end(beginning.matcher, [token], beginning.end, most, len(text))
-        has_no_room = beginning.end is not None and most < self._tokens(beginning.end)  # a new end is seldom shorter
+        has_no_room = beginning.end is not None and most < self._fewest_tokens(
+            beginning.end
+        )  # a new end is seldom shorter
         if end is not None or has_no_room or beginning.searches >= SEARCHES:
             return end
         beginning.searches += 1
-        end = self._search(beginning.text + text, beginning.end, most, NEW_END)
+        end = self._search_end(beginning.text + text, beginning.end, most, NEW_END)
         beginning.searches -= end is not None  # those that fail are counted
         return end
 
@@ -397,7 +399,7 @@ class Constraint:
             return None
         first, last = range(min(4, len(old))), range(max(len(old) - 8, 0), len(old) + 1)
         for cut in dict.fromkeys([min(likely_cut, len(old)), *first, *last]):
-            if self._tokens(old[cut:]) <= most:
+            if self._fewest_tokens(old[cut:]) <= most:
                 ids = [*tokens, *self._byte_ids(old[cut:]), self.vocabulary.backend.eos_token]
                 if matcher.validate_tokens(ids) == len(ids):
                     return old[cut:]
@@ -418,9 +420,9 @@ class Constraint:
             ids = [*text, END_OF_BYTES]
             if self.by_byte.validate_tokens(ids) == len(ids):
                 return text
-        return self._search(b"", None, np.inf, FIRST_END)
+        return self._search_end(b"", None, np.inf, FIRST_END)
 
-    def _search(self, text: bytes, old: bytes | None, most: float, states: int) -> bytes | None:
+    def _search_end(self, text: bytes, old: bytes | None, most: float, states: int) -> bytes | None:
         """A short end of a text, in at most so many tokens: bytes alone, or bytes and then what is left of the old end.
 
         It goes byte by byte, the shortest first; a hint counts as one byte. Bytes behind which the same may follow are
@@ -435,11 +437,11 @@ class Constraint:
             if not heap or tried > TRIED:
                 return None
             length, turns, last_turn, _, more, state = heapq.heappop(heap)
-            if most < np.inf and self._tokens(more) > most + 1:
+            if most < np.inf and self._fewest_tokens(more) > most + 1:
                 continue
-            if state.is_accepting() and self._tokens(more) <= most:
+            if state.is_accepting() and self._fewest_tokens(more) <= most:
                 return more
-            if old is not None and (end := self._joined(state, more, old, most)) is not None:
+            if old is not None and (end := self._end_by_old_end(state, more, old, most)) is not None:
                 return end
             if forced := state.compute_ff_bytes():
                 following = [forced] if self._is_text(forced) else []
@@ -468,15 +470,15 @@ class Constraint:
                     heapq.heappush(heap, (length + cost, *way, order, more + piece, after))
         return None
 
-    def _joined(self, state: Any, more: bytes, old: bytes, most: float) -> bytes | None:
+    def _end_by_old_end(self, state: Any, more: bytes, old: bytes, most: float) -> bytes | None:
         """These bytes and what is left of the old end, if that completes the state's text.
 
         Of a long end, a few cuts are tried: near its begin and near its end.
         """
-        most, half = most - self._tokens(more), max(2, JOINED // (len(old) + 1) // 2)
+        most, half = most - self._fewest_tokens(more), max(2, JOINED // (len(old) + 1) // 2)
         first, last = range(min(half, len(old))), range(max(len(old) - half, 0), len(old) + 1)
         for cut in dict.fromkeys([*first, *last]):
-            if self._tokens(old[cut:]) <= most:
+            if self._fewest_tokens(old[cut:]) <= most:
                 ids = [*old[cut:], END_OF_BYTES]
                 if state.validate_tokens(ids) == len(ids):
                     return more + old[cut:]
@@ -484,7 +486,7 @@ class Constraint:
 
     def _bytes_that_follow(self, allowed_X: np.ndarray) -> list[bytes]:
         """Those to try: ASCII before all others; of many, the likely ends."""
-        following = [b for b in self._bytes if allowed_X[b[0]]]
+        following = [b for b in self._likely_end_bytes if allowed_X[b[0]]]
         following = [b for b in following if b < b"\x80"] or following
         if len(following) > MANY_BYTES:
             following = [b for b in following if b in LIKELY_BYTES] or following[:MANY_BYTES]
@@ -492,15 +494,15 @@ class Constraint:
 
     def _is_text(self, text: bytes) -> bool:
         """Whether each byte is a token."""
-        return all(b in self.vocabulary.words for b in _split(text))
+        return all(b in self.vocabulary.words for b in _single_bytes(text))
 
     @functools.cached_property
-    def _bytes(self) -> list[bytes]:
+    def _likely_end_bytes(self) -> list[bytes]:
         """The bytes that are tokens, likely ends first."""
-        single = [b for b in _split(bytes(range(256))) if b in self.vocabulary.words]
+        single = [b for b in _single_bytes(bytes(range(256))) if b in self.vocabulary.words]
         return sorted(single, key=lambda b: LIKELY_BYTES.find(b) if b in LIKELY_BYTES else len(LIKELY_BYTES))
 
-    def _tokens(self, text: bytes) -> int:
+    def _fewest_tokens(self, text: bytes) -> int:
         """The fewest tokens that a text can be cut into."""
         if text in self._fewest:
             return self._fewest[text]
@@ -519,6 +521,6 @@ class Constraint:
 
     def _first_token(self, text: bytes) -> int:
         """The first of the fewest tokens."""
-        words, fewest = self.vocabulary.words, self._tokens(text)
+        words, fewest = self.vocabulary.words, self._fewest_tokens(text)
         ends = range(1, min(self.vocabulary.longest, len(text)) + 1)
-        return words[text[: next(j for j in ends if text[:j] in words and self._tokens(text[j:]) == fewest - 1)]]
+        return words[text[: next(j for j in ends if text[:j] in words and self._fewest_tokens(text[j:]) == fewest - 1)]]

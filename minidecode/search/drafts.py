@@ -15,7 +15,7 @@ from ..runtime.draws import Draws
 from .greedy import Texts, next_tokens
 from .processors import make_tables
 from .result import Request
-from .tables import without_rows
+from .tables import copies_without_rows
 
 # What tells the random numbers of one token apart: its own draw has the text's key as it is.
 OF_DRAFT, OF_VERDICT = 0x6A09E667, 0xBB67AE85
@@ -39,7 +39,7 @@ class Drafter(Protocol):
         """A draft of at most so many tokens for each text that goes on."""
 
 
-def lookup(text: np.ndarray, most: int, longest: int) -> np.ndarray:
+def lookup_draft(text: np.ndarray, most: int, longest: int) -> np.ndarray:
     """What followed when the last tokens of the text stood in it before; of no token if they never did.
 
     The longest n-gram of at most `longest` tokens counts, at its last place. A copy may run into itself, as in LZ77:
@@ -54,7 +54,7 @@ def lookup(text: np.ndarray, most: int, longest: int) -> np.ndarray:
 
 
 class PromptLookup:
-    """Drafts by `lookup` (Saxena 2023): they cost nothing, and are good where a text repeats itself or its prompt."""
+    """Drafts by `lookup_draft` (Saxena 2023): free, and good where a text repeats itself or its prompt."""
 
     def __init__(self, options: Options):
         self.longest = options.max_matching_ngram_size
@@ -65,7 +65,7 @@ class PromptLookup:
     def drafts(self, texts: Texts, going_X: np.ndarray, most_X: np.ndarray) -> list[Draft]:
         """Drafts tokens by what each text holds."""
         each = zip(going_X, most_X, strict=True)
-        return [Draft(lookup(texts.tokens_RM[r, : texts.length_R[r]], most, self.longest)) for r, most in each]
+        return [Draft(lookup_draft(texts.tokens_RM[r, : texts.length_R[r]], most, self.longest)) for r, most in each]
 
 
 class DraftModel:
@@ -102,7 +102,7 @@ class DraftModel:
                 draft = drafts[writing[x]]
                 draft.ids = np.append(draft.ids, chosen.token_R[x])
                 if o.do_sample:
-                    draft.probability_V.append(probabilities(chosen.scores_RV[x]))
+                    draft.probability_V.append(softmax_in_float64(chosen.scores_RV[x]))
             writing = [writing[x] for x in fine if len(drafts[writing[x]].ids) < most_X[writing[x]]]
         return drafts
 
@@ -121,14 +121,15 @@ def texts_ahead(
     ahead = dataclasses.replace(
         texts, tokens_RM=tokens_XM, length_R=length_X, total_R=np.zeros(X), done_R=np.zeros(X, bool),
         every_R=np.arange(X), nobody_R=np.zeros(X, bool), begins_R=texts.begins_R[text_X],
-        limits_R=texts.limits_R[text_X], draws=draws, tables=without_rows(texts.tables), row_R=texts.row_R[text_X],
+        limits_R=texts.limits_R[text_X], draws=draws, tables=copies_without_rows(texts.tables),
+        row_R=texts.row_R[text_X],
         sentence_R=texts.sentence_R[text_X],
     )  # fmt: skip
     make_tables(request.rows(tokens_XM, length_X, ahead.sentence_R, None, ahead.tables), options)
     return ahead
 
 
-def probabilities(scores_V: np.ndarray) -> np.ndarray:
+def softmax_in_float64(scores_V: np.ndarray) -> np.ndarray:
     """softmax(scores), in float64."""
     weights_V = np.exp(scores_V.astype(np.float64) - scores_V.max())
     return weights_V / weights_V.sum()

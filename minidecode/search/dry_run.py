@@ -34,12 +34,12 @@ from ..runtime.engine import Engine, watched_by
 from ..runtime.planner import Lifetime, lay_out
 from ..runtime.receipt import CountedOps, base_array
 from .beam import beam_search
-from .greedy import greedy
-from .processors import always_due, that_make_arrays
+from .greedy import greedy_search
+from .processors import due_at_every_step, processors_that_make_arrays
 from .result import Request
 
 
-def search_of(options: Options) -> Options:
+def options_of_step(options: Options) -> Options:
     """The options that decide which ops a step calls and how wide their results are, with all else left out.
 
     Two rounds long, with one step between them; no text may end before that. Of EOS it matters how many there are.
@@ -51,7 +51,7 @@ def search_of(options: Options) -> Options:
         temperature=1.0 if options.temperature == 1.0 else 2.0, top_k=options.top_k, top_p=options.top_p,
         eos_token_id=tuple(range(len(options.eos_token_id))), no_repeat_ngram_size=options.no_repeat_ngram_size,
         renormalize_logits=options.renormalize_logits, max_new_tokens=2, min_new_tokens=1,
-        **{name: getattr(options, name) for name in that_make_arrays()},
+        **{name: getattr(options, name) for name in processors_that_make_arrays()},
     )  # fmt: skip
 
 
@@ -74,11 +74,11 @@ def dry_run(
         return StepPlan(lay_out((), place), nothing, extent, made_for, device)
     ways = [(search, 2)]
     is_greedy = search.num_beams == 1 and not search.do_sample and search.rules.greedy_scores == "logits"
-    if (search.num_beams > 1 and "hars_candidates" in functions) or (is_greedy and not always_due(search)):
+    if (search.num_beams > 1 and "hars_candidates" in functions) or (is_greedy and not due_at_every_step(search)):
         ways = [(replace(search, **_due_at_the_limit(search)), 2), (search, 3)]
     engine = functools.partial(_Roomy if captured else Engine, make_cache=make_cache, device=device)
-    steps = [_record(engine, network, weights, functions, extent, *way) for way in ways]
-    lifetimes, calls = in_one_timeline(steps)
+    steps = [_record_last_step(engine, network, weights, functions, extent, *way) for way in ways]
+    lifetimes, calls = merge_timelines(steps)
     return StepPlan(lay_out(lifetimes, place), calls, extent, made_for, device)
 
 
@@ -89,21 +89,23 @@ def _due_at_the_limit(search: Options) -> dict[str, Any]:
     return {"forced_eos_token_id": search.eos_token_id if search.dialect == "fairseq" else (0,)}
 
 
-def _record(engine, network, weights, functions, extent: Extent, search: Options, limit: int) -> Recorder:
+def _record_last_step(engine, network, weights, functions, extent: Extent, search: Options, limit: int) -> Recorder:
     """The last step of the longest texts, in a search of `limit` rounds that is stopped after its second."""
     plain = engine(network, weights, CountedOps(functions, Fresh()))
     if weights.memory is not None:
-        plain.read_latent(np.zeros((extent.sentences, _inputs(weights.memory)), weights.memory.computed_in))
+        plain.read_latent(np.zeros((extent.sentences, _number_of_inputs(weights.memory)), weights.memory.computed_in))
     recorder = Recorder(lambda: [a for cache in plain.caches for a in cache.arrays()])
     stand_in: Any = _StandIn(plain, extent, CountedOps(functions, recorder))
     sources = [np.zeros(extent.source_tokens, np.int64)] * extent.sentences
-    no_eos = len(search.eos_token_id)  # which are the first tokens (search_of): a unigram ban must leave them possible
+    no_eos = len(
+        search.eos_token_id
+    )  # which are the first tokens (options_of_step): a unigram ban must leave them possible
     texts = [np.full(extent.text_tokens - 2, no_eos)] * extent.sentences
     request = Request.make(texts, np.full(extent.sentences, limit), search, sources if extent.source_tokens else ())
     if extent.source_tokens:
         plain.encode(sources)
     with watched_by(None), contextlib.suppress(_RecordedError):
-        (greedy if search.num_beams == 1 else beam_search)(stand_in, request, search)
+        (greedy_search if search.num_beams == 1 else beam_search)(stand_in, request, search)
     recorder.finish()
     return recorder
 
@@ -190,17 +192,17 @@ class _Hollow:
     """Stands in for a model's forward passes: caches are filled with zeros, and nothing is computed."""
 
     def __init__(self, weights):
-        self.vocabulary = _outputs(weights.lm_head)
+        self.vocabulary = _number_of_outputs(weights.lm_head)
 
     def encode(self, weights, ids_R, pos_R, caches, ops):
         qkv = weights.blocks[0].qkv
-        return np.zeros((len(ids_R), _inputs(qkv)), qkv.computed_in, like=ids_R)
+        return np.zeros((len(ids_R), _number_of_inputs(qkv)), qkv.computed_in, like=ids_R)
 
     def forward(self, weights, ids_R, pos_R, caches, ops, pick_R=None):
         asked = len(ids_R) if pick_R is None else len(pick_R)
         rows = len(ids_R) + (rows_per_token(weights) - 1) * asked
         for block, cache in zip(weights.blocks, caches, strict=True):
-            sizes = _outputs(block.qkv), _inputs(block.qkv)
+            sizes = _number_of_outputs(block.qkv), _number_of_inputs(block.qkv)
             qkv_RX, h_RD = (np.zeros((rows, n), block.qkv.computed_in, like=ids_R) for n in sizes)
             cache.append(ops, qkv_RX, h_RD)
         return h_RD[:asked]
@@ -209,7 +211,7 @@ class _Hollow:
         return np.zeros((len(h_RD), self.vocabulary), h_RD.dtype, like=h_RD)
 
 
-def _inputs(weight) -> int:
+def _number_of_inputs(weight) -> int:
     if is_in_blocks(weight):
         return weight.scale.shape[1] * BLOCK
     if weight.layout == "panels":
@@ -217,23 +219,23 @@ def _inputs(weight) -> int:
     return weight.data.shape[0 if weight.layout == "io" else 1]
 
 
-def _outputs(weight) -> int:
+def _number_of_outputs(weight) -> int:
     return weight.outputs
 
 
 def _copy_in_same_state(cache):
     """A cache in the same state, over the same keys and values; what it counts by is its own."""
-    return copy.deepcopy(cache, {id(array): array for array in _arrays_of(cache) if array.dtype.kind == "f"})
+    return copy.deepcopy(cache, {id(array): array for array in _arrays_within(cache) if array.dtype.kind == "f"})
 
 
-def _arrays_of(thing) -> Iterator[np.ndarray]:
+def _arrays_within(thing) -> Iterator[np.ndarray]:
     if is_array(thing):
         yield thing
         return
     for part in thing if isinstance(thing, tuple) else ():
-        yield from _arrays_of(part)
+        yield from _arrays_within(part)
     for value in getattr(thing, "__dict__", {}).values():
-        yield from _arrays_of(value)
+        yield from _arrays_within(value)
 
 
 # ---- what is made and read, and when ---------------------------------------------------------------------------------
@@ -290,9 +292,9 @@ class Recorder:
         self.now += 1
         self._times[name] = self._times.get(name, 0) + 1
         label = f"{name} {self._times[name]}"
-        arguments = list(_arrays_of((*args, *kwargs.values())))  # a position bias may be one that the step made
+        arguments = list(_arrays_within((*args, *kwargs.values())))  # a position bias may be one that the step made
         self.read(arguments)
-        takes, asked, rows_of = inspect.signature(function).parameters, [], _rows_of(name)
+        takes, asked, rows_of = inspect.signature(function).parameters, [], _argument_of_as_many_rows(name)
 
         def workspace(shape, dtype):
             asked.append(scratch(None, shape, arguments[0], dtype))
@@ -340,7 +342,7 @@ class Recorder:
                 made.is_placed = False
 
 
-def _rows_of(name: str) -> int | None:
+def _argument_of_as_many_rows(name: str) -> int | None:
     """The argument that has as many rows as the results: their names begin with one letter. Tables are longer."""
     parameters = list(inspect.signature(getattr(signatures, name)).parameters)
     letter = (letters(signatures.RETURNS.get(name, parameters[:1])[0]) or " ")[0]
@@ -348,12 +350,12 @@ def _rows_of(name: str) -> int | None:
     return next((i for i, p in enumerate(parameters) if (letters(p) or "")[:1] == letter and p not in tables), None)
 
 
-def _result(number: int, array: np.ndarray | None) -> Result:
+def _name_of_result(number: int, array: np.ndarray | None) -> Result:
     assert array is not None  # else it would be a workspace
     return Result(number, array.shape[1:], array.dtype)
 
 
-def in_one_timeline(steps: list[Recorder]) -> tuple[list[Lifetime], dict[str, tuple[tuple[Call, ...], ...]]]:
+def merge_timelines(steps: list[Recorder]) -> tuple[list[Lifetime], dict[str, tuple[tuple[Call, ...], ...]]]:
     """All lifetimes, and the calls that they belong to, by section and by the ways in which a search may go on.
 
     The first step counts whole; of the others the search alone, as if it came behind the first one's. What a search has
@@ -379,7 +381,7 @@ def in_one_timeline(steps: list[Recorder]) -> tuple[list[Lifetime], dict[str, tu
         shifted = []
         for c in calls:
             made = [m for m in c.made if m is None or m.is_placed]
-            results = tuple(None if m is None else _result(index[id(m)], m.array) for m in made)
+            results = tuple(None if m is None else _name_of_result(index[id(m)], m.array) for m in made)
             room = None if c.room is None else index[id(c.room)]
             shifted.append(Call(c.op, c.time + shift, results, c.rows_of, room))
         return tuple(shifted)

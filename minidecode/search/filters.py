@@ -25,7 +25,7 @@ def min_p_filter(ops: Any, scores_RV: np.ndarray, p: float, least: int = 1) -> n
     below = math.log(p) if p > 0 else -math.inf
     best_RC, index_RC = ops.top_candidates(scores_RV, min(least, scores_RV.shape[1]))
     threshold_R1 = (best_RC[:, :1].astype(np.float64) + below).astype(scores_RV.dtype)
-    for rows in _parts(scores_RV):
+    for rows in _row_slices(scores_RV):
         _rule_out_below(scores_RV[rows], threshold_R1[rows])
     np.put_along_axis(scores_RV, index_RC, best_RC, axis=1)
     return scores_RV
@@ -53,7 +53,7 @@ def eta_filter(ops: Any, scores_RV: np.ndarray, epsilon: float, least: int = 1) 
     """
 
     def log_eta_of(logprobs_RV):
-        entropy_R1 = _surprise(logprobs_RV).sum(axis=1, keepdims=True)
+        entropy_R1 = _entropy_terms(logprobs_RV).sum(axis=1, keepdims=True)
         return np.minimum(math.log(epsilon), math.log(epsilon) / 2 - entropy_R1)
 
     return _cut_off(ops, scores_RV, log_eta_of, least)
@@ -62,7 +62,7 @@ def eta_filter(ops: Any, scores_RV: np.ndarray, epsilon: float, least: int = 1) 
 def _cut_off(ops, scores_RV, threshold_of, least):
     """Rules out what is below the threshold of log-probabilities, but for what ties with the `least` likeliest."""
     best_RC, _ = ops.top_candidates(scores_RV, min(least, scores_RV.shape[1]))
-    for rows in _parts(scores_RV):
+    for rows in _row_slices(scores_RV):
         part_RV, logprobs_RV = scores_RV[rows], _log_softmax(scores_RV[rows], best_RC[rows, :1])
         goes_RV = (logprobs_RV < threshold_of(logprobs_RV)) & (part_RV < best_RC[rows, -1:])
         scores_RV[rows] = np.where(goes_RV, -np.inf, part_RV)
@@ -76,7 +76,7 @@ def top_h_filter(ops: Any, scores_RV: np.ndarray, h: float) -> np.ndarray:
     """
     best_RC, index_RC = ops.top_candidates(scores_RV, min(TOP_H_TOKENS, scores_RV.shape[1]))
     logprobs_RC = _log_softmax(best_RC, best_RC[:, :1])
-    entropy_RC = np.cumsum(_surprise(logprobs_RC), axis=1)
+    entropy_RC = np.cumsum(_entropy_terms(logprobs_RC), axis=1)
     goes_RC = (entropy_RC > h * entropy_RC[:, -1:]) | (logprobs_RC == -np.inf)
     is_first_C = np.arange(best_RC.shape[1], like=best_RC) == 0
     scores_RV[...] = np.full_like(scores_RV, -np.inf)
@@ -84,7 +84,7 @@ def top_h_filter(ops: Any, scores_RV: np.ndarray, h: float) -> np.ndarray:
     return scores_RV
 
 
-def _parts(scores_RV: np.ndarray) -> Iterator[slice]:
+def _row_slices(scores_RV: np.ndarray) -> Iterator[slice]:
     """Which rows are looked at together."""
     rows = len(scores_RV)
     step = 1 if isinstance(scores_RV, np.ndarray) else rows
@@ -98,7 +98,7 @@ def _log_softmax(scores_RV: np.ndarray, largest_R1: np.ndarray) -> np.ndarray:
     return shifted_RV - np.log(np.exp(shifted_RV).sum(axis=1, keepdims=True))
 
 
-def _surprise(logprobs_RV: np.ndarray) -> np.ndarray:
+def _entropy_terms(logprobs_RV: np.ndarray) -> np.ndarray:
     """-p log p of each token; 0 where p is 0."""
     probabilities_RV = np.exp(logprobs_RV)
     return -probabilities_RV * np.where(probabilities_RV > 0, logprobs_RV, 0.0)

@@ -17,12 +17,12 @@ from ..runtime.kept import Kept
 from ..runtime.trace import Trace
 from .looks import Looks, Past
 from .processors import (
-    any_due,
+    apply_processors,
+    is_any_due,
     key_of_step,
-    log_probabilities_last,
     make_tables,
-    process,
     remove_invalid_values,
+    softmax_after_processors,
     why_in_parts,
 )  # fmt: skip
 from .result import (
@@ -30,17 +30,17 @@ from .result import (
     Request,
     check_logits,
     clear_trouble,
-    copy_found,
+    copy_finds,
     raise_trouble,
     scaled_logits,
-    with_finds_apart,
+    with_copied_finds,
 )
 from .rows import Rows
 from .stopping import Stopping
-from .tables import arrays_of, without_rows
+from .tables import arrays_of_tables, copies_without_rows
 
 
-def greedy(
+def greedy_search(
     engine: Engine, request: Request, options: Options, on_token: Callable[[int, int], None] | None = None,
     trace: Trace | None = None, kept: Kept | None = None,
 ) -> Found:  # fmt: skip
@@ -91,10 +91,10 @@ def greedy(
                 stays_B = engine.sentences_that_stay(done_B)
                 if len(stays_B) < len(done_B):
                     if every_text is texts:
-                        every_text = with_finds_apart(texts)
-                    copy_found(texts.finds(), every_text.finds(), np.repeat(done_B, S), texts.row_R)
+                        every_text = with_copied_finds(texts)
+                    copy_finds(texts.finds(), every_text.finds(), np.repeat(done_B, S), texts.row_R)
                     stays_R = (stays_B[:, None] * S + np.arange(S)).reshape(-1)
-                    texts = texts.of(stays_R, request, options)
+                    texts = texts.of_rows(stays_R, request, options)
                     streams.keep_only(stays_R)
                     engine.keep_only(stays_B, S)
 
@@ -108,8 +108,8 @@ def greedy(
 
         texts, chosen = engine.run_step(one_step, texts, said, key)
 
-    copy_found(texts.finds(), every_text.finds(), np.arange(len(texts.row_R)), texts.row_R)
-    result = found_of(every_text, request, options, looks.steps)
+    copy_finds(texts.finds(), every_text.finds(), np.arange(len(texts.row_R)), texts.row_R)
+    result = found_texts(every_text, request, options, looks.steps)
     if kept:
         kept.find_texts(result.tokens)
     return result
@@ -149,7 +149,7 @@ def next_tokens(
     notes: dict[str, np.ndarray] | None = {} if trace else None
     model_trouble_R = None  # then argmax_tokens looks at the logits themselves
     if options.rules.softmax == "last":
-        scores_RV, model_trouble_R = log_probabilities_last(ops, logits_RV, rows, options, notes)
+        scores_RV, model_trouble_R = softmax_after_processors(ops, logits_RV, rows, options, notes)
         clear_trouble(model_trouble_R, texts.done_R)
     elif options.do_sample or not is_by_logits:  # noted before processors, which may hide it
         logprobs_RV, model_trouble_R = ops.log_softmax(logits_RV)
@@ -158,12 +158,12 @@ def next_tokens(
             assert step is not None  # it has no neighbours at other steps
             raise_trouble(model_trouble_R, texts.sentence_R, step)
         # In place: nothing reads them any more.
-        scores_RV = process(ops, logits_RV if is_by_logits else logprobs_RV, rows, options, notes)
-    elif any_due(rows, options):
+        scores_RV = apply_processors(ops, logits_RV if is_by_logits else logprobs_RV, rows, options, notes)
+    elif is_any_due(rows, options):
         if options.logits_processor:
             assert step is not None
             check_logits(logits_RV, texts.done_R, texts.sentence_R, step)
-        scores_RV = process(ops, ops.gather_rows(logits_RV, texts.every_R), rows, options, notes)
+        scores_RV = apply_processors(ops, ops.gather_rows(logits_RV, texts.every_R), rows, options, notes)
     else:
         scores_RV = logits_RV
 
@@ -222,7 +222,7 @@ class Texts:
         """Each row holds the prompt of its sentence, in front of as many places as it may have new tokens."""
         row_R = np.arange(len(sentence_R))
         prompt_R, limit_R = request.prompt_B[sentence_R], request.limit_B[sentence_R]
-        text_BM = request.texts_with_room(engine.capacity_for_texts(prompt_R, limit_R))
+        text_BM = request.prompts_with_space(engine.capacity_for_texts(prompt_R, limit_R))
         tokens_RM = array_like(logits_RV, (len(row_R), text_BM.shape[1]), np.int64, text_BM[sentence_R])
         length_R, total_R = (
             array_like(logits_RV, len(row_R), *kind) for kind in ((np.int64, prompt_R), (np.float64, 0))
@@ -245,7 +245,7 @@ class Texts:
     def arrays(self) -> Iterator[tuple[str, Any]]:
         """(name, value) of all that a step reads and changes."""
         yield from vars(self).items()
-        yield from arrays_of(self.tables)
+        yield from arrays_of_tables(self.tables)
         for part in (self.draws, self.past):
             if part is not None:
                 yield from vars(part).items()
@@ -258,12 +258,12 @@ class Texts:
         """What has been generated."""
         return self.tokens_RM, self.length_R, self.total_R
 
-    def of(self, stays_R: np.ndarray, request: Request, options: Options) -> Texts:
+    def of_rows(self, stays_R: np.ndarray, request: Request, options: Options) -> Texts:
         """These rows alone."""
         other: dict[str, Any] = {
             "every_R": self.every_R[: len(stays_R)], "nobody_R": self.nobody_R[: len(stays_R)], "eos_X": self.eos_X,
-            "draws": self.draws and self.draws.of(stays_R), "tables": without_rows(self.tables),
-            "past": self.past and self.past.of(len(stays_R), len(stays_R)),
+            "draws": self.draws and self.draws.of_rows(stays_R), "tables": copies_without_rows(self.tables),
+            "past": self.past and self.past.make_empty(len(stays_R), len(stays_R)),
         }  # fmt: skip
         texts = replace(
             self, **{name: array[stays_R] for name, array in vars(self).items() if name not in other}, **other
@@ -326,7 +326,7 @@ def note_tokens(trace: Trace, step: int, texts: Texts, chosen: Chosen) -> None:
     trace.note_tokens(step, chosen.rows.on_host, token_R, total_R, went_R, done_R, chosen.notes)
 
 
-def found_of(texts: Texts, request: Request, options: Options, steps: int) -> Found:
+def found_texts(texts: Texts, request: Request, options: Options, steps: int) -> Found:
     """The new tokens and the score of each text, by sentence."""
     S = options.num_return_sequences
     (tokens_RM, length_R, total_R), prompt_R = map(fetch, texts.finds()), np.repeat(request.prompt_B, S)

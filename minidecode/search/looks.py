@@ -21,7 +21,7 @@ from .rows import Rows
 MOST = 8  # steps between two looks: a number of 64 bits has a byte for each
 
 
-def steps_between(steps: int, may_end_early: bool) -> int:
+def steps_between_looks(steps: int, may_end_early: bool) -> int:
     """How many steps are launched between two looks, after so many steps: 1, 2, 4 or 8.
 
     Where texts may end at any step, K steps between looks launch (K - 1) / 2 too many at the end on average. On an H100
@@ -55,7 +55,7 @@ class Past:
         """No step has told anything; on the device of this array."""
         return cls(array_like(like, 1 + troubles + rows, np.int64, 0), troubles)
 
-    def of(self, troubles: int, rows: int) -> Past:
+    def make_empty(self, troubles: int, rows: int) -> Past:
         """An empty one for so many: the host has seen all steps."""
         return Past.start(self.history_X, troubles, rows)
 
@@ -68,7 +68,7 @@ class Past:
             if new_X is not None:
                 part_X |= new_X
 
-    def flags(self, steps: int) -> list[int]:
+    def recent_flags(self, steps: int) -> list[int]:
         """The flags of the last steps, the oldest first; the host waits here."""
         flags = int(self.history_X[0])
         return [flags >> 8 * ago & 255 for ago in reversed(range(steps))]
@@ -92,7 +92,9 @@ class Looks:
     def start(cls, engine: Engine, request: Request, options: Options, refused: str) -> Looks:
         """refused: why no step is one launch, if none is."""
         may_end_early = bool(options.eos_token_id)
-        halfway = steps_between(int(request.limit_B.max()) // 2, may_end_early)  # else a Past costs more than looks
+        halfway = steps_between_looks(
+            int(request.limit_B.max()) // 2, may_end_early
+        )  # else a Past costs more than looks
         return cls(engine, may_end_early, halfway > 1 and engine.captures(refused or ()))
 
     def are_due(self, past: Past | None, rows: Rows, key: Any) -> bool:
@@ -103,7 +105,7 @@ class Looks:
         if past is None or not self.engine.captures(key):
             return True
         assert rows.step is not None
-        is_time = rows.step - self.steps >= steps_between(rows.step, self.may_end_early)
+        is_time = rows.step - self.steps >= steps_between_looks(rows.step, self.may_end_early)
         return is_time or bool((rows.limit_R == rows.step).any())
 
     def look(
@@ -118,7 +120,7 @@ class Looks:
             self.steps = steps
             return StepReport(steps - 1, int(flag[0]), trouble_X, model_trouble_R)  # the host waits here
         self.engine.graphs.looks += 1
-        flags = past.flags(steps - self.steps)
+        flags = past.recent_flags(steps - self.steps)
         decisive = next((i for i, each in enumerate(flags) if each & (TROUBLE | ALL_DONE)), len(flags) - 1)
         self.steps += decisive + 1
         troubles = past.troubles_of(steps - self.steps) if flags[decisive] & TROUBLE else (trouble_X, model_trouble_R)

@@ -25,7 +25,15 @@ from ..ops import FINE
 from ..options.options import Options
 from .filters import epsilon_filter, eta_filter, min_p_filter, top_h_filter
 from .rows import OF_ROWS, Rows
-from .tables import bad_words, growth_of, ids_of, ngrams_of_sources, ruled_out, sequences, sources_of
+from .tables import (
+    banned_ngrams_of_sources,
+    banned_tokens,
+    banned_words,
+    decay_growth,
+    padded_sources,
+    sequence_biases,
+    unique_ids,
+)
 
 # The processors of each dialect, in the order in which they run.
 HF = (
@@ -57,7 +65,9 @@ ORDER = {
 }
 
 
-def process(ops: Any, scores_RV: np.ndarray, rows: Rows, options: Options, notes: dict | None = None) -> np.ndarray:
+def apply_processors(
+    ops: Any, scores_RV: np.ndarray, rows: Rows, options: Options, notes: dict | None = None
+) -> np.ndarray:
     """All processors of the dialect, in its order. notes: filled with what each of them changed, for a trace."""
     for name in ORDER[options.dialect]:
         before_RV = scores_RV.copy() if notes is not None else None
@@ -67,15 +77,15 @@ def process(ops: Any, scores_RV: np.ndarray, rows: Rows, options: Options, notes
     return scores_RV
 
 
-def log_probabilities_last(
+def softmax_after_processors(
     ops: Any, logits_RV: np.ndarray, rows: Rows, options: Options, notes: dict | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """(log-probabilities of what the processors leave of logits, what is wrong with each row).
 
     Where they leave no token, all stay ruled out: it is the options' fault, not the model's. logits_RV may change.
     """
-    left_RV = process(ops, logits_RV, rows, options, notes)
-    if not any_due(rows, options):
+    left_RV = apply_processors(ops, logits_RV, rows, options, notes)
+    if not is_any_due(rows, options):
         return ops.log_softmax(left_RV)
     is_possible_R = (left_RV != -np.inf).any(axis=1)
     scores_RV, trouble_R = ops.log_softmax(left_RV)
@@ -111,22 +121,22 @@ def acts(
         noted.by_host, noted.is_on = by_host, lambda o: bool(on(o))
         noted.make_table, noted.makes_arrays = table, makes_arrays
         noted.is_always_due = lambda o: at is None and bool(on(o))
-        noted.is_due = lambda rows, o: bool(on(o)) and (at is None or at(rows.that_may_go_on, o).any())
+        noted.is_due = lambda rows, o: bool(on(o)) and (at is None or at(rows.rows_that_may_go_on, o).any())
         return noted
 
     return note
 
 
-def due_set(rows: Rows, options: Options) -> tuple[str, ...]:
+def due_processors(rows: Rows, options: Options) -> tuple[str, ...]:
     """The processors that have anything to do at this step, in rows that may go on: what a captured step goes by."""
     return tuple(name for name in _switched_on(rows, options) if globals()[name].is_due(rows, options))
 
 
 def key_of_step(rows: Rows, options: Options) -> tuple[str, ...] | str:
     """What tells captured steps apart: the processors that are due; or which of them work on the host, in words."""
-    due = due_set(rows, options)
+    due = due_processors(rows, options)
     by_host = [name for name in due if globals()[name].by_host]
-    return on_host(by_host, options) if by_host else due
+    return host_work_in_words(by_host, options) if by_host else due
 
 
 def why_in_parts(options: Options, notes: bool) -> str:
@@ -137,10 +147,10 @@ def why_in_parts(options: Options, notes: bool) -> str:
     if notes:
         return "a trace is kept"
     asked = [name for name in ("stop_strings", "stopping_criteria", "max_time") if getattr(options, name)]
-    return on_host(asked, options) if asked else ""
+    return host_work_in_words(asked, options) if asked else ""
 
 
-def on_host(names: Iterable[str], options: Options) -> str:
+def host_work_in_words(names: Iterable[str], options: Options) -> str:
     """In words, that these options work on the host, with the functions that a caller gave."""
     named = []
     for name in names:
@@ -151,9 +161,9 @@ def on_host(names: Iterable[str], options: Options) -> str:
     return f"{', '.join(named)} on the host"
 
 
-def any_due(rows: Rows, options: Options) -> bool:
+def is_any_due(rows: Rows, options: Options) -> bool:
     """Whether a processor of the dialect has anything to do at this step, in rows that may go on."""
-    return bool(due_set(rows, options))
+    return bool(due_processors(rows, options))
 
 
 def make_tables(rows: Rows, options: Options) -> dict[Any, Any]:
@@ -168,7 +178,7 @@ def make_tables(rows: Rows, options: Options) -> dict[Any, Any]:
                 rows.own_table(name)
     for name in names:
         if globals()[name].make_table is not None:
-            table(name, rows, options)
+            table_of_processor(name, rows, options)
     return rows.tables
 
 
@@ -181,25 +191,25 @@ def _switched_on(rows: Rows, options: Options) -> list[str]:
     ]
 
 
-def table(name: str, rows: Rows, options: Options) -> Any:
+def table_of_processor(name: str, rows: Rows, options: Options) -> Any:
     """The table of the processor of this name, an array or several, where the texts lie."""
     return rows.table(name, lambda: globals()[name].make_table(rows, options))
 
 
-def that_make_arrays() -> list[str]:
+def processors_that_make_arrays() -> list[str]:
     """The processors whose calls a dry run has to see, by their options' names."""
     return [name for name in HF if globals()[name].makes_arrays]
 
 
-def always_due(options: Options) -> list[str]:
+def due_at_every_step(options: Options) -> list[str]:
     """The processors that have something to do at every step."""
     return [name for name in ORDER[options.dialect] if globals()[name].is_always_due(options)]
 
 
-def _bias(ops, scores_RV, rows, o, name: str, where_R: np.ndarray | None = None) -> np.ndarray:
+def _add_biases(ops, scores_RV, rows, o, name: str, where_R: np.ndarray | None = None) -> np.ndarray:
     """Adds the biases of a table's sequences (-inf rules a token out) in all rows, or in those of where_R."""
     list_R = rows.own_table("first_list_R") if where_R is None else where_R.astype(np.int64) - 1
-    return ops.bias_sequences(scores_RV, rows.tokens_RM, rows.length_R, list_R, *table(name, rows, o))
+    return ops.bias_sequences(scores_RV, rows.tokens_RM, rows.length_R, list_R, *table_of_processor(name, rows, o))
 
 
 def _leave_only(scores_RV, where_R, ids_X):
@@ -210,7 +220,7 @@ def _leave_only(scores_RV, where_R, ids_X):
     return scores_RV
 
 
-def _force(scores_RV, rows, where_R, ids_X):
+def _make_certain(scores_RV, rows, where_R, ids_X):
     """In the rows of where_R the tokens `ids` score 0, that is, they are certain, and all others -inf."""
     np.logical_or(rows.certain_R, where_R, out=rows.certain_R)
     scores_RV = _leave_only(scores_RV, where_R, ids_X)
@@ -229,13 +239,13 @@ def guidance_scale(ops, scores_RV, rows, o):
     return without_RV + scores_RV.dtype.type(o.guidance_scale) * (with_RV - without_RV)
 
 
-@acts(lambda o: o.sequence_bias, table=lambda rows, o: sequences(o.sequence_bias))
+@acts(lambda o: o.sequence_bias, table=lambda rows, o: sequence_biases(o.sequence_bias))
 def sequence_bias(ops, scores_RV, rows, o):
     """Adds each sequence's bias to the score of its last token, where the text ends with its other tokens."""
-    return _bias(ops, scores_RV, rows, o, "sequence_bias")
+    return _add_biases(ops, scores_RV, rows, o, "sequence_bias")
 
 
-def _texts(rows: Rows, o: Options) -> tuple[np.ndarray, np.ndarray]:
+def _texts_for_penalties(rows: Rows, o: Options) -> tuple[np.ndarray, np.ndarray]:
     """(tokens_RM, length_R): what bans and penalties look at. In CTranslate2 it is what is new in each text."""
     return (rows.tokens_RM, rows.length_R) if o.rules.bans_see_prompts else rows.new_texts
 
@@ -246,17 +256,21 @@ def _texts(rows: Rows, o: Options) -> tuple[np.ndarray, np.ndarray]:
 @acts(lambda o: o.repetition_penalty != 1.0, makes_arrays=True)
 def repetition_penalty(ops, scores_RV, rows, o):
     """Divides the positive scores of tokens in the text by the penalty, multiplies the negative ones (Keskar 2019)."""
-    return ops.penalize_tokens(scores_RV, *_texts(rows, o), rows.own_table("every_R"), o.repetition_penalty)
+    return ops.penalize_tokens(
+        scores_RV, *_texts_for_penalties(rows, o), rows.own_table("every_R"), o.repetition_penalty
+    )
 
 
-@acts(lambda o: o.encoder_repetition_penalty != 1.0, table=sources_of, makes_arrays=True)
+@acts(lambda o: o.encoder_repetition_penalty != 1.0, table=padded_sources, makes_arrays=True)
 def encoder_repetition_penalty(ops, scores_RV, rows, o):
     """The reverse for tokens of the source: above 1, the text keeps to them."""
-    source_BN, length_B = table("encoder_repetition_penalty", rows, o)
-    return ops.penalize_tokens(scores_RV, source_BN, length_B, rows.there.sentence_R, 1 / o.encoder_repetition_penalty)
+    source_BN, length_B = table_of_processor("encoder_repetition_penalty", rows, o)
+    return ops.penalize_tokens(
+        scores_RV, source_BN, length_B, rows.on_device.sentence_R, 1 / o.encoder_repetition_penalty
+    )
 
 
-@acts(lambda o: o.no_repeat_ngram_size, table=lambda rows, o: ids_of(o.exempt_from_ngrams))
+@acts(lambda o: o.no_repeat_ngram_size, table=lambda rows, o: unique_ids(o.exempt_from_ngrams))
 def no_repeat_ngram_size(ops, scores_RV, rows, o):
     """Rules out what would complete an n-gram of the text for the second time (FastSeq, section 4.2).
 
@@ -264,12 +278,12 @@ def no_repeat_ngram_size(ops, scores_RV, rows, o):
     is never generated, such as Marian's padding, has no score: 1-grams begin behind it.
     """
     n, exempt = o.no_repeat_ngram_size, o.exempt_from_ngrams
-    tokens_RM, length_R = _texts(rows, o)
+    tokens_RM, length_R = _texts_for_penalties(rows, o)
     if n == 1 and o.rules.bans_see_prompts and (o.decoder_start_token_id or 0) >= scores_RV.shape[1]:
         tokens_RM, length_R = tokens_RM[:, 1:].copy(), length_R - 1
     if not exempt:
         return ops.ban_ngrams(scores_RV, tokens_RM, length_R, n)
-    exempt_X, every_R1 = table("no_repeat_ngram_size", rows, o), rows.own_table("every_R")[:, None]
+    exempt_X, every_R1 = table_of_processor("no_repeat_ngram_size", rows, o), rows.own_table("every_R")[:, None]
     tail_RX = tokens_RM[every_R1, length_R[:, None] - np.arange(1, n, like=scores_RV)]
     is_behind_R = (tail_RX[:, :, None] == exempt_X).any(axis=(1, 2))
     kept_RX = scores_RV[:, exempt_X]
@@ -278,28 +292,28 @@ def no_repeat_ngram_size(ops, scores_RV, rows, o):
     return scores_RV
 
 
-@acts(lambda o: o.encoder_no_repeat_ngram_size, table=ngrams_of_sources)
+@acts(lambda o: o.encoder_no_repeat_ngram_size, table=banned_ngrams_of_sources)
 def encoder_no_repeat_ngram_size(ops, scores_RV, rows, o):
     """Rules out what would complete an n-gram of the source."""
-    lists = table("encoder_no_repeat_ngram_size", rows, o)
-    return ops.bias_sequences(scores_RV, rows.tokens_RM, rows.length_R, rows.there.sentence_R, *lists)
+    lists = table_of_processor("encoder_no_repeat_ngram_size", rows, o)
+    return ops.bias_sequences(scores_RV, rows.tokens_RM, rows.length_R, rows.on_device.sentence_R, *lists)
 
 
-@acts(lambda o: o.bad_words_ids, table=bad_words)
+@acts(lambda o: o.bad_words_ids, table=banned_words)
 def bad_words_ids(ops, scores_RV, rows, o):
     """Rules out the last token of each word whose other tokens the text ends with.
 
     EOS alone is let pass, unless the dialect bans it.
     """
-    tokens_RM, length_R = _texts(rows, o)
-    lists = rows.own_table("first_list_R"), *table("bad_words_ids", rows, o)
+    tokens_RM, length_R = _texts_for_penalties(rows, o)
+    lists = rows.own_table("first_list_R"), *table_of_processor("bad_words_ids", rows, o)
     return ops.bias_sequences(scores_RV, tokens_RM, length_R, *lists)
 
 
 # ---- lengths and forced tokens ---------------------------------------------------------------------------------------
 
 
-def _too_early(rows, o) -> np.ndarray:
+def _may_not_end_yet(rows, o) -> np.ndarray:
     """Rows whose text may not end yet, by min_new_tokens or else by min_length.
 
     In fairseq a forced prefix goes before it: no least length holds while a text's prefix lasts.
@@ -310,32 +324,36 @@ def _too_early(rows, o) -> np.ndarray:
     return too_early_R
 
 
-@acts(lambda o: o.eos_token_id, _too_early, table=lambda rows, o: ruled_out(o.eos_token_id))
+@acts(lambda o: o.eos_token_id, _may_not_end_yet, table=lambda rows, o: banned_tokens(o.eos_token_id))
 def min_new_tokens(ops, scores_RV, rows, o):
     """Rules out EOS that comes too early."""
-    return _bias(ops, scores_RV, rows, o, "min_new_tokens", _too_early(rows.there, o))
+    return _add_biases(ops, scores_RV, rows, o, "min_new_tokens", _may_not_end_yet(rows.on_device, o))
 
 
 @acts(
     lambda o: o.forced_bos_token_id,
     lambda rows, o: rows.length_R == 1,
-    table=lambda rows, o: ids_of(o.forced_bos_token_id),
+    table=lambda rows, o: unique_ids(o.forced_bos_token_id),
 )
 def forced_bos_token_id(ops, scores_RV, rows, o):
     """Makes BOS certain where a text holds one token."""
-    return _force(scores_RV, rows, rows.length_R == 1, table("forced_bos_token_id", rows, o))
+    return _make_certain(scores_RV, rows, rows.length_R == 1, table_of_processor("forced_bos_token_id", rows, o))
 
 
-@acts(lambda o: o.forced_eos_token_id, lambda rows, o: rows.last_R, table=lambda rows, o: ids_of(o.forced_eos_token_id))
+@acts(
+    lambda o: o.forced_eos_token_id,
+    lambda rows, o: rows.last_R,
+    table=lambda rows, o: unique_ids(o.forced_eos_token_id),
+)
 def forced_eos_token_id(ops, scores_RV, rows, o):
     """Makes EOS certain where only one more token may follow."""
-    return _force(scores_RV, rows, rows.there.last_R, table("forced_eos_token_id", rows, o))
+    return _make_certain(scores_RV, rows, rows.on_device.last_R, table_of_processor("forced_eos_token_id", rows, o))
 
 
-@acts(lambda o: o.eos_token_id, lambda rows, o: rows.last_R, table=lambda rows, o: ids_of(o.eos_token_id))
+@acts(lambda o: o.eos_token_id, lambda rows, o: rows.last_R, table=lambda rows, o: unique_ids(o.eos_token_id))
 def end_at_limit(ops, scores_RV, rows, o):
     """fairseq's end: the last token that fits is EOS. It keeps its log-probability."""
-    return _leave_only(scores_RV, rows.there.last_R, table("end_at_limit", rows, o))
+    return _leave_only(scores_RV, rows.on_device.last_R, table_of_processor("end_at_limit", rows, o))
 
 
 @acts(lambda o: o.remove_invalid_values)
@@ -349,12 +367,12 @@ def _beyond_decay_start(rows, o) -> np.ndarray:
     return rows.new_R > o.exponential_decay_length_penalty[0]
 
 
-@acts(lambda o: o.exponential_decay_length_penalty and o.eos_token_id, _beyond_decay_start, table=growth_of)
+@acts(lambda o: o.exponential_decay_length_penalty and o.eos_token_id, _beyond_decay_start, table=decay_growth)
 def exponential_decay_length_penalty(ops, scores_RV, rows, o):
     """From more than `start` new tokens on, EOS gains |score| * (factor ** (new tokens - start) - 1)."""
     start, _ = o.exponential_decay_length_penalty
-    growth_X, eos_X = table("exponential_decay_length_penalty", rows, o)
-    eos_RX, new_R = scores_RV[:, eos_X], rows.there.new_R
+    growth_X, eos_X = table_of_processor("exponential_decay_length_penalty", rows, o)
+    eos_RX, new_R = scores_RV[:, eos_X], rows.on_device.new_R
     largest = float(np.sqrt(np.finfo(scores_RV.dtype).max))  # so that sums with it are numbers
     growth_R1 = np.minimum(growth_X[np.clip(new_R - start, 0, len(growth_X) - 1)], largest)[:, None]
     is_number_RX = np.isfinite(eos_RX)
@@ -364,14 +382,14 @@ def exponential_decay_length_penalty(ops, scores_RV, rows, o):
     return scores_RV
 
 
-def _is_at_first_token(rows, o) -> np.ndarray:
+def _has_one_token(rows, o) -> np.ndarray:
     return (rows.length_R == 1) & ~rows.last_R
 
 
-@acts(lambda o: o.forced_bos_token_id, _is_at_first_token, table=lambda rows, o: ids_of(o.forced_bos_token_id))
+@acts(lambda o: o.forced_bos_token_id, _has_one_token, table=lambda rows, o: unique_ids(o.forced_bos_token_id))
 def begin_with_bos(ops, scores_RV, rows, o):
     """fairseq's forced BOS is the first token of a prefix: it keeps its log-probability."""
-    return _leave_only(scores_RV, _is_at_first_token(rows.there, o), table("begin_with_bos", rows, o))
+    return _leave_only(scores_RV, _has_one_token(rows.on_device, o), table_of_processor("begin_with_bos", rows, o))
 
 
 def _within_prefix(rows, o) -> np.ndarray:
@@ -384,7 +402,7 @@ def prefix_tokens(ops, scores_RV, rows, o):
 
     They keep their scores; where the softmax comes last, nothing else has any, so that they are certain.
     """
-    there, every_V = rows.there, np.arange(scores_RV.shape[1], like=scores_RV)
+    there, every_V = rows.on_device, np.arange(scores_RV.shape[1], like=scores_RV)
     at_R = np.minimum(there.new_R, there.prefix_BP.shape[1] - 1)
     wanted_R = there.prefix_BP[there.sentence_R, at_R]
     is_fixed_R = _within_prefix(there, o) & ~there.last_R & (wanted_R >= 0)
@@ -432,36 +450,36 @@ def prefix_allowed_tokens_fn(ops, scores_RV, rows, o):
 # ---- tokens ruled out ------------------------------------------------------------------------------------------------
 
 
-@acts(lambda o: o.suppress_tokens, table=lambda rows, o: ruled_out(o.suppress_tokens))
+@acts(lambda o: o.suppress_tokens, table=lambda rows, o: banned_tokens(o.suppress_tokens))
 def suppress_tokens(ops, scores_RV, rows, o):
     """Rules these out everywhere."""
-    return _bias(ops, scores_RV, rows, o, "suppress_tokens")
+    return _add_biases(ops, scores_RV, rows, o, "suppress_tokens")
 
 
-def _is_first(rows, o) -> np.ndarray:
+def _begins_new_text(rows, o) -> np.ndarray:
     """Rows whose next token is the first new one, or the first after a forced BOS."""
     return rows.new_R == (rows.prompt_R == 1) & bool(o.forced_bos_token_id)
 
 
-@acts(lambda o: o.begin_suppress_tokens, _is_first, table=lambda rows, o: ruled_out(o.begin_suppress_tokens))
+@acts(lambda o: o.begin_suppress_tokens, _begins_new_text, table=lambda rows, o: banned_tokens(o.begin_suppress_tokens))
 def begin_suppress_tokens(ops, scores_RV, rows, o):
     """Rules these out as the first token."""
-    return _bias(ops, scores_RV, rows, o, "begin_suppress_tokens", _is_first(rows.there, o))
+    return _add_biases(ops, scores_RV, rows, o, "begin_suppress_tokens", _begins_new_text(rows.on_device, o))
 
 
 @acts(
     lambda o: o.pad_token_id is not None and o.pad_token_id not in o.eos_token_id,
-    table=lambda rows, o: ruled_out([int(o.pad_token_id or 0)]),
+    table=lambda rows, o: banned_tokens([int(o.pad_token_id or 0)]),
 )
 def never_pad(ops, scores_RV, rows, o):
     """fairseq never says the padding token, unless it is EOS as well."""
-    return _bias(ops, scores_RV, rows, o, "never_pad")
+    return _add_biases(ops, scores_RV, rows, o, "never_pad")
 
 
-@acts(lambda o: o.unk_penalty, table=lambda rows, o: sequences([((int(o.unk_token_id or 0),), -o.unk_penalty)]))
+@acts(lambda o: o.unk_penalty, table=lambda rows, o: sequence_biases([((int(o.unk_token_id or 0),), -o.unk_penalty)]))
 def unk_penalty(ops, scores_RV, rows, o):
     """Takes this off the score of unk_token_id."""
-    return _bias(ops, scores_RV, rows, o, "unk_penalty")
+    return _add_biases(ops, scores_RV, rows, o, "unk_penalty")
 
 
 # ---- filters before sampling -----------------------------------------------------------------------------------------
@@ -534,14 +552,14 @@ def logits_processor(ops, scores_RV, rows, o):
     return scores_RV.astype(dtype, copy=False)  # the state of a search is of the model's precision
 
 
-def _constrained(scores_RV, rows, o):
+def _leave_matches(scores_RV, rows, o):
     """Leaves (the others score -inf) what continues a match and leaves enough tokens for its end.
 
     Where other rules have ruled out all that is left, for every beam of a sentence, the constraint wins: the next
     token of the known end is certain (score 0), unless prefix_tokens says another.
     """
     constraint, stuck = rows.constraint, []
-    constraint.next_step(int(rows.new_R.max()) if rows.step is None else rows.step)
+    constraint.forget_older_steps(int(rows.new_R.max()) if rows.step is None else rows.step)
     for r, new in enumerate(rows.new_R):
         if rows.step is not None and new < rows.step:  # this text is done
             continue
@@ -559,7 +577,7 @@ def _constrained(scores_RV, rows, o):
     for r, ids in stuck:
         mine_R = np.arange(len(scores_RV)) == r if o.num_beams == 1 else rows.sentence_R == rows.sentence_R[r]
         is_lost = not (scores_RV[mine_R] > -np.inf).any() and not _has_prefix(rows, r)
-        if is_lost and (token := constraint.way_out(ids)) is not None:
+        if is_lost and (token := constraint.token_towards_end(ids)) is not None:
             scores_RV[r, token] = 0.0
             rows.certain_R[r] = True
     return scores_RV
@@ -574,13 +592,13 @@ def _has_prefix(rows, r: int) -> bool:
 @acts(lambda o: o.regex is not None, by_host=True)
 def regex(ops, scores_RV, rows, o):
     """Leaves what continues a match of the new text, and lets it end in time; EOS where it is complete."""
-    return _constrained(scores_RV, rows, o)
+    return _leave_matches(scores_RV, rows, o)
 
 
 @acts(lambda o: o.json_schema is not None, by_host=True)
 def json_schema(ops, scores_RV, rows, o):
     """Leaves what continues a JSON text that the schema allows, and lets it end in time; EOS where it is complete."""
-    return _constrained(scores_RV, rows, o)
+    return _leave_matches(scores_RV, rows, o)
 
 
 @acts(lambda o: o.renormalize_logits)

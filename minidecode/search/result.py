@@ -56,7 +56,7 @@ class Request:
         """Tokens of each prompt."""
         return np.array([len(p) for p in self.prompts])
 
-    def texts_with_room(self, M: int) -> np.ndarray:
+    def prompts_with_space(self, M: int) -> np.ndarray:
         """text_BM: the prompts, each in front of what it has room for."""
         text_BM = np.zeros((len(self.prompts), M), np.int64)
         for b, prompt in enumerate(self.prompts):
@@ -100,7 +100,7 @@ class Found:
     drafts: list[DraftCounts] | None = None  # by text, where they were drafted
 
 
-def copy_found(
+def copy_finds(
     finds: Iterable[np.ndarray], to: Iterable[np.ndarray], which_X: np.ndarray, number_X: np.ndarray
 ) -> None:
     """What those in `which` have found, by sentence or by text, into the arrays of all, to the places `number` says.
@@ -112,7 +112,7 @@ def copy_found(
             all_XN[number_X[which_X]] = found_XN[which_X]
 
 
-def with_finds_apart(state: Any) -> Any:
+def with_copied_finds(state: Any) -> Any:
     """Texts or beams like these, over copies of what they have found.
 
     The arrays of a batch that shrinks may belong to a kept step, and so to the next generation that launches it.
@@ -138,18 +138,18 @@ def raise_trouble(trouble_R: np.ndarray, sentence_R: np.ndarray, step: int) -> N
     trouble_R = fetch(trouble_R)
     if trouble_R.any():
         first = int(np.flatnonzero(trouble_R)[0])
-        error = {NOT_A_NUMBER: scores_are_nan, NO_ROOM: no_room_is_left}.get(int(trouble_R[first]), no_token_is_left)
+        error = {NOT_A_NUMBER: nan_scores_error, NO_ROOM: no_room_error}.get(int(trouble_R[first]), no_token_error)
         raise error(int(sentence_R[first]), step)
 
 
-def no_room_is_left(sentence: int, step: int) -> RuntimeError:
+def no_room_error(sentence: int, step: int) -> RuntimeError:
     return RuntimeError(
         f"sentence {sentence + 1} has no room for its token of step {step + 1}: a step was launched once too often,"
         " which is a bug of minidecode"
     )
 
 
-def no_token_is_left(sentence: int, step: int) -> OptionError:
+def no_token_error(sentence: int, step: int) -> OptionError:
     return OptionError(
         f"no token is left for sentence {sentence + 1} at step {step + 1}: the options forbid all of them; relax "
         "what bans (n-grams, words, tokens, a prefix, a least length, regex, json_schema), or ask for fewer new tokens"
@@ -164,8 +164,8 @@ def check_logits(logits_RV: np.ndarray, done_R: np.ndarray, sentence_R: np.ndarr
         done_R
     )  # the largest of numbers among which is a NaN is NaN
     if bad_R.any():
-        raise scores_are_nan(int(sentence_R[np.flatnonzero(bad_R)[0]]), step)
+        raise nan_scores_error(int(sentence_R[np.flatnonzero(bad_R)[0]]), step)
 
 
-def scores_are_nan(sentence: int, step: int) -> NumericalError:
+def nan_scores_error(sentence: int, step: int) -> NumericalError:
     return NumericalError(f"the model's scores are NaN at step {step + 1}, sentence {sentence + 1}")

@@ -37,7 +37,7 @@ class Rows:
         """The table of this name, an array or several, where the texts lie; made when it is first asked for."""
         key = (name, len(self.length_R) if name.endswith("_R") else None, type(self.tokens_RM))
         if key not in self.tables:
-            self.tables[key] = _on_device_of(make(), self.tokens_RM)
+            self.tables[key] = _put_beside(make(), self.tokens_RM)
         return self.tables[key]
 
     def own_table(self, name: str) -> Any:
@@ -50,7 +50,7 @@ class Rows:
         return np.zeros_like(self.length_R, bool)
 
     @functools.cached_property
-    def that_may_go_on(self) -> Rows:
+    def rows_that_may_go_on(self) -> Rows:
         """The rows below their limits, as long as they are if they go on."""
         if self.step is None:
             return self
@@ -60,7 +60,7 @@ class Rows:
         return replace(self, length_R=length_R, prompt_R=prompt_R, limit_R=limit_R, sentence_R=sentence_R)
 
     @functools.cached_property
-    def there(self) -> Rows:
+    def on_device(self) -> Rows:
         """These rows, with all that conditions read where the texts lie."""
         if isinstance(self.tokens_RM, np.ndarray):
             return self
@@ -70,7 +70,7 @@ class Rows:
     @functools.cached_property
     def new_texts(self) -> tuple[np.ndarray, np.ndarray]:
         """(tokens_RM, length_R): of each text what stands behind its prompt, from the first column on."""
-        there, M = self.there, self.tokens_RM.shape[1]
+        there, M = self.on_device, self.tokens_RM.shape[1]
         at_RM = there.prompt_R[:, None] + np.arange(M, like=self.tokens_RM)
         return np.take_along_axis(self.tokens_RM, np.minimum(at_RM, M - 1), axis=1), there.new_R
 
@@ -95,7 +95,7 @@ class Rows:
         return self.tokens_RM[r, : self.length_R[r]]
 
 
-def _on_device_of(made: Any, like: Any) -> Any:
+def _put_beside(made: Any, like: Any) -> Any:
     if isinstance(made, tuple):
         return tuple(np.asarray(array, like=like) for array in made)
     return np.asarray(made, like=like)

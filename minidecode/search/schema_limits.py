@@ -17,22 +17,22 @@ MOST_AT_ONCE = 8  # patterns that one text may have to match
 MOST_KEYS = 100  # of patternProperties: each pair of them is looked at
 
 
-def parts(schema: Any) -> Iterator[dict[str, Any]]:
+def dicts_within(schema: Any) -> Iterator[dict[str, Any]]:
     """The dicts in a schema, itself included."""
     if isinstance(schema, dict):
         yield schema
     for part in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
-        yield from parts(part)
+        yield from dicts_within(part)
 
 
 def check_schema(schema: Any) -> None:
     """Raises OptionError on a schema that would take llguidance seconds, or gigabytes."""
-    each = list(parts(schema))
+    each = list(dicts_within(schema))
     at_once = any(map(_matches_at_once, each))
     total, product, patterns = 0, 1, 0
     for part in each:
         patterns += isinstance(part.get("pattern"), str)
-        if (step := _remainders(part.get("multipleOf"))) > 1:
+        if (step := _count_remainders(part.get("multipleOf"))) > 1:
             total, product = total + step, min(product * step, 10**12)
         if len(part.get("patternProperties") or ()) > MOST_KEYS:
             raise OptionError(f"json_schema: patternProperties has more than {MOST_KEYS} patterns: leave some out")
@@ -53,7 +53,7 @@ def _matches_at_once(part: dict[str, Any]) -> bool:
     return "allOf" in part or bool({"pattern", "multipleOf"} & set(part) and {"$ref", "anyOf", "oneOf"} & set(part))
 
 
-def _remainders(step: Any) -> int:
+def _count_remainders(step: Any) -> int:
     """How many remainders a multipleOf has; the zeros at its end take none."""
     if isinstance(step, bool) or not isinstance(step, int | float) or not 0 < step < float("inf"):
         return 0  # the library says what is wrong

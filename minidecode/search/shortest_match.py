@@ -23,22 +23,22 @@ PARTS = 100_000  # parts of a schema, and characters of its patterns and values,
 def shortest_match(pattern: str) -> str | None:
     """None where the pattern is none of Python's, holds look-around or a reference, or matches long texts alone."""
     try:
-        text = _text_of_pattern(re._parser.parse(pattern))  # type: ignore[attr-defined]  # it has no public name
+        text = _short_text_of_pattern(re._parser.parse(pattern))  # type: ignore[attr-defined]  # it has no public name
     except (re.error, AttributeError, NotImplementedError, OverflowError, RecursionError):
         return None
     return text if len(text) <= MOST else None
 
 
-def _text_of_pattern(parsed: Iterable[tuple[Any, Any]]) -> str:
+def _short_text_of_pattern(parsed: Iterable[tuple[Any, Any]]) -> str:
     text = ""
     for kind, value in parsed:
-        text += _text_of_item(str(kind), value)
+        text += _short_text_of_item(str(kind), value)
         if len(text) > MOST:
             raise OverflowError
     return text
 
 
-def _text_of_item(kind: str, value: Any) -> str:
+def _short_text_of_item(kind: str, value: Any) -> str:
     match kind:
         case "LITERAL":
             return chr(value)
@@ -49,14 +49,14 @@ def _text_of_item(kind: str, value: Any) -> str:
         case "IN":
             return _character_of_class(value)
         case "BRANCH":
-            return min(map(_text_of_pattern, value[1]), key=len)
+            return min(map(_short_text_of_pattern, value[1]), key=len)
         case "SUBPATTERN":
-            return _text_of_pattern(value[-1])
+            return _short_text_of_pattern(value[-1])
         case "ATOMIC_GROUP":
-            return _text_of_pattern(value)
+            return _short_text_of_pattern(value)
         case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
             least, _, repeated = value
-            once = _text_of_pattern(repeated)
+            once = _short_text_of_pattern(repeated)
             if least * len(once) > MOST:
                 raise OverflowError
             return once * least
@@ -134,12 +134,12 @@ def shortest_json(schema: Any, root: Any = None, budget: WalkBudget | None = Non
 def _short_json(schema: Any, root: Any, open_references: tuple[str, ...], budget: WalkBudget) -> str:
     """A short JSON text, of MOST characters at most. open_references: those that lead here; none may come again."""
     budget.take(1)
-    if (text := _json_unbounded(schema, root, open_references, budget)) and len(text) > MOST:
+    if (text := _short_json_of_any_length(schema, root, open_references, budget)) and len(text) > MOST:
         raise NotImplementedError
     return text
 
 
-def _json_unbounded(schema: Any, root: Any, open_references: tuple[str, ...], budget: WalkBudget) -> str:
+def _short_json_of_any_length(schema: Any, root: Any, open_references: tuple[str, ...], budget: WalkBudget) -> str:
     if schema is True or schema == {}:
         return "0"
     if (reference := schema.get("$ref")) is not None:
@@ -184,10 +184,10 @@ def _json_unbounded(schema: Any, root: Any, open_references: tuple[str, ...], bu
             text = FORMATS[schema["format"]] if "format" in schema else ""
             if "pattern" in schema:
                 budget.take(len(schema["pattern"]))
-                text = _text_of_pattern(re._parser.parse(schema["pattern"]))  # type: ignore[attr-defined]
+                text = _short_text_of_pattern(re._parser.parse(schema["pattern"]))  # type: ignore[attr-defined]
             return json.dumps(text.ljust(min(schema.get("minLength", 0), MOST), "0"), ensure_ascii=False)
         case "integer" | "number":
-            return json.dumps(_number(schema, is_whole=kind == "integer"))
+            return json.dumps(_shortest_number(schema, is_whole=kind == "integer"))
     return {"boolean": "true", "null": "null"}[kind]
 
 
@@ -207,7 +207,7 @@ def _shortest_of(parts: list[Any], root: Any, open_references: tuple[str, ...], 
     return min(texts, key=len)
 
 
-def _number(schema: dict[str, Any], is_whole: bool) -> float:
+def _shortest_number(schema: dict[str, Any], is_whole: bool) -> float:
     """0, or the number within the bounds that is the nearest to it."""
     step = schema.get("multipleOf", 1)
     low = max(schema.get("minimum", -math.inf), schema.get("exclusiveMinimum", -math.inf))

@@ -22,8 +22,8 @@ import numpy as np
 from ..options.options import Options
 from ..runtime.drafted import DraftedEngine
 from ..runtime.receipt import DraftCounts
-from .drafts import OF_VERDICT, Draft, Drafter, probabilities, texts_ahead
-from .greedy import Chosen, Texts, found_of, next_tokens
+from .drafts import OF_VERDICT, Draft, Drafter, softmax_in_float64, texts_ahead
+from .greedy import Chosen, Texts, found_texts, next_tokens
 from .result import Found, Request, raise_trouble
 
 Scores = Callable[[Sequence[int]], np.ndarray]  # of a text: the next token's scores behind each of its tokens, (N, V)
@@ -56,13 +56,13 @@ def naive_sample(
             if guessed is None:
                 text = [*text, int(rng.choice(len(p_V), p=p_V))]
             else:
-                text = [*text, verdict(p_V, q_V, guessed, *rng.random(2))]
+                text = [*text, accept_or_redraw(p_V, q_V, guessed, *rng.random(2))]
             if text[-1] != guessed:
                 break
     return text
 
 
-def verdict(p_V: np.ndarray, q_V: np.ndarray, guessed: int, u: float, v: float) -> int:
+def accept_or_redraw(p_V: np.ndarray, q_V: np.ndarray, guessed: int, u: float, v: float) -> int:
     """A token drawn from p, made of one that was drawn from q: itself with probability min(1, p / q), or another.
 
     The other one is drawn from max(0, p - q), normalised: of those the draft guesses too seldom, in proportion. u and
@@ -75,14 +75,14 @@ def verdict(p_V: np.ndarray, q_V: np.ndarray, guessed: int, u: float, v: float) 
     return int(np.searchsorted(cumulative_V, v * cumulative_V[-1]))  # of NaN it is 0, and the step raises what they are
 
 
-def speculative(
+def speculative_search(
     engine: DraftedEngine, request: Request, options: Options, drafter: Drafter,
     on_token: Callable[[int, int], None] | None = None,
 ) -> Found:  # fmt: skip
-    """Every text until its EOS or its limit, as `greedy` does it, several tokens a step where drafts are right.
+    """Every text until its EOS or its limit, as `greedy_search` does it, several tokens a step where drafts are right.
 
     Texts that are done have no rows in a step, the others as many as their drafts have tokens, and one.
-    on_token: as in `greedy`.
+    on_token: as in `greedy_search`.
     """
     ops, S, steps = engine.ops, options.num_return_sequences, int(request.limit_B.max())
     logits_BV = engine.prefill(request.prompts)
@@ -100,13 +100,13 @@ def speculative(
         length_X = texts.length_R[text_X] + np.arange(len(text_X)) - np.repeat(first_X, rows_of_X)
         rows = texts_ahead(texts, request, options, texts.tokens_RM[text_X], text_X, length_X)
         is_drawn = any(draft.probability_V for draft in drafts)
-        draw = functools.partial(_draw, ops, rows, drafts, options) if is_drawn else None
+        draw = functools.partial(_choose_tokens, ops, rows, drafts, options) if is_drawn else None
         chosen = next_tokens(ops, logits_XV, rows, request, options, None, None, draw=draw)
 
         # 2. A text takes the tokens up to the first that was not guessed, which is the model's own.
         for r, first, draft in zip(going_X, first_X, drafts, strict=True):
             right = int(np.append(chosen.token_R[first : first + len(draft.ids)] == draft.ids, False).argmin())
-            taken = _take(texts, request, r, rows, chosen, range(first, first + right + 1))
+            taken = _append_chosen(texts, request, r, rows, chosen, range(first, first + right + 1))
             if rounds > 1:
                 counts[r].add(len(draft.ids), min(right, len(taken)))
             if on_token is not None:
@@ -127,10 +127,10 @@ def speculative(
             texts.tokens_RM[r, length : length + len(draft.ids)] = draft.ids
         logits_XV = engine.read(texts.tokens_RM, going_X, length_X + [len(draft.ids) for draft in drafts])
         rounds += 1
-    return dataclasses.replace(found_of(texts, request, options, rounds), drafts=counts)
+    return dataclasses.replace(found_texts(texts, request, options, rounds), drafts=counts)
 
 
-def _take(texts: Texts, request: Request, r: int, rows: Texts, chosen: Chosen, mine: range) -> list[int]:
+def _append_chosen(texts: Texts, request: Request, r: int, rows: Texts, chosen: Chosen, mine: range) -> list[int]:
     """Text r gets the tokens that these rows chose, up to the first that ends it -> the tokens."""
     taken: list[int] = []
     for x in mine:
@@ -144,13 +144,15 @@ def _take(texts: Texts, request: Request, r: int, rows: Texts, chosen: Chosen, m
         texts.length_R[r] += 1
         text, begin = texts.tokens_RM[r, : texts.length_R[r]], texts.begins_R[r]
         stopping = request.stopping  # of strings alone: functions and the clock do not go with drafts
-        texts.done_R[r] = rows.done_R[x] or (stopping is not None and stopping.has_string(text[:begin], text[begin:]))
+        texts.done_R[r] = rows.done_R[x] or (
+            stopping is not None and stopping.ends_in_stop_string(text[:begin], text[begin:])
+        )
         if texts.done_R[r]:
             break
     return taken
 
 
-def _draw(ops: Any, rows: Texts, drafts: list[Draft], options: Options, scores_XV: np.ndarray) -> np.ndarray:
+def _choose_tokens(ops: Any, rows: Texts, drafts: list[Draft], options: Options, scores_XV: np.ndarray) -> np.ndarray:
     """Each row's token: by the verdict on the one that was guessed, and behind the last guess a draw."""
     draws = rows.draws
     assert draws is not None  # it is asked for where tokens are drawn
@@ -160,6 +162,6 @@ def _draw(ops: Any, rows: Texts, drafts: list[Draft], options: Options, scores_X
     first = 0
     for draft in drafts:
         for x, (guessed, q_V) in enumerate(zip(draft.ids, draft.probability_V, strict=True), first):
-            token_X[x] = verdict(probabilities(scores_XV[x]), q_V, int(guessed), *random_X2[x])
+            token_X[x] = accept_or_redraw(softmax_in_float64(scores_XV[x]), q_V, int(guessed), *random_X2[x])
         first += len(draft.ids) + 1
     return token_X

@@ -51,7 +51,7 @@ class Stopping:
         texts, prompt_R, done_R = list(texts), np.asarray(prompt_R), np.asarray(done_R)
         end_R = np.zeros(len(texts), bool)
         for r in np.flatnonzero(~done_R):
-            end_R[r] = self.has_string(*np.split(texts[r], [prompt_R[r]]))
+            end_R[r] = self.ends_in_stop_string(*np.split(texts[r], [prompt_R[r]]))
         for function in self.options.stopping_criteria:
             answer = np.asarray(call_user_option("stopping_criteria", "f(ids, scores)", function, texts, scores_RV))
             if answer.dtype != bool or answer.shape not in ((), end_R.shape):
@@ -62,7 +62,7 @@ class Stopping:
             end_R |= answer
         return end_R
 
-    def has_string(self, before: np.ndarray, ids: np.ndarray) -> bool:
+    def ends_in_stop_string(self, before: np.ndarray, ids: np.ndarray) -> bool:
         """Whether a stop string ends in the newest of these ids, which stand behind others."""
         if self.new_text is None or not self.options.stop_strings:
             return False

@@ -63,7 +63,12 @@ class Stream:
         self._is_single, self._is_closed, self._output = is_single, False, None
         called_off, context = threading.Event(), contextvars.copy_context()
         context.run(CALLED_OFF.set, called_off)
-        arguments = (_run, generate, text_stream, self._pieces)  # not this object: once dropped it is to end the thread
+        arguments = (
+            _generate_into_queue,
+            generate,
+            text_stream,
+            self._pieces,
+        )  # not this object: once dropped it is to end the thread
         self._thread = threading.Thread(target=context.run, args=arguments, name="stream", daemon=True)
         self._call_off = weakref.finalize(self, called_off.set)
         self._thread.start()
@@ -121,7 +126,7 @@ class Stream:
         await asyncio.to_thread(self.close)
 
 
-def _run(
+def _generate_into_queue(
     generate: Callable[..., Output], text_stream: Callable[[int], TextStream] | None, pieces: queue.SimpleQueue[Any]
 ) -> None:
     """The thread's work: (index, text) of each piece, then the output, or what was raised."""

@@ -19,8 +19,8 @@ from ..ops import MOVED, TROUBLE
 from ..options.options import MAXIMA, Options
 from ..runtime.draws import Draws
 from ..runtime.output import logprobs_of_step
-from ..search.beam import AllBeams, Beams, Decided, best_of_all, refuse_step, running_texts, step_of_beams
-from ..search.candidates import never_straight
+from ..search.beam import AllBeams, Beams, Decided, best_finished, refuse_step, running_texts, step_of_beams
+from ..search.candidates import option_against_hars
 from ..search.greedy import Texts, next_tokens
 from ..search.processors import make_tables
 from ..search.result import Request, raise_trouble
@@ -176,7 +176,7 @@ class BeamLane:
         request, sentence_B = _joined([(lane.request, lane.state.sentence_B[stays]) for lane, stays in lanes])
         groups = [_joined_beams([(s.groups[g], stays) for s, stays in states]) for g in range(len(first.state.groups))]
         draws = _joined_draws([(s.draws, stays) for s, stays in states])
-        diversity = first.state.diversity and first.state.diversity.of(len(sentence_B))
+        diversity = first.state.diversity and first.state.diversity.for_sentences(len(sentence_B))
         within_BX = np.concatenate([(s.parent_R.reshape(-1, X) % X)[stays] for s, stays in states])
         parent_R = (within_BX + X * np.arange(len(sentence_B))[:, None]).reshape(-1)
         tables = make_tables(groups[0].rows(request, sentence_B, None, {}), first.options)
@@ -212,7 +212,7 @@ class BeamLane:
         """The beams of each request go on -> stays_R, the rows that do. It tells the jobs of ends and errors."""
         state, X = self.state, self.options.num_beams
         step_B = state.groups[0].length_B - state.groups[0].prompt_B
-        straight = hasattr(ops, "hars_candidates") and never_straight(self.options) is None
+        straight = hasattr(ops, "hars_candidates") and option_against_hars(self.options) is None
         step = int(step_B[0]) if self.jobs_B[0].lane_key is None else None  # in a lane of several, the lengths say it
         decided = step_of_beams(ops, logits_RV, state, self.request, self.options, step, straight, None)
         flag = int(decided.flag[0])
@@ -227,8 +227,8 @@ class BeamLane:
         done_B = decided.done_X.reshape(len(state.groups), -1).all(axis=0)
         for b in np.flatnonzero(done_B):
             if (job := self.jobs_B[b]).error is None:
-                groups = [beams.of(np.array([b])) for beams in state.groups]
-                best = best_of_all(groups, job.request, self.options, 0)
+                groups = [beams.of_sentences(np.array([b])) for beams in state.groups]
+                best = best_finished(groups, job.request, self.options, 0)
                 for s, (ids, score) in enumerate(zip(best.tokens[0], best.scores_BX[0], strict=True)):
                     job.end_text(s, ids, float(score))
         stays_B = [not done and job.runs for done, job in zip(done_B, self.jobs_B, strict=True)]
@@ -260,7 +260,7 @@ def _joined(parts: Sequence[tuple[Request, np.ndarray]]) -> tuple[Request, np.nd
 
 def _joined_draws(parts: Sequence[tuple[Draws | None, np.ndarray]]) -> Draws | None:
     """Who draws next, row by row: the keys are those of the requests, whatever their rows."""
-    known = [draws.of(stays) for draws, stays in parts if draws is not None]
+    known = [draws.of_rows(stays) for draws, stays in parts if draws is not None]
     if not known:
         return None
     return Draws(*(np.concatenate([getattr(draws, name) for draws in known]) for name in ("keys_R2", "step_R")))
@@ -268,7 +268,7 @@ def _joined_draws(parts: Sequence[tuple[Draws | None, np.ndarray]]) -> Draws | N
 
 def _joined_beams(parts: Sequence[tuple[Beams, np.ndarray]]) -> Beams:
     """One group of beams of these sentences."""
-    picked = [beams.of(stays) for beams, stays in parts]
+    picked = [beams.of_sentences(stays) for beams, stays in parts]
     names = [name for name in vars(picked[0]) if name.endswith(("_B", "_BW", "_BWM"))]
     arrays = {name: np.concatenate([getattr(beams, name) for beams in picked]) for name in names}
     return dataclasses.replace(picked[0], **arrays)

@@ -24,7 +24,7 @@ from toy import Ops  # noqa: E402
 
 from minidecode.options.dialects import DIALECTS  # noqa: E402
 from minidecode.options.options import Options  # noqa: E402
-from minidecode.search.processors import process  # noqa: E402
+from minidecode.search.processors import apply_processors  # noqa: E402
 from minidecode.search.rows import Rows  # noqa: E402
 
 HERE = Path(__file__).parent
@@ -125,7 +125,9 @@ def test_the_filters_before_sampling_as_transformers_5(row, num_beams):
         do_sample=True, num_beams=num_beams, eos_token_id=row["eos_token_id"], **{"top_k": 0} | row["options"]
     )
     alone = [np.zeros(1, np.int64)] * 4
-    scores_1V = process(Ops(), scores_V[None].copy(), Rows(np.zeros((1, 1), np.int64), *alone, [np.zeros(1)]), options)
+    scores_1V = apply_processors(
+        Ops(), scores_V[None].copy(), Rows(np.zeros((1, 1), np.int64), *alone, [np.zeros(1)]), options
+    )
     probability_V = np.exp(scores_1V[0] - scores_1V.max())
     probability_V /= probability_V.sum()
     expected_V = np.array(row["probabilities" if num_beams == 1 else "probabilities_in_beams"])

@@ -17,7 +17,7 @@ from minidecode.errors import OptionError
 from minidecode.options.options import Options
 from minidecode.runtime.prompts import fairseq_limit, fit_prompts
 from minidecode.search.beam import beam_search
-from minidecode.search.greedy import greedy
+from minidecode.search.greedy import greedy_search
 from minidecode.search.result import Request
 
 FOLDER = Path(__file__).parent / "fairseq"
@@ -116,7 +116,7 @@ def test_what_the_cases_cover():
 @pytest.mark.parametrize("case", [c for c in CASES if c["options"]["beam_size"] == 1], ids=lambda c: c["id"])
 def test_a_beam_of_one_is_what_greedy_search_finds(case):
     """fairseq has no greedy search; ours runs instead of a beam of one."""
-    check(replay(case, list(range(len(case["sentences"]))), search=greedy), case["sentences"])
+    check(replay(case, list(range(len(case["sentences"]))), search=greedy_search), case["sentences"])
 
 
 # ---- limits, and beams about as wide as the vocabulary ---------------------------------------------------------------

@@ -294,9 +294,9 @@ def test_plans_that_cannot_be(wrong):
 def test_a_step_that_does_something_else_than_planned_says_so(monkeypatch):
     """Places handed to the wrong call would be silent nonsense."""
     model = make("gpt2")
-    monkeypatch.setattr(dry_run_file, "search_of", lambda options: dataclasses.replace(options, max_new_tokens=2))
+    monkeypatch.setattr(dry_run_file, "options_of_step", lambda options: dataclasses.replace(options, max_new_tokens=2))
     monkeypatch.setattr(
-        memory_file, "search_of", lambda options: memory_file.Options(max_new_tokens=2, min_new_tokens=1)
+        memory_file, "options_of_step", lambda options: memory_file.Options(max_new_tokens=2, min_new_tokens=1)
     )
     with pytest.raises(RuntimeError, match="a step calls ban_ngrams in its search where argmax_tokens is planned"):
         model.generate(input_ids=IDS, max_new_tokens=5, no_repeat_ngram_size=2, plan="arena=planned")

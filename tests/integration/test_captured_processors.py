@@ -13,9 +13,9 @@ from minidecode.emulator.device_array import counted_looks, taped
 from minidecode.options.options import Options
 from minidecode.plan import Plan
 from minidecode.search import processors
-from minidecode.search.processors import due_set, key_of_step, make_tables, process
+from minidecode.search.processors import apply_processors, due_processors, key_of_step, make_tables
 from minidecode.search.result import Request
-from minidecode.search.tables import arrays_of, without_rows
+from minidecode.search.tables import arrays_of_tables, copies_without_rows
 
 V, EOS, OFF = 12, 1, -np.inf
 PROMPTS = [[3, 4], [5], [3, 4]]
@@ -83,7 +83,7 @@ def texts_of(step: int, seed: int):
 def by_numpy(request, options, step, seed):
     tokens_RM, length_R, scores_RV = texts_of(step, seed)
     rows = request.rows(tokens_RM, length_R, SENTENCE_R, step)
-    return process(BY_NUMPY, scores_RV, rows, options), rows.certain_R
+    return apply_processors(BY_NUMPY, scores_RV, rows, options), rows.certain_R
 
 
 class OnDevice:
@@ -102,7 +102,7 @@ class OnDevice:
 
     def run(self):
         rows = self.rows()
-        return process(BY_KERNELS, self.arrays[2].copy(), rows, self.options), rows.certain_R
+        return apply_processors(BY_KERNELS, self.arrays[2].copy(), rows, self.options), rows.certain_R
 
 
 def same(found, expected):
@@ -142,7 +142,7 @@ def test_what_works_on_the_host_ends_a_captured_step():
         logits_processor=lambda s, rows: s, suppress_tokens=[3], prefix_allowed_tokens_fn=lambda b, ids: [3]
     )
     rows = OnDevice(request_of("", options), options, 1, 0).rows()
-    assert due_set(rows, options) == ("prefix_allowed_tokens_fn", "suppress_tokens", "logits_processor")
+    assert due_processors(rows, options) == ("prefix_allowed_tokens_fn", "suppress_tokens", "logits_processor")
     said = key_of_step(rows, options)
     assert said.startswith("prefix_allowed_tokens_fn (test_captured_processors.") and said.endswith("on the host")
     assert ", logits_processor (test_captured_processors." in said and "suppress_tokens" not in said
@@ -158,11 +158,11 @@ def test_a_kept_step_takes_the_tables_of_another_request():
     with taped() as tape:
         found = device.run()
     other = request_of("", options, [[4, 3, 5], [3, 5, 4, 4, 3], [5, 5, 5, 3]])
-    kept, new = (list(arrays_of(request.tables)) for request in (device.request, other))
+    kept, new = (list(arrays_of_tables(request.tables)) for request in (device.request, other))
     assert not new and len(kept) >= 5
     device.request = other
     make_tables(device.rows(), options)
-    new = {(name, array.shape): array for name, array in arrays_of(other.tables)}
+    new = {(name, array.shape): array for name, array in arrays_of_tables(other.tables)}
     for name, array in kept:
         array[...] = new[name, array.shape]
     tape.launch()
@@ -173,5 +173,11 @@ def test_rows_that_leave_need_tables_of_their_own():
     options = Options(repetition_penalty=1.2)
     device = OnDevice(request_of("", options), options, 2, 0)
     tables = make_tables(device.rows(), options)
-    assert {name for name, _ in arrays_of(tables)} == {"every_R", "first_list_R", "prompt_R", "limit_R", "sentence_R"}
-    assert without_rows(tables) == {}
+    assert {name for name, _ in arrays_of_tables(tables)} == {
+        "every_R",
+        "first_list_R",
+        "prompt_R",
+        "limit_R",
+        "sentence_R",
+    }
+    assert copies_without_rows(tables) == {}

@@ -75,10 +75,11 @@ def test_auto_takes_what_is_on_disk_and_compiles_nothing(tmp_path):
     make = "\n".join(
         [
             "from minidecode.search import compiled as c",
-            "rows = set(c.rows_used(__import__('minidecode').load('tiny-gpt2').options(max_new_tokens=1), False))",
+            "options = __import__('minidecode').load('tiny-gpt2').options(max_new_tokens=1)",
+            "rows = set(c.rows_of_generation(options, False))",
             "for row in rows:",
             "    for name, each in c._functions_of(row, 'float32'):",
-            "        for types in each: c._function(name).compile(c.types_of(types))",
+            "        for types in each: c._function(name).compile(c.parse_types(types))",
             "print(*sorted(c.missing_rows(rows, 'float32')), 'done')",
         ]
     )
@@ -114,7 +115,7 @@ DYNAMIC = [dtype for dtype, bits in (("int8_dynamic", 8), ("int8_dynamic7", 7)) 
 from minidecode.search import compiled
 known = {}
 for name, types in compiled.all_functions():
-    known.setdefault(name, set()).add(compiled.types_of(types))
+    known.setdefault(name, set()).add(compiled.parse_types(types))
     compiled._function(name)
 wrong, seen, original = [], set(), Dispatcher._compile_for_args
 def asked(self, *args, **kwargs):  # by Python, for types that the dispatcher has not met
@@ -178,7 +179,9 @@ def test_each_row_that_fast_compiles_is_in_the_table():
         row
         for options in ({}, {"do_sample": True}, {"num_beams": 2}, {"num_beams": 2, "do_sample": True})
         for n in (0, 2)
-        for row in compiled.rows_used(md.load("tiny-gpt2").options(no_repeat_ngram_size=n, **options), True, True)
+        for row in compiled.rows_of_generation(
+            md.load("tiny-gpt2").options(no_repeat_ngram_size=n, **options), True, True
+        )
     }
     assert called == {*compiled.TYPES, "linear"}
     from minidecode.catalog import CATALOG
@@ -212,12 +215,12 @@ def test_when_it_pays(model):
 def test_a_row_lacks_its_code_if_one_function_is_not_there(monkeypatch):
     """For any of its types: what is not there would be compiled within a generation."""
     monkeypatch.setattr(compiled, "_function", lambda name: name)
-    for row in compiled.rows_used(md.load("tiny-gpt2").options(num_beams=2), False):
+    for row in compiled.rows_of_generation(md.load("tiny-gpt2").options(num_beams=2), False):
         functions = [
-            (name, compiled.types_of(t)) for name, types in compiled._functions_of(row, "float32") for t in types
+            (name, compiled.parse_types(t)) for name, types in compiled._functions_of(row, "float32") for t in types
         ]
         for absent in (None, functions[0], functions[-1]):
-            monkeypatch.setattr(compiled, "_is_loaded", lambda name, types, absent=absent: (name, types) != absent)
+            monkeypatch.setattr(compiled, "_can_load", lambda name, types, absent=absent: (name, types) != absent)
             assert compiled.missing_rows([row], "float32") == ([row] if absent else [])
 
 

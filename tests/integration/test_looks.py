@@ -14,7 +14,7 @@ from minidecode.ops import FINE, NONE_LEFT, NOT_A_NUMBER, PENALTY_TOO_STRONG
 from minidecode.reference import argmax, beam_update, gather, softmax
 from minidecode.runtime.buckets import Buckets
 from minidecode.search import looks
-from minidecode.search.looks import MOST, Looks, Past, steps_between
+from minidecode.search.looks import MOST, Looks, Past, steps_between_looks
 
 __all__ = ["references_on_tape"]  # a fixture
 pytestmark = pytest.mark.usefixtures("references_on_tape")
@@ -44,7 +44,7 @@ def there():
 
 def generate(there, between, monkeypatch, **options):
     """(tokens, steps and what was streamed; scores; the receipt), with so many steps between two looks."""
-    monkeypatch.setattr(looks, "steps_between", every(between))
+    monkeypatch.setattr(looks, "steps_between_looks", every(between))
     told = []
     if options.get("num_beams", 1) == 1:
         options["streamer"] = lambda row, token: told.append((row, token))
@@ -91,8 +91,17 @@ def test_a_stream_is_read_as_seldom(there):
 
 def test_where_texts_may_end_looks_get_rarer():
     """Of 8 K * K steps, K - 1 too many are at most one in 32."""
-    assert [steps_between(steps, False) for steps in (1, 9, 1000)] == [MOST] * 3
-    assert [steps_between(steps, True) for steps in (1, 31, 32, 127, 128, 511, 512, 9999)] == [1, 1, 2, 2, 4, 4, 8, 8]
+    assert [steps_between_looks(steps, False) for steps in (1, 9, 1000)] == [MOST] * 3
+    assert [steps_between_looks(steps, True) for steps in (1, 31, 32, 127, 128, 511, 512, 9999)] == [
+        1,
+        1,
+        2,
+        2,
+        4,
+        4,
+        8,
+        8,
+    ]
 
 
 def unchanged(scores_RV, rows):
@@ -167,7 +176,7 @@ def error_of(name, by_call, device, between, monkeypatch):
     if "num_beams" not in options:
         options["streamer"] = lambda row, token: told.append((row, token))
     with monkeypatch.context() as here:
-        here.setattr(looks, "steps_between", every(between))
+        here.setattr(looks, "steps_between_looks", every(between))
         plant(here, name, by_call)
         with pytest.raises(MinidecodeError) as error:
             make("gpt2", device, **SETTINGS).generate(plan=PLANS[device], **options)

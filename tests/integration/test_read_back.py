@@ -20,7 +20,7 @@ from minidecode.plan import Plan
 from minidecode.runtime.engine import Engine
 from minidecode.runtime.receipt import CountedOps
 from minidecode.search.beam import beam_search
-from minidecode.search.greedy import greedy
+from minidecode.search.greedy import greedy_search
 from minidecode.search.result import Request
 
 
@@ -78,7 +78,7 @@ def searched(options, plan="auto", device="emulator", limits=(7, 4, 7), drop_fin
 
         engine.step, engine.expand = noting, expanded
         request = Request.make([np.array(p) for p in IDS], np.array(limits)[: len(IDS)], options)
-        search = greedy if options.num_beams == 1 else beam_search
+        search = greedy_search if options.num_beams == 1 else beam_search
         return search(engine, request, options, **called), by_step, ops.counts()
 
 

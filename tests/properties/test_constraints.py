@@ -16,7 +16,7 @@ from minidecode.options.constraints import checked_schema
 from minidecode.options.options import Options
 from minidecode.search.beam import beam_search
 from minidecode.search.constraints import Constraint
-from minidecode.search.greedy import greedy
+from minidecode.search.greedy import greedy_search
 from minidecode.search.processors import regex
 from minidecode.search.result import Request
 from minidecode.search.shortest_match import shortest_json, shortest_match
@@ -59,7 +59,7 @@ def texts_of(toy, seed, limit, search, prompts=((5, 9),), **given):
     if constraint:
         constraint.check_limits(limit_B, map(len, prompts))
     request = Request.make(prompts, limit_B, options, constraint=constraint)
-    find = greedy if options.num_beams == 1 else beam_search
+    find = greedy_search if options.num_beams == 1 else beam_search
     found = find(ToyEngine(seed, toy.size), request, options)
     return [ids for sentence in found.tokens for ids in sentence if len(ids)], options, constraint
 
@@ -501,7 +501,7 @@ def test_an_optional_branch_may_come_before_what_is_required(toy):
     assert stay == {"l", "v"}
     constraint = Constraint.make(Options(eos_token_id=0, json_schema=node()), toy, toy.size)
     for text, end in (('{"left": {', '"value": 0}, "value": 0}'), ('{"left": {"', 'value": 0}, "value": 0}')):
-        assert constraint._search(text.encode(), constraint.root.end[1:], np.inf, 200).decode() == end
+        assert constraint._search_end(text.encode(), constraint.root.end[1:], np.inf, 200).decode() == end
 
 
 @pytest.mark.parametrize(("schema", "shortest"), [

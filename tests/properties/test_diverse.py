@@ -14,7 +14,7 @@ from toy import Ops, ToyEngine, log_probability
 import minidecode as md
 from minidecode.options.options import Options
 from minidecode.search.beam import beam_search
-from minidecode.search.candidates import best, interleaved_groups, siblings_apart
+from minidecode.search.candidates import best_candidates, diverse_siblings, interleaved_diverse_groups
 from minidecode.search.result import Request
 
 EOS, OUT = 0, np.float32(-1e9)
@@ -241,7 +241,7 @@ def test_interleaved_groups_against_lists(case, penalty):
     (total_BWV, G), before = case, case[0].copy()
     B, W, V = total_BWV.shape
     C = 2 * W
-    score_BC, parent_BC, token_BC = interleaved_groups(Ops(), total_BWV, C, G, penalty)
+    score_BC, parent_BC, token_BC = interleaved_diverse_groups(Ops(), total_BWV, C, G, penalty)
     assert (total_BWV == before).all()
     for b in range(B):
         taken, dealt = Counter(), [None] * C
@@ -260,7 +260,7 @@ def test_one_interleaved_group_is_no_group(case, penalty):
     total_BWV, _ = case
     C = min(2 * total_BWV.shape[1], total_BWV[0].size)
     for mine, plain in zip(
-        interleaved_groups(Ops(), total_BWV, C, 1, penalty), best(Ops(), total_BWV, C), strict=True
+        interleaved_diverse_groups(Ops(), total_BWV, C, 1, penalty), best_candidates(Ops(), total_BWV, C), strict=True
     ):  # fmt: skip
         assert (mine == plain).all()
 
@@ -276,7 +276,7 @@ def test_siblings_against_lists(case, rate):
     total_BWV, _ = case
     B, W, V = total_BWV.shape
     C = min(2 * W, W * V)
-    score_BC, parent_BC, token_BC = siblings_apart(Ops(), total_BWV, C, rate)
+    score_BC, parent_BC, token_BC = diverse_siblings(Ops(), total_BWV, C, rate)
     for b in range(B):
         offers = []
         for w in range(W):
@@ -290,7 +290,9 @@ def test_siblings_against_lists(case, rate):
 def test_siblings_that_lose_nothing_are_plain_candidates(case):
     total_BWV, _ = case
     C = min(2 * total_BWV.shape[1], total_BWV[0].size)
-    for mine, plain in zip(siblings_apart(Ops(), total_BWV, C, 0.0), best(Ops(), total_BWV, C), strict=True):
+    for mine, plain in zip(
+        diverse_siblings(Ops(), total_BWV, C, 0.0), best_candidates(Ops(), total_BWV, C), strict=True
+    ):
         assert (mine == plain).all()
 
 

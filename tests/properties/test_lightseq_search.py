@@ -10,7 +10,7 @@ from toy import Ops, ToyEngine
 from minidecode.options.dialects import DIALECTS
 from minidecode.options.options import Options
 from minidecode.search.beam import beam_search
-from minidecode.search.greedy import greedy
+from minidecode.search.greedy import greedy_search
 from minidecode.search.result import Request
 
 EOS, V = 0, 11
@@ -31,7 +31,7 @@ def both(seed: int, W: int, limit: int, alpha: float, plan: str = "auto"):
     engine.ops = Ops(plan)
     options = Options(dialect="lightseq", num_beams=W, num_return_sequences=W, eos_token_id=EOS, length_penalty=alpha)
     request = Request.make([np.array(prompt)], [limit], options)
-    found = (beam_search if W > 1 else greedy)(engine, request, options)
+    found = (beam_search if W > 1 else greedy_search)(engine, request, options)
     ours = [(ids.tolist(), float(score)) for ids, score in zip(found.tokens[0], found.scores_BX[0], strict=True)]
     return ours, lightseq_search(lambda new: engine.scores([*prompt, *new]), EOS, W, limit, alpha)
 

@@ -652,7 +652,7 @@ def test_out_is_filled_with_the_same_numbers(name):
 def test_a_result_has_as_many_rows_as_the_argument_of_its_letter(name):
     """Where an arena hands out places, that argument says how much of a place a call gets."""
     arguments = OUT_CASES[name](np.random.default_rng(7))
-    place = dry_run._rows_of(name)
+    place = dry_run._argument_of_as_many_rows(name)
     results = OPS[name](*arguments)
     for result in results if isinstance(results, tuple) else (results,):
         assert (

@@ -17,8 +17,8 @@ from minidecode.options import dialects
 from minidecode.options.options import Options
 from minidecode.search import processors
 from minidecode.search.beam import beam_search
-from minidecode.search.greedy import greedy
-from minidecode.search.processors import process
+from minidecode.search.greedy import greedy_search
+from minidecode.search.processors import apply_processors
 from minidecode.search.result import Request
 
 V, OFF = 5, -math.inf
@@ -399,7 +399,7 @@ def test_the_end_goes_before_what_a_text_must_begin_with():
         ("hf", {"forced_eos_token_id": 4, "forced_bos_token_id": 3}, [OFF, OFF, OFF, OFF, 0.0]),
     ]:
         o = Options(dialect=dialect, min_new_tokens=0, **options)
-        found = process(Ops(), np.array(scores, np.float32), rows_of([only], o), o)
+        found = apply_processors(Ops(), np.array(scores, np.float32), rows_of([only], o), o)
         assert found[0].tolist() == expected
 
 
@@ -504,7 +504,7 @@ ORDER = [  # dialect, what runs first, what runs later, text, options, which tok
 def left_of(dialect, text, options):
     """token -> score, of what all processors leave of SCORES."""
     o = Options(**{"top_k": 0} | options, dialect=dialect)
-    found = process(Ops(), np.array([SCORES], np.float32), rows_of([text], o), o)[0]
+    found = apply_processors(Ops(), np.array([SCORES], np.float32), rows_of([text], o), o)[0]
     return {v: round(float(s), 5) for v, s in enumerate(found) if s > OFF}
 
 
@@ -530,7 +530,7 @@ def test_both_dialects_of_transformers_run_the_same_processors():
 
 def run(engine, prompts, limit, **options):
     options = Options(**{"eos_token_id": 0} | options)
-    search = greedy if options.num_beams == 1 else beam_search
+    search = greedy_search if options.num_beams == 1 else beam_search
     limits = np.full(len(prompts), limit) if np.isscalar(limit) else np.array(limit)
     return search(engine, Request.make([np.array(p) for p in prompts], limits, options), options)
 
@@ -721,8 +721,8 @@ def test_notes_say_what_each_processor_changed():
     o = Options(no_repeat_ngram_size=1, suppress_tokens=4, temperature=2.0, do_sample=True, top_k=3)
     texts, scores = [Text([1, 2]), Text([3, 4])], np.array([SCORES, SCORES], np.float32)
     notes = {}
-    noted = process(Ops(), scores.copy(), rows_of(texts, o), o, notes)
-    assert (noted == process(Ops(), scores.copy(), rows_of(texts, o), o)).all()
+    noted = apply_processors(Ops(), scores.copy(), rows_of(texts, o), o, notes)
+    assert (noted == apply_processors(Ops(), scores.copy(), rows_of(texts, o), o)).all()
     assert {name: pairs.tolist() for name, pairs in notes.items()} == {
         "no_repeat_ngram_size": [[0, 1], [0, 2], [1, 3], [1, 4]], "suppress_tokens": [[0, 4]],
         "temperature": [[0, 0], [0, 3], [1, 0], [1, 1], [1, 2]],

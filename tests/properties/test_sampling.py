@@ -26,8 +26,8 @@ from minidecode.reference.typical import typical_filter
 from minidecode.runtime.draws import Draws, sentence_keys
 from minidecode.search import filters as no_ops
 from minidecode.search.beam import beam_search
-from minidecode.search.candidates import sampled
-from minidecode.search.greedy import greedy
+from minidecode.search.candidates import sample_candidates
+from minidecode.search.greedy import greedy_search
 from minidecode.search.result import Request
 
 epsilon_filter, eta_filter, min_p_filter, top_h_filter = (
@@ -45,7 +45,7 @@ distinct_prompts = st.lists(
 def run(engine, prompts, limit, copies=None, **options):
     """A search of do_sample=True; every sentence has the same limit."""
     options = Options(**{"eos_token_id": EOS, "do_sample": True} | options)
-    search = greedy if options.num_beams == 1 else beam_search
+    search = greedy_search if options.num_beams == 1 else beam_search
     arrays = [np.array(p) for p in prompts]
     return search(engine, Request.make(arrays, np.full(len(prompts), limit), options, copies=copies), options)
 
@@ -657,7 +657,7 @@ def test_beam_sampling_draws_without_replacement(C):
     total_WV = np.log(np.array([[0.3, 0.1, 0.15], [0.25, 0.0, 0.2]], np.float64) + 1e-300).astype(np.float32)
     total_WV[1, 1] = -np.inf
     keys = np.stack([np.arange(2000), np.full(2000, 9)], axis=1)
-    score, parent, token = sampled(Ops(), np.repeat(total_WV[None], 2000, axis=0), C, at(3, keys), 12)
+    score, parent, token = sample_candidates(Ops(), np.repeat(total_WV[None], 2000, axis=0), C, at(3, keys), 12)
     assert (score == total_WV[parent, token]).all() and (np.diff(score, axis=1) <= 0).all()
     possible = {(w, v): math.exp(total_WV[w, v]) for w in range(2) for v in range(3) if (w, v) != (1, 1)}
     total = math.fsum(possible.values())
@@ -693,7 +693,7 @@ def test_which_of_the_candidates_that_a_beam_drew_end(dialect, filters):
 
 def test_every_step_of_a_beam_draws_anew():
     total_BWV, keys = np.zeros((1, 2, 50), np.float32), np.array([[1, 2]])
-    drawn = [sampled(Ops(), total_BWV, 4, at(step, keys), 0)[2][0].tolist() for step in range(20)]
+    drawn = [sample_candidates(Ops(), total_BWV, 4, at(step, keys), 0)[2][0].tolist() for step in range(20)]
     assert len(set(map(tuple, drawn))) == 20
 
 
@@ -701,6 +701,6 @@ def test_beams_draw_numbers_of_their_own():
     """Two beams with the same scores would else draw the same tokens, and one token's pair would come every time."""
     total_BWV = np.zeros((2000, 2, 4), np.float32)
     keys = np.stack([np.arange(2000), np.zeros(2000, int)], axis=1)
-    _, parent, token = sampled(Ops(), total_BWV, 2, at(0, keys), 0)
+    _, parent, token = sample_candidates(Ops(), total_BWV, 2, at(0, keys), 0)
     drawn = [frozenset(zip(p, t, strict=True)) for p, t in zip(parent.tolist(), token.tolist(), strict=True)]
     assert_drawn_from(draws_without_replacement({(w, v): 1 / 8 for w in range(2) for v in range(4)}, 2), drawn)

@@ -16,7 +16,7 @@ from minidecode.options.options import Options
 from minidecode.plan import backend
 from minidecode.runtime.trace import Trace
 from minidecode.search.beam import Beams, beam_search
-from minidecode.search.greedy import greedy
+from minidecode.search.greedy import greedy_search
 from minidecode.search.result import Request
 
 EOS = 0
@@ -33,7 +33,7 @@ def arrays(prompts):
 def run(engine, prompts, limit, **options):
     options = Options(eos_token_id=EOS, **options)
     limits = np.full(len(prompts), limit) if np.isscalar(limit) else np.array(limit)
-    search = greedy if options.num_beams == 1 else beam_search
+    search = greedy_search if options.num_beams == 1 else beam_search
     return search(engine, Request.make(arrays(prompts), limits, options), options)
 
 
@@ -59,7 +59,7 @@ def test_a_beam_of_one_is_greedy(seed, prompts, limit, n):
     options = Options(eos_token_id=EOS, no_repeat_ngram_size=n)
     limits = np.full(len(prompts), limit)
     request = Request.make(arrays(prompts), limits, options)
-    by_greedy = greedy(ToyEngine(seed, 9), request, options)
+    by_greedy = greedy_search(ToyEngine(seed, 9), request, options)
     by_beam = beam_search(ToyEngine(seed, 9), request, options)
     for a, b in zip(by_greedy.tokens, by_beam.tokens, strict=True):
         assert a[0].tolist() == b[0].tolist()
@@ -256,7 +256,7 @@ def test_whoever_chooses_the_tokens_greedy_search_finds_the_same(choice, options
         for plan in ("auto", f"argmax={choice}"):
             request, engine = Request.make(arrays([[1, 2], [3], [2, 2, 4]]), limits, options), ToyEngine(seed, 13)
             engine.ops = Ops(plan)
-            found.append(greedy(engine, request, options))
+            found.append(greedy_search(engine, request, options))
         one, other = found
         assert [[t.tolist() for t in ts] for ts in one.tokens] == [[t.tolist() for t in ts] for ts in other.tokens]
         np.testing.assert_allclose(other.scores_BX, one.scores_BX, rtol=1e-5)

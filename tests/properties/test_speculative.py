@@ -21,8 +21,8 @@ from minidecode.options.options import Options
 from minidecode.runtime.drafted import DraftedEngine
 from minidecode.runtime.receipt import DraftCounts
 from minidecode.search import drafts, speculative
-from minidecode.search.drafts import DraftModel, PromptLookup, lookup, probabilities
-from minidecode.search.greedy import greedy
+from minidecode.search.drafts import DraftModel, PromptLookup, lookup_draft, softmax_in_float64
+from minidecode.search.greedy import greedy_search
 from minidecode.search.result import Request
 from minidecode.search.speculative import naive_greedy, naive_sample
 
@@ -72,9 +72,9 @@ def run(engine, prompts, limits, drafter=None, on_token=None, **options):
     options = Options(**{"eos_token_id": EOS} | options)
     request = Request.make([np.array(p) for p in prompts], np.asarray(limits), options)
     if not options.tokens_ahead:
-        return greedy(engine, request, options, on_token)
+        return greedy_search(engine, request, options, on_token)
     drafts = PromptLookup(options) if drafter is None else DraftModel(drafter, options)
-    return speculative.speculative(engine, request, options, drafts, on_token)
+    return speculative.speculative_search(engine, request, options, drafts, on_token)
 
 
 def texts(found):
@@ -135,7 +135,7 @@ def naive_lookup(text, most, longest=2):
 
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=12), st.integers(1, 6), st.integers(1, 4))
 def test_a_lookup_copies_what_followed(text, most, longest):
-    assert lookup(np.array(text), most, longest).tolist() == naive_lookup(text, most, longest)
+    assert lookup_draft(np.array(text), most, longest).tolist() == naive_lookup(text, most, longest)
 
 
 @pytest.mark.parametrize("by_model", [False, True])
@@ -219,7 +219,7 @@ def check_samples(how, ahead=2, drafter_kind=Remembering):
     options = Options(eos_token_id=EOS, do_sample=True, seed=11, num_assistant_tokens=ahead, **how)
     request = Request.make([np.array(prompt)] * N, np.full(N, LIMIT), options, copies=range(N))
     drafter = DraftModel(drafter_kind(8, V, 1.2), options)
-    found = speculative.speculative(toy, request, options, drafter)
+    found = speculative.speculative_search(toy, request, options, drafter)
     assert_drawn_from(exact(toy, prompt, **how), [tuple(text.tolist()) for (text,) in found.tokens])
     total = DraftCounts.sum(found.drafts)
     assert 0.2 < total.accepted / total.drafted < 0.9
@@ -406,8 +406,8 @@ def token_behind_the_draft_dropped(patch):
     def shorter(texts, request, r, rows, chosen, mine):
         return take(texts, request, r, rows, chosen, mine[:-1] if len(mine) > 2 else mine)
 
-    take = speculative._take
-    patch.setattr(speculative, "_take", shorter)
+    take = speculative._append_chosen
+    patch.setattr(speculative, "_append_chosen", shorter)
 
 
 def cache_not_cut_back(patch):
@@ -457,7 +457,7 @@ def window_ignored(patch):
 
 
 def verdicts(wrong):
-    return lambda patch: patch.setattr(speculative, "verdict", wrong)
+    return lambda patch: patch.setattr(speculative, "accept_or_redraw", wrong)
 
 
 def drawn(weights_V, v):
@@ -493,7 +493,7 @@ def eos_left_out_of_drafts(patch):
 
 
 def probabilities_before_temperature(patch):
-    patch.setattr(drafts, "probabilities", lambda scores_V: probabilities(scores_V * 0.6))
+    patch.setattr(drafts, "softmax_in_float64", lambda scores_V: softmax_in_float64(scores_V * 0.6))
 
 
 IN_STEPS = [token_behind_the_draft_dropped]

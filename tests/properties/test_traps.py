@@ -23,7 +23,7 @@ from minidecode.models.bart import BartConfig, tensor_shapes
 from minidecode.options.options import Options
 from minidecode.runtime.trace import FATES, Trace
 from minidecode.search.beam import beam_search
-from minidecode.search.greedy import greedy
+from minidecode.search.greedy import greedy_search
 from minidecode.search.result import Request
 
 EOS = 0
@@ -52,7 +52,7 @@ stopping = st.sampled_from([True, False, "never"])
 
 def run(engine, prompts, limits, trace=None, search=None, prefixes=None, **options):
     options = Options(**{"eos_token_id": EOS} | options)
-    search = search or (greedy if options.num_beams == 1 else beam_search)
+    search = search or (greedy_search if options.num_beams == 1 else beam_search)
     limits = np.full(len(prompts), limits) if np.isscalar(limits) else np.array(limits)
     request = Request.make([np.array(p) for p in prompts], limits, options, prefixes=prefixes)
     return search(engine, request, options, trace=trace)
@@ -244,7 +244,7 @@ def test_a_beam_of_one_is_greedy(dialect, seed, prompts, limit, data):
     options["prefixes"] = data.draw(st.none() | st.lists(prefix, min_size=len(prompts), max_size=len(prompts)))
     outcomes = [
         outcome(ToyEngine(seed, 12), prompts, limit, search=search, dialect=dialect, **options)
-        for search in (greedy, beam_search)
+        for search in (greedy_search, beam_search)
     ]
     assert outcomes[0][0] == outcomes[1][0]
     np.testing.assert_allclose(outcomes[0][1], outcomes[1][1], rtol=32 * 2.0**-24, atol=1e-6)
@@ -253,7 +253,9 @@ def test_a_beam_of_one_is_greedy(dialect, seed, prompts, limit, data):
 def test_a_beam_of_one_is_greedy_in_its_score_too():
     """fairseq has no greedy search: its score holds unk_penalty whatever the beam."""
     options = dict(dialect="fairseq", unk_token_id=3, unk_penalty=-20.0)
-    by_greedy, by_beam = (run(ToyEngine(0, 9), [[1]], 4, search=search, **options) for search in (greedy, beam_search))
+    by_greedy, by_beam = (
+        run(ToyEngine(0, 9), [[1]], 4, search=search, **options) for search in (greedy_search, beam_search)
+    )
     assert lists(by_greedy.tokens[0]) == lists(by_beam.tokens[0]) == [[3, 3, 3, 0]]
     np.testing.assert_allclose(by_greedy.scores_BX, by_beam.scores_BX, rtol=1e-5)
 
