@@ -38,7 +38,7 @@ import minidecode as md
 from minidecode.bench.compare import time_by_turns, where_it_ran
 from minidecode.bench.multi_query_costs import PAPER_RATIOS, over_n_calls
 from minidecode.plan import CACHES, Plan
-from minidecode.reference.append import write
+from minidecode.reference.append import write_positions
 from minidecode.reference.common.softmax import softmax
 from minidecode.reference.grouped import attend
 from minidecode.reference.move import concat_step
@@ -130,7 +130,7 @@ def ways_of_a_step(R: int, H: int, G: int, K: int, length: int, step: int) -> di
 
     def write_step():
         for m_RGMK in cache:
-            write(m_RGMK, new_RGK, at_R)
+            write_positions(m_RGMK, new_RGK, at_R)
 
     def padded():
         write_step()

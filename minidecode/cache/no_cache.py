@@ -43,10 +43,10 @@ class NoCache:
 
     def append(self, ops, qkv_RX, h_RD):
         """Adds the bias, cuts into heads, lays keys and values ready, returns the queries."""
-        q_RHK, self.k_RGK, self.v_RGU = self.cut(ops, qkv_RX, self.heads)
+        q_RHK, self.k_RGK, self.v_RGU = self.cut_heads(ops, qkv_RX, self.heads)
         return q_RHK
 
-    def cut(self, ops, qkv_RX, heads):
+    def cut_heads(self, ops, qkv_RX, heads):
         """Queries, keys and values of rows, as they are multiplied."""
         return ops.split_heads(qkv_RX, self.bias_X, heads, **dtype_for_heads(qkv_RX, self.weights_are))
 

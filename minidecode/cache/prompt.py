@@ -57,10 +57,10 @@ class PromptCache:
         """Adds the bias, cuts into heads, keeps keys and values, returns the queries."""
         if self.decoding:
             return self.append_step(ops, qkv_RX)
-        q_RHK, self.k_RGK, self.v_RGU = self.cut(ops, qkv_RX, self.heads)
+        q_RHK, self.k_RGK, self.v_RGU = self.cut_heads(ops, qkv_RX, self.heads)
         return q_RHK
 
-    def cut(self, ops, qkv_RX, heads):
+    def cut_heads(self, ops, qkv_RX, heads):
         """Queries, keys and values of rows of prompts, as they are multiplied."""
         return ops.split_heads(qkv_RX, self.bias_X, heads, **dtype_for_heads(qkv_RX, self.stored_as))
 

@@ -135,7 +135,7 @@ class QueryCache:
 
         Keys stand newest first, so that their numbers are their distances. They are copied for each query row.
         """
-        q_RHK, *query_parts = self.cache.cut(ops, query_RX, heads)
+        q_RHK, *query_parts = self.cache.cut_heads(ops, query_RX, heads)
         ops.places.read((self.cache.k_RGK, self.cache.v_RGU, *query_parts))
         k_RGK, v_RGU = (
             np.concatenate(both) for both in zip((self.cache.k_RGK, self.cache.v_RGU), query_parts, strict=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..reference.arena import aligned
+from ..reference.arena import rounded_to_alignment
 from ..runtime.planner import Layout, Lifetime
 from .canvas import LETTER, MOST_WIDE, Canvas
 from .figure import Figure, scrub, single
@@ -31,7 +31,7 @@ def _label(arrays: Sequence[Lifetime], now: int, call: str) -> str:
     """What a call writes, and what must not be touched meanwhile."""
     written = ", ".join(a.name for a in arrays if a.first == now) or "nothing"
     kept = ", ".join(a.name for a in arrays if a.first < now <= a.last) or "nothing"
-    alive = sum(int(aligned(a.bytes)) for a in arrays if a.first <= now <= a.last)
+    alive = sum(int(rounded_to_alignment(a.bytes)) for a in arrays if a.first <= now <= a.last)
     return f"Call {now}, {call}: writes {written}; {kept} must stay; {alive} bytes alive."
 
 
@@ -61,7 +61,7 @@ def _panel(canvas: Canvas, layout: Layout, now: int | None, x: float, column: fl
     order = {"paper": 0, "pale": 1, "mid": 2, "mark": 3}
     for a, offset in sorted(bricks, key=lambda brick: order[_role(brick[0], now)]):
         role, width = _role(a, now), column * (1 + a.last - a.first)
-        tall = row * int(aligned(a.bytes))
+        tall = row * int(rounded_to_alignment(a.bytes))
         word = a.name if len(a.name) * LETTER <= width and tall >= 14 else ""
         canvas.cell(
             x + column * a.first, TOP + TALL - row * offset - tall, role, word, width=width, height=tall,

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..device.capture import capturable, contiguous_array
 from ..reference import activation as reference
-from ..reference.activation import GATED, code_of
+from ..reference.activation import GATED, activation_code
 from .common.activation import VECTORS, activate, no_bias
 from .common.code_paths import COMPILED, NUMPY, ran
 from .common.tasks import in_tasks
@@ -25,7 +25,7 @@ def bias_activation(f_RX, bias_X, activation, out=None):
     if f_RX.dtype != F:
         ran(NUMPY)
         return reference.bias_activation(f_RX, bias_X, activation, out)
-    (R, X), code = f_RX.shape, code_of(activation)
+    (R, X), code = f_RX.shape, activation_code(activation)
     results = X // 2 if code >= GATED else X
     out = np.empty((R, results), F) if out is None else out
     ran(COMPILED)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..reference.argmax import note_trouble, results
+from ..reference.argmax import note_trouble, result_arrays
 from .common.jit import njit
 from .common.log_sum import largest_of, sum_of_exponentials
 
 
 def argmax_tokens(scores_RV, logits_RV=None, out=None):
     """NumPy finds the largest on vectors; the sum of exponentials is HARS's, and writes nothing."""
-    token_R, logprob_R, trouble_R = out = results(scores_RV, out)
+    token_R, logprob_R, trouble_R = out = result_arrays(scores_RV, out)
     scores_RV.argmax(axis=1, out=token_R)
     best_R = np.take_along_axis(scores_RV, token_R[:, None], axis=1)[:, 0]
     if logits_RV is None:

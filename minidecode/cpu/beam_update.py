@@ -7,7 +7,7 @@ from dataclasses import astuple
 import numpy as np
 
 from ..ops import BEST_CANDIDATE, FINE, NOBODY, NONE_LEFT, NOT_A_NUMBER, PENALTY_TOO_STRONG
-from ..reference.beam_update import results
+from ..reference.beam_update import result_arrays
 from .common.jit import njit
 from .common.tokens import is_among
 
@@ -17,7 +17,7 @@ def update_beams(
     limit_B, norm_X, eos_X, rules, out=None,
 ):  # fmt: skip
     """Goes through the rules in the naive version's order. NumPy makes some 60 calls, however few sentences."""
-    out = results(score_BC, running_score_BW, out)
+    out = result_arrays(score_BC, running_score_BW, out)
     mark, *flags = astuple(rules)
     _update_beams(
         score_BC, parent_BC, token_BC, running_score_BW, finished_score_BW, finished_length_BW, done_B, length_B,

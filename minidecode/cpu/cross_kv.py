@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..device.capture import contiguous_array
-from ..reference.cross_kv import arranged, results
+from ..reference.cross_kv import arrange_layers, result_arrays
 from .common.code_paths import COMPILED, ran
 from .common.panel_gemm import multiply_floats
 from .linear import linear
@@ -20,10 +20,10 @@ from .linear_int8 import linear_int8
 
 def project_cross_kv(h_RD, weight, heads, dtype=None, out=None, *, workspace=None):
     """In place where each layer's keys and values are whole panels of float32; else one product, then NumPy."""
-    k_SRGK, v_SRGU = results(h_RD, weight, heads, dtype, out)
+    k_SRGK, v_SRGU = result_arrays(h_RD, weight, heads, dtype, out)
     if not _are_whole_panels(h_RD, weight, heads, k_SRGK, v_SRGU):
         multiply = linear if weight.x_bits is None else linear_int8
-        return arranged(multiply(h_RD, weight, workspace=workspace), weight, heads, dtype, (k_SRGK, v_SRGU))
+        return arrange_layers(multiply(h_RD, weight, workspace=workspace), weight, heads, dtype, (k_SRGK, v_SRGU))
     ran(COMPILED)
     h_RD, first = contiguous_array(h_RD), 0
     for layer in zip(k_SRGK, v_SRGU, strict=True):

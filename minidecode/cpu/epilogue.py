@@ -15,7 +15,7 @@ import numpy as np
 
 from ..reference import epilogue as reference
 from ..reference import scratch
-from ..reference.activation import code_of, is_gated
+from ..reference.activation import activation_code, is_gated
 from . import linear as products
 from .activation import bias_activation
 from .common.activation import activate, no_bias
@@ -39,7 +39,7 @@ def linear_epilogue(x_RX, weight, activation=None, add_to=None, out=None, *, wor
     sums_RX = products.linear(x_RX, weight, None, out, workspace=workspace)
     bias_X = no_bias(sums_RX.shape[1]) if weight.bias is None else weight.bias
     y_RX = sums_RX if add_to is None else add_to
-    _end(sums_RX, bias_X, code_of(activation), add_to is not None, y_RX)
+    _end(sums_RX, bias_X, activation_code(activation), add_to is not None, y_RX)
     return y_RX
 
 

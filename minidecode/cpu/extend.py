@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..ops import ALL_DONE, FINE, NOT_A_NUMBER, SOME_DONE, TROUBLE
-from ..reference import room_for_flag
+from ..reference import flag_array
 from .common.jit import njit
 from .common.tokens import is_among
 
@@ -13,7 +13,7 @@ def extend_sequences(
     model_trouble_R=None, out=None,
 ):  # fmt: skip
     """One call in place of NumPy's twenty."""
-    flag = room_for_flag(trouble_R, out)
+    flag = flag_array(trouble_R, out)
     has_noted = model_trouble_R is not None
     _extend_sequences(
         tokens_RM, token_R, gained_R, certain_R, trouble_R, total_R, length_R, done_R, prompt_R, limit_R, eos_X,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from ..ops import ALL_DONE, FINE, MOVED, SOME_DONE, TROUBLE
-from ..reference import room_for_flag
+from ..reference import flag_array
 from .common.jit import njit
 
 
 def step_flags(done_X, trouble_X, parent_BW, model_trouble_R=None, out=None):
     """One call in place of NumPy's eight. What was noted of sentences is looked at twice, if nothing else was."""
-    flag = room_for_flag(trouble_X, out)
+    flag = flag_array(trouble_X, out)
     _step_flags(done_X, trouble_X, parent_BW, trouble_X if model_trouble_R is None else model_trouble_R, flag)
     return flag
 

@@ -6,9 +6,9 @@ import numpy as np
 
 from ..reference.common.attention import (
     add_position_bias,
-    distances,
-    heads_side_by_side,
-    mask,
+    distances_back,
+    join_heads,
+    mask_scores,
     scores_of_sentences,
     sums_of_sentences,
 )
@@ -28,13 +28,13 @@ def attend_indirect(
     scores_RHM[:, :, :N] = scores_of_sentences(q_RHK, prompt_k_BGNK, scale, cast=cast_all)
     _scores(q_RHK, in_bits(k_RGTK), indirection_RT, q_RHK.dtype.type(scale), scores_RHM[:, :, N:])
     if bias is not None:
-        add_position_bias(scores_RHM, bias, distances(end_R + N, N + T))
-    mask(scores_RHM[:, :, :N], np.repeat(prompt_begin_B, R // B), np.full(R, N))
-    mask(scores_RHM[:, :, N:], begin_R, end_R)
+        add_position_bias(scores_RHM, bias, distances_back(end_R + N, N + T))
+    mask_scores(scores_RHM[:, :, :N], np.repeat(prompt_begin_B, R // B), np.full(R, N))
+    mask_scores(scores_RHM[:, :, N:], begin_R, end_R)
     weights_RHM = softmax(scores_RHM)
     a_RHU = sums_of_sentences(weights_RHM[:, :, :N], prompt_v_BGNU, cast=cast_all)
     _add_sums(weights_RHM[:, :, N:], in_bits(v_RGTU), indirection_RT, a_RHU)
-    return heads_side_by_side(a_RHU, out)
+    return join_heads(a_RHU, out)
 
 
 @njit(cache=True, fastmath=REORDER)

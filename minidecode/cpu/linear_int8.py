@@ -7,7 +7,7 @@ import numpy as np
 from ..device.capture import capturable, contiguous_array, refuse_capture
 from ..reference import linear_int8 as reference
 from ..reference import scratch
-from ..reference.activation import code_of, is_gated
+from ..reference.activation import activation_code, is_gated
 from .activation import bias_activation
 from .common.code_paths import NUMPY, SUMS_MOVE, ran
 from .common.packing import check_dot_product
@@ -32,7 +32,7 @@ def linear_int8(x_RX, weight, bias_X=None, activation=None, add_to=None, out=Non
         refuse_capture(SUMS_MOVE)
         return np.add(add_to, y_RF, out=add_to)
     check_dot_product(weight.x_bits)
-    reference.check_inputs(x_RX)
+    reference.check_number_of_inputs(x_RX)
     weight = pack_int8(weight) if weight.layout == "oi" else weight
     (rows, inputs), outputs = x_RX.shape, weight.outputs
     y_RX = out if add_to is None else add_to
@@ -42,9 +42,9 @@ def linear_int8(x_RX, weight, bias_X=None, activation=None, add_to=None, out=Non
         ran(DOT.name)
         q_RX = scratch(workspace, (rows, -(-inputs // GROUP) * GROUP), x_RX, np.dtype(np.uint8))
         scale_R = scratch(workspace, (rows,), x_RX)
-        x_RX, largest = contiguous_array(x_RX), reference.largest_of_bits(weight.x_bits)
+        x_RX, largest = contiguous_array(x_RX), reference.largest_integer(weight.x_bits)
         adds = fits and add_to is not None
-        multiply_int8(x_RX, largest, q_RX, scale_R, weight, bias_X, code_of(activation), sums_RX, adds)
+        multiply_int8(x_RX, largest, q_RX, scale_R, weight, bias_X, activation_code(activation), sums_RX, adds)
     if y_RX is None or fits:
         return sums_RX
     refuse_capture(SUMS_MOVE)

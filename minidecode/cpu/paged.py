@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..device.capture import capturable, contiguous_array
-from ..reference.common.attention import heads_side_by_side
+from ..reference.common.attention import join_heads
 from .common.attention import WORTH_WORKERS, add_sums, scores_of
 from .common.low_precision import in_bits
 from .common.position_bias import add_bias, bias_arrays
@@ -30,7 +30,7 @@ def attend_paged(q_RHK, k_XGMK, v_XGMU, table_RX, begin_R, end_R, scale, bias=No
     arrays = contiguous_array(q_RHK), *cache, *numbers, *biases, q_RHK.dtype.type(scale), a_RHU
     is_long = int((end_R - begin_R).sum()) * H * (K + U) > WORTH_WORKERS
     parallel_for(_attend_head, R * G, arrays, SPINNING_WORKERS if is_long else CALLER_ALONE)
-    return heads_side_by_side(a_RHU, out)
+    return join_heads(a_RHU, out)
 
 
 @in_tasks()

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..device.cores import worker_threads
 from ..ops import ALIGNED
-from ..reference.prefill import add_bias_of_distances, as_summed, sentences
+from ..reference.prefill import add_bias_of_distances, cast_for_sums, sentence_slices
 from .common.code_paths import BLAS, COMPILED, ran
 from .common.jit import njit
 from .common.panel_gemm import FLOAT_ROWS, FLOAT_WIDTH, float_tile
@@ -30,7 +30,7 @@ def attend_prefill(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal,
     """Attention of whole prompts: by tiles in float32 where there are some; else, and for a bias of each row's own, by
     the BLAS.
     """
-    q_RHK, k_XGK, v_XGU = as_summed(q_RHK, k_XGK, v_XGU)
+    q_RHK, k_XGK, v_XGU = cast_for_sums(q_RHK, k_XGK, v_XGU)
     is_float = q_RHK.dtype == k_XGK.dtype == v_XGU.dtype == np.float32
     by_tiles = FLOAT is not None and is_float and (bias is None or len(bias.bias_XHP) == 1)
     attend = _by_tiles if by_tiles else _by_blas
@@ -40,7 +40,7 @@ def attend_prefill(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal,
 def _by_tiles(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window, bias, out):
     """Six queries at a time: their scores, the softmax and their sums of values stay in the first-level cache."""
     (R, H, K), (G, U) = q_RHK.shape, v_XGU.shape[1:]
-    pairs = list(sentences(q_offsets_X, k_offsets_X))
+    pairs = list(sentence_slices(q_offsets_X, k_offsets_X))
     fits = out is not None and out.dtype == np.float32 and out.flags.c_contiguous
     a_RX = out if fits else np.empty((R, H * U), np.float32)
     if pairs:
@@ -180,7 +180,7 @@ def _by_blas(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, windo
     ran(BLAS)
     (R, H, _), U = q_RHK.shape, v_XGU.shape[2]
     a_RHU = np.empty((R, H, U), q_RHK.dtype) if out is None else out.reshape(R, H, U)
-    for q_rows, k_rows in sentences(q_offsets_X, k_offsets_X):
+    for q_rows, k_rows in sentence_slices(q_offsets_X, k_offsets_X):
         q_NHK, k_MGK, v_MGU, a_NHU = q_RHK[q_rows], k_XGK[k_rows], v_XGU[k_rows], a_RHU[q_rows]
         bias_of_rows = bias and bias.of_rows(q_rows)
         if not causal:

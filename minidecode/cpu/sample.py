@@ -7,13 +7,13 @@ import math
 import numpy as np
 from numba import uint64
 
-from ..reference.random import HALF, LOW, MULTIPLIERS, WEYL, noise_of
+from ..reference.random import HALF, LOW, MULTIPLIERS, WEYL, noise_of_words
 from .common.jit import njit
 
 MULTIPLIER_0, MULTIPLIER_1 = MULTIPLIERS
 WEYL_0, WEYL_1 = map(np.uint64, WEYL)
 SPACING = 2.0**-32  # of random words as numbers between 0 and 1
-MOST_NOISE_X = noise_of(2.0**24 * np.arange(1, 257) - 1) + 1e-9  # of all words with the same eight bits in front
+MOST_NOISE_X = noise_of_words(2.0**24 * np.arange(1, 257) - 1) + 1e-9  # of all words with the same eight bits in front
 MOST_NOISE = MOST_NOISE_X[-1]
 TOP_BITS = np.uint64(24)
 

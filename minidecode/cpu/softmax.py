@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from ..ops import FINE, NOT_A_NUMBER
-from ..reference.softmax import results
+from ..reference.softmax import result_arrays
 from .common.jit import njit
 from .common.log_sum import largest_of, sum_of_exponentials
 
 
 def log_softmax(logits_RV, out=None):
     """Row by row, so that a row stays in the cache: its maximum, its sum of exponentials, its scores."""
-    out = results(logits_RV, out)
+    out = result_arrays(logits_RV, out)
     _log_softmax(logits_RV, *out)
     return out
 

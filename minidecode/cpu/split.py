@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..device.capture import capturable, contiguous_array
-from ..reference.common.attention import heads_side_by_side
+from ..reference.common.attention import join_heads
 from .common.attention import WORTH_WORKERS, add_sums, scores_of
 from .common.low_precision import in_bits
 from .common.position_bias import add_bias, bias_arrays
@@ -35,7 +35,7 @@ def attend_split(
     arrays = q_RHK, *cache[:2], prompt_begin_B, *cache[2:], begin_R, end_R, *bias_and_zero, scale, a_RHU
     is_long = B * G > 1 and R * (N + T) * H * (K + U) > WORTH_WORKERS
     parallel_for(_attend_head, B * G, arrays, SPINNING_WORKERS if is_long else CALLER_ALONE)
-    return heads_side_by_side(a_RHU, out)
+    return join_heads(a_RHU, out)
 
 
 @in_tasks()

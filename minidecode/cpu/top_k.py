@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..reference import in_place
+from ..reference import scores_to_change
 from ..reference import top_k as reference
 from .candidates import top_candidates
 from .common.code_paths import COMPILED, NUMPY, ran
@@ -18,7 +18,7 @@ def top_k_filter(scores_RV, k, out=None):
     if not k <= min(MOST, scores_RV.shape[1] - 1):
         ran(NUMPY)
         return reference.top_k_filter(scores_RV, k, out)
-    scores_RV = in_place(scores_RV, out)
+    scores_RV = scores_to_change(scores_RV, out)
     ran(COMPILED)
     best_RK, _ = top_candidates(scores_RV, k)
     _rule_out_below(scores_RV, best_RK)

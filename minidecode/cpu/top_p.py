@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ..reference import in_place
+from ..reference import scores_to_change
 from ..reference.top_p import ONE
 from .common.jit import njit
 
@@ -16,7 +16,7 @@ LAST = BUCKETS - 1  # nearly 32 below the largest, and all that is further: in w
 
 def top_p_filter(scores_RV, p, least=1, out=None):
     """Tokens go by buckets of scores, the lowest first. The bucket that goes in part is parted as by quickselect."""
-    scores_RV = in_place(scores_RV, out)
+    scores_RV = scores_to_change(scores_RV, out)
     _top_p_filter(scores_RV, 1 - p, least)
     return scores_RV
 

@@ -22,7 +22,7 @@ import math
 from numba import cuda, float32, int64
 
 from ..device.launch import launch
-from ..reference.activation import GELU, GELU_NEW, PLAIN, RELU, SILU, code_of, is_gated
+from ..reference.activation import GELU, GELU_NEW, PLAIN, RELU, SILU, activation_code, is_gated
 from .common.activation import (
     CUBE,
     HALF,
@@ -52,7 +52,7 @@ def bias_activation_v1(f_RX, bias_X, activation, out=None, *, threads=THREADS):
         return pairs(f_RX, bias_X, activation, out)
     bias_X, y_RX = bias_and_result(f_RX, bias_X, out)
     blocks = -(-f_RX.size // threads)
-    launch(activation_per_number, blocks, threads, f_RX, bias_X, code_of(activation), y_RX)
+    launch(activation_per_number, blocks, threads, f_RX, bias_X, activation_code(activation), y_RX)
     return y_RX
 
 
@@ -79,7 +79,7 @@ def bias_activation_v2(f_RX, bias_X, activation, out=None):
         return pairs(f_RX, bias_X, activation, out)
     bias_X, y_RX = bias_and_result(f_RX, bias_X, out)
     R, X = f_RX.shape
-    launch(activation_per_column, grid_of_columns(X, R), THREADS, f_RX, bias_X, code_of(activation), y_RX)
+    launch(activation_per_column, grid_of_columns(X, R), THREADS, f_RX, bias_X, activation_code(activation), y_RX)
     return y_RX
 
 
@@ -110,7 +110,15 @@ def bias_activation_v3(f_RX, bias_X, activation, out=None):
     loaded = (f_RX, y_RX, bias_X[None]) if len(bias_X) else (f_RX, y_RX)
     if X % 4 or not all(begins_at_16_bytes(a) for a in loaded):
         return bias_activation_v2(f_RX, bias_X, activation, y_RX)
-    launch(activation_per_four_columns, grid_of_columns(X // 4, R), THREADS, f_RX, bias_X, code_of(activation), y_RX)
+    launch(
+        activation_per_four_columns,
+        grid_of_columns(X // 4, R),
+        THREADS,
+        f_RX,
+        bias_X,
+        activation_code(activation),
+        y_RX,
+    )
     return y_RX
 
 
@@ -187,7 +195,7 @@ def bias_activation(f_RX, bias_X, activation, out=None):
     bias_X, y_RX = bias_and_result(f_RX, bias_X, out)
     if not lie_in_fours(f_RX, y_RX, bias_X[None]):
         return bias_activation_v2(f_RX, bias_X, activation, y_RX)
-    code = code_of(activation)
+    code = activation_code(activation)
     launch(OF_CODE.get(code, any_activation), grid_of(*f_RX.shape), THREADS, f_RX, bias_X, code, y_RX)
     return y_RX
 

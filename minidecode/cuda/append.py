@@ -24,7 +24,7 @@ from numba import cuda, float32, int64, types
 from ..device.launch import launch
 from ..device.low_precision import largest_stored_number
 from ..errors import OptionError
-from ..reference import empty, in_rows, or_empty
+from ..reference import empty, or_empty, view_as_rows
 from .common.bias import plus
 from .common.cut_off import cut_off
 from .common.grids import grid_of_rows
@@ -70,7 +70,7 @@ def append_kv(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
     refuse_other_types(qkv_RX, k_RGMK, v_RGMU)
     shape = len(qkv_RX), heads.H, heads.K
     q_RHK = empty(qkv_RX, shape) if out is None else out
-    arrays = qkv_RX, or_empty(bias_X, qkv_RX[:, 0]), in_rows(q_RHK), k_RGMK, v_RGMU, at_R
+    arrays = qkv_RX, or_empty(bias_X, qkv_RX[:, 0]), view_as_rows(q_RHK), k_RGMK, v_RGMU, at_R
     launch(add_and_append, grid_of_rows(qkv_RX), THREADS, *arrays, largest_stored_number(k_RGMK.dtype))
     return q_RHK
 

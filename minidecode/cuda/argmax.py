@@ -22,7 +22,7 @@ from ..device.arrays import address_of
 from ..device.launch import launch
 from ..ops import FINE, NONE_LEFT, NOT_A_NUMBER
 from ..reference import scratch
-from ..reference.argmax import results
+from ..reference.argmax import result_arrays
 from .common.arrays import in_float32
 from .common.log_sum import added, log_of, rescaled, with_one_more
 from .common.ranking import first_of_block, first_of_warp, goes_first
@@ -57,7 +57,7 @@ def argmax_tokens_v1(scores_RV, logits_RV=None, out=None):
 
 def launched(kernel, scores_RV, logits_RV, out):
     """A block per row. Without logits the kernel gets the scores in their place, and takes no notice of them."""
-    out = results(in_float32(scores_RV), out)
+    out = result_arrays(in_float32(scores_RV), out)
     logits, has_logits = (scores_RV, 0) if logits_RV is None else (logits_RV, 1)
     launch(kernel, len(scores_RV), THREADS, scores_RV, logits, has_logits, *out)
     return out
@@ -145,7 +145,7 @@ def argmax_tokens(scores_RV, logits_RV=None, out=None, *, workspace=None):
     Version 3: one kernel over (R, shares) blocks of 128, then `best_of_shares` in R warps. Reads 4RV bytes where the
     scores are the logits or there are none, otherwise 8RV; parts take 20 bytes a share; writes 20R.
     """
-    (R, V), out = scores_RV.shape, results(in_float32(scores_RV), out)
+    (R, V), out = scores_RV.shape, result_arrays(in_float32(scores_RV), out)
     shares, columns = shares_of(R, V)
     best_RX, largest_RX, total_RX = (scratch(workspace, (R, shares), scores_RV) for _ in range(3))
     column_RX = scratch(workspace, (R, shares), scores_RV, np.int64)

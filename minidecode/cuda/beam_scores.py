@@ -15,7 +15,7 @@ from __future__ import annotations
 from numba import cuda, float32
 
 from ..device.launch import launch
-from ..reference import in_place
+from ..reference import scores_to_change
 from .common.arrays import in_float32
 from .common.grids import grid_of_rows
 from .common.reduction import THREADS
@@ -31,7 +31,7 @@ def add_beam_scores_v1(scores_RV, running_R, out=None):
 
     Launches `add_to_each` in ceil(RV / 128) blocks of 128. Reads 8RV bytes, a running score for each, and writes 4RV.
     """
-    scores_RV = in_place(in_float32(scores_RV), out)
+    scores_RV = scores_to_change(in_float32(scores_RV), out)
     launch(add_to_each, -(-scores_RV.size // THREADS), THREADS, scores_RV, running_R)
     return scores_RV
 
@@ -53,7 +53,7 @@ def add_beam_scores_v2(scores_RV, running_R, out=None):
 
     Launches `add_to_row` as (R, ceil(V / 512)) blocks of 128. Reads 5RV bytes and writes 4RV.
     """
-    scores_RV = in_place(in_float32(scores_RV), out)
+    scores_RV = scores_to_change(in_float32(scores_RV), out)
     launch(add_to_row, grid_of_rows(scores_RV, EACH), THREADS, scores_RV, running_R)
     return scores_RV
 
@@ -77,7 +77,7 @@ def add_beam_scores(scores_RV, running_R, out=None):
 
     Version 3: `add_to_share` as (R, ceil(V / 2048)) blocks of 128. Reads 4.25RV bytes and writes 4RV.
     """
-    scores_RV = in_place(in_float32(scores_RV), out)
+    scores_RV = scores_to_change(in_float32(scores_RV), out)
     launch(add_to_share, grid_of_rows(scores_RV, SHARE // THREADS), THREADS, scores_RV, running_R)
     return scores_RV
 

@@ -22,7 +22,7 @@ from numba import boolean, cuda, float32, int32, int64
 
 from ..device.launch import launch
 from ..ops import BEST_CANDIDATE, FINE, NO_ROOM, NOBODY, NONE_LEFT, NOT_A_NUMBER, PENALTY_TOO_STRONG
-from ..reference.beam_update import results
+from ..reference.beam_update import result_arrays
 from .common.reduction import LANES, WARP
 from .common.tokens import is_among
 
@@ -39,7 +39,7 @@ def update_beams_v1(
     Launches `advance_sentence` in ceil(B / threads) blocks. A thread reads 12C^2 bytes to order its candidates and 16W
     of tables; it writes C + 36W + 25, and 20 for each place of the finished table that changes.
     """
-    out = results(score_BC, running_score_BW, out)
+    out = result_arrays(score_BC, running_score_BW, out)
     launch(
         advance_sentence, -(-len(score_BC) // threads), threads, score_BC, parent_BC, token_BC, running_score_BW,
         finished_score_BW, finished_length_BW, done_B, length_B, prompt_B, limit_B, norm_X, eos_X,
@@ -145,7 +145,7 @@ def update_beams(
             score_BC, parent_BC, token_BC, running_score_BW, finished_score_BW, finished_length_BW, done_B, length_B,
             prompt_B, limit_B, norm_X, eos_X, rules, out,
         )  # fmt: skip
-    out = results(score_BC, running_score_BW, out)
+    out = result_arrays(score_BC, running_score_BW, out)
     launch(
         advance_by_warp, len(score_BC), WARP, score_BC, parent_BC, token_BC, running_score_BW, finished_score_BW,
         finished_length_BW, done_B, length_B, prompt_B, limit_B, norm_X, eos_X, *rule_scalars(rules, score_BC), *out,

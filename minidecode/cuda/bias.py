@@ -15,7 +15,7 @@ import numpy as np
 from numba import cuda, float32, float64, int64
 
 from ..device.launch import launch
-from ..reference import in_place
+from ..reference import scores_to_change
 from .common.arrays import in_float32
 
 THREADS = 128
@@ -28,7 +28,7 @@ def bias_sequences(scores_RV, tokens_RM, length_R, list_R, ids_XXX, bias_XX, out
     Launches `bias_group` as (R, ceil(S / threads)) blocks of at most 128, for S sequences of at most L tokens. A thread
     reads 16 bytes; the first of a group of equal last tokens reads at most 16L + 8 for each of them, and writes 4.
     """
-    scores_RV = in_place(in_float32(scores_RV), out)
+    scores_RV = scores_to_change(in_float32(scores_RV), out)
     threads = min(THREADS, -(-ids_XXX.shape[1] // 32) * 32)
     grid = len(scores_RV), -(-ids_XXX.shape[1] // threads)
     launch(bias_group, grid, threads, scores_RV, tokens_RM, length_R, list_R, ids_XXX, bias_XX)

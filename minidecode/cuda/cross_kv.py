@@ -17,7 +17,7 @@ from numba import cuda, float32, types
 from ..device.launch import launch
 from ..device.low_precision import largest_stored_number, rounding
 from ..reference import or_empty
-from ..reference.cross_kv import results
+from ..reference.cross_kv import result_arrays
 from .common.bias import plus
 from .common.cut_off import cut_off
 from .common.fours import KEPT, grid_of, lie_in_fours, load_fours, store_fours
@@ -118,7 +118,7 @@ def arrange_layers_in_fours(kv_RX, bias_X, largest, k_SRX, v_SRX):
 
 def _product(h_RD, weight, heads, dtype, out):
     """(where keys go, where values go, the product of all layers, its bias); heads side by side."""
-    k_SRGK, v_SRGU = results(h_RD, weight, heads, dtype, out)
+    k_SRGK, v_SRGU = result_arrays(h_RD, weight, heads, dtype, out)
     kv_RX = linear(h_RD, weight) if weight.x_bits is None else linear_int8(h_RD, weight)
     S, R, _, _ = k_SRGK.shape
     return k_SRGK.reshape(S, R, -1), v_SRGU.reshape(S, R, -1), kv_RX, or_empty(weight.bias, kv_RX[:, 0])

@@ -14,7 +14,7 @@ from numba import boolean, cuda, float32, float64, int32, int64
 
 from ..device.launch import launch
 from ..ops import ALL_DONE, FINE, NO_ROOM, NOT_A_NUMBER, SOME_DONE, TROUBLE
-from ..reference import room_for_flag
+from ..reference import flag_array
 from .common.tokens import is_among
 
 THREADS = 128
@@ -29,7 +29,7 @@ def extend_sequences(
     Launches `extend_rows` as one block of 128. Reads 62 bytes a row and eos_X, and writes up to 25 a row and the flag's
     8.
     """
-    flag = room_for_flag(trouble_R, out)
+    flag = flag_array(trouble_R, out)
     noted, has_noted = (trouble_R, 0) if model_trouble_R is None else (model_trouble_R, 1)
     launch(
         extend_rows, 1, THREADS, tokens_RM, token_R, gained_R, certain_R, trouble_R, total_R, length_R, done_R,

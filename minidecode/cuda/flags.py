@@ -13,7 +13,7 @@ from numba import boolean, cuda, int32, int64
 
 from ..device.launch import launch
 from ..ops import ALL_DONE, FINE, MOVED, SOME_DONE, TROUBLE
-from ..reference import room_for_flag
+from ..reference import flag_array
 
 THREADS = 128
 
@@ -29,7 +29,7 @@ def step_flags_v1(done_X, trouble_X, parent_BW, model_trouble_R=None, out=None):
 
 def launched(kernel, threads, done_X, trouble_X, parent_BW, model_trouble_R, out):
     """The flag by a kernel of so many threads; without notes on the model's scores it gets those on sentences twice."""
-    flag = room_for_flag(trouble_X, out)
+    flag = flag_array(trouble_X, out)
     noted = trouble_X if model_trouble_R is None else model_trouble_R
     launch(kernel, 1, threads, done_X, trouble_X, parent_BW, noted, flag)
     return flag

@@ -11,7 +11,7 @@ from numba import cuda, float32, int64
 
 from ..device.launch import launch
 from ..ops import FINE, NONE_LEFT, NOT_A_NUMBER
-from ..reference.gather import results
+from ..reference.gather import result_arrays
 from .common.rows import INFINITY
 
 
@@ -20,7 +20,7 @@ def gather_logprobs(token_R, scores_RV, logprobs_RV=None, out=None, *, threads=3
 
     Launches `weigh_each` in ceil(R / threads) blocks. Reads 16 bytes a row and writes 12.
     """
-    out = results(token_R, scores_RV, out)
+    out = result_arrays(token_R, scores_RV, out)
     logprobs = scores_RV if logprobs_RV is None else logprobs_RV
     launch(weigh_each, -(-len(token_R) // threads), threads, token_R, scores_RV, logprobs, *out)
     return out

@@ -20,7 +20,7 @@ from numba import cuda, float32
 
 from ..device.launch import launch
 from ..device.low_precision import largest_stored_number
-from ..reference import in_rows, or_empty
+from ..reference import or_empty, view_as_rows
 from .common.cut_off import cut_off
 from .common.fours import KEPT, grid_of, lie_in_fours, load_fours, store_fours
 from .common.grids import grid_of_rows
@@ -43,7 +43,7 @@ def split_heads_v2(qkv_RX, bias_X, heads, dtype=None, out=None):
     Launches `add_and_cut` as (R, ceil(X / 128)) blocks of 128. Reads 8RX bytes and writes sRX.
     """
     q_RHK, k_RGK, v_RGU = results(qkv_RX, heads, dtype, out)
-    parts = map(in_rows, (q_RHK, k_RGK, v_RGU))
+    parts = map(view_as_rows, (q_RHK, k_RGK, v_RGU))
     arrays = qkv_RX, or_empty(bias_X, qkv_RX[:, 0]), largest_stored_number(q_RHK.dtype), *parts
     launch(add_and_cut, grid_of_rows(qkv_RX), THREADS, *arrays)
     return q_RHK, k_RGK, v_RGU
@@ -56,7 +56,7 @@ def split_heads(qkv_RX, bias_X, heads, dtype=None, out=None):
     Version 2 where columns are no whole fours.
     """
     parts = results(qkv_RX, heads, dtype, out)
-    tables, bias_X = tuple(map(in_rows, parts)), or_empty(bias_X, qkv_RX[:, 0])
+    tables, bias_X = tuple(map(view_as_rows, parts)), or_empty(bias_X, qkv_RX[:, 0])
     if not lie_in_fours(qkv_RX, bias_X[None], *tables):
         return split_heads_v2(qkv_RX, bias_X, heads, dtype, parts)
     launch(

@@ -54,7 +54,7 @@ from ..device.matmul import matmul
 from ..device.weight_blocks import BLOCK, is_in_blocks
 from ..errors import OptionError
 from ..reference import empty, scratch
-from ..reference.activation import code_of
+from ..reference.activation import activation_code
 from .common.arrays import filled
 from .common.reduction import THREADS, WARPS, block_max, warp_max, warp_sum
 from .common.skinny_gemm import (
@@ -272,7 +272,7 @@ def _linear_blocks(x_RX, weight, add_to=None, out=None, bias_X=None, activation=
     y_RX = out if add_to is None else add_to
     y_RX = empty(x_RX, (len(x_RX), outputs)) if y_RX is None else y_RX
     biased, ones_X = bias_X is not None, filled(workspace, outputs, x_RX, 1)  # sums have had their scales
-    ends_in = ones_X, bias_X if biased else ones_X, biased, code_of(activation), add_to is not None
+    ends_in = ones_X, bias_X if biased else ones_X, biased, activation_code(activation), add_to is not None
     arrays = _wide_rows(x_RX), _wide_rows(weight.data), weight.scale
     launch(warp_per_output_blocks, grid, THREADS, *arrays, *ends_in, y_RX)
     return y_RX
@@ -382,7 +382,7 @@ def _launch(kernel, grid, x_RX, w_XX, outputs, weight, add_to, out, bias_X, acti
     y_RX = empty(x_RX, (len(x_RX), outputs)) if y_RX is None else y_RX
     scale_X = filled(workspace, outputs, x_RX, 1) if weight.scale is None else weight.scale
     biased = bias_X is not None  # without, nothing reads what stands in its place
-    ends_in = scale_X, bias_X if biased else scale_X, biased, code_of(activation), add_to is not None
+    ends_in = scale_X, bias_X if biased else scale_X, biased, activation_code(activation), add_to is not None
     launch(kernel, grid, THREADS, x_RX, w_XX, *ends_in, y_RX)
     return y_RX
 
@@ -474,7 +474,12 @@ def launch_few_rows(made, x_RX, weight, add_to=None, out=None, bias_X=None, acti
     warps = -(-loads // turns)
     unread_X = x_RX[0]  # what stands for a bias or a scale that there is not
     scale = () if weight.data.dtype == np.float32 else (unread_X if weight.scale is None else weight.scale,)
-    ends_in = unread_X if bias_X is None else bias_X, bias_X is not None, code_of(activation), add_to is not None
+    ends_in = (
+        unread_X if bias_X is None else bias_X,
+        bias_X is not None,
+        activation_code(activation),
+        add_to is not None,
+    )
     launch(made.kernel, grid, LANES * warps, x_RX, weight.data, *scale, *ends_in, y_RX)
     return y_RX
 
@@ -503,7 +508,12 @@ def by_the_library(x_RX, weight, add_to=None, out=None, bias_X=None, activation=
     unread_X = sums_RX[0]
     scales = (unread_X if scale_R is None else scale_R, scale_R is not None)
     scales += (unread_X if scale_X is None else scale_X, scale_X is not None)
-    ends_in = unread_X if bias_X is None else bias_X, bias_X is not None, code_of(activation), add_to is not None
+    ends_in = (
+        unread_X if bias_X is None else bias_X,
+        bias_X is not None,
+        activation_code(activation),
+        add_to is not None,
+    )
     launch(end_sums, -(-sums_RX.size // THREADS), THREADS, sums_RX, *scales, *ends_in, y_RX)
     return y_RX
 

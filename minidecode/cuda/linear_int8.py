@@ -28,8 +28,8 @@ from ..device.low_precision import unpack_panels
 from ..device.matmul import can_multiply_int8, matmul
 from ..errors import OptionError
 from ..reference import scratch
-from ..reference.activation import code_of, is_gated
-from ..reference.linear_int8 import LEAST, check_inputs, largest_of_bits
+from ..reference.activation import activation_code, is_gated
+from ..reference.linear_int8 import LEAST, check_number_of_inputs, largest_integer
 from .common.activation import activated, end_in_pairs
 from .common.dp4a import dp4a
 from .common.reduction import THREADS, WARPS, block_max, warp_sum
@@ -180,16 +180,23 @@ def _rounded(x_RX, weight, bias_X, activation, add_to, out, workspace):
     """(weight in rows, whole numbers of x, what a sum ends in, where results go)."""
     if x_RX.dtype != np.float32:
         raise OptionError(f"the kernels of cuda/linear_int8.py round float32, not {x_RX.dtype}")
-    check_inputs(x_RX)
+    check_number_of_inputs(x_RX)
     weight, (rows, inputs) = unpack_panels(weight), x_RX.shape
     q_RX = scratch(workspace, (rows, -(-inputs // GROUP) * GROUP), x_RX, np.dtype(np.int8))
     scale_R = scratch(workspace, (rows,), x_RX)
     if rows:
-        launch(round_rows, rows, THREADS, x_RX, np.float32(largest_of_bits(weight.x_bits)), q_RX, scale_R)
+        launch(round_rows, rows, THREADS, x_RX, np.float32(largest_integer(weight.x_bits)), q_RX, scale_R)
     y_RX = out if add_to is None else add_to
     y_RX = np.empty_like(x_RX, order="C", shape=(rows, weight.outputs)) if y_RX is None else y_RX
     biased = bias_X is not None  # without, nothing reads what stands in its place
-    ends_in = scale_R, weight.scale, bias_X if biased else weight.scale, biased, code_of(activation), add_to is not None
+    ends_in = (
+        scale_R,
+        weight.scale,
+        bias_X if biased else weight.scale,
+        biased,
+        activation_code(activation),
+        add_to is not None,
+    )
     return weight, q_RX, ends_in, y_RX
 
 

@@ -20,7 +20,7 @@ from ..device.arrays import address_of
 from ..device.launch import launch
 from ..device.low_precision import largest_stored_number
 from ..errors import OptionError
-from ..reference import empty, in_rows
+from ..reference import empty, view_as_rows
 from .common.cut_off import cut_off
 
 THREADS = 128
@@ -53,7 +53,7 @@ def copy_rows(words_RX, pick_R, picked_RX):
 
 def words_of_rows(*arrays):
     """A view of each array's rows as words of 64 bits, or as narrower ones where a row begins or ends within one."""
-    return words_of(*map(in_rows, arrays))
+    return words_of(*map(view_as_rows, arrays))
 
 
 def words_of(*arrays):

@@ -20,7 +20,7 @@ import numpy as np
 from numba import cuda, float32, int64
 
 from ..device.launch import launch
-from ..reference import in_place
+from ..reference import scores_to_change
 
 BANNED = float32(-np.inf)
 TILE = 256  # starts that a block of version 3 looks at together
@@ -34,7 +34,7 @@ def ban_ngrams_v1(scores_RV, tokens_RM, length_R, n, out=None, *, threads=128):
     Launches `thread_per_row` in ceil(R / threads) blocks. Reads 16 to 16(n - 1) bytes for each start, and writes 4 for
     each n-gram that ends in the row's last n - 1 tokens.
     """
-    scores_RV = in_place(scores_RV, out)
+    scores_RV = scores_to_change(scores_RV, out)
     launch(thread_per_row, -(-len(length_R) // threads), threads, scores_RV, tokens_RM, length_R, n)
     return scores_RV
 
@@ -62,7 +62,7 @@ def ban_ngrams_v2(scores_RV, tokens_RM, length_R, n, out=None, *, threads=128):
 
     Launches `block_per_row` in R blocks. Reads and writes what version 1 does, side by side.
     """
-    scores_RV = in_place(scores_RV, out)
+    scores_RV = scores_to_change(scores_RV, out)
     launch(block_per_row, len(length_R), threads, scores_RV, tokens_RM, length_R, n)
     return scores_RV
 
@@ -91,7 +91,7 @@ def ban_ngrams(scores_RV, tokens_RM, length_R, n, out=None, *, threads=128):
     """
     if n > MOST_N:
         return ban_ngrams_v2(scores_RV, tokens_RM, length_R, n, out, threads=threads)
-    scores_RV = in_place(scores_RV, out)
+    scores_RV = scores_to_change(scores_RV, out)
     launch(block_per_row_staged, len(length_R), threads, scores_RV, tokens_RM, length_R, n)
     return scores_RV
 

@@ -21,7 +21,7 @@ from numba import cuda, float32, int64, types
 from ..device.launch import launch
 from ..device.low_precision import largest_stored_number
 from ..errors import OptionError
-from ..reference import empty, in_rows, or_empty
+from ..reference import empty, or_empty, view_as_rows
 from .common.bias import plus
 from .common.cut_off import cut_off
 from .common.grids import grid_of_rows
@@ -68,7 +68,7 @@ def append_paged(qkv_RX, bias_X, heads, k_XGMK, v_XGMU, table_RX, at_R, out=None
     """
     _refuse_other_types(qkv_RX, k_XGMK, v_XGMU)
     q_RHK = empty(qkv_RX, (len(qkv_RX), heads.H, heads.K)) if out is None else out
-    arrays = qkv_RX, or_empty(bias_X, qkv_RX[:, 0]), in_rows(q_RHK), k_XGMK, v_XGMU, table_RX, at_R
+    arrays = qkv_RX, or_empty(bias_X, qkv_RX[:, 0]), view_as_rows(q_RHK), k_XGMK, v_XGMU, table_RX, at_R
     launch(add_and_append_to_page, grid_of_rows(qkv_RX), THREADS, *arrays, largest_stored_number(k_XGMK.dtype))
     return q_RHK
 

@@ -38,7 +38,7 @@ from ..device.launch import launch
 from ..device.matmul import matmul
 from ..errors import OptionError
 from ..reference import empty
-from ..reference.prefill import sentences
+from ..reference.prefill import sentence_slices
 from .common.grids import thread_per_number
 from .common.position_bias import bias_arguments, bias_at
 from .common.reduction import THREADS, WARPS, block_max, block_sum, warp_max, warp_sum
@@ -297,7 +297,7 @@ def scores_of(q_RHK, k_XGK, q_offsets_X, k_offsets_X, make=np.empty_like):
 
     The H/G query heads of a group meet the same keys.
     """
-    (R, H, K), G, rows = q_RHK.shape, k_XGK.shape[1], list(sentences(q_offsets_X, k_offsets_X))
+    (R, H, K), G, rows = q_RHK.shape, k_XGK.shape[1], list(sentence_slices(q_offsets_X, k_offsets_X))
     longest = max(k_rows.stop - k_rows.start for _, k_rows in rows)
     scores_RHM = make(q_RHK, shape=(R, H, longest), order="C")
     q_GXRK = q_RHK.reshape(R, G, H // G, K).transpose(1, 2, 0, 3)
@@ -324,7 +324,7 @@ def attend_prefill_v3(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, caus
     For each block two products of the library, and a softmax that reads 4 bytes a score and writes a weight of 4 or 2.
     """
     refuse_other_types(q_RHK, k_XGK, v_XGU)
-    rows = list(sentences(fetch_constant(q_offsets_X), fetch_constant(k_offsets_X)))
+    rows = list(sentence_slices(fetch_constant(q_offsets_X), fetch_constant(k_offsets_X)))
     a_RX = result(q_RHK, v_XGU, out)
     return by_products(q_RHK, k_XGK, v_XGU, rows, scale, causal, window, bias, k_offsets_X, a_RX)
 
@@ -338,7 +338,7 @@ def attend_prefill(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal,
     """
     refuse_other_types(q_RHK, k_XGK, v_XGU)
     (R, H, _), U = q_RHK.shape, v_XGU.shape[2]
-    rows = list(sentences(fetch_constant(q_offsets_X), fetch_constant(k_offsets_X)))
+    rows = list(sentence_slices(fetch_constant(q_offsets_X), fetch_constant(k_offsets_X)))
     scores = H * sum((q.stop - q.start) * (k.stop - k.start) for q, k in rows)
     a_RX = result(q_RHK, v_XGU, out)
     if U > 32 * COLUMNS or scores > WORTH_PRODUCTS * len(rows):

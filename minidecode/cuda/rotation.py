@@ -14,7 +14,7 @@ from numba import cuda, float32, int64
 
 from ..device.launch import launch
 from ..errors import OptionError
-from ..reference import in_rows, or_empty
+from ..reference import or_empty, view_as_rows
 from .common.bias import plus
 
 THREADS = 128
@@ -87,7 +87,7 @@ def _launch(kernel, threads, qkv_RX, bias_X, heads, pos_R, turns_NK, out):
         )
     y_RX = np.empty_like(qkv_RX, order="C") if out is None else out
     given = qkv_RX, or_empty(bias_X, qkv_RX[:, 0]), pos_R, turns_NK, (heads.H + heads.G) * heads.K
-    launch(kernel, (len(qkv_RX), -(-threads // THREADS)), THREADS, *given, in_rows(y_RX))
+    launch(kernel, (len(qkv_RX), -(-threads // THREADS)), THREADS, *given, view_as_rows(y_RX))
     return y_RX
 
 

@@ -25,7 +25,7 @@ from numba import cuda, float32, int64
 from ..device.launch import launch
 from ..ops import FINE, NOT_A_NUMBER
 from ..reference import scratch
-from ..reference.softmax import results
+from ..reference.softmax import result_arrays
 from .common.arrays import in_float32
 from .common.log_sum import added, log_of, rescaled, with_one_more
 from .common.reduction import THREADS, WARPS, block_max, block_sum
@@ -58,7 +58,7 @@ def log_softmax_v1(logits_RV, out=None):
 
 def launched(kernel, logits_RV, out):
     """The results of a kernel that has a block of 128 for each row."""
-    out = results(in_float32(logits_RV), out)
+    out = result_arrays(in_float32(logits_RV), out)
     launch(kernel, len(logits_RV), THREADS, logits_RV, *out)
     return out
 
@@ -128,7 +128,7 @@ def log_softmax(logits_RV, out=None, *, workspace=None):
     Version 3: `scores_of_rows` in R blocks of up to 1,024, or `add_up_shares` and `write_shares` as (R, shares) blocks
     of 128. Reads 8RV bytes and writes 4RV + 8R.
     """
-    (R, V), out = logits_RV.shape, results(in_float32(logits_RV), out)
+    (R, V), out = logits_RV.shape, result_arrays(in_float32(logits_RV), out)
     shares, columns = shares_of(R, V)
     if R >= MANY_ROWS or shares == 1:
         launch(scores_of_rows, R, threads_for(V), logits_RV, *out)

@@ -17,7 +17,7 @@ import numpy as np
 from numba import cuda, float32
 
 from ..device.launch import launch
-from ..reference import in_place
+from ..reference import scores_to_change
 from .common.arrays import in_float32
 from .common.grids import grid_of_rows
 from .common.reduction import THREADS
@@ -33,7 +33,7 @@ def apply_temperature_v1(scores_RV, temperature, out=None):
 
     Launches `divide_each` in ceil(RV / 128) blocks of 128. Reads and writes 4RV bytes.
     """
-    scores_RV, divisor = in_place(in_float32(scores_RV), out), np.float32(temperature)
+    scores_RV, divisor = scores_to_change(in_float32(scores_RV), out), np.float32(temperature)
     launch(divide_each, -(-scores_RV.size // THREADS), THREADS, scores_RV, divisor)
     return scores_RV
 
@@ -55,7 +55,7 @@ def apply_temperature_v2(scores_RV, temperature, out=None):
 
     Launches `divide_row` as (R, ceil(V / 512)) blocks of 128. Reads and writes 4RV bytes.
     """
-    scores_RV, divisor = in_place(in_float32(scores_RV), out), np.float32(temperature)
+    scores_RV, divisor = scores_to_change(in_float32(scores_RV), out), np.float32(temperature)
     launch(divide_row, grid_of_rows(scores_RV, EACH), THREADS, scores_RV, divisor)
     return scores_RV
 
@@ -78,7 +78,7 @@ def apply_temperature(scores_RV, temperature, out=None):
 
     Version 3: `divide_share` as (R, ceil(V / 2048)) blocks of 128. Reads and writes 4RV bytes.
     """
-    scores_RV, divisor = in_place(in_float32(scores_RV), out), np.float32(temperature)
+    scores_RV, divisor = scores_to_change(in_float32(scores_RV), out), np.float32(temperature)
     launch(divide_share, grid_of_rows(scores_RV, SHARE // THREADS), THREADS, scores_RV, divisor)
     return scores_RV
 

@@ -26,7 +26,7 @@ import numpy as np
 from numba import cuda, float32, int32, int64
 
 from ..device.launch import launch
-from ..reference import in_place
+from ..reference import scores_to_change
 from .common.arrays import in_float32
 from .common.ranking import goes_first, kth_of_block, threshold_of_block
 from .common.reduction import THREADS, WARP, warp_sum
@@ -45,7 +45,7 @@ def top_k_filter_v1(scores_RV, k, out=None):
     Launches `halve_over_row` in R blocks of 32. Reads 132RV bytes, the row 33 times, and writes 4 for each score ruled
     out.
     """
-    scores_RV = in_place(in_float32(scores_RV), out)
+    scores_RV = scores_to_change(in_float32(scores_RV), out)
     bits_RV = scores_RV.view(np.int32)
     if k < bits_RV.shape[1]:
         launch(halve_over_row, len(bits_RV), WARP, bits_RV, k)
@@ -95,7 +95,7 @@ def top_k_filter_v2(scores_RV, k, out=None):
     """
     if k > THREADS:
         return top_k_filter_v1(scores_RV, k, out)
-    scores_RV = in_place(in_float32(scores_RV), out)
+    scores_RV = scores_to_change(in_float32(scores_RV), out)
     bits_RV = scores_RV.view(np.int32)
     if k < bits_RV.shape[1]:
         launch(halve_over_survivors, len(bits_RV), THREADS, bits_RV, k)
@@ -161,7 +161,7 @@ def top_k_filter(scores_RV, k, out=None):
     """
     if k > THREADS:
         return top_k_filter_v1(scores_RV, k, out)
-    scores_RV = in_place(in_float32(scores_RV), out)
+    scores_RV = scores_to_change(in_float32(scores_RV), out)
     bits_RV = scores_RV.view(np.int32)
     if k < bits_RV.shape[1]:
         threads = max(threads_for(scores_RV.shape[1]), THREADS)

@@ -23,7 +23,7 @@ import numpy as np
 from numba import cuda, float32, float64, int32, int64
 
 from ..device.launch import launch
-from ..reference import in_place
+from ..reference import scores_to_change
 from .common.arrays import in_float32
 from .common.reduction import THREADS, WARP, WARPS, block_max, warp_max, warp_sum
 from .common.rows import INFINITY
@@ -207,7 +207,7 @@ def first_of_held(held_place, held_weight, many, low, weight, tokens):
 
 def _arguments(scores_RV, p, least, out):
     """What the kernels take, where the scores lie."""
-    scores_RV = in_place(in_float32(scores_RV), out)
+    scores_RV = scores_to_change(in_float32(scores_RV), out)
     return scores_RV, scores_RV.view(np.int32), np.full_like(scores_RV, 1 - p, shape=1, dtype=np.float64), least
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from numba import cuda, float32, float64, int32, int64
 
 from ..device.launch import launch
-from ..reference import in_place
+from ..reference import scores_to_change
 from .common.arrays import in_float32
 from .common.ranking import first_of_block, goes_first
 from .common.reduction import THREADS, WARPS, block_max
@@ -37,7 +37,7 @@ def typical_filter(scores_RV, mass, least=1, out=None):
     Launches `narrow_to_mass` in R blocks of 128. Reads 16RV bytes, 8RV a round of the histogram, and 4RV for each of
     `least` tokens if they are more than one; writes 4 for each score ruled out.
     """
-    scores_RV = in_place(in_float32(scores_RV), out)
+    scores_RV = scores_to_change(in_float32(scores_RV), out)
     mass_1 = np.full_like(scores_RV, mass, shape=1, dtype=np.float64)
     launch(narrow_to_mass, len(scores_RV), THREADS, scores_RV, mass_1, least)
     return scores_RV

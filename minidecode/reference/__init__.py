@@ -10,7 +10,7 @@ not hang on any other value.
 import numpy as np
 
 
-def in_rows(array):
+def view_as_rows(array):
     """The numbers of each row side by side, as a view that results are written through.
 
     Raises ValueError where they do not lie so: what is written into a copy would be lost.
@@ -36,7 +36,7 @@ def empty(like, shape, dtype=None):
     return np.empty_like(like, dtype, order="C", shape=shape)
 
 
-def in_place(scores_RV, out):
+def scores_to_change(scores_RV, out):
     """The array to change: the scores themselves, or a copy of them in `out`."""
     if out is None:
         return scores_RV
@@ -44,7 +44,7 @@ def in_place(scores_RV, out):
     return out
 
 
-def room_for_flag(like, out):
+def flag_array(like, out):
     """An array of one number beside `like`, if no `out` is given."""
     return np.empty_like(like, np.int64, shape=1) if out is None else out
 

@@ -18,7 +18,7 @@ LAPLACE_MEAN, LAPLACE_DEVIATION = 0.707107, 0.282095
 def gelu(f, workspace):
     """f times the probability that a standard normal is below f, exactly: g = erf(f / sqrt 2)."""
     g = np.multiply(f, math.sqrt(0.5), out=scratch(workspace, f.shape, f))
-    _let_through(f, _erf(g, g, workspace))
+    _half_times_one_plus(f, _erf(g, g, workspace))
 
 
 # NumPy has no erf. This is x P(x^2) / Q(x^2), fitted for x up to ERF_END, beyond which a float32 of erf is 1 or -1: off
@@ -71,19 +71,19 @@ def gelu_new(f, workspace):
         g *= f
     g += f
     g *= math.sqrt(2.0 / math.pi)
-    _let_through(f, np.tanh(g, out=g))
+    _half_times_one_plus(f, np.tanh(g, out=g))
 
 
 def quick_gelu(f, workspace):
     """f times the logistic function of 1.702 f: g = tanh(0.851 f)."""
     g = np.multiply(f, 0.851, out=scratch(workspace, f.shape, f))
-    _let_through(f, np.tanh(g, out=g))
+    _half_times_one_plus(f, np.tanh(g, out=g))
 
 
 def silu(f, workspace):
     """f times the logistic function: g = tanh(f / 2), which does not overflow for large negative f."""
     g = np.multiply(f, 0.5, out=scratch(workspace, f.shape, f))
-    _let_through(f, np.tanh(g, out=g))
+    _half_times_one_plus(f, np.tanh(g, out=g))
 
 
 def gelu_10(f, workspace):
@@ -114,7 +114,7 @@ def laplace(f, workspace):
     f *= 0.5
 
 
-def _let_through(f, g):
+def _half_times_one_plus(f, g):
     g += 1.0
     f *= 0.5
     f *= g
@@ -174,10 +174,10 @@ def is_gated(activation):
     return activation is not None and activation.startswith(PAIRS)
 
 
-def code_of(activation):
+def activation_code(activation):
     """The number of an activation's name, or of None."""
     if is_gated(activation):
-        return GATED + code_of(activation.removeprefix(PAIRS))
+        return GATED + activation_code(activation.removeprefix(PAIRS))
     return PLAIN if activation is None else _NUMBERS[ACTIVATIONS[activation]]
 
 

@@ -16,24 +16,24 @@ from ..ops import ALIGNED
 
 def assign_offsets_naive(bytes_X, first_X, last_X, out=None):
     """A buffer for each, one behind the other, and none is ever used twice."""
-    size_X = aligned(bytes_X)
+    size_X = rounded_to_alignment(bytes_X)
     return np.subtract(np.cumsum(size_X), size_X, out=out)
 
 
 def assign_offsets_first_come(bytes_X, first_X, last_X, out=None):
     """In the order in which they are written, as a program would ask for them."""
-    return _place(np.argsort(first_X, kind="stable"), bytes_X, first_X, last_X, out)
+    return _place_in_gaps(np.argsort(first_X, kind="stable"), bytes_X, first_X, last_X, out)
 
 
 def assign_offsets_by_size(bytes_X, first_X, last_X, out=None):
     """The largest first: small ones that come first must not stand in the way of a large one."""
-    return _place(by_size(bytes_X, first_X, last_X), bytes_X, first_X, last_X, out)
+    return _place_in_gaps(order_by_size(bytes_X, first_X, last_X), bytes_X, first_X, last_X, out)
 
 
 def assign_offsets(bytes_X, first_X, last_X, out=None):
     """The smallest block that several orders give; of equal ones the first."""
     given = bytes_X, first_X, last_X
-    placed = [_place(order(*given), *given) for order in ORDERS.values()]
+    placed = [_place_in_gaps(order(*given), *given) for order in ORDERS.values()]
     best_X = min(placed, key=lambda offset_X: (offset_X + bytes_X).max())
     if out is None:
         return best_X
@@ -44,14 +44,14 @@ def assign_offsets(bytes_X, first_X, last_X, out=None):
 # ---- orders in which to place: the earlier one is placed, the more freely ------------------------------------------
 
 
-def by_size(bytes_X, first_X, last_X):
+def order_by_size(bytes_X, first_X, last_X):
     """The largest first, of equal ones that which lives longest."""
     return np.lexsort((first_X - last_X, -bytes_X))
 
 
-def by_breadth(bytes_X, first_X, last_X):
+def order_by_breadth(bytes_X, first_X, last_X):
     """The call with the most bytes alive first, then the next; of those alive at a call the largest first."""
-    of_size = by_size(bytes_X, first_X, last_X)
+    of_size = order_by_size(bytes_X, first_X, last_X)
     calls = np.unique(np.concatenate([first_X, last_X]))
     alive = (first_X <= calls[:, None]) & (calls[:, None] <= last_X)
     order = {}
@@ -60,25 +60,25 @@ def by_breadth(bytes_X, first_X, last_X):
     return np.array(list(order))
 
 
-def by_area(bytes_X, first_X, last_X):
+def order_by_area(bytes_X, first_X, last_X):
     """Bytes times calls: what takes up the most of the picture first."""
     return np.argsort(-bytes_X * (1 + last_X - first_X), kind="stable")
 
 
-def by_duration(bytes_X, first_X, last_X):
+def order_by_duration(bytes_X, first_X, last_X):
     """What lives longest first, so that the short ones find their gaps beside it."""
     return np.lexsort((-bytes_X, first_X - last_X))
 
 
-ORDERS = {"size": by_size, "breadth": by_breadth, "area": by_area, "duration": by_duration}
+ORDERS = {"size": order_by_size, "breadth": order_by_breadth, "area": order_by_area, "duration": order_by_duration}
 
 
 # ---- places --------------------------------------------------------------------------------------------------------
 
 
-def _place(order, bytes_X, first_X, last_X, out=None):
+def _place_in_gaps(order, bytes_X, first_X, last_X, out=None):
     """Each in turn takes the tightest gap among the placed ones that it meets, or goes behind them all."""
-    size_X = aligned(bytes_X)
+    size_X = rounded_to_alignment(bytes_X)
     offset_X = np.zeros_like(size_X) if out is None else out
     is_placed_X = np.zeros(len(size_X), bool)
     for i in order.tolist():
@@ -100,6 +100,6 @@ def _tightest_gap(size, begin_X, end_X):
     return free_from_X[fits[np.argmin(gap_X[fits])]] if len(fits) else free_from_X[-1]
 
 
-def aligned(size):
+def rounded_to_alignment(size):
     """The size, rounded up to the next offset where an array may begin."""
     return -(-size // ALIGNED) * ALIGNED

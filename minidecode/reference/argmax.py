@@ -9,7 +9,7 @@ from . import scratch
 from .softmax import log_softmax
 
 
-def results(scores_RV, out):
+def result_arrays(scores_RV, out):
     """Arrays for the three results, if no `out` is given."""
     if out is not None:
         return out
@@ -20,7 +20,7 @@ def results(scores_RV, out):
 
 def argmax_tokens_naive(scores_RV, logits_RV=None, out=None):
     """All log-probabilities, of which one a row is taken; and another pass over all scores."""
-    token_R, logprob_R, trouble_R = out = results(scores_RV, out)
+    token_R, logprob_R, trouble_R = out = result_arrays(scores_RV, out)
     logprobs_RV = scores_RV if logits_RV is None else log_softmax(logits_RV)[0]
     token_R[...] = scores_RV.argmax(axis=1)
     logprob_R[...] = np.take_along_axis(logprobs_RV, token_R[:, None], axis=1)[:, 0]
@@ -30,7 +30,7 @@ def argmax_tokens_naive(scores_RV, logits_RV=None, out=None):
 
 def argmax_tokens(scores_RV, logits_RV=None, out=None, *, workspace=None):
     """Row by row: the exponentials of one row are all that is ever written, always in the same place."""
-    token_R, logprob_R, trouble_R = out = results(scores_RV, out)
+    token_R, logprob_R, trouble_R = out = result_arrays(scores_RV, out)
     best_R = np.empty_like(logprob_R)
     np.argmax(scores_RV, axis=1, out=token_R)
     row_V = scratch(workspace, scores_RV.shape[1], scores_RV)

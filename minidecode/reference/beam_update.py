@@ -1,7 +1,7 @@
 """A step's end for the bookkeeping of a beam search: who finishes, who runs on, and which sentences are done.
 
-Each version gets what `results` makes: for each of the W beams the candidate that it becomes, for each of the W places
-of finished texts who stands there now.
+Each version gets what `result_arrays` makes: for each of the W beams the candidate that it becomes, for each of the W
+places of finished texts who stands there now.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 from ..ops import BEST_CANDIDATE, FINE, NOBODY, NONE_LEFT, NOT_A_NUMBER, PENALTY_TOO_STRONG
 
 
-def results(score_BC, running_score_BW, out):
+def result_arrays(score_BC, running_score_BW, out):
     """Arrays for the seven results, if no `out` is given."""
     if out is not None:
         return out
@@ -28,7 +28,7 @@ def update_beams_naive(
     limit_B, norm_X, eos_X, rules, out=None,
 ):  # fmt: skip
     """Sentence by sentence, in the order of the rules."""
-    answers = kept_BW, parent_BW, token_BW, finishes_BC, slot_BW, at_B, trouble_B = results(
+    answers = kept_BW, parent_BW, token_BW, finishes_BC, slot_BW, at_B, trouble_B = result_arrays(
         score_BC, running_score_BW, out
     )
     (B, C), W = score_BC.shape, running_score_BW.shape[1]
@@ -56,7 +56,7 @@ def update_beams_naive(
                 free -= finishes
             finishes_BC[b, c] = finishes
             if finishes:
-                _enter(*finished, score_C[c] / norm, new, W + c)
+                _insert_finished(*finished, score_C[c] / norm, new, W + c)
 
         # 2. The W best that do not end run on; if there are too few of these, some of the others do, out of play.
         mark = score_C.dtype.type(rules.out_of_play)
@@ -79,14 +79,14 @@ def update_beams_naive(
         # 4. At the limit nothing runs on. What runs then may still finish as it is.
         if rules.beams_at_limit and at_limit and not is_done:
             for w in range(W):
-                _enter(*finished, running_score_BW[b, w] / norm, new, W + kept_BW[b, w])
+                _insert_finished(*finished, running_score_BW[b, w] / norm, new, W + kept_BW[b, w])
         done_B[b] = is_done or at_limit
         at_B[b] = length_B[b]
         length_B[b] += not done_B[b]
     return answers
 
 
-def _enter(score_W, length_W, slot_W, score, length, slot) -> None:
+def _insert_finished(score_W, length_W, slot_W, score, length, slot) -> None:
     """One more that finishes, behind its equals: who stands below it moves down, and the last drops out."""
     place = int((score_W >= score).sum())
     for row_W, value in ((score_W, score), (length_W, length), (slot_W, slot)):
@@ -98,7 +98,7 @@ def update_beams(
     limit_B, norm_X, eos_X, rules, out=None,
 ):  # fmt: skip
     """All sentences at once: a line of those that have finished and those that do, sorted, and cut behind the W-th."""
-    answers = kept_BW, parent_BW, token_BW, finishes_BC, slot_BW, at_B, trouble_B = results(
+    answers = kept_BW, parent_BW, token_BW, finishes_BC, slot_BW, at_B, trouble_B = result_arrays(
         score_BC, running_score_BW, out
     )
     (B, C), W = score_BC.shape, running_score_BW.shape[1]
@@ -117,7 +117,7 @@ def update_beams(
     done_B |= is_nan_B
     done_B |= none_B
 
-    def finish(score_BX, finishes_BX, slot_BX):
+    def merge_finished(score_BX, finishes_BX, slot_BX):
         if finishes_BX.any():
             entering_BX = np.where(finishes_BX, score_BX / norm_B[:, None], mark)
             line_BX = np.concatenate([finished_score_BW, entering_BX], axis=1)
@@ -135,7 +135,7 @@ def update_beams(
     if rules.first_stay:
         finishes_BC &= score_BC > -np.inf
         finishes_BC &= finishes_BC.cumsum(axis=1) <= (finished_length_BW == 0).sum(axis=1, keepdims=True)
-    finish(score_BC, finishes_BC, np.broadcast_to(W + np.arange(C), (B, C)))
+    merge_finished(score_BC, finishes_BC, np.broadcast_to(W + np.arange(C), (B, C)))
 
     # The W best that do not end run on.
     going_BC = np.where(ends_BC, score_BC + mark, score_BC)
@@ -154,7 +154,7 @@ def update_beams(
         settled_B = settled_B | (beaten_B & is_full_B if rules.hope == BEST_CANDIDATE else beaten_B)
     done_B |= settled_B
     if rules.beams_at_limit:
-        finish(running_score_BW, np.broadcast_to((at_limit_B & ~done_B)[:, None], (B, W)), W + kept_BW)
+        merge_finished(running_score_BW, np.broadcast_to((at_limit_B & ~done_B)[:, None], (B, W)), W + kept_BW)
     done_B |= at_limit_B
     length_B += ~done_B
     return answers

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import in_place
+from . import scores_to_change
 
 NOTHING = -2  # stands in front of a text: no token, and nothing that fits it
 
 
 def bias_sequences_naive(scores_RV, tokens_RM, length_R, list_R, ids_XXX, bias_XX, out=None):
     """Sequence by sequence, row by row."""
-    scores_RV = in_place(scores_RV, out)
+    scores_RV = scores_to_change(scores_RV, out)
     for r in np.flatnonzero(list_R >= 0):
         gains: dict[int, np.floating] = {}
         text = tokens_RM[r, : length_R[r]].tolist()
@@ -26,7 +26,7 @@ def bias_sequences_naive(scores_RV, tokens_RM, length_R, list_R, ids_XXX, bias_X
 
 def bias_sequences(scores_RV, tokens_RM, length_R, list_R, ids_XXX, bias_XX, out=None):
     """All sequences and rows at once; sums are over neighbours, for those with the same last token are."""
-    scores_RV = in_place(scores_RV, out)
+    scores_RV = scores_to_change(scores_RV, out)
     mine_X = np.flatnonzero(list_R >= 0)
     ids_RXX = ids_XXX[list_R[mine_X]]
     start_RXX, last_RX = ids_RXX[:, :, :-1], ids_RXX[:, :, -1]

@@ -18,7 +18,7 @@ def top_candidates_naive(scores_BX, C, out=None):
     """Sorts everything. NaN, if there is any, comes last."""
     order_BX = np.argsort(-scores_BX, axis=1, kind="stable")
     worst_B1 = np.take_along_axis(scores_BX, order_BX[:, -1:], axis=1)
-    return result_of(scores_BX, order_BX[:, :C], np.isnan(worst_B1[:, 0]), out)
+    return candidates_in_columns(scores_BX, order_BX[:, :C], np.isnan(worst_B1[:, 0]), out)
 
 
 def top_candidates_partition(scores_BX, C, out=None):
@@ -87,10 +87,10 @@ def _retrieve_and_rerank(scores_BX, C, threshold_of, out, workspace=None):
         kept_X = np.flatnonzero(np.logical_not(reaches_X, out=reaches_X))
         order_X = kept_X[np.argsort(-scores_X[kept_X], kind="stable")]
         index_BC[b], has_nan_B[b] = order_X[:C], np.isnan(scores_X[order_X[-1]])
-    return result_of(scores_BX, index_BC, has_nan_B, out)
+    return candidates_in_columns(scores_BX, index_BC, has_nan_B, out)
 
 
-def result_of(scores_BX, index_BC, has_nan_B, out):
+def candidates_in_columns(scores_BX, index_BC, has_nan_B, out):
     """The scores in those columns; where a row holds NaN, NaN."""
     best_BC = np.take_along_axis(scores_BX, index_BC, axis=1)
     best_BC[has_nan_B] = np.nan

@@ -14,7 +14,7 @@ from .linear_int8 import linear_int8, linear_int8_naive
 
 def project_cross_kv_naive(h_RD, weight, heads, dtype=None, out=None):
     """A product for each layer, which reads the source as often; then its bias, and the cut into heads."""
-    k_SRGK, v_SRGU = results(h_RD, weight, heads, dtype, out)
+    k_SRGK, v_SRGU = result_arrays(h_RD, weight, heads, dtype, out)
     weight, width = unpack_panels(weight), heads.G * (heads.K + heads.U)
     multiply = linear_naive if weight.x_bits is None else linear_int8_naive
     for s in range(len(k_SRGK)):
@@ -26,7 +26,7 @@ def project_cross_kv_naive(h_RD, weight, heads, dtype=None, out=None):
 def project_cross_kv(h_RD, weight, heads, dtype=None, out=None, *, workspace=None):
     """One product. Its columns are those of all layers side by side; each number goes where it stays, bias added."""
     multiply = linear if weight.x_bits is None else linear_int8
-    return arranged(multiply(h_RD, weight, workspace=workspace), weight, heads, dtype, out)
+    return arrange_layers(multiply(h_RD, weight, workspace=workspace), weight, heads, dtype, out)
 
 
 @rounding
@@ -36,9 +36,9 @@ def project_cross_kv_rounded(h_RD, weight, heads, dtype=None, out=None, *, works
     return project_cross_kv(h_RD, weight, heads, dtype, out, workspace=workspace)
 
 
-def arranged(kv_RX, weight, heads, dtype=None, out=None):
+def arrange_layers(kv_RX, weight, heads, dtype=None, out=None):
     """What the product of all layers becomes: LightSeq's `ker_arrange_encdec_kv`."""
-    k_SRGK, v_SRGU = results(kv_RX, weight, heads, dtype, out)
+    k_SRGK, v_SRGU = result_arrays(kv_RX, weight, heads, dtype, out)
     S, R, G, K = k_SRGK.shape
     kv_SRX = kv_RX.reshape(R, S, -1).swapaxes(0, 1)
     bias_S1X = np.zeros_like(kv_SRX[:, :1]) if weight.bias is None else weight.bias.reshape(S, 1, -1)
@@ -51,7 +51,7 @@ def arranged(kv_RX, weight, heads, dtype=None, out=None):
     return k_SRGK, v_SRGU
 
 
-def results(x_RX, weight, heads, dtype, out):
+def result_arrays(x_RX, weight, heads, dtype, out):
     """Where keys and values of all layers go; as many layers as the product has outputs for."""
     if out is not None:
         return out

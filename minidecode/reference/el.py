@@ -7,8 +7,14 @@ what lies inside.
 
 from __future__ import annotations
 
-from .common.attention import heads_side_by_side
-from .common.hidden_states import for_query_heads, key_bias_scores, keys_and_values, scores_of_hidden, values_of_hidden
+from .common.attention import join_heads
+from .common.hidden_states import (
+    key_bias_scores,
+    keys_and_values,
+    repeat_for_query_heads,
+    scores_of_hidden,
+    values_of_hidden,
+)
 from .common.softmax import softmax
 from .shared import attend_shared
 
@@ -25,7 +31,7 @@ def attend_el_all_biases(q_RHK, h_BND, begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU
     scores_RHN = scores_of_hidden(q_RHK, h_BND, begin_B, w_k_GKD, scale)
     scores_RHN += key_bias_scores(q_RHK, b_k_GK, scale)[:, :, None]
     a_RHU = values_of_hidden(softmax(scores_RHN), h_BND, w_v_GUD)
-    return heads_side_by_side(a_RHU + for_query_heads(b_v_GU, H), out)
+    return join_heads(a_RHU + repeat_for_query_heads(b_v_GU, H), out)
 
 
 def attend_el(q_RHK, h_BND, begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, scale, out=None, *, workspace=None):
@@ -36,5 +42,5 @@ def attend_el(q_RHK, h_BND, begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, scale, ou
     """
     weights_RHN = softmax(scores_of_hidden(q_RHK, h_BND, begin_B, w_k_GKD, scale, workspace), workspace)
     a_RHU = values_of_hidden(weights_RHN, h_BND, w_v_GUD, workspace)
-    a_RHU += for_query_heads(b_v_GU, q_RHK.shape[1])
-    return heads_side_by_side(a_RHU, out)
+    a_RHU += repeat_for_query_heads(b_v_GU, q_RHK.shape[1])
+    return join_heads(a_RHU, out)

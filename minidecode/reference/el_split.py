@@ -5,8 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from . import scratch
-from .common.attention import heads_side_by_side, mask, scores_of_rows, sums_of_rows
-from .common.hidden_states import for_query_heads, key_bias_scores, keys_and_values, scores_of_hidden, values_of_hidden
+from .common.attention import join_heads, mask_scores, scores_of_rows, sums_of_rows
+from .common.hidden_states import (
+    key_bias_scores,
+    keys_and_values,
+    repeat_for_query_heads,
+    scores_of_hidden,
+    values_of_hidden,
+)
 from .common.softmax import softmax
 from .split import attend_split
 
@@ -33,14 +39,14 @@ def attend_el_split(
     prompt_scores_RHN = scores_of_hidden(q_RHK, prompt_h_BND, prompt_begin_B, w_k_GKD, scale, workspace)
     prompt_scores_RHN += key_bias_scores(q_RHK, b_k_GK, scale)[:, :, None]
     scores_RHT = scores_of_rows(q_RHK, k_RGTK[:, :, :T], scale, workspace)
-    mask(scores_RHT, begin_R, end_R)
+    mask_scores(scores_RHT, begin_R, end_R)
     scores_RHM = scratch(workspace, (len(q_RHK), H, N + T), q_RHK)
     np.concatenate([prompt_scores_RHN, scores_RHT], axis=2, out=scores_RHM)
     weights_RHM = softmax(scores_RHM, workspace)
     prompt_weights_RHN, weights_RHT = weights_RHM[:, :, :N], weights_RHM[:, :, N:]
     a_RHU = values_of_hidden(prompt_weights_RHN, prompt_h_BND, w_v_GUD, workspace)
     bias_RHU = scratch(workspace, a_RHU.shape, a_RHU)
-    np.multiply(prompt_weights_RHN.sum(axis=2, keepdims=True), for_query_heads(b_v_GU, H), out=bias_RHU)
+    np.multiply(prompt_weights_RHN.sum(axis=2, keepdims=True), repeat_for_query_heads(b_v_GU, H), out=bias_RHU)
     a_RHU += bias_RHU
     a_RHU += sums_of_rows(weights_RHT, v_RGTU[:, :, :T], workspace)
-    return heads_side_by_side(a_RHU, out)
+    return join_heads(a_RHU, out)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..ops import ALL_DONE, FINE, NOT_A_NUMBER, SOME_DONE, TROUBLE
-from . import room_for_flag
+from . import flag_array
 
 
 def extend_sequences_naive(
@@ -13,7 +13,7 @@ def extend_sequences_naive(
     model_trouble_R=None, out=None,
 ):  # fmt: skip
     """Text by text."""
-    flag, is_wrong = room_for_flag(trouble_R, out), False
+    flag, is_wrong = flag_array(trouble_R, out), False
     for r in range(len(token_R)):
         is_wrong |= trouble_R[r] == NOT_A_NUMBER or (trouble_R[r] != FINE and not done_R[r])
         is_wrong |= model_trouble_R is not None and model_trouble_R[r] != FINE
@@ -33,7 +33,7 @@ def extend_sequences(
     model_trouble_R=None, out=None,
 ):  # fmt: skip
     """All texts at once."""
-    flag = room_for_flag(trouble_R, out)
+    flag = flag_array(trouble_R, out)
     is_wrong_R = (trouble_R == NOT_A_NUMBER) | ((trouble_R != FINE) & ~done_R)
     if model_trouble_R is not None:
         is_wrong_R |= model_trouble_R != FINE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .common.attention import add_position_bias, distances, heads_side_by_side, mask, scores_of_rows, sums_of_rows
+from .common.attention import add_position_bias, distances_back, join_heads, mask_scores, scores_of_rows, sums_of_rows
 from .common.softmax import softmax
 
 
@@ -20,6 +20,6 @@ def attend(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias=None, out=None, *,
     M = int(end_R.max())
     scores_RHM = scores_of_rows(q_RHK, k_RGMK[:, :, :M], scale, workspace)
     if bias is not None:
-        add_position_bias(scores_RHM, bias, distances(end_R, M, workspace), workspace)
-    mask(scores_RHM, begin_R, end_R)
-    return heads_side_by_side(sums_of_rows(softmax(scores_RHM, workspace), v_RGMU[:, :, :M], workspace), out)
+        add_position_bias(scores_RHM, bias, distances_back(end_R, M, workspace), workspace)
+    mask_scores(scores_RHM, begin_R, end_R)
+    return join_heads(sums_of_rows(softmax(scores_RHM, workspace), v_RGMU[:, :, :M], workspace), out)

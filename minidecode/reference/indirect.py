@@ -13,7 +13,7 @@ def attend_indirect_naive(
     bias=None, out=None,
 ):  # fmt: skip
     """The cache that the table saves: everything is put where it would lie if the rows had been moved."""
-    k_RGTK, v_RGTU = _through(indirection_RT, k_RGTK), _through(indirection_RT, v_RGTU)
+    k_RGTK, v_RGTU = _gather_by_table(indirection_RT, k_RGTK), _gather_by_table(indirection_RT, v_RGTU)
     prompt = prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B
     return attend_split_naive(q_RHK, *prompt, k_RGTK, v_RGTU, begin_R, end_R, scale, bias, out)
 
@@ -24,12 +24,15 @@ def attend_indirect(
 ):  # fmt: skip
     """Gathers what is written alone, and then attends by the two products of `attend_split`."""
     indirection_RT = indirection_RT[:, : int(end_R.max())]
-    k_RGTK, v_RGTU = _through(indirection_RT, k_RGTK, workspace), _through(indirection_RT, v_RGTU, workspace)
+    k_RGTK, v_RGTU = (
+        _gather_by_table(indirection_RT, k_RGTK, workspace),
+        _gather_by_table(indirection_RT, v_RGTU, workspace),
+    )
     prompt = prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B
     return attend_split(q_RHK, *prompt, k_RGTK, v_RGTU, begin_R, end_R, scale, bias, out, workspace=workspace)
 
 
-def _through(indirection_RT, k_RGTX, workspace=None):
+def _gather_by_table(indirection_RT, k_RGTX, workspace=None):
     """Each row's own positions, gathered from where the table says that they lie."""
     (R, G, steps, X), T = k_RGTX.shape, indirection_RT.shape[1]
     if workspace is None:

@@ -16,8 +16,8 @@ EXACT = 2**24 // 127**2  # products of int8 whose sum float32 holds exactly, in 
 
 def linear_int8_naive(x_RX, weight, bias_X=None, activation=None, add_to=None, out=None):
     """Integers are cast to 32 bits and multiplied as such; NumPy has no fast product of integers."""
-    check_inputs(x_RX)
-    q_RX, scale_R = rounded_rows(x_RX, weight.x_bits)
+    check_number_of_inputs(x_RX)
+    q_RX, scale_R = round_rows(x_RX, weight.x_bits)
     w_XX = unpack_panels(weight).data[:, : x_RX.shape[1]].astype(np.int32)
     sums_RX = np.matmul(q_RX.astype(np.int32), w_XX.T)
     y_RX = sums_RX.astype(np.float32) * (scale_R[:, None] * weight.scale)
@@ -39,8 +39,8 @@ def linear_int8(x_RX, weight, bias_X=None, activation=None, add_to=None, out=Non
 
     The sums of those pieces are added in int32. Blocks of outputs are cast as in reference/linear.py.
     """
-    check_inputs(x_RX)
-    q_RX, scale_R = rounded_rows(x_RX, weight.x_bits)
+    check_number_of_inputs(x_RX)
+    q_RX, scale_R = round_rows(x_RX, weight.x_bits)
     weight = unpack_panels(weight)
     (R, inputs), outputs = x_RX.shape, weight.outputs
     has_room = out is not None and add_to is None and not is_gated(activation)  # pairs are twice as many
@@ -57,10 +57,10 @@ def linear_int8(x_RX, weight, bias_X=None, activation=None, add_to=None, out=Non
     if is_gated(activation):
         y_RX = bias_activation(y_RX, bias_X, activation, out if add_to is None else None, workspace=workspace)
         return y_RX if add_to is None else np.add(add_to, y_RX, out=add_to)
-    return finished(y_RX, bias_X, activation, add_to, workspace)
+    return finish_products(y_RX, bias_X, activation, add_to, workspace)
 
 
-def finished(y_RX, bias_X, activation, add_to, workspace=None):
+def finish_products(y_RX, bias_X, activation, add_to, workspace=None):
     """What products become, in place: bias, activation, residual."""
     if bias_X is not None:
         y_RX += bias_X
@@ -69,12 +69,12 @@ def finished(y_RX, bias_X, activation, add_to, workspace=None):
     return y_RX if add_to is None else np.add(add_to, y_RX, out=add_to)
 
 
-def rounded_rows(x_RX, x_bits):
+def round_rows(x_RX, x_bits):
     """(q_RX, scale_R): x = scale * q but for the rounding, q integers in float32.
 
     The scale of a row with a number that is not finite is NaN, and its q are zeros.
     """
-    largest = np.float32(largest_of_bits(x_bits))
+    largest = np.float32(largest_integer(x_bits))
     most_R = np.abs(x_RX).max(axis=1, initial=0)
     is_finite_R = np.isfinite(most_R)
     with np.errstate(divide="ignore", over="ignore"):
@@ -83,12 +83,12 @@ def rounded_rows(x_RX, x_bits):
     return q_RX, np.where(is_finite_R, most_R / largest, np.float32(np.nan))
 
 
-def largest_of_bits(bits):
+def largest_integer(bits):
     """127 of 8 bits, 63 of 7; what is below its negative is left out, so that the range is not lopsided."""
     return 2 ** (bits - 1) - 1
 
 
-def check_inputs(x_RX):
+def check_number_of_inputs(x_RX):
     """Raises OptionError where sums of 32 bits could overflow."""
     if x_RX.shape[1] > MOST_INPUTS:
         raise OptionError(

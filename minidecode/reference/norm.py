@@ -9,7 +9,7 @@ def layer_norm_naive(x_RD, norm, out=None):
     """An elementary operation at a time, each into an array of its own: the mean, then the mean squared deviation."""
     if norm.bias_D is None:
         return rms_norm_naive(x_RD, norm, out)
-    x_RD = in_one_piece(x_RD)
+    x_RD = contiguous_rows(x_RD)
     centred_RD = x_RD - x_RD.mean(axis=-1, keepdims=True)
     variance_R1 = (centred_RD * centred_RD).mean(axis=-1, keepdims=True)
     scaled_RD = centred_RD / np.sqrt(variance_R1 + norm.eps) * norm.gain_D
@@ -20,7 +20,7 @@ def layer_norm(x_RD, norm, out=None):
     """Subtracts, divides and scales in one array; the squares are summed without being written."""
     if norm.bias_D is None:
         return rms_norm(x_RD, norm, out)
-    x_RD = in_one_piece(x_RD)
+    x_RD = contiguous_rows(x_RD)
     h_RD = np.subtract(x_RD, x_RD.mean(axis=-1, keepdims=True), out=out)
     variance_R = np.einsum("rd,rd->r", h_RD, h_RD) / x_RD.dtype.type(x_RD.shape[-1])
     h_RD /= np.sqrt(variance_R + x_RD.dtype.type(norm.eps))[:, None]
@@ -31,14 +31,14 @@ def layer_norm(x_RD, norm, out=None):
 
 def rms_norm_naive(x_RD, norm, out=None):
     """gain * x / sqrt(mean(x^2) + eps), an elementary operation at a time (Zhang and Sennrich 2019)."""
-    x_RD = in_one_piece(x_RD)
+    x_RD = contiguous_rows(x_RD)
     square_R1 = (x_RD * x_RD).mean(axis=-1, keepdims=True)
     return np.multiply(x_RD / np.sqrt(square_R1 + norm.eps), norm.gain_D, out=out)
 
 
 def rms_norm(x_RD, norm, out=None):
     """Divides and scales in one array, which holds the squares first: summed in pairs, for they all have one sign."""
-    x_RD = in_one_piece(x_RD)
+    x_RD = contiguous_rows(x_RD)
     h_RD = np.multiply(x_RD, x_RD, out=out)
     square_R1 = h_RD.mean(axis=-1, keepdims=True)
     np.divide(x_RD, np.sqrt(square_R1 + x_RD.dtype.type(norm.eps)), out=h_RD)
@@ -46,7 +46,7 @@ def rms_norm(x_RD, norm, out=None):
     return h_RD
 
 
-def in_one_piece(x_RD):
+def contiguous_rows(x_RD):
     """x, or a copy where its rows lie in pieces: their sums would not be pairwise, and long ones lose digits."""
     return x_RD if x_RD.flags.c_contiguous else x_RD.copy()
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import in_place
+from . import scores_to_change
 
 
 def penalize_tokens_naive(scores_RV, tokens_XM, length_X, list_R, penalty, out=None):
     """Token by token, each once."""
-    scores_RV = in_place(scores_RV, out)
+    scores_RV = scores_to_change(scores_RV, out)
     for r, x in enumerate(list_R):
         for token in set(tokens_XM[x, : length_X[x]].tolist()):
             if token < scores_RV.shape[1]:
@@ -21,7 +21,7 @@ def penalize_tokens_naive(scores_RV, tokens_XM, length_X, list_R, penalty, out=N
 
 def penalize_tokens(scores_RV, tokens_XM, length_X, list_R, penalty, out=None):
     """A row's tokens at once: a token that stands there twice is read twice and written twice, the same each time."""
-    scores_RV = in_place(scores_RV, out)
+    scores_RV = scores_to_change(scores_RV, out)
     for scores_V, x in zip(scores_RV, list_R, strict=True):
         ids = tokens_XM[x, : length_X[x]]
         ids = ids[ids < len(scores_V)]

@@ -41,7 +41,7 @@ def gumbel_naive(key_RX, step_R, V, seed, out=None):
     """A call of philox for each token, which takes one of the four words."""
     noise_RV, token_V = np.empty((len(key_RX), V)) if out is None else out, np.arange(V)
     for r, (key, step) in enumerate(zip(key_RX, step_R, strict=True)):
-        noise_RV[r] = noise_of(words_of_blocks(token_V // 4, key, step, seed)[token_V % 4, token_V])
+        noise_RV[r] = noise_of_words(words_of_blocks(token_V // 4, key, step, seed)[token_V % 4, token_V])
     return noise_RV
 
 
@@ -54,10 +54,10 @@ def gumbel(key_RX, step_R, V, seed, out=None, *, workspace=None):
         np.cumsum(counter_4X[0], out=counter_4X[0])
         counter_4X[0] -= np.uint64(1)  # 0, 1, 2, ...
         counter_4X[1], counter_4X[2], counter_4X[3] = step, *key
-        words_4X = philox(counter_4X, halves_of(seed), product_2X)
+        words_4X = philox(counter_4X, key_of_seed(seed), product_2X)
         for k in range(4):
             noise_RV[r, k::4] = words_4X[k, : len(noise_RV[r, k::4])]
-        noise_of(noise_RV[r], out=noise_RV[r])
+        noise_of_words(noise_RV[r], out=noise_RV[r])
     return noise_RV
 
 
@@ -65,15 +65,15 @@ def words_of_blocks(block_X, key, step, seed):
     """The four random words of each block of four neighbouring tokens, (4, X)."""
     counter_4X = np.stack([np.full(len(block_X), c, np.uint64) for c in (0, step, *key)])
     counter_4X[0] = block_X
-    return philox(counter_4X, halves_of(seed))
+    return philox(counter_4X, key_of_seed(seed))
 
 
-def halves_of(seed: int) -> tuple[int, int]:
+def key_of_seed(seed: int) -> tuple[int, int]:
     """The key of philox."""
     return seed & 0xFFFFFFFF, seed >> 32
 
 
-def noise_of(words, out=None):
+def noise_of_words(words, out=None):
     """-log(-log(u)) for u in the middle of the 2**-32 that a word stands for, so that it is never 0 or 1."""
     noise = np.add(words, 0.5, out=out)
     noise *= 2.0**-32

@@ -31,12 +31,12 @@ def reorder_cache(k_RGMX, parent_R, length_R, out=None, *, workspace=None):
 def move_rows(rows, parent_R, workspace) -> None:
     """rows[r] = rows[parent[r]], all at once, in place."""
     spare = scratch(workspace, rows.shape[1:], rows)
-    for to, source in copies(parent_R.tolist()):
+    for to, source in copies_in_order(parent_R.tolist()):
         target = spare if to is None else rows[to]
         target[...] = spare if source is None else rows[source]
 
 
-def copies(parent_R):
+def copies_in_order(parent_R):
     """(to, source) row by row, in an order in which no row is lost that somebody still goes on from; None is the spare.
 
     A row that no other waits for may be written. Where each one left is waited for by another, they stand in rings:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from . import scratch
-from .common.attention import add_position_bias, heads_side_by_side, scores_of_rows, sums_of_rows
+from .common.attention import add_position_bias, join_heads, scores_of_rows, sums_of_rows
 from .common.softmax import softmax
 from .grouped import attend
 
@@ -33,4 +33,4 @@ def attend_rolling(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias=None, out=
         first, unseen = end % M, max(M - (end - begin), 0)
         scores_HM[:, first : first + unseen] = -np.inf
         scores_HM[:, : max(first + unseen - M, 0)] = -np.inf
-    return heads_side_by_side(sums_of_rows(softmax(scores_RHM, workspace), v_RGMU, workspace), out)
+    return join_heads(sums_of_rows(softmax(scores_RHM, workspace), v_RGMU, workspace), out)

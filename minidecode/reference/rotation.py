@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import in_rows, scratch
+from . import scratch, view_as_rows
 
 
 def rotate_heads_naive(qkv_RX, bias_X, heads, pos_R, turns_NK, out=None):
@@ -24,7 +24,7 @@ def rotate_heads_naive(qkv_RX, bias_X, heads, pos_R, turns_NK, out=None):
 
 def rotate_heads(qkv_RX, bias_X, heads, pos_R, turns_NK, out=None, *, workspace=None):
     """In place behind the addition of the bias; room for two halves is all that it needs."""
-    y_RX = np.empty_like(qkv_RX, order="C") if out is None else in_rows(out)
+    y_RX = np.empty_like(qkv_RX, order="C") if out is None else view_as_rows(out)
     np.add(qkv_RX, 0 if bias_X is None else bias_X, out=y_RX)
     R, count, half = len(y_RX), heads.H + heads.G, heads.K // 2
     x_RHK = y_RX[:, : count * heads.K].reshape(R, count, heads.K)

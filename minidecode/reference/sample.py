@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from . import scratch
-from .random import gumbel, noise_of, words_of_blocks
+from .random import gumbel, noise_of_words, words_of_blocks
 
 # Noise lies between -log(33 log 2) and 33 log 2, for no random number is nearer to 0 or to 1 than 2**-33.
 LEAST_NOISE, MOST_NOISE = -3.2, 22.9
@@ -33,5 +33,5 @@ def sample_tokens(scores_RV, key_RX, step_R, seed, out=None, *, workspace=None):
         word_X = words_of_blocks(block_X, key_RX[r], step_R[r], seed).T.reshape(-1)
         is_there_X = column_X < V
         column_X, word_X = column_X[is_there_X], word_X[is_there_X]
-        token_R[r] = column_X[np.argmax(noise_of(word_X) + scores_RV[r, column_X])]
+        token_R[r] = column_X[np.argmax(noise_of_words(word_X) + scores_RV[r, column_X])]
     return token_R

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .common.attention import heads_side_by_side, mask, scores_of_sentences, sums_of_sentences
+from .common.attention import join_heads, mask_scores, scores_of_sentences, sums_of_sentences
 from .common.softmax import softmax
 from .grouped import attend
 
@@ -20,5 +20,5 @@ def attend_shared(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None, *, workspace=
     """Equation 4: all beams of a sentence in one product per head, which reads its keys and values once for all."""
     B, N = len(k_BGNK), k_BGNK.shape[2]
     scores_RHN = scores_of_sentences(q_RHK, k_BGNK, scale, workspace)
-    mask(scores_RHN, np.repeat(begin_B, len(q_RHK) // B), np.full(len(q_RHK), N))
-    return heads_side_by_side(sums_of_sentences(softmax(scores_RHN, workspace), v_BGNU, workspace), out)
+    mask_scores(scores_RHN, np.repeat(begin_B, len(q_RHK) // B), np.full(len(q_RHK), N))
+    return join_heads(sums_of_sentences(softmax(scores_RHN, workspace), v_BGNU, workspace), out)

@@ -8,7 +8,7 @@ from ..ops import FINE, NOT_A_NUMBER
 from . import scratch
 
 
-def results(logits_RV, out):
+def result_arrays(logits_RV, out):
     """Arrays for the two results, if no `out` is given."""
     if out is not None:
         return out
@@ -17,7 +17,7 @@ def results(logits_RV, out):
 
 def log_softmax_naive(logits_RV, out=None):
     """An array for each elementary step."""
-    scores_RV, trouble_R = out = results(logits_RV, out)
+    scores_RV, trouble_R = out = result_arrays(logits_RV, out)
     with np.errstate(invalid="ignore"):
         below_RV = logits_RV - logits_RV.max(axis=1, keepdims=True)
         scores_RV[...] = below_RV - np.log(np.exp(below_RV).sum(axis=1, keepdims=True))
@@ -27,7 +27,7 @@ def log_softmax_naive(logits_RV, out=None):
 
 def log_softmax(logits_RV, out=None, *, workspace=None):
     """The exponentials are needed for their sum alone: one row of them at a time. Where it is NaN, the row is."""
-    scores_RV, trouble_R = out = results(logits_RV, out)
+    scores_RV, trouble_R = out = result_arrays(logits_RV, out)
     exp_V = scratch(workspace, logits_RV.shape[1], logits_RV)
     with np.errstate(invalid="ignore"):  # inf - inf is NaN, as it should be
         np.subtract(logits_RV, logits_RV.max(axis=1, keepdims=True), out=scores_RV)

@@ -7,9 +7,9 @@ import numpy as np
 from . import scratch
 from .common.attention import (
     add_position_bias,
-    distances,
-    heads_side_by_side,
-    mask,
+    distances_back,
+    join_heads,
+    mask_scores,
     scores_of_rows,
     scores_of_sentences,
     sums_of_rows,
@@ -32,7 +32,7 @@ def attend_split_naive(
         M = k_GMK.shape[1]
         scores_1HM = scores_of_rows(q_RHK[r : r + 1], k_GMK[None], scale)
         if bias is not None:
-            add_position_bias(scores_1HM, bias.of_rows(slice(r, r + 1)), distances(np.full(1, M), M))
+            add_position_bias(scores_1HM, bias.of_rows(slice(r, r + 1)), distances_back(np.full(1, M), M))
         scores_1HM[:, :, :begin], scores_1HM[:, :, N : N + begin_R[r]] = -np.inf, -np.inf
         a_RX[r] = sums_of_rows(softmax(scores_1HM), v_GMU[None]).reshape(-1)
     return a_RX
@@ -47,17 +47,17 @@ def attend_split(
     R, T = len(q_RHK), int(end_R.max())
     prompt_scores_RHN = scores_of_sentences(q_RHK, prompt_k_BGNK, scale, workspace)
     scores_RHT = scores_of_rows(q_RHK, k_RGTK[:, :, :T], scale, workspace)
-    mask(prompt_scores_RHN, np.repeat(prompt_begin_B, R // B), np.full(R, N))
-    mask(scores_RHT, begin_R, end_R)
+    mask_scores(prompt_scores_RHN, np.repeat(prompt_begin_B, R // B), np.full(R, N))
+    mask_scores(scores_RHT, begin_R, end_R)
     scores_RHM = scratch(workspace, (R, q_RHK.shape[1], N + T), q_RHK)
     np.concatenate([prompt_scores_RHN, scores_RHT], axis=2, out=scores_RHM)
     if bias is not None:
-        add_position_bias(scores_RHM, bias, distances(end_R + N, N + T, workspace), workspace)
+        add_position_bias(scores_RHM, bias, distances_back(end_R + N, N + T, workspace), workspace)
     weights_RHM = softmax(scores_RHM, workspace)
     prompt_weights_RHN, weights_RHT = weights_RHM[:, :, :N], weights_RHM[:, :, N:]
     a_RHU = sums_of_sentences(prompt_weights_RHN, prompt_v_BGNU, workspace)
     a_RHU += sums_of_rows(weights_RHT, v_RGTU[:, :, :T], workspace)
-    return heads_side_by_side(a_RHU, out)
+    return join_heads(a_RHU, out)
 
 
 def attend_split_merged(
@@ -83,21 +83,23 @@ def attend_split_merged(
     """
     N = prompt_k_BGNK.shape[2]
     prompt_end_B = np.full(len(prompt_k_BGNK), N)
-    prompt = pieces_of(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, prompt_end_B, scale, piece, bias, end_R + N)
-    generated = pieces_of(q_RHK, k_RGTK, v_RGTU, begin_R, end_R, scale, piece, bias, end_R)
-    return heads_side_by_side(merge([*prompt, *generated]), out)
+    prompt = partials_of_pieces(
+        q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, prompt_end_B, scale, piece, bias, end_R + N
+    )
+    generated = partials_of_pieces(q_RHK, k_RGTK, v_RGTU, begin_R, end_R, scale, piece, bias, end_R)
+    return join_heads(merge_partials([*prompt, *generated]), out)
 
 
-def pieces_of(q_RHK, k_XGMK, v_XGMU, begin_X, end_X, scale, piece, bias=None, end_R=None):
-    """`partial` of each piece of a cache, one after the other."""
+def partials_of_pieces(q_RHK, k_XGMK, v_XGMU, begin_X, end_X, scale, piece, bias=None, end_R=None):
+    """`partial_attention` of each piece of a cache, one after the other."""
     M = int(end_X.max())
     for first in range(0, M, piece):
         here = np.s_[:, :, first : min(first + piece, M)]
         from_R = None if bias is None else end_R - first
-        yield partial(q_RHK, k_XGMK[here], v_XGMU[here], begin_X - first, end_X - first, scale, bias, from_R)
+        yield partial_attention(q_RHK, k_XGMK[here], v_XGMU[here], begin_X - first, end_X - first, scale, bias, from_R)
 
 
-def partial(q_RHK, k_XGMK, v_XGMU, begin_X, end_X, scale, bias=None, end_R=None):
+def partial_attention(q_RHK, k_XGMK, v_XGMU, begin_X, end_X, scale, bias=None, end_R=None):
     """(sum_RHU, top_RH, total_RH): what a piece of a cache of M positions gives by itself. Each of X serves R/X rows.
 
     sum = sum_m exp(score_m - top) v_m, total = sum_m exp(score_m - top), and top is the largest score. Where a row sees
@@ -106,15 +108,15 @@ def partial(q_RHK, k_XGMK, v_XGMU, begin_X, end_X, scale, bias=None, end_R=None)
     W = len(q_RHK) // len(k_XGMK)
     scores_RHM = scores_of_sentences(q_RHK, k_XGMK, scale)
     if bias is not None:
-        add_position_bias(scores_RHM, bias, distances(end_R, scores_RHM.shape[2]))
-    mask(scores_RHM, np.repeat(begin_X, W), np.repeat(end_X, W))
+        add_position_bias(scores_RHM, bias, distances_back(end_R, scores_RHM.shape[2]))
+    mask_scores(scores_RHM, np.repeat(begin_X, W), np.repeat(end_X, W))
     top_RH = scores_RHM.max(axis=2, initial=-np.inf)
     scores_RHM -= np.where(top_RH == -np.inf, 0, top_RH)[:, :, None]  # -inf - -inf would be no number
     weights_RHM = np.exp(scores_RHM, out=scores_RHM)
     return sums_of_sentences(weights_RHM, v_XGMU), top_RH, weights_RHM.sum(axis=2)
 
 
-def merge(partials):
+def merge_partials(partials):
     """Weighs each piece by exp(top - largest top): as if the largest score of all had been known."""
     sums_XRHU, tops_XRH, totals_XRH = (np.stack(parts) for parts in zip(*partials, strict=True))
     scale_XRH = np.exp(tops_XRH - tops_XRH.max(axis=0))

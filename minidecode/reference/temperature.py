@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import in_place
+from . import scores_to_change
 
 
 def apply_temperature_naive(scores_RV, temperature, out=None):
     """A new array, and a copy of it."""
-    scores_RV = in_place(scores_RV, out)
+    scores_RV = scores_to_change(scores_RV, out)
     scores_RV[...] = scores_RV / scores_RV.dtype.type(temperature)
     return scores_RV
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import in_place, scratch
+from . import scores_to_change, scratch
 
 
 def top_k_filter_naive(scores_RV, k, out=None):
     """Sorts the whole vocabulary to look at one place of it."""
-    scores_RV = in_place(scores_RV, out)
+    scores_RV = scores_to_change(scores_RV, out)
     V = scores_RV.shape[1]
     if k < V:
         rule_out_below(scores_RV, np.sort(scores_RV, axis=1)[:, V - k])
@@ -18,7 +18,7 @@ def top_k_filter_naive(scores_RV, k, out=None):
 
 def top_k_filter(scores_RV, k, out=None, *, workspace=None):
     """The k-th largest by a partial sort, which puts that one into its place and no other; row by row."""
-    scores_RV = in_place(scores_RV, out)
+    scores_RV = scores_to_change(scores_RV, out)
     V = scores_RV.shape[1]
     sorted_V, goes_V = scratch(workspace, V, scores_RV), scratch(workspace, V, scores_RV, np.bool_)
     if k < V:

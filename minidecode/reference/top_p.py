@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import in_place, scratch
+from . import scores_to_change, scratch
 
 ONE = 2.0**44  # units of the likeliest token's weight: of fewer than 2**19 tokens, the sum fits into an int64
 
 
 def top_p_filter_naive(scores_RV, p, least=1, out=None):
     """Sorts the whole vocabulary, and sums it from the unlikeliest on."""
-    scores_RV = in_place(scores_RV, out)
+    scores_RV = scores_to_change(scores_RV, out)
     order_RV = np.argsort(scores_RV, axis=1, kind="stable")
-    sum_RV = np.cumsum(np.take_along_axis(weights(scores_RV), order_RV, axis=1), axis=1)
-    goes_RV = sum_RV <= most_that_goes(sum_RV[:, -1:], p)
+    sum_RV = np.cumsum(np.take_along_axis(whole_weights(scores_RV), order_RV, axis=1), axis=1)
+    goes_RV = sum_RV <= most_weight_out(sum_RV[:, -1:], p)
     goes_RV[:, -least:] = False
     rows, columns = np.nonzero(goes_RV)
     scores_RV[rows, order_RV[rows, columns]] = -np.inf
@@ -31,14 +31,14 @@ def top_p_filter(scores_RV, p, least=1, out=None, *, workspace=None):
     Each turn parts those that are left into lower and upper ones, in place, and weighs the lower ones. If these may go,
     the place is above them, and what may go besides is less by as much.
     """
-    scores_RV = in_place(scores_RV, out)
+    scores_RV = scores_to_change(scores_RV, out)
     V = scores_RV.shape[1]
     parted_V, is_V = scratch(workspace, V, scores_RV), scratch(workspace, V, scores_RV, np.bool_)
     rooms = scratch(workspace, V, scores_RV, np.float64), scratch(workspace, V, scores_RV, np.int64)
     for scores_V in scores_RV:
         parted_V[...] = scores_V
         largest = scores_V.max()
-        most = most_that_goes(_sum_of_weights(parted_V, largest, rooms), p)
+        most = most_weight_out(_sum_of_weights(parted_V, largest, rooms), p)
         low, high, upper = 0, max(V - least, 0), V  # so many go at the least, at the most; among so many lowest
         while low < high:
             middle = (low + high + 1) // 2
@@ -54,7 +54,7 @@ def top_p_filter(scores_RV, p, least=1, out=None, *, workspace=None):
 
 
 def _sum_of_weights(scores_X, largest, rooms):
-    """The sum of the `weights` of some of a row's scores, with room for those."""
+    """The sum of the `whole_weights` of some of a row's scores, with room for those."""
     if not np.isfinite(largest):  # nothing is possible, or it is no row of scores
         return np.int64(0)
     share_X, weight_X = (each[: len(scores_X)] for each in rooms)
@@ -74,7 +74,7 @@ def _rule_out_lowest(scores_V, count, highest, is_V):
         scores_V[tied_X[: count - below]] = -np.inf
 
 
-def weights(scores_RV):
+def whole_weights(scores_RV):
     """exp(score - the row's largest), in whole units, what is left over dropped; 0 where nothing is possible."""
     largest_R1 = scores_RV.max(axis=1, keepdims=True).astype(np.float64)
     below_RV = scores_RV - np.where(np.isfinite(largest_R1), largest_R1, 0)
@@ -82,6 +82,6 @@ def weights(scores_RV):
     return (np.exp(below_RV, out=below_RV) * ONE).astype(np.int64)
 
 
-def most_that_goes(total, p):
+def most_weight_out(total, p):
     """How much may be ruled out, in whole units."""
     return ((1 - p) * total).astype(np.int64)

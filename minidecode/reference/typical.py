@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from . import in_place
+from . import scores_to_change
 
 ONE = 2.0**44  # units of the likeliest token's weight, as in top_p.py
 AT_FIRST, MORE = 1024, 8  # tokens that are sorted at first, and by how much more each time they are too few
@@ -19,10 +19,10 @@ AT_FIRST, MORE = 1024, 8  # tokens that are sorted at first, and by how much mor
 
 def typical_filter_naive(scores_RV, mass, least=1, out=None):
     """Sorts the whole vocabulary by its distance from the mean."""
-    scores_RV = in_place(scores_RV, out)
+    scores_RV = scores_to_change(scores_RV, out)
     for scores_V in scores_RV:
         if np.isfinite(scores_V.max()):
-            weight_V, distance_V, need = measured(scores_V, mass)
+            weight_V, distance_V, need = weights_and_distances(scores_V, mass)
             order_V = np.argsort(distance_V, kind="stable")
             last = order_V[int(np.argmax(np.cumsum(weight_V[order_V]) >= need))]
             stays_V = distance_V <= distance_V[last]
@@ -33,10 +33,10 @@ def typical_filter_naive(scores_RV, mass, least=1, out=None):
 
 def typical_filter(scores_RV, mass, least=1, out=None):
     """Sorts the nearest 1,024 tokens, and eight times as many until they hold the mass: mostly, few do."""
-    scores_RV = in_place(scores_RV, out)
+    scores_RV = scores_to_change(scores_RV, out)
     for scores_V in scores_RV:
         if np.isfinite(scores_V.max()):
-            weight_V, distance_V, need = measured(scores_V, mass)
+            weight_V, distance_V, need = weights_and_distances(scores_V, mass)
             farthest = _distance_that_holds(weight_V, distance_V, need)
             stays_V = distance_V <= farthest
             if least > 1:
@@ -57,7 +57,7 @@ def _distance_that_holds(weight_V, distance_V, need):
         many *= MORE
 
 
-def measured(scores_V, mass):
+def weights_and_distances(scores_V, mass):
     """(weight_V, distance_V, need): weights in whole units, and how many of these the mass is."""
     x_V = np.float64(scores_V.max()) - scores_V
     weight_V = (np.exp(-x_V) * ONE).astype(np.int64)

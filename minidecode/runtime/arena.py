@@ -19,7 +19,7 @@ import numpy as np
 from ..device.arrays import address_of, put
 from ..errors import MemoryBudgetError, OptionError
 from ..ops import ALIGNED
-from ..reference.arena import aligned
+from ..reference.arena import rounded_to_alignment
 from .planner import Layout
 
 UNPLANNED = ("bias_sequences",)  # ops that come at some steps alone, and make nothing
@@ -255,7 +255,7 @@ class Places:
         def workspace(shape, dtype) -> np.ndarray:
             nonlocal free
             array = self._array(free, end, shape, np.dtype(dtype))
-            free += aligned(array.nbytes)
+            free += rounded_to_alignment(array.nbytes)
             return array
 
         return workspace

@@ -27,7 +27,7 @@ from ..device.weight_blocks import BLOCK, is_in_blocks
 from ..dims import letters
 from ..options.options import Options
 from ..reference import scratch
-from ..reference.arena import aligned
+from ..reference.arena import rounded_to_alignment
 from ..runtime.arena import UNPLANNED, Call, Extent, Fresh, Result, StepPlan
 from ..runtime.buckets import rounded_capacity
 from ..runtime.engine import Engine, watched_by
@@ -311,10 +311,14 @@ class Recorder:
             result = several if isinstance(result, tuple) else several[0]
             titles = [f": {title}" for title in signatures.RETURNS[name]] if len(several) > 1 else [""]
             made = [
-                self._make(a, label + t, aligned(a.nbytes)) if new else None
+                self._make(a, label + t, rounded_to_alignment(a.nbytes)) if new else None
                 for a, t, new in zip(several, titles, is_new, strict=True)
             ]
-        lent = self._make(None, f"{label}: workspace", sum(aligned(a.nbytes) for a in asked)) if asked else None
+        lent = (
+            self._make(None, f"{label}: workspace", sum(rounded_to_alignment(a.nbytes) for a in asked))
+            if asked
+            else None
+        )
         self.calls[self._section].append(_Called(name, self.now, made, rows_of, lent))
         return result
 

@@ -17,7 +17,7 @@ from minidecode.cuda import activation, embedding
 from minidecode.device.launch import InEmulator, counted_launches
 from minidecode.ops import Norm
 from minidecode.reference import norm as norm_reference
-from minidecode.reference.activation import ACTIVATIONS, LAPLACE, PLAIN, code_of
+from minidecode.reference.activation import ACTIVATIONS, LAPLACE, PLAIN, activation_code
 
 ROWS = ("norm", "embedding", "activation")
 
@@ -111,7 +111,9 @@ def test_a_fused_op_is_the_composition_of_its_parts(name, function, seed):
 
 def test_every_activation_of_a_config_is_in_every_backend():
     assert set(ACTIVATIONS) == set(activation_row.EQUATIONS)
-    assert {code_of(name) for name in ACTIVATIONS} == set(range(PLAIN, LAPLACE + 1)), "each has a kernel's number"
+    assert {activation_code(name) for name in ACTIVATIONS} == set(range(PLAIN, LAPLACE + 1)), (
+        "each has a kernel's number"
+    )
 
 
 ENDS = np.array([[-1e38, -1e4, -200.0, -88.0, -30.0, -4.0, 0.0, 4.0, 30.0, 88.0, 200.0, 1e4, 1e18]], np.float32)
@@ -175,7 +177,7 @@ def test_ids_outside_of_their_table_are_found_by_the_emulator(version, place):
 def test_a_bias_is_loaded_once_for_the_rows_that_a_thread_walks_down():
     R, F = 10, 64  # three walks: of 4, 3 and 3 rows
     f_RF, bias_F = np.ones((R, F), np.float32), np.ones(F, np.float32)
-    code, out_RF = code_of("gelu_new"), np.empty((R, F), np.float32)
+    code, out_RF = activation_code("gelu_new"), np.empty((R, F), np.float32)
     first = md.emulate(activation.activation_per_number)[R * F // 128, 128](f_RF, bias_F, code, out_RF)
     second = md.emulate(activation.activation_per_column)[(1, 3), 128](f_RF, bias_F, code, out_RF)
     loads = [sum(c.global_loads for c in run.lines.values()) for run in (first, second)]

@@ -19,7 +19,7 @@ from minidecode.device.low_precision import cast_for_cache
 from minidecode.device.matmul import PRODUCT
 from minidecode.ops import Heads, Weight
 from minidecode.reference import heads as heads_reference
-from minidecode.reference.heads import cut
+from minidecode.reference.heads import cut_heads
 
 
 def every(*names):
@@ -51,7 +51,7 @@ def test_parts_may_stay_where_they_are(name, function):
     """`out` may be the product itself: each number is read by whoever writes it, and by nobody else."""
     qkv_RX, bias_X, heads = copy.deepcopy(row_module(name).planted()[4])
     expected = row_module(name).oracle(qkv_RX, bias_X, heads)
-    results = function(qkv_RX, bias_X, heads, out=cut(qkv_RX, heads))
+    results = function(qkv_RX, bias_X, heads, out=cut_heads(qkv_RX, heads))
     assert all(
         np.array_equal(r, e) and np.shares_memory(r, qkv_RX) for r, e in zip(results, expected, strict=True) if e.size
     )

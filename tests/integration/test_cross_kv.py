@@ -16,7 +16,7 @@ from minidecode.cpu.linear_int8 import linear_int8
 from minidecode.device.low_precision import read_only_weights
 from minidecode.ops import Heads, Weight
 from minidecode.plan import WITH_CROSS, Plan
-from minidecode.reference.cross_kv import arranged
+from minidecode.reference.cross_kv import arrange_layers
 from minidecode.runtime.receipt import CountedOps, base_array, bytes_held_by
 
 LENGTHS = [5, 1, 3]
@@ -96,9 +96,11 @@ def test_products_that_end_in_place_say_what_one_product_says(monkeypatch, width
     plain = Weight(random.standard_normal((outputs, inputs)).astype(np.float32), bias_X, layout="oi")
     (weight,) = read_only_weights(packed(dtype, (plain,), must=True))
     h_RD = random.standard_normal((rows, inputs)).astype(np.float32)
-    expected = arranged((linear if dtype == "float32" else linear_int8)(h_RD, weight), weight, heads)
+    expected = arrange_layers((linear if dtype == "float32" else linear_int8)(h_RD, weight), weight, heads)
     moved = []
-    monkeypatch.setattr("minidecode.cpu.cross_kv.arranged", lambda *given: moved.append(1) or arranged(*given))
+    monkeypatch.setattr(
+        "minidecode.cpu.cross_kv.arrange_layers", lambda *given: moved.append(1) or arrange_layers(*given)
+    )
     for mine, theirs in zip(project_cross_kv(h_RD, weight, heads), expected, strict=True):
         assert mine.tobytes() == theirs.tobytes()
     assert len(moved) == (0 if is_whole and dtype == "float32" else 1)

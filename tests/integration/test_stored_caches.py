@@ -39,7 +39,7 @@ def wide_but_rounded(monkeypatch):
     def install():
         for module in (prompt, cross, el, source, move):
             monkeypatch.setattr(module, "cast_for_cache", lambda dtype, x_RX: rounded(x_RX))
-        right = append.write
+        right = append.write_positions
         for module in (append, paged_append):
             monkeypatch.setattr(module, "write", lambda k_XGMX, k_RGX, *at: right(k_XGMX, rounded(k_RGX), *at))
 

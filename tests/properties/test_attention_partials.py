@@ -10,7 +10,7 @@ from minidecode.catalog import CATALOG
 from minidecode.conformance.rows import row_module
 from minidecode.device.low_precision import map_arrays
 from minidecode.reference.grouped import attend
-from minidecode.reference.split import attend_split_merged, merge, partial
+from minidecode.reference.split import attend_split_merged, merge_partials, partial_attention
 
 IN_DOUBLE = [
     pytest.param(name, function, id=f"{name}-{label.replace(' ', '-')}")
@@ -46,16 +46,16 @@ def test_partials_merge_in_any_order(seed, sizes, is_shared):
     sizes, X = [*sizes, 3], 2 if is_shared else 4
     q_RHK = rng.standard_normal((4, 2, 3))
     caches = [(rng.standard_normal((X, 1, M, 3)), rng.standard_normal((X, 1, M, 5))) for M in sizes]
-    partials = [partial(q_RHK, k, v, np.zeros(X, int), np.full(X, k.shape[2]), 0.7) for k, v in caches]
+    partials = [partial_attention(q_RHK, k, v, np.zeros(X, int), np.full(X, k.shape[2]), 0.7) for k, v in caches]
     k_XGMK, v_XGMU = (np.concatenate(parts, axis=2).repeat(4 // X, axis=0) for parts in zip(*caches, strict=True))
     whole = attend(q_RHK, k_XGMK, v_XGMU, np.zeros(4, int), np.full(4, sum(sizes)), 0.7)
     for order in (partials, partials[::-1]):
-        np.testing.assert_allclose(merge(order).reshape(4, -1), whole, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(merge_partials(order).reshape(4, -1), whole, rtol=1e-12, atol=1e-12)
 
 
 def test_a_part_of_which_nothing_is_seen_counts_for_nothing():
     rng = np.random.default_rng(0)
     q, k, v = rng.standard_normal((1, 1, 3)), rng.standard_normal((1, 1, 4, 3)), rng.standard_normal((1, 1, 4, 2))
-    empty, whole = (partial(q, k, v, np.array([begin]), np.array([4]), 1.0) for begin in (4, 0))
+    empty, whole = (partial_attention(q, k, v, np.array([begin]), np.array([4]), 1.0) for begin in (4, 0))
     assert np.isneginf(empty[1]).all() and not empty[0].any() and not empty[2].any()
-    assert np.array_equal(merge([empty, whole]), merge([whole]))
+    assert np.array_equal(merge_partials([empty, whole]), merge_partials([whole]))

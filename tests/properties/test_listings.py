@@ -56,7 +56,7 @@ class Case:
         P_q, P_k, P_v, P_o = self.multi_head
         return P_q, P_k[0], P_v[0], P_o
 
-    def cut(self, X, M):
+    def cut_heads(self, X, M):
         """q, k and v of rows, as a model cuts them."""
         q_RX = OPS["linear"](X.reshape(-1, X.shape[-1]), Weight(self.q, layout="oi"))
         kv_RX = OPS["linear"](M.reshape(-1, M.shape[-1]), Weight(self.kv, layout="oi"))
@@ -68,7 +68,7 @@ class Case:
 
     def within(self, X, M, causal, window=None):
         """Ours, over rows without padding."""
-        q_RHK, k_RGK, v_RGU = self.cut(X, M)
+        q_RHK, k_RGK, v_RGU = self.cut_heads(X, M)
         q_offsets_X, k_offsets_X = (np.arange(len(a) + 1) * a.shape[1] for a in (X, M))
         a_RX = OPS["attend_prefill"](q_RHK, k_RGK, v_RGU, q_offsets_X, k_offsets_X, self.h.scale, causal, window)
         return self.summed(a_RX, X.shape)
@@ -145,7 +145,7 @@ def test_padding_is_a_mask(seed, b, m, d, h):
     rng = np.random.default_rng(seed)
     begin_R = rng.integers(m, size=b)
     end_R = rng.integers(begin_R, m) + 1
-    q_RHK, k_RGK, v_RGU = case.cut(case.X, case.M)
+    q_RHK, k_RGK, v_RGU = case.cut_heads(case.X, case.M)
     k_RGMK, v_RGMU = (a.reshape(b, m, h.G, -1).transpose(0, 2, 1, 3).copy() for a in (k_RGK, v_RGU))
     place = np.arange(m)
     hidden = (place < begin_R[:, None]) | (place >= end_R[:, None])

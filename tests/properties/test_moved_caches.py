@@ -19,7 +19,7 @@ from minidecode.cuda import indirect as indirect_kernels
 from minidecode.cuda import reorder as reorder_kernels
 from minidecode.cuda import rolling as rolling_kernels
 from minidecode.device.launch import InEmulator
-from minidecode.reference.append import write
+from minidecode.reference.append import write_positions
 from minidecode.reference.grouped import attend
 from minidecode.reference.indirect import attend_indirect
 from minidecode.reference.indirection import update_indirection
@@ -62,8 +62,8 @@ def test_a_table_that_follows_is_as_good_as_a_memory_that_does(seed, B, W, steps
         for ours, theirs in zip(kept, moved, strict=True):
             reorder_cache(theirs, parent, at)
             new = rng.standard_normal((R, 2, theirs.shape[3]))
-            write(theirs, new, at)
-            write(ours, new, at)
+            write_positions(theirs, new, at)
+            write_positions(ours, new, at)
         q = rng.standard_normal((R, 4, 3))
         looked_up = attend_indirect(q, *prompt, *kept, source, begin, at + 1, 0.6)
         assert (looked_up == attend_split(q, *prompt, *moved, begin, at + 1, 0.6)).all()
@@ -84,8 +84,8 @@ def test_slots_that_are_used_again_are_as_good_as_a_memory_that_keeps_all(seed, 
             reorder_cache(all_of_it, parent, end)
             reorder_cache(rolled, parent, np.minimum(end, window))
             new = rng.standard_normal((R, 1, all_of_it.shape[3]))
-            write(all_of_it, new, end)
-            write(rolled, new, end % window)
+            write_positions(all_of_it, new, end)
+            write_positions(rolled, new, end % window)
         q, first = rng.standard_normal((R, 2, 3)), np.maximum(begin, padding)
         expected = attend(q, *whole, np.maximum(first, end + 1 - window), end + 1, 0.6)
         np.testing.assert_allclose(attend_rolling(q, *slots, first, end + 1, 0.6), expected, rtol=1e-12, atol=1e-14)

@@ -35,7 +35,7 @@ from minidecode.reference import candidates
 from minidecode.reference.activation import ACTIVATIONS
 from minidecode.reference.grouped import attend_naive
 from minidecode.reference.norm import layer_norm, layer_norm_naive
-from minidecode.reference.reorder import copies as reorder_copies
+from minidecode.reference.reorder import copies_in_order as reorder_copies
 from minidecode.reference.shared import attend_shared_naive
 from minidecode.reference.softmax import token_logprobs_naive
 from minidecode.reference.split import attend_split_merged, attend_split_naive

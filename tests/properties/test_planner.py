@@ -21,7 +21,7 @@ LIFETIMES = st.lists(ONE, max_size=14)
 
 def placed_by(order, bytes_X, first_X, last_X):
     """By one order alone."""
-    return arena._place(ORDERS[order](bytes_X, first_X, last_X), bytes_X, first_X, last_X)
+    return arena._place_in_gaps(ORDERS[order](bytes_X, first_X, last_X), bytes_X, first_X, last_X)
 
 
 def in_one_order(lifetimes, order) -> Layout:
@@ -73,14 +73,14 @@ def test_every_greedy_planner_keeps_the_promises(drawn, chance, lowest):
     bytes_X = np.array([size for size, *_ in drawn])
     first_X, last_X = (np.array([f(calls) for _, *calls in drawn]) for f in (min, max))
     order = np.array(chance.sample(range(len(drawn)), len(drawn)))
-    offset_X = arena._place(order, bytes_X, first_X, last_X)
+    offset_X = arena._place_in_gaps(order, bytes_X, first_X, last_X)
     if lowest:
         offset_X = np.zeros_like(bytes_X)
         for n, i in enumerate(order):
             met = [j for j in order[:n] if first_X[j] <= last_X[i] and first_X[i] <= last_X[j]]
             for j in sorted(met, key=lambda j: offset_X[j]):
                 if offset_X[j] < offset_X[i] + bytes_X[i]:
-                    offset_X[i] = max(offset_X[i], offset_X[j] + arena.aligned(bytes_X[j]))
+                    offset_X[i] = max(offset_X[i], offset_X[j] + arena.rounded_to_alignment(bytes_X[j]))
     assert promise(offset_X, bytes_X, first_X, last_X) is None
 
 

@@ -24,7 +24,7 @@ from ...reference.activation import (
     RELU2,
     SILU,
     TANH,
-    code_of,
+    activation_code,
 )
 from .bias import plus
 from .grids import grid_of_columns
@@ -74,7 +74,7 @@ def pairs(f_RX, bias_X, activation, out=None):
     R, F = len(f_RX), f_RX.shape[1] // 2
     out = empty(f_RX, (R, F)) if out is None else out
     bias_X, y_RF = bias_and_result(f_RX, bias_X, out)
-    launch(pair_per_column, grid_of_columns(F, R), THREADS, f_RX, bias_X, code_of(activation) - GATED, y_RF)
+    launch(pair_per_column, grid_of_columns(F, R), THREADS, f_RX, bias_X, activation_code(activation) - GATED, y_RF)
     return y_RF
 
 

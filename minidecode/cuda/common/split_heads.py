@@ -12,7 +12,7 @@ from numba import cuda, float32, int64, types
 from ...device.launch import launch
 from ...device.low_precision import largest_stored_number
 from ...errors import OptionError
-from ...reference import empty, in_rows, or_empty
+from ...reference import empty, or_empty, view_as_rows
 from .bias import plus
 from .cut_off import cut_off
 from .grids import grid_of_rows
@@ -29,7 +29,7 @@ def add_then_cut(qkv_RX, bias_X, heads, dtype=None, out=None):
     launch(plus_bias, grid_of_rows(biased_RX), THREADS, qkv_RX, or_empty(bias_X, qkv_RX[:, 0]), biased_RX)
     first = 0
     for part in (q_RHK, k_RGK, v_RGU):
-        part_RX = in_rows(part)
+        part_RX = view_as_rows(part)
         launch(
             copy_columns, grid_of_rows(part_RX), THREADS, biased_RX, first, largest_stored_number(part.dtype), part_RX
         )

@@ -20,7 +20,7 @@ def scores_of_rows(q_RHK, k_RGMK, scale, workspace=None):
     R, H, K = q_RHK.shape
     G, M = k_RGMK.shape[1:3]
     scores_RGXM = scratch(workspace, (R, G, H // G, M), q_RHK)  # of q's dtype, whatever the cache's
-    times_keys(q_RHK.reshape(R, G, H // G, K), k_RGMK, scores_RGXM, workspace)
+    multiply_by_keys(q_RHK.reshape(R, G, H // G, K), k_RGMK, scores_RGXM, workspace)
     scores_RGXM *= scale
     return scores_RGXM.reshape(R, H, M)
 
@@ -29,27 +29,27 @@ def sums_of_rows(weights_RHM, v_RGMU, workspace=None):
     R, H, M = weights_RHM.shape
     G, U = v_RGMU.shape[1], v_RGMU.shape[3]
     a_RGXU = scratch(workspace, (R, G, H // G, U), weights_RHM)
-    return times_values(weights_RHM.reshape(R, G, H // G, M), v_RGMU, a_RGXU, workspace).reshape(R, H, U)
+    return multiply_by_values(weights_RHM.reshape(R, G, H // G, M), v_RGMU, a_RGXU, workspace).reshape(R, H, U)
 
 
 def scores_of_sentences(q_RHK, k_BGNK, scale, workspace=None, cast=np.copyto):
     B, G, N, _ = k_BGNK.shape
-    q_BGXK = rows_joined(q_RHK, B, G, workspace)
+    q_BGXK = join_rows_of_sentences(q_RHK, B, G, workspace)
     scores_BGXN = scratch(workspace, (*q_BGXK.shape[:3], N), q_RHK)
-    times_keys(q_BGXK, k_BGNK, scores_BGXN, workspace, cast)
+    multiply_by_keys(q_BGXK, k_BGNK, scores_BGXN, workspace, cast)
     scores_BGXN *= scale
-    return rows_apart(scores_BGXN, *q_RHK.shape[:2], workspace)
+    return split_rows_of_sentences(scores_BGXN, *q_RHK.shape[:2], workspace)
 
 
 def sums_of_sentences(weights_RHN, v_BGNU, workspace=None, cast=np.copyto):
     B, G, _, U = v_BGNU.shape
-    weights_BGXN = rows_joined(weights_RHN, B, G, workspace)
+    weights_BGXN = join_rows_of_sentences(weights_RHN, B, G, workspace)
     a_BGXU = scratch(workspace, (*weights_BGXN.shape[:3], U), weights_RHN)
-    times_values(weights_BGXN, v_BGNU, a_BGXU, workspace, cast)
-    return rows_apart(a_BGXU, *weights_RHN.shape[:2], workspace)
+    multiply_by_values(weights_BGXN, v_BGNU, a_BGXU, workspace, cast)
+    return split_rows_of_sentences(a_BGXU, *weights_RHN.shape[:2], workspace)
 
 
-def times_keys(q_XGXK, k_XGMK, scores_XGXM, workspace=None, cast=np.copyto):
+def multiply_by_keys(q_XGXK, k_XGMK, scores_XGXM, workspace=None, cast=np.copyto):
     """scores = q k^T, for each cache and key/value head. cast(to, these) casts a block."""
     if k_XGMK.dtype == q_XGXK.dtype:
         return np.matmul(q_XGXK, k_XGMK.transpose(0, 1, 3, 2), out=scores_XGXM)
@@ -58,7 +58,7 @@ def times_keys(q_XGXK, k_XGMK, scores_XGXM, workspace=None, cast=np.copyto):
     return scores_XGXM
 
 
-def times_values(weights_XGXM, v_XGMU, a_XGXU, workspace=None, cast=np.copyto):
+def multiply_by_values(weights_XGXM, v_XGMU, a_XGXU, workspace=None, cast=np.copyto):
     """a = weights v, for each cache and key/value head."""
     if v_XGMU.dtype == weights_XGXM.dtype:
         return np.matmul(weights_XGXM, v_XGMU, out=a_XGXU)
@@ -89,7 +89,7 @@ def float_blocks(k_XGMX, like, workspace, cast):
             yield x, m, floats
 
 
-def rows_joined(x_RHX, B, G, workspace):
+def join_rows_of_sentences(x_RHX, B, G, workspace):
     """(B, G, X, X): a sentence's rows under each other, one block for each key/value head."""
     R, H, X = x_RHX.shape
     x_BGXX = scratch(workspace, (B, G, R // B * (H // G), X), x_RHX)
@@ -98,7 +98,7 @@ def rows_joined(x_RHX, B, G, workspace):
     return x_BGXX
 
 
-def rows_apart(x_BGXX, R, H, workspace):
+def split_rows_of_sentences(x_BGXX, R, H, workspace):
     """The reverse: (R, H, X)."""
     B, G, _, X = x_BGXX.shape
     x_RHX = scratch(workspace, (R, H, X), x_BGXX)
@@ -121,14 +121,14 @@ def add_position_bias(scores_RHM, bias, distance_RM, workspace=None) -> None:
         scores_RHM[rows] += np.take(bias_HP, bucket_RM[rows], axis=1, out=added_HRM, mode="clip").transpose(1, 0, 2)
 
 
-def distances(end_R, M, workspace=None):
+def distances_back(end_R, M, workspace=None):
     """distance_RM: how far before its row's own position, end[r] - 1, each of M positions lies."""
     distance_RM = scratch(workspace, (len(end_R), M), end_R, np.int64)
     np.subtract(end_R[:, None], np.arange(1, M + 1), out=distance_RM)
     return distance_RM
 
 
-def mask(scores_RHM, begin_R, end_R) -> None:
+def mask_scores(scores_RHM, begin_R, end_R) -> None:
     """-inf for the positions outside of begin <= m < end, if there are any."""
     if begin_R.any() or (end_R < scores_RHM.shape[2]).any():
         for scores_HM, begin, end in zip(scores_RHM, begin_R, end_R, strict=True):
@@ -136,7 +136,7 @@ def mask(scores_RHM, begin_R, end_R) -> None:
             scores_HM[:, max(end, 0) :] = -np.inf
 
 
-def heads_side_by_side(a_RHU, out):
+def join_heads(a_RHU, out):
     a_RX = a_RHU.reshape(len(a_RHU), -1)
     if out is None:
         return a_RX

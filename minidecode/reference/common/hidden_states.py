@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .. import scratch
-from .attention import mask, times_keys, times_values
+from .attention import mask_scores, multiply_by_keys, multiply_by_values
 
 
 def keys_and_values(h_BND, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU):
@@ -19,11 +19,11 @@ def scores_of_hidden(q_RHK, h_BND, begin_B, w_k_GKD, scale, workspace=None):
     """scale * (q W_k) . h, -inf for padding: all heads and beams of a sentence in one product (section 3.1.1)."""
     R, H, _ = q_RHK.shape
     B, N, D = h_BND.shape
-    el_q_RHD = by_group(q_RHK, w_k_GKD, workspace)
+    el_q_RHD = multiply_by_group(q_RHK, w_k_GKD, workspace)
     el_q_RHD *= scale
     scores_BXN = scratch(workspace, (B, R // B * H, N), q_RHK)
-    times_keys(el_q_RHD.reshape(B, 1, -1, D), h_BND[:, None], scores_BXN[:, None], workspace)
-    mask(scores_BXN, begin_B, np.full(B, N))
+    multiply_by_keys(el_q_RHD.reshape(B, 1, -1, D), h_BND[:, None], scores_BXN[:, None], workspace)
+    mask_scores(scores_BXN, begin_B, np.full(B, N))
     return scores_BXN.reshape(R, H, N)
 
 
@@ -34,18 +34,18 @@ def values_of_hidden(weights_RHN, h_BND, w_v_GUD, workspace=None):
     weights_BXN = scratch(workspace, (B, R // B * H, N), weights_RHN)
     weights_BXN.reshape(R, H, N)[...] = weights_RHN  # which may be a part of a wider array
     sums_BXD = scratch(workspace, (B, R // B * H, D), weights_RHN)
-    times_values(weights_BXN[:, None], h_BND[:, None], sums_BXD[:, None], workspace)
-    return by_group(sums_BXD.reshape(R, H, D), w_v_GUD.transpose(0, 2, 1), workspace)
+    multiply_by_values(weights_BXN[:, None], h_BND[:, None], sums_BXD[:, None], workspace)
+    return multiply_by_group(sums_BXD.reshape(R, H, D), w_v_GUD.transpose(0, 2, 1), workspace)
 
 
 def key_bias_scores(q_RHK, b_k_GK, scale):
     """scale * q . b_k, which every position of a row and head has in its score."""
-    scores_RH = np.einsum("rhk,hk->rh", q_RHK, for_query_heads(b_k_GK, q_RHK.shape[1]))
+    scores_RH = np.einsum("rhk,hk->rh", q_RHK, repeat_for_query_heads(b_k_GK, q_RHK.shape[1]))
     scores_RH *= scale
     return scores_RH
 
 
-def by_group(x_RHX, w_GXX, workspace=None):
+def multiply_by_group(x_RHX, w_GXX, workspace=None):
     """Each head's rows times the matrix of its group; the H/G heads of a group are rows of one product."""
     (R, H, X), G = x_RHX.shape, len(w_GXX)
     columns = w_GXX.shape[2]
@@ -60,6 +60,6 @@ def by_group(x_RHX, w_GXX, workspace=None):
     return result_RGXX.reshape(R, H, columns)
 
 
-def for_query_heads(b_GX, H):
+def repeat_for_query_heads(b_GX, H):
     """A group's vector once for each of its query heads."""
     return np.repeat(b_GX, H // len(b_GX), axis=0)

@@ -14,6 +14,6 @@ def assign_offsets(bytes_X, first_X, last_X, out=None):
         for j in sorted(met, key=lambda j: offset_X[j]):
             if offset_X[j] - end > 0 and offset_X[j] - end + ALIGNED >= bytes_X[i]:
                 break
-            end = max(end, offset_X[j] + arena.aligned(bytes_X[j]))
+            end = max(end, offset_X[j] + arena.rounded_to_alignment(bytes_X[j]))
         offset_X[i] = end
     return offset_X

@@ -12,5 +12,5 @@ def assign_offsets(bytes_X, first_X, last_X, out=None):
         if any(first_X[j] <= last_X[i] and first_X[i] <= last_X[j] for j in above):
             newest = end
         offset_X[i] = newest
-        end = max(end, newest + arena.aligned(bytes_X[i]))
+        end = max(end, newest + arena.rounded_to_alignment(bytes_X[i]))
     return offset_X

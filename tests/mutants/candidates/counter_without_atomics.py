@@ -4,7 +4,7 @@ import numpy as np
 from numba import cuda, int64
 
 from minidecode.device.launch import launch
-from minidecode.reference.candidates import group_maxima, result_of
+from minidecode.reference.candidates import candidates_in_columns, group_maxima
 
 
 def top_candidates(scores_BX, C, out=None):
@@ -17,7 +17,7 @@ def top_candidates(scores_BX, C, out=None):
         kept_X = np.sort(survivor_BX[b, : count_B[b]])
         order_X = kept_X[np.argsort(-scores_X[kept_X], kind="stable")][:C]
         index_BC[b, : len(order_X)] = order_X
-    return result_of(scores_BX, index_BC, np.isnan(scores_BX).any(axis=1), out)
+    return candidates_in_columns(scores_BX, index_BC, np.isnan(scores_BX).any(axis=1), out)
 
 
 @cuda.jit

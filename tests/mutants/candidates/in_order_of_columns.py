@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from minidecode.reference.candidates import result_of, top_candidates_naive
+from minidecode.reference.candidates import candidates_in_columns, top_candidates_naive
 
 
 def top_candidates(scores_BX, C, out=None):
     _, index_BC = top_candidates_naive(scores_BX, C)
-    return result_of(scores_BX, np.sort(index_BC, axis=1), np.isnan(scores_BX).any(axis=1), out)
+    return candidates_in_columns(scores_BX, np.sort(index_BC, axis=1), np.isnan(scores_BX).any(axis=1), out)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minidecode.reference.candidates import result_of
+from minidecode.reference.candidates import candidates_in_columns
 
 
 def top_candidates(scores_BX, C, out=None):
@@ -10,4 +10,4 @@ def top_candidates(scores_BX, C, out=None):
     lowered_BX = scores_BX - 2000 * np.arange(B, dtype=scores_BX.dtype)[:, None]
     sentence_BX = np.repeat(np.arange(B), X)
     order_BX = np.lexsort((-lowered_BX.reshape(-1), sentence_BX)).reshape(B, X) % X
-    return result_of(scores_BX, order_BX[:, :C], np.isnan(scores_BX).any(axis=1), out)
+    return candidates_in_columns(scores_BX, order_BX[:, :C], np.isnan(scores_BX).any(axis=1), out)

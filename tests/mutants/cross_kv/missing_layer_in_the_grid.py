@@ -10,7 +10,7 @@ from minidecode.reference.linear import linear
 
 def project_cross_kv(h_RD, weight, heads, out=None):
     kv_RX = linear(h_RD, weight)
-    both = cross_kv.results(kv_RX, weight, heads, None)
+    both = cross_kv.result_arrays(kv_RX, weight, heads, None)
     for a in both:
         a.fill(0)
     bias_X = np.zeros_like(kv_RX[0]) if weight.bias is None else weight.bias

@@ -6,16 +6,16 @@ import numpy as np
 from numba import cuda, float32
 
 from minidecode.device.launch import launch
-from minidecode.reference import el as reference
+from minidecode.reference.common.hidden_states import multiply_by_group, repeat_for_query_heads
 
 ROOM = 2048
 
 
 def attend_el(q_RHK, h_BND, begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, scale, out=None):
-    el_q_RHD = reference.by_group(q_RHK, w_k_GKD) * np.float32(scale)
+    el_q_RHD = multiply_by_group(q_RHK, w_k_GKD) * np.float32(scale)
     (R, H, _), sums_RHD = el_q_RHD.shape, np.empty_like(el_q_RHD)
     launch(sums_without_a_barrier, (R, H), 64, el_q_RHD, h_BND, begin_B, sums_RHD)
-    a_RHU = reference.by_group(sums_RHD, w_v_GUD.transpose(0, 2, 1)) + reference.for_query_heads(b_v_GU, H)
+    a_RHU = multiply_by_group(sums_RHD, w_v_GUD.transpose(0, 2, 1)) + repeat_for_query_heads(b_v_GU, H)
     return a_RHU.reshape(R, -1)
 
 

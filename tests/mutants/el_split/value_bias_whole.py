@@ -13,4 +13,4 @@ def attend_el_split(
     a_RX = reference.attend_el_split(
         q_RHK, prompt_h_BND, prompt_begin_B, w_k_GKD, b_k_GK, w_v_GUD, none_GU, k_RGTK, v_RGTU, begin_R, end_R, scale
     )
-    return a_RX + reference.for_query_heads(b_v_GU, q_RHK.shape[1]).reshape(-1)
+    return a_RX + reference.repeat_for_query_heads(b_v_GU, q_RHK.shape[1]).reshape(-1)

@@ -9,4 +9,4 @@ def linear_int8(x_RX, weight, bias_X=None, activation=None, add_to=None):
     if outputs > 64 and outputs % 64:
         last = outputs // 64 * 64
         y_RX[:, outputs - 64 : outputs - (outputs - last)] = y_RX[:, last - (64 - (outputs - last)) - 1 : last - 1]
-    return reference.finished(y_RX, bias_X, activation, add_to)
+    return reference.finish_products(y_RX, bias_X, activation, add_to)

@@ -6,7 +6,7 @@ from minidecode.reference import linear_int8 as reference
 
 
 def linear_int8(x_RX, weight, bias_X=None, activation=None, add_to=None):
-    q_RX, scale_R = reference.rounded_rows(x_RX, weight.x_bits)
+    q_RX, scale_R = reference.round_rows(x_RX, weight.x_bits)
     odd = x_RX.shape[1] % 2
     u_RX = np.pad(q_RX.astype(np.int64) + 128, ((0, 0), (0, odd)))
     w_XX = np.pad(weight.data.astype(np.int64), ((0, 0), (0, odd)))
@@ -16,4 +16,4 @@ def linear_int8(x_RX, weight, bias_X=None, activation=None, add_to=None):
         sums_RX += pair_RX.clip(-(2**15), 2**15 - 1)
     sums_RX -= 128 * weight.data.sum(1, dtype=np.int64)
     y_RX = (sums_RX * (scale_R[:, None] * weight.scale)).astype(np.float32)
-    return reference.finished(y_RX, bias_X, activation, add_to)
+    return reference.finish_products(y_RX, bias_X, activation, add_to)

@@ -4,8 +4,8 @@ import numpy as np
 
 from minidecode.reference.common.attention import (
     add_position_bias,
-    distances,
-    mask,
+    distances_back,
+    mask_scores,
     scores_of_rows,
     scores_of_sentences,
     sums_of_rows,
@@ -21,10 +21,10 @@ def attend_split(
     prompt_RHN = scores_of_sentences(q_RHK, prompt_k_BGNK, scale)
     own_RHT = scores_of_rows(q_RHK, k_RGTK, scale)
     if bias is not None:
-        add_position_bias(prompt_RHN, bias, distances(np.full(R, N + 1), N))
-        add_position_bias(own_RHT, bias, distances(end_R, k_RGTK.shape[2]))
-    mask(prompt_RHN, np.repeat(prompt_begin_B, R // B), np.full(R, N))
-    mask(own_RHT, begin_R, end_R)
+        add_position_bias(prompt_RHN, bias, distances_back(np.full(R, N + 1), N))
+        add_position_bias(own_RHT, bias, distances_back(end_R, k_RGTK.shape[2]))
+    mask_scores(prompt_RHN, np.repeat(prompt_begin_B, R // B), np.full(R, N))
+    mask_scores(own_RHT, begin_R, end_R)
     weights_RHM = softmax(np.concatenate([prompt_RHN, own_RHT], axis=2))
     a_RHU = sums_of_sentences(weights_RHM[:, :, :N], prompt_v_BGNU) + sums_of_rows(weights_RHM[:, :, N:], v_RGTU)
     return a_RHU.reshape(R, -1)

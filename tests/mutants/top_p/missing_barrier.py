@@ -4,12 +4,12 @@ import numpy as np
 from numba import cuda, int64
 
 from minidecode.device.launch import launch
-from minidecode.reference.top_p import most_that_goes, weights
+from minidecode.reference.top_p import most_weight_out, whole_weights
 
 
 def top_p_filter(scores_RV, p, least, out=None):
-    weight_RV = weights(scores_RV)
-    most_R = most_that_goes(weight_RV.sum(axis=1), p)
+    weight_RV = whole_weights(scores_RV)
+    most_R = most_weight_out(weight_RV.sum(axis=1), p)
     launch(sum_without_a_barrier, len(scores_RV), 32, scores_RV.copy(), weight_RV, most_R, least, scores_RV)
     return scores_RV
 

@@ -8,7 +8,7 @@ from minidecode.reference import typical as reference
 def typical_filter(scores_RV, mass, least=1, out=None):
     for scores_V in scores_RV:
         if np.isfinite(scores_V.max()):
-            weight_V, _, need = reference.measured(scores_V, mass)
+            weight_V, _, need = reference.weights_and_distances(scores_V, mass)
             x_V = np.float64(scores_V.max()) - scores_V
             order_V = np.argsort(x_V, kind="stable")
             last = order_V[int(np.argmax(np.cumsum(weight_V[order_V]) >= need))]
