@@ -28,31 +28,30 @@ from gpu_timing import Record
 from minidecode.bench.compare import calls_on_device, implementations, time_by_turns, where_it_ran
 from minidecode.catalog import CATALOG, arguments_of
 from minidecode.conformance import check
-from minidecode.conformance.rows import row_module
+from minidecode.conformance.rows import repeated_axis, to_repeat
 from minidecode.device.arrays import device_kind
 from minidecode.ops import Weight
 
 # Ops that compute little for each byte, of a layer, of its attention and of the search.
-NAMES = ("norm", "activation", "heads", "linear", "split", "shared", "softmax", "beam_scores", "temperature", "argmax",
-         "candidates")  # fmt: skip
+NAMES = ("norm", "activation", "heads", "append", "reorder", "linear", "split", "shared", "softmax", "beam_scores",
+         "temperature", "argmax", "candidates")  # fmt: skip
 STORED = {"linear": "float16"}  # what the engine multiplies few rows by
 COPY = "copy"
 
 
 def repeated(name: str, times: int) -> tuple[tuple, str]:
     """The paper's inputs with so many times the rows, or for a product the weights; and their shape in words."""
-    asked = row_module(name)
-    arguments, shape = asked.paper_inputs(STORED[name]) if name in STORED else asked.paper_inputs()
+    arguments, shape = to_repeat(name, **({"stored": STORED[name]} if name in STORED else {}))
     made: dict[int, np.ndarray] = {}  # an array that stands in two places goes on doing so
 
     def more(argument: str, value):
         if isinstance(value, Weight):
             outputs = {"io": (1, times), "oi": (times, 1)}[value.layout]
             return dataclasses.replace(value, data=np.tile(value.data, outputs))
-        if not isinstance(value, np.ndarray) or name in STORED or argument.rpartition("_")[2][0] not in "RB":
+        if not isinstance(value, np.ndarray) or name in STORED or (axis := repeated_axis(name, argument)) is None:
             return value
         if id(value) not in made:
-            made[id(value)] = np.tile(value, (times,) + (1,) * (value.ndim - 1))
+            made[id(value)] = np.tile(value, (*[1] * axis, times, *[1] * (value.ndim - 1 - axis)))
         return made[id(value)]
 
     given = arguments_of(CATALOG[name], arguments)

@@ -14,7 +14,8 @@ import json
 import numpy as np
 from flags import to_write
 
-from minidecode.cuda import activation, embedding, heads, norm, prefill
+from minidecode.cuda import activation, append, embedding, heads, norm, prefill
+from minidecode.cuda import reorder as move
 from minidecode.device.graphs import capture
 from minidecode.ops import Heads, Norm
 
@@ -46,7 +47,7 @@ def main() -> None:
             time_attention(cupy, f"{name}, {np.dtype(dtype)}", shape, dtype, report)
     time_rows(cupy, 2**30, report)
     for R, D in [(1, 768), (4, 768), (32, 1024), (128, 1024), (128, 4096)]:
-        for name, (run, _) in row_kernels(cupy, R, D).items():
+        for name, (run, _) in (row_kernels(cupy, R, D) | {"reorder_cache": reorder(cupy, R, 64)}).items():
             run()  # compiled before it is captured
             graph, _ = capture("cuda", lambda run=run: [run() for _ in range(LAUNCHES)])
             report(f"{name}, {R} x {D}, in a graph", us=1e6 * seconds(cupy, graph.launch, 20) / LAUNCHES)
@@ -96,14 +97,23 @@ def row_kernels(cupy, R: int, D: int) -> dict:
     ids, cut = cupy.arange(R) % 1000, Heads(D // 64, D // 64, 64, 64, 1.0)
     wte, layer = cupy.ones((1000, D), F), Norm(gain, gain, 1e-5)
     qkv, bias, four = cupy.ones((R, 3 * D), F), cupy.ones(3 * D, F), 4 * R * D
-    parts = tuple(cupy.ones((R, D // 64, 64), HALF) for _ in range(3))
+    parts, q = tuple(cupy.ones((R, D // 64, 64), HALF) for _ in range(3)), cupy.ones((R, D // 64, 64), F)
+    caches, at = tuple(cupy.ones((R, D // 64, 2, 64), HALF) for _ in range(2)), cupy.ones(R, np.int64)
     return {
         "residual_norm": (lambda: norm.residual_norm(x, y, gain, layer, (s, h)), 4 * four),
         "gelu": (lambda: activation.bias_activation(x, gain, "gelu", h), 2 * four),
         "gelu_new": (lambda: activation.bias_activation(x, gain, "gelu_new", h), 2 * four),
         "split_heads to float16": (lambda: heads.split_heads(qkv, bias, cut, HALF, parts), 9 * four // 2),
+        "append_kv, cache in float16": (lambda: append.append_kv(qkv, bias, cut, *caches, at, q), 5 * four),
         "embed_norm": (lambda: embedding.embed_norm(ids, ids, wte, wte, 1.0, layer, (s, h)), 2 * four),
     }
+
+
+def reorder(cupy, R: int, positions: int) -> tuple:
+    """(call, bytes that it moves): each beam of GPT-2's float16 keys goes on from its neighbour, four to a sentence."""
+    k, parents = cupy.ones((R, 12, positions, 64), HALF), np.arange(R) // 4 * 4 + (np.arange(R) + 1) % 4
+    given = cupy.asarray(np.minimum(parents, R - 1)), cupy.full(R, positions)
+    return lambda: move.reorder_cache(k, *given), 2 * k.nbytes
 
 
 def time_rows(cupy, size: int, report) -> None:
@@ -115,6 +125,8 @@ def time_rows(cupy, size: int, report) -> None:
         for name, (_, of_row) in row_kernels(cupy, 1, D).items():
             run, moved = row_kernels(cupy, size // of_row, D)[name]
             report(f"{name}, {size // of_row} x {D}", share_of_a_copy=moved / seconds(cupy, run) / copied)
+    run, moved = reorder(cupy, 128, size // reorder(cupy, 128, 1)[1])
+    report("reorder_cache, 128 rows", share_of_a_copy=moved / seconds(cupy, run) / copied)
 
 
 if __name__ == "__main__":

@@ -147,6 +147,7 @@ def in_percent(shares: list[int]) -> str:
 
 # Microseconds that the headers of minidecode/cuda/ predict for few rows.
 SMALL = {"norm_kept": 1.8, "activation_of_fours": 1.7, "activation_per_column": 1.7, "add_and_append": 1.6,
+         "add_and_append_fours": 1.6, "move_in_registers": 2.1,
          "add_and_cut": 1.6, "embedding_kept": 2.3, "extend_rows": 2.3, "move_in_place": 2.1, "refresh_in_place": 2.3,
          "move_down": 1.6, "tell_together": 1.8}  # fmt: skip
 ROUND_AND_SCALE = 2 * 1.6  # around a product of the library with float16 weights

@@ -35,7 +35,7 @@ from minidecode.ops import Weight
 RESULTS = Path(__file__).with_name("results")
 OUT, KERNELS = RESULTS / "multiprocessor-h100.json", RESULTS / "gpu-h100-kernels.json"
 OPS = ("linear", "norm", "activation", "softmax", "argmax", "candidates", "hars", "beam_scores", "temperature", "heads",
-       "shared", "split")  # fmt: skip
+       "shared", "split", "embedding", "append", "reorder", "rotation", "bias")  # fmt: skip
 # Shares in %, 1 GB, of the kernels of commit dc527bcc (2026-11-26), which are versions today.
 BEFORE = {
     ("linear", "cuda v3"): 14, ("split", "cuda v4"): 14, ("shared", "cuda v4"): 15, ("candidates", "cuda v3"): 10,

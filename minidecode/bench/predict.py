@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from ..catalog import Row, arguments_of, find
-from ..conformance.rows import row_module
+from ..conformance.rows import repeated_axis, to_repeat
 from ..device.launch import recorded_launches
 from ..device.seen_kernels import note_kernel, seen_kernels
 from ..emulator.one_block import Asked, first_block
@@ -176,8 +176,7 @@ def enlarged(row: Row, megabytes: float, stored: str | None = None) -> tuple[tup
 
     Rows are repeated, of products outputs. No memory is taken for the zeros that follow until they are touched.
     """
-    paper = row_module(row.name).paper_inputs
-    arguments, shape = paper(**({"stored": stored} if stored else {}), seed=1)
+    arguments, shape = to_repeat(row.name, **({"stored": stored} if stored else {}), seed=1)
     has_weight = any(isinstance(a, Weight) for a in arguments)
     if has_weight:
         arguments = tuple(_weights_by_output(a) for a in arguments)
@@ -185,21 +184,21 @@ def enlarged(row: Row, megabytes: float, stored: str | None = None) -> tuple[tup
     times = max(1, math.ceil(1e6 * megabytes / least))
     made: dict[int, np.ndarray] = {}  # an array that stands in two places goes on doing so
 
-    def repeated(array: np.ndarray) -> np.ndarray:
+    def repeated(array: np.ndarray, axis: int = 0) -> np.ndarray:
         if id(array) not in made:
-            n = len(array)
-            large = made[id(array)] = np.zeros((times * n, *array.shape[1:]), array.dtype)
+            n = array.shape[axis]
+            large = made[id(array)] = np.zeros((*array.shape[:axis], times * n, *array.shape[axis + 1 :]), array.dtype)
             for turn in range(min(times, FILLED)):
-                large[turn * n : (turn + 1) * n] = array
+                large.swapaxes(0, axis)[turn * n : (turn + 1) * n] = array.swapaxes(0, axis)
         return made[id(array)]
 
     def larger(name: str, value: Any) -> Any:
         if isinstance(value, Weight):
             scale = repeated(value.scale) if np.ndim(value.scale) else value.scale
             return dataclasses.replace(value, data=repeated(value.data), scale=scale)
-        if not isinstance(value, np.ndarray) or has_weight or name.rpartition("_")[2][0] not in "RB":
+        if not isinstance(value, np.ndarray) or has_weight or (axis := repeated_axis(row.name, name)) is None:
             return value
-        return repeated(value)
+        return repeated(value, axis)
 
     given = arguments_of(row, arguments)
     return tuple(larger(*item) for item in given.items()), f"{shape}, {times} times", times * least

@@ -11,7 +11,7 @@ Floor: a launch in a graph, 1.1 us. Predicted 2.1 us: an entry waits for its par
 
 from __future__ import annotations
 
-from .reorder import reorder_cache, reorder_cache_v1
+from .reorder import reorder_cache_v1, reorder_cache_v2
 
 
 def update_indirection_v1(indirection_RT, parent_R, length_R, out=None):
@@ -25,9 +25,9 @@ def update_indirection_v1(indirection_RT, parent_R, length_R, out=None):
 def update_indirection(indirection_RT, parent_R, length_R, out=None):
     """Moves the rows of the table to those that go on from them, in place.
 
-    Version 2, as `reorder_cache`: reads and writes 8 bytes for each entry that moves.
+    Version 2, as `reorder_cache_v2`: reads and writes 8 bytes for each entry that moves.
     """
-    return _as_memory(reorder_cache, indirection_RT, parent_R, length_R, out)
+    return _as_memory(reorder_cache_v2, indirection_RT, parent_R, length_R, out)
 
 
 def _as_memory(function, indirection_RT, parent_R, length_R, out):

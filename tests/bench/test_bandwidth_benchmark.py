@@ -13,6 +13,7 @@ from minidecode.bench.compare import calls_on_device, implementations
 from minidecode.catalog import CATALOG
 from minidecode.conformance.rows import row_module
 from minidecode.device.arrays import fetch
+from minidecode.device.seen_kernels import seen_kernels
 from minidecode.device.user_functions import load_python_file
 
 ROOT = Path(__file__).parents[2]
@@ -24,8 +25,8 @@ def script(monkeypatch):
     return load_python_file(ROOT / "benchmarks" / "bandwidth.py")
 
 
-NAMES = ("norm", "activation", "heads", "linear", "split", "shared", "softmax", "beam_scores", "temperature", "argmax",
-         "candidates")  # fmt: skip
+NAMES = ("norm", "activation", "heads", "append", "reorder", "linear", "split", "shared", "softmax", "beam_scores",
+         "temperature", "argmax", "candidates")  # fmt: skip
 
 
 def test_every_op_of_the_script_is_tested_here(script):
@@ -48,7 +49,7 @@ def numbers_of(result) -> list[np.ndarray]:
 def test_kernels_take_repeated_inputs_on_a_device(script, name, monkeypatch):
     """Toy inputs in the place of the paper's; what NumPy's code says of the same is right."""
     planted = row_module(name).planted()[0]
-    monkeypatch.setattr(row_module(name), "paper_inputs", lambda *_: (planted, "a toy"))
+    monkeypatch.setattr(row_module(name), "paper_inputs", lambda **_: (planted, "a toy"))
     arguments, shape = script.repeated(name, 3)
     functions = {label: f for label, f in implementations(CATALOG[name]).items() if label == "cuda"}
     ((kernel, given),) = calls_on_device(functions, arguments, EmulatedCupy()).values()
@@ -88,3 +89,24 @@ def test_what_is_wrong_is_not_timed(script, monkeypatch):
     monkeypatch.setattr(script, "time_by_turns", pytest.fail)
     with pytest.raises(SystemExit, match="norm, reference is wrong, so nothing is timed"):
         script.timed("norm", 1000, 1)
+
+
+def test_a_cache_is_repeated_so_that_its_rows_stay_few(script):
+    """More rows would take another version of the kernel."""
+    (k_RGMX, parent_R, length_R), _ = script.repeated("reorder", 3)
+    assert k_RGMX.shape == (128, 36, 64, 64) and len(parent_R) == 128 and set(length_R) == {64}
+    assert np.array_equal(k_RGMX[:, :12], k_RGMX[:, 24:])
+
+
+NEWEST = {"norm_kept", "activation_of_fours", "add_and_cut_fours", "add_and_append_fours", "embedding_kept",
+          "move_in_registers"}  # fmt: skip
+
+
+def test_gpu_rows_times_the_newest_version_of_each_kernel(script):
+    rows = load_python_file(ROOT / "benchmarks" / "gpu_rows.py")
+    kernels = rows.row_kernels(np, 4, 64) | {"reorder_cache": rows.reorder(np, 4, 16)}
+    for name, (run, moved) in kernels.items():
+        with seen_kernels() as seen:
+            run()
+        ((kernel, _),) = seen
+        assert kernel.py_func.__name__ in NEWEST and moved > 4 * 64, name

@@ -127,7 +127,7 @@ def test_a_wide_load_counts_its_sectors_once():
     assert asked.footprint == asked.sectors == 2 * 2048
 
 
-@pytest.mark.parametrize("name", ["linear", "softmax", "norm"])
+@pytest.mark.parametrize("name", ["linear", "softmax", "norm", "append", "reorder"])
 def test_recorded_counts_are_those_of_the_kernels(name):
     """The newest version's first block is counted again; its machine code, where the toolkit is."""
     row, stored = CATALOG[name], "float16" if name == "linear" else None

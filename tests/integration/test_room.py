@@ -163,11 +163,11 @@ def test_texts_as_long_as_their_room_get_no_token(version):
         assert fetch(table_BWM)[0, 0].tolist() == [*range(33, 66)]
 
 
-@pytest.mark.parametrize("version", [reorder.reorder_cache_v1, reorder.reorder_cache])
+@pytest.mark.parametrize("version", [reorder.reorder_cache_v1, reorder.reorder_cache_v2, reorder.reorder_cache])
 def test_what_follows_the_beams_ends_with_the_cache(version):
-    cache = there(np.arange(2 * 5 * 3).reshape(2, 1, 5, 3), np.float32)
+    cache = there(np.arange(2 * 5 * 4).reshape(2, 1, 5, 4), np.float32)
     version(cache, there([1, 0]), there([7, 7]))
-    assert fetch(cache).ravel().tolist() == [*range(15, 30), *range(15)]
+    assert fetch(cache).ravel().tolist() == [*range(20, 40), *range(20)]
 
 
 @pytest.mark.parametrize("version", [paged_append.append_paged_v1, paged_append.append_paged])
@@ -181,14 +181,15 @@ def test_a_position_beyond_the_last_page_is_written_nowhere(version):
         assert fetch(page)[1, 0, 1].tolist() == row and np.count_nonzero(fetch(page)) == 2
 
 
-@pytest.mark.parametrize("version", [append.append_kv_v1, append.append_kv])
+@pytest.mark.parametrize("version", [append.append_kv_v1, append.append_kv_v2, append.append_kv])
 def test_a_position_beyond_the_room_is_written_nowhere(version):
     """Row 0 has room; the others are at the end, and beyond it. Queries come back for all of them."""
-    heads, caches = Heads(1, 1, 2, 2, 1.0), [there(np.zeros((3, 1, 4, 2), np.float32)) for _ in range(2)]
-    q_RHK = version(there(np.arange(1, 19).reshape(3, 6), np.float32), None, heads, *caches, there([3, 4, 9]))
-    assert fetch(q_RHK).ravel().tolist() == [1, 2, 7, 8, 13, 14]
-    for cache, row in zip(caches, ([3, 4], [5, 6]), strict=True):
-        assert fetch(cache)[0, 0, 3].tolist() == row and np.count_nonzero(fetch(cache)) == 2
+    heads, caches = Heads(1, 1, 4, 4, 1.0), [there(np.zeros((3, 1, 4, 4), np.float32)) for _ in range(2)]
+    qkv_RX = np.arange(1, 37).reshape(3, 12)
+    q_RHK = version(there(qkv_RX, np.float32), None, heads, *caches, there([3, 4, 9]))
+    assert np.array_equal(fetch(q_RHK)[:, 0], qkv_RX[:, :4])
+    for cache, row in zip(caches, (qkv_RX[0, 4:8], qkv_RX[0, 8:]), strict=True):
+        assert np.array_equal(fetch(cache)[0, 0, 3], row) and np.count_nonzero(fetch(cache)) == 4
 
 
 ATTENTION = [

@@ -180,6 +180,21 @@ def test_kernels_refuse_double_precision(kernels, op, row):
 def test_kernels_refuse_to_move_a_part_of_an_array():
     """They would move a copy of it, and change nothing."""
     k, parent, length = reorder_row.planted()[7]
-    for version in (reorder_kernels.reorder_cache_v1, reorder_kernels.reorder_cache):
+    for version in (reorder_kernels.reorder_cache_v1, reorder_kernels.reorder_cache_v2, reorder_kernels.reorder_cache):
         with pytest.raises(md.OptionError, match="lies in one piece"):
             version(k[:, :2], parent, length)
+
+
+@pytest.mark.parametrize("skipped", [0, 2])
+def test_128_bits_are_moved_where_they_lie_so(monkeypatch, skipped):
+    """A GPU faults where an address is no multiple of 16, the emulator does not. `out` decides, not what is read."""
+    launch, launched = reorder_kernels.launch, []
+    monkeypatch.setattr(reorder_kernels, "launch", lambda *given: launched.append(given[0]) or launch(*given))
+    k_RGMX = np.arange(3 * 5 * 4, dtype=np.float32).reshape(3, 1, 5, 4)
+    memory = np.zeros(k_RGMX.size + 6, np.float32)
+    first = -memory.ctypes.data % 16 // 4 + skipped
+    out = memory[first : first + k_RGMX.size].reshape(k_RGMX.shape)
+    reorder_kernels.reorder_cache(k_RGMX, np.array([2, 0, 1]), np.full(3, 4), out)
+    wide, narrow = reorder_kernels.move_in_registers, reorder_kernels.move_in_place
+    assert launched == [narrow if skipped else wide]
+    assert np.array_equal(out[:, :, :4], k_RGMX[[2, 0, 1], :, :4]) and np.array_equal(out[:, :, 4], k_RGMX[:, :, 4])

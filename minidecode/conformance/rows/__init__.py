@@ -19,6 +19,8 @@ pardoned        a result with the oracle's numbers where no answer means anythin
 says            in words, what an implementation's time does not show; it takes a result, then the arguments
 numbers_made    how many numbers an input costs besides its arrays
 STORED          how weights or caches of `paper_inputs` are stored
+REPEATED        argument -> its axis that larger inputs repeat, in place of all rows and sentences
+WHEN_REPEATED   what `paper_inputs` takes besides for inputs that are repeated
 FETCHED         what the NumPy code reads as Python numbers
 HANDED_OUT      False where no plan passes `out` to the op, so a user's function is not tried with it
 
@@ -30,8 +32,23 @@ from __future__ import annotations
 
 import importlib
 from types import ModuleType
+from typing import Any
 
 
 def row_module(name: str) -> ModuleType:
     """The file of a row. It needs hypothesis, so it is imported when it is used."""
     return importlib.import_module(f"{__name__}.{name}")
+
+
+def to_repeat(name: str, **asked: Any) -> tuple[tuple, str]:
+    """The paper's inputs of a row, and what they are, in the form of which larger inputs are made."""
+    asked_row = row_module(name)
+    return asked_row.paper_inputs(**getattr(asked_row, "WHEN_REPEATED", {}), **asked)
+
+
+def repeated_axis(name: str, argument: str) -> int | None:
+    """Which axis of an argument is repeated to make a row's inputs larger: rows or sentences, unless REPEATED says."""
+    repeated = getattr(row_module(name), "REPEATED", None)
+    if repeated is not None:
+        return repeated.get(argument)
+    return 0 if argument.rpartition("_")[2][0] in "RB" else None

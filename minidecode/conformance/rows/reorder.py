@@ -40,7 +40,8 @@ def planted() -> list[tuple]:
         arguments_of([1, 2, 0], 3, 5, 2, 3, np.float16),  # an odd number of halves: no whole words
     ]
     rng = np.random.default_rng(0)
-    for R, G, M, X, length in [(8, 2, 20, 33, 17), (300, 1, 3, 2, 2), (6, 1, 70, 64, 69)]:  # past blocks, rooms, tiles
+    past = [(8, 2, 20, 33, 17), (300, 1, 3, 2, 2), (6, 1, 70, 64, 69), (70, 2, 4, 2, 3)]  # blocks, rooms, tiles, warps
+    for R, G, M, X, length in past:
         cases.append(arguments_of(rng.integers(0, R, R).tolist(), length, M, G, X))
     return cases
 
@@ -53,6 +54,10 @@ def large() -> list[tuple]:
     return [*cases, arguments_of([*range(MANY_ROWS - 2), MANY_ROWS - 1, MANY_ROWS - 2], 1, 1)]
 
 
+REPEATED = {"k_RGMX": 1}  # more rows than fit would take version 1
+WHEN_REPEATED = {"room": 64}  # a full cache: each block of a launch has as much to move
+
+
 def oracle(k_RGMX, parent_R, length_R):
     """A new cache, place by place; what is not written yet stays."""
     result_RGMX = np.empty_like(k_RGMX)
@@ -61,11 +66,11 @@ def oracle(k_RGMX, parent_R, length_R):
     return result_RGMX
 
 
-def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
+def paper_inputs(*, seed: int = 0, room: int = 128) -> tuple[tuple, str]:
     """GPT-2's keys of one layer: 32 sentences of 4 beams with 64 generated positions, and room for as many more."""
     rng = np.random.default_rng(seed)
     sentences, beams, length = 32, 4, 64
-    k_RGMX = rng.standard_normal((sentences * beams, 12, 2 * length, 64)).astype(np.float32)
+    k_RGMX = rng.standard_normal((sentences * beams, 12, room, 64)).astype(np.float32)
     best = np.sort(rng.integers(0, beams, (sentences, beams)), axis=1)  # the best beam has most children
     parent_R = (best + beams * np.arange(sentences)[:, None]).reshape(-1)
     shape = f"{sentences} sentences of {beams} beams, {length} positions of 12 heads of 64 numbers"
