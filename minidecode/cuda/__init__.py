@@ -8,6 +8,9 @@ launch in a graph takes 1.1 us; a load that waits for memory, or for another loa
 has one, and took 1.5 us); what is larger than the L2 cache moves at a copy's 2.4 TB/s, reads and writes together. All
 records are in benchmarks/results/gpu-h100-kernels.json.
 
+`minidecode predict` counts more: a share is 1 over the root of the sum of (1 / share)^2 of its limits, less what a
+launch takes (bench/multiprocessor.py).
+
 A docstring gives the launch, grid and block, and the bytes that all threads ask for, whether memory or a cache serves
 them. Letters are those of dims.py; s is the size of the number that it names.
 """

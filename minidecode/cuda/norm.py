@@ -11,8 +11,9 @@
 4. The row is staged in registers, by 128-bit loads. Few rows have a block each, whose sums take one barrier each; from
    1,024 rows on, and up to 1,024 columns, a row has a warp, and no barrier. The gains of short rows are loaded before
    the sums, so that no thread waits for them behind. Floor of a decode step's norm, 4 rows of 768: a launch in a graph,
-   1.1 us. Predicted: 1.8 us; and 85 % of a copy's bandwidth on 1 GB. Not measured by itself; version 3 reached 39 %
-   (H100, 2026-11-26).
+   1.1 us. Predicted: 1.8 us. On 1 GB the goal is 85 % of a copy's bandwidth, and `minidecode predict norm` gives 60 %:
+   waits alone allow 91 %, memory 100 %, L2 183 %, L1 260 %, instructions 325 %. Not measured by itself; version 3
+   reached 39 % (H100, 2026-11-26).
 
 The mean comes off before squaring: E[x^2] - mean^2 loses everything on rows far from zero. An empty `shift` says that
 the norm has no bias: it is an RMS norm, whose mean is 0, and no thread sums for one.

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import minidecode.cuda
+from minidecode.bench.predict import predict
 from minidecode.catalog import CATALOG
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,6 +71,22 @@ def test_what_a_header_lacks_is_named():
     whole = "Floor: 1 us. Predicted 2 us. Measured (H100, {}): 3 us."
     assert missing(whole.format(KERNELS["date"])) == [] == missing("Floor. Predicted 2 us. Not measured by itself.")
     assert missing(whole.format("some day")) == [list(PARTS)[2]] and missing("A kernel.") == list(PARTS)
+
+
+LIMITS = {"memory": "memory", "L2": "L2", "L1": "L1", "issue": "instructions", "latency": "waits"}
+
+
+@pytest.mark.parametrize("op", ["norm", "activation", "embedding", "heads", "append", "reorder"])
+def test_a_header_has_the_prediction_of_the_tool_with_its_limits(op):
+    """And the goal for itself: both say which is which."""
+    header, newest = header_of(f"minidecode.cuda.{op}"), predict(op).versions[-1]
+    assert "the goal is 85 %" in header
+    said = re.search(rf"`minidecode predict {op}` gives (\d+) %: (.*?)\.", header)
+    assert said and int(said[1]) == round(100 * newest.share)
+    alone = {name: newest.share * newest.seconds / newest.limits[limit] for limit, name in LIMITS.items()}
+    found = {n: int(p) for n, p in re.findall(r"(\w+)(?: alone)?(?: allows?)? (\d+) %", said[2])}
+    assert found == {name: round(100 * share) for name, share in alone.items()}
+    assert 1 / sum(share**-2 for share in alone.values()) ** 0.5 == pytest.approx(newest.share, rel=0.01)
 
 
 # The figures
