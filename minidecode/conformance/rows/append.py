@@ -46,6 +46,7 @@ def planted() -> list[tuple]:
         arguments_of([0], 1, Heads(1, 1, 1, 1, 1.0)),
         halves_of([1, 0], 2, Heads(2, 1, 2, 3, 1.0)),
         halves_of([1, 0, 1], 2, Heads(4, 2, 8, 6, 1.0)),
+        halves_of([1, 0, 1, 2, 0], 3, Heads(2, 1, 4, 8, 1.0)),  # whole fours, and more rows than a thread takes
         arguments_of([32, 0, 31], 33, Heads(2, 1, 31, 33, 1.0)),
         arguments_of([2] * 2, 3, Heads(12, 12, 64, 64, 1.0)),  # GPT-2's heads, and all rows as long, as in a step
     ]
