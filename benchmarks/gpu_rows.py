@@ -20,8 +20,9 @@ from minidecode.device.graphs import capture
 from minidecode.ops import Heads, Norm
 
 LAUNCHES, F, HALF = 64, np.float32, np.float16
+SIZES = [{"SCORES": 2**n} for n in (21, 22, 23, 25)]
 SHAPES = {  # sentences, queries, keys, heads of 64 numbers, causal; and settings to try
-    "BART-large encoder, 8 x 1024": (8, 1024, 1024, 16, False, [{"SCORES": 2**n} for n in (21, 22, 23, 25)]),
+    "BART-large encoder, 8 x 1024": (8, 1024, 1024, 16, False, [*SIZES, {"WORTH_PRODUCTS": 2**30}]),
     "BART-large encoder, 32 x 1024": (32, 1024, 1024, 16, False, []),
     "BART-large first token, 32 x 1024": (32, 1, 1024, 16, False, [{"WORTH_PRODUCTS": 0}]),
     "GPT-2 prompt, 1 x 32": (1, 32, 32, 12, True, [{"WORTH_PRODUCTS": 0}]),

@@ -21,6 +21,11 @@ Floor of version 3, for a source of 1,024 tokens and 16 heads of 64 numbers in f
 written and read, 34 MB of weights written and read, at 2.5 TB/s 80 us; the products are 4.3 GFLOP, 10 us. Predicted:
 100 us a sentence and layer. Not measured.
 
+Version 4 is the one that goes over the keys once. For that source every query would read all keys and values for
+itself: 4.3 GB, 0.8 ms at the 5.5 TB/s of L2. A tile of keys in shared memory for 16 queries would read a sixteenth, but
+4.3 GFLOP without tensor cores take 64 us at the peak and 210 us at 30 % of it, as predicted for version 2 of el.py:
+twice version 3. So there is no such version. benchmarks/gpu_rows.py times version 4 at 1,024 positions. Not measured.
+
 In version 2 scores have as many columns as the longest sentence has keys; those behind a shorter one's last key are
 never read.
 """

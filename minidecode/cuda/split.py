@@ -11,7 +11,8 @@
    has room for take version 2.
 5. No tile in shared memory and no barrier on the way: each warp takes a few positions at a time by 128-bit loads into
    registers, where they meet four beams' queries (common/warp_attention.py). Heads whose width is no power of two of
-   such loads take version 4.
+   such loads take version 4. Where blocks are few and positions many, they take ranges too, and a second launch merges:
+   in one launch the last block would need a counter that is 0 before, and to set it takes a launch as well.
 
 Floor of version 5: the bytes of keys and values at 2.4 TB/s. GPT-2's 4 sentences of 4 beams in float16: 4.7 MB, 1.9 us,
 at 256 + 32 positions; 16 MB, 6.6 us, at 900 + 100. Predicted 4 us for the first (common/warp_attention.py) and 8.8 us
