@@ -104,7 +104,7 @@ def kernels_table(kernels: Kernels) -> str:
     for dtype in ("float16", "float32", "int8", "int8_blocks", "int4"):
         best = [max(c["1 GB"] for c in kernels.products(dtype, rows)) for rows in (1, 4, 8)]
         row(f"`linear`, {dtype}", "1 GB; 1, 4, 8 rows", "80 %", in_percent(best), min(best) >= 80)
-    for dtype in ("float16", "float32", "int8", "int4"):
+    for dtype in ("float16", "float32", "int8", "int8_blocks", "int4"):
         for model, name in (("gpt2", "GPT-2"), ("bart", "BART-large")):
             best = [max(c[model] for c in kernels.products(dtype, rows)) for rows in (1, 4, 8)]
             row(f"`linear`, {dtype}", f"shapes of {name}; 1, 4, 8 rows", "55 %", in_percent(best), min(best) >= 55)

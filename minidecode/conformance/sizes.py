@@ -11,3 +11,4 @@ SEVERAL_WIDE = (3, 2**12 + 33)  # (rows, columns): all rows must be right, not t
 MANY_ROWS = 2**16 + 1  # more than a grid has blocks in y or z, and than sixteen bits count
 LARGE_HEADS = ((33, 3), (1, 130))  # (heads, width): more heads than a warp has threads; a head wider than 128
 BOUNDARIES = tuple(sorted({multiple + more for multiple in (32, 64, 128, 256, 512) for more in (0, 1)}))
+POISON = 1e4  # lies where no op may look

@@ -18,9 +18,7 @@ from ..attention import (
     timed_in,
     widths,
 )
-from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS
-
-POISON = 1e4  # lies where no op may look
+from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POISON, POSITIONS, ROWS
 
 
 def arguments_of(

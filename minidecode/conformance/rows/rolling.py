@@ -17,9 +17,7 @@ from ..attention import (
     position_bias,
     timed_in,
 )
-from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
-
-POISON = 1e4  # lies where no op may look
+from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POISON, POSITIONS, ROWS, WIDTH
 
 
 def arguments_of(
