@@ -21,11 +21,11 @@ from .files.fairseq_tokenizer import CODES
 from .files.folder import (
     bundled_models,
     chosen_defaults,
+    defaults_within_vocabulary,
     find_folder,
     read_settings,
     stored_tensors,
     task_settings,
-    within_vocabulary,
 )
 from .files.hub import VOCABULARIES
 from .files.published import published_config, random_tensors
@@ -93,7 +93,7 @@ def load(
     with _memory_for_loading(name, dtype):
         tokenizer = kind.make(folder, config) if folder else None
     of_languages = kind.languages(tokenizer, fields or folder, source_lang, target_lang)
-    defaults = within_vocabulary(folder, defaults, config.vocab_size)
+    defaults = defaults_within_vocabulary(folder, defaults, config.vocab_size)
     defaults, source = chosen_defaults(folder, defaults, generation_config)
     defaults, source, prefix = _with_task(defaults | of_languages, source, folder, fields, task)
     if family.sep_ends_texts:
@@ -241,7 +241,7 @@ def load_shapes(
         folder = find_folder(name, weights=False)
         fields = read_json(folder / "config.json")
     family, config, defaults = read_settings(folder, fields)
-    defaults = within_vocabulary(folder, defaults, config.vocab_size)
+    defaults = defaults_within_vocabulary(folder, defaults, config.vocab_size)
     if source_lang is not None or target_lang is not None:
         kind = TOKENIZER_KINDS[family.tokenizer]
         kind.languages(kind.make(folder, config) if folder else None, fields, source_lang, target_lang)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..files.lines import writable
+from ..files.lines import path_to_write
 from ..plan import Plan
 from .completion import complete_plan
 from .flags import AsJson, Debug, Dtype, ModelName, Revision, output_flag, warn_of_files
@@ -48,7 +48,7 @@ def explore(
 
     path = output or (None if as_json else PAGE)
     if path is not None:
-        writable(path)
+        path_to_write(path)
     limits = ("max_new_tokens", "max_length", "max_len_b", "match_source_len")
     if all(options.get(name) is None for name in limits):
         options["max_new_tokens"] = NEW_TOKENS

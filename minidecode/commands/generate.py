@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import InputError, OptionError
-from ..files.lines import check_picture, writable
+from ..files.lines import check_picture, path_to_write
 from ..lines.pipeline import CUT_CHAT, ON_ERROR, RunReceipt
 from ..lines.records import Line, merged_options, read_record, tokenize_line
 from ..runtime.footprint import read_budget
@@ -156,7 +156,7 @@ ENDS_BESIDE = (".part", ".part.journal", ".part.journal.new", ".part.sorted")  #
 def _check_places(input: Path | None, output: Path | None, trace: Path | None, timeline: Path | None) -> None:
     """Raises InputError on a file that cannot be written, before a model is fetched."""
     for path in filter(None, (output, trace, timeline)):
-        (check_picture if path is timeline else writable)(path)
+        (check_picture if path is timeline else path_to_write)(path)
     beside = [output.with_name(f"{output.name}{end}") for end in ENDS_BESIDE] if output else []
     for path in filter(None, (output, trace, timeline, *beside)):
         if input is not None and path.exists() and input.exists() and path.samefile(input):

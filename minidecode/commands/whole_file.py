@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
-from ..files.lines import writable
+from ..files.lines import path_to_write
 
 
 @contextlib.contextmanager
@@ -19,7 +19,7 @@ def whole_file(path: Path) -> Iterator[Any]:
 
     A device or a pipe, which cannot be replaced, is written straight away. Raises InputError where none can be written.
     """
-    path = writable(path)
+    path = path_to_write(path)
     exists = path.exists()
     try:
         if exists and not path.is_file():

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from ..errors import InputError, pip_install
-from .special_tokens import SpecialTokens, settings_of
+from .special_tokens import SpecialTokens, token_settings
 from .stored import MOST_OF_TEXT, check_regular
 from .tokenizer_classes import class_of, default_tokens
 
@@ -42,7 +42,7 @@ class ChatTemplate:
     @classmethod
     def from_folder(cls, folder: Path) -> ChatTemplate | None:
         """The template of chat_template.jinja, or of tokenizer_config.json; None if the folder has neither."""
-        settings = settings_of(folder)
+        settings = token_settings(folder)
         text: Any = settings.get("chat_template")
         if isinstance(text, list):  # several, by name
             named = {t.get("name"): t.get("template") for t in text if isinstance(t, dict)}
@@ -52,7 +52,10 @@ class ChatTemplate:
             text = path.read_text(encoding="utf-8", errors="replace")
         if not isinstance(text, str):
             return None
-        older, defaults = settings_of(folder, "special_tokens_map.json"), default_tokens(class_of(folder, settings))
+        older, defaults = (
+            token_settings(folder, "special_tokens_map.json"),
+            default_tokens(class_of(folder, settings)),
+        )
         return cls(text, SpecialTokens.of(settings, older, defaults).texts)
 
     def render(self, messages: Sequence[Message]) -> str:
@@ -63,7 +66,7 @@ class ChatTemplate:
         """
         if importlib.util.find_spec("jinja2") is None:
             raise InputError(f"a chat template needs the package jinja2: {pip_install('jinja2', 'chat')}")
-        job = {"template": self.text, "messages": checked(messages), "tokens": self.tokens,
+        job = {"template": self.text, "messages": check_messages(messages), "tokens": self.tokens,
                "seconds": SECONDS, "bytes": BYTES, "codes": [OUT_OF_TIME, OUT_OF_MEMORY]}  # fmt: skip
         command = [sys.executable, "-P", str(PROCESS)]
         try:
@@ -95,7 +98,7 @@ class ChatTemplate:
         return answer["text"]
 
 
-def checked(messages: Any) -> list[Message]:
+def check_messages(messages: Any) -> list[Message]:
     """Returns the messages, if they are some. Raises InputError on anything else."""
     if isinstance(messages, str):
         raise InputError('a conversation is a list of messages: give [{"role": "user", "content": TEXT}]')

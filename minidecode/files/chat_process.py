@@ -11,7 +11,7 @@ import sys
 import threading
 
 
-def limit(seconds: float, most: int, out_of_time: int) -> None:
+def limit_process(seconds: float, most: int, out_of_time: int) -> None:
     """What the system can hold this process to from now on. Time is the processor's, where the system counts it."""
     with contextlib.suppress(ImportError):
         import resource
@@ -28,7 +28,7 @@ def limit(seconds: float, most: int, out_of_time: int) -> None:
         timer.start()
 
 
-def environment():
+def sandboxed_environment():
     """Jinja's sandbox with what transformers gives to templates."""
     from jinja2 import nodes
     from jinja2.exceptions import SecurityError, TemplateError
@@ -87,9 +87,9 @@ def environment():
 
 def main() -> None:
     job = json.load(sys.stdin.buffer)
-    made = environment()
+    made = sandboxed_environment()
     out_of_time, out_of_memory = job["codes"]
-    limit(job["seconds"], job["bytes"], out_of_time)
+    limit_process(job["seconds"], job["bytes"], out_of_time)
     try:
         template = made.from_string(job["template"])
         known = {"messages": job["messages"], "tools": None, "documents": None, "add_generation_prompt": True}

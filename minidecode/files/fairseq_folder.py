@@ -139,10 +139,12 @@ def read_translator(
     path: Path, settings: dict[str, Any], in_file: dict[str, Stored], beside: Path, given: dict[str, str | None]
 ) -> Contents:
     """A Transformer, as it is."""
-    languages = {f"{side}_lang": language(path, side, settings.get(f"{side}_lang"), given[side]) for side in given}
-    config = described_config(path, settings, in_file)
+    languages = {
+        f"{side}_lang": language_of_side(path, side, settings.get(f"{side}_lang"), given[side]) for side in given
+    }
+    config = config_of_checkpoint(path, settings, in_file)
     sizes = {"src_vocab_size": config.src_vocab_size, "tgt_vocab_size": config.tgt_vocab_size}
-    stored = matched(path, config, in_file)
+    stored = match_fairseq_tensors(path, config, in_file)
     words = [beside / f"dict.{name}.txt" for name in languages.values()]
     for file, size in zip(words, sizes.values(), strict=True):
         check_dictionary(file, size)
@@ -157,7 +159,7 @@ def read_bart(
     path: Path, settings: dict[str, Any], in_file: dict[str, Stored], beside: Path, given: dict[str, str | None]
 ) -> Contents:
     """A BART: the names of its tensors are those of transformers, but for the table, which all share."""
-    config = described_config(path, settings, in_file)
+    config = config_of_checkpoint(path, settings, in_file)
     for name, value in OF_EACH_BART.items():
         if getattr(config, name) != value:
             raise CheckpointError(
@@ -169,10 +171,12 @@ def read_bart(
             f"{path}: max_source_positions={config.max_source_positions} and max_target_positions="
             f"{config.max_target_positions} are not supported in a BART, which has one limit for both"
         )
-    stored = {f"model.{name}": tensor for name, tensor in matched(path, config, in_file).items()}
+    stored = {f"model.{name}": tensor for name, tensor in match_fairseq_tensors(path, config, in_file).items()}
     stored["model.shared.weight"] = stored.pop(f"model.{config.tables[0]}")
     languages = {side: settings.get(f"{side}_lang") or given[side] for side in given}
-    named = {language(path, side, settings.get(f"{side}_lang"), given[side]) for side in given if languages[side]}
+    named = {
+        language_of_side(path, side, settings.get(f"{side}_lang"), given[side]) for side in given if languages[side]
+    }
     size = config.src_vocab_size
     files = [beside / f"dict.{name}.txt" for name in sorted(named)] or [beside / "dict.txt"]
     each = [check_dictionary(file, size, size - 1).words for file in files]
@@ -210,7 +214,7 @@ def read_language_model(path: Path, settings: dict[str, Any], in_file: dict[str,
     )  # fmt: skip
 
 
-def matched(path: Path, config: FairseqConfig, in_file: dict[str, Stored]) -> dict[str, Stored]:
+def match_fairseq_tensors(path: Path, config: FairseqConfig, in_file: dict[str, Stored]) -> dict[str, Stored]:
     return match_tensors(
         path, in_file, fairseq.tensor_shapes(config), prefix="", ignored=fairseq.ignored_tensors(config),
         layer=fairseq.LAYER, tied=fairseq.tied_tensors(config), optional=(), is_whole=FAMILIES["fairseq"].is_whole,
@@ -242,20 +246,20 @@ def read_fairseq(path: Path) -> tuple[dict[str, Any], dict[str, Stored]]:
         return named_tensors(value["model"])
 
     value, stored = read_torch_value(path, tensors_of, describes=True)
-    known = settings_of(path, value)
+    known = training_settings(path, value)
     if (task := known.get("task")) in TASKS_WITH_CODES:
         raise CheckpointError(
             f"{path} was trained with the task {task}, which puts codes of languages into texts: it is not supported, "
             "so use a model of the task translation"
         )
-    settings = {name: plain(setting) for name, setting in known.items() if name in KEPT}
+    settings = {name: as_json_value(setting) for name, setting in known.items() if name in KEPT}
     settings = {name: setting for name, setting in settings.items() if setting is not None}
     # An encoder of version 1, or a decoder of 1 or 2, has no norm behind its last layer, whatever the flags say.
     for side, last in (("encoder", 1), ("decoder", 2)):
         ends_in_norm = f"{side}.layer_norm.weight" in stored or not settings.get(f"{side}_normalize_before", True)
         if not ends_in_norm and version_of(stored.get(f"{side}.version")) <= last:
             settings[f"no_{side}_final_norm"] = True
-    return settings, dict(renamed(path, stored))
+    return settings, dict(under_names_of_today(path, stored))
 
 
 def version_of(stored: Stored | None) -> float:
@@ -265,7 +269,7 @@ def version_of(stored: Stored | None) -> float:
     return float(stored.read(np.dtype(np.float32)).flat[0])
 
 
-def settings_of(path: Path, value: dict[str, Any]) -> dict[str, Any]:
+def training_settings(path: Path, value: dict[str, Any]) -> dict[str, Any]:
     """What training was called with: of the old form, `args`; of the new one, `cfg`, whose languages are the task's."""
 
     def attributes(holder: Any) -> dict[str, Any]:
@@ -289,14 +293,14 @@ def settings_of(path: Path, value: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def plain(value: Any) -> Any:
+def as_json_value(value: Any) -> Any:
     """A value of JSON as it is; of a list so, or of an object, how it is described."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     return repr(value)[:100] if isinstance(value, Described) else f"a {type(value).__name__}"
 
 
-def renamed(path: Path, stored: dict[str, Stored]):
+def under_names_of_today(path: Path, stored: dict[str, Stored]):
     """(name of today, tensor) of each: the oldest files number norms, and store q, k and v as one matrix."""
     for name, tensor in stored.items():
         if numbered := re.fullmatch(r"((encoder|decoder)\.layers\.\d+)\.layer_norms\.([0-2])\.(\w+)", name):
@@ -320,7 +324,7 @@ def renamed(path: Path, stored: dict[str, Stored]):
         yield name, tensor
 
 
-def described_config(path: Path, settings: dict[str, Any], stored: dict[str, Stored]) -> FairseqConfig:
+def config_of_checkpoint(path: Path, settings: dict[str, Any], stored: dict[str, Stored]) -> FairseqConfig:
     """The config of a checkpoint, whose tables say how many words there are."""
     tables = [stored.get(f"{side}.embed_tokens.weight") for side in ("encoder", "decoder")]
     tables = [table or tables[0] for table in tables]
@@ -333,7 +337,7 @@ def described_config(path: Path, settings: dict[str, Any], stored: dict[str, Sto
         raise CheckpointError(f"{path}: {str(error).removeprefix('config.json: ')}") from None
 
 
-def language(path: Path, side: str, known: Any, given: str | None) -> str:
+def language_of_side(path: Path, side: str, known: Any, given: str | None) -> str:
     """SRC or TGT: what the checkpoint says, or else what is given; it is a part of a file's name."""
     if isinstance(known, str) and given not in (None, known):
         raise OptionError(f"{side}_lang={given!r} is not this model's, which is {known!r}: leave it out")

@@ -61,7 +61,7 @@ class LanguageModel:
     @classmethod
     def of(cls, path: Path, settings: dict[str, Any], in_file: dict[str, Stored]) -> LanguageModel:
         """Raises CheckpointError on settings that GPT-2 has not, and on tensors that do not fit them."""
-        flags = checked(path, settings, in_file)
+        flags = check_settings(path, settings, in_file)
         table, is_tied = in_file[TOKENS], flags["share_decoder_input_output_embed"]
         positions = "learned" if flags["decoder_learned_pos"] else "sinusoids"
         positions = "none" if flags["no_token_positional_embeddings"] else positions
@@ -97,7 +97,7 @@ class LanguageModel:
         shapes = gpt2.tensor_shapes(self.config)
         return {
             name if name == "lm_head.weight" else gpt2.PREFIX + name: (
-                kept[name] if name in kept else self.stored[sources(name)[0]].dtype, shape
+                kept[name] if name in kept else self.stored[sources_of_tensor(name)[0]].dtype, shape
             ) for name, shape in shapes.items()
         }  # fmt: skip
 
@@ -109,21 +109,23 @@ class LanguageModel:
             return np.zeros((config.context, config.width), np.float32)
         if name == "wpe.weight" and self.positions == "sinusoids":
             return sinusoids(FIRST, config.context, sinusoid_frequencies(config.width), config.width)
-        parts = [self.stored[source] for source in (sources(name) if name != "lm_head.weight" else [self.head])]
+        parts = [
+            self.stored[source] for source in (sources_of_tensor(name) if name != "lm_head.weight" else [self.head])
+        ]
         numbers = np.concatenate([part.read(np.dtype(np.float64 if part.dtype == "F64" else np.float32))
                                   for part in parts])  # fmt: skip
         if name == "wpe.weight":
             return numbers[FIRST:]
         if name == "wte.weight":
             return numbers * numbers.dtype.type(self.scale)
-        return numbers.T if is_turned(name) else numbers
+        return numbers.T if is_transposed(name) else numbers
 
     @property
     def head(self) -> str:
         return HEAD if HEAD in self.stored else TOKENS
 
 
-def checked(path: Path, settings: dict[str, Any], in_file: dict[str, Stored]) -> dict[str, bool]:
+def check_settings(path: Path, settings: dict[str, Any], in_file: dict[str, Stored]) -> dict[str, bool]:
     """The flags of a checkpoint. Raises CheckpointError on what is missing, and on what makes it another kind of model.
 
     Of sizes, and of flags that differ between architectures, no default is assumed: fairseq writes them all.
@@ -172,7 +174,7 @@ def most_positions(path: Path, settings: dict[str, Any], in_file: dict[str, Stor
     return most
 
 
-def sources(name: str) -> list[str]:
+def sources_of_tensor(name: str) -> list[str]:
     """The tensors of fairseq that a tensor of GPT-2 is made of, one behind the other."""
     known = {"wte.weight": [TOKENS], "wpe.weight": [POSITIONS], "lm_head.weight": [HEAD]}
     if name in known:
@@ -184,7 +186,7 @@ def sources(name: str) -> list[str]:
     return [f"decoder.layers.{i}.{source}.{kind}" for source in OF_LAYER[of_layer]]
 
 
-def is_turned(name: str) -> bool:
+def is_transposed(name: str) -> bool:
     """Whether a tensor is a matrix of a layer: GPT-2 stores (in, out), fairseq (out, in)."""
     return name.endswith("weight") and (".attn." in name or ".mlp." in name)
 
@@ -195,8 +197,8 @@ def source_shapes(config: GPT2Config, positions: str, is_tied: bool) -> dict[str
     for name, shape in gpt2.tensor_shapes(config).items():
         if name == "lm_head.weight" or (name == "wpe.weight" and positions != "learned"):
             continue
-        shape = shape[::-1] if is_turned(name) else shape
+        shape = shape[::-1] if is_transposed(name) else shape
         rows = shape[0] + (FIRST if name == "wpe.weight" else 0)
-        names = sources(name)
+        names = sources_of_tensor(name)
         shapes |= dict.fromkeys(names, (rows // len(names), *shape[1:]))
     return shapes if is_tied else shapes | {HEAD: shapes[TOKENS]}

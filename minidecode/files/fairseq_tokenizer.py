@@ -121,13 +121,13 @@ class Codes:
             pair = min(itertools.pairwise(parts), key=lambda pair: self.rank.get(pair, len(self.rank)))
             if pair not in self.rank:
                 break
-            parts = list(merged(parts, pair))
+            parts = list(merge_pair(parts, pair))
         parts[-1] = parts[-1].removesuffix(ENDS)
         parts = [part for part in parts if part] if len(word) > 1 else [word]
         return [*(part + GOES_ON for part in parts[:-1]), parts[-1]]
 
 
-def merged(parts: list[str], pair: tuple[str, str]) -> Iterator[str]:
+def merge_pair(parts: list[str], pair: tuple[str, str]) -> Iterator[str]:
     """The parts with each occurrence of a pair as one, from left to right."""
     i = 0
     while i < len(parts):

@@ -86,7 +86,7 @@ def find_folder(name: str | Path, revision: str | None = None, weights: bool = T
 def read_settings(folder: Path | None, fields: dict[str, Any] | None) -> tuple[Family, Any, dict[str, Any]]:
     """(family, config, generation defaults) from the folder's JSON files, or from the fields of a config.json."""
     if folder is not None:
-        check_whole(folder)
+        check_not_adapter_alone(folder)
     fields = read_json(folder / "config.json") if fields is None else fields
     model_type = fields.get("model_type")
     family = FAMILIES.get(model_type) if isinstance(model_type, str) else None
@@ -131,7 +131,7 @@ def task_settings(fields: dict[str, Any], task: str) -> tuple[dict[str, Any], st
     return settings, prefix
 
 
-def check_whole(folder: Path) -> None:
+def check_not_adapter_alone(folder: Path) -> None:
     """Raises CheckpointError on a folder that holds an adapter alone."""
     files = {file for file in (*hub.WEIGHTS, *hub.ADAPTER) if (folder / file).exists()}
     if files & set(hub.ADAPTER) and not files & set(hub.WEIGHTS):
@@ -167,7 +167,7 @@ def matched_tensors(
     ), config  # fmt: skip
 
 
-def within_vocabulary(folder: Path | None, defaults: dict[str, Any], size: int) -> dict[str, Any]:
+def defaults_within_vocabulary(folder: Path | None, defaults: dict[str, Any], size: int) -> dict[str, Any]:
     """The defaults of a model's files without tokens that it cannot say, and so cannot end with or suppress.
 
     Files of toys and of cut models keep GPT-2's 50256, say. A warning names the file and what was left out.

@@ -43,7 +43,7 @@ class DamagedError(UnusableError):
 
 
 @contextlib.contextmanager
-def naming(path: Path) -> Iterator[None]:
+def errors_naming(path: Path) -> Iterator[None]:
     """Raises CheckpointError, which names the file, in place of what says what is wrong with it."""
     try:
         yield
@@ -125,7 +125,7 @@ def read_gguf(path: Path) -> GGUF:
             f"reading {path} needs the package gguf ({error}): {pip_install('gguf', 'gguf')}"
         ) from None
     sizes = {int(kind): (kind.name, *size) for kind, size in GGML_QUANT_SIZES.items()}
-    with naming(path), open(path, "rb") as file:
+    with errors_naming(path), open(path, "rb") as file:
         if file.seek(0, 2) < 24:
             raise DamagedError("it has fewer than 24 bytes")
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:

@@ -24,9 +24,9 @@ import numpy as np
 from ..errors import CheckpointError, MinidecodeWarning, pip_install
 from ..models.llama import LlamaConfig
 from .checkpoint import write_safetensors
-from .gguf_file import GGUF, DamagedError, UnusableError, naming, read_gguf, text_setting
-from .gguf_llama import LAYER_TENSOR, config_of, tensors_of, unpermuted
-from .gguf_tokenizer import beyond, token_of, tokenizer_of
+from .gguf_file import GGUF, DamagedError, UnusableError, errors_naming, read_gguf, text_setting
+from .gguf_llama import LAYER_TENSOR, config_of, tensors_of, unpermute_heads
+from .gguf_tokenizer import missing_role_tokens, token_of, tokenizer_of
 from .new_folder import whole_folder
 from .stored import check_regular, read_json
 
@@ -49,8 +49,8 @@ def convert_gguf(path: Path, out: Path, sha256: str = "", announce: Callable[[],
     CheckpointError on a file that is damaged or of an unsupported kind, before anything is written.
     """
     g = read_gguf(path)
-    with naming(path):
-        config, files, read = described(g)
+    with errors_naming(path):
+        config, files, read = describe_model(g)
     announce()
     with whole_folder(out) as partial:
         for name, text in files.items():
@@ -65,7 +65,7 @@ def convert_gguf(path: Path, out: Path, sha256: str = "", announce: Callable[[],
         (partial / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
 
 
-def described(g: GGUF) -> tuple[dict[str, Any], dict[str, str], Callable[[str], np.ndarray]]:
+def describe_model(g: GGUF) -> tuple[dict[str, Any], dict[str, str], Callable[[str], np.ndarray]]:
     """(config.json, file -> its text, a function of a tensor's name that gives its numbers), all of it checked."""
     config = config_of(g)
     kind = config["model_type"]
@@ -89,7 +89,7 @@ def described(g: GGUF) -> tuple[dict[str, Any], dict[str, str], Callable[[str], 
     tokenizer, limits = tokenizer_of(g.settings, kind)
     if (size := len(g.settings["tokenizer.ggml.tokens"])) > config["vocab_size"]:
         raise DamagedError(f"it has {size} tokens, and embeddings of {config['vocab_size']}")
-    for limit in [*limits, *beyond(g.settings, size)]:
+    for limit in [*limits, *missing_role_tokens(g.settings, size)]:
         warnings.warn(f"{g.path}: {limit}", MinidecodeWarning, stacklevel=2)
     single = {role: token_of(g.settings, role, size) for role in ("bos", "eos")}
     named = {f"{role}_token": tokenizer.id_to_token(i) for role, i in single.items() if i is not None}
@@ -105,7 +105,7 @@ def described(g: GGUF) -> tuple[dict[str, Any], dict[str, str], Callable[[str], 
     def read(name: str) -> np.ndarray:
         source, _, heads = sources[name]
         numbers = g.tensors[source].read()
-        return numbers if heads is None else unpermuted(numbers, heads)
+        return numbers if heads is None else unpermute_heads(numbers, heads)
 
     return config, files, read
 
@@ -137,7 +137,7 @@ def converted_folder(path: Path, expected: str | None = None) -> Path:
     expected: the SHA-256 that the file must have. Raises CheckpointError as `convert_gguf` does.
     """
     check_regular(path)
-    with naming(path), open(path, "rb") as file:
+    with errors_naming(path), open(path, "rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     if expected not in (None, sha256):
         raise CheckpointError(f"{path} has the SHA-256 {sha256}, and should have {expected}: install it again")

@@ -51,7 +51,7 @@ LLAMA3 = {
 
 def config_of(g: GGUF) -> dict[str, Any]:
     """config.json of the model. Raises DamagedError on settings that are missing, wrong or not supported."""
-    kind = _kind(g)
+    kind = _architecture(g)
     settings = {key: key.removeprefix(f"{kind}.") for key in g.settings if key.startswith(f"{kind}.")}
     for key, name in sorted(settings.items()):
         if name not in READ and not _is_one_of(g.settings[key], NEUTRAL.get(name, ())):
@@ -123,7 +123,7 @@ def tensors_of(config: dict[str, Any]) -> dict[str, tuple[str, tuple[int, ...], 
     return tensors
 
 
-def unpermuted(rows: np.ndarray, heads: int) -> np.ndarray:
+def unpermute_heads(rows: np.ndarray, heads: int) -> np.ndarray:
     """Rows of a query or key projection as the Hugging Face layout has them.
 
     Within a head, GGUF has the rows that turn together side by side: (K/2, 2). The layout here has the first halves
@@ -133,7 +133,7 @@ def unpermuted(rows: np.ndarray, heads: int) -> np.ndarray:
     return pairs.swapaxes(1, 2).reshape(rows.shape)
 
 
-def _kind(g: GGUF) -> str:
+def _architecture(g: GGUF) -> str:
     """The architecture, with which the keys of its settings begin."""
     kind = text_setting(g.settings, "general.architecture")
     if kind not in ARCHITECTURES:
@@ -149,11 +149,11 @@ def _is_one_of(value: Any, values: tuple[Any, ...]) -> bool:
 
 
 def _size(g: GGUF, name: str, default: int | None = None) -> int:
-    return whole_setting(g.settings, f"{_kind(g)}.{name}", 1, 2**31, default)
+    return whole_setting(g.settings, f"{_architecture(g)}.{name}", 1, 2**31, default)
 
 
 def _number(g: GGUF, name: str, default: float | None = None) -> float:
-    key = f"{_kind(g)}.{name}"
+    key = f"{_architecture(g)}.{name}"
     value = g.settings.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
         raise DamagedError(f"{key} must be a number above 0, not {shown(value, 40)}")
@@ -165,10 +165,10 @@ def _scaling(g: GGUF, theta: float, K: int) -> dict[str, Any] | None:
 
     As in llama.cpp, a factor without a type is linear, and scale_linear is its older name.
     """
-    key = f"{_kind(g)}.rope.scaling.type"
+    key = f"{_architecture(g)}.rope.scaling.type"
     scaling = text_setting(g.settings, key, "linear")
-    if _kind(g) == "llama" and "rope_freqs.weight" in g.tensors:
-        return _llama3(g, theta, K)
+    if _architecture(g) == "llama" and "rope_freqs.weight" in g.tensors:
+        return _llama3_factor(g, theta, K)
     if scaling == "none":
         return None
     if scaling != "linear":
@@ -177,7 +177,7 @@ def _scaling(g: GGUF, theta: float, K: int) -> dict[str, Any] | None:
     return None if factor == 1 else {"rope_type": "linear", "factor": factor}
 
 
-def _llama3(g: GGUF, theta: float, K: int) -> dict[str, Any]:
+def _llama3_factor(g: GGUF, theta: float, K: int) -> dict[str, Any]:
     """The factor that rope_freqs.weight was made with; it divides each frequency."""
     tensor = g.tensors["rope_freqs.weight"]
     if tensor.shape == (K // 2,):

@@ -78,7 +78,7 @@ def tokenizer_of(settings: dict[str, Any], architecture: str) -> tuple[tokenizer
     try:
         with without_panic_messages():
             backend = tokenizers.Tokenizer(models.BPE(vocabulary, merges))
-            backend.pre_tokenizer = _split(pre)
+            backend.pre_tokenizer = _pre_tokenizer_of(pre)
             if pre == "qwen2":
                 backend.normalizer = normalizers.NFC()
             backend.decoder = decoders.ByteLevel()
@@ -90,7 +90,7 @@ def tokenizer_of(settings: dict[str, Any], architecture: str) -> tuple[tokenizer
     return backend, limits
 
 
-def _split(pre: str) -> tokenizers.pre_tokenizers.PreTokenizer:
+def _pre_tokenizer_of(pre: str) -> tokenizers.pre_tokenizers.PreTokenizer:
     """What splits a text before merges apply, by a name of SPLITS."""
     from tokenizers import Regex, pre_tokenizers
 
@@ -142,7 +142,7 @@ def _key(role: str) -> str:
     return f"tokenizer.ggml.{role}_token_id"
 
 
-def beyond(settings: dict[str, Any], count: int) -> list[str]:
+def missing_role_tokens(settings: dict[str, Any], count: int) -> list[str]:
     """What to say of roles whose tokens the file has not. llama.cpp goes on without them, too."""
     ids = {_key(role): _id_of(settings, role) for role in ROLES}
     return [

@@ -121,7 +121,9 @@ def is_complete(folder: Path, weights: bool = True) -> bool:
     if "config.json" not in present or not weights:
         return "config.json" in present
     first = _preferred_weights(present)
-    return first is not None and (not first.endswith(".index.json") or present.issuperset(shards(folder / first)))
+    return first is not None and (
+        not first.endswith(".index.json") or present.issuperset(shards_of_index(folder / first))
+    )
 
 
 def _perhaps_unfetched(folder: Path) -> list[str]:
@@ -145,7 +147,7 @@ def _absent_files_folder(folder: Path) -> Path:
     return folder.parents[1] / ".no_exist" / folder.name
 
 
-def shards(index: Path) -> list[str]:
+def shards_of_index(index: Path) -> list[str]:
     """The files that an index of weights lists. Raises CheckpointError on one outside of the index's folder."""
     return sorted(set(read_index(index).values()))
 
@@ -245,7 +247,7 @@ def _fetch_weights(repo_id: str, listing: Listing) -> None:
         has = f"; it has {', '.join(others[:4])}" if others else ""
         raise CheckpointError(f"{repo_id} on the hub has neither model.safetensors nor pytorch_model.bin{has}")
     path = _fetch_file(repo_id, first, listing)
-    for shard in shards(path) if first.endswith(".index.json") else ():
+    for shard in shards_of_index(path) if first.endswith(".index.json") else ():
         if shard not in listing.checksums:
             raise CheckpointError(f"{repo_id} on the hub: {first} lists {shard}, which is not there")
         _fetch_file(repo_id, shard, listing)

@@ -162,7 +162,7 @@ class RecordFile:
     """
 
     def __init__(self, path: Path, depends_on: Callable[[], dict[str, Any]] | None = None, resume: bool = False):
-        self.path, self._size = writable(path), 0
+        self.path, self._size = path_to_write(path), 0
         self.done: dict[int, tuple[int, int]] = {}  # line -> where its record begins and ends
         self.errors: dict[int, str] = {}
         self.is_replaced = not self.path.exists() or self.path.is_file()
@@ -319,7 +319,7 @@ class RecordFile:
         return InputError(f"{self.path} cannot be written: {error.strerror}")
 
 
-def writable(path: Path) -> Path:
+def path_to_write(path: Path) -> Path:
     """Where a file of this name is written, through links, so that the link stays and its target changes.
 
     Raises InputError where none can be.
@@ -337,7 +337,7 @@ def writable(path: Path) -> Path:
 
 
 def check_picture(path: Path) -> None:
-    """Raises InputError where no picture can be written: as `writable` does, or if the name does not end in .svg."""
-    target = writable(path)
+    """Raises InputError where no picture can be written: as `path_to_write` does, or if the name is no .svg."""
+    target = path_to_write(path)
     if path.suffix.lower() != ".svg" and (target.is_file() or not target.exists()):  # a device has the name it has
         raise InputError(f"{path} is drawn as SVG: name it {path.with_suffix('.svg').name}")

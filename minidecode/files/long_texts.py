@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .gguf_tokenizer import QWEN2
-from .tokenizer_classes import parts
+from .tokenizer_classes import parts_of_pipeline
 
 if TYPE_CHECKING:
     import tokenizers
@@ -82,7 +82,7 @@ def longest_token(backend: tokenizers.Tokenizer) -> int | None:
     from tokenizers import pre_tokenizers
 
     added, vocabulary = backend.get_added_tokens_decoder().values(), backend.get_vocab()
-    kinds = {part["type"] for part in parts(backend.pre_tokenizer)}
+    kinds = {part["type"] for part in parts_of_pipeline(backend.pre_tokenizer)}
     keeps_all = backend.normalizer is None and kinds <= {"ByteLevel", "Split", "Digits"} and "ByteLevel" in kinds
     if not keeps_all or any(t.lstrip or t.rstrip for t in added):  # those take any number of spaces
         return None
@@ -105,7 +105,7 @@ def borders_of(backend: tokenizers.Tokenizer) -> Borders | None:
 
 
 def _borders(backend: tokenizers.Tokenizer) -> Borders | None:
-    changes, splits = parts(backend.normalizer), parts(backend.pre_tokenizer)
+    changes, splits = parts_of_pipeline(backend.normalizer), parts_of_pipeline(backend.pre_tokenizer)
     kinds = [part["type"] for part in splits]
     puts_space = any(part["type"] == "Prepend" and part["prepend"] == SPACE for part in changes)
     writes_space = any(part["type"] == "Replace" and part["content"] == SPACE for part in changes)

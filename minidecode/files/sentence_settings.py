@@ -39,7 +39,7 @@ class SentenceSettings:
             most = read_json(path).get("model_max_length")  # transformers writes 1e30 where there is no limit
             max_tokens = most if type(most) is int and 2 <= most < 2**31 else None
         kinds = [str(module.get("type")).rpartition(".")[2] for module in modules if isinstance(module, dict)]
-        prompt = _prompt(folder)
+        prompt = _default_prompt(folder)
         if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
             refused = f"modules.json asks for {', '.join(kinds)[:80]}"
             return cls(max_tokens=max_tokens, prompt=prompt, lowers=lowers, refused=refused)
@@ -47,7 +47,7 @@ class SentenceSettings:
         if not isinstance(name, str) or Path(name).name != name or not os.path.isdir(folder / name):
             raise CheckpointError(f"{folder / 'modules.json'}: {name!r:.60} is no folder beside it")
         fields = read_json(folder / name / "config.json")
-        pooling, refused = _pooling(fields)
+        pooling, refused = _pooling_of_fields(fields)
         if prompt and fields.get("include_prompt") is False:
             refused = refused or "the pooling leaves out the rows of the prompt (include_prompt)"
         return cls(pooling, "Normalize" in kinds, max_tokens, prompt, lowers, refused)
@@ -66,7 +66,7 @@ class SentenceSettings:
         return pooling or self.pooling, self.normalize if normalize is None else normalize
 
 
-def _prompt(folder: Path) -> str:
+def _default_prompt(folder: Path) -> str:
     """The prompt that config_sentence_transformers.json puts in front of texts by default; mostly there is none."""
     path = folder / "config_sentence_transformers.json"
     fields = read_json(path) if path.is_file() else {}
@@ -81,7 +81,7 @@ def _prompt(folder: Path) -> str:
     return prompt
 
 
-def _pooling(fields: dict[str, Any]) -> tuple[str, str]:
+def _pooling_of_fields(fields: dict[str, Any]) -> tuple[str, str]:
     """(pooling, what is not supported) of the config of a pooling module.
 
     sentence-transformers 6 writes the name of a mode, or several; before, a flag for each mode was true or false.

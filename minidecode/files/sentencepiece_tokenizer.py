@@ -14,7 +14,7 @@ import numpy as np
 from ..errors import CheckpointError, InputError, OptionError, did_you_mean, pip_install
 from ..options.options import Options
 from .long_texts import Borders, pieces_keep_words_apart
-from .special_tokens import SpecialTokens, added_tokens, settings_of
+from .special_tokens import SpecialTokens, added_tokens, token_settings
 from .stored import MOST_OF_TEXT, check_regular, read_json
 from .tokenizer import Tokenizer, check_text
 from .tokenizer_checks import check_ids
@@ -45,8 +45,8 @@ class Named(NamedTuple):
     @classmethod
     def of_folder(cls, folder: Path) -> Named:
         """Tokens of tokenizer_config.json, special_tokens_map.json and added_tokens.json."""
-        settings = settings_of(folder)
-        special = SpecialTokens.of(settings, settings_of(folder, "special_tokens_map.json"), {})
+        settings = token_settings(folder)
+        special = SpecialTokens.of(settings, token_settings(folder, "special_tokens_map.json"), {})
         marked = {token["content"] for token in special.each}
         added = [token for _, token in added_tokens(folder, settings)[0] if isinstance(token, dict)]
         contents = {t["content"]: bool(t.get("special")) for t in added if isinstance(t.get("content"), str)}
@@ -136,7 +136,7 @@ class MarianTokenizer(SentencePieceTokenizer):
             raise CheckpointError(f"{folder} has no {missing[0]}: a Marian needs {', '.join(names)}")
         models = [read_sentencepiece(folder / name, "unigram") for name in names[:2]]
         ids = read_vocabulary(folder / "vocab.json", source_size)
-        settings = settings_of(folder)
+        settings = token_settings(folder)
         target_ids = None
         if settings.get("separate_vocabs") or (folder / "target_vocab.json").exists():
             target_ids = read_vocabulary(folder / "target_vocab.json", target_size)
@@ -160,7 +160,7 @@ class MarianTokenizer(SentencePieceTokenizer):
             languages = [code[2:-2] for code in self.codes]
             if target not in languages:
                 raise OptionError(
-                    f"target_lang {target!r} is none of this model's: {_some_of(languages)}"
+                    f"target_lang {target!r} is none of this model's: {_first_of_names(languages)}"
                     f"{did_you_mean(target, languages)}"
                 )
             self.code = f">>{target}<<"
@@ -193,7 +193,7 @@ class MarianTokenizer(SentencePieceTokenizer):
             said = f"begins with {code[0]}, which is none of its languages" if code else "says no language"
             raise InputError(
                 f"this model translates into several languages, and the text {said}: begin it with one of "
-                f"{_some_of(self.codes)}, or give target_lang"
+                f"{_first_of_names(self.codes)}, or give target_lang"
             )
         return self._ids([*before, *self._pieces(text, self.models[0])], self.ids, add_special_tokens)
 
@@ -294,7 +294,7 @@ class MBartLanguages:
             if language in (code, code.partition("_")[0]):
                 return i
         raise OptionError(
-            f"{name} {language!r} is none of this model's: {_some_of(list(self.code_ids))}"
+            f"{name} {language!r} is none of this model's: {_first_of_names(list(self.code_ids))}"
             f"{did_you_mean(language, self.code_ids)}"
         )
 
@@ -303,7 +303,7 @@ class MBartLanguages:
         if self.is_50 and not options.forced_bos_token_id:
             raise OptionError(
                 "mBART-50 needs the language of its targets: give target_lang, one of "
-                f"{_some_of(list(self.code_ids))}, or forced_bos_token_id"
+                f"{_first_of_names(list(self.code_ids))}, or forced_bos_token_id"
             )
 
     def encode(self, text: str, add_special_tokens: bool = True) -> np.ndarray:
@@ -313,7 +313,8 @@ class MBartLanguages:
         if add_special_tokens:
             if self.source is None:
                 raise InputError(
-                    "mBART needs the language of its sources: give source_lang, one of " + _some_of(list(self.code_ids))
+                    "mBART needs the language of its sources: give source_lang, one of "
+                    + _first_of_names(list(self.code_ids))
                 )
             ids = [self.source, *ids, END] if self.is_50 else [*ids, END, self.source]
         return np.array(ids, dtype=np.int64)
@@ -323,7 +324,8 @@ class MBartLanguages:
         check_text(text)
         if self.is_50 and self.target is None:
             raise InputError(
-                "mBART-50 needs the language of its targets: give target_lang, one of " + _some_of(list(self.code_ids))
+                "mBART-50 needs the language of its targets: give target_lang, one of "
+                + _first_of_names(list(self.code_ids))
             )
         return np.array([*([self.target] if self.is_50 else []), *self.piece_ids(text), END], dtype=np.int64)
 
@@ -357,7 +359,7 @@ class MBartTokenizer(MBartLanguages, SentencePieceTokenizer):
                 f"{path} has {pieces} pieces and the model's table has {size} rows: with 2 more and {len(CC25)} or "
                 f"{len(MBART50)} codes of languages they should agree, so one of the two is not this model's"
             )
-        return cls(model, codes, settings_of(folder), Named.of_folder(folder))
+        return cls(model, codes, token_settings(folder), Named.of_folder(folder))
 
     @property
     def of_sources(self) -> Any:
@@ -413,7 +415,7 @@ class MBartJsonTokenizer(MBartLanguages, Tokenizer):
         for codes in (MBART50, CC25):
             ids = {code: tokenizer.token_to_id(code) for code in codes}
             if None not in ids.values():
-                tokenizer.set_languages({code: i for code, i in ids.items() if i is not None}, settings_of(folder))
+                tokenizer.set_languages({code: i for code, i in ids.items() if i is not None}, token_settings(folder))
                 return tokenizer
         raise CheckpointError(
             f"{folder / 'tokenizer.json'} lacks codes of mBART's languages: use this model's own file"
@@ -475,16 +477,16 @@ def model_kind(data: bytes) -> str | None:
     """
     kind, has_pieces = 1, False
     try:
-        for field, value in _fields(data):
+        for field, value in _protobuf_fields(data):
             has_pieces |= field == 1
             if field == 2 and isinstance(value, bytes):
-                kind = next((v for f, v in _fields(value) if f == 3 and isinstance(v, int)), kind)
+                kind = next((v for f, v in _protobuf_fields(value) if f == 3 and isinstance(v, int)), kind)
     except (ValueError, IndexError):
         return None
     return KINDS.get(kind) if has_pieces else None
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+def _protobuf_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     """(field, value) of a protobuf message, in order. Raises ValueError or IndexError where it is none."""
     at = 0
     while at < len(data):
@@ -523,6 +525,6 @@ def _language_of(text: str) -> tuple[list[str], str]:
     return [text[:end]], text[end:]
 
 
-def _some_of(names: Sequence[str]) -> str:
+def _first_of_names(names: Sequence[str]) -> str:
     """The first names of a list that may be long."""
     return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")

@@ -45,8 +45,8 @@ class SpecialTokens:
                 elif isinstance(listed, list) and listed:
                     more += listed
                     break
-        described = {name: _described(token) for name, token in named.items()}
-        extra = [token for token in map(_described, more) if token is not None]
+        described = {name: _describe_token(token) for name, token in named.items()}
+        extra = [token for token in map(_describe_token, more) if token is not None]
         return cls({name: token for name, token in described.items() if token is not None}, extra)
 
     @property
@@ -62,7 +62,7 @@ class SpecialTokens:
         return list({json.dumps(token, sort_keys=True): token for token in tokens}.values())
 
 
-def _described(token: Any) -> Described | None:
+def _describe_token(token: Any) -> Described | None:
     """A token that is named by its text alone, or described; None of what is no token."""
     described = {"content": token} if isinstance(token, str) else token
     if not isinstance(described, dict) or not isinstance(described.get("content"), str) or not described["content"]:
@@ -77,7 +77,7 @@ def added_tokens(folder: Path, settings: Mapping[str, Any]) -> tuple[list[tuple[
     """
     newer = settings.get("added_tokens_decoder")
     is_described = isinstance(newer, dict)
-    older = {} if is_described else settings_of(folder, "added_tokens.json")
+    older = {} if is_described else token_settings(folder, "added_tokens.json")
     pairs = newer.items() if is_described else [(id, {"content": token}) for token, id in older.items()]
     return sorted(((_id(id, folder), token) for id, token in pairs), key=lambda pair: pair[0]), is_described
 
@@ -90,6 +90,6 @@ def _id(id: Any, folder: Path) -> int:
     return id
 
 
-def settings_of(folder: Path, file: str = "tokenizer_config.json") -> dict[str, Any]:
+def token_settings(folder: Path, file: str = "tokenizer_config.json") -> dict[str, Any]:
     """The fields of a settings file; none where the folder has no such file."""
     return read_json(folder / file) if (folder / file).exists() else {}

@@ -16,7 +16,7 @@ from ..errors import CheckpointError, InputError, shown, words_of
 from ..options.stop_strings import NewText
 from .chat import ChatTemplate, Message
 from .long_texts import SHORT, Borders, borders_of, longest_token
-from .special_tokens import SpecialTokens, added_tokens, settings_of
+from .special_tokens import SpecialTokens, added_tokens, token_settings
 from .stored import MOST_OF_TEXT, check_regular, read_json
 from .tokenizer_checks import check_ids, check_tokenizer, has_expressions, is_panic, without_panic_messages
 from .tokenizer_classes import (
@@ -98,7 +98,7 @@ class Tokenizer:
             backend = _load_word_pieces(folder / words)
         else:
             return None
-        cleans = cleans_spaces(backend, settings_of(folder))
+        cleans = cleans_spaces(backend, token_settings(folder))
         return cls(backend, growth, may_panic, ChatTemplate.from_folder(folder), cleans)
 
     def __call__(self, text: str | Sequence[str]) -> dict[str, Any]:
@@ -414,7 +414,7 @@ def _load_tokenizer_json(path: Path) -> tokenizers.Tokenizer:
         if not isinstance(error, Exception) and not is_panic(error):
             raise
         raise CheckpointError(f"{path} cannot be read as a tokenizer: {words_of(error)}") from None
-    settings = settings_of(path.parent)
+    settings = token_settings(path.parent)
     kind = class_of(path.parent, settings)
     special = _add_tokens(backend, path.parent, settings, kind)
     follow_settings(backend, kind, settings, special)
@@ -428,7 +428,7 @@ def _load_vocabulary_and_merges(folder: Path) -> tokenizers.Tokenizer:
     for name in ("vocab.json", "merges.txt"):
         if not (folder / name).exists():
             raise CheckpointError(f"{folder} has no {name}: a tokenizer needs tokenizer.json, or both of its halves")
-    settings, vocab = settings_of(folder), read_json(folder / "vocab.json")
+    settings, vocab = token_settings(folder), read_json(folder / "vocab.json")
     check_ids(folder / "vocab.json", vocab.items())
     kind = class_of_bpe(folder, settings)
     check_regular(folder / "merges.txt", MOST_OF_TEXT)
@@ -461,7 +461,7 @@ def _load_word_pieces(path: Path) -> tokenizers.Tokenizer:
     except (OSError, UnicodeDecodeError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from None
     vocab = {line.removesuffix("\r"): i for i, line in enumerate(lines if lines[-1] else lines[:-1])}
-    settings = settings_of(path.parent)
+    settings = token_settings(path.parent)
     check_words(path, settings)
     kind = PROPHETNET if path.name == "prophetnet.tokenizer" else BERT
     texts = default_tokens(kind) | SpecialTokens.of(settings, _older_tokens(path.parent), default_tokens(kind)).texts
@@ -535,4 +535,4 @@ def _listed(tokens: list[str]) -> str:
 
 
 def _older_tokens(folder: Path) -> dict:
-    return settings_of(folder, "special_tokens_map.json")
+    return token_settings(folder, "special_tokens_map.json")

@@ -30,7 +30,7 @@ def check_tokenizer(path: Path, fields: dict[str, Any]) -> float:
     """
     try:
         for part in ("normalizer", "decoder"):
-            if growth(path, fields.get(part)) > MOST_GROWTH:
+            if most_growth(path, fields.get(part)) > MOST_GROWTH:
                 raise CheckpointError(
                     f"{path}: its {part} may make a text more than {MOST_GROWTH} times as long: use another tokenizer"
                 )
@@ -43,7 +43,7 @@ def check_tokenizer(path: Path, fields: dict[str, Any]) -> float:
         if vocabulary in ({}, []):
             raise CheckpointError(f"{path}: its vocabulary is empty: download the file again")
         check_ids(path, [*_tokens(vocabulary), *_added(fields.get("added_tokens"))])
-        return growth(path, fields.get("normalizer"))
+        return most_growth(path, fields.get("normalizer"))
     except RecursionError:
         raise CheckpointError(f"{path}: its parts are nested too deeply: use another tokenizer") from None
 
@@ -77,12 +77,12 @@ def _added(tokens: Any) -> list[tuple[str, Any]]:
     return [(token["content"], token.get("id")) for token in each if isinstance(token.get("content"), str)]
 
 
-def growth(path: Path, part: Any) -> float:
+def most_growth(path: Path, part: Any) -> float:
     """How many times longer a part of a tokenizer may make a text, at the most; kinds are known by their fields."""
     if not isinstance(part, dict):
         return 1.0
     each = [p for name in ("normalizers", "decoders") if isinstance(part.get(name), list) for p in part[name]]
-    times = math.prod(growth(path, p) for p in each)
+    times = math.prod(most_growth(path, p) for p in each)
     content, pattern = part.get("content"), part.get("pattern")
     if isinstance(content, str) and isinstance(pattern, dict):
         replaced = pattern.get("String")

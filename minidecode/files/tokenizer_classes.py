@@ -186,7 +186,7 @@ def _in_vocabulary(backend: tokenizers.Tokenizer, special: SpecialTokens) -> dic
     return {name: (text, i) for name, (text, i) in ids.items() if i is not None}
 
 
-def parts(part: Any) -> list[dict[str, Any]]:
+def parts_of_pipeline(part: Any) -> list[dict[str, Any]]:
     """What a normalizer, a pre-tokenizer or a decoder is made of, each with its type; nothing of None."""
     return [] if part is None else _flattened(json.loads(part.__getstate__()))
 

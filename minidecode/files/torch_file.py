@@ -23,7 +23,7 @@ import numpy as np
 
 from ..errors import CheckpointError, cut_words
 from .stored import Stored, check_regular
-from .torch_pickle import Machine, Storage, Tensor, UnreadableError, damaged
+from .torch_pickle import Machine, Storage, Tensor, UnreadableError, damaged_error
 
 LONGEST_PICKLE = 1 << 21  # bytes; 150 a tensor are usual. A hostile pickle's values take up to 80 times its length
 MOST_VIEWS = 4  # numbers shown by all tensors, per byte of the file: 2 would do for fp16 embeddings stored 4 times over
@@ -41,10 +41,10 @@ def zip_entries(file: BinaryIO) -> dict[str, zipfile.ZipInfo]:
     try:
         listed = zipfile.ZipFile(file).infolist()
     except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError, struct.error) as error:
-        raise damaged(f"its list of entries: {ascii(str(error))[1:-1]}") from None
+        raise damaged_error(f"its list of entries: {ascii(str(error))[1:-1]}") from None
     entries = {entry.filename: entry for entry in listed}
     if len(entries) < len(listed):
-        raise damaged("two entries of the archive have the same name")
+        raise damaged_error("two entries of the archive have the same name")
     return entries
 
 
@@ -58,36 +58,36 @@ def data_range(file: BinaryIO, file_size: int, entry: zipfile.ZipInfo) -> tuple[
             f"has the entry {name} compressed, which torch does not do: save it with torch.save again"
         )
     if not 0 <= entry.header_offset <= file_size - 30:
-        raise damaged(f"{name} begins at byte {entry.header_offset} of {file_size}")
+        raise damaged_error(f"{name} begins at byte {entry.header_offset} of {file_size}")
     file.seek(entry.header_offset)
     magic, _, flags, method, _, _, crc, *sizes, name_length, extra_length = HEADER.unpack(file.read(HEADER.size))
     encoding = "utf-8" if entry.flag_bits & 0x800 else "cp437"
     if magic != b"PK\3\4" or file.read(name_length) != entry.orig_filename.encode(encoding, "replace"):
-        raise damaged(f"{name} is not where the list of entries says")
+        raise damaged_error(f"{name} is not where the list of entries says")
     extra, start = file.read(extra_length), file.tell()
     stop = start + entry.file_size
     if stop > file_size:
-        raise damaged(f"{name} ends at byte {stop} of {file_size}")
+        raise damaged_error(f"{name} ends at byte {stop} of {file_size}")
     comes_behind = flags & HAS_DESCRIPTOR
     is_listed = (flags, method) == (entry.flag_bits, entry.compress_type)
     is_listed &= crc in ((entry.CRC, 0) if comes_behind else (entry.CRC,))
     is_listed &= all(size in (entry.file_size, 0xFFFFFFFF, 0 if comes_behind else entry.file_size) for size in sizes)
     if not is_listed or not is_whole_extra(extra):
-        raise damaged(f"the header of {name} says something else than the list of entries")
+        raise damaged_error(f"the header of {name} says something else than the list of entries")
     file.seek(stop)
     if not is_behind(file.read(24), entry):
-        raise damaged(f"{name} does not end where the next entry begins")
+        raise damaged_error(f"{name} does not end where the next entry begins")
     return start, stop
 
 
-def check_sum(file: BinaryIO, start: int, stop: int, entry: zipfile.ZipInfo) -> None:
+def check_crc(file: BinaryIO, start: int, stop: int, entry: zipfile.ZipInfo) -> None:
     """Raises UnreadableError if an entry's bytes are not those of its checksum."""
     file.seek(start)
     crc = 0
     for at in range(start, stop, CHUNK):
         crc = zlib.crc32(file.read(min(CHUNK, stop - at)), crc)
     if crc != entry.CRC:
-        raise damaged(f"{entry.filename!a} has another checksum than the list of entries says")
+        raise damaged_error(f"{entry.filename!a} has another checksum than the list of entries says")
 
 
 def is_whole_extra(extra: bytes) -> bool:
@@ -116,15 +116,15 @@ def read_zip(file: BinaryIO, file_size: int, describes: bool = False) -> tuple[A
     entries = zip_entries(file)
     prefixes = [name.removesuffix("data.pkl") for name in entries if name.endswith("/data.pkl")]
     if len(prefixes) != 1:
-        raise damaged(f"it has {len(prefixes)} entries called data.pkl and should have one")
+        raise damaged_error(f"it has {len(prefixes)} entries called data.pkl and should have one")
     prefix = prefixes[0]
 
     def contents(entry: zipfile.ZipInfo, limit: int) -> bytes:
         start, stop = data_range(file, file_size, entry)
         if stop - start > limit:
-            raise damaged(f"{entry.filename!a} has {stop - start} bytes; no model needs more than {limit}")
+            raise damaged_error(f"{entry.filename!a} has {stop - start} bytes; no model needs more than {limit}")
         if describes:
-            check_sum(file, start, stop, entry)
+            check_crc(file, start, stop, entry)
         file.seek(start)
         return file.read(stop - start)
 
@@ -139,15 +139,15 @@ def read_zip(file: BinaryIO, file_size: int, describes: bool = False) -> tuple[A
     for key, stored in machine.storages.items():
         entry = entries.get(f"{prefix}data/{key}")
         if entry is None:
-            raise damaged(f"it has no entry for the storage {key!a}")
+            raise damaged_error(f"it has no entry for the storage {key!a}")
         starts[key], stop = data_range(file, file_size, entry)
         if stop - starts[key] != stored.count * stored.dtype.size:
-            raise damaged(
+            raise damaged_error(
                 f"storage {key!a} has {stop - starts[key]} bytes and should have "
                 f"{stored.count} numbers of {stored.dtype.size}"
             )
         if describes:
-            check_sum(file, starts[key], stop, entry)
+            check_crc(file, starts[key], stop, entry)
     return value, starts
 
 
@@ -159,10 +159,10 @@ def read_stream(file: BinaryIO, file_size: int, describes: bool = False) -> tupl
     head = file.read(min(LONGEST_PICKLE, file_size))
     magic, end = load_at(head, 0)
     if magic != MAGIC:
-        raise damaged("it begins neither like a zip archive nor with torch's magic number")
+        raise damaged_error("it begins neither like a zip archive nor with torch's magic number")
     version, end = load_at(head, end)
     if version != 1001:
-        raise damaged("it has another version than 1001")
+        raise damaged_error("it has another version than 1001")
     sizes, end = load_at(head, end)
     if not isinstance(sizes, dict) or sizes.get("little_endian") is not True:
         raise UnreadableError(
@@ -173,7 +173,7 @@ def read_stream(file: BinaryIO, file_size: int, describes: bool = False) -> tupl
     keys, end = load_at(head, machine.at)
     is_texts = isinstance(keys, list) and all(isinstance(key, str) for key in keys)
     if not is_texts or sorted(keys) != sorted(machine.storages):
-        raise damaged("its list of storages is not that of its tensors")
+        raise damaged_error("its list of storages is not that of its tensors")
     return value, dict(storage_starts(file, file_size, end, [machine.storages[key] for key in keys]))
 
 
@@ -190,13 +190,13 @@ def storage_starts(file: BinaryIO, file_size: int, at: int, storages: list[Stora
         count = int.from_bytes(file.read(8), "little")
         start, at = at + 8, at + 8 + stored.count * stored.dtype.size
         if at > file_size or count != stored.count:
-            raise damaged(
+            raise damaged_error(
                 f"storage {stored.key!a} should have {stored.count} numbers of {stored.dtype.size} bytes, "
                 f"says {count}, and ends at byte {at} of {file_size}"
             )
         yield stored.key, start
     if at != file_size:
-        raise damaged(f"{file_size - at} bytes follow its last storage")
+        raise damaged_error(f"{file_size - at} bytes follow its last storage")
 
 
 # --- tensors ---
@@ -231,15 +231,15 @@ def named_tensors(value: Any) -> dict[str, Tensor]:
         )
     for name in named:
         if not isinstance(name, str) or not name.isprintable():
-            raise damaged(f"a tensor is called {ascii(name)[:100]}")
+            raise damaged_error(f"a tensor is called {ascii(name)[:100]}")
     return named
 
 
-def place(path: Path, name: str, tensor: Tensor, start: int) -> Stored:
+def tensor_in_file(path: Path, name: str, tensor: Tensor, start: int) -> Stored:
     """Where a tensor lies in the file, once its storage is known to hold all that it shows."""
     dtype, kept = tensor.dtype, tensor.storage.count * tensor.storage.dtype.size
     if tensor.count and (tensor.offset + tensor.span) * dtype.size > kept:
-        raise damaged(
+        raise damaged_error(
             f"{name} shows numbers {tensor.offset} to {tensor.offset + tensor.span - 1} of {dtype.size} bytes, "
             f"and its storage has {kept} bytes"
         )
@@ -275,10 +275,12 @@ def read_torch_value(
             value, starts = (read_zip if is_zip else read_stream)(file, file_size, describes)
         tensors, room = {}, MOST_VIEWS * file_size
         for name, tensor in tensors_of(value).items():
-            tensors[name] = place(path, name, tensor, starts[tensor.storage.key])
+            tensors[name] = tensor_in_file(path, name, tensor, starts[tensor.storage.key])
             room -= tensor.count
             if room < 0:
-                raise damaged(f"its tensors up to {name} show more than {MOST_VIEWS} numbers per byte that it has")
+                raise damaged_error(
+                    f"its tensors up to {name} show more than {MOST_VIEWS} numbers per byte that it has"
+                )
     except UnreadableError as reason:
         raise CheckpointError(f"{path} {cut_words(reason)}") from None
     except FileNotFoundError:

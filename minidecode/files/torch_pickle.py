@@ -29,7 +29,7 @@ class UnreadableError(Exception):
     """Why a file is not read: the rest of a sentence that begins with its path."""
 
 
-def damaged(reason: str) -> UnreadableError:
+def damaged_error(reason: str) -> UnreadableError:
     return UnreadableError(f"is not a whole torch file ({reason}): download it again")
 
 
@@ -115,11 +115,11 @@ def is_dimensions(value: object) -> bool:
 def make_tensor(storage: object, dtype: object, offset: object, shape: object, strides: object) -> Tensor:
     """A tensor whose parts are of the right kind; whether its storage is large enough is asked when it is used."""
     if not isinstance(storage, Storage) or not isinstance(dtype, Dtype) or dtype is BYTES:
-        raise damaged("a tensor is made of something that is no storage of numbers")
+        raise damaged_error("a tensor is made of something that is no storage of numbers")
     if not is_dimensions(shape) or not is_dimensions((offset,)):
-        raise damaged("a tensor's shape or offset is not made of integers from 0 to 2**63 - 1")
+        raise damaged_error("a tensor's shape or offset is not made of integers from 0 to 2**63 - 1")
     if not is_dimensions(strides) or len(strides) != len(shape):
-        raise damaged("a tensor's strides do not go with its shape")
+        raise damaged_error("a tensor's strides do not go with its shape")
     return Tensor(storage, dtype, offset, shape, strides)
 
 
@@ -135,7 +135,7 @@ def rebuild_tensor(arguments: tuple) -> Tensor:
         case (Storage() as storage, offset, shape, strides, *training):
             refuse_metadata(training[2:])
             return make_tensor(storage, storage.dtype, offset, shape, strides)
-    raise damaged("a tensor is rebuilt from the wrong arguments")
+    raise damaged_error("a tensor is rebuilt from the wrong arguments")
 
 
 def rebuild_tensor_of_bytes(arguments: tuple) -> Tensor:
@@ -144,7 +144,7 @@ def rebuild_tensor_of_bytes(arguments: tuple) -> Tensor:
         case (storage, offset, shape, strides, _, _, dtype, *metadata):
             refuse_metadata(metadata)
             return make_tensor(storage, dtype, offset, shape, strides)
-    raise damaged("a tensor is rebuilt from the wrong arguments")
+    raise damaged_error("a tensor is rebuilt from the wrong arguments")
 
 
 def rebuild_parameter(arguments: tuple) -> Tensor:
@@ -152,12 +152,12 @@ def rebuild_parameter(arguments: tuple) -> Tensor:
     match arguments:
         case (Tensor() as tensor, *_):
             return tensor
-    raise damaged("a parameter is made of something that is no tensor")
+    raise damaged_error("a parameter is made of something that is no tensor")
 
 
 def ordered_dict(arguments: tuple) -> dict:
     if arguments:
-        raise damaged("an OrderedDict is made with arguments")
+        raise damaged_error("an OrderedDict is made with arguments")
     return {}
 
 
@@ -165,7 +165,7 @@ def size(arguments: tuple) -> tuple:
     match arguments:
         case (tuple() as shape,):
             return shape
-    raise damaged("a torch.Size is made of something that is no tuple")
+    raise damaged_error("a torch.Size is made of something that is no tuple")
 
 
 BYTES = Dtype("bytes", 1)  # an untyped storage: its tensors say what the bytes are
@@ -220,13 +220,13 @@ class Machine:
             if opcode == b".":
                 return self.pop()
             if opcode not in self.opcodes:
-                raise damaged(f"its pickle has the opcode {opcode!r}, which torch does not write")
+                raise damaged_error(f"its pickle has the opcode {opcode!r}, which torch does not write")
             self.opcodes[opcode](self)
 
     def take(self, count: int) -> bytes:
         """The next bytes of the pickle. A lying count takes nothing: bytes are copied only if all are there."""
         if count > len(self.data) - self.at:
-            raise damaged("its pickle is cut short, or longer than the weights of any model need")
+            raise damaged_error("its pickle is cut short, or longer than the weights of any model need")
         self.at += count
         return self.data[self.at - count : self.at]
 
@@ -237,12 +237,12 @@ class Machine:
         try:
             return self.take(count).decode("utf-8")
         except UnicodeDecodeError:
-            raise damaged("its pickle has a text that is not UTF-8") from None
+            raise damaged_error("its pickle has a text that is not UTF-8") from None
 
     def line(self) -> str:
         end = self.data.find(b"\n", self.at)
         if end < 0:
-            raise damaged("its pickle is cut short in a name")
+            raise damaged_error("its pickle is cut short in a name")
         line = self.text(end - self.at)
         self.at = end + 1
         return line
@@ -263,13 +263,13 @@ class Machine:
         """The last value of the stack, which must be of this kind."""
         if not self.stack or not isinstance(self.stack[-1], kind):
             kind_there = type(self.stack[-1]).__name__ if self.stack else "nothing"
-            raise damaged(f"its pickle needs a {kind.__name__} and has {kind_there}")
+            raise damaged_error(f"its pickle needs a {kind.__name__} and has {kind_there}")
         return self.stack[-1]
 
     def pop_to_mark(self) -> list[Any]:
         """Everything pushed since the last MARK."""
         if not self.below:
-            raise damaged("its pickle closes what it did not open")
+            raise damaged_error("its pickle closes what it did not open")
         values, self.stack = self.stack, self.below.pop()
         return values
 
@@ -319,7 +319,7 @@ def recall(index: str) -> Callable[[Machine], None]:
     def run(machine: Machine) -> None:
         i = machine.number(index)
         if i not in machine.memo:
-            raise damaged(f"its pickle recalls value {i}, which it did not remember")
+            raise damaged_error(f"its pickle recalls value {i}, which it did not remember")
         machine.push(machine.memo[i])
 
     return run
@@ -332,7 +332,7 @@ def memoize(machine: Machine) -> None:
 def long_number(machine: Machine) -> None:
     count = machine.number("<B")
     if count > LONGEST_NUMBER and not machine.describes:
-        raise damaged(f"its pickle has a number of {count} bytes")
+        raise damaged_error(f"its pickle has a number of {count} bytes")
     machine.push(int.from_bytes(machine.take(count), "little", signed=True))
 
 
@@ -349,12 +349,12 @@ def add_to_dict(machine: Machine, values: list[Any]) -> None:
     """Keys and values in turn. Keys are texts or integers, whose hashes are quick to compute."""
     target = machine.top(dict)
     if len(values) % 2:
-        raise damaged("its pickle has a key without a value")
+        raise damaged_error("its pickle has a key without a value")
     for key, value in zip(values[::2], values[1::2], strict=True):
         if type(key) not in (str, int) or (type(key) is int and abs(key) >= 1 << 60):  # larger ones can share a hash
-            raise damaged(f"a {type(key).__name__} is used as a name")
+            raise damaged_error(f"a {type(key).__name__} is used as a name")
         if key in target:
-            raise damaged("its pickle sets a name twice")
+            raise damaged_error("its pickle sets a name twice")
         target[key] = value
 
 
@@ -390,7 +390,7 @@ def call_or_describe(machine: Machine) -> None:
     elif isinstance(function, FunctionType):
         machine.push(function(arguments))
     else:
-        raise damaged(f"its pickle calls a {type(function).__name__}")
+        raise damaged_error(f"its pickle calls a {type(function).__name__}")
 
 
 def describe_state(machine: Machine) -> None:
@@ -400,7 +400,7 @@ def describe_state(machine: Machine) -> None:
     if not isinstance(target, Described):
         machine.top(dict)
     elif target.state is not None:
-        raise damaged("its pickle gives an object its attributes twice")
+        raise damaged_error("its pickle gives an object its attributes twice")
     else:
         target.state = state
 
@@ -408,7 +408,7 @@ def describe_state(machine: Machine) -> None:
 def describe_entries(machine: Machine, values: list[Any]) -> None:
     """Entries of a dict whose keys are texts or integers; others, and those of a description, are passed over."""
     if len(values) % 2:
-        raise damaged("its pickle has a key without a value")
+        raise damaged_error("its pickle has a key without a value")
     if isinstance(machine.top(), Described):
         return
     pairs = zip(values[::2], values[1::2], strict=True)
@@ -441,10 +441,10 @@ def storage(machine: Machine) -> None:
         case ("storage", Dtype() as dtype, str(key), _, int(count), None) if 0 <= count < 1 << 63:
             pass  # the stream has a sixth part, for views of storages: torch has written None for years
         case _:
-            raise damaged("its pickle points at something that is no storage")
+            raise damaged_error("its pickle points at something that is no storage")
     stored = Storage(key, dtype, count)
     if machine.storages.setdefault(key, stored) != stored:
-        raise damaged("its pickle describes a storage in two ways")
+        raise damaged_error("its pickle describes a storage in two ways")
     machine.push(stored)
 
 

@@ -72,7 +72,7 @@ def encode(
     vector alone and in any batch, up to rounding. Raises InputError on texts that cannot be used, OptionError on
     options and on models that are no encoders.
     """
-    check_reads(model)
+    check_is_encoder(model)
     pooling, normalize = model.sentences.chosen(pooling, normalize)
     if pooling == "pooler" and model.weights.pooler is None:
         raise OptionError("pooling=pooler: the model's files hold no pooler.dense.weight: choose mean, cls or max")
@@ -81,10 +81,10 @@ def encode(
     read = read_given(model, texts, None, input_ids, attention_mask, token_type_ids, truncate)
     ops = ops_to_encode(model, read, plan)
     with few_blas_threads(model.is_small), np.errstate(all="ignore"):
-        rows = rows_of(model, ops, read, pooling in ("cls", "pooler"), progress)
-        x_BD = vectors(rows, model.network, model.weights, ops, pooling)
+        rows = encode_rows(model, ops, read, pooling in ("cls", "pooler"), progress)
+        x_BD = pool_vectors(rows, model.network, model.weights, ops, pooling)
     check_numbers(model, x_BD)
-    return (normalized(x_BD) if normalize else x_BD).astype(model.weights.wte_VD.dtype, copy=False)
+    return (normalize_vectors(x_BD) if normalize else x_BD).astype(model.weights.wte_VD.dtype, copy=False)
 
 
 @frees_kept_steps
@@ -97,11 +97,11 @@ def encode_tokens(
 
     text_pairs: of each text the one that is read behind it, as the other type of tokens.
     """
-    check_reads(model)
+    check_is_encoder(model)
     read = read_given(model, texts, text_pairs, input_ids, attention_mask, token_type_ids, truncate)
     ops, rows = ops_to_encode(model, read, plan), []
     with few_blas_threads(model.is_small):
-        for x_RD, offsets_X in rows_of(model, ops, read):
+        for x_RD, offsets_X in encode_rows(model, ops, read):
             rows += np.split(fetch(x_RD), offsets_X[1:-1])
     return rows
 
@@ -122,12 +122,12 @@ def classify(
     read = read_given(model, texts, text_pairs, input_ids, attention_mask, token_type_ids, truncate)
     ops, logits = ops_to_encode(model, read, plan), []
     with few_blas_threads(model.is_small), np.errstate(all="ignore"):
-        for x_RD, _ in rows_of(model, ops, read, True, progress):
+        for x_RD, _ in encode_rows(model, ops, read, True, progress):
             pooled_RD = x_RD if model.weights.pooler is None else model.network.apply_pooler(model.weights, x_RD, ops)
             logits.append(fetch(model.network.label_logits(model.weights, pooled_RD, ops)))
     logits_XX = np.concatenate(logits)
     check_numbers(model, logits_XX)
-    return [classified(row, model.config.labels) for row in scores_of(logits_XX, model.config.problem_type)]
+    return [classification_of(row, model.config.labels) for row in label_scores(logits_XX, model.config.problem_type)]
 
 
 @frees_kept_steps
@@ -144,10 +144,10 @@ def classify_tokens(
     read = read_given(model, texts, None, None, None, None, truncate, with_places=True)
     ops, scores = ops_to_encode(model, read, plan), []
     with few_blas_threads(model.is_small), np.errstate(all="ignore"):
-        for x_RD, offsets_X in rows_of(model, ops, read, False, progress):
+        for x_RD, offsets_X in encode_rows(model, ops, read, False, progress):
             logits_RX = fetch(model.network.label_logits(model.weights, x_RD, ops))
             check_numbers(model, logits_RX)
-            scores += np.split(scores_of(logits_RX, "single_label_classification"), offsets_X[1:-1])
+            scores += np.split(label_scores(logits_RX, "single_label_classification"), offsets_X[1:-1])
     assert read.places is not None  # they were texts
     parts = zip(texts, scores, read.places, strict=True)
     return [token_labels(text, score_NX, model.config.labels, places) for text, score_NX, places in parts]
@@ -258,7 +258,7 @@ def forward_passes(
         first = behind
 
 
-def vectors(
+def pool_vectors(
     rows: Iterator[tuple[Any, np.ndarray]], network: Any, weights: Any, ops: CountedOps, pooling: str
 ) -> np.ndarray:
     """x_BD: of each text one vector.
@@ -279,12 +279,12 @@ def vectors(
     return np.concatenate(pooled)
 
 
-def normalized(x_BD: np.ndarray) -> np.ndarray:
+def normalize_vectors(x_BD: np.ndarray) -> np.ndarray:
     """x / |x|, as torch has it: a length below 1e-12 counts as that."""
     return x_BD / np.maximum(np.linalg.norm(x_BD, axis=1, keepdims=True), 1e-12)
 
 
-def scores_of(logits_XX: np.ndarray, problem: str | None) -> np.ndarray:
+def label_scores(logits_XX: np.ndarray, problem: str | None) -> np.ndarray:
     """Logits of labels as scores: softmax, where one label is right; a sigmoid of each, where several may be.
 
     A single label has a sigmoid if no problem is named; a regression's numbers stay as they are.
@@ -298,7 +298,7 @@ def scores_of(logits_XX: np.ndarray, problem: str | None) -> np.ndarray:
     return e / e.sum(axis=1, keepdims=True)
 
 
-def classified(score_L: np.ndarray, labels: tuple[str, ...]) -> Classified:
+def classification_of(score_L: np.ndarray, labels: tuple[str, ...]) -> Classified:
     """The result of one text."""
     order = np.argsort(-score_L, kind="stable")
     scores = {labels[i]: float(score_L[i]) for i in order}
@@ -362,7 +362,7 @@ def ops_to_encode(model: LoadedModel, read: Read, plan: str | Plan | None) -> Co
     return CountedOps(plan.resolve(False, model.device, model.dtype)[0])
 
 
-def rows_of(
+def encode_rows(
     model: LoadedModel, ops: CountedOps, read: Read, first_alone: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Iterator[tuple[Any, np.ndarray]]:  # fmt: skip
@@ -371,7 +371,7 @@ def rows_of(
     return forward_passes(model.network, model.weights, ops, read, positions, model.device, first_alone, progress)
 
 
-def check_reads(model: LoadedModel) -> None:
+def check_is_encoder(model: LoadedModel) -> None:
     """Raises OptionError on a model that generates."""
     if not model.is_encoder:
         raise OptionError(
@@ -382,7 +382,7 @@ def check_reads(model: LoadedModel) -> None:
 
 def check_classifies(model: LoadedModel, what: str, of_tokens: bool) -> None:
     """Raises OptionError on a model without the classifier that is asked for."""
-    check_reads(model)
+    check_is_encoder(model)
     if model.weights.classifier is None:
         raise OptionError(f"{what}: the model's files hold no classifier.weight: use encode, or another model")
     if model.config.labels_tokens != of_tokens:

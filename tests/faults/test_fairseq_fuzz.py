@@ -25,7 +25,7 @@ from test_torch_fuzz import LARGE, PIECES, PythonsUnpickler, numbers_of, split
 from torch_writer import ODICT, SIZES, STORAGES, TWO, Opcodes, called, emit, named, pickled, stream, tensor, zip_file
 
 from minidecode import CheckpointError
-from minidecode.files.fairseq_folder import plain, read_fairseq, settings_of
+from minidecode.files.fairseq_folder import as_json_value, read_fairseq, training_settings
 from minidecode.files.stored import STORED_DTYPES
 from minidecode.files.torch_file import named_tensors
 from minidecode.files.torch_pickle import GLOBALS, Described
@@ -221,9 +221,9 @@ def read_or_refused(path: Path) -> tuple[dict, dict[str, np.ndarray]] | None:
 def compare(path: Path, settings: dict, arrays: dict[str, np.ndarray], damaged_pickle: bytes) -> None:
     """What was read is what Python's unpickler finds."""
     value = PythonsDescriber(io.BytesIO(damaged_pickle), encoding="utf-8").load()
-    for name, setting in settings_of(path, value).items():
+    for name, setting in training_settings(path, value).items():
         if name in settings and not name.endswith("_final_norm"):
-            assert settings[name] == plain(setting), name
+            assert settings[name] == as_json_value(setting), name
     for name, shown in named_tensors(value["model"]).items():
         if name in arrays and shown.dtype.name in STORED_DTYPES and shown.count:
             np.testing.assert_array_equal(arrays[name], numbers_of(shown))

@@ -119,7 +119,7 @@ def test_all_tensors_come_back_with_query_and_key_rows_in_their_old_order(file, 
     assert (config["attention_bias"], config["mlp_bias"], config["tie_word_embeddings"]) == (biases, biases, tied)
 
     # The mutant that leaves the rows as they are in the file.
-    monkeypatch.setattr(gguf_folder, "unpermuted", lambda rows, heads: rows)
+    monkeypatch.setattr(gguf_folder, "unpermute_heads", lambda rows, heads: rows)
     gguf_folder.convert_gguf(file, out := file.with_name("mutant"))
     stored = load_file(out / "model.safetensors")
     differ = {re.search(r"(\w)_proj", name)[1] for name in wanted if not np.array_equal(stored[name], wanted[name])}
