@@ -50,7 +50,7 @@ def pack(folder: Path) -> None:
 
     archive = folder.with_name(f"{folder.name}.tar.xz")
     with tarfile.open(archive, "w:xz", preset=9) as packed:
-        for path in sorted(folder.rglob("*")):
+        for path in sorted(folder.rglob("*"), key=lambda path: (path.suffix, path)):  # what is alike packs better
             if path.is_file() and path.name != NOTE:
                 packed.add(path, f"{folder.name}/{path.relative_to(folder)}", filter=plain)
     (folder / NOTE).write_text(digest(archive))

@@ -18,7 +18,6 @@ from pathlib import Path
 import numpy as np
 import torch
 from making import (
-    SPREAD,
     STORED,
     default_cases,
     draw_eos,
@@ -30,6 +29,7 @@ from making import (
     make_all,
     oracle_generate,
     pad,
+    random_tensor,
     random_weights,
     write_cases,
     write_model,
@@ -91,7 +91,7 @@ def make_weights(fields: dict, seed: int) -> dict[str, torch.Tensor]:
     model = BartForConditionalGeneration(BartConfig(**fields))
     weights = random_weights(model, ("layer_norm.weight", "layernorm_embedding.weight"), seed)
     generator = torch.Generator().manual_seed(seed + 1)
-    bias = SPREAD * torch.randn((1, fields["vocab_size"]), generator=generator)
+    bias = random_tensor((1, fields["vocab_size"]), generator)
     return weights | {"final_logits_bias": bias}
 
 

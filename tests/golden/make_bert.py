@@ -115,7 +115,7 @@ def expected_of(model, texts: list[list[int]], types: list[list[int]]) -> dict[s
 def draw_texts(rng: random.Random, fields: dict) -> tuple[list[list[int]], list[list[int]]]:
     """(ids, types) of texts of mixed lengths, one of a single token and one as long as the context."""
     V, N, kinds = fields["vocab_size"], fields["max_position_embeddings"], fields["type_vocab_size"]
-    lengths = (5, 1, N - 2, N, 3, 9)
+    lengths = (5, 1, N, 3, 9)
     return ([[rng.randrange(V) for _ in range(n)] for n in lengths],
             [sorted(rng.randrange(kinds) for _ in range(n)) for n in lengths])  # fmt: skip
 
@@ -132,7 +132,7 @@ def main() -> None:
         texts, types = draw_texts(random.Random(seed), fields)
         expected = expected_of(load_oracle(folder, torch.float64), texts, types)
         write_json(folder / "cases.json", {"ids": texts, "types": types})
-        np.savez_compressed(folder / "expected.npz", **expected)
+        np.savez(folder / "expected.npz", **expected)
         print(f"{name}: {', '.join(sorted({key.partition('_')[0] for key in expected}))}", flush=True)
     write_json(
         OUT / "summary.json", {"transformers": transformers.__version__, "torch": torch.__version__.split("+")[0]}

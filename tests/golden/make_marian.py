@@ -23,11 +23,11 @@ import numpy as np
 import torch
 from make_bart import draw_pair_options, oracle_logits, pair_case, plain_cases, sizes
 from making import (
-    SPREAD,
     STORED,
     default_cases,
     load_whole,
     make_all,
+    random_tensor,
     random_weights,
     write_cases,
     write_model,
@@ -92,7 +92,7 @@ def make_weights(fields: dict, seed: int, zero_pad: bool) -> dict[str, torch.Ten
     model = MarianMTModel(MarianConfig(**fields))
     weights = random_weights(model, ("layer_norm.weight",), seed)
     generator = torch.Generator().manual_seed(seed + 1)
-    bias = SPREAD * torch.randn((1, target_size(fields)), generator=generator)
+    bias = random_tensor((1, target_size(fields)), generator)
     weights = {name: t for name, t in weights.items() if name not in POSITIONS} | {"final_logits_bias": bias}
     if zero_pad:
         for name, tensor in weights.items():

@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 from make_bart import TIED, logits_of, pair_case, plain_cases, sizes
 from make_bart import write_folder as write_bart
-from making import SPREAD, default_cases, load_whole, make_all, random_weights, write_cases
+from making import default_cases, load_whole, make_all, random_tensor, random_weights, write_cases
 from transformers import MBartConfig, MBartForConditionalGeneration
 
 OUT = Path(__file__).parent / "mbart"
@@ -59,7 +59,7 @@ def write_folder(folder: Path, fields: dict, seed: int, **storage):
     model = MBartForConditionalGeneration(MBartConfig(**fields))
     weights = random_weights(model, ("layer_norm.weight", "layernorm_embedding.weight"), seed)
     generator = torch.Generator().manual_seed(seed + 1)
-    bias = SPREAD * torch.randn((1, fields["vocab_size"]), generator=generator)
+    bias = random_tensor((1, fields["vocab_size"]), generator)
     write_bart(folder, fields, weights | {"final_logits_bias": bias}, **storage)
 
 

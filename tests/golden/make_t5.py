@@ -22,11 +22,11 @@ import numpy as np
 import torch
 from make_bart import oracle_logits, pair_case, plain_cases
 from making import (
-    SPREAD,
     STORED,
     default_cases,
     load_whole,
     make_all,
+    random_tensor,
     random_weights,
     write_cases,
     write_model,
@@ -89,7 +89,7 @@ def make_weights(fields: dict, seed: int, head: bool) -> dict[str, torch.Tensor]
             weights[name] *= fields["d_kv"] ** -0.5
     if head:
         generator = torch.Generator().manual_seed(seed + 1)
-        weights["lm_head.weight"] = SPREAD * torch.randn(weights["shared.weight"].shape, generator=generator)
+        weights["lm_head.weight"] = random_tensor(weights["shared.weight"].shape, generator)
     return weights
 
 

@@ -5,7 +5,7 @@ Each model is one folder:
     config.json, model.safetensors   the model, in the Hugging Face layout; the way it is stored differs
     generation_config.json           for some: defaults of `generate`
     cases.json                       prompts, generation options, expected tokens and scores
-    logits.npz                       expected logits in float64, one array (N, V) per prompt
+    logits.npz                       expected logits in float64, one array (N, V) per prompt: a quarter, see `sample`
 
 The expected numbers come from transformers in float64, from the weights as they lie on disk. A generation case is
 kept only if it is far from a tie: see `settled`.
@@ -29,8 +29,21 @@ from transformers import GenerationConfig
 
 STORED = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 SPREAD = 0.35  # standard deviation of the weights: wide enough that choices are clear, see random_weights
+STEP = SPREAD / 5  # between two values of weights, see on_grid
 
 # ---- models ----------------------------------------------------------------------------------------------------------
+
+
+def on_grid(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor in about 40 values, which an archive holds in less than a byte each; a 0 stays.
+
+    They are the odd multiples of STEP / 2. None of them is exact in 16 bits: a weight that is rounded on its way shows.
+    """
+    return torch.where(tensor == 0, 0.0, STEP * (torch.floor(tensor / STEP) + 0.5))
+
+
+def random_tensor(shape: Iterable[int], generator: torch.Generator) -> torch.Tensor:
+    return on_grid(SPREAD * torch.randn(tuple(shape), generator=generator))
 
 
 def random_weights(model: torch.nn.Module, gains: tuple[str, ...], seed: int) -> dict[str, torch.Tensor]:
@@ -40,7 +53,7 @@ def random_weights(model: torch.nn.Module, gains: tuple[str, ...], seed: int) ->
     """
     generator = torch.Generator().manual_seed(seed)
     return {
-        name: (1.0 if name.endswith(gains) else 0.0) + SPREAD * torch.randn(p.shape, generator=generator)
+        name: (1.0 if name.endswith(gains) else 0.0) + random_tensor(p.shape, generator)
         for name, p in model.named_parameters()
     }
 
@@ -265,12 +278,21 @@ def default_cases(
 # ---- files -----------------------------------------------------------------------------------------------------------
 
 
+def sample(rows_NV: np.ndarray) -> np.ndarray:
+    """The rows with every fourth number kept, one column further left from row to row, and NaN for the others.
+
+    A row of logits has only as many independent numbers as the model is wide: a mistake in it shows in those kept too.
+    """
+    row_N1, column_V = np.arange(len(rows_NV))[:, None], np.arange(rows_NV.shape[1])
+    return np.where((row_N1 + column_V) % 4 == 0, rows_NV, np.nan)
+
+
 def write_expected(folder: Path, inputs: dict[str, list], logits: list[np.ndarray], cases: list[dict]) -> None:
     """cases.json, one case per line behind the inputs of the logits; and logits.npz."""
     lines = ",\n".join(json.dumps(case) for case in cases)
     named = ",\n".join(f"{json.dumps(name)}: {json.dumps(rows)}" for name, rows in inputs.items())
     (folder / "cases.json").write_text(f'{{{named},\n"generation": [\n{lines}\n]}}\n', encoding="utf-8")
-    np.savez_compressed(folder / "logits.npz", **{f"prompt_{b}_NV": array for b, array in enumerate(logits)})
+    np.savez(folder / "logits.npz", **{f"prompt_{b}_NV": sample(rows) for b, rows in enumerate(logits)})
 
 
 def write_cases(

@@ -20,7 +20,7 @@ from minidecode.runtime.in_front import InFront
 
 pytest.register_assert_rewrite("golden_suite")
 
-from golden_suite import Golden, GoldenSuite, open_all, stored_tensors  # noqa: E402
+from golden_suite import Golden, GoldenSuite, largest_error, open_all, stored_tensors  # noqa: E402
 from tolerance import FLOAT32, FLOAT64  # noqa: E402
 from unilm_oracle import logits  # noqa: E402
 
@@ -45,7 +45,7 @@ def test_the_written_oracle_agrees_with_transformers(golden):
     for source, target, right in zip(golden.logit_prompts, golden.logit_targets, golden.logits, strict=True):
         read = source[:-1] if fields.get("pos_shift") else source
         found = logits(fields, tensors, read, target)
-        assert np.abs(found - right).max() <= 2 * golden.bound(FLOAT64)
+        assert largest_error([found], [right]) <= 2 * golden.bound(FLOAT64)
 
 
 def test_the_models_cover_what_a_config_can_say():
