@@ -3,11 +3,12 @@
     git clone https://github.com/facebookresearch/fairseq    (commit 3d262bb25690)
     python tests/golden/make_fairseq_imports.py PATH_OF_FAIRSEQ && python tests/golden_files.py fairseq_imports
 
-Needs torch, omegaconf, hydra-core, bitarray, regex and sacrebleu; fairseq's sources need no build. A model is a folder:
+Needs torch, transformers (for making.py), omegaconf, hydra-core, bitarray, regex and sacrebleu; fairseq's sources need
+no build. A model is a folder:
 
     checkpoint_best.pt.xz   a checkpoint in a form that fairseq writes, with its dictionary beside it
     case.json               inputs, greedy tokens, and what GPT-2's BPE of fairseq makes of texts
-    numbers.npz             logits in float64 of each sentence alone
+    numbers.npz             logits in float64 of each sentence alone: a quarter, see `sample` in making.py
 
 fairseq computes softmax and gelu in float32, in a double model too: here both stay in float64.
 """
@@ -15,6 +16,7 @@ fairseq computes softmax and gelu in float32, in a double model too: here both s
 from __future__ import annotations
 
 import argparse
+import builtins
 import dataclasses
 import importlib.abc
 import importlib.machinery
@@ -27,6 +29,7 @@ from unittest.mock import MagicMock
 
 import numpy as np
 import torch
+from making import on_grid, sample
 
 FOLDER = Path(__file__).parent / "fairseq_imports"
 TEXTS = ["the cat", " the theme, in  1789: ", "Caf\u00e9 \u2014 \U0001f600!"]
@@ -100,7 +103,7 @@ def prepare(source: str) -> None:
 
     dataclasses._process_class = hashable
     for name in ("float", "int", "bool", "object"):
-        np.__dict__.setdefault(name, getattr(__builtins__, name))
+        np.__dict__.setdefault(name, getattr(builtins, name))
 
 
 def in_float64() -> None:
@@ -156,7 +159,7 @@ def make(name: str, seed: int) -> None:
         for key, p in model.named_parameters():
             spread = next((s for part, s in SPREADS.items() if part in key), 0.4 if p.dim() > 1 else 0.15)
             mean = 1.0 if "norm" in key and key.endswith("weight") else 0.0
-            p.copy_(mean + spread * torch.randn(p.shape, generator=generator))
+            p.copy_(on_grid(mean + spread * torch.randn(p.shape, generator=generator)))
 
     settings = {"args": args, "cfg": None}
     if form == "cfg":
@@ -202,8 +205,8 @@ def make(name: str, seed: int) -> None:
         "texts": texts_of(folder, dictionary, in_bpe),
     }
     (folder / "case.json").write_text(json.dumps(case, indent=1), encoding="utf-8")
-    expected = {f"logits_{i}_TV": logits(s, t) for i, (s, t) in enumerate(zip(sources, targets, strict=True))}
-    np.savez_compressed(folder / "numbers.npz", **expected)
+    expected = {f"logits_{i}_TV": sample(logits(s, t)) for i, (s, t) in enumerate(zip(sources, targets, strict=True))}
+    np.savez(folder / "numbers.npz", **expected)
     print(name, V, "tokens, smallest margin", min(margins))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from golden_suite import largest, largest_error
 from tolerance import FLOAT32, FLOAT64, logit_bound
 
 import minidecode as md
@@ -47,7 +48,7 @@ class Case:
         self.words, self.texts = case["words"], case["texts"]
         with np.load(FOLDER / name / "numbers.npz") as file:
             self.logits = [file[f"logits_{i}_TV"] for i in range(len(self.targets))]
-        self.largest_logit = max(np.abs(logits_TV).max() for logits_TV in self.logits)
+        self.largest_logit = largest(self.logits)
 
     @functools.cached_property
     def model(self) -> md.Model:
@@ -57,8 +58,7 @@ class Case:
         """The largest difference of a logit from fairseq's, all sentences in one call."""
         targets = {"decoder_input_ids": self.targets} if self.sources else {}
         found = model.logits(self.sources or self.targets, **targets)
-        assert [a.shape for a in found] == [b.shape for b in self.logits]
-        return max(np.abs(a - b).max() for a, b in zip(found, self.logits, strict=True))
+        return largest_error(found, self.logits)
 
     def bound(self, unit: float) -> float:
         return logit_bound(self.model.config, self.largest_logit, unit)
