@@ -218,7 +218,7 @@ def main() -> None:
     machine = where_it_ran() | {"note": a.note}
     if a.out:
         whole = {"machine": machine, "threads": a.threads, "gigabytes_per_second": memory, "products": results}
-        a.out.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+        a.out.write_text(json.dumps(whole) + "\n", encoding="utf-8")  # indents would add half
 
 
 if __name__ == "__main__":
