@@ -33,9 +33,8 @@ def _style() -> str:
     """One style sheet, the same in every figure: the reader's theme, or the one chosen on the site or in JupyterLab."""
     light, dark = _variables(0), _variables(1)
     rules = [
-        f".mdf{{{light}}}",
+        f'.mdf,[data-theme="light"] .mdf,[data-jp-theme-light="true"] .mdf{{{light}}}',
         f"@media (prefers-color-scheme:dark){{.mdf{{{dark}}}}}",
-        f'[data-theme="light"] .mdf,[data-jp-theme-light="true"] .mdf{{{light}}}',
         f'[data-theme="dark"] .mdf,[data-jp-theme-light="false"] .mdf{{{dark}}}',
         ".mdf text{fill:var(--ink)}.mdf .faint{fill:var(--faint)}.mdf .line{stroke:var(--ink);fill:none}",
         ".mdf .edge{stroke:var(--faint)}",
