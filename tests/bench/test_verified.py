@@ -112,7 +112,9 @@ def test_work_left_to_a_thread():
         threads[-1].start()
         return out
 
-    refused(f, "changed its result after it had returned: work was still running")
+    # On a busy machine the work of the first call may be over before its result is looked at.
+    still, left = "changed its result after it had returned: work was still running", "left a thread running when it"
+    refused(f, rf"({still}|{left} returned \(late\))")
     for thread in threads:
         thread.join()
 

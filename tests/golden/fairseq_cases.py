@@ -2,7 +2,7 @@
 
 fairseq's main branch (commit 3d262bb25690, torch 2.13) computed the numbers, with random weights. The folder
 fairseq_models holds them: `case.json` the flags and the inputs, `numbers.npz` the logits of each sentence alone in
-float64 (a quarter of them, see make_fairseq_models.py), the weights where no checkpoint has them, and the first rows of
+float64 (an eighth of them, see make_fairseq_models.py), the weights where no checkpoint has them, and the first rows of
 fairseq's sinusoids. Needs neither fairseq nor torch.
 """
 

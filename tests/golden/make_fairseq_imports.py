@@ -8,7 +8,7 @@ no build. A model is a folder:
 
     checkpoint_best.pt.xz   a checkpoint in a form that fairseq writes, with its dictionary beside it
     case.json               inputs, greedy tokens, and what GPT-2's BPE of fairseq makes of texts
-    numbers.npz             logits in float64 of each sentence alone: a quarter, see `sample` in making.py
+    numbers.npz             logits in float64 of each sentence alone: an eighth, see `sample` in making.py
 
 fairseq computes softmax and gelu in float32, in a double model too: here both stay in float64.
 """

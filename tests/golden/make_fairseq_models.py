@@ -5,7 +5,7 @@
 
 Needs what make_fairseq_imports.py needs. The flags, the inputs, the dictionaries and the forms of the checkpoints are
 those that the folder has. Its weights are rounded to the grid of making.py, so a second run leaves them as they are.
-Of the logits a quarter is kept: `sample` in making.py. fairseq_lines holds what fairseq's programs print for two of the
+Of the logits an eighth is kept: `sample` in making.py. fairseq_lines holds what fairseq's programs print for two of the
 checkpoints: its README.md says how.
 """
 

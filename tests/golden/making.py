@@ -5,7 +5,7 @@ Each model is one folder:
     config.json, model.safetensors   the model, in the Hugging Face layout; the way it is stored differs
     generation_config.json           for some: defaults of `generate`
     cases.json                       prompts, generation options, expected tokens and scores
-    logits.npz                       expected logits in float64, one array (N, V) per prompt: a quarter, see `sample`
+    logits.npz                       expected logits in float64, one array (N, V) per prompt: an eighth, see `sample`
 
 The expected numbers come from transformers in float64, from the weights as they lie on disk. A generation case is
 kept only if it is far from a tie: see `settled`.
@@ -279,12 +279,12 @@ def default_cases(
 
 
 def sample(rows_NV: np.ndarray) -> np.ndarray:
-    """The rows with every fourth number kept, one column further left from row to row, and NaN for the others.
+    """The rows with every eighth number kept, one column further left from row to row, and NaN for the others.
 
     A row of logits has only as many independent numbers as the model is wide: a mistake in it shows in those kept too.
     """
     row_N1, column_V = np.arange(len(rows_NV))[:, None], np.arange(rows_NV.shape[1])
-    return np.where((row_N1 + column_V) % 4 == 0, rows_NV, np.nan)
+    return np.where((row_N1 + column_V) % 8 == 0, rows_NV, np.nan)
 
 
 def write_expected(folder: Path, inputs: dict[str, list], logits: list[np.ndarray], cases: list[dict]) -> None:

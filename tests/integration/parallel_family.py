@@ -84,11 +84,11 @@ class ParallelConfig(Config):
 PREFIX, LAYER, OPTIONAL = "", r"layer\.\d+\.", ()
 
 
-def ignored(c) -> str:
+def ignored_tensors(c) -> str:
     return "(?!)"
 
 
-def tied(c) -> dict[str, str]:
+def tied_tensors(c) -> dict[str, str]:
     return {"head": "words"}
 
 

@@ -87,7 +87,7 @@ class Ops:
     def counted(self):
         return Counter()
 
-    def counted_since(self, counted):
+    def counts_since(self, counted):
         return {}
 
     def count_again(self, held):

@@ -41,7 +41,7 @@ def wide_but_rounded(monkeypatch):
             monkeypatch.setattr(module, "cast_for_cache", lambda dtype, x_RX: rounded(x_RX))
         right = append.write_positions
         for module in (append, paged_append):
-            monkeypatch.setattr(module, "write", lambda k_XGMX, k_RGX, *at: right(k_XGMX, rounded(k_RGX), *at))
+            monkeypatch.setattr(module, "write_positions", lambda whole, k_RGX, *at: right(whole, rounded(k_RGX), *at))
 
     return install
 
