@@ -27,10 +27,18 @@ settings.register_profile("house", deadline=None)  # never a timed test: machine
 settings.load_profile("house")
 
 
-# Tests that take long, as file::function -> k: `pytest` alone runs every k-th of their cases, and none where k is 0.
-SAMPLED = json.loads(Path(__file__).with_name("sampled.json").read_text(encoding="utf-8"))
-# Tests with many cases that take long -> m: `pytest --rest` runs one in m of the cases that are left.
-THINNED = json.loads(Path(__file__).with_name("thinned.json").read_text(encoding="utf-8"))
+def read_steps() -> tuple[dict[str, int], dict[str, int]]:
+    """Steps by file::function, of `pytest` alone and of `pytest --rest`, from {file: {function: k or [k, m]}}.
+
+    k: `pytest` runs every k-th case, and none where k is 0. m: of the cases left `pytest --rest` runs one in m.
+    """
+    files = json.loads(Path(__file__).with_name("sampled.json").read_text(encoding="utf-8"))
+    listed = {f"tests/{file}::{name}": step for file, tests in files.items() for name, step in tests.items()}
+    both = {name: step for name, step in listed.items() if isinstance(step, list)}
+    return listed | {name: k for name, (k, _) in both.items()}, {name: m for name, (_, m) in both.items()}
+
+
+SAMPLED, THINNED = read_steps()
 
 
 def pytest_configure(config):
@@ -51,7 +59,7 @@ def pytest_addoption(parser):
     parser.addoption(
         "--rest",
         action="store_true",
-        help="run the cases that the five-minute sample leaves out; of long tests (thinned.json) a part",
+        help="run the cases that the five-minute sample leaves out; of long tests (sampled.json) a part",
     )
 
 
