@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from flags import to_write
+from flags import file_to_write
 from readme import with_marks, write_between_markers
 
 import minidecode as md
@@ -53,7 +53,7 @@ def table(record: dict) -> str:
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--out", type=to_write, help="JSON file to write")
+    p.add_argument("--out", type=file_to_write, help="JSON file to write")
     p.add_argument(
         "--readme", type=with_marks("arena-bytes"), help="file whose table between the marks arena-bytes is replaced"
     )

@@ -22,10 +22,10 @@ import json
 import math
 
 import numpy as np
-from flags import positive, to_write
+from flags import file_to_write, positive
 from gpu_timing import Record
 
-from minidecode.bench.compare import calls_on_device, implementations, time_by_turns, where_it_ran
+from minidecode.bench.compare import calls_on_device, describe_machine, implementations, time_by_turns
 from minidecode.catalog import CATALOG, arguments_of
 from minidecode.conformance import check
 from minidecode.conformance.rows import repeated_axis, to_repeat
@@ -39,7 +39,7 @@ STORED = {"linear": "float16"}  # what the engine multiplies few rows by
 COPY = "copy"
 
 
-def repeated(name: str, times: int) -> tuple[tuple, str]:
+def repeat_inputs(name: str, times: int) -> tuple[tuple, str]:
     """The paper's inputs with so many times the rows, or for a product the weights; and their shape in words."""
     arguments, shape = to_repeat(name, **({"stored": STORED[name]} if name in STORED else {}))
     made: dict[int, np.ndarray] = {}  # an array that stands in two places goes on doing so
@@ -60,17 +60,17 @@ def repeated(name: str, times: int) -> tuple[tuple, str]:
 
 def times_for(name: str, size: int) -> int:
     """How often the inputs are repeated until the op must move `size` bytes."""
-    return max(1, math.ceil(size / CATALOG[name].cost(*repeated(name, 1)[0]).bytes))
+    return max(1, math.ceil(size / CATALOG[name].cost(*repeat_inputs(name, 1)[0]).bytes))
 
 
-def timed(name: str, size: int, runs: int, cupy=None) -> dict:
+def time_op(name: str, size: int, runs: int, cupy=None) -> dict:
     """An op beside a copy, by turns. Ends the script if the op is wrong. cupy: where the arrays lie; None: the host."""
     row, functions = CATALOG[name], implementations(CATALOG[name])
     label = next(label for label in (("cuda",) if cupy else ("cpu", "reference")) if label in functions)
     verdict = check(name, functions[label], examples=25)
     if not verdict.ok:
         raise SystemExit(f"{name}, {label} is wrong, so nothing is timed.\n{verdict}")
-    arguments, shape = repeated(name, times_for(name, size))
+    arguments, shape = repeat_inputs(name, times_for(name, size))
     least = row.cost(*arguments).bytes
     here = cupy or np
     calls = {label: (functions[label], arguments)}
@@ -92,7 +92,7 @@ def run(record: Record) -> None:
     cupy = importlib.import_module("cupy") if record.device == "cuda" else None
     size = 10**6 if record.quick else 10**9
     for name in NAMES:
-        record.ask(name, lambda name=name: timed(name, size, 5, cupy))
+        record.ask(name, lambda name=name: time_op(name, size, 5, cupy))
         if cupy:
             cupy.get_default_memory_pool().free_all_blocks()
 
@@ -120,7 +120,7 @@ def main() -> None:
     p.add_argument("--megabytes", type=positive, help="that an op moves at the least  [default: 4000; no GPU: 256]")
     p.add_argument("--runs", type=positive, default=9, help="turns that are timed")
     p.add_argument("--note", default="", help="what else ran on the machine meanwhile")
-    p.add_argument("--out", type=to_write, help="JSON file to write")
+    p.add_argument("--out", type=file_to_write, help="JSON file to write")
     a = p.parse_args()
     cupy = None
     if device_kind() == "gpu":
@@ -129,9 +129,9 @@ def main() -> None:
         except ImportError:
             raise SystemExit("timing on a GPU needs CuPy: pip install 'minidecode[cu13]', or [cu12]") from None
     size = 10**6 * (a.megabytes or (4000 if cupy else 256))
-    record = {"machine": where_it_ran(), "note": a.note, "runs": a.runs, "ops": []}
+    record = {"machine": describe_machine(), "note": a.note, "runs": a.runs, "ops": []}
     for name in a.only:
-        record["ops"].append(timed(name, size, a.runs, cupy))
+        record["ops"].append(time_op(name, size, a.runs, cupy))
         if cupy:
             cupy.get_default_memory_pool().free_all_blocks()
     print(table(record))

@@ -42,7 +42,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flags import positive_number, to_write
+from flags import file_to_write, positive_number
 from gpu_timing import Record
 from readme import with_marks, write_between_markers
 
@@ -50,7 +50,7 @@ import minidecode as md
 from minidecode import cuda as kernels_package
 from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG
-from minidecode.conformance.check import OnDevice, for_function
+from minidecode.conformance.check import OnDevice, arguments_for_function
 from minidecode.conformance.rows import row_module
 from minidecode.cuda import (
     activation,
@@ -261,7 +261,7 @@ def inputs_of(name: str) -> list[tuple]:
 def run_planted(name: str, label: str, i: int, device: str) -> None:
     """One version of an op on one planted input, on the device's arrays."""
     function = implementations(CATALOG[name])[label]
-    arguments = copy.deepcopy(for_function(function, inputs_of(name)[i]))
+    arguments = copy.deepcopy(arguments_for_function(function, inputs_of(name)[i]))
     if device == "emulator":
         OnDevice(function, device)(*arguments)
     else:  # results are not poisoned: initcheck is to see what nothing wrote
@@ -592,7 +592,7 @@ def main() -> None:
     p.add_argument("--device", choices=("cuda", "emulator"), default="cuda")
     p.add_argument("--tool", metavar="PROGRAM", help="compute-sanitizer, if it is not on PATH")
     p.add_argument("--minutes", type=positive_number, default=4, help="after which nothing new begins  [default: 4]")
-    p.add_argument("--out", type=to_write, help="JSON file to write, and to go on with")
+    p.add_argument("--out", type=file_to_write, help="JSON file to write, and to go on with")
     p.add_argument("--readme", type=with_marks("compute-sanitizer"), help="page whose table is written anew")
     p.add_argument("--child", help=argparse.SUPPRESS)
     a = p.parse_args()
@@ -606,7 +606,7 @@ def main() -> None:
     import gpu
 
     record = gpu.measured_parts(["compute_sanitizer"], a.out, a.device, a.device != "cuda", None, 60 * a.minutes)
-    written = tables(record["parts"]["compute_sanitizer"]["figures"], gpu.where_and_when(record))
+    written = tables(record["parts"]["compute_sanitizer"]["figures"], gpu.line_of_machine_and_date(record))
     print(f"\n{written}")
     if a.readme:
         write_between_markers(a.readme, "compute-sanitizer", written)

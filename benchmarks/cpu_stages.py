@@ -31,14 +31,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import numpy as np
-from flags import positive, to_write
+from flags import file_to_write, positive
 from numba import njit
 from peers import SETTINGS, is_intel, options_of, prompts_of
 from readme import with_marks, write_between_markers
 from registers import Registers, kind_of_floats, operations_of
 
 import minidecode as md
-from minidecode.bench.compare import where_it_ran
+from minidecode.bench.compare import describe_machine
 from minidecode.catalog import Cost
 from minidecode.cpu.common.tile import DOT
 from minidecode.runtime.engine import Engine
@@ -53,7 +53,7 @@ CLOCK = time.process_time if THREADS == 1 else time.perf_counter
 
 
 @contextmanager
-def watched() -> Iterator[dict[str, float]]:
+def watch_stages() -> Iterator[dict[str, float]]:
     """Seconds by stage, of the generations inside; "now" is the stage that runs."""
     seconds: dict = {**dict.fromkeys(STAGES, 0.0), "now": "search"}
     methods = {name: getattr(Engine, name) for names in STAGES.values() for name in names}
@@ -81,10 +81,10 @@ def watched() -> Iterator[dict[str, float]]:
             setattr(Engine, name, method)
 
 
-def counted(model, setting: dict) -> dict[str, dict[str, int]]:
+def count_stages(model, setting: dict) -> dict[str, dict[str, int]]:
     """Of each stage: operations on float32, operations on bytes, and bytes that are read and written, at the least."""
     found = {stage: {"floats": 0, "int8": 0, "bytes": 0} for stage in STAGES}
-    with watched() as seconds:
+    with watch_stages() as seconds:
 
         def note(op: str, function, given: dict) -> Cost | None:
             cost = least_cost(op, function, given)
@@ -144,7 +144,7 @@ def measure(works: dict[str, dict], dtypes: list[str], turns: int) -> tuple[list
     for name, setting in works.items():
         for dtype in dtypes:
             model = md.load(setting["model"], random_weights=True, dtype=dtype, plan="fast")
-            runs.append((name, dtype, setting, model, counted(model, setting)))
+            runs.append((name, dtype, setting, model, count_stages(model, setting)))
             generate(model, setting)
     taken: list[dict[str, list[float]]] = [{stage: [] for stage in STAGES} for _ in runs]
     reached: dict[str, list[float]] = {}
@@ -154,7 +154,7 @@ def measure(works: dict[str, dict], dtypes: list[str], turns: int) -> tuple[list
             reached.setdefault(what, []).append(number)
         for k in rng.permutation(len(runs)):
             _, _, setting, model, _ = runs[k]
-            with watched() as seconds:
+            with watch_stages() as seconds:
                 started = CLOCK()
                 generate(model, setting)
                 whole = CLOCK() - started
@@ -199,18 +199,18 @@ def table(record: dict) -> str:
         if what in limits:
             clock, a_core = limits[f"hertz_beside_{what}"][0], limits[what][0] / m["threads"]
             lines.append(
-                f"| {kind}, on registers alone | {of_three(limits[what], 1e9, '.0f')} x 10^9 operations a second"
-                f" | {of_three(limits[f'hertz_beside_{what}'], 1e9, '.2f')} GHz"
+                f"| {kind}, on registers alone | {cell_of_three(limits[what], 1e9, '.0f')} x 10^9 operations a second"
+                f" | {cell_of_three(limits[f'hertz_beside_{what}'], 1e9, '.2f')} GHz"
                 f" | {a_core / clock / record['operations_of_an_instruction'][what]:.2f} instructions |"
             )
-    lines.append(f"| additions in a chain | | {of_three(limits['hertz'], 1e9, '.2f')} GHz | 1 addition |")
-    lines.append(f"| reading | {of_three(limits['bytes'], 1e9, '.1f')} GB/s | | |")
+    lines.append(f"| additions in a chain | | {cell_of_three(limits['hertz'], 1e9, '.2f')} GHz | 1 addition |")
+    lines.append(f"| reading | {cell_of_three(limits['bytes'], 1e9, '.1f')} GB/s | | |")
     clock = "processor time of 1 thread" if m["threads"] == 1 else f"{m['threads']} threads"
     where = f"Medians of {record['turns']} turns and quartiles, {clock} ({m['processor']})"
     return "\n".join([*lines, "", f"{where}; numpy {m['numpy']}, numba {m['numba']}. {m['note']}".strip()])
 
 
-def of_three(numbers: list[float], unit: float, form: str) -> str:
+def cell_of_three(numbers: list[float], unit: float, form: str) -> str:
     median, lower, upper = (format(number / unit, form) for number in numbers)
     return f"{median} ({lower}-{upper})"
 
@@ -221,7 +221,7 @@ def main() -> None:
     p.add_argument("--only", nargs="+", default=list(SETTINGS), metavar="WORK", help="works whose name begins so")
     p.add_argument("--dtypes", nargs="+", default=["float32", *(["int8_dynamic"] if DOT else [])])
     p.add_argument("--note", default="", help="what a reader should know of the machine")
-    p.add_argument("--out", type=to_write, help="JSON file to write")
+    p.add_argument("--out", type=file_to_write, help="JSON file to write")
     p.add_argument(
         "--readme",
         type=with_marks("cpu-stages", "cpu-stages-intel"),
@@ -234,7 +234,7 @@ def main() -> None:
     stages, limits = measure(works, a.dtypes, a.turns)
     floats = kind_of_floats()
     kinds = {what: kind for what, kind in (("floats", floats), ("int8", DOT)) if kind}
-    machine = where_it_ran() | {"threads": THREADS, "note": a.note, "floats": "", "int8": ""}
+    machine = describe_machine() | {"threads": THREADS, "note": a.note, "floats": "", "int8": ""}
     machine |= {what: kind.name for what, kind in kinds.items()}
     of_each = {what: operations_of(kind) for what, kind in kinds.items()}
     result = {

@@ -18,11 +18,11 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from flags import to_write
+from flags import file_to_write
 from readme import with_marks, write_between_markers
 
 import minidecode as md
-from minidecode.bench.compare import where_it_ran
+from minidecode.bench.compare import describe_machine
 
 NEW, PROMPT, RUNS = 48, 64, 5
 LOOKUP = {"prompt_lookup_num_tokens": 6}
@@ -50,7 +50,7 @@ def seconds(model: md.Model, **options: Any) -> tuple[float, md.Output]:
     return time.perf_counter() - started, out
 
 
-def measured(model: md.Model, options: dict[str, Any], how: dict[str, Any], B: int) -> dict[str, float]:
+def measure_work(model: md.Model, options: dict[str, Any], how: dict[str, Any], B: int) -> dict[str, float]:
     """Tokens a second without drafts and with them, in turn."""
     top = model.config.vocab_size
     options = options | {"input_ids": np.random.default_rng(0).integers(5, top, (B, PROMPT))}
@@ -81,15 +81,15 @@ def markdown(record: dict[str, Any]) -> str:
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--out", type=to_write, help="JSON file to write")
+    p.add_argument("--out", type=file_to_write, help="JSON file to write")
     p.add_argument("--readme", type=with_marks("drafts"), help="file whose table between the marks drafts is replaced")
     a = p.parse_args()
     rows = {}
     for name, *work in works():
-        rows[name] = row = measured(*work)
+        rows[name] = row = measure_work(*work)
         print(f"{name:<52}{row['tokens_per_second']:7.0f}{row['with_drafts']:7.0f} tokens/s, {row['ratio']:.2f}x "
               f"({row['least']:.2f}-{row['most']:.2f}), {row['accepted']:.0%} accepted", flush=True)  # fmt: skip
-    record = {"machine": where_it_ran(), "works": rows}
+    record = {"machine": describe_machine(), "works": rows}
     if a.readme:
         write_between_markers(a.readme, "drafts", markdown(record))
     if a.out:

@@ -20,10 +20,10 @@ import json
 from dataclasses import replace
 
 import numpy as np
-from flags import check_heads, positive, to_write
+from flags import check_heads, file_to_write, positive
 
-from minidecode.bench.compare import time_by_turns, where_it_ran
-from minidecode.bench.el_costs import METHODS, Sizes, costs
+from minidecode.bench.compare import describe_machine, time_by_turns
+from minidecode.bench.el_costs import METHODS, Sizes, costs_of_groups
 from minidecode.bench.machines import MACHINES, Machine, this_machine
 from minidecode.ops import Weight
 from minidecode.reference.common.hidden_states import keys_and_values
@@ -84,7 +84,7 @@ def time_setting(s: Sizes, runs: int, machines: dict[str, Machine]) -> dict:
 
 def seconds(s: Sizes, method: str, machine: Machine) -> float:
     """All groups of operations of a method, one after the other."""
-    return sum(map(machine.seconds, costs(s, method).values()))
+    return sum(map(machine.seconds, costs_of_groups(s, method).values()))
 
 
 def batch_of(N: int, W: int, positions: int) -> int:
@@ -100,7 +100,7 @@ def figure_3(s: Sizes, machine: Machine) -> list[dict]:
     """Every group of every method that has any: its bytes, its operations, and which of them bounds it."""
     rows = []
     for method in METHODS:
-        for group, cost in costs(replace(s, itemsize=itemsize_on(machine)), method).items():
+        for group, cost in costs_of_groups(replace(s, itemsize=itemsize_on(machine)), method).items():
             if cost.bytes:
                 intensity = cost.operations / cost.bytes
                 rows.append({
@@ -114,7 +114,7 @@ def figure_3(s: Sizes, machine: Machine) -> list[dict]:
 def why(s: Sizes, machine: Machine, measured: dict | None = None) -> str:
     """Where EL stands on a machine beside either cache, in two sentences."""
     s = replace(s, itemsize=itemsize_on(machine))
-    attend = costs(s, "el")["attend"]
+    attend = costs_of_groups(s, "el")["attend"]
     intensity = attend.operations / attend.bytes
     bound = "memory" if intensity < machine.balance else "arithmetic"
     verdicts = []
@@ -168,7 +168,7 @@ def main() -> None:
     p.add_argument("--machine", choices=[*MACHINES], default="v100", help="what is predicted for")
     p.add_argument("--float32", action="store_true", help="predict float32 without tensor cores")
     p.add_argument("--note", default="", help="what else ran on the machine meanwhile")
-    p.add_argument("--out", type=to_write, help="JSON file to write")
+    p.add_argument("--out", type=file_to_write, help="JSON file to write")
     a = p.parse_args()
     check_heads(p, a)
     here = replace(this_machine(), name=HERE)
@@ -189,7 +189,7 @@ def main() -> None:
     elsewhere = f"{a.machine}{', float32' if a.float32 else ', float16 on tensor cores'}"
     print(markdown(figure3[a.machine], rows, [sentences[HERE], sentences[a.machine]], a.machine, elsewhere))
     if a.out:
-        machine = where_it_ran() | {"note": a.note}
+        machine = describe_machine() | {"note": a.note}
         rooflines = {name: vars(m) | {"balance": m.balance} for name, m in machines.items()}
         record = {"machine": machine, "machines": rooflines,
                  "figure_3": figure3, "figure_4": rows, "why": sentences}  # fmt: skip

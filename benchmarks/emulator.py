@@ -17,11 +17,11 @@ import statistics
 import time
 
 import numpy as np
-from flags import positive, to_write
+from flags import file_to_write, positive
 from numba import cuda, float32
 
 import minidecode as md
-from minidecode.bench.compare import where_it_ran
+from minidecode.bench.compare import describe_machine
 
 
 @cuda.jit
@@ -107,7 +107,7 @@ def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--runs", type=positive, default=5, help="turns that are timed")
     p.add_argument("--note", default="", help="what else ran on the machine meanwhile")
-    p.add_argument("--out", type=to_write, help="JSON file to write")
+    p.add_argument("--out", type=file_to_write, help="JSON file to write")
     a = p.parse_args()
     launches = [(tree, (4, 256)), (tree, (1, 1024)), (sum_of_a_tile, (1, 64)), (sum_of_a_tile, (1, 256)),
                 (sum_of_a_tile, (1, 1024)), (racing_sum_of_a_tile, (1, 256)), (stream, (2, 128))]  # fmt: skip
@@ -115,7 +115,7 @@ def main() -> None:
     for kernel, launch in launches:
         rows.append(row(kernel, launch, a.runs))
         print(json.dumps(rows[-1]), flush=True)
-    machine = where_it_ran() | {"note": a.note}
+    machine = describe_machine() | {"note": a.note}
     if a.out:
         a.out.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n", encoding="utf-8")
 

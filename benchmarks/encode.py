@@ -28,10 +28,10 @@ from importlib.metadata import version
 from importlib.util import find_spec
 
 import numpy as np
-from flags import positive, to_write
+from flags import file_to_write, positive
 
 import minidecode as md
-from minidecode.bench.compare import where_it_ran
+from minidecode.bench.compare import describe_machine
 from minidecode.device.cores import usable_cores
 
 PAUSE = 0.1  # seconds before each call
@@ -104,7 +104,7 @@ def peers(model: md.Model, threads: int) -> dict[str, Callable[[list[str], int],
     return calls
 
 
-def fastest(call: Callable[[list[str], int], np.ndarray], texts: list[str], batches: list[int]) -> int:
+def fastest_batch(call: Callable[[list[str], int], np.ndarray], texts: list[str], batches: list[int]) -> int:
     """The size of a batch at which a peer is fastest on these texts: of two calls each, the shorter counts."""
 
     def seconds(batch: int) -> float:
@@ -188,13 +188,15 @@ def main() -> None:
     )
     p.add_argument("--plan", default="fast", help="minidecode's plan")
     p.add_argument("--work", nargs="+", default=["mixed", "equal", "one"], choices=["mixed", "equal", "one"])
-    p.add_argument("--out", type=to_write, help="JSON file to write")
+    p.add_argument("--out", type=file_to_write, help="JSON file to write")
     a = p.parse_args()
     model, threads, rows = md.load("minilm", plan=a.plan), usable_cores().number, []
     others, words = peers(model, threads), words_of(model)
     for work in a.work:
         texts = texts_of(work, a.texts, words)
-        batches = {name: fastest(call, texts, a.batch if len(texts) > 1 else [1]) for name, call in others.items()}
+        batches = {
+            name: fastest_batch(call, texts, a.batch if len(texts) > 1 else [1]) for name, call in others.items()
+        }
         calls = {OURS: model.encode} | {n: partial(call, batch=batches[n]) for n, call in others.items()}
         check(calls, texts, work)
         rows.append(row_of(work, texts, model, measure(calls, texts, a.turns), batches))
@@ -202,7 +204,7 @@ def main() -> None:
     packages = {name: version(name) for name in ("transformers", "torch")}
     if "sentence-transformers" in others:
         packages["sentence-transformers"] = version("sentence-transformers")
-    machine = where_it_ran() | packages | {"threads": threads, "plan": a.plan}
+    machine = describe_machine() | packages | {"threads": threads, "plan": a.plan}
     print(table(rows))
     if a.out:
         a.out.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n", encoding="utf-8")

@@ -17,11 +17,11 @@ import statistics
 import time
 
 import numpy as np
-from flags import positive, to_write
+from flags import file_to_write, positive
 from readme import with_marks, write_between_markers
 
 import minidecode as md
-from minidecode.bench.compare import where_it_ran
+from minidecode.bench.compare import describe_machine
 
 PLANS = ("cache=none", "cache=replicated", "cache=preallocated", "cache=split")
 SETTINGS = [
@@ -78,12 +78,12 @@ def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--runs", type=positive, default=5, help="turns that are timed")
     p.add_argument("--note", default="", help="what else ran on the machine meanwhile")
-    p.add_argument("--out", type=to_write, help="JSON file to write")
+    p.add_argument("--out", type=file_to_write, help="JSON file to write")
     p.add_argument("--readme", type=with_marks("first-rungs"), help="README whose table is replaced")
     a = p.parse_args()
     model = md.load("tiny-gpt2")
     rows = [row for setting in SETTINGS for row in time_setting(model, setting, a.runs)]
-    machine = where_it_ran() | {"note": a.note}
+    machine = describe_machine() | {"note": a.note}
     print(markdown(machine, rows))
     if a.out:
         a.out.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n", encoding="utf-8")

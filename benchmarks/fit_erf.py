@@ -25,7 +25,7 @@ POINTS, ROUNDS = 600, 60
 erf, erfc = np.vectorize(math.erf), np.vectorize(math.erfc)
 
 
-def fitted(f: Callable, weight: Callable, low: float, high: float, degree: int) -> np.ndarray:
+def fit_polynomial(f: Callable, weight: Callable, low: float, high: float, degree: int) -> np.ndarray:
     """The polynomial, lowest power first, whose weighted error is least where it is largest."""
     u = np.cos(np.pi * (np.arange(POINTS) + 0.5) / POINTS)
     x = (low + high) / 2 + (high - low) / 2 * u
@@ -41,7 +41,7 @@ def fitted(f: Callable, weight: Callable, low: float, high: float, degree: int) 
     return Chebyshev(best, domain=[low, high]).convert(kind=np.polynomial.Polynomial).coef
 
 
-def rounded(f: Callable, weight: Callable, low: float, high: float, degree: int) -> list[float]:
+def fit_rounded(f: Callable, weight: Callable, low: float, high: float, degree: int) -> list[float]:
     """The coefficients as float32, each fixed before the rest is fitted again."""
     fixed: list[float] = []
     for k in range(degree + 1):
@@ -49,12 +49,12 @@ def rounded(f: Callable, weight: Callable, low: float, high: float, degree: int)
         def left(x: np.ndarray, k: int = k) -> np.ndarray:
             return (f(x) - sum(c * x**i for i, c in enumerate(fixed))) / x**k
 
-        found = fitted(left, lambda x, k=k: weight(x) * np.abs(x) ** k, low, high, degree - k)
+        found = fit_polynomial(left, lambda x, k=k: weight(x) * np.abs(x) ** k, low, high, degree - k)
         fixed.append(float(np.float32(found[0])))
     return fixed
 
 
-def ratio(s: np.ndarray) -> np.ndarray:
+def erf_ratio(s: np.ndarray) -> np.ndarray:
     """erf(x) / x - 1 where x^2 = s + HALF."""
     x = np.sqrt(s + HALF)
     return erf(x) / x - 1
@@ -62,8 +62,10 @@ def ratio(s: np.ndarray) -> np.ndarray:
 
 def main() -> None:
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
-    near = rounded(ratio, lambda s: 1 / (1 + ratio(s)), 1e-9 - HALF, CUT**2 - HALF, DEGREE_OF_R)
-    root = rounded(lambda u: np.sqrt(erfc(u + CUT)), lambda u: 2 * np.sqrt(erfc(u + CUT)), 1e-9, END - CUT, DEGREE_OF_P)
+    near = fit_rounded(erf_ratio, lambda s: 1 / (1 + erf_ratio(s)), 1e-9 - HALF, CUT**2 - HALF, DEGREE_OF_R)
+    root = fit_rounded(
+        lambda u: np.sqrt(erfc(u + CUT)), lambda u: 2 * np.sqrt(erfc(u + CUT)), 1e-9, END - CUT, DEGREE_OF_P
+    )
     for name, coefficients in (("r", near), ("p", root)):
         print(name, ", ".join(f"{c:.9g}" for c in coefficients))
 

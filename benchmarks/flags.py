@@ -27,7 +27,7 @@ def _above_zero(text: str, kind: type, what: str):
     return number
 
 
-def to_write(text: str) -> Path:
+def file_to_write(text: str) -> Path:
     """A file that can be written: hours of work should not end in a folder that is not there."""
     path = Path(text)
     if not path.parent.is_dir():
@@ -37,7 +37,7 @@ def to_write(text: str) -> Path:
     return path
 
 
-def to_read(text: str) -> Path:
+def file_to_read(text: str) -> Path:
     """A file that is there."""
     path = Path(text)
     if not path.is_file():

@@ -54,12 +54,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from flags import positive_number, to_write
+from flags import file_to_write, positive_number
 from gpu_models import WORKS
 from gpu_timing import FAILED, DeviceLostError, Record, is_failure, why
 from readme import with_marks, write_between_markers
 
-from minidecode.bench.compare import where_it_ran
+from minidecode.bench.compare import describe_machine
 from minidecode.device.arrays import chosen_device
 from minidecode.errors import OptionError
 
@@ -260,11 +260,11 @@ def tables(record: dict) -> str:
     for name, part in parts.items():
         if name not in SYSTEMS:
             lines += ["", f"{name}: {part['state']}", "", "| | |", "|---|---|"]
-            lines += [f"| {figure} | {in_short(value)} |" for figure, value in part["figures"].items()]
-    return "\n".join([*lines, "", where_and_when(record)]).strip()
+            lines += [f"| {figure} | {figure_in_short(value)} |" for figure, value in part["figures"].items()]
+    return "\n".join([*lines, "", line_of_machine_and_date(record)]).strip()
 
 
-def where_and_when(record: dict) -> str:
+def line_of_machine_and_date(record: dict) -> str:
     """The machine, the date and the versions, in a line."""
     m, toys = record["machine"], "Toy shapes. " if record["quick"] else ""
     packages = ", ".join(f"{package} {number}" for package, number in record["versions"].items())
@@ -283,12 +283,12 @@ def models_table(parts: dict) -> list[str]:
               " graphs: captured, kept |", "|---|---|---|---|---|---|"]  # fmt: skip
     for work in WORKS:
         rows = {system: parts.get(system, {}).get("figures", {}).get(work) for system in SYSTEMS}
-        cells = [cell(rows[system]) for system in SYSTEMS]
+        cells = [cell_of_times(rows[system]) for system in SYSTEMS]
         mine, eager = rows["ours"], rows["eager"]
         ratio = alike = ""
         if is_timed(mine) and is_timed(eager):
             ratio = f"{eager['call_ms'][0] / mine['call_ms'][0]:.2f}x"
-            equal = [leading(a, b) for a, b in zip(mine["tokens"], eager["tokens"], strict=True)]
+            equal = [equal_tokens_at_start(a, b) for a, b in zip(mine["tokens"], eager["tokens"], strict=True)]
             alike = f"{min(equal)} of {len(mine['tokens'][0])}"
         lines.append(f"| {work} | {' | '.join(cells)} | {ratio} | {beside_goals(work, mine)} | {alike} |")
         if is_timed(mine):
@@ -311,7 +311,7 @@ def beside_goals(work: str, row: dict | None) -> str:
     return ", ".join(f"{goal:g} reached" if took <= goal else f"**{goal:g} missed**" for goal in WORKS[work]["goals"])
 
 
-def cell(row: dict | None) -> str:
+def cell_of_times(row: dict | None) -> str:
     """Median, fastest to slowest, and a step."""
     if not is_timed(row):
         return row[FAILED] if row else ""
@@ -319,12 +319,12 @@ def cell(row: dict | None) -> str:
     return f"{median:.1f} ({fastest:.1f}-{slowest:.1f}; {row['step_ms']:.2f} a step)"
 
 
-def leading(mine: list[int], theirs: list[int]) -> int:
+def equal_tokens_at_start(mine: list[int], theirs: list[int]) -> int:
     """How many tokens from the first are the same."""
     return next((n for n, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a != b), min(len(mine), len(theirs)))
 
 
-def in_short(value: Any) -> str:
+def figure_in_short(value: Any) -> str:
     """A figure in one line; of [median, fastest, slowest] the median."""
     if is_failure(value):
         return f"failed: {value[FAILED]}"
@@ -350,7 +350,7 @@ def main() -> None:
     p.add_argument("--quick", action="store_true", help="toy shapes: to see that it runs")
     p.add_argument("--minutes", type=positive_number, default=8, help="after which no part goes on  [default: 8]")
     p.add_argument("--models", type=Path, metavar="FOLDER", help="where models with random weights are made and kept")
-    p.add_argument("--out", type=to_write, help="JSON file to write, and to go on with")
+    p.add_argument("--out", type=file_to_write, help="JSON file to write, and to go on with")
     p.add_argument("--readme", type=with_marks("gpu"), help="file whose table between the marks gpu is replaced")
     a = p.parse_args()
     chosen = [part for name in a.only.split(",") for part in groups().get(name.strip(), [name.strip()])]
@@ -381,7 +381,7 @@ def measured_parts(
         chosen_device(device)
     except OptionError as error:
         raise SystemExit(f"{error}") from None
-    where = where_it_ran()
+    where = describe_machine()
     now = datetime.now(UTC).strftime("%Y-%m-%d")
     name = where.get("gpu", device) if device == "cuda" else device
     results = Results(out, {"device": name, "quick": quick, "date": now, "machine": where, "versions": versions()})
@@ -411,7 +411,7 @@ def run_parts(chosen: list[str], results: Results, device: str, quick: bool, mod
         def tell(figure: str, value: Any, name: str = name, kept: dict = kept) -> None:
             kept["figures"][figure] = value
             results.save()
-            say(f"{name}: {figure}: {in_short(value)}")
+            say(f"{name}: {figure}: {figure_in_short(value)}")
 
         failed = run_part(PARTS[name], kept["figures"], worker, min(PARTS[name].limit, left), tell)
         kept |= {"state": failed or DONE, "seconds": round(time.monotonic() - started, 1),

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from flags import positive_number, to_write
+from flags import file_to_write, positive_number
 
 from minidecode.cuda import linear
 from minidecode.device.graphs import capture
@@ -52,29 +52,29 @@ def main() -> None:
     parser.add_argument("--rows", default="1,4,8,16")
     parser.add_argument("--dtypes", default=",".join(VARIANTS))
     parser.add_argument("--warps", default="2112")
-    parser.add_argument("--out", type=to_write, default=Path("gpu-linear.jsonl"))
+    parser.add_argument("--out", type=file_to_write, default=Path("gpu-linear.jsonl"))
     args = parser.parse_args()
     if cupy is None:
         raise SystemExit("gpu_linear.py needs a GPU and CuPy: pip install '.[cu13]', or '.[cu12]'")
-    started, copy = time.perf_counter(), copied()
+    started, copy = time.perf_counter(), copy_bandwidth()
     print(f"a copy: {copy / 1e12:.2f} TB/s, read and written. Shares in % of it; of each shape microseconds too")
     ways = itertools.product(map(int, args.rows.split(",")), range(3), args.dtypes.split(","), args.warps.split(","))
     for rows, number, dtype, warps in ways:
         if number < (1 if rows > 8 else len(VARIANTS[dtype])) and time.perf_counter() - started < args.seconds:
-            figures = measured(rows, dtype, VARIANTS[dtype][number], int(warps), copy)
+            figures = measure_variant(rows, dtype, VARIANTS[dtype][number], int(warps), copy)
             print(*(f"{name} {value}" for name, value in figures.items()), flush=True)
             with args.out.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(figures) + "\n")
 
 
-def measured(rows, dtype, constants, warps, copy) -> dict:
+def measure_variant(rows, dtype, constants, warps, copy) -> dict:
     """Shares in %, of one variant; of each shape (share, microseconds)."""
     linear.ENOUGH_WARPS = warps
     made, outputs = kernel_with(dtype, rows, constants), int(LARGE / BYTES[dtype] / LARGE_INPUTS)
     x_RX, weight = random_rows(rows, LARGE_INPUTS), random_weights(dtype, 1, outputs, LARGE_INPUTS)[0]
     y_RX = linear.launch_few_rows(made, x_RX, weight)
-    off = error(y_RX, x_RX, weight, dtype)
-    seconds = timed(partial(linear.launch_few_rows, made, x_RX, weight, None, y_RX))
+    off = largest_error(y_RX, x_RX, weight, dtype)
+    seconds = seconds_of_run(partial(linear.launch_few_rows, made, x_RX, weight, None, y_RX))
     figures = {"dtype": dtype, "rows": rows, "tiles, steps": constants, "warps": warps, "off": round(off, 2)}
     figures["1 GB"] = round(100 * LARGE / seconds / copy)
     for model, shapes in SHAPES.items():
@@ -89,7 +89,7 @@ def measured(rows, dtype, constants, warps, copy) -> dict:
                 for weight in weights:
                     linear.launch_few_rows(made, x_RX, weight, None, y_RX)
 
-            seconds = timed(capture("cuda", run)[0].launch) / len(weights)
+            seconds = seconds_of_run(capture("cuda", run)[0].launch) / len(weights)
             figures[f"{model} {name}"] = round(100 * size / seconds / copy), round(1e6 * seconds, 2)
             all_bytes, all_seconds = all_bytes + times * size, all_seconds + times * seconds
         figures[model] = round(100 * all_bytes / all_seconds / copy)
@@ -120,7 +120,7 @@ def random_weights(dtype, count, outputs, inputs) -> list[Weight]:
     return [Weight(w_XX, scale=scale, layout="oi") for w_XX, scale in zip(bits, scales, strict=True)]
 
 
-def error(y_RX, x_RX, weight, dtype) -> float:
+def largest_error(y_RX, x_RX, weight, dtype) -> float:
     """The largest error among the first and the last 512 outputs."""
     x, worst = x_RX.astype(np.float32 if dtype == "float32" else np.float16).astype(np.float64), 0.0
     for some in (slice(0, 512), slice(weight.outputs - 512, None)):
@@ -130,13 +130,13 @@ def error(y_RX, x_RX, weight, dtype) -> float:
     return worst
 
 
-def copied() -> float:
+def copy_bandwidth() -> float:
     """Bytes a second of a copy of 1 GB, read and written."""
     a, b = (cupy.ones(LARGE // 4, np.float32) for _ in range(2))
-    return 2 * LARGE / timed(lambda: cupy.copyto(b, a))
+    return 2 * LARGE / seconds_of_run(lambda: cupy.copyto(b, a))
 
 
-def timed(run) -> float:
+def seconds_of_run(run) -> float:
     """Seconds of the device, the median of TURNS after a first call."""
     run()
     pairs = [(cupy.cuda.Event(), cupy.cuda.Event()) for _ in range(TURNS)]

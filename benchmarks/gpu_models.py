@@ -123,14 +123,14 @@ def ours(name: str, record: Record, dtype: str = "float16", **wider: int) -> Sys
                 input_ids=ids, num_beams=setting["beams"], max_new_tokens=setting["new"], eos_token_id=None,
                 no_repeat_ngram_size=setting["ngram"], memory_budget=None,
             )  # fmt: skip
-            return [t.tolist() for t in out.token_ids], of_receipt(out.receipt)
+            return [t.tolist() for t in out.token_ids], receipt_in_figures(out.receipt)
 
         return generate
 
     return prepare
 
 
-def of_receipt(receipt: Any) -> dict:
+def receipt_in_figures(receipt: Any) -> dict:
     """What a call did, by stage; times are the host's, and a stage that reads results waits for the stages before."""
     graphs = receipt.graphs
     return {
@@ -178,7 +178,7 @@ def transformers(name: str, record: Record, static: bool = False) -> System:
     return prepare
 
 
-def static(name: str, record: Record) -> System:
+def static_transformers(name: str, record: Record) -> System:
     return transformers(name, record, static=True)
 
 
@@ -256,7 +256,7 @@ def run_eager(record: Record) -> None:
 
 
 def run_static(record: Record) -> None:
-    timed_works(record, static, [work for work, setting in WORKS.items() if setting["beams"] == 1])
+    timed_works(record, static_transformers, [work for work, setting in WORKS.items() if setting["beams"] == 1])
 
 
 def run_narrow(record: Record) -> None:
@@ -266,7 +266,7 @@ def run_narrow(record: Record) -> None:
     def timed(dtype: str) -> dict:
         turns = (1, 1) if record.quick else (TURNS, 3)
         prepare = ours("gpt2", record, dtype, n_embd=32)  # toys too: a block has 32 weights
-        found = measured(prepare, setting_of(work, record.quick), waiter(record.device), *turns)
+        found = measure_setting(prepare, setting_of(work, record.quick), waiter(record.device), *turns)
         first = record.figures.get(NARROW[0], {})
         if "call_ms" in first:
             found["over_float16"] = round(first["call_ms"][0] / found["call_ms"][0], 3)
@@ -297,7 +297,7 @@ def timed_works(record: Record, load: Callable[[str, Record], System], works: li
             loaded[name] = load(name, record), time.perf_counter() - started
         prepare, seconds = loaded[name]
         turns = (1, 1) if record.quick else (TURNS, 3)
-        return {"load_s": round(seconds, 2)} | measured(prepare, setting, waiter_of(record, load), *turns)
+        return {"load_s": round(seconds, 2)} | measure_setting(prepare, setting, waiter_of(record, load), *turns)
 
     for work in works:
         record.ask(work, lambda work=work: timed(work))
@@ -312,7 +312,7 @@ def waiter_of(record: Record, load: Callable) -> Callable[[], None]:
     return torch.cuda.synchronize
 
 
-def measured(prepare: System, setting: dict, wait: Callable[[], None], turns: int, first_turns: int) -> dict:
+def measure_setting(prepare: System, setting: dict, wait: Callable[[], None], turns: int, first_turns: int) -> dict:
     """Milliseconds of a call and of its first token, what a step takes by the difference, and the first tokens."""
     setting = setting | {"room": setting["length"] + setting["new"]}
     tokens, more = [], {}

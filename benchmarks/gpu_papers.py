@@ -27,7 +27,7 @@ import multi_query_speed
 import ngram
 import numpy as np
 import whole_models
-from gpu_models import PLANS, TOYS, Generate, load_ours, measured, model_folder, prompts_of, setting_of
+from gpu_models import PLANS, TOYS, Generate, load_ours, measure_setting, model_folder, prompts_of, setting_of
 from gpu_timing import Record, is_failure, seconds_of, spread, waiter
 
 import minidecode as md
@@ -52,7 +52,7 @@ def run_ngram(record: Record) -> None:
 
     if ngram.ROW_BY_ROW in record or ngram.LOOP in record:
         return
-    record_of_run = ngram.measured(**sizes, runs=1 if record.quick else 3)
+    record_of_run = ngram.measure_ways(**sizes, runs=1 if record.quick else 3)
     timed = {row["way"]: row["milliseconds"] for row in record_of_run["ngram_ms"]}
     loop = timed.get(ngram.ROW_BY_ROW, timed[ngram.LOOP])[0]
     for way, ms in timed.items():
@@ -74,7 +74,7 @@ def run_el(record: Record) -> None:
             loaded.append(load_ours("bart-large", record))
         plan = f"{PLANS[record.device]},cache={cache}"
         setting = setting_of(work, record.quick)
-        return measured(of_model(loaded[0], plan), setting, waiter(record.device), *turns_of(record))
+        return measure_setting(system_of_model(loaded[0], plan), setting, waiter(record.device), *turns_of(record))
 
     for cache in ("split", "el"):
         record.ask(f"{work}, cache={cache}", lambda cache=cache: with_cache(cache))
@@ -85,7 +85,7 @@ def turns_of(record: Record) -> tuple[int, int]:
     return (1, 1) if record.quick else (3, 2)
 
 
-def of_model(model: Any, plan: str) -> Callable[[dict], Generate]:
+def system_of_model(model: Any, plan: str) -> Callable[[dict], Generate]:
     """A model as one of the systems of gpu_models.py."""
 
     def prepare(setting: dict) -> Generate:
@@ -170,9 +170,9 @@ def run_multi_query(record: Record) -> None:
         if variant not in loaded:
             loaded.clear()
             how = {"dtype": "float16", "device": record.device}
-            loaded[variant] = multi_query_speed.make(variant, shape, sizes["length"] + sizes["new"] + 2, **how)
-        prepare = of_model(loaded[variant], PLANS[record.device])
-        return measured(prepare, setting | {"beams": beams}, waiter(record.device), *turns_of(record))
+            loaded[variant] = multi_query_speed.make_model(variant, shape, sizes["length"] + sizes["new"] + 2, **how)
+        prepare = system_of_model(loaded[variant], PLANS[record.device])
+        return measure_setting(prepare, setting | {"beams": beams}, waiter(record.device), *turns_of(record))
 
     for variant in ("multi-head", "multi-query"):
         for beams in (1, 2 if record.quick else 4):
@@ -215,7 +215,7 @@ def plans_on(record: Record, name: str, sizes: tuple[int, int, int], plans: dict
     ids, model = ids_of(record, *sizes[:2]), load_ours(name, record)
     how = {"num_beams": beams_of(record), "eos_token_id": None, "memory_budget": None}
     runs = 1 if record.quick else 3
-    found = whole_models.compared(name, model, ids, sizes[2], device_plans(record, plans), runs, False, **how)
+    found = whole_models.compare_plans(name, model, ids, sizes[2], device_plans(record, plans), runs, False, **how)
     return found | {f"{label}, speed": plan["speedup"] for label, plan in found["plans"].items()}
 
 
@@ -316,11 +316,12 @@ def run_el_figures(record: Record) -> None:
         for name, ready in ways_to_attend(record, sizes).items():
             if name.endswith((", cuda", ", reference")):  # the plan's own choice, of each way
                 record.ask(
-                    f"Figure 4: N = {N}, beam {W}, {name}", functools.partial(a_sentence, ready, record, sizes["B"])
+                    f"Figure 4: N = {N}, beam {W}, {name}",
+                    functools.partial(milliseconds_per_sentence, ready, record, sizes["B"]),
                 )
 
 
-def a_sentence(ready: Callable[[], Callable[[], Any]], record: Record, batch: int) -> dict:
+def milliseconds_per_sentence(ready: Callable[[], Callable[[], Any]], record: Record, batch: int) -> dict:
     times = time_of(ready(), record)
     return {"batch": batch} | {
         name: [x / batch for x in ms] if isinstance(ms, list) else ms for name, ms in times.items()
@@ -361,7 +362,7 @@ def run_batch_sizes(record: Record) -> None:
         plan = PLANS[record.device].replace(",cache_dtype=float16", "" if cache == "el" else ",cache_dtype=float16")
         setting = {"batch": batch, "length": length, "new": new, "beams": beams_of(record), "ngram": 3,
                    "largest_id": 16 if record.quick else 50_000}  # fmt: skip
-        generate = of_model(loaded[0], f"{plan},cache={cache}")(setting)
+        generate = system_of_model(loaded[0], f"{plan},cache={cache}")(setting)
         generate()
         seconds = min(seconds_of(lambda: details.update(generate()[1]), waiter(record.device), 1))
         return {"texts_per_second": round(batch / seconds, 3), "seconds": round(seconds, 4), **details}
@@ -389,7 +390,7 @@ def run_lightseq(record: Record) -> None:
     def timed(kind: str, B: int, N: int, options: dict) -> dict:
         if kind not in loaded:
             how = {"dtype": "float16", "device": record.device, "plan": PLANS[record.device]}
-            loaded[kind] = lightseq.make(kind, shape, 2 * max(n for _, n in settings) + 2, **how)
+            loaded[kind] = lightseq.make_model(kind, shape, 2 * max(n for _, n in settings) + 2, **how)
         plans = device_plans(record, lightseq.ON_DEVICE)
         options = options | {"memory_budget": None}
         found = lightseq.time_setting(loaded[kind], plans, B, N, options, 1 if record.quick else 3)

@@ -12,7 +12,7 @@ import argparse
 import json
 
 import numpy as np
-from flags import to_write
+from flags import file_to_write
 
 from minidecode.cuda import activation, append, embedding, heads, norm, prefill
 from minidecode.cuda import reorder as move
@@ -33,7 +33,7 @@ SHAPES = {  # sentences, queries, keys, heads of 64 numbers, causal; and setting
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=to_write, help="file to write a line of JSON to for each figure")
+    parser.add_argument("--out", type=file_to_write, help="file to write a line of JSON to for each figure")
     args = parser.parse_args()
     import cupy
 

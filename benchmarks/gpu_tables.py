@@ -103,23 +103,25 @@ def kernels_table(kernels: Kernels) -> str:
 
     for dtype in ("float16", "float32", "int8", "int8_blocks", "int4"):
         best = [max(c["1 GB"] for c in kernels.products(dtype, rows)) for rows in (1, 4, 8)]
-        row(f"`linear`, {dtype}", "1 GB; 1, 4, 8 rows", "80 %", in_percent(best), min(best) >= 80)
+        row(f"`linear`, {dtype}", "1 GB; 1, 4, 8 rows", "80 %", range_in_percent(best), min(best) >= 80)
     for dtype in ("float16", "float32", "int8", "int8_blocks", "int4"):
         for model, name in (("gpt2", "GPT-2"), ("bart", "BART-large")):
             best = [max(c[model] for c in kernels.products(dtype, rows)) for rows in (1, 4, 8)]
-            row(f"`linear`, {dtype}", f"shapes of {name}; 1, 4, 8 rows", "55 %", in_percent(best), min(best) >= 55)
+            row(
+                f"`linear`, {dtype}", f"shapes of {name}; 1, 4, 8 rows", "55 %", range_in_percent(best), min(best) >= 55
+            )
     for shape in SHARED:
         _, share, _ = kernels.attention(shape)
-        row("`shared`", shape, "75 %", in_percent([share]), share >= 75)
+        row("`shared`", shape, "75 %", range_in_percent([share]), share >= 75)
     for kernel, where, shape in OTHER_ATTENTION:
         _, share, best = kernels.attention(shape)
         tried = f" (best setting tried: {best} %)" if best > share else ""
-        row(kernel, where, "75 %", in_percent([share]) + tried, share >= 75)
+        row(kernel, where, "75 %", range_in_percent([share]) + tried, share >= 75)
     row("`prefill`", "encoder, 1,024 positions", "distance to cuBLAS", "", None)
     row("`el`, version 3", "32 x 4 beams, 1,024 positions", "EL's Figure 3", "", None)
     for op in ("softmax", "argmax", "candidates", "hars"):
         _, share = kernels.vocabulary(op)
-        row(f"`{op}`", "1 GB, V = 50,257", "70 %", in_percent([share]), share >= 70)
+        row(f"`{op}`", "1 GB, V = 50,257", "70 %", range_in_percent([share]), share >= 70)
     for rows, goal in ((4, 6), (32, 10)):
         us = kernels.chain(WRITTEN, rows)
         row("log-softmax to update", f"{rows} rows in a graph", f"{goal} us", f"{us:.1f} us", us <= goal)
@@ -139,7 +141,7 @@ def kernels_table(kernels: Kernels) -> str:
     return markdown(("kernel", "on", "goal", "recorded", "state"), lines)
 
 
-def in_percent(shares: list[int]) -> str:
+def range_in_percent(shares: list[int]) -> str:
     return f"{', '.join(map(str, shares))} %"
 
 
@@ -172,7 +174,7 @@ def library_us() -> float:
                for inputs, outputs, n in SHAPES["bart"].values())  # fmt: skip
 
 
-def of_a_step(work: dict) -> dict[str, int]:
+def launches_of_step(work: dict) -> dict[str, int]:
     """Kernel -> its launches in a captured step, of those that the first pass launches as often, or never."""
     steps = work["graphs"]["launches"]
     counts = {name.partition(" (")[0]: n for name, n in work["kernels"].items()}
@@ -198,7 +200,7 @@ def steps_table(kernels: Kernels, models: dict) -> str:
     }
     lines = []
     for work, (products, attention, search) in parts.items():
-        small = sum(n * SMALL.get(name, 0) for name, n in of_a_step(works[work]).items())
+        small = sum(n * SMALL.get(name, 0) for name, n in launches_of_step(works[work]).items())
         shown = [products, 12 * attention, small, search]
         measured = 1e3 * works[work]["step_ms"]
         lines.append((f"{work}, float16", *(f"{us:.0f}" for us in shown), f"{sum(shown):.0f}", f"{measured:.0f}"))
@@ -356,7 +358,7 @@ def bans_table(kernels: Kernels) -> str:
 
 def layer_launches(models: dict) -> dict[str, int]:
     """Kernel -> launches of all layers of a greedy step of GPT-2, of those that are no product."""
-    counts = of_a_step(models["parts"]["ours"]["figures"][GREEDY])
+    counts = launches_of_step(models["parts"]["ours"]["figures"][GREEDY])
     return {name: n for name, n in counts.items() if n >= 12 and not name.startswith("few_rows")}
 
 

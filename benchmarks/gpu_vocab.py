@@ -16,7 +16,7 @@ import json
 import time
 
 import numpy as np
-from flags import to_write
+from flags import file_to_write
 
 from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG
@@ -41,7 +41,7 @@ def arguments_for(name: str, rows: int, xp) -> tuple:
             "top_k": (logits_RV, 50)}[name]  # fmt: skip
 
 
-def wrong(name: str, function, rows: int, xp) -> str:
+def what_is_wrong(name: str, function, rows: int, xp) -> str:
     """What is wrong with the answer to fresh inputs; nothing if it is right."""
 
     def poisoned(shape, dtype=np.float32):
@@ -94,7 +94,7 @@ def run_of(name: str, function, given: tuple, xp):
     return lambda: function(*given, **more)
 
 
-def chains(rows: int, xp) -> dict:
+def chains_of_kernels(rows: int, xp) -> dict:
     """What a step does behind the model: with every log-probability written, by HARS, greedily."""
     op = {name: implementations(CATALOG[name])["cuda"] for name in (*OPS, "unravel")}
     logits_RV, W, state = arguments_for("softmax", rows, xp)[0], min(rows, 4), arguments_for("beam_update", rows, xp)
@@ -134,7 +134,7 @@ def table_3(cupy) -> dict:
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--only", nargs="+", choices=OPS, default=OPS, metavar="OP", help=", ".join(OPS))
-    p.add_argument("--out", type=to_write, help="JSON file to write")
+    p.add_argument("--out", type=file_to_write, help="JSON file to write")
     a = p.parse_args()
     import cupy
 
@@ -146,7 +146,7 @@ def main() -> None:
         for label, function in implementations(CATALOG[name]).items():
             if not label.startswith("cuda"):
                 continue
-            bad = [what for rows in (1, 4, 12) if (what := wrong(name, function, rows, cupy))]
+            bad = [what for rows in (1, 4, 12) if (what := what_is_wrong(name, function, rows, cupy))]
             inputs = [arguments_for(name, rows, cupy) for rows in ROWS]
             us, share = [microseconds(run_of(name, function, g, cupy), cupy) for g in inputs], 0.0
             if name != "beam_update":
@@ -160,7 +160,7 @@ def main() -> None:
             columns = "  ".join(f"{u:8.2f}" for u in us)
             print(f"{name:12} {label:8} {columns}  {share:5.0%}  {'WRONG: ' + bad[0] if bad else 'right'}", flush=True)
     for rows in ROWS:
-        for label, run in chains(rows, cupy).items():
+        for label, run in chains_of_kernels(rows, cupy).items():
             record["chains"][f"{label}, {rows} rows"] = us = microseconds(run, cupy)
             print(f"{label}, {rows} rows: {us:.2f} us", flush=True)
     record["table_3"] = ms = table_3(cupy)

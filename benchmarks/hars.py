@@ -22,10 +22,10 @@ import argparse
 import json
 
 import numpy as np
-from flags import positive, to_write
+from flags import file_to_write, positive
 from threadpoolctl import threadpool_limits
 
-from minidecode.bench.compare import implementations, time_by_turns, where_it_ran
+from minidecode.bench.compare import describe_machine, implementations, time_by_turns
 from minidecode.catalog import CATALOG
 from minidecode.reference.candidates import LANES, group_maxima, kth_largest, top_candidates
 from minidecode.reference.softmax import log_softmax
@@ -95,20 +95,20 @@ def is_lost(total_WV: np.ndarray, per_beam: bool, strict: bool) -> bool:
     kept = rows > threshold_R1 if strict else rows >= threshold_R1
     C = W if strict else 2 * W
     kept_X = rows[kept]
-    return len(kept_X) < C or not np.array_equal(largest(kept_X, C), largest(total_WV.reshape(-1), C))
+    return len(kept_X) < C or not np.array_equal(largest_scores(kept_X, C), largest_scores(total_WV.reshape(-1), C))
 
 
-def largest(scores_X: np.ndarray, C: int) -> np.ndarray:
+def largest_scores(scores_X: np.ndarray, C: int) -> np.ndarray:
     """The C largest scores, in order."""
     return np.sort(np.partition(scores_X, len(scores_X) - C)[len(scores_X) - C :])
 
 
-def times(name: str, repeats: int, small: bool) -> list[dict]:
+def time_implementations(name: str, repeats: int, small: bool) -> list[dict]:
     """Milliseconds of every implementation that runs on this CPU, for one sentence."""
     row, rows, rng = CATALOG[name], [], np.random.default_rng(0)
     functions = {label: f for label, f in implementations(row).items() if not label.startswith("cuda")}
     if name == "hars":
-        functions["log_softmax and candidates"] = as_without_it
+        functions["log_softmax and candidates"] = candidates_without_hars
     for V in VOCABULARIES[:2] if small else VOCABULARIES:
         for W in BEAMS[:3] if small else BEAMS:
             numbers_RV = 3 * rng.standard_normal((W, V)).astype(np.float32)
@@ -121,7 +121,7 @@ def times(name: str, repeats: int, small: bool) -> list[dict]:
     return rows
 
 
-def as_without_it(logits_RV, base_BW, C):
+def candidates_without_hars(logits_RV, base_BW, C):
     """What a search does that has all scores written: the composition, with the best of the NumPy selections."""
     total_BWV = log_softmax(logits_RV)[0].reshape(*base_BW.shape, -1) + base_BW[:, :, None]
     return top_candidates(total_BWV.reshape(len(base_BW), -1), C)
@@ -144,8 +144,10 @@ def main() -> None:
     p.add_argument("--repeats", type=positive, default=9, help="turns that are timed")
     p.add_argument("--small", action="store_true", help="two vocabularies and three beam widths only")
     p.add_argument("--note", default="", help="what else ran on the machine meanwhile")
-    p.add_argument("--out", type=to_write, help="JSON file to write")
-    p.add_argument("--losses", type=to_write, help="JSON file to write the losses by beam scores to, and nothing else")
+    p.add_argument("--out", type=file_to_write, help="JSON file to write")
+    p.add_argument(
+        "--losses", type=file_to_write, help="JSON file to write the losses by beam scores to, and nothing else"
+    )
     a = p.parse_args()
     if a.losses:
         rows = beam_scores(a.vocabulary, a.trials)
@@ -159,10 +161,10 @@ def main() -> None:
         results = {
             "survivors": survivors(a.vocabulary, a.trials, rng),
             "weak_points": weak_points(a.vocabulary, a.trials, rng),
-            "candidates_ms": times("candidates", a.repeats, a.small),
-            "hars_ms": times("hars", a.repeats, a.small),
+            "candidates_ms": time_implementations("candidates", a.repeats, a.small),
+            "hars_ms": time_implementations("hars", a.repeats, a.small),
         }  # fmt: skip
-    machine = where_it_ran() | {"note": a.note}
+    machine = describe_machine() | {"note": a.note}
     for name, rows in results.items():
         print(f"{name}\n{table(rows)}\n")
     if a.out:

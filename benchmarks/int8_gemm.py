@@ -27,13 +27,13 @@ from dataclasses import replace
 from itertools import cycle
 
 import numpy as np
-from flags import positive, to_write
+from flags import file_to_write, positive
 from numba import njit
 from readme import with_marks, write_between_markers
 from registers import loop_of, operations_of
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from minidecode.bench.compare import where_it_ran
+from minidecode.bench.compare import describe_machine
 from minidecode.cpu.common.graph import Graph
 from minidecode.cpu.common.panel_gemm import pack_floats, pack_int8
 from minidecode.cpu.common.tile import DOT, FLOAT
@@ -74,7 +74,7 @@ def seconds_of(call) -> float:
     return time.perf_counter() - started
 
 
-def back_to_back(multiply, x_RX: np.ndarray, weights: list[Weight], y_RX: np.ndarray) -> Graph:
+def graph_of_products(multiply, x_RX: np.ndarray, weights: list[Weight], y_RX: np.ndarray) -> Graph:
     """Products of x by all weights, as a captured step keeps them: `launch` runs them in one compiled call.
 
     Ends the script if the last product is not the same, bit for bit, when it is launched.
@@ -143,7 +143,7 @@ def measure(rows: int, inputs: int, outputs: int, turns: int, pool: ThreadPoolEx
     operations, of_each = 2 * rows * inputs * outputs, {}
     at_once = max(2, BACK_TO_BACK // operations)
     for dtype, its_weights in in_panels_of.items():
-        graph = back_to_back(linear_int8 if dtype == "int8_dynamic" else linear, x_RX, its_weights[:at_once], y_RX)
+        graph = graph_of_products(linear_int8 if dtype == "int8_dynamic" else linear, x_RX, its_weights[:at_once], y_RX)
         calls[f"{dtype}, back to back"], of_each[dtype] = graph.launch, len(its_weights[:at_once])
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(turns + 1):
@@ -213,7 +213,7 @@ def main() -> None:
     p.add_argument("--rows", type=positive, nargs="+", default=list(ROWS))
     p.add_argument("--products", nargs="+", default=list(PRODUCTS), choices=list(PRODUCTS))
     p.add_argument("--note", default="", help="what a reader should know of the machine")
-    p.add_argument("--out", type=to_write, help="JSON file to write")
+    p.add_argument("--out", type=file_to_write, help="JSON file to write")
     p.add_argument("--readme", type=with_marks("int8-gemm"), help="file whose table between these marks is replaced")
     a = p.parse_args()
     if DOT is None:
@@ -226,7 +226,7 @@ def main() -> None:
                 measured.append(row)
                 print(name, rows, row["milliseconds"], f"int8 / int4 {row['int8_over_int4']}x", flush=True)
     blas = ", ".join(sorted({f"{b['internal_api']} {b.get('architecture', '')}".strip() for b in threadpool_info()}))
-    machine = where_it_ran() | {"kind": DOT.name, "threads": threads, "blas": blas, "note": a.note}
+    machine = describe_machine() | {"kind": DOT.name, "threads": threads, "blas": blas, "note": a.note}
     result = {"machine": machine, "products": measured}
     print(table(result, set(a.products)))
     if a.out:

@@ -18,11 +18,11 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from flags import positive, to_write
+from flags import file_to_write, positive
 from readme import with_marks, write_between_markers
 
 import minidecode as md
-from minidecode.bench.compare import where_it_ran
+from minidecode.bench.compare import describe_machine
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "emulator"))
 from labelled_kernels import KERNELS, KINDS, Labelled
@@ -51,7 +51,7 @@ def verdict_of(kernel: Labelled, seed: int) -> str:
     return "" if is_right else f"the results are not {np.asarray(expected)}"
 
 
-def judged(kernel: Labelled, seeds: int) -> dict:
+def judge_kernel(kernel: Labelled, seeds: int) -> dict:
     """A kernel, its label, and what the emulator said where it was wrong about it."""
     said = {seed: words for seed in range(seeds) if (words := verdict_of(kernel, seed))}
     return {
@@ -80,18 +80,18 @@ def table(kernels: list[dict], seeds: int) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=positive, default=SEEDS, help="under how many seeds each kernel runs")
-    parser.add_argument("--out", type=to_write, help="the file to write the verdicts to, as JSON")
+    parser.add_argument("--out", type=file_to_write, help="the file to write the verdicts to, as JSON")
     parser.add_argument("--readme", type=with_marks("kernel-suite"), help="the page whose table is written anew")
     args = parser.parse_args()
     kernels = []
     for kernel in KERNELS:
-        kernels.append(judged(kernel, args.seeds))
+        kernels.append(judge_kernel(kernel, args.seeds))
         for seed, words in kernels[-1]["wrong about"].items():
             print(f"{kernel.name}, seed {seed}: {words}", flush=True)
     written = table(kernels, args.seeds)
     print(written)
     if args.out:
-        record = {"machine": where_it_ran(), "seeds": args.seeds, "kernels": kernels}
+        record = {"machine": describe_machine(), "seeds": args.seeds, "kernels": kernels}
         args.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     if args.readme:
         write_between_markers(args.readme, "kernel-suite", written)

@@ -20,7 +20,7 @@ from __future__ import annotations
 import argparse
 from xml.sax.saxutils import escape
 
-from flags import to_read, to_write
+from flags import file_to_read, file_to_write
 from readme import with_marks, write_between_markers
 
 import minidecode as md
@@ -117,11 +117,11 @@ def bars(ladder: Ladder, theme: str) -> str:
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("file", type=to_read, help="what minidecode ladder --json wrote")
+    p.add_argument("file", type=file_to_read, help="what minidecode ladder --json wrote")
     p.add_argument("--readme", type=with_marks("ladder"), help="README whose table is replaced")
     p.add_argument("--batch-sizes", type=with_marks("batch-sizes"), help="file whose table of them is replaced")
-    p.add_argument("--light", type=to_write, help="where to draw the rungs for light pages, as SVG")
-    p.add_argument("--dark", type=to_write, help="where to draw them for dark pages")
+    p.add_argument("--light", type=file_to_write, help="where to draw the rungs for light pages, as SVG")
+    p.add_argument("--dark", type=file_to_write, help="where to draw them for dark pages")
     a = p.parse_args()
     try:
         ladder = read_ladder(a.file)

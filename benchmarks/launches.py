@@ -28,13 +28,13 @@ import json
 import time
 
 import numpy as np
-from flags import check_heads, positive, to_write
+from flags import check_heads, file_to_write, positive
 from readme import with_marks, write_between_markers
 from threadpoolctl import threadpool_limits
 
 from minidecode import ops as signatures
-from minidecode.bench.compare import time_by_turns, where_it_ran
-from minidecode.bench.elementary import Counts, elementary
+from minidecode.bench.compare import describe_machine, time_by_turns
+from minidecode.bench.elementary import Counts, count_operations
 from minidecode.catalog import CATALOG
 from minidecode.cuda import prefill
 from minidecode.device.launch import InEmulator, counted_launches
@@ -65,7 +65,7 @@ LAUNCH_US, COPY = 1.07, 2.4e6  # of an H100: a kernel in a graph, and a copy's b
 # ---- what a layer does -----------------------------------------------------------------------------------------------
 
 
-def of_one_layer(layer: str, D: int, H: int, lengths: list[int], functions, cache: str, count) -> tuple:
+def difference_of_one_layer(layer: str, D: int, H: int, lengths: list[int], functions, cache: str, count) -> tuple:
     """What `count(ops, run)` finds in a model with two such layers beyond what it finds in one with one.
 
     run: an encoder's pass over texts of these lengths, or a decode step behind them with two beams each.
@@ -75,12 +75,12 @@ def of_one_layer(layer: str, D: int, H: int, lengths: list[int], functions, cach
         family, weights = model_of(layer, layers, D, H)
         ops = CountedOps(functions)
         engine = Engine(family.network, weights, ops, Plan(cache=cache).resolve(layer != "GPT-2")[1])
-        counts.append(count(ops, ready(layer, engine, [np.zeros(n, np.int64) for n in lengths])))
+        counts.append(count(ops, run_of_layers(layer, engine, [np.zeros(n, np.int64) for n in lengths])))
     return tuple(two - one for one, two in zip(*counts, strict=True))
 
 
-def growth(totals):
-    """A `count` for `of_one_layer`: what the run adds to each of totals()."""
+def counts_of_growth(totals):
+    """A `count` for `difference_of_one_layer`: what the run adds to each of totals()."""
 
     def count(ops, run):
         before = totals()
@@ -106,7 +106,7 @@ def model_of(layer: str, layers: int, D: int, H: int) -> tuple:
     return family, map_weights(family.network.bind(config, tensors), lambda place, weight: with_joined_matrices(weight))
 
 
-def ready(layer: str, engine: Engine, texts: list[np.ndarray]):
+def run_of_layers(layer: str, engine: Engine, texts: list[np.ndarray]):
     """All that comes before is done; the call that is left runs the layers in question."""
     if layer == "BART encoder":
         return lambda: engine.encode(texts)
@@ -158,7 +158,7 @@ def fused_launches(layer: str, ended: bool = False) -> dict:
         endings = calls.get("linear_epilogue", 0)
         return sum(launched.values()) - products - endings, products + calls["linear"] + endings, plain
 
-    counts = of_one_layer(layer, 4, 2, [1, 2], functions, FUSED, count)
+    counts = difference_of_one_layer(layer, 4, 2, [1, 2], functions, FUSED, count)
     return dict(zip(("kernels", "products", "without"), counts, strict=True))
 
 
@@ -182,10 +182,10 @@ def counted_by_op(layer: str, D: int, H: int, length: int) -> dict[str, dict]:
     plan = Plan(**{name: "naive" for name in rows_of(layer) if CATALOG[name].caches is None}, cache=NAIVE)
     functions, _ = plan.resolve(layer != "GPT-2")
     counts = {op: Counts() for op in functions}
-    counted = {op: elementary(function, counts[op]) for op, function in functions.items()}
+    counted = {op: count_operations(function, counts[op]) for op, function in functions.items()}
 
-    added = growth(lambda: [number for each in counts.values() for number in each])
-    numbers = iter(of_one_layer(layer, D, H, [length], counted, plan.cache, added))
+    added = counts_of_growth(lambda: [number for each in counts.values() for number in each])
+    numbers = iter(difference_of_one_layer(layer, D, H, [length], counted, plan.cache, added))
     by_op = zip(counts, zip(numbers, numbers, numbers, strict=True), strict=True)
     return {op: dict(zip(("kernels", "products", "bytes"), three, strict=True)) for op, three in by_op}
 
@@ -215,8 +215,8 @@ def bytes_by_op(layer: str, D: int, H: int, length: int, ended: bool = False) ->
         return call
 
     counted = {op: modelled(op, function) for op, function in functions.items()}
-    added = growth(lambda: list(total.values()))
-    return dict(zip(total, of_one_layer(layer, D, H, [length], counted, FUSED, added), strict=True))
+    added = counts_of_growth(lambda: list(total.values()))
+    return dict(zip(total, difference_of_one_layer(layer, D, H, [length], counted, FUSED, added), strict=True))
 
 
 def launches_by_op(layer: str) -> dict[str, int]:
@@ -235,8 +235,8 @@ def launches_by_op(layer: str) -> dict[str, int]:
         return call
 
     by_op = {op: counted(op, function) for op, function in functions.items()}
-    added = growth(lambda: list(total.values()))
-    return dict(zip(total, of_one_layer(layer, 4, 2, [1, 2], by_op, FUSED, added), strict=True))
+    added = counts_of_growth(lambda: list(total.values()))
+    return dict(zip(total, difference_of_one_layer(layer, 4, 2, [1, 2], by_op, FUSED, added), strict=True))
 
 
 def fusions(layer: str, D: int, H: int, length: int) -> list[dict]:
@@ -274,7 +274,7 @@ def table(record: dict) -> str:
         naive, fused, ended = (found[side] for side in ("naive", "fused", "ended"))
         counts = [naive["kernels"], fused["kernels"], ended["kernels"], naive["products"], fused["products"]]
         megabytes = [f"{side['bytes'] / 1e6:.0f}" for side in (naive, fused, ended)]
-        lines.append(f"| {named(found)} | {' | '.join(map(str, [*counts, *megabytes]))} |")
+        lines.append(f"| {counts_in_words(found)} | {' | '.join(map(str, [*counts, *megabytes]))} |")
     return "\n".join(lines)
 
 
@@ -296,16 +296,16 @@ def table_of_fusions(record: dict) -> str:
     for found in record["layers"]:
         for fusion in found["fusions"]:
             if fusion["naive"]["launches"]:
-                add(named(found), fusion["fusion"], fusion["naive"], fusion["fused"])
+                add(counts_in_words(found), fusion["fusion"], fusion["naive"], fusion["fused"])
         sides = [
             {"launches": found[s]["kernels"] + found[s]["products"], "bytes": found[s]["bytes"]}
             for s in ("fused", "ended")
         ]
-        add(named(found), "products ended by `epilogue`, whole layer", *sides)
+        add(counts_in_words(found), "products ended by `epilogue`, whole layer", *sides)
     return "\n".join(lines)
 
 
-def named(found: dict) -> str:
+def counts_in_words(found: dict) -> str:
     return found["layer"] if "encoder" in found["layer"] else f"{found['layer']}, a step"
 
 
@@ -343,7 +343,7 @@ def main() -> None:
     p.add_argument("--length", type=positive, default=512, help="tokens of the text that bytes are counted for")
     p.add_argument("--repeats", type=positive, default=9, help="turns that are timed")
     p.add_argument("--note", default="", help="what else ran on the machine meanwhile")
-    p.add_argument("--out", type=to_write, help="JSON file to write")
+    p.add_argument("--out", type=file_to_write, help="JSON file to write")
     p.add_argument("--readme", type=with_marks("layers", "fusions"), help="page whose two tables are replaced")
     a = p.parse_args()
     check_heads(p, a)
@@ -364,7 +364,7 @@ def main() -> None:
         print(f"{r['rows']} rows: product and norm {r['by itself']} ms; added into the residual {r['added']} ms")
     if a.out:
         settings = {
-            "machine": where_it_ran() | {"note": a.note},
+            "machine": describe_machine() | {"note": a.note},
             "width": a.width,
             "heads": a.heads,
             "length": a.length,

@@ -30,10 +30,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flags import positive, to_write
+from flags import file_to_write, positive
 from readme import with_marks, write_between_markers
 
-from minidecode.bench.compare import where_it_ran
+from minidecode.bench.compare import describe_machine
 
 HERE = Path(__file__).resolve().parent
 ARRAYS = (3, 7)
@@ -129,7 +129,7 @@ def kernel_of(arrays: int) -> Any:
     return add
 
 
-def figures(library: str, turns: int) -> dict[str, dict[str, float]]:
+def figures_of_launches(library: str, turns: int) -> dict[str, dict[str, float]]:
     """Way -> microseconds of a launch by the number of arrays. In a process whose driver is `library`."""
     from cuda.bindings.driver import cuLaunchKernel
     from numba import cuda
@@ -186,13 +186,13 @@ def figures(library: str, turns: int) -> dict[str, dict[str, float]]:
         row["driver"] = driver.timed(
             one_by_one(lambda t=table: cuLaunchKernel(0, GRID, 1, 1, BLOCK, 1, 1, 0, 0, t, 0)), LAUNCHES, turns, first
         )
-        row["list"] = driver.timed(replayed(driver, table), LIST, turns, first)
+        row["list"] = driver.timed(replay_of_list(driver, table), LIST, turns, first)
         for name, microseconds in row.items():
             found.setdefault(name, {})[str(count)] = microseconds
     return found
 
 
-def replayed(driver: Driver, table: int) -> Callable[[], None]:
+def replay_of_list(driver: Driver, table: int) -> Callable[[], None]:
     """One compiled call, which launches a kept list."""
     from numba import njit
 
@@ -213,7 +213,7 @@ def replayed(driver: Driver, table: int) -> Callable[[], None]:
 # ---- without it ------------------------------------------------------------------------------------------------------
 
 
-def measured(turns: int) -> dict[str, dict[str, float]]:
+def measure_in_process(turns: int) -> dict[str, dict[str, float]]:
     """The figures, from a process that finds the driver that does nothing. Raises SystemExit where there is none."""
     compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
@@ -253,12 +253,12 @@ def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--turns", type=positive, default=2000)
     p.add_argument("--note", default="", help="what a reader should know of the machine")
-    p.add_argument("--out", type=to_write, help="JSON file to write")
+    p.add_argument("--out", type=file_to_write, help="JSON file to write")
     p.add_argument("--readme", type=with_marks("null-driver"), help="file whose table between these marks is replaced")
     a = p.parse_args()
-    found = measured(a.turns)
+    found = measure_in_process(a.turns)
     packages = {name: version(name) for name in ("numba-cuda", "cuda-bindings", "cuda-core")}
-    result = {"machine": where_it_ran() | packages | {"note": a.note}, "turns": a.turns, "microseconds": found}
+    result = {"machine": describe_machine() | packages | {"note": a.note}, "turns": a.turns, "microseconds": found}
     print(table(result))
     if a.out:
         a.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

@@ -21,12 +21,12 @@ import time
 from pathlib import Path
 
 import numpy as np
-from flags import positive, to_write
+from flags import file_to_write, positive
 from rich.console import Console
 from rich.progress import track
 
 import minidecode as md
-from minidecode.bench.compare import where_it_ran
+from minidecode.bench.compare import describe_machine
 from minidecode.runtime.receipt import Receipt
 
 BASE = {"width": 512, "heads": 8, "ffn": 2048, "layers": 6, "vocabulary": 50_000}  # Transformer base, section 3.1
@@ -46,7 +46,7 @@ ON_DEVICE = {  # launches one by one, a kernel for each operation; the cache of 
 }  # fmt: skip
 
 
-def make(kind: str, shape: dict, context: int, **how: str) -> md.Model:
+def make_model(kind: str, shape: dict, context: int, **how: str) -> md.Model:
     """A model of this shape with random weights. how: plan, dtype and device, in place of compiled code for the CPU."""
     D, H, F, L, V = (shape[key] for key in ("width", "heads", "ffn", "layers", "vocabulary"))
     if kind == "gpt2":
@@ -62,7 +62,7 @@ def make(kind: str, shape: dict, context: int, **how: str) -> md.Model:
         return md.load(folder, random_weights=True, **(how or {"plan": "fast"}))  # weights lie as the plan wants them
 
 
-def shares(receipt: Receipt) -> dict[str, float]:
+def shares_of_seconds(receipt: Receipt) -> dict[str, float]:
     """Percent of the generation's seconds: products, cache refreshing, other ops, and what is in no op (Python)."""
     whole, ops = sum(receipt.seconds.values()), receipt.ops
     parts = {
@@ -95,7 +95,7 @@ def time_setting(model: md.Model, plans: dict[str, str], B: int, N: int, options
         "seconds": {name: round(statistics.median(s), 4) for name, s in seconds.items()},
         "speedup": speedups,
         "equal_tokens": {name: tokens[name] == tokens["naive"] for name in plans},
-        "percent": {name: shares(receipt) for name, receipt in receipts.items()},
+        "percent": {name: shares_of_seconds(receipt) for name, receipt in receipts.items()},
     }  # fmt: skip
 
 
@@ -127,13 +127,13 @@ def main() -> None:
     p.add_argument("--small", action="store_true", help="a toy, to see that everything runs")
     p.add_argument("--runs", type=positive, default=3, help="turns that are timed")
     p.add_argument("--note", default="", help="what else ran on the machine meanwhile")
-    p.add_argument("--out", type=to_write, help="JSON file to write")
+    p.add_argument("--out", type=file_to_write, help="JSON file to write")
     a = p.parse_args()
     shape, settings = (SMALL, [(1, 4), (2, 5)]) if a.small else (BASE, SETTINGS)
     context = 2 * max(N for _, N in settings) + 2
     beams = [("bart", s, {"num_beams": 4}) for s in settings]
     sampled = [("gpt2", s, {"do_sample": True, "seed": 1} | o) for o in SAMPLING for s in settings]
-    models = {kind: make(kind, shape, context) for kind in ("bart", "gpt2")}
+    models = {kind: make_model(kind, shape, context) for kind in ("bart", "gpt2")}
     rows: dict[str, list[dict]] = {kind: [] for kind in models}
     for kind, (B, N), options in track(beams + sampled, "timing", console=Console(stderr=True), transient=True):
         rows[kind].append(time_setting(models[kind], PLANS, B, N, options, a.runs))
@@ -141,7 +141,7 @@ def main() -> None:
     print(f"Figure 4, batch {of_figure_4['batch']}, length {of_figure_4['length']}\n\n{shares_table(of_figure_4)}\n")
     print(f"Figure 5\n\n{table(rows['bart'])}\n\nFigure 6\n\n{table(rows['gpt2'])}")
     if a.out:
-        machine = where_it_ran() | {"note": a.note}
+        machine = describe_machine() | {"note": a.note}
         record = {"machine": machine, "shape": shape, "plans": PLANS, "figure_4": of_figure_4["percent"],
                  "figure_5": rows["bart"], "figure_6": rows["gpt2"]}  # fmt: skip
         a.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

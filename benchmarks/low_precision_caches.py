@@ -24,10 +24,10 @@ from collections.abc import Callable, Iterator
 from itertools import cycle
 
 import numpy as np
-from flags import positive, to_write
+from flags import file_to_write, positive
 from threadpoolctl import threadpool_limits
 
-from minidecode.bench.compare import where_it_ran
+from minidecode.bench.compare import describe_machine
 from minidecode.cpu import grouped as cpu_grouped
 from minidecode.cpu import split as cpu_split
 from minidecode.device.low_precision import cast_for_cache
@@ -41,7 +41,7 @@ WAYS = {
 STORED = ("float32", "float16")
 
 
-def caches(way: str, N: int, rng) -> list[tuple]:
+def caches_of_layers(way: str, N: int, rng) -> list[tuple]:
     """The op's arguments for each layer, in float32."""
 
     def keys_and_values(rows: int, positions: int) -> list[np.ndarray]:
@@ -58,16 +58,16 @@ def caches(way: str, N: int, rng) -> list[tuple]:
     return calls
 
 
-def stored_as(dtype: str, layers: list[tuple]) -> list[tuple]:
+def caches_stored_as(dtype: str, layers: list[tuple]) -> list[tuple]:
     return [tuple(cast_for_cache(np.dtype(dtype), a) if np.ndim(a) == 4 else a for a in layer) for layer in layers]
 
 
 def calls_of(way: str, N: int) -> Iterator[tuple[str, Callable[[], None]]]:
     """A call for each way to store the same numbers, which are checked first."""
-    layers, attend = caches(way, N, np.random.default_rng(0)), WAYS[way]
+    layers, attend = caches_of_layers(way, N, np.random.default_rng(0)), WAYS[way]
     for dtype in STORED:
-        narrow = stored_as(dtype, layers)
-        answers = attend(*narrow[0]), attend(*stored_as("float32", narrow)[0])
+        narrow = caches_stored_as(dtype, layers)
+        answers = attend(*narrow[0]), attend(*caches_stored_as("float32", narrow)[0])
         if np.abs(answers[0] - answers[1]).max() > 1e-6:
             raise SystemExit(f"{way}, {dtype}: not what float32 says of the same numbers")
         turns = cycle(narrow)
@@ -93,7 +93,7 @@ def main() -> None:
     p.add_argument("--positions", nargs="+", type=positive, default=[64, 256, 1024])
     p.add_argument("--repeats", type=positive, default=15, help="turns that are timed")
     p.add_argument("--note", default="", help="what else ran on the machine meanwhile")
-    p.add_argument("--out", type=to_write, help="JSON file to write")
+    p.add_argument("--out", type=file_to_write, help="JSON file to write")
     a = p.parse_args()
     rows = []
     with threadpool_limits(1):
@@ -107,7 +107,7 @@ def main() -> None:
                 wide, narrow = (f"{m[0]:.3f} ({m[1]:.3f}-{m[2]:.3f})" for m in ms.values())
                 times = ms["float32"][0] / ms["float16"][0]
                 print(f"| {way} | {N} | {wide} | {narrow} | {times:.2f}x |", flush=True)
-    machine = where_it_ran() | {"note": a.note}
+    machine = describe_machine() | {"note": a.note}
     if a.out:
         shape = {"layers": LAYERS, "beams": BEAMS, "heads": HEADS, "width": WIDTH, "generated": GENERATED}
         whole = {"machine": machine, "threads": 1, "shape": shape, "rows": rows}

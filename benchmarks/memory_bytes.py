@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from flags import to_write
+from flags import file_to_write
 
 import minidecode as md
 
@@ -45,7 +45,7 @@ def own_bytes(B: int, W: int, T: int, layers: int, width: int, item: int) -> int
     return B * W * T * 2 * layers * width * item
 
 
-def held(plan: str, B: int, W: int, N: int, T: int, item: int = 4) -> tuple[int, int]:
+def held_bytes(plan: str, B: int, W: int, N: int, T: int, item: int = 4) -> tuple[int, int]:
     """(bytes that a small BART holds under a plan, bytes by the formulas). item: 2 stores float16, as the papers do."""
     layers, width = 3, 16
     fields = {
@@ -87,12 +87,12 @@ def tables() -> dict[str, list[dict]]:
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--out", type=to_write, help="JSON file to write")
+    p.add_argument("--out", type=file_to_write, help="JSON file to write")
     a = p.parse_args()
     for plan in ("cache=replicated", "cache=split", "cache=el"):
         for B, W, N, T in [(1, 1, 7, 5), (3, 4, 20, 9), (2, 5, 33, 12)]:
             for item in (4, 2):
-                measured, expected = held(plan, B, W, N, T, item)
+                measured, expected = held_bytes(plan, B, W, N, T, item)
                 if measured != expected:
                     what = f"{plan}, {item} bytes a number, {B} x {N}, beam {W}, {T} new"
                     raise SystemExit(f"{what}: {measured} bytes held, {expected} by formula")

@@ -21,9 +21,9 @@ import statistics
 from collections import defaultdict
 from pathlib import Path
 
-from flags import to_read, to_write
+from flags import file_to_read, file_to_write
 
-from minidecode.bench.compare import where_it_ran
+from minidecode.bench.compare import describe_machine
 
 BASELINE = "multi-head"
 ORDER = ("multi-head", "multi-query", "multi-head local", "multi-query local", "h=1", "h=2", "h=4", "h=8")
@@ -63,7 +63,7 @@ def read_runs(path: Path, family: str) -> dict[str, list[dict]]:
     return {v: [run for run in by_variant[v] if run["seed"] in seeds] for v in ORDER if v in by_variant}
 
 
-def told_apart(a: list[float], b: list[float]) -> bool:
+def do_ranges_differ(a: list[float], b: list[float]) -> bool:
     """Whether the ranges of the seeds do not touch."""
     return max(a) < min(b) or max(b) < min(a)
 
@@ -73,7 +73,7 @@ def verdict(values: list[float], baseline: list[float]) -> str:
     if values is baseline:
         return ""
     difference = f"{statistics.mean(values) - statistics.mean(baseline):+.4f}"
-    if not told_apart(values, baseline):
+    if not do_ranges_differ(values, baseline):
         return f"{difference}: inside the spread"
     return f"{difference}: {'worse' if min(values) > max(baseline) else 'better'}"
 
@@ -94,7 +94,7 @@ def summary(runs: dict[str, list[dict]], family: str) -> dict:
     pairs = itertools.combinations(runs, 2)
     return {
         "budget": first[0]["budget"], "seeds": sorted(run["seed"] for run in first), "rows": rows,
-        "inside_the_spread": [[a, b] for a, b in pairs if not told_apart(losses[a], losses[b])],
+        "inside_the_spread": [[a, b] for a, b in pairs if not do_ranges_differ(losses[a], losses[b])],
     }  # fmt: skip
 
 
@@ -139,15 +139,15 @@ def markdown(family: str, record: dict) -> str:
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("runs", type=to_read, help="results.jsonl of weights/train_variants.py")
-    p.add_argument("--out", type=to_write, help="JSON file to write")
+    p.add_argument("runs", type=file_to_read, help="results.jsonl of weights/train_variants.py")
+    p.add_argument("--out", type=file_to_write, help="JSON file to write")
     a = p.parse_args()
     results = {}
     for family in PAPER:
         if runs := read_runs(a.runs, family):
             results[family] = summary(runs, family)
             print(markdown(family, results[family]) + "\n")
-    machine = where_it_ran()
+    machine = describe_machine()
     if a.out:
         a.out.write_text(json.dumps({"machine": machine, **results}, indent=1) + "\n", encoding="utf-8")
 

@@ -30,13 +30,13 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
-from flags import positive, to_write
+from flags import file_to_write, positive
 from rich.console import Console
 from rich.progress import track
 
 import minidecode as md
-from minidecode.bench.compare import time_by_turns, where_it_ran
-from minidecode.bench.multi_query_costs import PAPER_RATIOS, over_n_calls
+from minidecode.bench.compare import describe_machine, time_by_turns
+from minidecode.bench.multi_query_costs import PAPER_RATIOS, cost_of_n_positions
 from minidecode.plan import CACHES, Plan
 from minidecode.reference.append import write_positions
 from minidecode.reference.common.softmax import softmax
@@ -60,7 +60,7 @@ PAPERS_FIGURES = {  # TPUv2 microseconds per output token, encoder + decoder, gr
 }  # fmt: skip
 
 
-def make(variant: str, shape: dict, context: int, **how: str) -> md.Model:
+def make_model(variant: str, shape: dict, context: int, **how: str) -> md.Model:
     """A BART of this shape with random weights, its attention as the variant has it. how: dtype and device."""
     D, H = shape["width"], shape["heads"]
     is_multi_query = "multi-query" in variant
@@ -90,11 +90,11 @@ def time_once(model: md.Model, plan: str, ids_BN: np.ndarray, beams: int, steps:
     return 1e6 * seconds["encoder"] / (B * N), 1e6 * (seconds["prefill"] + seconds["steps"]) / (B * steps)
 
 
-def ratios(model: md.Model, variant: str, b: int, n: int) -> dict:
+def numbers_per_operation(model: md.Model, variant: str, b: int, n: int) -> dict:
     """Numbers moved per operation of n steps of one decoder layer's self-attention, for b sentences."""
     c = model.config
     listing = f"{'multiquery' if 'query' in variant else 'multihead'}_self_attention_incremental"
-    counted = over_n_calls(listing, b, n, c.d_model, c.decoder_attention_heads, number_bytes=1)
+    counted = cost_of_n_positions(listing, b, n, c.d_model, c.decoder_attention_heads, number_bytes=1)
     row = {"variant": variant, "batch": b, "length": n,
            "paper_order": PAPER_RATIOS[listing](b, n, c.d_model, c.decoder_attention_heads),
            "listing": counted.bytes / counted.operations}  # fmt: skip
@@ -169,11 +169,11 @@ def footnote_table(rows: list[dict]) -> str:
     return "\n".join(lines)
 
 
-def losers(rows: list[dict]) -> str:
+def losers_in_words(rows: list[dict]) -> str:
     """Where multi-query or local attention takes longer than multi-head, and why it may."""
     slower = []
     for r in rows:
-        base = base_of(r, rows)
+        base = multi_head_row(r, rows)
         if r["decoder_us"] > base["decoder_us"]:
             where = f"batch {r['batch']}, length {r['length']}, beam {r['beams']}"
             slower.append(f"{r['variant']} ({r['cache']}), {where}")
@@ -205,11 +205,11 @@ def main() -> None:
     p.add_argument("--beams", type=positive, nargs="+", default=[1, 4])
     p.add_argument("--runs", type=positive, default=3, help="turns that are timed")
     p.add_argument("--note", default="", help="what else ran on the machine meanwhile")
-    p.add_argument("--out", type=to_write, help="JSON file to write")
+    p.add_argument("--out", type=file_to_write, help="JSON file to write")
     a = p.parse_args()
 
     shape = PAPER if a.paper else LAPTOP
-    models = {variant: make(variant, shape, max(a.lengths) + 2) for variant in VARIANTS}
+    models = {variant: make_model(variant, shape, max(a.lengths) + 2) for variant in VARIANTS}
     for variant, model in models.items():
         print(f"{variant:<18} {model.parameters:,} parameters")
     rng = np.random.default_rng(0)
@@ -231,21 +231,21 @@ def main() -> None:
             })  # fmt: skip
     print(table(rows))
     whole = [v for v in VARIANTS if "local" not in v]
-    moved = [ratios(models[v], v, B, N) for B, N in product(a.batches, a.lengths) for v in whole]
+    moved = [numbers_per_operation(models[v], v, B, N) for B, N in product(a.batches, a.lengths) for v in whole]
     print("\nnumbers moved per operation, decoder self-attention\n" + ratio_table(moved))
     padded = footnote_1(shape, max(a.batches), max(a.lengths), max(9, a.runs))
     print("\nms of a step of one layer, by how the cache is kept\n" + footnote_table(padded))
-    print("\n" + losers(rows))
+    print("\n" + losers_in_words(rows))
     if a.out:
-        machine = where_it_ran() | {"note": a.note}
+        machine = describe_machine() | {"note": a.note}
         parameters = {v: m.parameters for v, m in models.items()}
         report = {"machine": machine, "shape": shape, "parameters": parameters, "rows": rows,
-                  "ratios": moved, "footnote_1": padded, "losers": losers(rows),
+                  "ratios": moved, "footnote_1": padded, "losers": losers_in_words(rows),
                   "paper_us": PAPERS_FIGURES}  # fmt: skip
         a.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
 
-def base_of(row: dict, rows: list[dict]) -> dict:
+def multi_head_row(row: dict, rows: list[dict]) -> dict:
     """Multi-head attention in the same setting, with the same kind of cache."""
     cache = VARIANTS["multi-head"][VARIANTS[row["variant"]].index(row["cache"])]
     same = {key: row[key] for key in ("batch", "length", "beams")} | {"variant": "multi-head", "cache": cache}
@@ -257,7 +257,7 @@ def table(rows: list[dict]) -> str:
     lines = [f"{'batch':>5} {'length':>6} {'beams':>5} {'variant':<18} {'cache':<13} {'encoder':>8} {'decoder':>9} "
              f"{'fastest to slowest':>20} {'speed':>6}"]  # fmt: skip
     for r in rows:
-        base = base_of(r, rows)
+        base = multi_head_row(r, rows)
         spread = f"{r['decoder_us_fastest']:,.1f} to {r['decoder_us_slowest']:,.1f}"
         lines.append(
             f"{r['batch']:>5} {r['length']:>6} {r['beams']:>5} {r['variant']:<18} {r['cache']:<13} "

@@ -24,8 +24,8 @@ import numpy as np
 from gpu_linear import BYTES, LARGE, LARGE_INPUTS, OF_5, SHAPES, kernel_with
 
 from minidecode.bench import predict
-from minidecode.bench.compare import implementations, stored_as
-from minidecode.bench.multiprocessor import H100, Code, in_flight, moved
+from minidecode.bench.compare import implementations, ways_to_store
+from minidecode.bench.multiprocessor import H100, Code, bandwidth_by_littles_law, bytes_moved
 from minidecode.catalog import CATALOG
 from minidecode.cuda import linear, shared
 from minidecode.emulator.one_block import Asked
@@ -67,18 +67,18 @@ def write_counts(again: bool) -> None:
     predict.recorded_counts = lambda: book  # what is counted on the way is not counted twice
     for name in OPS:
         row = CATALOG[name]
-        can_be = stored_as(name)
+        can_be = ways_to_store(name)
         ways = can_be if name == "linear" else [s for s in ("float16",) if s in can_be] or [None]
         for stored in ways:
             functions = {k: f for k, f in implementations(row).items() if k.startswith("cuda")}
             if set(book["works"].get(f"{name} {stored}", {}).get("versions", ())) == set(functions):
                 continue
-            arguments, shape, useful = predict.enlarged(row, predict.MEGABYTES, stored)
+            arguments, shape, useful = predict.enlarged_inputs(row, predict.MEGABYTES, stored)
             versions = {}
             for label, function in functions.items():
                 launched = predict.launches_of(function, *arguments)
                 book["counts"] |= {one.kernel: list(dataclasses.astuple(one.code)) for one in launched}
-                versions[label] = [[one.kernel, rounded(one.work)] for one in launched]
+                versions[label] = [[one.kernel, round_work(one.work)] for one in launched]
                 print(name, stored, label, *versions[label], flush=True)
             book["works"][f"{name} {stored}"] = {"shape": shape, "useful": int(useful), "versions": versions}
             write(predict.COUNTS, book)
@@ -98,7 +98,7 @@ def write(path: Path, book: dict) -> None:
     path.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
 
 
-def rounded(work: Asked) -> list:
+def round_work(work: Asked) -> list:
     return [round(n, 1) if isinstance(n, float) else n for n in dataclasses.astuple(work)]
 
 
@@ -123,7 +123,7 @@ def write_measured(again: bool) -> None:
             print(group, name, error, flush=True)
             continue
         book["counts"] |= {one.kernel: list(dataclasses.astuple(one.code)) for one in launched}
-        launches = [[one.kernel, rounded(one.work)] for one in launched]
+        launches = [[one.kernel, round_work(one.work)] for one in launched]
         book["cases"].append({"set": group, "name": name, "share": share, "useful": useful, "launches": launches})
         write(OUT, book)
         print(group, name, flush=True)
@@ -134,7 +134,7 @@ def measured_cases(lines: dict[str, list[str]]):
     for (name, label), share in BEFORE.items():
         row = CATALOG[name]
         stored = "float16" if name == "linear" else None
-        arguments, _, useful = predict.enlarged(row, predict.MEGABYTES, stored)
+        arguments, _, useful = predict.enlarged_inputs(row, predict.MEGABYTES, stored)
         yield "before", f"{name} {label}", share, int(useful), partial(implementations(row)[label], *arguments)
     yield from products(lines["linear"][1:])
     yield from vocabularies(lines["vocab"][1:])
@@ -154,21 +154,21 @@ def products(lines: list[str]):
                 int(re.search(rf"{model} {layer} \((\d+)", others)[1]),
             )
         for shape, (inputs, outputs, measured) in shapes.items():
-            x_RX, y_RX = drawn((rows, inputs)), np.empty((rows, outputs), np.float32)
-            call = partial(linear.launch_few_rows, made, x_RX, weights(dtype, outputs, inputs), None, y_RX)
+            x_RX, y_RX = drawn_array((rows, inputs)), np.empty((rows, outputs), np.float32)
+            call = partial(linear.launch_few_rows, made, x_RX, random_weight(dtype, outputs, inputs), None, y_RX)
             name = f"{dtype}, {rows} rows, {constants}, {shape}"
             yield "linear", name, measured, int(inputs * outputs * BYTES[dtype]), call
 
 
-def weights(dtype: str, outputs: int, inputs: int) -> Weight:
+def random_weight(dtype: str, outputs: int, inputs: int) -> Weight:
     if dtype in ("float32", "float16"):
-        return Weight(drawn((outputs, inputs), dtype), layout="oi")
-    data = drawn((outputs, inputs // 2), np.uint8) if dtype == "int4" else drawn((outputs, inputs), np.int8)
-    scale = drawn((outputs,)) if dtype == "int8" else drawn((outputs, inputs // 32), np.float16)
+        return Weight(drawn_array((outputs, inputs), dtype), layout="oi")
+    data = drawn_array((outputs, inputs // 2), np.uint8) if dtype == "int4" else drawn_array((outputs, inputs), np.int8)
+    scale = drawn_array((outputs,)) if dtype == "int8" else drawn_array((outputs, inputs // 32), np.float16)
     return Weight(data, scale=scale, layout="oi")
 
 
-def drawn(shape: tuple, dtype=np.float32) -> np.ndarray:
+def drawn_array(shape: tuple, dtype=np.float32) -> np.ndarray:
     """An array whose first rows hold random numbers, and the others zeros that take no memory."""
     array, rng = np.zeros(shape, dtype), np.random.default_rng(0)
     first = array[: max(1, FILLED // max(1, array[:1].size))]
@@ -184,10 +184,10 @@ def vocabularies(lines: list[str]):
         if found is None or found[1] in ("beam_update", "top_k"):
             continue
         name, rows = found[1], 2672 if found[1] in ("softmax", "beam_scores", "temperature") else 5340
-        x_RV = drawn((rows, vocabulary))
+        x_RV = drawn_array((rows, vocabulary))
         arguments = {
             "candidates": (x_RV.reshape(rows // 4, -1), tokens), "argmax": (x_RV, x_RV), "softmax": (x_RV,),
-            "hars": (x_RV, -np.abs(drawn((rows // 4, 4))), tokens), "temperature": (x_RV, 0.7),
+            "hars": (x_RV, -np.abs(drawn_array((rows // 4, 4))), tokens), "temperature": (x_RV, 0.7),
             "beam_scores": (x_RV, x_RV[:, 0].copy()),
         }[name]  # fmt: skip
         call = partial(implementations(CATALOG[name])[found[2]], *arguments)
@@ -202,16 +202,16 @@ def attentions(lines: list[str]):
         if name not in ATTENTION or label not in versions:
             continue
         _, B, W, H, G, K, N, _, dtype = gpu_attention.SHAPES[name]
-        cache = drawn((B, G, N, K), dtype), drawn((B, G, N, K), dtype), np.zeros(B, np.int64)
-        q_RHK, out = drawn((B * W, H, K)), np.empty((B * W, H * K), np.float32)
+        cache = drawn_array((B, G, N, K), dtype), drawn_array((B, G, N, K), dtype), np.zeros(B, np.int64)
+        q_RHK, out = drawn_array((B * W, H, K)), np.empty((B * W, H * K), np.float32)
         call = partial(versions[label], q_RHK, *cache, K**-0.5, out)
         share = int(re.search(r" (\d+)%", line)[1])
         yield "attention", f"{name}: {label}", share, 2 * B * N * G * K * np.dtype(dtype).itemsize, call
 
 
-def predicted(book: dict, case: dict) -> predict.Prediction:
+def predict_case(book: dict, case: dict) -> predict.Prediction:
     launched = [predict.Launched(key, Code(*book["counts"][key]), Asked(*work)) for key, work in case["launches"]]
-    return predict.predicted(H100, case["name"], launched, case["useful"])
+    return predict.predict_call(H100, case["name"], launched, case["useful"])
 
 
 def by_flight_alone(book: dict, case: dict) -> float:
@@ -219,7 +219,7 @@ def by_flight_alone(book: dict, case: dict) -> float:
     seconds = 0.0
     for key, counted in case["launches"]:
         code, work = Code(*book["counts"][key]), Asked(*counted)
-        seconds += min(case["useful"], moved(work)) / in_flight(H100, code, work)
+        seconds += min(case["useful"], bytes_moved(work)) / bandwidth_by_littles_law(H100, code, work)
     return case["useful"] / H100.bandwidth / seconds
 
 
@@ -236,13 +236,13 @@ def rank_correlation(x: list[float], y: list[float]) -> float:
 def with_predictions(book: dict) -> dict:
     """The book with what is predicted now: of each case its share and limit; of each set how well they are ranked."""
     for case in book["cases"]:
-        one = predicted(book, case)
+        one = predict_case(book, case)
         case |= {"predicted": round(100 * one.share), "limit": one.limit}
     book["ranks"] = {}
     for group in ["all", *dict.fromkeys(case["set"] for case in book["cases"])]:
         cases = [case for case in book["cases"] if group in ("all", case["set"])]
         measured = [case["share"] for case in cases]
-        model = rank_correlation([predicted(book, case).share for case in cases], measured)
+        model = rank_correlation([predict_case(book, case).share for case in cases], measured)
         flight = rank_correlation([by_flight_alone(book, case) for case in cases], measured)
         book["ranks"][group] = {"launches": len(cases), "model": round(model, 2), "in flight alone": round(flight, 2)}
     return book

@@ -24,10 +24,10 @@ import copy
 import json
 
 import numpy as np
-from flags import positive, to_write
+from flags import file_to_write, positive
 from readme import with_marks, write_between_markers
 
-from minidecode.bench.compare import ON_HOST, calls_on_device, implementations, time_by_turns, where_it_ran
+from minidecode.bench.compare import ON_HOST, calls_on_device, describe_machine, implementations, time_by_turns
 from minidecode.catalog import CATALOG
 from minidecode.conformance.rows.ngram import oracle
 from minidecode.device.arrays import device_kind
@@ -54,7 +54,7 @@ def texts(rows: int, longest: int) -> np.ndarray:
     return np.random.default_rng(0).zipf(1.3, (rows, longest)) % WORDS
 
 
-def at_every_step(ban):
+def bans_at_every_step(ban):
     """All bans of a generation: one for each of the lengths."""
 
     def run(scores_RV, tokens_RM, lengths):
@@ -68,7 +68,7 @@ def at_every_step(ban):
 def calls_on_host(scores_RV, tokens_RM, lengths) -> dict:
     """Label -> (function, arguments) of what runs without a GPU."""
     functions = {k: f for k, f in implementations(CATALOG["ngram"]).items() if not k.startswith("cuda")}
-    return {label: (at_every_step(ban), (scores_RV, tokens_RM, lengths)) for label, ban in functions.items()}
+    return {label: (bans_at_every_step(ban), (scores_RV, tokens_RM, lengths)) for label, ban in functions.items()}
 
 
 def calls_on_gpu(cupy, scores_RV, tokens_RM, lengths) -> dict:
@@ -81,14 +81,14 @@ def calls_on_gpu(cupy, scores_RV, tokens_RM, lengths) -> dict:
     calls = {}
     for label, (ban, given) in calls_on_device(functions, (scores_RV, tokens_RM, lengths[0], N), cupy).items():
         summary = lengths if given[1] is tokens_RM else on_device
-        calls[label.removesuffix(ON_HOST)] = at_every_step(ban), (*given[:2], summary)
+        calls[label.removesuffix(ON_HOST)] = bans_at_every_step(ban), (*given[:2], summary)
     loop, scores, tokens = functions[LOOP], cupy.asarray(scores_RV), cupy.asarray(tokens_RM)
 
     def after_one_transfer(scores_RV, tokens_RM, length_R, n):
         return loop(scores_RV, cupy.asnumpy(tokens_RM), length_R, n)
 
-    calls[LOOP] = at_every_step(after_one_transfer), (scores, tokens, lengths)
-    return {ROW_BY_ROW: (at_every_step(loop), (scores, tokens, lengths))} | calls
+    calls[LOOP] = bans_at_every_step(after_one_transfer), (scores, tokens, lengths)
+    return {ROW_BY_ROW: (bans_at_every_step(loop), (scores, tokens, lengths))} | calls
 
 
 def check(calls_of, to_host, tokens_RM, lengths) -> None:
@@ -126,7 +126,7 @@ def table(record: dict) -> str:
     return "\n".join(lines)
 
 
-def measured(
+def measure_ways(
     sentences: int = 32, beams: int = 4, longest: int = 140, vocabulary: int = 50_264, runs: int = 5, note: str = ""
 ) -> dict:
     """Milliseconds of each way, all checked before. Ends the script if one is wrong."""
@@ -147,7 +147,7 @@ def measured(
     scores_RV = np.zeros((len(tokens_RM), vocabulary), np.float32)
     timings = time_by_turns(calls_of(scores_RV, tokens_RM, lengths), runs, synchronize)
     return {
-        "machine": where_it_ran(), "note": note, "paper_ms": PAPER_MS,
+        "machine": describe_machine(), "note": note, "paper_ms": PAPER_MS,
         "shape": {"sentences": sentences, "beams": beams, "steps": longest, "n": N, "vocabulary": vocabulary},
         "ngram_ms": [{"way": t.implementation,
                       "milliseconds": [round(1e3 * x, 4) for x in (t.median, t.fastest, t.slowest)]} for t in timings],
@@ -162,7 +162,7 @@ def main() -> None:
     p.add_argument("--vocabulary", type=positive, default=50_264, help=f"{WORDS} or more")
     p.add_argument("--runs", type=positive, default=5, help="turns that are timed")
     p.add_argument("--note", default="", help="what else ran on the machine meanwhile")
-    p.add_argument("--out", type=to_write, help="JSON file to write")
+    p.add_argument("--out", type=file_to_write, help="JSON file to write")
     p.add_argument(
         "--readme",
         type=with_marks("ngram", "ngram-gpu"),
@@ -171,7 +171,7 @@ def main() -> None:
     a = p.parse_args()
     if a.vocabulary < WORDS:
         p.error(f"argument --vocabulary: the texts have {WORDS} different tokens, so {a.vocabulary} are too few")
-    record = measured(a.sentences, a.beams, a.longest, a.vocabulary, a.runs, a.note)
+    record = measure_ways(a.sentences, a.beams, a.longest, a.vocabulary, a.runs, a.note)
     print(table(record))
     if a.out:
         a.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

@@ -15,13 +15,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from flags import positive, to_write
+from flags import file_to_write, positive
 
 from minidecode.catalog import CATALOG
 from minidecode.commands.whole_file import whole_file
 
 
-def compared(name: str, repeats: int, most: int) -> dict | None:
+def compare_op(name: str, repeats: int, most: int) -> dict | None:
     """What the command prints of one op; None where it takes too long."""
     command = [sys.executable, "-m", "minidecode", "compare", name, "--json", "--quiet", "--repeats", str(repeats)]
     try:
@@ -42,12 +42,12 @@ def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--repeats", type=positive, default=5, help="how often each implementation is timed")
     p.add_argument("--most", type=positive, default=300, help="seconds that one op may take")
-    p.add_argument("--out", type=to_write, required=True)
+    p.add_argument("--out", type=file_to_write, required=True)
     a = p.parse_args()
     records = json.loads(a.out.read_text(encoding="utf-8")) if a.out.exists() else []
     there = {record["name"] for record in records}
     for name in (name for name in CATALOG if name not in there):
-        record = compared(name, a.repeats, a.most)
+        record = compare_op(name, a.repeats, a.most)
         if record is None:
             print(f"{name}: left out, it takes more than {a.most} seconds")
             continue

@@ -56,7 +56,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flags import positive, to_write
+from flags import file_to_write, positive
 from readme import with_marks, write_between_markers
 
 from minidecode.bench.compare import processor
@@ -245,9 +245,9 @@ def describe_llama(writer, config, tensors: dict) -> Iterator[tuple[str, np.ndar
         yield f"{names[of]}.{what}", data
 
 
-def made(context, maker: Callable, arguments: tuple, environment: dict, name: str) -> None:
+def make_in_process(context, maker: Callable, arguments: tuple, environment: dict, name: str) -> None:
     """Runs what makes a checkpoint in a process of its own. Ends the script if it fails."""
-    process = started(context, maker, arguments, environment)
+    process = start_process(context, maker, arguments, environment)
     process.join()
     if process.exitcode:
         raise SystemExit(f"no checkpoint could be made for {name}: see above")
@@ -437,14 +437,14 @@ def llama_cpp(folder: Path, threads: int, stored: str, flash: bool) -> Callable[
     return prepare
 
 
-def agree(pipe, folder: Path, settings: list[dict]) -> None:
+def send_disagreements(pipe, folder: Path, settings: list[dict]) -> None:
     """A process that sends, for each setting, how many texts of `fast` are not those of the plain cache, and what the
     receipts of both say: the bytes of caches, and the seconds of each stage, in the fastest of three more runs.
 
     Only ties may part them: sends a sentence instead where no tie explains it.
     """
     import minidecode as md
-    from minidecode.bench.rungs import Setting, Work, differing, is_tie, run_ids
+    from minidecode.bench.rungs import Setting, Work, differing_texts, is_tie, run_ids
 
     model = md.load(folder)
     for s in settings:
@@ -455,7 +455,7 @@ def agree(pipe, folder: Path, settings: list[dict]) -> None:
             plan = {"base": base} | dict(choice.split("=") for choice in choices)
             sides[label] = Setting(plan, "float32", s["batch"], s["ngram"])
         runs = {label: run_ids(texts, side) for label, side in sides.items()}
-        parted = differing(runs[PLAIN], runs[OURS])
+        parted = differing_texts(runs[PLAIN], runs[OURS])
         if wrong := [n for n in parted if not is_tie(texts, n, sides[PLAIN], sides[OURS])]:
             pipe.send(f"text {wrong[0] + 1} of {s['batch']} is another under plan=fast, and no tie explains it")
             return
@@ -470,7 +470,7 @@ def agree(pipe, folder: Path, settings: list[dict]) -> None:
         pipe.send({"tied_texts": len(parted), "memory_bytes": held, "seconds": seconds})
 
 
-def started(context, target: Callable, arguments: tuple, environment: dict):
+def start_process(context, target: Callable, arguments: tuple, environment: dict):
     """A process that has these variables from its very beginning: NumPy's BLAS reads them as it is loaded.
 
     Whatever stands in the process's function comes too late, for a spawned process imports this file first.
@@ -501,7 +501,7 @@ def work(pipe, load: str, folder: Path, threads: int, given: dict) -> None:
         pipe.send((tokens, time.perf_counter() - started))
 
 
-def least(folder: Path, threads: int, dtype: str) -> Callable[[dict], Callable[[], list]]:
+def least_work(folder: Path, threads: int, dtype: str) -> Callable[[dict], Callable[[], list]]:
     """Of ours: (bytes, operations) of each call of an op, at the least, by its cost model."""
     import minidecode as md
 
@@ -547,7 +547,7 @@ def ceilings(folder: Path, threads: int) -> Callable[[dict], Callable[[], list]]
     return lambda setting: run
 
 
-def answer(pipe, who: str):
+def receive_answer(pipe, who: str):
     """What a process sends. Ends the script in one line if it has ended instead."""
     try:
         return pipe.recv()
@@ -558,20 +558,20 @@ def answer(pipe, who: str):
 def verdicts(context, folder: Path, settings: list[dict], environment: dict) -> list[dict]:
     """What `agree` says of each setting. Ends the script if texts part without a tie: nothing is timed then."""
     pipe, theirs = context.Pipe()
-    process, verdicts = started(context, agree, (theirs, folder, settings), environment), []
+    process, verdicts = start_process(context, send_disagreements, (theirs, folder, settings), environment), []
     theirs.close()
     for _ in settings:
-        verdicts.append(answer(pipe, "comparing texts"))
+        verdicts.append(receive_answer(pipe, "comparing texts"))
         if isinstance(verdicts[-1], str):
             raise SystemExit(f"{verdicts[-1]}: nothing is timed")
     process.join()
     return verdicts
 
 
-def asked(pipe, who: str, setting: dict) -> tuple[list, float]:
+def ask_system(pipe, who: str, setting: dict) -> tuple[list, float]:
     """What a system's process answers, and the seconds that it took for it; then what spins may fall asleep."""
     pipe.send(setting)
-    reply = answer(pipe, who)
+    reply = receive_answer(pipe, who)
     time.sleep(ASLEEP)
     return reply
 
@@ -582,13 +582,13 @@ def time_setting(setting: dict, pipes: dict, runs: int, others: dict | None = No
     rng = np.random.default_rng(0)
     for turn in range(runs + 1):
         for name in rng.permutation(list(pipes)).tolist():
-            tokens[name], took = asked(pipes[name], name, setting)
+            tokens[name], took = ask_system(pipes[name], name, setting)
             if any(len(t) < setting["new"] - 1 for t in tokens[name]):
                 raise SystemExit(f"{name} made {min(map(len, tokens[name]))} tokens, and not {setting['new']}")
             if turn > 0:
                 seconds[name].append(took)
         if others and turn > 0:
-            reached.append(asked(others["ceilings"], "ceilings", setting)[0])
+            reached.append(ask_system(others["ceilings"], "ceilings", setting)[0])
     new = setting["batch"] * setting["new"]
     timed = {
         name: {"tokens_per_second": round(new / statistics.median(s), 1), "seconds": [round(x, 4) for x in s],
@@ -597,7 +597,7 @@ def time_setting(setting: dict, pipes: dict, runs: int, others: dict | None = No
         for name, s in seconds.items()
     }  # fmt: skip
     if others:
-        calls = asked(others["least"], "least", setting)[0]
+        calls = ask_system(others["least"], "least", setting)[0]
         reads, computes = (statistics.median(turn[k] for turn in reached) for k in (0, 1))
         timed[OURS]["limits"] = {
             "bytes": sum(size for size, _ in calls), "operations": sum(number for _, number in calls),
@@ -627,9 +627,9 @@ def table(record: dict) -> str:
              "|---|---|---|---|---|---|---|---|---|"]  # fmt: skip
     for name, rows in record["work"].items():
         ours = [rows.get(f"minidecode {kind}") for kind in ("fp32", "int8", "int8_dynamic")]
-        theirs = [best(rows, peer) for peer in ("CTranslate2 fp32", "CTranslate2 int8", "transformers")]
+        theirs = [best_row(rows, peer) for peer in ("CTranslate2 fp32", "CTranslate2 int8", "transformers")]
         shown = [f"{row['tokens_per_second']:,.1f}" if row else "" for row in (*ours, *theirs)]
-        first, second, third = (ratio(*pair) if all(pair) else "" for pair in pairs(rows))
+        first, second, third = (ratio(*pair) if all(pair) else "" for pair in pairs_of_rows(rows))
         lines.append(f"| {name} | {' | '.join(shown)} | {first}, {second} | {third} |")
     for more in (llama_lines(record), target_lines(record)):
         lines += ["", *more] if more else []
@@ -643,14 +643,14 @@ def table(record: dict) -> str:
 
 def llama_lines(record: dict) -> list[str]:
     """A table of its own, of the works and types that it was asked; nothing where it was not."""
-    works = {name: rows for name, rows in record["work"].items() if best(rows, "llama.cpp")}
-    types = [t for t in OF_GGUF if t != "Q4_0" or any(best(rows, "llama.cpp Q4_0") for rows in works.values())]
+    works = {name: rows for name, rows in record["work"].items() if best_row(rows, "llama.cpp")}
+    types = [t for t in OF_GGUF if t != "Q4_0" or any(best_row(rows, "llama.cpp Q4_0") for rows in works.values())]
     pairs = [f"{OF_GGUF[t].removeprefix('minidecode ')}{f' / {t}' * (t != 'F32')}" for t in types]
     ours_alone = [OF_GGUF["Q4_0"]] if "Q4_0" in types else []  # of the others the first table has the speed
     lines = [f"| work | llama.cpp {' | '.join([*types, *ours_alone])} | minidecode / llama.cpp: {', '.join(pairs)} |",
              "|---" * (2 + len(types) + len(ours_alone)) + "|"]  # fmt: skip
     for name, rows in works.items():
-        theirs, ours = [best(rows, f"llama.cpp {t}") for t in types], [rows.get(OF_GGUF[t]) for t in types]
+        theirs, ours = [best_row(rows, f"llama.cpp {t}") for t in types], [rows.get(OF_GGUF[t]) for t in types]
         shown = [f"{row['tokens_per_second']:,.1f}" if row else "" for row in (*theirs, *map(rows.get, ours_alone))]
         ratios = [ratio(a, b) if a and b else "" for a, b in zip(ours, theirs, strict=True)]
         lines.append(f"| {name} | {' | '.join(shown)} | {', '.join(ratios)} |")
@@ -662,24 +662,24 @@ def accelerated_table(record: dict) -> str:
     lines = ["| work | md.accelerate | minidecode fp32 | transformers | md.accelerate / minidecode fp32 |"
              " md.accelerate / transformers |", "|---|---|---|---|---|---|"]  # fmt: skip
     for name, rows in record["work"].items():
-        three = rows["accelerated"], rows[OURS], best(rows, "transformers")
+        three = rows["accelerated"], rows[OURS], best_row(rows, "transformers")
         shown = [f"{row['tokens_per_second']:,.1f}" for row in three if row]
         ratios = [ratio(three[0], row) for row in three[1:] if row]
         lines.append(f"| {name} | {' | '.join([*shown, *ratios])} |")
     return "\n".join([*lines, "", *where(record)])
 
 
-def best(rows: dict, start: str) -> dict | None:
+def best_row(rows: dict, start: str) -> dict | None:
     """The fastest of the systems whose names begin so."""
     mine = [row for system, row in rows.items() if system.startswith(start)]
     return max(mine, key=lambda row: row["tokens_per_second"], default=None)
 
 
-def pairs(rows: dict) -> list[tuple[dict | None, dict | None]]:
+def pairs_of_rows(rows: dict) -> list[tuple[dict | None, dict | None]]:
     """(ours, a peer): float32 beside CTranslate2, int8_dynamic beside its int8, float32 beside transformers."""
     fp32, int8 = rows.get(OURS), rows.get("minidecode int8_dynamic")
-    return [(fp32, best(rows, "CTranslate2 fp32")), (int8, best(rows, "CTranslate2 int8")),
-            (fp32, best(rows, "transformers"))]  # fmt: skip
+    return [(fp32, best_row(rows, "CTranslate2 fp32")), (int8, best_row(rows, "CTranslate2 int8")),
+            (fp32, best_row(rows, "transformers"))]  # fmt: skip
 
 
 def target_lines(record: dict) -> list[str]:
@@ -687,9 +687,9 @@ def target_lines(record: dict) -> list[str]:
     lines = ["| work | float32 / CTranslate2: target, reached | int8_dynamic / its int8 | float32 / transformers |",
              "|---|---|---|---|"]  # fmt: skip
     for name, rows in record["work"].items():
-        if name in TARGETS and all(ours and theirs for ours, theirs in pairs(rows)):
+        if name in TARGETS and all(ours and theirs for ours, theirs in pairs_of_rows(rows)):
             cells, targets = [], TARGETS_ON_INTEL if is_intel(record) and name in SETTINGS else TARGETS[name]
-            for wanted, (ours, theirs) in zip(targets, pairs(rows), strict=True):
+            for wanted, (ours, theirs) in zip(targets, pairs_of_rows(rows), strict=True):
                 reached = middle_ratio(ours, theirs)
                 missed = f"{wanted:g}x, **{reached:.2f}x, missed**" if wanted else ""
                 cells.append(f"{wanted:g}x, {reached:.2f}x" if wanted and reached >= wanted else missed)
@@ -776,7 +776,7 @@ def main() -> None:
     )
     p.add_argument("--shrink", action="store_true", help="toy shapes: to see that it runs")
     p.add_argument("--note", default="", help="what a reader should know of the machine")
-    p.add_argument("--out", type=to_write, help="JSON file to write")
+    p.add_argument("--out", type=file_to_write, help="JSON file to write")
     p.add_argument(
         "--readme",
         type=with_marks("peers", "peers-intel", "peers-models", "peers-accelerated", "plain-cache"),
@@ -802,7 +802,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         for name in dict.fromkeys(s["model"] for s in works.values()):
             folder, mine = Path(scratch) / name, {n: s for n, s in works.items() if s["model"] == name}
-            made(context, make_checkpoint, (name, folder, a.shrink, not a.plain_cache), common, name)
+            make_in_process(context, make_checkpoint, (name, folder, a.shrink, not a.plain_cache), common, name)
             if a.plain_cache:
                 agreed |= dict(zip(mine, verdicts(context, folder, list(mine.values()), of_ours), strict=True))
             pipes, workers = {}, []
@@ -812,9 +812,9 @@ def main() -> None:
                     continue
                 pipes[system], theirs = context.Pipe()
                 environment = (of_ours if load in OUR_BLAS else common) | more
-                workers.append(started(context, work, (theirs, load, folder, a.threads, given), environment))
+                workers.append(start_process(context, work, (theirs, load, folder, a.threads, given), environment))
                 theirs.close()
-            multiplies = {system: answer(pipe, system) for system, pipe in pipes.items()}
+            multiplies = {system: receive_answer(pipe, system) for system, pipe in pipes.items()}
             others = {name: pipes.pop(name) for name in BESIDE if name in pipes}
             kernels = next((k for s, k in multiplies.items() if systems[s][0] == "ours"), "none was asked")
             for label, setting in mine.items():

@@ -29,11 +29,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from flags import positive, to_write
+from flags import file_to_write, positive
 from threadpoolctl import threadpool_limits
 
 import minidecode as md
-from minidecode.bench.compare import where_it_ran
+from minidecode.bench.compare import describe_machine
 from minidecode.lines.pipeline import OVERLAPS
 from minidecode.lines.records import record_of
 from minidecode.lines.timeline import draw_timeline
@@ -58,7 +58,7 @@ def run(model: md.Model, lines: list[str], overlap: str, options: dict, trace: b
 
 
 @contextmanager
-def stand_in(model: md.Model, wait: float) -> Iterator[None]:
+def stand_in_for_model(model: md.Model, wait: float) -> Iterator[None]:
     """The model's answers are tokens of a table, after a wait in which the processor is free."""
     each, tokens = LONG["num_return_sequences"], LONG["max_new_tokens"]
     table = np.random.default_rng(0).integers(300, model.config.vocab_size, (8 * each, tokens))
@@ -127,8 +127,8 @@ def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--runs", type=positive, default=5, help="turns that are timed")
     p.add_argument("--lines", type=positive, default=240)
-    p.add_argument("--out", type=to_write, help="JSON file to write")
-    p.add_argument("--timeline", type=to_write, help="SVG file: a run with both overlaps")
+    p.add_argument("--out", type=file_to_write, help="JSON file to write")
+    p.add_argument("--timeline", type=file_to_write, help="SVG file: a run with both overlaps")
     a = p.parse_args()
     model, load_before = md.load("tiny-gpt2"), load_of_the_machine()
     short, long, rows = lines_of(a.lines, 13), lines_of(a.lines, 60), []
@@ -136,12 +136,12 @@ def main() -> None:
         with threadpool_limits(threads):
             name = f"tiny-gpt2, BLAS with {threads} thread{'' if threads == 1 else 's'}"
             rows += time_work(name, model, short, SHORT, a.runs)
-    with stand_in(model, 0.0):
+    with stand_in_for_model(model, 0.0):
         busy = run(model, long, "none", LONG)[1].busy["post-process"]
     wait = busy * (1 / POST_PROCESSING - 1) / (a.lines / 8)
-    with stand_in(model, wait):
+    with stand_in_for_model(model, wait):
         rows += time_work(f"stand-in (simulated), {1000 * wait:.1f} ms a batch", model, long, LONG, a.runs)
-    machine = where_it_ran() | {"load_before": load_before, "load_after": load_of_the_machine()}
+    machine = describe_machine() | {"load_before": load_before, "load_after": load_of_the_machine()}
     note = (
         "The machine was doing other work too (see its load, which is of processes that want one of its cores). Gains "
         "are ratios within a round. The stand-in simulates a device that leaves the processor free; it is not one."
@@ -153,7 +153,7 @@ def main() -> None:
             encoding="utf-8",
         )
     if a.timeline:
-        with stand_in(model, wait):
+        with stand_in_for_model(model, wait):
             receipt = run(model, long[:96], "both", LONG, trace=True)[1]
         title = f"stand-in (simulated), {len(long[:96])} lines, overlap: both"
         a.timeline.write_text(draw_timeline(receipt, title), encoding="utf-8")

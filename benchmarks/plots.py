@@ -16,7 +16,7 @@ import json
 from itertools import groupby
 
 import matplotlib
-from flags import to_read
+from flags import file_to_read
 from matplotlib.figure import Figure
 
 matplotlib.rcParams |= {
@@ -227,7 +227,7 @@ PICTURES = {
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("results", type=to_read, nargs="+", help="JSON files")
+    p.add_argument("results", type=file_to_read, nargs="+", help="JSON files")
     a = p.parse_args()
     for path in a.results:
         try:

@@ -38,19 +38,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from flags import positive, positive_number, to_write
+from flags import file_to_write, positive, positive_number
 from readme import with_marks, write_between_markers
 from safetensors.numpy import load_file, save_file
 
 import minidecode as md
 from minidecode.bench import quality
-from minidecode.bench.compare import where_it_ran
+from minidecode.bench.compare import describe_machine
 from minidecode.device.low_precision import COMPUTED_IN
 from minidecode.files.folder import find_folder
 
 sys.path.append(str(Path(__file__).parents[1] / "weights"))
 
-from corpus import END_OF_TEXT, infill, read_text, split_files
+from corpus import END_OF_TEXT, corrupt_by_infilling, read_text, split_files
 from evaluate_bart import draw_windows
 
 DTYPES = tuple(dtype for dtype in COMPUTED_IN if dtype != "float64")  # the first is what others are compared with
@@ -109,7 +109,7 @@ def corrupted_windows(tokenizer, texts: list[str], a: argparse.Namespace) -> tup
     sources, windows = [], []
     for text, first in draw_windows(ids, a.windows, a.length, seed=0):
         windows.append(ids[text][first : first + a.length])
-        sources.append(np.array([start, *infill(rng, windows[-1], mask, a.spans)[0], end]))
+        sources.append(np.array([start, *corrupt_by_infilling(rng, windows[-1], mask, a.spans)[0], end]))
     return sources, windows
 
 
@@ -171,7 +171,7 @@ def measure(family: str, variant: str, folder: Path, read: Callable, originals: 
     ]  # fmt: skip
     if baseline.texts is not None:
         answers = [quality.Answers(MODELS[family], plan, dtype, f.texts, 0, 0) for dtype, f in by_dtype.items()]
-        for row, judged in zip(rows, quality.judge(answers, originals).rows, strict=True):
+        for row, judged in zip(rows, quality.judge_answers(answers, originals).rows, strict=True):
             row |= {"scores": judged.scores, "intervals": judged.intervals, "different_texts": judged.different}
     return rows
 
@@ -222,12 +222,12 @@ def main() -> None:
     p.add_argument("--length", type=positive, default=256, help="tokens of such a window")
     p.add_argument("--spans", type=positive_number, default=3.0, help="mean length of what is hidden in it")
     p.add_argument("--plan", default="fast", help="numpy needs no integer dot product, and takes much longer")
-    p.add_argument("--out", type=to_write, help="JSON file to write")
+    p.add_argument("--out", type=file_to_write, help="JSON file to write")
     p.add_argument(
         "--readme", type=with_marks("precision-quality"), help="file whose tables between these marks are replaced"
     )
     a = p.parse_args()
-    quality.packages()
+    quality.metric_packages()
     _, held_out = split_files(a.texts, *a.held_out)
     if not held_out:
         raise SystemExit(f"of the files in {a.texts} none is held out: choose another --held-out")
@@ -237,7 +237,7 @@ def main() -> None:
     settings = {
         key: getattr(a, key) for key in ("held_out", "channels", "factor", "windows", "length", "spans", "plan")
     }
-    record = {"machine": where_it_ran(), "settings": settings, "rows": rows}
+    record = {"machine": describe_machine(), "settings": settings, "rows": rows}
     print(table(record))
     if a.out:
         a.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

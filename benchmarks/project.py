@@ -15,15 +15,15 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from flags import to_write
+from flags import file_to_write
 from readme import with_marks, write_between_markers
 
-from minidecode.bench.compare import where_it_ran
-from minidecode.commands.child_process import child_environment
+from minidecode.bench.compare import describe_machine
+from minidecode.commands.child_process import environment_of_child
 from minidecode.course.project.check import results_of
 from minidecode.course.project.checkpoint import write_checkpoint
 from minidecode.course.project.process import race_of
-from minidecode.course.project.race import NEW, PROMPT, TURNS, picture
+from minidecode.course.project.race import NEW, PROMPT, TURNS, picture_of_race
 from minidecode.course.project.rules import lines_of_code
 from minidecode.course.project.stages import STAGES
 
@@ -42,10 +42,10 @@ def record() -> dict[str, Any]:
                 raise SystemExit(f"stage {result['stage']} does not pass: {result['message']}")
             stages.append({key: result[key] for key in ("stage", "title", "numbers")})
             print(f"stage {result['stage']} passed", flush=True)
-        race = [result for result in race_of(*asked, child_environment()) if "turn" not in result]
+        race = [result for result in race_of(*asked, environment_of_child()) if "turn" not in result]
     lines = lines_of_code(SOLUTION.read_text(encoding="utf-8"))
     asks = {"prompt_tokens": PROMPT, "new_tokens": NEW, "turns": TURNS}
-    return {"machine": where_it_ran(), "lines_of_code": lines, **asks, "stages": stages, "race": race}
+    return {"machine": describe_machine(), "lines_of_code": lines, **asks, "stages": stages, "race": race}
 
 
 PICTURE = "![Bars: tokens per second of each stage, and of minidecode.](../benchmarks/results/project-cpu.svg)"
@@ -68,14 +68,14 @@ def table(recorded: dict[str, Any]) -> str:
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--out", type=to_write, help="JSON file to write, and a picture beside it")
+    p.add_argument("--out", type=file_to_write, help="JSON file to write, and a picture beside it")
     p.add_argument("--page", type=with_marks("project"), help="file whose table between these marks is replaced")
     a = p.parse_args()
     recorded = record()
     print(table(recorded))
     if a.out:
         a.out.write_text(json.dumps(recorded, indent=1) + "\n", encoding="utf-8")
-        a.out.with_suffix(".svg").write_text(picture(recorded["race"]), encoding="utf-8")
+        a.out.with_suffix(".svg").write_text(picture_of_race(recorded["race"]), encoding="utf-8")
     if a.page:
         write_between_markers(a.page, "project", table(recorded))
 

@@ -23,17 +23,17 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
 import numpy as np  # noqa: E402 (behind the number of threads)
-from flags import to_write  # noqa: E402
+from flags import file_to_write  # noqa: E402
 
 import minidecode as md  # noqa: E402
-from minidecode.bench.compare import where_it_ran  # noqa: E402
+from minidecode.bench.compare import describe_machine  # noqa: E402
 
 LAYERS, SENTENCES, BEAMS, SOURCE, NEW = 3, 2, 4, 128, 12
 FIELDS = {"model_type": "prophetnet", "num_encoder_layers": LAYERS, "num_decoder_layers": LAYERS, "pad_token_id": 0,
           "bos_token_id": 102, "eos_token_id": 102, "decoder_start_token_id": 102}  # fmt: skip
 
 
-def of_a_step(measure: Callable[[int], float], repeats: int) -> float:
+def cost_of_step(measure: Callable[[int], float], repeats: int) -> float:
     """What a step takes: the best of several runs of NEW tokens, less the best of half as many."""
     whole, half = (min(measure(tokens) for _ in range(repeats)) for tokens in (NEW, NEW // 2))
     return (whole - half) / (NEW - NEW // 2)
@@ -50,7 +50,7 @@ def cpu_seconds(generate: Callable[[int], object]) -> Callable[[int], float]:
     return measure
 
 
-def of_transformers(ids_BN: np.ndarray) -> dict[str, float]:
+def measure_transformers(ids_BN: np.ndarray) -> dict[str, float]:
     """Operations and CPU seconds of a step of transformers."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
@@ -69,10 +69,10 @@ def of_transformers(ids_BN: np.ndarray) -> dict[str, float]:
             generate(tokens)
         return counter.get_total_flops()
 
-    return {"operations": of_a_step(operations, 1), "cpu_seconds": of_a_step(cpu_seconds(generate), 2)}
+    return {"operations": cost_of_step(operations, 1), "cpu_seconds": cost_of_step(cpu_seconds(generate), 2)}
 
 
-def of_minidecode(ids_BN: np.ndarray, plan: str) -> dict[str, float]:
+def measure_minidecode(ids_BN: np.ndarray, plan: str) -> dict[str, float]:
     """Operations (of products and attention) and CPU seconds of a step under a plan."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "config.json").write_text(json.dumps(FIELDS), encoding="utf-8")
@@ -87,20 +87,20 @@ def of_minidecode(ids_BN: np.ndarray, plan: str) -> dict[str, float]:
         return sum(c.operations for name, op in ops.items() if name.startswith(("linear", "attend")) for c in op.costs)
 
     generate(2)  # what is compiled or loaded once
-    return {"operations": of_a_step(operations, 1), "cpu_seconds": of_a_step(cpu_seconds(generate), 2)}
+    return {"operations": cost_of_step(operations, 1), "cpu_seconds": cost_of_step(cpu_seconds(generate), 2)}
 
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--out", type=to_write, help="JSON file to write")
+    p.add_argument("--out", type=file_to_write, help="JSON file to write")
     a = p.parse_args()
     ids_BN = np.random.default_rng(0).integers(200, 30000, (SENTENCES, SOURCE))
-    rows = {"transformers": of_transformers(ids_BN)}
-    rows |= {f"minidecode, plan {plan}": of_minidecode(ids_BN, plan) for plan in ("cache=split", "fast")}
+    rows = {"transformers": measure_transformers(ids_BN)}
+    rows |= {f"minidecode, plan {plan}": measure_minidecode(ids_BN, plan) for plan in ("cache=split", "fast")}
     for name, row in rows.items():
         print(f"{name:<29}{row['operations'] / 1e9:8.2f} G operations{1000 * row['cpu_seconds']:8.1f} ms of CPU")
     if a.out:
-        a.out.write_text(json.dumps({"machine": where_it_ran(), "a_step": rows}, indent=1) + "\n", encoding="utf-8")
+        a.out.write_text(json.dumps({"machine": describe_machine(), "a_step": rows}, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

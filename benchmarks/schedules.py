@@ -16,11 +16,11 @@ import json
 import time
 
 import numpy as np
-from flags import to_write
+from flags import file_to_write
 from numba import cuda, float32
 
 import minidecode as md
-from minidecode.bench.compare import where_it_ran
+from minidecode.bench.compare import describe_machine
 
 SEEDS = 200
 
@@ -149,7 +149,7 @@ def seeds_that_find(kernel, launch: tuple[int, int], arrays: int) -> dict:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=to_write, help="the file to write the figures to, as JSON")
+    parser.add_argument("--out", type=file_to_write, help="the file to write the figures to, as JSON")
     out = parser.parse_args().out
     races, right = [], []
     for case in RACES:
@@ -164,7 +164,8 @@ def main() -> None:
         print(f"{one}, {r['schedules']:2} schedules {r['times']:5.2f} times: {r['verdict']}", flush=True)
     if out:
         out.write_text(
-            json.dumps({"machine": where_it_ran(), "races": races, "right": right}, indent=1) + "\n", encoding="utf-8"
+            json.dumps({"machine": describe_machine(), "races": races, "right": right}, indent=1) + "\n",
+            encoding="utf-8",
         )
 
 

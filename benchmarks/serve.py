@@ -35,11 +35,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flags import positive, positive_number, to_write
+from flags import file_to_write, positive, positive_number
 from readme import with_marks, write_between_markers
 
 import minidecode as md
-from minidecode.bench.compare import where_it_ran
+from minidecode.bench.compare import describe_machine
 from minidecode.files.folder import find_folder
 from minidecode.serving.scheduler import Scheduler, one_by_one
 
@@ -84,7 +84,7 @@ def requests(count: int, rate: float, seed: int) -> list[Asked]:
     return made
 
 
-def continuous(model: md.Model, asked: list[Asked], rows: int, plan: str) -> float:
+def continuous_batches(model: md.Model, asked: list[Asked], rows: int, plan: str) -> float:
     """Runs the requests as they come -> seconds."""
     scheduler, waiting, began = Scheduler(model, max_rows=rows, plan=plan), list(asked), time.perf_counter()
     jobs = []
@@ -140,7 +140,7 @@ def in_batches(asked: list[Asked], rows: int, together: Callable[[list[Asked], d
     return time.perf_counter() - began
 
 
-def static(model: md.Model, asked: list[Asked], rows: int, plan: str, rows_leave: bool = False) -> float:
+def static_batches(model: md.Model, asked: list[Asked], rows: int, plan: str, rows_leave: bool = False) -> float:
     """Batches of `generate`."""
 
     def together(batch: list[Asked], kind: dict[str, Any], on_token: Any) -> None:
@@ -170,9 +170,9 @@ def ends_of(batch: list[Asked]) -> Callable[[list[np.ndarray], Any], np.ndarray]
     return has_all
 
 
-def leaving(model: md.Model, asked: list[Asked], rows: int, plan: str) -> float:
+def static_with_leaving_rows(model: md.Model, asked: list[Asked], rows: int, plan: str) -> float:
     """Batches of `generate`, which a row leaves when its text ends; beams stay until the longest ends."""
-    return static(model, asked, rows, plan, rows_leave=True)
+    return static_batches(model, asked, rows, plan, rows_leave=True)
 
 
 def with_ctranslate2(folder: Path) -> Callable[[md.Model, list[Asked], int, str], float]:
@@ -202,13 +202,18 @@ def with_ctranslate2(folder: Path) -> Callable[[md.Model, list[Asked], int, str]
     return run
 
 
-def paged(model: md.Model, asked: list[Asked], rows: int, plan: str) -> float:
+def continuous_with_pages(model: md.Model, asked: list[Asked], rows: int, plan: str) -> float:
     """Continuous batching whose rows share pages."""
-    return continuous(model, asked, rows, f"{plan},cache=paged")
+    return continuous_batches(model, asked, rows, f"{plan},cache=paged")
 
 
 Way = Callable[[md.Model, list[Asked], int, str], float]
-WAYS: dict[str, Way] = {"static": static, "leaving": leaving, "continuous": continuous, "paged": paged}
+WAYS: dict[str, Way] = {
+    "static": static_batches,
+    "leaving": static_with_leaving_rows,
+    "continuous": continuous_batches,
+    "paged": continuous_with_pages,
+}
 LATENCIES = ("latency", "first", "between")  # to the last token, to the first, from one to the next
 
 
@@ -228,7 +233,9 @@ def check(model: md.Model, ways: dict[str, Way], rows: int, plan: str) -> int:
     return len(jobs)
 
 
-def measured(model: md.Model, run: Way, count: int, rate: float, rows: int, plan: str, seed: int = 0) -> dict[str, Any]:
+def measure_run(
+    model: md.Model, run: Way, count: int, rate: float, rows: int, plan: str, seed: int = 0
+) -> dict[str, Any]:
     """One run of one way at one load; latencies in seconds."""
     asked = requests(count, rate, seed)
     seconds = run(model, asked, rows, plan)
@@ -248,7 +255,7 @@ def in_turn(
     runs: dict[str, list[dict[str, Any]]] = {way: [] for way in ways}
     for turn in range(turns):
         for way, run in ways.items():
-            runs[way].append(measured(model, run, count, rate, rows, plan, turn))
+            runs[way].append(measure_run(model, run, count, rate, rows, plan, turn))
     summaries = []
     for way, of_way in runs.items():
         figures = {name: [run[name] for run in of_way] for name in of_way[0]}
@@ -318,7 +325,7 @@ def main() -> None:
         "--loads", type=positive_number, nargs="+", default=[0.5, 1.0, 2.0], help="of what static can do at most"
     )
     parser.add_argument("--bound", type=positive_number, default=4.0, help="seconds that 99 %% of requests may take")
-    parser.add_argument("--out", type=to_write, help="JSON file to write")
+    parser.add_argument("--out", type=file_to_write, help="JSON file to write")
     parser.add_argument(
         "--readme", type=with_marks("serve"), help="file whose table between the marks serve is replaced"
     )
@@ -329,7 +336,7 @@ def main() -> None:
         ways["ctranslate2"] = with_ctranslate2(find_folder(arguments.model))
     print(f"{check(model, ways, rows, plan)} answers are those of generate alone", flush=True)
     for run in ways.values():  # compiles
-        measured(model, run, 8, 0, rows, plan)
+        measure_run(model, run, 8, 0, rows, plan)
     runs = in_turn(model, ways, 100, 0, rows, plan, arguments.turns)
     print(table(runs), flush=True)
     most = runs[0]["requests"] / runs[0]["seconds"]  # requests a second that static can do
@@ -343,7 +350,7 @@ def main() -> None:
     for run in runs[1 : len(ways)]:
         print("{}, saturated: {:.2f}x static's tokens a second ({:.2f}-{:.2f})".format(run["way"], *run["gain"]))
     record = {"model": arguments.model, "plan": plan, "rows": rows, "turns": arguments.turns,
-              "machine": where_it_ran(), "runs": runs, "p99_bound": arguments.bound, "at_p99": reached}  # fmt: skip
+              "machine": describe_machine(), "runs": runs, "p99_bound": arguments.bound, "at_p99": reached}  # fmt: skip
     if arguments.readme:
         write_between_markers(arguments.readme, "serve", markdown(record))
     if arguments.out:

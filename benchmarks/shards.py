@@ -21,7 +21,7 @@ from pathlib import Path
 from flags import positive
 
 import minidecode as md
-from minidecode.bench.compare import where_it_ran
+from minidecode.bench.compare import describe_machine
 from minidecode.device.cores import usable_cores
 from minidecode.lines.records import record_of
 
@@ -103,7 +103,7 @@ def main() -> None:
         "actors, lines per CPU second": round(given.lines / told["cpu"], 2),
         "of their time without a shard": round(told["idle"], 4), "start, s": round(told["start"], 1),
         "the same bytes": same, "bytes of a record": round(len(alone.encode()) / given.lines),
-        "where": where_it_ran(),
+        "where": describe_machine(),
     }, indent=1))  # fmt: skip
 
 

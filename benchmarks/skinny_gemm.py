@@ -34,11 +34,11 @@ from dataclasses import replace
 from itertools import cycle
 
 import numpy as np
-from flags import positive, positive_number, to_write
+from flags import file_to_write, positive, positive_number
 from numba import config, njit
 from threadpoolctl import threadpool_limits
 
-from minidecode.bench.compare import where_it_ran
+from minidecode.bench.compare import describe_machine
 from minidecode.cpu import linear as ours
 from minidecode.cpu.activation import bias_activation
 from minidecode.cpu.common.low_precision import cast_all
@@ -109,14 +109,14 @@ def time_product(inputs: int, outputs: int, layout: str, cold: float, rows: tupl
     return timed
 
 
-def of_their_own(up: bool, x_RX, weight, x_RD, norm):
+def product_then_ops(up: bool, x_RX, weight, x_RD, norm):
     """The product, and what follows it, as two ops."""
     if up:
         return bias_activation(ours.linear(x_RX, weight), weight.bias, "gelu_new")
     return residual_norm(x_RD, ours.linear(x_RX, weight), weight.bias, norm)
 
 
-def at_the_end(up: bool, x_RX, weight, x_RD, norm):
+def product_with_epilogue(up: bool, x_RX, weight, x_RD, norm):
     """The product that ends in bias and activation, or in bias and residual; then the norm alone is left."""
     if up:
         return linear_epilogue(x_RX, weight, "gelu_new")
@@ -139,7 +139,7 @@ def time_ends(width: int, rows: tuple, dtypes: tuple, cold: float, *timing) -> l
                     way.__name__: lambda way=way, x=x_RX, y=x_RD, up=product == "up", w=stored: way(
                         up, x, next(w), y, norm
                     )
-                    for way in (of_their_own, at_the_end)
+                    for way in (product_then_ops, product_with_epilogue)
                 }
                 times = {
                     way: [round(1e3 * t, 4) for t in (statistics.median(s), min(s), max(s))]
@@ -194,7 +194,7 @@ def main() -> None:
     p.add_argument("--cold", type=positive_number, default=COLD, help="bytes of float32 matrices that go by")
     p.add_argument("--ends", type=positive, metavar="WIDTH", help="time what follows products instead; GPT-2's is 768")
     p.add_argument("--note", default="", help="what else ran on the machine meanwhile")
-    p.add_argument("--out", type=to_write, help="JSON file to write")
+    p.add_argument("--out", type=file_to_write, help="JSON file to write")
     a = p.parse_args()
     config.NUMBA_NUM_THREADS = a.threads
     timing = a.repeats, time.thread_time if a.threads == 1 else time.perf_counter
@@ -215,7 +215,7 @@ def main() -> None:
                 results.append({"model": model, "product": product, "inputs": inputs, "outputs": outputs,
                                 "layout": lies, "times": times})  # fmt: skip
                 print(table(results[-1:]), flush=True)
-    machine = where_it_ran() | {"note": a.note}
+    machine = describe_machine() | {"note": a.note}
     if a.out:
         whole = {"machine": machine, "threads": a.threads, "gigabytes_per_second": memory, "products": results}
         a.out.write_text(json.dumps(whole) + "\n", encoding="utf-8")  # indents would add half

@@ -17,7 +17,7 @@ import zlib
 from pathlib import Path
 
 import numpy as np
-from flags import to_write
+from flags import file_to_write
 
 import minidecode as md
 from minidecode.device.low_precision import COMPUTED_IN
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("text", type=Path, help="the book, as a text file")
     parser.add_argument("--model", default="smollm2", help="a name or a folder")
     parser.add_argument("--dtypes", nargs="+", default=[d for d in COMPUTED_IN if d != "float64"], help="in this order")
-    parser.add_argument("--out", type=to_write, help="JSON file to write")
+    parser.add_argument("--out", type=file_to_write, help="JSON file to write")
     arguments = parser.parse_args()
     text = arguments.text.read_text(encoding="utf-8")
     of = {"model": arguments.model, "texts": TEXTS, "tokens": LENGTH, "text_crc32": zlib.crc32(text.encode())}

@@ -134,7 +134,7 @@ class Soak:
             self.wrong.append(f"{body!r:.80} was answered")
 
 
-def resident(pid: int) -> float:
+def resident_megabytes(pid: int) -> float:
     """MB that a process holds."""
     with open(f"/proc/{pid}/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
@@ -163,7 +163,7 @@ def main() -> None:
         threads = [threading.Thread(target=soak.client, args=(seed,)) for seed in range(arguments.clients)]
         for thread in threads:
             thread.start()
-        ends, memory = time.monotonic() + 60 * arguments.minutes, [resident(server.pid)]
+        ends, memory = time.monotonic() + 60 * arguments.minutes, [resident_megabytes(server.pid)]
         while time.monotonic() < ends:
             with subprocess.Popen(
                 [sys.executable, "-c", KILLED, f"{address}/v1/completions"], stdout=subprocess.PIPE,
@@ -174,7 +174,7 @@ def main() -> None:
                 client.kill()
                 soak.seen["killed"] += 1
             time.sleep(2)
-            memory.append(resident(server.pid))
+            memory.append(resident_megabytes(server.pid))
         soak.ends.set()
         for thread in threads:
             thread.join()
@@ -185,7 +185,7 @@ def main() -> None:
             if not (state["running"] or state["waiting"]) or time.monotonic() > deadline:
                 break
             time.sleep(0.1)
-        memory.append(resident(server.pid))
+        memory.append(resident_megabytes(server.pid))
         server.send_signal(signal.SIGTERM)
         code = server.wait(60)
     print(dict(soak.seen))

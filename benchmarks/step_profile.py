@@ -24,11 +24,11 @@ import statistics
 import time
 
 import numpy as np
-from flags import positive, to_write
+from flags import file_to_write, positive
 from readme import with_marks, write_between_markers
 
 import minidecode as md
-from minidecode.bench.compare import where_it_ran
+from minidecode.bench.compare import describe_machine
 from minidecode.cpu.common.thread_pool import launch_all
 from minidecode.cpu.common.tile import DOT
 from minidecode.runtime import cpu_graphs
@@ -61,7 +61,7 @@ def seconds(call) -> float:
     return time.process_time() - started
 
 
-def of_a_step(model, ids, plan: str) -> float:
+def seconds_of_step(model, ids, plan: str) -> float:
     """Processor seconds of one decode step."""
     both = [
         seconds(lambda n=n: model.generate(input_ids=ids, plan=plan, max_new_tokens=n, eos_token_id=None))
@@ -87,7 +87,7 @@ def measure(name: str, dtype: str, turns: int) -> dict:
     milliseconds: dict[str, list[float]] = {}
     for _ in range(turns):
         for way in ("off", "auto"):
-            milliseconds.setdefault(way, []).append(of_a_step(model, ids, f"fast,graphs={way}"))
+            milliseconds.setdefault(way, []).append(seconds_of_step(model, ids, f"fast,graphs={way}"))
         for op, launches in again.items():
             milliseconds.setdefault(op, []).append(
                 seconds(lambda these=launches: [launch_all(these, ()) for _ in range(10)])
@@ -130,7 +130,7 @@ def main() -> None:
     p.add_argument("--turns", type=positive, default=5)
     p.add_argument("--models", nargs="+", default=list(MODELS))
     p.add_argument("--dtypes", nargs="+", default=["float32", *(["int8_dynamic"] if DOT else [])])
-    p.add_argument("--out", type=to_write, help="JSON file to write")
+    p.add_argument("--out", type=file_to_write, help="JSON file to write")
     p.add_argument("--readme", type=with_marks("step-profile"), help="file whose table between these marks is replaced")
     a = p.parse_args()
     cpu_graphs.Watched = Watched
@@ -139,7 +139,7 @@ def main() -> None:
         for dtype in a.dtypes:
             steps.append(measure(name, dtype, a.turns))
             print(json.dumps(steps[-1]), flush=True)
-    result = {"machine": where_it_ran(), "turns": a.turns, "steps": steps}
+    result = {"machine": describe_machine(), "turns": a.turns, "steps": steps}
     print(table(result))
     if a.out:
         a.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

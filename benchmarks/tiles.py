@@ -28,12 +28,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from flags import positive, to_write
+from flags import file_to_write, positive
 from numba import njit
 from readme import with_marks, write_between_markers
 from registers import MORE_FLOATS, Registers
 
-from minidecode.bench.compare import where_it_ran
+from minidecode.bench.compare import describe_machine
 from minidecode.cpu.common import panel_gemm, tile
 from minidecode.cpu.common.tasks import in_tasks
 from minidecode.cpu.common.tile import FLOAT, Kind
@@ -160,7 +160,7 @@ def table(record: dict) -> str:
         head = "registers taken | loads per FMA | of registers alone, weights in the first level | in the second"
         lines += [f"| tile of {bits} bits, rows x registers | {head} |", "|---|---|---|---|---|"]
         for row in measured["tiles"]:
-            shares = [of_three(row["of_registers"][level], "{:.0%}") for level in LEVELS]
+            shares = [cell_of_three(row["of_registers"][level], "{:.0%}") for level in LEVELS]
             name = f"{row['rows']} x {row['registers']}"
             lines.append(f"| {name} | {row['taken']} | {row['loads_per_fma']:.2f} | {' | '.join(shares)} |")
         lines.append("")
@@ -168,7 +168,7 @@ def table(record: dict) -> str:
         lines += ["| product, float32 | rows | as it is | rows in one stream, at most a gain of |", "|---|---|---|---|"]
     for row in record["packing"]:
         ms = row["milliseconds"]["as it is"]
-        gain = of_three([x - 1 for x in row["gain"]], "{:+.1%}", " to ")
+        gain = cell_of_three([x - 1 for x in row["gain"]], "{:+.1%}", " to ")
         lines.append(f"| {row['inputs']} x {row['outputs']} | {row['rows']} | {ms:.2f} ms | {gain} |")
     m = record["machine"]
     peaks = ", ".join(f"{t['kind']} {t['gigaoperations']:.0f}" for t in record["tiles"])
@@ -176,7 +176,7 @@ def table(record: dict) -> str:
     return "\n".join([*lines, "", f"{where}; on registers alone, 10^9 operations a second: {peaks}."]).strip()
 
 
-def of_three(three: list[float], form: str, between: str = "-") -> str:
+def cell_of_three(three: list[float], form: str, between: str = "-") -> str:
     median, lower, upper = (form.format(number) for number in three)
     return f"{median} ({lower}{between}{upper})"
 
@@ -185,7 +185,7 @@ def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--turns", type=positive, default=15)
     p.add_argument("--note", default="", help="what a reader should know of the machine")
-    p.add_argument("--out", type=to_write, help="JSON file to write")
+    p.add_argument("--out", type=file_to_write, help="JSON file to write")
     p.add_argument("--readme", type=with_marks("tiles"), help="file whose table between these marks is replaced")
     a = p.parse_args()
     narrow = tile.best_of(MORE_FLOATS)
@@ -195,7 +195,7 @@ def main() -> None:
     tiles = [measure_tiles(kind, TILES[registers], a.turns) for kind, registers in kinds]
     products = [(*shape, rows) for shape in PRODUCTS.values() for rows in ROWS_OF_PRODUCTS] if FLOAT else []
     packing = [measure_packing(*product, a.turns) for product in products]
-    machine = where_it_ran() | {"threads": 1, "note": a.note}
+    machine = describe_machine() | {"threads": 1, "note": a.note}
     result = {"machine": machine, "turns": a.turns, "tiles": tiles, "packing": packing}
     print(table(result))
     if a.out:

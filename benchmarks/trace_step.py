@@ -21,11 +21,11 @@ from collections import Counter
 from pathlib import Path
 from types import CodeType, FrameType
 
-from flags import positive, to_write
+from flags import file_to_write, positive
 from readme import with_marks, write_between_markers
 
 import minidecode as md
-from minidecode.bench.compare import where_it_ran
+from minidecode.bench.compare import describe_machine
 from minidecode.runtime.engine import Engine
 
 PACKAGE = Path(md.__file__).parent
@@ -78,7 +78,7 @@ def file_of(code: CodeType) -> str | None:
     return path.relative_to(PACKAGE).as_posix() if path.is_relative_to(PACKAGE) else None
 
 
-def traced(plan: str, options: dict, number: int) -> dict:
+def trace_step(plan: str, options: dict, number: int) -> dict:
     """The figures of the step with this number, in a generation whose kernels are compiled."""
     model, tokens = md.load("tiny-gpt2", plan=plan), number + 2
     how = {"max_new_tokens": tokens, "min_new_tokens": tokens, **options}
@@ -113,11 +113,11 @@ def table(record: dict) -> str:
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--step", type=positive, default=8, help="which decode step is traced")
-    p.add_argument("--out", type=to_write, help="JSON file to write")
+    p.add_argument("--out", type=file_to_write, help="JSON file to write")
     p.add_argument("--readme", type=with_marks("trace-step"), help="file whose table between these marks is replaced")
     a = p.parse_args()
-    steps = {name: traced(*work, a.step) for name, work in WORKS.items()}
-    record = {"machine": where_it_ran(), "step": a.step, "before": BEFORE, "by_hand": BY_HAND, "steps": steps}
+    steps = {name: trace_step(*work, a.step) for name, work in WORKS.items()}
+    record = {"machine": describe_machine(), "step": a.step, "before": BEFORE, "by_hand": BY_HAND, "steps": steps}
     print(table(record))
     if a.out:
         a.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

@@ -25,11 +25,11 @@ import time
 from typing import Any
 
 import numpy as np
-from flags import positive, to_write
+from flags import file_to_write, positive
 from readme import with_marks, write_between_markers
 
 import minidecode as md
-from minidecode.bench.compare import where_it_ran
+from minidecode.bench.compare import describe_machine
 
 PLANS = {
     "baseline": "naive,cache=replicated",
@@ -79,10 +79,10 @@ def inputs_of(model: md.Model, batch: int, length: int) -> list[np.ndarray]:
 def measure(name: str, sizes: tuple[int, int, int], runs: int) -> dict:
     is_trained = name in md.bundled_models()
     model = md.load(name, plan="linear=cpu", random_weights=not is_trained)
-    return compared(name, model, inputs_of(model, *sizes[:2]), sizes[2], plans_of(model), runs, is_trained)
+    return compare_plans(name, model, inputs_of(model, *sizes[:2]), sizes[2], plans_of(model), runs, is_trained)
 
 
-def compared(
+def compare_plans(
     name: str, model: md.Model, ids: list, new: int, plans: dict[str, str], runs: int, is_trained: bool,
     **options: Any,
 ) -> dict:  # fmt: skip
@@ -152,7 +152,7 @@ def main() -> None:
     p.add_argument("--runs", type=positive, default=3, help="turns that are timed")
     p.add_argument("--shrink", type=positive, default=1, help="divide batch and lengths by it")
     p.add_argument("--note", default="", help="what a reader should know of the machine")
-    p.add_argument("--out", type=to_write, help="JSON file to write")
+    p.add_argument("--out", type=file_to_write, help="JSON file to write")
     p.add_argument(
         "--readme", type=with_marks("whole-models"), help="file whose table between the marks whole-models is replaced"
     )
@@ -161,7 +161,7 @@ def main() -> None:
     for name in a.models:
         rows.append(measure(name, tuple(max(2, size // a.shrink) for size in MODELS[name]), a.runs))
         print(line(rows[-1]), flush=True)
-    machine = where_it_ran()
+    machine = describe_machine()
     record = {"machine": machine, "note": a.note, "whole_models": rows}
     print(table(record))
     if a.out:

@@ -10,7 +10,7 @@ import functools
 import pytest
 
 from minidecode.device.launch import OnHost
-from minidecode.emulator.device_array import EmulatorArray, _done
+from minidecode.emulator.device_array import EmulatorArray, _run_by_numpy
 from minidecode.plan import Plan
 
 
@@ -33,7 +33,7 @@ def on_tape(function):
     def plainly(*args, **kwargs):
         return function(*with_numbers(args), **{name: with_numbers(value) for name, value in kwargs.items()})
 
-    return functools.wraps(function)(lambda *args, **kwargs: _done(plainly, args, kwargs))
+    return functools.wraps(function)(lambda *args, **kwargs: _run_by_numpy(plainly, args, kwargs))
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ from minidecode.course.chapters import (  # noqa: E402
 from minidecode.course.chapters import chapters as all_chapters  # noqa: E402
 from minidecode.course.exercises.find import Exercise, exercises  # noqa: E402
 from minidecode.course.figure import Figure  # noqa: E402
-from minidecode.course.markers import fill  # noqa: E402
+from minidecode.course.markers import fill_between_markers  # noqa: E402
 from minidecode.course.project.stages import STAGES  # noqa: E402
 
 # Code, by name
@@ -195,7 +195,7 @@ def refreshed(chapter: Chapter) -> tuple[str, dict[str, str]]:
     if re.search(r"^<!-- result:[^\n]*<!-- end of result -->", text, re.MULTILINE):
         raise ValueError(f"{chapter.path.name}: a result begins a line of a sentence, which ends its paragraph")
     for kind, write in WRITERS.items():
-        text, _ = fill(text, kind, write)
+        text, _ = fill_between_markers(text, kind, write)
     home = Path.cwd()
     with tempfile.TemporaryDirectory() as empty:  # so that no cell leans on where it runs, or leaves anything
         os.chdir(empty)
@@ -228,7 +228,7 @@ def refresh(chapter: Chapter, check: bool) -> list[str]:
 def list_in_readme() -> None:
     """The table of the chapters in tutorials/README.md."""
     path = ROOT / "tutorials" / "README.md"
-    text, _ = fill(path.read_text(encoding="utf-8"), "chapters", lambda _: table_of_chapters("."))
+    text, _ = fill_between_markers(path.read_text(encoding="utf-8"), "chapters", lambda _: table_of_chapters("."))
     path.write_text(text, encoding="utf-8", newline="\n")
 
 
@@ -273,7 +273,7 @@ def fill_pages() -> None:
     """The tables of docs/teaching.md and docs/PROJECT.md."""
     for name, kind, written in (("teaching.md", "syllabi", syllabi), ("PROJECT.md", "stages", table_of_stages)):
         path = ROOT / "docs" / name
-        text, _ = fill(path.read_text(encoding="utf-8"), kind, lambda _, written=written: written())
+        text, _ = fill_between_markers(path.read_text(encoding="utf-8"), kind, lambda _, written=written: written())
         path.write_text(text, encoding="utf-8", newline="\n")
 
 

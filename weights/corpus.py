@@ -40,7 +40,9 @@ def encode_stream(tokenizer, texts: list[str]) -> np.ndarray:
     return np.concatenate([np.asarray(p, dtype=np.int64) for p in pieces])
 
 
-def infill(rng: np.random.Generator, ids: np.ndarray, mask_id: int, mean: float = 3.0) -> tuple[np.ndarray, np.ndarray]:
+def corrupt_by_infilling(
+    rng: np.random.Generator, ids: np.ndarray, mask_id: int, mean: float = 3.0
+) -> tuple[np.ndarray, np.ndarray]:
     """(corrupted ids, which of `ids` were hidden): BART's text infilling, about 30 % of the tokens.
 
     Spans have Poisson(`mean`) lengths, zero included, and each becomes one `mask_id`; at least one token lies between

@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from corpus import infill, read_text, split_files
+from corpus import corrupt_by_infilling, read_text, split_files
 from rouge_score import rouge_scorer
 
 import minidecode as md
@@ -88,7 +88,7 @@ def write_pairs(tokenizer, texts: list[np.ndarray], a: argparse.Namespace) -> No
     rng, lines = np.random.default_rng(1), []
     for text, first in draw_windows(texts, a.windows, a.length, seed=0):
         window = texts[text][first : first + a.length]
-        corrupted, _ = infill(rng, window, tokenizer.token_to_id("<mask>"), a.spans[0])
+        corrupted, _ = corrupt_by_infilling(rng, window, tokenizer.token_to_id("<mask>"), a.spans[0])
         hidden, whole = tokenizer.decode(corrupted, keep_special=True), tokenizer.decode(window)
         lines.append(json.dumps({"prompt": hidden, "reference": whole}) + "\n")
     a.pairs.write_text("".join(lines), encoding="utf-8")
@@ -101,7 +101,7 @@ def evaluate(bart: md.Model, gpt2: md.Model, texts: list[np.ndarray], mean: floa
     bart_right, gpt2_right, copied_right, sources, originals = [], [], [], [], []
     for text, first in draw_windows(texts, a.windows, a.length, seed=0):
         window = texts[text][first : first + a.length]
-        corrupted, hidden = infill(rng, window, mask, mean)
+        corrupted, hidden = corrupt_by_infilling(rng, window, mask, mean)
         hits = bart_hits(bart, (start, end), corrupted, window)
         bart_right.append(hits[hidden])
         copied_right.append(hits[~hidden])

@@ -28,7 +28,7 @@ import minidecode as md
 PROMPTS = ["Fellow citizens,", "The Congress of the United States", "Our army and our navy", "Call me"]
 
 
-def by_steps(model: md.Model, texts: list[str], a: argparse.Namespace) -> None:
+def print_bits_by_steps(model: md.Model, texts: list[str], a: argparse.Namespace) -> None:
     """Bits per byte of the second halves of windows: in one pass, and by steps that read the cache of a.plan."""
     rng, half = np.random.default_rng(0), model.config.context // 2
     rows = [model.tokenizer.encode(text) for text in texts]
@@ -76,7 +76,7 @@ def main() -> None:
         )
 
     if a.plan:
-        by_steps(model, [END_OF_TEXT + read_text(path) for path in held_out], a)
+        print_bits_by_steps(model, [END_OF_TEXT + read_text(path) for path in held_out], a)
         return
     began = time.perf_counter()
     with Progress(*Progress.get_default_columns(), console=Console(stderr=True), transient=True) as bar:

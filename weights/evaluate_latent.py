@@ -19,7 +19,7 @@ import numpy as np
 from latent_data import follows_grammar, held_out_sentences
 
 import minidecode as md
-from minidecode.bench.compare import where_it_ran
+from minidecode.bench.compare import describe_machine
 
 TEXTS = 9  # of an interpolation
 
@@ -29,13 +29,13 @@ def interpolations(model: md.Model, firsts: list[str], lasts: list[str]) -> list
     return [model.interpolate(*ends, steps=TEXTS).texts for ends in zip(firsts, lasts, strict=True)]
 
 
-def turns(texts: list[str], first: str, last: str) -> bool:
+def turns_into_last(texts: list[str], first: str, last: str) -> bool:
     """Whether they begin with one sentence and end with the other, by at least 3 different texts between."""
     between = {text for text in texts[1:-1] if text not in (first, last)}
     return texts[0] == first and texts[-1] == last and len(between) >= 3
 
 
-def same(text: str, sentence: str) -> list[bool]:
+def equal_words(text: str, sentence: str) -> list[bool]:
     """Of each word of a sentence, whether the text has it in its place."""
     return [a == b for a, b in zip_longest(text.split(), sentence.split())][: len(sentence.split())]
 
@@ -61,9 +61,9 @@ def figures(model: md.Model, sentences: int, pairs: int, drawn: int) -> dict[str
         "used numbers of z": int((nats_BZ.mean(axis=0) > 0.1).sum()),
         "sentences written again": float(np.mean([a == b for a, b in zip(again, texts, strict=True)])),
         "words written again": float(
-            np.mean([right for pair in zip(again, texts, strict=True) for right in same(*pair)])
+            np.mean([right for pair in zip(again, texts, strict=True) for right in equal_words(*pair)])
         ),
-        "interpolations that turn": float(np.mean([turns(*x) for x in zip(paths, *ends, strict=True)])),
+        "interpolations that turn": float(np.mean([turns_into_last(*x) for x in zip(paths, *ends, strict=True)])),
         "texts of an interpolation": float(np.mean([len(set(path)) for path in paths])),
         "interpolated, by the grammar": float(np.mean([follows_grammar(t) for path in paths for t in path])),
         "drawn, by the grammar": float(np.mean([follows_grammar(text) for text in free])),
@@ -90,7 +90,7 @@ def main() -> None:
     for path in interpolations(md.load(a.model), texts[: a.show], texts[a.show :]):
         print("\n".join(path), end="\n\n")
     settings = {"model": a.model, "sentences": a.sentences, "pairs": a.pairs, "drawn": a.drawn, "plan": a.plan}
-    record = {"machine": where_it_ran(), "settings": settings, "rows": rows}
+    record = {"machine": describe_machine(), "settings": settings, "rows": rows}
     print("\n".join(table(record)))
     if a.out:
         a.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

@@ -16,7 +16,7 @@ from pathlib import Path
 from translator_data import KINDS, TASKS, UNTRAINED_WORDS, held_out_examples
 
 import minidecode as md
-from minidecode.bench.compare import where_it_ran
+from minidecode.bench.compare import describe_machine
 
 DTYPES = ("float32", "float16", "int8", "int8_dynamic")
 
@@ -49,7 +49,7 @@ def main() -> None:
                 for source, right, said in wrong[: a.show]:
                     print(f"{dtype}, {kind}, {source}: {said!r}, right is {right!r}", file=sys.stderr)
     settings = {"model": a.model, "examples": a.examples, "plan": a.plan, "untrained_words": UNTRAINED_WORDS}
-    record = {"machine": where_it_ran(), "settings": settings, "rows": rows}
+    record = {"machine": describe_machine(), "settings": settings, "rows": rows}
     print("\n".join(table(record)))
     if a.out:
         a.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

@@ -42,7 +42,7 @@ def is_held_out(sentence: str) -> bool:
     return zlib.crc32(sentence.encode()) % 20 == 0
 
 
-def words() -> list[str]:
+def words_of_grammar() -> list[str]:
     """Every word of the grammar."""
     forms = " ".join(FORMS).replace("{", " {").replace("}", "} ").replace(".", " ").replace("?", " ").split()
     plain = {word for word in forms if not word.startswith("{")}

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from corpus import encode_stream, infill
+from corpus import corrupt_by_infilling, encode_stream
 from tokenizers import AddedToken, Tokenizer, processors
 from torch import nn
 from training import add_training_options, read_texts, train
@@ -48,7 +48,7 @@ def make_batch(rng: np.random.Generator, ids: np.ndarray, length: int, rows: int
         first = rng.integers(len(ids) - length)
         window = ids[first : first + length]
         while True:
-            corrupted, _ = infill(rng, window, mask, rng.choice(SPANS))
+            corrupted, _ = corrupt_by_infilling(rng, window, mask, rng.choice(SPANS))
             if len(corrupted) <= length:
                 break
         sources[r, : len(corrupted) + 2] = [start, *corrupted, end]
@@ -183,7 +183,7 @@ def held_out_right(model, ids: np.ndarray, tokenizer: Tokenizer, length: int) ->
     for _ in range(24):
         first = rng.integers(len(ids) - length)
         window = ids[first : first + length]
-        corrupted, hidden = infill(rng, window, mask)
+        corrupted, hidden = corrupt_by_infilling(rng, window, mask)
         source = torch.tensor([[start, *corrupted, end]], device=model.device)
         target = torch.tensor([[end, start, *window]], device=model.device)
         logits = model(input_ids=source, decoder_input_ids=target).logits[0, 1:-1]

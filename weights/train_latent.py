@@ -24,7 +24,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import torch
-from latent_data import held_out_sentences, sentences, words
+from latent_data import held_out_sentences, sentences, words_of_grammar
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from training import train
@@ -37,7 +37,7 @@ LONGEST = 32  # tokens of a sentence, <s> among them
 
 def make_tokenizer() -> Tokenizer:
     """A token for each word of the grammar, with the space before it, and for each mark. <s> stands before a text."""
-    pieces = [*SPECIALS, "▁", ".", ",", "?", *(f"▁{word}" for word in words())]
+    pieces = [*SPECIALS, "▁", ".", ",", "?", *(f"▁{word}" for word in words_of_grammar())]
     tokenizer = Tokenizer(models.Unigram([(piece, -1.0) for piece in pieces], unk_id=UNKNOWN))
     tokenizer.add_special_tokens(list(SPECIALS))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
@@ -46,7 +46,7 @@ def make_tokenizer() -> Tokenizer:
     return tokenizer
 
 
-def padded(rows: list[list[int]]) -> torch.Tensor:
+def pad_rows(rows: list[list[int]]) -> torch.Tensor:
     """Rows of token ids, padded on the right."""
     out = np.full((len(rows), max(map(len, rows))), PAD)
     for row, ids in zip(out, rows, strict=True):
@@ -111,7 +111,7 @@ class SentenceVae(torch.nn.Module):
         return 0.5 * (mean**2 + log_variance.exp() - 1 - log_variance)
 
 
-def shifted(input_ids: torch.Tensor) -> torch.Tensor:
+def shift_targets(input_ids: torch.Tensor) -> torch.Tensor:
     """What each position of a sentence is to say: the next token, and </s> at last."""
     targets = torch.nn.functional.pad(input_ids[:, 1:], (0, 1), value=PAD)
     targets[torch.arange(len(input_ids)), (input_ids != PAD).sum(1) - 1] = END
@@ -168,7 +168,7 @@ def main() -> None:
     a.out.mkdir(parents=True, exist_ok=True)
 
     def encoded(texts: list[str]) -> torch.Tensor:
-        return padded([e.ids for e in tokenizer.encode_batch(texts)])
+        return pad_rows([e.ids for e in tokenizer.encode_batch(texts)])
 
     def batch_at(step: int) -> dict[str, torch.Tensor]:
         rng = np.random.default_rng([a.seed, step])
@@ -177,7 +177,7 @@ def main() -> None:
         noise = torch.from_numpy(rng.standard_normal((a.rows, a.latent), np.float32))
         beta = torch.tensor(a.beta * min(1.0, 2 * step / a.steps))
         read = input_ids.masked_fill(hidden, UNKNOWN)
-        return {"input_ids": input_ids, "read": read, "targets": shifted(input_ids), "noise": noise, "beta": beta}
+        return {"input_ids": input_ids, "read": read, "targets": shift_targets(input_ids), "noise": noise, "beta": beta}
 
     held_out = held_out_sentences(256)
     held_out_ids, size = encoded(held_out), sum(len(text.encode()) for text in held_out)
@@ -187,7 +187,7 @@ def main() -> None:
         to it; and nats of divergence."""
         mean, log_variance = model.posterior(held_out_ids)
         bits = [
-            model.nats(z, held_out_ids, shifted(held_out_ids)).sum().item() / math.log(2) / size
+            model.nats(z, held_out_ids, shift_targets(held_out_ids)).sum().item() / math.log(2) / size
             for z in (mean, mean.roll(1, 0))
         ]
         nats = model.divergence(mean, log_variance).sum(1).mean().item()

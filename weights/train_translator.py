@@ -51,7 +51,7 @@ def make_tokenizer() -> Tokenizer:
     return tokenizer
 
 
-def padded(sequences: list[list[int]], padding: int) -> torch.Tensor:
+def pad_sequences(sequences: list[list[int]], padding: int) -> torch.Tensor:
     out = np.full((len(sequences), max(map(len, sequences))), padding)
     for row, ids in zip(out, sequences, strict=True):
         row[: len(ids)] = ids
@@ -59,7 +59,7 @@ def padded(sequences: list[list[int]], padding: int) -> torch.Tensor:
 
 
 def encode_sources(tokenizer: Tokenizer, texts: list[str]) -> dict[str, torch.Tensor]:
-    ids = padded([e.ids for e in tokenizer.encode_batch(texts)], 0)
+    ids = pad_sequences([e.ids for e in tokenizer.encode_batch(texts)], 0)
     return {"input_ids": ids, "attention_mask": (ids != 0).long()}
 
 
@@ -68,7 +68,7 @@ def make_batch(rng: np.random.Generator, rows: int, tokenizer: Tokenizer) -> dic
     examples = [(x, *random_example(rng, x, "training")) for x in LANGUAGES for _ in range(rows // len(LANGUAGES))]
     asked = [prefix(language) + source for language, source, _ in examples]
     answers = [answer for *_, answer in examples]
-    labels = padded([e.ids for e in tokenizer.encode_batch(answers)], -100)
+    labels = pad_sequences([e.ids for e in tokenizer.encode_batch(answers)], -100)
     return {**encode_sources(tokenizer, asked), "labels": labels}
 
 

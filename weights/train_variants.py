@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 import torch
 from attention_variants import make_bart, make_gpt2
-from corpus import END_OF_TEXT, encode_stream, infill
+from corpus import END_OF_TEXT, corrupt_by_infilling, encode_stream
 from tokenizers import Tokenizer
 from train_bart import SPANS, SPECIALS, bart_tokenizer, held_out_right, make_batch, write_folder
 from train_gpt2 import train_and_write
@@ -80,7 +80,7 @@ VARIANTS = {
 }
 
 
-def widened(variant: Variant, attentions: float) -> int:
+def widened_feed_forward(variant: Variant, attentions: float) -> int:
     """The feed-forward width that gives back what the variant's attention saves (section 4.1).
 
     attentions: how many there are for each feed-forward layer.
@@ -158,7 +158,7 @@ def measure_bart(model: md.Model, texts: list[np.ndarray], windows: int = 256, r
     for i in range(windows):
         first = rng.integers(len(stream) - LENGTH)
         originals.append(stream[first : first + LENGTH])
-        corrupted, is_hidden = infill(rng, originals[-1], mask, SPANS[i % len(SPANS)])
+        corrupted, is_hidden = corrupt_by_infilling(rng, originals[-1], mask, SPANS[i % len(SPANS)])
         sources.append(np.array([start, *corrupted, end]))
         hidden.append(is_hidden)
     scores = model.score(input_ids=sources, target_ids=[[start, *original, end] for original in originals])
@@ -170,7 +170,7 @@ def measure_bart(model: md.Model, texts: list[np.ndarray], windows: int = 256, r
     for i in range(0, restored, 16):
         answers += model.generate(input_ids=sources[i : i + 16], num_beams=1, max_new_tokens=LENGTH + 16).texts
     references = [model.tokenizer.decode(original) for original in originals[:restored]]
-    judged = quality.judge([quality.Answers("", "", model.dtype, answers, 0.0, 0.0)], references).rows[0].scores
+    judged = quality.judge_answers([quality.Answers("", "", model.dtype, answers, 0.0, 0.0)], references).rows[0].scores
     return {"ln_ppl": -log_probs.mean(dtype=np.float64), "hidden_right": is_right[np.concatenate(hidden)].mean(),
             "bleu": judged["bleu"], "rougeL": judged["rougeL"]}  # fmt: skip
 
@@ -200,7 +200,7 @@ FAMILIES = {
 }
 
 
-def finished(path: Path, family: str, budget: dict[str, Any]) -> set[tuple[str, int]]:
+def finished_runs(path: Path, family: str, budget: dict[str, Any]) -> set[tuple[str, int]]:
     """(variant, seed) of the family's runs in the file. Stops if one had another budget: such runs are not compared."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     runs = [run for run in map(json.loads, lines) if run["family"] == family]
@@ -227,7 +227,7 @@ def main() -> None:
     budget = {"steps": a.steps, "tokens": a.steps * a.rows * family.tokens_of_row, "rows": a.rows,
               "muon_lr": a.muon_lr, "adam_lr": a.adam_lr}  # fmt: skip
     results = a.out / "results.jsonl"
-    done = finished(results, a.family, budget)
+    done = finished_runs(results, a.family, budget)
 
     if a.threads:
         torch.set_num_threads(a.threads)
@@ -245,7 +245,7 @@ def main() -> None:
             torch.manual_seed(seed)
             torch.compiler.reset()  # it would give up on the ninth model
             variant = VARIANTS[name]
-            F = widened(variant, family.attentions)
+            F = widened_feed_forward(variant, family.attentions)
             model = family.make(family.config(variant, F, tokenizer))
             options = argparse.Namespace(**vars(a) | {"out": out, "seed": seed})
             seconds = family.train(model, tokenizer, ids, np.concatenate(held_out), options)

@@ -31,7 +31,7 @@ def is_held_out(source: str) -> bool:
     return len(value) > 2 and zlib.crc32(value.encode()) % 20 == 0
 
 
-def words(answer: str) -> int:
+def number_of_words(answer: str) -> int:
     """How many words an answer has: "vingt-deux" has two."""
     return len(answer.replace("-", " ").split())
 
@@ -53,7 +53,7 @@ def random_source(rng: np.random.Generator) -> str:
 
 def kind_of(source: str, answer: str) -> str:
     """What an example is for: "training", or one of KINDS."""
-    if words(answer) in UNTRAINED_WORDS:
+    if number_of_words(answer) in UNTRAINED_WORDS:
         return "untrained length"
     if not is_held_out(source):
         return "training"

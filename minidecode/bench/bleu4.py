@@ -19,8 +19,8 @@ class Bleu4:
 
     def add(self, reference: Sequence[int], predicted: Sequence[int]) -> None:
         """A sentence. What ends it is left out, and an unknown word of the reference is like no other."""
-        reference = [NO_WORD if token == UNKNOWN else token for token in trimmed(reference)]
-        predicted = trimmed(predicted)
+        reference = [NO_WORD if token == UNKNOWN else token for token in trim_ids(reference)]
+        predicted = trim_ids(predicted)
         self.predicted_tokens += len(predicted)
         self.reference_tokens += len(reference)
         for n in range(1, 5):
@@ -42,7 +42,7 @@ class Bleu4:
         )
 
 
-def trimmed(ids: Sequence[int]) -> list[int]:
+def trim_ids(ids: Sequence[int]) -> list[int]:
     """The ids without padding in front, and without padding and </s> behind; the first always stays."""
     kept = list(ids)
     while kept and kept[0] == PAD:

@@ -28,7 +28,7 @@ from ..device.user_functions import describe_function, find_function
 from ..errors import InputError, NumericalError, OptionError, pip_install
 from ..plan import file_of, is_there
 from .machines import MACHINES, Machine, this_machine
-from .verified import Watched, alarm, time_verified
+from .verified import Watched, roofline_alarm, time_verified
 
 NAIVE = "reference naive"  # what ratios are to
 ON_HOST = " on the host"  # in the label of what runs there beside a GPU
@@ -168,12 +168,12 @@ def compare(
     if unknown := set(others) - set(MACHINES):
         raise OptionError(f"there is no machine {unknown.pop()!r}: say this, {', '.join(MACHINES)}")
     row, asked = find(name), row_module(name)
-    if stored is not None and stored not in stored_as(name):
-        may_be = ", ".join(stored_as(name))
+    if stored is not None and stored not in ways_to_store(name):
+        may_be = ", ".join(ways_to_store(name))
         what = f"say {may_be}" if may_be else "it is timed in one type alone, as it comes"
         raise OptionError(f"compare {name} times nothing that is stored as {stored!r}: {what}")
     watched = Watched(row)  # before a file of the user's is executed
-    ours, yours = implementations(row), named(functions)
+    ours, yours = implementations(row), functions_by_label(functions)
     kernels = [label for label in ours if label.startswith("cuda")]
     if device_kind() != "gpu":
         ours = {label: f for label, f in ours.items() if label not in kernels}
@@ -220,14 +220,14 @@ def compare(
         notes = [f"no GPU: kernels ({', '.join(kernels)}) are not timed; minidecode check {name} emulates them"]
         notes = notes if kernels else []
     if yours:
-        fresh = functools.partial(_values, asked, how)
+        fresh = functools.partial(_input_values, asked, how)
         seconds, submissions = time_verified(row, calls, yours, fresh, repeats, synchronize)
-        timings = [_timing(label, s) for label, s in seconds.items()]
+        timings = [_timing_of(label, s) for label, s in seconds.items()]
         for submission in submissions:
             median = statistics.median(seconds[submission.label])
             submission.refuse_impossible(median, cost, here)
             watched.refuse_replaced(submission.label)
-            notes += filter(None, [alarm(submission.label, median, cost, here)])
+            notes += filter(None, [roofline_alarm(submission.label, median, cost, here)])
     else:
         timings = time_by_turns(calls(arguments), repeats, synchronize)
     amounts = {}
@@ -240,14 +240,14 @@ def compare(
             others = []
     elif any(t.median < cost.bytes / here.bandwidth for t in timings):
         notes.append(f"faster than memory: these {cost.bytes / 1e6:.1f} MB stay in a cache")
-    if any(t.median < here.computing(cost) for t in timings):
+    if any(t.median < here.computing_seconds(cost) for t in timings):
         notes.append("faster than the products that this machine was measured by: measure again, it was busy then")
     progress(len(every) + 1, len(every) + 1)
     predicted = [MACHINES[m] for m in others]
-    return Comparison(name, shape, cost, timings, here, predicted, notes, where_it_ran(), amounts)
+    return Comparison(name, shape, cost, timings, here, predicted, notes, describe_machine(), amounts)
 
 
-def named(functions: Iterable[str | Callable]) -> dict[str, Callable]:
+def functions_by_label(functions: Iterable[str | Callable]) -> dict[str, Callable]:
     """Label -> function of the user's; a place such as mine.py:ban is executed now."""
     by_label: dict[str, Callable] = {}
     for function in functions:
@@ -258,7 +258,7 @@ def named(functions: Iterable[str | Callable]) -> dict[str, Callable]:
     return by_label
 
 
-def _values(asked: Any, how: dict[str, str], n: int) -> tuple:
+def _input_values(asked: Any, how: dict[str, str], n: int) -> tuple:
     """New values at each call: a file that knew them when it was imported could bring the answers along."""
     return asked.paper_inputs(**how, seed=secrets.randbits(32))[0]
 
@@ -267,12 +267,12 @@ def _no_wait() -> None:
     """Nothing is behind."""
 
 
-def stored_as(name: str) -> tuple[str, ...]:
+def ways_to_store(name: str) -> tuple[str, ...]:
     """What the weights or caches of a row may be stored as; nothing where it reads none."""
     return getattr(row_module(name), "STORED", ())
 
 
-def where_it_ran() -> dict[str, str]:
+def describe_machine() -> dict[str, str]:
     """What a reader of figures must know of the machine: processor or GPU, cores, versions."""
     facts = {"processor": processor(), "cores": str(os.cpu_count()), "system": platform.system(),
              "device": device_kind(), "python": platform.python_version()}  # fmt: skip
@@ -305,7 +305,7 @@ def side_by_side(files: dict[str, list[Comparison]]) -> str:
         lines.append(f"{key[0]}: {key[1]}")
         here = {label: column.get(key) for label, column in columns.items()}
         for implementation in dict.fromkeys(t.implementation for c in here.values() if c for t in c.timings):
-            cells = [_cell(c, implementation) if c else "" for c in here.values()]
+            cells = [_cell_of_table(c, implementation) if c else "" for c in here.values()]
             lines.append(f"  {implementation:<26}" + "".join(f" {cell:>{width}}" for cell in cells))
         if any(c and c.amounts for c in here.values()):
             continue
@@ -314,7 +314,7 @@ def side_by_side(files: dict[str, list[Comparison]]) -> str:
     return "\n".join(lines)
 
 
-def _cell(comparison: Comparison, implementation: str) -> str:
+def _cell_of_table(comparison: Comparison, implementation: str) -> str:
     timing = next((t for t in comparison.timings if t.implementation == implementation), None)
     if timing is None:
         return ""
@@ -341,21 +341,21 @@ def calls_on_device(functions: dict[str, Callable], arguments: tuple, cupy) -> d
     """
     there: dict[int, Any] = {}
 
-    def move(array: np.ndarray) -> Any:  # one that stands in two places goes there once, as cost models count it
+    def put_once(array: np.ndarray) -> Any:  # one that stands in two places goes there once, as cost models count it
         if id(array) not in there:
             there[id(array)] = cupy.asarray(array)
         return there[id(array)]
 
-    on_device = tuple(_moved(a, move) for a in arguments)
+    on_device = tuple(_move_arrays(a, put_once) for a in arguments)
     kernels = {label: (f, on_device) for label, f in functions.items() if label.startswith("cuda")}
     others = {f"{label}{ON_HOST}": (f, arguments) for label, f in functions.items() if label not in kernels}
     return others | kernels  # the naive version first, which ratios are to
 
 
-def _moved(argument, move: Callable):
+def _move_arrays(argument, move: Callable):
     """An array, or the arrays of a dataclass, moved to another place; anything else as it is."""
     if dataclasses.is_dataclass(argument):
-        fields = {f.name: _moved(getattr(argument, f.name), move) for f in dataclasses.fields(argument)}
+        fields = {f.name: _move_arrays(getattr(argument, f.name), move) for f in dataclasses.fields(argument)}
         return dataclasses.replace(argument, **fields)
     return move(argument) if isinstance(argument, np.ndarray) else argument
 
@@ -397,10 +397,10 @@ def time_by_turns(
             synchronize()
             if turn > 0:
                 seconds[label].append(clock() - started)
-    return [_timing(label, s) for label, s in seconds.items()]
+    return [_timing_of(label, s) for label, s in seconds.items()]
 
 
-def _timing(label: str, seconds: list[float]) -> Timing:
+def _timing_of(label: str, seconds: list[float]) -> Timing:
     return Timing(label, statistics.median(seconds), min(seconds), max(seconds))
 
 

@@ -30,7 +30,7 @@ class Sizes:
         return self.B * self.W
 
 
-def costs(s: Sizes, method: str, one_op: bool = False) -> dict[str, Cost]:
+def costs_of_groups(s: Sizes, method: str, one_op: bool = False) -> dict[str, Cost]:
     """Group -> its cost.
 
     By default every product is a kernel of its own, as in the paper: scores go to memory and come back, and EL reads
@@ -38,27 +38,33 @@ def costs(s: Sizes, method: str, one_op: bool = False) -> dict[str, Cost]:
     it is given and what it returns once: scores and, for EL, q' and the weighted sums stay inside.
     """
     nothing = Cost(0, 0)
-    project = _add(_product(s, s.R, s.D, s.D), _product(s, s.R, s.D, s.D))  # q W_Q, and the result's W_O
+    project = _add_costs(
+        _product_cost(s, s.R, s.D, s.D), _product_cost(s, s.R, s.D, s.D)
+    )  # q W_Q, and the result's W_O
     if method == "el":
-        return {GROUPS[0]: nothing, GROUPS[1]: _add(project, _el_projections(s, one_op)), GROUPS[2]: _el(s, one_op)}
-    build = _product(s, s.R * s.N, s.D, 2 * s.D) if method == "no cache" else nothing
+        return {
+            GROUPS[0]: nothing,
+            GROUPS[1]: _add_costs(project, _el_projection_costs(s, one_op)),
+            GROUPS[2]: _el_costs(s, one_op),
+        }
+    build = _product_cost(s, s.R * s.N, s.D, 2 * s.D) if method == "no cache" else nothing
     copies = s.B if method == "cache per sentence" else s.R
-    return {GROUPS[0]: build, GROUPS[1]: project, GROUPS[2]: _multi_head(s, copies, one_op)}
+    return {GROUPS[0]: build, GROUPS[1]: project, GROUPS[2]: _multi_head_costs(s, copies, one_op)}
 
 
-def input_bytes(s: Sizes, method: str, layers: int) -> int:
+def held_input_bytes(s: Sizes, method: str, layers: int) -> int:
     """What is held of the input between steps (Table 4): keys and values of every layer, or the hidden states."""
     hidden = s.N * s.D * s.itemsize
     return {"no cache": s.R * hidden, "cache per beam": 2 * layers * s.R * hidden,
             "cache per sentence": 2 * layers * s.B * hidden, "el": s.B * hidden}[method]  # fmt: skip
 
 
-def _product(s: Sizes, m: int, k: int, n: int) -> Cost:
+def _product_cost(s: Sizes, m: int, k: int, n: int) -> Cost:
     """(m, k) times (k, n): both read, the result written."""
     return Cost((m * k + k * n + m * n) * s.itemsize, 2 * m * k * n)
 
 
-def _multi_head(s: Sizes, copies: int, one_op: bool) -> Cost:
+def _multi_head_costs(s: Sizes, copies: int, one_op: bool) -> Cost:
     """`copies` of keys and values, of a sentence for its beams, or of each beam."""
     numbers = 2 * copies * s.N * s.D + 2 * s.R * s.D
     if not one_op:
@@ -66,7 +72,7 @@ def _multi_head(s: Sizes, copies: int, one_op: bool) -> Cost:
     return Cost(numbers * s.itemsize, 4 * s.R * s.N * s.D)
 
 
-def _el_projections(s: Sizes, one_op: bool) -> Cost:
+def _el_projection_costs(s: Sizes, one_op: bool) -> Cost:
     """q W_K of each head to the width of h, and W_V x of each head back from it."""
     numbers = 2 * s.D * s.D
     if not one_op:
@@ -74,7 +80,7 @@ def _el_projections(s: Sizes, one_op: bool) -> Cost:
     return Cost(numbers * s.itemsize, 4 * s.R * s.D * s.D)
 
 
-def _el(s: Sizes, one_op: bool) -> Cost:
+def _el_costs(s: Sizes, one_op: bool) -> Cost:
     """The hidden states of a sentence for all of its heads and beams."""
     if one_op:
         numbers = s.B * s.N * s.D + 2 * s.R * s.D
@@ -83,5 +89,5 @@ def _el(s: Sizes, one_op: bool) -> Cost:
     return Cost(numbers * s.itemsize, 4 * s.R * s.H * s.N * s.D)
 
 
-def _add(a: Cost, b: Cost) -> Cost:
+def _add_costs(a: Cost, b: Cost) -> Cost:
     return Cost(a.bytes + b.bytes, a.operations + b.operations)

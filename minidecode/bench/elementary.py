@@ -22,43 +22,43 @@ class Elementary(np.ndarray):
         self.counts = getattr(other, "counts", None)
 
     def __array_ufunc__(self, ufunc, method, *inputs, out=(), **more):
-        plain = [plainly(a) for a in inputs]
-        result = getattr(ufunc, method)(*plain, **more, **({"out": tuple(map(plainly, out))} if out else {}))
+        plain = [without_counting(a) for a in inputs]
+        result = getattr(ufunc, method)(*plain, **more, **({"out": tuple(map(without_counting, out))} if out else {}))
         return self.noted(result, plain, is_product=ufunc is np.matmul, into=out[0] if out else None)
 
     def __array_function__(self, function, types, args, kwargs):
-        plain = [plainly(a) for a in args]
-        result = function(*plain, **{name: plainly(a) for name, a in kwargs.items()})
+        plain = [without_counting(a) for a in args]
+        result = function(*plain, **{name: without_counting(a) for name, a in kwargs.items()})
         if function in (np.empty_like, np.shape, np.ndim, np.split, np.shares_memory):  # nothing is computed
             return result
         return self.noted(result, [a for a in plain if isinstance(a, np.ndarray)] or plain[0])
 
     def mean(self, *args, **more):
-        return self.noted(plainly(self).mean(*args, **more), [self])
+        return self.noted(without_counting(self).mean(*args, **more), [self])
 
     def copy(self, order="C"):
-        return self.noted(plainly(self).copy(order), [self])
+        return self.noted(without_counting(self).copy(order), [self])
 
     def __setitem__(self, place, value):
-        plain = plainly(self)
-        plain[place] = plainly(value)
+        plain = without_counting(self)
+        plain[place] = without_counting(value)
         self.noted(plain[place], [plain[place]])
 
     def noted(self, result, read, is_product=False, into=None):
         self.counts.products += is_product
         self.counts.kernels += not is_product
         self.counts.bytes += sum(a.nbytes for a in (result, *read) if isinstance(a, np.ndarray))
-        return counting(result, self.counts) if into is None else into
+        return with_counting(result, self.counts) if into is None else into
 
 
-def plainly(thing):
+def without_counting(thing):
     """Without counting; lists of arrays too."""
     if isinstance(thing, list | tuple):
-        return type(thing)(map(plainly, thing))
+        return type(thing)(map(without_counting, thing))
     return thing.view(np.ndarray) if isinstance(thing, Elementary) else thing
 
 
-def counting(thing, counts: Counts):
+def with_counting(thing, counts: Counts):
     if not isinstance(thing, np.ndarray) or thing.dtype.kind != "f":
         return thing
     array = thing.view(Elementary)
@@ -66,6 +66,6 @@ def counting(thing, counts: Counts):
     return array
 
 
-def elementary(function, counts: Counts):
+def count_operations(function, counts: Counts):
     """The function on arrays that count; what it returns does not."""
-    return lambda *args, **more: plainly(function(*(counting(a, counts) for a in args), **more))
+    return lambda *args, **more: without_counting(function(*(with_counting(a, counts) for a in args), **more))

@@ -16,7 +16,7 @@ from ..runtime.arena import Extent
 from ..runtime.footprint import available_bytes, footprint, in_units
 from ..runtime.receipt import Receipt
 from .machines import Machine
-from .rungs import Setting, Work, run_ids, summed, weights_bytes
+from .rungs import Setting, Work, run_ids, sum_of_costs, weights_bytes
 
 METHODS = {  # what is kept of the input; all else is the compiled code
     "no cache": {"cache": "none"},
@@ -74,18 +74,18 @@ class Frontier:
                  f"{'samples/s':<10}" + "".join(f" {m:>21}" for m in METHODS)]  # fmt: skip
         for batch in batches:
             row = [cells.get((m, batch)) for m in METHODS]
-            lines.append(f"{batch:<10,}" + "".join(f" {_cell(c):>21}" for c in row))
+            lines.append(f"{batch:<10,}" + "".join(f" {_cell_of_table(c):>21}" for c in row))
         if reasons := dict.fromkeys(c.why for c in cells.values() if c.why):
-            lines.append(wrapped(f"fits: by its bytes alone; not run, for {'; or '.join(reasons)}"))
+            lines.append(wrap_text(f"fits: by its bytes alone; not run, for {'; or '.join(reasons)}"))
         return "\n".join(lines)
 
 
-def wrapped(text: str, further: str = "") -> str:
+def wrap_text(text: str, further: str = "") -> str:
     """Lines that a terminal shows whole; further: what each begins with, but for the first."""
     return textwrap.fill(text, WIDTH, subsequent_indent=further, break_on_hyphens=False, break_long_words=False)
 
 
-def _cell(cell: Cell | None) -> str:
+def _cell_of_table(cell: Cell | None) -> str:
     if cell is None:
         return ""
     if cell.state == OUT:
@@ -118,15 +118,15 @@ def explore(
     cells = []
     if cap is not None:
         caps = {HERE: cap} | caps
-        cells += measured(work, settings, cap, repeats, cell_seconds)
+        cells += measure_cells(work, settings, cap, repeats, cell_seconds)
     if machines:
-        recorded = {m: record(work, setting) for m, setting in settings.items()}
+        recorded = {m: record_receipts(work, setting) for m, setting in settings.items()}
         for machine in machines:
-            cells += predicted(work, settings, recorded, machine, caps[machine.name])
+            cells += predict_cells(work, settings, recorded, machine, caps[machine.name])
     return Frontier(caps, weights, cells)
 
 
-def needed(work: Work, setting: Setting, batch: int) -> int:
+def footprint_of_batch(work: Work, setting: Setting, batch: int) -> int:
     """The footprint of a batch of so many texts, each as long as the longest."""
     longest, new = max(map(len, work.ids)), work.options["max_new_tokens"]
     prompt, source = (1, longest) if work.model.is_encoder_decoder else (longest, 0)
@@ -135,23 +135,23 @@ def needed(work: Work, setting: Setting, batch: int) -> int:
     return footprint(work.model, setting.plan, extent, options).total
 
 
-def with_batch(work: Work, batch: int) -> Work:
+def work_with_batch(work: Work, batch: int) -> Work:
     """The texts, as often as it takes, each as long as the longest."""
     longest = max(map(len, work.ids))
     ids = [np.resize(work.ids[i % len(work.ids)], longest) for i in range(batch)]
     return dataclasses.replace(work, ids=ids, texts=None)
 
 
-def measured(work: Work, settings: dict[str, Setting], cap: int, repeats: int, cell_seconds: float) -> list[Cell]:
+def measure_cells(work: Work, settings: dict[str, Setting], cap: int, repeats: int, cell_seconds: float) -> list[Cell]:
     """This machine's cells."""
     cells: list[Cell] = []
     last: dict[str, float] = {}  # seconds of the method's last batch
     alive, batch, left = list(settings), 1, available_bytes()
     for setting in settings.values():
-        if needed(work, setting, 1) <= min(cap, left or cap):
-            run_ids(with_batch(work, 1), setting)  # compiles
+        if footprint_of_batch(work, setting, 1) <= min(cap, left or cap):
+            run_ids(work_with_batch(work, 1), setting)  # compiles
     while alive:
-        row = [Cell(HERE, m, batch, needed(work, settings[m], batch), FITS) for m in alive]
+        row = [Cell(HERE, m, batch, footprint_of_batch(work, settings[m], batch), FITS) for m in alive]
         going = []
         for cell in row:
             before = last.get(cell.method, 0.0 if batch == 1 else float("inf"))
@@ -163,7 +163,7 @@ def measured(work: Work, settings: dict[str, Setting], cap: int, repeats: int, c
                 cell.why = f"it would take more than {cell_seconds:g} s"
             else:
                 going.append(cell)
-        texts = with_batch(work, batch)
+        texts = work_with_batch(work, batch)
         seconds: dict[str, list[float]] = {cell.method: [] for cell in going}
         for _ in range(repeats):
             for cell in going:
@@ -186,15 +186,16 @@ def measured(work: Work, settings: dict[str, Setting], cap: int, repeats: int, c
 # ---- other machines --------------------------------------------------------------------------------------------------
 
 
-def record(work: Work, setting: Setting) -> tuple[list[Receipt], list[Receipt]]:
+def record_receipts(work: Work, setting: Setting) -> tuple[list[Receipt], list[Receipt]]:
     """The receipts of one text, and of two in a batch, with the costs of their calls."""
     one, two = (
-        run_ids(with_batch(work, n), dataclasses.replace(setting, batch_size=n), costs=True).receipts for n in (1, 2)
+        run_ids(work_with_batch(work, n), dataclasses.replace(setting, batch_size=n), costs=True).receipts
+        for n in (1, 2)
     )
     return one, two
 
 
-def continued(one: Iterable[Receipt], two: Iterable[Receipt], batch: int) -> list[Cost]:
+def extrapolate_costs(one: Iterable[Receipt], two: Iterable[Receipt], batch: int) -> list[Cost]:
     """What each call would take for a batch of so many texts.
 
     The n-th call of an op is a constant and so much for each text. An op whose calls depend on the texts (beams that
@@ -205,14 +206,14 @@ def continued(one: Iterable[Receipt], two: Iterable[Receipt], batch: int) -> lis
         for op in a.ops | b.ops:
             costs = [r.ops[op].costs if op in r.ops else [] for r in (a, b)]
             if len(costs[0]) != len(costs[1]):
-                costs = [[summed(part)] for part in costs]
+                costs = [[sum_of_costs(part)] for part in costs]
             for first, second in zip(*costs, strict=True):
                 pairs = zip(dataclasses.astuple(first), dataclasses.astuple(second), strict=True)
                 longer.append(Cost(*(max(0, int(a + (batch - 1) * (b - a))) for a, b in pairs)))
     return longer
 
 
-def predicted(
+def predict_cells(
     work: Work, settings: dict[str, Setting], recorded: dict[str, tuple], machine: Machine, cap: int
 ) -> list[Cell]:
     """Another machine's cells."""
@@ -220,9 +221,9 @@ def predicted(
     for method, setting in settings.items():
         batch, fits = 1, True
         while fits:
-            cell = Cell(machine.name, method, batch, needed(work, setting, batch), OUT)
+            cell = Cell(machine.name, method, batch, footprint_of_batch(work, setting, batch), OUT)
             if fits := cell.needs <= cap:
-                seconds = sum(map(machine.seconds, continued(*recorded[method], batch)))
+                seconds = sum(map(machine.seconds, extrapolate_costs(*recorded[method], batch)))
                 cell.state, cell.samples_per_second = PREDICTED, batch / seconds
             cells.append(cell)
             batch *= 2

@@ -28,8 +28,8 @@ from ..model import Model
 from ..runtime.footprint import in_units, read_budget
 from ..runtime.receipt import Receipt
 from ..search.compiled import tell_when_compiling, timing_compilations
-from .compare import where_it_ran
-from .frontier import Frontier, explore, wrapped
+from .compare import describe_machine
+from .frontier import Frontier, explore, wrap_text
 from .machines import MACHINES, Machine, this_machine
 from .rungs import (
     NO_CACHE,
@@ -39,15 +39,15 @@ from .rungs import (
     Setting,
     Work,
     cost_as_written,
-    differing,
+    differing_texts,
     facts_of,
     is_tie,
     is_tie_of_greedy,
     peak_of,
-    run,
     run_ids,
-    summed,
-    switched,
+    run_texts,
+    sum_of_costs,
+    switch_setting,
     weights_bytes,
 )
 
@@ -156,7 +156,7 @@ class Ladder:
         load, cores = self.where.get("load"), self.where["cores"]
         if load is None or float(load) <= BUSY * int(cores):
             return ""
-        return wrapped(
+        return wrap_text(
             f"Warning: other work was running (load average {load} on {cores} cores). The times below are of a busy "
             "machine: stop that work, wait a minute and run again."
         )
@@ -173,11 +173,11 @@ class Ladder:
 
     def _row(self, s: Step) -> str:
         if s.not_run:
-            return wrapped(f"{s.name:<26} not run: {s.not_run}", further=" " * 27)
+            return wrap_text(f"{s.name:<26} not run: {s.not_run}", further=" " * 27)
         median, least, most = s.seconds
         spread = f"{median:.3f}, {least:.3f} to {most:.3f}"
         tokens = "equal" if not s.differing else f"{s.differing} {'other' if s.other_precision else 'tied'}"
-        why = "\n" + wrapped(f"  {s.outcome}. {s.why[:1].upper()}{s.why[1:]}.", further="  ") if s.why else ""
+        why = "\n" + wrap_text(f"  {s.outcome}. {s.why[:1].upper()}{s.why[1:]}.", further="  ") if s.why else ""
         why += "\n  timed once: no time was left for more (--seconds)" if s.timed_once else ""
         return (
             f"{s.name:<26} {s.samples_per_second:>10.2f} {spread:>31} {s.speedup:>7.2f}x {s.speedup_total:>7.1f}x"
@@ -233,7 +233,7 @@ class Ladder:
                 "operation; all other ops count at their least. Launches, Python and the pipeline are left out, so "
                 "rungs that save only those change nothing."
             )
-        return "\n".join(map(wrapped, notes))
+        return "\n".join(map(wrap_text, notes))
 
 
 def read_ladder(path: Path) -> Ladder:
@@ -307,7 +307,7 @@ def ladder(
     smaller: list[str] = []
     if seconds is not None and may_shrink:
         announce("choosing sizes that fit the time")
-        fitting = fit(model, whole, may_shrink, seconds)
+        fitting = fit_sizes(model, whole, may_shrink, seconds)
         smaller = [size for size, number in fitting.items() if number != whole[size]]
         whole = fitting
         work = Work.make(model, *(whole[size] for size in ("texts", "input_length", "num_beams", "max_new_tokens")))
@@ -318,11 +318,11 @@ def ladder(
     )  # fmt: skip
     rounds = f"{repeats} round{'' if repeats == 1 else 's'}"
     announce(f"final timing, {rounds if seconds is None else f'up to {rounds}'} of all rungs")
-    turns = by_turns(work, climbed, repeats, lambda done: progress(len(RUNGS) + 1 + done, total), clock)
+    turns = time_by_turns(work, climbed, repeats, lambda done: progress(len(RUNGS) + 1 + done, total), clock)
     machines = [MACHINES[m] for m in others]
     by_name = {c.step.name: c for c in climbed}
     for mine in climbed:
-        describe(mine, by_name.get(mine.step.builds_on), turns, here, machines)
+        fill_in_step(mine, by_name.get(mine.step.builds_on), turns, here, machines)
         mine.step.timed_once = mine.step.runs == 1 < repeats and len(turns) < repeats
     about = {"model": name, "no_repeat_ngram_size": no_repeat_ngram_size} | whole
     if seconds is not None:
@@ -332,7 +332,9 @@ def ladder(
         announce("batch sizes, method by method")
         frontier = explore(work, no_repeat_ngram_size, cap, machines, repeats, cell_seconds)
     rates = {"name": here.name, "bandwidth": here.bandwidth, "operations": here.operations}
-    where = where_it_ran() | {"blas_threads": blas_threads(model)} | ({} if load is None else {"load": f"{load:.1f}"})
+    where = (
+        describe_machine() | {"blas_threads": blas_threads(model)} | ({} if load is None else {"load": f"{load:.1f}"})
+    )
     return Ladder(about, steps, rates, [m.name for m in machines], where, frontier)
 
 
@@ -410,7 +412,7 @@ MOST_PLANNING = 0.1  # of a run's seconds: what is done once a generation hides 
 SMALLEST = {"max_new_tokens": 4, "input_length": 16, "texts": 2, "batch_size": 1}
 
 
-def fit(model: Model, sizes: dict[str, int], may_shrink: Collection[str], seconds: float) -> dict[str, int]:
+def fit_sizes(model: Model, sizes: dict[str, int], may_shrink: Collection[str], seconds: float) -> dict[str, int]:
     """These sizes, or smaller ones with which the ladder takes about so many seconds here.
 
     One short run without a cache is timed. Of larger ones the time grows with the tokens that they compute.
@@ -447,7 +449,7 @@ def climb(
     """
     start = Setting(dict(NO_CACHE.choices), work.model.dtype, batch_size, ngram)
     announce(f"1/{len(RUNGS) + 1} {NO_CACHE.name}: each step reads the whole text again")
-    below = tried(work, NO_CACHE, start, None, predicts)
+    below = try_rung(work, NO_CACHE, start, None, predicts)
     steps, climbed = [below.step], [below]
     progress(1)
     count = len(RUNGS) + 1
@@ -462,7 +464,7 @@ def climb(
         compiling = f"compiling for {rung.name}: once on this machine, and not counted in --seconds"
         try:
             with clock.stopped_while_compiling(lambda said=compiling: announce(said)):
-                before, mine = tried_above(below, rung, work, predicts)
+                before, mine = try_above(below, rung, work, predicts)
             check_size(mine)
         except OptionError as error:
             steps.append(Step(rung.name, rung.paper, not_run=str(error).removeprefix("plan: ")))
@@ -472,7 +474,7 @@ def climb(
         steps += [each.step for each in measured]
         climbed += measured
         progress(done - 0.5)  # compiled, and right
-        decide(work, mine, before, here, clock)
+        decide_on_switch(work, mine, before, here, clock)
         if not mine.step.carried or not rung.is_built_on:
             pass
         elif before is below:
@@ -485,17 +487,17 @@ def climb(
     return steps, climbed
 
 
-def tried_above(below: Climbed, rung: Rung, work: Work, predicts: bool) -> tuple[Climbed, Climbed]:
+def try_above(below: Climbed, rung: Rung, work: Work, predicts: bool) -> tuple[Climbed, Climbed]:
     """(what the rung is compared with, the rung): the first is the last one carried on, or that without its ban.
 
     Raises OptionError where the rung has nothing to switch.
     """
-    before, after = below, switched(below.setting, rung, work)
+    before, after = below, switch_setting(below.setting, rung, work)
     if rung.only_without_ngrams and below.setting.no_repeat_ngram_size:
         without = dataclasses.replace(below.setting, no_repeat_ngram_size=0)
-        before = tried(work, Rung(f"{below.step.name}, no ban", below.step.paper), without, None, predicts)
+        before = try_rung(work, Rung(f"{below.step.name}, no ban", below.step.paper), without, None, predicts)
         after = dataclasses.replace(after, no_repeat_ngram_size=0)
-    return before, tried(work, rung, after, before, predicts)
+    return before, try_rung(work, rung, after, before, predicts)
 
 
 def check_size(mine: Climbed) -> None:
@@ -509,29 +511,30 @@ def check_size(mine: Climbed) -> None:
         raise OptionError("no token was guessed, because no words of a text came back: give more --max-new-tokens")
 
 
-def decide(work: Work, mine: Climbed, before: Climbed, here: Machine, clock: Clock) -> None:
+def decide_on_switch(work: Work, mine: Climbed, before: Climbed, here: Machine, clock: Clock) -> None:
     """Whether the next rungs have this switch too, by a trial against the one before."""
-    seconds, before_seconds = race(work, mine.setting, before, clock)
+    seconds, before_seconds = race_rungs(work, mine.setting, before, clock)
     mine.fastest = min(seconds)
     mine.step.trial = [min(seconds), min(before_seconds)]
     mine.step.carried = not is_slower(seconds, before_seconds, least_ratio(mine, before, here))
 
 
-def tried(work: Work, rung: Rung, setting: Setting, before: Climbed | None, predicts: bool) -> Climbed:
+def try_rung(work: Work, rung: Rung, setting: Setting, before: Climbed | None, predicts: bool) -> Climbed:
     """A rung's first two runs: with the costs of its calls, then as it will be timed, under tracemalloc.
 
     Raises NumericalError if its tokens are not those before, or if its receipts do not show the switch.
     """
     first = run_ids(work, setting, costs=True)
-    again, peak = peak_of(lambda: run(work, setting))
-    if parted := differing(first, again):
+    again, peak = peak_of(lambda: run_texts(work, setting))
+    if parted := differing_texts(first, again):
         raise NumericalError(f"{rung.name}: run twice, text {parted[0] + 1} is another: nothing is timed")
     step = Step(
         rung.name, rung.paper, plan=str(setting.plan), dtype=setting.dtype, batch_size=setting.batch_size,
-        overlap=setting.overlap, no_repeat_ngram_size=setting.no_repeat_ngram_size, ran=shown_by(again, rung),
-        peak_bytes=peak, memory_bytes=max(r.cache_peak_bytes for r in again.receipts),
+        overlap=setting.overlap, no_repeat_ngram_size=setting.no_repeat_ngram_size,
+        ran=check_switch_was_on(again, rung), peak_bytes=peak,
+        memory_bytes=max(r.cache_peak_bytes for r in again.receipts),
         weights_bytes=weights_bytes(work.model_of(setting.dtype)),
-        cost=vars(summed(cost for r in first.receipts for cost in costs_of(r))),
+        cost=vars(sum_of_costs(cost for r in first.receipts for cost in costs_of(r))),
     )  # fmt: skip
     if before is not None:
         step.builds_on, step.other_precision = before.step.name, setting.is_low_precision
@@ -542,7 +545,7 @@ def tried(work: Work, rung: Rung, setting: Setting, before: Climbed | None, pred
     return Climbed(step, setting, first, written.receipts, min(first.seconds, again.seconds), planning / again.seconds)
 
 
-def shown_by(done: Run, rung: Rung) -> dict[str, str]:
+def check_switch_was_on(done: Run, rung: Rung) -> dict[str, str]:
     """What the receipts show of the rung's switch. Raises NumericalError unless it was on."""
     facts = facts_of(done)
     for what, words in rung.ran.items():
@@ -553,7 +556,7 @@ def shown_by(done: Run, rung: Rung) -> dict[str, str]:
 
 def other_texts(work: Work, rung: Rung, setting: Setting, first: Run, before: Climbed) -> int:
     """How many texts have other tokens than before: ties, or another precision. Raises NumericalError on others."""
-    parted = differing(first, before.first)
+    parted = differing_texts(first, before.first)
     for number in parted:
         if setting.is_low_precision:
             break
@@ -569,21 +572,21 @@ def other_texts(work: Work, rung: Rung, setting: Setting, first: Run, before: Cl
     return len(parted)
 
 
-def race(work: Work, mine: Setting, before: Climbed, clock: Clock) -> tuple[list[float], list[float]]:
+def race_rungs(work: Work, mine: Setting, before: Climbed, clock: Clock) -> tuple[list[float], list[float]]:
     """Seconds of both by turns: two runs each at least, and more while it is unclear which is faster, and time is left.
 
     What is known of the one before from its own trial counts only against a rung that is FAR faster, or where no time
     is left: the machine may have had other work then.
     """
-    seconds = [run(work, mine).seconds]
+    seconds = [run_texts(work, mine).seconds]
     if before.fastest > FAR * seconds[0] or not clock.has(len(RUNGS) * (seconds[0] + before.fastest)):
         return seconds, [before.fastest]
-    before_seconds = [run(work, before.setting).seconds]
+    before_seconds = [run_texts(work, before.setting).seconds]
     while len(seconds) < TRIALS and (len(seconds) < 2 or 1 / OPEN < min(seconds) / min(before_seconds) < OPEN):
         if not clock.has(len(RUNGS) * (seconds[-1] + before_seconds[-1])):  # as much for each of the others
             break
-        seconds.append(run(work, mine).seconds)
-        before_seconds.append(run(work, before.setting).seconds)
+        seconds.append(run_texts(work, mine).seconds)
+        before_seconds.append(run_texts(work, before.setting).seconds)
     return seconds, before_seconds
 
 
@@ -597,7 +600,7 @@ def is_slower(mine: list[float], before: list[float], least: float) -> bool:
     return all(middle(mine) > factor * middle(before) for middle in (min, statistics.median))
 
 
-def by_turns(
+def time_by_turns(
     work: Work, climbed: list[Climbed], repeats: int, progress: Callable[[float], None], clock: Clock
 ) -> list[dict[str, float]]:
     """Seconds of each, turn by turn: [turn][name of the rung]. A slow moment of the machine hits them all.
@@ -614,7 +617,7 @@ def by_turns(
             progress(turn + number / len(climbed))
             name = mine.step.name
             if sum(t.get(name, 0.0) for t in turns) < LONG:
-                result = run(work, mine.setting)
+                result = run_texts(work, mine.setting)
                 mine.busy += seconds_by_stage(result)
                 done[name] = result.seconds
         turns.append(done)
@@ -622,7 +625,7 @@ def by_turns(
     return turns
 
 
-def describe(
+def fill_in_step(
     mine: Climbed, before: Climbed | None, turns: list[dict[str, float]], here: Machine, machines: list[Machine]
 ) -> None:
     """Fills in what the turns say of a rung. before: what it builds on, if anything."""
@@ -632,17 +635,17 @@ def describe(
     step.seconds = [statistics.median(seconds), min(seconds), max(seconds)]
     step.samples_per_second = samples / step.seconds[0]
     step.compile_seconds = max(0.0, mine.first.seconds - max(seconds))
-    step.speedup_total = ratio(turns, NO_CACHE.name, step.name)
+    step.speedup_total = median_ratio(turns, NO_CACHE.name, step.name)
     busy = sum(mine.busy.values())
     step.shares = {stage: s / busy for stage, s in mine.busy.items() if s > 0}
     step.predicted = {m.name: samples / least_seconds(mine.written, m) for m in machines}
     if before is not None:
-        step.speedup = ratio(turns, before.step.name, step.name)
+        step.speedup = median_ratio(turns, before.step.name, step.name)
         if step.speedup < 1 or not step.carried:
-            step.why = why(mine, before, here)
+            step.why = why_slower(mine, before, here)
 
 
-def ratio(turns: list[dict[str, float]], one: str, other: str) -> float:
+def median_ratio(turns: list[dict[str, float]], one: str, other: str) -> float:
     """How many times as long as the other rung this one takes: the median of the turns that timed both."""
     return statistics.median(turn[one] / turn[other] for turn in turns if one in turn and other in turn)
 
@@ -673,7 +676,7 @@ def least_seconds(receipts: Iterable[Receipt], machine: Machine) -> float:
     return sum(machine.seconds(cost) for receipt in receipts for cost in costs_of(receipt))
 
 
-def by_stage(receipts: list[Receipt]) -> dict[str, list[Cost]]:
+def costs_by_stage(receipts: list[Receipt]) -> dict[str, list[Cost]]:
     costs: dict[str, list[Cost]] = {}
     for receipt in receipts:
         for op, count in receipt.ops.items():
@@ -686,10 +689,10 @@ def least_ratio(mine: Climbed, before: Climbed, here: Machine) -> float:
     return least_seconds(mine.first.receipts, here) / least_seconds(before.first.receipts, here)
 
 
-def why(mine: Climbed, before: Climbed, here: Machine) -> str:
+def why_slower(mine: Climbed, before: Climbed, here: Machine) -> str:
     """What the cost model, and else the measured stages, say of a rung that is slower than what it builds on."""
     if least_ratio(mine, before, here) > 1.01:
-        return more_to_do(by_stage(mine.first.receipts), by_stage(before.first.receipts), here)
+        return stage_that_grows_most(costs_by_stage(mine.first.receipts), costs_by_stage(before.first.receipts), here)
     whole_now, whole_then = (1e3 * least_seconds(c.first.receipts, here) for c in (mine, before))
     a, b = mine.step, before.step
     now, then = ({stage: s / c.step.runs for stage, s in c.busy.items()} for c in (mine, before))
@@ -701,15 +704,15 @@ def why(mine: Climbed, before: Climbed, here: Machine) -> str:
     if (before_bytes := in_units(b.peak_bytes)) != (now_bytes := in_units(a.peak_bytes)):
         notes.append(f"peak memory went from {before_bytes} to {now_bytes}")
     if a.seconds[1] <= b.seconds[2] and b.seconds[1] <= a.seconds[2]:
-        notes.append(f"the times overlap ({_span(a)}; before: {_span(b)})")
+        notes.append(f"the times overlap ({_span_of_turns(a)}; before: {_span_of_turns(b)})")
     return "; ".join(notes)
 
 
-def more_to_do(now: dict[str, list[Cost]], then: dict[str, list[Cost]], here: Machine) -> str:
+def stage_that_grows_most(now: dict[str, list[Cost]], then: dict[str, list[Cost]], here: Machine) -> str:
     """The stage whose least time grows the most, and why: operations or bytes."""
     least = {s: [sum(map(here.seconds, side.get(s, []))) for side in (now, then)] for s in now | then}
     stage = max(least, key=lambda s: least[s][0] - least[s][1])
-    a, b = (summed(side.get(stage, [])) for side in (now, then))
+    a, b = (sum_of_costs(side.get(stage, [])) for side in (now, then))
     decides = "arithmetic" if a.operations > here.balance * a.bytes else "memory"
     return (
         f"{stage} does {a.operations / 1e6:,.0f} million operations (before: {b.operations / 1e6:,.0f}) and moves "
@@ -719,5 +722,5 @@ def more_to_do(now: dict[str, list[Cost]], then: dict[str, list[Cost]], here: Ma
     )
 
 
-def _span(step: Step) -> str:
+def _span_of_turns(step: Step) -> str:
     return f"{step.seconds[1]:.3f} to {step.seconds[2]:.3f} s"

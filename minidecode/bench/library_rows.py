@@ -49,7 +49,7 @@ class Crossing:
     captured: bool  # both ways in a graph; else by the host, launches included
 
 
-def crossing(stored: str, device: str, sizes: Sizes = DECODING) -> Crossing:
+def measure_crossing(stored: str, device: str, sizes: Sizes = DECODING) -> Crossing:
     """Measures one way to store weights, on a device: "cuda", or "emulator", whose times say nothing."""
     rng, wait = np.random.default_rng(0), _waiter(device)
     w_OI = rng.standard_normal((sizes.outputs, sizes.inputs), np.float32)
@@ -62,16 +62,16 @@ def crossing(stored: str, device: str, sizes: Sizes = DECODING) -> Crossing:
         x_RX = copy_to_device(device, rng.standard_normal((rows, sizes.inputs), np.float32))
         calls, runs = {}, []
         for way, product in WAYS.items():
-            run = _over_all(product, x_RX, weights)
+            run = _multiply_by_all(product, x_RX, weights)
             run()  # compiles
             runs.append(run)  # with the array that a graph writes to
             calls[way] = (capture(device, run)[0].launch if captured else run), ()
         timed = time_by_turns(calls, sizes.turns, wait)
         microseconds[rows] = {t.implementation: round(1e6 * t.median / copies, 3) for t in timed}
-    return Crossing(stored, first_of(microseconds), microseconds, captured)
+    return Crossing(stored, first_faster_rows(microseconds), microseconds, captured)
 
 
-def first_of(microseconds: dict[int, dict[str, float]]) -> int:
+def first_faster_rows(microseconds: dict[int, dict[str, float]]) -> int:
     """The smallest number of rows from which the library is faster, whatever more rows there are."""
     first = max(microseconds) + 1
     for rows in sorted(microseconds, reverse=True):
@@ -81,7 +81,7 @@ def first_of(microseconds: dict[int, dict[str, float]]) -> int:
     return first
 
 
-def _over_all(product: Callable[..., Any], x_RX: Any, weights: list[Weight]) -> Callable[[], Any]:
+def _multiply_by_all(product: Callable[..., Any], x_RX: Any, weights: list[Weight]) -> Callable[[], Any]:
     """A product with each of the weights, into one array."""
     y_RX = np.empty((len(x_RX), weights[0].outputs), np.float32, like=x_RX)
 

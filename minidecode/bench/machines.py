@@ -37,9 +37,9 @@ class Machine:
 
     def seconds(self, cost: Cost) -> float:
         """The least time, if moving and computing overlap wholly: the roofline (Williams et al. 2009)."""
-        return max(cost.bytes / self.bandwidth, self.computing(cost))
+        return max(cost.bytes / self.bandwidth, self.computing_seconds(cost))
 
-    def computing(self, cost: Cost) -> float:
+    def computing_seconds(self, cost: Cost) -> float:
         """The least time of its operations: those with floats, and then those with bytes."""
         of_floats = (cost.operations - cost.int8_operations) / self.operations
         return of_floats + cost.int8_operations / (self.int8_operations or self.operations)

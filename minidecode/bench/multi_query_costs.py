@@ -7,7 +7,7 @@ concatenations are no einsums: the first computes little, and a memory that grow
 
     print(table(b=128, n=128, d=1024, h=8))  # the paper's own sizes: Table 2, on each of the 8 cores
 
-The analyses assume m = n, k = v = d/h and n <= d; so do `table` and `over_n_calls`. Two errata:
+The analyses assume m = n, k = v = d/h and n <= d; so do `table_of_listings` and `cost_of_n_positions`. Two errata:
 
 - Section 2.4.1 gives the size of K and V as b h m k = b n^2. It is b n d, for h k = d and m = n; the term b n^2 d of
   n calls, a line above, is right.
@@ -66,7 +66,7 @@ PAPER_RATIOS = {
 }
 
 
-def cost(listing: str, number_bytes: int = 4, **sizes: int) -> Cost:
+def cost_of_listing(listing: str, number_bytes: int = 4, **sizes: int) -> Cost:
     """Bytes and operations of one call of a listing, from the size of each of its letters.
 
     number_bytes: of one number; with 1, numbers are counted. In an incremental listing m counts the new position too.
@@ -81,16 +81,16 @@ def cost(listing: str, number_bytes: int = 4, **sizes: int) -> Cost:
     return Cost(number_bytes * sum(numbers.values()), operations)
 
 
-def over_n_calls(listing: str, b: int, n: int, d: int, h: int, number_bytes: int = 4) -> Cost:
+def cost_of_n_positions(listing: str, b: int, n: int, d: int, h: int, number_bytes: int = 4) -> Cost:
     """Bytes and operations for n positions, as the paper assumes them: one call of a batched listing, else n calls."""
     sizes = {"b": b, "n": n, "d": d, "h": h, "k": d // h, "v": d // h}
     if listing.endswith("_batched"):
-        return cost(listing, number_bytes, m=n, **sizes)
-    calls = [cost(listing, number_bytes, m=position, **sizes) for position in range(1, n + 1)]
+        return cost_of_listing(listing, number_bytes, m=n, **sizes)
+    calls = [cost_of_listing(listing, number_bytes, m=position, **sizes) for position in range(1, n + 1)]
     return Cost(sum(c.bytes for c in calls), sum(c.operations for c in calls))
 
 
-def table(b: int, n: int, d: int, h: int) -> str:
+def table_of_listings(b: int, n: int, d: int, h: int) -> str:
     """What n positions of b sequences take by each listing, and the ratio of memory access to arithmetic.
 
     A ratio near 1 means waiting for memory: a machine does tens to hundreds of operations while one number arrives.
@@ -100,7 +100,7 @@ def table(b: int, n: int, d: int, h: int) -> str:
         f"{'listing':<40} {'operations':>12} {'numbers':>12} {'ratio':>9} {'paper':>9}",
     ]
     for listing in EINSUMS:
-        c = over_n_calls(listing, b, n, d, h, number_bytes=1)
+        c = cost_of_n_positions(listing, b, n, d, h, number_bytes=1)
         paper = f"{PAPER_RATIOS[listing](b, n, d, h):.5f}" if listing in PAPER_RATIOS else "-"
         lines.append(f"{listing:<40} {c.operations:>12.3e} {c.bytes:>12.3e} {c.bytes / c.operations:>9.5f} {paper:>9}")
     return "\n".join(lines)

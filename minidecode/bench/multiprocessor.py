@@ -78,7 +78,7 @@ class Code:
         return self.turn_bytes / self.turn_loads if self.turn_loads else 4.0
 
 
-def resident(gpu: Multiprocessors, code: Code, work: Asked) -> int:
+def resident_blocks(gpu: Multiprocessors, code: Code, work: Asked) -> int:
     """Blocks that a multiprocessor holds at a time: its occupancy."""
     warps = -(-work.threads // WARP)
     registers = 8 * -(-code.registers // 8) * WARP * warps  # a warp gets them by 256
@@ -86,14 +86,14 @@ def resident(gpu: Multiprocessors, code: Code, work: Asked) -> int:
     return max(1, min(gpu.blocks, gpu.warps // warps, gpu.registers // registers, by_shared))
 
 
-def moved(work: Asked) -> float:
+def bytes_moved(work: Asked) -> float:
     """Bytes that the blocks read and write, each for itself: what several of them read counts several times."""
     return (work.footprint + work.written) * work.blocks
 
 
-def limits(gpu: Multiprocessors, code: Code, work: Asked, useful: float) -> dict[str, float]:
+def seconds_by_limit(gpu: Multiprocessors, code: Code, work: Asked, useful: float) -> dict[str, float]:
     """Seconds that each limit alone would need. useful: bytes that an op must move, at the least."""
-    warps, blocks = -(-work.threads // WARP), resident(gpu, code, work)
+    warps, blocks = -(-work.threads // WARP), resident_blocks(gpu, code, work)
     loads = work.loaded / code.width
 
     # Where a block finds what it reads a second time: in L1, if the blocks beside it leave it there; or in L2.
@@ -102,9 +102,9 @@ def limits(gpu: Multiprocessors, code: Code, work: Asked, useful: float) -> dict
     of_l1 = gpu.l1 - blocks * code.shared_bytes
     in_l1 = beside <= of_l1
     in_l2 = beside * min(gpu.count, work.blocks) <= gpu.l2
-    common = max(0.0, moved(work) - useful) / work.blocks  # what other blocks read too: L1 keeps it, if it fits
+    common = max(0.0, bytes_moved(work) - useful) / work.blocks  # what other blocks read too: L1 keeps it, if it fits
     beyond_l1 = work.footprint + work.written + (0 if in_l1 else again) - (common if common <= of_l1 else 0)
-    memory = min(useful, moved(work)) + (0 if in_l1 or in_l2 else again * work.blocks)
+    memory = min(useful, bytes_moved(work)) + (0 if in_l1 or in_l2 else again * work.blocks)
 
     # Turns of the main loop, as many as bring the bytes; then the rest, as often as it makes the other requests.
     turns = loads / code.turn_loads if code.turn_loads else 0.0
@@ -130,13 +130,13 @@ def limits(gpu: Multiprocessors, code: Code, work: Asked, useful: float) -> dict
     }
 
 
-def together(limits: dict[str, float]) -> float:
+def combine_limits(limits: dict[str, float]) -> float:
     """Seconds, where all of them hold: that of the largest, if the others are far from it."""
     return sum(seconds**2 for seconds in limits.values()) ** 0.5
 
 
-def in_flight(gpu: Multiprocessors, code: Code, work: Asked) -> float:
+def bandwidth_by_littles_law(gpu: Multiprocessors, code: Code, work: Asked) -> float:
     """Bytes a second, by Little's law alone: bytes on their way / how long they are on it. It cannot rank kernels."""
     loads = code.turn_loads / code.turn_waits if code.turn_waits else 1.0
-    at_once = min(resident(gpu, code, work) * gpu.count, work.blocks)
+    at_once = min(resident_blocks(gpu, code, work) * gpu.count, work.blocks)
     return min(gpu.bandwidth, at_once * work.threads * code.width * loads / gpu.latency)

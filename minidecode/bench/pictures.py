@@ -42,7 +42,7 @@ def roofline(files: dict[str, list[Comparison]]) -> Figure:
             _draw_points(panel, comparison, colour, len(every) == 1)
     for machine, dashes in zip(predicted, (":", "--", "-."), strict=False):
         _draw_roof(panel, machine, machine.name, (low, high), color="#57606a", linestyle=dashes)
-    drawn = {_kind(timing) for c in every for timing in c.timings}
+    drawn = {_kind_of_marker(timing) for c in every for timing in c.timings}
     for name in (name for name in ALL_MARKERS if name in drawn):
         panel.plot([], [], ALL_MARKERS[name], color="#24292f", label=name)
     what = f"{every[0].name}: {every[0].shape}" if len(every) == 1 else "implementations, each on its own inputs"
@@ -65,7 +65,7 @@ def _draw_roof(panel: Any, machine: Machine, label: str, edges: tuple[float, flo
     panel.plot(x, roof, label=f"{label}: {roof[0]:,.0f} GB/s, {machine.operations / 1e9:,.0f} GFLOP/s", **style)
 
 
-def _kind(timing: Timing) -> str:
+def _kind_of_marker(timing: Timing) -> str:
     """The one of ALL_MARKERS that an implementation is drawn by."""
     kind = timing.implementation.removesuffix(ON_HOST)
     kind = kind if kind in MARKERS else kind.split()[0]
@@ -77,7 +77,7 @@ def _draw_points(panel: Any, comparison: Comparison, colour: str, is_alone: bool
     x = max(comparison.cost.operations / comparison.cost.bytes, MOVES_ALONE)
     for timing in comparison.timings:
         y = comparison.reached(timing)[0] / 1e9
-        panel.plot(x, y, ALL_MARKERS[_kind(timing)], color=colour, markersize=5, alpha=0.8)
+        panel.plot(x, y, ALL_MARKERS[_kind_of_marker(timing)], color=colour, markersize=5, alpha=0.8)
         if is_alone:
             panel.annotate(timing.implementation, (x, y), (6, -2), textcoords="offset points", fontsize=7)
     if not is_alone:

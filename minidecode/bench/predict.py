@@ -25,11 +25,11 @@ from ..catalog import Row, arguments_of, find
 from ..conformance.rows import repeated_axis, to_repeat
 from ..device.launch import recorded_launches
 from ..device.seen_kernels import note_kernel, seen_kernels
-from ..emulator.one_block import Asked, first_block
+from ..emulator.one_block import Asked, run_first_block
 from ..errors import OptionError
 from ..ops import Weight
-from .compare import implementations, stored_as
-from .multiprocessor import H100, Code, Multiprocessors, limits, together
+from .compare import implementations, ways_to_store
+from .multiprocessor import H100, Code, Multiprocessors, combine_limits, seconds_by_limit
 
 MACHINES_WITH_MODEL = {"h100": H100}
 MEGABYTES = 1000.0
@@ -108,7 +108,7 @@ def predict(
     functions = {label: f for label, f in implementations(row).items() if label.startswith("cuda")}
     if not functions:
         raise OptionError(f"{name} has no kernel: nothing runs on a GPU")
-    can_be = stored_as(row.name)
+    can_be = ways_to_store(row.name)
     if stored is not None and stored not in can_be:
         what = f"say {', '.join(can_be)}" if can_be else "leave it out"
         raise OptionError(f"{name} is not stored as {stored!r}: {what}")
@@ -120,22 +120,22 @@ def predict(
         launched = {label: [Launched(key, code_of(key), Asked(*work)) for key, work in launches]
                     for label, launches in kept["versions"].items()}  # fmt: skip
     else:
-        arguments, shape, useful = enlarged(row, megabytes, stored)
+        arguments, shape, useful = enlarged_inputs(row, megabytes, stored)
         launched = {}
         for done, (label, function) in enumerate(functions.items()):
             progress(done, len(functions))
             launched[label] = launches_of(function, *arguments)
     gpu = MACHINES_WITH_MODEL[machine]
-    versions = [predicted(gpu, label, launches, useful) for label, launches in launched.items()]
+    versions = [predict_call(gpu, label, launches, useful) for label, launches in launched.items()]
     return Predictions(row.name, machine, shape, useful, versions)
 
 
-def predicted(gpu: Multiprocessors, label: str, launches: list[Launched], useful: float) -> Prediction:
+def predict_call(gpu: Multiprocessors, label: str, launches: list[Launched], useful: float) -> Prediction:
     """The launches of one call, one behind the other."""
     seconds, by_limit = 0.0, dict[str, float]()
     for one in launches:
-        of_launch = limits(gpu, one.code, one.work, useful)
-        seconds += together(of_launch) + gpu.launch
+        of_launch = seconds_by_limit(gpu, one.code, one.work, useful)
+        seconds += combine_limits(of_launch) + gpu.launch
         for name, alone in of_launch.items():
             by_limit[name] = by_limit.get(name, 0.0) + alone
     kernels = tuple(re.split(r"[#(]", one.kernel)[0] for one in launches)
@@ -162,8 +162,8 @@ def launches_of(function: Callable[..., Any], *arguments: Any) -> list[Launched]
         with seen_kernels() as seen:
             note_kernel(launch.kernel, launch.arguments)
         ((_, types),) = seen
-        key = key_of(launch.kernel, types)
-        launched.append(Launched(key, code_of(key, launch.kernel, types), first_block(*launch)))
+        key = key_of_kernel(launch.kernel, types)
+        launched.append(Launched(key, code_of(key, launch.kernel, types), run_first_block(*launch)))
     return launched
 
 
@@ -171,7 +171,7 @@ def _zeros(shape: Any, dtype: Any = np.float32) -> np.ndarray:
     return np.zeros(shape, dtype)
 
 
-def enlarged(row: Row, megabytes: float, stored: str | None = None) -> tuple[tuple, str, int]:
+def enlarged_inputs(row: Row, megabytes: float, stored: str | None = None) -> tuple[tuple, str, int]:
     """(inputs, their shape in words, bytes that must move): the paper's, repeated until they move so much.
 
     Rows are repeated, of products outputs. No memory is taken for the zeros that follow until they are touched.
@@ -184,7 +184,7 @@ def enlarged(row: Row, megabytes: float, stored: str | None = None) -> tuple[tup
     times = max(1, math.ceil(1e6 * megabytes / least))
     made: dict[int, np.ndarray] = {}  # an array that stands in two places goes on doing so
 
-    def repeated(array: np.ndarray, axis: int = 0) -> np.ndarray:
+    def repeat_array(array: np.ndarray, axis: int = 0) -> np.ndarray:
         if id(array) not in made:
             n = array.shape[axis]
             large = made[id(array)] = np.zeros((*array.shape[:axis], times * n, *array.shape[axis + 1 :]), array.dtype)
@@ -192,16 +192,16 @@ def enlarged(row: Row, megabytes: float, stored: str | None = None) -> tuple[tup
                 large.swapaxes(0, axis)[turn * n : (turn + 1) * n] = array.swapaxes(0, axis)
         return made[id(array)]
 
-    def larger(name: str, value: Any) -> Any:
+    def enlarge_argument(name: str, value: Any) -> Any:
         if isinstance(value, Weight):
-            scale = repeated(value.scale) if np.ndim(value.scale) else value.scale
-            return dataclasses.replace(value, data=repeated(value.data), scale=scale)
+            scale = repeat_array(value.scale) if np.ndim(value.scale) else value.scale
+            return dataclasses.replace(value, data=repeat_array(value.data), scale=scale)
         if not isinstance(value, np.ndarray) or has_weight or (axis := repeated_axis(row.name, name)) is None:
             return value
-        return repeated(value, axis)
+        return repeat_array(value, axis)
 
     given = arguments_of(row, arguments)
-    return tuple(larger(*item) for item in given.items()), f"{shape}, {times} times", times * least
+    return tuple(enlarge_argument(*item) for item in given.items()), f"{shape}, {times} times", times * least
 
 
 def _weights_by_output(value: Any) -> Any:
@@ -217,26 +217,28 @@ def recorded_counts() -> dict[str, Any]:
     return json.loads(COUNTS.read_text(encoding="utf-8"))
 
 
-def key_of(kernel: Any, types: tuple) -> str:
+def key_of_kernel(kernel: Any, types: tuple) -> str:
     """A kernel with its arguments' types, in short: float16 2C is a contiguous matrix.
 
     Kernels that a function makes with constants may share a name: a checksum of the constants tells them apart.
     """
-    constants = _constants(kernel.py_func)
+    constants = _constants_of(kernel.py_func)
     mark = f"#{zlib.crc32(repr(constants).encode()):08x}" if constants else ""
-    return f"{kernel.py_func.__name__}{mark}({', '.join(map(_short, types))})"
+    return f"{kernel.py_func.__name__}{mark}({', '.join(map(_short_type, types))})"
 
 
-def _constants(function: Any) -> list:
+def _constants_of(function: Any) -> list:
     """What a function has from the function that made it, and the same of the functions among them."""
     constants = []
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         value = getattr(cell.cell_contents, "py_func", cell.cell_contents)
-        constants.append((name, value.__name__, _constants(value)) if inspect.isfunction(value) else (name, str(value)))
+        constants.append(
+            (name, value.__name__, _constants_of(value)) if inspect.isfunction(value) else (name, str(value))
+        )
     return constants
 
 
-def _short(kind: Any) -> str:
+def _short_type(kind: Any) -> str:
     dtype = getattr(kind, "dtype", None)
     return f"{dtype} {kind.ndim}{kind.layout}" if hasattr(kind, "ndim") else str(kind)
 
@@ -248,7 +250,7 @@ def code_of(key: str, kernel: Any = None, types: tuple = ()) -> Code:
     if kernel is None:
         raise OptionError(f"kernel_counts.json has no counts of {key}: run benchmarks/multiprocessor.py --counts")
     try:
-        return built(kernel, types)
+        return build_code(kernel, types)
     except OptionError as error:
         raise OptionError(
             f"the machine code of {re.split(r'[#(]', key)[0]} was not counted before, and {error}"
@@ -256,7 +258,7 @@ def code_of(key: str, kernel: Any = None, types: tuple = ()) -> Code:
 
 
 @functools.cache
-def built(kernel: Any, types: tuple) -> Code:
+def build_code(kernel: Any, types: tuple) -> Code:
     """The counts of a kernel that is compiled and disassembled now."""
     from ..conformance.kernel_build import build
 

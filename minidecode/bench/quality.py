@@ -113,10 +113,10 @@ def evaluate(
         Plan.parse(plan)
     model.check(prompts, truncate=truncate, **options)
     common = {"batch_size": batch_size, "truncate": truncate} | options
-    return judge([answer(model, prompts, plan=plan, **common) for plan in plans], references, tokenizer)
+    return judge_answers([answer_prompts(model, prompts, plan=plan, **common) for plan in plans], references, tokenizer)
 
 
-def answer(
+def answer_prompts(
     model: Model, prompts: Sequence[str], *, name: str = "", plan: str | Plan | None = None, batch_size: int = 8,
     truncate: bool = False, on_error: str = "stop", source: str = "prompt",
     progress: Callable[[int], None] | None = None, **options: Any,
@@ -144,7 +144,7 @@ def answer(
     return Answers(name, str(plan), model.dtype, texts, receipt.new_tokens / done, seconds, receipt.failures)
 
 
-def judge(
+def judge_answers(
     answers: Sequence[Answers], references: Sequence[str | Sequence[str]], tokenizer: str | None = None
 ) -> Evaluation:
     """The table of what was answered; the first row is what the others are compared with.
@@ -158,7 +158,7 @@ def judge(
     """
     listed = listed_references(references, len(answers[0].texts))
     if tokenizer is None:
-        warn_of_alphabets(listed)
+        warn_of_other_alphabets(listed)
     kept = [n for n in range(len(listed)) if all(a.texts[n] is not None for a in answers)]
     if not kept:
         raise next(error for a in answers for error in a.failures)
@@ -173,7 +173,7 @@ def judge(
         scores = dict(zip(METRICS, m.scores(everything).tolist(), strict=True))
         rows.append(Row(a.model, a.plan, a.dtype, scores, a.tokens, a.seconds, different, intervals))
     bleu = scorers(tokenizer)[1]
-    bleu.corpus_score(texts_of[0], _streams(listed))  # its signature names the number of references
+    bleu.corpus_score(texts_of[0], _reference_streams(listed))  # its signature names the number of references
     words = "" if tokenizer is None else f" words of sacrebleu's {TOKENIZERS.get(tokenizer, tokenizer)};"
     rouge = f"rouge-score {metadata.version('rouge-score')},{words} F1, no stemmer; of several references the best"
     return Evaluation(rows, len(listed), rouge, str(bleu.get_signature()), left_out)
@@ -200,7 +200,7 @@ class Measured:
 
     def scores(self, pick_X: np.ndarray) -> np.ndarray:
         """The scores of these texts, in the order of METRICS."""
-        _, BLEU = packages()
+        _, BLEU = metric_packages()
         sys_len, ref_len, *counts = self.bleu_NX[pick_X].sum(axis=0).tolist()
         bleu = BLEU.compute_bleu(counts[:4], counts[4:], sys_len, ref_len, smooth_method="exp")
         return np.append(self.rouge_NX[pick_X].mean(axis=0), bleu.score)
@@ -214,7 +214,7 @@ class Measured:
         return dict(zip(METRICS, zip(low, high, strict=True), strict=True))
 
 
-def packages() -> tuple[Any, Any]:
+def metric_packages() -> tuple[Any, Any]:
     """(RougeScorer, BLEU), loaded when they are needed. Raises MinidecodeError where they are not installed."""
     try:
         from rouge_score.rouge_scorer import RougeScorer
@@ -229,7 +229,7 @@ def scorers(tokenizer: str | None = None) -> tuple[Any, Any]:
 
     Raises OptionError on a tokenizer that is unknown, or that needs another package or a download.
     """
-    RougeScorer, BLEU = packages()
+    RougeScorer, BLEU = metric_packages()
     metrics = [metric for metric in METRICS if metric != "bleu"]
     if tokenizer is None:
         return RougeScorer(metrics, use_stemmer=False), BLEU()
@@ -254,7 +254,7 @@ class _Words:
         return self.spaced(text.lower()).split()
 
 
-def warn_of_alphabets(references: list[list[str]]) -> None:
+def warn_of_other_alphabets(references: list[list[str]]) -> None:
     """Warns of texts that ROUGE's own tokenizer drops the most of: it knows a-z and 0-9, and equal texts score 0."""
     dropped = [letters for mine in references for text in mine if (letters := _dropped_letters(text))]
     if dropped:
@@ -284,6 +284,6 @@ def listed_references(references: Sequence[str | Sequence[str]], prompts: int) -
     return listed
 
 
-def _streams(references: list[list[str]]) -> list[list[str | None]]:
+def _reference_streams(references: list[list[str]]) -> list[list[str | None]]:
     """The first reference of each text, then the second of each, None where there is none: as sacrebleu takes them."""
     return [[mine[i] if i < len(mine) else None for mine in references] for i in range(max(map(len, references)))]

@@ -22,7 +22,7 @@ from ..plan import Plan
 from ..runtime.receipt import CostOf, DraftCounts, Receipt, bytes_held_by, least_cost
 from ..runtime.rounding import FLOAT32, FLOAT64, logit_bound, score_bound
 from ..runtime.trace import TraceStep
-from .elementary import Counts, elementary
+from .elementary import Counts, count_operations
 
 TEXT = "Fellow citizens of the Senate and of the House of Representatives, the state of the Union is good. "
 ALL = 0  # a batch size: all texts together
@@ -93,7 +93,7 @@ RUNGS = (
 )  # fmt: skip
 
 
-def switched(setting: Setting, rung: Rung, work: Work) -> Setting:
+def switch_setting(setting: Setting, rung: Rung, work: Work) -> Setting:
     """The setting with the rung's switch. Raises OptionError where that is no switch for this model or setting."""
     choices, change, has_encoder = dict(rung.choices), dict(rung.change), work.model.has_encoder
     if "overlap" in change and work.texts is None:
@@ -204,7 +204,7 @@ class Run:
     overlap: str = "none"
 
 
-def run(work: Work, setting: Setting) -> Run:
+def run_texts(work: Work, setting: Setting) -> Run:
     """All texts, through the pipeline's stages where there is a tokenizer: one after the other, or side by side."""
     model, receipts = work.model_of(setting.dtype), []
     if work.texts is None:
@@ -247,11 +247,11 @@ def cost_as_written(op: str, function: Any, given: dict[str, Any]) -> Cost | Non
     if op not in ELEMENTARY or not getattr(function, "__name__", "").endswith("_naive"):
         return cost
     counts = Counts()
-    elementary(function, counts)(*given.values())
+    count_operations(function, counts)(*given.values())
     return dataclasses.replace(cost, bytes=max(cost.bytes, counts.bytes))
 
 
-def summed(costs: Iterable[Cost]) -> Cost:
+def sum_of_costs(costs: Iterable[Cost]) -> Cost:
     """The sum of several calls."""
     costs = list(costs)
     return Cost(*(sum(int(getattr(c, f.name)) for c in costs) for f in dataclasses.fields(Cost)))
@@ -314,7 +314,7 @@ def is_tie(work: Work, number: int, one: Setting, other: Setting) -> bool:
     At the first step whose candidates differ, the two that stand at the same place must be as near in score as twice
     what rounding does to either; and until then each candidate must score alike on both sides.
     """
-    steps = [_trace(work, number, setting) for setting in (one, other)]
+    steps = [_trace_of_text(work, number, setting) for setting in (one, other)]
     error, unit = logit_error(work, number)
     for mine, theirs in zip(*steps, strict=False):
         allowed = 4 * score_bound(error, mine.step + 1, unit=unit)
@@ -337,7 +337,7 @@ def is_tie_of_greedy(work: Work, number: int, one: Run, other: Run) -> bool:
     return bool(abs(logits_V[a[x]] - logits_V[b[x]]) <= 2 * logit_error(work, number)[0])
 
 
-def _trace(work: Work, number: int, setting: Setting) -> list[TraceStep]:
+def _trace_of_text(work: Work, number: int, setting: Setting) -> list[TraceStep]:
     """The search of one text in its batch."""
     size = min(setting.batch_size, len(work.ids))
     first = number // size * size
@@ -356,7 +356,7 @@ def logit_error(work: Work, number: int) -> tuple[float, float]:
     return logit_bound(model, largest, model.config.context, unit), unit
 
 
-def differing(one: Run, other: Run) -> list[int]:
+def differing_texts(one: Run, other: Run) -> list[int]:
     """Which texts have other tokens."""
     if len(one.tokens) != len(other.tokens):
         raise InputError("two runs of the ladder have other numbers of texts")

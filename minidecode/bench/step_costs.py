@@ -64,7 +64,7 @@ def step_of(config: Config, **request: int) -> Step:
     return replace(Step(layers, config.width, heads.H, heads.G, heads.K, inner, config.vocab_size, ups), **request)
 
 
-def published(name: str) -> Config:
+def config_of_published_model(name: str) -> Config:
     """The config of a published model."""
     fields = published_config(name)
     return FAMILIES[fields["model_type"]].config.from_json(fields)
@@ -72,10 +72,10 @@ def published(name: str) -> Config:
 
 def published_step(name: str, **request: int) -> Step:
     """A step of a published model."""
-    return step_of(published(name), **request)
+    return step_of(config_of_published_model(name), **request)
 
 
-def matrices(s: Step) -> list[tuple[int, int]]:
+def matrices_of_step(s: Step) -> list[tuple[int, int]]:
     """(inputs, outputs) of the products of a step, the last one being that with the vocabulary."""
     layer = [(s.D, (s.H + 2 * s.G) * s.K), (s.H * s.K, s.D), (s.D, s.ups * s.F), (s.F, s.D)]
     return s.S * layer + [(s.D, s.V)]
@@ -83,7 +83,7 @@ def matrices(s: Step) -> list[tuple[int, int]]:
 
 def weight_bytes(s: Step) -> int:
     """All matrices of products. Tables of positions, norms and biases are small beside them, and left out."""
-    return s.itemsize * sum(inputs * outputs for inputs, outputs in matrices(s))
+    return s.itemsize * sum(inputs * outputs for inputs, outputs in matrices_of_step(s))
 
 
 def held_bytes(s: Step, cache: str) -> int:
@@ -92,16 +92,16 @@ def held_bytes(s: Step, cache: str) -> int:
     return s.S * positions * 2 * s.G * s.K * s.itemsize
 
 
-def products(s: Step) -> Cost:
+def products_cost(s: Step) -> Cost:
     """All products of a step with weights."""
     cost = CATALOG["linear"].cost
-    return _sum(
+    return _sum_of_costs(
         cost(_array_without_memory(s, s.R, inputs), Weight(_array_without_memory(s, inputs, outputs)))
-        for inputs, outputs in matrices(s)
+        for inputs, outputs in matrices_of_step(s)
     )
 
 
-def attention(s: Step, cache: str) -> Cost:
+def attention_cost(s: Step, cache: str) -> Cost:
     """Attention of all layers."""
     begin_B, begin_R, q_RHK = np.zeros(s.B, int), np.zeros(s.R, int), _array_without_memory(s, s.R, s.H, s.K)
     if cache == OWN:
@@ -110,23 +110,23 @@ def attention(s: Step, cache: str) -> Cost:
     else:
         prompt, generated = _array_without_memory(s, s.B, s.G, s.N, s.K), _array_without_memory(s, s.R, s.G, s.T, s.K)
         cost = CATALOG["split"].cost(q_RHK, prompt, prompt, begin_B, generated, generated, begin_R, begin_R + s.T, 1.0)
-    return _sum([cost] * s.S)
+    return _sum_of_costs([cost] * s.S)
 
 
 def reordered_bytes(s: Step, cache: str, moving: int) -> int:
     """What `reorder_cache` copies in all layers, keys and values, if so many beams of each sentence change places."""
     written = s.N + s.T if cache == OWN else s.T
     kv_RGMK = _array_without_memory(s, s.R, s.G, written, s.K)
-    return 2 * s.S * CATALOG["reorder"].cost(kv_RGMK, _parents(s, moving), np.full(s.R, written)).bytes
+    return 2 * s.S * CATALOG["reorder"].cost(kv_RGMK, _parents_of_rows(s, moving), np.full(s.R, written)).bytes
 
 
 def table_bytes(s: Step, moving: int) -> int:
     """What `update_indirection` copies of the tables of all layers, if so many beams of each sentence change places."""
     indirection_RT = np.broadcast_to(np.zeros((), np.int64), (s.R, s.T))
-    return s.S * CATALOG["indirection"].cost(indirection_RT, _parents(s, moving), np.full(s.R, s.T)).bytes
+    return s.S * CATALOG["indirection"].cost(indirection_RT, _parents_of_rows(s, moving), np.full(s.R, s.T)).bytes
 
 
-def _parents(s: Step, moving: int) -> np.ndarray:
+def _parents_of_rows(s: Step, moving: int) -> np.ndarray:
     """The row from which each row goes on: the first `moving` beams of a sentence from each other, the rest from
     themselves. One beam alone has no other to go on from."""
     parent_BW = np.arange(s.R).reshape(s.B, s.W)
@@ -139,7 +139,7 @@ def _array_without_memory(s: Step, *shape: int) -> np.ndarray:
     return np.broadcast_to(np.zeros((), s.dtype), shape)
 
 
-def _sum(costs) -> Cost:
+def _sum_of_costs(costs) -> Cost:
     costs = list(costs)
     return Cost(sum(c.bytes for c in costs), sum(c.operations for c in costs))
 
@@ -151,8 +151,8 @@ Numbers = dict[str, dict[str, float]]
 
 def cache_numbers(s: Step, machine: Machine) -> Numbers:
     """The cache beside the weights, each beam with its own."""
-    parts = {"weights": products(s), "cache": attention(s, OWN)}
-    return {HELD: {"weights": weight_bytes(s), "cache": held_bytes(s, OWN)}, **_moved(parts, machine)}
+    parts = {"weights": products_cost(s), "cache": attention_cost(s, OWN)}
+    return {HELD: {"weights": weight_bytes(s), "cache": held_bytes(s, OWN)}, **_moved_numbers(parts, machine)}
 
 
 def beam_numbers(s: Step, machine: Machine) -> Numbers:
@@ -160,7 +160,7 @@ def beam_numbers(s: Step, machine: Machine) -> Numbers:
     return {
         HELD: {cache: held_bytes(s, cache) for cache in (OWN, ONCE)},
         REORDERED: {cache: reordered_bytes(s, cache, s.W) for cache in (OWN, ONCE)},
-        **_moved({cache: attention(s, cache) for cache in (OWN, ONCE)}, machine),
+        **_moved_numbers({cache: attention_cost(s, cache) for cache in (OWN, ONCE)}, machine),
     }
 
 
@@ -175,15 +175,15 @@ def reorder_numbers(s: Step, machine: Machine) -> Numbers:
         REORDERED: copied(s.W),
         SWAPPED: copied(2),
         COPYING: {way: machine.seconds(Cost(count, 0)) for way, count in copied(s.W).items()},
-        MOVED: {"weights": products(s).bytes, "cache": attention(s, OWN).bytes},
+        MOVED: {"weights": products_cost(s).bytes, "cache": attention_cost(s, OWN).bytes},
     }
 
 
 def head_numbers(s: Step, machine: Machine) -> Numbers:
     """The cache and whole steps with H key/value heads, with G and with one."""
     steps = {"multi-head": replace(s, G=s.H), "grouped": s, "multi-query": replace(s, G=1)}
-    parts = {name: _sum([products(step), attention(step, OWN)]) for name, step in steps.items()}
-    return {HELD: {name: held_bytes(step, OWN) for name, step in steps.items()}, **_moved(parts, machine)}
+    parts = {name: _sum_of_costs([products_cost(step), attention_cost(step, OWN)]) for name, step in steps.items()}
+    return {HELD: {name: held_bytes(step, OWN) for name, step in steps.items()}, **_moved_numbers(parts, machine)}
 
 
 def el_numbers(s: Step, machine: Machine) -> Numbers:
@@ -193,16 +193,16 @@ def el_numbers(s: Step, machine: Machine) -> Numbers:
     """
     sizes = el_costs.Sizes(s.B, s.W, s.N, s.H, s.D, s.itemsize)
     methods = el_costs.METHODS[1:]
-    groups = {method: el_costs.costs(sizes, method).values() for method in methods}
+    groups = {method: el_costs.costs_of_groups(sizes, method).values() for method in methods}
     seconds = {method: s.S * sum(map(machine.seconds, costs)) for method, costs in groups.items()}
-    parts = _moved({method: _sum([*costs] * s.S) for method, costs in groups.items()}, machine)
+    parts = _moved_numbers({method: _sum_of_costs([*costs] * s.S) for method, costs in groups.items()}, machine)
     return {
-        HELD: {method: el_costs.input_bytes(sizes, method, s.S) for method in methods},
+        HELD: {method: el_costs.held_input_bytes(sizes, method, s.S) for method in methods},
         **parts, SECONDS: seconds,
     }  # fmt: skip
 
 
-def _moved(parts: dict[str, Cost], machine: Machine) -> Numbers:
+def _moved_numbers(parts: dict[str, Cost], machine: Machine) -> Numbers:
     return {
         MOVED: {name: cost.bytes for name, cost in parts.items()},
         OPERATIONS: {name: cost.operations for name, cost in parts.items()},

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from ..catalog import Cost, Row, arrays_of
-from ..conformance.check import with_changed
+from ..conformance.check import results_with_changed
 from ..conformance.rows import row_module
 from ..device.user_functions import error_line
 from ..errors import RefusedError
@@ -58,7 +58,7 @@ class Watched:
     """Names that a function could replace to be timed or compared otherwise; taken before its file is executed."""
 
     def __init__(self, row: Row):
-        judges = sys.modules[__name__], sys.modules[with_changed.__module__], row_module(row.name)
+        judges = sys.modules[__name__], sys.modules[results_with_changed.__module__], row_module(row.name)
         modules = [time, threading, np, *judges, file_of("reference", row.name)]
         self._names = [(m, name, value) for m in modules for name, value in vars(m).items() if callable(value)]
 
@@ -89,8 +89,8 @@ class Submission:
         expected_of: what the reference makes of them. It runs last, and is wiped: while a function runs, no frame that
         it could look into holds the answer, nor memory that it could be handed.
         """
-        self._given = given = into(self._given, arguments)
-        threads, tasks, clock = set(ALL_THREADS()), _tasks(), self.clock
+        self._given = given = copy_into(self._given, arguments)
+        threads, tasks, clock = set(ALL_THREADS()), _number_of_tasks(), self.clock
         started = clock()
         try:
             result = self.function(*given)
@@ -102,7 +102,7 @@ class Submission:
         results = result if isinstance(result, tuple) else (result,)
         self._refuse_other_types(results)
         first = [_some_numbers(r) for r in results]
-        written = with_changed(self.row, result, given)
+        written = results_with_changed(self.row, result, given)
         at_return = tuple(r.copy() for r in written)
         self._refuse_threads(threads, tasks)
         self._refuse_changed_inputs(arguments, given)
@@ -178,7 +178,7 @@ class Submission:
         if not self._expected:
             return  # the first call, which does not count, may start a pool
         started = [t.name for t in ALL_THREADS() if t not in before]
-        if started or _tasks() > tasks:
+        if started or _number_of_tasks() > tasks:
             which = started[0] if started else "of compiled code"
             raise self._refused(f"left a thread running when it returned ({which}): it may still be at work")
 
@@ -204,13 +204,13 @@ class Submission:
             return f"was wrong in a timed call. {wrong}" if wrong else None
         if len(mine) != len(right):
             return f"returned {len(mine)} results in a timed call, where {len(right)} are due"
-        off = [_distance(m, r, self.row.contract) for m, r in zip(mine, right, strict=True)]
+        off = [_distance_from_right(m, r, self.row.contract) for m, r in zip(mine, right, strict=True)]
         worst = int(np.argmax(off))
         if off[worst] <= 1:
             return None
         if not np.any(mine[worst]):
             return "returned zeros in a timed call"
-        if any(_distance(mine[worst], old[worst], self.row.contract) <= 1 for old in self._expected):
+        if any(_distance_from_right(mine[worst], old[worst], self.row.contract) <= 1 for old in self._expected):
             return "returned the result of an earlier call, whose input had other values"
         if off[worst] <= MANY:
             times = f"{off[worst]:.0f} times what float32 allows"
@@ -218,7 +218,7 @@ class Submission:
         return "was wrong in a timed call, at this size and for these values"
 
 
-def alarm(label: str, seconds: float, cost: Cost, machine: Machine) -> str | None:
+def roofline_alarm(label: str, seconds: float, cost: Cost, machine: Machine) -> str | None:
     """What a reader must know of a time above the measured roofline; None below."""
     share = machine.seconds(cost) / seconds
     if share <= 1:
@@ -246,7 +246,7 @@ def time_verified(
 
     def expected_of(arguments: tuple) -> tuple:
         given = copy.deepcopy(arguments)
-        return with_changed(row, reference(*given), given)
+        return results_with_changed(row, reference(*given), given)
 
     for turn in range(repeats + 1):
         arguments = inputs(turn)
@@ -286,7 +286,7 @@ def _set_to_zero(values: tuple) -> None:
             value[...] = 0
 
 
-def into(given: Any, fresh: Any) -> Any:
+def copy_into(given: Any, fresh: Any) -> Any:
     """The arrays that were given before, with fresh values, where these have the same shape; else a copy."""
     if isinstance(fresh, np.ndarray):
         fits = isinstance(given, np.ndarray) and (given.shape, given.dtype) == (fresh.shape, fresh.dtype)
@@ -297,9 +297,11 @@ def into(given: Any, fresh: Any) -> Any:
     if isinstance(fresh, tuple):
         shared: dict[int, Any] = {}  # one array may stand in two places
         before = given if isinstance(given, tuple) else (None,) * len(fresh)
-        return tuple(shared.setdefault(id(f), into(g, f)) for g, f in zip(before, fresh, strict=True))
+        return tuple(shared.setdefault(id(f), copy_into(g, f)) for g, f in zip(before, fresh, strict=True))
     if dataclasses.is_dataclass(fresh):
-        parts = {f.name: into(getattr(given, f.name, None), getattr(fresh, f.name)) for f in dataclasses.fields(fresh)}
+        parts = {
+            f.name: copy_into(getattr(given, f.name, None), getattr(fresh, f.name)) for f in dataclasses.fields(fresh)
+        }
         return dataclasses.replace(fresh, **parts)
     return fresh
 
@@ -314,7 +316,7 @@ def _are_equal(a: np.ndarray, b: np.ndarray) -> bool:
     return np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
 
 
-def _distance(mine: np.ndarray, right: np.ndarray, contract: str) -> float:
+def _distance_from_right(mine: np.ndarray, right: np.ndarray, contract: str) -> float:
     """How far it is from right, in units of what is allowed; infinite where it is something else altogether."""
     if (mine.shape, mine.dtype) != (right.shape, right.dtype):
         return np.inf
@@ -331,7 +333,7 @@ def _distance(mine: np.ndarray, right: np.ndarray, contract: str) -> float:
     return max(units, 2.0) if contract == "exact" else units
 
 
-def _tasks() -> int:
+def _number_of_tasks() -> int:
     """Threads of the process, those of compiled code too, where the system says; else Python's."""
     try:
         return len(os.listdir("/proc/self/task"))

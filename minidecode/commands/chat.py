@@ -11,7 +11,7 @@ from ..errors import InputError, MinidecodeError, OptionError
 from ..lines.records import decoded
 from .flags import Debug, Device, Dtype, ModelName, PlanText, Quiet, Revision, warn_of_files
 from .generate import Printer
-from .progress_bar import bar, line_when_compiling
+from .progress_bar import progress_bar, tell_when_compiling
 from .search_flags import with_search_options
 
 if TYPE_CHECKING:
@@ -47,13 +47,13 @@ def chat(
     if not quiet:
         warn_of_files(plan)
     with np.errstate(all="ignore"):
-        with bar(f"loading {model}", quiet):
+        with progress_bar(f"loading {model}", quiet):
             loaded = load(model, plan=plan, dtype=dtype, device=device, revision=revision, **defaults)
         if loaded.options(**options).num_return_sequences != 1:
             raise OptionError("num_return_sequences must be 1 in a chat: leave it out")
         first = [{"role": "system", "content": system}] if system is not None else []
         loaded.inputs.encode_chat([*first, {"role": "user", "content": "a"}])  # a model that cannot chat says so now
-        with line_when_compiling(loaded.plan, quiet):
+        with tell_when_compiling(loaded.plan, quiet):
             _answer_each_line(Conversation(loaded, first, options))
 
 
@@ -66,7 +66,7 @@ class Conversation:
         self.resolved = model.options(**options)
         self.messages: list[dict[str, str]] = []
 
-    def fitted(self) -> tuple[np.ndarray, int]:
+    def ids_that_fit(self) -> tuple[np.ndarray, int]:
         """(the token ids, how many of the oldest messages were left out), so that an answer fits.
 
         Raises InputError if the last message alone is too long, or if the template refuses the conversation.
@@ -93,7 +93,7 @@ class Conversation:
             raise
 
     def _answer(self, out: Any) -> None:
-        ids, left_out = self.fitted()
+        ids, left_out = self.ids_that_fit()
         if left_out:
             print(
                 f"minidecode: the context of {self.model.config.context:,} tokens is full: "

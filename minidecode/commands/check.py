@@ -10,8 +10,8 @@ import typer
 from ..errors import OptionError
 from .completion import complete_row
 from .flags import AsJson, Debug, NoBar
-from .interrupts import unless_interrupted
-from .progress_bar import bar
+from .interrupts import report_unless_interrupted
+from .progress_bar import progress_bar
 
 
 def check(
@@ -30,11 +30,11 @@ def check(
     from ..device.user_functions import find_function
 
     if function is None:
-        raise OptionError(_usage_of_row(name))
+        raise OptionError(_print_usage_of_row(name))
     row = find(name)  # a wrong name is an error before a file is run
     implementation = find_function(function, row.op)
-    with bar(f"checking {name}", quiet) as report:
-        verdict = judge(name, implementation, examples=examples, progress=unless_interrupted(report))
+    with progress_bar(f"checking {name}", quiet) as report:
+        verdict = judge(name, implementation, examples=examples, progress=report_unless_interrupted(report))
     if as_json:
         failure = verdict.failure
         print(json.dumps({
@@ -48,7 +48,7 @@ def check(
         raise typer.Exit(1)
 
 
-def _usage_of_row(name: str) -> str:
+def _print_usage_of_row(name: str) -> str:
     """Without a function: what the command does, and what to type for this row."""
     from ..catalog import find
     from ..device.user_functions import op_signature

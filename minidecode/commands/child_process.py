@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 
-def child_environment(**more: str) -> dict[str, str]:
+def environment_of_child(**more: str) -> dict[str, str]:
     """This process's environment, in which `import minidecode` finds this package, wherever it was started from."""
     package = str(Path(__file__).parents[2])
     path = os.pathsep.join(p for p in (package, os.environ.get("PYTHONPATH")) if p)

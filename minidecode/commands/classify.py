@@ -13,7 +13,7 @@ import typer
 from .completion import complete_model
 from .embed import Input, Texts, Truncate, rate_of
 from .flags import MODEL_HELP, AsJson, Debug, Device, Dtype, Jsonl, PlanText, Quiet, Revision, warn_of_files
-from .progress_bar import bar
+from .progress_bar import progress_bar
 from .read_texts import records_of
 
 
@@ -38,7 +38,7 @@ def classify(
     if not quiet:
         warn_of_files(plan)
     records = records_of(texts or [], input, jsonl)
-    with bar("reading", quiet, unit="texts") as report:
+    with progress_bar("reading", quiet, unit="texts") as report:
         loaded = load(model, plan=plan, dtype=dtype, device=device, revision=revision)
         started = time.perf_counter()
         given, pairs = [record["prompt"] for record in records], [record.get("pair") for record in records]

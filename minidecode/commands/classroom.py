@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from .flags import AsJson, Debug, Quiet
-from .progress_bar import bar
+from .progress_bar import progress_bar
 
 
 def classroom(
@@ -28,9 +28,9 @@ def classroom(
     from ..course.exercises import league as leagues
     from ..errors import InputError
 
-    students, _ = grade.submissions(folders)
-    with bar("verifying", quiet) as report:
-        places = leagues.judged(students, league, __version__, jobs, report)
+    students, _ = grade.submissions_of_folders(folders)
+    with progress_bar("verifying", quiet) as report:
+        places = leagues.judge_lines(students, league, __version__, jobs, report)
     if not places:
         raise InputError(
             f"{leagues.FILE} holds no line in any of these folders: students write theirs with "

@@ -26,16 +26,16 @@ from .check import check
 from .classify import classify
 from .classroom import classroom
 from .compare import compare
-from .completion import words_of_bash
+from .completion import join_words_of_bash
 from .convert import convert
 from .doctor import doctor
-from .elsewhere import answer, with_dashes
+from .elsewhere import answer_for_option, with_dashes
 from .embed import embed
 from .evaluate import evaluate
 from .exercise import app as exercise_app
 from .explore import explore
 from .fairseq import fairseq_generate, fairseq_interactive
-from .flags import as_flags
+from .flags import error_in_flags
 from .generate import generate
 from .generate_files import Interrupted
 from .help_text import GroupedCommands, GroupedOptions
@@ -103,7 +103,7 @@ class OnceEach(GroupedOptions, TyperCommand):
             return super().invoke(ctx)
         except OptionError as error:
             if not str(error).startswith("plan: "):  # whose rows have names of options, too
-                error.args = (as_flags(str(error), self._flags()),)
+                error.args = (error_in_flags(str(error), self._flags()),)
             raise
 
     def _flags(self) -> dict[str, str]:
@@ -142,17 +142,17 @@ def main() -> None:
     """Runs a command; an error that a user can mend is one line on stderr and exit code 1, or 2 for bad usage."""
     try:
         with raised_signals():
-            code = _whole_run()
+            code = _run_with_cleanup()
     except (KeyboardInterrupt, Terminated) as error:  # in the clean-up
         code = 130 if isinstance(error, KeyboardInterrupt) else 143
     sys.exit(code)
 
 
-def _whole_run() -> int:
+def _run_with_cleanup() -> int:
     """The exit code of the command, with what stands around it made ready and cleaned up."""
     _ready_streams()
     in_bash = os.environ.get("_MINIDECODE_COMPLETE") == "complete_bash"
-    completing = words_of_bash(os.environ) if in_bash else contextlib.nullcontext()
+    completing = join_words_of_bash(os.environ) if in_bash else contextlib.nullcontext()
     quiet = not {"--quiet", "-q"}.isdisjoint(sys.argv[1:])
     if quiet:  # read when the hub's client is imported, and before a file is converted
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
@@ -219,7 +219,7 @@ def _run(debug: bool) -> int:
         _give_up_stdout()
         return 1
     except (OSError, ImportError) as error:
-        if (message := _cannot_load(error)) is not None:
+        if (message := _load_error_in_words(error)) is not None:
             return _fail(message, 1, debug)
         if isinstance(error, ImportError):  # a bug, shown whole
             raise
@@ -290,7 +290,7 @@ def _number_error(message: str, given: list[str]) -> str:
     return message
 
 
-def _cannot_load(error: OSError | ImportError) -> str | None:
+def _load_error_in_words(error: OSError | ImportError) -> str | None:
     """What cannot be loaded, and what to do: a package or a shared library. None if the error is another one.
 
     The system's loader gives an OSError no number; each package that passes the error on may name its own file instead.
@@ -320,7 +320,7 @@ def _cannot_load(error: OSError | ImportError) -> str | None:
 def _unknown_option_error(message: str, error: Any) -> str:
     """The complaint about an option that there is not, with what to type in its place where that is known."""
     known = {name for p in error.ctx.command.params for name in (*p.opts, *p.secondary_opts)} if error.ctx else set()
-    if instead := answer(getattr(error, "option_name", ""), known):
+    if instead := answer_for_option(getattr(error, "option_name", ""), known):
         return f"there is no option {error.option_name} here: {instead}"
     if "(Possible options" in message or "Did you mean" in message:
         return message

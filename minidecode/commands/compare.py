@@ -11,9 +11,9 @@ import typer
 from ..errors import InputError, OptionError
 from ..files.lines import check_picture
 from .completion import complete_row
-from .flags import AsJson, Debug, NoBar, output_flag, refuse_given
-from .interrupts import unless_interrupted
-from .progress_bar import bar
+from .flags import AsJson, Debug, NoBar, output_flag, refuse_given_options
+from .interrupts import report_unless_interrupted
+from .progress_bar import progress_bar
 from .whole_file import whole_file
 
 
@@ -49,17 +49,17 @@ def compare(
 
         check_picture(output)
     if read:
-        refuse_given(context, ("functions", "repeats", "machine", "stored"), "with --read, which times nothing")
-        files = _read_files(read, name)
-        drawn = _drawn(files) if output is not None else {}
+        refuse_given_options(context, ("functions", "repeats", "machine", "stored"), "with --read, which times nothing")
+        files = _read_comparison_files(read, name)
+        drawn = _comparisons_to_draw(files) if output is not None else {}
         if not as_json:
             print(side_by_side(files))
     else:
         if output is not None and name is not None:
-            _refuse_without_times(name)
+            _refuse_roofline_of_bytes(name)
         how = {"functions": functions or (), "repeats": repeats, "machine": machine or (), "stored": stored}
         files = {"this machine": _time_here(name, quiet=quiet, prints=not as_json, **how)}
-        drawn = _drawn(files) if output is not None else {}
+        drawn = _comparisons_to_draw(files) if output is not None else {}
     if as_json:
         every = [c.as_dict() for comparisons in files.values() for c in comparisons]
         print(json.dumps(every if len(every) > 1 else every[0]))
@@ -70,7 +70,7 @@ def compare(
             roofline(drawn).savefig(file, format="svg", metadata={"Date": None})
 
 
-def _refuse_without_times(name: str) -> None:
+def _refuse_roofline_of_bytes(name: str) -> None:
     """Raises OptionError if bytes are what this optimization buys, which have no place under a roofline."""
     from ..catalog import find
     from ..conformance.rows import row_module
@@ -79,7 +79,7 @@ def _refuse_without_times(name: str) -> None:
         raise OptionError(f"compare {name} has no roofline, for what it buys is bytes: leave out --output")
 
 
-def _drawn(files: dict[str, list]) -> dict[str, list]:
+def _comparisons_to_draw(files: dict[str, list]) -> dict[str, list]:
     """The comparisons that a roofline has a place for: those of speed. Raises OptionError where a file has none."""
     kept = {label: [c for c in comparisons if not c.amounts] for label, comparisons in files.items()}
     if without := [label for label, comparisons in kept.items() if not comparisons]:
@@ -87,7 +87,7 @@ def _drawn(files: dict[str, list]) -> dict[str, list]:
     return kept
 
 
-def _read_files(paths: list[Path], name: str | None) -> dict[str, list]:
+def _read_comparison_files(paths: list[Path], name: str | None) -> dict[str, list]:
     """Name of a file -> its comparisons, all or those of this optimization."""
     from ..bench.compare import read_comparisons
 
@@ -102,16 +102,16 @@ def _read_files(paths: list[Path], name: str | None) -> dict[str, list]:
 def _time_here(name: str | None, *, stored: str | None, quiet: bool, prints: bool, **how) -> list:
     """Comparisons of this optimization, or of all that can be stored so; each is printed as soon as it is made."""
     from ..bench.compare import compare as run
-    from ..bench.compare import stored_as
+    from ..bench.compare import ways_to_store
     from ..catalog import CATALOG, find
 
-    names = [find(name).name] if name else [n for n in CATALOG if stored is None or stored in stored_as(n)]
+    names = [find(name).name] if name else [n for n in CATALOG if stored is None or stored in ways_to_store(n)]
     if not names:
         raise OptionError(f"nothing is stored as {stored!r}: say float32, float16, int8, int8_blocks or int4")
     comparisons = []
     for each in names:
-        with bar(f"checking {each}", quiet) as report:
-            comparisons.append(run(each, stored=stored, progress=unless_interrupted(report), **how))
+        with progress_bar(f"checking {each}", quiet) as report:
+            comparisons.append(run(each, stored=stored, progress=report_unless_interrupted(report), **how))
         if prints:
             print(comparisons[-1], end="\n" if each == names[-1] else "\n\n", flush=True)
     return comparisons

@@ -26,7 +26,9 @@ def complete_plan(incomplete: str) -> list[str]:
             return [*bases, *(f"{before}{comma}{key}=" for key in keys)]
         last = f"{keys[0]}="  # with its values at once: a shell puts a space behind the only word that fits
     key = last.partition("=")[0]
-    return fitting(f"{before}{comma}{last}", (f"{before}{comma}{key}={value}" for value in values_of(key)))
+    return words_that_begin_with(
+        f"{before}{comma}{last}", (f"{before}{comma}{key}={value}" for value in values_of(key))
+    )
 
 
 def values_of(key: str) -> list[str]:
@@ -45,32 +47,32 @@ def complete_model(incomplete: str) -> list[str]:
     from ..files.folder import bundled_models
     from ..files.published import PUBLISHED
 
-    return fitting(incomplete, [*bundled_models(), *PUBLISHED])
+    return words_that_begin_with(incomplete, [*bundled_models(), *PUBLISHED])
 
 
 def complete_row(incomplete: str) -> list[str]:
     """Rows of the catalog."""
-    return fitting(incomplete, CATALOG)
+    return words_that_begin_with(incomplete, CATALOG)
 
 
 def complete_dialect(incomplete: str) -> list[str]:
     from ..options.dialects import DIALECTS
 
-    return fitting(incomplete, DIALECTS)
+    return words_that_begin_with(incomplete, DIALECTS)
 
 
 def complete_dtype(incomplete: str) -> list[str]:
     from ..device.low_precision import COMPUTED_IN
 
-    return fitting(incomplete, COMPUTED_IN)
+    return words_that_begin_with(incomplete, COMPUTED_IN)
 
 
-def fitting(incomplete: str, words: Iterable[str]) -> list[str]:
+def words_that_begin_with(incomplete: str, words: Iterable[str]) -> list[str]:
     return [word for word in words if word.startswith(incomplete)]
 
 
 @contextlib.contextmanager
-def words_of_bash(environment: MutableMapping[str, str]) -> Iterator[None]:
+def join_words_of_bash(environment: MutableMapping[str, str]) -> Iterator[None]:
     """Makes one argument again of `cache=split`, which bash hands over as three words, each on a line.
 
     bash puts a completion in the place of the last word alone, so what stands before the last = or : is not printed.

@@ -11,7 +11,7 @@ import typer
 from ..errors import OptionError
 from .completion import complete_model
 from .flags import AsJson, Debug, Revision, output_flag
-from .progress_bar import bar
+from .progress_bar import progress_bar
 
 
 def convert(
@@ -34,6 +34,6 @@ def convert(
         raise OptionError(f"{model} is no folder: say minidecode import {model}, and convert its folder if you need to")
     if kv_heads is None:
         raise OptionError("--kv-heads is missing: say how many key/value heads the new model has, such as 1")
-    with np.errstate(all="ignore"), bar("converting", quiet=False) as report:
+    with np.errstate(all="ignore"), progress_bar("converting", quiet=False) as report:
         result = run(model, output, num_key_value_heads=kv_heads, revision=revision, progress=report)
     print(json.dumps(result.as_dict()) if as_json else result)

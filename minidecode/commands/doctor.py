@@ -62,11 +62,11 @@ def _report() -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cores": allowed_cores(),
-        "threads": _threads()._asdict(),
-        "blas": _blas(),
-        "device": _device(),
-        "gpu": _gpu(),
-        "compiled": _compiled_code(),
+        "threads": _worker_threads()._asdict(),
+        "blas": _blas_libraries(),
+        "device": _device_in_words(),
+        "gpu": _gpu_problems(),
+        "compiled": _compiled_code_record(),
         "packages": packages,
         "unusable": {name: why for name, version in packages.items() if version and (why := _import_error(name))},
         "missing": {name: _install_command(name) for name, version in packages.items() if version is None},
@@ -107,7 +107,7 @@ def _packaged_models() -> dict[str, str | None]:
     return models
 
 
-def _threads() -> Threads:
+def _worker_threads() -> Threads:
     try:
         return worker_threads()
     except (ImportError, OSError):  # Numba, or a shared library of it
@@ -126,11 +126,11 @@ def _version(package: str) -> str | None:
 
 def _install_command(package: str) -> str:
     if package == "numba-cuda":
-        return _install_for_a_gpu()
+        return _gpu_install_command()
     return pip_install(package, EXTRAS.get(package, (None, ""))[0])
 
 
-def _install_for_a_gpu() -> str:
+def _gpu_install_command() -> str:
     try:
         from .gpu_packages import extra_that_fits
     except (ImportError, OSError):  # Numba, or a shared library of it
@@ -138,7 +138,7 @@ def _install_for_a_gpu() -> str:
     return pip_install("cupy", extra_that_fits())
 
 
-def _device() -> str:
+def _device_in_words() -> str:
     try:
         from ..device.arrays import device_kind
 
@@ -149,17 +149,17 @@ def _device() -> str:
         return f"unknown, for numba cannot be loaded: {error}"
 
 
-def _gpu() -> list[str]:
+def _gpu_problems() -> list[str]:
     """What does not go together for a GPU, each with its remedy."""
     try:
-        from .gpu_packages import found_here, what_does_not_fit
+        from .gpu_packages import packages_found_here, what_does_not_fit
 
-        return what_does_not_fit(found_here(_version))
+        return what_does_not_fit(packages_found_here(_version))
     except (ImportError, OSError):  # Numba, or a shared library of it
         return []
 
 
-def _blas() -> list[dict[str, Any]]:
+def _blas_libraries() -> list[dict[str, Any]]:
     """The libraries that do NumPy's products; none where threadpoolctl is missing, which finds them."""
     try:
         import numpy  # noqa: F401  (so that its BLAS is loaded and can be asked)
@@ -168,12 +168,12 @@ def _blas() -> list[dict[str, Any]]:
         return []
     return [
         {"library": i["internal_api"], "version": i.get("version"), "threads": i["num_threads"],
-         "kernels": i.get("architecture"), "advice": wider_kernels(i.get("architecture"))}
+         "kernels": i.get("architecture"), "advice": advice_on_wider_kernels(i.get("architecture"))}
         for i in threadpool_info() if i["user_api"] == "blas"
     ]  # fmt: skip
 
 
-def _compiled_code() -> dict[str, Any] | None:
+def _compiled_code_record() -> dict[str, Any] | None:
     """None without Numba; without a folder that it may write into, the "error"."""
     try:
         from ..search.compiled import how_many_on_disk
@@ -186,7 +186,7 @@ def _compiled_code() -> dict[str, Any] | None:
     return {"functions": functions, "on_disk": on_disk}
 
 
-def wider_kernels(kernels: str | None) -> str:
+def advice_on_wider_kernels(kernels: str | None) -> str:
     """What to set where OpenBLAS does not know a processor with AVX-512, and takes it for one without (measured)."""
     try:
         flags = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("flags")[2].partition("\n")[0].split()
@@ -207,7 +207,7 @@ def _print_report(report: dict[str, Any]) -> None:
     for blas in report["blas"]:
         kernels = f", kernels for {blas['kernels']}" if blas["kernels"] else ""
         _print_row("BLAS", f"{blas['library']} {blas['version']}, {blas['threads']} threads{kernels}{blas['advice']}")
-    remedy = f" (no CUDA GPU found; everything runs on the CPU. With an NVIDIA GPU: {_install_for_a_gpu()})"
+    remedy = f" (no CUDA GPU found; everything runs on the CPU. With an NVIDIA GPU: {_gpu_install_command()})"
     _print_row("device", f"{report['device']}{remedy if report['device'] == 'none' else ''}")
     for line in report["gpu"]:
         _print_row("GPU", line)

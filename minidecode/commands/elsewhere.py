@@ -46,7 +46,7 @@ ANSWERS = {
 }
 
 
-def answer(option: str, known: set[str]) -> str:
+def answer_for_option(option: str, known: set[str]) -> str:
     """What to type for an option of another program, or "". known: this command's options."""
     needed, words = ANSWERS.get(option, ("", ""))
     return words if not needed or needed in known else ""

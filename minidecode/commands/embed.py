@@ -12,7 +12,7 @@ import typer
 
 from ..errors import InputError
 from .flags import AsJson, Debug, Device, Dtype, Jsonl, ModelName, PlanText, Quiet, Revision, output_flag, warn_of_files
-from .progress_bar import bar, line_when_compiling
+from .progress_bar import progress_bar, tell_when_compiling
 from .read_texts import records_of
 from .whole_file import replacement_warning, whole_file
 
@@ -54,11 +54,11 @@ def embed(
     if not quiet:
         warn_of_files(plan)
     records = records_of(texts or [], input, jsonl)
-    with bar("reading", quiet, unit="texts") as report:
+    with progress_bar("reading", quiet, unit="texts") as report:
         loaded = load(model, plan=plan, dtype=dtype, device=device, revision=revision)
         started = time.perf_counter()
         given = [record["prompt"] for record in records]
-        with line_when_compiling(loaded.plan, quiet):
+        with tell_when_compiling(loaded.plan, quiet):
             x_BD = loaded.encode(given, pooling=pooling, normalize=normalize, truncate=truncate, progress=report)
         seconds = time.perf_counter() - started
     was_there = output is not None and replacement_warning(output) != ""

@@ -16,7 +16,7 @@ from ..lines.pipeline import check_lines
 from ..plan import Plan
 from .completion import complete_dtype, complete_model, complete_plan
 from .flags import DTYPE_HELP, PLAN_HELP, AsJson, Debug, Quiet, output_flag, warn_of_files
-from .progress_bar import bar, line_when_compiling
+from .progress_bar import progress_bar, tell_when_compiling
 from .read_texts import read_lines, read_records
 from .search_flags import with_search_options
 from .whole_file import replacement_warning, whole_file
@@ -86,14 +86,14 @@ def evaluate(
             check_lines(one, records, jsonl=False, source=source, truncate=truncate, **options)
         answers, total = [], len(loaded) * len(plans) * len(prompts)
         compiled = next((p for p in plans if p.is_compiled), plans[0])
-        with line_when_compiling(compiled, quiet), bar("generating", quiet, unit="texts") as report:
+        with tell_when_compiling(compiled, quiet), progress_bar("generating", quiet, unit="texts") as report:
             for ((name, _), one), p in itertools.product(loaded.items(), plans):
                 done = len(answers) * len(prompts)
-                answers.append(quality.answer(
+                answers.append(quality.answer_prompts(
                     one, prompts, name=name, plan=p, batch_size=batch_size, truncate=truncate, on_error=on_error,
                     source=source, progress=lambda n, done=done: report(done + n, total), **options,
                 ))  # fmt: skip
-        result = quality.judge(answers, references_of, tokenizer)
+        result = quality.judge_answers(answers, references_of, tokenizer)
         if out:
             _write_answers(out, prompts, references_of, answers)
     if not quiet:

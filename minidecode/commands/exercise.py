@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 from ..errors import OptionError, quoted
 from .flags import AsJson, Debug, Quiet
 from .help_text import WithExamples
-from .progress_bar import bar
+from .progress_bar import progress_bar
 
 if TYPE_CHECKING:
     from ..course.exercises.folder import Folder
@@ -33,7 +33,7 @@ app = typer.Typer(
 
 
 @app.callback(invoke_without_command=True)
-def _help(context: typer.Context):
+def _show_help_alone(context: typer.Context):
     if context.invoked_subcommand is None:
         print(context.get_help(), file=sys.stderr)
         raise typer.Exit(2)
@@ -86,7 +86,7 @@ def start(
     from ..course.exercises.folder import work_folder
 
     task = find(exercise)
-    path = work_folder(folder, makes=True).start(task, _seed(seed, student))
+    path = work_folder(folder, makes=True).start(task, _seed_of_student(seed, student))
     print(path)
     print(f"chapter {task.text.chapter} explains it: minidecode tutorial {task.text.chapter}", file=sys.stderr)
     print(f"then: minidecode exercise check {task.number if folder is None else quoted(path)}", file=sys.stderr)
@@ -108,16 +108,16 @@ def check(
     from ..course.exercises.checking import check as judge
     from ..course.exercises.find import find
     from ..course.exercises.folder import submission_of
-    from ..course.exercises.folder import target as find_target
+    from ..course.exercises.folder import target_submission as find_target
 
     task = find(exercise)
-    work, file = _named(exercise, folder)
+    work, file = _folder_and_file(exercise, folder)
     path = file or (work.file(task) if target else work.existing(task))
     submission = find_target(target, task) if target else submission_of(path)
-    asked = _seed(seed, student) if seed is not None or student else None
+    asked = _seed_of_student(seed, student) if seed is not None or student else None
     verdict, picture = judge(task, submission, work, asked)
     if as_json:
-        print(_in_json(_record(verdict, picture)))
+        print(_value_in_json(_record_of_verdict(verdict, picture)))
     else:
         print(verdict)
         if picture:
@@ -126,7 +126,7 @@ def check(
         raise typer.Exit(1)
 
 
-def _named(exercise: str, folder: Path | None) -> tuple[Folder, Path | None]:
+def _folder_and_file(exercise: str, folder: Path | None) -> tuple[Folder, Path | None]:
     """Where the student works, and the file, if it is what names the exercise."""
     from ..course.exercises.folder import work_folder
 
@@ -158,23 +158,23 @@ def _check_all(folder: Path | None, target: str | None, is_varied: bool, as_json
     for task in asked:
         verdict, picture = judge(task, submission_of(work.file(task)), work)
         solved += verdict.ok
-        records.append(_record(verdict, picture))
+        records.append(_record_of_verdict(verdict, picture))
         if not as_json:
             said = "solved" if verdict.ok else verdict.message.split("\n")[0]
             print(f"{task.number:>2}  {task.text.title}: {said}", flush=True)
     if as_json:
-        print(_in_json(records))
+        print(_value_in_json(records))
     else:
         print(f"{solved} of {len(asked)} are solved", file=sys.stderr)
     if solved < len(asked):
         raise typer.Exit(1)
 
 
-def _record(verdict: Verdict, picture: Path | None) -> dict[str, Any]:
+def _record_of_verdict(verdict: Verdict, picture: Path | None) -> dict[str, Any]:
     return verdict.as_dict() | {"picture": str(picture) if picture else None}
 
 
-def _in_json(value: Any) -> str:
+def _value_in_json(value: Any) -> str:
     return json.dumps(value, default=lambda n: n.item() if hasattr(n, "item") else str(n))
 
 
@@ -194,15 +194,15 @@ def score(
     from ..course.exercises.folder import submission_of
 
     task = find(exercise)
-    work, file = _named(exercise, folder)
+    work, file = _folder_and_file(exercise, folder)
     path = file or work.existing(task)
     verdict, scored = leagues.score(task, submission_of(path), league, __version__)
     if scored is None:
         print(verdict)
         raise typer.Exit(1)
     print(scored)
-    print(f"{leagues.in_words(task.task.ranked)} count, the fewest first", file=sys.stderr)
-    print(f"kept in {leagues.keep(path.parent, scored)}: hand it in with {path.name}", file=sys.stderr)
+    print(f"{leagues.count_in_words(task.task.ranked)} count, the fewest first", file=sys.stderr)
+    print(f"kept in {leagues.keep_line(path.parent, scored)}: hand it in with {path.name}", file=sys.stderr)
 
 
 @app.command()
@@ -261,7 +261,7 @@ def reset(
         raise OptionError("--fresh draws a variation, and --seed or --student names one: say one of them")
     task = find(exercise)
     work = work_folder(folder)
-    backup = work.reset(task, _seed(seed, student) if seed is not None or student else None)
+    backup = work.reset(task, _seed_of_student(seed, student) if seed is not None or student else None)
     if fresh:
         work.renew(task, work.file(task), work.seed(task) or 0)
     print(work.file(task))
@@ -301,16 +301,16 @@ def grade(
             "the variation that is due comes from --seed or --student, or from --per-student, not from both"
         )
     which = list(dict.fromkeys(find(e) for e in exercise)) if exercise else None
-    students, again = grading.submissions(folders)
+    students, again = grading.submissions_of_folders(folders)
     if format == "gradescope":
         students = grading.one_submission(students)
-    due = None if seed is None and student is None else _seed(seed, student)
+    due = None if seed is None and student is None else _seed_of_student(seed, student)
     hidden = secrets.randbits(32) if hidden is None else hidden
     if not quiet:
         repeated = [f"{folder} was given twice: it counts once" for folder in again]
-        limits = ["What this system enforces:", *sandbox.limits(), f"hidden inputs: --hidden {hidden}"]
+        limits = ["What this system enforces:", *sandbox.limits_in_words(), f"hidden inputs: --hidden {hidden}"]
         print("\n".join([*repeated, *limits]), file=sys.stderr)
-    with bar("grading", quiet) as report:
+    with progress_bar("grading", quiet) as report:
         graded = grading.grade(
             students,
             which,
@@ -322,7 +322,7 @@ def grade(
             progress=report,
         )
     if format == "json":
-        print(grading.as_json(graded, hidden=hidden, limits=sandbox.limits()))
+        print(grading.as_json(graded, hidden=hidden, limits=sandbox.limits_in_words()))
     elif format == "gradescope":
         print(grading.as_gradescope(graded))
     elif format == "csv":
@@ -331,7 +331,7 @@ def grade(
         print(grading.as_table(graded, hidden))
 
 
-def _seed(seed: int | None, student: str | None) -> int:
+def _seed_of_student(seed: int | None, student: str | None) -> int:
     from ..course.exercises.exercise import seed_of
 
     if seed is not None and student is not None:

@@ -52,7 +52,7 @@ def fairseq_generate(given: Given = None) -> None:
     --no-repeat-ngram-size, --scoring, --quiet, --batch-size, --max-tokens, --prefix-size, --gen-subset. --plan is
     minidecode's.
     """
-    asked = parsed("fairseq-generate", given or [])
+    asked = parse_options("fairseq-generate", given or [])
     pair = Pair.of(Path(asked.data), asked.source_lang, asked.target_lang)
     sources, targets = (pair.sentences(asked.gen_subset, side) for side in ("source", "target"))
     if sources is None:
@@ -70,13 +70,15 @@ def fairseq_generate(given: Given = None) -> None:
             lines = [f"S-{i}\t{program.source_text(sources[i])}"]
             reference = None
             if targets is not None:
-                reference = program.said(pair.target, targets[i], escaped=True)
+                reference = program.text_of_ids(pair.target, targets[i], escaped=True)
                 lines.append(f"T-{i}\t{reference}")
             lines += itertools.chain.from_iterable(program.lines(i, hypothesis) for hypothesis in hypotheses)
             if not asked.quiet:
                 print("\n".join(lines))
             if scorer is not None and targets is not None and hypotheses:
-                scorer.add(targets[i], hypotheses[0].tokens, reference, program.said(pair.target, hypotheses[0].tokens))
+                scorer.add(
+                    targets[i], hypotheses[0].tokens, reference, program.text_of_ids(pair.target, hypotheses[0].tokens)
+                )
     if scorer is not None:
         print(f"Generate {asked.gen_subset} with beam={asked.beam}: {scorer}")
 
@@ -87,7 +89,7 @@ def fairseq_interactive(given: Given = None) -> None:
     DATA is a folder with dict.SRC.txt and dict.TGT.txt. The options are those of fairseq-generate, and --input,
     --buffer-size, --bpe subword_nmt, --bpe-codes.
     """
-    asked = parsed("fairseq-interactive", given or [])
+    asked = parse_options("fairseq-interactive", given or [])
     pair = Pair.of(Path(asked.data), asked.source_lang, asked.target_lang)
     program, first = Program.start(asked, pair), 0
     name = "standard input" if asked.input == "-" else asked.input
@@ -167,7 +169,7 @@ class Program:
                 hypotheses_of[h * len(sources) // len(out)].append(Hypothesis(ids, np.float32(score), each))
         return hypotheses_of
 
-    def said(self, dictionary: Dictionary, ids: Sequence[int] | np.ndarray, escaped: bool = False) -> str:
+    def text_of_ids(self, dictionary: Dictionary, ids: Sequence[int] | np.ndarray, escaped: bool = False) -> str:
         """Words by id, without <s> and </s>, their pieces joined if --remove-bpe asks for it."""
         unknown = "<<unk>>" if escaped else "<unk>"
         text = " ".join(unknown if i == UNKNOWN else dictionary.words[i] for i in ids if i not in (BOS, EOS))
@@ -178,11 +180,11 @@ class Program:
 
     def source_text(self, ids: np.ndarray) -> str:
         """What an S- line says."""
-        return self.said(self.pair.source, ids)
+        return self.text_of_ids(self.pair.source, ids)
 
     def lines(self, number: int, hypothesis: Hypothesis) -> Iterator[str]:
         """H-, D- and P- of one hypothesis."""
-        text, base = self.said(self.pair.target, hypothesis.tokens), np.float32(math.log(2))
+        text, base = self.text_of_ids(self.pair.target, hypothesis.tokens), np.float32(math.log(2))
         score = float(hypothesis.score / base)
         plain = f"{text} ".replace("@@ ", "").rstrip() if self.asked.bpe == "subword_nmt" else text
         yield f"H-{number}\t{score}\t{text}"
@@ -241,7 +243,7 @@ def scorer_of(asked: argparse.Namespace) -> BleuOfIds | BleuOfTexts:
     return BleuOfTexts()
 
 
-def parsed(name: str, given: list[str]) -> argparse.Namespace:
+def parse_options(name: str, given: list[str]) -> argparse.Namespace:
     """fairseq's options. A wrong one ends the program with exit code 2, as there."""
     parser = argparse.ArgumentParser(f"minidecode {name}", add_help=False)
     add: Any = parser.add_argument

@@ -51,7 +51,7 @@ def warn_of_files(plan: str, option: str = "--plan") -> None:
         print(f"minidecode: {option} executes {', '.join(files)}: name only code that you trust", file=sys.stderr)
 
 
-def given_latent(latent: str | None, seed: int | None) -> dict[str, Any]:
+def latent_options(latent: str | None, seed: int | None) -> dict[str, Any]:
     """What the command line gives of `latent` and `latent_seed`. Raises InputError on what is no latent."""
     given = {"latent": None if latent is None else _read_latent(latent), "latent_seed": seed}
     return {name: value for name, value in given.items() if value is not None}
@@ -73,23 +73,23 @@ def _read_latent(text: str) -> list:
         raise InputError(f"--latent takes numbers with commas between them, or a .npy file, not {text!r:.80}") from None
 
 
-def as_flags(message: str, flags: dict[str, str]) -> str:
+def error_in_flags(message: str, flags: dict[str, str]) -> str:
     """An error of Python's options in the words of the command line: do_sample=True as --do-sample, top_k as --top-k.
 
     flags: an option's name in Python -> its flag. A name without an underscore may be an ordinary word: it is replaced
     where a value follows, and where the message begins with it.
     """
 
-    def flag(match: re.Match) -> str:
+    def flag_of_match(match: re.Match) -> str:
         name, value = match["name"], match["value"]
         if name not in flags or not (value or "_" in name or match.start() == 0):
             return match[0]
         return flags[name] + (f" {value}" if value and value != "True" else "")
 
-    return re.sub(r"""(?<![\w"'./:-])(?P<name>[a-z_]+)(?:=(?P<value>[\w.]+)|(?![\w"'=(/]))""", flag, message)
+    return re.sub(r"""(?<![\w"'./:-])(?P<name>[a-z_]+)(?:=(?P<value>[\w.]+)|(?![\w"'=(/]))""", flag_of_match, message)
 
 
-def refuse_given(context: typer.Context, names: tuple[str, ...], reason: str) -> None:
+def refuse_given_options(context: typer.Context, names: tuple[str, ...], reason: str) -> None:
     """Raises OptionError if one of these parameters stands on the command line, where it would have no effect."""
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name)

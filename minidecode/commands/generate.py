@@ -26,11 +26,11 @@ from .flags import (
     PlanText,
     Quiet,
     Revision,
-    given_latent,
+    latent_options,
     warn_of_files,
 )
 from .generate_files import check_prompts, check_resume, failure_summary, run_lines
-from .progress_bar import bar, line_when_compiling
+from .progress_bar import progress_bar, tell_when_compiling
 from .prompts import Prompts, prompts_of
 from .search_flags import with_search_options
 from .whole_file import whole_file
@@ -108,7 +108,7 @@ def generate(
     read_budget(budget)  # what is no amount is an error before a model is loaded
     if chat and truncate:
         raise OptionError(CUT_CHAT)
-    _check_places(input, output, trace, timeline)
+    _check_output_files(input, output, trace, timeline)
     if not quiet:
         warn_of_files(plan)
         if device == "emulator":
@@ -124,11 +124,11 @@ def generate(
         how = {"truncate": truncate, "memory_budget": budget, "chat": chat} | options
         if on_error == "stop":
             check_prompts(loaded, given, how)
-        how |= given_latent(latent, latent_seed)
+        how |= latent_options(latent, latent_seed)
         aside = output, trace, timeline
         alone = given.is_single and not as_json and resolved.num_return_sequences == 1 and on_error == "stop"
         generation_started, first_token_at = time.perf_counter(), None
-        with line_when_compiling(loaded.plan, quiet):
+        with tell_when_compiling(loaded.plan, quiet):
             if alone and not any(aside):
                 receipts, new_tokens, first_token_at = _generate_alone(loaded, drafter, given, resolved, how)
             else:
@@ -153,7 +153,7 @@ def generate(
 ENDS_BESIDE = (".part", ".part.journal", ".part.journal.new", ".part.sorted")  # of names that a RecordFile takes
 
 
-def _check_places(input: Path | None, output: Path | None, trace: Path | None, timeline: Path | None) -> None:
+def _check_output_files(input: Path | None, output: Path | None, trace: Path | None, timeline: Path | None) -> None:
     """Raises InputError on a file that cannot be written, before a model is fetched."""
     for path in filter(None, (output, trace, timeline)):
         (check_picture if path is timeline else path_to_write)(path)
@@ -211,11 +211,11 @@ def _generate_many(
 ) -> tuple[list[str], int]:  # fmt: skip
     """Line after line, into a file or to standard output: (receipts, new tokens)."""
     batches: list[str] = []
-    with bar("generating", quiet or given.is_single, unit="lines") as report:
+    with progress_bar("generating", quiet or given.is_single, unit="lines") as report:
         if sys.stderr.isatty():
             given.count()
         run = run_lines(
-            loaded, given, output, report=report, show=lambda run: _draw(run, trace, timeline),
+            loaded, given, output, report=report, show=lambda run: _draw_trace_and_timeline(run, trace, timeline),
             tell=lambda text: quiet or print(f"minidecode: {text}", file=sys.stderr),
             trace=bool(trace or timeline), on_batch=(lambda r: batches.append(str(r))) if keep_receipts else None,
             **how,
@@ -230,7 +230,7 @@ def _generate_many(
     return [*batches, str(run)], run.new_tokens
 
 
-def _draw(run: RunReceipt, trace: Path | None, timeline: Path | None) -> None:
+def _draw_trace_and_timeline(run: RunReceipt, trace: Path | None, timeline: Path | None) -> None:
     """When which thread did what, into the files that are asked for."""
     from ..lines.timeline import chrome_trace, draw_timeline
 

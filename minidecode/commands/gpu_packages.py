@@ -28,7 +28,7 @@ class GpuPackages:
     unfit_kernels: str | None  # what `why_kernels_do_not_compile` says
 
 
-def found_here(version_of: Callable[[str], str | None]) -> GpuPackages:
+def packages_found_here(version_of: Callable[[str], str | None]) -> GpuPackages:
     """version_of: the installed version of a package, or None."""
     cupy = {major: v for major in (12, 13) if (v := version_of(f"cupy-cuda{major}x"))}
     has_toolkit = bool(os.environ.get("CUDA_PATH") or shutil.which("nvcc"))

@@ -10,7 +10,7 @@ import typer
 
 from ..errors import OptionError, did_you_mean
 from ..plan import BACKENDS, BASES, CACHES, STORED_AS, SWITCHES
-from .completion import fitting
+from .completion import words_that_begin_with
 from .flags import Debug
 
 WIDTH = 80
@@ -59,7 +59,7 @@ PLAN_EXAMPLES = (
 
 def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:
     """The topics, and all commands."""
-    return fitting(incomplete, [*TOPICS, *ctx.find_root().command.commands])
+    return words_that_begin_with(incomplete, [*TOPICS, *ctx.find_root().command.commands])
 
 
 def help(
@@ -74,7 +74,7 @@ def help(
     words = topic or []
     group = context.parent.command
     if not words:
-        print(_listed(TOPICS))
+        print(_list_of_topics(TOPICS))
     elif len(words) == 1 and words[0] in TOPICS:
         print(TOPICS[words[0]][1]())
     elif words[0] in group.commands:
@@ -106,11 +106,11 @@ def plan_help() -> str:
         *_paragraph("--plan BASE,KEY=VALUE,... chooses the cache, and one implementation of each op. No base means"
                     " auto, or numpy if a key is given. A choice that cannot run is an error: nothing falls back"
                     " silently."),
-        "", "Bases:", *_table(ABOUT_BASES, BASES),
-        "", "Keys:", *_table(keys, keys),
+        "", "Bases:", *_table_of_names(ABOUT_BASES, BASES),
+        "", "Keys:", *_table_of_names(keys, keys),
         "", "Keys of the catalog, one per op:", *_paragraph(", ".join(rows), "  "),
-        "Their values:", *_table(ABOUT_BACKENDS, BACKENDS),
-        *_table({"rounded": "NumPy with a device's float16 activations: linear, epilogue, cross_kv",
+        "Their values:", *_table_of_names(ABOUT_BACKENDS, BACKENDS),
+        *_table_of_names({"rounded": "NumPy with a device's float16 activations: linear, epilogue, cross_kv",
                  "FILE.py:FUNCTION": "a function of yours; minidecode executes the file",
                  "off, auto": f"{' and '.join(optional)} alone"}),
         "", "Examples:", *(f"  --plan {plan:<39} {what}" for plan, what in PLAN_EXAMPLES),
@@ -124,8 +124,8 @@ def cache_help() -> str:
     return "\n".join([
         *_paragraph("The cache keeps keys and values of earlier positions, so that a step need not compute them again."
                     " --plan cache=NAME chooses one. The tokens stay the same."),
-        "", "cache=", *_table({name: kind.about for name, kind in CACHES.items()}, CACHES),
-        "", "cache_dtype=", *_table(ABOUT_STORED, STORED_AS),
+        "", "cache=", *_table_of_names({name: kind.about for name, kind in CACHES.items()}, CACHES),
+        "", "cache_dtype=", *_table_of_names(ABOUT_STORED, STORED_AS),
         "", "Examples:", "  minidecode generate \"Fellow citizens,\" --plan cache=split --receipt",
         "  minidecode generate \"Fellow citizens,\" --plan fast,cache_dtype=float16",
         "", "Read on: docs/guide/caches.md.",
@@ -138,7 +138,7 @@ def dtype_help() -> str:
 
     return "\n".join([
         *_paragraph("--dtype chooses how weights are stored, and in which precision a model computes."),
-        "", "--dtype", *_table(ABOUT_DTYPES, ("float32", "float64", *LOW_PRECISION)),
+        "", "--dtype", *_table_of_names(ABOUT_DTYPES, ("float32", "float64", *LOW_PRECISION)),
         "", *_paragraph(f"{', '.join(LOW_PRECISION)} make another model, so other tokens may come. On a GPU, their"
                         " products round activations to float16. The cache has a type of its own: --plan"
                         " cache_dtype=float16."),
@@ -155,7 +155,7 @@ def models_help() -> str:
 
     return "\n".join([
         *_paragraph("-m names a model of a supported family (docs/guide/models.md lists them):"),
-        "", *_table({
+        "", *_table_of_names({
             "a bundled model": f"{', '.join(sorted(bundled_models()))}: no download",
             "a folder": "with config.json, weights and tokenizer, as the Hugging Face hub has them",
             "a hub id": "gpt2, facebook/bart-large-cnn, ...: downloaded once; --revision picks a commit",
@@ -178,8 +178,8 @@ TOPICS: dict[str, tuple[str, Callable[[], str]]] = {
 }
 
 
-def _listed(topics: dict[str, tuple[str, Callable[[], str]]]) -> str:
-    lines = ["Topics:", *_table({name: about for name, (about, _) in topics.items()})]
+def _list_of_topics(topics: dict[str, tuple[str, Callable[[], str]]]) -> str:
+    lines = ["Topics:", *_table_of_names({name: about for name, (about, _) in topics.items()})]
     return "\n".join([*lines, "", "minidecode help TOPIC explains one; minidecode help COMMAND is COMMAND --help."])
 
 
@@ -189,7 +189,7 @@ def _paragraph(text: str, indent: str = "") -> list[str]:
     )
 
 
-def _table(about: dict[str, str], names: Iterable[str] | None = None) -> list[str]:
+def _table_of_names(about: dict[str, str], names: Iterable[str] | None = None) -> list[str]:
     """A line for each name, or several where its text is long. Raises KeyError for a name without a text."""
     names = list(about if names is None else names)
     width = max(map(len, names))

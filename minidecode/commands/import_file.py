@@ -10,7 +10,7 @@ import typer
 
 from ..errors import OptionError
 from .flags import AsJson, Debug, output_flag
-from .progress_bar import bar
+from .progress_bar import progress_bar
 
 
 def import_file(
@@ -33,6 +33,6 @@ def import_file(
         raise OptionError(f"{source} is of no kind that is read: name a checkpoint of fairseq, such as model.pt")
     from ..files.fairseq_folder import convert_fairseq
 
-    with np.errstate(all="ignore"), bar("importing", quiet=False) as report:
+    with np.errstate(all="ignore"), progress_bar("importing", quiet=False) as report:
         result = convert_fairseq(source, output, source_lang=source_lang, target_lang=target_lang, progress=report)
     print(json.dumps(result.as_dict()) if as_json else result)

@@ -34,7 +34,7 @@ def raised_signals() -> Iterator[None]:
 
     def hook(dropped: Any) -> None:
         if issubclass(dropped.exc_type, (KeyboardInterrupt, Terminated)):
-            _thread.start_new_thread(_send_again, ())  # threading.Thread takes locks, which may be held here
+            _thread.start_new_thread(_raise_signal_again, ())  # threading.Thread takes locks, which may be held here
         else:
             usual_hook(dropped)
 
@@ -60,7 +60,7 @@ def raise_if_asked() -> None:
         raise KeyboardInterrupt if _asked == signal.SIGINT else Terminated
 
 
-def _send_again() -> None:
+def _raise_signal_again() -> None:
     time.sleep(SOON)
     if (number := _asked) is None:
         return
@@ -70,7 +70,7 @@ def _send_again() -> None:
         os.kill(os.getpid(), number)
 
 
-def unless_interrupted(report: Callable[[float, int], None]) -> Callable[[float, int], None]:
+def report_unless_interrupted(report: Callable[[float, int], None]) -> Callable[[float, int], None]:
     """`report`, which raises a signal again of which a library has swallowed the exception."""
 
     def call(done: float, total: int) -> None:

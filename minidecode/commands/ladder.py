@@ -14,9 +14,9 @@ import typer
 from ..errors import CheckpointError
 from ..files.lines import check_picture
 from .completion import complete_model
-from .flags import AsJson, Debug, Quiet, output_flag, refuse_given
-from .interrupts import unless_interrupted
-from .progress_bar import Report, bar, line_off_a_terminal
+from .flags import AsJson, Debug, Quiet, output_flag, refuse_given_options
+from .interrupts import report_unless_interrupted
+from .progress_bar import Report, progress_bar, tell_off_a_terminal
 from .whole_file import whole_file
 
 WORK = (
@@ -78,27 +78,27 @@ def ladder(
 
         check_picture(output)
     if read is not None:
-        refuse_given(context, WORK, "with --read, which times nothing")
+        refuse_given_options(context, WORK, "with --read, which times nothing")
         measured = read_ladder(read)
     else:
         known_machines(machine or ())
         read_budget(memory_budget)
         if memory_budget is None:
-            refuse_given(context, ("cell_seconds",), "without --memory-budget, under which batches are doubled")
+            refuse_given_options(context, ("cell_seconds",), "without --memory-budget, under which batches are doubled")
         given = {name for name in WORK if context.get_parameter_source(name).name == "COMMANDLINE"}
         if seconds is None and not given & set(SIZES):
             seconds = DEFAULT_SECONDS
         started = time.perf_counter()
-        with np.errstate(all="ignore"), bar("loading", quiet) as report:
-            announce = _short(report) if report.is_shown else line_off_a_terminal("ladder", quiet)
-            loaded = _loaded(model, random_weights)
+        with np.errstate(all="ignore"), progress_bar("loading", quiet) as report:
+            announce = _report_name_alone(report) if report.is_shown else tell_off_a_terminal("ladder", quiet)
+            loaded = _load_model(model, random_weights)
             measured = run(
                 loaded, texts=texts, input_length=input_length, max_new_tokens=max_new_tokens, num_beams=num_beams,
                 no_repeat_ngram_size=no_repeat_ngram_size, batch_size=batch_size, repeats=repeats,
                 memory_budget=memory_budget, cell_seconds=cell_seconds, machine=machine or (), name=model,
                 seconds=seconds and max(seconds - (time.perf_counter() - started), 1.0),
                 may_shrink=set(SIZES) - given,
-                progress=unless_interrupted(report), announce=announce,
+                progress=report_unless_interrupted(report), announce=announce,
             )  # fmt: skip
     print(json.dumps(measured.as_dict()) if as_json else measured)
     if output is not None:
@@ -110,12 +110,12 @@ def ladder(
             )
 
 
-def _short(report: Report) -> Callable[[str], None]:
+def _report_name_alone(report: Report) -> Callable[[str], None]:
     """On a terminal: what runs, by name alone, so that the bar and its time left fit beside it."""
     return lambda text: report.say(text.partition(":")[0])
 
 
-def _loaded(model: str, random_weights: bool):
+def _load_model(model: str, random_weights: bool):
     """The model. Raises CheckpointError, which names --random-weights and a published shape where those would do."""
     from .. import load
     from ..files.published import PUBLISHED

@@ -10,7 +10,7 @@ import typer
 
 from ..files.lines import check_picture
 from .completion import complete_model
-from .flags import AsJson, Debug, Dtype, PlanText, output_flag, refuse_given, warn_of_files
+from .flags import AsJson, Debug, Dtype, PlanText, output_flag, refuse_given_options, warn_of_files
 from .search_flags import with_search_options
 from .whole_file import whole_file
 
@@ -39,7 +39,7 @@ def plan(
     from ..loading import load_shapes
 
     options.pop("truncate")
-    refuse_given(context, ("truncate",), "on a plan, which is made for --input-length tokens")
+    refuse_given_options(context, ("truncate",), "on a plan, which is made for --input-length tokens")
     if output is not None:
         check_picture(output)
     warn_of_files(plan)

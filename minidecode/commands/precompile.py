@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from .flags import AsJson, Debug, NoBar
-from .interrupts import unless_interrupted
-from .progress_bar import bar
+from .interrupts import report_unless_interrupted
+from .progress_bar import progress_bar
 
 
 def precompile(
@@ -35,8 +35,8 @@ def precompile(
     from ..search.compiled import precompile as run
 
     started, total = time.perf_counter(), len(all_functions())
-    with bar("compiling", quiet) as report:
-        made = run(unless_interrupted(report))
+    with progress_bar("compiling", quiet) as report:
+        made = run(report_unless_interrupted(report))
     seconds = time.perf_counter() - started
     if as_json:
         print(json.dumps({"compiled": made, "functions": total, "seconds": seconds}))
@@ -48,14 +48,14 @@ def precompile(
 def _measure_rows(device: str, as_json: bool, quiet: bool) -> None:
     from dataclasses import asdict
 
-    from ..bench.library_rows import DECODING, STORED, TOYS, crossing
+    from ..bench.library_rows import DECODING, STORED, TOYS, measure_crossing
     from ..device.library_rows import save_library_rows
 
     crossings: list[Any] = []
-    with bar("measuring products", quiet) as report:
+    with progress_bar("measuring products", quiet) as report:
         for done, stored in enumerate(STORED):
-            unless_interrupted(report)(done, len(STORED))
-            crossings.append(crossing(stored, device, DECODING if device == "cuda" else TOYS))
+            report_unless_interrupted(report)(done, len(STORED))
+            crossings.append(measure_crossing(stored, device, DECODING if device == "cuda" else TOYS))
     file = save_library_rows({c.stored: c.rows for c in crossings}) if device == "cuda" else None
     if as_json:
         print(json.dumps({"device": device, "kept": file and str(file), "products": [asdict(c) for c in crossings]}))

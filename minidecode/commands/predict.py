@@ -9,8 +9,8 @@ import typer
 
 from .completion import complete_row
 from .flags import AsJson, Debug, NoBar
-from .interrupts import unless_interrupted
-from .progress_bar import bar
+from .interrupts import report_unless_interrupted
+from .progress_bar import progress_bar
 
 
 def predict(
@@ -29,6 +29,6 @@ def predict(
     """
     from ..bench.predict import predict as run
 
-    with bar(f"emulating {name}", quiet) as report:
-        prediction = run(name, machine, stored, megabytes, unless_interrupted(report))
+    with progress_bar(f"emulating {name}", quiet) as report:
+        prediction = run(name, machine, stored, megabytes, report_unless_interrupted(report))
     print(json.dumps(prediction.as_dict()) if as_json else prediction)

@@ -22,7 +22,7 @@ class Report:
 
 
 @contextlib.contextmanager
-def bar(label: str, quiet: bool, unit: str = "") -> Iterator[Report]:
+def progress_bar(label: str, quiet: bool, unit: str = "") -> Iterator[Report]:
     """report(done, total), which draws a progress bar on stderr if that is a terminal; a total of None is unknown.
 
     unit: of what a rate is shown; then it also shows what is left where the total is known.
@@ -53,7 +53,7 @@ def bar(label: str, quiet: bool, unit: str = "") -> Iterator[Report]:
 
 
 @contextlib.contextmanager
-def line_when_compiling(plan: Any, quiet: bool) -> Iterator[None]:
+def tell_when_compiling(plan: Any, quiet: bool) -> Iterator[None]:
     """Tells in a line on stderr that the compiler starts, when it first does: seconds to a minute pass without output.
 
     plan: of the model, a `Plan`.
@@ -68,7 +68,7 @@ def line_when_compiling(plan: Any, quiet: bool) -> Iterator[None]:
         yield
 
 
-def line_off_a_terminal(label: str, quiet: bool) -> Callable[[str], None]:
+def tell_off_a_terminal(label: str, quiet: bool) -> Callable[[str], None]:
     """Tells in a line on stderr what is about to run, where no progress bar shows that something does."""
     if quiet or sys.stderr.isatty():
         return lambda what: None

@@ -12,10 +12,10 @@ import typer
 from typer.core import TyperGroup
 
 from ..errors import InputError, OptionError, quoted
-from .child_process import child_environment
+from .child_process import environment_of_child
 from .flags import AsJson, Debug, Quiet, output_flag
 from .help_text import WithExamples
-from .progress_bar import bar
+from .progress_bar import progress_bar
 
 
 class Project(WithExamples, TyperGroup):
@@ -28,7 +28,7 @@ app = typer.Typer(
 
 
 @app.callback(invoke_without_command=True)
-def _help(context: typer.Context):
+def _show_help_alone(context: typer.Context):
     if context.invoked_subcommand is None:
         print(context.get_help(), file=sys.stderr)
         raise typer.Exit(2)
@@ -38,7 +38,7 @@ DEFAULT = "my_engine"
 Where = Annotated[Path | None, typer.Option("--folder", "-f", help="Where you work.", show_default=DEFAULT)]
 
 
-def _folder(given: Path | None) -> Path:
+def _project_folder(given: Path | None) -> Path:
     """The folder that was given, or the one that `start` makes."""
     from ..course.exercises.folder import default_folder
 
@@ -57,7 +57,7 @@ def start(
     from ..course.project.skeleton import engine_skeleton
     from .whole_file import whole_file
 
-    folder, is_default = _folder(folder), folder is None
+    folder, is_default = _project_folder(folder), folder is None
     engine = folder / "engine.py"
     if engine.exists():
         raise OptionError(f"{quoted(engine)} is there already, and stays as it is: choose another --folder")
@@ -78,11 +78,11 @@ def check(stages: Stages = None, folder: Where = None, as_json: AsJson = False, 
     """Check your stages: answers, bytes held, numbers multiplied."""
     from ..course.project.rules import LINES, broken_rules, lines_of_code
 
-    folder, results = _folder(folder), []
-    for result in _checked(folder, stages):
+    folder, results = _project_folder(folder), []
+    for result in _check_stages(folder, stages):
         results.append(result)
         if not as_json:
-            print(_in_words(result), flush=True)
+            print(_result_in_words(result), flush=True)
             if result["state"] != "passed" and stages is None:
                 break  # the next stages build on it
     passed = sum(r["state"] == "passed" for r in results)
@@ -99,8 +99,8 @@ def check(stages: Stages = None, folder: Where = None, as_json: AsJson = False, 
         raise typer.Exit(1)
 
 
-def _in_words(result: dict[str, Any]) -> str:
-    numbers = "; ".join(f"{name} {_number(value)}" for name, value in result["numbers"].items())
+def _result_in_words(result: dict[str, Any]) -> str:
+    numbers = "; ".join(f"{name} {_number_in_words(value)}" for name, value in result["numbers"].items())
     state = {"passed": f"passed ({result['seconds']:.1f} s)", "not begun": "not begun", "wrong": "not yet",
              "missing": "not yet"}[result["state"]]  # fmt: skip
     title = f"stage {result['stage']:>2}, {result['title']} (chapter {result['chapter']})"
@@ -108,7 +108,7 @@ def _in_words(result: dict[str, Any]) -> str:
     return "\n    ".join(line for line in lines if line)
 
 
-def _number(value: Any) -> str:
+def _number_in_words(value: Any) -> str:
     if isinstance(value, str):
         return repr(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:.3g}"
@@ -122,18 +122,18 @@ def race(
 ):  # fmt: skip
     """Time your stages against each other and against minidecode."""
     from ..course.project.process import race_of
-    from ..course.project.race import picture
+    from ..course.project.race import picture_of_race
     from .whole_file import whole_file
 
-    folder, passed = _folder(folder), []
-    for result in _checked(folder, None):
+    folder, passed = _project_folder(folder), []
+    for result in _check_stages(folder, None):
         if result["state"] != "passed":
             break
         passed.append(result["stage"])
     if max(passed, default=0) < 2:
         raise InputError("a race needs stages 1 and 2: minidecode project check says how far you are")
     results, work = [], None
-    for result in race_of(folder / "engine.py", folder / "checkpoint", passed, child_environment()):
+    for result in race_of(folder / "engine.py", folder / "checkpoint", passed, environment_of_child()):
         if "turn" in result:
             print(f"{result['work']}: turn {result['turn']} of {result['of']}", file=sys.stderr)
             continue
@@ -145,22 +145,22 @@ def race(
             print(f"  {result['name']:<20} {result['tokens_per_second']:8,.1f} tokens/s", flush=True)
     if output is not None:
         with whole_file(output) as file:
-            file.write(picture(results))
+            file.write(picture_of_race(results))
     if as_json:
         print(json.dumps(results, indent=1))
 
 
-def _checked(folder: Path, stages: list[int] | None) -> Iterator[dict[str, Any]]:
+def _check_stages(folder: Path, stages: list[int] | None) -> Iterator[dict[str, Any]]:
     """What is said of the student's engine, one stage at a time."""
     from ..course.project.check import results_of
 
-    engine, wanted = folder / "engine.py", _known(stages)
+    engine, wanted = folder / "engine.py", _known_stages(stages)
     if not engine.is_file():
         raise OptionError(f"there is no {quoted(engine)}: minidecode project start writes it, or give --folder")
     return results_of(engine, folder / "checkpoint", wanted)
 
 
-def _known(stages: list[int] | None) -> list[int]:
+def _known_stages(stages: list[int] | None) -> list[int]:
     """The stages that were asked for; all by default."""
     from ..course.project.stages import STAGES
 
@@ -210,7 +210,7 @@ def grade(
         raise OptionError(f"--format is table, csv, json or gradescope, not {format!r}")
     if student is not None and per_student:
         raise OptionError("the checkpoint comes from --student or from --per-student, not from both")
-    engines, due = grading.engines(folders), _known(stage)
-    with bar("grading", quiet) as report:
+    engines, due = grading.engines_of_folders(folders), _known_stages(stage)
+    with progress_bar("grading", quiet) as report:
         graded = grading.grade(engines, due, student=student, per_student=per_student, progress=report)
     print(forms[format](graded), end="" if format == "csv" else "\n")

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import OptionError, RefusedError, pip_install, quoted
-from .child_process import child_environment
+from .child_process import environment_of_child
 from .flags import AsJson, Debug, ModelName, PlanText, Revision
 
 TEXTS = (
@@ -51,7 +51,7 @@ def prove(
             raise OptionError(f"there is no script {quoted(texts[0])}")
         script = [*(["--json"] if as_json else []), *texts]
         command = [sys.executable, "-m", "minidecode.accelerate", "--prove", str(calls), "--plan", plan, *script]
-        raise typer.Exit(subprocess.run(command, env=child_environment(), check=False).returncode)
+        raise typer.Exit(subprocess.run(command, env=environment_of_child(), check=False).returncode)
     lines, differ = [], False
     sides = _both_models(model, revision, plan)
     for search in SEARCHES:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from ..errors import OptionError, quoted
-from .child_process import child_environment
+from .child_process import environment_of_child
 from .flags import AsJson, Debug
 
 
@@ -38,6 +38,6 @@ def sanitize(
     wanted = int(blocks) if blocks and blocks != "all" else blocks
     asked = json.dumps({"traced": traced, "blocks": wanted, "as_json": as_json})
     command = [sys.executable, "-m", "minidecode.emulator.sanitize", asked, str(script), *(arguments or [])]
-    done = subprocess.run(command, env=child_environment(NUMBA_ENABLE_CUDASIM="1"), check=False)
+    done = subprocess.run(command, env=environment_of_child(NUMBA_ENABLE_CUDASIM="1"), check=False)
     if done.returncode:
         raise typer.Exit(done.returncode if done.returncode > 0 else 128 - done.returncode)

@@ -15,7 +15,7 @@ from ..errors import OptionError
 from ..lines.records import number_or_null
 from .flags import AsJson, Debug, Device, Dtype, Jsonl, ModelName, Quiet, Revision
 from .generate_files import failure_summary
-from .progress_bar import bar
+from .progress_bar import progress_bar
 from .prompts import prompts_of
 
 
@@ -57,7 +57,7 @@ def score(
     with (
         prompts_of(texts or [], input, jsonl, "text") as given,
         np.errstate(all="ignore"),
-        bar("scoring", quiet, unit="texts") as report,
+        progress_bar("scoring", quiet, unit="texts") as report,
     ):
         loaded = load(model, dtype=dtype, device=device, revision=revision, source_lang=source_lang,
                       target_lang=target_lang)  # fmt: skip

@@ -17,7 +17,7 @@ from ..options.table import ROWS, OptionTable
 from .completion import complete_dialect
 
 
-def _extra_flags(
+def _signature_of_extra_flags(
     truncate: Annotated[bool, typer.Option("--truncate", help="Cut what is too long for the context: prompts on the"
                                            " left, sources on the right.")] = False,
     ignore_generation_config: Annotated[bool, typer.Option("--ignore-generation-config",
@@ -53,9 +53,9 @@ def _flag_name(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _flags() -> list[inspect.Parameter]:
+def _all_flags() -> list[inspect.Parameter]:
     """All of them: what is beside the options, then the options that a command line can say."""
-    extra = inspect.signature(_extra_flags, eval_str=True).parameters.values()
+    extra = inspect.signature(_signature_of_extra_flags, eval_str=True).parameters.values()
     of_options = [_flag(f.name) for f in dataclasses.fields(OptionTable) if ROWS[f.name].check.flag is not None]
     return [*extra, *of_options]
 
@@ -66,7 +66,7 @@ def with_search_options(command):
     What `load` takes of them, it gets as the keyword argument `defaults`: generation_config=False or None, task,
     source_lang and target_lang.
     """
-    signature, flags = inspect.signature(command, eval_str=True), _flags()
+    signature, flags = inspect.signature(command, eval_str=True), _all_flags()
     parameters = [p for p in signature.parameters.values() if p.name not in ("options", "defaults")]
     at = next((i for i, p in enumerate(parameters) if p.name == "debug"), len(parameters))
 
@@ -98,14 +98,14 @@ def _values_given(given: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
-def _token_ids(text: str) -> list[int]:
+def _parse_token_ids(text: str) -> list[int]:
     try:
         return [int(part) for part in text.split(",")]
     except ValueError:
         raise OptionError(f"--bad-words-ids takes token ids with commas between them, not {text!r}") from None
 
 
-def _bias(text: str) -> tuple[list[int], float]:
+def _parse_bias(text: str) -> tuple[list[int], float]:
     ids, _, bias = text.partition("=")
     try:
         return [int(part) for part in ids.split(",")], float(bias)
@@ -113,7 +113,7 @@ def _bias(text: str) -> tuple[list[int], float]:
         raise OptionError(f"--sequence-bias takes token ids and a number, such as 11,262=-2.5, not {text!r}") from None
 
 
-def _decay(text: str) -> tuple[int, float]:
+def _parse_decay(text: str) -> tuple[int, float]:
     start, _, factor = text.partition(",")
     try:
         return int(start), float(factor)
@@ -122,7 +122,7 @@ def _decay(text: str) -> tuple[int, float]:
         raise OptionError(f"--exponential-decay-length-penalty takes {what}, not {text!r}") from None
 
 
-def _early_stopping(text: str) -> bool | str:
+def _parse_early_stopping(text: str) -> bool | str:
     values = {"true": True, "false": False, "never": "never"}
     if text.lower() not in values:
         raise OptionError(f"early_stopping must be true, false or never, not {text!r}")
@@ -130,8 +130,8 @@ def _early_stopping(text: str) -> bool | str:
 
 
 READ: dict[str, Callable[[Any], Any]] = {  # options whose text on the command line is not the value itself
-    "bad_words_ids": lambda texts: [_token_ids(text) for text in texts],
-    "sequence_bias": lambda texts: [_bias(text) for text in texts],
-    "exponential_decay_length_penalty": _decay,
-    "early_stopping": _early_stopping,
+    "bad_words_ids": lambda texts: [_parse_token_ids(text) for text in texts],
+    "sequence_bias": lambda texts: [_parse_bias(text) for text in texts],
+    "exponential_decay_length_penalty": _parse_decay,
+    "early_stopping": _parse_early_stopping,
 }

@@ -13,7 +13,7 @@ from ..errors import OptionError, pip_install
 from .completion import complete_model
 from .flags import MODEL_HELP, Debug, Dtype, PlanText, Quiet, Revision, warn_of_files
 from .interrupts import Terminated
-from .progress_bar import bar
+from .progress_bar import progress_bar
 
 KEY_VARIABLE = "MINIDECODE_API_KEY"
 
@@ -67,7 +67,7 @@ def serve(
     except OSError as error:
         raise OptionError(f"{host}:{port} cannot be listened on ({error.strerror}): choose another --port") from None
     warn_of_files(plan)
-    with bar(f"loading {model}", quiet):
+    with progress_bar(f"loading {model}", quiet):
         loaded = load(model, plan=plan, dtype=dtype, revision=revision)
     scheduler = Scheduler(
         loaded, max_rows=max_rows, max_prefill_tokens=max_prefill_tokens, max_waiting=max_waiting,

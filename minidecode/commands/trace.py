@@ -26,7 +26,7 @@ from .flags import (
     LatentSeed,
     ModelName,
     PlanText,
-    given_latent,
+    latent_options,
     output_flag,
     warn_of_files,
 )
@@ -66,17 +66,17 @@ def trace(
     if all(options.get(name) is None for name in limits):
         options["max_new_tokens"] = 8
     warn_of_files(plan)
-    changed = _changes(against)
+    changed = _parse_changes(against)
     for each in (plan, changed.get("plan", "auto")):
         Plan.parse(each)
     check_names({name for name in changed if name not in OF_A_CALL})
     warn_of_files(str(changed.get("plan", "")), "--against")
     with np.errstate(all="ignore"):
         loaded = load(model, dtype=dtype, device=device, **defaults)
-        options |= given_latent(latent, latent_seed)
+        options |= latent_options(latent, latent_seed)
         out = loaded.generate(prompt, plan=plan, trace=True, **options)
         other = loaded.generate(prompt, trace=True, **({"plan": plan} | options | changed)) if changed else None
-    write = _writer(loaded.tokenizer)
+    write = _word_writer(loaded.tokenizer)
 
     def word(i: int) -> str:
         return write([i])
@@ -114,7 +114,7 @@ def trace(
         print(f"\nagainst {against}: {parting['text']}")
 
 
-def _changes(text: str | None) -> dict[str, Any]:
+def _parse_changes(text: str | None) -> dict[str, Any]:
     """Options from "fairseq" or "dialect=fairseq,num_beams=2"; values are JSON where they can be, else words."""
     changes = {}
     if text in DIALECTS:
@@ -142,7 +142,7 @@ def _where_they_part(out, other, options, names: tuple[str, str], word: Callable
     }  # fmt: skip
 
 
-def _writer(tokenizer) -> Callable[[list[int]], str]:
+def _word_writer(tokenizer) -> Callable[[list[int]], str]:
     """What to print for token ids, one or those of a beam: tokens of some models have their spaces among others."""
     if tokenizer is None:
         return lambda ids: " ".join(map(str, ids))

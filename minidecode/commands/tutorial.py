@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ..errors import InputError, quoted
-from .flags import AsJson, Debug, output_flag, refuse_given
+from .flags import AsJson, Debug, output_flag, refuse_given_options
 from .whole_file import whole_file
 
 
@@ -26,7 +26,7 @@ def tutorial(
     from ..course.notebook import notebook
 
     if not chapter:
-        refuse_given(context, ("output", "student"), "without a chapter")
+        refuse_given_options(context, ("output", "student"), "without a chapter")
         _list_chapters(as_json)
         return
     its_chapter = find_chapter(chapter)

@@ -29,16 +29,16 @@ def commit_of_checkout(folder: Path) -> str | None:
             git = folder / git.read_text(encoding="utf-8").removeprefix("gitdir:").strip()
         head = (git / "HEAD").read_text(encoding="utf-8").strip()
         if not head.startswith("ref:"):
-            return _checked(head)
+            return _commit_if_valid(head)
         name, shared = head.removeprefix("ref:").strip(), git
         if (git / "commondir").is_file():
             shared = git / (git / "commondir").read_text(encoding="utf-8").strip()
         for place in (git / name, shared / name):
             if place.is_file():
-                return _checked(place.read_text(encoding="utf-8").strip())
+                return _commit_if_valid(place.read_text(encoding="utf-8").strip())
         packed = (shared / "packed-refs").read_text(encoding="utf-8")
         match = re.search(rf"^(\w+) {re.escape(name)}$", packed, re.MULTILINE)
-        return _checked(match[1]) if match else None
+        return _commit_if_valid(match[1]) if match else None
     except (OSError, ValueError):  # what cannot be read names no commit
         return None
 
@@ -48,15 +48,15 @@ def commit_of_install(package: Path) -> str | None:
     from importlib import metadata
 
     with contextlib.suppress(OSError):
-        return _checked((package / "commands" / COMMIT).read_text(encoding="ascii").strip())
+        return _commit_if_valid((package / "commands" / COMMIT).read_text(encoding="ascii").strip())
     for installed in metadata.distributions(name=package.name, path=[str(package.parent)]):
         try:
             commit = json.loads(installed.read_text("direct_url.json") or "{}").get("vcs_info", {}).get("commit_id")
         except (OSError, ValueError, AttributeError):
             continue
-        return _checked(str(commit))
+        return _commit_if_valid(str(commit))
     return None
 
 
-def _checked(commit: str) -> str | None:
+def _commit_if_valid(commit: str) -> str | None:
     return commit if re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", commit) else None

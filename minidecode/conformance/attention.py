@@ -21,7 +21,7 @@ NUMBERS = st.sampled_from([0.0, 1.0, -1.0, 0.25, -3.0, 8.0])
 POISON = 1e30
 
 
-def hidden(k_XGMK, v_XGMU, begin_X, end_X) -> tuple:
+def poison_unseen_positions(k_XGMK, v_XGMU, begin_X, end_X) -> tuple:
     """(k_XGMK, v_XGMU) with poison outside of begin <= m < end: zeros for keys, so that such a score counts for
     something, and values that would drown any answer. No NaN: NumPy multiplies masked values by 0, and 0 * NaN is NaN.
     """
@@ -40,14 +40,14 @@ def caches_in_float16(arguments: tuple) -> tuple:
 STORED = ("float32", "float16")  # how caches may be
 
 
-def timed_in(stored: str, arguments: tuple, description: str) -> tuple[tuple, str]:
+def store_timed_caches(stored: str, arguments: tuple, description: str) -> tuple[tuple, str]:
     """What a row times, its caches stored so."""
     if stored == "float32":
         return arguments, description
     return caches_in_float16(arguments), f"{description}, caches in {stored}"
 
 
-def in_either_type(draw, arguments: tuple) -> tuple:
+def draw_cache_type(draw, arguments: tuple) -> tuple:
     """Caches in either type."""
     return caches_in_float16(arguments) if draw(st.booleans()) else arguments
 
@@ -57,13 +57,13 @@ def draw_array(draw, *shape: int) -> np.ndarray:
     return draw(arrays(np.float32, shape, elements=NUMBERS))
 
 
-def widths(draw) -> tuple[int, int]:
+def draw_widths(draw) -> tuple[int, int]:
     """(K, U): a few numbers, or once in a while 16 each, which some kernels read by 128-bit loads."""
     is_wide = draw(st.integers(0, 7)) == 7
     return (16, 16) if is_wide else (draw(st.integers(1, 3)), draw(st.integers(1, 3)))
 
 
-def normal(rng, *shape: int) -> np.ndarray:
+def normal_numbers(rng, *shape: int) -> np.ndarray:
     return rng.standard_normal(shape).astype(np.float32)
 
 
@@ -86,10 +86,10 @@ def table_of_buckets(buckets: int, farthest: int, two_sided: bool = False) -> tu
 
 def position_bias(rng, H: int, rows: int = 1, buckets: int = 32, farthest: int = 128, two_sided: bool = False):
     """A bias at random over T5's buckets; rows: 1 for a bias that all rows share."""
-    return PositionBias(2 * normal(rng, rows, H, buckets), *table_of_buckets(buckets, farthest, two_sided))
+    return PositionBias(2 * normal_numbers(rng, rows, H, buckets), *table_of_buckets(buckets, farthest, two_sided))
 
 
-def perhaps_biased(draw, arguments: tuple, H: int, R: int) -> tuple:
+def draw_bias(draw, arguments: tuple, H: int, R: int) -> tuple:
     """The arguments, alone or with a position bias behind them: few buckets, which end within a text."""
     kind = draw(st.sampled_from(["none", "shared", "of rows"]))
     if kind == "none":
@@ -172,7 +172,7 @@ def _error_of_rounded_weights(weights_HM, v_HMU):
     return np.minimum(whole_HU + walk_HU, (step_HM1 * np.abs(v_HMU)).sum(axis=1))
 
 
-def judged_by(seen: Callable[..., Iterable]) -> tuple[Callable[..., np.ndarray], Callable[..., np.ndarray]]:
+def oracle_and_bound(seen: Callable[..., Iterable]) -> tuple[Callable[..., np.ndarray], Callable[..., np.ndarray]]:
     """(oracle, bound) of an op of whose arguments `seen` makes what each row sees: the arguments of `attend_row`."""
 
     def oracle(*arguments):

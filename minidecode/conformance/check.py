@@ -31,7 +31,7 @@ from ..device.user_functions import describe_function, describe_other_parameters
 from ..errors import OptionError
 from .hurried import hurried_clocks
 from .kernel_types import check_types
-from .large import SECONDS, LeftOut, judge_large, wrong_by_limits
+from .large import SECONDS, LeftOut, judge_large, why_beyond_limits
 from .rows import row_module
 
 LONGEST_CODE = 3000  # characters of an input that are printed
@@ -69,7 +69,7 @@ class Verdict:
     def __str__(self) -> str:
         if self.failure is None:
             right = f"{self.name}: {self.implementation} is right on all {self.inputs} inputs tried"
-            lines = [right + self._not_tried(), *filter(None, [self.where]), *self.warnings]
+            lines = [right + self._not_tried_in_words(), *filter(None, [self.where]), *self.warnings]
             return "\n".join([*lines, *(f"Left out: {what}" for what in self.left_out)])
         f = self.failure
         verb = "gives a right answer that breaks a promise" if f.is_right else "is wrong"
@@ -78,13 +78,13 @@ class Verdict:
             lines.append(f"Your output is what {f.mistake}")
         if not f.arguments:
             return "\n".join(lines)
-        code = runnable(f.arguments)
+        code = runnable_code(f.arguments)
         if len(code) > LONGEST_CODE:
             sizes = ", ".join(f"{name}{list(a.shape)}" for name, a in dims.arrays_in(list(f.arguments.items())))
             code = f"({sizes}: too large to print; Verdict.failure.arguments has it)"
         return "\n".join([*lines, "", "The smallest input found:", code])
 
-    def _not_tried(self) -> str:
+    def _not_tried_in_words(self) -> str:
         """The end of the first line: how many planted inputs were left out, and which large ones."""
         planted = f"; {self.planted_left_out} planted ones were left out" if self.planted_left_out else ""
         if not self.left_out:
@@ -132,27 +132,27 @@ def check(
         implementation = OnDevice(implementation, device)
     is_emulated = device == "emulator" or isinstance(implementation, InEmulator) or device_kind() != "gpu"
     asked = row_module(name)
-    strategy, all_planted = asked.inputs(), [for_function(implementation, case) for case in asked.planted()]
+    strategy, all_planted = asked.inputs(), [arguments_for_function(implementation, case) for case in asked.planted()]
     some_planted = all_planted if planted is None else evenly_drawn(all_planted, planted)
     large = asked.large()
     total = examples + len(some_planted) + len(large)
     tried, since, last, kept, left_out = [0], [0], [None], _KeepsResults(implementation), []
 
-    def look(arguments: tuple) -> Mistake | None:
+    def mistake_in_case(arguments: tuple) -> Mistake | None:
         tried[0] += 1
         progress(min(tried[0], total), total)
-        return wrong(row, kept, arguments, promised)
+        return find_mistake(row, kept, arguments, promised)
 
     def judge(arguments: tuple) -> None:
         since[0] += last[0] is not None
         if shrinks is not None and since[0] > shrinks:
             raise _EnoughError
-        if mistake := look(arguments):
+        if mistake := mistake_in_case(arguments):
             last[0] = (arguments, mistake)
             raise _EnoughError if "does not come out of" in mistake.what else _WrongAnswerError
 
-    def look_at_limits(arguments: tuple) -> Mistake | None:
-        what = wrong_by_limits(row, implementation, arguments)
+    def mistake_by_limits(arguments: tuple) -> Mistake | None:
+        what = why_beyond_limits(row, implementation, arguments)
         return Mistake(what) if what else None
 
     @with_seed(seed)
@@ -162,7 +162,7 @@ def check(
     )  # fmt: skip
     @given(strategy)
     def judge_random(arguments: tuple) -> None:
-        judge(for_function(implementation, arguments))
+        judge(arguments_for_function(implementation, arguments))
 
     failure = None
     with traced_launches():
@@ -171,15 +171,15 @@ def check(
                 judge_random()
                 for arguments in some_planted:
                     judge(arguments)
-                if mistake := wrong_with_out(row, implementation, all_planted[0]):
+                if mistake := find_mistake_with_out(row, implementation, all_planted[0]):
                     last[0] = (all_planted[0], mistake)
                     raise _WrongAnswerError
-                if not kernels and (problem := wrong_in_a_hurry(row, implementation, some_planted)):
+                if not kernels and (problem := find_mistake_in_a_hurry(row, implementation, some_planted)):
                     last[0] = problem
                     raise _WrongAnswerError
-                limits = look_at_limits if kernels and is_emulated else None
+                limits = mistake_by_limits if kernels and is_emulated else None
                 seconds = large_seconds if large_seconds is not None else SECONDS if limits else math.inf
-                if problem := judge_large(look, row, large, seconds, limits, left_out, large_numbers):
+                if problem := judge_large(mistake_in_case, row, large, seconds, limits, left_out, large_numbers):
                     last[0] = problem
                     raise _WrongAnswerError
         except (_WrongAnswerError, _EnoughError, Flaky):
@@ -246,7 +246,7 @@ class OnDevice:
         return memories.result_on_host(result)
 
 
-def for_function(function: Callable[..., Any], arguments: tuple) -> tuple:
+def arguments_for_function(function: Callable[..., Any], arguments: tuple) -> tuple:
     """The arguments without a position bias, if the function has no parameter for it.
 
     Such a function serves models that have none.
@@ -299,7 +299,9 @@ class Mistake(NamedTuple):
     is_right: bool = False
 
 
-def wrong(row: Row, implementation: Callable[..., Any], arguments: tuple, promised: bool = True) -> Mistake | None:
+def find_mistake(
+    row: Row, implementation: Callable[..., Any], arguments: tuple, promised: bool = True
+) -> Mistake | None:
     """What is wrong with the answer to these arguments; None if it is right."""
     given = copy.deepcopy(arguments)
     names = list(arguments_of(row, arguments))
@@ -311,13 +313,13 @@ def wrong(row: Row, implementation: Callable[..., Any], arguments: tuple, promis
     for (name, before), (_, after) in zip(arrays_of(row, arguments), arrays_of(row, given), strict=True):
         if name not in row.changes and not np.array_equal(before, after, equal_nan=True):
             return Mistake(f"It changed its input {name}.")
-    for name in _returned_too(row, arguments):
+    for name in _names_returned_too(row, arguments):
         if not isinstance(result, np.ndarray) or not np.shares_memory(result, given[names.index(name)]):
             return Mistake(f"It must change {name} in place and return it.")
-    return _difference(row, result, given, *as_judged(row, implementation, arguments), promised)
+    return _difference(row, result, given, *arguments_as_judged(row, implementation, arguments), promised)
 
 
-def wrong_with_out(row: Row, implementation: Callable[..., Any], arguments: tuple) -> Mistake | None:
+def find_mistake_with_out(row: Row, implementation: Callable[..., Any], arguments: tuple) -> Mistake | None:
     """The mistake, if there is one, where `out=` names the arrays to write; they hold poison before."""
     if not getattr(row_module(row.name), "HANDED_OUT", True):
         return None
@@ -326,17 +328,19 @@ def wrong_with_out(row: Row, implementation: Callable[..., Any], arguments: tupl
             return None
     except ValueError:  # a function without a signature
         return None
-    given, out = copy.deepcopy(arguments), _poisoned(row, arguments)
+    given, out = copy.deepcopy(arguments), _poisoned_results(row, arguments)
     try:
         results = _as_tuple(implementation(*given, out=out if len(out) > 1 else out[0]))
     except (Exception, SystemExit) as error:
         return Mistake(f"Given `out`, it {error_line(error)}")
     if not all(isinstance(r, np.ndarray) and np.shares_memory(r, o) for r, o in zip(results, out, strict=False)):
         return Mistake("Given `out`, it must write into it and return it.")
-    return _difference(row, out if len(out) > 1 else out[0], given, *as_judged(row, implementation, arguments))
+    return _difference(
+        row, out if len(out) > 1 else out[0], given, *arguments_as_judged(row, implementation, arguments)
+    )
 
 
-def wrong_in_a_hurry(
+def find_mistake_in_a_hurry(
     row: Row, implementation: Callable[..., Any], cases: list[tuple]
 ) -> tuple[tuple, Mistake] | None:  # fmt: skip
     """The first of a few inputs whose answer is wrong when its time is cut, with the mistake; None if there is none.
@@ -345,13 +349,13 @@ def wrong_in_a_hurry(
     """
     for arguments in cases[:: max(1, len(cases) // HURRIED)]:
         with hurried_clocks(implementation):
-            mistake = wrong(row, implementation, arguments, promised=False)
+            mistake = find_mistake(row, implementation, arguments, promised=False)
         if mistake:
             return arguments, Mistake(f"Its answer changes when its time is cut. {mistake.what}")
     return None
 
 
-def as_judged(row: Row, implementation: Callable[..., Any], arguments: tuple) -> tuple[tuple, int]:
+def arguments_as_judged(row: Row, implementation: Callable[..., Any], arguments: tuple) -> tuple[tuple, int]:
     """The arguments as the oracle gets them, and by how much its bound is multiplied.
 
     Of functions that round x to float16 (device/low_precision.py: `rounding`) the oracle gets x rounded. Tensor cores
@@ -364,14 +368,14 @@ def as_judged(row: Row, implementation: Callable[..., Any], arguments: tuple) ->
     return arguments, 1
 
 
-def _poisoned(row: Row, arguments: tuple) -> tuple:
+def _poisoned_results(row: Row, arguments: tuple) -> tuple:
     """Arrays as the results are, without them: who writes into these could read the answer in a frame below its own."""
     right = _as_tuple(row_module(row.name).oracle(*copy.deepcopy(arguments)))[: len(ops.RETURNS[row.op])]
-    dtype = _float_of(row, arguments)
+    dtype = _float_dtype_of(row, arguments)
     return tuple(np.full(r.shape, *((np.nan, dtype) if r.dtype.kind == "f" else (POISON, r.dtype))) for r in right)
 
 
-def _float_of(row: Row, arguments: tuple) -> np.dtype | None:
+def _float_dtype_of(row: Row, arguments: tuple) -> np.dtype | None:
     """The dtype of the first floats that are handed in, which results have too; None where there are whole numbers.
 
     Sums of float16 are float32, and so are results that are sums; what only moves stays as it is.
@@ -380,21 +384,21 @@ def _float_of(row: Row, arguments: tuple) -> np.dtype | None:
     return np.dtype(np.float32) if first == np.float16 and row.contract == "tolerance" else first
 
 
-def _returned_too(row: Row, arguments: tuple) -> list[str]:
+def _names_returned_too(row: Row, arguments: tuple) -> list[str]:
     """The arguments that are changed in place and returned: by the result's name, or `add_to` where it is given."""
     given = arguments_of(row, arguments)
     return [n for n in row.changes if n in (*ops.RETURNS[row.op], "add_to") and given.get(n) is not None]
 
 
-def only_changed(row: Row) -> list[str]:
+def names_only_changed(row: Row) -> list[str]:
     """The arguments that are changed in place and not returned: they are judged behind the results."""
     return [name for name in row.changes if name not in (*ops.RETURNS[row.op], "add_to")]
 
 
-def with_changed(row: Row, result: Any, given: tuple) -> tuple:
+def results_with_changed(row: Row, result: Any, given: tuple) -> tuple:
     """The results, and behind them what has become of those arguments."""
     after = arguments_of(row, given)
-    return *_as_tuple(result), *(after[name] for name in only_changed(row))
+    return *_as_tuple(result), *(after[name] for name in names_only_changed(row))
 
 
 def _difference(
@@ -409,7 +413,7 @@ def _difference(
     results = _as_tuple(result)
     if len(results) != len(names) or not all(isinstance(r, np.ndarray) for r in results):
         return Mistake(f"It must return {' and '.join(names)}, arrays, not {result!r:.60}.")
-    dtype = _float_of(row, arguments)
+    dtype = _float_dtype_of(row, arguments)
     for name, mine, right in zip(names, results, expected, strict=False):
         due = dtype if right.dtype.kind == "f" else right.dtype
         if mine.shape != right.shape or mine.dtype != due:
@@ -422,8 +426,8 @@ def _difference(
         if promised and promise and not what and (broken := promise(*results, *copy.deepcopy(arguments))):
             return Mistake(broken, is_of_value=True, is_right=True)
     else:
-        names, results = (*names, *only_changed(row)), with_changed(row, results, given)
-        bounds = (times * bound for bound in _bounds(row, arguments))
+        names, results = (*names, *names_only_changed(row)), results_with_changed(row, results, given)
+        bounds = (times * bound for bound in _bounds_of_results(row, arguments))
         compared = zip(names, results, expected, bounds, strict=True)
         what = next(filter(None, (_first_beyond_bound(*each) for each in compared)), None)
     return Mistake(what, is_of_value=True) if what else None
@@ -443,10 +447,10 @@ def _first_beyond_bound(name: str, mine: np.ndarray, right: np.ndarray, bound: n
     return f"{name}{list(place)} is {mine[place]}; right is {right[place]:.9g}{within} ({(~fine).sum()} such places)."
 
 
-def _bounds(row: Row, arguments: tuple) -> tuple:
+def _bounds_of_results(row: Row, arguments: tuple) -> tuple:
     """How far each result may lie from the oracle's."""
     if row.contract == "exact":
-        return (0.0,) * (len(ops.RETURNS[row.op]) + len(only_changed(row)))
+        return (0.0,) * (len(ops.RETURNS[row.op]) + len(names_only_changed(row)))
     return _as_tuple(row_module(row.name).bound(*copy.deepcopy(arguments)))
 
 
@@ -460,7 +464,7 @@ def _known_mistake(row: Row, implementation: Callable[..., Any], cases: list[tup
     for path in mutant_files(row.name):
         module = load_python_file(path)
         mutant = getattr(module, row.op)
-        if all(_is_same(row, a, _answer(row, mutant, c), c) for a, c in zip(answers, cases, strict=True)):
+        if all(_is_same_answer(row, a, _answer(row, mutant, c), c) for a, c in zip(answers, cases, strict=True)):
             return f"'{path.stem.replace('_', ' ')}' gives: {(module.__doc__ or '').strip().splitlines()[0]}"
     return None
 
@@ -469,19 +473,19 @@ def _answer(row: Row, function: Callable[..., Any], arguments: tuple) -> tuple |
     """What it returns and changes, as a tuple; None if it raises, or returns something else than arrays."""
     given = copy.deepcopy(arguments)
     try:
-        answer = with_changed(row, function(*given), given)
+        answer = results_with_changed(row, function(*given), given)
     except (Exception, SystemExit):
         return None
     return answer if all(isinstance(part, np.ndarray) for part in answer) else None
 
 
-def _is_same(row: Row, mine: tuple | None, theirs: tuple | None, arguments: tuple) -> bool:
+def _is_same_answer(row: Row, mine: tuple | None, theirs: tuple | None, arguments: tuple) -> bool:
     """Whether two answers are one within the contract."""
     if mine is None or theirs is None:
         return mine is theirs
     if [part.shape for part in mine] != [part.shape for part in theirs]:
         return False
-    compared = zip(mine, theirs, _bounds(row, arguments), strict=True)
+    compared = zip(mine, theirs, _bounds_of_results(row, arguments), strict=True)
     return not any(_first_beyond_bound("", *each) for each in compared)
 
 
@@ -494,20 +498,20 @@ def mutant_files(name: str) -> list[Path]:
     return []
 
 
-def runnable(arguments: dict[str, Any]) -> str:
+def runnable_code(arguments: dict[str, Any]) -> str:
     """Python code that calls the implementation, as `f`, on these arguments."""
     types = {type(value).__name__ for value in arguments.values() if dataclasses.is_dataclass(value)}
     imports = [f"from minidecode.ops import {', '.join(sorted(types))}"] if types else []
-    lines = [f"{name} = {_as_code(value)}" for name, value in arguments.items()]
+    lines = [f"{name} = {_value_as_code(value)}" for name, value in arguments.items()]
     return "\n".join(["import numpy as np", *imports, *lines, f"print(f({', '.join(arguments)}))"])
 
 
-def _as_code(value: Any) -> str:
+def _value_as_code(value: Any) -> str:
     if isinstance(value, np.ndarray):
         values = np.array2string(value, separator=", ", threshold=10**6, max_line_width=110)
         values = values.replace("inf", "np.inf").replace("nan", "np.nan")
         return f"np.array({values}, np.{value.dtype})"
     if dataclasses.is_dataclass(value):
-        fields = (f"{f.name}={_as_code(getattr(value, f.name))}" for f in dataclasses.fields(value))
+        fields = (f"{f.name}={_value_as_code(getattr(value, f.name))}" for f in dataclasses.fields(value))
         return f"{type(value).__name__}({', '.join(fields)})"
     return repr(value)

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..device.arrays import why_kernels_do_not_compile
 from ..errors import OptionError, pip_install
-from .machine_code import Counts, count, disassemble
+from .machine_code import Counts, count_instructions, disassemble
 
 ARCHITECTURES = ((7, 5), (9, 0))  # the oldest and the newest: T4, H100; A100 (8.0) lies between
 FLAGS = ("fastmath", "lineinfo", "debug", "opt", "launch_bounds")
@@ -46,7 +46,7 @@ class Built:
     @cached_property
     def counts(self) -> Counts:
         """What its machine code holds. Raises OptionError where NVIDIA's disassembler is missing."""
-        return count(disassemble(self.cubin))
+        return count_instructions(disassemble(self.cubin))
 
 
 def build(kernel: Callable[..., Any], argument_types: tuple, architecture: tuple[int, int]) -> Built:
@@ -63,11 +63,11 @@ def build(kernel: Callable[..., Any], argument_types: tuple, architecture: tuple
     if unfit := why_kernels_do_not_compile():
         raise OptionError(f"kernels cannot be compiled: {unfit}")
 
-    from .kernel_types import pretended_device
+    from .kernel_types import pretended_gpu
 
     flags = {k: v for k, v in kernel.targetoptions.items() if k in FLAGS}
     specific = (*architecture, "a" if architecture >= (9, 0) else "")  # as numba-cuda compiles what it runs
-    with pretended_device(architecture):
+    with pretended_gpu(architecture):
         codes, _ = cuda.compile_all(
             kernel.py_func, argument_types, device=False, abi="numba", cc=specific, output="ltoir", **flags
         )
@@ -86,13 +86,13 @@ def build(kernel: Callable[..., Any], argument_types: tuple, architecture: tuple
     ptx, _ = link("ptx", ptx=True)
     text = ptx.decode() if isinstance(ptx, bytes) else ptx
     return Built(
-        name, _number(r"Used (\d+) registers", log), _number(r"(\d+) bytes spill stores", log)
-        + _number(r"(\d+) bytes spill loads", log), _number(r"(\d+) bytes stack frame", log),
-        _number(r"(\d+) bytes smem", log, default=0), text, bytes(cubin),
+        name, _number_in_log(r"Used (\d+) registers", log), _number_in_log(r"(\d+) bytes spill stores", log)
+        + _number_in_log(r"(\d+) bytes spill loads", log), _number_in_log(r"(\d+) bytes stack frame", log),
+        _number_in_log(r"(\d+) bytes smem", log, default=0), text, bytes(cubin),
     )  # fmt: skip
 
 
-def _number(pattern: str, log: str, default: int | None = None) -> int:
+def _number_in_log(pattern: str, log: str, default: int | None = None) -> int:
     match = re.search(pattern, log)
     if match is None and default is None:
         raise OptionError(f"the assembler's log is not as it was: no {pattern!r} in it")

@@ -44,13 +44,13 @@ def check_types(kernel: Callable[..., Any], argument_types: tuple) -> list[TypeN
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of experimental features and of the target's age
         try:
-            ir, types, returned, calls = _infer(function, argument_types)
+            ir, types, returned, calls = _infer_types(function, argument_types)
         except NumbaError as error:
             return [TypeNote("error", _line_of(error, function), _first_reason(error, function))]
-    refused = _refused_later(ir, types, returned)
+    refused = _notes_on_lowering(ir, types, returned)
     if refused or _is_double_on_purpose(argument_types):
         return refused
-    return sorted({*_wide_arguments(function, argument_types), *_doubles(ir, types, calls, set())},
+    return sorted({*_notes_on_wide_arguments(function, argument_types), *_notes_on_doubles(ir, types, calls, set())},
                   key=lambda note: (note.line or 0, note.message))  # fmt: skip
 
 
@@ -65,7 +65,7 @@ def narrow_indices(kernel: Callable[..., Any], argument_types: tuple) -> list[Ty
 
     function, notes = getattr(kernel, "py_func", kernel), []
     try:
-        ir, types, _, _ = _infer(function, argument_types)
+        ir, types, _, _ = _infer_types(function, argument_types)
     except NumbaError:
         return []
     given = {s.target.name for s in _assignments(ir) if isinstance(s.value, nodes.Arg)}
@@ -84,7 +84,7 @@ def narrow_indices(kernel: Callable[..., Any], argument_types: tuple) -> list[Ty
     return notes
 
 
-def _infer(function, argument_types):
+def _infer_types(function, argument_types):
     """(Numba's intermediate representation, variable -> type, return type, call -> signature)."""
     from numba.core.compiler import run_frontend
     from numba.core.ssa import reconstruct_ssa
@@ -98,13 +98,13 @@ def _infer(function, argument_types):
     typing.refresh()
     target.refresh()
     ir = reconstruct_ssa(run_frontend(function))  # `n = SIZE; n = n // 2` are two variables, as to the compiler
-    with pretended_device(), target_override("cuda"):
+    with pretended_gpu(), target_override("cuda"):
         inferred = type_inference_stage(typing, target, ir, argument_types, None)
         return ir, inferred.typemap, inferred.return_type, inferred.calltypes
 
 
 @contextmanager
-def pretended_device(capability: tuple[int, int] = (8, 0)):
+def pretended_gpu(capability: tuple[int, int] = (8, 0)):
     """Lets device functions be typed without a GPU.
 
     They ask the current device for its compute capability: here is an answer. And where numba-cuda is not installed,
@@ -137,7 +137,7 @@ def pretended_device(capability: tuple[int, int] = (8, 0)):
         dispatcher.get_current_device, cls.get_call_template = ask_device, ask_template
 
 
-def _refused_later(ir, types, returned) -> list[TypeNote]:
+def _notes_on_lowering(ir, types, returned) -> list[TypeNote]:
     """What inference lets pass and the CUDA backend cannot lower: a result, containers of the host, whole arrays."""
     from numba.core import ir as nodes
     from numba.core import types as t
@@ -168,7 +168,7 @@ def _is_double_on_purpose(argument_types) -> bool:
     return any(getattr(a, "dtype", None) in (t.float64, t.complex128) for a in argument_types)
 
 
-def _wide_arguments(function, argument_types) -> list[TypeNote]:
+def _notes_on_wide_arguments(function, argument_types) -> list[TypeNote]:
     from numba.core import types as t
 
     names, line = list(inspect.signature(function).parameters), inspect.getsourcelines(function)[1]
@@ -178,7 +178,7 @@ def _wide_arguments(function, argument_types) -> list[TypeNote]:
     ]  # fmt: skip
 
 
-def _doubles(ir, types, calls, seen: set) -> list[TypeNote]:
+def _notes_on_doubles(ir, types, calls, seen: set) -> list[TypeNote]:
     """Lines where a computed value is float64, in the kernel and in the device functions that it calls."""
     from numba.core import ir as nodes
     from numba.core import types as t
@@ -202,8 +202,8 @@ def _doubles(ir, types, calls, seen: set) -> list[TypeNote]:
         if inside is None or (inside, signature.args) in seen or inside.__module__.startswith("numba"):
             continue
         seen.add((inside, signature.args))
-        ir_inside, types_inside, _, calls_inside = _infer(inside, signature.args)
-        inner += _doubles(ir_inside, types_inside, calls_inside, seen)
+        ir_inside, types_inside, _, calls_inside = _infer_types(inside, signature.args)
+        inner += _notes_on_doubles(ir_inside, types_inside, calls_inside, seen)
     return [*notes.values(), *inner]
 
 
@@ -224,13 +224,13 @@ def _first_reason(error, function) -> str:
     text = re.sub(r"\x1b\[\d*m", "", str(error))
     for pattern, words in COMMON.items():
         if re.search(pattern, text):
-            return words + (_above_the_kernel(function) if words is SHAPE else "")
+            return words + (_remedy_for_shape(function) if words is SHAPE else "")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     useful = [x for x in lines if not x.startswith(("Failed in", "During", "File ", "There are", ">>>", "- ", "This "))]
     return useful[0] if useful else text
 
 
-def _above_the_kernel(function) -> str:
+def _remedy_for_shape(function) -> str:
     """The first shape that is computed from constants of the file, and where to compute it."""
     tree = ast.parse(textwrap.dedent("".join(inspect.getsourcelines(function)[0])))
     calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and ast.unparse(n.func).endswith(ARRAYS)]

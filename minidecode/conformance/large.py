@@ -48,16 +48,16 @@ def judge_large(
     interrupted.
     """
     begun, speed = time.monotonic(), 0.0  # seconds per unit of cost
-    for arguments in sorted(cases, key=lambda case: cost(row, case)):
-        skip, started = functools.partial(LeftOut, *in_words(row, arguments)), time.monotonic()
-        left, needed = seconds - (started - begun), speed * cost(row, arguments)
-        if judge_limits and rows_of(row, arguments) > MOST_EMULATED_ROWS:
+    for arguments in sorted(cases, key=lambda case: cost_to_judge(row, case)):
+        skip, started = functools.partial(LeftOut, *shapes_in_words(row, arguments)), time.monotonic()
+        left, needed = seconds - (started - begun), speed * cost_to_judge(row, arguments)
+        if judge_limits and number_of_rows(row, arguments) > MOST_EMULATED_ROWS:
             if mistake := judge_limits(arguments):
                 return arguments, mistake
             left_out.append(skip("kernels are not emulated for so many rows; launch limits and index types fit"))
             continue
         if numbers is not None:
-            if cost(row, arguments) > numbers:
+            if cost_to_judge(row, arguments) > numbers:
                 left_out.append(skip(f"more than {numbers:,} numbers, counted with {THREADS_OF_A_ROW} for each row"))
             elif mistake := judge(arguments):
                 return arguments, mistake
@@ -65,18 +65,18 @@ def judge_large(
         if left <= 0 or needed > left:
             left_out.append(skip(f"needs about {needed:.1f} s, and of {seconds:g} s {max(left, 0):.1f} s are left"))
             continue
-        mistake, is_too_long = _judged_within(left, judge, arguments) if judge_limits else (judge(arguments), False)
+        mistake, is_too_long = _judge_within(left, judge, arguments) if judge_limits else (judge(arguments), False)
         took = time.monotonic() - started
         if is_too_long:
             left_out.append(skip(f"stopped after {took:.1f} s, the end of the {seconds:g} s for large inputs"))
         elif mistake:
             return arguments, mistake
         else:
-            speed = min(speed or math.inf, took / cost(row, arguments))
+            speed = min(speed or math.inf, took / cost_to_judge(row, arguments))
     return None
 
 
-def _judged_within(seconds: float, judge: Callable[[tuple], Any], arguments: tuple) -> tuple[Any, bool]:
+def _judge_within(seconds: float, judge: Callable[[tuple], Any], arguments: tuple) -> tuple[Any, bool]:
     """(what the judge says, whether that is only that it takes too long in the emulator)."""
     mistake, watchdog = None, Watchdog(seconds, lambda: None)
     with contextlib.suppress(Interrupted):
@@ -85,7 +85,7 @@ def _judged_within(seconds: float, judge: Callable[[tuple], Any], arguments: tup
     return mistake, watchdog.has_interrupted or is_refused
 
 
-def wrong_by_limits(row: Row, implementation: Callable[..., Any], arguments: tuple) -> str | None:
+def why_beyond_limits(row: Row, implementation: Callable[..., Any], arguments: tuple) -> str | None:
     """What is wrong with its launches for so many rows, which are not run: grids, blocks, types of indices."""
     raised = None
     with dry_launches(), seen_kernels() as kernels, np.errstate(all="ignore"):
@@ -101,20 +101,22 @@ def wrong_by_limits(row: Row, implementation: Callable[..., Any], arguments: tup
     return f"It {error_line(raised)}" if raised is not None and not kernels else None
 
 
-def cost(row: Row, arguments: tuple) -> int:
+def cost_to_judge(row: Row, arguments: tuple) -> int:
     """An estimate to sort by: the numbers in the arrays, and threads for each row."""
     made = getattr(row_module(row.name), "numbers_made", lambda *_: 0)(*arguments)
-    return made + sum(np.size(a) for _, a in arrays_of(row, arguments)) + THREADS_OF_A_ROW * rows_of(row, arguments)
+    return (
+        made + sum(np.size(a) for _, a in arrays_of(row, arguments)) + THREADS_OF_A_ROW * number_of_rows(row, arguments)
+    )
 
 
-def rows_of(row: Row, arguments: tuple) -> int:
+def number_of_rows(row: Row, arguments: tuple) -> int:
     """How many rows or sentences there are, by the names of the arrays' axes."""
     return max(
         (len(a) for name, a in arrays_of(row, arguments) if name.rpartition("_")[2][:1] in ROW_LETTERS), default=1
     )
 
 
-def in_words(row: Row, arguments: tuple) -> tuple[str, str]:
+def shapes_in_words(row: Row, arguments: tuple) -> tuple[str, str]:
     """The shapes of the largest array, and of all."""
     arrays = [(a.size, f"{name}{list(a.shape)}") for name, a in arrays_of(row, arguments) if a.ndim]
     largest = max(arrays, key=lambda named: named[0])

@@ -97,13 +97,13 @@ def disassemble(cubin: bytes) -> str:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "kernel.cubin")
         path.write_bytes(cubin)
-        ended = subprocess.run([_program(), "-c", str(path)], capture_output=True, text=True)
+        ended = subprocess.run([_disassembler(), "-c", str(path)], capture_output=True, text=True)
     if ended.returncode:
         raise OptionError(f"{PROGRAM} cannot read this machine code: {ended.stderr.strip() or 'it does not say why'}")
     return ended.stdout
 
 
-def _program() -> str:
+def _disassembler() -> str:
     try:
         files = metadata.files(PACKAGE) or []
     except metadata.PackageNotFoundError:
@@ -114,17 +114,17 @@ def _program() -> str:
     raise OptionError(f"counting a kernel's instructions needs {PROGRAM}: {pip_install(PACKAGE)}")
 
 
-def count(sass: str) -> Counts:
+def count_instructions(sass: str) -> Counts:
     """Counts the text that `disassemble` returns. Raises OptionError if it holds no instruction."""
-    code, labels = _parse(sass.splitlines())
+    code, labels = _parse_instructions(sass.splitlines())
     if not code:
         raise OptionError(f"{PROGRAM} printed no instruction: its text is not as it was")
     loop = _main_loop(code, labels)
     body = code[loop] if loop else code
-    waits, first = _waits(body)
+    waits, first = _waits_for_loads(body)
     begin, end = (loop.start, loop.stop) if loop else (0, len(code))
-    share = _shares(code, labels, 0, len(code))
-    turn = dict(enumerate(_shares(code, labels, begin, end), begin))
+    share = _shares_of_instructions(code, labels, 0, len(code))
+    turn = dict(enumerate(_shares_of_instructions(code, labels, begin, end), begin))
     rest = {i: p for i, p in enumerate(share) if i not in turn}
     loads = [i.loaded for i in body if i.loaded]
     return Counts(
@@ -134,17 +134,17 @@ def count(sass: str) -> Counts:
         local_accesses=sum(i.operation in ("LDL", "STL") for i in code),
         has_loop=loop is not None, loop_instructions=len(body), loop_loads=len(loads), loop_bytes=sum(loads),
         loop_waits=len(waits), first_loads=first,
-        turn_instructions=sum(turn.values()), turn_cycles=_cycles(code, turn),
+        turn_instructions=sum(turn.values()), turn_cycles=_issue_cycles(code, turn),
         turn_loads=sum(p for i, p in turn.items() if code[i].loaded),
         turn_bytes=sum(p * code[i].loaded for i, p in turn.items()),
         turn_waits=sum(turn[begin + i] for i in waits),
         turn_others=sum(p for i, p in turn.items() if code[i].operation in OTHERS),
-        rest_instructions=sum(rest.values()), rest_cycles=_cycles(code, rest),
+        rest_instructions=sum(rest.values()), rest_cycles=_issue_cycles(code, rest),
         rest_others=sum(p for i, p in rest.items() if code[i].operation in OTHERS or code[i].loaded),
     )  # fmt: skip
 
 
-def _parse(lines: Iterable[str]) -> tuple[list[_Instruction], dict[str, int]]:
+def _parse_instructions(lines: Iterable[str]) -> tuple[list[_Instruction], dict[str, int]]:
     """All instructions, without those that fill up the end, and label -> number of the instruction behind it."""
     code: list[_Instruction] = []
     labels: dict[str, int] = {}
@@ -168,7 +168,7 @@ def _main_loop(code: list[_Instruction], labels: dict[str, int]) -> slice | None
     return max(loading, key=lambda loop: (sum(i.loaded for i in code[loop]), loop.start - loop.stop), default=None)
 
 
-def _shares(code: list[_Instruction], labels: dict[str, int], begin: int, end: int) -> list[float]:
+def _shares_of_instructions(code: list[_Instruction], labels: dict[str, int], begin: int, end: int) -> list[float]:
     """How often each of these instructions runs in one pass, if half of the branches forward are taken.
 
     No branch leads to an exit: that is for threads that have nothing to do, and the others go on. BRA.DIV leads to code
@@ -194,7 +194,7 @@ def _shares(code: list[_Instruction], labels: dict[str, int], begin: int, end: i
     return share[:-1]
 
 
-def _cycles(code: list[_Instruction], share: dict[int, float]) -> float:
+def _issue_cycles(code: list[_Instruction], share: dict[int, float]) -> float:
     of_units = [
         cycles * sum(p for i, p in share.items() if code[i].operation in names.split())
         for cycles, names in UNITS.values()
@@ -202,7 +202,7 @@ def _cycles(code: list[_Instruction], share: dict[int, float]) -> float:
     return max(sum(share.values()), *of_units)
 
 
-def _waits(body: list[_Instruction]) -> tuple[list[int], int]:
+def _waits_for_loads(body: list[_Instruction]) -> tuple[list[int], int]:
     """(which instructions of a turn wait for loads, how many loads it issues before it waits first).
 
     The second of two turns is counted: loads at the end of a turn may be used in the next.

@@ -29,11 +29,11 @@ def accesses(run: Run, array: str, block: int = 0) -> list[Access]:
     """What a block did to an array of this name, in the order in which it ran. Raises InputError where nothing was."""
     if not run.traced:
         raise InputError(f"{run.name} was not traced: emulate it without trace=False")
-    kept, journal = run._launch.analysis.traffic.recorded(block), run._launch.journal
+    kept, journal = run._launch.analysis.traffic.kept_of_block(block), run._launch.journal
     accesses = []
     for memory in (m for m in journal.memories if m.name == array and kept):
         inside = np.flatnonzero((kept.address >= memory.start) & (kept.address < memory.start + memory.nbytes))
-        writes = journal.kinds(kept.site[inside]) != LOAD
+        writes = journal.access_kinds(kept.site[inside]) != LOAD
         places = np.unravel_index((kept.address[inside] - memory.start) // memory.dtype.itemsize, memory.shape)
         lines = {site: journal.place(site).line for site in set(kept.site[inside].tolist())}
         indices = zip(*map(np.ndarray.tolist, places), strict=True)
@@ -58,11 +58,11 @@ def draw_epochs(
     frames = []
     for epoch in range(1 + max(a.epoch for a in done)):
         now = [a for a in done if a.epoch == epoch]
-        frames.append((_label(epoch, now), _frame(array, size, columns, now, has_race)))
+        frames.append((_label_of_epoch(epoch, now), _frame_of_epoch(array, size, columns, now, has_race)))
     return scrub(name, frames, caption=caption, alt=alt)
 
 
-def _label(epoch: int, now: list[Access]) -> str:
+def _label_of_epoch(epoch: int, now: list[Access]) -> str:
     where = "Before the first barrier" if epoch == 0 else f"After barrier {epoch}"
     parts = [
         f"{len({a.index for a in deed})} elements {word} by {len({a.thread for a in deed})} threads"
@@ -72,7 +72,7 @@ def _label(epoch: int, now: list[Access]) -> str:
     return f"{where}: {', '.join(parts) or 'not touched'}."
 
 
-def _frame(array: str, size: int, columns: int, now: list[Access], has_race: bool) -> Canvas:
+def _frame_of_epoch(array: str, size: int, columns: int, now: list[Access], has_race: bool) -> Canvas:
     rows = -(-size // columns)
     canvas = Canvas(2 * LEFT + CELL * columns, TOP + CELL * rows + 40)
     canvas.text(LEFT, 20, array, bold=True)

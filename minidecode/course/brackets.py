@@ -47,20 +47,20 @@ def _frame(*parts) -> Canvas:
                 canvas.text(x + GAP / 2, TOP + CELL * tall / 2 + 8, piece, anchor="middle", size=24)
                 x += GAP * bool(piece)
             else:
-                x = _matrix(canvas, x, TOP, tall, piece, "pale", name) + 4
+                x = _draw_matrix(canvas, x, TOP, tall, piece, "pale", name) + 4
     x = LEFT
     built = "wide query" if left_fill == "mark" else "query"
-    x = _matrix(canvas, x, second_row, tall, left, left_fill, built) + GAP
-    x = _matrix(
+    x = _draw_matrix(canvas, x, second_row, tall, left, left_fill, built) + GAP
+    x = _draw_matrix(
         canvas, x, second_row, tall, right, right_fill, "hidden, kept" if built == "wide query" else "keys, kept"
     )
     canvas.text(x + GAP / 2, second_row + CELL * tall / 2 + 5, "=", anchor="middle")
-    _matrix(canvas, x + GAP, second_row, tall, scores, "mid", "scores")
+    _draw_matrix(canvas, x + GAP, second_row, tall, scores, "mid", "scores")
     canvas.text(LEFT, 20, "(query weights) hidden" if built == "wide query" else "query (weights hidden)", bold=True)
     return canvas
 
 
-def _matrix(canvas: Canvas, x: float, y: float, tall: int, matrix: np.ndarray, fill: str, name: str) -> float:
+def _draw_matrix(canvas: Canvas, x: float, y: float, tall: int, matrix: np.ndarray, fill: str, name: str) -> float:
     """Cells, centred on the row that is `tall` cells high, its name above it; returns where it ends."""
     rows, columns = matrix.shape
     top = y + CELL * (tall - rows) / 2

@@ -38,7 +38,7 @@ def draw_bricks(
     for label, panels in stages:
         canvas, y = Canvas(width, height), 0
         for title, strips in panels.items():
-            _panel(canvas, y, title, strips)
+            _draw_panel(canvas, y, title, strips)
             y += GAP + HEIGHT * rows[title]
         canvas.legend(LEFT, y + 14, {"strong": "held first", "pale": "a copy"})
         frames.append((label, canvas))
@@ -47,10 +47,10 @@ def draw_bricks(
 
 def count_copies(strips: Sequence[Strip]) -> int:
     """Bricks that hold what one above them holds for the same position."""
-    return sum(map(sum, _copies(strips)))
+    return sum(map(sum, _find_copies(strips)))
 
 
-def _copies(strips: Sequence[Strip]) -> list[list[bool]]:
+def _find_copies(strips: Sequence[Strip]) -> list[list[bool]]:
     seen: set[tuple[int, bytes]] = set()
     copied = []
     for strip in strips:
@@ -60,9 +60,9 @@ def _copies(strips: Sequence[Strip]) -> list[list[bool]]:
     return copied
 
 
-def _panel(canvas: Canvas, y: float, title: str, strips: Sequence[Strip]) -> None:
+def _draw_panel(canvas: Canvas, y: float, title: str, strips: Sequence[Strip]) -> None:
     canvas.text(8, y + 20, title, bold=True)
-    for k, (strip, copies) in enumerate(zip(strips, _copies(strips), strict=True)):
+    for k, (strip, copies) in enumerate(zip(strips, _find_copies(strips), strict=True)):
         at = y + 30 + HEIGHT * k
         canvas.text(8, at + 17, strip.name)
         fills = ["pale" if copy else "strong" for copy in copies]

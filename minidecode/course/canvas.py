@@ -24,14 +24,14 @@ LETTER = 7.9  # pixels, how wide a letter of it is at the most
 MOST_WIDE = 480  # at 360 pixels' width a font of 13 is then still 9.75 high
 
 
-def _variables(theme: int) -> str:
+def _theme_variables(theme: int) -> str:
     fills = "".join(f"--{role}:{c[theme][0]};--on-{role}:{c[theme][1]};" for role, c in FILLS.items())
     return f"{fills}--ink:{INK[theme]};--faint:{FAINT[theme]}"
 
 
-def _style() -> str:
+def _style_sheet() -> str:
     """One style sheet, the same in every figure: the reader's theme, or the one chosen on the site or in JupyterLab."""
-    light, dark = _variables(0), _variables(1)
+    light, dark = _theme_variables(0), _theme_variables(1)
     rules = [
         f'.mdf,[data-theme="light"] .mdf,[data-jp-theme-light="true"] .mdf{{{light}}}',
         f"@media (prefers-color-scheme:dark){{.mdf{{{dark}}}}}",
@@ -44,10 +44,10 @@ def _style() -> str:
     return "\n".join(rules)
 
 
-STYLE = _style()
+STYLE = _style_sheet()
 
 
-def clean(text: str) -> str:
+def xml_text(text: str) -> str:
     """Text as XML takes it."""
     return escape("".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in str(text)))
 
@@ -64,11 +64,11 @@ class Canvas:
         """Words whose baseline is at y. anchor: start, middle or end. role: faint, or on-ROLE for text on a fill."""
         style = (f' class="{role}"' if role else "") + (f' text-anchor="{anchor}"' if anchor != "start" else "")
         style += (f' font-size="{size}"' if size != FONT else "") + (' font-weight="600"' if bold else "")
-        self.parts.append(f'<text x="{x:g}" y="{y:g}"{style} xml:space="preserve">{clean(words)}</text>')
+        self.parts.append(f'<text x="{x:g}" y="{y:g}"{style} xml:space="preserve">{xml_text(words)}</text>')
 
     def cell(self, x: float, y: float, fill: str = "paper", words="", *, width: float = 26, height: float = 26, tip=""):
         """A box with a word in its middle. tip: what a mouse over it shows."""
-        title = f"<title>{clean(tip)}</title>" if tip else ""
+        title = f"<title>{xml_text(tip)}</title>" if tip else ""
         self.parts.append(
             f'<g>{title}<rect class="{fill} edge" x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}"/></g>'
         )
@@ -107,13 +107,13 @@ class Canvas:
         """The picture as the text of a file; alt: what it shows, for those who do not see it; note: a text below it."""
         lines = textwrap.wrap(note, int(self.width / LETTER) - 2)
         below = [
-            f'<text x="8" y="{self.height + 14 + 18 * k}" class="faint">{clean(line)}</text>'
+            f'<text x="8" y="{self.height + 14 + 18 * k}" class="faint">{xml_text(line)}</text>'
             for k, line in enumerate(lines)
         ]
         height = self.height + (18 * len(lines) + 8 if lines else 0)
         return "\n".join([
             f'<svg xmlns="http://www.w3.org/2000/svg" class="mdf" viewBox="0 0 {self.width} {height}"'
-            f' width="{self.width}" height="{height}" role="img" aria-label="{clean(alt)}"'
+            f' width="{self.width}" height="{height}" role="img" aria-label="{xml_text(alt)}"'
             f' font-family="ui-monospace, Menlo, Consolas, monospace" font-size="{FONT}">',
             f"<style>\n{STYLE}\n</style>", f'<rect class="paper" width="{self.width}" height="{height}"/>',
             *self.parts, *below, "</svg>", "",

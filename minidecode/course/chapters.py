@@ -62,7 +62,7 @@ def cells(text: str) -> list[Cell]:
     return cells
 
 
-def folder() -> Path:
+def chapters_folder() -> Path:
     """Where the chapters lie: in an installed package inside it, in a checkout beside it."""
     here = Path(__file__).resolve().parents[1]
     return next((p for p in (here / "tutorials", here.parent / "tutorials") if p.is_dir()), here / "tutorials")
@@ -70,7 +70,7 @@ def folder() -> Path:
 
 def chapters() -> list[Chapter]:
     """All chapters, in the order of their numbers."""
-    return [Chapter(p) for p in sorted(folder().glob("[0-9][0-9]_*.md"))]
+    return [Chapter(p) for p in sorted(chapters_folder().glob("[0-9][0-9]_*.md"))]
 
 
 def find_chapter(name: str) -> Chapter:

@@ -41,11 +41,11 @@ class Chart:
         self.canvas, self.x, self.y = Canvas(width, height + 18 * len(notes)), x, y
         self.width, self.height = width - LEFT - RIGHT, height - TOP - BELOW
         c, bottom = self.canvas, TOP + self.height
-        for value, word in _ticks(x):
+        for value, word in _ticks_of_axis(x):
             at = self.place(value, y.low)[0]
             c.line(at, bottom, at, bottom + 4)
             c.text(at, bottom + 17, word, anchor="middle")
-        for value, word in _ticks(y):
+        for value, word in _ticks_of_axis(y):
             at = self.place(x.low, value)[1]
             c.line(LEFT - 4, at, LEFT, at)
             c.text(LEFT - 7, at + 4.5, word, anchor="end")
@@ -82,5 +82,5 @@ class Chart:
         self.canvas.text(at, up - 6, words, anchor=anchor)
 
 
-def _ticks(axis: Axis):
+def _ticks_of_axis(axis: Axis):
     return axis.ticks.items() if isinstance(axis.ticks, Mapping) else [(t, f"{t:g}") for t in axis.ticks]

@@ -8,7 +8,7 @@ from html import escape
 from math import floor
 
 from ..bench.machines import MACHINES, Machine
-from ..bench.step_costs import FIGURES, MODELS, Numbers, published, published_step
+from ..bench.step_costs import FIGURES, MODELS, Numbers, config_of_published_model, published_step
 from .canvas import LETTER, Canvas
 from .figure import Figure
 from .recorded import recorded
@@ -56,10 +56,10 @@ def draw_costs(
     request: B, W, N, T and itemsize of a `Step`. The alternative text has all numbers.
     """
     numbers = FIGURES[kind](published_step(model, **request), machines()[machine])
-    whats = [f"{what}: {', '.join(_values(what, of).values())}" for what, of in numbers.items()]
+    whats = [f"{what}: {', '.join(_values_in_words(what, of).values())}" for what, of in numbers.items()]
     alt = f"Bars for {model} on a machine ({machine}). {'; '.join(whats)}."
-    page = json.dumps(_page(kind, model, machine, request))
-    return CostFigure(name, caption, alt, ("",), (_bars(numbers),), page)
+    page = json.dumps(_page_data(kind, model, machine, request))
+    return CostFigure(name, caption, alt, ("",), (_draw_bars(numbers),), page)
 
 
 def machines() -> dict[str, Machine]:
@@ -71,12 +71,12 @@ def machines() -> dict[str, Machine]:
     return machines
 
 
-def _page(kind: str, model: str, machine: str, request: dict[str, int]) -> dict:
+def _page_data(kind: str, model: str, machine: str, request: dict[str, int]) -> dict:
     """What docs/static/live/bars.js draws from."""
     of_step = {size: value for size, value in request.items() if size not in ("G", "H")}
     models = {m: asdict(published_step(m, **of_step)) for m in MODELS_OF.get(kind, MODELS)}
     models[model] |= request
-    contexts = {m: published(m).context for m in models}
+    contexts = {m: config_of_published_model(m).context for m in models}
     return {
         "kind": kind,
         "model": model,
@@ -93,14 +93,14 @@ def _page(kind: str, model: str, machine: str, request: dict[str, int]) -> dict:
     }
 
 
-def _bars(numbers: Numbers) -> Canvas:
+def _draw_bars(numbers: Numbers) -> Canvas:
     height = sum(TITLE + ROW * len(of) for of in numbers.values()) + 12
     names = LETTER * max(len(name) for of in numbers.values() for name in of)
     canvas, y = Canvas(WIDTH, height), 0
     for what, of in numbers.items():
         canvas.text(LEFT, y + 20, what, bold=True)
         y += TITLE
-        for (name, number), words in zip(of.items(), _values(what, of).values(), strict=True):
+        for (name, number), words in zip(of.items(), _values_in_words(what, of).values(), strict=True):
             x, width = LEFT + names + 8, BAR * number / (max(of.values()) or 1)
             canvas.text(LEFT, y + 14, name)
             canvas.cell(x, y + 2, "strong" if name == list(of)[-1] else "mid", width=width, height=15)
@@ -109,34 +109,35 @@ def _bars(numbers: Numbers) -> Canvas:
     return canvas
 
 
-def _values(what: str, of: dict[str, float]) -> dict[str, str]:
+def _values_in_words(what: str, of: dict[str, float]) -> dict[str, str]:
     """Who -> who, how much, and by what factor it differs from the first."""
     first = next(iter(of.values()))
     return {
-        name: f"{name} {say(what, number)}" + (f", {factor(number, first)}" if k and first else "")
+        name: f"{name} {quantity_in_words(what, number)}"
+        + (f", {factor_in_words(number, first)}" if k and first else "")
         for k, (name, number) in enumerate(of.items())
     }
 
 
-def say(what: str, number: float) -> str:
+def quantity_in_words(what: str, number: float) -> str:
     """A number of bytes, operations or seconds (the first word of `what`) in three digits, with its unit."""
     if number == 0:
         return "0"
     units = UNITS[what.split()[0]]
     size, unit = next((u for u in units if number >= 0.9995 * u[0]), units[-1])
-    text = str(floor(number + 0.5)) if unit in ("bytes", "") else in_digits(number / size)
+    text = str(floor(number + 0.5)) if unit in ("bytes", "") else number_in_digits(number / size)
     return f"{text} {unit}".rstrip()
 
 
-def factor(number: float, first: float) -> str:
+def factor_in_words(number: float, first: float) -> str:
     """How many times the first: 2.62x. Below a tenth, which part of it: 1/3,460 of the first."""
     if not 0 < number < 0.1 * first:
-        return f"{in_digits(number / first)}x"
+        return f"{number_in_digits(number / first)}x"
     times = first / number
     unit = 10 ** max(0, len(str(floor(times))) - 3)  # three digits
     return f"1/{floor(times / unit + 0.5) * unit:,} of the first"
 
 
-def in_digits(number: float) -> str:
+def number_in_digits(number: float) -> str:
     """Three digits, or as many as stand before the point."""
     return str(floor(number + 0.5)) if number >= 100 else format(number, "#.3g").rstrip(".")

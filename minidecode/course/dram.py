@@ -36,7 +36,7 @@ def launch_of(run: Run, size: int) -> Launch:
         line_of = {site: journal.place(site) for site in np.unique(kept.site).tolist()}
         lines = {place: k for k, place in enumerate(dict.fromkeys(line_of.values()))}
         line = np.array([lines[line_of[s]] for s in kept.site.tolist()])
-        is_load = journal.kinds(kept.site) == LOAD
+        is_load = journal.access_kinds(kept.site) == LOAD
         once = np.unique(np.stack([kept.block, kept.thread, kept.address, line, is_load]), axis=1)
         for memory in (m for m in journal.memories if m.start < SHARED_BASE):
             inside = (once[2] >= memory.start) & (once[2] < memory.start + memory.nbytes)
@@ -47,7 +47,7 @@ def launch_of(run: Run, size: int) -> Launch:
     return Launch(run.name, passes[True], passes[False])
 
 
-def arrows(launches: Sequence[Launch]) -> int:
+def number_of_arrows(launches: Sequence[Launch]) -> int:
     """Passes over whole arrays, there and back."""
     return sum(sum(launch.reads.values()) + sum(launch.writes.values()) for launch in launches)
 
@@ -61,7 +61,7 @@ def draw_launches(versions: Mapping[str, Sequence[Launch]], *, name: str, captio
 
 def _label(title: str, done: Sequence[Launch]) -> str:
     many = f"{len(done)} launch{'es' * (len(done) != 1)}"
-    return f"{title}: {many}, {arrows(done)} passes over whole arrays."
+    return f"{title}: {many}, {number_of_arrows(done)} passes over whole arrays."
 
 
 def _arrows_of(launch: Launch) -> list[tuple[str, bool]]:

@@ -40,9 +40,9 @@ def _frame(before, after, parents_W, T: int) -> Canvas:
     for w, (words, parent) in enumerate(zip(after, parents_W, strict=True)):
         y, moved = TOP + ROW * w, parent != w
         canvas.text(8, y + 18, f"row {w}")
-        _strip(canvas, LEFT, y, before[w], ["pale"] * (1 + len(before[w])))
+        _draw_strip(canvas, LEFT, y, before[w], ["pale"] * (1 + len(before[w])))
         fill = "strong" if moved else "mid"
-        _strip(canvas, right, y, words, [fill] * len(words) + ["mark"])
+        _draw_strip(canvas, right, y, words, [fill] * len(words) + ["mark"])
         begin = LEFT + PROMPT + WIDTH * len(before[parent])
         canvas.line(begin + 2, TOP + ROW * parent + HEIGHT / 2, right - 3, y + HEIGHT / 2, thick=1 + moved, arrow=True)
     meanings = {"mark": "new word", "strong": "from another row", "mid": "stays"}
@@ -50,7 +50,7 @@ def _frame(before, after, parents_W, T: int) -> Canvas:
     return canvas
 
 
-def _strip(canvas: Canvas, x: float, y: float, words: Sequence[str], fills: Sequence[str]) -> None:
+def _draw_strip(canvas: Canvas, x: float, y: float, words: Sequence[str], fills: Sequence[str]) -> None:
     """The prompt as one brick, then a brick for each word."""
     canvas.cell(x, y, fills[0], "prompt", width=PROMPT, height=HEIGHT)
     canvas.row(x + PROMPT, y, words, fills[1:], width=WIDTH, height=HEIGHT)

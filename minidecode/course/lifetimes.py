@@ -43,7 +43,7 @@ def _frame(layouts: Mapping[str, Layout], now: int | None) -> Canvas:
     for k, (title, layout) in enumerate(layouts.items()):
         x = LEFT + k * (wide + GAP)
         canvas.text(x, 18, title, bold=True)
-        _panel(canvas, layout, now, x, wide / calls, TALL / most)
+        _draw_panel(canvas, layout, now, x, wide / calls, TALL / most)
         canvas.line(x, TOP + TALL, x + wide, TOP + TALL, thick=2)
         if now is not None:
             canvas.line(x + now * wide / calls, TOP + TALL + 2, x + (now + 1) * wide / calls, TOP + TALL + 2, thick=5)
@@ -55,12 +55,12 @@ def _frame(layouts: Mapping[str, Layout], now: int | None) -> Canvas:
     return canvas
 
 
-def _panel(canvas: Canvas, layout: Layout, now: int | None, x: float, column: float, row: float) -> None:
+def _draw_panel(canvas: Canvas, layout: Layout, now: int | None, x: float, column: float, row: float) -> None:
     """The bricks of one layout. Those to come are drawn first, so that none hides what is there."""
     bricks = list(zip(layout.lifetimes, layout.offsets, strict=True))
     order = {"paper": 0, "pale": 1, "mid": 2, "mark": 3}
-    for a, offset in sorted(bricks, key=lambda brick: order[_role(brick[0], now)]):
-        role, width = _role(a, now), column * (1 + a.last - a.first)
+    for a, offset in sorted(bricks, key=lambda brick: order[_role_of_array(brick[0], now)]):
+        role, width = _role_of_array(a, now), column * (1 + a.last - a.first)
         tall = row * int(rounded_to_alignment(a.bytes))
         word = a.name if len(a.name) * LETTER <= width and tall >= 14 else ""
         canvas.cell(
@@ -69,7 +69,7 @@ def _panel(canvas: Canvas, layout: Layout, now: int | None, x: float, column: fl
         )  # fmt: skip
 
 
-def _role(a: Lifetime, now: int | None) -> str:
+def _role_of_array(a: Lifetime, now: int | None) -> str:
     if now is None or a.first < now <= a.last:
         return "mid"
     return "mark" if a.first == now else "pale" if a.last < now else "paper"

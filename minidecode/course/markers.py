@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 
-def fill(text: str, kind: str, write: Callable[[str], str]) -> tuple[str, int]:
+def fill_between_markers(text: str, kind: str, write: Callable[[str], str]) -> tuple[str, int]:
     """(text, how many): what stands between such comments becomes write(what); the comments stay.
 
     A pair on one line is written on that line; else what is written gets lines of its own. Raises ValueError where

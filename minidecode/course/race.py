@@ -26,11 +26,11 @@ def draw_race(
     runs: what was run -> for each token when it was printed, and its text; in any unit, as long as all begin at 0.
     The moments: the first token of all, each time that a run ends, and between these as many as there is room for.
     """
-    frames = [(_label(runs, now, unit), _frame(runs, now, prompt)) for now in moments(runs, most)]
+    frames = [(_label(runs, now, unit), _frame(runs, now, prompt)) for now in moments_to_show(runs, most)]
     return scrub(name, frames, caption=caption, alt=alt)
 
 
-def moments(runs: Mapping[str, Sequence[tuple[float, str]]], most: int) -> list[float]:
+def moments_to_show(runs: Mapping[str, Sequence[tuple[float, str]]], most: int) -> list[float]:
     """When there is something to see: the widest gap is halved until there are enough; widest by its factor, since much
     happens early."""
     moments = sorted({min(r[0][0] for r in runs.values()), *(r[-1][0] for r in runs.values())})

@@ -22,7 +22,7 @@ class Spot:
     fill: str = "strong"
 
 
-def roof(machine: Machine, per_byte: float) -> float:
+def roof_at(machine: Machine, per_byte: float) -> float:
     """Operations per second that the machine does at the most with so many on each byte."""
     return min(machine.operations, machine.bandwidth * per_byte)
 
@@ -30,9 +30,9 @@ def roof(machine: Machine, per_byte: float) -> float:
 def draw_roofline(machine: Machine, spots: Sequence[Spot], *, name: str, caption: str, alt: str) -> Figure:
     """Marks of measured work are filled, of work that is put on the roof by its counts alone are empty."""
     reach = [s.per_byte for s in spots] + [machine.balance]
-    heights = [s.per_second or roof(machine, s.per_byte) for s in spots] + [machine.operations]
+    heights = [s.per_second or roof_at(machine, s.per_byte) for s in spots] + [machine.operations]
     x_low, x_high = 2.0 ** floor(_log2(min(reach)) - 0.5), 2.0 ** ceil(_log2(max(reach)) + 0.5)
-    y_low = min(*heights, roof(machine, x_low)) / 1.3
+    y_low = min(*heights, roof_at(machine, x_low)) / 1.3
     x_ticks = {2.0**k: f"{2.0**k:g}" for k in range(int(_log2(x_low)), int(_log2(x_high)) + 1, 2)}
     y_ticks = {10.0**k: _in_words(10.0**k) for k in range(ceil(log10(y_low)), floor(log10(2 * max(heights))) + 1)}
     chart = Chart(
@@ -42,12 +42,12 @@ def draw_roofline(machine: Machine, spots: Sequence[Spot], *, name: str, caption
         [f"{s.letter}: {s.what}" for s in spots if s.what],
     )  # fmt: skip
     corner = machine.balance, machine.operations
-    chart.line([(x_low, roof(machine, x_low)), corner, (x_high, machine.operations)], thick=3)
+    chart.line([(x_low, roof_at(machine, x_low)), corner, (x_high, machine.operations)], thick=3)
     chart.line([(machine.balance, y_low), corner], thick=1, dashed=True)
     chart.word(x_high, machine.operations, f"at most {_in_words(machine.operations)}", anchor="end")
     chart.word(machine.balance, y_low, f"{machine.balance:.2g} a byte", offset=6)
     for s in spots:
-        at = s.per_second or roof(machine, s.per_byte)
+        at = s.per_second or roof_at(machine, s.per_byte)
         chart.mark(s.per_byte, at, s.letter, s.fill if s.per_second else "paper", tip=s.what)
     return single(name, chart.canvas, caption=caption, alt=alt)
 

@@ -35,11 +35,11 @@ def draw_slots(
         for m in range(len(slots)):
             canvas.text(LEFT + WIDTH * (m + 0.5), 68, m, anchor="middle", role="faint")
         canvas.legend(LEFT, 138, {"mark": "written now", "strong": "held", "pale": "gone"})
-        captions = ", ".join(_caption(m, slots[m], before[m]) for m in written)
+        captions = ", ".join(_caption_of_step(m, slots[m], before[m]) for m in written)
         frames.append((f"Position {max(held)}: {captions}.", canvas))
         before = list(slots)
     return scrub(name, frames, caption=caption, alt=alt)
 
 
-def _caption(slot: int, position: int | None, old: int | None) -> str:
+def _caption_of_step(slot: int, position: int | None, old: int | None) -> str:
     return f"{position} into slot {slot}" + (f", over {old}" if old is not None else "")

@@ -22,7 +22,7 @@ def draw_strips(run: Run, array: str, *, name: str, caption: str, alt: str, bloc
     size = min(most, 1 + max(a.index[0] for a in done))
     epochs = [[a for a in done if a.epoch == e and a.index[0] < size] for e in range(1 + max(a.epoch for a in done))]
     has_race = any(f.kind == "race" and f.detail["element"].startswith(f"{array}[") for f in run.errors)
-    races = [_unordered(now) if has_race else set() for now in epochs]
+    races = [_unordered_elements(now) if has_race else set() for now in epochs]
     frames = [
         (_label(e, epochs[e], races[e]), _frame(array, size, epochs, races, has_race, shown=e + 1))
         for e in range(len(epochs))
@@ -30,7 +30,7 @@ def draw_strips(run: Run, array: str, *, name: str, caption: str, alt: str, bloc
     return scrub(name, frames, caption=caption, alt=alt)
 
 
-def _unordered(now: list[Access]) -> set[int]:
+def _unordered_elements(now: list[Access]) -> set[int]:
     """Elements that one thread writes and another touches."""
     return {k for k, a in ((a.index[0], a) for a in now if a.writes)
             if any(b.index[0] == k and b.thread != a.thread for b in now)}  # fmt: skip
@@ -41,10 +41,10 @@ def _label(epoch: int, now: list[Access], races: set[int]) -> str:
     read, written = ({a.index for a in now if a.writes == w} for w in (False, True))
     deeds = [f"{len(done)} {word}" for done, word in ((read, "read"), (written, "written")) if done]
     wrong = f"; a race on {len(races)}" if races else ""
-    return f"Epoch {epoch}, {where}, {_threads(now)}: {', '.join(deeds)}{wrong}."
+    return f"Epoch {epoch}, {where}, {_threads_in_words(now)}: {', '.join(deeds)}{wrong}."
 
 
-def _threads(now: list[Access]) -> str:
+def _threads_in_words(now: list[Access]) -> str:
     many = len({a.thread for a in now})
     return f"{many} thread{'s' * (many != 1)}"
 
@@ -63,7 +63,7 @@ def _frame(array: str, size: int, epochs, races, has_race: bool, shown: int) -> 
             threads = ", ".join(str(t) for t in sorted({a.thread for a in mine}))
             tip = f"{array}[{k}]: {f'threads {threads}' if threads else 'not touched'}"
             canvas.cell(LEFT + width * k, y, "bad" if k in races[e] else fill, k, width=width, height=CELL, tip=tip)
-        for source, target in _handed_on(now) if e else ():
+        for source, target in _handed_on_elements(now) if e else ():
             x1, x2 = (LEFT + width * (k + 0.5) for k in (source, target))
             canvas.line(x1, y - GAP, x2, y, arrow=source != target)
     meanings = {"mid": "read", "mark": "written", "strong": "both"} | ({"bad": "race"} if has_race else {})
@@ -71,7 +71,7 @@ def _frame(array: str, size: int, epochs, races, has_race: bool, shown: int) -> 
     return canvas
 
 
-def _handed_on(now: list[Access]) -> list[tuple[int, int]]:
+def _handed_on_elements(now: list[Access]) -> list[tuple[int, int]]:
     """(read, written) by one thread in one epoch, each pair once."""
     return sorted({
         (a.index[0], b.index[0])

@@ -33,7 +33,7 @@ def _label(step: TraceStep, word) -> str:
 
 
 def _frame(steps: Sequence[TraceStep], shown: int, word) -> Canvas:
-    rows, beams = max(len(s.candidates) for s in steps), max(_beams(s) for s in steps)
+    rows, beams = max(len(s.candidates) for s in steps), max(_number_of_beams(s) for s in steps)
     table = TOP + ROW * rows + 34
     canvas = Canvas(LEFT + COLUMN * len(steps) + 8, table + ROW * beams + 44)
     ends = {0: (42.0, TOP + ROW * rows / 2)}  # running beam -> where the line to its children starts
@@ -46,7 +46,7 @@ def _frame(steps: Sequence[TraceStep], shown: int, word) -> Canvas:
             y = TOP + ROW * rank
             alive = c.beam is not None or c.fate == "ends"
             canvas.line(*ends[c.parent], x, y + 11, thick=2 if alive else 1, dashed=not alive)
-            words = f"{_short(word(c.token))} {c.score:g}"
+            words = f"{_short_word(word(c.token))} {c.score:g}"
             canvas.cell(x, y, FILL[c.fate], words, width=NODE, height=22, tip=f"{word(c.token)}: {FATES[c.fate]}")
             if c.beam is not None:
                 below[c.beam] = (x + NODE, y + 11)
@@ -67,13 +67,13 @@ def _column_of_table(canvas: Canvas, x: float, y: float, step: TraceStep, word) 
         if c.beam is not None:
             fills, row = ["mid" if c.parent != c.beam else "paper", "paper"], y + ROW * c.beam
             canvas.cell(x, row, fills[0], c.parent, width=22, height=22, tip=f"beam {c.beam} continues beam {c.parent}")
-            canvas.cell(x + 22, row, fills[1], _short(word(c.token)), width=NODE - 22, height=22)
+            canvas.cell(x + 22, row, fills[1], _short_word(word(c.token)), width=NODE - 22, height=22)
 
 
-def _beams(step: TraceStep) -> int:
+def _number_of_beams(step: TraceStep) -> int:
     return 1 + max((c.beam for c in step.candidates if c.beam is not None), default=0)
 
 
-def _short(word: str) -> str:
+def _short_word(word: str) -> str:
     most = int((NODE - 30) / LETTER)
     return word if len(word) <= most else word[: most - 1] + "…"

@@ -23,7 +23,7 @@ def draw_windows(
     """
     read = [a for a in accesses(run, tokens, block) if not a.writes and a.index[0] == row]
     threads = sorted({a.thread for a in read})[:most]
-    stored = [a for a in _or_none(run, scores, block) if a.writes and a.index[0] == row]
+    stored = [a for a in _accesses_or_none(run, scores, block) if a.writes and a.index[0] == row]
     frames = []
     for thread in threads:
         times = Counter(a.index[1] for a in read if a.thread == thread)
@@ -34,7 +34,7 @@ def draw_windows(
     return scrub(name, frames, caption=caption, alt=alt)
 
 
-def _or_none(run: Run, array: str, block: int) -> list:
+def _accesses_or_none(run: Run, array: str, block: int) -> list:
     """Accesses of an array that a run need not touch."""
     named = any(m.name == array for m in run._launch.journal.memories)
     return accesses(run, array, block) if named and run.total("global_stores") else []
@@ -67,11 +67,11 @@ def draw_matches(text: Sequence[str], n: int, *, name: str, caption: str, alt: s
         same = [a == b for a, b in zip(text[start:], tail, strict=False)]
         behind = text[start + n - 1]
         verdict = f"agree, so {behind} may not come next" if all(same) else "differ, so nothing is banned"
-        frames.append((f"Start {start}: the words {verdict}.", _match(text, tail, start, same)))
+        frames.append((f"Start {start}: the words {verdict}.", _frame_of_match(text, tail, start, same)))
     return scrub(name, frames, caption=caption, alt=alt)
 
 
-def _match(text: Sequence[str], tail: list[str], start: int, same: list[bool]) -> Canvas:
+def _frame_of_match(text: Sequence[str], tail: list[str], start: int, same: list[bool]) -> Canvas:
     canvas = Canvas(max(2 * LEFT + WIDTH * len(text), 330), 162)
     canvas.text(LEFT, 20, "the text", bold=True)
     for k, word in enumerate(text):

@@ -83,9 +83,9 @@ def put(array: np.ndarray, device: str) -> Any:
 
         return cupy.asarray(array)
     if device == "emulator":
-        from ..emulator.device_array import brought
+        from ..emulator.device_array import copy_to_emulator
 
-        return brought(array)
+        return copy_to_emulator(array)
     return array
 
 
@@ -167,9 +167,9 @@ def poisoned_memory(device: str) -> Iterator[None]:
     A device's pool lends memory again, and a kernel that forgets to write would find the right answer of last time.
     """
     if device == "emulator":
-        from ..emulator.device_array import poisoned
+        from ..emulator.device_array import poisoned_arrays
 
-        with poisoned():
+        with poisoned_arrays():
             yield
         return
     import cupy

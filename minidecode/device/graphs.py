@@ -124,9 +124,9 @@ def capture(device: str, run: Callable[[], Any]) -> tuple[Any, Any]:
     where CUDA refuses.
     """
     if device == "emulator":
-        from ..emulator.device_array import taped
+        from ..emulator.device_array import recorded_tape
 
-        with taped() as tape:
+        with recorded_tape() as tape:
             return tape, run()
     import cupy
 

@@ -112,11 +112,11 @@ def _arrays_for_numba(arrays: tuple) -> tuple:
 
 
 def _launch_on_emulated_device(kernel: Any, grid: int | tuple, block: int | tuple, arrays: tuple) -> None:
-    from ..emulator.device_array import do, there
+    from ..emulator.device_array import data_on_device, run_and_record
 
-    run, plain = _emulated_kernel(kernel, grid, block), there(arrays)
+    run, plain = _emulated_kernel(kernel, grid, block), data_on_device(arrays)
     read = pack_and_unpack(kernel, arrays) if WAY.get() == "packed" else plain
-    do(lambda: run(*read))
+    run_and_record(lambda: run(*read))
 
 
 def _are_packable(arrays: tuple) -> bool:

@@ -88,7 +88,7 @@ def multiply_by_numpy(a: Any, b: Any, out: Any, adds: bool = False) -> None:
     if a.dtype == np.float16:
         from ..emulator import tensor_core
 
-        product = tensor_core.product(a, b)
+        product = tensor_core.tensor_core_product(a, b)
     elif a.dtype == np.int8:
         product = _integer_product(a, b)
     elif not adds:
@@ -108,10 +108,10 @@ def _integer_product(a: Any, b: Any) -> Any:
 
 
 def _multiply_on_emulated_device(a: Any, b: Any, out: Any, adds: bool) -> None:
-    from ..emulator.device_array import do, there
+    from ..emulator.device_array import data_on_device, run_and_record
 
-    here, other, result = there((a, b, out))
-    do(lambda: multiply_by_numpy(here, other, result, adds))
+    here, other, result = data_on_device((a, b, out))
+    run_and_record(lambda: multiply_by_numpy(here, other, result, adds))
 
 
 def multiply_by_cublas(a: Any, b: Any, out: Any, adds: bool = False) -> None:

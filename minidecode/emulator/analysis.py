@@ -23,39 +23,39 @@ class Analysis:
         self.traffic = Traffic(journal, block.x * block.y * block.z)
         self._waiting: Rows | None = None
 
-    def look(self, is_over: bool = False) -> None:
+    def analyse_ended_epochs(self, is_over: bool = False) -> None:
         """At the epochs that have ended; is_over: at all there is."""
         rows = self._journal.drain()
         if self._waiting is not None:
-            rows = _joined(self._waiting, rows)
+            rows = _join_rows(self._waiting, rows)
         has_ended = [is_over or not s.thread.block.live or s.epoch < s.thread.block.epoch for s in rows.segments]
         is_whole = np.array(has_ended, bool)[rows.segment]
-        self._waiting = None if is_whole.all() else _part(rows, ~is_whole)
-        rows = rows if is_whole.all() else _part(rows, is_whole)
+        self._waiting = None if is_whole.all() else _rows_where(rows, ~is_whole)
+        rows = rows if is_whole.all() else _rows_where(rows, is_whole)
         if len(rows.address):
-            kind = self._journal.kinds(rows.site)
-            self.races.within_blocks(rows, kind)
+            kind = self._journal.access_kinds(rows.site)
+            self.races.find_within_blocks(rows, kind)
             if self._counts:
                 self.traffic.count(rows, kind)
 
-    def found_errors(self) -> bool:
+    def has_found_errors(self) -> bool:
         return any(not race.same_value for race in self.races.by_key.values())
 
     def findings(self) -> list[Finding]:
         """All there are, at the end of the launch."""
-        self.look(is_over=True)
+        self.analyse_ended_epochs(is_over=True)
         self.races.find_between_blocks()
         return self.races.findings()
 
 
-def _part(rows: Rows, which: np.ndarray) -> Rows:
+def _rows_where(rows: Rows, which: np.ndarray) -> Rows:
     """Some rows, in their order."""
     chosen = np.flatnonzero(which)
     values = {k: rows.values[r] for k, r in enumerate(chosen.tolist()) if r in rows.values}
     return Rows(*(column[chosen] for column in rows[:-2]), rows.segments, values)
 
 
-def _joined(one: Rows, two: Rows) -> Rows:
+def _join_rows(one: Rows, two: Rows) -> Rows:
     """What was noted first, and what came later."""
     two = two._replace(segment=two.segment + len(one.segments))
     columns = [np.concatenate(pair) for pair in zip(one[:-2], two[:-2], strict=True)]

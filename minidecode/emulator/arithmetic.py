@@ -12,7 +12,7 @@ from .findings import Finding, Stop
 from .source import place_of, user_frame
 
 
-def wrapped(value, dtype: np.dtype):
+def wrap_integer(value, dtype: np.dtype):
     """An integer too large for its type keeps its low bits, as in a register."""
     bits = 8 * dtype.itemsize
     return np.array(int(value) & ((1 << bits) - 1), np.uint64).astype(f"u{dtype.itemsize}").view(dtype)[()]
@@ -59,18 +59,18 @@ for _name in ["neg", "pos", "abs", "invert", "lt", "le", "gt", "ge", "eq", "ne",
     setattr(Undefined, f"__{_name}__", Undefined._identity)
 
 
-def _undefined_among(arguments):
+def _first_undefined(arguments):
     return next((a for a in arguments if type(a) is Undefined), None)
 
 
 def maximum(*arguments):
     """Python's `max`, but an undefined number makes the result undefined."""
-    return _undefined_among(arguments) if _has_undefined(arguments) else max(*arguments)
+    return _first_undefined(arguments) if _has_undefined(arguments) else max(*arguments)
 
 
 def minimum(*arguments):
     """Python's `min`, likewise."""
-    return _undefined_among(arguments) if _has_undefined(arguments) else min(*arguments)
+    return _first_undefined(arguments) if _has_undefined(arguments) else min(*arguments)
 
 
 def absolute(x):
@@ -99,7 +99,7 @@ class Cast:
         try:
             return self._type(value)
         except OverflowError:
-            return wrapped(value, self.dtype)
+            return wrap_integer(value, self.dtype)
 
 
 def is_numba_type(value: object) -> bool:
@@ -126,7 +126,7 @@ class Mathematics:
     def __init__(self):
         for name, value in vars(math).items():
             if not name.startswith("__"):
-                setattr(self, name, _without_exceptions(name, value) if callable(value) else value)
+                setattr(self, name, _wrap_without_exceptions(name, value) if callable(value) else value)
 
 
 _NUMPY_NAMES = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2", "pow": "power",
@@ -134,13 +134,13 @@ _NUMPY_NAMES = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "
 _WHOLE = {"floor", "ceil", "trunc", "gcd", "lcm", "isnan", "isinf", "isfinite", "comb", "perm", "isqrt", "factorial"}
 
 
-def _without_exceptions(name: str, function):
+def _wrap_without_exceptions(name: str, function):
     """The function, but without exceptions for arguments outside its domain."""
     fallback = getattr(np, _NUMPY_NAMES.get(name, name), None)
 
     def call(*arguments):
         if _has_undefined(arguments):
-            return _undefined_among(arguments)
+            return _first_undefined(arguments)
         try:
             result = function(*arguments)
         except (ValueError, OverflowError, ZeroDivisionError):
@@ -160,41 +160,41 @@ def float_function(name: str):
         if stem in _OWN:
             return _OWN[stem]
         if callable(getattr(math, stem, None)):
-            return _without_exceptions(stem, getattr(math, stem))
+            return _wrap_without_exceptions(stem, getattr(math, stem))
     return None
 
 
 def popc(value) -> int:
     """How many bits are set."""
-    return (int(value) & _mask(value)).bit_count()
+    return (int(value) & _low_bits(value)).bit_count()
 
 
 def brev(value) -> int:
     """The bits in reverse."""
-    width = _width(value)
-    return int(f"{int(value) & _mask(value):0{width}b}"[::-1], 2)
+    width = _bits_of(value)
+    return int(f"{int(value) & _low_bits(value):0{width}b}"[::-1], 2)
 
 
 def clz(value) -> int:
     """How many zero bits lead."""
-    return _width(value) - (int(value) & _mask(value)).bit_length()
+    return _bits_of(value) - (int(value) & _low_bits(value)).bit_length()
 
 
 def ffs(value) -> int:
     """The place of the lowest bit that is set, counted from 1; 0 if none is."""
-    value = int(value) & _mask(value)
+    value = int(value) & _low_bits(value)
     return (value & -value).bit_length()
 
 
-def _width(value) -> int:
+def _bits_of(value) -> int:
     """64 bits for 64-bit scalars that say so and for numbers that need it; 32 for the rest, as Numba's literals."""
     if isinstance(value, np.integer) and value.dtype.itemsize < 8:
         return 32
     return 32 if -(1 << 31) <= int(value) < 1 << 32 else 64
 
 
-def _mask(value) -> int:
-    return (1 << _width(value)) - 1
+def _low_bits(value) -> int:
+    return (1 << _bits_of(value)) - 1
 
 
 def fma(a, b, c):
@@ -213,17 +213,17 @@ def selp(choice, a, b):
     return a if choice else b
 
 
-def _in_own_precision(function):
+def _keep_precision(function):
     return lambda *a: type(a[0])(function(*a)) if isinstance(a[0], np.floating) else function(*a)
 
 
 _OWN = {
-    "rsqrt": _in_own_precision(lambda x: 1 / np.sqrt(float(x))),
+    "rsqrt": _keep_precision(lambda x: 1 / np.sqrt(float(x))),
     "fma": fma, "cbrt": cbrt, "popc": popc, "clz": clz, "ffs": ffs, "brev": brev,
     "fmin": minimum, "fmax": maximum, "min": minimum, "max": maximum, "abs": abs, "fabs": abs,
-    "tanh": _without_exceptions("tanh", math.tanh), "exp10": _in_own_precision(lambda x: np.power(10.0, float(x))),
-    "rint": _in_own_precision(lambda x: np.rint(float(x))), "rcp": _in_own_precision(lambda x: 1 / np.float64(x)),
-    "fdivide": operator.truediv, "saturate": _in_own_precision(lambda x: min(max(float(x), 0.0), 1.0)),
+    "tanh": _wrap_without_exceptions("tanh", math.tanh), "exp10": _keep_precision(lambda x: np.power(10.0, float(x))),
+    "rint": _keep_precision(lambda x: np.rint(float(x))), "rcp": _keep_precision(lambda x: 1 / np.float64(x)),
+    "fdivide": operator.truediv, "saturate": _keep_precision(lambda x: min(max(float(x), 0.0), 1.0)),
 }  # fmt: skip
 
 
@@ -243,7 +243,7 @@ def half_functions() -> types.SimpleNamespace:
     return types.SimpleNamespace(**functions)
 
 
-def dtype_of(dtype) -> np.dtype:
+def numpy_dtype_of(dtype) -> np.dtype:
     """From a NumPy dtype, a Numba type, or what stands for one inside a kernel."""
     if isinstance(dtype, Cast):
         return dtype.dtype

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .arithmetic import Undefined, dtype_of, wrapped
+from .arithmetic import Undefined, numpy_dtype_of, wrap_integer
 from .findings import Finding, Stop
 from .journal import Journal
 from .memory import ATOMIC, LOAD, SHARED_BASE, SIZE_CODES, Memory
-from .source import is_written_negative, numbers_in, place_of, text_of, user_frame
+from .source import is_written_negative, numbers_of_names, place_of, text_of, user_frame
 from .threads import Thread
 
 _getframe = sys._getframe
@@ -81,7 +81,7 @@ class Array:
         try:
             self.data[index] = value
         except OverflowError:
-            self.data[index] = wrapped(value, self.dtype)
+            self.data[index] = wrap_integer(value, self.dtype)
         if self.written is not None:
             self.written[index] = True
 
@@ -138,7 +138,7 @@ class Array:
         return self._view_over(self.data[selection], None if self.written is None else self.written[selection])
 
     def _view_over(self, data: np.ndarray, written: np.ndarray | None) -> Array:
-        base = self.base + pointer(data) - pointer(self.data) if data.size else self.base
+        base = self.base + pointer_to(data) - pointer_to(self.data) if data.size else self.base
         return type(self)(self.house, self.memory, data, base, written)
 
     def note_store(self, index, value, frame) -> None:
@@ -169,12 +169,12 @@ class Array:
 
     def view(self, dtype) -> Array:
         """A view of the bytes as elements of another type."""
-        dtype = dtype_of(dtype)
+        dtype = numpy_dtype_of(dtype)
         data = self.data.view(dtype)
         if self.written is not None and dtype.itemsize != self.itemsize:
             what = f"a view of {self.memory.name} as {dtype}"
             raise TypeError(f"{what} is not emulated: the array begins empty, and its elements have another size")
-        memory = self.house.retyped(self.memory, data, self.base)
+        memory = self.house.retyped_memory(self.memory, data, self.base)
         return type(self)(self.house, memory, data, self.base, self.written)
 
     def __array_ufunc__(self, ufunc: np.ufunc, *_, **__):
@@ -184,7 +184,7 @@ class Array:
         frame = user_frame()
         name, text = self.memory.name, text_of(frame.f_code, frame.f_lasti)
         # "a[i - 1] with i = 0: a[-1]" where the source can be had, else "a[-1]"
-        numbers = numbers_in(text[text.find("[") :] if "[" in text else "", frame)
+        numbers = numbers_of_names(text[text.find("[") :] if "[" in text else "", frame)
         shown = ", ".join(map(str, index)) if isinstance(index, tuple) else str(index)
         written_as = f"{text} with {numbers}: " if numbers else ""
         shape = ", ".join(map(str, self.shape))
@@ -389,7 +389,10 @@ class House:
 
         Those that begin empty are given once more; what shares their bytes begins empty too.
         """
-        pieces, by_begin = self._pieces, sorted({_bounds(a) for data in arrays for a in (_root(data), data)})
+        pieces, by_begin = (
+            self._pieces,
+            sorted({_bounds_of_bytes(a) for data in arrays for a in (_root_array(data), data)}),
+        )
         for begin, end in by_begin:
             if pieces and begin < pieces[-1].end:
                 pieces[-1].end = max(pieces[-1].end, end)
@@ -397,32 +400,32 @@ class House:
                 pieces.append(Piece(begin, end))
         next_start = 0
         for data in arrays:
-            piece = self._piece(data)
+            piece = self._piece_of(data)
             piece.arrays += 1
             if piece.start < 0:
-                piece.start = _aligned(next_start, 512)  # as the allocator of a GPU aligns
+                piece.start = _align_address(next_start, 512)  # as the allocator of a GPU aligns
                 next_start = piece.start + piece.end - piece.begin + 512
         for data in empty:
-            self._piece(data).is_empty = True
+            self._piece_of(data).is_empty = True
 
-    def _piece(self, data: np.ndarray) -> Piece:
-        return self._pieces[bisect_right(self._pieces, _bounds(data)[0], key=lambda piece: piece.begin) - 1]
+    def _piece_of(self, data: np.ndarray) -> Piece:
+        return self._pieces[bisect_right(self._pieces, _bounds_of_bytes(data)[0], key=lambda piece: piece.begin) - 1]
 
-    def argument(self, name: str, data: np.ndarray) -> Array:
+    def kernel_argument(self, name: str, data: np.ndarray) -> Array:
         """An argument of the kernel, after `place` of all of them."""
-        piece = self._piece(data)
-        base = piece.start + pointer(data) - piece.begin
+        piece = self._piece_of(data)
+        base = piece.start + pointer_to(data) - piece.begin
         memory = self._add_memory(name, "global", base, data)
         kind = self.quiet.get(piece.start, self.kind)
-        return kind(self, memory, data, base, self._mask(piece, data))
+        return kind(self, memory, data, base, self._written_mask(piece, data))
 
-    def _mask(self, piece: Piece, data: np.ndarray) -> np.ndarray | WrittenBytes | None:
+    def _written_mask(self, piece: Piece, data: np.ndarray) -> np.ndarray | WrittenBytes | None:
         """What has been written of an argument: all of it is taken to be, unless it begins empty."""
         if not piece.is_empty or piece.arrays == 1:
             return np.zeros(data.shape, bool) if piece.is_empty else None
         if piece.written is None:
             piece.written = np.zeros(piece.end - piece.begin, bool)
-        from_first = piece.written[pointer(data) - piece.begin :]
+        from_first = piece.written[pointer_to(data) - piece.begin :]
         return WrittenBytes(
             np.lib.stride_tricks.as_strided(from_first, (*data.shape, data.itemsize), (*data.strides, 1))
         )
@@ -438,7 +441,7 @@ class House:
         quiet = {frozenset([kind.kind]): kind for kind in (Quiet, QuietAtomics)}
         return {root: quiet[frozenset(seen)] for root, seen in kinds.items() if frozenset(seen) in quiet}
 
-    def constant(self, data: np.ndarray, name: str) -> Array:
+    def constant_array(self, data: np.ndarray, name: str) -> Array:
         """An array that the kernel closes over: a copy that no thread writes, and that no race concerns."""
         data = data.copy()
         data.flags.writeable = False
@@ -454,12 +457,12 @@ class House:
     def shared(self, name: str, data: np.ndarray, written: np.ndarray, like: Memory | None) -> tuple[Memory, Array]:
         """A block's array. The same call site in another block gets the addresses of `like`: it is the same code."""
         if like is None:
-            start = _aligned(self._shared_end, 128)
+            start = _align_address(self._shared_end, 128)
             self._shared_end = start + data.nbytes
             like = self._add_memory(name, "shared", start, data)
         return like, self.kind(self, like, data, like.start, written)
 
-    def retyped(self, memory: Memory, data: np.ndarray, base: int) -> Memory:
+    def retyped_memory(self, memory: Memory, data: np.ndarray, base: int) -> Memory:
         """The memory as a view of another type has it, for the names of its elements."""
         if memory.space not in ("global", "shared"):
             return memory
@@ -498,23 +501,23 @@ class Piece:
     written: np.ndarray | None = None  # by byte, if it begins empty and belongs to several arrays
 
 
-def _root(data: np.ndarray) -> np.ndarray:
+def _root_array(data: np.ndarray) -> np.ndarray:
     while isinstance(data.base, np.ndarray):
         data = data.base
     return data
 
 
-def _bounds(data: np.ndarray) -> tuple[int, int]:
+def _bounds_of_bytes(data: np.ndarray) -> tuple[int, int]:
     """The bytes in this process from which on, and up to which, an array lies."""
     reach = [stride * (n - 1) for stride, n in zip(data.strides, data.shape, strict=True)] if data.size else []
-    first = pointer(data) + sum(min(0, r) for r in reach)
+    first = pointer_to(data) + sum(min(0, r) for r in reach)
     return first, first + max(1, data.itemsize + sum(map(abs, reach)) if data.size else 0)
 
 
-def _aligned(address: int, to: int) -> int:
+def _align_address(address: int, to: int) -> int:
     return -(-address // to) * to
 
 
-def pointer(data: np.ndarray) -> int:
+def pointer_to(data: np.ndarray) -> int:
     """Where the data begins in this process."""
     return data.__array_interface__["data"][0]

@@ -84,7 +84,7 @@ class Binder:
         if isinstance(getattr(value, "py_func", None), FunctionType):
             return self.bind(value.py_func)
         if isinstance(value, FunctionType):
-            return value if _is_library(value.__module__) else self.bind(value)
+            return value if _is_library_module(value.__module__) else self.bind(value)
         if isinstance(value, np.ndarray):
             return self._constant(value, name)
         if is_numba_type(value):
@@ -93,7 +93,7 @@ class Binder:
 
     def _module(self, module: ModuleType) -> object:
         if id(module) not in self._modules:
-            plain = _is_library(module.__name__) and module.__name__.split(".")[0] not in ("numba", "numba_cuda")
+            plain = _is_library_module(module.__name__) and module.__name__.split(".")[0] not in ("numba", "numba_cuda")
             self._modules[id(module)] = module if plain else _ModuleView(self, module)
         return self._modules[id(module)]
 
@@ -114,7 +114,7 @@ def _stand_ins(cuda: FakeCuda) -> dict[int, object]:
     """What stands in, by identity, for the real module and for each of its names that a kernel may have imported by
     itself.
     """
-    stand_ins = dict(_mathematical())
+    stand_ins = dict(_mathematical_stand_ins())
     real = sys.modules.get("numba.cuda")
     if real is None:
         return stand_ins
@@ -128,7 +128,7 @@ def _stand_ins(cuda: FakeCuda) -> dict[int, object]:
 
 
 @cache
-def _mathematical() -> dict[int, object]:
+def _mathematical_stand_ins() -> dict[int, object]:
     """What of `_stand_ins` is the same in every launch."""
     stand_ins: dict[int, object] = {id(math): _MATHEMATICS, id(max): maximum, id(min): minimum}
     stand_ins |= {
@@ -146,11 +146,11 @@ def _names_in(code: CodeType) -> set[str]:
     return names
 
 
-def _is_library(module: str | None) -> bool:
+def _is_library_module(module: str | None) -> bool:
     """Whether a module is Python's own, NumPy's or Numba's: nothing there is written like a kernel."""
     top = (module or "").split(".")[0]
     return top in sys.stdlib_module_names or top in ("numpy", "numba", "numba_cuda", "llvmlite", "builtins")
 
 
-def marked(function: FunctionType) -> CodeType:
+def code_with_marked_exits(function: FunctionType) -> CodeType:
     return with_marked_exits(function.__code__)

@@ -58,7 +58,7 @@ def knowledge_of(thread) -> Known:
     return known
 
 
-def merged(pieces) -> Known | None:
+def merge_knowledge(pieces) -> Known | None:
     """All that any of these knows; None where none knows anything."""
     pieces = [p for p in pieces if p is not None]
     if not pieces:
@@ -81,15 +81,15 @@ class Publications:
         self.has_fences = True
         if thread.acquired is not None:
             acquired = thread.acquired if whole_device else thread.acquired.of_block(thread.block.number)
-            thread.known = merged([thread.known, acquired])
+            thread.known = merge_knowledge([thread.known, acquired])
             thread.acquired = None if whole_device else thread.acquired
         knowledge = knowledge_of(thread)
-        thread.fenced_block = merged([thread.fenced_block, knowledge])
+        thread.fenced_block = merge_knowledge([thread.fenced_block, knowledge])
         if whole_device:
-            thread.fenced = merged([thread.fenced, knowledge])
+            thread.fenced = merge_knowledge([thread.fenced, knowledge])
         thread.clock += 1  # what comes after the fence is not covered by it
 
-    def concern(self, thread, address: int) -> bool:
+    def concerns_atomic(self, thread, address: int) -> bool:
         """Whether an atomic has anything to add or to take up."""
         is_published = address in self.at or (address, thread.block.number) in self.at
         return is_published or thread.fenced_block is not None  # which `fence` sets in either case
@@ -103,10 +103,10 @@ class Publications:
         """
         number = thread.block.number
         to_device = None if address >= SHARED_BASE else thread.fenced
-        published = merged([self.at.get(address), self.at.get((address, number))])
+        published = merge_knowledge([self.at.get(address), self.at.get((address, number))])
         if published is not None:
-            thread.acquired = merged([thread.acquired, published])
+            thread.acquired = merge_knowledge([thread.acquired, published])
         for key, fenced in ((address, to_device), ((address, number), thread.fenced_block)):
             if fenced is not None:
-                self.at[key] = merged([self.at.get(key), fenced])
+                self.at[key] = merge_knowledge([self.at.get(key), fenced])
         return published is not None

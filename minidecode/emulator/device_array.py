@@ -52,21 +52,21 @@ class EmulatorArray(np.lib.mixins.NDArrayOperatorsMixin):
     def __getitem__(self, key: Any) -> EmulatorArray:
         if isinstance(key, EmulatorArray) and key.dtype == bool:
             host_view(key)  # how many there are
-        index = _index(key)
-        return _done(lambda array: np.asarray(array[index]), (self,), {})
+        index = _index_on_device(key)
+        return _run_by_numpy(lambda array: np.asarray(array[index]), (self,), {})
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if isinstance(value, list | tuple | range):
             raise TypeError(f"CuPy assigns arrays and numbers, no {type(value).__name__}: make it an array first")
-        index = _index(key)
-        _done(lambda array, new: array.__setitem__(index, new), (self, value), {})
+        index = _index_on_device(key)
+        _run_by_numpy(lambda array, new: array.__setitem__(index, new), (self, value), {})
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **named: Any) -> Any:
         if method != "__call__":
             raise TypeError(f"CuPy's arrays refuse np.{ufunc.__name__}.{method}: use an index, a function or an op")
-        if ufunc is np.matmul and not all(there(out).flags.c_contiguous for out in named.get("out", ())):
+        if ufunc is np.matmul and not all(data_on_device(out).flags.c_contiguous for out in named.get("out", ())):
             raise TypeError("CuPy writes no matmul into an `out` whose rows do not lie side by side: copy it there")
-        return _done(ufunc, inputs, named)
+        return _run_by_numpy(ufunc, inputs, named)
 
     def __array_function__(self, function: Callable, types: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
         if function in BY_NUMBERS:
@@ -82,8 +82,8 @@ class EmulatorArray(np.lib.mixins.NDArrayOperatorsMixin):
                 f" {MOST_JOINED} over, which no graph can hold"
             )
         if function in (np.array, np.asarray) and not isinstance(args[0], EmulatorArray):
-            return brought(np.array(*args, **kwargs))
-        result = _done(function, args, kwargs)
+            return copy_to_emulator(np.array(*args, **kwargs))
+        result = _run_by_numpy(function, args, kwargs)
         if function in (np.empty, np.empty_like) and POISON.get():
             result.there[...] = np.frombuffer(b"\xff" * result.itemsize, result.dtype)[0]
         return result
@@ -111,10 +111,10 @@ def _attribute_of_data(name: str) -> property:
     return property(lambda self: getattr(self.there, name))
 
 
-def _method(name: str) -> Callable:
+def _method_of_data(name: str) -> Callable:
     def call(self, *args, **kwargs):
         _refuse_arguments(name, kwargs)
-        return _done(getattr(np.ndarray, name), (self, *args), kwargs)
+        return _run_by_numpy(getattr(np.ndarray, name), (self, *args), kwargs)
 
     return call
 
@@ -131,7 +131,7 @@ def _refuse_other_kinds(choices: tuple) -> None:
         raise TypeError(f"CuPy's where takes no NumPy scalar beside an array of another kind ({', '.join(kinds)})")
 
 
-def _look(name: str) -> Callable:
+def _look_at_host(name: str) -> Callable:
     return lambda self: getattr(host_view(self), name)()
 
 
@@ -139,17 +139,17 @@ for _name in ("dtype", "flags", "itemsize", "nbytes", "ndim", "shape", "size", "
     setattr(EmulatorArray, _name, _attribute_of_data(_name))
 for _name in ("all", "any", "argmax", "astype", "clip", "copy", "cumsum", "max", "min", "ravel", "repeat", "reshape",
               "sum", "swapaxes", "transpose", "view"):  # fmt: skip
-    setattr(EmulatorArray, _name, _method(_name))
+    setattr(EmulatorArray, _name, _method_of_data(_name))
 for _name in ("__bool__", "__int__", "__index__", "__float__", "item", "tolist"):
-    setattr(EmulatorArray, _name, _look(_name))
+    setattr(EmulatorArray, _name, _look_at_host(_name))
 EmulatorArray.T = property(lambda self: self.transpose())
 
 
-def brought(array: np.ndarray) -> EmulatorArray:
+def copy_to_emulator(array: np.ndarray) -> EmulatorArray:
     """A copy of an array of the host's, on the device. Raises TypeError while a step is captured."""
     if TAPE.get() is not None:
         raise TypeError("an array of the host's is brought over while a step is captured: only that one would be there")
-    return _noted(np.array(array))
+    return _note_new_array(np.array(array))
 
 
 def host_view(array: EmulatorArray) -> np.ndarray:
@@ -171,7 +171,7 @@ def counted_arrays() -> AbstractContextManager[list[int]]:
     return set_within(MADE, [])
 
 
-def poisoned() -> AbstractContextManager[bool]:
+def poisoned_arrays() -> AbstractContextManager[bool]:
     """Within it, arrays that are made without numbers hold bytes of ones, NaN as floats."""
     return set_within(POISON, True)
 
@@ -222,7 +222,7 @@ def limited_memory(most: int | None = None) -> AbstractContextManager[Memory]:
     return set_within(MEMORY, Memory(most))
 
 
-def _noted(array: np.ndarray) -> EmulatorArray:
+def _note_new_array(array: np.ndarray) -> EmulatorArray:
     """An array that is no view, noted if somebody counts."""
     if (memory := MEMORY.get()) is not None:
         memory.take(array)
@@ -245,51 +245,55 @@ class Tape:
             call()
 
 
-def taped() -> AbstractContextManager[Tape]:
+def recorded_tape() -> AbstractContextManager[Tape]:
     """Within it, all that is done on the device is noted on a tape (and done). Looks at numbers are errors."""
     return set_within(TAPE, Tape())
 
 
-def do(call: Callable[[], None]) -> None:
+def run_and_record(call: Callable[[], None]) -> None:
     """Does it, and notes it on the tape if there is one."""
     call()
     if (tape := TAPE.get()) is not None:
         tape.calls.append(call)
 
 
-def there(given: Any) -> Any:
+def data_on_device(given: Any) -> Any:
     """What a kernel, or NumPy in the device's place, gets to see. Raises TypeError on an array that lies here."""
     if isinstance(given, EmulatorArray):
         return given.there
     if isinstance(given, tuple | list):
-        return type(given)(map(there, given))
+        return type(given)(map(data_on_device, given))
     if isinstance(given, dict):
-        return {name: there(value) for name, value in given.items()}
+        return {name: data_on_device(value) for name, value in given.items()}
     if isinstance(given, np.ndarray):
         raise TypeError(f"an array of the host's, {given.dtype}{given.shape}, among the device's: move it there first")
     return given
 
 
-def _index(key: Any) -> Any:
+def _index_on_device(key: Any) -> Any:
     """Indices of the host's may be used as they are, as CuPy brings them over; not while a step is captured."""
     if isinstance(key, tuple):
-        return tuple(map(_index, key))
-    return (brought(key) if TAPE.get() is not None else key) if isinstance(key, np.ndarray | list) else there(key)
+        return tuple(map(_index_on_device, key))
+    return (
+        (copy_to_emulator(key) if TAPE.get() is not None else key)
+        if isinstance(key, np.ndarray | list)
+        else data_on_device(key)
+    )
 
 
-def _done(function: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+def _run_by_numpy(function: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     """What NumPy makes of it, as arrays of the device."""
-    plain, named = there(args), there(kwargs)
+    plain, named = data_on_device(args), data_on_device(kwargs)
     result = _as_arrays(function(*plain, **named))
     if (tape := TAPE.get()) is not None:
         tape.calls.append(lambda: _write_again(result, function(*plain, **named)))
-    return _wrapped(result, _arrays_in((*args, *kwargs.values())))
+    return _wrap_result(result, _device_arrays_in((*args, *kwargs.values())))
 
 
-def _arrays_in(given: Any) -> list[EmulatorArray]:
+def _device_arrays_in(given: Any) -> list[EmulatorArray]:
     """The device's arrays among the arguments, also in tuples and lists, as `out` is one."""
     parts = given if isinstance(given, tuple | list) else ()
-    return [given] if isinstance(given, EmulatorArray) else [a for part in parts for a in _arrays_in(part)]
+    return [given] if isinstance(given, EmulatorArray) else [a for part in parts for a in _device_arrays_in(part)]
 
 
 def _write_again(result: Any, again: Any) -> None:
@@ -306,9 +310,9 @@ def _as_arrays(result: Any) -> Any:
     return np.asarray(result) if isinstance(result, np.generic) else result
 
 
-def _wrapped(result: Any, given: list[EmulatorArray]) -> Any:
+def _wrap_result(result: Any, given: list[EmulatorArray]) -> Any:
     if isinstance(result, tuple | list):
-        return type(result)(_wrapped(part, given) for part in result)
+        return type(result)(_wrap_result(part, given) for part in result)
     if not isinstance(result, np.ndarray):
         return result
     bases = [a for a in given if np.may_share_memory(a.there, result)]
@@ -316,5 +320,5 @@ def _wrapped(result: Any, given: list[EmulatorArray]) -> Any:
         if base.there is result:
             return base
     if not bases:
-        return _noted(result)
+        return _note_new_array(result)
     return EmulatorArray(result, bases[0] if bases[0].base is None else bases[0].base)

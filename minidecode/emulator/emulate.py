@@ -18,7 +18,7 @@ from .arrays import Unforeseen, arrays_in
 from .binding import python_function
 from .launch import Launch, Settings, TakesTooLongError
 from .run import Run
-from .schedules import SCHEDULES, Schedule, run_further
+from .schedules import SCHEDULES, Schedule, run_further_schedules
 from .threads import Dim3, Greenlets
 
 MOST_THREADS = 1024
@@ -139,20 +139,20 @@ class _Configured:
         if DRY.get():
             note_kernel(self._kernel, arguments)
             return Run(launch)
-        before, started = _contents(arguments), time.process_time()
+        before, started = _copies_of_contents(arguments), time.process_time()
         try:
             launch.run(arguments)
         except TakesTooLongError as long:
-            _put_back(before)
+            _restore_contents(before)
             raise EmulationError(long.in_words(self._grid)) from None
         run = Run(launch)
         if run.ok and run.traced and launch.has_atomics_or_fences and self._settings.schedules > 1:
-            after, seconds = _contents(arguments), time.process_time() - started
+            after, seconds = _copies_of_contents(arguments), time.process_time() - started
             try:
                 again = partial(self._launch_again, arguments, before, greenlets)
-                run = Run(run_further(launch, partial(_finds_error, again, launch), again, seconds))
+                run = Run(run_further_schedules(launch, partial(_finds_error, again, launch), again, seconds))
             finally:
-                _put_back(after)
+                _restore_contents(after)
         for note in noted_by:
             note(run)
         is_judged = note_kernel(self._kernel, arguments)  # within conformance.check, whatever launches
@@ -169,7 +169,7 @@ class _Configured:
         self, arguments: tuple, before: list, greenlets: Greenlets, schedule: Schedule, first: Launch | None = None
     ) -> Launch:
         """Repeats a launch from the same arrays under another schedule; in full, or (with first) as fast as can be."""
-        _put_back(before)
+        _restore_contents(before)
         launch = self._launch(greenlets, schedule, first)
         launch.run(arguments)
         return launch
@@ -183,12 +183,12 @@ def _finds_error(launch_again: Callable[..., Launch], first: Launch, schedule: S
         return True
 
 
-def _contents(arguments: tuple) -> list[tuple[np.ndarray, np.ndarray]]:
+def _copies_of_contents(arguments: tuple) -> list[tuple[np.ndarray, np.ndarray]]:
     """The arrays that may be written, each with a copy of what it holds."""
     return [(a, a.copy()) for a in arrays_in(arguments) if a.flags.writeable]
 
 
-def _put_back(contents: list[tuple[np.ndarray, np.ndarray]]) -> None:
+def _restore_contents(contents: list[tuple[np.ndarray, np.ndarray]]) -> None:
     for array, content in contents:
         array[...] = content
 

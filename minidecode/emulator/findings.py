@@ -30,7 +30,7 @@ class Stop(Exception):  # noqa: N818 (it stops a launch; the error is the findin
         self.finding = finding
 
 
-def verb(names: list, plural: str) -> str:
+def verb_for(names: list, plural: str) -> str:
     """ "threads 0 and 1 wait", but "thread 0 waits"."""
     return plural if len(names) > 1 else f"{plural}s"
 

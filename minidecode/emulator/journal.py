@@ -70,11 +70,11 @@ class Journal:
     def drain(self) -> Rows:
         """Everything since the last time, as columns; the journal is empty afterwards."""
         coded, site = np.array(self.addresses, np.int64), np.array(self.sites, np.int64)
-        site = self.bases.canonical()[site] + (site & 1) if len(site) else site
+        site = self.bases.even_sites()[site] + (site & 1) if len(site) else site
         numbers = [(s.start, s.thread.index, s.thread.block.number, s.epoch) for s in self.segments]
         start, *columns = np.array(numbers, np.int64).reshape(-1, 4).T
         segment = np.repeat(np.arange(len(start)), np.diff(start, append=len(coded)))
-        stores = np.flatnonzero(self.kinds(site) == STORE)
+        stores = np.flatnonzero(self.access_kinds(site) == STORE)
         values = dict(zip(stores.tolist(), self.values, strict=True))
         address, itemsize = coded // SIZE_CODES, 1 << coded % SIZE_CODES
         rows = Rows(address, itemsize, site, *(column[segment] for column in columns), segment, self.segments, values)
@@ -91,7 +91,7 @@ class Journal:
         del self.addresses[length:], self.sites[length:]
         del self.values[sum(site & 1 for site in self.sites) :]
 
-    def kinds(self, site: np.ndarray) -> np.ndarray:
+    def access_kinds(self, site: np.ndarray) -> np.ndarray:
         """LOAD, STORE or ATOMIC of each access: instructions lie at even places, and a store adds one."""
         kind = site & 1
         for atomic in self.atomic_sites:
@@ -128,7 +128,7 @@ class _Bases(dict):
         base = self.get(id(code))
         return self.add(code) if base is None else base
 
-    def canonical(self) -> np.ndarray:
+    def even_sites(self) -> np.ndarray:
         """Site -> the even site at which its instruction begins (see `instruction_start`)."""
         if len(self._canonical) < self.end:
             starts = [base + instruction_starts(code) for base, _, code in self.ranges]

@@ -15,16 +15,16 @@ import numpy as np
 from greenlet import GreenletExit, getcurrent
 
 from .analysis import BATCH, Analysis
-from .arithmetic import Undefined, dtype_of
+from .arithmetic import Undefined, numpy_dtype_of
 from .arrays import Array, House, Quiet, Traced, Unforeseen, WrittenBytes, arrays_in
-from .binding import Binder, marked
-from .clocks import Known, Publications, merged
+from .binding import Binder, code_with_marked_exits
+from .clocks import Known, Publications, merge_knowledge
 from .cuda_module import FakeCuda
 from .findings import Finding, Stop
 from .journal import Journal
 from .operations import Operations
 from .schedules import SCHEDULES, Schedule
-from .source import Place, assigned_name, instruction_start, loop_around, place_of
+from .source import Place, assigned_name, instruction_start, loop_around_line, place_of
 from .threads import Block, Dim3, Greenlets, Thread, Wait
 from .watchdog import Interrupted, Watchdog
 
@@ -93,15 +93,17 @@ class Launch:
 
     def run(self, arguments: tuple) -> None:
         """All blocks, or those of the sample. Findings that end the launch are among the findings afterwards."""
-        binder = Binder(self._cuda, self.house.constant)
-        kernel = marked(self.function)
+        binder = Binder(self._cuda, self.house.constant_array)
+        kernel = code_with_marked_exits(self.function)
         bound = binder.bind(self.function, kernel)
         self._kernel = self.journal.kernel = kernel
         self._codes = binder.codes
         self.operations = Operations(binder.codes) if self.settings.operations else None
         with np.errstate(all="ignore"), self.operations or contextlib.nullcontext():
             self._context = contextvars.copy_context()  # greenlets begin without; this one keeps NumPy silent
-            self._call = partial(self._counted(bound) if self.operations else bound, *self._wrap(arguments))
+            self._call = partial(
+                self._counting_kernel(bound) if self.operations else bound, *self._wrap_arguments(arguments)
+            )
             resident: list[Block] = []
             try:
                 Watchdog(self.settings.patience, self._progress).run(partial(self._run_blocks, resident))
@@ -115,10 +117,10 @@ class Launch:
             except Interrupted as interruption:
                 self.was_stopped = True
                 self.journal.trim()
-                self.findings.append(self._endless(interruption))
+                self.findings.append(self._endless_finding(interruption))
             except Exception as error:
                 self.was_stopped = True
-                self.findings.append(self._error_of_the_kernel(error))
+                self.findings.append(self._kernel_error_finding(error))
             finally:
                 for block in resident:
                     self.findings += block.notes
@@ -132,7 +134,7 @@ class Launch:
         """What the watchdog looks at: something new each time while the analysis is at work, which is no loop."""
         return time.monotonic() if self._is_looking else (self._moves, self._steps)
 
-    def _counted(self, kernel: FunctionType):
+    def _counting_kernel(self, kernel: FunctionType):
         """The kernel for a greenlet, in which Python's tracing has to be switched on anew."""
 
         def run(*arguments):
@@ -152,19 +154,19 @@ class Launch:
         beside = self.schedule.beside if self.schedule else 1
         while waiting or resident:
             while waiting and len(resident) < beside:
-                resident.append(self._start(waiting.pop()))
+                resident.append(self._start_block(waiting.pop()))
             running = [b for b in resident if not b.is_at_grid_barrier]
             if waiting and all(b.idle_rounds > START_ANOTHER for b in running):
-                resident.append(self._start(waiting.pop()))
+                resident.append(self._start_block(waiting.pop()))
                 running.append(resident[-1])
             elif not running:
                 running = self._pass_grid_barrier(resident)
             elif all(b.idle_rounds > GIVE_UP_COUNTING or b.asking_rounds > GIVE_UP for b in running):
                 running[0].stop_at_spinning()
             for block in running:
-                self._round(block)
+                self._run_round(block)
                 if not block.live:
-                    self._finish(block)
+                    self._finish_block(block)
                     resident.remove(block)
                     if self.settings.blocks is None and self.schedule is None and self.blocks_run <= JUDGED:
                         spent.append(time.process_time() - started - sum(spent))
@@ -172,13 +174,15 @@ class Launch:
 
     def _pass_grid_barrier(self, resident: list[Block]) -> list[Block]:
         """Lets all blocks go on; what each did before is ordered before what any does afterwards (see clocks.py)."""
-        if len(resident) < self._blocks:
+        if len(resident) < self._block_count:
             wait, count = resident[0].live[0].waits, len(resident)
             is_sample = resident[0].is_sample
-            absent = f"{self._blocks - count} {'do not run in this sample' if is_sample else 'have ended before it'}"
+            absent = (
+                f"{self._block_count - count} {'do not run in this sample' if is_sample else 'have ended before it'}"
+            )
             raise Stop(Finding(
-                "barrier", f"cuda.{wait.operation}() at {wait.place}: {count} of {self._blocks} blocks wait there, and"
-                f" {absent}. This barrier is for the whole grid.", [wait.place],
+                "barrier", f"cuda.{wait.operation}() at {wait.place}: {count} of {self._block_count} blocks wait there,"
+                f" and {absent}. This barrier is for the whole grid.", [wait.place],
                 remedy='Give emulate() blocks="all".' if is_sample else "Let every block come to it equally often.",
             ))  # fmt: skip
         for block in resident:
@@ -186,7 +190,7 @@ class Launch:
             block.knows = True
         past = Known({block.number: block.epoch for block in resident})
         for thread in [t for block in resident for t in block.live]:
-            thread.known = merged([thread.known, past])
+            thread.known = merge_knowledge([thread.known, past])
         self.barriers_passed += len(resident)
         self._analyse_if_much()
         return list(resident)
@@ -197,15 +201,15 @@ class Launch:
         The fastest of JUDGED blocks decides, for one may be slow by chance: Python may collect its garbage meanwhile.
         A block that took over SURE seconds decides alone.
         """
-        is_one_of_many = self._blocks > MANY
-        seconds = min(spent) * (self._blocks - 1 if is_one_of_many else waiting)
+        is_one_of_many = self._block_count > MANY
+        seconds = min(spent) * (self._block_count - 1 if is_one_of_many else waiting)
         is_clear = is_one_of_many or len(spent) == JUDGED or min(spent) > SURE
         if is_clear and (is_one_of_many or seconds > LONG):
             raise TakesTooLongError(seconds)
 
     def blocks_to_run(self) -> list[int]:
         """Numbers of the blocks, in the order (from the end) in which they start."""
-        count, wanted = self._blocks, self.settings.blocks
+        count, wanted = self._block_count, self.settings.blocks
         if count > MANY and wanted is None:  # one, by which the others are estimated
             return [int(self._rng.integers(count))]
         if count > MANY and isinstance(wanted, int):
@@ -218,14 +222,14 @@ class Launch:
         return order
 
     @property
-    def _blocks(self) -> int:
+    def _block_count(self) -> int:
         return self.grid.x * self.grid.y * self.grid.z
 
-    def _start(self, number: int) -> Block:
+    def _start_block(self, number: int) -> Block:
         y, x = divmod(number, self.grid.x)
         z, y = divmod(y, self.grid.y)
         self.blocks_begun += 1
-        is_sample = isinstance(self.settings.blocks, int) and self.settings.blocks < self._blocks
+        is_sample = isinstance(self.settings.blocks, int) and self.settings.blocks < self._block_count
         block = Block(number, Dim3(x, y, z), self.block, self.grid, self._greenlets, is_sample)
         for thread in block.threads:
             thread.glet.gr_context = self._context
@@ -233,7 +237,7 @@ class Launch:
             block.rng = self._rng
         return block
 
-    def _round(self, block: Block) -> None:
+    def _run_round(self, block: Block) -> None:
         """Every thread that can run has a turn, in a new order; then those are let go whose wait is over."""
         self._cuda.blockIdx = block.index
         ready = [t for t in block.live if t.waits is None]
@@ -264,7 +268,7 @@ class Launch:
         block.idle_rounds = block.idle_rounds + 1 if spun_only else 0
         block.asking_rounds = block.asking_rounds + 1 if spun_only and steps == self._steps else 0
 
-    def _finish(self, block: Block) -> None:
+    def _finish_block(self, block: Block) -> None:
         self.blocks_run += 1
         self.shuffles += block.shuffles
         self.votes += block.votes
@@ -274,16 +278,16 @@ class Launch:
     def _analyse_if_much(self) -> None:
         if self.analysis and len(self.journal.addresses) >= BATCH:
             self._is_looking = True
-            self.analysis.look()
+            self.analysis.analyse_ended_epochs()
             self._is_looking = False
-            if self.settings.strict and self.analysis.found_errors():
+            if self.settings.strict and self.analysis.has_found_errors():
                 raise _Enough
 
     # What ends a launch
 
-    def _endless(self, interruption: BaseException) -> Finding:
+    def _endless_finding(self, interruption: BaseException) -> Finding:
         place = self._user_place(interruption)
-        loop = loop_around(*self._code_and_line(interruption))
+        loop = loop_around_line(*self._code_and_line(interruption))
         lines = f"the loop of lines {loop[0]}-{loop[1]}" if loop and loop[0] != loop[1] else f"the loop at {place}"
         return Finding(
             "endless",
@@ -292,7 +296,7 @@ class Launch:
             " long, give emulate() more `patience`.",
         )  # fmt: skip
 
-    def _error_of_the_kernel(self, error: Exception) -> Finding:
+    def _kernel_error_finding(self, error: Exception) -> Finding:
         place = self._user_place(error)
         text = str(error) or "(no message)"
         return Finding("python", f"{place}: {type(error).__name__}: {text} ({self._thread.name}).", [place])
@@ -338,7 +342,7 @@ class Launch:
             array.stop_at_unwritten(index)
         if array.memory.space != "local":
             self.has_atomics_or_fences = True
-            if self._publications.has_fences and self._publications.concern(thread, array.address(index)):
+            if self._publications.has_fences and self._publications.concerns_atomic(thread, array.address(index)):
                 self.journal.close(thread)
                 if self._publications.atomic(thread, array.address(index)):
                     thread.block.knows = True
@@ -359,7 +363,7 @@ class Launch:
             raise Unforeseen
         if array.data[index] == before:
             frame = sys._getframe(2)
-            state = _state_of(frame, self._kernel)
+            state = _state_of_thread(frame, self._kernel)
             self._steps += state != thread.asked
             thread.asked = state
             thread.waits = Wait("spin", 0, None, frame.f_code, frame.f_lasti)
@@ -386,7 +390,7 @@ class Launch:
         block, site = self._thread.block, (id(code), offset)  # `codes` keeps them alive
         if (made := block.shared.get(site)) is not None:
             return made[1]
-        shape, dtype = shape_of(shape), dtype_of(dtype)
+        shape, dtype = shape_of(shape), numpy_dtype_of(dtype)
         if shape == (0,):
             return self._dynamic_array(code, offset, dtype)
         name = assigned_name(code, offset, "shared")
@@ -430,28 +434,28 @@ class Launch:
         site = id(code), offset
         if (name := self._local_names.get(site)) is None:
             name = self._local_names[site] = assigned_name(code, offset, "local")
-        return self.house.local(name, shape_of(shape), dtype_of(dtype))
+        return self.house.local(name, shape_of(shape), numpy_dtype_of(dtype))
 
     def constant_array(self, data: np.ndarray, name: str) -> Array:
-        return self.house.constant(data, name)
+        return self.house.constant_array(data, name)
 
-    def _wrap(self, arguments: tuple) -> list:
+    def _wrap_arguments(self, arguments: tuple) -> list:
         names = list(inspect.signature(self.function).parameters)
         empty = [a for a, name in zip(arguments, names, strict=True) if name in self.settings.empty]
         self.house.place(list(arrays_in(arguments)), list(arrays_in(tuple(empty))))
-        return [self._wrap_one(a, n) for a, n in zip(arguments, names, strict=True)]
+        return [self._wrap_argument(a, n) for a, n in zip(arguments, names, strict=True)]
 
-    def _wrap_one(self, argument, name: str):
+    def _wrap_argument(self, argument, name: str):
         if isinstance(argument, np.ndarray):
-            return self.house.argument(name, argument)
+            return self.house.kernel_argument(name, argument)
         if isinstance(argument, tuple):
-            return tuple(self._wrap_one(a, f"{name}[{k}]") for k, a in enumerate(argument))
+            return tuple(self._wrap_argument(a, f"{name}[{k}]") for k, a in enumerate(argument))
         if isinstance(argument, np.integer) and argument.itemsize < 8:  # Numba computes with it in 64 bits
             return np.int64(argument) if argument.dtype.kind == "i" else np.uint64(argument)
         return argument
 
 
-def _state_of(frame, kernel: CodeType) -> tuple:
+def _state_of_thread(frame, kernel: CodeType) -> tuple:
     """Where a thread is and the numbers in its variables: a thread that only asks comes back to the same."""
     state = []
     while frame is not None:

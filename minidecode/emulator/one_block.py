@@ -41,7 +41,7 @@ class Asked:
     barriers: float
 
 
-def first_block(kernel: Any, grid: Any, block: Any, arguments: tuple) -> Asked:
+def run_first_block(kernel: Any, grid: Any, block: Any, arguments: tuple) -> Asked:
     """Runs the first block. The arrays are not copied, and hold what it wrote. Raises EmulationError if it is wrong."""
     greenlets = Greenlets()
     settings = Settings(blocks=1, patience=PATIENCE, schedules=1)
@@ -57,31 +57,31 @@ def first_block(kernel: Any, grid: Any, block: Any, arguments: tuple) -> Asked:
     shared = [c for (_, is_shared), c in traffic.sites.items() if is_shared]
     loads = {site: c for site, c in in_global.items() if c.kind == LOAD}
     stores = {site: c for site, c in in_global.items() if c.kind != LOAD}
-    kept = traffic.recorded(0)
+    kept = traffic.kept_of_block(0)
     grid_of, threads = launch.grid, launch.block
     return Asked(
         blocks=grid_of.x * grid_of.y * grid_of.z, threads=threads.x * threads.y * threads.z,
-        loaded=_bytes_a_lane(loads), stored=_bytes_a_lane(stores), lines=_lines(kept, in_global),
-        sectors=_bytes_loaded_anew(kept, loads), footprint=_different(kept, loads),
-        written=_different(kept, stores), shared_passes=sum(c.passes for c in shared),
+        loaded=_bytes_per_lane(loads), stored=_bytes_per_lane(stores), lines=_bytes_per_line(kept, in_global),
+        sectors=_bytes_loaded_anew(kept, loads), footprint=_bytes_of_distinct_sectors(kept, loads),
+        written=_bytes_of_distinct_sectors(kept, stores), shared_passes=sum(c.passes for c in shared),
         shared_requests=sum(c.requests for c in shared), shuffles=launch.shuffles, barriers=launch.barriers_passed,
     )  # fmt: skip
 
 
-def _bytes_a_lane(sites: dict[int, SiteCount]) -> float:
+def _bytes_per_lane(sites: dict[int, SiteCount]) -> float:
     return sum(c.requests * c.bytes / c.accesses for c in sites.values())
 
 
-def _rows(kept: Kept | None, sites: dict[int, SiteCount]) -> np.ndarray:
+def _rows_of_sites(kept: Kept | None, sites: dict[int, SiteCount]) -> np.ndarray:
     """Which of the kept accesses are these sites', in global memory."""
     if kept is None:
         return np.zeros(0, np.int64)
     return np.flatnonzero(np.isin(kept.site, list(sites)) & (kept.address < SHARED_BASE))
 
 
-def _lines(kept: Kept | None, sites: dict[int, SiteCount]) -> float:
+def _bytes_per_line(kept: Kept | None, sites: dict[int, SiteCount]) -> float:
     """Beyond what was kept, there are as many as within."""
-    rows = _rows(kept, sites)
+    rows = _rows_of_sites(kept, sites)
     if kept is None or not len(rows):
         return 0.0
     _, first = np.unique(kept.request[rows] * REQUESTS + kept.address[rows] // LINE, return_index=True)
@@ -93,7 +93,7 @@ def _lines(kept: Kept | None, sites: dict[int, SiteCount]) -> float:
 
 def _bytes_loaded_anew(kept: Kept | None, sites: dict[int, SiteCount]) -> float:
     """Bytes of the sectors that a thread loads, without those that it has loaded shortly before."""
-    rows = _rows(kept, sites)
+    rows = _rows_of_sites(kept, sites)
     if kept is None or not len(rows):
         return 0.0
     rows = rows[np.argsort(kept.thread[rows], kind="stable")]  # thread by thread, in the order of its accesses
@@ -106,6 +106,6 @@ def _bytes_loaded_anew(kept: Kept | None, sites: dict[int, SiteCount]) -> float:
     return float(SECTOR * len(pairs)) * sum(c.accesses for c in sites.values()) / len(rows)
 
 
-def _different(kept: Kept | None, sites: dict[int, SiteCount]) -> float:
-    rows = _rows(kept, sites)
+def _bytes_of_distinct_sectors(kept: Kept | None, sites: dict[int, SiteCount]) -> float:
+    rows = _rows_of_sites(kept, sites)
     return float(SECTOR * len(np.unique(kept.address[rows] // SECTOR))) if kept is not None else 0.0

@@ -34,7 +34,7 @@ class Operations:
 
     def _begin(self, code: CodeType) -> None:
         self._executed[code], self._callees[code] = ([0] * (len(code.co_code) + 2) for _ in range(2))
-        self._local[code] = _counter(self._executed[code])
+        self._local[code] = _make_counter(self._executed[code])
 
     def __enter__(self) -> Operations:
         self._outer = sys.gettrace()
@@ -63,7 +63,7 @@ class Operations:
         counts: dict[Place, int] = {}
         for code, executed in self._executed.items():
             callees = self._callees[code]
-            operators = {i.offset for i in dis.get_instructions(code) if _is_operator(i)}
+            operators = {i.offset for i in dis.get_instructions(code) if _is_operation(i)}
             for offset, calls in enumerate(callees):
                 count = calls + (executed[offset] if offset in operators else 0)
                 if count:
@@ -72,7 +72,7 @@ class Operations:
         return counts
 
 
-def _counter(executed: list[int]):
+def _make_counter(executed: list[int]):
     def count(frame: FrameType, event: str, _):
         if event == "opcode":
             executed[frame.f_lasti] += 1
@@ -81,7 +81,7 @@ def _counter(executed: list[int]):
     return count
 
 
-def _is_operator(instruction: dis.Instruction) -> bool:
+def _is_operation(instruction: dis.Instruction) -> bool:
     name = instruction.opname
     if name == "BINARY_OP":
         return instruction.argrepr != "[]"  # Python 3.14 reads an element by it

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from . import report
 from .outcome import Outcome
-from .pictures import clean, draw
+from .pictures import draw_run, xml_text
 
 
-def html(run: Outcome) -> str:
+def html_of_run(run: Outcome) -> str:
     """One piece of HTML that stands alone; everything from the kernel is escaped."""
     colour = "#1a7f37" if run.ok else "#cf222e"
-    paragraphs = "".join(f"<div>{clean(line)}</div>" for line in report.verdict(run).splitlines())
+    paragraphs = "".join(f"<div>{xml_text(line)}</div>" for line in report.verdict(run).splitlines())
     parts = [
         f'<div style="border-left: 4px solid {colour}; padding: 4px 10px; margin-bottom: 8px">{paragraphs}</div>',
     ]
     if run.traced:
-        parts.append(f"<div>{'<br/>'.join(clean(line) for line in report.summary(run).splitlines())}</div>")
-        parts += [_source(run), *(f"<div>{clean(cost)}</div>" for cost in report.costs(run)), draw(run)]
+        parts.append(f"<div>{'<br/>'.join(xml_text(line) for line in report.summary(run).splitlines())}</div>")
+        parts += [_source_table(run), *(f"<div>{xml_text(cost)}</div>" for cost in report.costs(run)), draw_run(run)]
     return "<div>" + "\n".join(parts) + "</div>"
 
 
-def _source(run: Outcome) -> str:
+def _source_table(run: Outcome) -> str:
     """The margin as a table; lines that an error names are red."""
     named = {place.line for finding in run.errors for place in finding.places}
     rows = []
-    for line in report.margin(run).splitlines():
+    for line in report.source_with_margin(run).splitlines():
         is_named = line[:5].strip().isdigit() and int(line[:5]) in named
         style = ' style="color: #cf222e"' if is_named else ""
-        text = "\n".join(clean(piece) for piece in line.split("\n"))
+        text = "\n".join(xml_text(piece) for piece in line.split("\n"))
         rows.append(f"<span{style}>{text}</span>")
     return '<pre style="line-height: 1.3; font-size: 12px">' + "\n".join(rows) + "</pre>"

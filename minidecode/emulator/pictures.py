@@ -22,35 +22,35 @@ DEEDS = {LOAD: "reads", STORE: "writes", ATOMIC: "changes (atomically)"}
 WORDS = {LOAD: "loads", STORE: "stores", ATOMIC: "changes"}
 
 
-def clean(text: str) -> str:
+def xml_text(text: str) -> str:
     """Text as XML takes it: no control characters, nothing that would be markup."""
     return escape("".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text))
 
 
-def svg(width: int, height: int, title: str, parts: list[str]) -> str:
+def svg_document(width: int, height: int, title: str, parts: list[str]) -> str:
     return "\n".join([
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
         ' font-family="ui-monospace, Menlo, Consolas, monospace" font-size="12">',
-        f"<title>{clean(title)}</title>", f'<rect width="{width}" height="{height}" fill="#ffffff"/>', *parts, "</svg>",
-        "",
+        f"<title>{xml_text(title)}</title>", f'<rect width="{width}" height="{height}" fill="#ffffff"/>', *parts,
+        "</svg>", "",
     ])  # fmt: skip
 
 
 def label(x: float, y: float, text: str, colour: str = INK) -> str:
-    return f'<text x="{x}" y="{y}" fill="{colour}">{clean(text)}</text>'
+    return f'<text x="{x}" y="{y}" fill="{colour}">{xml_text(text)}</text>'
 
 
 def box(x: float, y: float, fill: str, title: str, width: int = CELL, stroke: str = "#8c959f") -> str:
     return (
-        f'<g><title>{clean(title)}</title><rect x="{x}" y="{y}" width="{width}" height="{CELL}" fill="{fill}"'
+        f'<g><title>{xml_text(title)}</title><rect x="{x}" y="{y}" width="{width}" height="{CELL}" fill="{fill}"'
         f' stroke="{stroke}"/></g>'
     )
 
 
-def draw(run: Outcome) -> str:
+def draw_run(run: Outcome) -> str:
     """The picture of the run: the access that ended it, else its first race, else the request that wastes most."""
     if not run.traced:
-        return svg(420, 40, "nothing was traced", [label(10, 25, "nothing was traced (trace=False)")])
+        return svg_document(420, 40, "nothing was traced", [label(10, 25, "nothing was traced (trace=False)")])
     if run.errors and "at" in run.errors[0].detail:
         return draw_access(run.errors[0])
     races = [f for f in run.findings if f.kind == "race"]
@@ -74,7 +74,7 @@ def draw_race(run: Outcome, finding) -> str:
     y = 62
     for side in sides:
         block, last = side.thread.block, side.epoch
-        kept = run._launch.analysis.traffic.recorded(block.number)
+        kept = run._launch.analysis.traffic.kept_of_block(block.number)
         for epoch in range(max(0, last - 2), last + 1) if kept else ():
             red = {address for number, at, address in raced if (number, at) == (block.number, epoch)}
             parts += _strip(run, kept, epoch, memory, (start, end), red, y, f"epoch {epoch}{block.suffix}")
@@ -86,7 +86,7 @@ def draw_race(run: Outcome, finding) -> str:
         place = run._launch.journal.place(access.site)
         parts.append(label(10, y + 14, f"{access.thread.name} {DEEDS[access.kind]} it at {place}", RED))
         y += 18
-    return svg(220 + CELL * STRIP, y + 16, finding.message, parts)
+    return svg_document(220 + CELL * STRIP, y + 16, finding.message, parts)
 
 
 def _legend(x: int, y: int) -> list[str]:
@@ -101,7 +101,7 @@ def _strip(
     run: Outcome, kept, epoch: int, memory, span: tuple[int, int], raced: set[int], y: int, who: str
 ) -> list[str]:
     """One epoch's strip: a cell per element, coloured by what was done to it."""
-    kind = run._launch.journal.kinds(kept.site)
+    kind = run._launch.journal.access_kinds(kept.site)
     parts = [label(10, y + 13, who)]
     for k, address in enumerate(range(*span, memory.dtype.itemsize)):
         mine = (kept.address == address) & (kept.epoch == epoch)
@@ -142,7 +142,7 @@ def draw_access(finding) -> str:
             parts.append(label(10 + CELL * k, 106, f"{name}{list(here)}", "#57606a"))
     lines = textwrap.wrap(finding.message, 88)
     parts += [label(10, 134 + 18 * k, line, RED) for k, line in enumerate(lines)]
-    return svg(220 + CELL * STRIP, 138 + 18 * len(lines), finding.message, parts)
+    return svg_document(220 + CELL * STRIP, 138 + 18 * len(lines), finding.message, parts)
 
 
 def _places_around(place: int, size: int) -> list[int | None]:
@@ -173,11 +173,11 @@ class Request(NamedTuple):
 
 def requests_of(run: Outcome, block: int, warp: int) -> list[Request]:
     """What a warp did, in the order in which it began to do it; at most MOST_LISTED requests."""
-    kept = run._launch.analysis.traffic.recorded(block)
+    kept = run._launch.analysis.traffic.kept_of_block(block)
     mine = np.flatnonzero(kept.thread // WARP == warp) if kept else np.zeros(0, np.int64)
     if not len(mine):
         return []
-    kind = run._launch.journal.kinds(kept.site)
+    kind = run._launch.journal.access_kinds(kept.site)
     mine = mine[np.lexsort((kept.thread[mine], kept.request[mine]))]
     _, start = np.unique(kept.request[mine], return_index=True)
     end, began = np.r_[start[1:], len(mine)], np.minimum.reduceat(mine, start)
@@ -201,7 +201,7 @@ class Shown:
         head = f"block {self._block}, warp {self._warp}"
         if not self._requests:
             return f"{head}: nothing was recorded (not traced, not run, or beyond the first million accesses)"
-        lines = [describe(self._run, request) for request in self._requests[:MOST_SHOWN]]
+        lines = [describe_request(self._run, request) for request in self._requests[:MOST_SHOWN]]
         more = len(self._requests) - MOST_SHOWN
         return "\n".join([f"{head}:", *lines, *([f"... {more:,} more requests"] if more > 0 else [])])
 
@@ -213,13 +213,15 @@ class Shown:
             drawn, height, wide = draw_request(self._run, request, y)
             parts += drawn
             y, width = y + height, max(width, wide)
-        return svg(width, y + 10, f"block {self._block}, warp {self._warp}", parts or [label(10, 25, str(self))])
+        return svg_document(
+            width, y + 10, f"block {self._block}, warp {self._warp}", parts or [label(10, 25, str(self))]
+        )
 
     def _repr_html_(self) -> str:
         return self.to_svg()
 
 
-def describe(run: Outcome, request: Request) -> str:
+def describe_request(run: Outcome, request: Request) -> str:
     """One request in words: `epoch 0, line 12: loads x[32] to x[63] by lanes 0-31: 128 bytes, 4 sectors`."""
     journal = run._launch.journal
     memory = journal.memory_at(int(request.addresses[0]))
@@ -234,7 +236,7 @@ def describe(run: Outcome, request: Request) -> str:
         passes = int(max(_words_per_bank(request, memory.dtype.itemsize).values(), default=0))
         cost = f"{passes} pass{'es' * (passes > 1)}"
     else:
-        cost = f"{len(_sectors(request, memory.dtype.itemsize))} sectors"
+        cost = f"{len(_sectors_of_request(request, memory.dtype.itemsize))} sectors"
     size = len(set(request.addresses.tolist())) * memory.dtype.itemsize
     return (
         f"epoch {request.epoch}, {journal.place(request.site)}: {WORDS[request.kind]} {what} by"
@@ -250,7 +252,7 @@ def _lanes_in_words(lanes: np.ndarray) -> str:
     return f"lanes {lanes[0]}-{lanes[-1]}" if together else f"{len(lanes)} lanes"
 
 
-def _sectors(request: Request, size: int) -> list[int]:
+def _sectors_of_request(request: Request, size: int) -> list[int]:
     ends = [(a // SECTOR, (a + size - 1) // SECTOR) for a in request.addresses.tolist()]
     return sorted({s for pair in ends for s in pair})
 
@@ -269,22 +271,22 @@ def draw_worst(run: Outcome) -> str:
         if requests:
             wasteful = max(requests, key=lambda r: _moved_per_used_byte(run, r))
             parts, height, width = draw_request(run, wasteful, 10)
-            return svg(width, height + 20, describe(run, wasteful), parts)
-    return svg(420, 40, "no memory was touched", [label(10, 25, "no memory was touched")])
+            return svg_document(width, height + 20, describe_request(run, wasteful), parts)
+    return svg_document(420, 40, "no memory was touched", [label(10, 25, "no memory was touched")])
 
 
 def _moved_per_used_byte(run: Outcome, request: Request) -> float:
     size = run._launch.journal.memory_at(int(request.addresses[0])).dtype.itemsize
     if request.addresses[0] >= SHARED_BASE:
         return max(_words_per_bank(request, size).values(), default=0)
-    return SECTOR * len(_sectors(request, size)) / (size * len(set(request.addresses.tolist())))
+    return SECTOR * len(_sectors_of_request(request, size)) / (size * len(set(request.addresses.tolist())))
 
 
 def draw_request(run: Outcome, request: Request, y: int) -> tuple[list[str], int, int]:
     """Lanes above, sectors or banks below, a line from each lane to what it wants. Returns parts, height, width."""
     size = run._launch.journal.memory_at(int(request.addresses[0])).dtype.itemsize
     in_banks = request.addresses[0] >= SHARED_BASE
-    parts, places = [label(10, y + 12, describe(run, request))], {}
+    parts, places = [label(10, y + 12, describe_request(run, request))], {}
     words, wanted = [a // BANK_BYTES for a in request.addresses.tolist()], {}
     for word in words:
         wanted[word] = wanted.get(word, 0) + 1
@@ -297,7 +299,7 @@ def draw_request(run: Outcome, request: Request, y: int) -> tuple[list[str], int
                 parts.append(box(*places[word], colour, f"bank {bank}: {wanted.get(word, 0)} lanes want this word"))
         depth = max(map(len, rows.values()))
     else:
-        sectors = _sectors(request, size)
+        sectors = _sectors_of_request(request, size)
         per_row = 8
         for k, sector in enumerate(sectors):
             x0, y0 = 20 + (k % per_row) * (8 * CELL // 2 + 10), y + 70 + (k // per_row) * (CELL + 4)

@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .arithmetic import wrapped
+from .arithmetic import wrap_integer
 from .findings import Finding
 from .journal import Journal, Rows
 from .memory import ATOMIC, LOAD, SHARED_BASE, SIZE_CODES, STORE
-from .source import is_for_some_threads
+from .source import is_guarded_by_thread_index
 from .threads import WARP
 
 MOST_RACES_PER_CELL = 4  # of one element in one epoch; more say nothing new
@@ -87,25 +87,27 @@ class Races:
 
     # Within a block
 
-    def within_blocks(self, rows: Rows, kind: np.ndarray) -> None:
+    def find_within_blocks(self, rows: Rows, kind: np.ndarray) -> None:
         """Whole epochs of blocks."""
         periods, period = np.unique(rows.block * (int(rows.epoch.max()) + 1) + rows.epoch, return_inverse=True)
-        address, row = _pieces(rows.address, rows.itemsize)
+        address, row = _cut_into_pieces(rows.address, rows.itemsize)
         cell = address * len(periods) + period[row]  # an element in one epoch of one block
         order = np.argsort(cell, kind="stable")
-        starts, ends = _groups(cell[order])
+        starts, ends = _bounds_of_groups(cell[order])
         order = row[order]
-        for k in _conflicts(rows.thread[order], kind[order], starts):
-            self._go_through([self._access_at(rows, kind, row) for row in order[starts[k] : ends[k]].tolist()])
+        for k in _conflicting_groups(rows.thread[order], kind[order], starts):
+            self._find_races_in_block(
+                [self._make_access(rows, kind, row) for row in order[starts[k] : ends[k]].tolist()]
+            )
         if self._has_blocks:
-            self._first_and_last(rows, order, starts, kind)
+            self._note_first_and_last(rows, order, starts, kind)
 
-    def _access_at(self, rows: Rows, kind: np.ndarray, row: int) -> Access:
+    def _make_access(self, rows: Rows, kind: np.ndarray, row: int) -> Access:
         segment = rows.segments[rows.segment[row]]
         columns = (int(column[row]) for column in (rows.address, rows.itemsize, rows.site, kind))
         return Access(*columns, segment, rows.values.get(row))
 
-    def _go_through(self, accesses: list[Access]) -> None:
+    def _find_races_in_block(self, accesses: list[Access]) -> None:
         """One element's accesses, in the order in which they ran.
 
         Of the writes those are kept that nothing orders before the newest: writers of the same value, for others are
@@ -161,7 +163,7 @@ class Races:
 
     # Between blocks
 
-    def _first_and_last(self, rows: Rows, order: np.ndarray, starts: np.ndarray, kind: np.ndarray) -> None:
+    def _note_first_and_last(self, rows: Rows, order: np.ndarray, starts: np.ndarray, kind: np.ndarray) -> None:
         """What blocks did to global memory: per element and kind the first access and the last; all, if any fences.
 
         Of stores also the first of another value than the first: else they may all look like one number.
@@ -195,18 +197,20 @@ class Races:
         source = np.repeat(np.arange(len(kept)), sizes)
         row = np.concatenate([np.arange(n) for n in sizes])
         block = np.concatenate([s.block for s in kept])
-        piece, access = _pieces(address, np.concatenate([s.itemsize for s in kept]))
+        piece, access = _cut_into_pieces(address, np.concatenate([s.itemsize for s in kept]))
         order = np.argsort(piece, kind="stable")
-        starts, ends = _groups(piece[order])
+        starts, ends = _bounds_of_groups(piece[order])
         order = access[order]
-        conflicts = _conflicts(block[order], kind[order], starts)
+        conflicts = _conflicting_groups(block[order], kind[order], starts)
         self.left_out = max(0, len(conflicts) - MOST_CELLS_BETWEEN_BLOCKS)
         for k in conflicts[:: max(1, -(-len(conflicts) // MOST_CELLS_BETWEEN_BLOCKS))]:  # evenly, if too many
-            self._go_through_blocks([kept[source[r]].access(int(row[r])) for r in order[starts[k] : ends[k]].tolist()])
+            self._find_races_between_blocks(
+                [kept[source[r]].access(int(row[r])) for r in order[starts[k] : ends[k]].tolist()]
+            )
 
-    def _go_through_blocks(self, accesses: list[Access]) -> None:
+    def _find_races_between_blocks(self, accesses: list[Access]) -> None:
         """One element, touched by several blocks: pairs of two blocks that hold a write, or an atomic and a read."""
-        accesses, races = _thinned(accesses), 0
+        accesses, races = _thin_out_stores(accesses), 0
         for k, later in enumerate(accesses):
             own_atomics = [j for j in range(k) if accesses[j].kind == ATOMIC and accesses[j].thread is later.thread]
             since = max(own_atomics, default=-1)
@@ -235,9 +239,9 @@ class Races:
 
     def _finding(self, race: Race) -> Finding:
         first, second = race.first, race.second
-        element = self._element(first)
+        element = self._element_in_words(first)
         if (first.address, first.itemsize) != (second.address, second.itemsize):
-            element += f" and {self._element(second)}, which share bytes"
+            element += f" and {self._element_in_words(second)}, which share bytes"
         places = [self._journal.place(a.site) for a in (first, second)]
         sides = sorted(zip((first, second), places, strict=True), key=lambda s: (s[0].kind, s[0].thread.index))
         who = ", ".join(f"{a.thread.name} {VERBS[a.kind]} it ({p.in_words(self._journal.kernel)})" for a, p in sides)
@@ -251,7 +255,7 @@ class Races:
             return Finding("same value", message, places, "note", {"race": race})
         more = f"; {race.count - 1:,} more like it" if race.count > 1 else ""
         both = " Both change it." if race.both_change else ""
-        message = f"{element}: {who}, {_nothing_orders(first, second)}. A right answer is luck{more}.{both}"
+        message = f"{element}: {who}, {_why_unordered(first, second)}. A right answer is luck{more}.{both}"
         remedy = self._remedy(first, second) + " To add up, use cuda.atomic.add." * race.both_change
         detail = {"race": race, "element": element, "array": element.partition("[")[0]}
         return Finding("race", message, places, "error", detail, remedy)
@@ -263,25 +267,25 @@ class Races:
             return "Two launches order them, or cuda.threadfence() and an atomic that the other block reads."
         if ATOMIC in (first.kind, second.kind):
             return "cuda.syncthreads() is missing, or an atomic on the other side."
-        if one.warp != two.warp or self._memory(first) in self._shared_by_warps():
+        if one.warp != two.warp or self._memory_of(first) in self._shared_by_warps():
             return "cuda.syncthreads() is missing."
         if len(one.block.threads) <= WARP:
             return "cuda.syncwarp() or cuda.syncthreads() is missing."
         (code, offset), (other, other_offset) = (self._journal.bases.code_at(a.site) for a in (first, second))
-        if code is other and is_for_some_threads(code, offset, other_offset):
+        if code is other and is_guarded_by_thread_index(code, offset, other_offset):
             return "cuda.syncwarp() is missing: some threads of the block never come there."
         return "cuda.syncthreads() is missing, or, for one warp alone, cuda.syncwarp()."  # other warps may share it
 
-    def _element(self, access: Access) -> str:
+    def _element_in_words(self, access: Access) -> str:
         return self._journal.memory_at(access.address, access.itemsize).element(access.address)
 
-    def _memory(self, access: Access) -> str:
+    def _memory_of(self, access: Access) -> str:
         return self._journal.memory_at(access.address).name
 
     def _shared_by_warps(self) -> set[str]:
         """Arrays for which threads of different warps of a block race: only its barrier orders those."""
         pairs = [(r.first, r.second) for r in self.by_key.values() if not r.same_value]
-        return {self._memory(a) for a, b in pairs if a.thread.block is b.thread.block and not _share_a_warp(a, b)}
+        return {self._memory_of(a) for a, b in pairs if a.thread.block is b.thread.block and not _share_a_warp(a, b)}
 
 
 class _Summary(NamedTuple):
@@ -310,7 +314,7 @@ def _first_of_another_value(stores: list[tuple[int, object]]) -> list[int]:
     return list(places.values())
 
 
-def _pieces(address: np.ndarray, itemsize: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _cut_into_pieces(address: np.ndarray, itemsize: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Each access cut wherever another one begins within it: (where the pieces begin, the access of each).
 
     Two accesses share a piece if they share bytes. Where no elements of several sizes overlap, which is nearly always,
@@ -330,13 +334,13 @@ def _pieces(address: np.ndarray, itemsize: np.ndarray) -> tuple[np.ndarray, np.n
     return begins[inverse[access] + within], access
 
 
-def _groups(sorted_keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _bounds_of_groups(sorted_keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Where each run of equal keys begins and ends."""
     starts = np.flatnonzero(np.r_[True, sorted_keys[1:] != sorted_keys[:-1]])
     return starts, np.r_[starts[1:], len(sorted_keys)]
 
 
-def _conflicts(who: np.ndarray, kind: np.ndarray, starts: np.ndarray) -> np.ndarray:
+def _conflicting_groups(who: np.ndarray, kind: np.ndarray, starts: np.ndarray) -> np.ndarray:
     """The groups with several actors and a write among them, or atomics beside plain reads."""
     several = np.minimum.reduceat(who, starts) != np.maximum.reduceat(who, starts)
     kinds = np.bitwise_or.reduceat(1 << kind, starts)
@@ -347,7 +351,7 @@ def _share_a_warp(one: Access, two: Access) -> bool:
     return one.thread.warp == two.thread.warp
 
 
-def _thinned(accesses: list[Access]) -> list[Access]:
+def _thin_out_stores(accesses: list[Access]) -> list[Access]:
     """Stores of one value by two blocks at most: a thousand blocks that set the same flag say nothing new."""
     seen, kept = defaultdict(set), []
     for access in accesses:
@@ -360,7 +364,7 @@ def _thinned(accesses: list[Access]) -> list[Access]:
     return kept
 
 
-def _nothing_orders(first: Access, second: Access) -> str:
+def _why_unordered(first: Access, second: Access) -> str:
     if first.thread.block is not second.thread.block:
         return "and nothing orders blocks of one launch"
     shuffled = second.segment.converged != first.segment.converged and second.segment.row == first.segment.row
@@ -373,5 +377,5 @@ def _leave_the_same_bits(one, two, dtype: np.dtype) -> bool:
     try:
         stored = np.array([one, two], object).astype(dtype)
     except OverflowError:
-        stored = np.array([wrapped(one, dtype), wrapped(two, dtype)])
+        stored = np.array([wrap_integer(one, dtype), wrap_integer(two, dtype)])
     return stored[0].tobytes() == stored[1].tobytes()

@@ -81,22 +81,22 @@ def summary(run: Outcome) -> str:
     )
 
 
-def text(run: Outcome) -> str:
+def report_text(run: Outcome) -> str:
     """Everything, for a terminal."""
     launch = run._launch
-    head = f"{run.name}[{_size(launch.grid)}, {_size(launch.block)}]"
+    head = f"{run.name}[{_size_in_words(launch.grid)}, {_size_in_words(launch.block)}]"
     if not run.traced:
         return f"{head}\n{verdict(run)}"
-    parts = [head, verdict(run), summary(run), margin(run)]
+    parts = [head, verdict(run), summary(run), source_with_margin(run)]
     return "\n".join([*parts, *(f"cost: {c}" for c in costs(run) if not run.stopped)])
 
 
-def _size(size) -> str:
+def _size_in_words(size) -> str:
     flat = size.y == size.z == 1
     return f"{size.x}" if flat else f"({', '.join(map(str, size))})"
 
 
-def margin(run: Outcome) -> str:
+def source_with_margin(run: Outcome) -> str:
     """The source of the kernel and of the functions it calls; before each line what it did.
 
     Columns that are all zero are left out.
@@ -113,17 +113,17 @@ def margin(run: Outcome) -> str:
             rows.append(f"{'':>5} {code.co_name}, of {os.path.basename(code.co_filename)}:")
         for number in sorted({*shown, *lines}) if lines or code is kernel else ():
             count = lines.get(number)
-            cells = [_cell(getattr(count, c)) if count else "" for c in columns]
+            cells = [_margin_cell(getattr(count, c)) if count else "" for c in columns]
             cells.append(f"{100 * count.active:.0f} %" if count and count.lanes else "")
             rows.append(f"{number:>5} " + " ".join(f"{c:>9}" for c in cells) + f" | {shown.get(number, '')}")
     return "\n".join(row.rstrip() for row in rows)
 
 
-def _cell(number: int) -> str:
+def _margin_cell(number: int) -> str:
     return f"{number:,}" if number else ""
 
 
-def comparison(one: Outcome, two: Outcome) -> str:
+def comparison_table(one: Outcome, two: Outcome) -> str:
     """A table of both runs; the last column says by what the second multiplies the first."""
     names = {
         "global loads per thread": "global_loads_per_thread", "global stores per thread": "global_stores_per_thread",

@@ -36,17 +36,17 @@ class Run(Outcome):
         """The counts of two runs beside each other, and by what factor they differ."""
         if not isinstance(other, Run):
             raise OptionError(f"compare takes another run, not {other!r:.60}")
-        return report.comparison(self, other)
+        return report.comparison_table(self, other)
 
     def to_svg(self) -> str:
         """The access that ended the run, or its first race as memory strips; else the warp request that wastes most."""
-        return pictures.draw(self)
+        return pictures.draw_run(self)
 
     def __str__(self) -> str:
-        return report.text(self)
+        return report.report_text(self)
 
     def __repr__(self) -> str:
         return str(self)
 
     def _repr_html_(self) -> str:
-        return page.html(self)
+        return page.html_of_run(self)

@@ -73,17 +73,19 @@ class Report:
         """One line: "2 errors in 14 launches of 3 kernels"."""
         launches, kernels = sum(self.launches.values()), len(self.launches)
         words = [
-            counted(len(self.errors), "error"),
-            f"in {counted(launches, 'launch')} of {counted(kernels, 'kernel')}",
+            counted_noun(len(self.errors), "error"),
+            f"in {counted_noun(launches, 'launch')} of {counted_noun(kernels, 'kernel')}",
         ]
         if self.traced < launches:
             words.append(f"(data races were looked for in {self.traced}: --traced)")
         if self.sampled:
-            words.append(f"({counted(self.sampled, 'launch')} ran as a sample of blocks, so results are not whole)")
+            words.append(
+                f"({counted_noun(self.sampled, 'launch')} ran as a sample of blocks, so results are not whole)"
+            )
         return " ".join(words)
 
 
-def counted(number: int, noun: str) -> str:
+def counted_noun(number: int, noun: str) -> str:
     """ "1 error", "2 launches"."""
     return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('ch') else 's'}"
 
@@ -110,25 +112,25 @@ class Sanitizer:
         sanitizer = self
         noted_by.append(self.note)
 
-        def call(kernel: Any, *arguments: Any) -> None:
+        def launch_in_emulator(kernel: Any, *arguments: Any) -> None:
             sanitizer.launch(kernel, arguments, sys._getframe(1))
 
         def forall(kernel: Any, ntasks: int, tpb: int = 0, stream: int = 0, sharedmem: int = 0) -> Any:
             threads = tpb or THREADS_OF_FORALL
             return kernel[max(1, -(-ntasks // threads)), threads, stream, sharedmem]
 
-        simulated.FakeCUDAKernel.__call__ = call
-        simulated.FakeCUDAKernel.__getitem__ = _configured
+        simulated.FakeCUDAKernel.__call__ = launch_in_emulator
+        simulated.FakeCUDAKernel.__getitem__ = _configure_kernel
         simulated.FakeCUDAKernel.forall = forall
         simulated.FakeOverload.max_cooperative_grid_blocks = lambda *_: 2 * MULTIPROCESSORS
         _complete_simulator(cuda, devices, devicearray)
-        numba.vectorize, numba.guvectorize = _on_the_cpu(numba.vectorize), _on_the_cpu(numba.guvectorize)
-        cuda.jit = _jit(simulated.FakeCUDAKernel)
+        numba.vectorize, numba.guvectorize = _compile_for_cpu(numba.vectorize), _compile_for_cpu(numba.guvectorize)
+        cuda.jit = _make_jit(simulated.FakeCUDAKernel)
         for name in ("device_array", "device_array_like"):
-            setattr(cuda, name, self._noting_new(getattr(cuda, name)))
+            setattr(cuda, name, self._wrap_maker(getattr(cuda, name)))
         array = devicearray.FakeCUDAArray
         for name in ("copy_to_device", "__setitem__"):
-            setattr(array, name, self._noting_writes(getattr(array, name)))
+            setattr(array, name, self._wrap_writer(getattr(array, name)))
 
     def launch(self, kernel: Any, arguments: tuple, frame: FrameType) -> None:
         """Runs one launch in the emulator, which calls `note`."""
@@ -165,7 +167,7 @@ class Sanitizer:
 
     def _place_of_launch(self, frame: FrameType | None) -> str:
         """Where in the script, or in a module that it imports, a launch stands."""
-        while frame is not None and _is_of_a_library(Path(frame.f_code.co_filename)):
+        while frame is not None and _is_library_file(Path(frame.f_code.co_filename)):
             frame = frame.f_back
         if frame is None:
             return self._script.name
@@ -177,18 +179,20 @@ class Sanitizer:
     def _holds_nothing(self, argument: Any, array: Any) -> bool:
         from numba.cuda import Out
 
-        return isinstance(argument, Out) or (isinstance(array, np.ndarray) and id(_root(array)) in self._unwritten)
+        return isinstance(argument, Out) or (
+            isinstance(array, np.ndarray) and id(_root_array(array)) in self._unwritten
+        )
 
-    def _noting_new(self, make: Callable) -> Callable:
+    def _wrap_maker(self, make: Callable) -> Callable:
         def made(*args: Any, **kwargs: Any) -> Any:
             array = make(*args, **kwargs)
-            root = _root(array._ary)
+            root = _root_array(array._ary)
             self._unwritten[id(root)] = weakref.ref(root, partial(self._forget_id, id(root)))
             return array
 
         return made
 
-    def _noting_writes(self, write: Callable) -> Callable:
+    def _wrap_writer(self, write: Callable) -> Callable:
         def written(array: Any, *args: Any, **kwargs: Any) -> Any:
             self._mark_written(array._ary)
             return write(array, *args, **kwargs)
@@ -200,14 +204,14 @@ class Sanitizer:
 
     def _mark_written(self, array: Any) -> None:
         if isinstance(array, np.ndarray):
-            self._unwritten.pop(id(_root(array)), None)
+            self._unwritten.pop(id(_root_array(array)), None)
 
 
-def _is_of_a_library(file: Path) -> bool:
+def _is_library_file(file: Path) -> bool:
     return "numba" in file.parts or PACKAGE in file.parents
 
 
-def _configured(kernel: Any, configuration: tuple) -> Any:
+def _configure_kernel(kernel: Any, configuration: tuple) -> Any:
     """`kernel[grid, block]`: a copy, for the simulator's own keeps the bytes of shared memory for later launches."""
     from numba.cuda.errors import normalize_kernel_dimensions
 
@@ -219,7 +223,7 @@ def _configured(kernel: Any, configuration: tuple) -> Any:
     return launched
 
 
-def _on_the_cpu(vectorize: Callable) -> Callable:
+def _compile_for_cpu(vectorize: Callable) -> Callable:
     """`vectorize` or `guvectorize`: what has target="cuda" is compiled for the CPU. It has no threads, and no races."""
 
     def made(*args: Any, target: str = "cpu", **options: Any) -> Any:
@@ -287,7 +291,7 @@ def _complete_simulator(cuda: Any, devices: Any, devicearray: Any) -> None:
         if not name.startswith("_") and not hasattr(cuda, name):
             setattr(cuda, name, NameOfKernels(name))
     for name in CUDA_ALONE:
-        setattr(cuda, name, partial(_refuse, name))
+        setattr(cuda, name, partial(_refuse_call, name))
     cuda.event = Event
     warnings.filterwarnings("ignore", module=r".*numba.cuda.random")  # of functions that the simulator cannot compile
     if not hasattr(devicearray, "DeviceNDArray"):
@@ -314,11 +318,11 @@ def _as_cuda_array(array: Any, sync: bool = True) -> Any:
     return array
 
 
-def _refuse(name: str, *_: Any, **__: Any) -> None:
+def _refuse_call(name: str, *_: Any, **__: Any) -> None:
     raise EmulationError(f"cuda.{name} needs a compiler or a device of CUDA: leave it out here")
 
 
-def _jit(kernel_type: Any) -> Callable:
+def _make_jit(kernel_type: Any) -> Callable:
     """`cuda.jit` with all of its options. Signatures and the options of the compiler change no result here."""
 
     def jit(function_or_signature: Any = None, device: bool = False, link: Any = (), **_: Any) -> Any:
@@ -342,7 +346,7 @@ def _numpy_array_in(argument: Any) -> Any:
     return getattr(argument, "_ary", argument)
 
 
-def _root(array: np.ndarray) -> np.ndarray:
+def _root_array(array: np.ndarray) -> np.ndarray:
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array

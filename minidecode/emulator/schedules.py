@@ -45,7 +45,7 @@ class Schedule:
         return list(range(count))[:: self.step] if self.step else rng.permutation(count).tolist()
 
 
-def further_schedules(blocks: list[int], seed: int, count: int) -> Iterator[Schedule]:
+def schedules_after_first(blocks: list[int], seed: int, count: int) -> Iterator[Schedule]:
     """Forward, backward, each block first (of many blocks, some), then random ones: `count` with the first run."""
     blocks = sorted(blocks)
     ends = [Schedule("forward", blocks, 1, [seed, 1]), Schedule("backward", blocks[::-1], -1, [seed, 2])]
@@ -63,14 +63,16 @@ def further_schedules(blocks: list[int], seed: int, count: int) -> Iterator[Sche
         yield Schedule(name, order, 0, [seed, number], loses_turn, beside)
 
 
-def run_further(first, finds_error: Callable[[Schedule], bool], in_full: Callable[[Schedule], object], seconds: float):
+def run_further_schedules(
+    first, finds_error: Callable[[Schedule], bool], in_full: Callable[[Schedule], object], seconds: float
+):
     """Runs a clean launch under further schedules; the launch that found an error, or else the first.
 
     `schedules` of it says how many have run. finds_error: a fast run, without counts; one that finds an error is run
     again `in_full`. seconds: processor time of the first run.
     """
     used, ran = seconds, 1
-    for schedule in further_schedules(first.block_numbers, first.settings.seed, first.settings.schedules):
+    for schedule in schedules_after_first(first.block_numbers, first.settings.seed, first.settings.schedules):
         started = time.process_time()
         ran += 1
         if finds_error(schedule):

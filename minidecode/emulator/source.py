@@ -107,7 +107,7 @@ def assigned_name(code: CodeType, offset: int, default: str) -> str:
     return instruction.argval if is_name else default
 
 
-def numbers_in(text: str, frame: FrameType) -> str:
+def numbers_of_names(text: str, frame: FrameType) -> str:
     """The whole numbers behind the names in an expression, as "i = 0, j = 7"."""
     try:
         names = [n.id for n in ast.walk(ast.parse(text, mode="eval")) if isinstance(n, ast.Name)]
@@ -121,7 +121,7 @@ def _is_whole(value) -> bool:
     return hasattr(value, "__index__") and getattr(value, "shape", ()) == ()
 
 
-def loop_around(code: CodeType, line: int) -> tuple[int, int] | None:
+def loop_around_line(code: CodeType, line: int) -> tuple[int, int] | None:
     """First and last line of the innermost loop that holds this line."""
     loops = []
     for instruction in _instructions(code).values():
@@ -132,7 +132,7 @@ def loop_around(code: CodeType, line: int) -> tuple[int, int] | None:
     return inner[0][1:] if inner else None
 
 
-def is_for_some_threads(code: CodeType, *offsets: int) -> bool:
+def is_guarded_by_thread_index(code: CodeType, *offsets: int) -> bool:
     """Whether an `if` that asks for the thread's index, and that no loop repeats, holds all these instructions."""
     instructions = _instructions(code)
     jumps = [i for i in instructions.values() if i.opcode in dis.hasjrel]

@@ -15,7 +15,7 @@ def cut_off(numbers):
     return np.where(is_beyond, np.nextafter(near, np.float32(0)), near)
 
 
-def product(a, b):
+def tensor_core_product(a, b):
     """a @ b of float16, as float32: all results at once, eight inputs after the other."""
     sums = np.zeros((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]), np.float32)
     with np.errstate(invalid="ignore"):

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from greenlet import getcurrent, greenlet
 
-from .clocks import NOTHING, Known, merged
-from .findings import Finding, Stop, threads_in_words, verb
+from .clocks import NOTHING, Known, merge_knowledge
+from .findings import Finding, Stop, threads_in_words, verb_for
 from .memory import Memory
-from .source import Place, is_written_return, line_of, loop_around, place_of
+from .source import Place, is_written_return, line_of, loop_around_line, place_of
 
 WARP = 32
 ALL_LANES = 0xFFFFFFFF
@@ -178,14 +178,14 @@ class Block:
         self.votes += len({t.warp for t in self.live}) if waits.operation in VOTES else 0
         self.left = []
         converged = max([t.converged for t in self.live]) + 1
-        known, fenced, fenced_block = _knowledge(self.live) if self.knows else (None, None, None)
+        known, fenced, fenced_block = _knowledge_after_barrier(self.live) if self.knows else (None, None, None)
         for thread in self.live:
             thread.waits, thread.answer = None, answer
             thread.clock, thread.row, thread.converged = thread.clock + 1, NOTHING, converged
             thread.known, thread.fenced, thread.fenced_block, thread.acquired = known, fenced, fenced_block, None
 
     def _stop_at_two_calls(self, kernel) -> None:
-        ways = [_way_to(thread.glet.gr_frame, kernel) for thread in self.live]
+        ways = [_call_path(thread.glet.gr_frame, kernel) for thread in self.live]
         if any(way != ways[0] for way in ways):
             first = next(k for k in range(len(ways[0])) if len({way[k : k + 1] for way in ways}) > 1)
             self._stop_at_two_barriers([place_of(*way[min(first, len(way) - 1)]) for way in ways])
@@ -205,8 +205,8 @@ class Block:
     def _judge_exits(self, kernel, waits: Wait) -> None:
         """Threads are gone, and the others wait: an early `return` is a note, a barrier passed by is an error."""
         place = waits.place
-        at = self._line_in_kernel(kernel, place)
-        early = [t for t in self.left if self._left_early(kernel, t, at)]
+        at = self._line_of_barrier(kernel, place)
+        early = [t for t in self.left if self._has_left_early(kernel, t, at)]
         skipped = [t for t in self.left if t not in early]
         waiting = threads_in_words([t.short for t in self.live])
         if skipped:
@@ -215,8 +215,8 @@ class Block:
             gone = threads_in_words([t.short for t in skipped])
             raise Stop(Finding(
                 "barrier",
-                f"cuda.{waits.operation}() at {place}: {waiting}{self.suffix} {verb(self.live, 'wait')} there,"
-                f" and {gone} never {verb(skipped, 'come')} ({ended} {out}). A barrier is for the whole block.",
+                f"cuda.{waits.operation}() at {place}: {waiting}{self.suffix} {verb_for(self.live, 'wait')} there,"
+                f" and {gone} never {verb_for(skipped, 'come')} ({ended} {out}). A barrier is for the whole block.",
                 [place, out],
                 remedy="Move it out of the `if` or the loop that some threads skip.",
             ))  # fmt: skip
@@ -235,20 +235,20 @@ class Block:
             return ""
         who = threads_in_words([t.short for t in waiting])
         place = waiting[0].waits.place
-        return f" {who.capitalize()} {verb(waiting, 'wait')} at the barrier of {place}, which this one passed by."
+        return f" {who.capitalize()} {verb_for(waiting, 'wait')} at the barrier of {place}, which this one passed by."
 
-    def _line_in_kernel(self, kernel, place: Place) -> int:
+    def _line_of_barrier(self, kernel, place: Place) -> int:
         """The line of the kernel itself from which the barrier was called."""
         frame = self.live[0].glet.gr_frame
         while frame is not None and frame.f_code is not kernel:
             frame = frame.f_back
         return frame.f_lineno if frame is not None else place.line
 
-    def _left_early(self, kernel, thread: Thread, barrier_line: int) -> bool:
+    def _has_left_early(self, kernel, thread: Thread, barrier_line: int) -> bool:
         if thread.exit is None:
             return False
         line = line_of(kernel, thread.exit)
-        loop = loop_around(kernel, line)  # in a loop, what is written later may run earlier
+        loop = loop_around_line(kernel, line)  # in a loop, what is written later may run earlier
         is_before = line < barrier_line or (loop is not None and loop[0] <= barrier_line <= loop[1])
         return is_written_return(kernel, thread.exit) and is_before
 
@@ -268,7 +268,7 @@ class Block:
         operation = waiting[0].waits.operation
         is_whole = len(waiting) == WARP and operation != "activemask"
         if is_whole and all([t.waits.mask == ALL_LANES and t.waits.operation == operation for t in waiting]):
-            self._let_go(operation, waiting)  # as it mostly is
+            self._finish_operation(operation, waiting)  # as it mostly is
             return True
         groups: dict[object, list[Thread]] = {}
         for thread in waiting:
@@ -287,7 +287,7 @@ class Block:
                 group = [group[k] for k in sorted(order)]
             if complete:
                 self._check_lanes(operation, mask, group, lanes)
-                self._let_go(operation, group)
+                self._finish_operation(operation, group)
                 freed = True
         return freed
 
@@ -304,16 +304,16 @@ class Block:
                 [place], "note",
             ))  # fmt: skip
             return
-        raise Stop(Finding("warp", absent_lanes(operation, mask, group, gone, "ended before it"), [place]))
+        raise Stop(Finding("warp", absent_lanes_message(operation, mask, group, gone, "ended before it"), [place]))
 
-    def _let_go(self, operation: str, group: list[Thread]) -> None:
+    def _finish_operation(self, operation: str, group: list[Thread]) -> None:
         self.shuffles += operation.startswith("shfl")
         self.votes += operation in VOTES
         answer = {t.lane: t.waits.value for t in group}
         converged = max(t.converged for t in group) + 1
         row = _row_after(group) if operation == "syncwarp" else None
         if operation == "syncwarp" and self.knows:
-            known, fenced, fenced_block = _knowledge(group)
+            known, fenced, fenced_block = _knowledge_after_barrier(group)
             for thread in group:
                 thread.known, thread.fenced, thread.fenced_block, thread.acquired = known, fenced, fenced_block, None
         for thread in group:
@@ -332,12 +332,12 @@ class Block:
                 lanes = self.threads[thread.warp * WARP : (thread.warp + 1) * WARP]
                 absent = [t for t in lanes if w.mask >> t.lane & 1 and t not in same and not t.done]
                 where = absent[0].waits
-                waits = verb(absent, "wait")
+                waits = verb_for(absent, "wait")
                 if where.operation == w.operation:
                     reason = f"{waits} at {where.place} with the mask {where.mask:#x}"
                 else:
                     reason = f"{waits} for cuda.{where.operation} at {where.place}"
-                message = absent_lanes(w.operation, w.mask, same, absent, reason)
+                message = absent_lanes_message(w.operation, w.mask, same, absent, reason)
                 raise Stop(Finding("warp", message, [w.place, where.place]))
         self._stop_at_two_barriers([thread.waits.place for thread in self.live])  # the block's, and the grid's
 
@@ -346,17 +346,17 @@ class Block:
         spinning, place = [t for t, _ in self.spun], self.spun[0][1].place
         others = [t for t in self.live if t not in spinning]
         message = (
-            f"Deadlock: {threads_in_words([t.short for t in spinning])}{self.suffix} {verb(spinning, 'wait')} in a loop"
-            f" at {place} for an element that no thread changes any more"
+            f"Deadlock: {threads_in_words([t.short for t in spinning])}{self.suffix} {verb_for(spinning, 'wait')} in a"
+            f" loop at {place} for an element that no thread changes any more"
         )
         if others and others[0].waits is not None:
             who = threads_in_words([t.short for t in others])
-            message += f", while {who} {verb(others, 'wait')} at {others[0].waits.place}"
+            message += f", while {who} {verb_for(others, 'wait')} at {others[0].waits.place}"
         sample = 'Only a sample of the blocks ran: if it waits for the others, give emulate() blocks="all".'
         raise Stop(Finding("deadlock", message + ".", [place], remedy=sample if self.is_sample else ""))
 
 
-def _way_to(frame, kernel) -> tuple:
+def _call_path(frame, kernel) -> tuple:
     """The calls by which a thread has come to where it waits, from the kernel inwards, as (code, offset)."""
     way = []
     while frame is not None:
@@ -367,13 +367,13 @@ def _way_to(frame, kernel) -> tuple:
     return ()
 
 
-def _knowledge(threads: list[Thread]) -> tuple[Known | None, Known | None, Known | None]:
+def _knowledge_after_barrier(threads: list[Thread]) -> tuple[Known | None, Known | None, Known | None]:
     """After a barrier: what its threads know, and what their next atomics publish to the device and to the block."""
-    known = merged(piece for t in threads for piece in (t.known, t.acquired))
-    return known, merged(t.fenced for t in threads), merged(t.fenced_block for t in threads)
+    known = merge_knowledge(piece for t in threads for piece in (t.known, t.acquired))
+    return known, merge_knowledge(t.fenced for t in threads), merge_knowledge(t.fenced_block for t in threads)
 
 
-def absent_lanes(operation: str, mask: int, here: list[Thread], absent: list[Thread], reason: str) -> str:
+def absent_lanes_message(operation: str, mask: int, here: list[Thread], absent: list[Thread], reason: str) -> str:
     place, suffix = here[0].waits.place, here[0].block.suffix
     return (
         f"cuda.{operation} at {place} names lanes that do not come (mask {mask:#x}):"

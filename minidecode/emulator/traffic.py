@@ -85,7 +85,9 @@ class Traffic:
         """Whole epochs of blocks."""
         requests = form_requests(rows, self._threads_per_block)
         itemsize = rows.itemsize
-        sites, inverse = _dense(2 * rows.site + (rows.address >= SHARED_BASE))  # `a[i]` in a function may be either
+        sites, inverse = _dense_numbers(
+            2 * rows.site + (rows.address >= SHARED_BASE)
+        )  # `a[i]` in a function may be either
         accesses = np.bincount(inverse)
         bytes_of_site = np.bincount(inverse, weights=itemsize).astype(np.int64)
         site_of_request = inverse[requests.order[requests.start]]
@@ -109,7 +111,7 @@ class Traffic:
                 int(lanes[mine].sum()), int(there[mine].sum()), int(sectors[mine].sum()), int(least[mine].sum()),
                 int(wanted[mine].sum()), int(bytes_of_site[s]), int(passes[mine].sum()),
             )  # fmt: skip
-            total.worst = self._most_wasteful(rows, requests, np.flatnonzero(mine), wanted, sectors, passes)
+            total.worst = self._most_wasteful_request(rows, requests, np.flatnonzero(mine), wanted, sectors, passes)
             key = (int(sites[s]) >> 1, total.shared)
             self.sites.setdefault(key, SiteCount(total.kind, total.shared)).take(total)
         self._count_arrays(rows, kind)
@@ -119,11 +121,11 @@ class Traffic:
             self.kept.append(Kept(rows.block, rows.epoch, rows.address, rows.site, rows.thread, request))
             self.rows_kept += len(rows.address)
 
-    def recorded(self, block: int) -> Kept | None:
+    def kept_of_block(self, block: int) -> Kept | None:
         """What was kept of one block, if anything."""
         pieces = [Kept(*(column[kept.block == block] for column in kept)) for kept in self.kept]
         pieces = [piece for piece in pieces if len(piece.address)]
-        return _joined(pieces) if pieces else None
+        return _join_kept(pieces) if pieces else None
 
     def _count_arrays(self, rows: Rows, kind: np.ndarray) -> None:
         """Counts by the array that begins last before an address; of two at one place, the one noted later."""
@@ -173,7 +175,7 @@ class Traffic:
         request, first_part = np.unique(parts // 4, return_index=True)
         passes[request] += np.add.reduceat(most, first_part) - np.diff(np.r_[first_part, len(parts)]) + 1
 
-    def _most_wasteful(self, rows, requests, mine, wanted, sectors, passes) -> tuple:
+    def _most_wasteful_request(self, rows, requests, mine, wanted, sectors, passes) -> tuple:
         """The request of this site that wastes most: what the report quotes."""
         factor = np.where(passes[mine] > 0, passes[mine], SECTOR * sectors[mine] / np.maximum(wanted[mine], 1))
         r = mine[int(np.argmax(factor))]
@@ -187,7 +189,7 @@ class Traffic:
         return float(factor.max()), block, warp, int(wanted[r]), int(sectors[r]), int(passes[r]), lanes, stride
 
 
-def _joined(pieces: list[Kept]) -> Kept:
+def _join_kept(pieces: list[Kept]) -> Kept:
     """Pieces as one, their requests numbered apart."""
     offsets = np.cumsum([0, *(int(p.request.max()) + 1 for p in pieces)])
     request = np.concatenate([p.request + o for p, o in zip(pieces, offsets, strict=False)])
@@ -198,7 +200,7 @@ def form_requests(rows: Rows, threads_per_block: int) -> Requests:
     """Finds the warp request of every access."""
     _, block = np.unique(rows.block, return_inverse=True)
     lane = block * (-(-threads_per_block // WARP) * WARP) + rows.thread  # numbered through the blocks, whole warps each
-    site, inverse = _dense(2 * rows.site + (rows.address >= SHARED_BASE))
+    site, inverse = _dense_numbers(2 * rows.site + (rows.address >= SHARED_BASE))
     converged = np.array([s.converged for s in rows.segments], np.int64)[rows.segment]
     converged -= converged.min()
     stretch = converged * len(site) + inverse  # one instruction, between two points where the warp converged
@@ -217,7 +219,7 @@ def form_requests(rows: Rows, threads_per_block: int) -> Requests:
     return Requests(order, start, number)
 
 
-def _dense(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _dense_numbers(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """`np.unique(values, return_inverse=True)` for small numbers, without sorting."""
     there = np.zeros(int(values.max()) + 1, bool)
     there[values] = True

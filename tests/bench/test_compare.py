@@ -17,8 +17,8 @@ from minidecode.bench.compare import (
     implementations,
     read_comparisons,
     side_by_side,
-    stored_as,
     time_by_turns,
+    ways_to_store,
 )
 from minidecode.bench.machines import MACHINES, Machine, this_machine
 from minidecode.bench.pictures import MARKERS, roofline
@@ -197,22 +197,26 @@ def test_what_only_moves_has_a_place_too(of_norm):
     assert roofline({"a": [moves], "b": [of_norm]}).axes[0].get_xlim()[0] > 0
 
 
-@pytest.mark.parametrize("name", [name for name in CATALOG if stored_as(name)])
+@pytest.mark.parametrize("name", [name for name in CATALOG if ways_to_store(name)])
 def test_narrow_weights_and_memories_are_timed_too(name):
     """The cost model sees them, and the shape says so: figures of different ones are never set side by side."""
-    found = {stored: row_module(name).paper_inputs(stored) for stored in stored_as(name)}
+    found = {stored: row_module(name).paper_inputs(stored) for stored in ways_to_store(name)}
     bytes_ = {stored: CATALOG[name].cost(*arguments).bytes for stored, (arguments, _) in found.items()}
     assert len({said for _, said in found.values()}) == len(found)
     if name == "linear_int8":  # rows are rounded to fewer bits, and stay bytes
-        assert stored_as(name) == ("int8_dynamic", "int8_dynamic7") and len(set(bytes_.values())) == 1
+        assert ways_to_store(name) == ("int8_dynamic", "int8_dynamic7") and len(set(bytes_.values())) == 1
         return
     assert bytes_["float32"] > bytes_["float16"] > bytes_.get("int8", 0)
-    assert stored_as(name)[:2] == ("float32", "float16") and set(stored_as(name)[2:]) <= {"int8", "int4", "int8_blocks"}
+    assert ways_to_store(name)[:2] == ("float32", "float16") and set(ways_to_store(name)[2:]) <= {
+        "int8",
+        "int4",
+        "int8_blocks",
+    }
 
 
 def test_every_row_that_reads_weights_or_memories_says_how_they_may_be_stored():
     reads = {row.name for row in CATALOG.values() if row.op.startswith(("linear", "attend", "project"))}
-    assert {name for name in CATALOG if stored_as(name)} == reads - {"prefill", "el_split"}
+    assert {name for name in CATALOG if ways_to_store(name)} == reads - {"prefill", "el_split"}
 
 
 def test_compare_in_float16():
@@ -262,7 +266,7 @@ WITH_BYTES = Machine("m", 1e9, 2e9, "by hand", int8_operations=8e9)
 def test_products_of_bytes_have_a_roof_of_their_own():
     """By hand: 4e9 operations with floats take 2 s, 8e9 with bytes 1 s; where none multiplies bytes, 4 s."""
     cost = Cost(1, 12 * 10**9, 8 * 10**9)
-    assert WITH_BYTES.seconds(cost) == WITH_BYTES.computing(cost) == 3
+    assert WITH_BYTES.seconds(cost) == WITH_BYTES.computing_seconds(cost) == 3
     assert dataclasses.replace(WITH_BYTES, int8_operations=None).seconds(cost) == 6
     assert WITH_BYTES.seconds(dataclasses.replace(cost, bytes=10**10)) == 10, "memory decides"
     assert WITH_BYTES.seconds(Cost(1, 12 * 10**9)) == 6, "an op of floats alone"

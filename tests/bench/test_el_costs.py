@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from minidecode.bench.el_costs import GROUPS, METHODS, Sizes, costs, input_bytes
+from minidecode.bench.el_costs import GROUPS, METHODS, Sizes, costs_of_groups, held_input_bytes
 from minidecode.bench.machines import MACHINES, Machine
 from minidecode.catalog import CATALOG
 from minidecode.conformance.rows import row_module
@@ -27,7 +27,7 @@ SMALL = Sizes(B=2, W=3, N=5, H=4, D=8, itemsize=4)
 @pytest.mark.parametrize("s", [PAPER, SMALL, Sizes(B=3, W=1, N=64, H=12, D=768)])
 def test_the_orders_of_table_1_are_ratios(s):
     """O(n d^2), O(d^2), O(x n d) and O(h x n d) of each sentence, and section 3.3's words on them."""
-    found = {method: costs(s, method) for method in METHODS}
+    found = {method: costs_of_groups(s, method) for method in METHODS}
     none, cache, mine = found["no cache"], found["cache per beam"], found["el"]
     assert cache[BUILD].operations == mine[BUILD].operations == mine[BUILD].bytes == 0
     assert none[BUILD].operations == s.N * none[PROJECT].operations, "group 2 is only 1/n of the first group"
@@ -42,7 +42,7 @@ def test_with_beams_el_moves_a_wth_of_the_input(W):
     """Section 3.3: 1/x of the memory movement, for each position of the input, the scores apart."""
 
     def of_a_position(method, one_op):
-        one, two = (costs(Sizes(B=2, W=W, N=N, H=16, D=1024), method, one_op)[ATTEND].bytes for N in (1, 2))
+        one, two = (costs_of_groups(Sizes(B=2, W=W, N=N, H=16, D=1024), method, one_op)[ATTEND].bytes for N in (1, 2))
         scores = 0 if one_op else 2 * 2 * W * 16 * 2  # written and read
         return two - one - scores
 
@@ -53,7 +53,7 @@ def test_with_beams_el_moves_a_wth_of_the_input(W):
 
 def test_the_figures_of_section_4_1():
     """Figure 3: over 500 GFLOP to build; intensity near 1; 0.5 GB against 0.15 GB."""
-    none, cache, mine = (costs(PAPER, method) for method in ("no cache", "cache per beam", "el"))
+    none, cache, mine = (costs_of_groups(PAPER, method) for method in ("no cache", "cache per beam", "el"))
     assert 500e9 < none[BUILD].operations < 600e9
     assert 0.9 < cache[ATTEND].operations / cache[ATTEND].bytes < 1.1
     assert round(cache[ATTEND].bytes / 1e9, 1) == 0.5 and round(mine[ATTEND].bytes / 1e9, 2) == 0.15
@@ -67,15 +67,15 @@ def test_the_figures_of_section_4_1():
 def test_table_4(B, N, multi_head, el):
     """BART-large: 12 layers, width 1,024, float16, beam 4; the paper's GB are 2**30 bytes. 96x = 2 * 12 layers * 4."""
     s = Sizes(B=B, W=4, N=N, H=16, D=1024)
-    keys_and_values, hidden = input_bytes(s, "cache per beam", 12), input_bytes(s, "el", 12)
+    keys_and_values, hidden = held_input_bytes(s, "cache per beam", 12), held_input_bytes(s, "el", 12)
     assert keys_and_values / 2**30 == multi_head and abs(hidden / 2**30 - el) < 0.01
-    assert keys_and_values == 96 * hidden and input_bytes(s, "cache per sentence", 12) == 24 * hidden
+    assert keys_and_values == 96 * hidden and held_input_bytes(s, "cache per sentence", 12) == 24 * hidden
 
 
 def gain(machine, W=4, N=1024):
     """Over a cache per beam; the batch shrinks as beams and positions grow, as in section 4.1.2."""
     s = Sizes(B=32 * 4 * 1024 // (W * N), W=W, N=N, H=16, D=1024)
-    cache, el = (sum(map(machine.seconds, costs(s, method).values())) for method in ("cache per beam", "el"))
+    cache, el = (sum(map(machine.seconds, costs_of_groups(s, method).values())) for method in ("cache per beam", "el"))
     return cache / el
 
 
@@ -134,7 +134,7 @@ def test_bytes_are_those_that_a_receipt_counts(method):
     places = 8 * (SMALL.B if method in ("el", "cache per sentence") else 2 * SMALL.R)
     biases = 2 * SMALL.D * 4 if method == "el" else 0
     counted = sum(c.bytes for c in ops.counts().values())
-    assert total(costs(SMALL, method, one_op=True), "bytes") == counted - places - biases
+    assert total(costs_of_groups(SMALL, method, one_op=True), "bytes") == counted - places - biases
 
 
 class Number:
@@ -181,14 +181,14 @@ def test_operations_are_those_that_the_reference_does(method):
     Number.multiplications = 0
     run(SMALL, method, Ops, arrays_of(SMALL, lambda *shape: numbers(rng.standard_normal(shape))))
     scaled = SMALL.R * SMALL.H * (SMALL.D if method == "el" else SMALL.N)
-    assert Number.multiplications - scaled == total(costs(SMALL, method), "operations") / 2
+    assert Number.multiplications - scaled == total(costs_of_groups(SMALL, method), "operations") / 2
 
 
 def test_the_catalog_says_the_same():
     """The cost model that `compare el` shows, on the paper's arrays: of one sentence, float32."""
     arguments, _ = row_module("el").paper_inputs()
     s = Sizes(B=1, W=4, N=1024, H=16, D=1024, itemsize=4)
-    found, step = CATALOG["el"].cost(*arguments), costs(s, "el", one_op=True)
+    found, step = CATALOG["el"].cost(*arguments), costs_of_groups(s, "el", one_op=True)
     outside = 4 * s.R * s.D**2  # W_Q and W_O
     assert found.operations == total(step, "operations") - outside
     weights = 2 * s.D**2 * s.itemsize

@@ -12,7 +12,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 SCRIPTS = sorted(p for p in BENCHMARKS.glob("*.py") if "__main__" in p.read_text(encoding="utf-8"))  # others are parts
 FLAG = re.compile(r'add_argument\(\s*"(-?-?[a-z0-9-]+)".*?type=(\w+)')
 WRONG = {"positive": ["0", "-1", "1.5", "many"], "positive_number": ["0", "-1", "inf", "nan"],
-         "to_write": ["no/such/folder/x.json", "."], "to_read": ["no_such_file"],
+         "file_to_write": ["no/such/folder/x.json", "."], "file_to_read": ["no_such_file"],
          "with_marks": ["no_such_file", "empty.md"]}  # fmt: skip
 OTHERS = {
     "fuzz_torch_file.py": {"--seed", "--only"},  # of which 0 is one

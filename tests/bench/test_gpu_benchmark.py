@@ -337,7 +337,7 @@ def test_larger_batches_end_where_memory_does(scripts, record, monkeypatch):
 
         return prepare
 
-    monkeypatch.setattr(papers, "of_model", of_model)
+    monkeypatch.setattr(papers, "system_of_model", of_model)
     monkeypatch.setattr(papers, "load_ours", lambda *_: None)
     papers.run_batch_sizes(there := record("cpu"))
     assert there.figures["de-duplicated, batch 2"] == {"failed": "out of memory"}

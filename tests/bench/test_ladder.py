@@ -77,7 +77,7 @@ def test_a_rung_is_the_one_before_it_and_one_switch(toy):
     for rung in rungs.RUNGS:
         if rung.name in ("n-gram", "HARS", "drafted tokens"):  # n-grams are not banned here, and there are beams
             continue
-        after = rungs.switched(setting, rung, work)
+        after = rungs.switch_setting(setting, rung, work)
         changed = {f.name for f in dataclasses.fields(after) if getattr(after, f.name) != getattr(setting, f.name)}
         assert changed == ({"choices"} if rung.choices else set()) | set(rung.change), rung.name
         assert rung.choices.items() <= after.choices.items()
@@ -128,7 +128,7 @@ def test_a_ban_that_does_something_else_is_refused_and_nothing_is_timed(toy, mon
 
     bans_the_best.__module__ = "minidecode.cpu.ngram"
     monkeypatch.setattr(ngram, "ban_ngrams", bans_the_best)
-    monkeypatch.setattr(ladder, "by_turns", lambda *_: pytest.fail("something was timed"))
+    monkeypatch.setattr(ladder, "time_by_turns", lambda *_: pytest.fail("something was timed"))
     with pytest.raises(NumericalError, match=r"^n-gram gives text 1 of 3 other tokens than pipeline.*nothing is timed"):
         ladder.ladder(toy, **SIZES)
 
@@ -171,7 +171,7 @@ def trace_of(*pairs):
 )  # fmt: skip
 def test_what_counts_as_a_tie(toy, monkeypatch, theirs, tie):
     traces = {"mine": trace_of((1, -1.0), (2, -1.0 - 1e-7)), "theirs": theirs}
-    monkeypatch.setattr(rungs, "_trace", lambda work, number, setting: traces[setting])
+    monkeypatch.setattr(rungs, "_trace_of_text", lambda work, number, setting: traces[setting])
     work = rungs.Work.make(toy, 1, 6, 2, 4)
     assert 0 < rungs.score_bound(rungs.logit_error(work, 0)[0], 1) < 1e-3
     assert rungs.is_tie(work, 0, "mine", "theirs") is tie
@@ -242,13 +242,13 @@ def test_drafted_tokens_that_differ_are_refused_unless_they_tie(toy, monkeypatch
 
 
 def test_a_rung_that_takes_long_is_not_run_again(toy, monkeypatch, settled):
-    real = ladder.run
+    real = ladder.run_texts
 
     def run(work, setting):
         done = real(work, setting)
         return dataclasses.replace(done, seconds=ladder.LONG) if setting.choices.get("cache") == "el" else done
 
-    monkeypatch.setattr(ladder, "run", run)
+    monkeypatch.setattr(ladder, "run_texts", run)
     monkeypatch.setattr(ladder, "RUNGS", tuple(r for r in rungs.RUNGS if r.name in ("cache", "EL")))
     found = ladder.ladder(toy, **SIZES)
     cache, el = one(found, "cache"), one(found, "EL")
@@ -260,12 +260,12 @@ def test_sizes_are_made_smaller_until_the_seconds_are_enough(toy, monkeypatch):
     monkeypatch.setattr(ladder, "run_ids", lambda *_: rungs.Run(1e-3 * ladder.computed_tokens(PROBE), [], [], {}))
     whole = {"texts": 8, "input_length": 64, "max_new_tokens": 16, "num_beams": 2, "batch_size": 2, "repeats": 3}
     may = ("texts", "input_length", "max_new_tokens", "batch_size")
-    assert ladder.fit(toy, whole, may, 1e9) == whole
-    found = ladder.fit(toy, whole, may, 300.0)
+    assert ladder.fit_sizes(toy, whole, may, 1e9) == whole
+    found = ladder.fit_sizes(toy, whole, may, 300.0)
     assert 75 < 1e-3 * ladder.computed_tokens(found) * ladder.NO_CACHE_RUNS <= 300
     assert found["batch_size"] < found["texts"] and found["num_beams"] == 2
-    assert ladder.fit(toy, whole, may, 1e-9) == whole | ladder.SMALLEST
-    assert ladder.fit(toy, whole, ("texts",), 1e-9) == whole | {"texts": 2}, "what is given stays"
+    assert ladder.fit_sizes(toy, whole, may, 1e-9) == whole | ladder.SMALLEST
+    assert ladder.fit_sizes(toy, whole, ("texts",), 1e-9) == whole | {"texts": 2}, "what is given stays"
 
 
 PROBE = {"texts": 1, "input_length": 4, "num_beams": 2, "max_new_tokens": ladder.FEWEST_NEW}
@@ -378,7 +378,7 @@ def test_a_narrow_memory_needs_less(toy):
     work = rungs.Work.make(toy, 1, 6, 2, 4)
     start = rungs.Setting({"base": "fast", "arena": "none", "hars": "off"}, "float32", 1, 0)
     wide, narrow = (
-        frontier.needed(work, dataclasses.replace(start, choices=start.choices | frontier.METHODS[m]), 500)
+        frontier.footprint_of_batch(work, dataclasses.replace(start, choices=start.choices | frontier.METHODS[m]), 500)
         for m in ("de-duplicated", "de-dupl., float16")
     )
     assert narrow < wide
@@ -397,9 +397,11 @@ def test_costs_of_a_larger_batch_are_continued_as_they_are(toy, method):
     setting = rungs.Setting(
         {"base": "fast", "arena": "none", "hars": "off"} | frontier.METHODS[method], "float32", 1, 0
     )
-    one, two = frontier.record(work, setting)
-    five = rungs.run_ids(frontier.with_batch(work, 5), dataclasses.replace(setting, batch_size=5), costs=True).receipts
-    assert ladder.summed(frontier.continued(one, two, 5)) == ladder.summed(ladder.costs_of(five[0]))
+    one, two = frontier.record_receipts(work, setting)
+    five = rungs.run_ids(
+        frontier.work_with_batch(work, 5), dataclasses.replace(setting, batch_size=5), costs=True
+    ).receipts
+    assert ladder.sum_of_costs(frontier.extrapolate_costs(one, two, 5)) == ladder.sum_of_costs(ladder.costs_of(five[0]))
 
 
 def test_a_prediction_is_no_slower_where_memory_or_arithmetic_is_faster(toy):
@@ -411,7 +413,7 @@ def test_a_prediction_is_no_slower_where_memory_or_arithmetic_is_faster(toy):
         for f in (0.5, 1, 2, 1e6)
     ]
     assert seconds == sorted(seconds, reverse=True) and seconds[0] > seconds[2]
-    every = ladder.summed(ladder.costs_of(receipts[0]))
+    every = ladder.sum_of_costs(ladder.costs_of(receipts[0]))
     assert seconds[-1] >= every.operations / v100.operations
     faster = dataclasses.replace(v100, operations=2 * v100.operations)
     assert ladder.least_seconds(receipts, faster) <= seconds[1]
@@ -496,9 +498,9 @@ def test_compiling_takes_none_of_the_seconds(monkeypatch):
             time.sleep(0.05)
         return below, rung
 
-    monkeypatch.setattr(ladder, "tried", lambda *given: rung)
-    monkeypatch.setattr(ladder, "tried_above", compiles)
-    monkeypatch.setattr(ladder, "decide", lambda *given: None)
+    monkeypatch.setattr(ladder, "try_rung", lambda *given: rung)
+    monkeypatch.setattr(ladder, "try_above", compiles)
+    monkeypatch.setattr(ladder, "decide_on_switch", lambda *given: None)
     began, clock, said = time.perf_counter(), ladder.Clock(1000.0), []
     work = SimpleNamespace(model=SimpleNamespace(dtype="float32"))
     _, climbed = ladder.climb(work, 1, 0, None, False, lambda done: None, said.append, clock)
@@ -528,14 +530,14 @@ def test_the_seconds_are_kept_by_the_clock(monkeypatch, run_seconds):
         return SimpleNamespace(seconds=spends(setting.dtype, 1.2))
 
     monkeypatch.setattr(ladder, "time", SimpleNamespace(perf_counter=lambda: now[0]))
-    monkeypatch.setattr(ladder, "tried", tried)
-    monkeypatch.setattr(ladder, "switched", lambda setting, rung, work: setting)
-    monkeypatch.setattr(ladder, "run", run)
+    monkeypatch.setattr(ladder, "try_rung", tried)
+    monkeypatch.setattr(ladder, "switch_setting", lambda setting, rung, work: setting)
+    monkeypatch.setattr(ladder, "run_texts", run)
     monkeypatch.setattr(ladder, "least_ratio", lambda *given: 1.0)
     monkeypatch.setattr(ladder, "seconds_by_stage", lambda done: ladder.Counter())
     clock, work = ladder.Clock(20.0), SimpleNamespace(model=SimpleNamespace(dtype="float32"))
     steps, climbed = ladder.climb(work, 1, 3, None, False, lambda done: None, lambda what: None, clock)
-    ladder.by_turns(work, climbed, 3, lambda done: None, clock)
+    ladder.time_by_turns(work, climbed, 3, lambda done: None, clock)
     assert now[0] <= max(1.15 * 20.0, 6 * run_seconds), "about so long, or as long as the first rung alone"
     if run_seconds < 0.1:
         assert not any(s.not_run for s in steps)
@@ -558,7 +560,7 @@ def test_one_batch_has_nothing_to_read_ahead(toy):
     for batch_size, refused in ((1, False), (2, True)):
         setting = rungs.Setting(dict(rungs.NO_CACHE.choices), "float32", batch_size, 0)
         with pytest.raises(OptionError, match="all 2 texts are in one batch") if refused else warnings.catch_warnings():
-            rungs.switched(setting, pipeline, work)
+            rungs.switch_setting(setting, pipeline, work)
 
 
 @pytest.mark.parametrize(("load", "cores", "warns"), [("1.6", "2", True), ("0.9", "2", False), ("7.9", "16", False)])

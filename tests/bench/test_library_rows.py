@@ -28,10 +28,10 @@ def test_both_ways_are_timed_on_the_emulated_device(stored, monkeypatch):
         return run
 
     monkeypatch.setattr(measuring, "WAYS", {way: counted(way, f) for way, f in measuring.WAYS.items()})
-    found = measuring.crossing(stored, "emulator", measuring.TOYS)
+    found = measuring.measure_crossing(stored, "emulator", measuring.TOYS)
     assert found.captured and found.stored == stored and list(found.microseconds) == [1, 2]
     assert all(times["kernels"] > 0 and times["library"] > 0 for times in found.microseconds.values())
-    assert found.rows == measuring.first_of(found.microseconds)
+    assert found.rows == measuring.first_faster_rows(found.microseconds)
     assert any(name.startswith("product of the library") for name in ran["library"])
     assert not any(name.startswith("product of the library") for name in ran["kernels"])
 
@@ -41,7 +41,9 @@ def test_both_ways_are_timed_on_the_emulated_device(stored, monkeypatch):
 )
 def test_the_first_is_one_behind_which_the_library_always_wins(faster, first):
     times = {"k": {"kernels": 1.0, "library": 2.0}, "l": {"kernels": 2.0, "library": 1.0}}
-    assert measuring.first_of({rows: times[who] for rows, who in zip((1, 8, 32), faster, strict=True)}) == first
+    assert (
+        measuring.first_faster_rows({rows: times[who] for rows, who in zip((1, 8, 32), faster, strict=True)}) == first
+    )
 
 
 @pytest.fixture
@@ -91,7 +93,7 @@ def test_the_command_measures_on_the_emulated_device_and_keeps_nothing(cli, monk
     found = iter(
         [measuring.Crossing("float32", 24, {16: {}, 24: {}}, True), measuring.Crossing("int4", 25, {24: {}}, True)]
     )
-    monkeypatch.setattr(measuring, "crossing", lambda *_: next(found))
+    monkeypatch.setattr(measuring, "measure_crossing", lambda *_: next(found))
     out = cli("precompile", "--device", "emulator", "-q").out
     assert out.startswith("float32: the library from 24 rows on\nint4: kernels up to 24 rows\nnot kept")
     assert "device='tpu' is not one of" in cli("precompile", "--device", "tpu").err
@@ -107,7 +109,7 @@ def test_the_command_keeps_what_a_gpu_measures(cli, monkeypatch, file):
         asked.append((stored, device, sizes))
         return measuring.Crossing(stored, 33, {32: {"kernels": 1.0, "library": 2.0}}, True)
 
-    monkeypatch.setattr(measuring, "crossing", crossing)
+    monkeypatch.setattr(measuring, "measure_crossing", crossing)
     run = cli("precompile", "--device", "cuda", "-q")
     out = run.out
     assert not run.err and asked == [("float16", "cuda", measuring.DECODING)]

@@ -10,7 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minidecode.bench.multi_query_costs import EINSUMS, PAPER_RATIOS, cost, over_n_calls, table
+from minidecode.bench.multi_query_costs import (
+    EINSUMS,
+    PAPER_RATIOS,
+    cost_of_listing,
+    cost_of_n_positions,
+    table_of_listings,
+)
 from minidecode.reference import listings
 from minidecode.reference.common.softmax import softmax
 
@@ -52,9 +58,9 @@ def test_the_counts_are_those_of_the_einsums_that_run(listing, monkeypatch):
     getattr(listings, listing)(**arguments(listing))
     counted = [re.sub(r"\w+\[(\w+)\] = \w+\[(\w+)\] \w+\[(\w+)\]", r"\2,\3->\1", line) for line in EINSUMS[listing]]
     assert counted == equations
-    found = cost(listing, number_bytes=1, **SIZES)
+    found = cost_of_listing(listing, number_bytes=1, **SIZES)
     assert (found.bytes, found.operations) == (sum(a.size for a in arrays.values()), sum(operations))
-    assert cost(listing, **SIZES).bytes == 4 * found.bytes
+    assert cost_of_listing(listing, **SIZES).bytes == 4 * found.bytes
 
 
 @pytest.mark.parametrize("step", ["attention_batched", "self_attention_incremental"])
@@ -91,12 +97,12 @@ def test_the_sums_over_n_positions(size):
             4 * b * n * d * d + 4 * b * n * d * k + 2 * b * d * n * (n + 1)),
     }  # fmt: skip
     for listing, (numbers, operations) in expected.items():
-        c = over_n_calls(listing, **size, number_bytes=1)
+        c = cost_of_n_positions(listing, **size, number_bytes=1)
         assert (c.bytes, c.operations) == (numbers, operations), listing
 
 
 def over_paper(listing, size):
-    c = over_n_calls(listing, **size, number_bytes=1)
+    c = cost_of_n_positions(listing, **size, number_bytes=1)
     return c.bytes / c.operations / PAPER_RATIOS[listing](**size)
 
 
@@ -124,7 +130,7 @@ def test_the_erratum_of_section_3_1():
     """With many narrow heads the logits and weights, which the paper leaves out, are nearly all that is moved."""
     size = {"b": 1024, "n": 512, "d": 512, "h": 512}
     assert over_paper("multiquery_self_attention_incremental", size) > 30
-    c = over_n_calls("multiquery_self_attention_incremental", **size, number_bytes=1)
+    c = cost_of_n_positions("multiquery_self_attention_incremental", **size, number_bytes=1)
     logits_and_weights = 1024 * 512 * 512 * 513
     assert logits_and_weights > 0.95 * c.bytes
 
@@ -140,12 +146,14 @@ def test_the_erratum_of_section_2_4_1():
 def test_sharing_keys_and_values_pays_h_times_where_they_are_all_that_matters():
     """With a large batch and a long cache of wide heads, multi-query moves little more than an h-th."""
     size = {"b": 4096, "n": 1024, "d": 1024, "h": 8}
-    heads, query = (over_n_calls(f"multi{kind}_self_attention_incremental", **size) for kind in ("head", "query"))
+    heads, query = (
+        cost_of_n_positions(f"multi{kind}_self_attention_incremental", **size) for kind in ("head", "query")
+    )
     assert 6 < heads.bytes / query.bytes < 8
 
 
 def test_the_table():
-    lines = table(b=128, n=128, d=1024, h=8).splitlines()
+    lines = table_of_listings(b=128, n=128, d=1024, h=8).splitlines()
     assert lines[0] == "b=128 sequences, n=128 positions, d=1024, h=8, k=v=128"
     rows = {line.split()[0]: line.split()[1:] for line in lines[2:]}
     assert set(rows) == set(EINSUMS)

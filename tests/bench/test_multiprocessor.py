@@ -9,9 +9,17 @@ import pytest
 from scipy.stats import spearmanr
 
 from minidecode.bench import predict
-from minidecode.bench.multiprocessor import H100, Code, in_flight, limits, moved, resident, together
+from minidecode.bench.multiprocessor import (
+    H100,
+    Code,
+    bandwidth_by_littles_law,
+    bytes_moved,
+    combine_limits,
+    resident_blocks,
+    seconds_by_limit,
+)
 from minidecode.catalog import CATALOG
-from minidecode.emulator.one_block import Asked, first_block
+from minidecode.emulator.one_block import Asked, run_first_block
 from minidecode.errors import OptionError
 
 ROOT = Path(__file__).parents[2]
@@ -25,13 +33,14 @@ def launched(case):
 
 
 def share(case):
-    return predict.predicted(H100, case["name"], launched(case), case["useful"]).share
+    return predict.predict_call(H100, case["name"], launched(case), case["useful"]).share
 
 
 def share_by_flight(case):
     launches = launched(case)
     return case["useful"] / sum(
-        min(case["useful"], moved(one.work)) / in_flight(H100, one.code, one.work) for one in launches
+        min(case["useful"], bytes_moved(one.work)) / bandwidth_by_littles_law(H100, one.code, one.work)
+        for one in launches
     )
 
 
@@ -57,8 +66,8 @@ def test_bytes_in_flight_alone_do_not_rank_them():
 @pytest.mark.parametrize("limit", ["issue", "latency", "L1"])
 def test_each_limit_is_needed(limit, monkeypatch):
     """Without it, launches of all sets are ranked worse."""
-    whole, before = ranked("all", share), predict.limits
-    monkeypatch.setattr(predict, "limits", lambda *given: before(*given) | {limit: 0.0})
+    whole, before = ranked("all", share), predict.seconds_by_limit
+    monkeypatch.setattr(predict, "seconds_by_limit", lambda *given: before(*given) | {limit: 0.0})
     assert ranked("all", share) < whole
 
 
@@ -71,10 +80,10 @@ def test_the_guide_says_how_well_it_ranks():
 
 def test_a_launch_that_only_moves_reaches_the_bandwidth():
     useful = WORK.blocks * WORK.footprint
-    alone = limits(H100, CODE, WORK, useful)
+    alone = seconds_by_limit(H100, CODE, WORK, useful)
     assert max(alone, key=alone.get) == "memory"
     assert alone["memory"] == useful / H100.bandwidth
-    assert useful / H100.bandwidth / together(alone) > 0.7
+    assert useful / H100.bandwidth / combine_limits(alone) > 0.7
 
 
 @pytest.mark.parametrize(
@@ -87,7 +96,7 @@ def test_a_launch_that_only_moves_reaches_the_bandwidth():
     ],
 )
 def test_what_a_launch_has_too_much_of_is_its_limit(code, work, limit):
-    alone = limits(H100, dataclasses.replace(CODE, **code), dataclasses.replace(WORK, **work), 1e9)
+    alone = seconds_by_limit(H100, dataclasses.replace(CODE, **code), dataclasses.replace(WORK, **work), 1e9)
     assert max(alone, key=alone.get) == limit
 
 
@@ -95,8 +104,10 @@ def test_what_is_read_again_comes_from_the_nearest_memory_that_holds_it():
     again = dataclasses.replace(WORK, sectors=3 * WORK.sectors)
     small = dataclasses.replace(again, footprint=8_192.0, sectors=3 * 8_192.0)
     useful = again.blocks * again.footprint
-    assert limits(H100, CODE, small, useful)["L2"] == pytest.approx(small.blocks * 8_192 / H100.l2_bandwidth)
-    assert limits(H100, CODE, again, useful)["memory"] == pytest.approx(3 * useful / H100.bandwidth), "L2 is too small"
+    assert seconds_by_limit(H100, CODE, small, useful)["L2"] == pytest.approx(small.blocks * 8_192 / H100.l2_bandwidth)
+    assert seconds_by_limit(H100, CODE, again, useful)["memory"] == pytest.approx(3 * useful / H100.bandwidth), (
+        "L2 is too small"
+    )
 
 
 @pytest.mark.parametrize(
@@ -105,14 +116,14 @@ def test_what_is_read_again_comes_from_the_nearest_memory_that_holds_it():
 )
 def test_occupancy(registers, shared_bytes, threads, blocks):
     code = dataclasses.replace(CODE, registers=registers, shared_bytes=shared_bytes)
-    assert resident(H100, code, dataclasses.replace(WORK, threads=threads)) == blocks
+    assert resident_blocks(H100, code, dataclasses.replace(WORK, threads=threads)) == blocks
 
 
 def test_a_block_of_a_large_launch_is_counted_by_hand():
     from minidecode.cuda.activation import activation_per_column
 
     x_RX, bias_X, y_RX = np.zeros((50_000, 2048), np.float32), np.ones(2048, np.float32), np.zeros((50_000, 2048), "f4")
-    asked = first_block(activation_per_column, (16, 50_000), 128, (x_RX, bias_X, 0, y_RX))
+    asked = run_first_block(activation_per_column, (16, 50_000), 128, (x_RX, bias_X, 0, y_RX))
     assert (asked.blocks, asked.threads) == (800_000, 128)
     assert (asked.loaded, asked.stored) == (4 * 2 * 4, 4 * 4), "two loads and a store of each of four warps"
     assert asked.footprint == asked.sectors == 2 * 512
@@ -123,7 +134,7 @@ def test_a_wide_load_counts_its_sectors_once():
     from minidecode.cuda.activation import activation_per_four_columns
 
     x_RX, y_RX = (np.zeros((4, 2048), np.float32) for _ in range(2))
-    asked = first_block(activation_per_four_columns, (4, 4), 128, (x_RX, np.ones(2048, np.float32), 0, y_RX))
+    asked = run_first_block(activation_per_four_columns, (4, 4), 128, (x_RX, np.ones(2048, np.float32), 0, y_RX))
     assert asked.footprint == asked.sectors == 2 * 2048
 
 
@@ -131,7 +142,7 @@ def test_a_wide_load_counts_its_sectors_once():
 def test_recorded_counts_are_those_of_the_kernels(name):
     """The newest version's first block is counted again; its machine code, where the toolkit is."""
     row, stored = CATALOG[name], "float16" if name == "linear" else None
-    arguments, shape, useful = predict.enlarged(row, predict.MEGABYTES, stored)
+    arguments, shape, useful = predict.enlarged_inputs(row, predict.MEGABYTES, stored)
     kept = predict.recorded_counts()["works"][f"{name} {stored}"]
     assert (kept["shape"], kept["useful"]) == (shape, useful)
     again = predict.launches_of(predict.implementations(row)["cuda"], *arguments)
@@ -153,7 +164,7 @@ def test_predict_prints_a_line_for_each_version(cli):
 
 
 def test_every_recorded_op_is_predicted_without_the_toolkit(monkeypatch):
-    monkeypatch.setattr(predict, "built", None)
+    monkeypatch.setattr(predict, "build_code", None)
     for name in predict.recorded_counts()["works"]:
         op, stored = name.split()
         found = predict.predict(op, stored=None if stored == "None" else stored)
@@ -186,6 +197,6 @@ def test_a_kernel_that_was_not_counted_needs_the_toolkit(monkeypatch):
     def without(kernel, types):
         raise OptionError("compiling kernels needs the toolkit: pip install it")
 
-    monkeypatch.setattr(predict, "built", without)
+    monkeypatch.setattr(predict, "build_code", without)
     with pytest.raises(OptionError, match="activation_per_number was not counted before, and compiling kernels needs"):
         predict.predict("activation", megabytes=1)

@@ -31,7 +31,7 @@ def test_a_step_costs_what_its_receipt_says(model, cache, kind, op):
 
     two, three = (receipt(model, cache, new) for new in (2, 3))
     s = step_of(model.config, B=2, W=W, N=N, T=2, itemsize=4)
-    for name, cost in ((op, step_costs.attention(s, kind)), ("linear", step_costs.products(s))):
+    for name, cost in ((op, step_costs.attention_cost(s, kind)), ("linear", step_costs.products_cost(s))):
         last = np.subtract(total(three, name), total(two, name))
         assert last.tolist() == [cost.bytes, cost.operations], name
     at_the_end = step_of(model.config, B=2, W=W, N=N, T=3, itemsize=4)

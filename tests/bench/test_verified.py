@@ -16,12 +16,19 @@ import pytest
 import minidecode as md
 from minidecode import ops
 from minidecode.bench import verified
-from minidecode.bench.compare import Comparison, Timing, implementations, named
+from minidecode.bench.compare import Comparison, Timing, functions_by_label, implementations
 from minidecode.bench.machines import MACHINES, Machine
 from minidecode.bench.pictures import roofline
-from minidecode.bench.verified import Submission, Watched, _distance, alarm, into, time_verified
+from minidecode.bench.verified import (
+    Submission,
+    Watched,
+    _distance_from_right,
+    copy_into,
+    roofline_alarm,
+    time_verified,
+)
 from minidecode.catalog import CATALOG, Cost, arrays_of
-from minidecode.conformance.check import only_changed, with_changed
+from minidecode.conformance.check import names_only_changed, results_with_changed
 from minidecode.conformance.rows import row_module
 from minidecode.ops import Norm
 from minidecode.reference.arena import assign_offsets
@@ -217,7 +224,9 @@ def test_what_is_timed_of_the_ngram_ban_bans_a_token_in_each_row():
         assert (banned_RV.sum(axis=1) >= 1).all()
 
 
-@pytest.mark.parametrize("module, name", [(np, "array_equal"), (verified, "_distance"), (threading, "enumerate")])
+@pytest.mark.parametrize(
+    "module, name", [(np, "array_equal"), (verified, "_distance_from_right"), (threading, "enumerate")]
+)
 def test_what_compares_was_replaced(monkeypatch, module, name):
     watched = Watched(CATALOG["norm"])
     watched.refuse_replaced("mine.py:f")
@@ -248,8 +257,10 @@ def test_a_time_that_no_machine_reaches():
 def test_a_time_above_the_measured_roofline_is_an_alarm_and_no_refusal():
     """Arrays may lie in a cache, and the machine may have been busy while it was measured."""
     machine, cost = Machine("this", 1e9, 1e9, "measured now"), Cost(10**6, 10**3)
-    assert alarm("mine.py:f", 1.1e-3, cost, machine) is None
-    assert alarm("mine.py:f", 0.5e-3, cost, machine).startswith("alarm: mine.py:f reaches 200% of the roofline: ")
+    assert roofline_alarm("mine.py:f", 1.1e-3, cost, machine) is None
+    assert roofline_alarm("mine.py:f", 0.5e-3, cost, machine).startswith(
+        "alarm: mine.py:f reaches 200% of the roofline: "
+    )
 
 
 @pytest.mark.parametrize("name", CATALOG)
@@ -262,12 +273,12 @@ def test_each_row_has_other_values_of_the_same_shapes(name):
 
 def test_arrays_stay_where_they_are_and_get_the_fresh_values():
     first, second = values_of_norm(0), values_of_norm(1)
-    given = into(None, first)
+    given = copy_into(None, first)
     x_RD, gain_D = given[0], given[3].gain_D
     assert x_RD is not first[0]
-    given = into(given, second)
+    given = copy_into(given, second)
     assert given[0] is x_RD and given[3].gain_D is gain_D and np.array_equal(x_RD, second[0])
-    both = into(None, (x_RD, x_RD))
+    both = copy_into(None, (x_RD, x_RD))
     assert both[0] is both[1]
 
 
@@ -277,10 +288,12 @@ def test_no_constant_is_right_for_the_values_of_two_turns(row):
     answers = []
     for seed in (1, 2):
         given, _ = row_module(row.name).paper_inputs(seed=seed)
-        answers.append(with_changed(row, implementations(row)["reference"](*given), given))
-    names = (*ops.RETURNS[row.op], *only_changed(row))
+        answers.append(results_with_changed(row, implementations(row)["reference"](*given), given))
+    names = (*ops.RETURNS[row.op], *names_only_changed(row))
     assert not [
-        name for name, first, second in zip(names, *answers, strict=True) if _distance(first, second, row.contract) <= 1
+        name
+        for name, first, second in zip(names, *answers, strict=True)
+        if _distance_from_right(first, second, row.contract) <= 1
     ]
 
 
@@ -330,9 +343,9 @@ def test_our_results_are_wiped_before_another_function_runs():
 
 
 def test_functions_have_names_of_their_own(tmp_path):
-    assert list(named([ban_ngrams])) == ["minidecode.reference.ngram.ban_ngrams"]
+    assert list(functions_by_label([ban_ngrams])) == ["minidecode.reference.ngram.ban_ngrams"]
     with pytest.raises(md.OptionError, match="is given twice"):
-        named([ban_ngrams, ban_ngrams])
+        functions_by_label([ban_ngrams, ban_ngrams])
 
 
 def test_compare_times_a_function_beside_ours(cli, tmp_path):

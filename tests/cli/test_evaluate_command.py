@@ -36,8 +36,8 @@ def without_seconds(evaluation: dict) -> dict:
 
 def test_one_row_as_the_library_computes_it(cli, toy, pairs):
     ran = cli("evaluate", pairs, "-m", toy, *FEW, "--num-beams", 2, "--json")
-    answers = quality.answer(md.load(toy), PROMPTS, name=str(toy), max_new_tokens=4, num_beams=2)
-    expected = json.loads(json.dumps(quality.judge([answers], REFERENCES).as_dict()))
+    answers = quality.answer_prompts(md.load(toy), PROMPTS, name=str(toy), max_new_tokens=4, num_beams=2)
+    expected = json.loads(json.dumps(quality.judge_answers([answers], REFERENCES).as_dict()))
     assert (ran.code, ran.err) == (0, "")
     assert without_seconds(json.loads(ran.out)) == without_seconds(expected)
 

@@ -16,7 +16,7 @@ import pytest
 
 import minidecode as md
 from minidecode.commands import generate_files
-from minidecode.commands.progress_bar import bar
+from minidecode.commands.progress_bar import progress_bar
 from minidecode.files import lines
 from minidecode.lines.worker_threads import Worker
 
@@ -427,7 +427,7 @@ def test_the_bar_shows_lines_rate_and_time_left(monkeypatch, total):
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("TERM", "xterm")
-    with bar("generating", quiet=False, unit="lines") as report:
+    with progress_bar("generating", quiet=False, unit="lines") as report:
         for done in (1, 2, 3):
             time.sleep(0.15)
             report(done, total)

@@ -19,7 +19,7 @@ from minidecode.commands.gpu_packages import (
     UNFIT_CUPY,
     GpuPackages,
     driver_version,
-    found_here,
+    packages_found_here,
     what_does_not_fit,
 )
 from minidecode.conformance.kernel_types import check_types
@@ -67,7 +67,7 @@ def test_libraries_are_those_of_the_cupy_that_is_installed(monkeypatch, tmp_path
     monkeypatch.setenv("PATH", str(tmp_path))
     for suffix, has in (("", False), ("-cu12", True)):
         packages = {"cupy-cuda12x": "14.2.0", f"nvidia-cublas{suffix}": "1", f"nvidia-cuda-nvrtc{suffix}": "1"}
-        assert found_here(packages.get).has_libraries == has
+        assert packages_found_here(packages.get).has_libraries == has
 
 
 def test_the_extras_ask_for_what_the_doctor_wants():

@@ -20,7 +20,7 @@ from toy_folder import CONFIG, write_folder, write_json
 
 import minidecode as md
 from minidecode import device
-from minidecode.commands.flags import as_flags
+from minidecode.commands.flags import error_in_flags
 
 
 @pytest.fixture(autouse=True)
@@ -152,7 +152,7 @@ def test_options_are_named_as_flags_and_other_words_stay():
         ("my/top_k.py:top_k, --top_k, top_k() and x.top_k", "my/top_k.py:top_k, --top_k, top_k() and x.top_k"),
         ("num_beams=2", "num_beams=2"),  # no option of this command
     ):
-        assert as_flags(message, flags) == said
+        assert error_in_flags(message, flags) == said
 
 
 def test_a_stop_that_is_kept_needs_one(fails):
@@ -320,7 +320,7 @@ def test_doctor_says_where_blas_could_be_wider(monkeypatch, kernels, flags, says
     from minidecode.commands import doctor
 
     monkeypatch.setattr(Path, "read_text", lambda self, **_: f"model name : x\nflags : {flags}\nother : avx512f\n")
-    assert ("OPENBLAS_CORETYPE=SkylakeX" in doctor.wider_kernels(kernels)) == says
+    assert ("OPENBLAS_CORETYPE=SkylakeX" in doctor.advice_on_wider_kernels(kernels)) == says
 
 
 def test_doctor_says_nothing_of_kernels_where_there_is_no_list_of_flags(monkeypatch):
@@ -330,7 +330,7 @@ def test_doctor_says_nothing_of_kernels_where_there_is_no_list_of_flags(monkeypa
         raise FileNotFoundError(2, "no /proc here")
 
     monkeypatch.setattr(Path, "read_text", refuse)
-    assert doctor.wider_kernels("Haswell") == ""
+    assert doctor.advice_on_wider_kernels("Haswell") == ""
 
 
 def test_an_interrupt_that_python_dropped_is_raised_again():
@@ -338,7 +338,7 @@ def test_an_interrupt_that_python_dropped_is_raised_again():
     from minidecode.commands import interrupts
 
     seen = []
-    report = interrupts.unless_interrupted(lambda done, total: seen.append(done))
+    report = interrupts.report_unless_interrupted(lambda done, total: seen.append(done))
     report(1, 2)
     with interrupts.raised_signals():
         with pytest.raises(interrupts.Terminated):
@@ -420,22 +420,24 @@ def test_auto_and_doctor_get_by_without_a_library(monkeypatch):
     model = md.load("tiny-gpt2")
     why = settled(model, md.Plan("auto"), model.options(max_new_tokens=20), Extent(1, 0, 5, 20, 25))[1]
     assert why.startswith("auto: NumPy (compiled code cannot be loaded: libnotthere.so.7")
-    assert "libnotthere.so.7" in doctor._compiled_code()["error"]
+    assert "libnotthere.so.7" in doctor._compiled_code_record()["error"]
 
 
 def test_a_package_that_cannot_be_imported_is_named_and_a_bug_of_ours_is_not_hidden():
-    from minidecode.commands.cli import _cannot_load
+    from minidecode.commands.cli import _load_error_in_words
 
     def missing(name):
-        return _cannot_load(ModuleNotFoundError("No module", name=name))
+        return _load_error_in_words(ModuleNotFoundError("No module", name=name))
 
     assert re.fullmatch(r"the package rich is missing: pip install '?rich.*", missing("rich"))
     assert missing("rouge_score.rouge_scorer").endswith("pip install 'rouge-score>=0.1.2'"), "pip's name, not import's"
     assert missing("yaml") == "the package yaml is missing: pip install PyYAML"
-    assert _cannot_load(ImportError("cannot import name 'x'", name="yaml.nodes")).endswith("--force-reinstall PyYAML")
+    assert _load_error_in_words(ImportError("cannot import name 'x'", name="yaml.nodes")).endswith(
+        "--force-reinstall PyYAML"
+    )
     broken = ImportError("cannot import name 'x'", name="numba.core")
-    assert _cannot_load(broken) == (
+    assert _load_error_in_words(broken) == (
         "the package numba cannot be imported (cannot import name 'x'): pip install --force-reinstall numba"
     )
-    assert _cannot_load(ImportError("cannot import name 'x'", name="minidecode.plan")) is None
-    assert _cannot_load(OSError(28, "No space left on device")) is None
+    assert _load_error_in_words(ImportError("cannot import name 'x'", name="minidecode.plan")) is None
+    assert _load_error_in_words(OSError(28, "No space left on device")) is None

@@ -6,7 +6,7 @@ import pytest
 import minidecode as md
 from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG
-from minidecode.conformance.attention import normal
+from minidecode.conformance.attention import normal_numbers
 from minidecode.conformance.rows import row_module
 from minidecode.cuda import grouped, split
 from minidecode.cuda.common import attention, warp_attention
@@ -68,9 +68,9 @@ def test_double_precision_is_refused(name, attend):
 def split_case(B, W, G, H, N, T):
     rng = np.random.default_rng(0)
     R = B * W
-    prompt = normal(rng, B, G, N, K), normal(rng, B, G, N, U), np.zeros(B, np.int64)
-    own = normal(rng, R, G, T, K), normal(rng, R, G, T, U), np.zeros(R, np.int64), np.full(R, T)
-    return normal(rng, R, H, K), *prompt, *own, np.float32(0.7)
+    prompt = normal_numbers(rng, B, G, N, K), normal_numbers(rng, B, G, N, U), np.zeros(B, np.int64)
+    own = normal_numbers(rng, R, G, T, K), normal_numbers(rng, R, G, T, U), np.zeros(R, np.int64), np.full(R, T)
+    return normal_numbers(rng, R, H, K), *prompt, *own, np.float32(0.7)
 
 
 def loads(run, *functions) -> int:
@@ -120,11 +120,11 @@ def test_the_kernels_are_clean_in_any_order_of_threads(seed):
 def wide_case(B, W, G, H, N, T, dtype):
     """Inputs of attend_split, with padding, windows and rows of different lengths."""
     rng, R = np.random.default_rng(0), B * W
-    caches = [normal(rng, *shape, K).astype(dtype) for shape in 2 * [(B, G, N)] + 2 * [(R, G, T)]]
+    caches = [normal_numbers(rng, *shape, K).astype(dtype) for shape in 2 * [(B, G, N)] + 2 * [(R, G, T)]]
     begin_R, prompt_begin_B = rng.integers(0, max(T // 2, 1), R), rng.integers(0, N // 2 + 1, B)
     end_R = np.minimum(begin_R + rng.integers(1, T + 1, R), T)
     prompt, own = (*caches[:2], prompt_begin_B), (*caches[2:], begin_R, end_R)
-    return normal(rng, R, H, K), prompt, own, 0.7
+    return normal_numbers(rng, R, H, K), prompt, own, 0.7
 
 
 @pytest.mark.parametrize(
@@ -191,9 +191,9 @@ def test_heads_that_warps_can_read(K_and_U, offset, wide):
 )  # fmt: skip
 def test_which_kernel_runs(M, width, kernels):
     rng = np.random.default_rng(0)
-    cache = normal(rng, 1, 1, M, width), normal(rng, 1, 1, M, 16 if width == 16 else 2)
+    cache = normal_numbers(rng, 1, 1, M, width), normal_numbers(rng, 1, 1, M, 16 if width == 16 else 2)
     with counted_launches() as launches:
-        grouped.attend(normal(rng, 1, 1, width), *cache, np.zeros(1, np.int64), np.full(1, M), 0.5)
+        grouped.attend(normal_numbers(rng, 1, 1, width), *cache, np.zeros(1, np.int64), np.full(1, M), 0.5)
     assert {name.removesuffix(" (emulator)") for name in launches} == kernels
 
 

@@ -13,7 +13,15 @@ import minidecode as md
 from minidecode import conformance, ops
 from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG
-from minidecode.conformance.check import OnDevice, _answer, _is_same, for_function, mutant_files, wrong, wrong_with_out
+from minidecode.conformance.check import (
+    OnDevice,
+    _answer,
+    _is_same_answer,
+    arguments_for_function,
+    find_mistake,
+    find_mistake_with_out,
+    mutant_files,
+)
 from minidecode.conformance.rows import row_module
 from minidecode.device.launch import launch, traced_launches
 from minidecode.device.user_functions import dtype_of_result, load_python_file
@@ -72,7 +80,7 @@ def test_every_older_kernel_is_right_on_some_inputs(name, function):
     row, on_device = CATALOG[name], OnDevice(function, "emulator")
     with traced_launches():
         for case in row_module(name).planted()[::5]:
-            mistake = wrong(row, on_device, for_function(function, case))
+            mistake = find_mistake(row, on_device, arguments_for_function(function, case))
             assert mistake is None, mistake.what
 
 
@@ -95,7 +103,9 @@ def test_every_mutant_dies(name, path):
     """By a planted input, most of them: random ones take twenty times as long."""
     row, mutant = CATALOG[name], getattr(load_python_file(path), CATALOG[name].op)
     with traced_launches():
-        by_planted = any(wrong(row, mutant, for_function(mutant, case)) for case in row_module(name).planted())
+        by_planted = any(
+            find_mistake(row, mutant, arguments_for_function(mutant, case)) for case in row_module(name).planted()
+        )
     assert by_planted or not conformance.check(name, mutant, examples=EXAMPLES, shrinks=0).ok
 
 
@@ -130,7 +140,7 @@ def test_there_are_enough_mutants_and_each_says_its_mistake(name):
 def test_each_planted_case_bans_or_not_what_it_should():
     """The oracle is not vacuous: most planted cases change something, and a function that does nothing fails."""
     row, planted = CATALOG["ngram"], row_module("ngram").planted()
-    changing = [c for c in planted if wrong(row, lambda scores_RV, *rest: scores_RV, c)]
+    changing = [c for c in planted if find_mistake(row, lambda scores_RV, *rest: scores_RV, c)]
     assert len(changing) > len(planted) / 2
 
 
@@ -150,7 +160,9 @@ def test_tolerances_mean_something(row):
             finite = np.isfinite(exact[k])
             off.append((np.abs(results[k][finite] - exact[k][finite]) / np.maximum(bounds[k][finite], 1e-30)).max())
             scaled = [r * np.float32(1.001) if i == k else r for i, r in enumerate(results)]
-            assert wrong(row, lambda *_, scaled=scaled: tuple(scaled) if len(scaled) > 1 else scaled[0], arguments)
+            assert find_mistake(
+                row, lambda *_, scaled=scaled: tuple(scaled) if len(scaled) > 1 else scaled[0], arguments
+            )
         worst.append(off)
     assert (np.max(worst, axis=0) >= 1 / 32).all() and np.max(worst) <= 1
 
@@ -215,8 +227,8 @@ def test_an_answer_that_cannot_be_compared_is_no_known_mistake(second):
     row, arguments = CATALOG["norm"], row_module("norm").planted()[0]
     right = _answer(row, norm_file.residual_norm, arguments)
     mine = _answer(row, lambda *_: (right[0], second), arguments)
-    assert not _is_same(row, mine, right, arguments) and not _is_same(row, right, mine, arguments)
-    assert _is_same(row, right, right, arguments)
+    assert not _is_same_answer(row, mine, right, arguments) and not _is_same_answer(row, right, mine, arguments)
+    assert _is_same_answer(row, right, right, arguments)
 
 
 def test_weights_that_float32_has_not_may_be_zero():
@@ -225,14 +237,14 @@ def test_weights_that_float32_has_not_may_be_zero():
     q, k, v = (a.astype(np.float32) for a in (q, k, v))
     arguments = (q, k, v, np.array([0]), np.array([2]), 1.0)
     for answer in (0.0, 2.0**-126):
-        assert wrong(CATALOG["grouped"], lambda *_, a=answer: np.full((1, 1), a, np.float32), arguments) is None
-    assert wrong(CATALOG["grouped"], lambda *_: np.full((1, 1), 1e-30, np.float32), arguments)
+        assert find_mistake(CATALOG["grouped"], lambda *_, a=answer: np.full((1, 1), a, np.float32), arguments) is None
+    assert find_mistake(CATALOG["grouped"], lambda *_: np.full((1, 1), 1e-30, np.float32), arguments)
     eye_GDD, none_GD = np.eye(2, dtype=np.float32)[None], np.zeros((1, 2), np.float32)
     # of hidden states (16, 0) and (0, 16), the first has no weight left
     h_BND = np.array([[[16.0, 0.0], [0.0, 16.0]]], np.float32)
     q = np.array([[[0.0, 16.0]]], np.float32)
     arguments = (q, h_BND, np.array([0]), eye_GDD, none_GD, eye_GDD, none_GD, 1.0)
-    assert wrong(CATALOG["el"], lambda *_: np.array([[0.0, 16.0]], np.float32), arguments) is None
+    assert find_mistake(CATALOG["el"], lambda *_: np.array([[0.0, 16.0]], np.float32), arguments) is None
     assert conformance.check("split", split.attend_split_naive, examples=100, promised=False).ok
 
 
@@ -248,11 +260,11 @@ def test_no_frame_holds_the_answer_while_a_function_runs():
                 for each in value if isinstance(value, list | tuple) else [value]:
                     for array in several(each):
                         if isinstance(array, np.ndarray) and array.shape == x_RD.shape:
-                            found.append(_is_same(row, (array, right[1]), right, arguments))
+                            found.append(_is_same_answer(row, (array, right[1]), right, arguments))
         return norm_file.residual_norm(x_RD, y_RD, bias_D, norm, out)
 
-    assert wrong(row, residual_norm, arguments) is None
-    assert wrong_with_out(row, residual_norm, arguments) is None
+    assert find_mistake(row, residual_norm, arguments) is None
+    assert find_mistake_with_out(row, residual_norm, arguments) is None
     assert found and not any(found)
 
 
@@ -371,9 +383,9 @@ def test_a_planner_that_is_right_and_too_large_is_not_called_wrong():
 
 def test_arrays_of_no_bytes_make_no_block_larger():
     bytes_X, first_X, last_X = (np.array(a) for a in ([1, 0], [0, 0], [0, 0]))
-    assert wrong(CATALOG["arena"], lambda *_: np.array([0, 64]), (bytes_X, first_X, last_X)) is None
+    assert find_mistake(CATALOG["arena"], lambda *_: np.array([0, 64]), (bytes_X, first_X, last_X)) is None
     empty = tuple(np.zeros(2, np.int64) for _ in range(3))
-    assert wrong(CATALOG["arena"], lambda *_: np.array([0, 64]), empty) is None
+    assert find_mistake(CATALOG["arena"], lambda *_: np.array([0, 64]), empty) is None
 
 
 @pytest.mark.parametrize("row", CATALOG.values(), ids=lambda row: row.name)

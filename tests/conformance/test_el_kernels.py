@@ -34,7 +34,7 @@ def rounding(x):
 def half_bound(q_RHK, h_BND, begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, scale):
     """What the roundings of q' and p may move, as attend_el_v3 says, beside what float32 may."""
     H, G, moved = q_RHK.shape[1], len(w_k_GKD), []
-    for _, q_HK, h_ND in el_row.rows_of(q_RHK.astype(np.float64), h_BND.astype(np.float64), begin_B):
+    for _, q_HK, h_ND in el_row.row_by_row(q_RHK.astype(np.float64), h_BND.astype(np.float64), begin_B):
         for h, q_K in enumerate(q_HK):
             g = h // (H // G)
             el_q_D, v_NU = scale * q_K @ w_k_GKD[g], h_ND @ w_v_GUD[g].T

@@ -8,7 +8,7 @@ import pytest
 import minidecode as md
 from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG
-from minidecode.conformance.check import wrong
+from minidecode.conformance.check import find_mistake
 from minidecode.conformance.rows import activation as activation_row
 from minidecode.conformance.rows import embedding as embedding_row
 from minidecode.conformance.rows import norm as norm_row
@@ -72,7 +72,7 @@ def laid(argument, how):
 def test_arrays_may_lie_anyhow(name, function, how):
     """Views are read and written where they lie, also as `out`, whose neighbours stay."""
     given = tuple(laid(a, how) for a in arguments_of(name))
-    assert wrong(CATALOG[name], function, given) is None
+    assert find_mistake(CATALOG[name], function, given) is None
     plain = function(*arguments_of(name))
     several = plain if isinstance(plain, tuple) else (plain,)
     out = tuple(how(np.full(a.shape, np.nan, np.float32)) for a in several)

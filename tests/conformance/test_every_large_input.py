@@ -12,7 +12,7 @@ import pytest
 from minidecode import conformance
 from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG
-from minidecode.conformance.check import wrong
+from minidecode.conformance.check import find_mistake
 from minidecode.conformance.rows import row_module
 from minidecode.device.launch import InEmulator
 
@@ -56,5 +56,5 @@ def test_kernels_lose_no_digits_on_the_largest_vocabularies(name, function):
     for small in (9.0, -1.0):
         logits_RV = np.where(np.arange(LARGEST) % 1000, small, 9.0)[None].astype(np.float32)
         given = {"argmax": (logits_RV,) * 2, "softmax": (logits_RV,), "hars": (logits_RV, np.zeros((1, 1), "f4"), 4)}
-        mistake = wrong(CATALOG[name], InEmulator(function), given[name])
+        mistake = find_mistake(CATALOG[name], InEmulator(function), given[name])
         assert mistake is None, mistake.what

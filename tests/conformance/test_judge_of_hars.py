@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from minidecode.catalog import CATALOG
-from minidecode.conformance.check import wrong, wrong_with_out
+from minidecode.conformance.check import find_mistake, find_mistake_with_out
 from minidecode.conformance.rows import row_module
 from minidecode.reference.hars import hars_candidates_naive
 
@@ -23,7 +23,7 @@ def judged(change, arguments=ARGUMENTS) -> str | None:
         change(best_BC[0], index_BC[0])
         return best_BC, index_BC
 
-    mistake = wrong(ROW, answer, copy.deepcopy(arguments))
+    mistake = find_mistake(ROW, answer, copy.deepcopy(arguments))
     return mistake and mistake.what
 
 
@@ -102,10 +102,10 @@ def test_the_types_of_both_results_are_held():
         best_BC, index_BC = hars_candidates_naive(*given)
         return best_BC, index_BC.astype(np.int32)
 
-    assert "index_BC is int32(1, 4) where int64(1, 4) is due" in wrong(ROW, narrow, ARGUMENTS).what
+    assert "index_BC is int32(1, 4) where int64(1, 4) is due" in find_mistake(ROW, narrow, ARGUMENTS).what
 
     def fills_scores_alone(logits_RV, base_BW, C, out=None):
         out[0][...], _ = hars_candidates_naive(logits_RV, base_BW, C)
         return out
 
-    assert "its columns are [-7777" in wrong_with_out(ROW, fills_scores_alone, ARGUMENTS).what
+    assert "its columns are [-7777" in find_mistake_with_out(ROW, fills_scores_alone, ARGUMENTS).what

@@ -19,7 +19,7 @@ from numba import float64
 from numba.core.types import float16
 
 from minidecode import cuda as kernels_package
-from minidecode.bench.predict import built, key_of, recorded_counts
+from minidecode.bench.predict import build_code, key_of_kernel, recorded_counts
 from minidecode.conformance.kernel_build import ARCHITECTURES, build
 from minidecode.device.launch import launch
 from minidecode.errors import OptionError
@@ -181,12 +181,12 @@ def test_version_5_needs_less_than_half_the_instructions_for_int4():
 def test_the_recorded_counts_are_those_of_the_kernels(module, name):
     """`benchmarks/multiprocessor.py --counts --again` records them anew. Another assembler may count a little else."""
     found = importlib.import_module(f"minidecode.cuda.{module}").SIGNATURES
-    keys = {key_of(k, types): (k, types) for k in found if k.py_func.__name__ == name for types in found[k]}
+    keys = {key_of_kernel(k, types): (k, types) for k in found if k.py_func.__name__ == name for types in found[k]}
     recorded = {key: code for key, code in recorded_counts()["counts"].items() if key in keys}
     assert recorded, f"{name} is not in kernel_counts.json"
     for key, code in recorded.items():
         kernel, types = keys[key]
-        now = dataclasses.astuple(built(kernel, types))
+        now = dataclasses.astuple(build_code(kernel, types))
         assert now == pytest.approx(code, rel=0.1, abs=1), key
 
 

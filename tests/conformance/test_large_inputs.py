@@ -16,8 +16,8 @@ from minidecode import conformance, dims
 from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG, arrays_of
 from minidecode.conformance import large, sizes
-from minidecode.conformance.check import mutant_files, with_changed, wrong
-from minidecode.conformance.large import cost, in_words, rows_of, wrong_by_limits
+from minidecode.conformance.check import find_mistake, mutant_files, results_with_changed
+from minidecode.conformance.large import cost_to_judge, number_of_rows, shapes_in_words, why_beyond_limits
 from minidecode.conformance.rows import row_module
 from minidecode.cpu import argmax as cpu_argmax
 from minidecode.cuda import finished, sequences
@@ -72,7 +72,7 @@ def test_every_row_has_large_inputs(row):
     """More of something than a block has threads, and arguments as the op has them."""
     cases = row_module(row.name).large()
     assert cases and len({len(case) for case in cases}) == 1
-    assert max(cost(row, case) for case in cases) >= sizes.ROWS
+    assert max(cost_to_judge(row, case) for case in cases) >= sizes.ROWS
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -120,11 +120,11 @@ def zeros_beyond(row, arguments, letter, limit):
 def test_what_lies_beyond_a_usual_limit_changes_the_answer(row, letter, limit):
     """A large input goes beyond, and who does not look there answers something else."""
     beyond = [case for case in large_of(row.name) if sizes_of(row, case).get(letter, 0) > limit]
-    case = min(beyond, key=lambda case: cost(row, case))
+    case = min(beyond, key=lambda case: cost_to_judge(row, case))
     function = row_module(row.name).oracle if row.name in FAST_ORACLES else implementations(row)["reference"]
     answers = []
     for given in (copy.deepcopy(case), zeros_beyond(row, case, letter, limit)):
-        answers.append(with_changed(row, function(*given), given))
+        answers.append(results_with_changed(row, function(*given), given))
     assert not all(map(np.allclose, *answers))
 
 
@@ -265,7 +265,7 @@ def test_inputs_of_so_many_numbers_are_tried_however_long_they_take():
         return beam_scores.add_beam_scores(scores_RV, running_R)
 
     asked = row_module("beam_scores")
-    numbers = sorted(cost(CATALOG["beam_scores"], case) for case in asked.large())
+    numbers = sorted(cost_to_judge(CATALOG["beam_scores"], case) for case in asked.large())
     verdict = conformance.check("beam_scores", slow, examples=5, large_seconds=0, large_numbers=numbers[4])
     assert verdict.ok and len(verdict.left_out) == len(numbers) - sum(n <= numbers[4] for n in numbers)
     assert f"more than {numbers[4]:,} numbers" in str(verdict)
@@ -286,9 +286,9 @@ def test_kernels_are_right_on_the_widest_rows(name, function, record_property):
     row, tried = CATALOG[name], 0
     for case in row_module(name).large():
         if case[0].shape == (1, sizes.WIDE):
-            mistake, tried = wrong(row, InEmulator(function), case), tried + 1
+            mistake, tried = find_mistake(row, InEmulator(function), case), tried + 1
             assert mistake is None, mistake.what
-            record_property("emulated_too", {name: [in_words(row, case)[0]]})
+            record_property("emulated_too", {name: [shapes_in_words(row, case)[0]]})
     assert tried
 
 
@@ -300,7 +300,7 @@ def test_sums_of_nearly_equal_numbers_lose_no_digits_in_host_code(name, width):
     given = {"argmax": (logits_RV, logits_RV), "softmax": (logits_RV,), "hars": (logits_RV, np.zeros((1, 1), "f4"), 4)}
     for label, function in implementations(row).items():
         if not label.startswith("cuda"):
-            mistake = wrong(row, function, given[name])
+            mistake = find_mistake(row, function, given[name])
             assert mistake is None, f"{label}: {mistake.what}"
 
 
@@ -337,14 +337,14 @@ def add_a_row_in_sixteen_bits(scores_RV, running_R):
 
 def test_many_rows_are_judged_by_limits_and_types():
     row = CATALOG["beam_scores"]
-    (many,) = [case for case in row_module("beam_scores").large() if rows_of(row, case) == sizes.MANY_ROWS]
+    (many,) = [case for case in row_module("beam_scores").large() if number_of_rows(row, case) == sizes.MANY_ROWS]
     right = InEmulator(added_by(add_a_row, lambda R, V: R, 32))
-    assert wrong_by_limits(row, right, many) is None
-    assert "grid's y is at most 65,535" in wrong_by_limits(
+    assert why_beyond_limits(row, right, many) is None
+    assert "grid's y is at most 65,535" in why_beyond_limits(
         row, InEmulator(added_by(add_a_row, lambda R, V: (1, R), 32)), many
     )
     narrow = InEmulator(added_by(add_a_row_in_sixteen_bits, lambda R, V: R, 32))
-    assert "an index is int16, which counts to 32,767" in wrong_by_limits(row, narrow, many)
+    assert "an index is int16, which counts to 32,767" in why_beyond_limits(row, narrow, many)
     verdict = conformance.check("beam_scores", right, examples=3, large_numbers=100)
     assert verdict.ok and "launch limits and index types fit" in str(verdict)
     assert not conformance.check("beam_scores", narrow, examples=3, large_numbers=100).ok
@@ -357,17 +357,17 @@ def test_each_launch_is_held_to_the_limits_and_not_the_first_alone():
         return scores_RV
 
     row = CATALOG["beam_scores"]
-    many = next(case for case in row_module("beam_scores").large() if rows_of(row, case) == sizes.MANY_ROWS)
-    assert "grid's y is at most 65,535" in wrong_by_limits(row, InEmulator(add_beam_scores), many)
+    many = next(case for case in row_module("beam_scores").large() if number_of_rows(row, case) == sizes.MANY_ROWS)
+    assert "grid's y is at most 65,535" in why_beyond_limits(row, InEmulator(add_beam_scores), many)
 
 
 @pytest.mark.parametrize("name", ["candidates", "hars"])
 def test_kernels_of_a_search_take_more_sentences_than_the_second_axis_of_a_grid(name):
     row = CATALOG[name]
-    (many,) = [case for case in row_module(name).large() if rows_of(row, case) == sizes.MANY_ROWS]
+    (many,) = [case for case in row_module(name).large() if number_of_rows(row, case) == sizes.MANY_ROWS]
     kernels = [f for label, f in implementations(row).items() if label.startswith("cuda")]
     assert len(kernels) == 4
-    assert not [wrong for kernel in kernels if (wrong := wrong_by_limits(row, InEmulator(kernel), many))]
+    assert not [wrong for kernel in kernels if (wrong := why_beyond_limits(row, InEmulator(kernel), many))]
 
 
 @pytest.mark.parametrize(("name", "kernel"), [
@@ -375,8 +375,8 @@ def test_kernels_of_a_search_take_more_sentences_than_the_second_axis_of_a_grid(
 ])  # fmt: skip
 def test_many_sentences_are_within_a_grids_limits(name, kernel):
     row = CATALOG[name]
-    (many,) = [case for case in row_module(name).large() if rows_of(row, case) == sizes.MANY_ROWS]
-    assert wrong_by_limits(row, InEmulator(kernel), many) is None
+    (many,) = [case for case in row_module(name).large() if number_of_rows(row, case) == sizes.MANY_ROWS]
+    assert why_beyond_limits(row, InEmulator(kernel), many) is None
 
 
 def last_of_equals(scores_RV, logits_RV=None):

@@ -10,7 +10,7 @@ from minidecode.bench.compare import implementations
 from minidecode.cache.no_cache import NoCache
 from minidecode.cache.split import SplitCache
 from minidecode.catalog import CATALOG
-from minidecode.conformance.attention import normal
+from minidecode.conformance.attention import normal_numbers
 from minidecode.conformance.rows import row_module
 from minidecode.cuda import prefill
 from minidecode.device.arrays import put
@@ -59,7 +59,7 @@ def test_parts_may_stay_where_they_are(name, function):
 
 @pytest.mark.parametrize(("name", "function"), every("prefill"))
 def test_a_softmax_over_nothing_is_refused(name, function):
-    q_RHK, k_XGK = normal(np.random.default_rng(0), 3, 2, 4), normal(np.random.default_rng(1), 2, 2, 4)
+    q_RHK, k_XGK = normal_numbers(np.random.default_rng(0), 3, 2, 4), normal_numbers(np.random.default_rng(1), 2, 2, 4)
     with pytest.raises(ValueError, match="sentence 1 has queries and no keys"):
         function(q_RHK, k_XGK, k_XGK, np.array([0, 2, 3]), np.array([0, 2, 2]), 0.5, False)
 
@@ -67,7 +67,7 @@ def test_a_softmax_over_nothing_is_refused(name, function):
 @pytest.mark.parametrize(("name", "function"), every("prefill"))
 def test_a_sentence_without_queries_changes_nothing(name, function):
     rng = np.random.default_rng(0)
-    q_RHK, k_XGK, v_XGU = normal(rng, 3, 2, 4), normal(rng, 5, 1, 4), normal(rng, 5, 1, 3)
+    q_RHK, k_XGK, v_XGU = normal_numbers(rng, 3, 2, 4), normal_numbers(rng, 5, 1, 4), normal_numbers(rng, 5, 1, 3)
     a_RX = function(q_RHK, k_XGK, v_XGU, np.array([0, 2, 2, 3]), np.array([0, 2, 3, 5]), 0.5, False)
     whole = row_module(name).oracle(q_RHK, k_XGK, v_XGU, np.array([0, 2, 2, 3]), np.array([0, 2, 3, 5]), 0.5, False)
     bound = row_module(name).bound(q_RHK, k_XGK, v_XGU, np.array([0, 2, 2, 3]), np.array([0, 2, 3, 5]), 0.5, False)
@@ -106,7 +106,7 @@ HALF = np.dtype(np.float16)
 def test_heads_are_rounded_once_and_cut_off(name, function, width):
     rng = np.random.default_rng(0)
     heads, sums = Heads(2, 2, width, width, 1.0), [0, 1e5, -1e5, 65519, 65521, np.nan, np.inf]
-    qkv_RX, bias_X = normal(rng, 5, 6 * width), normal(rng, 6 * width)
+    qkv_RX, bias_X = normal_numbers(rng, 5, 6 * width), normal_numbers(rng, 6 * width)
     qkv_RX[2, : len(sums)] = sums
     expected = heads_reference.split_heads(qkv_RX, bias_X, heads)
     results = function(qkv_RX, bias_X, heads, HALF)
@@ -118,8 +118,8 @@ def test_heads_are_rounded_once_and_cut_off(name, function, width):
 @pytest.mark.parametrize("width", [4, 5])
 def test_a_source_is_rounded_once_and_cut_off(name, function, width):
     rng, heads = np.random.default_rng(0), Heads(2, 2, width, width, 1.0)
-    weight = Weight(np.eye(8 * width, dtype=np.float32), bias=normal(rng, 8 * width), layout="oi")
-    h_RD = normal(rng, 3, 8 * width)
+    weight = Weight(np.eye(8 * width, dtype=np.float32), bias=normal_numbers(rng, 8 * width), layout="oi")
+    h_RD = normal_numbers(rng, 3, 8 * width)
     h_RD[1, 2] = 1e6
     expected = function(h_RD, weight, heads)
     for mine, right in zip(function(h_RD, weight, heads, HALF), expected, strict=True):
@@ -143,7 +143,7 @@ def test_long_sentences_go_block_by_block(case, monkeypatch):
 def test_long_rows_of_scores_take_other_kernels(M, weights_are):
     """Two causal queries at the end of their keys; what belongs to no key may be anything, and stays."""
     rng, width = np.random.default_rng(0), M + 8 - M % 8
-    scores_HNX = normal(rng, 1, 2, width)
+    scores_HNX = normal_numbers(rng, 1, 2, width)
     scores_HNX[..., M:] = np.nan
     seen = np.where(np.arange(M) <= np.arange(M - 2, M)[:, None], scores_HNX[..., :M].astype(np.float64), -np.inf)
     expected = np.exp(0.5 * seen - 0.5 * seen.max(axis=-1, keepdims=True))
@@ -161,7 +161,7 @@ def test_long_rows_of_scores_take_other_kernels(M, weights_are):
 def test_on_a_device_prompts_attend_as_weights_or_caches_are_stored():
     """So tensor cores multiply them. On the CPU they attend in float32, and are rounded when they are stored."""
     rng, heads = np.random.default_rng(0), Heads(2, 2, 4, 4, 0.5)
-    qkv_RX, offsets_X = normal(rng, 3, 24), np.array([0, 3])
+    qkv_RX, offsets_X = normal_numbers(rng, 3, 24), np.array([0, 3])
     for weights_are, stored_as, kind, due in [
         (np.float32, None, NoCache, np.float32), (np.float16, None, NoCache, np.float16),
         (np.float32, HALF, SplitCache, np.float16), (np.float16, None, SplitCache, np.float32),

@@ -196,11 +196,11 @@ def test_numpy_cuts_off_where_the_emulated_instruction_does(inputs):
 def test_stacks_are_cut_off_alike_and_what_is_not_finite_stays():
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((3, 1, 5, 20)).astype(np.float16), rng.standard_normal((2, 20, 4)).astype(np.float16)
-    stacked = tensor_core.product(a, b)
+    stacked = tensor_core.tensor_core_product(a, b)
     assert stacked.shape == (3, 2, 5, 4)
-    np.testing.assert_array_equal(stacked[1, 1], tensor_core.product(a[1, 0], b[1]))
+    np.testing.assert_array_equal(stacked[1, 1], tensor_core.tensor_core_product(a[1, 0], b[1]))
     a[0, 0, 2, 7] = np.inf
-    spoilt = tensor_core.product(a, b)
+    spoilt = tensor_core.tensor_core_product(a, b)
     assert not np.isfinite(spoilt[0, :, 2]).any()
     np.testing.assert_array_equal(np.delete(spoilt, 2, 2), np.delete(stacked, 2, 2))
     assert tensor_core.cut_off(np.array([1e300, -1e300, 0.1])).tolist() == [np.inf, -np.inf, np.float32(0.099999994)]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from minidecode.conformance.machine_code import count
+from minidecode.conformance.machine_code import count_instructions
 from minidecode.errors import OptionError
 
 HEAD = [
@@ -16,7 +16,7 @@ BACK = "        /*0300*/               @P0 BRA `(.L_x_1) ;"
 
 
 def counts(*body: str):
-    return count("\n".join([*HEAD, ".L_x_1:", *body, BACK, *TAIL]))
+    return count_instructions("\n".join([*HEAD, ".L_x_1:", *body, BACK, *TAIL]))
 
 
 def test_loads_that_are_used_one_by_one_wait_each_time():
@@ -64,11 +64,11 @@ def test_half_of_the_branches_forward_are_taken():
 def test_code_out_of_the_way_is_no_loop():
     away = [".L_x_5:", LOAD.format(4), "        /*0400*/                   EXIT ;",
             "        /*0410*/                   BRA `(.L_x_5) ;"]  # fmt: skip
-    found = count("\n".join([*HEAD, *away, *TAIL]))
+    found = count_instructions("\n".join([*HEAD, *away, *TAIL]))
     assert not found.has_loop
     assert found.loop_instructions == found.instructions
 
 
 def test_a_text_without_instructions_is_refused():
     with pytest.raises(OptionError, match="no instruction"):
-        count("\t.target\tsm_90\n")
+        count_instructions("\t.target\tsm_90\n")

@@ -74,7 +74,7 @@ def versions(names: list[str]) -> Iterator[tuple[str, str, Callable | Exception]
 def wrong_answer(name: str, function: Callable) -> str:
     """What is wrong with the answer to the op's smallest planted input that launches a kernel; "" if it is right."""
     from minidecode.catalog import CATALOG
-    from minidecode.conformance.check import wrong
+    from minidecode.conformance.check import find_mistake
     from minidecode.conformance.rows import row_module
 
     inputs = sorted(row_module(name).planted(), key=lambda a: sum(x.size for x in a if isinstance(x, np.ndarray)))
@@ -82,7 +82,7 @@ def wrong_answer(name: str, function: Callable) -> str:
     signal.setitimer(signal.ITIMER_PROF, LONGEST)
     try:
         for arguments in inputs:
-            mistake = wrong(CATALOG[name], function, arguments)
+            mistake = find_mistake(CATALOG[name], function, arguments)
             if LAUNCHED or mistake:
                 break
         else:

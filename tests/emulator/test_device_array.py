@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 
 from minidecode.device.arrays import array_like, fetch, put, repeat_each
-from minidecode.emulator.device_array import BY_NUMBERS, ON_DEVICE, EmulatorArray, counted_arrays, counted_looks, taped
+from minidecode.emulator.device_array import (
+    BY_NUMBERS,
+    ON_DEVICE,
+    EmulatorArray,
+    counted_arrays,
+    counted_looks,
+    recorded_tape,
+)
 
 
 def there(*numbers, dtype=np.float32):
@@ -75,7 +82,7 @@ def test_no_graph_holds_a_join_of_many_arrays(join):
     """CuPy brings their addresses over from nine arrays up."""
     arrays = [there(k) for k in range(9)]
     join(arrays)
-    with taped():
+    with recorded_tape():
         join(arrays[:8])
         with pytest.raises(TypeError, match="9 arrays are joined while a step is captured"):
             join(arrays)
@@ -141,7 +148,7 @@ def test_what_is_repeated_is_an_array_of_its_own(given, times):
 
 def test_a_tape_does_it_again_on_the_same_arrays():
     a, total = there(1, 2, 3), there(0)
-    with taped() as tape:
+    with recorded_tape() as tape:
         doubled = a * 2
         total += doubled.sum()
         doubled[0] = total[0]

@@ -95,7 +95,7 @@ def test_a_long_launch_gets_fewer_schedules(monkeypatch):
 @pytest.mark.parametrize("blocks", [1, 2, 5, 30])
 @pytest.mark.parametrize("count", [1, 2, 3, 12])
 def test_schedules_are_forward_backward_each_block_first_and_random(blocks, count):
-    found = list(schedules.further_schedules(list(range(blocks))[::-1], 7, count))
+    found = list(schedules.schedules_after_first(list(range(blocks))[::-1], 7, count))
     assert len(found) == count - 1
     assert [s.name for s in found[:2]] == ["forward", "backward"][: count - 1]
     assert all(sorted(s.blocks) == list(range(blocks)) for s in found)

@@ -12,7 +12,7 @@ from minidecode.course.exercises import sandbox, skeleton
 @pytest.fixture(autouse=True, scope="module")
 def one_judge():
     """One process for all kernels of a file of tests: starting it takes longest."""
-    with sandbox.one_judge():
+    with sandbox.keep_one_judge():
         yield
 
 

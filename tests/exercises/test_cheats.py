@@ -605,13 +605,15 @@ def test_a_solution_is_known_again_where_solutions_are_not(tmp_path, monkeypatch
     exercise = find("16")
     shapes = {Path(exercise.file_name).stem: exercise.published()}
     (tmp_path / "skeletons").mkdir()
-    (tmp_path / "skeletons" / published.NOTED).write_text(published.as_noted(shapes), encoding="utf-8")
+    (tmp_path / "skeletons" / published.NOTED).write_text(published.solutions_as_json(shapes), encoding="utf-8")
     source = of_ada(16)
     monkeypatch.setattr("minidecode.course.exercises.find.HERE", tmp_path)
     monkeypatch.setattr("minidecode.course.exercises.skeleton.CHECKOUT", tmp_path)
     monkeypatch.chdir(tmp_path)
-    assert exercise.folder() is None and published.recognise(source, exercise.published()).file == "solution.py"
-    assert published.recognise("this is no Python", exercise.published()) is None
+    assert (
+        exercise.folder() is None and published.recognise_solution(source, exercise.published()).file == "solution.py"
+    )
+    assert published.recognise_solution("this is no Python", exercise.published()) is None
 
 
 # Thresholds of scores that the submission never has

@@ -566,9 +566,13 @@ def test_a_folder_that_is_a_class_and_a_student_is_refused(cli, classroom):
 
 
 def test_what_a_spreadsheet_would_compute_stays_a_text():
-    from minidecode.course.exercises.grade import _no_formula
+    from minidecode.course.exercises.grade import _text_without_formula
 
-    assert _no_formula("=1+1") == "'=1+1" and _no_formula("ada") == "ada" and _no_formula(1) == 1
+    assert (
+        _text_without_formula("=1+1") == "'=1+1"
+        and _text_without_formula("ada") == "ada"
+        and _text_without_formula(1) == 1
+    )
 
 
 # The wheel

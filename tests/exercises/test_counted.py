@@ -354,7 +354,7 @@ HOGS = {
 
 
 def sees_memory() -> bool:
-    with sandbox.for_numpy(None) as box:
+    with sandbox.numpy_sandbox(None) as box:
         box.ask("limits")
         return box.resident(forget_peak=True) is not None
 

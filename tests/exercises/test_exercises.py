@@ -110,16 +110,16 @@ def test_there_is_one_copy_of_a_skeleton():
 )
 def test_markers_that_do_not_match_are_refused(bad):
     with pytest.raises(skeleton.MarkerError):
-        skeleton.strip(bad)
+        skeleton.strip_solution(bad)
 
 
 def test_markers():
     solution = '"""Mine."""\n\ndef f():\n    # --- your turn: say one\n    return 1\n    # --- end\n'
-    assert skeleton.strip(solution) == (
+    assert skeleton.strip_solution(solution) == (
         'def f():\n    # your turn: say one\n    raise NotImplementedError("your turn: say one")\n'
     )
     mended = "def f(a):\n    # --- was\n    #| return a +\n    #|     1\n    return a\n    # --- end\n"
-    assert skeleton.strip(mended) == "def f(a):\n    return a +\n        1\n"
+    assert skeleton.strip_solution(mended) == "def f(a):\n    return a +\n        1\n"
 
 
 def test_a_constant_of_several_lines_is_read_back_as_it_was():

@@ -10,8 +10,8 @@ import pytest
 from toy import told
 
 from minidecode.course.exercises import wire
-from minidecode.course.exercises.as_code import as_code
-from minidecode.course.exercises.exercise import Submission, told_apart
+from minidecode.course.exercises.as_code import inputs_as_code
+from minidecode.course.exercises.exercise import Submission, draw_telling_input
 from minidecode.course.exercises.numpy_task import NumPyTask
 from minidecode.course.exercises.verdict import Miss
 from minidecode.course.exercises.wire import Callback
@@ -91,9 +91,9 @@ def test_a_name_needs_more_than_one_small_output_where_others_are_missing(sizes,
 
 def test_an_input_is_drawn_until_it_tells_mistakes_apart():
     task, numbers = Doubles(), iter([2, 2, 5, 7])  # 2 + 2 is 2 * 2
-    assert told_apart(task, task.draw(0), lambda: {"x": np.array([next(numbers)])})["x"] == 5
+    assert draw_telling_input(task, task.draw(0), lambda: {"x": np.array([next(numbers)])})["x"] == 5
     with pytest.raises(ValueError, match="no input was drawn"):
-        told_apart(task, task.draw(0), lambda: {"x": np.array([2])})
+        draw_telling_input(task, task.draw(0), lambda: {"x": np.array([2])})
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_an_input_is_drawn_until_it_tells_mistakes_apart():
 )  # fmt: skip
 def test_code_that_is_shown_makes_the_input(array, begins):
     names: dict = {}
-    exec(code := as_code({"x": array, "n": 3}), names)
+    exec(code := inputs_as_code({"x": array, "n": 3}), names)
     assert f"x = {begins}" in code and names["n"] == 3 and names["x"].dtype == array.dtype
     np.testing.assert_array_equal(names["x"], array)
 

@@ -39,7 +39,7 @@ def refused(number: int, source: str) -> str:
 
 
 def verified(folder: Path, line: object) -> str:
-    return league.verified("ada", folder, str(line), 0, __version__).problem
+    return league.verify_line("ada", folder, str(line), 0, __version__).problem
 
 
 def hand_in(folder: Path, given: Submission, line: object) -> Path:
@@ -68,7 +68,7 @@ def test_the_counts_are_those_that_one_counts_by_hand():
         "sectors": 4 * (numbers + blocks * 64 + blocks * 32) // 32, "bank_conflicts": 0, "barriers": blocks,
         "shuffles": 0, "votes": 0, "atomics": 0,
     }  # fmt: skip
-    assert league.parsed(str(score)) == score and score.version == __version__
+    assert league.parse_line(str(score)) == score and score.version == __version__
 
 
 def test_a_line_does_not_depend_on_the_students_variation_or_editor(tmp_path, of_1):
@@ -233,9 +233,13 @@ def test_a_kernel_that_is_not_accepted_has_no_line(tmp_path, monkeypatch, capsys
 
 def test_a_line_replaces_the_earlier_one_beside_whatever_the_file_holds(tmp_path, of_1):
     (tmp_path / league.FILE).write_bytes(b"\xff\n1 scale of before\n12 other\n")
-    assert league.keep(tmp_path, of_1).read_text(encoding="utf-8").splitlines() == ["\ufffd", "12 other", str(of_1)]
+    assert league.keep_line(tmp_path, of_1).read_text(encoding="utf-8").splitlines() == [
+        "\ufffd",
+        "12 other",
+        str(of_1),
+    ]
 
 
 def test_a_line_of_anything_else_cannot_be_read():
     with pytest.raises(InputError):
-        league.parsed("12 bank_conflicts")
+        league.parse_line("12 bank_conflicts")

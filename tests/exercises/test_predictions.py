@@ -10,7 +10,7 @@ from numba import cuda, float32
 
 import minidecode as md
 from minidecode.course.exercises.find import exercises, find
-from minidecode.course.exercises.prediction_task import PredictionTask, factor
+from minidecode.course.exercises.prediction_task import PredictionTask, factor_between
 
 PREDICTIONS = [e for e in exercises().values() if isinstance(e.task, PredictionTask)]
 
@@ -21,8 +21,8 @@ def test_no_known_mistake_passes_within_the_tolerance(exercise):
     for seed in range(60):
         v = task.draw(seed)
         right = task.expected(v)
-        for theirs in task._mistaken(v):
-            off = max(factor(theirs[name], right[name]) for name in task.answers)
+        for theirs in task._mistaken_predictions(v):
+            off = max(factor_between(theirs[name], right[name]) for name in task.answers)
             assert off > 1.4 * task.within - 0.4, f"seed {seed}"
 
 

@@ -14,11 +14,11 @@ import pytest
 
 from minidecode.course.exercises import skeleton
 from minidecode.course.project import checkpoint, elsewhere
-from minidecode.course.project.check import verdict
+from minidecode.course.project.check import verdict_on_stage
 from minidecode.course.project.engine import Engine
 from minidecode.course.project.rules import broken_rules
 from minidecode.course.project.skeleton import engine_skeleton
-from minidecode.course.project.stages import STAGES, Kit, why_too_many
+from minidecode.course.project.stages import STAGES, Kit, why_too_many_bytes
 from minidecode.course.project.weights import WeightError, Weights
 from minidecode.device.blas_threads import few_blas_threads
 
@@ -109,7 +109,7 @@ def known():
 def judged(source, number, folder, path, known):
     path.write_text(source, encoding="utf-8")
     with closing(Engine(path, folder)) as engine, few_blas_threads(True):
-        return verdict(STAGES[number], Kit(engine, 5, _known=known))
+        return verdict_on_stage(STAGES[number], Kit(engine, 5, _known=known))
 
 
 @pytest.mark.parametrize("number", STAGES)
@@ -203,7 +203,7 @@ def test_work_and_bytes_that_are_hidden_do_not_pass(number, way, published, tmp_
     path = tmp_path / "engine.py"
     path.write_text(source, encoding="utf-8")
     with closing(Engine(path, published)) as engine, few_blas_threads(True):
-        found = verdict(STAGES[number], Kit(engine, 5, _known=known))
+        found = verdict_on_stage(STAGES[number], Kit(engine, 5, _known=known))
     assert found["state"] == "wrong", found
     assert re.search("no results from|numbers out of|rows through|as much as|are enough", found["message"]), found
 
@@ -338,7 +338,7 @@ def far():
     weights.add([np.ones(24, np.float32)])
     answers = {"product": weights.product, "numbers": weights.numbers}
     elsewhere.Elsewhere.ask = staticmethod(lambda name, *arguments: answers[name](*arguments))
-    yield weights, elsewhere.rebuild(["view", 0, 0, [6, 4], [16, 4], "<f4"], (6, 4), "<f4")
+    yield weights, elsewhere.rebuild_elsewhere(["view", 0, 0, [6, 4], [16, 4], "<f4"], (6, 4), "<f4")
     elsewhere.Elsewhere.ask = before
 
 
@@ -437,7 +437,9 @@ def test_bytes_are_counted_once_wherever_they_are_kept(tmp_path):
         assert engine.weighed(engine.call("numbers", kept=(None,))).nbytes > 9 * 3000 - 4200, (
             "numbers that are no arrays"
         )
-        assert "parts of larger ones" in why_too_many(held["parts"]) or "float64" in why_too_many(held["parts"])
+        assert "parts of larger ones" in why_too_many_bytes(held["parts"]) or "float64" in why_too_many_bytes(
+            held["parts"]
+        )
         again = engine.elsewhere(held["once"])
         assert engine.weighed(again).nbytes == held["once"].nbytes and again.box is not None
         with pytest.raises(Exception, match=r"pickle|local"):
@@ -474,7 +476,7 @@ def test_an_engine_may_multiply_and_keep_its_weights_otherwise(way, published, t
     path.write_text(SOLUTION.replace(said, instead), encoding="utf-8")
     with closing(Engine(path, published)) as engine, few_blas_threads(True):
         kit = Kit(engine, 5, _known=known)
-        found = [verdict(STAGES[number], kit) for number in (3, 11)]
+        found = [verdict_on_stage(STAGES[number], kit) for number in (3, 11)]
     assert [f["state"] for f in found] == ["passed", "passed"], found
 
 

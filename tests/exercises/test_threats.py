@@ -257,7 +257,7 @@ def test_seconds_of_waiting_for_a_core_are_not_counted(monkeypatch):
     monkeypatch.setattr(sandbox, "SECONDS", 1.0)
     assert fails(late, "time").message
     started = time.monotonic()
-    monkeypatch.setattr(sandbox, "_waited_for_a_core", lambda process: time.monotonic() - started)
+    monkeypatch.setattr(sandbox, "_seconds_waited_for_a_core", lambda process: time.monotonic() - started)
     assert judged(late).ok
     monkeypatch.setattr(sandbox, "MOST_WAITED", 0.0)
     fails(late, "time")
@@ -266,7 +266,7 @@ def test_seconds_of_waiting_for_a_core_are_not_counted(monkeypatch):
 @pytest.mark.skipif(os.name != "posix", reason="no signal stops a process there")
 def test_a_process_that_is_ended_for_being_late_is_called_late(monkeypatch):
     """Even where we notice its end before its lateness, as on a machine that gives us no time."""
-    with sandbox.for_numpy(None, seconds=0.3) as box:
+    with sandbox.numpy_sandbox(None, seconds=0.3) as box:
         get = box._replies.get
         monkeypatch.setattr(box._replies, "get", lambda timeout: (time.sleep(1.5), get(timeout=1))[1])
         os.kill(box._process.pid, signal.SIGSTOP)
@@ -277,10 +277,10 @@ def test_a_process_that_is_ended_for_being_late_is_called_late(monkeypatch):
 
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="this system does not count it")
 def test_the_system_counts_the_waiting():
-    with sandbox.for_numpy(None) as box:
+    with sandbox.numpy_sandbox(None) as box:
         box.ask("limits")
-        assert 0 <= sandbox._waited_for_a_core(box._process.pid) < 60
-    assert sandbox._waited_for_a_core(box._process.pid) == 0, "it is gone"
+        assert 0 <= sandbox._seconds_waited_for_a_core(box._process.pid) < 60
+    assert sandbox._seconds_waited_for_a_core(box._process.pid) == 0, "it is gone"
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere memory is watched, not limited")
@@ -315,7 +315,7 @@ def test_memory_is_watched_where_the_system_has_no_limit(monkeypatch):
     monkeypatch.setattr(sandbox.Sandbox, "__init__", watched)
     greedy = "keep = np.ones(10**8)\n__import__('time').sleep(5)\nreturn None"
     assert "more memory" in fails(honest(greedy), "memory").message
-    assert "watched" in " ".join(sandbox.limits())
+    assert "watched" in " ".join(sandbox.limits_in_words())
 
 
 @pytest.mark.parametrize(

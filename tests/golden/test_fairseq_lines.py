@@ -11,7 +11,7 @@ from fairseq_cases import FOLDER, write_checkpoint
 
 import minidecode as md
 from minidecode.commands import cli
-from minidecode.commands.fairseq import Program, fairseq_generate, fairseq_interactive, parsed
+from minidecode.commands.fairseq import Program, fairseq_generate, fairseq_interactive, parse_options
 from minidecode.files.fairseq_data import HEADER, Pair, batches, read_indexed
 
 LINES = FOLDER.with_name("fairseq_lines")
@@ -87,7 +87,7 @@ def test_the_guide_s_two_columns_mean_the_same(checkpoints, monkeypatch):
     for option, name, value in rows:
         options = ["--max-len-b", "0"] if name == "max_len_a" else []
         given = [".", "--path", str(checkpoints[NAMES[0]]), "--plan", "numpy", "--beam", "5", *options, *option.split()]
-        program = Program.start(parsed("fairseq-generate", given), pair)
+        program = Program.start(parse_options("fairseq-generate", given), pair)
         with pytest.raises(AttributeError):  # there is no output
             program.translate([np.array([5, 6, 7, 8, 2])])
         limit = min(int(1.2 * 5) if name == "max_len_a" else 200, program.model.config.context - 1)

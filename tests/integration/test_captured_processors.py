@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from minidecode.device.arrays import fetch, put
-from minidecode.emulator.device_array import counted_looks, taped
+from minidecode.emulator.device_array import counted_looks, recorded_tape
 from minidecode.options.options import Options
 from minidecode.plan import Plan
 from minidecode.search import processors
@@ -117,7 +117,7 @@ def test_what_is_captured_at_one_step_is_right_at_another(names, options, first,
     device = OnDevice(request_of(names, options), options, first, 0)
     assert set(names.split()) == set(key_of_step(device.rows(), options))
     tables = len(make_tables(device.rows(), options))
-    with counted_looks() as looks, taped() as tape:
+    with counted_looks() as looks, recorded_tape() as tape:
         found = device.run()
     assert not looks and len(device.request.tables) == tables
     same(found, by_numpy(request, options, first, 0))
@@ -155,7 +155,7 @@ def test_a_kept_step_takes_the_tables_of_another_request():
     options = Options(encoder_no_repeat_ngram_size=2, encoder_repetition_penalty=1.5)
     device = OnDevice(request_of("", options), options, 2, 0)
     device.run()
-    with taped() as tape:
+    with recorded_tape() as tape:
         found = device.run()
     other = request_of("", options, [[4, 3, 5], [3, 5, 4, 4, 3], [5, 5, 5, 3]])
     kept, new = (list(arrays_of_tables(request.tables)) for request in (device.request, other))

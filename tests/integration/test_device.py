@@ -14,7 +14,7 @@ from minidecode.cuda import linear, linear_int8
 from minidecode.device import graphs
 from minidecode.device.arrays import put
 from minidecode.device.matmul import PRODUCT
-from minidecode.emulator.device_array import taped
+from minidecode.emulator.device_array import recorded_tape
 from minidecode.errors import OptionError
 from minidecode.model import Model
 from minidecode.models import FAMILIES
@@ -226,7 +226,7 @@ def test_a_step_with_products_of_the_library_is_captured_if_its_door_allows(monk
 )
 def test_what_no_graph_can_hold_is_refused_while_one_is_captured(look):
     array = put(np.zeros(1), "emulator")
-    with pytest.raises(TypeError, match="while a step is captured"), taped():
+    with pytest.raises(TypeError, match="while a step is captured"), recorded_tape():
         look(array)
 
 

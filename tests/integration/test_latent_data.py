@@ -8,11 +8,11 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[2] / "weights"))
 
-from latent_data import follows_grammar, held_out_sentences, is_held_out, random_sentence, sentences, words
+from latent_data import follows_grammar, held_out_sentences, is_held_out, random_sentence, sentences, words_of_grammar
 
 
 def test_sentences_follow_the_grammar_in_known_words():
-    rng, known = np.random.default_rng(0), set(words())
+    rng, known = np.random.default_rng(0), set(words_of_grammar())
     for _ in range(300):
         sentence = random_sentence(rng)
         assert follows_grammar(sentence), sentence

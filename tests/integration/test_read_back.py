@@ -14,7 +14,7 @@ from test_attention_settings import IDS, make
 from toy import told
 
 from minidecode.device.arrays import copy_to_device, put
-from minidecode.emulator.device_array import EmulatorArray, counted_looks, there
+from minidecode.emulator.device_array import EmulatorArray, counted_looks, data_on_device
 from minidecode.options.options import Options
 from minidecode.plan import Plan
 from minidecode.runtime.engine import Engine
@@ -43,7 +43,7 @@ def numbers_of(given):
     if dataclasses.is_dataclass(given):
         parts = {f.name: numbers_of(getattr(given, f.name)) for f in dataclasses.fields(given)}
         return dataclasses.replace(given, **parts)
-    return there(given)
+    return data_on_device(given)
 
 
 def on_device(result, args):

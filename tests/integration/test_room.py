@@ -13,7 +13,7 @@ from minidecode.conformance.rows import row_module
 from minidecode.conformance.rows.beam_update import HF
 from minidecode.cuda import append, beam_update, extend, finished, flags, paged_append, reorder, sequences
 from minidecode.device.arrays import fetch, put
-from minidecode.emulator.device_array import taped
+from minidecode.emulator.device_array import recorded_tape
 from minidecode.ops import ALL_DONE, FINE, NO_ROOM, TROUBLE, Heads
 from minidecode.search.looks import MOST
 from minidecode.search.result import raise_trouble
@@ -110,7 +110,7 @@ def test_texts_without_room_are_in_trouble():
     tokens_RM, length_R, trouble_R = there(np.zeros((2, 5), np.int64)), there([2, 3]), there([FINE, FINE])
     token_R, gained_R, certain_R = there([7, 8]), there([-0.5, -0.5], np.float32), there([False, False])
     total_R, done_R, prompt_R, limit_R, eos_X = (there(a) for a in ([0.0, 0.0], [False, False], [1, 1], [99, 99], [0]))
-    with taped() as tape:
+    with recorded_tape() as tape:
         flag = extend.extend_sequences(
             tokens_RM, token_R, gained_R, certain_R, trouble_R, total_R, length_R, done_R, prompt_R, limit_R, eos_X
         )
@@ -133,7 +133,7 @@ def test_beams_without_room_are_in_trouble():
     places = there(np.zeros((1, 2)), np.float32), there(np.full((1, 2), -1e9), np.float32), there([[0, 0]])
     done_B, length_B, prompt_B, limit_B = there([False]), there([1]), there([1]), there([99])
     norm_X, eos_X = there([1, 1, 2, 3], np.float32), there([0])
-    with taped() as tape:
+    with recorded_tape() as tape:
         _, parent_BW, token_BW, _, slot_BW, at_B, trouble_B = beam_update.update_beams(
             score_BC, parent_BC, token_BC, *places, done_B, length_B, prompt_B, limit_B, norm_X, eos_X, HF
         )

@@ -13,7 +13,7 @@ import minidecode as md
 
 sys.path.append(str(Path(__file__).parents[2] / "weights"))
 
-from evaluate_latent import figures, interpolations, same, table, turns
+from evaluate_latent import equal_words, figures, interpolations, table, turns_into_last
 from latent_data import held_out_sentences
 
 ROOT = Path(__file__).parents[2]
@@ -41,15 +41,17 @@ def test_interpolations_go_from_one_sentence_to_another():
     assert all(len({*path[1:-1]} - {path[0], path[-1]}) >= 3 for path in paths)
     given = zip(paths, firsts, lasts, strict=True)
     ends = [pair for path, *two in given for pair in zip((path[0], path[-1]), two, strict=True)]
-    assert np.mean([right for pair in ends for right in same(*pair)]) > 0.85
-    assert sum(turns(*path) for path in zip(paths, firsts, lasts, strict=True)) >= 2
+    assert np.mean([right for pair in ends for right in equal_words(*pair)]) > 0.85
+    assert sum(turns_into_last(*path) for path in zip(paths, firsts, lasts, strict=True)) >= 2
 
 
 def test_what_a_turn_is():
-    assert turns(["a", "b", "c", "d", "e"], "a", "e")
-    assert not turns(["a", "b", "b", "d", "e"], "a", "e")  # two texts between
-    assert not turns(["a", "b", "c", "d", "e"], "a", "f") and not turns(["x", "b", "c", "d", "e"], "a", "e")
-    assert not turns(["a", "a", "c", "d", "e", "e"], "a", "e")
+    assert turns_into_last(["a", "b", "c", "d", "e"], "a", "e")
+    assert not turns_into_last(["a", "b", "b", "d", "e"], "a", "e")  # two texts between
+    assert not turns_into_last(["a", "b", "c", "d", "e"], "a", "f") and not turns_into_last(
+        ["x", "b", "c", "d", "e"], "a", "e"
+    )
+    assert not turns_into_last(["a", "a", "c", "d", "e", "e"], "a", "e")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int8"])

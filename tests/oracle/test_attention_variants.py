@@ -18,7 +18,7 @@ from making import random_weights  # noqa: E402
 from tokenizers import Tokenizer  # noqa: E402
 from tolerance import FLOAT32, FLOAT64, logit_bound  # noqa: E402
 from train_bart import bart_tokenizer  # noqa: E402
-from train_variants import FAMILIES, VARIANTS, D, Variant, widened  # noqa: E402
+from train_variants import FAMILIES, VARIANTS, D, Variant, widened_feed_forward  # noqa: E402
 from uptrain_gpt2 import multi_query_of  # noqa: E402
 
 pytestmark = pytest.mark.oracle
@@ -112,7 +112,7 @@ def test_all_variants_have_as_many_parameters(kind, name):
     tokenizer = plain if kind == "gpt2" else bart_tokenizer(TINY_GPT2)
 
     def count(variant: Variant) -> int:
-        model = family.make(family.config(variant, widened(variant, family.attentions), tokenizer))
+        model = family.make(family.config(variant, widened_feed_forward(variant, family.attentions), tokenizer))
         return sum(p.numel() for p in model.parameters())
 
     assert abs(count(VARIANTS[name]) - count(VARIANTS["multi-head"])) <= 4 * (2 * D + 1) / 2

@@ -34,7 +34,7 @@ def agree(found, expected):
 
 
 @settings(max_examples=60)
-@given(seeds, el_row.sizes())
+@given(seeds, el_row.draw_sizes())
 @example(0, el_row.planted_sizes()[1] | dict(W=5, key_bias=100.0))
 def test_el_is_multi_head_attention(seed, sizes):
     """Over keys and values that the same weights make of the same hidden states (Appendix B), for G from 1 to H."""
@@ -51,7 +51,7 @@ def test_el_is_multi_head_attention(seed, sizes):
 
 
 @settings(max_examples=60)
-@given(seeds, el_row.sizes(), st.sampled_from([1.0, 30.0, 1000.0]))
+@given(seeds, el_row.draw_sizes(), st.sampled_from([1.0, 30.0, 1000.0]))
 def test_the_key_bias_changes_no_weight(seed, sizes, size):
     """With it (Equation 9) and without (the end of Appendix B): a bias as large as you like, the same result."""
     q, h, begin, w_k, b_k, w_v, b_v, scale = wide(el_row.arguments_of(seed, **sizes))
@@ -61,7 +61,7 @@ def test_the_key_bias_changes_no_weight(seed, sizes, size):
 
 
 @settings(max_examples=40)
-@given(seeds, el_row.sizes())
+@given(seeds, el_row.draw_sizes())
 def test_beside_a_generated_part_the_key_bias_counts(seed, sizes):
     """It moves the softmax: where q . b_k is large, all weight goes to the prompt; far below zero, none."""
     q, h, begin, *weights, k, v, begin_R, end_R, scale = wide(split_row.arguments_of(seed, **sizes))

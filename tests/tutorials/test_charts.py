@@ -12,7 +12,7 @@ from minidecode.course.brackets import draw_brackets
 from minidecode.course.chart import Axis, Chart
 from minidecode.course.fan import draw_fan, who_reads
 from minidecode.course.recorded import Yours, recorded
-from minidecode.course.roofline import Spot, draw_roofline, roof
+from minidecode.course.roofline import Spot, draw_roofline, roof_at
 from minidecode.course.slots import draw_slots
 from minidecode.errors import InputError
 from minidecode.reference import grouped
@@ -53,7 +53,7 @@ def test_recorded_results_are_read_and_the_readers_own_are_not_kept():
 
 def test_a_roofline_has_its_corner_at_the_balance_and_spots_where_they_belong():
     machine = Machine("m", 10e9, 80e9, "made up")
-    assert roof(machine, 4) == 40e9 and roof(machine, 8) == roof(machine, 99) == 80e9
+    assert roof_at(machine, 4) == 40e9 and roof_at(machine, 8) == roof_at(machine, 99) == 80e9
     spots = [Spot("a", "measured", 0.5, 4e9), Spot("b", "by its counts", 16)]
     svg = draw_roofline(machine, spots, name="99-r", caption="Where?", alt="A roof, " + "x" * 30).files()["99-r.svg"]
     assert "8 a byte" in svg and "at most 80 G" in svg and ">a: measured<" in svg

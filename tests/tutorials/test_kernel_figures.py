@@ -6,7 +6,7 @@ from numba import cuda, float32
 
 import minidecode as md
 from minidecode.conformance.kernel_types import check_types
-from minidecode.course.dram import Launch, arrows, draw_launches, launch_of
+from minidecode.course.dram import Launch, draw_launches, launch_of, number_of_arrows
 from minidecode.course.lanes import draw_requests
 from minidecode.course.strips import draw_strips
 from minidecode.course.survivors import draw_survivors, draw_ways
@@ -142,7 +142,7 @@ def test_passes_are_counted_for_arrays_of_full_size_and_once_a_line():
 def test_each_pass_is_an_arrow_and_each_launch_a_box():
     log = [Launch("add", {"x": 1, "y": 1}, {"s": 1}), Launch("root", {}, {}), Launch("twice", {"s": 2}, {})]
     figure = draw_launches({"apart": log, "fused": [Launch("all", {"x": 1, "y": 1}, {"s": 1})]}, name="99-x", **TOLD)
-    assert arrows(log) == 5
+    assert number_of_arrows(log) == 5
     assert figure.labels == (
         "apart: 3 launches, 5 passes over whole arrays.", "fused: 1 launch, 3 passes over whole arrays.",
     )  # fmt: skip

@@ -18,7 +18,7 @@ from minidecode.bench.machines import Machine
 from minidecode.bench.step_costs import FIGURES, Step
 from minidecode.catalog import CATALOG, Cost
 from minidecode.course import costs as drawing
-from minidecode.course.costs import draw_costs, factor, in_digits, say
+from minidecode.course.costs import draw_costs, factor_in_words, number_in_digits, quantity_in_words
 
 ROOT = Path(__file__).parents[2]
 LIVE = ROOT / "docs" / "static" / "live"
@@ -146,8 +146,8 @@ def test_a_change_of_the_catalog_is_noticed(monkeypatch, name):
 
 @needs_node
 def test_a_change_of_els_costs_is_noticed(monkeypatch):
-    few, product = SETTINGS[:3], el_costs._product
-    monkeypatch.setattr(el_costs, "_product", lambda s, m, k, n: product(s, m + 1, k, n))
+    few, product = SETTINGS[:3], el_costs._product_cost
+    monkeypatch.setattr(el_costs, "_product_cost", lambda s, m, k, n: product(s, m + 1, k, n))
     assert farthest(in_node([COSTS], calls(few))[0], by_python(few)) > 1e-9
 
 
@@ -160,11 +160,15 @@ def test_numbers_are_written_alike():
     asked += [["factor", number, first] for number, first in zip(numbers, numbers[7:], strict=False)
               if first and number < 1e15 * first and first < 1e15 * max(number, 1e-9)]  # fmt: skip
     asked += [["factor", 0.1, 1], ["factor", 0.0999, 1], ["factor", 1, 999.6], ["factor", 0, 1]]
-    written = {"say": say, "inDigits": in_digits, "factor": factor}
+    written = {"say": quantity_in_words, "inDigits": number_in_digits, "factor": factor_in_words}
     expected = [written[name](*given) for name, *given in asked]
     assert in_node([COSTS], asked)[0] == expected
-    assert [say("bytes held", 1.5e9), say("seconds", 2.346e-3)] == ["1.50 GB", "2.35 ms"]
-    assert [factor(5, 2), factor(1, 10), factor(393, 1_360_000)] == ["2.50x", "0.100x", "1/3,460 of the first"]
+    assert [quantity_in_words("bytes held", 1.5e9), quantity_in_words("seconds", 2.346e-3)] == ["1.50 GB", "2.35 ms"]
+    assert [factor_in_words(5, 2), factor_in_words(1, 10), factor_in_words(393, 1_360_000)] == [
+        "2.50x",
+        "0.100x",
+        "1/3,460 of the first",
+    ]
 
 
 # Drawn figures
@@ -178,7 +182,9 @@ def test_a_figure_shows_all_numbers_and_tells_the_page_all_it_needs(kind):
     numbers = FIGURES[kind](step_costs.published_step(model, **request), drawing.machines()["V100, tensor cores"])
     svg = next(iter(figure.files().values()))
     for what, of in numbers.items():
-        assert f">{what}<" in svg and all(say(what, n) in svg and say(what, n) in figure.alt for n in of.values())
+        assert f">{what}<" in svg and all(
+            quantity_in_words(what, n) in svg and quantity_in_words(what, n) in figure.alt for n in of.values()
+        )
     page = json.loads(re.search(r'data-live="(.*?)"', figure._repr_html_())[1].replace("&quot;", '"'))
     assert page["kind"] == kind and page["model"] in page["models"] and page["machine"] in page["machines"]
     for step in page["models"].values():

@@ -111,7 +111,7 @@ def ran(monkeypatch, tmp_path, capsys):
         course.check(number)
         return capsys.readouterr().out
 
-    with sandbox.one_judge():
+    with sandbox.keep_one_judge():
         run.offered, run.drawn = offered, drawn
         yield run
 

@@ -7,7 +7,7 @@ import pytest
 from minidecode.bench.ladder import Ladder
 from minidecode.course.busy import draw_lanes
 from minidecode.course.lifetimes import draw_lifetimes
-from minidecode.course.race import draw_race, moments
+from minidecode.course.race import draw_race, moments_to_show
 from minidecode.course.recorded import recorded
 from minidecode.course.stairs import draw_ladder
 from minidecode.errors import InputError
@@ -64,8 +64,8 @@ def test_lanes_are_to_one_scale_and_say_how_busy_a_thread_was():
 
 def test_a_race_shows_what_was_printed_by_then():
     runs = {"slow": [(4.0, "we"), (8.0, " go"), (16.0, " on")], "fast": [(1.0, "we"), (1.5, " go"), (2.0, " on")]}
-    assert moments(runs, 3) == [1.0, 2.0, 16.0]
-    assert moments(runs, 4) == pytest.approx([1.0, 2.0, 32**0.5, 16.0])
+    assert moments_to_show(runs, 3) == [1.0, 2.0, 16.0]
+    assert moments_to_show(runs, 4) == pytest.approx([1.0, 2.0, 32**0.5, 16.0])
     figure = draw_race(runs, name="99-r", unit="ticks", most=3, **TOLD)
     assert figure.labels[1] == "After 2 ticks: slow 0 of 3 tokens; fast 3 of 3 tokens."
     first, last = (" ".join(f.parts) for f in (figure.canvases[0], figure.canvases[-1]))

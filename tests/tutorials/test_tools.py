@@ -11,7 +11,7 @@ import pytest
 from minidecode import course
 from minidecode.course import canvas as canvases
 from minidecode.course.chapters import Chapter, cells, without_outputs
-from minidecode.course.markers import fill
+from minidecode.course.markers import fill_between_markers
 from minidecode.errors import InputError
 
 ROOT = Path(__file__).parents[2]
@@ -135,14 +135,14 @@ def test_tables_of_results(script):
 @pytest.mark.parametrize("text", ["<!-- x: a -->", "<!-- end of x -->", "<!-- end of x --><!-- x: a -->"])
 def test_a_broken_pair_of_markers_is_told(text):
     with pytest.raises(ValueError, match="a pair is broken"):
-        fill(text, "x", lambda asked: asked)
+        fill_between_markers(text, "x", lambda asked: asked)
 
 
 def test_markers_are_filled_on_their_line_or_on_lines_of_their_own():
     text = (
         "one <!-- x: a --><!-- end of x --> two\n<!-- x: b -->\nold\n<!-- end of x -->\n<!-- y: c --><!-- end of y -->"
     )
-    filled, count = fill(text, "x", str.upper)
+    filled, count = fill_between_markers(text, "x", str.upper)
     assert count == 2
     assert filled.startswith(
         "one <!-- x: a -->A<!-- end of x --> two\n<!-- x: b -->\nB\n<!-- end of x -->\n<!-- y: c -->"

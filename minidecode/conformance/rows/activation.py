@@ -110,7 +110,7 @@ def bound(f_RF, bias_F, activation):
     """
     biased_RF = np.abs(f_RF.astype(np.float64) + (0 if bias_F is None else bias_F))
     if activation.startswith("gated-"):
-        return through(0 * biased_RF, f_RF, bias_F, activation)
+        return error_through_activation(0 * biased_RF, f_RF, bias_F, activation)
     if activation == "relu2":
         biased_RF = biased_RF**2
     elif activation == "gelu_10":
@@ -120,19 +120,19 @@ def bound(f_RF, bias_F, activation):
     return 6 * EPS * biased_RF + 2.0**-147
 
 
-def through(off_RX, f_RX, bias_X, activation: str):
+def error_through_activation(off_RX, f_RX, bias_X, activation: str):
     """How far a result may be off where the numbers that are given are off by `off_RX`."""
     biased_RX = f_RX.astype(np.float64) + (0 if bias_X is None else bias_X)
     if not activation.startswith("gated-"):
-        return steepest(off_RX, biased_RX, activation) * off_RX + bound(f_RX, bias_X, activation)
+        return steepest_slope(off_RX, biased_RX, activation) * off_RX + bound(f_RX, bias_X, activation)
     name, (gate_RF, up_RF) = activation.removeprefix("gated-"), (biased_RX[:, i::2] for i in (0, 1))
-    off_gate_RF = through(off_RX[:, 0::2], gate_RF, None, name)
+    off_gate_RF = error_through_activation(off_RX[:, 0::2], gate_RF, None, name)
     off_up_RF = off_RX[:, 1::2] + EPS * np.abs(up_RF)
     through_RF = np.abs(oracle(gate_RF, None, name))
     return off_gate_RF * (np.abs(up_RF) + off_up_RF) + through_RF * (off_up_RF + EPS * np.abs(up_RF)) + 2.0**-147
 
 
-def steepest(off_RF, biased_RF, activation: str):
+def steepest_slope(off_RF, biased_RF, activation: str):
     """The most that the activation enlarges an error of `off_RF` in the numbers that it is given."""
     if activation == "relu2":
         return 2 * (np.abs(biased_RF) + off_RF)

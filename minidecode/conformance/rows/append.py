@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ...ops import Heads
 from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS
-from .heads import heads_of, product_of
+from .heads import distinct_product, draw_heads
 from .heads import oracle as heads_oracle
 
 
@@ -15,10 +15,10 @@ def arguments_of(at: list[int], M: int, heads: Heads, *, bias: bool = True, dtyp
     """The op's arguments; the cache holds negative numbers, all different, and the product positive ones."""
     R, G = len(at), heads.G
     cache = [-np.arange(1, 1 + R * G * M * X).reshape(R, G, M, X) for X in (heads.K, heads.U)]
-    return *product_of(R, heads, bias), *(m.astype(dtype) for m in cache), np.array(at, np.int64)
+    return *distinct_product(R, heads, bias), *(m.astype(dtype) for m in cache), np.array(at, np.int64)
 
 
-def halves_of(at: list[int], M: int, heads: Heads) -> tuple:
+def half_cache_of(at: list[int], M: int, heads: Heads) -> tuple:
     """A cache of half precision, for numbers that it has to round; some are beyond its range, and one is none."""
     rng = np.random.default_rng(0)
     qkv_RX, bias_X, *rest = arguments_of(at, M, heads, dtype=np.float16)
@@ -35,7 +35,7 @@ def inputs(draw):
     M = draw(st.integers(1, 5))
     at = draw(st.lists(st.integers(0, M - 1), min_size=1, max_size=4))
     dtype = draw(st.sampled_from([np.float32, np.float16]))
-    return arguments_of(at, M, draw(heads_of()), bias=draw(st.booleans()), dtype=dtype)
+    return arguments_of(at, M, draw(draw_heads()), bias=draw(st.booleans()), dtype=dtype)
 
 
 def planted() -> list[tuple]:
@@ -44,9 +44,9 @@ def planted() -> list[tuple]:
         arguments_of([4, 0], 5, Heads(6, 2, 5, 3, 1.0)),
         arguments_of([1, 1], 2, Heads(4, 1, 3, 7, 1.0), bias=False),
         arguments_of([0], 1, Heads(1, 1, 1, 1, 1.0)),
-        halves_of([1, 0], 2, Heads(2, 1, 2, 3, 1.0)),
-        halves_of([1, 0, 1], 2, Heads(4, 2, 8, 6, 1.0)),
-        halves_of([1, 0, 1, 2, 0], 3, Heads(2, 1, 4, 8, 1.0)),  # whole fours, and more rows than a thread takes
+        half_cache_of([1, 0], 2, Heads(2, 1, 2, 3, 1.0)),
+        half_cache_of([1, 0, 1], 2, Heads(4, 2, 8, 6, 1.0)),
+        half_cache_of([1, 0, 1, 2, 0], 3, Heads(2, 1, 4, 8, 1.0)),  # whole fours, and more rows than a thread takes
         arguments_of([32, 0, 31], 33, Heads(2, 1, 31, 33, 1.0)),
         arguments_of([2] * 2, 3, Heads(12, 12, 64, 64, 1.0)),  # GPT-2's heads, and all rows as long, as in a step
     ]
@@ -70,11 +70,11 @@ def oracle(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R):
     after = [k_RGMK.copy(), v_RGMU.copy()]
     for cache_RGMX, new_RGX in zip(after, new, strict=True):
         for r, g, x in np.ndindex(new_RGX.shape):
-            cache_RGMX[r, g, at_R[r], x] = nearest(new_RGX[r, g, x], cache_RGMX.dtype)
+            cache_RGMX[r, g, at_R[r], x] = nearest_number(new_RGX[r, g, x], cache_RGMX.dtype)
     return q_RHK, *after
 
 
-def nearest(number, dtype):
+def nearest_number(number, dtype):
     """Beyond the range that is the largest number, with its sign."""
     if dtype != np.float16 or np.isnan(number):
         return number

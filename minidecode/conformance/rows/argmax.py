@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ...ops import FINE, NONE_LEFT, NOT_A_NUMBER
 from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, SEVERAL_WIDE, WIDE, WIDTH
-from .hars import scores_of
+from .hars import scores_and_errors
 
 INF, NAN = np.inf, np.nan
 
@@ -77,7 +77,7 @@ def oracle(scores_RV, logits_RV):
     """In float64, row by row."""
     token_R, logprob_R = np.zeros(len(scores_RV), np.int64), np.full(len(scores_RV), NAN)
     trouble_R = np.full(len(scores_RV), NOT_A_NUMBER)
-    logprobs_RV = scores_RV.astype(np.float64) if logits_RV is None else _logprobs(logits_RV)[0]
+    logprobs_RV = scores_RV.astype(np.float64) if logits_RV is None else _logprobs_and_errors(logits_RV)[0]
     for r, scores_V in enumerate(scores_RV.tolist()):
         token = 0 if any(score != score for score in scores_V) else scores_V.index(max(scores_V))
         if not np.isnan(scores_V).any() and not np.isnan(logprobs_RV[r, token]):
@@ -92,13 +92,13 @@ def bound(scores_RV, logits_RV):
     none_R = np.zeros(len(token_R))
     if logits_RV is None:
         return none_R, none_R, none_R
-    off_RV = _logprobs(logits_RV)[1]
+    off_RV = _logprobs_and_errors(logits_RV)[1]
     return none_R, np.where(trouble_R == NOT_A_NUMBER, 0, off_RV[np.arange(len(token_R)), token_R]), none_R
 
 
-def _logprobs(logits_RV):
+def _logprobs_and_errors(logits_RV):
     """(log-probabilities in float64, how far float32's may lie from them), (R, V)"""
-    return scores_of(logits_RV, np.zeros((len(logits_RV), 1)))
+    return scores_and_errors(logits_RV, np.zeros((len(logits_RV), 1)))
 
 
 def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:

@@ -156,7 +156,7 @@ def oracle(
 ):  # fmt: skip
     """Lists of texts, sorted by their scores: Python's sort leaves equals as they stood."""
     (B, C), W = score_BC.shape, running_score_BW.shape[1]
-    rows = [_sentence(
+    rows = [_results_of_sentence(
         score_BC[b], token_BC[b].tolist(), finished_score_BW[b], finished_length_BW[b].tolist(), bool(done_B[b]),
         int(length_B[b] + 1 - prompt_B[b]), int(limit_B[b]), norm_X, eos_X.tolist(), rules, W, C,
     ) for b in range(B)]  # fmt: skip
@@ -173,7 +173,7 @@ def oracle(
     )  # fmt: skip
 
 
-def _sentence(score_C, tokens, scores_W, lengths, done, new, limit, norm_X, eos, rules, W, C) -> dict:
+def _results_of_sentence(score_C, tokens, scores_W, lengths, done, new, limit, norm_X, eos, rules, W, C) -> dict:
     """One sentence's results, by name."""
     best_W = lambda texts: sorted(texts, key=lambda t: -t.score)[:W]  # noqa: E731
     texts = [_Text(score, length, w) for w, (score, length) in enumerate(zip(scores_W, lengths, strict=True))]

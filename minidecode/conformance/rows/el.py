@@ -35,7 +35,7 @@ def arguments_of(seed: int = 0, **sizes) -> tuple:
 WIDTHS = st.sampled_from([1, 2, 3, 4, 5, 33])
 
 
-def sizes():
+def draw_sizes():
     """Batches, beams, heads in groups; small widths, and one past a warp's."""
     return st.builds(
         lambda per_group, G, **others: dict(H=G * per_group, G=G, **others), G=st.integers(1, 3),
@@ -46,7 +46,7 @@ def sizes():
 
 
 def inputs():
-    return st.builds(lambda seed, given: arguments_of(seed, **given), st.integers(0, 99), sizes())
+    return st.builds(lambda seed, given: arguments_of(seed, **given), st.integers(0, 99), draw_sizes())
 
 
 def planted_sizes() -> list[dict]:
@@ -87,7 +87,7 @@ def large() -> list[tuple]:
     return [*cases, *(arguments_of(1, B=1, N=2, W=1, H=G, G=G, K=K, U=K, D=WIDTH) for G, K in LARGE_HEADS)]
 
 
-def rows_of(q_RHK, h_BND, begin_B):
+def row_by_row(q_RHK, h_BND, begin_B):
     """(r, q_HK, h_ND) for each row: its queries, and the hidden states of its sentence that are not padding."""
     W = len(q_RHK) // len(h_BND)
     for r, q_HK in enumerate(q_RHK):
@@ -96,12 +96,12 @@ def rows_of(q_RHK, h_BND, begin_B):
 
 def oracle(q_RHK, h_BND, begin_B, *rest):
     *weights, scale = rest
-    return np.stack([attend_hidden_row(q, h, weights, scale) for _, q, h in rows_of(q_RHK, h_BND, begin_B)])
+    return np.stack([attend_hidden_row(q, h, weights, scale) for _, q, h in row_by_row(q_RHK, h_BND, begin_B)])
 
 
 def bound(q_RHK, h_BND, begin_B, *rest):
     *weights, scale = rest
-    return np.stack([attend_hidden_bound(q, h, weights, scale) for _, q, h in rows_of(q_RHK, h_BND, begin_B)])
+    return np.stack([attend_hidden_bound(q, h, weights, scale) for _, q, h in row_by_row(q_RHK, h_BND, begin_B)])
 
 
 def paper_inputs(stored: str = "float32", *, seed: int = 0) -> tuple[tuple, str]:

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from ..attention import attend_hidden_bound, attend_hidden_row, caches_in_float16
 from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
-from .el import hidden_inputs, planted_sizes, rows_of
-from .el import sizes as prompt_sizes
+from .el import draw_sizes as prompt_sizes
+from .el import hidden_inputs, planted_sizes, row_by_row
 
 
 def arguments_of(seed: int = 0, T: int = 3, empty: bool = False, whole: bool = False, **sizes) -> tuple:
@@ -74,7 +74,7 @@ def bound(q_RHK, h_BND, begin_B, *rest):
 def _row_by_row(of_row, q_RHK, h_BND, begin_B, *rest):
     *weights, k_RGTK, v_RGTU, begin_R, end_R, scale = rest
     rows = []
-    for r, q_HK, h_ND in rows_of(q_RHK, h_BND, begin_B):
+    for r, q_HK, h_ND in row_by_row(q_RHK, h_BND, begin_B):
         seen = slice(begin_R[r], end_R[r])
         rows.append(of_row(q_HK, h_ND, weights, scale, (k_RGTK[r][:, seen], v_RGTU[r][:, seen])))
     return np.stack(rows)

@@ -103,7 +103,7 @@ def bound(x_RX, weight, activation=None, add_to=None):
     if activation is None:
         off_RX = off_RX + EPS * np.abs(sums_RX + bias_X)
     else:
-        off_RX = activation_row.through(off_RX, sums_RX, bias_X, activation)
+        off_RX = activation_row.error_through_activation(off_RX, sums_RX, bias_X, activation)
     return off_RX if add_to is None else off_RX + EPS * np.abs(oracle(x_RX, weight, activation, add_to))
 
 

@@ -17,7 +17,7 @@ def arguments_of(slots: list[list[int]], parents: list[list[int]], at: list[int]
     return finished_BWM, 10**6 + finished_BWM, slot_BW, parent_BC, token_BC, np.array(at)
 
 
-def _slots(W: int, candidates: list[int], places: list[int]) -> list[int]:
+def _slots_of_candidates(W: int, candidates: list[int], places: list[int]) -> list[int]:
     """Candidates enter at these places, one after the other, as a search lets them; the others move down."""
     slots = list(range(W))
     for c, place in zip(candidates, places, strict=True):
@@ -33,7 +33,7 @@ def inputs(draw):
     for _ in range(B):
         candidates = draw(st.lists(st.integers(0, C - 1), max_size=W, unique=True))
         places = [draw(st.integers(0, W - 1)) for _ in candidates]
-        slots.append(_slots(W, candidates, places))
+        slots.append(_slots_of_candidates(W, candidates, places))
     parents = draw(st.lists(st.lists(st.integers(0, W - 1), min_size=C, max_size=C), min_size=B, max_size=B))
     return arguments_of(slots, parents, draw(st.lists(st.integers(0, M - 1), min_size=B, max_size=B)), M)
 
@@ -59,7 +59,7 @@ def planted() -> list[tuple]:
 
 def _random_slots(rng: np.random.Generator, W: int) -> list[int]:
     entering = rng.permutation(2 * W)[: rng.integers(1, W)].tolist()
-    return _slots(W, entering, rng.integers(0, W, len(entering)).tolist())
+    return _slots_of_candidates(W, entering, rng.integers(0, W, len(entering)).tolist())
 
 
 def large() -> list[tuple]:

@@ -10,14 +10,14 @@ from ..attention import (
     bias_of_row,
     caches_in_float16,
     draw_array,
-    hidden,
-    in_either_type,
-    judged_by,
-    normal,
-    perhaps_biased,
+    draw_bias,
+    draw_cache_type,
+    draw_widths,
+    normal_numbers,
+    oracle_and_bound,
+    poison_unseen_positions,
     position_bias,
-    timed_in,
-    widths,
+    store_timed_caches,
 )
 from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 
@@ -25,7 +25,7 @@ from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 def arguments_of(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale: float, *bias) -> tuple:
     """The positional arguments, with poison in the positions that a row does not see."""
     begin_R, end_R = np.array(begin_R), np.array(end_R)
-    return q_RHK, *hidden(k_RGMK, v_RGMU, begin_R, end_R), begin_R, end_R, scale, *bias
+    return q_RHK, *poison_unseen_positions(k_RGMK, v_RGMU, begin_R, end_R), begin_R, end_R, scale, *bias
 
 
 @st.composite
@@ -33,7 +33,7 @@ def inputs(draw):
     """Few positions of narrow heads; groups of one query head and of several; keys and values of different widths."""
     R, M = draw(st.integers(1, 4)), draw(st.integers(1, 6))
     G, per_group = draw(st.integers(1, 2)), draw(st.integers(1, 3))
-    K, U = widths(draw)
+    K, U = draw_widths(draw)
     begin_R = [draw(st.integers(0, M - 1)) for _ in range(R)]
     end_R = [draw(st.integers(begin + 1, M)) for begin in begin_R]
     q_RHK, k_RGMK, v_RGMU = (
@@ -42,8 +42,8 @@ def inputs(draw):
         draw_array(draw, R, G, M, U),
     )
     scale = draw(st.sampled_from([1.0, 0.5, 0.125]))
-    arguments = in_either_type(draw, arguments_of(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale))
-    return perhaps_biased(draw, arguments, G * per_group, R)
+    arguments = draw_cache_type(draw, arguments_of(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale))
+    return draw_bias(draw, arguments, G * per_group, R)
 
 
 def planted() -> list[tuple]:
@@ -51,9 +51,9 @@ def planted() -> list[tuple]:
 
     def case(begin_R, end_R, G, H, M, K, U, scale=0.7, **of_bias):
         R = len(begin_R)
-        cache = normal(rng, R, G, M, K), normal(rng, R, G, M, U)
+        cache = normal_numbers(rng, R, G, M, K), normal_numbers(rng, R, G, M, U)
         bias = [position_bias(rng, H, **of_bias)] if of_bias else []
-        return arguments_of(normal(rng, R, H, K), *cache, begin_R, end_R, scale, *bias)
+        return arguments_of(normal_numbers(rng, R, H, K), *cache, begin_R, end_R, scale, *bias)
 
     rising = case([0, 3], [70, 66], 1, 2, 70, 4, 3)
     rising[0][:], rising[1][:] = 1.0, np.linspace(0, 25, 70, dtype=np.float32)[:, None]  # a new maximum at every step
@@ -92,11 +92,15 @@ def large() -> list[tuple]:
     rng, cases = np.random.default_rng(1), []
     for ends, M in [(BOUNDARIES, BOUNDARIES[-1]), ([1] * ROWS, 1), ([POSITIONS], POSITIONS), ([2] * MANY_ROWS, 2)]:
         R = len(ends)
-        arrays = normal(rng, R, 1, WIDTH), normal(rng, R, 1, M, WIDTH), normal(rng, R, 1, M, WIDTH)
+        arrays = (
+            normal_numbers(rng, R, 1, WIDTH),
+            normal_numbers(rng, R, 1, M, WIDTH),
+            normal_numbers(rng, R, 1, M, WIDTH),
+        )
         cases.append(arguments_of(*arrays, [0] * R, ends, 0.7))
     for G, K in LARGE_HEADS:
-        cache = (normal(rng, 1, G, 2, K) for _ in range(2))
-        cases.append(arguments_of(normal(rng, 1, G, K), *cache, [0], [2], 0.1))
+        cache = (normal_numbers(rng, 1, G, 2, K) for _ in range(2))
+        cases.append(arguments_of(normal_numbers(rng, 1, G, K), *cache, [0], [2], 0.1))
     return cases
 
 
@@ -107,15 +111,15 @@ def seen(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias=None):
         yield q_RHK[r], k_RGMK[r, :, begin:end], v_RGMU[r, :, begin:end], scale, bias_HM
 
 
-oracle, bound = judged_by(seen)
+oracle, bound = oracle_and_bound(seen)
 
 
 def paper_inputs(stored: str = "float32", *, seed: int = 0) -> tuple[tuple, str]:
     """The last decode step of what one core of the multi-query paper's batch holds (MQA, section 4.3)."""
     rng = np.random.default_rng(seed)
     R, H, G, M, width = 128, 8, 1, 128, 128
-    cache = normal(rng, R, G, M, width), normal(rng, R, G, M, width)
+    cache = normal_numbers(rng, R, G, M, width), normal_numbers(rng, R, G, M, width)
     shape = f"{R} rows, {H} query heads of {width} over {G} key/value head, {M} positions"
-    return timed_in(
-        stored, (normal(rng, R, H, width), *cache, np.zeros(R, np.int64), np.full(R, M), width**-0.5), shape
+    return store_timed_caches(
+        stored, (normal_numbers(rng, R, H, width), *cache, np.zeros(R, np.int64), np.full(R, M), width**-0.5), shape
     )

@@ -66,7 +66,7 @@ def planted() -> list[tuple]:
             arguments_of(rng.standard_normal((1, 131)), [[-1.0]], 129)]  # fmt: skip
 
 
-def scores_of(logits_RV, base_BW):
+def scores_and_errors(logits_RV, base_BW):
     """(log-probability of row r's token v plus the base of its beam, how far a float32 one may lie from it), (B, W*V).
 
     Rounded are logit - largest, its exponential, the sum (a random walk, or a tree), the logarithm, and each number
@@ -99,7 +99,7 @@ def large() -> list[tuple]:
 
 def oracle(logits_RV, base_BW, C):
     """In float64, sorted; NaN for a sentence one of whose rows has no probabilities."""
-    score_BX, _ = scores_of(logits_RV, base_BW)
+    score_BX, _ = scores_and_errors(logits_RV, base_BW)
     index_BC = np.argsort(-score_BX, axis=1, kind="stable")[:, :C]
     best_BC = np.take_along_axis(score_BX, index_BC, axis=1)
     best_BC[np.isnan(score_BX).any(axis=1)] = NAN
@@ -108,7 +108,7 @@ def oracle(logits_RV, base_BW, C):
 
 def bound(logits_RV, base_BW, C):
     """Scores that are each off by a little are, sorted, off by no more than the one that is off most."""
-    _, off_BX = scores_of(logits_RV, base_BW)
+    _, off_BX = scores_and_errors(logits_RV, base_BW)
     _, index_BC = oracle(logits_RV, base_BW, C)
     off_BC = np.take_along_axis(off_BX, index_BC, axis=1)
     return np.broadcast_to(off_BC.max(axis=1, keepdims=True), off_BC.shape), np.zeros(off_BC.shape)
@@ -116,7 +116,7 @@ def bound(logits_RV, base_BW, C):
 
 def judge(best_BC, index_BC, logits_RV, base_BW, C) -> str | None:
     """What is wrong with an answer, in words: of its scores and their order, or of what it leaves out."""
-    score_BX, off_BX = scores_of(logits_RV, base_BW)
+    score_BX, off_BX = scores_and_errors(logits_RV, base_BW)
     logits_BWV = logits_RV.reshape(*base_BW.shape, -1)
     for b in range(len(base_BW)):
         if np.isnan(score_BX[b]).any():

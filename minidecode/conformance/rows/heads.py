@@ -9,7 +9,7 @@ from ...ops import Heads
 from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, ROWS
 
 
-def product_of(R: int, heads: Heads, bias: bool) -> tuple:
+def distinct_product(R: int, heads: Heads, bias: bool) -> tuple:
     """(qkv_RX, bias_X, heads); no two numbers are equal, so that each says where it comes from, and none rounds."""
     X = heads.H * heads.K + heads.G * (heads.K + heads.U)
     qkv_RX = np.arange(1, 1 + R * X, dtype=np.float32).reshape(R, X)
@@ -17,7 +17,7 @@ def product_of(R: int, heads: Heads, bias: bool) -> tuple:
 
 
 @st.composite
-def heads_of(draw):
+def draw_heads(draw):
     """Groups of one query head and of several; keys and values of different widths."""
     G, per_group, size = draw(st.integers(1, 3)), draw(st.integers(1, 3)), st.integers(1, 4)
     return Heads(G * per_group, G, draw(size), draw(size), 1.0)
@@ -25,22 +25,22 @@ def heads_of(draw):
 
 @st.composite
 def inputs(draw):
-    return product_of(draw(st.integers(1, 4)), draw(heads_of()), draw(st.booleans()))
+    return distinct_product(draw(st.integers(1, 4)), draw(draw_heads()), draw(st.booleans()))
 
 
 def planted() -> list[tuple]:
     cases = [
-        product_of(3, Heads(2, 2, 4, 4, 1.0), bias=True),
-        product_of(1, Heads(6, 2, 5, 3, 1.0), bias=True),
-        product_of(2, Heads(4, 1, 3, 7, 1.0), bias=False),
-        product_of(5, Heads(3, 0, 4, 4, 1.0), bias=True),  # queries alone, as of a target that looks at a source
-        product_of(5, Heads(0, 3, 4, 2, 1.0), bias=True),  # keys and values alone, as of a source
-        product_of(1, Heads(1, 1, 1, 1, 1.0), bias=True),
-        product_of(33, Heads(2, 1, 31, 33, 1.0), bias=True),
-        product_of(1, Heads(12, 12, 64, 64, 1.0), bias=True),  # GPT-2's heads: past the blocks of kernels
+        distinct_product(3, Heads(2, 2, 4, 4, 1.0), bias=True),
+        distinct_product(1, Heads(6, 2, 5, 3, 1.0), bias=True),
+        distinct_product(2, Heads(4, 1, 3, 7, 1.0), bias=False),
+        distinct_product(5, Heads(3, 0, 4, 4, 1.0), bias=True),  # queries alone, as of a target that looks at a source
+        distinct_product(5, Heads(0, 3, 4, 2, 1.0), bias=True),  # keys and values alone, as of a source
+        distinct_product(1, Heads(1, 1, 1, 1, 1.0), bias=True),
+        distinct_product(33, Heads(2, 1, 31, 33, 1.0), bias=True),
+        distinct_product(1, Heads(12, 12, 64, 64, 1.0), bias=True),  # GPT-2's heads: past the blocks of kernels
     ]
     rng = np.random.default_rng(0)
-    qkv_RX, bias_X, heads = product_of(4, Heads(2, 2, 33, 31, 1.0), bias=True)
+    qkv_RX, bias_X, heads = distinct_product(4, Heads(2, 2, 33, 31, 1.0), bias=True)
     qkv_RX, bias_X = rng.standard_normal(qkv_RX.shape), rng.standard_normal(bias_X.shape)
     qkv_RX[1, 5] = 1e30  # an outlier, beside which its neighbours must stay what they are
     return [*cases, (qkv_RX.astype(np.float32), bias_X.astype(np.float32), heads)]
@@ -49,9 +49,9 @@ def planted() -> list[tuple]:
 def large() -> list[tuple]:
     """Many rows, heads at the edges of blocks, many heads, and more columns than sixteen bits count."""
     one = Heads(1, 1, 1, 1, 1.0)
-    cases = [product_of(2, Heads(1, 1, n, 1, 1.0), bias=True) for n in BOUNDARIES]
-    cases += [product_of(2, Heads(G, G, K, K, 1.0), bias=True) for G, K in (*LARGE_HEADS, (33, 700))]
-    return [*cases, product_of(ROWS, one, bias=True), product_of(MANY_ROWS, one, bias=False)]
+    cases = [distinct_product(2, Heads(1, 1, n, 1, 1.0), bias=True) for n in BOUNDARIES]
+    cases += [distinct_product(2, Heads(G, G, K, K, 1.0), bias=True) for G, K in (*LARGE_HEADS, (33, 700))]
+    return [*cases, distinct_product(ROWS, one, bias=True), distinct_product(MANY_ROWS, one, bias=False)]
 
 
 def oracle(qkv_RX, bias_X, heads):

@@ -11,12 +11,12 @@ from ..attention import STORED as STORED
 from ..attention import (
     bias_of_row,
     caches_in_float16,
-    in_either_type,
-    judged_by,
-    perhaps_biased,
+    draw_bias,
+    draw_cache_type,
+    draw_widths,
+    oracle_and_bound,
     position_bias,
-    timed_in,
-    widths,
+    store_timed_caches,
 )
 from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POISON, POSITIONS, ROWS
 
@@ -58,13 +58,13 @@ def inputs(draw):
     size = st.integers(1, 3)
     B, W, N, end = draw(size), draw(size), draw(st.integers(1, 5)), draw(st.integers(1, 5))
     G, per_group = draw(st.integers(1, 2)), draw(st.integers(1, 2))
-    K, U = widths(draw)
+    K, U = draw_widths(draw)
     arguments = arguments_of(
         B, W, N, end + draw(st.integers(0, 2)), G=G, per_group=per_group,
         K=K, U=U, begin=draw(st.integers(0, end - 1)), end=end,
         padding=draw(st.lists(st.integers(0, N), min_size=B, max_size=B)), seed=draw(st.integers(0, 5)),
     )  # fmt: skip
-    return perhaps_biased(draw, in_either_type(draw, arguments), G * per_group, B * W)
+    return draw_bias(draw, draw_cache_type(draw, arguments), G * per_group, B * W)
 
 
 def planted() -> list[tuple]:
@@ -103,7 +103,7 @@ def large() -> list[tuple]:
     return [*cases, arguments_of(1, 1, POSITIONS, 1), arguments_of(1, 1, 1, POSITIONS)]
 
 
-def rows_of(
+def seen_by_rows(
     q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, indirection_RT, begin_R, end_R, scale,
     bias=None,
 ):  # fmt: skip
@@ -121,10 +121,10 @@ def rows_of(
         yield q_RHK[r], np.stack(seen_k, axis=1), np.stack(seen_v, axis=1), scale, bias_HM
 
 
-oracle, bound = judged_by(rows_of)
+oracle, bound = oracle_and_bound(seen_by_rows)
 
 
 def paper_inputs(stored: str = "float32", *, seed: int = 0) -> tuple[tuple, str]:
     """GPT-2: 8 sentences of 4 beams, prompts of 256 tokens, and 64 generated positions."""
     arguments = arguments_of(8, 4, 256, 64, G=12, K=64, U=64, seed=seed)
-    return timed_in(stored, arguments, "8 sentences of 4 beams, 256 + 64 positions of 12 heads of 64 numbers")
+    return store_timed_caches(stored, arguments, "8 sentences of 4 beams, 256 + 64 positions of 12 heads of 64 numbers")

@@ -59,10 +59,10 @@ def planted() -> list[tuple]:
         cases.append(arguments_of(x_RX, matrix, stored, layout))
     rng = np.random.default_rng(0)  # one sign: sums grow all the way
     cases.append(arguments_of(rng.random((2, 500)), rng.random((500, 3)), "float32", "oi"))
-    return [*cases, *in_blocks()]
+    return [*cases, *planted_in_blocks()]
 
 
-def in_blocks() -> list[tuple]:
+def planted_in_blocks() -> list[tuple]:
     """Each block with a scale of its own; one of zeros; the extremes -8 and 127; outputs beside those of a panel."""
     cases = []
     for number, ((R, blocks, n_out), stored) in enumerate(

@@ -66,13 +66,13 @@ def planted() -> list[tuple]:
         )  # fmt: skip
     rng = np.random.default_rng(0)
     x_RX, matrix, bias_X, add_to = (rng.standard_normal(shape) for shape in ((5, 40), (40, 7), 7, (5, 7)))
-    cases += [*_extremes(), *(arguments_of(x_RX, matrix, "int8_dynamic", bias_X, n, add_to) for n in names)]
+    cases += [*_planted_extremes(), *(arguments_of(x_RX, matrix, "int8_dynamic", bias_X, n, add_to) for n in names)]
     matrix, bias_X, add_to = (rng.standard_normal(shape) for shape in ((40, 66), 66, (5, 33)))  # pairs of gate and up
     ends = [(bias_X, None), (None, add_to), (None, None)]
     return [*cases, *(arguments_of(x_RX, matrix, s, b, "gated-silu", a) for s in STORED for b, a in ends)]
 
 
-def _extremes() -> list[tuple]:
+def _planted_extremes() -> list[tuple]:
     """Numbers half-way between two whole ones; the largest products, all of one sign; numbers close to none."""
     cases = []
     for stored, bits in DYNAMIC.items():
@@ -100,7 +100,7 @@ def large() -> list[tuple]:
     return cases
 
 
-def rounded(x_RX, x_bits) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def round_to_integers(x_RX, x_bits) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(q, the scale of each row, where q may be off by one): the rounding of the contract, whose steps are float32."""
     largest, x_RX = np.float32(2 ** (x_bits - 1) - 1), np.asarray(x_RX, np.float32)
     most_R = np.abs(x_RX).max(axis=1)
@@ -116,15 +116,15 @@ def rounded(x_RX, x_bits) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def oracle(x_RX, weight, bias_X=None, activation=None, add_to=None):
     """Whole numbers, whose sums float64 holds exactly; number by number what is done to them, in float64."""
-    y_RX = _products(x_RX, weight)[0]
+    y_RX = _scaled_products(x_RX, weight)[0]
     bias_X = np.zeros(y_RX.shape[1]) if bias_X is None else bias_X
     y_RX = y_RX + bias_X if activation is None else activation_row.oracle(y_RX, bias_X, activation)
     return y_RX if add_to is None else add_to + y_RX
 
 
-def _products(x_RX, weight) -> tuple[np.ndarray, np.ndarray]:
+def _scaled_products(x_RX, weight) -> tuple[np.ndarray, np.ndarray]:
     """(products of the scaled whole numbers, how far they may be off)."""
-    q_RX, scale_R, unsure_RX = rounded(x_RX, weight.x_bits)
+    q_RX, scale_R, unsure_RX = round_to_integers(x_RX, weight.x_bits)
     matrix, scale_X = weight.data.T.astype(float), weight.scale.astype(float)
     scales_RX = scale_R[:, None] * scale_X
     y_RX = q_RX @ matrix * scales_RX
@@ -136,12 +136,12 @@ def bound(x_RX, weight, bias_X=None, activation=None, add_to=None):
 
     A row whose numbers are all close to 1e-35 may count as zeros or not.
     """
-    sums_RX, off_RX = _products(x_RX, weight)
+    sums_RX, off_RX = _scaled_products(x_RX, weight)
     bias_X = np.zeros(sums_RX.shape[1]) if bias_X is None else bias_X
     if activation is None:
         off_RX = off_RX + EPS * np.abs(sums_RX + bias_X)
     else:
-        off_RX = activation_row.through(off_RX, sums_RX, bias_X, activation)
+        off_RX = activation_row.error_through_activation(off_RX, sums_RX, bias_X, activation)
     return off_RX if add_to is None else off_RX + EPS * np.abs(oracle(x_RX, weight, bias_X, activation, add_to))
 
 

@@ -99,7 +99,7 @@ def layer_norm_bound(x_RD, norm):
     A sum in a tree is off by log2(D) roundings, which is more where D is small.
     """
     x_RD = x_RD.astype(np.float64)
-    spread_R1, normalised_RD = _normalised(x_RD, norm)
+    spread_R1, normalised_RD = _spread_and_normalised(x_RD, norm)
     if norm.bias_D is None:  # squares have one sign: their sum is off by as many roundings of itself, its root by half
         return (3 + roundings_of_a_sum(x_RD.shape[1]) / 2) * EPS * np.abs(norm.gain_D) * normalised_RD
     reach_R1 = np.abs(x_RD).max(axis=1, keepdims=True)
@@ -124,13 +124,13 @@ def bound(x_RD, y_RD, bias_D, norm):
 
 def bound_of_the_norm(x_RD, off_RD, norm):
     """Where x itself is off by as much: that, enlarged by the spread, on top of the norm's own bound."""
-    spread_R1, normalised_RD = _normalised(x_RD, norm)
+    spread_R1, normalised_RD = _spread_and_normalised(x_RD, norm)
     typical_R1 = np.sqrt((off_RD**2).mean(axis=1, keepdims=True))
     moved_RD = np.abs(norm.gain_D) * (off_RD + typical_R1 * (1 + normalised_RD)) / spread_R1
     return layer_norm_bound(x_RD, norm) + moved_RD
 
 
-def _normalised(x_RD, norm):
+def _spread_and_normalised(x_RD, norm):
     """(standard deviation with the epsilon, |x - mean| in units of it); of an RMS norm the mean is not taken off."""
     if norm.bias_D is None:
         spread_R1 = np.sqrt((x_RD**2).mean(axis=1, keepdims=True) + norm.eps)

@@ -11,12 +11,12 @@ from ..attention import STORED as STORED
 from ..attention import (
     bias_of_row,
     caches_in_float16,
-    in_either_type,
-    judged_by,
-    perhaps_biased,
+    draw_bias,
+    draw_cache_type,
+    draw_widths,
+    oracle_and_bound,
     position_bias,
-    timed_in,
-    widths,
+    store_timed_caches,
 )
 from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POISON, POSITIONS, ROWS, WIDTH
 
@@ -63,12 +63,12 @@ def inputs(draw):
     ends = draw(st.lists(st.integers(1, 3 * M + 1), min_size=R, max_size=R))
     begins = [draw(st.integers(0, end - 1)) for end in ends]
     G, per_group = draw(st.integers(1, 2)), draw(st.integers(1, 2))
-    K, U = widths(draw)
+    K, U = draw_widths(draw)
     arguments = arguments_of(
         ends, M, shared=draw(st.integers(0, 2)), begins=begins, G=G, per_group=per_group, K=K, U=U,
         seed=draw(st.integers(0, 5)),
     )  # fmt: skip
-    return perhaps_biased(draw, in_either_type(draw, arguments), G * per_group, R)
+    return draw_bias(draw, draw_cache_type(draw, arguments), G * per_group, R)
 
 
 def planted() -> list[tuple]:
@@ -105,7 +105,7 @@ def large() -> list[tuple]:
     ]
 
 
-def rows_of(q_RHK, k_XGMK, v_XGMU, table_RX, begin_R, end_R, scale, bias=None):
+def seen_by_rows(q_RHK, k_XGMK, v_XGMU, table_RX, begin_R, end_R, scale, bias=None):
     """For each row its query and the keys and values that it sees, looked up one by one."""
     M = k_XGMK.shape[2]
     for r in range(len(q_RHK)):
@@ -116,7 +116,7 @@ def rows_of(q_RHK, k_XGMK, v_XGMU, table_RX, begin_R, end_R, scale, bias=None):
         yield q_RHK[r], k_GMK, v_GMU, scale, bias_HM
 
 
-oracle, bound = judged_by(rows_of)
+oracle, bound = oracle_and_bound(seen_by_rows)
 
 
 def paper_inputs(stored: str = "float32", *, seed: int = 0) -> tuple[tuple, str]:
@@ -125,4 +125,6 @@ def paper_inputs(stored: str = "float32", *, seed: int = 0) -> tuple[tuple, str]
     q_RHK, k_XGMK, v_XGMU = (np.concatenate([part[i] for part in parts]) for i in range(3))
     table_RX = np.concatenate([part[3] + sum(len(p[1]) for p in parts[:b]) for b, part in enumerate(parts)])
     arguments = q_RHK, k_XGMK, v_XGMU, table_RX, np.zeros(32, np.int64), np.full(32, 320), 0.125
-    return timed_in(stored, arguments, "8 sentences of 4 beams, 256 + 64 positions of 12 heads of 64 numbers, in pages")
+    return store_timed_caches(
+        stored, arguments, "8 sentences of 4 beams, 256 + 64 positions of 12 heads of 64 numbers, in pages"
+    )

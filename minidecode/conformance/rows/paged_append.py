@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from ...ops import Heads
 from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS
-from .append import halves_of as halves_of_rows
-from .append import nearest
-from .heads import heads_of, product_of
+from .append import half_cache_of as halves_of_rows
+from .append import nearest_number
+from .heads import distinct_product, draw_heads
 from .heads import oracle as heads_oracle
 
 
@@ -26,10 +26,10 @@ def arguments_of(at: list[int], M: int, heads: Heads, *, bias: bool = True, dtyp
         table_RX[r, :count] = numbers[first : first + count]
         first += count
     pages = [-np.arange(1, 1 + sum(counts) * G * M * X).reshape(-1, G, M, X) for X in (heads.K, heads.U)]
-    return *product_of(R, heads, bias), *(m.astype(dtype) for m in pages), table_RX, np.array(at, np.int64)
+    return *distinct_product(R, heads, bias), *(m.astype(dtype) for m in pages), table_RX, np.array(at, np.int64)
 
 
-def halves_of(at: list[int], M: int, heads: Heads) -> tuple:
+def half_pages_of(at: list[int], M: int, heads: Heads) -> tuple:
     """Pages of half precision, for numbers that they have to round; some are beyond its range, and one is none."""
     _, _, _, *pages = arguments_of(at, M, heads, dtype=np.float16)
     return *halves_of_rows(at, max(at) + 1, heads)[:3], *pages
@@ -41,7 +41,7 @@ def inputs(draw):
     M = draw(st.integers(1, 4))
     at = draw(st.lists(st.integers(0, 3 * M), min_size=1, max_size=4))
     how = {"bias": draw(st.booleans()), "dtype": draw(st.sampled_from([np.float32, np.float16]))}
-    return arguments_of(at, M, draw(heads_of()), **how, seed=draw(st.integers(0, 5)))
+    return arguments_of(at, M, draw(draw_heads()), **how, seed=draw(st.integers(0, 5)))
 
 
 def planted() -> list[tuple]:
@@ -50,8 +50,8 @@ def planted() -> list[tuple]:
         arguments_of([4, 0], 3, Heads(6, 2, 5, 3, 1.0)),
         arguments_of([1, 5], 2, Heads(4, 1, 3, 7, 1.0), bias=False),
         arguments_of([0], 1, Heads(1, 1, 1, 1, 1.0)),
-        halves_of([1, 0], 2, Heads(2, 1, 2, 3, 1.0)),
-        halves_of([5, 0, 3], 2, Heads(4, 2, 8, 6, 1.0)),
+        half_pages_of([1, 0], 2, Heads(2, 1, 2, 3, 1.0)),
+        half_pages_of([5, 0, 3], 2, Heads(4, 2, 8, 6, 1.0)),
         arguments_of([32, 0, 31], 16, Heads(2, 1, 31, 33, 1.0)),
         arguments_of([18, 18], 16, Heads(12, 12, 64, 64, 1.0)),  # GPT-2's heads, and all rows as long, as in a step
     ]
@@ -78,7 +78,7 @@ def oracle(qkv_RX, bias_X, heads, k_XGMK, v_XGMU, table_RX, at_R):
         M = pages_XGMX.shape[2]
         for r, g, x in np.ndindex(new_RGX.shape):
             page = table_RX[r, at_R[r] // M]
-            pages_XGMX[page, g, at_R[r] % M, x] = nearest(new_RGX[r, g, x], pages_XGMX.dtype)
+            pages_XGMX[page, g, at_R[r] % M, x] = nearest_number(new_RGX[r, g, x], pages_XGMX.dtype)
     return q_RHK, *after
 
 

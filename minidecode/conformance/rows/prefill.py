@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ...device.low_precision import cast_for_cache
-from ..attention import bias_of_row, draw_array, judged_by, normal, perhaps_biased, position_bias
+from ..attention import bias_of_row, draw_array, draw_bias, normal_numbers, oracle_and_bound, position_bias
 from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 
 
@@ -14,7 +14,7 @@ def offsets_of(lengths: list[int]) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
-def in_half(array: np.ndarray) -> np.ndarray:
+def in_float16(array: np.ndarray) -> np.ndarray:
     return cast_for_cache(np.dtype(np.float16), array)
 
 
@@ -33,14 +33,18 @@ def inputs(draw):
     scale, window = draw(st.sampled_from([1.0, 0.5, 0.125])), draw(st.sampled_from([None, 1, 2]))
     offsets = offsets_of(targets), offsets_of(sources)
     arguments = q_RHK, k_XGK, v_XGU, *offsets, scale, causal, window if causal else None
-    return perhaps_biased(draw, arguments, G * per_group, sum(targets))
+    return draw_bias(draw, arguments, G * per_group, sum(targets))
 
 
 def planted() -> list[tuple]:
     rng = np.random.default_rng(0)
 
     def case(targets, sources, G, H, K, U, causal=False, window=None, scale=0.7, **of_bias):
-        arrays = normal(rng, sum(targets), H, K), normal(rng, sum(sources), G, K), normal(rng, sum(sources), G, U)
+        arrays = (
+            normal_numbers(rng, sum(targets), H, K),
+            normal_numbers(rng, sum(sources), G, K),
+            normal_numbers(rng, sum(sources), G, U),
+        )
         bias = [position_bias(rng, H, **of_bias)] if of_bias else []
         return [*arrays, offsets_of(targets), offsets_of(sources), scale, causal, window, *bias]
 
@@ -77,7 +81,7 @@ def planted() -> list[tuple]:
     ]
     # Each sees a single key somewhere, whose weight is 1: there the result is a value, to the last bit but few.
     halves = (0, 1, 3, 5, 9, 10, 13, 15, 16)
-    return cases + [(*map(in_half, cases[k][:3]), *cases[k][3:]) for k in halves]
+    return cases + [(*map(in_float16, cases[k][:3]), *cases[k][3:]) for k in halves]
 
 
 def large() -> list[tuple]:
@@ -88,10 +92,10 @@ def large() -> list[tuple]:
         ([1] * ROWS, [1] * ROWS, True), ([1], [POSITIONS], False), ([1, 5], [POSITIONS, 9], True),
         ([POSITIONS], [2], False), ([1] * MANY_ROWS, [2] * MANY_ROWS, False),
     ]:  # fmt: skip
-        arrays = (normal(rng, sum(lengths), 1, WIDTH) for lengths in (targets, sources, sources))
+        arrays = (normal_numbers(rng, sum(lengths), 1, WIDTH) for lengths in (targets, sources, sources))
         cases.append((*arrays, offsets_of(targets), offsets_of(sources), 0.7, causal))
     for G, K in LARGE_HEADS:
-        arrays = (normal(rng, 2, G, K) for _ in range(3))
+        arrays = (normal_numbers(rng, 2, G, K) for _ in range(3))
         cases.append((*arrays, offsets_of([2]), offsets_of([2]), 0.1, True))
     return cases
 
@@ -109,13 +113,13 @@ def seen(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=No
             yield q_RHK[r], k_XGK[begin:end].swapaxes(0, 1), v_XGU[begin:end].swapaxes(0, 1), scale, bias_HM
 
 
-oracle, bound = judged_by(seen)
+oracle, bound = oracle_and_bound(seen)
 
 
 def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
     """BART-base's encoder over 8 sources of 512 tokens."""
     rng = np.random.default_rng(seed)
     B, N, H, K = 8, 512, 12, 64
-    arrays = (normal(rng, B * N, H, K) for _ in range(3))
+    arrays = (normal_numbers(rng, B * N, H, K) for _ in range(3))
     offsets = offsets_of([N] * B)
     return (*arrays, offsets, offsets, K**-0.5, False), f"{B} sources of {N} tokens, {H} heads of {K} numbers"

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ..sizes import MANY_ROWS, ROWS, SEVERAL_WIDE, VOCABULARY, WIDE, WIDTH
-from .sample import word_of
+from .sample import random_word_of
 
 EPS = 2.0**-53  # of one rounding in float64
 
@@ -64,7 +64,7 @@ def oracle(key_RX, step_R, V, seed):
     noise_RV = np.zeros((len(key_RX), V))
     keys, steps = key_RX.tolist(), step_R.tolist()
     for r, v in itertools.product(places_checked(len(keys)), places_checked(V)):
-        noise_RV[r, v] = _noise(word_of(v, steps[r], keys[r], seed))
+        noise_RV[r, v] = _noise(random_word_of(v, steps[r], keys[r], seed))
     return noise_RV
 
 

@@ -11,11 +11,11 @@ from ..attention import STORED as STORED
 from ..attention import (
     bias_of_row,
     caches_in_float16,
-    in_either_type,
-    judged_by,
-    perhaps_biased,
+    draw_bias,
+    draw_cache_type,
+    oracle_and_bound,
     position_bias,
-    timed_in,
+    store_timed_caches,
 )
 from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POISON, POSITIONS, ROWS, WIDTH
 
@@ -49,7 +49,7 @@ def inputs(draw):
         begins, ends, M, G=G, per_group=per_group, K=draw(size), U=draw(size),
         seed=draw(st.integers(0, 5)),
     )  # fmt: skip
-    return perhaps_biased(draw, in_either_type(draw, arguments), G * per_group, R)
+    return draw_bias(draw, draw_cache_type(draw, arguments), G * per_group, R)
 
 
 def planted() -> list[tuple]:
@@ -88,7 +88,7 @@ def large() -> list[tuple]:
     ]
 
 
-def rows_of(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias=None):
+def seen_by_rows(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias=None):
     """For each row its query and the keys and values that it sees, by the positions in order."""
     M = k_RGMK.shape[2]
     for r in range(len(q_RHK)):
@@ -97,10 +97,12 @@ def rows_of(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias=None):
         yield q_RHK[r], k_RGMK[r][:, slots], v_RGMU[r][:, slots], scale, bias_HM
 
 
-oracle, bound = judged_by(rows_of)
+oracle, bound = oracle_and_bound(seen_by_rows)
 
 
 def paper_inputs(stored: str = "float32", *, seed: int = 0) -> tuple[tuple, str]:
     """The paper's local multi-query model, a core's share: 128 rows, a window of 32, 8 query heads over one of 128."""
     arguments = arguments_of([0] * 128, [128] * 128, 32, per_group=8, K=128, U=128, seed=seed)
-    return timed_in(stored, arguments, "128 rows, 32 slots, 8 query heads over one key/value head of 128 numbers")
+    return store_timed_caches(
+        stored, arguments, "128 rows, 32 slots, 8 query heads over one key/value head of 128 numbers"
+    )

@@ -108,10 +108,10 @@ def pardoned(mine_R, right_R, scores_RV, key_RX, step_R, seed):
 
 def _noise(v: int, step, key, seed: int) -> float:
     """Gumbel noise."""
-    return -math.log(-math.log((word_of(v, step, key, seed) + 0.5) / 2**32))
+    return -math.log(-math.log((random_word_of(v, step, key, seed) + 0.5) / 2**32))
 
 
-def word_of(v: int, step, key, seed: int) -> int:
+def random_word_of(v: int, step, key, seed: int) -> int:
     """Word v % 4 of the block v // 4, by Philox4x32-10 (Salmon et al. 2011) in whole numbers."""
     c0, c1, c2, c3 = v // 4, int(step), int(key[0]), int(key[1])
     k0, k1 = seed % 2**32, seed >> 32

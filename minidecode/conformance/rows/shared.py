@@ -6,14 +6,23 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ..attention import STORED as STORED
-from ..attention import caches_in_float16, draw_array, hidden, in_either_type, judged_by, normal, timed_in, widths
+from ..attention import (
+    caches_in_float16,
+    draw_array,
+    draw_cache_type,
+    draw_widths,
+    normal_numbers,
+    oracle_and_bound,
+    poison_unseen_positions,
+    store_timed_caches,
+)
 from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 
 
 def arguments_of(q_RHK, k_BGNK, v_BGNU, begin_B, scale: float) -> tuple:
     """The positional arguments, with poison in the padding."""
     begin_B, end_B = np.array(begin_B), np.full(len(k_BGNK), k_BGNK.shape[2])
-    return q_RHK, *hidden(k_BGNK, v_BGNU, begin_B, end_B), begin_B, scale
+    return q_RHK, *poison_unseen_positions(k_BGNK, v_BGNU, begin_B, end_B), begin_B, scale
 
 
 @st.composite
@@ -21,7 +30,7 @@ def inputs(draw):
     """A few sentences of different lengths, and beams, of narrow heads."""
     B, W, N = draw(st.integers(1, 3)), draw(st.integers(1, 2)), draw(st.integers(1, 6))
     G, per_group = draw(st.integers(1, 2)), draw(st.integers(1, 3))
-    K, U = widths(draw)
+    K, U = draw_widths(draw)
     begin_B = [draw(st.integers(0, N - 1)) for _ in range(B)]
     q_RHK, k_BGNK, v_BGNU = (
         draw_array(draw, B * W, G * per_group, K),
@@ -29,7 +38,7 @@ def inputs(draw):
         draw_array(draw, B, G, N, U),
     )
     scale = draw(st.sampled_from([1.0, 0.5, 0.125]))
-    return in_either_type(draw, arguments_of(q_RHK, k_BGNK, v_BGNU, begin_B, scale))
+    return draw_cache_type(draw, arguments_of(q_RHK, k_BGNK, v_BGNU, begin_B, scale))
 
 
 def planted() -> list[tuple]:
@@ -37,8 +46,8 @@ def planted() -> list[tuple]:
 
     def case(begin_B, W, G, H, N, K, U, scale=0.7):
         B = len(begin_B)
-        cache = normal(rng, B, G, N, K), normal(rng, B, G, N, U)
-        return arguments_of(normal(rng, B * W, H, K), *cache, begin_B, scale)
+        cache = normal_numbers(rng, B, G, N, K), normal_numbers(rng, B, G, N, U)
+        return arguments_of(normal_numbers(rng, B * W, H, K), *cache, begin_B, scale)
 
     rising = case([0, 3], 2, 1, 1, 70, 4, 3)
     rising[0][:], rising[1][:] = 1.0, np.linspace(0, 25, 70, dtype=np.float32)[:, None]  # a new maximum at every step
@@ -72,11 +81,15 @@ def large() -> list[tuple]:
     rng, cases, N = np.random.default_rng(1), [], BOUNDARIES[-1]
     for begins, length in [([N - n for n in BOUNDARIES], N), ([0] * ROWS, 1), ([0], POSITIONS), ([0] * MANY_ROWS, 2)]:
         B = len(begins)
-        arrays = normal(rng, B, 1, WIDTH), normal(rng, B, 1, length, WIDTH), normal(rng, B, 1, length, WIDTH)
+        arrays = (
+            normal_numbers(rng, B, 1, WIDTH),
+            normal_numbers(rng, B, 1, length, WIDTH),
+            normal_numbers(rng, B, 1, length, WIDTH),
+        )
         cases.append(arguments_of(*arrays, begins, 0.7))
     for G, K in LARGE_HEADS:
-        cache = (normal(rng, 1, G, 2, K) for _ in range(2))
-        cases.append(arguments_of(normal(rng, 1, G, K), *cache, [0], 0.1))
+        cache = (normal_numbers(rng, 1, G, 2, K) for _ in range(2))
+        cases.append(arguments_of(normal_numbers(rng, 1, G, K), *cache, [0], 0.1))
     return cases
 
 
@@ -87,13 +100,15 @@ def seen(q_RHK, k_BGNK, v_BGNU, begin_B, scale):
         yield q_HK, k_BGNK[r // W, :, begin_B[r // W] :], v_BGNU[r // W, :, begin_B[r // W] :], scale
 
 
-oracle, bound = judged_by(seen)
+oracle, bound = oracle_and_bound(seen)
 
 
 def paper_inputs(stored: str = "float32", *, seed: int = 0) -> tuple[tuple, str]:
     """A decode step of BART-large on CNN/DailyMail (FastSeq, Table 2), of 4 sentences: sources of 1024 tokens."""
     rng = np.random.default_rng(seed)
     B, W, H, N, width = 4, 4, 16, 1024, 64
-    cache = normal(rng, B, H, N, width), normal(rng, B, H, N, width)
+    cache = normal_numbers(rng, B, H, N, width), normal_numbers(rng, B, H, N, width)
     shape = f"{B} sentences of {W} beams, {H} heads of {width}, {N} positions"
-    return timed_in(stored, (normal(rng, B * W, H, width), *cache, np.zeros(B, np.int64), width**-0.5), shape)
+    return store_timed_caches(
+        stored, (normal_numbers(rng, B * W, H, width), *cache, np.zeros(B, np.int64), width**-0.5), shape
+    )

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ...ops import FINE, NOT_A_NUMBER
 from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, SEVERAL_WIDE, WIDE, WIDTH
-from .hars import scores_of
+from .hars import scores_and_errors
 
 INF, NAN = np.inf, np.nan
 
@@ -59,7 +59,7 @@ def large() -> list[tuple]:
 
 def oracle(logits_RV):
     """In float64, row by row."""
-    scores_RV, _ = _scores(logits_RV)
+    scores_RV, _ = _scores_and_errors(logits_RV)
     is_nan_R = np.isnan(scores_RV).any(axis=1)
     scores_RV[is_nan_R] = NAN
     return scores_RV, np.where(is_nan_R, NOT_A_NUMBER, FINE)
@@ -67,12 +67,12 @@ def oracle(logits_RV):
 
 def bound(logits_RV):
     """The bound of HARS, which rounds in the same places; the flags of trouble are exact."""
-    return _scores(logits_RV)[1], np.zeros(len(logits_RV))
+    return _scores_and_errors(logits_RV)[1], np.zeros(len(logits_RV))
 
 
-def _scores(logits_RV):
+def _scores_and_errors(logits_RV):
     """(log-probabilities in float64, how far float32's may lie from them), (R, V)"""
-    return scores_of(logits_RV, np.zeros((len(logits_RV), 1)))
+    return scores_and_errors(logits_RV, np.zeros((len(logits_RV), 1)))
 
 
 def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:

@@ -10,14 +10,14 @@ from ..attention import (
     bias_of_row,
     caches_in_float16,
     draw_array,
-    hidden,
-    in_either_type,
-    judged_by,
-    normal,
-    perhaps_biased,
+    draw_bias,
+    draw_cache_type,
+    draw_widths,
+    normal_numbers,
+    oracle_and_bound,
+    poison_unseen_positions,
     position_bias,
-    timed_in,
-    widths,
+    store_timed_caches,
 )
 from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 
@@ -28,8 +28,17 @@ def arguments_of(
     """The positional arguments, with poison in the padding of prompts and in what is not written or not seen."""
     prompt_begin_B, begin_R, end_R = np.array(prompt_begin_B), np.array(begin_R), np.array(end_R)
     prompt_end_B = np.full(len(prompt_k_BGNK), prompt_k_BGNK.shape[2])
-    prompt = hidden(prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, prompt_end_B)
-    return q_RHK, *prompt, prompt_begin_B, *hidden(k_RGTK, v_RGTU, begin_R, end_R), begin_R, end_R, scale, *bias
+    prompt = poison_unseen_positions(prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, prompt_end_B)
+    return (
+        q_RHK,
+        *prompt,
+        prompt_begin_B,
+        *poison_unseen_positions(k_RGTK, v_RGTU, begin_R, end_R),
+        begin_R,
+        end_R,
+        scale,
+        *bias,
+    )
 
 
 @st.composite
@@ -38,7 +47,7 @@ def inputs(draw):
     B, W = draw(st.integers(1, 3)), draw(st.integers(1, 2))
     N, T = draw(st.integers(1, 4)), draw(st.integers(1, 4))
     G, per_group = draw(st.integers(1, 2)), draw(st.integers(1, 3))
-    K, U = widths(draw)
+    K, U = draw_widths(draw)
     prompt_begin_B = [draw(st.integers(0, N)) for _ in range(B)]
     begin_R = [draw(st.integers(0, T - 1)) for _ in range(B * W)]
     end_R = [draw(st.integers(begin + 1, T)) for begin in begin_R]
@@ -46,8 +55,8 @@ def inputs(draw):
     prompt = draw_array(draw, B, G, N, K), draw_array(draw, B, G, N, U)
     generated = draw_array(draw, B * W, G, T, K), draw_array(draw, B * W, G, T, U)
     scale = draw(st.sampled_from([1.0, 0.5, 0.125]))
-    arguments = in_either_type(draw, arguments_of(q_RHK, *prompt, prompt_begin_B, *generated, begin_R, end_R, scale))
-    return perhaps_biased(draw, arguments, G * per_group, B * W)
+    arguments = draw_cache_type(draw, arguments_of(q_RHK, *prompt, prompt_begin_B, *generated, begin_R, end_R, scale))
+    return draw_bias(draw, arguments, G * per_group, B * W)
 
 
 def planted() -> list[tuple]:
@@ -55,10 +64,12 @@ def planted() -> list[tuple]:
 
     def case(prompt_begin_B, begin_R, end_R, G, H, N, T, K, U, scale=0.7, **of_bias):
         B, R = len(prompt_begin_B), len(begin_R)
-        prompt = normal(rng, B, G, N, K), normal(rng, B, G, N, U)
-        generated = normal(rng, R, G, T, K), normal(rng, R, G, T, U)
+        prompt = normal_numbers(rng, B, G, N, K), normal_numbers(rng, B, G, N, U)
+        generated = normal_numbers(rng, R, G, T, K), normal_numbers(rng, R, G, T, U)
         bias = [position_bias(rng, H, **of_bias)] if of_bias else []
-        return arguments_of(normal(rng, R, H, K), *prompt, prompt_begin_B, *generated, begin_R, end_R, scale, *bias)
+        return arguments_of(
+            normal_numbers(rng, R, H, K), *prompt, prompt_begin_B, *generated, begin_R, end_R, scale, *bias
+        )
 
     def slope(first, last):
         """Scores that rise along both parts, or fall: a new maximum at every step, or none but the first."""
@@ -110,11 +121,11 @@ def large() -> list[tuple]:
         ([0] * MANY_ROWS, 1, [1] * MANY_ROWS, 1),
     ]:  # fmt: skip
         B = len(begins)
-        prompt, generated = ([normal(rng, B, 1, length, WIDTH) for _ in range(2)] for length in (N, T))
-        cases.append(arguments_of(normal(rng, B, 1, WIDTH), *prompt, begins, *generated, [0] * B, ends, 0.7))
+        prompt, generated = ([normal_numbers(rng, B, 1, length, WIDTH) for _ in range(2)] for length in (N, T))
+        cases.append(arguments_of(normal_numbers(rng, B, 1, WIDTH), *prompt, begins, *generated, [0] * B, ends, 0.7))
     for G, K in LARGE_HEADS:
-        prompt, generated = ([normal(rng, 1, G, 2, K) for _ in range(2)] for _ in range(2))
-        cases.append(arguments_of(normal(rng, 1, G, K), *prompt, [0], *generated, [0], [2], 0.1))
+        prompt, generated = ([normal_numbers(rng, 1, G, 2, K) for _ in range(2)] for _ in range(2))
+        cases.append(arguments_of(normal_numbers(rng, 1, G, K), *prompt, [0], *generated, [0], [2], 0.1))
     return cases
 
 
@@ -131,16 +142,18 @@ def seen(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, be
         yield q_HK, k_GMK, v_GMU, scale, bias_of_row(bias, r, N + end_R[r] - 1 - np.array(position_M))
 
 
-oracle, bound = judged_by(seen)
+oracle, bound = oracle_and_bound(seen)
 
 
 def paper_inputs(stored: str = "float32", *, seed: int = 0) -> tuple[tuple, str]:
     """A decode step of GPT-2 on CNN/DailyMail (FastSeq, section 5): long articles, 4 beams, 50 tokens generated."""
     rng = np.random.default_rng(seed)
     B, W, H, N, T, width = 4, 4, 12, 900, 50, 64
-    prompt = normal(rng, B, H, N, width), normal(rng, B, H, N, width)
-    generated = normal(rng, B * W, H, T, width), normal(rng, B * W, H, T, width)
+    prompt = normal_numbers(rng, B, H, N, width), normal_numbers(rng, B, H, N, width)
+    generated = normal_numbers(rng, B * W, H, T, width), normal_numbers(rng, B * W, H, T, width)
     begins = np.zeros(B, np.int64), np.zeros(B * W, np.int64)
     shape = f"{B} sentences of {W} beams, {H} heads of {width}, {N} prompt and {T} generated positions"
-    q_RHK = normal(rng, B * W, H, width)
-    return timed_in(stored, (q_RHK, *prompt, begins[0], *generated, begins[1], np.full(B * W, T), width**-0.5), shape)
+    q_RHK = normal_numbers(rng, B * W, H, width)
+    return store_timed_caches(
+        stored, (q_RHK, *prompt, begins[0], *generated, begins[1], np.full(B * W, T), width**-0.5), shape
+    )

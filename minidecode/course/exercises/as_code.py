@@ -11,13 +11,13 @@ from .wire import Callback
 LONGEST_CODE = 2500  # characters of an input that are shown
 
 
-def shown(value: Any) -> str:
+def shown_value(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     return f"{value:,.6g}" if isinstance(value, float) else str(value)
 
 
-def in_words(inputs: dict[str, Any]) -> str:
+def inputs_in_words(inputs: dict[str, Any]) -> str:
     """The inputs by name: numbers as they are, arrays by their shapes."""
 
     def one(name: str, value: Any) -> str:
@@ -28,7 +28,7 @@ def in_words(inputs: dict[str, Any]) -> str:
     return ", ".join(one(name, value) for name, value in inputs.items())
 
 
-def as_code(inputs: dict[str, Any]) -> str:
+def inputs_as_code(inputs: dict[str, Any]) -> str:
     """Python code that makes the inputs; their sizes alone where they are large."""
     lines = ["import numpy as np"]
     for name, value in inputs.items():
@@ -41,7 +41,7 @@ def as_code(inputs: dict[str, Any]) -> str:
 
 
 def describe_size(inputs: dict[str, Any]) -> str:
-    return f"one of this size: {in_words(inputs)}"
+    return f"one of this size: {inputs_in_words(inputs)}"
 
 
 def _array_as_code(array: np.ndarray) -> str:

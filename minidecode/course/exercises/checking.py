@@ -46,11 +46,11 @@ def check(
             f" {held}."
         )
     if not is_elsewhere:
-        _renew_if_told(folder, exercise, submission.path, held, verdict)
+        _renew_if_answer_told(folder, exercise, submission.path, held, verdict)
     return verdict, folder.keep(exercise, verdict)
 
 
-def _renew_if_told(folder: Folder, exercise: Exercise, path: Path, seed: int, verdict: Verdict) -> None:
+def _renew_if_answer_told(folder: Folder, exercise: Exercise, path: Path, seed: int, verdict: Verdict) -> None:
     """After the answer to a prediction has been told, the next try is about other numbers."""
     if exercise.text.kind == "P" and not verdict.ok and verdict.score is not None:
         folder.renew(exercise, path, seed)

@@ -57,10 +57,10 @@ def main(serves=lambda: Student) -> None:
         sys.path.insert(0, root)
     sys.dont_write_bytecode = True
     word = questions.read(WORD_BYTES)
-    _limit(memory)
+    _limit_resources(memory)
     inside = [os.path.dirname(os.__file__), os.path.dirname(numpy.__file__), root]
     more, closed = [os.path.dirname(numpy.__file__) + ".libs"], forbidden.split(os.pathsep)
-    held = lock.lock([folder for folder in [*inside, *more] if os.path.isdir(folder)], closed)
+    held = lock.lock_process([folder for folder in [*inside, *more] if os.path.isdir(folder)], closed)
     _forbid_access(inside, more, closed)
     serve = kind(wire, numpy, _tracemalloc, questions, answers, word, held)
     while True:
@@ -82,7 +82,7 @@ def _own_channel() -> tuple[io.BufferedReader, io.BufferedWriter]:
     return questions, answers
 
 
-def _limit(memory: int) -> None:
+def _limit_resources(memory: int) -> None:
     """What POSIX can hold a process to; elsewhere the judge watches from outside."""
     try:
         import resource

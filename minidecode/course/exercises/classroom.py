@@ -82,7 +82,7 @@ def _check_exercises() -> str:
     """Exercises of each way to be run: an unfinished one must come back as that, from its process."""
     from .exercise import Submission
     from .find import exercises
-    from .sandbox import limits
+    from .sandbox import limits_in_words
 
     judged = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -94,7 +94,7 @@ def _check_exercises() -> str:
                 if verdict.mistake != "not-started":
                     raise _NotReadyError(f"exercise {exercise.number} says of an empty answer: {verdict.message}")
                 judged[exercise.text.kind] = exercise.number
-    return "exercises run in processes of their own; " + "; ".join(limits())
+    return "exercises run in processes of their own; " + "; ".join(limits_in_words())
 
 
 def _check_notebooks() -> str:

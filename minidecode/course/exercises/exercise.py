@@ -20,9 +20,9 @@ import numpy as np
 
 from ...errors import InputError
 from . import sandbox, skeleton
-from .as_code import as_code, describe_size, shown
+from .as_code import describe_size, inputs_as_code, shown_value
 from .kernel_source import MOST_CHARACTERS, Refused
-from .results import different_kind, first_difference, same, several, told_by
+from .results import are_same, as_tuple, different_kind, first_difference, integers_told_by
 from .verdict import Miss, Verdict
 
 MANY = 32  # numbers of an output that do not agree with a mistake's by chance
@@ -206,8 +206,8 @@ class Task:
         """What is wrong with the output. A task whose right answers are many, such as plans, judges them here."""
         if trial.got is None:
             return None
-        want = several(self.expected(v, trial.inputs, None, trial.ran))
-        if same(trial.got, want, self.bound(v, trial.inputs)):
+        want = as_tuple(self.expected(v, trial.inputs, None, trial.ran))
+        if are_same(trial.got, want, self.bound(v, trial.inputs)):
             return None
         if problem := different_kind(self.returns, trial.got, want, len(self.changes)):
             return problem
@@ -237,7 +237,7 @@ class Task:
                 else "\nIt is none of the mistakes that this exercise knows by name."
             )
         if miss.shows_input and not first.is_hidden:
-            verdict.input = as_code(first.inputs) if miss.values_matter else describe_size(first.inputs)
+            verdict.input = inputs_as_code(first.inputs) if miss.values_matter else describe_size(first.inputs)
 
     def recognise(self, v: SimpleNamespace, tried: list[Trial]) -> str | None:
         """The one known mistake that gives these outputs on every input; None if there is none, or more than one."""
@@ -268,17 +268,17 @@ class Task:
 
             if self._gives_it(v, first, outputs) and all(self._gives_it(v, t, outputs) for t in right):
                 fits.append((mistake, [self._gives_it(v, t, outputs) for t in others]))
-        if len(fits) != 1 or all(fits[0][1]) or not (any(fits[0][1]) or told_by(first.got) >= MANY):
+        if len(fits) != 1 or all(fits[0][1]) or not (any(fits[0][1]) or integers_told_by(first.got) >= MANY):
             return None
         return fits[0][0]
 
     def _gives_it(self, v: SimpleNamespace, trial: Trial, outputs: Callable[[Trial], Any]) -> bool:
         """Whether these are the outputs of a trial that has some."""
         try:
-            theirs = several(outputs(trial))
+            theirs = as_tuple(outputs(trial))
         except (NotImplementedError, ValueError, IndexError, KeyError):  # this mistake has no outputs of its own
             return False
-        return trial.got is not None and same(trial.got, theirs, self.bound(v, trial.inputs))
+        return trial.got is not None and are_same(trial.got, theirs, self.bound(v, trial.inputs))
 
     def _gives_all(self, v: SimpleNamespace, tried: list[Trial], outputs: Callable[[Trial], Any]) -> bool:
         """Whether these are the outputs of all trials that have some, the first that fails among them.
@@ -313,13 +313,13 @@ def edited_constants(source: str, due: dict[str, Any]) -> str:
                 name = statement.targets[0].id
                 with contextlib.suppress(ValueError):  # no plain value
                     if name in due and ast.literal_eval(statement.value) != due[name]:
-                        edited.append(f"{name} = {shown(due[name])}")
+                        edited.append(f"{name} = {shown_value(due[name])}")
     if not edited:
         return ""
     return f"This variation has {', '.join(edited)}, and your file says otherwise: put it back first."
 
 
-def time_for(trials: list[Trial]) -> float:
+def seconds_for_trials(trials: list[Trial]) -> float:
     """Seconds for all of them: hidden inputs come on top."""
     return sandbox.TOTAL * (2 if any(t.is_hidden for t in trials) else 1)
 
@@ -334,14 +334,14 @@ def whole_width(inputs: dict[str, Any], length: str, width: int) -> dict[str, An
     return inputs | {length: np.full_like(inputs[length], width)}
 
 
-def told_apart(task: Task, v: SimpleNamespace, draw: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def draw_telling_input(task: Task, v: SimpleNamespace, draw: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """An input, drawn until the right outputs and those of all known mistakes are different from each other on it."""
     for _ in range(2000):
         inputs, outputs = draw(), []
         for mistake in (None, *task.known):
             with contextlib.suppress(NotImplementedError):  # a mistake that outputs do not show
-                outputs.append(several(task.expected(v, inputs, mistake)))
-        if not any(same(one, two, task.bound(v, inputs)) for one, two in itertools.combinations(outputs, 2)):
+                outputs.append(as_tuple(task.expected(v, inputs, mistake)))
+        if not any(are_same(one, two, task.bound(v, inputs)) for one, two in itertools.combinations(outputs, 2)):
             return inputs
     raise ValueError(f"exercise {task.number}: no input was drawn that tells its mistakes apart")
 

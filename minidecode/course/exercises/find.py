@@ -100,7 +100,7 @@ class Exercise:
     def template(self) -> str:
         """The skeleton before its variation: from the solution in a checkout, else as it was built into the wheel."""
         if folder := self.folder():
-            return skeleton.strip((folder / "solution.py").read_text(encoding="utf-8"))
+            return skeleton.strip_solution((folder / "solution.py").read_text(encoding="utf-8"))
         return (HERE / "skeletons" / self.file_name).read_text(encoding="utf-8")
 
     def folder(self) -> Path | None:
@@ -114,7 +114,7 @@ class Exercise:
         if folder := self.folder():
             return published.published(folder, self.template())
         noted = HERE / "skeletons" / published.NOTED
-        return published.noted(noted, Path(self.file_name).stem) if noted.is_file() else []
+        return published.noted_solutions(noted, Path(self.file_name).stem) if noted.is_file() else []
 
     def varied(self, path: Path, seed: int) -> str:
         """A solution or a wrong answer of the checkout, with this variation's constants."""
@@ -130,7 +130,7 @@ def exercises() -> dict[int, Exercise]:
         number, name = int(path.stem[1:3]), path.stem[4:]
         task = importlib.import_module(f"{__package__}.tasks.{path.stem}").Task()
         task.number, task.name = number, name
-        by_number[number] = Exercise(number, name, _read(path.with_suffix(".md")), task)
+        by_number[number] = Exercise(number, name, _read_text(path.with_suffix(".md")), task)
     return by_number
 
 
@@ -159,7 +159,7 @@ def find(word: str) -> Exercise:
     )
 
 
-def _read(path: Path) -> Text:
+def _read_text(path: Path) -> Text:
     text = path.read_text(encoding="utf-8").replace("\r\n", "\n")
     _, head, body = text.split("---\n", 2)
     fields = dict(line.split(": ", 1) for line in head.strip().splitlines())

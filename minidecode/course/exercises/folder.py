@@ -93,16 +93,16 @@ class Folder:
         file.write_text(exercise.start(seed or 0), encoding="utf-8")
         return backup
 
-    def put(self, exercise: Exercise, source: str) -> None:
+    def write_cell(self, exercise: Exercise, source: str) -> None:
         """Writes what a notebook's cell holds. A file that no cell has written is kept beside it, as .bak."""
         file = self.file(exercise)
         if file.is_file():
             there, noted = file.read_text(encoding="utf-8-sig", errors="replace"), self._notes_of("state")
-            if there != source and _sum_of(there) != noted.get(str(exercise.number), {}).get("cell"):
+            if there != source and _hash_of(there) != noted.get(str(exercise.number), {}).get("cell"):
                 self._set_aside(file)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(source, encoding="utf-8")
-        self._note_of(exercise, cell=_sum_of(source))
+        self._note_of(exercise, cell=_hash_of(source))
 
     def _set_aside(self, file: Path) -> Path:
         """The file under a name that was free: what was kept before stays."""
@@ -190,7 +190,7 @@ class Folder:
             fresh = exercise.next_seed(fresh)
         source = file.read_text(encoding="utf-8-sig")
         if isinstance(exercise.task, PredictionTask):
-            source = skeleton.predictions_taken_back(source, list(exercise.task.answers), seed)
+            source = skeleton.take_predictions_back(source, list(exercise.task.answers), seed)
         file.write_text(exercise.renewed(source, fresh), encoding="utf-8")
         return fresh
 
@@ -212,7 +212,7 @@ class Folder:
         path.write_text(json.dumps(value, indent=1, default=str), encoding="utf-8")
 
 
-def _sum_of(text: str) -> str:
+def _hash_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -226,7 +226,7 @@ def submission_of(path: Path, **fields: Any) -> Submission:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def target(place: str, exercise: Exercise) -> Submission:
+def target_submission(place: str, exercise: Exercise) -> Submission:
     """`module:function` or `FILE.py:function` in a layout of the student's own. Nothing of it is imported here."""
     where, colon, name = place.rpartition(":")
     if not colon or not where or not name.isidentifier():

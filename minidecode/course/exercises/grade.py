@@ -58,7 +58,7 @@ class Graded:
         return f"{', '.join(self.strays)} {are} of an exercise; {self.exercise.file_name} would be."
 
 
-def submissions(folders: Iterable[Path]) -> tuple[dict[str, Path], list[Path]]:
+def submissions_of_folders(folders: Iterable[Path]) -> tuple[dict[str, Path], list[Path]]:
     """(student -> folder, each folder once; folders that were given again).
 
     A folder next to folders that hold submissions is a student's, whatever is in it. A link among them stays a link
@@ -67,14 +67,17 @@ def submissions(folders: Iterable[Path]) -> tuple[dict[str, Path], list[Path]]:
     """
     folder_of: dict[str, Path] = {}
     again, seen, folders = [], set(), list(folders)
-    empty = [folder for folder in folders if folder.is_dir() and not _files(folder) and not _student_folders(folder)]
+    empty = [
+        folder for folder in folders if folder.is_dir() and not _exercise_files(folder) and not _student_folders(folder)
+    ]
     for folder in folders:
         if not folder.is_dir():
             raise InputError(f"{folder} is no folder")
         inner = _student_folders(folder)
-        if inner and (files := _files(folder)):
+        if inner and (files := _exercise_files(folder)):
             raise InputError(
-                f"{folder} holds {files[0].name} and also folders with such files ({next(filter(_files, inner)).name}):"
+                f"{folder} holds {files[0].name} and also folders with such files"
+                f" ({next(filter(_exercise_files, inner)).name}):"
                 " a student's folder has files, a class has folders; move one of the two away"
             )
         if not inner and len(empty) == len(folders):
@@ -101,7 +104,7 @@ def one_submission(students: dict[str, Path]) -> dict[str, Path]:
 
     Raises InputError where several have: their points would be added up.
     """
-    handed_in = {name: folder for name, folder in students.items() if _files(folder)}
+    handed_in = {name: folder for name, folder in students.items() if _exercise_files(folder)}
     if len(handed_in) > 1:
         raise InputError(
             f"--format gradescope is for one submission, and there are {len(handed_in)} folders with files of exercises"
@@ -115,7 +118,7 @@ def _student_name(folder: Path) -> str:
     return folder.name or folder.resolve().name
 
 
-def on_a_line(name: str) -> str:
+def name_on_a_line(name: str) -> str:
     """A name that the student has chosen, for a table: it begins no line and moves no cursor."""
     return "".join(letter if letter.isprintable() else "?" for letter in name)
 
@@ -123,15 +126,15 @@ def on_a_line(name: str) -> str:
 def _student_folders(folder: Path) -> list[Path]:
     """The folders in it, those of students, if any of them holds a file of an exercise."""
     folders = [f for f in sorted(folder.iterdir()) if f.is_dir() and not f.name.startswith((".", "__"))]
-    return folders if any(map(_files, folders)) else []
+    return folders if any(map(_exercise_files, folders)) else []
 
 
 def _unknown_files(folder: Path) -> tuple[str, ...]:
     known = {e.file_name for e in exercises().values()}
-    return tuple(sorted(on_a_line(f.name) for f in folder.glob("*.py") if f.name not in known))
+    return tuple(sorted(name_on_a_line(f.name) for f in folder.glob("*.py") if f.name not in known))
 
 
-def _files(folder: Path) -> list[Path]:
+def _exercise_files(folder: Path) -> list[Path]:
     return [folder / e.file_name for e in exercises().values() if (folder / e.file_name).is_file()]
 
 
@@ -155,7 +158,9 @@ def grade(
         student, folder, exercise = item
         due = seed_of(_student_name(Path(student))) if per_student else seed
         of_names = names if per_student or by_name else None
-        return Graded(student, exercise, _verdict(folder, exercise, due, hidden, of_names), _unknown_files(folder))
+        return Graded(
+            student, exercise, _verdict_of_submission(folder, exercise, due, hidden, of_names), _unknown_files(folder)
+        )
 
     results = []
     with ThreadPoolExecutor(max(1, jobs)) as pool:
@@ -165,7 +170,7 @@ def grade(
     return results
 
 
-def _verdict(
+def _verdict_of_submission(
     folder: Path, exercise: Exercise, due: int | None, hidden: int, names: dict[int, str] | None = None
 ) -> Verdict | None:
     """names: the students of the class by their seeds, where what is due comes from a name."""
@@ -173,7 +178,7 @@ def _verdict(
     if folder.is_symlink() or path.is_symlink():  # it may lead to a neighbour's
         message = f"{path.name} is a link: hand in the file itself."
         if folder.is_symlink():
-            message = f"{on_a_line(folder.name)} is a link to a folder: hand in the folder itself."
+            message = f"{name_on_a_line(folder.name)} is a link to a folder: hand in the folder itself."
         return Verdict(exercise.number, due or 0, False, message, "cannot-run")
     if not path.is_file():
         return None
@@ -189,7 +194,7 @@ def _verdict(
         return Verdict(exercise.number, due, False, _other_variation_message(held, due, names), kind)
     try:
         verdict = exercise.check(submission, held or 0, hidden=hidden)
-        return looked_up(verdict, exercise, submission.source) if verdict.ok else verdict
+        return look_up_published(verdict, exercise, submission.source) if verdict.ok else verdict
     except Exception as error:  # one submission must not end the grading of all others
         message = f"The grader itself failed, which is its mistake: {type(error).__name__}: {error}"
         return Verdict(exercise.number, held or 0, False, message, "grader-failed")
@@ -201,13 +206,13 @@ def _other_variation_message(held: int | None, due: int, names: dict[int, str] |
         return f"The file does not say its variation, and {due} is due."
     if names is None:
         return f"The file is of variation {held}, and {due} is due."
-    whose = f", {on_a_line(names[held])}" if held in names else ""
+    whose = f", {name_on_a_line(names[held])}" if held in names else ""
     return f"This is a file drawn for another student{whose} (variation {held}, and {due} is due)."
 
 
-def looked_up(verdict: Verdict, exercise: Exercise, source: str) -> Verdict:
+def look_up_published(verdict: Verdict, exercise: Exercise, source: str) -> Verdict:
     """Compares a right answer with the published solutions: a long match is refused, a short one is noted."""
-    match = published.recognise(source, exercise.published())
+    match = published.recognise_solution(source, exercise.published())
     if match is None:
         return verdict
     verdict.published = f"{Path(exercise.file_name).stem}/{match.file}"
@@ -223,13 +228,13 @@ def looked_up(verdict: Verdict, exercise: Exercise, source: str) -> Verdict:
 def as_table(graded: list[Graded], hidden: int) -> str:
     """A row for each student, a column for each exercise; then the class, by mistake; then files of no exercise."""
     numbers = list(dict.fromkeys(g.exercise.number for g in graded))
-    students = list(dict.fromkeys(on_a_line(g.student) for g in graded))
-    cells = {(on_a_line(g.student), g.exercise.number): g.result for g in graded}
+    students = list(dict.fromkeys(name_on_a_line(g.student) for g in graded))
+    cells = {(name_on_a_line(g.student), g.exercise.number): g.result for g in graded}
     widths = {n: max(len(str(n)), *(len(cells[s, n]) for s in students)) for n in numbers}
     first = max(len("student"), *map(len, students))
     rows = [f"{'student':<{first}}  " + "  ".join(f"{n:<{widths[n]}}" for n in numbers)]
     rows += [f"{s:<{first}}  " + "  ".join(f"{cells[s, n]:<{widths[n]}}" for n in numbers) for s in students]
-    missing = [f"{on_a_line(g.student)}: {g.strays_in_words}" for g in graded if g.verdict is None and g.strays]
+    missing = [f"{name_on_a_line(g.student)}: {g.strays_in_words}" for g in graded if g.verdict is None and g.strays]
     return "\n".join([*(row.rstrip() for row in rows), "", *class_report(graded), *missing, f"hidden inputs: {hidden}"])
 
 
@@ -255,11 +260,11 @@ def as_csv(graded: list[Graded], hidden: int) -> str:
     for g in graded:
         message, solved = g.message.replace("\n", " "), int(g.result == "solved")
         row = [g.student, g.exercise.number, g.exercise.name, solved, g.result, g.score, message, hidden]
-        rows.writerow([_no_formula(cell) for cell in row])
+        rows.writerow([_text_without_formula(cell) for cell in row])
     return out.getvalue()
 
 
-def _no_formula(cell: object) -> object:
+def _text_without_formula(cell: object) -> object:
     """A text that a spreadsheet would compute is kept a text: names and messages come from students."""
     return f"'{cell}" if isinstance(cell, str) and cell[:1] in tuple("=+-@\t\r") else cell
 
@@ -270,7 +275,7 @@ def as_json(graded: list[Graded], **more: object) -> str:
          "score": g.score, "verdict": None if g.verdict is None else g.verdict.as_dict() | {"score": g.score}}
         for g in graded
     ]  # fmt: skip
-    return json.dumps({**more, "class": class_report(graded), "graded": records}, default=_number)
+    return json.dumps({**more, "class": class_report(graded), "graded": records}, default=_python_number)
 
 
 def as_gradescope(graded: list[Graded]) -> str:
@@ -280,9 +285,9 @@ def as_gradescope(graded: list[Graded]) -> str:
         output = g.message if g.verdict is None else str(g.verdict)
         name = f"{g.exercise.number} {g.exercise.text.title}"
         tests.append({"name": name, "score": g.score, "max_score": 1, "output": output, "visibility": "visible"})
-    return json.dumps({"tests": tests, "stdout_visibility": "hidden"}, default=_number)
+    return json.dumps({"tests": tests, "stdout_visibility": "hidden"}, default=_python_number)
 
 
-def _number(value: object) -> object:
+def _python_number(value: object) -> object:
     """Numbers of NumPy as Python's."""
     return value.item() if hasattr(value, "item") else str(value)

@@ -24,7 +24,7 @@ def check(exercise: int | str) -> None:
     from .folder import work_folder
 
     task, folder = find(str(exercise)), work_folder(None)
-    shell = _shell(task)
+    shell = _notebook_shell(task)
     source = _last_cell(task, shell)
     if source is None:
         print(
@@ -32,7 +32,7 @@ def check(exercise: int | str) -> None:
             f' "# --- variation ... of exercise {task.number}", then this one.'
         )
         return
-    folder.put(task, source)
+    folder.write_cell(task, source)
     try:
         verdict, picture = checked(task, Submission.of_file(folder.file(task)), folder)
         print(verdict)
@@ -45,7 +45,7 @@ def check(exercise: int | str) -> None:
     _offer_fresh(task, folder, shell, source)
 
 
-def _shell(exercise: Exercise) -> Any:
+def _notebook_shell(exercise: Exercise) -> Any:
     """IPython, which runs the notebook. Raises InputError elsewhere."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
@@ -71,7 +71,7 @@ def _offer_fresh(exercise: Exercise, folder: Folder, shell: Any, source: str) ->
     """Where the check has drawn another variation, a cell with it below this one."""
     fresh = folder.file(exercise).read_text(encoding="utf-8")
     if fresh != source:
-        folder.put(exercise, fresh)
+        folder.write_cell(exercise, fresh)
         shell.set_next_input(fresh)
         print(
             f"The fresh one is in the cell below. If there is none, run `%load {folder.file(exercise)}` in a new cell."

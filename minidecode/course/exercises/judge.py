@@ -24,7 +24,7 @@ def main() -> None:
     from minidecode.course.exercises import wire
 
     word = questions.read(WORD_BYTES)
-    _limit(int(sys.argv[2]))
+    _limit_resources(int(sys.argv[2]))
     judge = Judge()
     while True:
         try:
@@ -34,7 +34,7 @@ def main() -> None:
         wire.write(answers, word, judge.answer(question))
 
 
-def _limit(memory: int) -> None:
+def _limit_resources(memory: int) -> None:
     try:
         import resource
     except ImportError:
@@ -69,9 +69,13 @@ class Judge:
             return {"refused": "cannot-run", "message": f"{type(error).__name__}: {str(error)[:300]}"}
 
     def do_load(self, source: str, file: str, kernel: str, shape: str) -> dict:
-        from minidecode.course.exercises.kernel_source import take
+        from minidecode.course.exercises.kernel_source import take_kernel
 
-        self._taken, self._kernel, self._shape = take(source, file, kernel, [shape] if shape else []), kernel, shape
+        self._taken, self._kernel, self._shape = (
+            take_kernel(source, file, kernel, [shape] if shape else []),
+            kernel,
+            shape,
+        )
         self._typed = {}
         return {"ok": True}
 
@@ -98,8 +102,8 @@ class Judge:
         return {
             "launch": [list(blocks), list(threads)],
             "arrays": [a for a in arguments if hasattr(a, "shape") and getattr(a, "ndim", 0)],
-            "findings": [_finding(f, run) for f in run.findings],
-            "counts": _counts(run),
+            "findings": [_finding_as_dict(f, run) for f in run.findings],
+            "counts": _counts_of_run(run),
             "lines": {str(place.line): {k: int(v) for k, v in vars(c).items()} for place, c in run.lines.items()},
             "accesses": _accesses(run),
             "costs": run.costs,
@@ -107,14 +111,14 @@ class Judge:
             "names": sorted({name for f in self._taken.functions.values() for name in _names_used(f)}),
             "waits": {str(line): name for line, name in self._taken.waits.items()},
             "written": self._taken.written,
-            "loaded": _loaded(run, kernel),
+            "loaded": _loads_of_elements(run, kernel),
             "exchanged": _count_exchanged(run),
-            "handed_over": _handed_over(run),
+            "handed_over": _count_handed_over(run),
             "loads_of_threads": _loads_of_threads(run),
             "shared_bytes": sum(m.nbytes for m in run._launch.journal.memories if m.space == "shared"),
             "types": types,
             "arrays_touched": _arrays_touched(run, kernel),
-            "picture": run.to_svg() if picture and _shows_it(run) else None,
+            "picture": run.to_svg() if picture and _shows_the_mistake(run) else None,
         }  # fmt: skip
 
     def _types_of(self, kernel: Any, argument_types: tuple) -> list[dict]:
@@ -148,7 +152,7 @@ def _two_shapes(launch: Any, name: str) -> tuple[tuple[int, ...], tuple[int, ...
     raise Refused("cannot-run", f"{name} must return (blocks, threads), integers above 0, not {str(launch)[:60]}")
 
 
-def _shows_it(run: Any) -> bool:
+def _shows_the_mistake(run: Any) -> bool:
     """Whether the picture of this run shows what went wrong: an access, or, where nothing did, what costs most."""
     return run.ok or run.errors[0].kind == "race" or "at" in run.errors[0].detail
 
@@ -166,11 +170,11 @@ def _arrays_touched(run: Any, kernel: Any) -> dict:
 
     arrays = run.arrays
     shared = {m.name for m in run._launch.journal.memories if m.space == "shared"}
-    return {"arguments": [of(name) for name in _arguments(kernel)],
+    return {"arguments": [of(name) for name in _argument_names(kernel)],
             "shared": {name: of(name) for name in sorted(shared)}}  # fmt: skip
 
 
-def _arguments(kernel: Any) -> tuple[str, ...]:
+def _argument_names(kernel: Any) -> tuple[str, ...]:
     """What the student calls them."""
     code = getattr(kernel, "py_func", kernel).__code__
     return code.co_varnames[: code.co_argcount]
@@ -204,7 +208,7 @@ def _traffic_of_atomics(run: Any) -> dict[tuple[int, bool], dict[str, int]]:
     if not run.atomics:
         return traffic
     for kept in run._launch.analysis.traffic.kept:
-        is_atomic, is_shared = run._launch.journal.kinds(kept.site) == ATOMIC, kept.address >= SHARED_BASE
+        is_atomic, is_shared = run._launch.journal.access_kinds(kept.site) == ATOMIC, kept.address >= SHARED_BASE
         for site in np.unique(kept.site[is_atomic]).tolist():
             for shared in (False, True):
                 at = is_atomic & (kept.site == site) & (is_shared == shared)
@@ -225,7 +229,7 @@ def _traffic_of_atomics(run: Any) -> dict[tuple[int, bool], dict[str, int]]:
 _OF_AN_ACCESS = ("index", "last_stored", "element", "thread", "epoch", "passed_by")
 
 
-def _finding(f: Any, run: Any) -> dict:
+def _finding_as_dict(f: Any, run: Any) -> dict:
     """A finding in plain words and numbers.
 
     array and space: what it is about; reads: the lines that read there; turns: see `_turns`. Of an access that ended
@@ -243,11 +247,11 @@ def _finding(f: Any, run: Any) -> dict:
         reads = [run.place_of(a.site).line for a in (race.first, race.second) if a.kind == LOAD]
     return {"kind": f.kind, "message": f.message, "severity": f.severity, "lines": sorted({p.line for p in f.places}),
             "array": array, "space": space, "reads": reads,
-            "turns": _turns(run, f.detail, race),
+            "turns": _turns_in_words(run, f.detail, race),
             **{name: f.detail[name] for name in _OF_AN_ACCESS if name in f.detail}}  # fmt: skip
 
 
-def _turns(run: Any, detail: dict, race: Any) -> list[str]:
+def _turns_in_words(run: Any, detail: dict, race: Any) -> list[str]:
     """In what order threads wrote and read the array that a finding is about, with no barrier of the block between.
 
     "written, read" where some thread did so in this order, "read, written" where in the other one; "written" where
@@ -261,11 +265,11 @@ def _turns(run: Any, detail: dict, race: Any) -> list[str]:
         (race.first.thread.block.number, race.first.epoch) if race else (detail.get("block"), detail.get("epoch"))
     )
     memory = next((m for m in run._launch.journal.memories if m.name == detail.get("array")), None)
-    kept = run._launch.analysis.traffic.recorded(block) if memory is not None and block is not None else None
+    kept = run._launch.analysis.traffic.kept_of_block(block) if memory is not None and block is not None else None
     if kept is None:
         return []
     here = (kept.epoch == epoch) & (kept.address >= memory.start) & (kept.address < memory.start + memory.nbytes)
-    is_read, thread = run._launch.journal.kinds(kept.site[here]) == LOAD, kept.thread[here]
+    is_read, thread = run._launch.journal.access_kinds(kept.site[here]) == LOAD, kept.thread[here]
     turns = {"written"} if not is_read.all() else set()
     for t in np.unique(thread):
         reads = is_read[thread == t].tolist()
@@ -277,7 +281,7 @@ def _turns(run: Any, detail: dict, race: Any) -> list[str]:
     return sorted(turns)
 
 
-def _loaded(run: Any, kernel: Any) -> list[Any]:
+def _loads_of_elements(run: Any, kernel: Any) -> list[Any]:
     """How often each element of each of the kernel's arguments was loaded, as far as the accesses were kept."""
     import numpy as np
 
@@ -286,12 +290,12 @@ def _loaded(run: Any, kernel: Any) -> list[Any]:
     counts = {m.name: np.zeros(m.nbytes // m.dtype.itemsize, np.int64) for m in run._launch.journal.memories
               if m.space == "global"}  # fmt: skip
     for kept in run._launch.analysis.traffic.kept:
-        loads = run._launch.journal.kinds(kept.site) != STORE  # an atomic loads, too
+        loads = run._launch.journal.access_kinds(kept.site) != STORE  # an atomic loads, too
         for m in run._launch.journal.memories:
             at = (kept.address[loads] - m.start) // m.dtype.itemsize
             if m.space == "global":
                 np.add.at(counts[m.name], at[(at >= 0) & (at < len(counts[m.name]))], 1)
-    return [counts.get(name) for name in _arguments(kernel)]
+    return [counts.get(name) for name in _argument_names(kernel)]
 
 
 def _count_exchanged(run: Any) -> int:
@@ -301,7 +305,7 @@ def _count_exchanged(run: Any) -> int:
     last: dict[tuple[int, int], int] = {}
     exchanged = 0
     for kept in run._launch.analysis.traffic.kept:
-        kinds = run._launch.journal.kinds(kept.site)
+        kinds = run._launch.journal.access_kinds(kept.site)
         shared = kept.address >= SHARED_BASE
         columns = (kept.block, kept.address, kept.thread, kinds)
         for block, address, thread, kind in zip(*(column[shared].tolist() for column in columns), strict=True):
@@ -312,14 +316,14 @@ def _count_exchanged(run: Any) -> int:
     return exchanged
 
 
-def _handed_over(run: Any) -> int:
+def _count_handed_over(run: Any) -> int:
     """How many numbers were put into shared memory by one thread and taken out by another, each once."""
     from minidecode.emulator.memory import LOAD, SHARED_BASE, STORE
 
     waiting: dict[tuple[int, int], int] = {}  # (block, address) -> who has put there what no other thread has taken yet
     handed_over = 0
     for kept in run._launch.analysis.traffic.kept:
-        kinds = run._launch.journal.kinds(kept.site)
+        kinds = run._launch.journal.access_kinds(kept.site)
         shared = kept.address >= SHARED_BASE
         columns = (kept.block, kept.address, kept.thread, kinds)
         for block, address, thread, kind in zip(*(column[shared].tolist() for column in columns), strict=True):
@@ -339,7 +343,7 @@ def _loads_of_threads(run: Any) -> list[int]:
 
     pairs = [np.empty((2, 0), np.int64)]
     for kept in run._launch.analysis.traffic.kept:
-        loads = (run._launch.journal.kinds(kept.site) != STORE) & (kept.address < SHARED_BASE)
+        loads = (run._launch.journal.access_kinds(kept.site) != STORE) & (kept.address < SHARED_BASE)
         pairs.append(np.stack([kept.block[loads], kept.thread[loads]]))
     return np.unique(np.concatenate(pairs, axis=1), axis=1, return_counts=True)[1].tolist()
 
@@ -349,7 +353,7 @@ def _names_used(function: Any) -> tuple[str, ...]:
     return getattr(function, "py_func", function).__code__.co_names
 
 
-def _counts(run: Any) -> dict[str, int]:
+def _counts_of_run(run: Any) -> dict[str, int]:
     """The launch in numbers. An atomic reads and writes: it counts as a load and as a store, with what both move."""
     names = ("global_loads", "global_stores", "shared_loads", "shared_stores", "atomics", "sectors", "bank_conflicts")
     counts = {name: int(run.total(name)) for name in names}

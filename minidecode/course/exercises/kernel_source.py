@@ -67,7 +67,7 @@ class Taken:
     written: dict[str, list[int]]
 
 
-def parse(source: str, file: str) -> ast.Module:
+def parse_kernel_file(source: str, file: str) -> ast.Module:
     """Raises Refused with the line where the source is no Python."""
     if len(source) > MOST_CHARACTERS:
         raise Refused("forbidden", f"{file} has {len(source):,} characters; an exercise needs no more than 100,000")
@@ -79,10 +79,10 @@ def parse(source: str, file: str) -> ast.Module:
         raise Refused("cannot-run", f"{file} cannot be read: {type(error).__name__}") from None
 
 
-def take(source: str, file: str, kernel: str, plain: list[str]) -> Taken:
+def take_kernel(source: str, file: str, kernel: str, plain: list[str]) -> Taken:
     """The kernel, the device functions beside it, the plain functions of these names, and the constants they use."""
-    tree = parse(source, file)
-    names = _imported(tree)
+    tree = parse_kernel_file(source, file)
+    names = _imported_names(tree)
     kept: list[ast.stmt] = []
     constants: set[str] = set()
     for statement in tree.body:
@@ -93,17 +93,17 @@ def take(source: str, file: str, kernel: str, plain: list[str]) -> Taken:
             kept.append(statement)
     defined = {s.name: s for s in kept if isinstance(s, ast.FunctionDef)}
     if kernel not in defined or not defined[kernel].decorator_list:
-        raise Refused("cannot-run", _no_kernel(tree, file, kernel))
+        raise Refused("cannot-run", _why_no_kernel(tree, file, kernel))
     for name in plain:
         if name not in defined:
             raise Refused("cannot-run", f"there is no function {name} in {file}")
     for function in defined.values():
         _Judge(names, constants | set(defined)).function(function)
     waits, written = _barriers_and_writes(kept)
-    return Taken(_run(kept, source, file, names), waits, written)
+    return Taken(_define_functions(kept, source, file, names), waits, written)
 
 
-def _no_kernel(tree: ast.Module, file: str, kernel: str) -> str:
+def _why_no_kernel(tree: ast.Module, file: str, kernel: str) -> str:
     """Whether there is no such function, or one that is no kernel."""
     for statement in tree.body:
         if isinstance(statement, ast.FunctionDef) and statement.name == kernel:
@@ -126,7 +126,7 @@ def _barriers_and_writes(kept: list[ast.stmt]) -> tuple[dict[int, str], dict[str
     return waits, written
 
 
-def _imported(tree: ast.Module) -> dict[str, Any]:
+def _imported_names(tree: ast.Module) -> dict[str, Any]:
     """Names of the file that stand for `cuda`, `math`, NumPy and Numba's types; other imports mean nothing here."""
     from numba import cuda, types
 
@@ -257,10 +257,10 @@ class _Judge(ast.NodeVisitor):
         raise Refused("forbidden", f"line {getattr(node, 'lineno', '?')}: {why}")
 
 
-def _run(kept: list[ast.stmt], source: str, file: str, names: dict[str, Any]) -> dict[str, Any]:
+def _define_functions(kept: list[ast.stmt], source: str, file: str, names: dict[str, Any]) -> dict[str, Any]:
     """Defines what was kept, with its own line numbers, among allow-listed globals alone."""
     module = ast.Module(body=kept, type_ignores=[])
-    _annotations_taken_out(module)
+    _remove_annotations(module)
     lines = source.splitlines(keepends=True)
     linecache.cache[file] = (len(source), None, lines, file)
     space: dict[str, Any] = {"__builtins__": dict(BUILTINS), "__name__": "submission", **names}
@@ -271,7 +271,7 @@ def _run(kept: list[ast.stmt], source: str, file: str, names: dict[str, Any]) ->
     return {s.name: space[s.name] for s in kept if isinstance(s, ast.FunctionDef)}
 
 
-def _annotations_taken_out(module: ast.Module) -> None:
+def _remove_annotations(module: ast.Module) -> None:
     for node in ast.walk(module):
         if isinstance(node, ast.FunctionDef):
             node.returns = None
@@ -287,7 +287,7 @@ ALLOWED_IMPORTS = (
 
 def forbidden_import(source: str, file: str, neighbours: Callable[[str], bool]) -> str | None:
     """The first import of a NumPy exercise that it does not need, in words. Raises Refused for what is no Python."""
-    for node in ast.walk(parse(source, file)):
+    for node in ast.walk(parse_kernel_file(source, file)):
         modules = []
         if isinstance(node, ast.Import):
             modules = [a.name for a in node.names]

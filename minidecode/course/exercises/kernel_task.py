@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from . import sandbox
-from .as_code import in_words
-from .exercise import Submission, Task, Trial, time_for
+from .as_code import inputs_in_words
+from .exercise import Submission, Task, Trial, seconds_for_trials
 from .failures import why_failed
 from .kernel_source import Refused
 from .verdict import Miss, Verdict
@@ -64,8 +64,8 @@ class KernelTask(Task):
     def run(self, submission: Submission, v: SimpleNamespace, trials: list[Trial], verdict: Verdict) -> None:
         kernel = submission.names.get(self.kernel, self.kernel)
         try:
-            with sandbox.for_kernels() as box:
-                box.end_after(time_for(trials))
+            with sandbox.kernel_sandbox() as box:
+                box.end_after(seconds_for_trials(trials))
                 reply = box.ask("load", source=submission.source, file=submission.path.name, kernel=kernel,
                                shape=submission.names.get(self.shape, self.shape))  # fmt: skip
                 _raise_refused(reply)
@@ -121,7 +121,7 @@ class KernelTask(Task):
     def _answer(self, verdict: Verdict, v: SimpleNamespace, tried: list[Trial], first: Trial) -> None:
         super()._answer(verdict, v, tried, first)
         if first.ran and first.miss.numbers and "atomic" not in verdict.message:  # it is about what was counted
-            verdict.message += told_of_atomics(first.ran)
+            verdict.message += atomics_in_words(first.ran)
 
     def wrong(self, v: SimpleNamespace, trial: Trial) -> Miss | None:
         miss = super().wrong(v, trial)
@@ -134,10 +134,10 @@ class KernelTask(Task):
         return miss
 
     def call(self, inputs: dict[str, Any]) -> str:
-        return f"{self.kernel}({in_words({k: a for k, a in inputs.items() if k not in self.out})})"
+        return f"{self.kernel}({inputs_in_words({k: a for k, a in inputs.items() if k not in self.out})})"
 
 
-def waited_for(ran: SimpleNamespace, finding: dict[str, Any]) -> tuple[set[str], set[str]] | None:
+def waits_between(ran: SimpleNamespace, finding: dict[str, Any]) -> tuple[set[str], set[str]] | None:
     """What stands between writing an array and reading it where the finding saw it read, and what elsewhere.
 
     The names of barriers ("syncthreads", "syncwarp", ...) by their lines; None where no line that writes comes before.
@@ -155,7 +155,7 @@ def reads_global(access: dict[str, Any]) -> bool:
     return access["kind"] != "store" and not access["shared"]
 
 
-def told_of_atomics(ran: SimpleNamespace) -> str:
+def atomics_in_words(ran: SimpleNamespace) -> str:
     """How the atomics of a launch were counted, as a sentence; "" where there are none."""
     lines = sorted({a["line"] for a in ran.accesses if a["kind"] == "atomic"})
     if not lines:

@@ -52,7 +52,7 @@ class Score:
         )
 
 
-def parsed(line: str) -> Score:
+def parse_line(line: str) -> Score:
     """A line as `score` prints it. Raises InputError for any other."""
     match = _LINE.fullmatch(line.strip())
     if match is None:
@@ -67,7 +67,7 @@ def checksum_of(exercise: Exercise, source: str, league: int, counts: dict[str, 
 
     Of the file, what the student wrote: without the statement on top, the variation's constants and blank lines.
     """
-    parts = [exercise.number, skeleton.written_in(source), league, counts, version]
+    parts = [exercise.number, skeleton.written_lines(source), league, counts, version]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
@@ -122,13 +122,13 @@ def _does_less(task: KernelTask, trials: list[Trial], disguised: list[Trial]) ->
         here, there = trial.ran.counts[task.ranked], other.ran.counts[task.ranked]
         if here < there:
             return (
-                f"{task.call(trial.inputs)} counts {here:,} {in_words(task.ranked)}, and {there:,} where the same"
+                f"{task.call(trial.inputs)} counts {here:,} {count_in_words(task.ranked)}, and {there:,} where the same"
                 " numbers stand otherwise: in the league, a kernel does the same work whatever numbers it is given."
             )
     return ""
 
 
-def in_words(count: str) -> str:
+def count_in_words(count: str) -> str:
     """ "bank conflicts" """
     return count.replace("_", " ")
 
@@ -143,25 +143,25 @@ class Place:
     program: str = ""  # the file, as the checksum has it
 
 
-def keep(folder: Path, line: Score) -> Path:
+def keep_line(folder: Path, line: Score) -> Path:
     """Writes a line into the folder's league.txt, in the place of that exercise's earlier one."""
     path = folder / FILE
-    there = _read(path) if path.is_file() else []
+    there = _read_lines(path) if path.is_file() else []
     others = [text for text in there if not text.startswith(f"{line.number} ")]
     path.write_text("\n".join([*others, str(line)]) + "\n", encoding="utf-8")
     return path
 
 
-def judged(
+def judge_lines(
     students: dict[str, Path], league: int, version: str, jobs: int = 2,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Place]:  # fmt: skip
     """Every line of every student, each verified by running the student's file again."""
-    work = [(student, folder, line) for student, folder in students.items() for line in _lines(folder)]
+    work = [(student, folder, line) for student, folder in students.items() for line in _lines_of_folder(folder)]
     places = []
 
     def one(item: tuple[str, Path, str]) -> Place:
-        return verified(*item, league, version)
+        return verify_line(*item, league, version)
 
     with ThreadPoolExecutor(jobs) as pool:
         for done, place in enumerate(pool.map(one, work) if jobs > 1 else map(one, work), 1):
@@ -170,23 +170,23 @@ def judged(
     return places
 
 
-def _lines(folder: Path) -> list[str]:
+def _lines_of_folder(folder: Path) -> list[str]:
     """The lines of a folder's league.txt, the last one of each exercise; of a link, none."""
     path = folder / FILE
     if folder.is_symlink() or path.is_symlink() or not path.is_file():
         return []
-    return list({line.split(" ")[0]: line for line in _read(path) if line.strip()}.values())
+    return list({line.split(" ")[0]: line for line in _read_lines(path) if line.strip()}.values())
 
 
-def _read(path: Path) -> list[str]:
+def _read_lines(path: Path) -> list[str]:
     """The lines of a file that may hold anything."""
     return path.read_bytes()[:MOST_BYTES].decode(errors="replace").splitlines()
 
 
-def verified(student: str, folder: Path, line: str, league: int, version: str) -> Place:
+def verify_line(student: str, folder: Path, line: str, league: int, version: str) -> Place:
     """Judges and counts the file of a line again, and says whether the line holds."""
     try:
-        claimed = parsed(line)
+        claimed = parse_line(line)
     except InputError as error:
         return Place(student, None, str(error))
     exercise = exercises().get(claimed.number)
@@ -207,13 +207,15 @@ def verified(student: str, folder: Path, line: str, league: int, version: str) -
     except Exception as error:  # one file must not end the league of all others
         return Place(student, claimed, f"the judge itself failed: {type(error).__name__}: {error}")
     if counted is not None:
-        verdict = grade.looked_up(verdict, exercise, submission.source)
+        verdict = grade.look_up_published(verdict, exercise, submission.source)
     if counted is None or not verdict.ok:
         return Place(student, claimed, f"the file is not accepted: {verdict.message.splitlines()[0]}")
-    return Place(student, claimed, _difference(claimed, counted), json.dumps(skeleton.written_in(submission.source)))
+    return Place(
+        student, claimed, _difference_in_words(claimed, counted), json.dumps(skeleton.written_lines(submission.source))
+    )
 
 
-def _difference(claimed: Score, counted: Score) -> str:
+def _difference_in_words(claimed: Score, counted: Score) -> str:
     """Where a line differs from what its file counts; "" where it does not."""
     for name in dict.fromkeys([*counted.counts, *claimed.counts]):
         here, there = claimed.counts.get(name), counted.counts.get(name)
@@ -231,19 +233,22 @@ def as_table(places: list[Place]) -> str:
         task = exercises()[number].task
         ranked = sorted((p for p in places if not p.problem and p.score.number == number),
                         key=lambda p: (p.score.counts[task.ranked], p.student))  # fmt: skip
-        parts.append(f"{number} {exercises()[number].text.title}: the fewest {in_words(task.ranked)}")
+        parts.append(f"{number} {exercises()[number].text.title}: the fewest {count_in_words(task.ranked)}")
         counts = [p.score.counts[task.ranked] for p in ranked]
-        width = max(len(grade.on_a_line(p.student)) for p in ranked)
+        width = max(len(grade.name_on_a_line(p.student)) for p in ranked)
         for place in ranked:
             count = place.score.counts[task.ranked]
-            same = [grade.on_a_line(p.student) for p in ranked if p.program == place.program and p is not place]
+            same = [grade.name_on_a_line(p.student) for p in ranked if p.program == place.program and p is not place]
             alike = f"  the same program as {', '.join(same)}" if same else ""
-            parts.append(f"{1 + counts.index(count):>3}  {grade.on_a_line(place.student):<{width}}  {count:,}{alike}")
+            parts.append(
+                f"{1 + counts.index(count):>3}  {grade.name_on_a_line(place.student):<{width}}  {count:,}{alike}"
+            )
         parts.append("")
     refused = [p for p in places if p.problem]
     parts.append(f"{len(places) - len(refused)} of {len(places)} lines hold")
     parts += [
-        f"{grade.on_a_line(p.student)}, {p.score.number if p.score else 'a line'}: {grade.on_a_line(p.problem)}"
+        f"{grade.name_on_a_line(p.student)}, {p.score.number if p.score else 'a line'}:"
+        f" {grade.name_on_a_line(p.problem)}"
         for p in refused
     ]
     return "\n".join(parts)

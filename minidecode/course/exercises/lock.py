@@ -52,7 +52,7 @@ IS_THREAD = 0x10000  # in clone's flags
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
-def lock(folders: list[str], closed: list[str]) -> list[str]:
+def lock_process(folders: list[str], closed: list[str]) -> list[str]:
     """Holds this process to reading below `folders`, but not below `closed`; ("files", "calls"): what the system has.
 
     Threads that run already are held to the second alone. Call it once, before any foreign code.
@@ -66,9 +66,9 @@ def lock(folders: list[str], closed: list[str]) -> list[str]:
     if libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0):
         return []
     held = []
-    if _read_only(libc, folders, closed):
+    if _restrict_to_reading(libc, folders, closed):
         held.append("files")
-    program = _program(machine)
+    program = _filter_program(machine)
     code = ctypes.create_string_buffer(program)
     filters = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(code)))
     if libc.syscall(SECCOMP[machine], 1, 1, filters) == 0:  # a filter, for all threads
@@ -76,7 +76,7 @@ def lock(folders: list[str], closed: list[str]) -> list[str]:
     return held
 
 
-def _read_only(libc, folders: list[str], closed: list[str]) -> bool:
+def _restrict_to_reading(libc, folders: list[str], closed: list[str]) -> bool:
     import ctypes
 
     handled = ctypes.create_string_buffer(struct.pack("Q", ALL_OF_ABI_1))
@@ -96,7 +96,7 @@ def _read_only(libc, folders: list[str], closed: list[str]) -> bool:
     shut = [os.path.realpath(path) for path in closed]
     for folder in folders:
         _allow_below(os.path.realpath(folder), shut, allow)
-    for library in _libraries():
+    for library in _shared_libraries():
         allow(library, READ_FILE)
     is_held = libc.syscall(LANDLOCK + 2, rules, 0) == 0
     os.close(rules)
@@ -120,14 +120,14 @@ def _allow_below(folder: str, shut: list[str], allow) -> None:
             allow(entry.path, READ_FILE | READ_DIR)
 
 
-def _libraries() -> list[str]:
+def _shared_libraries() -> list[str]:
     """Shared libraries beside those that are loaded: modules of Python may want one more."""
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
         places = {os.path.dirname(line.split(maxsplit=5)[5].rstrip("\n")) for line in maps if ".so" in line}
     return [e.path for place in places if os.path.isdir(place) for e in os.scandir(place) if ".so" in e.name]
 
 
-def _program(machine: str) -> bytes:
+def _filter_program(machine: str) -> bytes:
     """The filter, as instructions (code, jump if so, jump if not, number) of the kernel's little machine."""
     load, equal, at_least, any_bit, end = 0x20, 0x15, 0x35, 0x45, 0x06
     allow, kill, refuse, missing = 0x7FFF0000, 0x80000000, 0x00050001, 0x00050026  # EPERM, ENOSYS

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from . import sandbox
-from .as_code import in_words
-from .exercise import Submission, Task, Trial, time_for
+from .as_code import inputs_in_words
+from .exercise import Submission, Task, Trial, seconds_for_trials
 from .failures import MISTAKES, load_error, place_of, why_failed
 from .kernel_source import Refused, forbidden_import
-from .results import several
+from .results import as_tuple
 from .verdict import Miss, Verdict
 from .wire import Callback
 
@@ -44,8 +44,8 @@ class NumPyTask(Task):
             raise Refused("forbidden", problem)
         function = submission.names.get(self.function, self.function)
         try:
-            with sandbox.for_numpy(root, seconds=self.seconds) as box:
-                box.end_after(time_for(trials))
+            with sandbox.numpy_sandbox(root, seconds=self.seconds) as box:
+                box.end_after(seconds_for_trials(trials))
                 began = None
                 if any(self.is_huge(trial.inputs) for trial in trials):
                     box.ask("limits")  # it is ready
@@ -80,7 +80,7 @@ class NumPyTask(Task):
     def _try(self, box: sandbox.Sandbox, function: str, trial: Trial, began: tuple[int, int] | None) -> None:
         inputs, given = trial.inputs, list(trial.inputs.values())
         changes = [k for k, name in enumerate(inputs) if name in self.changes]
-        callbacks = {c.name: _noted(c, trial) for c in inputs.values() if isinstance(c, Callback)}
+        callbacks = {c.name: _noting_calls(c, trial) for c in inputs.values() if isinstance(c, Callback)}
         try:
             if is_huge := self.is_huge(inputs):
                 box.ask("hold", arguments=given)
@@ -115,7 +115,7 @@ class NumPyTask(Task):
         result = reply["result"]
         if isinstance(result, list) and len(result) == len(self.returns) - len(changes) > 1:
             result = tuple(result)  # a list of the results is as good
-        result = tuple(map(_as_array, several(result))) if self.gives else ()
+        result = tuple(map(_as_array, as_tuple(result))) if self.gives else ()
         trial.peak = reply.get("peak")
         trial.callers = [int(caller) for caller in reply.get("callers", ())]
         trial.late, trial.left_running = [str(name) for name in reply.get("late", ())], int(reply.get("left", 0))
@@ -125,7 +125,7 @@ class NumPyTask(Task):
             trial.miss = Miss(message, "mutates-input")
 
     def call(self, inputs: dict[str, Any]) -> str:
-        return f"{self.function}({in_words(inputs)})"
+        return f"{self.function}({inputs_in_words(inputs)})"
 
     def _raised(self, inputs: dict[str, Any], error: dict[str, Any]) -> Miss:
         kind, where, mistake = error.get("type"), place_of(error), MISTAKES.get(str(error.get("type")))
@@ -162,7 +162,7 @@ def _shapes_there(inputs: dict[str, Any], error: dict[str, Any]) -> str:
     return f" There {', '.join(f'{name} is {shape}' for name, shape in shapes.items())}." if shapes else ""
 
 
-def _noted(callback: Callback, trial: Trial) -> Callable:
+def _noting_calls(callback: Callback, trial: Trial) -> Callable:
     """The callback's function, each call noted in the trial: counted where the submission cannot patch it."""
     signature = inspect.signature(callback.function)
 

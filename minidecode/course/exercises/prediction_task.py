@@ -10,7 +10,7 @@ import numpy as np
 
 from ...errors import OptionError
 from . import sandbox
-from .as_code import shown
+from .as_code import shown_value
 from .exercise import Submission, Task
 from .failures import load_error
 from .kernel_source import Refused, forbidden_import
@@ -44,11 +44,14 @@ class PredictionTask(Task):
         for _ in range(2000):
             v = self._drawn_variation(rng)
             right, far = self.expected(v), 1 + 1.5 * (self.within - 1)
-            if all(max(factor(theirs[n], right[n]) for n in self.answers) > far for theirs in self._mistaken(v)):
+            if all(
+                max(factor_between(theirs[n], right[n]) for n in self.answers) > far
+                for theirs in self._mistaken_predictions(v)
+            ):
                 return v
         raise ValueError(f"exercise {self.number}: no variation was drawn that tells its mistakes from the answer")
 
-    def _mistaken(self, v: SimpleNamespace) -> list[dict[str, Any]]:
+    def _mistaken_predictions(self, v: SimpleNamespace) -> list[dict[str, Any]]:
         """What the known mistakes predict, those that have a prediction of their own."""
         predictions = []
         for mistake in self.known:
@@ -63,7 +66,7 @@ class PredictionTask(Task):
         try:
             values = self._read(submission, verdict)
             for name, due in self.expected(v).items():  # before it is sealed: a slip costs no variation
-                if slip := no_answer(values[name], due):
+                if slip := why_no_answer(values[name], due):
                     raise Refused("cannot-run", f"{name} is {str(values[name])[:40]!r}, where {slip}.")
         except (Refused, sandbox.Failed) as failed:
             verdict.mistake = getattr(failed, "mistake", None) or failed.kind
@@ -73,7 +76,7 @@ class PredictionTask(Task):
         if earlier is None:
             self._judge(verdict, v, values)
             return verdict
-        self._judge(verdict, v, {name: _comparable(value) for name, value in earlier.items()})
+        self._judge(verdict, v, {name: _comparable_value(value) for name, value in earlier.items()})
         if not verdict.ok:
             raise AnswerToldError(
                 f"the answer to this variation of exercise {self.number} has been told: minidecode exercise reset"
@@ -86,7 +89,7 @@ class PredictionTask(Task):
         problem = forbidden_import(submission.source, submission.path.name, lambda top: False)
         if problem:
             raise Refused("forbidden", problem)
-        with sandbox.for_numpy(None) as box:
+        with sandbox.numpy_sandbox(None) as box:
             reply = box.ask("load", source=submission.source, file=submission.path.name, package="", measure=False)
             if "error" in reply:
                 raise Refused(*load_error(reply["error"]))
@@ -102,7 +105,7 @@ class PredictionTask(Task):
 
     def _judge(self, verdict: Verdict, v: SimpleNamespace, values: dict[str, Any]) -> None:
         right = self.expected(v)
-        factors = {name: factor(values[name], right[name]) for name in self.answers}
+        factors = {name: factor_between(values[name], right[name]) for name in self.answers}
         limit = self.within + 1e-9
         finite = {n: f if f < float("inf") else None for n, f in factors.items()}  # JSON has no infinity
         verdict.numbers = {"predicted": values, "measured": right, "factor": finite}
@@ -114,8 +117,8 @@ class PredictionTask(Task):
             mark = "right" if factors[name] <= limit else "wrong"
             exact = self.within == 1 or factors[name] in (1.0, float("inf"))
             off = "" if exact else f" (off by a factor of {factors[name]:.3g})"
-            lines = "" if factors[name] == 1.0 else f"you said {shown(values[name])}, "
-            sentences.append(f"{name}: {mark}, {lines}it is {shown(right[name])} {unit}".rstrip() + off)
+            lines = "" if factors[name] == 1.0 else f"you said {shown_value(values[name])}, "
+            sentences.append(f"{name}: {mark}, {lines}it is {shown_value(right[name])} {unit}".rstrip() + off)
         verdict.message = "; ".join(sentences) + "."
         if verdict.ok:
             verdict.message = f"Solved. {verdict.message}"
@@ -141,17 +144,17 @@ class PredictionTask(Task):
         fits = []
         for mistake in self.known:
             theirs = self.expected(v, mistake)
-            differs = any(factor(theirs[n], right[n]) > self.within for n in self.answers)
-            if differs and all(factor(values[n], theirs[n]) <= near + 1e-9 for n in self.answers):
-                fits.append((max(factor(values[n], theirs[n]) for n in self.answers), mistake))
+            differs = any(factor_between(theirs[n], right[n]) > self.within for n in self.answers)
+            if differs and all(factor_between(values[n], theirs[n]) <= near + 1e-9 for n in self.answers):
+                fits.append((max(factor_between(values[n], theirs[n]) for n in self.answers), mistake))
         fits.sort()
         return fits[0][1] if fits and (len(fits) == 1 or fits[0][0] < fits[1][0]) else None
 
 
-def factor(one: Any, two: Any) -> float:
+def factor_between(one: Any, two: Any) -> float:
     """The larger of two numbers divided by the smaller. For other values: 1 if they are equal, else infinity."""
     if not all(isinstance(n, int | float) and not isinstance(n, bool) for n in (one, two)):
-        return 1.0 if _comparable(one) == _comparable(two) else float("inf")
+        return 1.0 if _comparable_value(one) == _comparable_value(two) else float("inf")
     if one == two:
         return 1.0
     if not (one > 0 and two > 0):
@@ -162,7 +165,7 @@ def factor(one: Any, two: Any) -> float:
         return float("inf")
 
 
-def no_answer(value: Any, due: Any) -> str | None:
+def why_no_answer(value: Any, due: Any) -> str | None:
     """What is due in place of a value that can be no answer: a number above 0, or so many whole ones, or ()."""
     if isinstance(due, int | float):
         if not isinstance(value, int | float) or isinstance(value, bool):
@@ -172,5 +175,5 @@ def no_answer(value: Any, due: Any) -> str | None:
     return None if whole and len(value) in (0, len(due)) else f"{len(due)} integers in brackets are due, or ()"
 
 
-def _comparable(value: Any) -> Any:
-    return tuple(map(_comparable, value)) if isinstance(value, list | tuple) else value
+def _comparable_value(value: Any) -> Any:
+    return tuple(map(_comparable_value, value)) if isinstance(value, list | tuple) else value

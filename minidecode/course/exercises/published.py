@@ -41,34 +41,34 @@ def published(folder: Path, skeleton: str) -> list[Published]:
     solutions, given = [], ast.parse(skeleton)
     for file in filter(lambda file: (folder / file).is_file(), FILES):
         tree = ast.parse((folder / file).read_text(encoding="utf-8"))
-        shapes = Counter(_shapes(tree)) - Counter(_shapes(given))
+        shapes = Counter(_hashes_of_statements(tree)) - Counter(_hashes_of_statements(given))
         written = _simple_statements(tree) - _simple_statements(given)
         size = sum(shape.count("(") * times for shape, times in written.items())
         solutions.append(Published(file, tuple(sorted(shapes.elements())), size))
     return solutions
 
 
-def noted(path: Path, exercise: str) -> list[Published]:
-    """What `as_noted` wrote of one exercise."""
+def noted_solutions(path: Path, exercise: str) -> list[Published]:
+    """What `solutions_as_json` wrote of one exercise."""
     return [Published(s["file"], tuple(s["shapes"]), s["size"]) for s in json.loads(path.read_text())[exercise]]
 
 
-def as_noted(solutions: dict[str, list[Published]]) -> str:
+def solutions_as_json(solutions: dict[str, list[Published]]) -> str:
     """Exercise -> its solutions, as JSON for the wheel."""
     return json.dumps({exercise: [asdict(s) for s in each] for exercise, each in solutions.items()})
 
 
-def recognise(source: str, solutions: list[Published]) -> Published | None:
+def recognise_solution(source: str, solutions: list[Published]) -> Published | None:
     """The solution that is in the source as a whole, whatever else is; the longest of several."""
     try:
-        written = Counter(_shapes(ast.parse(source)))
+        written = Counter(_hashes_of_statements(ast.parse(source)))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     fits = [s for s in solutions if s.shapes and not Counter(s.shapes) - written]
     return max(fits, key=lambda s: s.size, default=None)
 
 
-def functions(source: str) -> dict[str, str]:
+def shapes_of_functions(source: str) -> dict[str, str]:
     """The shape of each long function, also of those inside of others and of classes, and its name."""
     try:
         tree = ast.parse(source)
@@ -78,14 +78,14 @@ def functions(source: str) -> dict[str, str]:
     return {shape: name for shape, name in shapes.items() if shape.count("(") >= LONG["N"]}
 
 
-def _shapes(tree: ast.Module) -> list[str]:
+def _hashes_of_statements(tree: ast.Module) -> list[str]:
     """A hash of each statement at the top, names numbered as they come; imports and plain constants are left out."""
     shapes = []
     for statement in tree.body:
         is_plain = isinstance(statement, ast.Assign) and not any(
             isinstance(node, ast.Name | ast.Call) for node in ast.walk(statement.value)
         )
-        if not is_plain and not _is_nothing(statement):
+        if not is_plain and not _is_no_code(statement):
             shapes.append(hashlib.sha256(_shape(statement, {}).encode()).hexdigest()[:16])
     return shapes
 
@@ -94,12 +94,12 @@ def _simple_statements(tree: ast.Module) -> Counter:
     """The shapes of all statements, each without what it has inside of it and with its names."""
     statements: Counter = Counter()
     for node in ast.walk(tree):
-        if isinstance(node, ast.stmt) and not isinstance(node, ast.FunctionDef) and not _is_nothing(node):
+        if isinstance(node, ast.stmt) and not isinstance(node, ast.FunctionDef) and not _is_no_code(node):
             statements[_shape(node, None)] += 1
     return statements
 
 
-def _is_nothing(node: ast.AST) -> bool:
+def _is_no_code(node: ast.AST) -> bool:
     """Imports, docstrings and `pass`."""
     is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     return is_text or isinstance(node, ast.Import | ast.ImportFrom | ast.Pass)
@@ -111,7 +111,7 @@ def _shape(node: object, names: dict[str, str] | None) -> str:
     Not `ast.dump`, which writes the same program otherwise in other versions of Python.
     """
     if isinstance(node, list):
-        return f"[{' '.join(_shape(part, names) for part in node if not _is_nothing(part))}]"
+        return f"[{' '.join(_shape(part, names) for part in node if not _is_no_code(part))}]"
     if isinstance(node, ast.Constant):
         return "#" if isinstance(node.value, int | float) and not isinstance(node.value, bool) else repr(node.value)
     if not isinstance(node, ast.AST):

@@ -13,19 +13,19 @@ POISON = -7777  # what outputs of integers hold before they are written; those o
 WITH_A_FRACTION = 16  # times as hardly as an integer one that is none agrees by chance
 
 
-def several(result: Any) -> tuple:
+def as_tuple(result: Any) -> tuple:
     return result if isinstance(result, tuple) else (result,)
 
 
-def same(got: Sequence, want: Sequence, bound: Any = 0.0) -> bool:
+def are_same(got: Sequence, want: Sequence, bound: Any = 0.0) -> bool:
     """Whether outputs are equal up to the bound: one for all, or a tuple of one for each."""
     if different_kind((), got, want):
         return False
-    bounds = _for_each(want, bound)
+    bounds = _bound_for_each(want, bound)
     return all(_are_near(np.asarray(g), np.asarray(w), b).all() for g, w, b in zip(got, want, bounds, strict=True))
 
 
-def told_by(outputs: Sequence) -> int:
+def integers_told_by(outputs: Sequence) -> int:
     """How many integers tell as much as these."""
     integers = 0
     for array in map(np.asarray, outputs):
@@ -34,7 +34,7 @@ def told_by(outputs: Sequence) -> int:
     return integers
 
 
-def _for_each(want: Sequence, bound: Any) -> tuple:
+def _bound_for_each(want: Sequence, bound: Any) -> tuple:
     """A bound for each output."""
     return bound if isinstance(bound, tuple) else (bound,) * len(want)
 
@@ -70,7 +70,7 @@ def different_kind(names: Sequence[str], got: Sequence, want: Sequence, in_place
 
 def first_difference(names: Sequence[str], got: Sequence, want: Sequence, bound: Any = 0.0) -> str:
     """The first place where two outputs differ, in words."""
-    for name, g, w, b in zip(names, got, want, _for_each(want, bound), strict=False):
+    for name, g, w, b in zip(names, got, want, _bound_for_each(want, bound), strict=False):
         g, w = np.asarray(g), np.asarray(w)
         wrong = ~_are_near(g, w, b)
         if wrong.any():

@@ -103,7 +103,7 @@ class Sandbox:
 
         It stands for MOST_WAITED seconds at most, so that a process that slows itself, by threads say, ends too.
         """
-        self._waited = max(self._waited, min(_waited_for_a_core(self._process.pid), MOST_WAITED))
+        self._waited = max(self._waited, min(_seconds_waited_for_a_core(self._process.pid), MOST_WAITED))
         return time.monotonic() - self._waited
 
     def _kill_after(self, deadline: float, answered: threading.Event) -> None:
@@ -232,7 +232,7 @@ def _result_of(function: Any, arguments: Any) -> dict[str, Any]:
         return {"error": {"type": type(error).__name__, "message": str(error)[:200]}}
 
 
-def for_numpy(root: Path | None, script: Path = HERE / "child.py", **limits: Any) -> Sandbox:
+def numpy_sandbox(root: Path | None, script: Path = HERE / "child.py", **limits: Any) -> Sandbox:
     """A process with NumPy and without minidecode, for a student's functions. script: what runs in it."""
     package = HERE.parents[1]
     closed = [package, *(root / part for root in checkouts() for part in ("exercises", "tests"))]
@@ -245,20 +245,20 @@ def for_numpy(root: Path | None, script: Path = HERE / "child.py", **limits: Any
 
 
 @contextlib.contextmanager
-def for_kernels(**limits: Any) -> Iterator[Sandbox]:
+def kernel_sandbox(**limits: Any) -> Iterator[Sandbox]:
     """A process of ours with the emulator, for kernels that were read as data and found harmless."""
     kept = _KEPT.get()
     if kept is None:
-        with _judge(**limits) as box:
+        with _start_judge(**limits) as box:
             yield box
         return
     if not kept or not kept[0].is_alive:
-        kept[:] = [_judge(**limits)]
+        kept[:] = [_start_judge(**limits)]
     yield kept[0]
 
 
 @contextlib.contextmanager
-def one_judge() -> Iterator[None]:
+def keep_one_judge() -> Iterator[None]:
     """Within it, kernels are judged one after the other by one process, for tests: starting it takes longest."""
     kept: list[Sandbox] = []
     token = _KEPT.set(kept)
@@ -270,7 +270,7 @@ def one_judge() -> Iterator[None]:
             box.close()
 
 
-def _judge(**limits: Any) -> Sandbox:
+def _start_judge(**limits: Any) -> Sandbox:
     memory = limits.setdefault("memory", 2 * MEMORY)
     return Sandbox([sys.executable, "-I", str(HERE / "judge.py"), json.dumps(sys.path), str(memory)], **limits)
 
@@ -286,7 +286,7 @@ def _environment() -> dict[str, str]:
     return {**kept, **one, **at_once, "NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS": "0"}
 
 
-def _waited_for_a_core(process: int) -> float:
+def _seconds_waited_for_a_core(process: int) -> float:
     """Seconds in which a process could run and other work did. 0 where the system does not say, or it is gone."""
     try:
         return int(Path(f"/proc/{process}/schedstat").read_text().split()[1]) / 1e9
@@ -336,12 +336,12 @@ def _resident_on_windows(pid: int) -> int:
 @lru_cache(maxsize=1)
 def _what_the_system_refuses() -> tuple[str, ...]:
     """What the system itself refuses to a student's process here (lock.py): asked of one."""
-    with for_numpy(None) as box, contextlib.suppress(Failed):
+    with numpy_sandbox(None) as box, contextlib.suppress(Failed):
         return tuple(box.ask("limits")["held"])
     return ()
 
 
-def limits() -> list[str]:
+def limits_in_words() -> list[str]:
     """What is enforced on this system, in words."""
     if _is_memory_watched():
         memory = f"memory: watched ten times a second, ended above {MEMORY // 2**30} GiB (no limit by the system here)"

@@ -33,7 +33,7 @@ class MarkerError(ValueError):
     """A marker of a solution is not closed, or closes nothing."""
 
 
-def strip(solution: str) -> str:
+def strip_solution(solution: str) -> str:
     """The solution without its answers and without its own docstring."""
     lines, kept, opening = _without_docstring(solution).splitlines(), [], None
     is_variation = False
@@ -48,7 +48,7 @@ def strip(solution: str) -> str:
             if opening is None and not is_variation:
                 raise MarkerError(f"line {number}: this ends nothing")
             if opening is not None:
-                kept += _answer_taken_out(opening, instead)
+                kept += _lines_without_answer(opening, instead)
                 opening = None
             else:
                 kept.append(line)
@@ -62,7 +62,7 @@ def strip(solution: str) -> str:
     return "\n".join(kept).strip("\n") + "\n"
 
 
-def _answer_taken_out(opening: re.Match, instead: list[str]) -> list[str]:
+def _lines_without_answer(opening: re.Match, instead: list[str]) -> list[str]:
     indent, text = opening[1], opening[2]
     if not instead:
         instead = [f'raise NotImplementedError("your turn: {text}")'] if text else []
@@ -108,8 +108,8 @@ def changed_constants(source: str, constants: dict[str, object]) -> list[str]:
         return []
     lines = {t.id: s for s in body if isinstance(s, ast.Assign) for t in s.targets if isinstance(t, ast.Name)}
     return [
-        f"Line {lines[name].lineno} says {_shortened(ast.unparse(lines[name]))}, but your variation has"
-        f" {_shortened(f'{name} = {value!r}')}, and that is what is judged: put it back."
+        f"Line {lines[name].lineno} says {_shorten_text(ast.unparse(lines[name]))}, but your variation has"
+        f" {_shorten_text(f'{name} = {value!r}')}, and that is what is judged: put it back."
         for name, value in constants.items() if name in lines and not _has_value(lines[name].value, value)
     ]  # fmt: skip
 
@@ -121,16 +121,16 @@ def _has_value(node: ast.expr, value: object) -> bool:
         return False
 
 
-def _shortened(text: str) -> str:
+def _shorten_text(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def is_untouched(source: str, template: str) -> bool:
     """Whether a file says what its skeleton says, whatever its variation: the student has written nothing."""
-    return written_in(source) == written_in(template)
+    return written_lines(source) == written_lines(template)
 
 
-def written_in(source: str) -> list[str]:
+def written_lines(source: str) -> list[str]:
     """The lines that say something: without the statement on top, the variation's constants and what editors change."""
     source = _without_docstring(source)
     head = VARIATION.search(source)
@@ -140,7 +140,7 @@ def written_in(source: str) -> list[str]:
     return [line.rstrip() for line in source.splitlines() if line.strip()]
 
 
-def predictions_taken_back(source: str, names: list[str], seed: int) -> str:
+def take_predictions_back(source: str, names: list[str], seed: int) -> str:
     """The source with None for each of these constants that is a plain value, which stays as a comment above.
 
     What is computed of other names stays: it holds for any variation. So does what is no Python.

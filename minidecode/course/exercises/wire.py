@@ -42,11 +42,11 @@ class Callback:
 def pack(value: Any) -> bytes:
     """Raises TypeError for what cannot be sent."""
     blobs: list[bytes] = []
-    text = json.dumps(_plain(value, blobs)).encode()
+    text = json.dumps(_plain_value(value, blobs)).encode()
     return struct.pack("<I", len(text)) + text + b"".join(blobs)
 
 
-def _plain(value: Any, blobs: list[bytes]) -> Any:
+def _plain_value(value: Any, blobs: list[bytes]) -> Any:
     if value is None or (isinstance(value, bool | str | int | float) and not isinstance(value, np.generic)):
         return value
     if isinstance(value, np.ndarray | np.generic):
@@ -58,11 +58,11 @@ def _plain(value: Any, blobs: list[bytes]) -> Any:
         kind = "array" if isinstance(value, np.ndarray) else "scalar"
         return {"$": kind, "dtype": array.dtype.str, "shape": list(array.shape)}
     if isinstance(value, list):
-        return [_plain(v, blobs) for v in value]
+        return [_plain_value(v, blobs) for v in value]
     if isinstance(value, tuple):
-        return {"$": "tuple", "items": [_plain(v, blobs) for v in value]}
+        return {"$": "tuple", "items": [_plain_value(v, blobs) for v in value]}
     if isinstance(value, dict):
-        return {"$": "dict", "items": {str(k): _plain(v, blobs) for k, v in value.items()}}
+        return {"$": "dict", "items": {str(k): _plain_value(v, blobs) for k, v in value.items()}}
     if isinstance(value, Callback):
         return {"$": "callback", "name": value.name, "stall": value.stall, "parameters": list(value.parameters)}
     raise TypeError(f"a {type(value).__name__} is no result: arrays, numbers, texts and tuples of them are")

@@ -52,23 +52,23 @@ def heads_by_step(
     noted: list[_Looked] = []  # of a step, by layer
     of_source = model.has_encoder
     for name in ("attend_prefill", "attend_shared" if of_source else "attend_split"):
-        functions[name] = _noted(name, functions[name], noted, of_source)
+        functions[name] = _noting_op(name, functions[name], noted, of_source)
     engine = Engine(model.network, model.weights, CountedOps(functions), make_cache, device=model.device)
     if of_source:
         engine.encode(list(sources))
     noted.clear()  # what the encoder looked at
     engine.prefill([prompt])
     k_NLGK, v_NLGU = (np.stack([looked.given[name] for looked in noted], axis=1) for name in ("k_XGK", "v_XGU"))
-    heads = Heads([_weights_by_layer(noted)[-1:]], [_queries(noted)[-1:]], [*k_NLGK], [*v_NLGU])
+    heads = Heads([_weights_by_layer(noted)[-1:]], [_queries_by_layer(noted)[-1:]], [*k_NLGK], [*v_NLGU])
     engine.expand(beams, len(fed) + 1)
     for step in fed:
         noted.clear()
         engine.step(*step)
         heads.weights.append(_weights_by_layer(noted))
-        heads.q.append(_queries(noted))
+        heads.q.append(_queries_by_layer(noted))
         if not of_source:
-            heads.k.extend(_newest(noted, "k_RGTK"))
-            heads.v.extend(_newest(noted, "v_RGTU"))
+            heads.k.extend(_newest_in_cache(noted, "k_RGTK"))
+            heads.v.extend(_newest_in_cache(noted, "v_RGTU"))
     return heads
 
 
@@ -76,17 +76,17 @@ def _weights_by_layer(noted: list[_Looked]) -> np.ndarray:
     return np.stack([looked.weights_RHM for looked in noted], axis=1)
 
 
-def _queries(noted: list[_Looked]) -> np.ndarray:
+def _queries_by_layer(noted: list[_Looked]) -> np.ndarray:
     return np.stack([looked.given["q_RHK"] for looked in noted], axis=1)
 
 
-def _newest(noted: list[_Looked], name: str) -> np.ndarray:
+def _newest_in_cache(noted: list[_Looked], name: str) -> np.ndarray:
     """What each row has just written into its cache: keys_RLGK or values_RLGU."""
     last_R = noted[0].given["end_R"] - 1
     return np.stack([looked.given[name][np.arange(len(last_R)), :, last_R] for looked in noted], axis=1)
 
 
-def _noted(name: str, function: Callable[..., Any], noted: list[_Looked], of_source: bool):
+def _noting_op(name: str, function: Callable[..., Any], noted: list[_Looked], of_source: bool):
     """The op, which also notes calls that look at what is asked for: a source, or the text itself."""
     signature = inspect.signature(getattr(signatures, name))
 

@@ -29,33 +29,33 @@ def shape_of(given: dict[str, Any]) -> tuple[str, int | None]:
     weight = next((value for value in given.values() if isinstance(value, Weight)), None)
     arrays = [(name, value.shape) for name, value in given.items() if getattr(value, "ndim", 0)]
     large = [(name, shape) for name, shape in arrays[1:] if len(shape) > 1 and "v" not in name.split("_")]
-    said = [f"{name} {_by(shape)}" for name, shape in (arrays[:1] + large)[:SHAPES]]
+    said = [f"{name} {_shape_in_words(shape)}" for name, shape in (arrays[:1] + large)[:SHAPES]]
     if weight is None:
         return ", ".join(said), None
-    return f"{said[0]} @ {_by((arrays[0][1][-1], weight.outputs))}", id(weight)
+    return f"{said[0]} @ {_shape_in_words((arrays[0][1][-1], weight.outputs))}", id(weight)
 
 
-def _by(shape: Sequence[int]) -> str:
+def _shape_in_words(shape: Sequence[int]) -> str:
     return f"[{', '.join(map(str, shape))}]"
 
 
 def names_of(weights: Any) -> dict[int, str]:
     """What the weights of a model are for, by their ids."""
     names: dict[int, str] = {}
-    for weight, name in _weights(weights, ""):
+    for weight, name in _named_weights(weights, ""):
         names.setdefault(id(weight), WORDS.get(name, name.replace("_", " ")))
     return names
 
 
-def _weights(part: Any, name: str) -> Iterator[tuple[Weight, str]]:
+def _named_weights(part: Any, name: str) -> Iterator[tuple[Weight, str]]:
     if isinstance(part, Weight):
         yield part, name
     elif isinstance(part, tuple):
         for each in part:
-            yield from _weights(each, name)
+            yield from _named_weights(each, name)
     elif is_dataclass(part):
         for field in fields(part):
-            yield from _weights(getattr(part, field.name), field.name)
+            yield from _named_weights(getattr(part, field.name), field.name)
 
 
 def layers_of(weights: Any) -> frozenset[int]:
@@ -85,7 +85,7 @@ def _sum(costs: Sequence[Cost]) -> list[int]:
     return [len(costs), sum(int(c.bytes) for c in costs), sum(int(c.operations) for c in costs)]
 
 
-def parts_of(
+def boxes_of_parts(
     calls: Sequence[Call], costs: Sequence[Cost], ops: Sequence[str], names: dict[int, str], layers: frozenset[int]
 ) -> list[dict[str, Any]]:
     """[{times, boxes}], in order: equal layers are one part.
@@ -95,7 +95,7 @@ def parts_of(
     """
     keys = tuple((call.op, names.get(call.weight or 0, "")) for call in calls)
     parts = []
-    for first, period, times in repeats(keys, layers):
+    for first, period, times in find_repeats(keys, layers):
         boxes = []
         for k in range(first, first + period):
             repeated = costs[k : first + period * max(times, 1) : period]
@@ -105,7 +105,7 @@ def parts_of(
 
 
 @functools.lru_cache(64)
-def repeats(keys: tuple[Any, ...], layers: frozenset[int], begin: int = 0) -> list[tuple[int, int, int]]:
+def find_repeats(keys: tuple[Any, ...], layers: frozenset[int], begin: int = 0) -> list[tuple[int, int, int]]:
     """[(first, period, times)] of all keys; times is 0 of those that repeat nothing.
 
     It takes the longest run of as many equal layers as there are, or of all but the last one, which a prefill shortens.
@@ -124,7 +124,7 @@ def repeats(keys: tuple[Any, ...], layers: frozenset[int], begin: int = 0) -> li
         return [(begin, n, 0)] if n else []
     last = first + period * times
     return [
-        *repeats(keys[:first], layers, begin),
+        *find_repeats(keys[:first], layers, begin),
         (begin + first, period, times),
-        *repeats(keys[last:], layers, begin + last),
+        *find_repeats(keys[last:], layers, begin + last),
     ]

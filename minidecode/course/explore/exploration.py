@@ -20,7 +20,7 @@ from ...plan import Plan
 from ...runtime.engine import watched_by
 from ...runtime.output import Output
 from .attention import Heads, heads_by_step
-from .boxes import costs_of, layers_of, names_of, parts_of, sums_of
+from .boxes import boxes_of_parts, costs_of, layers_of, names_of, sums_of
 from .page import page
 from .watch import Watch
 
@@ -59,9 +59,9 @@ def explore(
     after the runs. Raises InputError on a prompt that cannot be used, OptionError on options, plans and models.
     """
     plans = [plans] if isinstance(plans, str) else list(plans)
-    resolved = _checked(model, prompt, plans, options)
+    resolved = _checked_options(model, prompt, plans, options)
     sources, (start,), _ = model.inputs.fit_call(prompt, None, None, resolved, truncate)
-    ran = [_run(model, prompt, plan, start, truncate, resolved, options) for plan in plans]
+    ran = [_run_plan(model, prompt, plan, start, truncate, resolved, options) for plan in plans]
     runs: list[dict[str, Any]] = []
     watches, run_of = [], []
     for run, watch, _ in ran:
@@ -74,10 +74,10 @@ def explore(
     steps = sum(len(w.fed) + 1 for w in watches)
     for run, watch in zip(runs, watches, strict=True):
         looked = heads_by_step(model, sources, start, R, watch.fed)
-        run["attention"] = _packed(looked, INSIDE_BYTES * (len(watch.fed) + 1) / steps)
+        run["attention"] = _packed_heads(looked, INSIDE_BYTES * (len(watch.fed) + 1) / steps)
     return Exploration({
-        "format": FORMAT, "model": _named(model), "prompt": prompt,
-        "search": _kind(resolved), "options": _plain(resolved.changed()),
+        "format": FORMAT, "model": _named_model(model), "prompt": prompt,
+        "search": _kind_of_search(resolved), "options": _plain_options(resolved.changed()),
         "rows": R, "start": [word(i) for i in start], "source": [word(i) for s in sources for i in s],
         "runs": runs,
         "plans": [
@@ -86,7 +86,7 @@ def explore(
     })  # fmt: skip
 
 
-def _checked(model: Model, prompt: Any, plans: list[str], options: dict[str, Any]) -> Options:
+def _checked_options(model: Model, prompt: Any, plans: list[str], options: dict[str, Any]) -> Options:
     """The options of the call. Raises on what no page is made of."""
     resolved = model.options(**options)
     if not isinstance(prompt, str):
@@ -108,7 +108,7 @@ def _checked(model: Model, prompt: Any, plans: list[str], options: dict[str, Any
     return resolved
 
 
-def _run(model: Model, prompt: str, plan: str, start, truncate: bool, resolved: Options, options: dict[str, Any]):
+def _run_plan(model: Model, prompt: str, plan: str, start, truncate: bool, resolved: Options, options: dict[str, Any]):
     """(run, watch, output) of one generation."""
     watch = Watch(resolved.num_beams if resolved.num_beams > 1 else resolved.num_return_sequences, len(start))
     logprobs = LIKELIEST if resolved.num_beams == 1 else None
@@ -119,7 +119,12 @@ def _run(model: Model, prompt: str, plan: str, start, truncate: bool, resolved: 
     word = _word_of(model)
     chosen, steps = _steps(out, watch.R, resolved, word)
     texts = [
-        {"text": h.text, "token_ids": h.token_ids.tolist(), "score": _number(h.score), "finish_reason": h.finish_reason}
+        {
+            "text": h.text,
+            "token_ids": h.token_ids.tolist(),
+            "score": _number_or_none(h.score),
+            "finish_reason": h.finish_reason,
+        }
         for h in out
     ]
     return {"texts": texts, "tokens": _tokens(chosen, watch, word), "steps": steps}, watch, out
@@ -141,7 +146,7 @@ def _steps(out: Output, R: int, options: Options, word: Callable[[int], str]):
     for step in out.trace.of(0):
         first = step.group * W
         candidates = [
-            {"token": c.token, "text": word(c.token), "parent": first + c.parent, "score": _number(c.score),
+            {"token": c.token, "text": word(c.token), "parent": first + c.parent, "score": _number_or_none(c.score),
              "fate": c.fate, "row": None if c.beam is None else first + c.beam}
             for c in step.candidates
         ]  # fmt: skip
@@ -164,7 +169,12 @@ def _likeliest(taken: dict[str, Any], log_probs, step: int, word: Callable[[int]
     first.setdefault(taken["token"], float(log_probs.token_R[step]))
     others = {"parent": taken["parent"], "fate": "dropped", "row": None}
     return [
-        {**(taken if token == taken["token"] else others), "token": token, "text": word(token), "score": _number(score)}
+        {
+            **(taken if token == taken["token"] else others),
+            "token": token,
+            "text": word(token),
+            "score": _number_or_none(score),
+        }
         for token, score in sorted(first.items(), key=lambda pair: -pair[1])
     ]
 
@@ -200,14 +210,14 @@ def _record_of_plan(model: Model, asked: str, run: int, watch: Watch, out: Outpu
     names, layers = names_of(model.weights), layers_of(model.weights)
     done = [
         {"ops": sums_of(watch.calls[a:b], costs[a:b], ops),
-         "parts": parts_of(watch.calls[a:b], costs[a:b], ops, names, layers)}
+         "parts": boxes_of_parts(watch.calls[a:b], costs[a:b], ops, names, layers)}
         for a, b in itertools.pairwise(bounds)
     ]  # fmt: skip
 
     steps = []
     for s, (strips, held) in enumerate(zip(watch.strips, watch.held, strict=True)):
-        before = {e for strip in watch.strips[s - 1] for e in _own(strip)} if s else set()
-        dropped = before - {e for strip in strips for e in _own(strip)}
+        before = {e for strip in watch.strips[s - 1] for e in _own_bytes(strip)} if s else set()
+        dropped = before - {e for strip in strips for e in _own_bytes(strip)}
         steps.append({
             "held": held, "used": held - sum(strip.room * strip.brick for strip in strips),
             **done[s + 1], "strips": [asdict(strip) for strip in strips],
@@ -221,11 +231,11 @@ def _record_of_plan(model: Model, asked: str, run: int, watch: Watch, out: Outpu
     }  # fmt: skip
 
 
-def _own(strip: Any) -> list[int]:
+def _own_bytes(strip: Any) -> list[int]:
     return [entry for entry in strip.cells if entry >= 0] if strip.part == "own" else []
 
 
-def _packed(heads: Heads, room: float) -> dict[str, Any]:
+def _packed_heads(heads: Heads, room: float) -> dict[str, Any]:
     """What the heads do, in base64 by step and row, or by position: layer after layer, head after head.
 
     Attention is bytes, 255 for a weight of 1. Queries, keys and values are bytes with a sign, 127 for a head's largest.
@@ -240,14 +250,16 @@ def _packed(heads: Heads, room: float) -> dict[str, Any]:
         layers = sorted({round(x) for x in np.linspace(0, L - 1, len(layers) - 1)}) if len(layers) > 2 else [L - 1]
     packed = {
         "layers": layers, "of_layers": L, "heads": weights[0].shape[2],
-        "weights": [[_text(np.rint(255 * w_LHM[layers]).astype(np.uint8)) for w_LHM in w_RLHM] for w_RLHM in weights],
+        "weights": [
+            [_base64_text(np.rint(255 * w_LHM[layers]).astype(np.uint8)) for w_LHM in w_RLHM] for w_RLHM in weights
+        ],
     }  # fmt: skip
     if has_states:
         packed |= {
             "groups": heads.k[0].shape[1],
-            "queries": [[_text(_signed(q_LHK[layers])) for q_LHK in q_RLHK] for q_RLHK in heads.q],
-            "keys": [_text(_signed(k_LGK[layers])) for k_LGK in heads.k],
-            "values": [_text(_signed(v_LGU[layers])) for v_LGU in heads.v],
+            "queries": [[_base64_text(_signed(q_LHK[layers])) for q_LHK in q_RLHK] for q_RLHK in heads.q],
+            "keys": [_base64_text(_signed(k_LGK[layers])) for k_LGK in heads.k],
+            "values": [_base64_text(_signed(v_LGU[layers])) for v_LGU in heads.v],
         }  # fmt: skip
     return packed
 
@@ -257,28 +269,28 @@ def _signed(x_LHX: np.ndarray) -> np.ndarray:
     return np.rint(127 * x_LHX / np.maximum(most_LHX, np.finfo(np.float32).tiny)).astype(np.int8)
 
 
-def _text(array: np.ndarray) -> str:
+def _base64_text(array: np.ndarray) -> str:
     return base64.b64encode(array.tobytes()).decode("ascii")
 
 
-def _named(model: Model) -> dict[str, Any]:
+def _named_model(model: Model) -> dict[str, Any]:
     config = model.config
     name = model.family if model.loaded_from is None else Path(model.loaded_from.name).name
     return {"name": name, "family": model.family, "layers": config.layers, "width": config.width, "dtype": model.dtype}
 
 
-def _kind(options: Options) -> str:
+def _kind_of_search(options: Options) -> str:
     return "beam" if options.num_beams > 1 else "sampling" if options.do_sample else "greedy"
 
 
-def _plain(options: dict[str, Any]) -> dict[str, Any]:
+def _plain_options(options: dict[str, Any]) -> dict[str, Any]:
     """Options as JSON can hold them."""
     return {
         name: value if isinstance(value, str | int | float | bool) else str(value) for name, value in options.items()
     }
 
 
-def _number(score: float) -> float | None:
+def _number_or_none(score: float) -> float | None:
     """A score as JSON knows it, which has no infinity."""
     return float(score) if math.isfinite(score) else None
 

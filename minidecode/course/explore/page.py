@@ -18,12 +18,12 @@ def page(data: dict[str, Any]) -> str:
     """The HTML text. Raises InputError if it has more than MOST_BYTES."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).translate(str.maketrans(ESCAPES))
     parts = {
-        "style": _file("picture.css") + _file("page.css"),
-        "script": _file("picture.js") + _file("page.js"),
+        "style": _file_text("picture.css") + _file_text("page.css"),
+        "script": _file_text("picture.js") + _file_text("page.js"),
         "data": text,
     }
     html = ""
-    for piece in _file("page.html").split("<!-- here: "):
+    for piece in _file_text("page.html").split("<!-- here: "):
         name, mark, rest = piece.partition(" -->")
         html += parts[name] + rest if mark and name in parts else piece
     if (size := len(html.encode("utf-8"))) > MOST_BYTES:
@@ -34,5 +34,5 @@ def page(data: dict[str, Any]) -> str:
     return html
 
 
-def _file(name: str) -> str:
+def _file_text(name: str) -> str:
     return (HERE / name).read_text(encoding="utf-8")

@@ -93,8 +93,8 @@ class Watch:
     def _strips(self, caches: list[Any]) -> list[Strip]:
         """The last layer's arrays, whose numbers depend on all that a beam has read: equal bytes are copies."""
         strips = []
-        for part, cache in parts_of(caches[-1]):
-            arrays = held_by(cache)
+        for part, cache in caches_of_layer(caches[-1]):
+            arrays = arrays_held_by(cache)
             for name, array in arrays.items():
                 if (letters := name.rpartition("_")[2])[0] in "BR" and letters[-1] in "KD":
                     brick = self._brick_bytes(caches, part, name)
@@ -149,19 +149,19 @@ class Watch:
     def _brick_bytes(self, caches: list[Any], part: str, name: str) -> int:
         """Bytes of one position of one row in all layers: of keys and the values beside them, or of hidden states."""
         twin = name.replace("k_", "v_")[:-1] + "U"
-        arrays = [held_by(cache) for layer in caches for p, cache in parts_of(layer) if p == part]
+        arrays = [arrays_held_by(cache) for layer in caches for p, cache in caches_of_layer(layer) if p == part]
         distinct = {id(held[n]): held[n] for held in arrays for n in (name, twin) if n in held}
         letters = name.rpartition("_")[2]
         axis = next(i for i, letter in enumerate(letters) if letter in "NMT")
         return sum(a.nbytes // (a.shape[0] * a.shape[axis]) for a in distinct.values())
 
 
-def parts_of(layer: Any) -> list[tuple[str, Any]]:
+def caches_of_layer(layer: Any) -> list[tuple[str, Any]]:
     """A layer's caches by name: its own, and that of a source, if it has one."""
     return [("own", layer.target), ("source", layer.cross)] if isinstance(layer, DecoderCache) else [("own", layer)]
 
 
-def held_by(cache: Any) -> dict[str, Any]:
+def arrays_held_by(cache: Any) -> dict[str, Any]:
     """What a cache holds between steps, by the names that its class gives it; a source in it is looked into."""
     held = {id(array) for array in cache.arrays()}
     named = vars(cache) | (vars(cache.source) if hasattr(cache, "source") else {})

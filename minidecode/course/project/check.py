@@ -24,13 +24,13 @@ def results_of(
     if not (checkpoint / "config.json").is_file():
         raise InputError(f"there is no checkpoint in {quoted(checkpoint)}: minidecode project start writes one")
     seed = secrets.randbits(32) if seed is None else seed
-    with few_blas_threads(True), sandbox.one_judge(), closing(Engine(engine, checkpoint)) as judged:
+    with few_blas_threads(True), sandbox.keep_one_judge(), closing(Engine(engine, checkpoint)) as judged:
         kit = Kit(judged, seed, _known={} if known is None else known)
         for number in stages:
-            yield verdict(STAGES[number], kit)
+            yield verdict_on_stage(STAGES[number], kit)
 
 
-def verdict(stage: Stage, kit: Kit) -> dict[str, Any]:
+def verdict_on_stage(stage: Stage, kit: Kit) -> dict[str, Any]:
     """What is said of one stage: passed, not begun, or what is wrong."""
     name, began = kit.engine.path.name, time.perf_counter()
     try:

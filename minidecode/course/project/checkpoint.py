@@ -47,13 +47,15 @@ def write_checkpoint(folder: Path, student: str | None) -> None:
         layout = PUBLISHED
     else:
         tensors = {k.removeprefix("transformer."): v for k, v in load_file(source / "model.safetensors").items()}
-        tensors, layout = varied(tensors, config, student)
+        tensors, layout = vary_tensors(tensors, config, student)
         save_file(tensors, folder / "model.safetensors")
     (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
     (folder / "LAYOUT.txt").write_text(layout, encoding="utf-8")
 
 
-def varied(tensors: dict[str, np.ndarray], config: dict[str, Any], student: str) -> tuple[dict[str, np.ndarray], str]:
+def vary_tensors(
+    tensors: dict[str, np.ndarray], config: dict[str, Any], student: str
+) -> tuple[dict[str, np.ndarray], str]:
     """(the tensors as this student finds them, what LAYOUT.txt says of them)."""
     if not student.strip():
         raise InputError("--student needs a name")
@@ -99,10 +101,10 @@ def varied(tensors: dict[str, np.ndarray], config: dict[str, Any], student: str)
         put_linear(f"{prefix}.{down}", shrink[order], tensors[f"{h}.mlp.c_proj.bias"][channels])
     config["n_inner"] = int(config["n_embd"] * 4 + wider)
     varied = {name: np.ascontiguousarray(tensor) for name, tensor in varied.items()}
-    return varied, described(names, QKV[by_head], AXES[turned])
+    return varied, describe_layout(names, QKV[by_head], AXES[turned])
 
 
-def described(names: tuple[str, ...], qkv: str, axes: str) -> str:
+def describe_layout(names: tuple[str, ...], qkv: str, axes: str) -> str:
     wte, wpe, layer, ln_1, attention, out, ln_2, up, down, ln_f = names
     at = layer.format("I")
     return f"""The tensors of model.safetensors, of a model built like GPT-2. I counts layers from 0.
@@ -123,7 +125,7 @@ Between the feed-forward's matrices is GELU: x / 2 * (1 + tanh(sqrt(2 / pi) * (x
 """
 
 
-PUBLISHED = described(
+PUBLISHED = describe_layout(
     ("transformer.wte", "transformer.wpe", "transformer.h.{}", "ln_1", "attn.c_attn", "attn.c_proj", "ln_2", "mlp.c_fc",
      "mlp.c_proj", "transformer.ln_f"), QKV[0], AXES[0],
 )  # fmt: skip

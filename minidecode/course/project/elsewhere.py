@@ -28,7 +28,7 @@ class Elsewhere(np.lib.mixins.NDArrayOperatorsMixin):
         self._tree, self._like = tree, like  # like: an array of its shape and type that takes no memory
 
     def __reduce__(self):
-        return rebuild, (self._tree, self._like.shape, self._like.dtype.str)
+        return rebuild_elsewhere, (self._tree, self._like.shape, self._like.dtype.str)
 
     shape = property(lambda self: self._like.shape)
     ndim = property(lambda self: self._like.ndim)
@@ -44,14 +44,14 @@ class Elsewhere(np.lib.mixins.NDArrayOperatorsMixin):
         return (self[k] for k in range(len(self)))
 
     def __getitem__(self, key):
-        items = [_item(k) for k in (key if isinstance(key, tuple) else (key,))]
-        return Elsewhere(["part", self._tree, items], _hollow(self._like[key]))
+        items = [_item_for_judge(k) for k in (key if isinstance(key, tuple) else (key,))]
+        return Elsewhere(["part", self._tree, items], _placeholder_like(self._like[key]))
 
     def __setitem__(self, key, value):
         raise TypeError("an array of the model is changed after load: change a copy, in load")
 
     def astype(self, dtype, copy=True, **how):
-        return Elsewhere(["type", self._tree, np.dtype(dtype).str], _hollow(self._like.astype(dtype)))
+        return Elsewhere(["type", self._tree, np.dtype(dtype).str], _placeholder_like(self._like.astype(dtype)))
 
     def reshape(self, *shape, **how):
         return np.reshape(self, shape[0] if len(shape) == 1 else shape, **how)
@@ -99,43 +99,45 @@ class Elsewhere(np.lib.mixins.NDArrayOperatorsMixin):
         if any(isinstance(array, Elsewhere) for array in out or ()):
             self[...] = None  # which says what is wrong
         if ufunc is np.matmul and method == "__call__":
-            result = Elsewhere.ask("product", "matmul", _for_the_judge(inputs), {})
-            return result if out is None else _into(out[0], result)
+            result = Elsewhere.ask("product", "matmul", _trees_for_judge(inputs), {})
+            return result if out is None else _copy_into(out[0], result)
         if method == "__call__" and out is None and set(named) <= {"dtype"} and ufunc.__name__ in ONE_BY_ONE:
-            like = ufunc(*map(_like, inputs), **named)
+            like = ufunc(*map(_placeholder_of, inputs), **named)
             others = [array for array in inputs if not isinstance(array, Elsewhere)]
             if like.size >= SMALL or all(np.size(array) == 1 for array in others):
                 named = {name: np.dtype(value).str for name, value in named.items()}
-                return Elsewhere(["call", ufunc.__name__, _for_the_judge(inputs), named], _hollow(like))
-        return getattr(ufunc, method)(*map(_fetched, inputs), **named)
+                return Elsewhere(["call", ufunc.__name__, _trees_for_judge(inputs), named], _placeholder_like(like))
+        return getattr(ufunc, method)(*map(_fetch_if_elsewhere, inputs), **named)
 
     def __array_function__(self, function, types, args, named):
         name = function.__name__
         if name in ASKING:
-            return function(*map(_like, args), **named)
+            return function(*map(_placeholder_of, args), **named)
         if name in MOVING:
-            like = function(*_each(args, _like), **named)
-            tree = ["call", name, _for_the_judge(args), named]
+            like = function(*_map_nested(args, _placeholder_of), **named)
+            tree = ["call", name, _trees_for_judge(args), named]
             if isinstance(like, list):
-                return [Elsewhere(["item", tree, k], _hollow(part)) for k, part in enumerate(like)]
-            return Elsewhere(tree, _hollow(like))
+                return [Elsewhere(["item", tree, k], _placeholder_like(part)) for k, part in enumerate(like)]
+            return Elsewhere(tree, _placeholder_like(like))
         if name in PRODUCTS:
             out = named.pop("out", None)
-            result = Elsewhere.ask("product", name, _for_the_judge(args), named)
-            return result if out is None else _into(out, result)
-        return function(*_each(args, _fetched), **{key: _fetched(value) for key, value in named.items()})
+            result = Elsewhere.ask("product", name, _trees_for_judge(args), named)
+            return result if out is None else _copy_into(out, result)
+        return function(
+            *_map_nested(args, _fetch_if_elsewhere), **{key: _fetch_if_elsewhere(value) for key, value in named.items()}
+        )
 
 
-def rebuild(tree, shape, dtype):
+def rebuild_elsewhere(tree, shape, dtype):
     return Elsewhere(tree, np.broadcast_to(np.zeros((), dtype), shape))
 
 
-def _hollow(array):
+def _placeholder_like(array):
     """An array like this one that takes no memory."""
     return np.broadcast_to(np.zeros((), array.dtype), np.shape(array))
 
 
-def _item(key):
+def _item_for_judge(key):
     if isinstance(key, slice):
         return {"slice": [None if n is None else int(n) for n in (key.start, key.stop, key.step)]}
     if key is None or key is Ellipsis:
@@ -143,25 +145,25 @@ def _item(key):
     return int(key) if np.ndim(key) == 0 else np.asarray(key)
 
 
-def _like(value):
+def _placeholder_of(value):
     return value._like if isinstance(value, Elsewhere) else value
 
 
-def _fetched(value):
+def _fetch_if_elsewhere(value):
     return value.numbers() if isinstance(value, Elsewhere) else value
 
 
-def _each(values, change):
-    return type(values)(_each(v, change) for v in values) if isinstance(values, tuple | list) else change(values)
+def _map_nested(values, change):
+    return type(values)(_map_nested(v, change) for v in values) if isinstance(values, tuple | list) else change(values)
 
 
-def _for_the_judge(values):
+def _trees_for_judge(values):
     def one(value):
         return {"tree": value._tree} if isinstance(value, Elsewhere) else value
 
-    return list(_each(values, one))
+    return list(_map_nested(values, one))
 
 
-def _into(array, result):
+def _copy_into(array, result):
     array[...] = result
     return array

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..exercises import sandbox
-from ..exercises.kernel_source import Refused, parse
+from ..exercises.kernel_source import Refused, parse_kernel_file
 from .elsewhere import SMALL
 from .weights import Weights
 
@@ -194,7 +194,7 @@ class Engine:
         return {"kept": self._models[key]}
 
     def _started(self, folder: Path | None) -> sandbox.Sandbox:
-        box = sandbox.for_numpy(folder, CHILD, seconds=SECONDS)
+        box = sandbox.numpy_sandbox(folder, CHILD, seconds=SECONDS)
         box.end_after(TOTAL)
         with self._closed_on_failure(box):
             self._ask(box, "load", source=self.source, file=self.path.name, package="", measure=False)
@@ -242,8 +242,8 @@ class Engine:
 
     def run_kernel(self, kernel: str, shape: list[Any], arguments: list[Any], **options: Any) -> tuple[list, dict]:
         """(the arrays afterwards, what the emulator saw): the kernel is read as data, and runs with the judge."""
-        parse(self.source, self.path.name)
-        with sandbox.for_kernels(seconds=SECONDS) as box:
+        parse_kernel_file(self.source, self.path.name)
+        with sandbox.kernel_sandbox(seconds=SECONDS) as box:
             box.end_after(SECONDS)
             try:
                 reply = box.ask("load", source=self.source, file=self.path.name, kernel=kernel, shape="")

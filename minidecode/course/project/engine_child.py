@@ -92,7 +92,7 @@ def engine():
                     if arrays:
                         return np.ndarray(shape, dtype, arrays[k], offset, strides)
                     tree = ["view", first + k, offset, list(shape), list(strides), dtype]
-                    return elsewhere.rebuild(tree, shape, dtype)
+                    return elsewhere.rebuild_elsewhere(tree, shape, dtype)
 
             return {"number": self._keep(Unpickler(io.BytesIO(stream.tobytes())).load())["kept"]}
 

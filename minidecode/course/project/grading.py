@@ -42,7 +42,7 @@ class Graded:
         return 0 if self.rules else sum(result["state"] == "passed" for result in self.results)
 
 
-def engines(folders: Iterable[Path]) -> dict[str, Path]:
+def engines_of_folders(folders: Iterable[Path]) -> dict[str, Path]:
     """Student -> engine.py, in the folder of that name or in my_engine/ inside of it.
 
     A folder without one is a class, a folder for each student. Raises InputError where there is no engine.
@@ -51,21 +51,21 @@ def engines(folders: Iterable[Path]) -> dict[str, Path]:
     for folder in folders:
         if not folder.is_dir():
             raise InputError(f"{folder} is no folder")
-        engine_here = _engine(folder)
-        class_of = {f.name: f for f in sorted(folder.iterdir()) if _is_students(f)}
-        inner = {} if engine_here else {name: engine for name, f in class_of.items() if (engine := _engine(f))}
+        engine_here = _engine_file(folder)
+        class_of = {f.name: f for f in sorted(folder.iterdir()) if _can_be_students(f)}
+        inner = {} if engine_here else {name: engine for name, f in class_of.items() if (engine := _engine_file(f))}
         if not engine_here and not inner:
             raise InputError(f"{folder} holds no engine.py, nor folders of students that do")
         by_student |= inner if inner else {folder.name or folder.resolve().name: engine_here}
     return by_student
 
 
-def _is_students(folder: Path) -> bool:
+def _can_be_students(folder: Path) -> bool:
     """Whether it can be a student's: a link may lead to a neighbour's."""
     return folder.is_dir() and not folder.is_symlink() and not folder.name.startswith((".", "__"))
 
 
-def _engine(folder: Path) -> Path | None:
+def _engine_file(folder: Path) -> Path | None:
     places = (folder / "engine.py", folder / "my_engine" / "engine.py")
     return next((place for place in places if place.is_file() and not place.is_symlink()), None)
 
@@ -79,7 +79,7 @@ def grade(
     per_student: the one that `start --student` draws for the name of the folder; student: for this name. Without
     either, tiny-gpt2 as it is published.
     """
-    graded, ours = [], published.functions(our_engine() or "")
+    graded, ours = [], published.shapes_of_functions(our_engine() or "")
     seed, known = secrets.randbits(32), dict[Any, Any]()  # one draw for all, whose answers are computed once
     for done, (name, engine) in enumerate(engines.items(), 1):
         with tempfile.TemporaryDirectory() as folder:
@@ -87,7 +87,7 @@ def grade(
             write_checkpoint(checkpoint, name if per_student else student)
             results = list(results_of(engine, checkpoint, stages, seed, known))
         source = engine.read_text(encoding="utf-8-sig", errors="replace")
-        alike = [function for shape, function in published.functions(source).items() if shape in ours]
+        alike = [function for shape, function in published.shapes_of_functions(source).items() if shape in ours]
         graded.append(Graded(name, results, broken_rules(source), alike))
         progress(done, len(engines))
     return graded
@@ -126,11 +126,19 @@ def as_csv(graded: list[Graded]) -> str:
         for result in g.results:
             passed = int(result["state"] == "passed" and not g.rules)
             message = message_of(g, result).replace("\n", " ")
-            rows.writerow([_as_text(g.student), result["stage"], result["title"], passed, _as_text(message)])
+            rows.writerow(
+                [
+                    _text_without_formula(g.student),
+                    result["stage"],
+                    result["title"],
+                    passed,
+                    _text_without_formula(message),
+                ]
+            )
     return out.getvalue()
 
 
-def _as_text(cell: str) -> str:
+def _text_without_formula(cell: str) -> str:
     """No formula for a spreadsheet: names and messages come from students."""
     return f"'{cell}" if cell[:1] in tuple("=+-@\t\r") else cell
 

@@ -33,7 +33,7 @@ def contestants(engine: ModuleType, folder: str, done: set[int]) -> dict[str, di
     if {3, 11} <= done:
         small = engine.quantize(model)
         greedy["11, int8"] = lambda ids: engine.generate(small, ids, NEW)
-    greedy[OURS] = ours(1)
+    greedy[OURS] = our_generate(1)
     beams: dict[str, Callable] = {}
     if 4 in done:
         beams["4, beams"] = lambda ids: engine.beam_search(model, ids, NEW, WIDTH)
@@ -43,12 +43,12 @@ def contestants(engine: ModuleType, folder: str, done: set[int]) -> dict[str, di
         beams["9, EL"] = lambda ids: engine.beam_search(
             model, ids, NEW, WIDTH, begin=engine.prefill_el, expand=engine.split
         )
-    beams[OURS] = ours(WIDTH)
+    beams[OURS] = our_generate(WIDTH)
     works = {"greedy": greedy, f"{WIDTH} beams": beams}
     return {work: who for work, who in works.items() if len(who) > 1}
 
 
-def ours(width: int) -> Callable[[list[int]], Any]:
+def our_generate(width: int) -> Callable[[list[int]], Any]:
     return lambda ids: fast_model().generate(input_ids=[ids], num_beams=width, max_new_tokens=NEW, min_new_tokens=NEW)
 
 
@@ -58,7 +58,7 @@ def fast_model() -> Model:
     return load("tiny-gpt2", plan="fast")
 
 
-def race(engine: ModuleType, folder: str, done: set[int], tell: Callable[[dict[str, Any]], None]) -> None:
+def race_engines(engine: ModuleType, folder: str, done: set[int], tell: Callable[[dict[str, Any]], None]) -> None:
     """Each runs once untimed; then in each turn all run in another order. Medians are reported; nothing is judged."""
     ids, rng = list(oracle().tokenizer.encode(TEXT)), np.random.default_rng(0)
     ids = (ids * (1 + PROMPT // len(ids)))[:PROMPT]
@@ -77,7 +77,7 @@ def race(engine: ModuleType, folder: str, done: set[int], tell: Callable[[dict[s
                   "tokens_per_second": round(NEW / middle, 1)})  # fmt: skip
 
 
-def picture(results: list[dict[str, Any]]) -> str:
+def picture_of_race(results: list[dict[str, Any]]) -> str:
     """Bars of tokens per second, as SVG."""
     values = {f"{r['name']} ({r['work']})": r["tokens_per_second"] for r in results}
     alt = "Bars, one for each stage and one for minidecode: tokens per second."

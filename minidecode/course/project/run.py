@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .race import race
+from .race import race_engines
 
 
 def load_engine(path: Path) -> ModuleType:
@@ -34,7 +34,7 @@ def main() -> None:
         results.write(json.dumps(result) + "\n")
         results.flush()
 
-    race(load_engine(path), folder, stages, tell)
+    race_engines(load_engine(path), folder, stages, tell)
 
 
 if __name__ == "__main__":

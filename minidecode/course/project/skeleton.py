@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...errors import InputError
-from ..exercises.skeleton import checkouts, strip
+from ..exercises.skeleton import checkouts, strip_solution
 
 SHIPPED = Path(__file__).with_name("engine_skeleton.py")  # in a wheel, which has no solution
 HEAD = '"""My engine: one decoder in twelve stages. minidecode project check says how far it is."""\n\n'
@@ -20,7 +20,7 @@ def our_engine() -> str | None:
 def engine_skeleton() -> str:
     """Its text. From a checkout it is made of the solution, so the two cannot differ."""
     if (solution := our_engine()) is not None:
-        return HEAD + strip(solution)
+        return HEAD + strip_solution(solution)
     if SHIPPED.is_file():
         return HEAD + SHIPPED.read_text("utf-8")
     raise InputError("this installation has no skeleton of the project: reinstall minidecode")

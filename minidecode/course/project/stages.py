@@ -167,7 +167,7 @@ class Kit:
 
 
 @contextmanager
-def given(what: str) -> Iterator[None]:
+def error_with_input(what: str) -> Iterator[None]:
     """An error of the student's code says what it was given."""
     try:
         yield
@@ -238,7 +238,7 @@ def check_greedy(kit: Kit) -> None:
     for ids in (*kit.prompts, kit.ids(TEXT)):
         wanted = greedy_of(kit, ids)
         ids_made, spent = kit.spent("greedy", kit.model, list(ids), COUNT)
-        tokens("greedy", ids_made, wanted)
+        check_tokens("greedy", ids_made, wanted)
         kit.numbers["rows through the layers"] = round(kit.rows(spent))
     kit.numbers["text"] = kit.oracle.tokenizer.decode(wanted)
 
@@ -257,7 +257,7 @@ def margin_of(kit: Kit, ids: list[int], model: Any = None) -> float:
     return float((best[:, -1] - best[:, -2]).min())
 
 
-def tokens(name: str, ids: Any, wanted: list[int]) -> None:
+def check_tokens(name: str, ids: Any, wanted: list[int]) -> None:
     ids = [int(i) for i in ids]
     if ids != wanted:
         raise Miss(f"{name} says the ids {ids}, and {wanted} are the likeliest")
@@ -278,13 +278,13 @@ def check_cache(kit: Kit) -> None:
         for k, token in enumerate(said):
             if k == COUNT - 2:  # the last two steps know nothing but the cache
                 positions = len(ids) + k
-                cache = moved(kit, "the cache", cache, positions * per_position(kit))
+                cache = move_cache(kit, "the cache", cache, positions * bytes_per_position(kit))
             hint = "The first step is wrong: does the new token attend to itself, and is its position that of the next?"
             later = "The first step was right: each step must keep its token for the next one, and count positions on."
-            one_step(kit, "step", cache, [token], wanted[len(ids) + k][None], later if k else hint)
+            check_one_step(kit, "step", cache, [token], wanted[len(ids) + k][None], later if k else hint)
     ids = kit.prompts[0]
     ids_made, spent = kit.spent("generate", kit.model, ids, COUNT)
-    tokens("generate", ids_made, greedy_of(kit, ids))
+    check_tokens("generate", ids_made, greedy_of(kit, ids))
     if kit.rows(spent) > SLACK * (len(ids) + COUNT):
         raise Miss(
             f"generate sends {kit.rows(spent):.1f} rows through the layers for a prompt of {len(ids)} and"
@@ -292,7 +292,7 @@ def check_cache(kit: Kit) -> None:
         )
 
 
-def one_step(
+def check_one_step(
     kit: Kit, name: str, cache: Kept, tokens: list[int], wanted: np.ndarray, hint: str = "", model: Model | None = None,
     most: float = 1.0, message: str = "",
 ) -> None:  # fmt: skip
@@ -312,21 +312,21 @@ def one_step(
         kit.at_least(name, spent, len(tokens), len(tokens))
 
 
-def per_position(kit: Kit, groups: int | None = None) -> int:
+def bytes_per_position(kit: Kit, groups: int | None = None) -> int:
     """Bytes of a position's keys and values, in float32."""
     config = kit.oracle.config
     width = config.n_embd * (groups or config.n_head) // config.n_head
     return 2 * 4 * width * config.n_layer
 
 
-def moved(kit: Kit, name: str, cache: Kept, most: int, hint: str = "") -> Kept:
+def move_cache(kit: Kit, name: str, cache: Kept, most: int, hint: str = "") -> Kept:
     """The cache in a process that knows nothing else. Raises Miss where it takes more bytes than are enough."""
     weighed = kit.engine.weighed(cache)
-    at_most(kit, name, weighed.nbytes, most, f"{hint} {why_too_many(weighed)}".strip())
+    check_at_most(kit, name, weighed.nbytes, most, f"{hint} {why_too_many_bytes(weighed)}".strip())
     return kit.engine.elsewhere(weighed)
 
 
-def why_too_many(cache: Weighed) -> str:
+def why_too_many_bytes(cache: Weighed) -> str:
     """What often lies behind too many bytes in a cache: float64, or parts of larger arrays. Empty if it is neither."""
     if any(array.dtype == np.float64 for array in cache.arrays):
         return "Some of it is float64: np.sqrt(2) makes float64 of float32 arrays, and math.sqrt(2) does not."
@@ -335,7 +335,7 @@ def why_too_many(cache: Weighed) -> str:
     return ""
 
 
-def at_most(kit: Kit, name: str, held: int, most: int, hint: str = "") -> None:
+def check_at_most(kit: Kit, name: str, held: int, most: int, hint: str = "") -> None:
     kit.numbers[f"bytes of {name}"] = held
     if held > SLACK * most + 4096:
         raise Miss(f"{name} holds {held:,} bytes, and {most:,} are enough. {hint}".rstrip())
@@ -407,12 +407,12 @@ def check_split(kit: Kit) -> None:
         _, cache = kit.call("prefill", kit.model, ids, kept=(1,))
         hint = f"The prompt of {len(ids)} positions is to be held {'once' if prompts == 1 else f'{WIDTH} times'}."
         cache = kit.call(name, cache, WIDTH, kept=(None,))
-        steps_of_rows(kit, f"step after {name}", cache, weigh=(f"the cache of {name}", prompts, None, hint))
+        check_steps_of_rows(kit, f"step after {name}", cache, weigh=(f"the cache of {name}", prompts, None, hint))
     beams = kit.call("beam_search", kit.model, ids, COUNT, WIDTH, expand="split")
     compare_beams(kit, "beam_search with split", beams, ids)
 
 
-def steps_of_rows(
+def check_steps_of_rows(
     kit: Kit, name: str, cache: Kept, hint: str = "", model: Model | None = None, ours: Any = None,
     weigh: tuple[str, int, int | None, str] | None = None, most: float = 1.0,
 ) -> None:  # fmt: skip
@@ -431,10 +431,12 @@ def steps_of_rows(
                 break
             called, prompts, groups, why = weigh
             positions = prompts * len(ids) + k * WIDTH
-            cache = moved(kit, called, cache, positions * per_position(kit, groups), why)
+            cache = move_cache(kit, called, cache, positions * bytes_per_position(kit, groups), why)
         texts = [[*text, token + r] for r, text in enumerate(texts)]
         wanted = np.stack([kit.logits(text, ours)[-1] for text in texts])
-        one_step(kit, name, cache, [text[-1] for text in texts], wanted, later if k else hint or first, model, most)
+        check_one_step(
+            kit, name, cache, [text[-1] for text in texts], wanted, later if k else hint or first, model, most
+        )
         cache, texts = kit.call("reorder", cache, PARENTS, kept=(None,)), [texts[parent] for parent in PARENTS]
 
 
@@ -460,7 +462,7 @@ def check_ngrams(kit: Kit) -> None:
             for start in range(len(row) - n + 1):
                 if row[start : start + n - 1] == row[len(row) - n + 1 :] and len(row) >= n - 1:
                     wanted[r, row[start + n - 1]] = -np.inf
-        with given(f"rows = {rows}, n = {n}"):
+        with error_with_input(f"rows = {rows}, n = {n}"):
             banned = kit.call("ban_ngrams", scores.copy(), [list(row) for row in rows], n)
         banned = kit.shape("ban_ngrams", banned, wanted.shape)
         if not np.array_equal(banned, wanted):
@@ -485,7 +487,7 @@ def check_top_p(kit: Kit) -> None:
     exact = [(np.zeros(4), 1.0, u) for u in (0.0, 0.25, 0.5, 0.75)]  # all numbers are exact in binary
     for logits, p, u in cases + exact:
         wanted, margin = top_p_of(logits, p, u)
-        with given(f"{len(logits)} logits, p = {p:.3g}, u = {u:.3g}"):
+        with error_with_input(f"{len(logits)} logits, p = {p:.3g}, u = {u:.3g}"):
             token = int(kit.call("top_p", logits.copy(), p, u))
         if token != wanted and (margin > 1e-6 or (logits == 0).all()):
             shown = np.round(np.exp(log_softmax(logits)), 3).tolist()
@@ -517,28 +519,28 @@ def check_groups(kit: Kit) -> None:
         f"The mean is over runs of {kit.oracle.config.n_head // GROUPS} neighbouring heads, of weights and of biases."
     )
     kit.same("forward of group_heads", kit.call("forward", model, ids), kit.logits(ids, ours), hint)
-    tokens("generate of group_heads", kit.call("generate", model, ids, COUNT), greedy_of(kit, ids, model=ours))
+    check_tokens("generate of group_heads", kit.call("generate", model, ids, COUNT), greedy_of(kit, ids, model=ours))
     _, cache = kit.call("prefill", model, ids, kept=(1,))
     hint = f"It must hold {GROUPS} heads of each position."
     said = kit.rng.integers(0, kit.oracle.config.vocab_size, 1).tolist()
-    cache = moved(kit, "the cache of fewer heads", cache, len(ids) * per_position(kit, GROUPS), hint)
+    cache = move_cache(kit, "the cache of fewer heads", cache, len(ids) * bytes_per_position(kit, GROUPS), hint)
     wanted = kit.logits([*ids, *said], ours)[-1:]
-    one_step(kit, "step of group_heads", cache, said, wanted, "The first step is wrong.", model)
-    unchanged(kit, ids)
+    check_one_step(kit, "step of group_heads", cache, said, wanted, "The first step is wrong.", model)
+    check_unchanged(kit, ids)
     _, cache = kit.call("prefill", model, ids, kept=(1,))
-    if begun(lambda: kit.call("split", cache, WIDTH, kept=(None,))):
+    if has_begun(lambda: kit.call("split", cache, WIDTH, kept=(None,))):
         cache = kit.call("split", cache, WIDTH, kept=(None,))
         weigh = "the split cache of fewer heads", 1, GROUPS, ""
-        steps_of_rows(kit, "step after group_heads and split", cache, model=model, ours=ours, weigh=weigh)
+        check_steps_of_rows(kit, "step after group_heads and split", cache, model=model, ours=ours, weigh=weigh)
 
 
-def unchanged(kit: Kit, ids: list[int]) -> None:
+def check_unchanged(kit: Kit, ids: list[int]) -> None:
     """Raises Miss where a function of models has changed the one that it was given."""
     logits = kit.engine.plainly("forward", kit.model, ids)
     kit.same("forward of the model as it was", logits, kit.logits(ids), "It was changed.")
 
 
-def begun(call: Callable[[], Any]) -> bool:
+def has_begun(call: Callable[[], Any]) -> bool:
     """Whether a function of another stage is written."""
     try:
         call()
@@ -576,18 +578,18 @@ def check_el(kit: Kit) -> None:
     )
     for k, token in enumerate(said):
         if k == COUNT - 2:
-            positions = (len(ids) + k) * per_position(kit) // 2
-            cache = moved(kit, "the cache of hidden states", cache, positions)
+            positions = (len(ids) + k) * bytes_per_position(kit) // 2
+            cache = move_cache(kit, "the cache of hidden states", cache, positions)
         hint = "Keep the normed row, not x. Divide scores by sqrt(K). The value's bias adds to each head's result once."
         right = wanted[len(ids) + k][None]
-        one_step(kit, "step after prefill_el", cache, [token], right, hint, most=most, message=costly)
+        check_one_step(kit, "step after prefill_el", cache, [token], right, hint, most=most, message=costly)
     hint = (
         "If a row's own positions are keys and values, their biases are in them. Then the prompt's scores need q . bk,"
         " and its part of the result needs bv times the prompt's share of the softmax."
     )
     _, cache = kit.call("prefill_el", kit.model, ids, kept=(1,))
     split = kit.call("split", cache, WIDTH, kept=(None,))
-    steps_of_rows(kit, "step after prefill_el and split", split, hint, most=most)
+    check_steps_of_rows(kit, "step after prefill_el and split", split, hint, most=most)
     beams = kit.call("beam_search", kit.model, ids, COUNT, WIDTH, begin="prefill_el", expand="split")
     compare_beams(kit, "beam_search with prefill_el and split", beams, ids)
 
@@ -606,8 +608,8 @@ def check_hars(kit: Kit) -> None:
         for count, groups in ((1, 1), (8, 8), (8, 32), (3, 16)):
             wanted = np.argsort(-scores, kind="stable")[:count]
             asked = f"of {len(scores)} scores, count = {count}, groups = {groups}"
-            with given(asked):
-                (best, ids), sorts = ranked(kit, scores, count, groups)
+            with error_with_input(asked):
+                (best, ids), sorts = run_hars(kit, scores, count, groups)
             if np.ndim(ids) == 1 and np.size(ids) < count:
                 raise Miss(f"hars: {asked}: it gives {np.size(ids)}: those equal to the threshold stay, and the"
                            " threshold is the count-th best of the groups' maxima")  # fmt: skip
@@ -626,7 +628,7 @@ def check_hars(kit: Kit) -> None:
     check_ranking(kit, (rng.normal(size=4096) + rich).astype(np.float32))
 
 
-def ranked(kit: Kit, scores: np.ndarray, count: int, groups: int, is_turned: bool = False) -> tuple[Any, list]:
+def run_hars(kit: Kit, scores: np.ndarray, count: int, groups: int, is_turned: bool = False) -> tuple[Any, list]:
     """(what hars gives, the numbers of each call of `rank`), which says the worst first if it is turned."""
     sorts: list[np.ndarray] = []
 
@@ -643,12 +645,12 @@ def check_ranking(kit: Kit, scores: np.ndarray, count: int = 8, groups: int = 32
     """Whether all that reaches the threshold is ranked, and by `rank`: one that says the worst first shows it."""
     maxima = np.sort(scores.reshape(groups, -1).max(1))
     reach = scores[scores >= maxima[-count]]
-    _, sorts = ranked(kit, scores, count, groups)
+    _, sorts = run_hars(kit, scores, count, groups)
     missing = len(np.setdiff1d(reach, np.concatenate([*sorts, np.empty(0)])))
     if missing:
         raise Miss(f"hars is right, but {missing} of {len(reach)} scores that reach the threshold are never ranked by"
                    " `rank`: what is sorted or partitioned otherwise cannot be counted")  # fmt: skip
-    (_, ids), _ = ranked(kit, scores, count, groups, is_turned=True)
+    (_, ids), _ = run_hars(kit, scores, count, groups, is_turned=True)
     lower = scores[scores >= maxima[count - 1]]  # where the maxima were ranked by it, too
     if not any(np.array_equal(np.sort(scores[np.asarray(ids, int)]), np.sort(of)[:count]) for of in (reach, lower)):
         raise Miss("hars ranks without `rank`: one that says the worst first does not give the worst of what reaches"
@@ -663,7 +665,7 @@ def check_int8(kit: Kit) -> None:
     model = kit.engine.of_model("quantize")
     config = kit.oracle.config
     embeddings = 4 * config.n_embd * (config.vocab_size + config.n_positions)
-    at_most(kit, "the int8 model", model.nbytes, int(1.1 * (kit.model.nbytes - embeddings) / 4) + embeddings,
+    check_at_most(kit, "the int8 model", model.nbytes, int(1.1 * (kit.model.nbytes - embeddings) / 4) + embeddings,
             "Keep int8 numbers and the scales; cast one matrix at a time, in the product.")  # fmt: skip
     wanted, numbers = (
         kit.logits(ids),
@@ -678,14 +680,14 @@ def check_int8(kit: Kit) -> None:
             " and 95 %"
         )
     for name in ("prefill", "prefill_el"):
-        if name in kit.engine.names and begun(lambda name=name: kit.call(name, kit.model, ids, kept=(1,))):
+        if name in kit.engine.names and has_begun(lambda name=name: kit.call(name, kit.model, ids, kept=(1,))):
             hint = "It should be what forward gives for the same int8 model: use the scale wherever int8 numbers are."
             logits, cache = kit.call(name, model, ids[:-2], kept=(1,))
             kit.same(f"{name} of quantize", logits, numbers[-3], hint)
             for k in (-2, -1):
                 step = kit.call("step", model, cache, [ids[k]])
                 kit.same(f"step after {name} of quantize", step, numbers[k][None], hint)
-    unchanged(kit, ids)
+    check_unchanged(kit, ids)
 
 
 # Stage 12

@@ -46,7 +46,7 @@ class Weights:
         if name not in PRODUCTS or not set(named) <= {"axes", "optimize"}:
             raise WeightError(f"{name} with {', '.join(named) or 'these'} is no product that is counted")
         operands = self._evaluate(args)
-        work, size = work_of(name, operands, named.get("axes", 2))
+        work, size = work_of_product(name, operands, named.get("axes", 2))
         if work > MOST_WORK or size > MOST_NUMBERS:
             raise WeightError(f"a product of {work:,} multiply-adds")
         self.multiply_adds += work
@@ -69,7 +69,7 @@ class Weights:
             number, offset, shape, strides, dtype = about
             return np.ndarray(tuple(shape), _checked_dtype(dtype), self.arrays[number], offset, tuple(strides))
         if kind == "part":
-            return self._evaluate_tree(about[0], steps + 1)[tuple(map(_index, about[1]))]
+            return self._evaluate_tree(about[0], steps + 1)[tuple(map(_index_from_judge, about[1]))]
         if kind == "type":
             return self._evaluate_tree(about[0], steps + 1).astype(_checked_dtype(about[1]), copy=False)
         if kind == "item":
@@ -92,7 +92,7 @@ def _checked_dtype(dtype: str) -> np.dtype:
     return plain
 
 
-def _index(item: Any) -> Any:
+def _index_from_judge(item: Any) -> Any:
     if isinstance(item, dict):
         return slice(*item["slice"]) if "slice" in item else None if item["new"] else Ellipsis
     if np.size(item) > MOST_PLACES:
@@ -100,14 +100,14 @@ def _index(item: Any) -> Any:
     return item
 
 
-def work_of(name: str, operands: list[Any], axes: Any = 2) -> tuple[int, int]:
+def work_of_product(name: str, operands: list[Any], axes: Any = 2) -> tuple[int, int]:
     """(multiply-adds of a product, numbers in its result), before it is made."""
     if name == "einsum":
         letters, *arrays = operands
         inputs, arrow, output = letters.replace(" ", "").partition("->")
         sizes: dict[Any, int] = {}
         for names, array in zip(inputs.split(","), arrays, strict=True):
-            for letter, n in zip(_axes(names, np.ndim(array)), np.shape(array), strict=True):
+            for letter, n in zip(_axes_of_letters(names, np.ndim(array)), np.shape(array), strict=True):
                 sizes[letter] = max(n, sizes.get(letter, 1))
         kept = [k for k in sizes if not isinstance(k, str) or k in output or (not arrow and inputs.count(k) == 1)]
         return math.prod(sizes.values()), math.prod(sizes[k] for k in kept)
@@ -129,7 +129,7 @@ def work_of(name: str, operands: list[Any], axes: Any = 2) -> tuple[int, int]:
     return size * summed, size
 
 
-def _axes(letters: str, ndim: int) -> list[Any]:
+def _axes_of_letters(letters: str, ndim: int) -> list[Any]:
     """What einsum calls the axes of an array; those of an ellipsis by their numbers from the right."""
     before, dots, after = letters.partition("...")
     return [*before, *(range(ndim - len(before) - len(after), 0, -1) if dots else ()), *after]

@@ -72,8 +72,10 @@ class Task(KernelTask):
             return None
         wild = [_wild_index(t) for t in tried]
         if _has_changed_places(tried[0].ran.source):
-            for guard, reads, writes in itertools.product((_right, _swapped), (_right, _swapped), (_right, _swapped)):
-                is_any = _swapped in (guard, reads, writes)
+            for guard, reads, writes in itertools.product(
+                (_right_guard, _swapped_guard), (_right_guard, _swapped_guard), (_right_guard, _swapped_guard)
+            ):
+                is_any = _swapped_guard in (guard, reads, writes)
                 if is_any and all(self._does(v, guard, reads, writes, *seen) for seen in zip(tried, wild, strict=True)):
                     return "axes-swapped"
             return super().recognise(v, tried) if not any(wild) else None
@@ -88,13 +90,13 @@ class Task(KernelTask):
         a, (across, down), blocks = trial.inputs["a"], trial.ran.threads[:2], trial.ran.blocks
         out, outside = trial.inputs["out"].copy(), set()
         for thread in itertools.product(range(blocks[1] * down), range(blocks[0] * across)):
-            if not _within(guard(*thread), a.shape):
+            if not _is_within(guard(*thread), a.shape):
                 continue
             source, place = reads(*thread), writes(*thread)
-            if _within(source, a.shape) and _within(place, a.shape):
+            if _is_within(source, a.shape) and _is_within(place, a.shape):
                 out[place] = v.factor * a[source]
             else:
-                outside.add(place if _within(source, a.shape) else source)
+                outside.add(place if _is_within(source, a.shape) else source)
         if outside or index:
             return index in outside
         return trial.got is not None and np.array_equal(trial.got[0], out)
@@ -130,15 +132,15 @@ GUARDS = {  # mistake -> what may stand in the place of y < rows and x < columns
 }
 
 
-def _right(y, x):
+def _right_guard(y, x):
     return y, x
 
 
-def _swapped(y, x):
+def _swapped_guard(y, x):
     return x, y
 
 
-def _within(place, shape):
+def _is_within(place, shape):
     return place[0] < shape[0] and place[1] < shape[1]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..prediction_task import PredictionTask, factor
+from ..prediction_task import PredictionTask, factor_between
 
 
 class Task(PredictionTask):
@@ -34,7 +34,7 @@ class Task(PredictionTask):
         balance = v.giga_operations_per_second / v.gigabytes_per_second
         inverted = right["BATCH"] / balance**2
         mistake = super()._forgotten(v, values, right)
-        return "inverted" if mistake is None and factor(values["BATCH"], inverted) <= 1.01 else mistake
+        return "inverted" if mistake is None and factor_between(values["BATCH"], inverted) <= 1.01 else mistake
 
     def explain(self, v):
         fetch = v.million_weights * v.bytes_per_weight / v.gigabytes_per_second  # in milliseconds

@@ -102,7 +102,7 @@ class Task(NumPyTask):
         return "The memory is wrong."
 
     def miss(self, v, trial):
-        rows, fewest = _rows(trial.calls), trial.inputs["h_LRTD"].shape[0] * trial.inputs["h_LRTD"].shape[1]
+        rows, fewest = _rows_in_words(trial.calls), trial.inputs["h_LRTD"].shape[0] * trial.inputs["h_LRTD"].shape[1]
         if missing := self._never_projected(trial):
             layer, row = missing[0]
             message = (
@@ -119,14 +119,16 @@ class Task(NumPyTask):
     def _never_projected(self, trial):
         """(layer, row) of each new position that `project` was not asked for."""
         h_LRTD, length_R = trial.inputs["h_LRTD"], trial.inputs["length_R"]
-        asked = {(int(layer), *row) for layer, h_XD in _asked(trial.calls) for row in np.asarray(h_XD).tolist()}
+        asked = {
+            (int(layer), *row) for layer, h_XD in _rows_asked_for(trial.calls) for row in np.asarray(h_XD).tolist()
+        }
         return [(layer, row) for layer, row in np.ndindex(h_LRTD.shape[:2])
                 if (layer, *h_LRTD[layer, row, length_R[row]].tolist()) not in asked]  # fmt: skip
 
     def _cause_of_rows(self, trial):
         """Names the mistake by what was projected: the new rows alone, once more, or those of earlier steps too."""
         h_LRTD, length_R, asked = trial.inputs["h_LRTD"], trial.inputs["length_R"], set()
-        for layer, h_XD in _asked(trial.calls):
+        for layer, h_XD in _rows_asked_for(trial.calls):
             asked |= {(layer, *row) for row in np.asarray(h_XD).tolist()}
         rows = [(layer, row, at) for layer, row, at in np.ndindex(h_LRTD.shape[:3]) if at <= length_R[row]]
         new = {(place[0], *h_LRTD[place].tolist()) for place in rows if place[2] == length_R[place[1]]}
@@ -136,7 +138,8 @@ class Task(NumPyTask):
     def praise(self, v, tried):
         layers, _, _, _ = tried[-1].inputs["h_LRTD"].shape
         whole = layers * int((tried[-1].inputs["length_R"] + 1).sum())
-        return f"The last step projected {_rows(tried[-1].calls)} rows; from the start it would have been {whole}."
+        rows = _rows_in_words(tried[-1].calls)
+        return f"The last step projected {rows} rows; from the start it would have been {whole}."
 
 
 def _projection(w_LDX, k):
@@ -151,10 +154,10 @@ def _projection(w_LDX, k):
     return project
 
 
-def _asked(calls):
+def _rows_asked_for(calls):
     """(layer, rows) of each call that `project` takes."""
     return [arguments for _, arguments in calls if len(arguments) == 2 and np.ndim(arguments[1]) == 2]
 
 
-def _rows(calls):
-    return sum(len(h_XD) for _, h_XD in _asked(calls))
+def _rows_in_words(calls):
+    return sum(len(h_XD) for _, h_XD in _rows_asked_for(calls))

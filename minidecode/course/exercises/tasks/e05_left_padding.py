@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..exercise import told_apart
+from ..exercise import draw_telling_input
 from ..numpy_task import NumPyTask
 
 
@@ -51,7 +51,7 @@ class Task(NumPyTask):
                 if not np.array_equal(self.expected(v, inputs), self.expected(v, inputs, "prompts-by-token")):
                     return inputs
 
-        return [*cases, told_apart(self, v, last)]
+        return [*cases, draw_telling_input(self, v, last)]
 
     def recognise(self, v, tried):
         recognised = super().recognise(v, tried)

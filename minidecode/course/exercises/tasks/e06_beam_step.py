@@ -6,9 +6,9 @@ import re
 
 import numpy as np
 
-from ..exercise import rows_alike, told_apart
+from ..exercise import draw_telling_input, rows_alike
 from ..numpy_task import NumPyTask
-from ..results import same
+from ..results import are_same
 
 
 class Task(NumPyTask):
@@ -50,7 +50,7 @@ class Task(NumPyTask):
         first["score_BW"][:] = 0, -np.inf  # at the start all beams are one
         cases = [one(1, 2, 5, 2), first, one(2, 2, 6, 3), one(2, 3, 7, 5)]
         B, V = int(rng.integers(3, 5)), int(rng.integers(11, 31))
-        return [*cases, told_apart(self, v, lambda: one(B, 4, V, int(rng.integers(4, 9))))]
+        return [*cases, draw_telling_input(self, v, lambda: one(B, 4, V, int(rng.integers(4, 9))))]
 
     def expected(self, v, inputs, mistake=None, ran=None):
         score_BW, log_p_BWV = inputs["score_BW"].astype(np.float64), inputs["log_p_BWV"].astype(np.float64)
@@ -106,11 +106,11 @@ class Task(NumPyTask):
         if finished.shape not in ((len(finished), W), want[3].shape):
             return None
         bound, wrong = self.bound(v, trial.inputs), []
-        if not same((finished[:, :W],), (want[3][:, :W],), bound) or not np.isneginf(finished[:, W:]).all():
+        if not are_same((finished[:, :W],), (want[3][:, :W],), bound) or not np.isneginf(finished[:, W:]).all():
             return None
         for b, ended in enumerate(self._ends_among_the_first(v, trial.inputs)):
             for w in range(W):
-                fits = same([g[b, w] for g in trial.got[:3]], [a[b, w] for a in want[:3]], bound)
+                fits = are_same([g[b, w] for g in trial.got[:3]], [a[b, w] for a in want[:3]], bound)
                 if w >= W - ended:
                     wrong.append(not fits)
                 elif not fits:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..exercise import told_apart
+from ..exercise import draw_telling_input
 from ..numpy_task import NumPyTask
 
 
@@ -33,7 +33,7 @@ class Task(NumPyTask):
 
         cases = [one(v.beams + 1, 2, 2), one(v.beams + 1, 2, 3), one(v.beams + 2, 3, 4)]
         steps = int(rng.integers(6, 10))
-        return [*cases, told_apart(self, v, lambda: one(v.beams + 3, 3, steps))]
+        return [*cases, draw_telling_input(self, v, lambda: one(v.beams + 3, 3, steps))]
 
     def expected(self, v, inputs, mistake=None, ran=None):
         E_VD, O_DV = inputs["E_VD"].tolist(), inputs["O_DV"].T.tolist()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..prediction_task import PredictionTask, no_answer
+from ..prediction_task import PredictionTask, why_no_answer
 
 NO_BARRIERS = ("", "cuda.syncwarp()", "cuda.threadfence_block()")  # what may stand where a barrier is missing
 
@@ -83,7 +83,7 @@ class Task(PredictionTask):
     def _read(self, submission, verdict):
         """Pairs in any order: what counts is who is in them."""
         values = super()._read(submission, verdict)
-        return {name: tuple(sorted(x)) if no_answer(x, (0, 0)) is None else x for name, x in values.items()}
+        return {name: tuple(sorted(x)) if why_no_answer(x, (0, 0)) is None else x for name, x in values.items()}
 
     def _all_forgotten(self, v, values, right):
         within, threads, between = values["WITHIN"], values["THREADS_AT_CELL"], values["BETWEEN"]

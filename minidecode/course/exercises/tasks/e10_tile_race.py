@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..kernel_task import KernelTask, waited_for
-from ..results import same, several, unwritten
+from ..kernel_task import KernelTask, waits_between
+from ..results import are_same, as_tuple, unwritten
 from ..verdict import Miss
 
 
@@ -68,7 +68,7 @@ class Task(KernelTask):
 
     def _not_waited_for(self, ran, errors):
         """Names the mistake by what stands between filling and reading, and between reading and filling again."""
-        waits = [waited_for(ran, f) for f in errors]
+        waits = [waits_between(ran, f) for f in errors]
         if None in waits:
             return None  # the array is filled below the line that reads it: which round that was is not seen
         filled = all(any(name.startswith("syncthreads") for name in between) for between, _ in waits)
@@ -88,7 +88,7 @@ class Task(KernelTask):
 
     def overall(self, v, tried):
         raced = [t for t in tried if t.ran and any(f["kind"] == "race" for f in t.ran.findings)]
-        lucky = [t for t in raced if same(t.left, several(self.expected(v, t.inputs)))]
+        lucky = [t for t in raced if are_same(t.left, as_tuple(self.expected(v, t.inputs)))]
         if not raced:
             return ""
         return f"Threads race on {len(raced)} of {len(tried)} inputs; on {len(lucky)} of those the numbers are right."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..exercise import rows_alike, told_apart
+from ..exercise import draw_telling_input, rows_alike
 from ..numpy_task import NumPyTask
 from ..verdict import Miss
 
@@ -51,7 +51,7 @@ class Task(NumPyTask):
             length_R = rng.integers(1, T + 1, R)
             length_R[0] = T - (T > 1)
             for score_T, length in zip(score_RT, length_R, strict=True):
-                score_T[~_written(v, length, T)] += 4  # what is not written would be seen
+                score_T[~_is_written(v, length, T)] += 4  # what is not written would be seen
             v_BNU, own_v = rng.integers(-9, 10, (B, N, U)), rng.integers(-9, 10, (R, T, U))
             own_v = own_v if v.layout == "RTU" else own_v.swapaxes(0, 1).copy()
             arrays = {"score_RN": score_RN, "score_RT": score_RT, "v_BNU": v_BNU, "own_v": own_v}
@@ -60,7 +60,7 @@ class Task(NumPyTask):
         cases = [one(1, 2, 1, 2), one(1, 3, 2, 2), one(2, 4, 3, 2), one(2, 4, 3, 2, too_much, too_much)]
         apart = [0, 0, too_much, too_much], [0, too_much, too_much, 0]  # rows by turns: which part is far above
         N, T = int(rng.integers(7, 20)), int(rng.integers(5, 12))
-        cases.append(told_apart(self, v, lambda: one(3, N, T, 4, *apart)))
+        cases.append(draw_telling_input(self, v, lambda: one(3, N, T, 4, *apart)))
         return [*cases, one(1, LONG + int(rng.integers(999)), T, 128)]  # here the bytes are counted
 
     def is_huge(self, inputs):
@@ -73,11 +73,11 @@ class Task(NumPyTask):
         own_RTU = inputs["own_v"].astype(np.float64)
         own_RTU = own_RTU if v.layout == "RTU" else own_RTU.swapaxes(0, 1)
         out_RU, range_of_e = np.zeros((len(score_RN), v_BNU.shape[2])), np.log(np.finfo(v.dtype).max)
-        tops = [max(one.max(), two[_written(v, n, len(two))].max())
+        tops = [max(one.max(), two[_is_written(v, n, len(two))].max())
                 for one, two, n in zip(score_RN, score_RT, inputs["length_R"], strict=True)]  # fmt: skip
         for r, length in enumerate(inputs["length_R"]):
             b = r % len(v_BNU) if mistake == "wrong-sentence" else r // v.w
-            written = _written(v, length, score_RT.shape[1])
+            written = _is_written(v, length, score_RT.shape[1])
             if mistake == "reads-unwritten":
                 written[:] = True
             if mistake == "masks-the-wrong-side":
@@ -119,11 +119,11 @@ class Task(NumPyTask):
     def tell(self, v, inputs, got, want):
         r, u = np.argwhere(~(np.abs(got[0].astype(np.float64) - want[0]) <= self.bound(v, inputs)))[0].tolist()
         mine, own_T = float(got[0][r, u]), inputs["score_RT"][r]
-        one, two = inputs["score_RN"][r].max(), own_T[_written(v, inputs["length_R"][r], len(own_T))].max()
+        one, two = inputs["score_RN"][r].max(), own_T[_is_written(v, inputs["length_R"][r], len(own_T))].max()
         if not np.isfinite(mine):
             return (
                 f"{self.call(inputs)}: out_RU[{r}, {u}] is no number. The largest scores of row {r} are {one:g} in the"
-                f" prompt and {two:g} of its own; in {v.dtype}, {_range(v)}."
+                f" prompt and {two:g} of its own; in {v.dtype}, {_range_of_scores(v)}."
             )
         message = f"{self.call(inputs)}: out_RU[{r}, {u}] is {mine:.6g}, right is {want[0][r, u]:.6g}"
         return (
@@ -147,10 +147,10 @@ class Task(NumPyTask):
         )
 
 
-def _range(v):
+def _range_of_scores(v):
     return "e^89 is infinite and e^-104 is 0" if v.dtype == "float32" else "e^710 is infinite and e^-746 is 0"
 
 
-def _written(v, length, T):
+def _is_written(v, length, T):
     place = np.arange(T)
     return place < length if v.padding == "right" else place >= T - length

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..exercise import told_apart
+from ..exercise import draw_telling_input
 from ..numpy_task import NumPyTask
-from ..results import same
+from ..results import are_same
 from ..verdict import Miss
 
 
@@ -42,7 +42,7 @@ class Task(NumPyTask):
 
         cases = [one(v.beams + 1, 2, 2), one(v.beams + 1, 2, 3), one(v.beams + 2, 3, 4)]
         steps = int(rng.integers(6, 10))
-        return [*cases, told_apart(self, v, lambda: one(v.beams + 3, 3, steps))]
+        return [*cases, draw_telling_input(self, v, lambda: one(v.beams + 3, 3, steps))]
 
     def expected(self, v, inputs, mistake=None, ran=None):
         if mistake == "memory-moved":
@@ -96,10 +96,10 @@ class Task(NumPyTask):
         if miss is None or not miss.is_of_value:
             return miss
         want = self.expected(v, trial.inputs)
-        if not same(trial.got[:2], want[:2]):
+        if not are_same(trial.got[:2], want[:2]):
             return miss
         (mine_WT, mine_WTD), (source_WT, memory_WTD) = trial.got[2:], want[2:]
-        if not same((mine_WTD,), (memory_WTD,)):
+        if not are_same((mine_WTD,), (memory_WTD,)):
             row, t = np.argwhere((mine_WTD != memory_WTD).any(axis=-1))[0]
             message = (
                 f"{self.call(trial.inputs)}: the texts are right, but row {row} of memory_WTD holds at position {t}"
@@ -113,7 +113,7 @@ class Task(NumPyTask):
         return Miss(f"{message} {w} says comes, at position {t}, from row {source_WT[w, t]}.", is_of_value=True)
 
     def tell(self, v, inputs, got, want):
-        if same(got[:2], want[:2]):
+        if are_same(got[:2], want[:2]):
             return ""  # the memory or the table alone is wrong: `wrong` says so
         w = int(np.argwhere((got[0] != want[0]).any(axis=1) | (got[1] != want[1]))[0, 0])
         mine, right = got[0][w].tolist(), want[0][w].tolist()

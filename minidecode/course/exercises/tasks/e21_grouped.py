@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..exercise import rows_alike, told_apart, whole_width
+from ..exercise import draw_telling_input, rows_alike, whole_width
 from ..numpy_task import NumPyTask
 
 
@@ -32,8 +32,8 @@ class Task(NumPyTask):
             k_RGMK, v_RGMK = (rng.integers(-8, 9, (R, G, M, K)) / 4 for _ in range(2))
             q_RHK = rng.integers(-8, 9, (R, G * heads, K)) / 4
             for r, length in enumerate(length_R):
-                k_RGMK[r][:, ~_written(v, length, M)] += 2.0  # what is not written would be seen
-                v_RGMK[r][:, ~_written(v, length, M)] += 9.0
+                k_RGMK[r][:, ~_is_written(v, length, M)] += 2.0  # what is not written would be seen
+                v_RGMK[r][:, ~_is_written(v, length, M)] += 9.0
             if v.layout == "RMGK":
                 k_RGMK, v_RGMK = (a.swapaxes(1, 2).copy() for a in (k_RGMK, v_RGMK))
             arrays = {"q_RHK": q_RHK, "keys": k_RGMK, "values": v_RGMK}
@@ -41,7 +41,7 @@ class Task(NumPyTask):
 
         cases = [one(1, 1, 2, 2, 3), one(1, 2, 2, 3, 3), one(2, 2, 3, 4, 5)]
         R, M, K = (int(rng.integers(low, high)) for low, high in ((3, 5), (6, 14), (4, 9)))
-        return [*cases, told_apart(self, v, lambda: one(R, 3, int(rng.integers(2, 4)), M, K))]
+        return [*cases, draw_telling_input(self, v, lambda: one(R, 3, int(rng.integers(2, 4)), M, K))]
 
     def expected(self, v, inputs, mistake=None, ran=None):
         q_RHK, keys, values = (inputs[name].astype(np.float64) for name in ("q_RHK", "keys", "values"))
@@ -52,7 +52,7 @@ class Task(NumPyTask):
         out_RHU = np.zeros((R, H, values.shape[3]))
         for r, h in np.ndindex(R, H):
             g = h % G if mistake == "h-mod-g" else h // (H // G)
-            written = _written(v, inputs["length_R"][r], keys.shape[2])
+            written = _is_written(v, inputs["length_R"][r], keys.shape[2])
             query = q_RHK[r, h]
             if mistake == "averaged-queries":
                 query = q_RHK[r, g * (H // G) : (g + 1) * (H // G)].mean(axis=0)
@@ -84,6 +84,6 @@ class Task(NumPyTask):
         )
 
 
-def _written(v, length, M):
+def _is_written(v, length, M):
     place = np.arange(M)
     return place < length if v.padding == "right" else place >= M - length

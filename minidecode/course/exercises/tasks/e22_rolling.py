@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..exercise import told_apart
+from ..exercise import draw_telling_input
 from ..numpy_task import NumPyTask
 from ..verdict import Miss
 
@@ -48,7 +48,7 @@ class Task(NumPyTask):
 
         cases = [one(1, 4, 2), one(v.slots, 5, 2), one(v.slots + 1, 6, 3)]
         prompt, steps = int(rng.integers(1, v.slots)), 2 * v.slots + int(rng.integers(2, 6))
-        cases.append(told_apart(self, v, lambda: one(prompt, 9, steps)))
+        cases.append(draw_telling_input(self, v, lambda: one(prompt, 9, steps)))
         return [*cases, one(LONG + int(rng.integers(1, 9)), 9, 3, WIDE)]
 
     def expected(self, v, inputs, mistake=None, ran=None):

@@ -7,9 +7,9 @@ import re
 
 import numpy as np
 
-from ..exercise import told_apart, whole_width
+from ..exercise import draw_telling_input, whole_width
 from ..numpy_task import NumPyTask
-from ..results import different_kind, same
+from ..results import are_same, different_kind
 from ..verdict import Miss
 
 LONG, HUGE = 500, 20_000  # positions from which on bytes tell keys from hidden states, and the system sees them
@@ -57,7 +57,7 @@ class Task(NumPyTask):
             arrays = {name: a.astype(v.dtype) for name, a in (arrays | w).items()}
             return {"q_RHK": arrays.pop("q_RHK"), "h_BND": arrays.pop("h_BND"), "length_B": length_B, **arrays}
 
-        cases = [one(1, 1, 2, 2, 2), one(1, 2, 4, 2, 2), told_apart(self, v, lambda: one(2, 3, 5, 2, 3))]
+        cases = [one(1, 1, 2, 2, 2), one(1, 2, 4, 2, 2), draw_telling_input(self, v, lambda: one(2, 3, 5, 2, 3))]
         cases.append(one(3, int(rng.integers(2, 5)), int(rng.integers(9, 30)), 4, 4))
         cases.append(one(2, 2, int(rng.integers(1000, 1200)), 2, 64))  # here the bytes are counted
         return [*cases, one(1, 2, HUGE + int(rng.integers(999)), 1, 64)]  # and here from outside
@@ -167,14 +167,16 @@ class Task(NumPyTask):
             if again is None or again.got is None:
                 continue
             want_RD, bound_RD = self._attend(v, probe(v, trial.inputs)[1])
-            if same(again.got, (want_RD,), bound_RD):
+            if are_same(again.got, (want_RD,), bound_RD):
                 continue
             if problem := different_kind(self.returns, again.got, (want_RD,), 0):
                 return problem
             off_RD = np.abs(again.got[0].astype(np.float64) - want_RD) - bound_RD
             r, d = np.unravel_index(np.argmax(off_RD), off_RD.shape)  # a NaN, if there is one
             message = f"out_RD[{r}, {d}] is {float(again.got[0][r, d]):.4g}, right is {want_RD[r, d]:.4g}"
-            message = f"{self.call(trial.inputs)} is right. But {why.format(huge=_exponent(v), sample=message)}"
+            message = (
+                f"{self.call(trial.inputs)} is right. But {why.format(huge=_exponent_of_large(v), sample=message)}"
+            )
             return Miss(message, mistake, shows_input=False)
         return None
 
@@ -192,7 +194,7 @@ def _probe_of_keys(v, inputs):
     added to them nothing remains: it would take more than 100 bits.
     """
     inputs, columns, rng = _narrow(inputs)
-    K, huge = inputs["q_RHK"].shape[2], 2.0 ** _exponent(v)
+    K, huge = inputs["q_RHK"].shape[2], 2.0 ** _exponent_of_large(v)
     one, other = rng.choice(K, 2, replace=False)
     inputs["q_RHK"][:] = 0
     inputs["q_RHK"][:, :, [one, other]] = 4
@@ -217,7 +219,7 @@ def _probe_of_values(v, inputs):
     h_BND[:, text[::2], columns] = 1
     h_BND[:, text[1::2], columns] = -1
     rows_XD, cancelled = _rows_and_cancelled(v, inputs, "w_v_DD", columns)
-    rows_XD[:, columns] = 2.0 ** _exponent(v)
+    rows_XD[:, columns] = 2.0 ** _exponent_of_large(v)
     return inputs, cancelled
 
 
@@ -243,7 +245,7 @@ def _rows_and_cancelled(v, inputs, name, columns):
     return rows_XD, cancelled
 
 
-def _exponent(v):
+def _exponent_of_large(v):
     """The exponent of a power of 2 so large that a sum with it keeps nothing of a number near 1, in long doubles
     either.
     """

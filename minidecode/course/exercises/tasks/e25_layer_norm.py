@@ -6,7 +6,7 @@ import numpy as np
 
 from ..exercise import rows_alike
 from ..kernel_task import KernelTask, reads_global
-from ..results import POISON, same
+from ..results import POISON, are_same
 from ..verdict import Miss
 
 U = 2.0**-24  # half a unit in the last place of float32
@@ -102,7 +102,7 @@ class Task(KernelTask):
                 continue
             want, bound = self.expected(v, t.inputs), self.bound(v, t.inputs)
             for r, row in enumerate(t.inputs["x"]):
-                fine = same((t.got[0][r],), (want[r],), bound[r])
+                fine = are_same((t.got[0][r],), (want[r],), bound[r])
                 (far if abs(float(row[0])) > FAR / 2 else near).append(fine)
         return "squares-minus-square" if all(near) and far and not all(far) else None
 

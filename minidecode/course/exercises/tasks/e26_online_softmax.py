@@ -6,7 +6,7 @@ import numpy as np
 
 from ..exercise import rows_alike
 from ..kernel_task import KernelTask, reads_global
-from ..results import POISON, same
+from ..results import POISON, are_same
 from ..verdict import Miss
 
 U = 2.0**-24  # half a unit in the last place of float32
@@ -134,7 +134,7 @@ class Task(KernelTask):
         for t in judged:
             want, bound = self.expected(v, t.inputs), self.bound(v, t.inputs)
             for r, length in enumerate(t.inputs["length_R"]):
-                if same((t.got[0][r],), (want[r],), bound):
+                if are_same((t.got[0][r],), (want[r],), bound):
                     continue
                 if length >= 32 or not np.isnan(t.got[0][r]).any():
                     return False

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 
 from ..numpy_task import NumPyTask
-from ..results import same
+from ..results import are_same
 from ..verdict import Miss
 from ..wire import Callback
 
@@ -74,7 +74,7 @@ class Task(NumPyTask):
             pairs = itertools.combinations(ways, 2)
             if "poor neighbours" in kinds and self._reach(v, inputs, of_other=True) <= self._limit(v, inputs) + 2:
                 continue
-            if clear and not any(same(one, two, self.bound(v, inputs)) for one, two in pairs):
+            if clear and not any(are_same(one, two, self.bound(v, inputs)) for one, two in pairs):
                 return inputs
         raise ValueError(f"nothing was drawn for {kinds}")
 

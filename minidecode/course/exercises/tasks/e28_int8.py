@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..exercise import told_apart
+from ..exercise import draw_telling_input
 from ..kernel_task import KernelTask
 from ..results import unwritten
 from ..verdict import Miss
@@ -55,7 +55,7 @@ class Task(KernelTask):
                     "scale": (rng.integers(1, 64, outputs) / 4096).astype(np.float32),
                     "x_scale": np.float32(rng.integers(2, 16) / 256), "wide": unwritten(shape)}  # fmt: skip
 
-        cases = [told_apart(self, v, lambda: one(3, 4)), one(2, 32 + int(rng.integers(1, 20)))]
+        cases = [draw_telling_input(self, v, lambda: one(3, 4)), one(2, 32 + int(rng.integers(1, 20)))]
         cases.append(one(v.threads + int(rng.integers(1, 20)), int(rng.integers(9, 31))))
         some = int(rng.integers(40, 57)), int(rng.integers(96, INPUTS))
         return [*cases, one(*((some[0], INPUTS) if v.layout == "oi" else (64, some[1])))]  # whole sectors

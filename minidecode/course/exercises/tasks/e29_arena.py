@@ -59,18 +59,18 @@ class Task(NumPyTask):
             bytes_X = rng.choice([1, 1, 2, 5, 9, 16], count) * v.aligned - rng.integers(0, 7, count)
             case = inputs(np.stack([bytes_X, first_X, last_X], axis=1))
             size_X, first_X, last_X = _arrays(v, case)
-            come = _as_they_come(v, size_X, first_X, last_X)
-            late = [_greedy(order, size_X, first_X, last_X + 1, v.aligned, fit)
-                    for order, fit in _large_first(v, size_X, first_X, last_X)[:2]]  # fmt: skip
-            if min(_peak(offset_X, size_X) for offset_X in (*come, *late)) > self._limit(v, case):
+            come = _plans_as_they_come(v, size_X, first_X, last_X)
+            late = [_greedy_plan(order, size_X, first_X, last_X + 1, v.aligned, fit)
+                    for order, fit in _orders_large_first(v, size_X, first_X, last_X)[:2]]  # fmt: skip
+            if min(_peak_bytes(offset_X, size_X) for offset_X in (*come, *late)) > self._limit(v, case):
                 return case
         raise ValueError("no input was drawn on which the order matters")
 
     def _limit(self, v, inputs):
         size_X, first_X, last_X = _arrays(v, inputs)
-        plans = [_greedy(order, size_X, first_X, last_X, v.aligned, fit)
-                 for order, fit in _large_first(v, size_X, first_X, last_X)]  # fmt: skip
-        return int(MOST * max(_peak(offset_X, size_X) for offset_X in plans))
+        plans = [_greedy_plan(order, size_X, first_X, last_X, v.aligned, fit)
+                 for order, fit in _orders_large_first(v, size_X, first_X, last_X)]  # fmt: skip
+        return int(MOST * max(_peak_bytes(offset_X, size_X) for offset_X in plans))
 
     def call(self, inputs):
         return f"plan({len(inputs['bytes_X'])} arrays, {int(inputs['bytes_X'].sum()):,} bytes)"
@@ -81,11 +81,11 @@ class Task(NumPyTask):
         if problem := self._no_plan(trial):
             return problem
         offset_X, (size_X, first_X, last_X) = trial.got[0].astype(np.int64), _arrays(v, trial.inputs)
-        meet_XX = _meet(first_X, last_X)
+        meet_XX = _do_meet(first_X, last_X)
         if (offset_X < 0).any():
             x = int((offset_X < 0).argmax())
             return Miss(f"{self.call(trial.inputs)}: offset_X[{x}] is {offset_X[x]}, before the block begins.")
-        pairs = np.argwhere(np.triu(meet_XX & _share(offset_X, size_X), 1))
+        pairs = np.argwhere(np.triu(meet_XX & _do_share_bytes(offset_X, size_X), 1))
         if len(pairs):
             return Miss(self._overlap_message(trial, pairs, offset_X, size_X, first_X))
         if (offset_X % v.aligned).any():
@@ -120,10 +120,10 @@ class Task(NumPyTask):
         )
 
     def _too_large(self, v, trial, offset_X, size_X, first_X, last_X):
-        peak, limit = _peak(offset_X, size_X), self._limit(v, trial.inputs)
+        peak, limit = _peak_bytes(offset_X, size_X), self._limit(v, trial.inputs)
         if peak <= limit:
             return None
-        alive, separate = _alive(size_X, first_X, last_X), int(_aligned(size_X, v.aligned).sum())
+        alive, separate = _bytes_alive(size_X, first_X, last_X), int(_align_size(size_X, v.aligned).sum())
         message = f"{self.call(trial.inputs)}: the block has {peak:,} bytes, and {limit:,} are the most. At one call"
         message += f" {alive:,} are needed; a buffer for each takes {separate:,}."
         numbers = {"peak": peak, "limit": limit, "alive": alive}
@@ -135,24 +135,24 @@ class Task(NumPyTask):
         if any(self._no_plan(t) for t in tried):
             return None
         plans = [(t.got[0].astype(np.int64), *_arrays(v, t.inputs)) for t in tried]
-        shares = [np.triu(_share(offset_X, size_X), 1) for offset_X, size_X, _, _ in plans]
+        shares = [np.triu(_do_share_bytes(offset_X, size_X), 1) for offset_X, size_X, _, _ in plans]
         together = list(zip(shares, plans, strict=True))
-        if any((share_XX & _meet(first_X, last_X)).any() for share_XX, (_, _, first_X, last_X) in together):
-            shorter = [share_XX & _meet(first_X, np.maximum(last_X - 1, first_X))
+        if any((share_XX & _do_meet(first_X, last_X)).any() for share_XX, (_, _, first_X, last_X) in together):
+            shorter = [share_XX & _do_meet(first_X, np.maximum(last_X - 1, first_X))
                        for share_XX, (_, _, first_X, last_X) in together]  # fmt: skip
             return None if any(s_XX.any() for s_XX in shorter) else "frees-early"
         if not any(share_XX.any() for share_XX in shares):
             return "no-reuse"
         for fit in (0, 1):
-            if all(np.array_equal(offset_X, _as_they_come(v, *arrays)[fit]) for offset_X, *arrays in plans):
+            if all(np.array_equal(offset_X, _plans_as_they_come(v, *arrays)[fit]) for offset_X, *arrays in plans):
                 return "first-come"
-        longer = [share_XX & _meet(first_X, last_X + 1) for share_XX, (_, _, first_X, last_X) in together]
+        longer = [share_XX & _do_meet(first_X, last_X + 1) for share_XX, (_, _, first_X, last_X) in together]
         return None if any(s_XX.any() for s_XX in longer) else "frees-late"
 
     def praise(self, v, tried):
         last = tried[-1]
         size_X, first_X, last_X = _arrays(v, last.inputs)
-        peak, alive = _peak(last.got[0].astype(np.int64), size_X), _alive(size_X, first_X, last_X)
+        peak, alive = _peak_bytes(last.got[0].astype(np.int64), size_X), _bytes_alive(size_X, first_X, last_X)
         return f"The last block has {peak:,} bytes for {int(size_X.sum()):,}; {alive:,} are alive at one call."
 
 
@@ -162,42 +162,42 @@ def _arrays(v, inputs):
     return inputs["bytes_X"], inputs["first_X"], last_X
 
 
-def _aligned(size, unit):
+def _align_size(size, unit):
     return -(-size // unit) * unit
 
 
-def _meet(first_X, last_X):
+def _do_meet(first_X, last_X):
     return (first_X[:, None] <= last_X) & (first_X <= last_X[:, None])
 
 
-def _share(offset_X, size_X):
+def _do_share_bytes(offset_X, size_X):
     end_X = offset_X + size_X
     return np.maximum(offset_X[:, None], offset_X) < np.minimum(end_X[:, None], end_X)
 
 
-def _peak(offset_X, size_X):
+def _peak_bytes(offset_X, size_X):
     return int((offset_X + size_X).max())
 
 
-def _alive(size_X, first_X, last_X):
+def _bytes_alive(size_X, first_X, last_X):
     return int((size_X @ ((first_X[:, None] <= first_X) & (first_X <= last_X[:, None]))).max())
 
 
-def _large_first(v, size_X, first_X, last_X):
+def _orders_large_first(v, size_X, first_X, last_X):
     """Orders that begin with what is large, in bytes, in units or in bytes times calls; and both ways to take a gap."""
     ties = (np.arange(len(size_X)), -np.arange(len(size_X)), first_X - last_X, first_X)
-    orders = [np.lexsort((tie, -large_X)) for large_X in (size_X, _aligned(size_X, v.aligned)) for tie in ties]
+    orders = [np.lexsort((tie, -large_X)) for large_X in (size_X, _align_size(size_X, v.aligned)) for tie in ties]
     orders.append(np.argsort(-size_X * (1 + last_X - first_X), kind="stable"))
     return [(order, fit) for order in orders for fit in ("lowest", "tightest")]
 
 
-def _as_they_come(v, size_X, first_X, last_X):
+def _plans_as_they_come(v, size_X, first_X, last_X):
     """Two plans of who takes arrays in the order in which they are written."""
     order = np.argsort(first_X, kind="stable")
-    return [_greedy(order, size_X, first_X, last_X, v.aligned, fit) for fit in ("lowest", "tightest")]
+    return [_greedy_plan(order, size_X, first_X, last_X, v.aligned, fit) for fit in ("lowest", "tightest")]
 
 
-def _greedy(order, size_X, first_X, last_X, unit, fit):
+def _greedy_plan(order, size_X, first_X, last_X, unit, fit):
     """Each in turn takes the lowest or the tightest gap between those that it meets, or goes on top of them."""
     offset_X, placed = np.zeros(len(size_X), np.int64), []
     for x in order.tolist():
@@ -207,7 +207,7 @@ def _greedy(order, size_X, first_X, last_X, unit, fit):
         for begin, end in meets:
             if begin - at >= size_X[x]:
                 gaps.append((begin - at, at))
-            at = max(at, _aligned(end, unit))
+            at = max(at, _align_size(end, unit))
         offset_X[x] = at if not gaps else gaps[0][1] if fit == "lowest" else min(gaps)[1]
         placed.append(x)
     return offset_X

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..exercise import rows_alike, told_apart
+from ..exercise import draw_telling_input, rows_alike
 from ..numpy_task import NumPyTask
 from ..verdict import Miss
 from ..wire import Callback
@@ -59,8 +59,8 @@ class Task(NumPyTask):
             return {"x_RD": x_RD.astype(np.float32), "w_FD": w_FD, "scale_F": scale_F, "dot": multiply}
 
         some = int(rng.integers(3, 7))
-        cases = [told_apart(self, v, lambda: one(2, int(rng.integers(5, 9)), 2))]
-        cases.append(told_apart(self, v, lambda: one(3, v.depth + some, 3, outlier=True)))
+        cases = [draw_telling_input(self, v, lambda: one(2, int(rng.integers(5, 9)), 2))]
+        cases.append(draw_telling_input(self, v, lambda: one(3, v.depth + some, 3, outlier=True)))
         cases.append(one(some, 2 * v.depth, some + 1, zeros=True))
         cases.append(one(some, 2 * v.depth + some, 5, negative=True))
         return [*cases, one(3 * some, 4 * v.depth + 1, 9, outlier=True, zeros=True)]
@@ -190,7 +190,7 @@ class Task(NumPyTask):
 
         is_some = trial.inputs["x_RD"].any(axis=1)
         due = pairs(self._unsigned(v, trial.inputs)[is_some], trial.inputs["w_FD"])
-        taken = [arguments for _, arguments in trial.calls if _is_taken(arguments, v.depth)]
+        taken = [arguments for _, arguments in trial.calls if _can_dot_take(arguments, v.depth)]
         return counted([due]), counted([pairs(*arguments) for arguments in taken])
 
     def _raised(self, inputs, error):
@@ -223,7 +223,7 @@ def dot(u_RD, w_FD, depth):
     return u_RD.astype(np.int32) @ w_FD.astype(np.int32).T
 
 
-def _is_taken(arguments, depth):
+def _can_dot_take(arguments, depth):
     try:
         dot(*arguments, depth)
     except (TypeError, ValueError):

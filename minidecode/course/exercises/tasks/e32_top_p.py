@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 
-from ..exercise import told_apart
+from ..exercise import draw_telling_input
 from ..numpy_task import MOST_CALLS, NumPyTask
 from ..verdict import Miss
 from ..wire import Callback
@@ -61,7 +61,7 @@ class Task(NumPyTask):
         some = int(rng.integers(6, 10))
         cases = [one(5, "large"), one(some, "small", "all")]
         kinds = ["small", "large", "all", "close", "ties"]
-        cases.append(told_apart(self, v, lambda: one(some + 3, *rng.permutation(kinds))))
+        cases.append(draw_telling_input(self, v, lambda: one(some + 3, *rng.permutation(kinds))))
         kinds += ["one", "little", "spread", "equal"]
         cases.append(one(30 + some, *rng.permutation(kinds)))
         return [*cases, one(50_257, *rng.permutation([*kinds, "small", "all"]))]
@@ -71,7 +71,7 @@ class Task(NumPyTask):
             raise NotImplementedError  # told by what `weigh` was asked
         rows, p_R = rows_of(inputs), inputs["p_R"]
         if mistake:
-            return halved(rows, p_R, v, mistake)
+            return halve_threshold(rows, p_R, v, mistake)
         threshold_R = []
         for scores_V, weight_V, p in zip(rows.scores_RV, rows.weight_RV, p_R, strict=True):
             order_V = np.argsort(-scores_V, kind="stable")  # the likeliest first
@@ -213,7 +213,7 @@ def score_of(key_X, bits, is_turned=True):
     return bits_X.view(f"float{bits}")
 
 
-def halved(rows, p_R, v, mistake=None):
+def halve_threshold(rows, p_R, v, mistake=None):
     """The threshold that is found by halving, with a mistake in it."""
     side = v.side if mistake != "other-side" else {"reach": "below", "below": "reach"}[v.side]
     kind = np.dtype(f"int{v.bits}") if mistake == "overflows" else np.dtype(np.int64)
@@ -231,14 +231,14 @@ def halved(rows, p_R, v, mistake=None):
     return score_of(high_R + 1 if mistake == "first-that-fails" else low_R, v.bits, is_turned)
 
 
-def row_module(trial):
+def rows_of_calls(trial):
     """The thresholds of each call that had one for each row."""
     return [a[0] for _, a in trial.calls if np.shape(a[0]) == trial.inputs["p_R"].shape]
 
 
 def halves_scores(trial, steps=6):
     """Whether one of the first guesses at row 0 begins a run in which each lies half as far from the last one."""
-    guess_X = np.array([threshold_R[0] for threshold_R in row_module(trial)], np.float64)
+    guess_X = np.array([threshold_R[0] for threshold_R in rows_of_calls(trial)], np.float64)
     guess_X = guess_X[np.isfinite(guess_X)][: 4 + steps]
     eps = float(np.finfo(rows_of(trial.inputs).scores_RV.dtype).eps)
     away_X, size_X = np.abs(np.diff(guess_X)), np.abs(guess_X)
@@ -249,7 +249,7 @@ def halves_scores(trial, steps=6):
 
 def row_by_row(trial):
     """Whether guesses change one row's threshold at a time, and those of all rows in turn."""
-    asked = row_module(trial)
+    asked = rows_of_calls(trial)
     if len(trial.inputs["p_R"]) < 2 or len(asked) < 3:
         return False
     steps = itertools.pairwise(asked[1:])

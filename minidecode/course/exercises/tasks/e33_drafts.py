@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..exercise import rows_alike, told_apart
+from ..exercise import draw_telling_input, rows_alike
 from ..numpy_task import NumPyTask
 
 PARTS = 256  # probabilities are multiples of 1 / PARTS, so that their sums and differences are exact in float64
@@ -38,7 +38,7 @@ class Task(NumPyTask):
 
     def cases(self, v, rng):
         def one(texts, guesses, vocabulary, alike):
-            p_BXV, q_BXV = (np.stack([[shares(vocabulary, rng) for _ in range(X)] for _ in range(texts)])
+            p_BXV, q_BXV = (np.stack([[random_shares(vocabulary, rng) for _ in range(X)] for _ in range(texts)])
                             for X in (guesses + 1, guesses))  # fmt: skip
             for b, x in np.argwhere(rng.random((texts, guesses)) < alike):  # there the draft is nearly the model
                 q_BXV[b, x] = p_BXV[b, x]
@@ -50,7 +50,7 @@ class Task(NumPyTask):
 
         V, X = int(rng.integers(5, 9)), int(rng.integers(2, 5))
         cases = [one(1, 1, 3, 0.0), one(1, 2, 4, 1.0), one(3, X, V, 0.5)]
-        return [*cases, *(told_apart(self, v, lambda: one(30, X + 1, V, 0.6)) for _ in range(2))]
+        return [*cases, *(draw_telling_input(self, v, lambda: one(30, X + 1, V, 0.6)) for _ in range(2))]
 
     def expected(self, v, inputs, mistake=None, ran=None):
         texts = zip(*(inputs[name].tolist() for name in ("guess_BX", "p_BXV", "q_BXV", "u_BX", "v_BX")), strict=True)
@@ -70,12 +70,12 @@ class Task(NumPyTask):
                     left_V = p_XV[x]
                 if mistake == "absolute":
                     left_V = [abs(p - q) for p, q in zip(p_XV[x], q_XV[x], strict=True)]
-                token_X[x] = drawn(left_V, v_X[x], order, mistake == "not-normalised")
+                token_X[x] = draw_token(left_V, v_X[x], order, mistake == "not-normalised")
                 if mistake != "goes-on":
                     return token_X
         if mistake != "last-token-dropped":
             row = -2 if mistake == "last-token-of-the-row-before" else -1
-            token_X[-1] = drawn(p_XV[row], v_X[-1], order)
+            token_X[-1] = draw_token(p_XV[row], v_X[-1], order)
         return token_X
 
     def altered(self, v, inputs):
@@ -98,13 +98,13 @@ class Task(NumPyTask):
         return f"{stayed} of {sum(t.inputs['guess_BX'].size for t in tried)} guesses stayed."
 
 
-def shares(vocabulary, rng):
+def random_shares(vocabulary, rng):
     """Probabilities above 0 that are multiples of 1 / PARTS."""
     weights = 1 + rng.multinomial(PARTS - vocabulary, rng.dirichlet(np.full(vocabulary, 0.7)))
     return weights / PARTS
 
 
-def drawn(share_V, random, order, as_it_is=False):
+def draw_token(share_V, random, order, as_it_is=False):
     """The token whose part of the shares, added up from one end, the random number falls into."""
     tokens = range(len(share_V)) if order == "up" else range(len(share_V) - 1, -1, -1)
     reached, total = 0.0, 1.0 if as_it_is else sum(share_V)

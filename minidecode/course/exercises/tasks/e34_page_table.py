@@ -59,10 +59,14 @@ class Task(NumPyTask):
         alone = [*texts.append(0, few), (FORK, 1, 0), *texts.append(2, 1), (END, 0, -1), *texts.append(1, 1)]
         three = [*texts.append(0, few), (FORK, 1, 0), (FORK, 2, 0), *texts.append(3, 1), *texts.append(2, 1),
                  (END, 0, -1), *texts.append(1, 2)]  # fmt: skip
-        cases = [_case(v, events, 4, spare=3) for events in (edge, behind_it, beams, alone, three)]
-        cases.append(_case(v, again, 4, spare=0))
+        cases = [_case_of_events(v, events, 4, spare=3) for events in (edge, behind_it, beams, alone, three)]
+        cases.append(_case_of_events(v, again, 4, spare=0))
         rows = int(rng.integers(5, 8))
-        return [*cases, _case(v, texts.drawn(rows, 40), rows, spare=4), _case(v, texts.drawn(rows, 60), rows, spare=0)]
+        return [
+            *cases,
+            _case_of_events(v, texts.drawn(rows, 40), rows, spare=4),
+            _case_of_events(v, texts.drawn(rows, 60), rows, spare=0),
+        ]
 
     def expected(self, v, inputs, mistake=None, ran=None):
         raise NotImplementedError  # right answers are many: see `wrong`
@@ -116,9 +120,9 @@ class Events:
         return events
 
 
-def _case(v, events, rows, spare) -> dict[str, Any]:
+def _case_of_events(v, events, rows, spare) -> dict[str, Any]:
     """The inputs of these events, with room for what is needed at most, and some spare pages."""
-    longest, most = _needed(v, events, rows)
+    longest, most = _pages_needed(v, events, rows)
     table_RX = np.full((rows, longest + 3), -1)
     calls = {
         "write": Callback("write", lambda page, slot, token: None),
@@ -131,7 +135,7 @@ def _case(v, events, rows, spare) -> dict[str, Any]:
     } | calls
 
 
-def _needed(v, events, rows) -> tuple[int, int]:
+def _pages_needed(v, events, rows) -> tuple[int, int]:
     """(pages of the longest text, pages that are held at one moment): both at the most.
 
     A page is named by the event that began it or copied it.
@@ -183,7 +187,7 @@ class Replay:
             name, arguments = self.calls[0]
             if name == "copy" and (pair := _numbers(arguments, 2)):
                 return self._needless(None, pair)
-            return f"behind the last event there is one more call, {_shown(name, arguments)}.", None
+            return f"behind the last event there is one more call, {_call_in_words(name, arguments)}.", None
         return None
 
     def _end(self, row: int) -> None:
@@ -204,15 +208,15 @@ class Replay:
         while self.calls and self.calls[0][0] == "copy":
             _, arguments = self.calls.pop(0)
             if (pair := _numbers(arguments, 2)) is None or not all(0 <= page < self.pages for page in pair):
-                return f"{_shown('copy', arguments)}: it takes two pages, 0 to {self.pages - 1}.", None
+                return f"{_call_in_words('copy', arguments)}: it takes two pages, 0 to {self.pages - 1}.", None
             copies.append(pair)
         if not self.calls:
             return "no `write` came for this token.", None
         _, arguments = self.calls.pop(0)
         if (numbers := _numbers(arguments, 3)) is None:
-            return f"{_shown('write', arguments)}: it takes a page, a slot and a token.", None
+            return f"{_call_in_words('write', arguments)}: it takes a page, a slot and a token.", None
         page, slot, brought = numbers
-        said, position = _shown("write", arguments), self.length[row]
+        said, position = _call_in_words("write", arguments), self.length[row]
         nth, due = divmod(position, self.page)
         if brought != token:
             return f"{said} came here; the token is {token}.", None
@@ -247,9 +251,12 @@ class Replay:
         sharers = self._holders(held, row)
         if page == held:
             if sharers and any(source == held for source, _ in copies):
-                return f"{said}: row {row} writes, so it goes on in the copy; {_rows(sharers)} keep page {held}.", None
+                return (
+                    f"{said}: row {row} writes, so it goes on in the copy; {_rows_in_words(sharers)} keep page {held}.",
+                    None,
+                )
             if sharers:
-                return f"{said}: {_rows(sharers)} hold{'s' * (len(sharers) == 1)} page {page}, too.", (
+                return f"{said}: {_rows_in_words(sharers)} hold{'s' * (len(sharers) == 1)} page {page}, too.", (
                     "shared-page-written")  # fmt: skip
             return self._needless(row, copies[0]) if copies else None
         if others := self._holders(page, row):
@@ -280,7 +287,7 @@ class Replay:
         return [r for r, pages in enumerate(self.table) if r != but and page in pages]
 
     def _complaint_page_in_use(self, row: int, nth: int, page: int, others: list[int], said: str) -> Complaint:
-        message = f"{said}: page {page} is in use, by {_rows(others)}."
+        message = f"{said}: page {page} is in use, by {_rows_in_words(others)}."
         if page in self.ended_shared:
             return f"{message} Row {self.ended_shared[page]} held it, too, when it ended.", "freed-while-shared"
         if page in self.shared_once:
@@ -330,7 +337,8 @@ class Replay:
         if page is None:
             return None
         holders = self._holders(page)
-        message = f"references_P[{page}] is {references_P[page]}; {_rows(holders)} hold{'s' * (len(holders) < 2)} it."
+        rows = f"{_rows_in_words(holders)} hold{'s' * (len(holders) < 2)}"
+        message = f"references_P[{page}] is {references_P[page]}; {rows} it."
         if more[page] < 0:
             if page in self.ended_shared:
                 return f"{message} Row {self.ended_shared[page]} held it, too, and ended.", "freed-while-shared"
@@ -366,11 +374,11 @@ def _numbers(arguments: tuple, count: int) -> tuple[int, ...] | None:
     return tuple(int(a) for a in arrays)
 
 
-def _shown(name: str, arguments: tuple) -> str:
+def _call_in_words(name: str, arguments: tuple) -> str:
     return f"{name}({', '.join(str(a)[:20] for a in arguments)})"
 
 
-def _rows(rows: list[int]) -> str:
+def _rows_in_words(rows: list[int]) -> str:
     if len(rows) < 2:
         return f"row {rows[0]}" if rows else "no row"
     return f"rows {', '.join(map(str, rows[:-1]))} and {rows[-1]}"

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..exercise import told_apart, whole_width
+from ..exercise import draw_telling_input, whole_width
 from ..numpy_task import NumPyTask
 from ..verdict import Miss
 from ..wire import Callback
@@ -49,16 +49,20 @@ class Task(NumPyTask):
 
     def cases(self, v, rng):
         model = Model(rng, v.slots)
-        few = [_requests(model, rng, 1, 0), _requests(model, rng, 2, 1), _requests(model, rng, v.slots + 1, 0)]
+        few = [
+            _draw_requests(model, rng, 1, 0),
+            _draw_requests(model, rng, 2, 1),
+            _draw_requests(model, rng, v.slots + 1, 0),
+        ]
         many = (v.slots + 3, 2 * v.slots + 3)
         return few + [
-            told_apart(self, v, lambda count=count: self._with_orders(v, model, rng, count)) for count in many
+            draw_telling_input(self, v, lambda count=count: self._with_orders(v, model, rng, count)) for count in many
         ]
 
     def _with_orders(self, v, model, rng, count):
         """Requests on which each mistake of the order shows."""
         while True:
-            inputs = _requests(model, rng, count, 3)
+            inputs = _draw_requests(model, rng, count, 3)
             orders = [self._served(v, inputs, mistake)[1:] for mistake in (None, *OF_ORDER)]
             if all(one not in orders[:k] for k, one in enumerate(orders)):
                 return inputs
@@ -74,7 +78,7 @@ class Task(NumPyTask):
             text = inputs["prompt_QN"][q, : inputs["length_Q"][q]].tolist()
             for x in range(limit):
                 _, score_V = prefill(np.array(text))
-                text.append(_drawn(score_V.tolist(), draw(int(inputs["key_Q"][q]), x)))
+                text.append(_draw_token(score_V.tolist(), draw(int(inputs["key_Q"][q]), x)))
                 token_QX[q, x] = text[-1]
         return token_QX
 
@@ -90,7 +94,7 @@ class Task(NumPyTask):
         memory_CMD = np.zeros((v.slots, len(prompt_QN[0]) + max(limit_Q), WIDTH), np.int64)
 
         def take(c, score_V):
-            texts[request[c]].append(_drawn(score_V.tolist(), draw(key[c], drawn[c])))
+            texts[request[c]].append(_draw_token(score_V.tolist(), draw(key[c], drawn[c])))
             token[c], drawn[c], length[c] = texts[request[c]][-1], drawn[c] + 1, length[c] + 1
             if len(texts[request[c]]) == limit_Q[request[c]]:
                 request[c] = -1
@@ -144,7 +148,7 @@ class Task(NumPyTask):
         return f"{message} Alone, request {q} says {alone}, whatever runs beside it."
 
     def miss(self, v, trial):
-        inputs, (joined, steps, problem) = trial.inputs, _order(trial)
+        inputs, (joined, steps, problem) = trial.inputs, _order_of_joins(trial)
         if problem:
             mistake = "reads-the-tail" if problem.endswith(BEHIND_IT) else None
             return Miss(f"{self.call(inputs)}: the tokens are right, but {problem}", mistake, is_explained=True)
@@ -156,9 +160,12 @@ class Task(NumPyTask):
         if q is None:
             message += f" {steps} steps were made, where {fewest} do."
         elif joined[q] < due[q]:
-            message += f" request {q} joins after {_steps(joined[q])}; it comes after {inputs['arrives_Q'][q]}."
+            message += (
+                f" request {q} joins after {_steps_in_words(joined[q])}; it comes after {inputs['arrives_Q'][q]}."
+            )
         else:
-            message += f" request {q} joins after {_steps(joined[q])}. It has come, and a slot is free, after {due[q]}."
+            message += f" request {q} joins after {_steps_in_words(joined[q])}."
+            message += f" It has come, and a slot is free, after {due[q]}."
         return Miss(message, numbers={"steps": steps, "limit": fewest}, is_explained=True)
 
     def recognise(self, v, tried):
@@ -167,13 +174,15 @@ class Task(NumPyTask):
         if first.miss.is_of_value:
             return super().recognise(v, tried)
         judged = [t for t in tried if t.got is not None]
-        fits = [m for m in OF_ORDER if all(_order(t) == (*self._served(v, t.inputs, m)[1:], "") for t in judged)]
+        fits = [
+            m for m in OF_ORDER if all(_order_of_joins(t) == (*self._served(v, t.inputs, m)[1:], "") for t in judged)
+        ]
         return fits[0] if len(fits) == 1 else None
 
     def praise(self, v, tried):
         last = tried[-1]
         alone = int((last.inputs["limit_Q"] - 1).sum())
-        return f"The last one took {_order(last)[1]} steps; one request after the other takes {alone}."
+        return f"The last one took {_order_of_joins(last)[1]} steps; one request after the other takes {alone}."
 
 
 class Model:
@@ -217,7 +226,7 @@ class Model:
         return 1 + read_XD @ self.O_DV % 97
 
 
-def _requests(model: Model, rng: np.random.Generator, count: int, apart: int) -> dict[str, Any]:
+def _draw_requests(model: Model, rng: np.random.Generator, count: int, apart: int) -> dict[str, Any]:
     """So many requests, which come up to so many steps apart. Behind a prompt's end are tokens of no meaning."""
     length_Q = rng.integers(1, 6, count)
     N = int(length_Q.max()) + 1
@@ -234,7 +243,7 @@ def _are_tokens(token_X: np.ndarray) -> bool:
     return token_X.dtype.kind in "iu" and bool(((token_X >= 0) & (token_X < V)).all())
 
 
-def _drawn(score_V: list[int], random: float) -> int:
+def _draw_token(score_V: list[int], random: float) -> int:
     """The token whose part of the scores, added up from token 0, the random number falls into."""
     reached, total = 0, sum(score_V)
     for token, score in enumerate(score_V):
@@ -244,11 +253,11 @@ def _drawn(score_V: list[int], random: float) -> int:
     raise AssertionError("random numbers are below 1")
 
 
-def _steps(count: int) -> str:
+def _steps_in_words(count: int) -> str:
     return f"{count} step{'' if count == 1 else 's'}"
 
 
-def _order(trial) -> tuple[list[int], int, str]:
+def _order_of_joins(trial) -> tuple[list[int], int, str]:
     """(after how many steps each request's prompt is read, steps, what is wrong with the prompts that are read)."""
     prompt_QN, length_Q = trial.inputs["prompt_QN"], trial.inputs["length_Q"]
     joined: list[int] = []
