@@ -22,7 +22,7 @@ class Skeletons(BuildHookInterface):
         if version == "editable":
             return  # a checkout makes them when they are asked for
         root = Path(self.root)
-        strip = _module(root / "minidecode" / "course" / "exercises" / "skeleton.py").strip
+        strip = _module(root / "minidecode" / "course" / "exercises" / "skeleton.py").strip_solution
         published, shapes = _module(root / "minidecode" / "course" / "exercises" / "published.py"), {}
         self._made = tempfile.TemporaryDirectory()
         for solution in sorted(root.glob("exercises/[0-9][0-9]_*/solution.py")):
@@ -42,7 +42,7 @@ class Skeletons(BuildHookInterface):
             told.write_text(commit, encoding="ascii")
             build_data["force_include"][str(told)] = f"minidecode/commands/{version_file.COMMIT}"
         noted = Path(self._made.name) / published.NOTED
-        noted.write_text(published.as_noted(shapes), encoding="utf-8")
+        noted.write_text(published.solutions_as_json(shapes), encoding="utf-8")
         build_data["force_include"][str(noted)] = f"minidecode/course/exercises/skeletons/{published.NOTED}"
 
     def finalize(self, version: str, build_data: dict, artifact_path: str) -> None:

@@ -35,7 +35,7 @@ def test_every_op_of_the_script_is_tested_here(script):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_twice_the_inputs_must_move_twice_the_bytes(script, name):
-    once, twice = (CATALOG[name].cost(*script.repeated(name, times)[0]).bytes for times in (1, 2))
+    once, twice = (CATALOG[name].cost(*script.repeat_inputs(name, times)[0]).bytes for times in (1, 2))
     assert 1.9 * once < twice <= 2 * once
     assert script.times_for(name, once) == 1 and script.times_for(name, once + 1) == 2
 
@@ -50,7 +50,7 @@ def test_kernels_take_repeated_inputs_on_a_device(script, name, monkeypatch):
     """Toy inputs in the place of the paper's; what NumPy's code says of the same is right."""
     planted = row_module(name).planted()[0]
     monkeypatch.setattr(row_module(name), "paper_inputs", lambda **_: (planted, "a toy"))
-    arguments, shape = script.repeated(name, 3)
+    arguments, shape = script.repeat_inputs(name, 3)
     functions = {label: f for label, f in implementations(CATALOG[name]).items() if label == "cuda"}
     ((kernel, given),) = calls_on_device(functions, arguments, EmulatedCupy()).values()
     found = numbers_of(kernel(*given))
@@ -61,12 +61,12 @@ def test_kernels_take_repeated_inputs_on_a_device(script, name, monkeypatch):
 
 
 def test_what_stands_in_two_places_goes_on_doing_so(script):
-    (scores_RV, logits_RV), _ = script.repeated("argmax", 2)
+    (scores_RV, logits_RV), _ = script.repeat_inputs("argmax", 2)
     assert scores_RV is logits_RV and len(scores_RV) == 16
 
 
 def test_weights_are_repeated_and_the_rows_are_not(script):
-    (x_RX, weight), _ = script.repeated("linear", 2)
+    (x_RX, weight), _ = script.repeat_inputs("linear", 2)
     assert x_RX.shape == (4, 768) and weight.data.dtype == np.float16
     assert sorted(weight.data.shape) == [768, 2 * 3072] and dataclasses.is_dataclass(weight)
 
@@ -88,12 +88,12 @@ def test_what_is_wrong_is_not_timed(script, monkeypatch):
     monkeypatch.setattr(script, "implementations", lambda row: {"reference": lambda x, *_: (x, x)})
     monkeypatch.setattr(script, "time_by_turns", pytest.fail)
     with pytest.raises(SystemExit, match="norm, reference is wrong, so nothing is timed"):
-        script.timed("norm", 1000, 1)
+        script.time_op("norm", 1000, 1)
 
 
 def test_a_cache_is_repeated_so_that_its_rows_stay_few(script):
     """More rows would take another version of the kernel."""
-    (k_RGMX, parent_R, length_R), _ = script.repeated("reorder", 3)
+    (k_RGMX, parent_R, length_R), _ = script.repeat_inputs("reorder", 3)
     assert k_RGMX.shape == (128, 36, 64, 64) and len(parent_R) == 128 and set(length_R) == {64}
     assert np.array_equal(k_RGMX[:, :12], k_RGMX[:, 24:])
 

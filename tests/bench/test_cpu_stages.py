@@ -50,7 +50,7 @@ def test_each_operation_is_of_one_stage(script):
     for setting in SMALL.values():
         for dtype in ("float32", *(["int8_dynamic"] if script.DOT else [])):
             model = md.load(setting["model"], dtype=dtype, plan="fast")
-            found = script.counted(model, setting)
+            found = script.count_stages(model, setting)
             receipt = script.generate(model, setting, costs=True, plan="fast,graphs=off").receipt
             costs = [cost for count in receipt.ops.values() for cost in count.costs]
             stages = found.values()
@@ -68,7 +68,7 @@ def test_seconds_are_of_the_stage_that_runs(script, monkeypatch):
     monkeypatch.setattr(Engine, "encode", lambda self, sources: self.step(None, None, None))
     monkeypatch.setattr(Engine, "step", lambda self, *given: None)
     engine = object.__new__(Engine)
-    with script.watched() as seconds:
+    with script.watch_stages() as seconds:
         engine.encode([])
         engine.step(None, None, None)
     assert (seconds["encoder"], seconds["steps"], seconds["prefill"]) == (2.0, 1.0, 0.0)

@@ -52,7 +52,7 @@ def test_a_peer_runs_at_its_fastest_batch(script, monkeypatch):
         calls.append(batch)
         clock[0] += costs[batch][calls.count(batch) - 1]
 
-    assert script.fastest(call, ["a"], [4, 8, 16]) == 8 and calls == [4, 4, 4, 8, 8, 16, 16]
+    assert script.fastest_batch(call, ["a"], [4, 8, 16]) == 8 and calls == [4, 4, 4, 8, 8, 16, 16]
 
 
 def test_a_row_counts_padding_and_pairs_the_turns(script):

@@ -89,6 +89,6 @@ def test_a_width_that_heads_cannot_share_is_told(name, run, capsys):
 def test_a_file_that_can_be_written_is_taken(run, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     flags = load_python_file(BENCHMARKS / "flags.py")
-    assert flags.to_write("new.json") == Path("new.json") and flags.positive("3") == 3
+    assert flags.file_to_write("new.json") == Path("new.json") and flags.positive("3") == 3
     (tmp_path / "old.json").write_text("{}", encoding="utf-8")
-    assert flags.to_write("old.json") == flags.to_read("old.json") == Path("old.json")
+    assert flags.file_to_write("old.json") == flags.file_to_read("old.json") == Path("old.json")

@@ -104,7 +104,9 @@ def test_a_call_with_captured_passes_is_the_measured_one_less_what_they_save(scr
 def test_launches_of_a_step_are_those_of_its_graph(script):
     """GPT-2's greedy step: 113 kernels, as the page says, of which 49 are products: four a layer, and the head."""
     work = script.load("gpu-h100")["parts"]["ours"]["figures"][script.GREEDY]
-    counts = {name: n for name, n in script.of_a_step(work).items() if not name.startswith(("few_rows", "product"))}
+    counts = {
+        name: n for name, n in script.launches_of_step(work).items() if not name.startswith(("few_rows", "product"))
+    }
     assert sum(counts.values()) + 49 == 113 and "0.50 ms for GPT-2 (113 kernels)" in page("benchmarks/README.md")
     assert sum(script.layer_launches(script.load("gpu-h100")).values()) == 5 * 12
 

@@ -29,7 +29,7 @@ def test_what_is_recorded_stays_and_the_rest_comes(script, tmp_path, monkeypatch
         asked.append(name)
         return {"name": name, "timings": [{"implementation": "cpu", "median": 1e-6}]} if name != names[1] else None
 
-    monkeypatch.setattr(script, "compared", compared)
+    monkeypatch.setattr(script, "compare_op", compared)
     monkeypatch.setattr(sys, "argv", ["ops.py", "--out", str(out), "--most", "7"])
     with pytest.raises(KeyboardInterrupt):
         script.main()
@@ -46,4 +46,4 @@ def test_an_op_that_takes_too_long_is_none(script, monkeypatch):
         raise subprocess.TimeoutExpired(command, how["timeout"])
 
     monkeypatch.setattr(subprocess, "run", run)
-    assert script.compared("ngram", 3, 7) is None
+    assert script.compare_op("ngram", 3, 7) is None

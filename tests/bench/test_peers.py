@@ -87,7 +87,7 @@ def test_the_readme_says_what_was_recorded_on_an_intel(script):
     assert script.table(recorded) in (HERE / "benchmarks" / "README.md").read_text(encoding="utf-8")
     assert script.is_intel(recorded) and set(recorded["work"]) == set(script.SETTINGS)
     assert all(len(row["seconds"]) >= 9 for rows in recorded["work"].values() for row in rows.values())
-    floats, int8, _ = zip(*([script.middle_ratio(*pair) for pair in script.pairs(rows)]
+    floats, int8, _ = zip(*([script.middle_ratio(*pair) for pair in script.pairs_of_rows(rows)]
                             for rows in recorded["work"].values()), strict=True)  # fmt: skip
     said = (f"it is {min(int8):.1f} to {max(int8):.1f} times as fast, and float32 {min(floats):.1f} to"
             f" {max(floats):.1f} times.")  # fmt: skip
@@ -180,7 +180,7 @@ def test_ours_is_held_against_what_the_machine_allows(script):
 def test_what_ours_does_at_the_least_is_counted_call_by_call(script, tiny_folder):
     setting = {"batch": 2, "length": 3, "new": 4, "beams": 2, "ngram": 0}
     script.prompts_of = lambda setting: [[1, 2, 3], [3, 2, 1]]
-    few, more = (script.least(tiny_folder(), 1, "float32")(setting | {"new": new})() for new in (2, 4))
+    few, more = (script.least_work(tiny_folder(), 1, "float32")(setting | {"new": new})() for new in (2, 4))
     assert 0 < len(few) < len(more) and sum(size for size, _ in few) > 0
 
 
@@ -191,12 +191,12 @@ class Sent(list):
 def test_texts_are_compared_before_they_are_timed(script, tiny_folder, monkeypatch):
     setting = {"batch": 2, "length": 3, "new": 6, "beams": 2, "ngram": 2}
     script.prompts_of = lambda setting: [[1, 2, 3], [3, 2, 1]]
-    script.agree(good := Sent(), tiny_folder(), [setting])
+    script.send_disagreements(good := Sent(), tiny_folder(), [setting])
     assert good[0]["tied_texts"] == 0
     assert good[0]["memory_bytes"][script.PLAIN] > good[0]["memory_bytes"][script.OURS] > 0
     assert all(seconds["steps"] > 0 for seconds in good[0]["seconds"].values())
     monkeypatch.setattr(cpu_ngram, "ban_ngrams", lambda scores_RV, *_: scores_RV)  # bans nothing
-    script.agree(bad := Sent(), tiny_folder(), [setting])
+    script.send_disagreements(bad := Sent(), tiny_folder(), [setting])
     assert "is another under plan=fast, and no tie explains it" in bad[0]
 
 
@@ -212,7 +212,7 @@ def test_a_process_has_its_variables_before_numpy_is_loaded(script, monkeypatch)
             seen.append(os.environ.get("OPENBLAS_CORETYPE"))
 
     monkeypatch.setenv("OPENBLAS_CORETYPE", "mine")
-    script.started(SimpleNamespace(Process=Process), print, (), {"OPENBLAS_CORETYPE": "Haswell"})
+    script.start_process(SimpleNamespace(Process=Process), print, (), {"OPENBLAS_CORETYPE": "Haswell"})
     assert seen == ["Haswell"] and os.environ["OPENBLAS_CORETYPE"] == "mine"
 
 
@@ -222,7 +222,7 @@ def test_a_process_that_ends_is_named(script):
             raise EOFError
 
     with pytest.raises(SystemExit, match="transformers: its process ended without an answer"):
-        script.answer(Ended(), "transformers")
+        script.receive_answer(Ended(), "transformers")
 
 
 def test_nothing_to_do_is_said(script, monkeypatch):

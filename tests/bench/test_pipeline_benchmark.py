@@ -33,7 +33,7 @@ def test_ways_that_differ_are_not_timed(model, monkeypatch):
 
 
 def test_the_stand_in_is_taken_away_again(model):
-    with benchmark.stand_in(model, 0.0):
+    with benchmark.stand_in_for_model(model, 0.0):
         text, receipt = benchmark.run(model, ["a", "b"], "none", benchmark.LONG)
         assert receipt.new_tokens == 2 * 4 * 128 and text.count("\n") == 2
     assert "generate" not in vars(model)

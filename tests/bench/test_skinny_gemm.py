@@ -31,7 +31,9 @@ def test_both_ways_are_one():
     for up, (inputs, outputs) in ((True, (8, 32)), (False, (32, 8))):
         weight = Weight(*(rng.standard_normal(s, np.float32) for s in ((inputs, outputs), outputs)))
         x_RX, x_RD = rng.standard_normal((4, inputs), np.float32), rng.standard_normal((4, 8), np.float32)
-        both = [way(up, x_RX, weight, x_RD.copy(), norm) for way in (script.of_their_own, script.at_the_end)]
+        both = [
+            way(up, x_RX, weight, x_RD.copy(), norm) for way in (script.product_then_ops, script.product_with_epilogue)
+        ]
         assert all(np.allclose(a, b, atol=1e-5) for a, b in zip(*both, strict=True))
 
 

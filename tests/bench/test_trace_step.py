@@ -49,7 +49,7 @@ def test_a_generation_without_that_step_is_an_error(monkeypatch):
     script = load_python_file(SCRIPT)
     monkeypatch.setattr(script.Trace, "__call__", lambda *_: None)
     with pytest.raises(SystemExit, match="had 0 steps: nothing is traced"):
-        script.traced("numpy", {}, 2)
+        script.trace_step("numpy", {}, 2)
 
 
 def test_the_readme_says_what_was_recorded():

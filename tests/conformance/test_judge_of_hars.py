@@ -43,7 +43,7 @@ def put(c, x, score=None):
     """Column x in the place c, with its own score unless another is given."""
 
     def change(scores_C, index_C):
-        exact_BX, _ = ASKED.scores_of(*ARGUMENTS[:2])
+        exact_BX, _ = ASKED.scores_and_errors(*ARGUMENTS[:2])
         index_C[c], scores_C[c] = x, exact_BX[0, x % 8] if score is None else score
 
     return change

@@ -23,7 +23,7 @@ def script(monkeypatch):
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
 def test_the_emulator_is_right_about_a_kernel(kernel, script):
-    assert script.judged(kernel, seeds=2)["wrong about"] == {}
+    assert script.judge_kernel(kernel, seeds=2)["wrong about"] == {}
 
 
 def test_the_suite_has_enough_of_both_for_each_kind():
@@ -38,12 +38,12 @@ def test_the_suite_has_enough_of_both_for_each_kind():
 def test_a_miss_and_a_false_alarm_are_counted(script):
     right, wrong = (next(k for k in KERNELS if k.kind == "global" and k.is_right is label) for label in (True, False))
     exchanged = [dataclasses.replace(right, is_right=False), dataclasses.replace(wrong, is_right=True)]
-    found = [script.judged(kernel, seeds=1) for kernel in [*exchanged, right]]
+    found = [script.judge_kernel(kernel, seeds=1) for kernel in [*exchanged, right]]
     rows = [line.split(" | ")[1:] for line in script.table(found, 1).splitlines() if line.startswith("| ")]
     assert rows[-1] == ["1", "0", "2", "1 |"]
     assert found[0]["why"] in script.table(found, 1)
     other = dataclasses.replace(right, expected=lambda x, y: x + 1)
-    assert "the results are not" in script.judged(other, seeds=1)["wrong about"][0]
+    assert "the results are not" in script.judge_kernel(other, seeds=1)["wrong about"][0]
 
 
 def test_the_page_says_what_was_recorded_of_these_kernels(script):

@@ -26,7 +26,7 @@ def tried(tmp_path: Path, *attempts: str) -> list[str]:
         "libc = ctypes.CDLL(None, use_errno=True)\n"
         "def native(*call):\n    if libc.syscall(*call) < 0:\n        raise OSError(ctypes.get_errno(), '')\n"
         f"folder = {str(tmp_path)!r}\n"
-        f"held = lock.lock([os.path.dirname(os.__file__), folder], [{closed!r}])\n"
+        f"held = lock.lock_process([os.path.dirname(os.__file__), folder], [{closed!r}])\n"
         "told = []\n"
         f"for attempt in {list(attempts)!r}:\n"
         "    try:\n        told.append(repr(eval(attempt)))\n"

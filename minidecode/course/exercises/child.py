@@ -95,7 +95,7 @@ def _limit_resources(memory: int) -> None:
             most = most if hard == resource.RLIM_INFINITY else min(most, hard)
             resource.setrlimit(getattr(resource, name), (most, most))
         except (AttributeError, ValueError, OSError):
-            continue  # sandbox.limits() says which of them this system has
+            continue  # sandbox.limits_in_words() says which of them this system has
 
 
 def _forbid_access(folders: list[str], more: list[str], forbidden: list[str]) -> None:
