@@ -169,7 +169,7 @@ def main() -> None:
         print(f"{name}\n{table(rows)}\n")
     if a.out:
         settings = {"vocabulary": a.vocabulary, "trials": a.trials, "repeats": a.repeats}
-        a.out.write_text(json.dumps({"machine": machine, **settings, **results}, indent=1) + "\n", encoding="utf-8")
+        a.out.write_text(json.dumps({"machine": machine, **settings, **results}) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

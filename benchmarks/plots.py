@@ -19,13 +19,9 @@ import matplotlib
 from flags import file_to_read
 from matplotlib.figure import Figure
 
-matplotlib.rcParams |= {
-    "svg.hashsalt": "minidecode",
-    "svg.fonttype": "none",
-    "font.size": 9,
-    "axes.grid": True,
-    "grid.alpha": 0.3,
-}
+from minidecode.bench.pictures import svg_of
+
+matplotlib.rcParams |= {"font.size": 9, "axes.grid": True, "grid.alpha": 0.3}
 COLOURS = ("#cf222e", "#bf8700", "#1a7f37", "#1f6feb", "#8250df", "#6e7781", "#0a7d91", "#24292f")
 
 
@@ -242,7 +238,7 @@ def main() -> None:
             continue
         for suffix, draw in PICTURES[key].items():
             picture = path.with_name(f"{path.stem}{suffix}.svg")
-            draw(record).savefig(picture, metadata={"Date": None})
+            picture.write_text(svg_of(draw(record)), encoding="utf-8")
             print(picture)
 
 

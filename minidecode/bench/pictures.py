@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from math import ceil, floor, log10
 from typing import TYPE_CHECKING, Any, TextIO
 from xml.sax.saxutils import escape
@@ -147,14 +148,20 @@ def ladder_in_words(ladder: Ladder) -> str:
     return f"Bars of {ladder.work['model']}, one for each rung: {rungs}."
 
 
-def write_svg(figure: Figure, file: TextIO, title: str, description: str) -> None:
-    """The picture as SVG whose text is text, with a title and a description for those who do not see it."""
+def svg_of(figure: Figure) -> str:
+    """The picture as SVG whose text is text: places in hundredths of a point, no indents, no date."""
     import matplotlib
 
     drawn = io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "minidecode"}):
         figure.savefig(drawn, format="svg", metadata={"Date": None})
-    head, svg, rest = drawn.getvalue().partition("<svg ")
+    lines = re.sub(r"\n +", "\n", drawn.getvalue())
+    return re.sub(r'\b[dxy]="[^"]*"', lambda places: re.sub(r"(\.\d\d)\d+", r"\1", places[0]), lines)
+
+
+def write_svg(figure: Figure, file: TextIO, title: str, description: str) -> None:
+    """The picture, with a title and a description for those who do not see it."""
+    head, svg, rest = svg_of(figure).partition("<svg ")
     attributes, end, body = rest.partition(">")
-    labels = f"\n <title id='title'>{escape(title)}</title>\n <desc id='desc'>{escape(description)}</desc>"
+    labels = f"\n<title id='title'>{escape(title)}</title>\n<desc id='desc'>{escape(description)}</desc>"
     file.write(f"{head}{svg}role='img' aria-labelledby='title desc' {attributes}{end}{labels}{body}")
