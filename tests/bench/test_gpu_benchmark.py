@@ -223,7 +223,7 @@ def test_where_the_library_begins_to_win_is_kept_for_a_gpu_alone(scripts, monkey
         asked.append(given)
         return scripts("minidecode.bench.library_rows").Crossing(stored, 9, {8: {"kernels": 1.0, "library": 2.0}}, True)
 
-    monkeypatch.setattr(part, "crossing", crossing)
+    monkeypatch.setattr(part, "measure_crossing", crossing)
     monkeypatch.setattr(part, "save_library_rows", kept.append)
     part.run(there := scripts("gpu_timing").Record(device, quick, tmp_path, {}))
     assert set(asked) == {(device, part.TOYS if quick else part.DECODING)}
@@ -234,7 +234,7 @@ def test_where_the_library_begins_to_win_is_kept_for_a_gpu_alone(scripts, monkey
 
 def test_ways_to_attend_in_the_emulator_and_table_3(scripts, record, monkeypatch):
     papers = scripts("gpu_papers")
-    monkeypatch.setattr(papers, "measured", lambda *_, **__: {"call_ms": [1, 1, 1]})
+    monkeypatch.setattr(papers, "measure_setting", lambda *_, **__: {"call_ms": [1, 1, 1]})
     papers.run_el(there := record("emulator"))
     assert there.figures["EL, cuda"]["in_a_graph_ms"][0] > 0
     assert {"cache per beam, cuda", "cache per sentence, cuda"} <= there.figures.keys()

@@ -230,7 +230,7 @@ def test_drafted_tokens_that_differ_are_refused_unless_they_tie(toy, monkeypatch
 
         return other
 
-    for name in ("run", "run_ids"):
+    for name in ("run_texts", "run_ids"):
         monkeypatch.setattr(ladder, name, wrong(getattr(ladder, name)))
     monkeypatch.setattr(ladder, "RUNGS", tuple(r for r in rungs.RUNGS if r.name in ("cache", "drafted tokens")))
     with pytest.raises(NumericalError, match=r"^drafted tokens gives text 2 of 3 other tokens than cache, and no tie"):

@@ -282,7 +282,7 @@ def test_a_bar_is_there_while_the_model_loads(folder, cli, monkeypatch):
         yield
         shown.append("and ends")
 
-    monkeypatch.setattr(chat_command, "bar", bar)
+    monkeypatch.setattr(chat_command, "progress_bar", bar)
     monkeypatch.setattr(chat_command, "_answer_each_line", lambda conversation: shown.append("a conversation"))
     assert cli("chat", "-m", folder, stdin=b"").code == 0
     assert shown == [f"loading {folder} begins", "and ends", "a conversation"]
