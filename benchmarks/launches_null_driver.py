@@ -224,7 +224,7 @@ def measure_in_process(turns: int) -> dict[str, dict[str, float]]:
         subprocess.run([compiler, *options, str(HERE / "null_driver.c")], check=True)
         paths = {name: os.pathsep.join([first, os.environ.get(name, "")]).rstrip(os.pathsep) for name, first in
                  (("LD_LIBRARY_PATH", folder), ("PYTHONPATH", str(HERE)))}  # fmt: skip
-        code = f"import json, launches_null_driver as l; print(json.dumps(l.figures({library!r}, {turns})))"
+        code = f"import json, launches_null_driver as l; print(json.dumps(l.figures_of_launches({library!r}, {turns})))"
         done = subprocess.run(
             [sys.executable, "-c", code], env=os.environ | paths | {"NUMBA_CUDA_DRIVER": library}, capture_output=True,
             text=True, check=False,
