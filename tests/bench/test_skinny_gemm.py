@@ -22,7 +22,7 @@ def test_what_follows_products_is_timed_both_ways(tmp_path, monkeypatch):
     assert [(r["product"], r["stored"], r["rows"]) for r in results] == [
         (product, stored, R) for product in ("up", "down") for stored in ("float32", "int8") for R in (1, 4)
     ]
-    assert all(set(r["milliseconds"]) == {"of_their_own", "at_the_end"} for r in results)
+    assert all(set(r["milliseconds"]) == {"product_then_ops", "product_with_epilogue"} for r in results)
 
 
 def test_both_ways_are_one():
