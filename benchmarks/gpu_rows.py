@@ -48,10 +48,18 @@ def main() -> None:
             time_attention(cupy, f"{name}, {np.dtype(dtype)}", shape, dtype, report)
     time_rows(cupy, 2**30, report)
     for R, D in [(1, 768), (4, 768), (32, 1024), (128, 1024), (128, 4096)]:
-        for name, (run, _) in (row_kernels(cupy, R, D) | {"reorder_cache": reorder(cupy, R, 64)}).items():
-            run()  # compiled before it is captured
-            graph, _ = capture("cuda", lambda run=run: [run() for _ in range(LAUNCHES)])
-            report(f"{name}, {R} x {D}, in a graph", us=1e6 * seconds(cupy, graph.launch, 20) / LAUNCHES)
+        for name, (run, _) in row_kernels(cupy, R, D).items():
+            report(f"{name}, {R} x {D}, in a graph", us=us_in_a_graph(cupy, run))
+    for R in (4, 32, 128):
+        run, _ = reorder(cupy, R, 64)
+        report(f"reorder_cache, {R} rows, 64 positions, in a graph", us=us_in_a_graph(cupy, run))
+
+
+def us_in_a_graph(cupy, run) -> float:
+    """Microseconds of a launch, of many in one captured graph."""
+    run()  # compiled before it is captured
+    graph, _ = capture("cuda", lambda: [run() for _ in range(LAUNCHES)])
+    return 1e6 * seconds(cupy, graph.launch, 20) / LAUNCHES
 
 
 def seconds(cupy, run, times: int = 5) -> float:

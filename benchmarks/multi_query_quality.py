@@ -63,7 +63,7 @@ def read_runs(path: Path, family: str) -> dict[str, list[dict]]:
     return {v: [run for run in by_variant[v] if run["seed"] in seeds] for v in ORDER if v in by_variant}
 
 
-def do_ranges_differ(a: list[float], b: list[float]) -> bool:
+def ranges_differ(a: list[float], b: list[float]) -> bool:
     """Whether the ranges of the seeds do not touch."""
     return max(a) < min(b) or max(b) < min(a)
 
@@ -73,7 +73,7 @@ def verdict(values: list[float], baseline: list[float]) -> str:
     if values is baseline:
         return ""
     difference = f"{statistics.mean(values) - statistics.mean(baseline):+.4f}"
-    if not do_ranges_differ(values, baseline):
+    if not ranges_differ(values, baseline):
         return f"{difference}: inside the spread"
     return f"{difference}: {'worse' if min(values) > max(baseline) else 'better'}"
 
@@ -94,7 +94,7 @@ def summary(runs: dict[str, list[dict]], family: str) -> dict:
     pairs = itertools.combinations(runs, 2)
     return {
         "budget": first[0]["budget"], "seeds": sorted(run["seed"] for run in first), "rows": rows,
-        "inside_the_spread": [[a, b] for a, b in pairs if not do_ranges_differ(losses[a], losses[b])],
+        "inside_the_spread": [[a, b] for a, b in pairs if not ranges_differ(losses[a], losses[b])],
     }  # fmt: skip
 
 

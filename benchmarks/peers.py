@@ -556,7 +556,7 @@ def receive_answer(pipe, who: str):
 
 
 def verdicts(context, folder: Path, settings: list[dict], environment: dict) -> list[dict]:
-    """What `agree` says of each setting. Ends the script if texts part without a tie: nothing is timed then."""
+    """Verdicts of `send_disagreements`, by setting. Ends the script if texts part without a tie: nothing is timed."""
     pipe, theirs = context.Pipe()
     process, verdicts = start_process(context, send_disagreements, (theirs, folder, settings), environment), []
     theirs.close()

@@ -41,7 +41,7 @@ class Page(HTMLParser):
             self.links.append(attributes["href"])
         if tag in ("script", "img", "iframe") and attributes.get("src"):
             self.loads.append(attributes["src"])
-        if tag == "link" and attributes.get("href") and attributes.get("rel") != "even_sites":
+        if tag == "link" and attributes.get("href") and attributes.get("rel") != "canonical":
             self.loads.append(attributes["href"])
         if tag == "img" and not attributes.get("alt"):
             self.silent.append(attributes.get("src"))

@@ -29,7 +29,7 @@ from .cache.rolling import RollingCache
 from .cache.split import SplitCache
 from .catalog import CATALOG, Row
 from .device.arrays import device_kind, why_kernels_do_not_compile
-from .device.launch import InEmulator, OnHost, launch_by_numba
+from .device.launch import InEmulator, OnHost, with_numba_launches
 from .device.low_precision import DYNAMIC
 from .device.user_functions import UserOp
 from .errors import CompiledCodeError, OptionError, did_you_mean
@@ -314,7 +314,7 @@ class Plan(PlanRows):
             else:  # places are found on the host, wherever they are
                 functions[row.op] = _implementation(row, choice, "cpu" if row.op == "assign_offsets" else device)
         if self.launch == "numba":
-            functions = {name: f if isinstance(f, OnHost) else launch_by_numba(f) for name, f in functions.items()}
+            functions = {name: f if isinstance(f, OnHost) else with_numba_launches(f) for name, f in functions.items()}
         return functions, CacheFactory(self.cache_kind(has_encoder), STORED_AS[self.cache_dtype])
 
     def cache_kind(self, has_encoder: bool) -> type[ChosenCache]:

@@ -38,9 +38,8 @@ def costs_of_groups(s: Sizes, method: str, one_op: bool = False) -> dict[str, Co
     it is given and what it returns once: scores and, for EL, q' and the weighted sums stay inside.
     """
     nothing = Cost(0, 0)
-    project = _add_costs(
-        _product_cost(s, s.R, s.D, s.D), _product_cost(s, s.R, s.D, s.D)
-    )  # q W_Q, and the result's W_O
+    # q W_Q, and the result's W_O
+    project = _add_costs(_product_cost(s, s.R, s.D, s.D), _product_cost(s, s.R, s.D, s.D))
     if method == "el":
         return {
             GROUPS[0]: nothing,

@@ -5,7 +5,7 @@ data, and the counts follow from their shapes: two operations for each product o
 one number for each element of a tensor that an einsum reads or writes, each tensor once. The softmax and the
 concatenations are no einsums: the first computes little, and a memory that grows in place needs no others.
 
-    print(table(b=128, n=128, d=1024, h=8))  # the paper's own sizes: Table 2, on each of the 8 cores
+    print(table_of_listings(b=128, n=128, d=1024, h=8))  # the paper's own sizes: Table 2, on each of the 8 cores
 
 The analyses assume m = n, k = v = d/h and n <= d; so do `table_of_listings` and `cost_of_n_positions`. Two errata:
 

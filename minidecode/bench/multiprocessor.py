@@ -1,7 +1,7 @@
 """A small model of a GPU's multiprocessors: how near to a copy's bandwidth a kernel comes, and what stops it.
 
-A kernel that moves much and computes little could be as fast as a copy. Six limits can stop it. `limits` computes the
-time that a launch would need if there were only one of them:
+A kernel that moves much and computes little could be as fast as a copy. Six limits can stop it. `seconds_by_limit`
+computes the time that a launch would need if there were only one of them:
 
     memory    bytes of device memory / its bandwidth
     L2        bytes that blocks do not find in their L1 / the bandwidth of L2
@@ -10,8 +10,8 @@ time that a launch would need if there were only one of them:
     issue     cycles that instructions occupy the schedulers or their units / cycles
     latency   what a warp waits and computes, from its begin to its end / warps that take turns (Little's law)
 
-Limits that are near each other get into each other's way: `together` adds them as the sides of a right angle. What the
-model needs is counted without a GPU: registers, instructions and waits in the machine code
+Limits that are near each other get into each other's way: `combine_limits` adds them as the sides of a right angle.
+What the model needs is counted without a GPU: registers, instructions and waits in the machine code
 (conformance/machine_code.py), accesses of one block in the emulator. No number here is of one kernel alone.
 
 It does not know which branches are taken (half of those forward), how soon a line is read again, or how data goes

@@ -100,9 +100,9 @@ def evaluate(
 ) -> Evaluation:  # fmt: skip
     """A row for each plan: the model answers the prompts (or continues them), its texts are compared with references.
 
-    references: of each prompt, a text or several. tokenizer: see `judge`. options: those of `generate`, one text per
-    prompt.
-    To compare models or precisions, call `answer` for each, and `judge` on all that was answered.
+    references: of each prompt, a text or several. tokenizer: see `judge_answers`. options: those of `generate`, one
+    text per prompt. To compare models or precisions, call `answer_prompts` for each, and `judge_answers` on all that
+    was answered.
 
     Raises MinidecodeError where the packages are missing, and what `generate` raises.
     """

@@ -180,11 +180,11 @@ class QueryCross:
     """What a decoder layer keeps of the source, for the rows of tokens and for query rows: both see all of it."""
 
     def __init__(self, cross, queries: QueryCache):
-        self.cross, self.pick_query_rows = cross, queries
+        self.cross, self.queries = cross, queries
 
     def attend(self, ops, q_RX):
         """Attention of all rows of the call to their sources, or of the query rows alone."""
-        queries = self.pick_query_rows
+        queries = self.queries
         is_whole = len(q_RX) > len(queries.query_X)
         if not queries.decoding:
             self.cross.target_offsets_X = queries.rows.offsets_X if is_whole else queries.rows.query_offsets_X

@@ -92,7 +92,7 @@ class Blocks:
         self.v_RGMU: Any = None
 
     def write(self, row_X: np.ndarray, first: int, k_NGK: np.ndarray, v_NGU: np.ndarray) -> None:
-        """Keys and values of the positions from `first_rows` on, for each of these rows."""
+        """Keys and values of the positions from `first` on, for each of these rows."""
         if self.k_RGMK is None:
             self.k_RGMK, self.v_RGMU = (
                 np.zeros((self.capacity, x.shape[1], self.positions, x.shape[2]), x.dtype) for x in (k_NGK, v_NGU)

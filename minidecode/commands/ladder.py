@@ -16,7 +16,7 @@ from ..files.lines import check_picture
 from .completion import complete_model
 from .flags import AsJson, Debug, Quiet, output_flag, refuse_given_options
 from .interrupts import report_unless_interrupted
-from .progress_bar import Report, progress_bar, tell_off_a_terminal
+from .progress_bar import Report, progress_bar, tell_without_terminal
 from .whole_file import whole_file
 
 WORK = (
@@ -90,7 +90,7 @@ def ladder(
             seconds = DEFAULT_SECONDS
         started = time.perf_counter()
         with np.errstate(all="ignore"), progress_bar("loading", quiet) as report:
-            announce = _report_name_alone(report) if report.is_shown else tell_off_a_terminal("ladder", quiet)
+            announce = _report_name_alone(report) if report.is_shown else tell_without_terminal("ladder", quiet)
             loaded = _load_model(model, random_weights)
             measured = run(
                 loaded, texts=texts, input_length=input_length, max_new_tokens=max_new_tokens, num_beams=num_beams,

@@ -30,7 +30,7 @@ def precompile(
 
     chosen = chosen_device(device)
     if chosen != "cpu":
-        return _measure_rows(chosen, as_json, quiet)
+        return _measure_and_print_crossings(chosen, as_json, quiet)
     from ..search.compiled import all_functions
     from ..search.compiled import precompile as run
 
@@ -45,7 +45,7 @@ def precompile(
     return None
 
 
-def _measure_rows(device: str, as_json: bool, quiet: bool) -> None:
+def _measure_and_print_crossings(device: str, as_json: bool, quiet: bool) -> None:
     from dataclasses import asdict
 
     from ..bench.library_rows import DECODING, STORED, TOYS, measure_crossing

@@ -68,7 +68,7 @@ def tell_when_compiling(plan: Any, quiet: bool) -> Iterator[None]:
         yield
 
 
-def tell_off_a_terminal(label: str, quiet: bool) -> Callable[[str], None]:
+def tell_without_terminal(label: str, quiet: bool) -> Callable[[str], None]:
     """Tells in a line on stderr what is about to run, where no progress bar shows that something does."""
     if quiet or sys.stderr.isatty():
         return lambda what: None

@@ -17,7 +17,7 @@ from ..options.table import ROWS, OptionTable
 from .completion import complete_dialect
 
 
-def _signature_of_extra_flags(
+def _take_extra_flags(
     truncate: Annotated[bool, typer.Option("--truncate", help="Cut what is too long for the context: prompts on the"
                                            " left, sources on the right.")] = False,
     ignore_generation_config: Annotated[bool, typer.Option("--ignore-generation-config",
@@ -55,7 +55,7 @@ def _flag_name(name: str) -> str:
 
 def _all_flags() -> list[inspect.Parameter]:
     """All of them: what is beside the options, then the options that a command line can say."""
-    extra = inspect.signature(_signature_of_extra_flags, eval_str=True).parameters.values()
+    extra = inspect.signature(_take_extra_flags, eval_str=True).parameters.values()
     of_options = [_flag(f.name) for f in dataclasses.fields(OptionTable) if ROWS[f.name].check.flag is not None]
     return [*extra, *of_options]
 

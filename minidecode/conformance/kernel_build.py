@@ -1,8 +1,8 @@
 """CUDA kernels compiled to machine code without a GPU, and what the assembler says of them.
 
 Needs the extra `ptx` (numba-cuda, cuda-core, and the CUDA toolkit's compilers and disassembler as Python packages;
-Linux or Windows). The way is numba-cuda's own: NVVM makes LTO-IR, nvJitLink links it to a cubin. machine_code.py counts
-what the cubin holds.
+Linux or Windows), or `cu12` or `cu13`, which have no disassembler. The way is numba-cuda's own: NVVM makes LTO-IR,
+nvJitLink links it to a cubin. machine_code.py counts what the cubin holds.
 """
 
 from __future__ import annotations

@@ -73,12 +73,12 @@ def append_kv_v2(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
     Version 2: `add_and_append` as (R, ceil(X / 128)) blocks of 128. Reads 8RX bytes and at_R, and writes 4RHK +
     sRG(K+U).
     """
-    q_RHK, arrays = _arrays(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out)
+    q_RHK, arrays = _queries_and_arguments(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out)
     launch(add_and_append, grid_of_rows(qkv_RX), THREADS, *arrays, largest_stored_number(k_RGMK.dtype))
     return q_RHK
 
 
-def _arrays(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out):
+def _queries_and_arguments(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out):
     """(q_RHK, what the kernels take)."""
     refuse_other_types(qkv_RX, k_RGMK, v_RGMU)
     q_RHK = empty(qkv_RX, (len(qkv_RX), heads.H, heads.K)) if out is None else out
@@ -112,9 +112,10 @@ def append_kv(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
     """Adds the bias and stores queries and the new position of the cache, four columns of four rows a thread.
 
     Version 3: `add_and_append_fours` as (ceil(R / 4), ceil(X / 512)) blocks of 128. Reads 5RX bytes and at_R, and
-    writes 4RHK + sRG(K+U). Version 2 where heads are no whole fours.
+    writes 4RHK + sRG(K+U). Version 2 where heads are no whole fours, or their
+    rows do not begin at multiples of 16 bytes.
     """
-    q_RHK, arrays = _arrays(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out)
+    q_RHK, arrays = _queries_and_arguments(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out)
     (_, bias_X, q_RX, *_), positions = arrays, (m.reshape(-1, m.shape[3]) for m in (k_RGMK, v_RGMU))
     if not lie_in_fours(qkv_RX, bias_X[None], q_RX, *positions):
         return append_kv_v2(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, q_RHK)

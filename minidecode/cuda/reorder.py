@@ -34,7 +34,7 @@ from .common.cache_load import load_16_bytes, store_16_bytes
 
 WORDS = 32  # of each row in a block of version 2: the lanes of a warp read neighbouring words
 MOST_WARPS = 32  # of a block
-ROWS = 256  # that versions 2 and 3 have room for: 32 KiB of shared memory
+ROWS = 256  # of version 2: 32 KiB of shared memory; of version 3: 32 warps of 8 rows
 KEPT = ROWS // MOST_WARPS  # rows of a thread of version 3
 TOGETHER = 4  # words of 32 bits that it loads at once
 WORDS_KEPT = KEPT * TOGETHER
@@ -114,8 +114,9 @@ def move_in_place(words_RGX, parent_R, length_R, width):
 def reorder_cache(k_RGMX, parent_R, length_R, out=None):
     """Moves each row's written positions from its parent's row, in place; a thread has 16 bytes of up to eight rows.
 
-    Version 3: `move_in_registers` as (ceil(bytes of a head / 512), G) blocks of (32, ceil(R / 8)). Reads and writes
-    each word that moves once. Version 2 where positions are no whole 16 bytes, or rows more than fit.
+    Version 3: `move_in_registers` as (ceil(bytes of a head / 512), G) blocks of (32, max(ceil(R / 8), min(R, 8))).
+    Reads and writes each word that moves once. Version 2 if a position is no multiple of 16 bytes, the cache does not
+    begin at one, or there are more than 256 rows.
     """
     R, target = len(parent_R), k_RGMX if out is None else out
     if R > ROWS or k_RGMX.shape[3] * k_RGMX.itemsize % 16 or address_of(target) % 16:

@@ -109,7 +109,7 @@ class Memories:
 
     def __init__(self, device: str):
         self.device = device
-        self._both: dict[int, tuple[np.ndarray, Any]] = {}  # by the memory's address: its bytes here and there
+        self._both: dict[tuple[int, int], tuple[np.ndarray, Any]] = {}  # by address and size: its bytes here and there
         self._views: dict[int, tuple[np.ndarray, Any]] = {}  # by the array's id, the array here and there
 
     def put_on_device(self, given: Any) -> Any:
@@ -143,12 +143,12 @@ class Memories:
     def _both_memories(self, array: np.ndarray) -> tuple[np.ndarray, Any]:
         while isinstance(array.base, np.ndarray):
             array = array.base
-        if (address := address_of(array)) not in self._both:
+        if (place := (address_of(array), array.nbytes)) not in self._both:
             here = array.ravel(order="K").view(np.uint8)
             if array.size and not np.shares_memory(here, array):
                 raise ValueError(f"the memory of an array {array.dtype}{array.shape} does not lie in one piece")
-            self._both[address] = here, put(here, self.device)
-        return self._both[address]
+            self._both[place] = here, put(here, self.device)
+        return self._both[place]
 
 
 def view_at_offset(whole: Any, offset: int, like: Any) -> Any:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,9 +44,9 @@ def launch(kernel: Any, grid: int | tuple, block: int | tuple, *arrays: Any) -> 
     """Runs kernel[grid, block](*arrays): arrays of CuPy's on the GPU, those of the emulated device in the emulator.
 
     NumPy arrays go to the emulator without a GPU, or within `InEmulator`; else they are copied to the GPU and back,
-    each memory once for all its views (arrays of records by Numba, each view by itself). That is for tests: what is
-    timed lives there. The emulator stops at the first mistake; within `traced_launches` data races are mistakes too.
-    An empty grid launches nothing.
+    each memory once for all its views (by Numba each view by itself: arrays of records, and all where CuPy is missing).
+    That is for tests: what is timed lives there. The emulator stops at the first mistake; within `traced_launches` data
+    races are mistakes too. An empty grid launches nothing.
     """
     if (0 in grid) if type(grid) is tuple else grid == 0:
         return
@@ -69,7 +70,7 @@ def launch(kernel: Any, grid: int | tuple, block: int | tuple, *arrays: Any) -> 
     if not all(isinstance(array, np.ndarray | np.generic | int | float) for array in arrays):
         raise OptionError("these arrays live on a GPU, and Numba finds none here: pass NumPy arrays to the emulator")
     if not EMULATED.get() and device_kind() == "gpu":
-        if any(isinstance(array, np.ndarray) for array in arrays) and _are_packable(arrays):
+        if any(isinstance(array, np.ndarray) for array in arrays) and _are_packable(arrays) and find_spec("cupy"):
             memories = Memories("cuda")
             launch(kernel, grid, block, *memories.put_on_device(arrays))
             return memories.copy_changes_back()
@@ -230,6 +231,6 @@ class InEmulator(FunctionWithin):
 
 
 @functools.lru_cache(maxsize=1024)
-def launch_by_numba(function: Callable) -> ByNumba:
+def with_numba_launches(function: Callable) -> ByNumba:
     """Wraps a function once: what is kept by a plan's functions is found again."""
     return ByNumba(function)

@@ -111,7 +111,7 @@ def _attribute_of_data(name: str) -> property:
     return property(lambda self: getattr(self.there, name))
 
 
-def _method_of_data(name: str) -> Callable:
+def _make_method_of_data(name: str) -> Callable:
     def call(self, *args, **kwargs):
         _refuse_arguments(name, kwargs)
         return _run_by_numpy(getattr(np.ndarray, name), (self, *args), kwargs)
@@ -131,7 +131,7 @@ def _refuse_other_kinds(choices: tuple) -> None:
         raise TypeError(f"CuPy's where takes no NumPy scalar beside an array of another kind ({', '.join(kinds)})")
 
 
-def _look_at_host(name: str) -> Callable:
+def _make_look(name: str) -> Callable:
     return lambda self: getattr(host_view(self), name)()
 
 
@@ -139,9 +139,9 @@ for _name in ("dtype", "flags", "itemsize", "nbytes", "ndim", "shape", "size", "
     setattr(EmulatorArray, _name, _attribute_of_data(_name))
 for _name in ("all", "any", "argmax", "astype", "clip", "copy", "cumsum", "max", "min", "ravel", "repeat", "reshape",
               "sum", "swapaxes", "transpose", "view"):  # fmt: skip
-    setattr(EmulatorArray, _name, _method_of_data(_name))
+    setattr(EmulatorArray, _name, _make_method_of_data(_name))
 for _name in ("__bool__", "__int__", "__index__", "__float__", "item", "tolist"):
-    setattr(EmulatorArray, _name, _look_at_host(_name))
+    setattr(EmulatorArray, _name, _make_look(_name))
 EmulatorArray.T = property(lambda self: self.transpose())
 
 

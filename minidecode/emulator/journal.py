@@ -99,7 +99,7 @@ class Journal:
         return kind
 
     def place(self, site: int) -> Place:
-        code, offset = self.bases.code_at(site)
+        code, offset = self.bases.code_and_offset_of_site(site)
         return place_of(code, offset)
 
     def memory_at(self, address: int, itemsize: int | None = None) -> Memory:
@@ -135,6 +135,6 @@ class _Bases(dict):
             self._canonical = np.concatenate([[0, 1], *starts])
         return self._canonical
 
-    def code_at(self, site: int) -> tuple[CodeType, int]:
+    def code_and_offset_of_site(self, site: int) -> tuple[CodeType, int]:
         base, code = next((start, code) for start, end, code in self.ranges if start <= site < end)
         return code, (site - base) & ~1

@@ -271,7 +271,9 @@ class Races:
             return "cuda.syncthreads() is missing."
         if len(one.block.threads) <= WARP:
             return "cuda.syncwarp() or cuda.syncthreads() is missing."
-        (code, offset), (other, other_offset) = (self._journal.bases.code_at(a.site) for a in (first, second))
+        (code, offset), (other, other_offset) = (
+            self._journal.bases.code_and_offset_of_site(a.site) for a in (first, second)
+        )
         if code is other and is_guarded_by_thread_index(code, offset, other_offset):
             return "cuda.syncwarp() is missing: some threads of the block never come there."
         return "cuda.syncthreads() is missing, or, for one warp alone, cuda.syncwarp()."  # other warps may share it

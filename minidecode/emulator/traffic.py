@@ -85,9 +85,8 @@ class Traffic:
         """Whole epochs of blocks."""
         requests = form_requests(rows, self._threads_per_block)
         itemsize = rows.itemsize
-        sites, inverse = _dense_numbers(
-            2 * rows.site + (rows.address >= SHARED_BASE)
-        )  # `a[i]` in a function may be either
+        # `a[i]` in a function may be in either memory.
+        sites, inverse = _dense_numbers(2 * rows.site + (rows.address >= SHARED_BASE))
         accesses = np.bincount(inverse)
         bytes_of_site = np.bincount(inverse, weights=itemsize).astype(np.int64)
         site_of_request = inverse[requests.order[requests.start]]

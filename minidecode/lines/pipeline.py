@@ -162,7 +162,7 @@ class Stages:
                     if line.error and self.on_error == "stop":  # no one will ask for what comes behind it
                         window, going = window[: line.number - window[0].number + 1], False
                         break
-            for batch in self._in_batches(window):
+            for batch in self._split_into_batches(window):
                 batches_made += 1
                 for line in batch:
                     line.batch = batches_made
@@ -171,7 +171,7 @@ class Stages:
             if cut_short is not None:
                 raise cut_short
 
-    def _in_batches(self, window: list[Line]) -> list[list[Line]]:
+    def _split_into_batches(self, window: list[Line]) -> list[list[Line]]:
         """The lines of a window in batches, those that cannot be done in the last."""
         kinds = defaultdict(list)
         for line in window:
@@ -187,34 +187,34 @@ class Stages:
     def compute(self, batch: list[Line]) -> list[Line]:
         """The model's part. If a batch fails, each of its lines is tried alone, so that the error gets its line."""
         if able := [line for line in batch if not line.error]:
-            self._in_parts(able)
+            self._run_in_parts(able)
         if self.on_error == "stop" and not self.keeps_order:  # in order, the lines before the failed one come first
             self.is_stopped = any(line.error for line in batch)
         return batch
 
-    def _in_parts(self, part: list[Line]) -> None:
+    def _run_in_parts(self, part: list[Line]) -> None:
         """The part as a whole, or if that does not fit the memory, halves of it, and halves of these, until each fits.
 
         Nothing has been computed of what does not fit. A line alone that does not is refused.
         """
         try:
-            self._run_timed(part)
+            self._run_model_timed(part)
         except Exception as error:
             if isinstance(error, MemoryBudgetError) and len(part) > 1:
                 self.receipt.splits += 1
                 middle = len(part) // 2
                 for half in (part[:middle], part[middle:]):
-                    self._in_parts(half)
+                    self._run_in_parts(half)
                 return
             for line in part:
                 with self._as_error_of(line):
-                    self._run_timed([line])
+                    self._run_model_timed([line])
             is_first = self.receipt.batches == 0 == len(self.done)
             has_own = any(line.options or line.prefix is not None for line in part)
             if isinstance(error, OptionError) and is_first and not has_own and all(x.error for x in part):
                 raise  # no line has ever been done under these options: they are to blame
 
-    def _run_timed(self, part: list[Line]) -> None:
+    def _run_model_timed(self, part: list[Line]) -> None:
         with self.busy(self.MODEL_STAGE, part):
             self.run_model(part)
         self.receipt.batches += 1

@@ -129,7 +129,7 @@ class Watched:
         self.calls.append(call)
         try:
             if self.proved is not None:
-                return self._proved(call, model, args, kwargs)
+                return self._generate_and_compare(call, model, args, kwargs)
             began = time.perf_counter()
             side = self.side(model)
             ours = side(*args, **kwargs)
@@ -142,7 +142,9 @@ class Watched:
             call["raised"] = how
             raise
 
-    def _proved(self, call: dict[str, Any], model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _generate_and_compare(
+        self, call: dict[str, Any], model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """transformers' answer, and in `call` how it compares with ours.
 
         What functions keep is copied before: the script's own are called by transformers alone.

@@ -61,7 +61,7 @@ def with_memory(
 
 
 def frees_kept_steps(function: Function) -> Function:
-    """A function of a model, by `run_with_memory`."""
+    """A function of a model, by `with_memory`."""
 
     @functools.wraps(function)
     def call(model: LoadedModel, *args: Any, **kwargs: Any) -> Any:

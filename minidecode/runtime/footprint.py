@@ -147,7 +147,7 @@ def footprint(
         choice += R * ahead * 8 * (N + T + (V if options.do_sample else 0))
     widened = _widest_matrix(model) * s if narrow else 0
 
-    def layer_bytes(rows: int, seen: int, rows_at_once: int, hidden: int = 0) -> int:
+    def intermediate_bytes(rows: int, seen: int, rows_at_once: int, hidden: int = 0) -> int:
         """What one layer makes; attention looks from so many rows at once. hidden: the width of what EL looks at."""
         stack = [*blocks, *(model.weights.encoder.blocks if has_source else ())]
         F, X = max(b.up.outputs for b in stack), max(b.qkv.outputs for b in stack) + model.config.position_bias_outputs
@@ -163,15 +163,21 @@ def footprint(
 
     if not kind.keeps:  # a step reads whole texts again, and each beam a source of its own
         text = N + T
-        every = layer_bytes(R * (max(text, S) + each - 1), max(text, S), max(text, S)) + query_copies(R, R * text, text)
+        every = intermediate_bytes(R * (max(text, S) + each - 1), max(text, S), max(text, S)) + query_copies(
+            R, R * text, text
+        )
         again = 3 * L * R * S * cross_position if has_source else 0
         reading, step = every + again + latent, every + again + latent + R * text * 2 * position
     else:
-        reading = layer_bytes(B * (max(N, S) + each - 1), max(N, S), max(N, S)) + query_copies(B, B * N, N) + latent
+        reading = (
+            intermediate_bytes(B * (max(N, S) + each - 1), max(N, S), max(N, S)) + query_copies(B, B * N, N) + latent
+        )
         if has_source:  # its keys and values are made, of all layers at once, when the encoder is done
-            reading = max(reading, layer_bytes(B * (N + each - 1), max(N, S), N) + 2 * L * B * S * cross_position)
-        step = layer_bytes(each * R * ahead, max(N + T, S), each * R * ahead, D if el else 0) + copies
-    one_layer = layer_bytes(each * R, max(N + T, S), each * R, D if el else 0) + kind.gathered_bytes(size)
+            reading = max(
+                reading, intermediate_bytes(B * (N + each - 1), max(N, S), N) + 2 * L * B * S * cross_position
+            )
+        step = intermediate_bytes(each * R * ahead, max(N + T, S), each * R * ahead, D if el else 0) + copies
+    one_layer = intermediate_bytes(each * R, max(N + T, S), each * R, D if el else 0) + kind.gathered_bytes(size)
     separate = L * 4 * one_layer + choice  # what a planner of the user's own may take, too
     step += captured_bytes(model, plan, min(R, MOST_ROWS))  # of more, when sentences have left
     arena = {"none": 0, "planned": one_layer + choice}.get(plan.arena, separate)
@@ -187,8 +193,8 @@ def footprint(
     if logprobs is not None:
         texts, at_once = B * options.num_return_sequences, model.config.context  # tokens of texts in one pass
         read, heard = (min(texts * longest, max(at_once, longest)) for longest in (N + T, S))
-        pieces = layer_bytes(each * read, max(N + T, S), each * (N + T)) + query_copies(read, read, N + T)
-        passes = max(pieces, layer_bytes(heard, S, S))
+        pieces = intermediate_bytes(each * read, max(N + T, S), each * (N + T)) + query_copies(read, read, N + T)
+        passes = max(pieces, intermediate_bytes(heard, S, S))
         sources = heard * (D * s + 3 * L * cross_position) if has_source else 0
         logits = min(read, LOGITS_ROWS) * V * (SEARCH_SCORES * s + 16)
         noted = NOTED * texts * T * (s + max(1, logprobs) * (s + 8))

@@ -381,9 +381,8 @@ class Constraint:
         """
         text = self.vocabulary.text_of[token]
         end = self._old_end(beginning.matcher, [token], beginning.end, most, len(text))
-        has_no_room = beginning.end is not None and most < self._fewest_tokens(
-            beginning.end
-        )  # a new end is seldom shorter
+        # A new end is seldom shorter.
+        has_no_room = beginning.end is not None and most < self._fewest_tokens(beginning.end)
         if end is not None or has_no_room or beginning.searches >= SEARCHES:
             return end
         beginning.searches += 1

@@ -97,9 +97,8 @@ def _record_last_step(engine, network, weights, functions, extent: Extent, searc
     recorder = Recorder(lambda: [a for cache in plain.caches for a in cache.arrays()])
     stand_in: Any = _StandIn(plain, extent, CountedOps(functions, recorder))
     sources = [np.zeros(extent.source_tokens, np.int64)] * extent.sentences
-    no_eos = len(
-        search.eos_token_id
-    )  # which are the first tokens (options_of_step): a unigram ban must leave them possible
+    # EOS tokens are the first ones (options_of_step): a unigram ban must leave them possible.
+    no_eos = len(search.eos_token_id)
     texts = [np.full(extent.text_tokens - 2, no_eos)] * extent.sentences
     request = Request.make(texts, np.full(extent.sentences, limit), search, sources if extent.source_tokens else ())
     if extent.source_tokens:

@@ -92,9 +92,8 @@ class Looks:
     def start(cls, engine: Engine, request: Request, options: Options, refused: str) -> Looks:
         """refused: why no step is one launch, if none is."""
         may_end_early = bool(options.eos_token_id)
-        halfway = steps_between_looks(
-            int(request.limit_B.max()) // 2, may_end_early
-        )  # else a Past costs more than looks
+        # Looks at each step cost less than a Past.
+        halfway = steps_between_looks(int(request.limit_B.max()) // 2, may_end_early)
         return cls(engine, may_end_early, halfway > 1 and engine.captures(refused or ()))
 
     def are_due(self, past: Past | None, rows: Rows, key: Any) -> bool:

@@ -313,7 +313,7 @@ def bad_words_ids(ops, scores_RV, rows, o):
 # ---- lengths and forced tokens ---------------------------------------------------------------------------------------
 
 
-def _may_not_end_yet(rows, o) -> np.ndarray:
+def _rows_too_short_to_end(rows, o) -> np.ndarray:
     """Rows whose text may not end yet, by min_new_tokens or else by min_length.
 
     In fairseq a forced prefix goes before it: no least length holds while a text's prefix lasts.
@@ -324,10 +324,10 @@ def _may_not_end_yet(rows, o) -> np.ndarray:
     return too_early_R
 
 
-@acts(lambda o: o.eos_token_id, _may_not_end_yet, table=lambda rows, o: banned_tokens(o.eos_token_id))
+@acts(lambda o: o.eos_token_id, _rows_too_short_to_end, table=lambda rows, o: banned_tokens(o.eos_token_id))
 def min_new_tokens(ops, scores_RV, rows, o):
     """Rules out EOS that comes too early."""
-    return _add_biases(ops, scores_RV, rows, o, "min_new_tokens", _may_not_end_yet(rows.on_device, o))
+    return _add_biases(ops, scores_RV, rows, o, "min_new_tokens", _rows_too_short_to_end(rows.on_device, o))
 
 
 @acts(
@@ -382,14 +382,14 @@ def exponential_decay_length_penalty(ops, scores_RV, rows, o):
     return scores_RV
 
 
-def _has_one_token(rows, o) -> np.ndarray:
+def _rows_of_one_token(rows, o) -> np.ndarray:
     return (rows.length_R == 1) & ~rows.last_R
 
 
-@acts(lambda o: o.forced_bos_token_id, _has_one_token, table=lambda rows, o: unique_ids(o.forced_bos_token_id))
+@acts(lambda o: o.forced_bos_token_id, _rows_of_one_token, table=lambda rows, o: unique_ids(o.forced_bos_token_id))
 def begin_with_bos(ops, scores_RV, rows, o):
     """fairseq's forced BOS is the first token of a prefix: it keeps its log-probability."""
-    return _leave_only(scores_RV, _has_one_token(rows.on_device, o), table_of_processor("begin_with_bos", rows, o))
+    return _leave_only(scores_RV, _rows_of_one_token(rows.on_device, o), table_of_processor("begin_with_bos", rows, o))
 
 
 def _within_prefix(rows, o) -> np.ndarray:

@@ -63,12 +63,8 @@ class Stream:
         self._is_single, self._is_closed, self._output = is_single, False, None
         called_off, context = threading.Event(), contextvars.copy_context()
         context.run(CALLED_OFF.set, called_off)
-        arguments = (
-            _generate_into_queue,
-            generate,
-            text_stream,
-            self._pieces,
-        )  # not this object: once dropped it is to end the thread
+        # Not this object, which is to end the thread once it is dropped.
+        arguments = _generate_into_queue, generate, text_stream, self._pieces
         self._thread = threading.Thread(target=context.run, args=arguments, name="stream", daemon=True)
         self._call_off = weakref.finalize(self, called_off.set)
         self._thread.start()

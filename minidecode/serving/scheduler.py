@@ -255,10 +255,10 @@ class Scheduler:
         readings, unread = self.readings, {reading.job for reading in self.readings if reading.left}
         self.readings = [reading for reading in readings if reading.job in unread]
         for job in dict.fromkeys(reading.job for reading in readings if reading.job not in unread):
-            self.lanes.append(self._begun(job, [reading for reading in readings if reading.job is job]))
+            self.lanes.append(self._start_or_extend_lane(job, [reading for reading in readings if reading.job is job]))
         self._clear()
 
-    def _begun(self, job: Job, readings: list[Reading]) -> Lane:
+    def _start_or_extend_lane(self, job: Job, readings: list[Reading]) -> Lane:
         """The lane of a request whose texts have been read. A new one has its first tokens, too."""
         logits_1V, is_new = readings[0].logits_V[None], job.lane is None
         lane = start_lane(job, logits_1V, self.model.config.context + 1) if is_new else job.lane

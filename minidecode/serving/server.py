@@ -125,7 +125,11 @@ class Server:
         ]  # fmt: skip
         hosts = self.settings.hosts
         guard = [] if hosts is None else [Middleware(HostGuard, hosts)]
-        errors = {RefusedRequestError: _refused, HTTPException: _unserved, Exception: _failed}
+        errors = {
+            RefusedRequestError: _refusal_response,
+            HTTPException: _unserved_response,
+            Exception: _failure_response,
+        }
         return Starlette(routes=routes, middleware=guard, lifespan=self._lifespan, exception_handlers=errors)
 
     @contextlib.asynccontextmanager
@@ -343,7 +347,7 @@ class Running:
 
     async def whole(self, request: Request) -> Response:
         """The answer in one piece."""
-        listening = asyncio.ensure_future(_left(request))
+        listening = asyncio.ensure_future(_wait_for_disconnect(request))
         try:
             await self._until_over(listening)
             return JSONResponse(await self._whole(listening))
@@ -466,18 +470,18 @@ def _as_sent(key: str | None) -> set[bytes]:
     return sent
 
 
-async def _left(request: Request) -> None:
+async def _wait_for_disconnect(request: Request) -> None:
     """Returns when the client has left."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
-async def _refused(request: Request, refusal: Exception) -> Response:
+async def _refusal_response(request: Request, refusal: Exception) -> Response:
     assert isinstance(refusal, RefusedRequestError)
     return refusal.response()
 
 
-async def _unserved(request: Request, error: Exception) -> Response:
+async def _unserved_response(request: Request, error: Exception) -> Response:
     """A wrong address or method: an error that OpenAI's clients can show."""
     assert isinstance(error, HTTPException)
     message = "this address is not served: /v1/completions, /v1/chat/completions and /v1/models are"
@@ -487,7 +491,7 @@ async def _unserved(request: Request, error: Exception) -> Response:
     return JSONResponse(error_body(message, "invalid_request_error"), error.status_code, error.headers)
 
 
-async def _failed(request: Request, error: Exception) -> Response:
+async def _failure_response(request: Request, error: Exception) -> Response:
     """A mistake of the server's own. uvicorn's log has its traceback."""
     return JSONResponse(error_body("the server made a mistake: its log says which", "server_error"), 500)
 

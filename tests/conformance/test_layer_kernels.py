@@ -11,7 +11,10 @@ from minidecode.cache.no_cache import NoCache
 from minidecode.cache.split import SplitCache
 from minidecode.catalog import CATALOG
 from minidecode.conformance.attention import normal_numbers
+from minidecode.conformance.rows import append as append_rows
 from minidecode.conformance.rows import row_module
+from minidecode.cuda import append as append_kernels
+from minidecode.cuda import heads as heads_kernels
 from minidecode.cuda import prefill
 from minidecode.device.arrays import put
 from minidecode.device.launch import InEmulator, counted_launches, launch
@@ -176,3 +179,14 @@ def test_on_a_device_prompts_attend_as_weights_or_caches_are_stored():
 def cut_as_told(qkv_RX, bias_X, heads, dtype=None):
     """The heads alone, in this dtype."""
     return tuple(qkv_RX[:, :8].reshape(3, 2, 4).astype(dtype or np.float32) for _ in range(3))
+
+
+@pytest.mark.parametrize("has_bias", [True, False])
+@pytest.mark.parametrize("name", ["heads", "append"])
+def test_whole_fours_are_moved_in_fours_with_and_without_a_bias(name, has_bias):
+    """Llama's product has no bias of its own here: rotation has added it."""
+    arguments = append_rows.arguments_of([1, 0, 1, 2, 0], 3, Heads(2, 1, 4, 8, 1.0), bias=has_bias)
+    function = {"heads": heads_kernels.split_heads, "append": append_kernels.append_kv}[name]
+    with counted_launches() as launches:
+        InEmulator(function)(*arguments[: 3 if name == "heads" else None])
+    assert list(launches) == [f"add_and_{'cut' if name == 'heads' else 'append'}_fours (emulator)"]

@@ -94,6 +94,7 @@ def shifts_up(a_X, b_X):
 def test_views_that_are_launched_from_the_host_share_one_memory_on_a_gpu(monkeypatch):
     """Numba would copy each view there and back by itself, and the last one back would undo what the others got."""
     monkeypatch.setattr(launch_file, "device_kind", lambda: "gpu")
+    monkeypatch.setattr(launch_file, "find_spec", lambda name: name == "cupy")
     monkeypatch.setattr(launch_file, "Memories", lambda device: Memories("emulator"))
     whole_X = np.arange(6)
     with counted_launches() as launches:

@@ -31,6 +31,7 @@ def largest(arrays: list[np.ndarray]) -> float:
 def largest_error(found: list[np.ndarray], expected: list[np.ndarray]) -> float:
     """The largest difference from an expected number that was kept."""
     assert [a.shape for a in found] == [b.shape for b in expected] and all(np.isfinite(a).all() for a in found)
+    assert all(np.isfinite(b).sum() >= b.size // 16 for b in expected), "an eighth is kept"
     return largest([a - b for a, b in zip(found, expected, strict=True)])
 
 

@@ -415,7 +415,7 @@ def test_numba_is_handed_cupys_arrays_as_its_own_and_the_stream(monkeypatch):
     monkeypatch.setattr(cuda, "as_cuda_array", lambda array, sync: ("converted", array, sync))
     monkeypatch.setattr(cuda, "external_stream", lambda number: ("stream", number))
     x, kernel = Array(np.zeros(3)), Kernel()
-    op = launch.launch_by_numba(lambda: launch.launch(kernel, 4, 32, x, 6))
+    op = launch.with_numba_launches(lambda: launch.launch(kernel, 4, 32, x, 6))
     token = launch.STREAM.set(17)
     try:
         op()

@@ -35,7 +35,7 @@ def lifted(function):
 
 
 def numbers_of(given):
-    """What a kernel gets; `there` refuses arrays of the host's."""
+    """What a kernel gets; `data_on_device` refuses arrays of the host's."""
     if isinstance(given, tuple | list) and not hasattr(given, "_fields"):
         return type(given)(map(numbers_of, given))
     if isinstance(given, dict):

@@ -47,6 +47,7 @@ def planted() -> list[tuple]:
         half_cache_of([1, 0], 2, Heads(2, 1, 2, 3, 1.0)),
         half_cache_of([1, 0, 1], 2, Heads(4, 2, 8, 6, 1.0)),
         half_cache_of([1, 0, 1, 2, 0], 3, Heads(2, 1, 4, 8, 1.0)),  # whole fours, and more rows than a thread takes
+        arguments_of([1, 0, 1, 2, 0], 3, Heads(2, 1, 4, 8, 1.0), bias=False),
         arguments_of([32, 0, 31], 33, Heads(2, 1, 31, 33, 1.0)),
         arguments_of([2] * 2, 3, Heads(12, 12, 64, 64, 1.0)),  # GPT-2's heads, and all rows as long, as in a step
     ]

@@ -74,7 +74,7 @@ def judge(offset_X, bytes_X, first_X, last_X) -> str | None:
     for x, offset in enumerate(offset_X):
         if offset < 0 or offset % ALIGNED:
             return f"offset_X[{x}] is {offset}; right is a multiple of {ALIGNED}, from 0 up."
-    for x, y in np.argwhere(_are_live_together(first_X, last_X) & _do_share_bytes(offset_X, bytes_X)):
+    for x, y in np.argwhere(_pairs_live_together(first_X, last_X) & _pairs_sharing_bytes(offset_X, bytes_X)):
         if x < y:
             call = max(first_X[x], first_X[y])
             return f"Arrays {x} and {y} share bytes, and call {call} needs both."
@@ -87,7 +87,7 @@ def promise(offset_X, bytes_X, first_X, last_X) -> str | None:
     separate = int((-(-bytes_X // ALIGNED) * ALIGNED).sum())
     if end_X.max() > separate:
         return f"The block is larger than it need be: {end_X.max()} bytes, where a buffer for each takes {separate}."
-    top, meets_XX = int(end_X.argmax()), _are_live_together(first_X, last_X)
+    top, meets_XX = int(end_X.argmax()), _pairs_live_together(first_X, last_X)
     for begin in range(0, int(offset_X[top]), ALIGNED):
         in_the_way_X = meets_XX[top] & (begin < end_X) & (offset_X < begin + bytes_X[top]) & (bytes_X > 0)
         in_the_way_X[top] = False
@@ -115,12 +115,12 @@ def says(bytes_X, first_X, last_X) -> list[str]:
     ]
 
 
-def _are_live_together(first_X, last_X) -> np.ndarray:
+def _pairs_live_together(first_X, last_X) -> np.ndarray:
     """Whether some call needs both of a pair, for each pair."""
     return (first_X[:, None] <= last_X) & (first_X <= last_X[:, None])
 
 
-def _do_share_bytes(offset_X, bytes_X) -> np.ndarray:
+def _pairs_sharing_bytes(offset_X, bytes_X) -> np.ndarray:
     """Whether both of a pair share a byte, for each pair."""
     end_X = offset_X + bytes_X
     return np.maximum(offset_X[:, None], offset_X) < np.minimum(end_X[:, None], end_X)

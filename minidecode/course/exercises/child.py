@@ -213,7 +213,7 @@ class Student:
         return {"ok": True}
 
     def _enlarge_table_of_names(self) -> None:
-        """Makes Python enlarge its table of interned strings now, to room for as many again.
+        """Makes Python enlarge its table of interned strings now, so that it has room for the file's names.
 
         Python does so when the entries are used up, and those of deleted strings count. At one of the file's own names
         it would take hundreds of kilobytes, which count as arrays of the file.

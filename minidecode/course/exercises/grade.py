@@ -143,7 +143,7 @@ def grade(
     per_student: bool = False, by_name: bool = False, jobs: int = 2,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Graded]:  # fmt: skip
-    """Grades every one of `submissions`. which: by default all exercises that anybody handed in.
+    """Grades all `students` (see `submissions_of_folders`). which: by default all exercises that anybody handed in.
 
     seed: the variation that is due; per_student: each one's own, from the folder's name, as `start --student` draws it.
     Without either, the one that a file says it holds. by_name: the seed is that of a student's name.

@@ -71,11 +71,8 @@ class Judge:
     def do_load(self, source: str, file: str, kernel: str, shape: str) -> dict:
         from minidecode.course.exercises.kernel_source import take_kernel
 
-        self._taken, self._kernel, self._shape = (
-            take_kernel(source, file, kernel, [shape] if shape else []),
-            kernel,
-            shape,
-        )
+        self._taken = take_kernel(source, file, kernel, [shape] if shape else [])
+        self._kernel, self._shape = kernel, shape
         self._typed = {}
         return {"ok": True}
 
@@ -232,10 +229,10 @@ _OF_AN_ACCESS = ("index", "last_stored", "element", "thread", "epoch", "passed_b
 def _finding_as_dict(f: Any, run: Any) -> dict:
     """A finding in plain words and numbers.
 
-    array and space: what it is about; reads: the lines that read there; turns: see `_turns`. Of an access that ended
-    the launch also its index (in an array of one axis), the thread with the barriers passed (epoch), and of a read of
-    what nothing has written element and last_stored, the last place that was written, and whether its thread had passed
-    by a barrier at which others wait.
+    array and space: what it is about; reads: the lines that read there; turns: see `_turns_in_words`. Of an access that
+    ended the launch also its index (in an array of one axis), the thread with the barriers passed (epoch), and of a
+    read of what nothing has written element and last_stored, the last place that was written, and whether its thread
+    had passed by a barrier at which others wait.
     """
     from minidecode.emulator.memory import LOAD
 

@@ -1,7 +1,7 @@
 """A league by counts: what an accepted kernel costs on inputs that are the same for all, as one line with a checksum.
 
-The checksum says which file a line belongs to. It is no secret, and anybody can compute one. To prove a line, `judged`
-runs the file again.
+The checksum says which file a line belongs to. It is no secret, and anybody can compute one. To prove a line,
+`judge_lines` runs the file again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Linux itself refuses what the student's process has no use for: Landlock for files, seccomp for all else.
 
 No privilege is needed, nothing can be taken back, and native code is held to it as well. What of the two a system has
-is what `lock` returns; elsewhere the audit hook of child.py stands alone. Python's own library is needed here, no more.
+is what `lock_process` returns; elsewhere the audit hook of child.py stands alone. Python's own library is needed here,
+no more.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def _restrict_to_reading(libc, folders: list[str], closed: list[str]) -> bool:
     shut = [os.path.realpath(path) for path in closed]
     for folder in folders:
         _allow_below(os.path.realpath(folder), shut, allow)
-    for library in _shared_libraries():
+    for library in _libraries_beside_loaded():
         allow(library, READ_FILE)
     is_held = libc.syscall(LANDLOCK + 2, rules, 0) == 0
     os.close(rules)
@@ -120,7 +121,7 @@ def _allow_below(folder: str, shut: list[str], allow) -> None:
             allow(entry.path, READ_FILE | READ_DIR)
 
 
-def _shared_libraries() -> list[str]:
+def _libraries_beside_loaded() -> list[str]:
     """Shared libraries beside those that are loaded: modules of Python may want one more."""
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
         places = {os.path.dirname(line.split(maxsplit=5)[5].rstrip("\n")) for line in maps if ".so" in line}

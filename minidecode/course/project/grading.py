@@ -52,7 +52,7 @@ def engines_of_folders(folders: Iterable[Path]) -> dict[str, Path]:
         if not folder.is_dir():
             raise InputError(f"{folder} is no folder")
         engine_here = _engine_file(folder)
-        class_of = {f.name: f for f in sorted(folder.iterdir()) if _can_be_students(f)}
+        class_of = {f.name: f for f in sorted(folder.iterdir()) if _may_be_of_student(f)}
         inner = {} if engine_here else {name: engine for name, f in class_of.items() if (engine := _engine_file(f))}
         if not engine_here and not inner:
             raise InputError(f"{folder} holds no engine.py, nor folders of students that do")
@@ -60,7 +60,7 @@ def engines_of_folders(folders: Iterable[Path]) -> dict[str, Path]:
     return by_student
 
 
-def _can_be_students(folder: Path) -> bool:
+def _may_be_of_student(folder: Path) -> bool:
     """Whether it can be a student's: a link may lead to a neighbour's."""
     return folder.is_dir() and not folder.is_symlink() and not folder.name.startswith((".", "__"))
 

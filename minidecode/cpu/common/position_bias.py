@@ -16,13 +16,13 @@ from .jit import njit
 def bias_arrays(bias, dtype):
     """(bias_XHP, bucket_L, zero) of a bias, or of none; read-only, as weights are."""
     if bias is None:
-        return _no_bias(np.dtype(dtype))
+        return _empty_bias_arguments(np.dtype(dtype))
     bias_XHP, bucket_L = contiguous_array(bias.bias_XHP, dtype), contiguous_array(bias.bucket_L, np.int64)
     return _read_only(bias_XHP), _read_only(bucket_L), bias.zero
 
 
 @functools.cache
-def _no_bias(dtype):
+def _empty_bias_arguments(dtype):
     """Made once: each layer of each step asks for it."""
     return _read_only(np.empty((0, 0, 0), dtype)), _read_only(np.empty(0, np.int64)), 0
 

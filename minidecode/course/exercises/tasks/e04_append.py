@@ -102,7 +102,7 @@ class Task(NumPyTask):
         return "The memory is wrong."
 
     def miss(self, v, trial):
-        rows, fewest = _rows_in_words(trial.calls), trial.inputs["h_LRTD"].shape[0] * trial.inputs["h_LRTD"].shape[1]
+        rows, fewest = _count_rows(trial.calls), trial.inputs["h_LRTD"].shape[0] * trial.inputs["h_LRTD"].shape[1]
         if missing := self._never_projected(trial):
             layer, row = missing[0]
             message = (
@@ -138,7 +138,7 @@ class Task(NumPyTask):
     def praise(self, v, tried):
         layers, _, _, _ = tried[-1].inputs["h_LRTD"].shape
         whole = layers * int((tried[-1].inputs["length_R"] + 1).sum())
-        rows = _rows_in_words(tried[-1].calls)
+        rows = _count_rows(tried[-1].calls)
         return f"The last step projected {rows} rows; from the start it would have been {whole}."
 
 
@@ -159,5 +159,5 @@ def _rows_asked_for(calls):
     return [arguments for _, arguments in calls if len(arguments) == 2 and np.ndim(arguments[1]) == 2]
 
 
-def _rows_in_words(calls):
+def _count_rows(calls):
     return sum(len(h_XD) for _, h_XD in _rows_asked_for(calls))

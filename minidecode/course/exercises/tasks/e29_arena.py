@@ -81,11 +81,11 @@ class Task(NumPyTask):
         if problem := self._no_plan(trial):
             return problem
         offset_X, (size_X, first_X, last_X) = trial.got[0].astype(np.int64), _arrays(v, trial.inputs)
-        meet_XX = _do_meet(first_X, last_X)
+        meet_XX = _meet(first_X, last_X)
         if (offset_X < 0).any():
             x = int((offset_X < 0).argmax())
             return Miss(f"{self.call(trial.inputs)}: offset_X[{x}] is {offset_X[x]}, before the block begins.")
-        pairs = np.argwhere(np.triu(meet_XX & _do_share_bytes(offset_X, size_X), 1))
+        pairs = np.argwhere(np.triu(meet_XX & _share_bytes(offset_X, size_X), 1))
         if len(pairs):
             return Miss(self._overlap_message(trial, pairs, offset_X, size_X, first_X))
         if (offset_X % v.aligned).any():
@@ -135,10 +135,10 @@ class Task(NumPyTask):
         if any(self._no_plan(t) for t in tried):
             return None
         plans = [(t.got[0].astype(np.int64), *_arrays(v, t.inputs)) for t in tried]
-        shares = [np.triu(_do_share_bytes(offset_X, size_X), 1) for offset_X, size_X, _, _ in plans]
+        shares = [np.triu(_share_bytes(offset_X, size_X), 1) for offset_X, size_X, _, _ in plans]
         together = list(zip(shares, plans, strict=True))
-        if any((share_XX & _do_meet(first_X, last_X)).any() for share_XX, (_, _, first_X, last_X) in together):
-            shorter = [share_XX & _do_meet(first_X, np.maximum(last_X - 1, first_X))
+        if any((share_XX & _meet(first_X, last_X)).any() for share_XX, (_, _, first_X, last_X) in together):
+            shorter = [share_XX & _meet(first_X, np.maximum(last_X - 1, first_X))
                        for share_XX, (_, _, first_X, last_X) in together]  # fmt: skip
             return None if any(s_XX.any() for s_XX in shorter) else "frees-early"
         if not any(share_XX.any() for share_XX in shares):
@@ -146,7 +146,7 @@ class Task(NumPyTask):
         for fit in (0, 1):
             if all(np.array_equal(offset_X, _plans_as_they_come(v, *arrays)[fit]) for offset_X, *arrays in plans):
                 return "first-come"
-        longer = [share_XX & _do_meet(first_X, last_X + 1) for share_XX, (_, _, first_X, last_X) in together]
+        longer = [share_XX & _meet(first_X, last_X + 1) for share_XX, (_, _, first_X, last_X) in together]
         return None if any(s_XX.any() for s_XX in longer) else "frees-late"
 
     def praise(self, v, tried):
@@ -166,11 +166,11 @@ def _align_size(size, unit):
     return -(-size // unit) * unit
 
 
-def _do_meet(first_X, last_X):
+def _meet(first_X, last_X):
     return (first_X[:, None] <= last_X) & (first_X <= last_X[:, None])
 
 
-def _do_share_bytes(offset_X, size_X):
+def _share_bytes(offset_X, size_X):
     end_X = offset_X + size_X
     return np.maximum(offset_X[:, None], offset_X) < np.minimum(end_X[:, None], end_X)
 

@@ -190,7 +190,7 @@ class Task(NumPyTask):
 
         is_some = trial.inputs["x_RD"].any(axis=1)
         due = pairs(self._unsigned(v, trial.inputs)[is_some], trial.inputs["w_FD"])
-        taken = [arguments for _, arguments in trial.calls if _can_dot_take(arguments, v.depth)]
+        taken = [arguments for _, arguments in trial.calls if _is_accepted_by_dot(arguments, v.depth)]
         return counted([due]), counted([pairs(*arguments) for arguments in taken])
 
     def _raised(self, inputs, error):
@@ -223,7 +223,7 @@ def dot(u_RD, w_FD, depth):
     return u_RD.astype(np.int32) @ w_FD.astype(np.int32).T
 
 
-def _can_dot_take(arguments, depth):
+def _is_accepted_by_dot(arguments, depth):
     try:
         dot(*arguments, depth)
     except (TypeError, ValueError):

@@ -231,14 +231,14 @@ def halve_threshold(rows, p_R, v, mistake=None):
     return score_of(high_R + 1 if mistake == "first-that-fails" else low_R, v.bits, is_turned)
 
 
-def rows_of_calls(trial):
+def thresholds_of_calls(trial):
     """The thresholds of each call that had one for each row."""
     return [a[0] for _, a in trial.calls if np.shape(a[0]) == trial.inputs["p_R"].shape]
 
 
 def halves_scores(trial, steps=6):
     """Whether one of the first guesses at row 0 begins a run in which each lies half as far from the last one."""
-    guess_X = np.array([threshold_R[0] for threshold_R in rows_of_calls(trial)], np.float64)
+    guess_X = np.array([threshold_R[0] for threshold_R in thresholds_of_calls(trial)], np.float64)
     guess_X = guess_X[np.isfinite(guess_X)][: 4 + steps]
     eps = float(np.finfo(rows_of(trial.inputs).scores_RV.dtype).eps)
     away_X, size_X = np.abs(np.diff(guess_X)), np.abs(guess_X)
@@ -249,7 +249,7 @@ def halves_scores(trial, steps=6):
 
 def row_by_row(trial):
     """Whether guesses change one row's threshold at a time, and those of all rows in turn."""
-    asked = rows_of_calls(trial)
+    asked = thresholds_of_calls(trial)
     if len(trial.inputs["p_R"]) < 2 or len(asked) < 3:
         return False
     steps = itertools.pairwise(asked[1:])
