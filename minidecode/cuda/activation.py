@@ -194,7 +194,7 @@ def bias_activation(f_RX, bias_X, activation, out=None):
     if is_gated(activation):
         return pairs(f_RX, bias_X, activation, out)
     bias_X, y_RX = bias_and_result(f_RX, bias_X, out)
-    if not lie_in_fours(f_RX, y_RX, bias_X[None]):
+    if not lie_in_fours(f_RX, y_RX, bias_X):
         return bias_activation_v2(f_RX, bias_X, activation, y_RX)
     code = activation_code(activation)
     launch(OF_CODE.get(code, any_activation), grid_of(*f_RX.shape), THREADS, f_RX, bias_X, code, y_RX)
@@ -207,7 +207,7 @@ def add_bias(x_RX, bias_X, out=None):
     Reads 5RX bytes and writes 4RX.
     """
     bias_X, out_RX = bias_and_result(x_RX, bias_X, out)
-    if lie_in_fours(x_RX, out_RX, bias_X[None]):
+    if lie_in_fours(x_RX, out_RX, bias_X):
         launch(OF_CODE[PLAIN], grid_of(*x_RX.shape), THREADS, x_RX, bias_X, PLAIN, out_RX)
         return out_RX
     launch(activation_per_column, grid_of_columns(x_RX.shape[1], len(x_RX)), THREADS, x_RX, bias_X, PLAIN, out_RX)

@@ -112,12 +112,12 @@ def append_kv(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
     """Adds the bias and stores queries and the new position of the cache, four columns of four rows a thread.
 
     Version 3: `add_and_append_fours` as (ceil(R / 4), ceil(X / 512)) blocks of 128. Reads 5RX bytes and at_R, and
-    writes 4RHK + sRG(K+U). Version 2 where heads are no whole fours, or their
-    rows do not begin at multiples of 16 bytes.
+    writes 4RHK + sRG(K+U). Version 2 where heads are no whole fours, or their rows do not begin at multiples of 16
+    bytes.
     """
     q_RHK, arrays = _queries_and_arguments(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out)
-    (_, bias_X, q_RX, *_), positions = arrays, (m.reshape(-1, m.shape[3]) for m in (k_RGMK, v_RGMU))
-    if not lie_in_fours(qkv_RX, bias_X[None], q_RX, *positions):
+    _, of_bias_X, q_RX, *_ = arrays
+    if not lie_in_fours(qkv_RX, of_bias_X, q_RX, k_RGMK, v_RGMU):
         return append_kv_v2(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, q_RHK)
     launch(add_and_append_fours, grid_of(*qkv_RX.shape), THREADS, *arrays, largest_stored_number(k_RGMK.dtype))
     return q_RHK
@@ -149,7 +149,7 @@ def add_and_append_fours(qkv_RX, bias_X, q_RX, k_RGMK, v_RGMU, at_R, largest):
 
 @cuda.jit(device=True)
 def put_fours(cache_RGMX, at_R, c, kept):
-    """They are columns c to c + 3 of the heads of this block's rows, at position at_R[r] of each."""
+    """Stores columns c to c + 3 of all heads, of this block's rows, at position at_R[r]; none beyond the room."""
     R, _, M, X = cache_RGMX.shape
     g, x = c // X, c % X
     for i in range(ROWS):

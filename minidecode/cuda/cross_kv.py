@@ -89,7 +89,7 @@ def project_cross_kv(h_RD, weight, heads, dtype=None, out=None):
     and writes sSRG(K+U). Version 2 where columns are no whole fours.
     """
     k_SRX, v_SRX, kv_RX, bias_X = _product(h_RD, weight, heads, dtype, out)
-    if lie_in_fours(kv_RX, bias_X[None], k_SRX[0], v_SRX[0]):
+    if lie_in_fours(kv_RX, bias_X, k_SRX[0], v_SRX[0]):
         grid = *grid_of(len(kv_RX), k_SRX.shape[2] + v_SRX.shape[2]), len(k_SRX)
         launch(arrange_layers_in_fours, grid, THREADS, kv_RX, bias_X, largest_stored_number(k_SRX.dtype), k_SRX, v_SRX)
     else:

@@ -58,7 +58,7 @@ def split_heads(qkv_RX, bias_X, heads, dtype=None, out=None):
     """
     parts = results(qkv_RX, heads, dtype, out)
     tables, bias_X = tuple(map(view_as_rows, parts)), or_empty(bias_X, qkv_RX[:, 0])
-    if not lie_in_fours(qkv_RX, bias_X[None], *tables):
+    if not lie_in_fours(qkv_RX, bias_X, *tables):
         return split_heads_v2(qkv_RX, bias_X, heads, dtype, parts)
     launch(
         add_and_cut_fours,

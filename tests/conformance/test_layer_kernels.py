@@ -190,3 +190,17 @@ def test_whole_fours_are_moved_in_fours_with_and_without_a_bias(name, has_bias):
     with counted_launches() as launches:
         InEmulator(function)(*arguments[: 3 if name == "heads" else None])
     assert list(launches) == [f"add_and_{'cut' if name == 'heads' else 'append'}_fours (emulator)"]
+
+
+@pytest.mark.parametrize("beside", [4, 3])
+def test_a_cache_may_be_a_part_of_a_wider_memory(beside):
+    """Fours are moved where they begin at multiples of 16 bytes in the memory itself, and by numbers elsewhere."""
+    *given, k_RGMK, v_RGMU, at_R = append_rows.arguments_of([1, 0, 1], 3, Heads(2, 1, 4, 8, 1.0))
+    wide_RGMX = np.zeros((*k_RGMK.shape[:3], k_RGMK.shape[3] + beside), np.float32)
+    part_RGMK = wide_RGMX[..., beside:]
+    part_RGMK[...] = k_RGMK
+    with counted_launches() as launches:
+        InEmulator(append_kernels.append_kv)(*given, part_RGMK, v_RGMU, at_R)
+    assert list(launches) == [f"add_and_append{'_fours' if beside == 4 else ''} (emulator)"]
+    InEmulator(append_kernels.append_kv)(*given, k_RGMK, v_RGMU, at_R)
+    assert np.array_equal(part_RGMK, k_RGMK) and not wide_RGMX[..., :beside].any()

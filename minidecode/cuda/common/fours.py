@@ -21,16 +21,16 @@ def grid_of(R: int, X: int) -> tuple[int, int]:
     return -(-R // ROWS), -(-X // (4 * THREADS))
 
 
-def lie_in_fours(*tables) -> bool:
-    """Whether the rows of all of them are whole fours, and each four begins where a wide load or store can.
+def lie_in_fours(*arrays) -> bool:
+    """Whether the last axes of all of them are whole fours, and each four begins where a wide load or store can.
 
-    A table without numbers does not count: a bias that is not there, parts without columns.
+    An array without numbers does not count: a bias that is not there, parts without columns.
     """
     return all(
-        a.shape[1] % 4 == 0
-        and a.strides[1] == a.itemsize
-        and address_of(a) % (4 * a.itemsize) == a.strides[0] % (4 * a.itemsize) == 0
-        for a in tables
+        a.shape[-1] % 4 == 0
+        and a.strides[-1] == a.itemsize
+        and all(start % (4 * a.itemsize) == 0 for start in (address_of(a), *a.strides[:-1]))
+        for a in arrays
         if a.size
     )
 
