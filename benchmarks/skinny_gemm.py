@@ -218,7 +218,7 @@ def main() -> None:
     machine = describe_machine() | {"note": a.note}
     if a.out:
         whole = {"machine": machine, "threads": a.threads, "gigabytes_per_second": memory, "products": results}
-        a.out.write_text(json.dumps(whole) + "\n", encoding="utf-8")  # indents would add half
+        a.out.write_text(json.dumps(whole, separators=(",", ":")) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -156,7 +156,8 @@ def svg_of(figure: Figure) -> str:
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "minidecode"}):
         figure.savefig(drawn, format="svg", metadata={"Date": None})
     lines = re.sub(r"\n +", "\n", drawn.getvalue())
-    return re.sub(r'\b[dxy]="[^"]*"', lambda places: re.sub(r"(\.\d\d)\d+", r"\1", places[0]), lines)
+    svg = re.sub(r'\b[dxy]="[^"]*"', lambda places: re.sub(r"(\.\d\d)\d+", r"\1", places[0]), lines)
+    return re.sub(r'\bd="[^"]*"', lambda path: re.sub(r" ?\n|(?<=[A-Za-z]) ", "", path[0]), svg)
 
 
 def write_svg(figure: Figure, file: TextIO, title: str, description: str) -> None:
