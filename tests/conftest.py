@@ -81,7 +81,7 @@ def pytest_collection_modifyitems(config, items):
         else:
             left[name].append(item)
         seen[name] += 1
-    rest = [item for name in left for item in thinned(left[name], THINNED.get(name, 1))]
+    rest = (item for name in left for item in thinned(left[name], THINNED.get(name, 1)))
     kept = set(rest if config.option.rest else sampled)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = [item for item in items if item in kept]
@@ -89,6 +89,8 @@ def pytest_collection_modifyitems(config, items):
 
 def thinned(items, step):
     """One case in `step`: again and again the one with the most values that none has had, of these one by its name."""
+    if step == 1:
+        return items
     left, drawn, had = sorted(items, key=lambda item: zlib.crc32(item.nodeid.encode())), [], set()
     while len(drawn) < len(items) / step:
         most = max(left, key=lambda item: len(values_of(item) - had))

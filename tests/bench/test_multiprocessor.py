@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import spearmanr
 
 from minidecode.bench import predict
 from minidecode.bench.multiprocessor import (
@@ -46,6 +45,8 @@ def share_by_flight(case):
 
 def ranked(group, shares):
     cases = [case for case in MEASURED["cases"] if group in ("all", case["set"])]
+    from scipy.stats import spearmanr  # loads for two seconds: not while tests are collected
+
     return spearmanr([shares(case) for case in cases], [case["share"] for case in cases]).statistic
 
 
