@@ -20,13 +20,14 @@ def linear_naive(x_RX, weight, add_to=None, out=None):
 
 def linear(x_RX, weight, add_to=None, out=None, *, workspace=None):
     """One BLAS product; a weight stored (out, in) is transposed as a view, not copied. Others are cast in pieces."""
-    weight = weight if is_in_blocks(weight) else unpack_panels(weight)
-    if is_in_blocks(weight):
-        y_RX = product_of_blocks(x_RX, weight, out)
-    elif weight.data.dtype != x_RX.dtype:
-        y_RX = product_by_blocks(x_RX, weight, out, np.copyto, workspace)
-    else:
+    if weight.layout == "panels" and not is_in_blocks(weight):
+        weight = unpack_panels(weight)
+    if weight.data.dtype == x_RX.dtype:
         y_RX = np.matmul(x_RX, weight.data if weight.layout == "io" else weight.data.T, out=out)
+    elif is_in_blocks(weight):
+        y_RX = product_of_blocks(x_RX, weight, out)
+    else:
+        y_RX = product_by_blocks(x_RX, weight, out, np.copyto, workspace)
     return y_RX if add_to is None else np.add(add_to, y_RX, out=add_to)
 
 
