@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from llvmlite import ir
-from numba import float32, int32, types
-from numba.extending import intrinsic
+from numba import float32, int32
 
+from .atomics import float_of
 from .jit import njit
 
 LOG2_E = np.float32(math.log2(math.e))
@@ -31,14 +30,4 @@ def exp(x):
     factor = f * SERIES[7] + SERIES[6]
     factor = f * (f * (f * factor + SERIES[5]) + SERIES[4]) + SERIES[3]
     factor = f * (f * (f * factor + SERIES[2]) + SERIES[1]) + SERIES[0]
-    return float32(0) if is_nothing else factor * _float_of((int32(k) + int32(127)) << int32(23))
-
-
-@intrinsic
-def _float_of(typing_context, bits):
-    """The float32 that has these bits."""
-
-    def code(context, builder, signature, arguments):
-        return builder.bitcast(arguments[0], ir.FloatType())
-
-    return types.float32(types.int32), code
+    return float32(0) if is_nothing else factor * float_of((int32(k) + int32(127)) << int32(23))
