@@ -49,11 +49,3 @@ class PreallocatedCache(PromptCache):
         """Row r goes on from what row parent[r] held."""
         ops.reorder_cache(self.k_RGMK, parent_R, self.end_R)
         ops.reorder_cache(self.v_RGMU, parent_R, self.end_R)
-
-    def keep_only(self, ops, stays_B, stays_R):
-        """Keeps only these rows."""
-        self.k_RGMK, self.v_RGMU = ops.gather_rows(self.k_RGMK, stays_R), ops.gather_rows(self.v_RGMU, stays_R)
-        self.begin_R, self.end_R = self.begin_R[stays_R], self.end_R[stays_R]
-
-    def step_arrays(self):
-        return self.k_RGMK, self.v_RGMU

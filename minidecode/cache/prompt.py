@@ -21,8 +21,8 @@ class PromptCache:
     """One layer's keys and values of the prompts. What goes on from there adds what a step does:
 
     about, step_bytes(size), begin_steps(ops, k_RGK, v_RGU, beams, steps), append_step(ops, qkv_RX),
-    attend_step(ops, q_RHK), reorder(ops, parent_R), keep_only(ops, stays_B, stays_R) and step_arrays(). in_place: steps
-    work on arrays that stay where they are.
+    attend_step(ops, q_RHK) and reorder(ops, parent_R); where it keeps something else than a block for each row, also
+    keep_only(ops, stays_B, stays_R) and step_arrays(). in_place: steps work on arrays that stay where they are.
     """
 
     about: ClassVar[str]
@@ -35,7 +35,9 @@ class PromptCache:
     begin_steps: Callable[..., None]
     append_step: Callable[..., Any]
     attend_step: Callable[..., Any]
-    step_arrays: Callable[[], tuple[Any, ...]]
+    k_RGMK: Any  # a block for each row, in most caches
+    v_RGMU: Any
+    begin_R: Any
     end_R: Any  # how many positions of each row are written, in a cache of fixed size
 
     def __init__(self, block, offsets_X, stored_as=None, N=None):
@@ -89,6 +91,14 @@ class PromptCache:
         self.begin_steps(ops, self.k_RGK, self.v_RGU, beams, steps)
         self.decoding = True
         del self.k_RGK, self.v_RGU, self.offsets_X
+
+    def keep_only(self, ops, stays_B, stays_R):
+        """Keeps only these rows."""
+        self.k_RGMK, self.v_RGMU = ops.gather_rows(self.k_RGMK, stays_R), ops.gather_rows(self.v_RGMU, stays_R)
+        self.begin_R, self.end_R = self.begin_R[stays_R], self.end_R[stays_R]
+
+    def step_arrays(self):
+        return self.k_RGMK, self.v_RGMU
 
     def arrays(self):
         """What is held between steps."""

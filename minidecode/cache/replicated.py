@@ -57,6 +57,3 @@ class ReplicatedCache(PromptCache):
         """Keeps only these rows."""
         self.k_RGMK, self.v_RGMU = ops.gather_rows(self.k_RGMK, stays_R), ops.gather_rows(self.v_RGMU, stays_R)
         self.begin_R = self.begin_R[stays_R]
-
-    def step_arrays(self):
-        return self.k_RGMK, self.v_RGMU

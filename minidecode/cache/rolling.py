@@ -64,14 +64,6 @@ class RollingCache(PromptCache):
         ops.reorder_cache(self.k_RGMK, parent_R, written_R)
         ops.reorder_cache(self.v_RGMU, parent_R, written_R)
 
-    def keep_only(self, ops, stays_B, stays_R):
-        """Keeps only these rows."""
-        self.k_RGMK, self.v_RGMU = ops.gather_rows(self.k_RGMK, stays_R), ops.gather_rows(self.v_RGMU, stays_R)
-        self.begin_R, self.end_R = self.begin_R[stays_R], self.end_R[stays_R]
-
-    def step_arrays(self):
-        return self.k_RGMK, self.v_RGMU
-
 
 def slots_of_prompt(k_BGNX, M: int):
     """The last M of N positions, each in its slot; slots beyond the N-th, if there are any, are zeros."""
