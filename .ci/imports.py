@@ -8,7 +8,7 @@ import nvmath.bindings.cublas
 from minidecode.conformance.kernel_build import build
 from minidecode.cuda import flags
 
-kernel = flags.tell_together
+kernel = flags.write_flag_by_block
 registers = build(kernel, flags.SIGNATURES[kernel][0], (7, 5)).registers
 versions = ", ".join(f"{module.__name__} {module.__version__}" for module in (cupy, numpy, nvmath))
 print(f"{versions}, {numba.cuda.__name__}: a kernel of {registers} registers")

@@ -121,7 +121,7 @@ def calls_of_products(normal: Callable) -> dict[str, Callable[[str], None]]:
             calls[name] = on(functools.partial(linear.launch_few_rows, m), normal(m.rows, inputs), weight)
     for stored in ("int8", "int8_blocks", "int4"):
         weight = stored_weight(stored, Weight(normal(8, 64), layout="oi"))
-        calls[f"by_the_library, {stored}"] = on(linear.by_the_library, normal(3, 64), weight)
+        calls[f"multiply_by_library, {stored}"] = on(linear.multiply_by_library, normal(3, 64), weight)
     for dtype in ("float32", "float16"):
         weight, cut = Weight(normal(2 * 2 * 8, 8), layout="oi", bias=normal(2 * 2 * 8)), Heads(2, 2, 4, 4, 0.5)
         for project in (cross_kv.project_cross_kv_v2, cross_kv.project_cross_kv):

@@ -100,7 +100,9 @@ def kernel_with(dtype, rows, constants):
     """The kernel of few rows with these constants, for as many rows."""
     if constants == OF_5:
         return next(made for made in linear.FEW_BITS[dtype] if made.rows >= rows)
-    return linear.few_rows(dtype, min(rows, 8) if dtype == "float32" else 8 if rows <= 8 else 16, *constants)
+    return linear.make_few_rows_kernel(
+        dtype, min(rows, 8) if dtype == "float32" else 8 if rows <= 8 else 16, *constants
+    )
 
 
 def random_rows(rows, inputs):

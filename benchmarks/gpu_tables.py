@@ -151,7 +151,7 @@ def range_in_percent(shares: list[int]) -> str:
 SMALL = {"norm_kept": 1.8, "activation_of_fours": 1.7, "activation_per_column": 1.7, "add_and_append": 1.6,
          "add_and_append_fours": 1.6, "move_in_registers": 2.1,
          "add_and_cut": 1.6, "embedding_kept": 2.3, "extend_rows": 2.3, "move_in_place": 2.1, "refresh_in_place": 2.3,
-         "move_down": 1.6, "tell_together": 1.8}  # fmt: skip
+         "move_finished_down": 1.6, "write_flag_by_block": 1.8}  # fmt: skip
 ROUND_AND_SCALE = 2 * 1.6  # around a product of the library with float16 weights
 LAUNCH_US, COPY = 2.6, 2.4e6  # of a product, and bytes a microsecond (cuda/linear.py)
 SHORT = "gpt2, greedy, 1 x 32, 64 new"

@@ -21,7 +21,7 @@ from ..ops import Weight
 from .compare import time_by_turns
 
 STORED = tuple(linear.LIBRARY_FROM)
-WAYS = {"kernels": linear.by_kernels, "library": linear.by_the_library}
+WAYS = {"kernels": linear.multiply_by_kernels, "library": linear.multiply_by_library}
 
 
 @dataclass(frozen=True)

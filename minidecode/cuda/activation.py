@@ -12,7 +12,7 @@
    memory alone allows 100 %, L2 183 %, instructions 211 %, waits 338 %, L1 427 %. Not measured by itself; version 3
    reached 48 % on 1 GB (H100, 2026-11-26).
 
-In the others a whole number says which activation it is. All threads take the same way through `activated`, so that
+In the others a whole number says which activation it is. All threads take the same way through `activate`, so that
 the choice costs a few comparisons beside a load that takes hundreds of cycles.
 """
 
@@ -32,25 +32,25 @@ from .common.activation import (
     ROOT_OF_TWO_PI,
     TWO,
     ZERO,
-    activated,
+    activate,
+    activate_pairs,
     bias_and_result,
-    pairs,
 )
-from .common.bias import plus
-from .common.fours import KEPT, grid_of, lie_in_fours, load_fours, store_fours
+from .common.bias import with_bias
+from .common.fours import KEPT, are_whole_fours, grid_of_fours, load_fours, store_fours
 from .common.grids import grid_of_columns
 from .common.reduction import THREADS
-from .common.vector_load import begins_at_16_bytes, wide_load, wide_store
+from .common.vector_load import has_aligned_rows, wide_load, wide_store
 
 
 def bias_activation_v1(f_RX, bias_X, activation, out=None, *, threads=THREADS):
     """y_RX = act(f_RX + bias_X), a thread per number.
 
     Launches `activation_per_number` in ceil(RX / threads) blocks. Reads 8RX bytes, a bias for each number, and writes
-    4RX. Columns that are pairs of gate and up take `pairs`, here and below.
+    4RX. Columns that are pairs of gate and up take `activate_pairs`, here and below.
     """
     if is_gated(activation):
-        return pairs(f_RX, bias_X, activation, out)
+        return activate_pairs(f_RX, bias_X, activation, out)
     bias_X, y_RX = bias_and_result(f_RX, bias_X, out)
     blocks = -(-f_RX.size // threads)
     launch(activation_per_number, blocks, threads, f_RX, bias_X, activation_code(activation), y_RX)
@@ -67,7 +67,7 @@ def activation_per_number(f_RX, bias_X, code, y_RX):
     if i < f_RX.size:
         r = i // f_RX.shape[1]
         c = i - r * f_RX.shape[1]
-        y_RX[r, c] = activated(plus(f_RX[r, c], bias_X, c), code)
+        y_RX[r, c] = activate(with_bias(f_RX[r, c], bias_X, c), code)
 
 
 def bias_activation_v2(f_RX, bias_X, activation, out=None):
@@ -77,7 +77,7 @@ def bias_activation_v2(f_RX, bias_X, activation, out=None):
     Reads 5RX bytes, a bias for each four numbers, and writes 4RX.
     """
     if is_gated(activation):
-        return pairs(f_RX, bias_X, activation, out)
+        return activate_pairs(f_RX, bias_X, activation, out)
     bias_X, y_RX = bias_and_result(f_RX, bias_X, out)
     R, X = f_RX.shape
     launch(activation_per_column, grid_of_columns(X, R), THREADS, f_RX, bias_X, activation_code(activation), y_RX)
@@ -93,9 +93,9 @@ def activation_per_column(f_RX, bias_X, code, y_RX):
     """
     c = cuda.grid(1)
     if c < f_RX.shape[1]:
-        bias = plus(float32(0), bias_X, c)
+        bias = with_bias(float32(0), bias_X, c)
         for r in range(cuda.blockIdx.y, f_RX.shape[0], cuda.gridDim.y):
-            y_RX[r, c] = activated(f_RX[r, c] + bias, code)
+            y_RX[r, c] = activate(f_RX[r, c] + bias, code)
 
 
 def bias_activation_v3(f_RX, bias_X, activation, out=None):
@@ -105,11 +105,11 @@ def bias_activation_v3(f_RX, bias_X, activation, out=None):
     4RX. Version 2 where rows do not begin at multiples of 16 bytes, or do not end there.
     """
     if is_gated(activation):
-        return pairs(f_RX, bias_X, activation, out)
+        return activate_pairs(f_RX, bias_X, activation, out)
     bias_X, y_RX = bias_and_result(f_RX, bias_X, out)
     R, X = f_RX.shape
     loaded = (f_RX, y_RX, bias_X[None]) if len(bias_X) else (f_RX, y_RX)
-    if X % 4 or not all(begins_at_16_bytes(a) for a in loaded):
+    if X % 4 or not all(has_aligned_rows(a) for a in loaded):
         return bias_activation_v2(f_RX, bias_X, activation, y_RX)
     launch(
         activation_per_four_columns,
@@ -137,18 +137,18 @@ def activation_per_four_columns(f_RX, bias_X, code, y_RX):
             a, b, d, e = wide_load(bias_X, c)
         for r in range(cuda.blockIdx.y, f_RX.shape[0], cuda.gridDim.y):
             w, x, y, z = wide_load(f_RX[r], c)
-            w, x = activated(w + a, code), activated(x + b, code)
-            y, z = activated(y + d, code), activated(z + e, code)
+            w, x = activate(w + a, code), activate(x + b, code)
+            y, z = activate(y + d, code), activate(z + e, code)
             wide_store(y_RX[r], c, w, x, y, z)
 
 
 @cuda.jit(device=True)
-def by_one_exponential(x, slope):
+def scale_by_logistic(x, slope):
     """x / (1 + exp(-slope)): x/2 (1 + tanh(slope / 2)). Far below 0 the exponential is infinite, and the quotient 0."""
     return x / (ONE + math.exp(-slope))
 
 
-def fours_activated(code):
+def make_activation_kernel(code):
     """A kernel of version 4 for one activation, or for any (None), which it gets as an argument."""
 
     @cuda.jit
@@ -165,9 +165,9 @@ def fours_activated(code):
         for k in range(KEPT):
             x = kept[k]
             if code == GELU_NEW:
-                kept[k] = by_one_exponential(x, TWO * ROOT_OF_TWO_PI * (x + CUBE * x * x * x))
+                kept[k] = scale_by_logistic(x, TWO * ROOT_OF_TWO_PI * (x + CUBE * x * x * x))
             elif code == SILU:
-                kept[k] = by_one_exponential(x, x)
+                kept[k] = scale_by_logistic(x, x)
             elif code == GELU:
                 kept[k] = HALF * x * (ONE + math.erf(x * ROOT_OF_HALF))
             elif code == RELU:
@@ -175,14 +175,14 @@ def fours_activated(code):
             elif code == PLAIN:
                 kept[k] = x
             else:
-                kept[k] = activated(x, given)
+                kept[k] = activate(x, given)
         store_fours(y_RX, c, kept)
 
     return activation_of_fours
 
 
-any_activation = fours_activated(None)
-OF_CODE = {code: fours_activated(code) for code in (GELU_NEW, SILU, GELU, RELU, PLAIN)}
+any_activation = make_activation_kernel(None)
+OF_CODE = {code: make_activation_kernel(code) for code in (GELU_NEW, SILU, GELU, RELU, PLAIN)}
 
 
 def bias_activation(f_RX, bias_X, activation, out=None):
@@ -192,12 +192,12 @@ def bias_activation(f_RX, bias_X, activation, out=None):
     begin at multiples of 16 bytes, or do not end there.
     """
     if is_gated(activation):
-        return pairs(f_RX, bias_X, activation, out)
+        return activate_pairs(f_RX, bias_X, activation, out)
     bias_X, y_RX = bias_and_result(f_RX, bias_X, out)
-    if not lie_in_fours(f_RX, y_RX, bias_X):
+    if not are_whole_fours(f_RX, y_RX, bias_X):
         return bias_activation_v2(f_RX, bias_X, activation, y_RX)
     code = activation_code(activation)
-    launch(OF_CODE.get(code, any_activation), grid_of(*f_RX.shape), THREADS, f_RX, bias_X, code, y_RX)
+    launch(OF_CODE.get(code, any_activation), grid_of_fours(*f_RX.shape), THREADS, f_RX, bias_X, code, y_RX)
     return y_RX
 
 
@@ -207,8 +207,8 @@ def add_bias(x_RX, bias_X, out=None):
     Reads 5RX bytes and writes 4RX.
     """
     bias_X, out_RX = bias_and_result(x_RX, bias_X, out)
-    if lie_in_fours(x_RX, out_RX, bias_X):
-        launch(OF_CODE[PLAIN], grid_of(*x_RX.shape), THREADS, x_RX, bias_X, PLAIN, out_RX)
+    if are_whole_fours(x_RX, out_RX, bias_X):
+        launch(OF_CODE[PLAIN], grid_of_fours(*x_RX.shape), THREADS, x_RX, bias_X, PLAIN, out_RX)
         return out_RX
     launch(activation_per_column, grid_of_columns(x_RX.shape[1], len(x_RX)), THREADS, x_RX, bias_X, PLAIN, out_RX)
     return out_RX

@@ -29,12 +29,12 @@ from ..device.launch import launch
 from ..device.low_precision import largest_stored_number
 from ..errors import OptionError
 from ..reference import empty, or_empty, view_as_rows
-from .common.bias import plus
+from .common.bias import with_bias
 from .common.cut_off import cut_off
-from .common.fours import KEPT, ROWS, grid_of, lie_in_fours, load_fours, store_fours
+from .common.fours import KEPT, ROWS, are_whole_fours, grid_of_fours, load_fours, store_fours
 from .common.grids import grid_of_rows
 from .common.reduction import THREADS
-from .common.split_heads import PRODUCT_RX, ROW_X, ROWS_RX, add_then_cut
+from .common.split_heads import PRODUCT_RX, ROW_X, ROWS_RX, cut_heads_in_four_launches
 from .common.vector_load import wide_store
 
 
@@ -45,7 +45,7 @@ def append_kv_v1(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
     the cache.
     """
     refuse_other_types(qkv_RX, k_RGMK, v_RGMU)
-    q_RHK, *new = add_then_cut(qkv_RX, bias_X, heads)
+    q_RHK, *new = cut_heads_in_four_launches(qkv_RX, bias_X, heads)
     for cache_RGMX, new_RGX in zip((k_RGMK, v_RGMU), new, strict=True):
         arrays = new_RGX, at_R, cache_RGMX, largest_stored_number(cache_RGMX.dtype)
         launch(write_position, grid_of_rows(new_RGX.reshape(len(at_R), -1)), THREADS, *arrays)
@@ -73,12 +73,12 @@ def append_kv_v2(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
     Version 2: `add_and_append` as (R, ceil(X / 128)) blocks of 128. Reads 8RX bytes and at_R, and writes 4RHK +
     sRG(K+U).
     """
-    q_RHK, arrays = _queries_and_arguments(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out)
+    q_RHK, arrays = _prepare_append(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out)
     launch(add_and_append, grid_of_rows(qkv_RX), THREADS, *arrays, largest_stored_number(k_RGMK.dtype))
     return q_RHK
 
 
-def _queries_and_arguments(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out):
+def _prepare_append(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out):
     """(q_RHK, what the kernels take)."""
     refuse_other_types(qkv_RX, k_RGMK, v_RGMU)
     q_RHK = empty(qkv_RX, (len(qkv_RX), heads.H, heads.K)) if out is None else out
@@ -97,7 +97,7 @@ def add_and_append(qkv_RX, bias_X, q_RX, k_RGMK, v_RGMU, at_R, largest):
     values = keys + G * K
     if x >= qkv_RX.shape[1]:
         return
-    number = plus(qkv_RX[r, x], bias_X, x)
+    number = with_bias(qkv_RX[r, x], bias_X, x)
     if x < keys:
         q_RX[r, x] = number
     elif at_R[r] >= k_RGMK.shape[2]:
@@ -115,11 +115,11 @@ def append_kv(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None):
     writes 4RHK + sRG(K+U). Version 2 where heads are no whole fours, or their rows do not begin at multiples of 16
     bytes.
     """
-    q_RHK, arrays = _queries_and_arguments(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out)
+    q_RHK, arrays = _prepare_append(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out)
     _, of_bias_X, q_RX, *_ = arrays
-    if not lie_in_fours(qkv_RX, of_bias_X, q_RX, k_RGMK, v_RGMU):
+    if not are_whole_fours(qkv_RX, of_bias_X, q_RX, k_RGMK, v_RGMU):
         return append_kv_v2(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, q_RHK)
-    launch(add_and_append_fours, grid_of(*qkv_RX.shape), THREADS, *arrays, largest_stored_number(k_RGMK.dtype))
+    launch(add_and_append_fours, grid_of_fours(*qkv_RX.shape), THREADS, *arrays, largest_stored_number(k_RGMK.dtype))
     return q_RHK
 
 
@@ -142,13 +142,13 @@ def add_and_append_fours(qkv_RX, bias_X, q_RX, k_RGMK, v_RGMU, at_R, largest):
     for i in range(KEPT):
         kept[i] = cut_off(kept[i], largest)
     if c < values:
-        put_fours(k_RGMK, at_R, c - keys, kept)
+        store_columns_in_cache(k_RGMK, at_R, c - keys, kept)
     else:
-        put_fours(v_RGMU, at_R, c - values, kept)
+        store_columns_in_cache(v_RGMU, at_R, c - values, kept)
 
 
 @cuda.jit(device=True)
-def put_fours(cache_RGMX, at_R, c, kept):
+def store_columns_in_cache(cache_RGMX, at_R, c, kept):
     """Stores columns c to c + 3 of all heads, of this block's rows, at position at_R[r]; none beyond the room."""
     R, _, M, X = cache_RGMX.shape
     g, x = c // X, c % X

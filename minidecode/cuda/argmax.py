@@ -23,8 +23,8 @@ from ..device.launch import launch
 from ..ops import FINE, NONE_LEFT, NOT_A_NUMBER
 from ..reference import scratch
 from ..reference.argmax import result_arrays
-from .common.arrays import in_float32
-from .common.log_sum import added, log_of, rescaled, with_one_more
+from .common.arrays import require_float32
+from .common.log_sum import add_compensated, log_of_sum, max_and_sum_with_next, rescale_sum
 from .common.ranking import first_of_block, first_of_warp, goes_first
 from .common.reduction import THREADS, WARPS, block_max, block_sum
 from .common.rows import (
@@ -32,18 +32,18 @@ from .common.rows import (
     LOWEST,
     NAN,
     NOWHERE,
-    four_before,
-    four_of,
+    bounds_of_share,
     holds_nan,
-    largest_of,
-    loose_column,
+    largest_of_four,
+    load_four,
+    load_four_before,
     max_and_sum_of_block,
     max_and_sum_of_row,
     max_and_sum_of_share,
-    share_of,
-    shares_of,
-    with_one,
-    with_sixteen,
+    max_and_sum_with_one,
+    max_and_sum_with_sixteen,
+    split_into_shares,
+    unaligned_column_of,
 )
 
 
@@ -52,12 +52,12 @@ def argmax_tokens_v1(scores_RV, logits_RV=None, out=None):
 
     Launches `largest_in_passes` in R blocks of 128. Reads 12RV bytes and writes 20R.
     """
-    return launched(largest_in_passes, scores_RV, logits_RV, out)
+    return launch_block_per_row(largest_in_passes, scores_RV, logits_RV, out)
 
 
-def launched(kernel, scores_RV, logits_RV, out):
+def launch_block_per_row(kernel, scores_RV, logits_RV, out):
     """A block per row. Without logits the kernel gets the scores in their place, and takes no notice of them."""
-    out = result_arrays(in_float32(scores_RV), out)
+    out = result_arrays(require_float32(scores_RV), out)
     logits, has_logits = (scores_RV, 0) if logits_RV is None else (logits_RV, 1)
     launch(kernel, len(scores_RV), THREADS, scores_RV, logits, has_logits, *out)
     return out
@@ -87,18 +87,18 @@ def largest_in_passes(scores_RV, logits_RV, has_logits, token_R, logprob_R, trou
     largest = block_max(largest, part)
     total = lost = float32(0)
     for v in range(t, V, THREADS):
-        total, lost = added(total, lost, math.exp(logits_RV[r, v] - largest))
+        total, lost = add_compensated(total, lost, math.exp(logits_RV[r, v] - largest))
     total = block_sum(total, part)
     if t == 0:
-        write(r, best, column, is_nan, logits_RV, has_logits, largest, total, token_R, logprob_R, trouble_R)
+        write_row_results(r, best, column, is_nan, logits_RV, has_logits, largest, total, token_R, logprob_R, trouble_R)
 
 
 @cuda.jit(device=True)
-def write(r, best, column, is_nan, logits_RV, has_logits, largest, total, token_R, logprob_R, trouble_R):
+def write_row_results(r, best, column, is_nan, logits_RV, has_logits, largest, total, token_R, logprob_R, trouble_R):
     """The row's results, by one thread. A row all of whose scores are NaN has no column."""
     token_R[r], logprob_R[r], trouble_R[r] = 0, NAN, NOT_A_NUMBER
     if not is_nan:
-        logprob = logits_RV[r, column] - largest - log_of(total, largest) if has_logits else best
+        logprob = logits_RV[r, column] - largest - log_of_sum(total, largest) if has_logits else best
         if logprob == logprob:
             token_R[r], logprob_R[r] = column, logprob
             trouble_R[r] = FINE if best > -INFINITY else NONE_LEFT
@@ -109,7 +109,7 @@ def argmax_tokens_v2(scores_RV, logits_RV=None, out=None):
 
     Launches `largest_in_one_pass` in R blocks of 128. Reads 8RV bytes, or 4RV without logits, and writes 20R.
     """
-    return launched(largest_in_one_pass, scores_RV, logits_RV, out)
+    return launch_block_per_row(largest_in_one_pass, scores_RV, logits_RV, out)
 
 
 @cuda.jit
@@ -130,13 +130,13 @@ def largest_in_one_pass(scores_RV, logits_RV, has_logits, token_R, logprob_R, tr
         if goes_first(score, v, best, column):
             best, column = score, v
         if has_logits:
-            mine, total, lost = with_one_more(mine, total, lost, logits_RV[r, v])
+            mine, total, lost = max_and_sum_with_next(mine, total, lost, logits_RV[r, v])
     best, column = first_of_block(best, column, part, place)
     is_nan = cuda.syncthreads_or(has_nan)
     largest = block_max(mine, part)
-    total = block_sum(rescaled(total, mine, largest), part)
+    total = block_sum(rescale_sum(total, mine, largest), part)
     if t == 0:
-        write(r, best, column, is_nan, logits_RV, has_logits, largest, total, token_R, logprob_R, trouble_R)
+        write_row_results(r, best, column, is_nan, logits_RV, has_logits, largest, total, token_R, logprob_R, trouble_R)
 
 
 def argmax_tokens(scores_RV, logits_RV=None, out=None, *, workspace=None):
@@ -145,14 +145,14 @@ def argmax_tokens(scores_RV, logits_RV=None, out=None, *, workspace=None):
     Version 3: one kernel over (R, shares) blocks of 128, then `best_of_shares` in R warps. Reads 4RV bytes where the
     scores are the logits or there are none, otherwise 8RV; parts take 20 bytes a share; writes 20R.
     """
-    (R, V), out = scores_RV.shape, result_arrays(in_float32(scores_RV), out)
-    shares, columns = shares_of(R, V)
+    (R, V), out = scores_RV.shape, result_arrays(require_float32(scores_RV), out)
+    shares, columns = split_into_shares(R, V)
     best_RX, largest_RX, total_RX = (scratch(workspace, (R, shares), scores_RV) for _ in range(3))
     column_RX = scratch(workspace, (R, shares), scores_RV, np.int64)
     parts = best_RX, column_RX, largest_RX, total_RX
     if logits_RV is None:
         launch(best_of_scores, (R, shares), THREADS, scores_RV, columns, *parts)
-    elif is_same(logits_RV, scores_RV):
+    elif is_same_memory(logits_RV, scores_RV):
         launch(best_of_logits, (R, shares), THREADS, logits_RV, columns, *parts)
     else:
         launch(best_of_both, (R, shares), THREADS, scores_RV, logits_RV, columns, *parts)
@@ -161,7 +161,7 @@ def argmax_tokens(scores_RV, logits_RV=None, out=None, *, workspace=None):
     return out
 
 
-def is_same(a, b):
+def is_same_memory(a, b):
     """Whether two arrays are the same memory, read the same way."""
     return a is b or (address_of(a) == address_of(b) and a.strides == b.strides)
 
@@ -178,22 +178,22 @@ def best_of_logits(logits_RV, columns, best_RX, column_RX, largest_RX, total_RX)
     total_X = cuda.shared.array(WARPS, float32)
     r, share, t, T = cuda.blockIdx.x, cuda.blockIdx.y, cuda.threadIdx.x, THREADS
     row_V = logits_RV[r]
-    begin, first, last, end = share_of(row_V, columns)
+    begin, first, last, end = bounds_of_share(row_V, columns)
     best, where, largest, total = -INFINITY, NOWHERE, LOWEST, float32(0)
     v = first + 4 * t
     while v < last:
-        a, b = four_of(row_V, v), four_before(row_V, v + 4 * T, last)
-        c, d = four_before(row_V, v + 8 * T, last), four_before(row_V, v + 12 * T, last)
-        best, where = better(best, where, a, v)
-        best, where = better(best, where, b, v + 4 * T)
-        best, where = better(best, where, c, v + 8 * T)
-        best, where = better(best, where, d, v + 12 * T)
-        largest, total = with_sixteen(largest, total, a, b, c, d)
+        a, b = load_four(row_V, v), load_four_before(row_V, v + 4 * T, last)
+        c, d = load_four_before(row_V, v + 8 * T, last), load_four_before(row_V, v + 12 * T, last)
+        best, where = best_with_four(best, where, a, v)
+        best, where = best_with_four(best, where, b, v + 4 * T)
+        best, where = best_with_four(best, where, c, v + 8 * T)
+        best, where = best_with_four(best, where, d, v + 12 * T)
+        largest, total = max_and_sum_with_sixteen(largest, total, a, b, c, d)
         v += 16 * T
-    column = column_of(row_V, best, where)
-    x = loose_column(t, begin, first, last, end)
+    column = find_column_of_best(row_V, best, where)
+    x = unaligned_column_of(t, begin, first, last, end)
     if x != NOWHERE:
-        largest, total = with_one(largest, total, row_V[x])
+        largest, total = max_and_sum_with_one(largest, total, row_V[x])
         if goes_first(row_V[x], x, best, column):
             best, column = row_V[x], x
     best, column = first_of_block(best, column, part, place)
@@ -203,14 +203,14 @@ def best_of_logits(logits_RV, columns, best_RX, column_RX, largest_RX, total_RX)
 
 
 @cuda.jit(device=True)
-def better(best, where, four, v):
+def best_with_four(best, where, four, v):
     """The best so far, or the largest of four from v on, if it is above it."""
-    most = largest_of(four)
+    most = largest_of_four(four)
     return (most, v) if most > best else (best, where)
 
 
 @cuda.jit(device=True)
-def column_of(row_V, best, where):
+def find_column_of_best(row_V, best, where):
     """The column of the best, which is among the four from `where` on; NOWHERE of a thread that saw minus infinity."""
     if where != NOWHERE:
         while row_V[where] != best:
@@ -227,35 +227,35 @@ def best_of_both(scores_RV, logits_RV, columns, best_RX, column_RX, largest_RX, 
     largest_X = cuda.shared.array(WARPS, float32)
     total_X = cuda.shared.array(WARPS, float32)
     r, share = cuda.blockIdx.x, cuda.blockIdx.y
-    begin, first, last, end = share_of(logits_RV[r], columns)
+    begin, first, last, end = bounds_of_share(logits_RV[r], columns)
     largest, total = max_and_sum_of_share(logits_RV[r], begin, first, last, end)
     largest, total = max_and_sum_of_block(largest, total, largest_X, total_X)
-    best, column, is_nan = best_of_share(scores_RV[r], columns)
+    best, column, is_nan = find_best_of_share(scores_RV[r], columns)
     if cuda.threadIdx.x == 0:
         best_RX[r, share], column_RX[r, share] = best, column
         largest_RX[r, share], total_RX[r, share] = largest, NAN if is_nan else total
 
 
 @cuda.jit(device=True)
-def best_of_share(row_V, columns):
+def find_best_of_share(row_V, columns):
     """(best score of a block's share, its column, whether a score is NaN), for every thread."""
     part = cuda.shared.array(WARPS, float32)
     place = cuda.shared.array(WARPS, int64)
     t, T = cuda.threadIdx.x, THREADS
-    begin, first, last, end = share_of(row_V, columns)
+    begin, first, last, end = bounds_of_share(row_V, columns)
     best, where, has_nan = -INFINITY, NOWHERE, False
     v = first + 4 * t
     while v < last:
-        a, b = four_of(row_V, v), four_before(row_V, v + 4 * T, last)
-        c, d = four_before(row_V, v + 8 * T, last), four_before(row_V, v + 12 * T, last)
-        best, where = better(best, where, a, v)
-        best, where = better(best, where, b, v + 4 * T)
-        best, where = better(best, where, c, v + 8 * T)
-        best, where = better(best, where, d, v + 12 * T)
+        a, b = load_four(row_V, v), load_four_before(row_V, v + 4 * T, last)
+        c, d = load_four_before(row_V, v + 8 * T, last), load_four_before(row_V, v + 12 * T, last)
+        best, where = best_with_four(best, where, a, v)
+        best, where = best_with_four(best, where, b, v + 4 * T)
+        best, where = best_with_four(best, where, c, v + 8 * T)
+        best, where = best_with_four(best, where, d, v + 12 * T)
         has_nan |= holds_nan(a) | holds_nan(b) | holds_nan(c) | holds_nan(d)
         v += 16 * T
-    column = column_of(row_V, best, where)
-    x = loose_column(t, begin, first, last, end)
+    column = find_column_of_best(row_V, best, where)
+    x = unaligned_column_of(t, begin, first, last, end)
     if x != NOWHERE:
         has_nan |= row_V[x] != row_V[x]
         if goes_first(row_V[x], x, best, column):
@@ -271,7 +271,7 @@ def best_of_scores(scores_RV, columns, best_RX, column_RX, largest_RX, total_RX)
     Grid (R, shares), block 128. Reads 4 bytes a column of the share, and writes 20 a share.
     """
     r, share = cuda.blockIdx.x, cuda.blockIdx.y
-    best, column, is_nan = best_of_share(scores_RV[r], columns)
+    best, column, is_nan = find_best_of_share(scores_RV[r], columns)
     if cuda.threadIdx.x == 0:
         best_RX[r, share], column_RX[r, share] = best, column
         largest_RX[r, share], total_RX[r, share] = float32(0), NAN if is_nan else float32(1)
@@ -296,7 +296,7 @@ def best_of_shares(
         if column == NOWHERE:  # all are minus infinity
             column = 0
         is_nan = total != total
-        write(r, best, column, is_nan, logits_RV, has_logits, largest, total, token_R, logprob_R, trouble_R)
+        write_row_results(r, best, column, is_nan, logits_RV, has_logits, largest, total, token_R, logprob_R, trouble_R)
 
 
 # What each kernel is compiled and type-checked for, without a GPU.

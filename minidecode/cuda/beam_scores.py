@@ -16,10 +16,10 @@ from numba import cuda, float32
 
 from ..device.launch import launch
 from ..reference import scores_to_change
-from .common.arrays import in_float32
+from .common.arrays import require_float32
 from .common.grids import grid_of_rows
 from .common.reduction import THREADS
-from .common.rows import NOWHERE, four_before, loose_column, share_of
+from .common.rows import NOWHERE, bounds_of_share, load_four_before, unaligned_column_of
 from .common.vector_load import wide_store
 
 EACH = 4  # columns of a thread of version 2
@@ -31,7 +31,7 @@ def add_beam_scores_v1(scores_RV, running_R, out=None):
 
     Launches `add_to_each` in ceil(RV / 128) blocks of 128. Reads 8RV bytes, a running score for each, and writes 4RV.
     """
-    scores_RV = scores_to_change(in_float32(scores_RV), out)
+    scores_RV = scores_to_change(require_float32(scores_RV), out)
     launch(add_to_each, -(-scores_RV.size // THREADS), THREADS, scores_RV, running_R)
     return scores_RV
 
@@ -53,7 +53,7 @@ def add_beam_scores_v2(scores_RV, running_R, out=None):
 
     Launches `add_to_row` as (R, ceil(V / 512)) blocks of 128. Reads 5RV bytes and writes 4RV.
     """
-    scores_RV = scores_to_change(in_float32(scores_RV), out)
+    scores_RV = scores_to_change(require_float32(scores_RV), out)
     launch(add_to_row, grid_of_rows(scores_RV, EACH), THREADS, scores_RV, running_R)
     return scores_RV
 
@@ -77,7 +77,7 @@ def add_beam_scores(scores_RV, running_R, out=None):
 
     Version 3: `add_to_share` as (R, ceil(V / 2048)) blocks of 128. Reads 4.25RV bytes and writes 4RV.
     """
-    scores_RV = scores_to_change(in_float32(scores_RV), out)
+    scores_RV = scores_to_change(require_float32(scores_RV), out)
     launch(add_to_share, grid_of_rows(scores_RV, SHARE // THREADS), THREADS, scores_RV, running_R)
     return scores_RV
 
@@ -90,21 +90,21 @@ def add_to_share(scores_RV, running_R):
     """
     r, t = cuda.blockIdx.x, cuda.threadIdx.x
     row_V, running = scores_RV[r], running_R[r]
-    begin, first, last, end = share_of(row_V, SHARE)
+    begin, first, last, end = bounds_of_share(row_V, SHARE)
     v = first + 4 * t
-    a, b = four_before(row_V, v, last), four_before(row_V, v + 4 * THREADS, last)
-    c, d = four_before(row_V, v + 8 * THREADS, last), four_before(row_V, v + 12 * THREADS, last)
-    put_sum(row_V, v, last, a, running)
-    put_sum(row_V, v + 4 * THREADS, last, b, running)
-    put_sum(row_V, v + 8 * THREADS, last, c, running)
-    put_sum(row_V, v + 12 * THREADS, last, d, running)
-    column = loose_column(t, begin, first, last, end)
+    a, b = load_four_before(row_V, v, last), load_four_before(row_V, v + 4 * THREADS, last)
+    c, d = load_four_before(row_V, v + 8 * THREADS, last), load_four_before(row_V, v + 12 * THREADS, last)
+    store_four_sums(row_V, v, last, a, running)
+    store_four_sums(row_V, v + 4 * THREADS, last, b, running)
+    store_four_sums(row_V, v + 8 * THREADS, last, c, running)
+    store_four_sums(row_V, v + 12 * THREADS, last, d, running)
+    column = unaligned_column_of(t, begin, first, last, end)
     if column != NOWHERE:
         row_V[column] += running
 
 
 @cuda.jit(device=True)
-def put_sum(row_V, v, last, four, running):
+def store_four_sums(row_V, v, last, four, running):
     """Stores four scores plus the running score from column v on, if v is before `last`."""
     if v < last:
         w, x, y, z = four

@@ -98,8 +98,8 @@ def advance_sentence(
                 free -= 1
         finishes_BC[b, c] = finishes
         if finishes:
-            enter(b, finished_score_BW, finished_length_BW, slot_BW, score / norm, new, W + c)
-        w = place_among_going(b, c, score_BC, token_BC, eos_X, mark, in_order)
+            enter_finished_text(b, finished_score_BW, finished_length_BW, slot_BW, score / norm, new, W + c)
+        w = rank_among_going(b, c, score_BC, token_BC, eos_X, mark, in_order)
         if w < W:
             kept_BW[b, w], parent_BW[b, w], token_BW[b, w] = c, parent_BC[b, c], token_BC[b, c]
             running_score_BW[b, w] = score + mark if ends else score
@@ -123,7 +123,7 @@ def advance_sentence(
     if beams_at_limit and at_limit and not is_done:
         for w in range(W):
             score, slot = running_score_BW[b, w] / norm, W + kept_BW[b, w]
-            enter(b, finished_score_BW, finished_length_BW, slot_BW, score, new, slot)
+            enter_finished_text(b, finished_score_BW, finished_length_BW, slot_BW, score, new, slot)
     at_B[b] = length_B[b]
     done_B[b] = is_done or at_limit
     if not done_B[b]:
@@ -199,7 +199,7 @@ def advance_by_warp(
     for c in range(lane, C, WARP):
         finishes = (ending[c] != 0 or (at_limit and candidates_at_limit)) and c < W and not was_done
         finishes_BC[b, c], some_finish = finishes, some_finish | finishes
-        w = place_in_warp(c, C, going, ending, in_order)
+        w = rank_in_warp(c, C, going, ending, in_order)
         if w < W:
             kept_BW[b, w], parent_BW[b, w], token_BW[b, w] = c, parent_BC[b, c], token_BC[b, c]
             running_score_BW[b, w] = going[c]
@@ -218,7 +218,9 @@ def advance_by_warp(
                     finishes_BC[b, c] = False
                 else:
                     free -= 1
-                    enter(b, finished_score_BW, finished_length_BW, slot_BW, score_BC[b, c] / norm, new, W + c)
+                    enter_finished_text(
+                        b, finished_score_BW, finished_length_BW, slot_BW, score_BC[b, c] / norm, new, W + c
+                    )
         is_full = True
         for w in range(W):
             if finished_length_BW[b, w] == 0:
@@ -239,14 +241,14 @@ def advance_by_warp(
     if beams_at_limit and at_limit and not is_done:
         for w in range(W):
             score, slot = running_score_BW[b, w] / norm, W + kept_BW[b, w]
-            enter(b, finished_score_BW, finished_length_BW, slot_BW, score, new, slot)
+            enter_finished_text(b, finished_score_BW, finished_length_BW, slot_BW, score, new, slot)
     at_B[b], trouble_B[b], done_B[b] = length, trouble, is_done or at_limit
     if not (is_done or at_limit):
         length_B[b] = length + 1
 
 
 @cuda.jit(device=True)
-def place_in_warp(c, C, going, ending, in_order):
+def rank_in_warp(c, C, going, ending, in_order):
     """How many candidates run on before candidate c, from scores in shared memory and without branches."""
     before = 0
     for other in range(C):
@@ -258,7 +260,7 @@ def place_in_warp(c, C, going, ending, in_order):
 
 
 @cuda.jit(device=True)
-def enter(b, score_BW, length_BW, slot_BW, score, length, slot):
+def enter_finished_text(b, score_BW, length_BW, slot_BW, score, length, slot):
     """One more that finishes, behind its equals. From the last place up: who stands below it moves down."""
     W = score_BW.shape[1]
     w = W
@@ -271,7 +273,7 @@ def enter(b, score_BW, length_BW, slot_BW, score, length, slot):
 
 
 @cuda.jit(device=True)
-def place_among_going(b, c, score_BC, token_BC, eos_X, mark, in_order):
+def rank_among_going(b, c, score_BC, token_BC, eos_X, mark, in_order):
     """How many candidates run on before this one. No two have the same place, though all be equal, or NaN."""
     mine_ends, mine = is_among(token_BC[b, c], eos_X), score_BC[b, c]
     if mine_ends:

@@ -16,7 +16,7 @@ from numba import cuda, float32, float64, int64
 
 from ..device.launch import launch
 from ..reference import scores_to_change
-from .common.arrays import in_float32
+from .common.arrays import require_float32
 
 THREADS = 128
 RULED_OUT = float32(-np.inf)
@@ -25,18 +25,19 @@ RULED_OUT = float32(-np.inf)
 def bias_sequences(scores_RV, tokens_RM, length_R, list_R, ids_XXX, bias_XX, out=None):
     """Adds bias_XX to the scores of tokens that would complete a sequence of ids_XXX, a thread per sequence and row.
 
-    Launches `bias_group` as (R, ceil(S / threads)) blocks of at most 128, for S sequences of at most L tokens. A thread
-    reads 16 bytes; the first of a group of equal last tokens reads at most 16L + 8 for each of them, and writes 4.
+    Launches `add_group_bias` as (R, ceil(S / threads)) blocks of at most 128, for S sequences of at most L tokens. A
+    thread reads 16 bytes; the first of a group of equal last tokens reads at most 16L + 8 for each of them, and writes
+    4.
     """
-    scores_RV = scores_to_change(in_float32(scores_RV), out)
+    scores_RV = scores_to_change(require_float32(scores_RV), out)
     threads = min(THREADS, -(-ids_XXX.shape[1] // 32) * 32)
     grid = len(scores_RV), -(-ids_XXX.shape[1] // threads)
-    launch(bias_group, grid, threads, scores_RV, tokens_RM, length_R, list_R, ids_XXX, bias_XX)
+    launch(add_group_bias, grid, threads, scores_RV, tokens_RM, length_R, list_R, ids_XXX, bias_XX)
     return scores_RV
 
 
 @cuda.jit
-def bias_group(scores_RV, tokens_RM, length_R, list_R, ids_XXX, bias_XX):
+def add_group_bias(scores_RV, tokens_RM, length_R, list_R, ids_XXX, bias_XX):
     """Sums the biases of a group of sequences that end in the same token, and adds them to its score.
 
     Grid (R, ceil(S / blockDim.x)), block at most 128. A thread reads 16 bytes; that of a group's first sequence reads
@@ -51,7 +52,7 @@ def bias_group(scores_RV, tokens_RM, length_R, list_R, ids_XXX, bias_XX):
         return  # what fills the list up, what has no score, and what the first of its group adds
     gain, is_due = float32(0), False
     while s < ids_XXX.shape[1] and ids_XXX[x, s, end] == token:
-        if follows(tokens_RM, r, length_R[r], ids_XXX, x, s):
+        if ends_with_sequence_start(tokens_RM, r, length_R[r], ids_XXX, x, s):
             gain += float32(bias_XX[x, s])
             is_due = True
         s += 1
@@ -60,7 +61,7 @@ def bias_group(scores_RV, tokens_RM, length_R, list_R, ids_XXX, bias_XX):
 
 
 @cuda.jit(device=True)
-def follows(tokens_RM, r, length, ids_XXX, x, s):
+def ends_with_sequence_start(tokens_RM, r, length, ids_XXX, x, s):
     """Whether the text ends with all tokens of the sequence but its last; one below 0 is none."""
     end = ids_XXX.shape[2] - 1
     for k in range(end):
@@ -71,4 +72,6 @@ def follows(tokens_RM, r, length, ids_XXX, x, s):
 
 
 # What each kernel is compiled and type-checked for, without a GPU.
-SIGNATURES = {bias_group: [(float32[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64[:, :, ::1], float64[:, ::1])]}
+SIGNATURES = {
+    add_group_bias: [(float32[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64[:, :, ::1], float64[:, ::1])]
+}

@@ -32,26 +32,32 @@ from numba import cuda, float32, float64, int32, int64
 
 from ..device.launch import launch
 from ..reference import scratch
-from .common.arrays import filled
+from .common.arrays import filled_scratch
 from .common.best_columns import (
-    hold_of_share,
-    keep_reaching,
-    merge,
-    passes_over_share,
-    results,
-    write_in_order,
+    hold_scores_reaching,
+    keep_scores_reaching,
+    make_result_arrays,
+    merge_best_of_shares,
+    pick_from_share_in_passes,
+    write_best_in_order,
     write_nan,
 )
-from .common.ranking import first_of_block, goes_first, kth_of_block, least_of_groups, threshold_of_block
+from .common.ranking import (
+    first_of_block,
+    goes_first,
+    kth_largest_of_block,
+    least_maximum_of_groups,
+    threshold_of_block,
+)
 from .common.rows import (
     NOWHERE,
-    four_before,
-    four_of,
+    bounds_of_share,
     holds_nan,
-    largest_of,
-    loose_column,
-    share_of,
-    shares_of,
+    largest_of_four,
+    load_four,
+    load_four_before,
+    split_into_shares,
+    unaligned_column_of,
 )
 
 THREADS = 128  # of a block: one constant, for the shapes of shared arrays; no more candidates in versions 2 and 3
@@ -64,15 +70,15 @@ INFINITY, NAN = float32(np.inf), float32(np.nan)
 def top_candidates_v1(scores_BX, C, out=None):
     """The best C of each row of scores_BX with their columns, one pass over all scores for each.
 
-    Launches `passes_over_all` in B blocks of 128. Reads sBXC bytes and writes (s + 8)BC; s: bytes of a score.
+    Launches `pick_candidates_in_passes` in B blocks of 128. Reads sBXC bytes and writes (s + 8)BC; s: bytes of a score.
     """
-    best_BC, index_BC = results(scores_BX, len(scores_BX), C, out)
-    launch(passes_over_all, len(scores_BX), THREADS, scores_BX, best_BC, index_BC)
+    best_BC, index_BC = make_result_arrays(scores_BX, len(scores_BX), C, out)
+    launch(pick_candidates_in_passes, len(scores_BX), THREADS, scores_BX, best_BC, index_BC)
     return best_BC, index_BC
 
 
 @cuda.jit
-def passes_over_all(scores_BX, best_BC, index_BC):
+def pick_candidates_in_passes(scores_BX, best_BC, index_BC):
     """Finds the best score that comes after the last one found, C times.
 
     Grid B, block 128. Reads sXC bytes a row and writes (s + 8)C.
@@ -100,23 +106,33 @@ def passes_over_all(scores_BX, best_BC, index_BC):
 def top_candidates_v2(scores_BX, C, out=None):
     """The best C of each row of scores_BX with their columns, by HARS in three kernels.
 
-    Launches `rough_threshold` and `rerank` in B blocks, `retrieve` as (B, ceil(X / 128)), of 128. Reads 3sBX bytes,
-    thresholds included, and (s + 8)C for each survivor. More candidates than a block has threads take version 1.
+    Launches `find_rough_threshold` and `rerank_survivors` in B blocks, `retrieve_above_threshold` as (B, ceil(X /
+    128)), of 128. Reads 3sBX bytes, thresholds included, and (s + 8)C for each survivor. More candidates than a block
+    has threads take version 1.
     """
     if C > THREADS:
         return top_candidates_v1(scores_BX, C, out)
     B, X = scores_BX.shape
-    best_BC, index_BC = results(scores_BX, B, C, out)
+    best_BC, index_BC = make_result_arrays(scores_BX, B, C, out)
     threshold_B = np.empty_like(scores_BX, shape=B)
-    survivor_BX, count_B, has_nan_B = room_for_survivors(scores_BX, B, ROOM)
-    launch(rough_threshold, B, THREADS, scores_BX, C, threshold_B)
-    launch(retrieve, (B, -(-X // THREADS)), THREADS, scores_BX, threshold_B, survivor_BX, count_B, has_nan_B)
-    launch(rerank, B, THREADS, scores_BX, survivor_BX, count_B, has_nan_B, best_BC, index_BC)
+    survivor_BX, count_B, has_nan_B = allocate_survivors(scores_BX, B, ROOM)
+    launch(find_rough_threshold, B, THREADS, scores_BX, C, threshold_B)
+    launch(
+        retrieve_above_threshold,
+        (B, -(-X // THREADS)),
+        THREADS,
+        scores_BX,
+        threshold_B,
+        survivor_BX,
+        count_B,
+        has_nan_B,
+    )
+    launch(rerank_survivors, B, THREADS, scores_BX, survivor_BX, count_B, has_nan_B, best_BC, index_BC)
     return best_BC, index_BC
 
 
 @cuda.jit
-def rough_threshold(scores_BX, C, threshold_B):
+def find_rough_threshold(scores_BX, C, threshold_B):
     """The least of the maxima of C groups of a row: thread t has every 128th score from t on, for group t mod C.
 
     Grid B, block 128. Reads sX bytes a row and writes s.
@@ -127,13 +143,13 @@ def rough_threshold(scores_BX, C, threshold_B):
     for x in range(t, scores_BX.shape[1], THREADS):
         if scores_BX[b, x] > mine:
             mine = scores_BX[b, x]
-    threshold = least_of_groups(largest, mine, C)
+    threshold = least_maximum_of_groups(largest, mine, C)
     if t == 0:
         threshold_B[b] = threshold
 
 
 @cuda.jit
-def retrieve(scores_BX, threshold_B, survivor_BX, count_B, has_nan_B):
+def retrieve_above_threshold(scores_BX, threshold_B, survivor_BX, count_B, has_nan_B):
     """Writes the columns whose score reaches the row's threshold side by side, and notes NaN.
 
     Grid (B, ceil(X / 128)), block 128. A thread reads 2s bytes, and writes 8 of a column that survives.
@@ -150,7 +166,7 @@ def retrieve(scores_BX, threshold_B, survivor_BX, count_B, has_nan_B):
 
 
 @cuda.jit
-def rerank(scores_BX, survivor_BX, count_B, has_nan_B, best_BC, index_BC):
+def rerank_survivors(scores_BX, survivor_BX, count_B, has_nan_B, best_BC, index_BC):
     """The best C among the survivors of a row, one pass over these for each; over all scores if too many survive.
 
     Grid B, block 128. Reads (s + 8)C bytes a survivor and writes (s + 8)C a row.
@@ -179,17 +195,17 @@ def rerank(scores_BX, survivor_BX, count_B, has_nan_B, best_BC, index_BC):
 def top_candidates_v3(scores_BX, C, out=None, *, workspace=None):
     """The best C of each row of scores_BX with their columns, in one pass over slices in shared memory.
 
-    Launches `retrieve_from_slice` as (B, ceil(X / 2048)) blocks and `rerank` in B, of 128. Reads sBX bytes, and (s +
-    8)C for each survivor. More candidates than a block has threads take version 1, here and below.
+    Launches `retrieve_from_slice` as (B, ceil(X / 2048)) blocks and `rerank_survivors` in B, of 128. Reads sBX bytes,
+    and (s + 8)C for each survivor. More candidates than a block has threads take version 1, here and below.
     """
     if C > THREADS:
         return top_candidates_v1(scores_BX, C, out)
     B, X = scores_BX.shape
     slices = -(-X // SLICE)
-    best_BC, index_BC = results(scores_BX, B, C, out)
-    survivor_BX, count_B, has_nan_B = room_for_survivors(scores_BX, B, slices * THREADS, workspace)
+    best_BC, index_BC = make_result_arrays(scores_BX, B, C, out)
+    survivor_BX, count_B, has_nan_B = allocate_survivors(scores_BX, B, slices * THREADS, workspace)
     launch(retrieve_from_slice, (B, slices), THREADS, scores_BX, C, survivor_BX, count_B, has_nan_B)
-    launch(rerank, B, THREADS, scores_BX, survivor_BX, count_B, has_nan_B, best_BC, index_BC)
+    launch(rerank_survivors, B, THREADS, scores_BX, survivor_BX, count_B, has_nan_B, best_BC, index_BC)
     return best_BC, index_BC
 
 
@@ -214,8 +230,8 @@ def retrieve_from_slice(scores_BX, C, survivor_BX, count_B, has_nan_B):
             has_nan_B[b] = 1
         if tile[k] > mine:
             mine = tile[k]
-    threshold = kth_of_block(largest, mine, C)
-    many = keep_reaching(tile, width, threshold, C, kept, number, part, place)
+    threshold = kth_largest_of_block(largest, mine, C)
+    many = keep_scores_reaching(tile, width, threshold, C, kept, number, part, place)
     if t == 0:
         number[0] = cuda.atomic.add(count_B, b, many)
     cuda.syncthreads()
@@ -232,8 +248,8 @@ def top_candidates(scores_BX, C, out=None, *, workspace=None):
     if C > THREADS:
         return top_candidates_v1(scores_BX, C, out)
     B, X = scores_BX.shape
-    shares, columns = shares_of(B, X, most=64)
-    best_BC, index_BC = results(scores_BX, B, C, out)
+    shares, columns = split_into_shares(B, X, most=64)
+    best_BC, index_BC = make_result_arrays(scores_BX, B, C, out)
     score_BX = scratch(workspace, (B, shares * C), scores_BX)
     column_BX = scratch(workspace, (B, shares * C), scores_BX, np.int64)
     launch(retrieve_from_share, (B, shares), THREADS, scores_BX, columns, C, score_BX, column_BX)
@@ -255,16 +271,16 @@ def retrieve_from_share(scores_BX, columns, C, score_BX, column_BX):
     place = cuda.shared.array(WARPS, int64)
     r, t, T = cuda.blockIdx.x, cuda.threadIdx.x, THREADS
     row_X = scores_BX[r]
-    begin, first, last, end = share_of(row_X, columns)
-    column = loose_column(t, begin, first, last, end)
+    begin, first, last, end = bounds_of_share(row_X, columns)
+    column = unaligned_column_of(t, begin, first, last, end)
     mine, has_nan = -INFINITY, False
     if column != NOWHERE:
         mine, has_nan = max(mine, row_X[column]), row_X[column] != row_X[column]
     v = first + 4 * t
     while v < last:
-        a, b = four_of(row_X, v), four_before(row_X, v + 4 * T, last)
-        c, d = four_before(row_X, v + 8 * T, last), four_before(row_X, v + 12 * T, last)
-        mine = max(max(mine, max(largest_of(a), largest_of(b))), max(largest_of(c), largest_of(d)))
+        a, b = load_four(row_X, v), load_four_before(row_X, v + 4 * T, last)
+        c, d = load_four_before(row_X, v + 8 * T, last), load_four_before(row_X, v + 12 * T, last)
+        mine = max(max(mine, max(largest_of_four(a), largest_of_four(b))), max(largest_of_four(c), largest_of_four(d)))
         has_nan |= holds_nan(a) | holds_nan(b) | holds_nan(c) | holds_nan(d)
         v += 16 * T
     slot = cuda.blockIdx.y * C
@@ -273,11 +289,11 @@ def retrieve_from_share(scores_BX, columns, C, score_BX, column_BX):
             score_BX[r, slot + t], column_BX[r, slot + t] = NAN, t
         return
     threshold = threshold_of_block(largest, mine, C)
-    many = hold_of_share(row_X, begin, first, last, end, mine, threshold, held_score, held_column, number)
+    many = hold_scores_reaching(row_X, begin, first, last, end, mine, threshold, held_score, held_column, number)
     if many <= THREADS:
-        write_in_order(many, C, held_score, held_column, score_BX[r], column_BX[r], slot)
+        write_best_in_order(many, C, held_score, held_column, score_BX[r], column_BX[r], slot)
     else:
-        passes_over_share(row_X, begin, end, C, score_BX[r], column_BX[r], slot, part, place)
+        pick_from_share_in_passes(row_X, begin, end, C, score_BX[r], column_BX[r], slot, part, place)
 
 
 @cuda.jit
@@ -286,26 +302,32 @@ def merge_shares(score_BX, column_BX, best_BC, index_BC):
 
     Grid B, block 128. Reads (s + 8)C bytes a share, scores twice, and writes (s + 8)C.
     """
-    merge(cuda.blockIdx.x, score_BX, column_BX, best_BC, index_BC)
+    merge_best_of_shares(cuda.blockIdx.x, score_BX, column_BX, best_BC, index_BC)
 
 
-def room_for_survivors(scores, B, columns, workspace=None):
+def allocate_survivors(scores, B, columns, workspace=None):
     """(their columns, how many there are, whether a sentence has NaN), where the scores lie."""
     survivor_BX = scratch(workspace, (B, columns), scores, np.int64)
-    count_B, has_nan_B = (filled(workspace, B, scores, 0, np.int32) for _ in range(2))
+    count_B, has_nan_B = (filled_scratch(workspace, B, scores, 0, np.int32) for _ in range(2))
     return survivor_BX, count_B, has_nan_B
 
 
 # What each kernel is compiled and type-checked for, without a GPU.
 _EITHER, _COLUMNS, _COUNTS = (float32, float64), int64[:, ::1], int32[::1]
 SIGNATURES = {
-    passes_over_all: [(number[:, ::1], number[:, ::1], _COLUMNS) for number in _EITHER],
-    rough_threshold: [(number[:, ::1], int64, number[::1]) for number in _EITHER],
-    retrieve: [(number[:, ::1], number[::1], _COLUMNS, _COUNTS, _COUNTS) for number in _EITHER],
-    rerank: [(number[:, ::1], _COLUMNS, _COUNTS, _COUNTS, number[:, ::1], _COLUMNS) for number in _EITHER],
+    pick_candidates_in_passes: [(number[:, ::1], number[:, ::1], _COLUMNS) for number in _EITHER],
+    find_rough_threshold: [(number[:, ::1], int64, number[::1]) for number in _EITHER],
+    retrieve_above_threshold: [(number[:, ::1], number[::1], _COLUMNS, _COUNTS, _COUNTS) for number in _EITHER],
+    rerank_survivors: [(number[:, ::1], _COLUMNS, _COUNTS, _COUNTS, number[:, ::1], _COLUMNS) for number in _EITHER],
     retrieve_from_slice: [(number[:, ::1], int64, _COLUMNS, _COUNTS, _COUNTS) for number in _EITHER],
     retrieve_from_share: [(number[:, ::1], int64, int64, number[:, ::1], _COLUMNS) for number in _EITHER],
     merge_shares: [(number[:, ::1], _COLUMNS, number[:, ::1], _COLUMNS) for number in _EITHER],
 }
 # A block a sentence is too few for registers to be short; of slices, a T4's SM holds 1,024 threads, of 64 registers.
-REGISTERS = {passes_over_all: 64, rerank: 64, retrieve_from_slice: 64, retrieve_from_share: 72, merge_shares: 64}
+REGISTERS = {
+    pick_candidates_in_passes: 64,
+    rerank_survivors: 64,
+    retrieve_from_slice: 64,
+    retrieve_from_share: 72,
+    merge_shares: 64,
+}

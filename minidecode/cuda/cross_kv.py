@@ -19,9 +19,9 @@ from ..device.launch import launch
 from ..device.low_precision import largest_stored_number, rounding
 from ..reference import or_empty
 from ..reference.cross_kv import result_arrays
-from .common.bias import plus
+from .common.bias import with_bias
 from .common.cut_off import cut_off
-from .common.fours import KEPT, grid_of, lie_in_fours, load_fours, store_fours
+from .common.fours import KEPT, are_whole_fours, grid_of_fours, load_fours, store_fours
 from .common.grids import grid_of_rows
 from .common.reduction import THREADS
 from .common.split_heads import add_and_cut
@@ -36,14 +36,14 @@ def project_cross_kv_v1(h_RD, weight, heads, dtype=None, out=None):
     Behind the product, S launches of `add_and_cut` as (R, ceil(G(K+U) / 128)) blocks of 128. Reads 8SRG(K+U) bytes and
     writes sSRG(K+U); s: bytes of a number of the cache.
     """
-    k_SRX, v_SRX, kv_RX, bias_X = _product(h_RD, weight, heads, dtype, out)
+    k_SRX, v_SRX, kv_RX, bias_X = _project_source(h_RD, weight, heads, dtype, out)
     width = kv_RX.shape[1] // len(k_SRX)
     for s in range(len(k_SRX)):
         here = slice(s * width, (s + 1) * width)
         no_queries_RX = k_SRX[s, :, :0]
         given = kv_RX[:, here], bias_X[here], largest_stored_number(k_SRX.dtype), no_queries_RX, k_SRX[s], v_SRX[s]
         launch(add_and_cut, grid_of_rows(kv_RX[:, here]), THREADS, *given)
-    return _in_heads(k_SRX, v_SRX, heads)
+    return _as_heads(k_SRX, v_SRX, heads)
 
 
 @rounding
@@ -53,9 +53,9 @@ def project_cross_kv_v2(h_RD, weight, heads, dtype=None, out=None):
     Behind the product, `arrange_layers` as (R, ceil(G(K+U) / 128), S) blocks of 128. Reads 8SRG(K+U) bytes and writes
     sSRG(K+U).
     """
-    k_SRX, v_SRX, kv_RX, bias_X = _product(h_RD, weight, heads, dtype, out)
+    k_SRX, v_SRX, kv_RX, bias_X = _project_source(h_RD, weight, heads, dtype, out)
     _arrange(kv_RX, bias_X, k_SRX, v_SRX)
-    return _in_heads(k_SRX, v_SRX, heads)
+    return _as_heads(k_SRX, v_SRX, heads)
 
 
 def _arrange(kv_RX, bias_X, k_SRX, v_SRX):
@@ -74,7 +74,7 @@ def arrange_layers(kv_RX, bias_X, largest, k_SRX, v_SRX):
     values, width = k_SRX.shape[2], k_SRX.shape[2] + v_SRX.shape[2]
     if x >= width:
         return
-    number = cut_off(plus(kv_RX[r, s * width + x], bias_X, s * width + x), largest)
+    number = cut_off(with_bias(kv_RX[r, s * width + x], bias_X, s * width + x), largest)
     if x < values:
         k_SRX[s, r, x] = number
     else:
@@ -88,13 +88,13 @@ def project_cross_kv(h_RD, weight, heads, dtype=None, out=None):
     Version 3: `arrange_layers_in_fours` as (ceil(R / 4), ceil(G(K+U) / 512), S) blocks of 128. Reads 5SRG(K+U) bytes
     and writes sSRG(K+U). Version 2 where columns are no whole fours.
     """
-    k_SRX, v_SRX, kv_RX, bias_X = _product(h_RD, weight, heads, dtype, out)
-    if lie_in_fours(kv_RX, bias_X, k_SRX[0], v_SRX[0]):
-        grid = *grid_of(len(kv_RX), k_SRX.shape[2] + v_SRX.shape[2]), len(k_SRX)
+    k_SRX, v_SRX, kv_RX, bias_X = _project_source(h_RD, weight, heads, dtype, out)
+    if are_whole_fours(kv_RX, bias_X, k_SRX[0], v_SRX[0]):
+        grid = *grid_of_fours(len(kv_RX), k_SRX.shape[2] + v_SRX.shape[2]), len(k_SRX)
         launch(arrange_layers_in_fours, grid, THREADS, kv_RX, bias_X, largest_stored_number(k_SRX.dtype), k_SRX, v_SRX)
     else:
         _arrange(kv_RX, bias_X, k_SRX, v_SRX)
-    return _in_heads(k_SRX, v_SRX, heads)
+    return _as_heads(k_SRX, v_SRX, heads)
 
 
 @cuda.jit
@@ -117,7 +117,7 @@ def arrange_layers_in_fours(kv_RX, bias_X, largest, k_SRX, v_SRX):
         store_fours(v_SRX[s], c - values, kept)
 
 
-def _product(h_RD, weight, heads, dtype, out):
+def _project_source(h_RD, weight, heads, dtype, out):
     """(where keys go, where values go, the product of all layers, its bias); heads side by side."""
     k_SRGK, v_SRGU = result_arrays(h_RD, weight, heads, dtype, out)
     kv_RX = linear(h_RD, weight) if weight.x_bits is None else linear_int8(h_RD, weight)
@@ -125,7 +125,7 @@ def _product(h_RD, weight, heads, dtype, out):
     return k_SRGK.reshape(S, R, -1), v_SRGU.reshape(S, R, -1), kv_RX, or_empty(weight.bias, kv_RX[:, 0])
 
 
-def _in_heads(k_SRX, v_SRX, heads):
+def _as_heads(k_SRX, v_SRX, heads):
     return tuple(a.reshape(*a.shape[:2], heads.G, -1) for a in (k_SRX, v_SRX))
 
 

@@ -37,8 +37,8 @@ from ..device.launch import launch
 from ..device.matmul import matmul
 from ..errors import OptionError
 from ..reference import empty
-from .common.grids import thread_per_number
-from .common.hidden_sums import HIDDEN, hidden_sums, hidden_sums_v1, refuse_other_types
+from .common.grids import launch_thread_per_number
+from .common.hidden_sums import HIDDEN, refuse_other_types, sum_hidden_states, sum_hidden_states_v1
 from .common.reduction import warp_max, warp_sum
 
 THREADS = 256  # of a block in versions 2 and 3
@@ -52,18 +52,18 @@ def attend_el_v1(q_RHK, h_BND, begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, scale,
     Five launches, a thread for each number of each result. Each query head of each row reads the hidden states of its
     sentence twice: 2sRHND bytes; s: bytes of a number of h. Writes 4RHN bytes of scores twice, and 8RHD of q' and sums.
     """
-    sums_RHD, _, total_RH = hidden_sums_v1(q_RHK, h_BND, begin_B, w_k_GKD, scale)
-    return values(sums_RHD, total_RH, w_v_GUD, b_v_GU, out)
+    sums_RHD, _, total_RH = sum_hidden_states_v1(q_RHK, h_BND, begin_B, w_k_GKD, scale)
+    return project_to_values(sums_RHD, total_RH, w_v_GUD, b_v_GU, out)
 
 
 def attend_el(q_RHK, h_BND, begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, scale, out=None, *, workspace=None):
     """Attention on hidden states h_BND by one kernel between the products with W_k and W_v.
 
-    Version 2: `block_per_queries` reads hidden states once for QUERIES heads and beams, sRHND / 4 bytes, and writes no
-    scores. Hidden states that do not fit take version 1.
+    Version 2: `sum_states_by_block` reads hidden states once for QUERIES heads and beams, sRHND / 4 bytes, and writes
+    no scores. Hidden states that do not fit take version 1.
     """
-    sums_RHD, _, total_RH = hidden_sums(q_RHK, h_BND, begin_B, w_k_GKD, scale, workspace)
-    return values(sums_RHD, total_RH, w_v_GUD, b_v_GU, out)
+    sums_RHD, _, total_RH = sum_hidden_states(q_RHK, h_BND, begin_B, w_k_GKD, scale, workspace)
+    return project_to_values(sums_RHD, total_RH, w_v_GUD, b_v_GU, out)
 
 
 def attend_el_v3(q_RHK, h_BND, begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, scale, out=None, *, half=False):
@@ -82,36 +82,36 @@ def attend_el_v3(q_RHK, h_BND, begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, scale,
     (R, H, _), (B, N, D), (G, U, _) = q_RHK.shape, h_BND.shape, w_v_GUD.shape
     X, factors = R // B * H, np.float16 if half else np.float32  # X: the heads of all beams of a sentence
     el_q_RHD, scores_BXN, sums_RHD = empty(q_RHK, (R, H, D)), empty(q_RHK, (B, X, N)), empty(q_RHK, (R, H, D))
-    by_group(q_RHK * np.float32(scale), w_k_GKD, el_q_RHD)
+    multiply_by_group(q_RHK * np.float32(scale), w_k_GKD, el_q_RHD)
     el_q_BXD, h_BND = el_q_RHD.reshape(B, X, D).astype(factors, copy=False), h_BND.astype(factors, copy=False)
     matmul([(el_q_BXD, h_BND.transpose(0, 2, 1), scores_BXN)])
     weights_BXN = np.empty_like(scores_BXN, dtype=np.float16) if half else scores_BXN
     launch(masked_softmax, -(-B * X // WARPS), THREADS, weights_BXN, scores_BXN, begin_B)
     matmul([(weights_BXN, h_BND, sums_RHD.reshape(B, X, D))])
     a_RX = empty(q_RHK, (R, H * U)) if out is None else out
-    by_group(sums_RHD, w_v_GUD.transpose(0, 2, 1), a_RX.reshape(R, H, U))
+    multiply_by_group(sums_RHD, w_v_GUD.transpose(0, 2, 1), a_RX.reshape(R, H, U))
     a_RGXU = a_RX.reshape(R, G, H // G, U)
     a_RGXU += b_v_GU[:, None]
     return a_RX
 
 
-def by_group(x_RHX, w_GXX, result_RHX):
+def multiply_by_group(x_RHX, w_GXX, result_RHX):
     """Each head's rows times the matrix of its group, as the library's product; heads are read by their strides."""
     R, H, G = *x_RHX.shape[:2], len(w_GXX)
     x_GXRX, result_GXRX = (a.reshape(R, G, H // G, a.shape[2]).transpose(1, 2, 0, 3) for a in (x_RHX, result_RHX))
     matmul([(x_GXRX, w_GXX[:, None], result_GXRX)])
 
 
-def values(sums_RHD, total_RH, w_v_GUD, b_v_GU, out):
+def project_to_values(sums_RHD, total_RH, w_v_GUD, b_v_GU, out):
     """(W_v x) / total + b_v, heads side by side."""
     (R, H, _), U = sums_RHD.shape, w_v_GUD.shape[1]
     a_RX = empty(sums_RHD, (R, H * U)) if out is None else out
-    thread_per_number(project, a_RX.reshape(R, H, U), sums_RHD, total_RH, w_v_GUD, b_v_GU)
+    launch_thread_per_number(project_each_value, a_RX.reshape(R, H, U), sums_RHD, total_RH, w_v_GUD, b_v_GU)
     return a_RX
 
 
 @cuda.jit
-def project(a_RHU, sums_RHD, total_RH, w_v_GUD, b_v_GU):
+def project_each_value(a_RHU, sums_RHD, total_RH, w_v_GUD, b_v_GU):
     """One number of the answer: a row of W_v times the sums of a head, over its total, plus the bias.
 
     Grid ceil(RHU / 128), block 128. A thread reads 8D + 8 bytes and writes 4.
@@ -158,7 +158,7 @@ def masked_softmax(weights_BXN, scores_BXN, begin_B):
 # What each kernel is compiled and type-checked for, without a GPU. Weights are views into wider arrays.
 _VIEW, _ROWS, _ROW, _PLACES = float32[:, :, :], float32[:, :, ::1], float32[:, ::1], int64[::1]
 SIGNATURES = {
-    project: [(_ROWS, _ROWS, _ROW, _VIEW, _ROW)],
+    project_each_value: [(_ROWS, _ROWS, _ROW, _VIEW, _ROW)],
     masked_softmax: [(weights, _ROWS, _PLACES) for weights in HIDDEN],
 }
 LARGEST_BLOCK = {masked_softmax: THREADS}

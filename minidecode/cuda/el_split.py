@@ -25,9 +25,9 @@ import numpy as np
 from numba import cuda, float32, int64
 
 from ..reference import scratch
-from .common.attention import CACHES, result
-from .common.grids import thread_per_number
-from .common.hidden_sums import hidden_sums, hidden_sums_v1
+from .common.attention import CACHES, make_result_array
+from .common.grids import launch_thread_per_number
+from .common.hidden_sums import sum_hidden_states, sum_hidden_states_v1
 
 
 def attend_el_split_v1(
@@ -36,11 +36,11 @@ def attend_el_split_v1(
 ):  # fmt: skip
     """Attention on a prompt's hidden states and a row's own keys and values, the prompt kernel by kernel.
 
-    Launches what `hidden_sums_v1` does, then `own_scores` and `join`. Reads (4 + s)RHTK bytes for own scores, and RHU
-    times (8 + s)T + 8D + 8K to join; s: bytes of a number of the cache.
+    Launches what `sum_hidden_states_v1` does, then `score_own_positions` and `join_prompt_and_own`. Reads (4 + s)RHTK
+    bytes for own scores, and RHU times (8 + s)T + 8D + 8K to join; s: bytes of a number of the cache.
     """
-    prompt = hidden_sums_v1(q_RHK, prompt_h_BND, prompt_begin_B, w_k_GKD, scale)
-    return _join(prompt, q_RHK, b_k_GK, w_v_GUD, b_v_GU, k_RGTK, v_RGTU, begin_R, end_R, scale, out)
+    prompt = sum_hidden_states_v1(q_RHK, prompt_h_BND, prompt_begin_B, w_k_GKD, scale)
+    return _launch_join(prompt, q_RHK, b_k_GK, w_v_GUD, b_v_GU, k_RGTK, v_RGTU, begin_R, end_R, scale, out)
 
 
 def attend_el_split(
@@ -49,25 +49,25 @@ def attend_el_split(
 ):  # fmt: skip
     """Attention on a prompt's hidden states and a row's own keys and values, the prompt by one kernel.
 
-    Version 2: `hidden_sums`, then `own_scores` and `join`, a thread for each number. Hidden states that do not fit take
-    version 1.
+    Version 2: `sum_hidden_states`, then `score_own_positions` and `join_prompt_and_own`, a thread for each number.
+    Hidden states that do not fit take version 1.
     """
-    prompt = hidden_sums(q_RHK, prompt_h_BND, prompt_begin_B, w_k_GKD, scale, workspace)
-    return _join(prompt, q_RHK, b_k_GK, w_v_GUD, b_v_GU, k_RGTK, v_RGTU, begin_R, end_R, scale, out, workspace)
+    prompt = sum_hidden_states(q_RHK, prompt_h_BND, prompt_begin_B, w_k_GKD, scale, workspace)
+    return _launch_join(prompt, q_RHK, b_k_GK, w_v_GUD, b_v_GU, k_RGTK, v_RGTU, begin_R, end_R, scale, out, workspace)
 
 
-def _join(prompt, q_RHK, b_k_GK, w_v_GUD, b_v_GU, k_RGTK, v_RGTU, begin_R, end_R, scale, out, workspace=None):
+def _launch_join(prompt, q_RHK, b_k_GK, w_v_GUD, b_v_GU, k_RGTK, v_RGTU, begin_R, end_R, scale, out, workspace=None):
     (R, H, _), T, U = q_RHK.shape, k_RGTK.shape[2], v_RGTU.shape[3]
     scores_RHT = scratch(workspace, (R, H, T), q_RHK)
-    a_RX = result(q_RHK, (k_RGTK, v_RGTU), out)
-    thread_per_number(own_scores, scores_RHT, q_RHK, k_RGTK, begin_R, end_R, np.float32(scale))
+    a_RX = make_result_array(q_RHK, (k_RGTK, v_RGTU), out)
+    launch_thread_per_number(score_own_positions, scores_RHT, q_RHK, k_RGTK, begin_R, end_R, np.float32(scale))
     rest = q_RHK, b_k_GK, w_v_GUD, b_v_GU, scores_RHT, v_RGTU, begin_R, end_R, np.float32(scale)
-    thread_per_number(join, a_RX.reshape(R, H, U), *prompt, *rest)
+    launch_thread_per_number(join_prompt_and_own, a_RX.reshape(R, H, U), *prompt, *rest)
     return a_RX
 
 
 @cuda.jit
-def own_scores(scores_RHT, q_RHK, k_RGTK, begin_R, end_R, scale):
+def score_own_positions(scores_RHT, q_RHK, k_RGTK, begin_R, end_R, scale):
     """The score of one position that a row has generated itself and sees.
 
     Grid ceil(RHT / 128), block 128. A thread reads (4 + s)K bytes and writes 4; s: bytes of a number of the cache.
@@ -87,7 +87,9 @@ def own_scores(scores_RHT, q_RHK, k_RGTK, begin_R, end_R, scale):
 
 
 @cuda.jit
-def join(a_RHU, sums_RHD, top_RH, total_RH, q_RHK, b_k_GK, w_v_GUD, b_v_GU, scores_RHT, v_RGTU, begin_R, end_R, scale):
+def join_prompt_and_own(
+    a_RHU, sums_RHD, top_RH, total_RH, q_RHK, b_k_GK, w_v_GUD, b_v_GU, scores_RHT, v_RGTU, begin_R, end_R, scale
+):
     """One number of the answer, from the sums of the prompt and the row's own scores and values.
 
     Grid ceil(RHU / 128), block 128. A thread reads 8D bytes for the prompt, 8K for the key bias and (8 + s)T for its
@@ -124,7 +126,9 @@ def join(a_RHU, sums_RHD, top_RH, total_RH, q_RHK, b_k_GK, w_v_GUD, b_v_GU, scor
 _VIEW, _ROWS, _ROW = float32[:, :, :], float32[:, :, ::1], float32[:, ::1]
 _PLACES = int64[::1]
 SIGNATURES = {
-    own_scores: [(_ROWS, _VIEW, m, _PLACES, _PLACES, float32) for m in CACHES],
-    join: [(_ROWS, _ROWS, _ROW, _ROW, _VIEW, _ROW, _VIEW, _ROW, _ROWS, m, _PLACES, _PLACES, float32) for m in CACHES],
+    score_own_positions: [(_ROWS, _VIEW, m, _PLACES, _PLACES, float32) for m in CACHES],
+    join_prompt_and_own: [
+        (_ROWS, _ROWS, _ROW, _ROW, _VIEW, _ROW, _VIEW, _ROW, _ROWS, m, _PLACES, _PLACES, float32) for m in CACHES
+    ],
 }
-REGISTERS = {join: 56}
+REGISTERS = {join_prompt_and_own: 56}

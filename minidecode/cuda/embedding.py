@@ -25,10 +25,10 @@ from numba import cuda, float32, int64
 from ..device.launch import launch
 from ..errors import OptionError
 from ..reference import empty, or_empty
-from .common.bias import plus
-from .common.normalise import add_four, normalise_row, normaliser
+from .common.bias import with_bias
+from .common.normalise import add_four_to_kept, make_row_normaliser, normalise_row
 from .common.reduction import THREADS, WARPS, warp_sum
-from .common.vector_load import begins_at_16_bytes, wide_store
+from .common.vector_load import has_aligned_rows, wide_store
 
 ROOM = 4096  # widest row of version 2: 16 KiB of shared memory
 KEPT = 32  # numbers of a row that a lane of version 3 has registers for
@@ -41,8 +41,8 @@ def embed_norm_v1(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out=None, *, thread
     Launches `embed_per_number` in ceil(RD / threads) blocks and `norm_per_row` in R of 128. Reads 8RD bytes of tables,
     x three times and 8RD of gain and shift: 28RD; writes 8RD.
     """
-    x_RD, h_RD = results(ids_R, wte_VD, out)
-    tables, (gain_D, shift_D, eps) = tables_of(wte_VD, wpe_ND, scale), constants_of(norm)
+    x_RD, h_RD = make_result_arrays(ids_R, wte_VD, out)
+    tables, (gain_D, shift_D, eps) = table_arguments(wte_VD, wpe_ND, scale), norm_arguments(norm)
     launch(embed_per_number, -(-x_RD.size // threads), threads, ids_R, pos_R, *tables, x_RD)
     launch(norm_per_row, len(ids_R), THREADS, x_RD, gain_D, shift_D, eps, h_RD)
     return x_RD, h_RD
@@ -58,11 +58,11 @@ def embed_per_number(ids_R, pos_R, wte_VD, wpe_ND, scale, x_RD):
     if i < x_RD.size:
         r = i // x_RD.shape[1]
         d = i - r * x_RD.shape[1]
-        x_RD[r, d] = placed(scale * wte_VD[ids_R[r], d], wpe_ND, pos_R[r], d)
+        x_RD[r, d] = add_position(scale * wte_VD[ids_R[r], d], wpe_ND, pos_R[r], d)
 
 
 @cuda.jit(device=True)
-def placed(x, wpe_ND, position, d):
+def add_position(x, wpe_ND, position, d):
     """x with the number of its position added; or x, where there is no table of positions."""
     return x + wpe_ND[position, d] if wpe_ND.shape[0] > 0 else x
 
@@ -89,8 +89,8 @@ def embed_norm_v2(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out=None):
     """
     if wte_VD.shape[1] > ROOM:
         return embed_norm_v1(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out)
-    x_RD, h_RD = results(ids_R, wte_VD, out)
-    given = *tables_of(wte_VD, wpe_ND, scale), *constants_of(norm)
+    x_RD, h_RD = make_result_arrays(ids_R, wte_VD, out)
+    given = *table_arguments(wte_VD, wpe_ND, scale), *norm_arguments(norm)
     launch(embedding_per_block, len(ids_R), THREADS, ids_R, pos_R, *given, x_RD, h_RD)
     return x_RD, h_RD
 
@@ -107,7 +107,9 @@ def embedding_per_block(ids_R, pos_R, wte_VD, wpe_ND, scale, gain_D, shift_D, ep
     token, position = ids_R[r], pos_R[r]
     total = float32(0)
     for d in range(t, D, THREADS):
-        row[d] = placed(scale * wte_VD[token, d], wpe_ND, position, d)  # each thread reads back what it wrote itself
+        row[d] = add_position(
+            scale * wte_VD[token, d], wpe_ND, position, d
+        )  # each thread reads back what it wrote itself
         x_RD[r, d] = row[d]
         total += row[d]
     normalise_row(row, total, part, gain_D, shift_D, eps, h_RD)
@@ -121,8 +123,8 @@ def embed_norm_v3(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out=None):
     """
     if wte_VD.shape[1] > WIDEST:
         return embed_norm_v2(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out)
-    x_RD, h_RD = results(ids_R, wte_VD, out)
-    given = *tables_of(wte_VD, wpe_ND, scale), *constants_of(norm)
+    x_RD, h_RD = make_result_arrays(ids_R, wte_VD, out)
+    given = *table_arguments(wte_VD, wpe_ND, scale), *norm_arguments(norm)
     launch(embedding_per_warp, -(-len(ids_R) // WARPS), THREADS, ids_R, pos_R, *given, x_RD, h_RD)
     return x_RD, h_RD
 
@@ -142,7 +144,7 @@ def embedding_per_warp(ids_R, pos_R, wte_VD, wpe_ND, scale, gain_D, shift_D, eps
     for k in range(KEPT):  # as often for all rows: only so do the compiler's registers have fixed names
         d = lane + 32 * k
         if d < D:
-            kept[k] = placed(scale * wte_VD[token, d], wpe_ND, position, d)
+            kept[k] = add_position(scale * wte_VD[token, d], wpe_ND, position, d)
             x_RD[r, d] = kept[k]
             total += kept[k]
     mean = warp_sum(total) / float32(D) if shift_D.shape[0] > 0 else float32(0)
@@ -154,12 +156,12 @@ def embedding_per_warp(ids_R, pos_R, wte_VD, wpe_ND, scale, gain_D, shift_D, eps
     for k in range(KEPT):
         d = lane + 32 * k
         if d < D:
-            h_RD[r, d] = plus((kept[k] - mean) / spread * gain_D[d], shift_D, d)
+            h_RD[r, d] = with_bias((kept[k] - mean) / spread * gain_D[d], shift_D, d)
 
 
-def embedding_in_registers(threads, quads):
+def make_embedding_kernel(threads, quads):
     """A kernel of version 4: so many threads, a warp or a block, have a row."""
-    normalise, columns, rows = normaliser(threads, quads), 4 * quads, THREADS // threads
+    normalise, columns, rows = make_row_normaliser(threads, quads), 4 * quads, THREADS // threads
 
     @cuda.jit
     def embedding_kept(ids_R, pos_R, wte_VD, wpe_ND, scale, gain_D, shift_D, eps, x_RD, h_RD):
@@ -173,12 +175,12 @@ def embedding_in_registers(threads, quads):
             return
         token, position = ids_R[r], pos_R[r]
         for i in range(quads):
-            add_four(kept, 4 * i, wte_VD[token], 4 * (t + threads * i), True)
+            add_four_to_kept(kept, 4 * i, wte_VD[token], 4 * (t + threads * i), True)
         for k in range(columns):
             kept[k] *= scale
         if wpe_ND.shape[0] > 0:
             for i in range(quads):
-                add_four(kept, 4 * i, wpe_ND[position], 4 * (t + threads * i), False)
+                add_four_to_kept(kept, 4 * i, wpe_ND[position], 4 * (t + threads * i), False)
         for i in range(quads):
             c, k = 4 * (t + threads * i), 4 * i
             if c < D:
@@ -188,7 +190,7 @@ def embedding_in_registers(threads, quads):
     return embedding_kept
 
 
-embedding_of_warp, embedding_of_block = (embedding_in_registers(threads, 8) for threads in (32, THREADS))
+embedding_of_warp, embedding_of_block = (make_embedding_kernel(threads, 8) for threads in (32, THREADS))
 
 
 def embed_norm(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out=None):
@@ -197,29 +199,29 @@ def embed_norm(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out=None):
     Version 4: ceil(R / 4) blocks of 128 for rows of up to 1,024 numbers, R for wider ones. Reads 16RD bytes and writes
     8RD. Version 3 where rows are wider than 4,096 numbers, no whole fours, or begin elsewhere.
     """
-    x_RD, h_RD = results(ids_R, wte_VD, out)
+    x_RD, h_RD = make_result_arrays(ids_R, wte_VD, out)
     R, D = x_RD.shape
     loaded = [x_RD, h_RD, wte_VD, *(a for a in (wpe_ND,) if a is not None)]
     loaded += [a[None] for a in (norm.gain_D, norm.bias_D) if a is not None]
-    if D > 4 * THREADS * 8 or D % 4 or not all(begins_at_16_bytes(a) for a in loaded):
+    if D > 4 * THREADS * 8 or D % 4 or not all(has_aligned_rows(a) for a in loaded):
         return embed_norm_v3(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, (x_RD, h_RD))
     kernel, blocks = (embedding_of_warp, -(-R // WARPS)) if D <= 1024 else (embedding_of_block, R)
-    given = *tables_of(wte_VD, wpe_ND, scale), *constants_of(norm)
+    given = *table_arguments(wte_VD, wpe_ND, scale), *norm_arguments(norm)
     launch(kernel, blocks, THREADS, ids_R, pos_R, *given, x_RD, h_RD)
     return x_RD, h_RD
 
 
-def tables_of(wte_VD, wpe_ND, scale):
+def table_arguments(wte_VD, wpe_ND, scale):
     """The arguments of a kernel that say what a row's x is."""
     return wte_VD, or_empty(wpe_ND, wte_VD), np.float32(scale)
 
 
-def constants_of(norm):
+def norm_arguments(norm):
     """The arguments of a kernel that say how a row is normalised."""
     return norm.gain_D, or_empty(norm.bias_D, norm.gain_D), np.float32(norm.eps)
 
 
-def results(ids_R, wte_VD, out):
+def make_result_arrays(ids_R, wte_VD, out):
     """Where x and h are written: `out`, or new arrays where the table lies."""
     if wte_VD.dtype != np.float32:
         raise OptionError(

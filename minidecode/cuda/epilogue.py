@@ -20,7 +20,7 @@ from __future__ import annotations
 from ..device.low_precision import rounding
 from ..reference.activation import is_gated
 from . import linear as products
-from .common.activation import end_in_pairs
+from .common.activation import activate_pairs_of_product
 
 
 @rounding
@@ -30,7 +30,7 @@ def linear_epilogue_v1(x_RX, weight, activation=None, add_to=None, out=None):
     The ending reads 4 bytes of bias for each result, and 4 more where it adds; otherwise as `linear_v1`.
     """
     if is_gated(activation):
-        return end_in_pairs(products.linear_v1(x_RX, weight), weight.bias, activation, add_to, out)
+        return activate_pairs_of_product(products.linear_v1(x_RX, weight), weight.bias, activation, add_to, out)
     return products.linear_v1(x_RX, weight, add_to, out, bias_X=weight.bias, activation=activation)
 
 
@@ -41,7 +41,7 @@ def linear_epilogue_v2(x_RX, weight, activation=None, add_to=None, out=None):
     The ending reads 4 bytes of bias for each result, and 4 more where it adds; otherwise as `linear_v2`.
     """
     if is_gated(activation):
-        return end_in_pairs(products.linear_v2(x_RX, weight), weight.bias, activation, add_to, out)
+        return activate_pairs_of_product(products.linear_v2(x_RX, weight), weight.bias, activation, add_to, out)
     return products.linear_v2(x_RX, weight, add_to, out, bias_X=weight.bias, activation=activation)
 
 
@@ -52,7 +52,7 @@ def linear_epilogue_v3(x_RX, weight, activation=None, add_to=None, out=None):
     The ending reads 4 bytes of bias for each result, and 4 more where it adds; otherwise as `linear_v3`.
     """
     if is_gated(activation):
-        return end_in_pairs(products.linear_v3(x_RX, weight), weight.bias, activation, add_to, out)
+        return activate_pairs_of_product(products.linear_v3(x_RX, weight), weight.bias, activation, add_to, out)
     return products.linear_v3(x_RX, weight, add_to, out, bias_X=weight.bias, activation=activation)
 
 
@@ -64,7 +64,7 @@ def linear_epilogue(x_RX, weight, activation=None, add_to=None, out=None, *, wor
     """
     if is_gated(activation):
         sums_RX = products.linear(x_RX, weight, workspace=workspace)
-        return end_in_pairs(sums_RX, weight.bias, activation, add_to, out)
+        return activate_pairs_of_product(sums_RX, weight.bias, activation, add_to, out)
     how = {"bias_X": weight.bias, "activation": activation, "workspace": workspace}
     return products.linear(x_RX, weight, add_to, out, **how)
 

@@ -18,20 +18,22 @@ from ..device.launch import launch
 def store_finished(finished_BWM, running_BWM, slot_BW, parent_BC, token_BC, at_B, out=None, *, threads=128):
     """Moves texts that finish into the places slot_BW of finished_BWM, and the others down, in place.
 
-    Launches `move_down` as (B, ceil(M / threads)) blocks. Reads 8W bytes of slots a thread; each text that changes is
-    read once and written once, 8 bytes a token.
+    Launches `move_finished_down` as (B, ceil(M / threads)) blocks. Reads 8W bytes of slots a thread; each text that
+    changes is read once and written once, 8 bytes a token.
     """
     B, _, M = finished_BWM.shape
     if out is not None:
         out[...] = finished_BWM
         finished_BWM = out
     arrays = finished_BWM, running_BWM, slot_BW, parent_BC, token_BC, at_B
-    launch(move_down, (B, -(-M // threads)), threads, *arrays)  # the first axis alone has room for more than 65,535
+    launch(
+        move_finished_down, (B, -(-M // threads)), threads, *arrays
+    )  # the first axis alone has room for more than 65,535
     return finished_BWM
 
 
 @cuda.jit
-def move_down(finished_BWM, running_BWM, slot_BW, parent_BC, token_BC, at_B):
+def move_finished_down(finished_BWM, running_BWM, slot_BW, parent_BC, token_BC, at_B):
     """Moves the tokens of one position of a sentence's finished texts, from the last place up.
 
     Grid (B, ceil(M / blockDim.x)). A thread reads 8W bytes of slots, and reads and writes 8 for each place that
@@ -52,4 +54,4 @@ def move_down(finished_BWM, running_BWM, slot_BW, parent_BC, token_BC, at_B):
 
 # What each kernel is compiled and type-checked for, without a GPU.
 _TEXTS, _TABLE = int64[:, :, ::1], int64[:, ::1]
-SIGNATURES = {move_down: [(_TEXTS, _TEXTS, _TABLE, _TABLE, _TABLE, int64[::1])]}
+SIGNATURES = {move_finished_down: [(_TEXTS, _TEXTS, _TABLE, _TABLE, _TABLE, int64[::1])]}

@@ -21,13 +21,13 @@ THREADS = 128
 def step_flags_v1(done_X, trouble_X, parent_BW, model_trouble_R=None, out=None):
     """What the host must know of a step, as one number, by one thread.
 
-    Launches `tell_alone` as one block of 1. Reads 9 bytes a sentence, 8 a row of the model's troubles and 8 a beam;
-    writes 8.
+    Launches `write_flag_by_thread` as one block of 1. Reads 9 bytes a sentence, 8 a row of the model's troubles and 8 a
+    beam; writes 8.
     """
-    return launched(tell_alone, 1, done_X, trouble_X, parent_BW, model_trouble_R, out)
+    return launch_one_block(write_flag_by_thread, 1, done_X, trouble_X, parent_BW, model_trouble_R, out)
 
 
-def launched(kernel, threads, done_X, trouble_X, parent_BW, model_trouble_R, out):
+def launch_one_block(kernel, threads, done_X, trouble_X, parent_BW, model_trouble_R, out):
     """The flag by a kernel of so many threads; without notes on the model's scores it gets those on sentences twice."""
     flag = flag_array(trouble_X, out)
     noted = trouble_X if model_trouble_R is None else model_trouble_R
@@ -36,17 +36,17 @@ def launched(kernel, threads, done_X, trouble_X, parent_BW, model_trouble_R, out
 
 
 @cuda.jit
-def tell_alone(done_X, trouble_X, parent_BW, model_trouble_R, flag):
+def write_flag_by_thread(done_X, trouble_X, parent_BW, model_trouble_R, flag):
     """Looks at everything, one after the other, and writes the flag.
 
     Grid 1, block 1. Reads 9 bytes a sentence, 8 a row of the model's troubles and 8 a beam, and writes 8.
     """
-    seen = seen_by(0, 1, done_X, trouble_X, parent_BW, model_trouble_R)
-    flag[0] = number_of(seen[0], seen[1], seen[2], seen[3])
+    seen = look_at_share(0, 1, done_X, trouble_X, parent_BW, model_trouble_R)
+    flag[0] = encode_flag(seen[0], seen[1], seen[2], seen[3])
 
 
 @cuda.jit(device=True)
-def seen_by(t, threads, done_X, trouble_X, parent_BW, model_trouble_R):
+def look_at_share(t, threads, done_X, trouble_X, parent_BW, model_trouble_R):
     """(all done, some done, anything wrong, any beam moved) of the share of thread t."""
     all_done, some_done, is_wrong, moved, W = True, False, False, False, parent_BW.shape[1]
     for x in range(t, len(done_X), threads):
@@ -66,7 +66,7 @@ def seen_by(t, threads, done_X, trouble_X, parent_BW, model_trouble_R):
 
 
 @cuda.jit(device=True)
-def number_of(all_done, some_done, is_wrong, moved):
+def encode_flag(all_done, some_done, is_wrong, moved):
     """The flag of what has been seen: a sum of powers of two."""
     bits = ALL_DONE if all_done else 0
     if some_done:
@@ -81,28 +81,28 @@ def number_of(all_done, some_done, is_wrong, moved):
 def step_flags(done_X, trouble_X, parent_BW, model_trouble_R=None, out=None):
     """What the host must know of a step, as one number, by one block.
 
-    Version 2: `tell_together` as one block of 128. Reads 9 bytes a sentence, 8 a row of the model's troubles and 8 a
-    beam; writes 8.
+    Version 2: `write_flag_by_block` as one block of 128. Reads 9 bytes a sentence, 8 a row of the model's troubles and
+    8 a beam; writes 8.
     """
-    return launched(tell_together, THREADS, done_X, trouble_X, parent_BW, model_trouble_R, out)
+    return launch_one_block(write_flag_by_block, THREADS, done_X, trouble_X, parent_BW, model_trouble_R, out)
 
 
 @cuda.jit
-def tell_together(done_X, trouble_X, parent_BW, model_trouble_R, flag):
+def write_flag_by_block(done_X, trouble_X, parent_BW, model_trouble_R, flag):
     """Looks at the thread's share; the barriers say what all or any of the block have seen.
 
     Grid 1, block 128. Reads 9 bytes a sentence, 8 a row of the model's troubles and 8 a beam, and writes 8.
     """
     t = cuda.threadIdx.x
-    all_mine, some_mine, is_wrong, moved = seen_by(t, THREADS, done_X, trouble_X, parent_BW, model_trouble_R)
+    all_mine, some_mine, is_wrong, moved = look_at_share(t, THREADS, done_X, trouble_X, parent_BW, model_trouble_R)
     all_done = cuda.syncthreads_and(int32(all_mine))
     some_done = cuda.syncthreads_or(int32(some_mine))
     any_wrong = cuda.syncthreads_or(int32(is_wrong))
     any_moved = cuda.syncthreads_or(int32(moved))
     if t == 0:
-        flag[0] = number_of(all_done, some_done, any_wrong, any_moved)
+        flag[0] = encode_flag(all_done, some_done, any_wrong, any_moved)
 
 
 # What each kernel is compiled and type-checked for, without a GPU.
 _ARGUMENTS = (boolean[::1], int64[::1], int64[:, ::1], int64[::1], int64[::1])
-SIGNATURES = {tell_alone: [_ARGUMENTS], tell_together: [_ARGUMENTS]}
+SIGNATURES = {write_flag_by_thread: [_ARGUMENTS], write_flag_by_block: [_ARGUMENTS]}

@@ -18,16 +18,16 @@ from .common.rows import INFINITY
 def gather_logprobs(token_R, scores_RV, logprobs_RV=None, out=None, *, threads=32):
     """The log-probability of each row's token, and whether its score could be drawn at all.
 
-    Launches `weigh_each` in ceil(R / threads) blocks. Reads 16 bytes a row and writes 12.
+    Launches `pick_logprob_of_token` in ceil(R / threads) blocks. Reads 16 bytes a row and writes 12.
     """
     out = result_arrays(token_R, scores_RV, out)
     logprobs = scores_RV if logprobs_RV is None else logprobs_RV
-    launch(weigh_each, -(-len(token_R) // threads), threads, token_R, scores_RV, logprobs, *out)
+    launch(pick_logprob_of_token, -(-len(token_R) // threads), threads, token_R, scores_RV, logprobs, *out)
     return out
 
 
 @cuda.jit
-def weigh_each(token_R, scores_RV, logprobs_RV, logprob_R, trouble_R):
+def pick_logprob_of_token(token_R, scores_RV, logprobs_RV, logprob_R, trouble_R):
     """Picks score and log-probability of one row's token.
 
     Any grid of R threads. A thread reads 16 bytes and writes 12.
@@ -43,4 +43,4 @@ def weigh_each(token_R, scores_RV, logprobs_RV, logprob_R, trouble_R):
 
 
 # What each kernel is compiled and type-checked for, without a GPU.
-SIGNATURES = {weigh_each: [(int64[::1], float32[:, ::1], float32[:, ::1], float32[::1], int64[::1])]}
+SIGNATURES = {pick_logprob_of_token: [(int64[::1], float32[:, ::1], float32[:, ::1], float32[::1], int64[::1])]}

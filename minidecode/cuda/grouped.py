@@ -22,10 +22,10 @@ __init__.py: 9 us, for 64 blocks are half a GPU and a second launch merges; 74 u
 
 from __future__ import annotations
 
-from .common.attention import result, three_kernels
-from .common.cache_attention import block_for_cache, block_for_range, warp_for_head
-from .common.split_attention import split_with_bias
-from .common.warp_attention import are_wide, launch_warps
+from .common.attention import launch_three_kernels, make_result_array
+from .common.cache_attention import launch_block_per_cache, launch_block_per_range, launch_warp_per_head
+from .common.split_attention import launch_split_with_bias
+from .common.warp_attention import can_load_wide, launch_warps
 
 
 def attend_v1(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias=None, out=None):
@@ -35,7 +35,7 @@ def attend_v1(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias=None, out=None)
     bytes for the products and 12RHM for the softmax; writes 12RHM of scores and 4RHU. s: bytes of a number of the
     cache.
     """
-    return three_kernels(q_RHK, [(k_RGMK, v_RGMU, begin_R, end_R)], scale, out, bias, end_R)
+    return launch_three_kernels(q_RHK, [(k_RGMK, v_RGMU, begin_R, end_R)], scale, out, bias, end_R)
 
 
 def attend_v2(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None):
@@ -43,7 +43,7 @@ def attend_v2(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None):
 
     Launches `block_per_head` in RH blocks of 32. Reads sRHM(K + U) bytes and writes 4RHU.
     """
-    return warp_for_head(q_RHK, (k_RGMK, v_RGMU, begin_R, end_R), scale, out)
+    return launch_warp_per_head(q_RHK, (k_RGMK, v_RGMU, begin_R, end_R), scale, out)
 
 
 def attend_v3(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None):
@@ -52,7 +52,7 @@ def attend_v3(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None):
     Launches `block_per_cache` as (RG, ceil(H / (16G))) blocks of 128. Reads sRGM(K + U) bytes and writes 4RHU. Heads
     that do not fit take version 2.
     """
-    return block_for_cache(q_RHK, (k_RGMK, v_RGMU, begin_R, end_R), scale, out)
+    return launch_block_per_cache(q_RHK, (k_RGMK, v_RGMU, begin_R, end_R), scale, out)
 
 
 def attend_v4(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None, *, workspace=None):
@@ -61,21 +61,21 @@ def attend_v4(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, out=None, *, workspa
     Launches `block_per_range` as (RG, ceil(H / (16G)), ranges) blocks and `merge_ranges`, of 128. Reads sRGM(K + U)
     bytes.
     """
-    return block_for_range(q_RHK, (k_RGMK, v_RGMU, begin_R, end_R), scale, out, workspace)
+    return launch_block_per_range(q_RHK, (k_RGMK, v_RGMU, begin_R, end_R), scale, out, workspace)
 
 
 def attend(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias=None, out=None, *, workspace=None):
     """Attention of R rows over a cache each, by warps that read keys and values with 128-bit loads.
 
     Version 5 (`launch_warps`): reads sRGM(K + U) bytes and writes 4RHU. Version 4 for heads of other widths; with a
-    position bias, `split_with_bias`.
+    position bias, `launch_split_with_bias`.
     """
     cache = k_RGMK, v_RGMU, begin_R, end_R
     no_prompt = k_RGMK[:, :, :0], v_RGMU[:, :, :0], begin_R  # each row is a sentence whose prompt is empty
     if bias is not None:
-        return split_with_bias(q_RHK, *no_prompt, *cache, scale, bias, out)
-    a_RX = result(q_RHK, (k_RGMK, v_RGMU), out)
-    if not are_wide(q_RHK, k_RGMK, v_RGMU):
+        return launch_split_with_bias(q_RHK, *no_prompt, *cache, scale, bias, out)
+    a_RX = make_result_array(q_RHK, (k_RGMK, v_RGMU), out)
+    if not can_load_wide(q_RHK, k_RGMK, v_RGMU):
         return attend_v4(q_RHK, *cache, scale, a_RX, workspace=workspace)
     return launch_warps(q_RHK, no_prompt, cache, scale, a_RX, workspace)
 

@@ -28,28 +28,34 @@ from numba import cuda, float32, int32, int64
 
 from ..device.launch import launch
 from ..reference import scratch
-from .common.arrays import filled, in_float32
+from .common.arrays import filled_scratch, require_float32
 from .common.best_columns import (
-    hold_of_share,
-    keep_reaching,
-    merge,
-    passes_over_share,
-    results,
-    write_in_order,
+    hold_scores_reaching,
+    keep_scores_reaching,
+    make_result_arrays,
+    merge_best_of_shares,
+    pick_from_share_in_passes,
+    write_best_in_order,
     write_nan,
 )
-from .common.log_sum import added, log_of, rescaled, with_one_more
-from .common.ranking import first_of_block, goes_first, kth_of_block, least_of_groups, threshold_of_block
+from .common.log_sum import add_compensated, log_of_sum, max_and_sum_with_next, rescale_sum
+from .common.ranking import (
+    first_of_block,
+    goes_first,
+    kth_largest_of_block,
+    least_maximum_of_groups,
+    threshold_of_block,
+)
 from .common.reduction import THREADS, WARPS, block_max, block_sum
 from .common.rows import (
     INFINITY,
     LOWEST,
     NOWHERE,
+    bounds_of_share,
     max_and_sum_of_block,
     max_and_sum_of_row,
     max_and_sum_of_share,
-    share_of,
-    shares_of,
+    split_into_shares,
 )
 
 ROOM = 1024  # survivors of a sentence that version 2 has room for
@@ -59,17 +65,20 @@ SLICE = 2048  # logits that a block of version 3 stages
 def hars_candidates_v1(logits_RV, base_BW, C, out=None, *, workspace=None):
     """The best C continuations of each sentence from its beams' logits, one pass over all of them for each.
 
-    Launches `log_sums` in R blocks and `passes_over_beams` in B, of 128. Reads 8RV + 16RVC bytes and writes 12BC.
+    Launches `find_log_sums` in R blocks and `pick_from_beams_in_passes` in B, of 128. Reads 8RV + 16RVC bytes and
+    writes 12BC.
     """
-    best_BC, index_BC = results(in_float32(logits_RV), len(base_BW), C, out)
+    best_BC, index_BC = make_result_arrays(require_float32(logits_RV), len(base_BW), C, out)
     largest_R, log_sum_R = (scratch(workspace, len(logits_RV), logits_RV) for _ in range(2))
-    launch(log_sums, len(logits_RV), THREADS, logits_RV, largest_R, log_sum_R)
-    launch(passes_over_beams, len(base_BW), THREADS, logits_RV, base_BW, largest_R, log_sum_R, best_BC, index_BC)
+    launch(find_log_sums, len(logits_RV), THREADS, logits_RV, largest_R, log_sum_R)
+    launch(
+        pick_from_beams_in_passes, len(base_BW), THREADS, logits_RV, base_BW, largest_R, log_sum_R, best_BC, index_BC
+    )
     return best_BC, index_BC
 
 
 @cuda.jit
-def log_sums(logits_RV, largest_R, log_sum_R):
+def find_log_sums(logits_RV, largest_R, log_sum_R):
     """A row's largest logit, then the logarithm of its sum of exponentials.
 
     Grid R, block 128. Reads 8V bytes a row and writes 8.
@@ -83,14 +92,14 @@ def log_sums(logits_RV, largest_R, log_sum_R):
     largest = block_max(largest, part)
     total = lost = float32(0)
     for v in range(t, V, THREADS):
-        total, lost = added(total, lost, math.exp(logits_RV[r, v] - largest))
+        total, lost = add_compensated(total, lost, math.exp(logits_RV[r, v] - largest))
     total = block_sum(total, part)
     if t == 0:
-        largest_R[r], log_sum_R[r] = largest, log_of(total, largest)
+        largest_R[r], log_sum_R[r] = largest, log_of_sum(total, largest)
 
 
 @cuda.jit
-def passes_over_beams(logits_RV, base_BW, largest_R, log_sum_R, best_BC, index_BC):
+def pick_from_beams_in_passes(logits_RV, base_BW, largest_R, log_sum_R, best_BC, index_BC):
     """Finds the best score that comes after the last one found, C times, over all beams of a sentence.
 
     Grid B, block 128. Reads 16WVC bytes a sentence, a logit and three numbers of its beam for each score, and writes
@@ -121,24 +130,24 @@ def passes_over_beams(logits_RV, base_BW, largest_R, log_sum_R, best_BC, index_B
 def hars_candidates_v2(logits_RV, base_BW, C, out=None):
     """The best C continuations of each sentence from its beams' logits: threshold, retrieve, rerank.
 
-    Launches `rough_thresholds` in R blocks, `retrieve_from_beams` as (R, ceil(V / 128)), `rerank_beams` in B, of 128.
-    Reads 12RV bytes, thresholds included, and 16C for each survivor. More candidates or beams than a block has threads
-    take version 1.
+    Launches `find_rough_thresholds` in R blocks, `retrieve_from_beams` as (R, ceil(V / 128)), `rerank_beams` in B, of
+    128. Reads 12RV bytes, thresholds included, and 16C for each survivor. More candidates or beams than a block has
+    threads take version 1.
     """
     (B, W), (R, V) = base_BW.shape, logits_RV.shape
     if max(C, W) > THREADS:
         return hars_candidates_v1(logits_RV, base_BW, C, out)
-    best_BC, index_BC = results(in_float32(logits_RV), B, C, out)
+    best_BC, index_BC = make_result_arrays(require_float32(logits_RV), B, C, out)
     threshold_R = np.empty_like(logits_RV, shape=R)
-    largest_RX, total_RX, survivor_BX, count_B = room_for_survivors(logits_RV, B, 1, ROOM)
-    launch(rough_thresholds, R, THREADS, logits_RV, C, threshold_R, largest_RX, total_RX)
+    largest_RX, total_RX, survivor_BX, count_B = allocate_survivors(logits_RV, B, 1, ROOM)
+    launch(find_rough_thresholds, R, THREADS, logits_RV, C, threshold_R, largest_RX, total_RX)
     launch(retrieve_from_beams, (R, -(-V // THREADS)), THREADS, logits_RV, W, threshold_R, survivor_BX, count_B)
     launch(rerank_beams, B, THREADS, logits_RV, base_BW, largest_RX, total_RX, survivor_BX, count_B, best_BC, index_BC)
     return best_BC, index_BC
 
 
 @cuda.jit
-def rough_thresholds(logits_RV, C, threshold_R, largest_RX, total_RX):
+def find_rough_thresholds(logits_RV, C, threshold_R, largest_RX, total_RX):
     """A row's threshold, maximum and sum of exponentials in one pass; the row is one slice, X = 1.
 
     Grid R, block 128. Reads 4V bytes a row and writes 12.
@@ -148,10 +157,10 @@ def rough_thresholds(logits_RV, C, threshold_R, largest_RX, total_RX):
     r, t = cuda.blockIdx.x, cuda.threadIdx.x
     mine, total, lost = -INFINITY, float32(0), float32(0)
     for v in range(t, logits_RV.shape[1], THREADS):
-        mine, total, lost = with_one_more(mine, total, lost, logits_RV[r, v])
+        mine, total, lost = max_and_sum_with_next(mine, total, lost, logits_RV[r, v])
     largest = block_max(mine, part)
-    total = block_sum(rescaled(total, mine, largest), part)
-    threshold = least_of_groups(maxima, mine, C)
+    total = block_sum(rescale_sum(total, mine, largest), part)
+    threshold = least_maximum_of_groups(maxima, mine, C)
     if t == 0:
         threshold_R[r], largest_RX[r, 0], total_RX[r, 0] = threshold, largest, total
 
@@ -188,8 +197,8 @@ def rerank_beams(logits_RV, base_BW, largest_RX, total_RX, survivor_BX, count_B,
             if largest_RX[b * W + t, k] > largest:
                 largest = largest_RX[b * W + t, k]
         for k in range(largest_RX.shape[1]):
-            total += rescaled(total_RX[b * W + t, k], largest_RX[b * W + t, k], largest)
-        largest_W[t], log_sum_W[t] = largest, log_of(total, largest)
+            total += rescale_sum(total_RX[b * W + t, k], largest_RX[b * W + t, k], largest)
+        largest_W[t], log_sum_W[t] = largest, log_of_sum(total, largest)
     cuda.syncthreads()
     for w in range(W):
         if log_sum_W[w] != log_sum_W[w]:
@@ -221,8 +230,8 @@ def hars_candidates_v3(logits_RV, base_BW, C, out=None, *, workspace=None):
     if max(C, W) > THREADS:
         return hars_candidates_v1(logits_RV, base_BW, C, out, workspace=workspace)
     slices = -(-V // SLICE)
-    best_BC, index_BC = results(in_float32(logits_RV), B, C, out)
-    survivors = room_for_survivors(logits_RV, B, slices, W * slices * THREADS, workspace)
+    best_BC, index_BC = make_result_arrays(require_float32(logits_RV), B, C, out)
+    survivors = allocate_survivors(logits_RV, B, slices, W * slices * THREADS, workspace)
     launch(retrieve_from_slices, (R, slices), THREADS, logits_RV, W, C, *survivors)
     launch(rerank_beams, B, THREADS, logits_RV, base_BW, *survivors, best_BC, index_BC)
     return best_BC, index_BC
@@ -246,11 +255,11 @@ def retrieve_from_slices(logits_RV, W, C, largest_RX, total_RX, survivor_BX, cou
     mine, total, lost = -INFINITY, float32(0), float32(0)
     for k in range(t, width, THREADS):
         tile[k] = logits_RV[r, first + k]
-        mine, total, lost = with_one_more(mine, total, lost, tile[k])
+        mine, total, lost = max_and_sum_with_next(mine, total, lost, tile[k])
     largest = block_max(mine, part)
-    total = block_sum(rescaled(total, mine, largest), part)
-    threshold = kth_of_block(maxima, mine, C)
-    many = keep_reaching(tile, width, threshold, C, kept, number, part, place)
+    total = block_sum(rescale_sum(total, mine, largest), part)
+    threshold = kth_largest_of_block(maxima, mine, C)
+    many = keep_scores_reaching(tile, width, threshold, C, kept, number, part, place)
     b = r // W
     if t == 0:
         largest_RX[r, cuda.blockIdx.y], total_RX[r, cuda.blockIdx.y] = largest, total
@@ -269,8 +278,8 @@ def hars_candidates(logits_RV, base_BW, C, out=None, *, workspace=None):
     (B, W), (R, V) = base_BW.shape, logits_RV.shape
     if max(C, W) > THREADS:
         return hars_candidates_v1(logits_RV, base_BW, C, out, workspace=workspace)
-    shares, columns = shares_of(R, V, most=16)
-    best_BC, index_BC = results(in_float32(logits_RV), B, C, out)
+    shares, columns = split_into_shares(R, V, most=16)
+    best_BC, index_BC = make_result_arrays(require_float32(logits_RV), B, C, out)
     sums = [scratch(workspace, (R, shares), logits_RV) for _ in range(2)]
     score_RX = scratch(workspace, (R, shares * C), logits_RV)
     column_RX = scratch(workspace, (R, shares * C), logits_RV, np.int64)
@@ -296,7 +305,7 @@ def retrieve_from_share(logits_RV, columns, C, largest_RX, total_RX, score_RX, c
     place = cuda.shared.array(WARPS, int64)
     r, share = cuda.blockIdx.x, cuda.blockIdx.y
     row_V, slot = logits_RV[r], share * C
-    begin, first, last, end = share_of(row_V, columns)
+    begin, first, last, end = bounds_of_share(row_V, columns)
     mine, total = max_and_sum_of_share(row_V, begin, first, last, end)
     largest, total = max_and_sum_of_block(mine, total, largest_X, total_X)
     if cuda.threadIdx.x == 0:
@@ -304,11 +313,11 @@ def retrieve_from_share(logits_RV, columns, C, largest_RX, total_RX, score_RX, c
     if mine == LOWEST:  # where it began: this thread may have seen minus infinity alone
         mine = -INFINITY
     threshold = threshold_of_block(maxima, mine, C)
-    many = hold_of_share(row_V, begin, first, last, end, mine, threshold, held_score, held_column, number)
+    many = hold_scores_reaching(row_V, begin, first, last, end, mine, threshold, held_score, held_column, number)
     if many <= THREADS:
-        write_in_order(many, C, held_score, held_column, score_RX[r], column_RX[r], slot)
+        write_best_in_order(many, C, held_score, held_column, score_RX[r], column_RX[r], slot)
     else:
-        passes_over_share(row_V, begin, end, C, score_RX[r], column_RX[r], slot, part, place)
+        pick_from_share_in_passes(row_V, begin, end, C, score_RX[r], column_RX[r], slot, part, place)
 
 
 @cuda.jit
@@ -323,7 +332,7 @@ def merge_beams(base_BW, V, largest_RX, total_RX, score_BX, column_BX, best_BC, 
     for w in range(t // 32, W, WARPS):
         largest, total = max_and_sum_of_row(b * W + w, largest_RX, total_RX)
         if t % 32 == 0:
-            largest_W[w], log_sum_W[w] = largest, log_of(total, largest)
+            largest_W[w], log_sum_W[w] = largest, log_of_sum(total, largest)
     cuda.syncthreads()
     each = largest_RX.shape[1] * best_BC.shape[1]  # candidates of a beam
     for w in range(W):
@@ -332,23 +341,23 @@ def merge_beams(base_BW, V, largest_RX, total_RX, score_BX, column_BX, best_BC, 
             if column_BX[b, i] != NOWHERE:
                 column_BX[b, i] += w * V
     cuda.syncthreads()
-    merge(b, score_BX, column_BX, best_BC, index_BC)
+    merge_best_of_shares(b, score_BX, column_BX, best_BC, index_BC)
 
 
-def room_for_survivors(logits_RV, B, slices, columns, workspace=None):
+def allocate_survivors(logits_RV, B, slices, columns, workspace=None):
     """(maximum and sum of each slice of a row, columns of survivors, how many there are), where the logits lie."""
     largest_RX, total_RX = (scratch(workspace, (len(logits_RV), slices), logits_RV) for _ in range(2))
     survivor_BX = scratch(workspace, (B, columns), logits_RV, np.int64)
-    return largest_RX, total_RX, survivor_BX, filled(workspace, B, logits_RV, 0, np.int32)
+    return largest_RX, total_RX, survivor_BX, filled_scratch(workspace, B, logits_RV, 0, np.int32)
 
 
 # What each kernel is compiled and type-checked for, without a GPU.
 _ROWS, _ROW, _COLUMNS, _COUNTS = float32[:, ::1], float32[::1], int64[:, ::1], int32[::1]
 _SLICES = (_ROWS, _ROWS, _COLUMNS, _COUNTS)
 SIGNATURES = {
-    log_sums: [(_ROWS, _ROW, _ROW)],
-    passes_over_beams: [(_ROWS, _ROWS, _ROW, _ROW, _ROWS, _COLUMNS)],
-    rough_thresholds: [(_ROWS, int64, _ROW, _ROWS, _ROWS)],
+    find_log_sums: [(_ROWS, _ROW, _ROW)],
+    pick_from_beams_in_passes: [(_ROWS, _ROWS, _ROW, _ROW, _ROWS, _COLUMNS)],
+    find_rough_thresholds: [(_ROWS, int64, _ROW, _ROWS, _ROWS)],
     retrieve_from_beams: [(_ROWS, int64, _ROW, _COLUMNS, _COUNTS)],
     rerank_beams: [(_ROWS, _ROWS, *_SLICES, _ROWS, _COLUMNS)],
     retrieve_from_slices: [(_ROWS, int64, int64, *_SLICES)],
@@ -356,7 +365,7 @@ SIGNATURES = {
     merge_beams: [(_ROWS, int64, _ROWS, _ROWS, _ROWS, _COLUMNS, _ROWS, _COLUMNS)],
 }
 REGISTERS = {  # as in candidates.py
-    passes_over_beams: 64,
+    pick_from_beams_in_passes: 64,
     rerank_beams: 64,
     retrieve_from_slices: 64,
     retrieve_from_share: 64,

@@ -23,10 +23,10 @@ from ..device.launch import launch
 from ..device.low_precision import largest_stored_number
 from ..reference import or_empty, view_as_rows
 from .common.cut_off import cut_off
-from .common.fours import KEPT, grid_of, lie_in_fours, load_fours, store_fours
+from .common.fours import KEPT, are_whole_fours, grid_of_fours, load_fours, store_fours
 from .common.grids import grid_of_rows
 from .common.reduction import THREADS
-from .common.split_heads import CUT, add_and_cut, add_then_cut, results
+from .common.split_heads import CUT, add_and_cut, cut_heads_in_four_launches, make_head_arrays
 
 
 def split_heads_v1(qkv_RX, bias_X, heads, dtype=None, out=None):
@@ -35,7 +35,7 @@ def split_heads_v1(qkv_RX, bias_X, heads, dtype=None, out=None):
     Four launches, a thread per number. Reads 12RX bytes and writes 4RX and the parts' sRX; s: bytes of a number of a
     part.
     """
-    return add_then_cut(qkv_RX, bias_X, heads, dtype, out)
+    return cut_heads_in_four_launches(qkv_RX, bias_X, heads, dtype, out)
 
 
 def split_heads_v2(qkv_RX, bias_X, heads, dtype=None, out=None):
@@ -43,7 +43,7 @@ def split_heads_v2(qkv_RX, bias_X, heads, dtype=None, out=None):
 
     Launches `add_and_cut` as (R, ceil(X / 128)) blocks of 128. Reads 8RX bytes and writes sRX.
     """
-    q_RHK, k_RGK, v_RGU = results(qkv_RX, heads, dtype, out)
+    q_RHK, k_RGK, v_RGU = make_head_arrays(qkv_RX, heads, dtype, out)
     parts = map(view_as_rows, (q_RHK, k_RGK, v_RGU))
     arrays = qkv_RX, or_empty(bias_X, qkv_RX[:, 0]), largest_stored_number(q_RHK.dtype), *parts
     launch(add_and_cut, grid_of_rows(qkv_RX), THREADS, *arrays)
@@ -56,13 +56,13 @@ def split_heads(qkv_RX, bias_X, heads, dtype=None, out=None):
     Version 3: `add_and_cut_fours` as (ceil(R / 4), ceil(X / 512)) blocks of 128. Reads 5RX bytes and writes sRX.
     Version 2 where columns are no whole fours.
     """
-    parts = results(qkv_RX, heads, dtype, out)
+    parts = make_head_arrays(qkv_RX, heads, dtype, out)
     tables, bias_X = tuple(map(view_as_rows, parts)), or_empty(bias_X, qkv_RX[:, 0])
-    if not lie_in_fours(qkv_RX, bias_X, *tables):
+    if not are_whole_fours(qkv_RX, bias_X, *tables):
         return split_heads_v2(qkv_RX, bias_X, heads, dtype, parts)
     launch(
         add_and_cut_fours,
-        grid_of(*qkv_RX.shape),
+        grid_of_fours(*qkv_RX.shape),
         THREADS,
         qkv_RX,
         bias_X,

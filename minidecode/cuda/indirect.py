@@ -20,11 +20,19 @@ import numpy as np
 from numba import cuda, float32, int64
 
 from ..device.launch import launch
-from .common.attention import BIAS, CACHES, NUMBERS_X, QUERIES_RHK, RESULT_RX, result, three_kernels
-from .common.online_softmax import MINUS_INF, WIDEST, begin, put_together, take_in
+from .common.attention import (
+    BIAS,
+    CACHES,
+    NUMBERS_X,
+    QUERIES_RHK,
+    RESULT_RX,
+    launch_three_kernels,
+    make_result_array,
+)
+from .common.online_softmax import MINUS_INF, WIDEST, merge_warps, stage_query, take_in_position
 from .common.position_bias import bias_arguments, bias_at
 from .common.reduction import THREADS, WARPS
-from .common.warp_attention import are_wide, launch_warps
+from .common.warp_attention import can_load_wide, launch_warps
 
 
 def attend_indirect_v1(
@@ -44,7 +52,7 @@ def attend_indirect_v1(
         )  # fmt: skip
     prompt_end_B = np.full_like(prompt_begin_B, prompt_k_BGNK.shape[2])
     parts = [(prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, prompt_end_B), (*gathered, begin_R, end_R)]
-    return three_kernels(q_RHK, parts, scale, out, bias, end_R, ahead=prompt_k_BGNK.shape[2])
+    return launch_three_kernels(q_RHK, parts, scale, out, bias, end_R, ahead=prompt_k_BGNK.shape[2])
 
 
 @cuda.jit
@@ -74,7 +82,7 @@ def attend_indirect_v2(
     cache = prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, indirection_RT, begin_R, end_R
     if max(k_RGTK.shape[3], v_RGTU.shape[3]) > WIDEST:
         return attend_indirect_v1(q_RHK, *cache, scale, bias, out)
-    a_RX = result(q_RHK, (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU), out)
+    a_RX = make_result_array(q_RHK, (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU), out)
     biases = bias_arguments(bias, q_RHK, end_R)
     launch(look_up_and_attend, q_RHK.shape[:2], THREADS, q_RHK, *cache, np.float32(scale), *biases, a_RX)
     return a_RX
@@ -94,22 +102,22 @@ def look_up_and_attend(
     (R, H, _), (B, G, N, U) = q_RHK.shape, prompt_v_BGNU.shape
     r, h, warp = cuda.blockIdx.x, cuda.blockIdx.y, cuda.threadIdx.x // 32
     b, g = r // (R // B), h // (H // G)
-    begin(q_RHK[r, h], query, sums)
+    stage_query(q_RHK[r, h], query, sums)
     running_max, running_sum, added = MINUS_INF, float32(0), float32(0)
     for n in range(prompt_begin_B[b] + warp, N, WARPS):
         if bias_XHP.shape[0]:
             added = bias_at(bias_XHP, bucket_L, r, h, N + end_R[r] - 1 - n + zero)
-        running_max, running_sum = take_in(
+        running_max, running_sum = take_in_position(
             query, prompt_k_BGNK[b, g, n], prompt_v_BGNU[b, g, n], scale, added, running_max, running_sum, sums[warp]
         )
     for t in range(begin_R[r] + warp, min(end_R[r], k_RGTK.shape[2]), WARPS):
         row = indirection_RT[r, t]
         if bias_XHP.shape[0]:
             added = bias_at(bias_XHP, bucket_L, r, h, end_R[r] - 1 - t + zero)
-        running_max, running_sum = take_in(
+        running_max, running_sum = take_in_position(
             query, k_RGTK[row, g, t], v_RGTU[row, g, t], scale, added, running_max, running_sum, sums[warp]
         )
-    put_together(running_max, running_sum, sums, a_RX[r, h * U : (h + 1) * U])
+    merge_warps(running_max, running_sum, sums, a_RX[r, h * U : (h + 1) * U])
 
 
 def attend_indirect(
@@ -122,10 +130,10 @@ def attend_indirect(
     positions and 8RGT of the table. Version 2 for heads of other widths and with a position bias.
     """
     prompt, generated = (prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B), (k_RGTK, v_RGTU, begin_R, end_R)
-    if bias is not None or not are_wide(q_RHK, k_RGTK, v_RGTU, prompt_k_BGNK, prompt_v_BGNU):
+    if bias is not None or not can_load_wide(q_RHK, k_RGTK, v_RGTU, prompt_k_BGNK, prompt_v_BGNU):
         cache = *prompt, k_RGTK, v_RGTU, indirection_RT, begin_R, end_R
         return attend_indirect_v2(q_RHK, *cache, scale, bias, out)
-    a_RX = result(q_RHK, (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU), out)
+    a_RX = make_result_array(q_RHK, (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU), out)
     return launch_warps(q_RHK, prompt, generated, scale, a_RX, workspace, indirection_RT)
 
 

@@ -55,7 +55,7 @@ from ..device.weight_blocks import BLOCK, is_in_blocks
 from ..errors import OptionError
 from ..reference import empty, scratch
 from ..reference.activation import activation_code
-from .common.arrays import filled
+from .common.arrays import filled_scratch
 from .common.reduction import THREADS, WARPS, block_max, warp_max, warp_sum
 from .common.skinny_gemm import (
     BEYOND,
@@ -65,20 +65,20 @@ from .common.skinny_gemm import (
     INT8,
     INT8_BLOCKS,
     MOST_FINITE,
-    ended,
-    few_bits_kernel,
-    float32_kernel,
-    tensor_core_kernel,
+    add_bias_and_write,
+    make_few_bits_kernel,
+    make_float32_kernel,
+    make_tensor_core_kernel,
 )
 from .common.tensor_core import (
-    floats_of,
-    four_floats,
+    floats_of_halves,
     four_words,
-    halves,
     halves_of_bytes,
+    load_four_floats,
+    pack_halves,
     store_four_words,
 )
-from .common.vector_load import begins_at_16_bytes, wide_load
+from .common.vector_load import has_aligned_rows, wide_load
 
 ROWS = 8  # that one read of a weight serves in versions 2 and 3; their sums stay in registers
 LANES = 32
@@ -102,8 +102,8 @@ def linear_v1(x_RX, weight, add_to=None, out=None, *, bias_X=None, activation=No
     writes 4RO; s: bytes of a weight. Weights in blocks take the kernel of version 3.
     """
     if is_in_blocks(weight):
-        return _linear_blocks(x_RX, weight, add_to, out, bias_X, activation)
-    x_RX = _rounded(x_RX, weight)
+        return _multiply_blocks(x_RX, weight, add_to, out, bias_X, activation)
+    x_RX = _round_inputs(x_RX, weight)
     w_XX = weight.data if weight.layout == "oi" else weight.data.T
     results = len(x_RX) * len(w_XX)
     return _launch(
@@ -124,13 +124,13 @@ def thread_per_result(x_RX, w_XX, scale_X, bias_X, biased, code, adds, y_RX):
     total = float32(0)
     for i in range(x_RX.shape[1]):
         total += x_RX[r, i] * float32(w_XX[o, i])
-    end(total, r, o, scale_X, bias_X, biased, code, adds, y_RX)
+    end_sum(total, r, o, scale_X, bias_X, biased, code, adds, y_RX)
 
 
 @cuda.jit(device=True)
-def end(total, r, o, scale_X, bias_X, biased, code, adds, y_RX):
+def end_sum(total, r, o, scale_X, bias_X, biased, code, adds, y_RX):
     """What becomes of a sum: times its scale, plus its bias, activated, and added to what is there, or written."""
-    ended(scale_X[o] * total, r, o, bias_X, biased, code, adds, y_RX)
+    add_bias_and_write(scale_X[o] * total, r, o, bias_X, biased, code, adds, y_RX)
 
 
 @rounding
@@ -141,8 +141,8 @@ def linear_v2(x_RX, weight, add_to=None, out=None, *, bias_X=None, activation=No
     32), ceil(R / 8)) for "io", of 128. Reads sOI ceil(R / 8) bytes of weights and 4ROI of x; writes 4RO.
     """
     if is_in_blocks(weight):
-        return _linear_blocks(x_RX, weight, add_to, out, bias_X, activation, workspace)
-    x_RX = _rounded(x_RX, weight, workspace)
+        return _multiply_blocks(x_RX, weight, add_to, out, bias_X, activation, workspace)
+    x_RX = _round_inputs(x_RX, weight, workspace)
     if weight.layout == "io":
         outputs = weight.data.shape[1]
         grid, kernel = (-(-outputs // LANES), -(-len(x_RX) // ROWS)), block_per_lot_of_outputs
@@ -183,7 +183,7 @@ def end_sums_of_warp(sums, first, o, lane, scale_X, bias_X, biased, code, adds, 
             if lane == k:
                 mine = total
     if lane < ROWS and first + lane < y_RX.shape[0]:
-        end(mine, first + lane, o, scale_X, bias_X, biased, code, adds, y_RX)
+        end_sum(mine, first + lane, o, scale_X, bias_X, biased, code, adds, y_RX)
 
 
 @cuda.jit
@@ -213,7 +213,7 @@ def block_per_lot_of_outputs(x_RX, w_XX, scale_X, bias_X, biased, code, adds, y_
             total = float32(0)
             for other in range(WARPS):
                 total += part[other, k, lane]
-            end(total, first + k, o, scale_X, bias_X, biased, code, adds, y_RX)
+            end_sum(total, first + k, o, scale_X, bias_X, biased, code, adds, y_RX)
 
 
 @rounding
@@ -224,18 +224,18 @@ def linear_v3(x_RX, weight, add_to=None, out=None, *, bias_X=None, activation=No
     Version 2 in the layout "io", and where rows are no whole number of 16 bytes, or begin elsewhere.
     """
     if is_in_blocks(weight):
-        return _linear_blocks(x_RX, weight, add_to, out, bias_X, activation, workspace)
-    if weight.layout == "io" or not _loads_wide(x_RX, weight):
+        return _multiply_blocks(x_RX, weight, add_to, out, bias_X, activation, workspace)
+    if weight.layout == "io" or not _can_load_wide(x_RX, weight):
         return linear_v2(x_RX, weight, add_to, out, bias_X=bias_X, activation=activation, workspace=workspace)
-    x_RX, outputs = _rounded(x_RX, weight, workspace), len(weight.data)
+    x_RX, outputs = _round_inputs(x_RX, weight, workspace), len(weight.data)
     grid, ends_in = (-(-outputs // WARPS), -(-len(x_RX) // ROWS)), (bias_X, activation)
     return _launch(warp_per_output_wide, grid, x_RX, weight.data, outputs, weight, add_to, out, *ends_in, workspace)
 
 
-def _loads_wide(x_RX, weight):
+def _can_load_wide(x_RX, weight):
     """Whether x and the weights of each output are whole numbers of 16 bytes, and begin at multiples of 16."""
     is_whole = x_RX.shape[1] % (LOAD // weight.data.itemsize) == 0
-    return is_whole and begins_at_16_bytes(x_RX) and begins_at_16_bytes(weight.data)
+    return is_whole and has_aligned_rows(x_RX) and has_aligned_rows(weight.data)
 
 
 @cuda.jit
@@ -263,24 +263,24 @@ def warp_per_output_wide(x_RX, w_XX, scale_X, bias_X, biased, code, adds, y_RX):
     end_sums_of_warp(sums, first, o, lane, scale_X, bias_X, biased, code, adds, y_RX)
 
 
-def _linear_blocks(x_RX, weight, add_to=None, out=None, bias_X=None, activation=None, workspace=None):
+def _multiply_blocks(x_RX, weight, add_to=None, out=None, bias_X=None, activation=None, workspace=None):
     """Few rows and weights in blocks; many take their time, for each ROWS of them read all weights."""
     weight, outputs = unpack_panels(weight), weight.outputs
-    _check(x_RX, weight.data)
-    x_RX = _rounded(x_RX, weight, workspace)
+    _refuse_other_types(x_RX, weight.data)
+    x_RX = _round_inputs(x_RX, weight, workspace)
     grid = -(-outputs // WARPS), -(-len(x_RX) // ROWS)
     y_RX = out if add_to is None else add_to
     y_RX = empty(x_RX, (len(x_RX), outputs)) if y_RX is None else y_RX
-    biased, ones_X = bias_X is not None, filled(workspace, outputs, x_RX, 1)  # sums have had their scales
+    biased, ones_X = bias_X is not None, filled_scratch(workspace, outputs, x_RX, 1)  # sums have had their scales
     ends_in = ones_X, bias_X if biased else ones_X, biased, activation_code(activation), add_to is not None
-    arrays = _wide_rows(x_RX), _wide_rows(weight.data), weight.scale
+    arrays = _align_rows(x_RX), _align_rows(weight.data), weight.scale
     launch(warp_per_output_blocks, grid, THREADS, *arrays, *ends_in, y_RX)
     return y_RX
 
 
-def _wide_rows(array_XX):
+def _align_rows(array_XX):
     """The array, or a copy whose rows begin where wide loads can."""
-    if begins_at_16_bytes(array_XX):
+    if has_aligned_rows(array_XX):
         return array_XX
     copy_XX = np.empty_like(array_XX, order="C")
     copy_XX[...] = array_XX
@@ -358,10 +358,10 @@ def split_blocks(w_XX, scale_XX, high_XX, low_XX, power_X):
         i = place // LOAD * len(w)
         scale = float32(scale_XX[o, i // BLOCK]) * inverse
         for eight in range(0, len(w), 8):
-            a, e = two_halves(scale * w[eight], scale * w[eight + 1])
-            b, f = two_halves(scale * w[eight + 2], scale * w[eight + 3])
-            c, g = two_halves(scale * w[eight + 4], scale * w[eight + 5])
-            d, h = two_halves(scale * w[eight + 6], scale * w[eight + 7])
+            a, e = split_into_two_halves(scale * w[eight], scale * w[eight + 1])
+            b, f = split_into_two_halves(scale * w[eight + 2], scale * w[eight + 3])
+            c, g = split_into_two_halves(scale * w[eight + 4], scale * w[eight + 5])
+            d, h = split_into_two_halves(scale * w[eight + 6], scale * w[eight + 7])
             store_four_words(high_XX, o, i + eight, a, b, c, d)
             store_four_words(low_XX, o, i + eight, e, f, g, h)
     if lane == 0:
@@ -369,25 +369,25 @@ def split_blocks(w_XX, scale_XX, high_XX, low_XX, power_X):
 
 
 @cuda.jit(device=True)
-def two_halves(first, second):
+def split_into_two_halves(first, second):
     """Two numbers rounded to float16, as a word, and a word of what that left."""
-    word = halves(first, second)
-    rounded = floats_of(word)
-    return word, halves(first - rounded[0], second - rounded[1])
+    word = pack_halves(first, second)
+    rounded = floats_of_halves(word)
+    return word, pack_halves(first - rounded[0], second - rounded[1])
 
 
 def _launch(kernel, grid, x_RX, w_XX, outputs, weight, add_to, out, bias_X, activation, workspace=None):
-    _check(x_RX, w_XX)
+    _refuse_other_types(x_RX, w_XX)
     y_RX = out if add_to is None else add_to
     y_RX = empty(x_RX, (len(x_RX), outputs)) if y_RX is None else y_RX
-    scale_X = filled(workspace, outputs, x_RX, 1) if weight.scale is None else weight.scale
+    scale_X = filled_scratch(workspace, outputs, x_RX, 1) if weight.scale is None else weight.scale
     biased = bias_X is not None  # without, nothing reads what stands in its place
     ends_in = scale_X, bias_X if biased else scale_X, biased, activation_code(activation), add_to is not None
     launch(kernel, grid, THREADS, x_RX, w_XX, *ends_in, y_RX)
     return y_RX
 
 
-def _check(x_RX, w_XX):
+def _refuse_other_types(x_RX, w_XX):
     if x_RX.dtype != np.float32 or w_XX.dtype not in (np.float32, np.float16, np.int8, np.uint8):
         raise OptionError(
             f"the kernels of cuda/linear.py multiply float32 by float32, float16 or int8, not {x_RX.dtype} by"
@@ -403,7 +403,7 @@ def linear_v4(x_RX, weight, add_to=None, out=None, *, bias_X=None, activation=No
     Version 3 in the layout "io", and where rows are no whole number of 16 bytes, or begin elsewhere.
     """
     ends_in = bias_X, activation, workspace
-    return by_kernels(x_RX, weight, add_to, out, *ends_in, newest=4)
+    return multiply_by_kernels(x_RX, weight, add_to, out, *ends_in, newest=4)
 
 
 @rounding
@@ -413,40 +413,40 @@ def linear(x_RX, weight, add_to=None, out=None, *, bias_X=None, activation=None,
     Versions 4 and 5 (`launch_few_rows`): read weights once for as many rows as a kernel serves, and write 4RO bytes.
     Version 3 in the layout "io", and where rows are no whole number of 16 bytes, or begin elsewhere.
     """
-    _check(x_RX, weight.data)
-    by = by_the_library if len(x_RX) >= library_from(stored_as(weight), x_RX) else by_kernels
+    _refuse_other_types(x_RX, weight.data)
+    by = multiply_by_library if len(x_RX) >= rows_for_library(name_of_storage(weight), x_RX) else multiply_by_kernels
     return by(x_RX, weight, add_to, out, bias_X, activation, workspace)
 
 
-def library_from(stored, x_RX):
+def rows_for_library(stored, x_RX):
     """The number of rows from which the library is faster where x lies: as measured on that GPU, if it was."""
     measured = measured_library_rows() if type(x_RX).__module__ == "cupy" else {}
     return measured.get(stored) or LIBRARY_FROM[stored]
 
 
-def by_kernels(x_RX, weight, add_to=None, out=None, bias_X=None, activation=None, workspace=None, newest=5):
+def multiply_by_kernels(x_RX, weight, add_to=None, out=None, bias_X=None, activation=None, workspace=None, newest=5):
     """Version 4 or 5, or version 3 where rows do not lie as they want them."""
-    _check(x_RX, weight.data)
-    stored = stored_as(weight)
+    _refuse_other_types(x_RX, weight.data)
+    stored = name_of_storage(weight)
     if is_in_blocks(weight):
-        weight, x_RX = unpack_panels(weight), _wide_rows(x_RX)
-        is_wide = begins_at_16_bytes(weight.data) and address_of(weight.scale) % 8 == 0
+        weight, x_RX = unpack_panels(weight), _align_rows(x_RX)
+        is_wide = has_aligned_rows(weight.data) and address_of(weight.scale) % 8 == 0
     else:
-        is_wide = weight.layout == "oi" and begins_at_16_bytes(x_RX) and begins_at_16_bytes(weight.data)
-    made = kernel_of(stored, len(x_RX), weight.outputs, newest)
+        is_wide = weight.layout == "oi" and has_aligned_rows(x_RX) and has_aligned_rows(weight.data)
+    made = choose_kernel(stored, len(x_RX), weight.outputs, newest)
     if not is_wide or x_RX.shape[1] % made.multiple:
         return linear_v3(x_RX, weight, add_to, out, bias_X=bias_X, activation=activation, workspace=workspace)
     return launch_few_rows(made, x_RX, weight, add_to, out, bias_X, activation)
 
 
-def stored_as(weight):
+def name_of_storage(weight):
     """How its numbers are stored, as LIBRARY_FROM and FEW_ROWS name it."""
     if is_in_blocks(weight):
         return "int4" if weight.data.dtype == np.uint8 else "int8_blocks"
     return weight.data.dtype.name
 
 
-def kernel_of(stored, rows, outputs, newest=5):
+def choose_kernel(stored, rows, outputs, newest=5):
     """The smallest for as many rows; one whose warps have many outputs, if there are enough blocks of them."""
     made = FEW_ROWS[stored]
     for m in FEW_BITS.get(stored, ()) if newest == 5 else ():
@@ -484,19 +484,19 @@ def launch_few_rows(made, x_RX, weight, add_to=None, out=None, bias_X=None, acti
     return y_RX
 
 
-def by_the_library(x_RX, weight, add_to=None, out=None, bias_X=None, activation=None, workspace=None):
+def multiply_by_library(x_RX, weight, add_to=None, out=None, bias_X=None, activation=None, workspace=None):
     """A product of the library, and a kernel behind it for what it cannot do."""
-    _check(x_RX, weight.data)
+    _refuse_other_types(x_RX, weight.data)
     weight = unpack_panels(weight)
     scale_R, scale_X, outputs = None, weight.scale, weight.outputs
     if is_narrow(weight):
-        x_RX, scale_R = halves_of_rows(x_RX, workspace)
+        x_RX, scale_R = round_rows_to_halves(x_RX, workspace)
     y_RX = empty(x_RX, (len(x_RX), outputs), np.float32) if out is None and add_to is None else out
     sums_RX = scratch(workspace, (len(x_RX), outputs), x_RX, np.float32) if y_RX is None else y_RX
     if is_in_blocks(weight):
-        scale_X = _product_of_blocks(x_RX, weight, sums_RX, workspace)
+        scale_X = _multiply_cast_blocks(x_RX, weight, sums_RX, workspace)
     elif weight.data.dtype == np.int8:
-        _product_of_bytes(x_RX, weight, sums_RX, workspace)
+        _multiply_bytes(x_RX, weight, sums_RX, workspace)
     else:
         matmul([(x_RX, weight.data if weight.layout == "io" else weight.data.T, sums_RX)])
     if scale_R is None and scale_X is bias_X is activation is add_to is None:
@@ -518,29 +518,29 @@ def by_the_library(x_RX, weight, add_to=None, out=None, bias_X=None, activation=
     return y_RX
 
 
-def _product_of_bytes(x16_RX, weight, sums_RX, workspace=None):
+def _multiply_bytes(x16_RX, weight, sums_RX, workspace=None):
     """Sums of products with int8 before their scales, some outputs at a time."""
     inputs, is_io = x16_RX.shape[1], weight.layout == "io"
-    together = outputs_together(weight.outputs, inputs)
+    together = outputs_cast_together(weight.outputs, inputs)
     w16_X = scratch(workspace, (together * inputs,), x16_RX)
     for first in range(0, weight.outputs, together):
         here = slice(first, first + together)
         some_XX = weight.data[:, here] if is_io else weight.data[here]
         w16_XX = w16_X[: some_XX.size].reshape(some_XX.shape)
-        if not is_io and inputs % LOAD == 0 and begins_at_16_bytes(some_XX) and begins_at_16_bytes(w16_XX):
+        if not is_io and inputs % LOAD == 0 and has_aligned_rows(some_XX) and has_aligned_rows(w16_XX):
             launch(cast_bytes, -(-some_XX.size // LOAD // THREADS), THREADS, some_XX, w16_XX)
         else:
             w16_XX[...] = some_XX
         matmul([(x16_RX, w16_XX if is_io else w16_XX.T, sums_RX[:, here])])
 
 
-def _product_of_blocks(x16_RX, weight, sums_RX, workspace=None):
+def _multiply_cast_blocks(x16_RX, weight, sums_RX, workspace=None):
     """Sums of products with blocks, some outputs at a time; returns what each output is still to be scaled by."""
     inputs, outputs = x16_RX.shape[1], weight.outputs
-    together = outputs_together(outputs, 2 * inputs)
+    together = outputs_cast_together(outputs, 2 * inputs)
     both_X = scratch(workspace, (2 * together * inputs,), x16_RX)
     power_X = scratch(workspace, (outputs,), sums_RX)
-    w_XX, scale_XX = _wide_rows(weight.data), weight.scale
+    w_XX, scale_XX = _align_rows(weight.data), weight.scale
     scale_XX = scale_XX if scale_XX.flags.c_contiguous else scale_XX.copy()
     for first in range(0, outputs, together):
         here = slice(first, min(first + together, outputs))
@@ -552,29 +552,29 @@ def _product_of_blocks(x16_RX, weight, sums_RX, workspace=None):
     return power_X
 
 
-def outputs_together(outputs, numbers):
+def outputs_cast_together(outputs, numbers):
     """How many outputs are cast to float16 at a time, each to so many numbers: tiles of one size, within TILE."""
     most = max(TILE // max(numbers, 1) // LEAST_OUTPUTS, 1) * LEAST_OUTPUTS
     tiles = max(-(-outputs // most), 1)
     return min(-(-outputs // tiles // LEAST_OUTPUTS) * LEAST_OUTPUTS, outputs)
 
 
-def halves_of_rows(x_RX, workspace=None):
+def round_rows_to_halves(x_RX, workspace=None):
     """(x as float16, scale_R): row r stands for scale_R[r] times its halves."""
     x16_RX, scale_R = scratch(workspace, x_RX.shape, x_RX, np.float16), scratch(workspace, (len(x_RX),), x_RX)
-    is_wide = x_RX.shape[1] % 8 == 0 and begins_at_16_bytes(x_RX) and begins_at_16_bytes(x16_RX)
-    launch(round_rows if is_wide else round_rows_by_numbers, len(x_RX), THREADS, x_RX, x16_RX, scale_R)
+    is_wide = x_RX.shape[1] % 8 == 0 and has_aligned_rows(x_RX) and has_aligned_rows(x16_RX)
+    launch(round_rows if is_wide else round_unaligned_rows, len(x_RX), THREADS, x_RX, x16_RX, scale_R)
     return x16_RX, scale_R
 
 
-def _rounded(x_RX, weight, workspace=None):
+def _round_inputs(x_RX, weight, workspace=None):
     """x as versions 1 to 3 multiply it: as float32, rounded to float16 if the weights have fewer bits than float32."""
     if not is_narrow(weight) or x_RX.dtype != np.float32:
         return x_RX
-    return _widened(*halves_of_rows(x_RX, workspace), workspace)
+    return _cast_halves_back(*round_rows_to_halves(x_RX, workspace), workspace)
 
 
-def _widened(x16_RX, scale_R, workspace=None):
+def _cast_halves_back(x16_RX, scale_R, workspace=None):
     """What rows of halves stand for, as float32."""
     x_RX = scratch(workspace, x16_RX.shape, scale_R)
     x_RX[...] = x16_RX
@@ -590,9 +590,9 @@ def round_rows(x_RX, x16_RX, scale_R):
     """
     r, t, is_beyond = cuda.blockIdx.x, cuda.threadIdx.x, int32(0)
     for i in range(8 * t, x_RX.shape[1], 8 * THREADS):
-        a, b, c, d = four_floats(x_RX, r, i)
-        e, f, g, h = four_floats(x_RX, r, i + 4)
-        store_four_words(x16_RX, r, i, halves(a, b), halves(c, d), halves(e, f), halves(g, h))
+        a, b, c, d = load_four_floats(x_RX, r, i)
+        e, f, g, h = load_four_floats(x_RX, r, i + 4)
+        store_four_words(x16_RX, r, i, pack_halves(a, b), pack_halves(c, d), pack_halves(e, f), pack_halves(g, h))
         if max(abs(a), abs(b), abs(c), abs(d), abs(e), abs(f), abs(g), abs(h)) >= BEYOND_FLOAT16:
             is_beyond = int32(1)
     if cuda.syncthreads_or(is_beyond):
@@ -602,7 +602,7 @@ def round_rows(x_RX, x16_RX, scale_R):
 
 
 @cuda.jit
-def round_rows_by_numbers(x_RX, x16_RX, scale_R):
+def round_unaligned_rows(x_RX, x16_RX, scale_R):
     """Rounds a row to float16 number by number: no whole number of 16 bytes, or one that begins elsewhere.
 
     Grid R, block 128. Reads 8X bytes a row, and writes 2X + 4.
@@ -663,7 +663,7 @@ def end_sums(sums_RX, scale_R, by_row, scale_X, by_output, bias_X, biased, code,
         total *= scale_R[r]
     if by_output:
         total *= scale_X[o]
-    ended(total, r, o, bias_X, biased, code, adds, y_RX)
+    add_bias_and_write(total, r, o, bias_X, biased, code, adds, y_RX)
 
 
 # What each kernel is compiled and type-checked for, without a GPU.
@@ -685,7 +685,7 @@ SIGNATURES[split_blocks] = [(*blocks, HALVES_OF, HALVES_OF, ROW) for blocks in I
 SIGNATURES[cast_bytes] = [(int8[:, ::1], HALVES_OF)]
 TAIL = (ROW, boolean, int64, boolean, ROWS_OF)
 SIGNATURES[round_rows] = [(ROWS_OF, HALVES_OF, ROW)]
-SIGNATURES[round_rows_by_numbers] = [(x_RX, HALVES_OF, ROW) for x_RX in (ROWS_OF, COLUMNS_OF)]
+SIGNATURES[round_unaligned_rows] = [(x_RX, HALVES_OF, ROW) for x_RX in (ROWS_OF, COLUMNS_OF)]
 SIGNATURES[scale_rows] = [(ROWS_OF, ROW)]
 SIGNATURES[end_sums] = [(ROWS_OF, ROW, boolean, ROW, boolean, *TAIL)]
 REGISTERS = dict.fromkeys(SIGNATURES, 64)  # the sums of ROWS rows
@@ -695,20 +695,20 @@ LARGEST_BLOCK = {}  # threads, of kernels whose blocks may have more than THREAD
 
 
 @functools.cache
-def few_rows(dtype, rows, tiles, steps):
+def make_few_rows_kernel(dtype, rows, tiles, steps):
     """A kernel with these constants; `benchmarks/gpu_linear.py` tries others."""
     name = f"few_rows_{dtype}_{rows}_{tiles}_{steps}"
     if dtype == "float32":
-        return float32_kernel(rows, tiles, steps, name)
+        return make_float32_kernel(rows, tiles, steps, name)
     stored = {"float16": FLOAT16, "int8": INT8, "int8_blocks": INT8_BLOCKS, "int4": INT4}[dtype]
-    return tensor_core_kernel(stored, rows // 8, tiles, steps, name)
+    return make_tensor_core_kernel(stored, rows // 8, tiles, steps, name)
 
 
 @functools.cache
-def few_bits(dtype, rows, tiles, steps):
+def make_few_bits_kernel_of(dtype, rows, tiles, steps):
     """Version 5 with these constants; `benchmarks/gpu_linear.py` tries others."""
     stored = {"int8": INT8, "int8_blocks": INT8_BLOCKS, "int4": INT4}[dtype]
-    return few_bits_kernel(stored, rows, tiles, steps, f"few_bits_{dtype}_{rows}_{tiles}_{steps}")
+    return make_few_bits_kernel(stored, rows, tiles, steps, f"few_bits_{dtype}_{rows}_{tiles}_{steps}")
 
 
 # (rows, tiles of outputs, steps that are loaded at once): for more and more rows, and of these for fewer outputs. What
@@ -725,8 +725,8 @@ CONSTANTS_OF_5 = {
     "int8_blocks": [(1, 2, 2), (4, 2, 2), (8, 2, 2)],
     "int4": [(1, 2, 2), (4, 2, 2), (8, 2, 1)],
 }
-FEW_ROWS = {dtype: [few_rows(dtype, *each) for each in made] for dtype, made in CONSTANTS.items()}
-FEW_BITS = {dtype: [few_bits(dtype, *each) for each in made] for dtype, made in CONSTANTS_OF_5.items()}
+FEW_ROWS = {dtype: [make_few_rows_kernel(dtype, *each) for each in made] for dtype, made in CONSTANTS.items()}
+FEW_BITS = {dtype: [make_few_bits_kernel_of(dtype, *each) for each in made] for dtype, made in CONSTANTS_OF_5.items()}
 READ = {
     "float32": (ROWS_OF, ROWS_OF), "float16": (ROWS_OF, HALVES_OF, ROW), "int8": (ROWS_OF, int8[:, ::1], ROW),
     "int8_blocks": (ROWS_OF, *IN_BLOCKS[0]), "int4": (ROWS_OF, *IN_BLOCKS[1]),

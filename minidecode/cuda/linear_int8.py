@@ -30,7 +30,7 @@ from ..errors import OptionError
 from ..reference import scratch
 from ..reference.activation import activation_code, is_gated
 from ..reference.linear_int8 import LEAST, check_number_of_inputs, largest_integer
-from .common.activation import activated, end_in_pairs
+from .common.activation import activate, activate_pairs_of_product
 from .common.dp4a import dp4a
 from .common.reduction import THREADS, WARPS, block_max, warp_sum
 
@@ -76,8 +76,10 @@ def linear_int8_v1(x_RX, weight, bias_X=None, activation=None, add_to=None, out=
     of bytes; writes RI + 4RO.
     """
     if is_gated(activation):
-        return end_in_pairs(linear_int8_v1(x_RX, weight, workspace=workspace), bias_X, activation, add_to, out)
-    weight, q_RX, ends_in, y_RX = _rounded(x_RX, weight, bias_X, activation, add_to, out, workspace)
+        return activate_pairs_of_product(
+            linear_int8_v1(x_RX, weight, workspace=workspace), bias_X, activation, add_to, out
+        )
+    weight, q_RX, ends_in, y_RX = _prepare_product(x_RX, weight, bias_X, activation, add_to, out, workspace)
     if y_RX.size:
         launch(thread_per_result, -(-y_RX.size // THREADS), THREADS, q_RX, weight.data, *ends_in, y_RX)
     return y_RX
@@ -96,16 +98,16 @@ def thread_per_result(q_RX, w_XX, scale_R, scale_X, bias_X, biased, code, adds, 
     total = int32(0)
     for i in range(w_XX.shape[1]):
         total += int32(q_RX[r, i]) * int32(w_XX[o, i])
-    end(total, r, o, scale_R, scale_X, bias_X, biased, code, adds, y_RX)
+    end_sum(total, r, o, scale_R, scale_X, bias_X, biased, code, adds, y_RX)
 
 
 @cuda.jit(device=True)
-def end(total, r, o, scale_R, scale_X, bias_X, biased, code, adds, y_RX):
+def end_sum(total, r, o, scale_R, scale_X, bias_X, biased, code, adds, y_RX):
     """What becomes of a sum: times its scales, plus its bias, activated, and added to what is there, or written."""
     y = float32(total) * (scale_R[r] * scale_X[o])
     if biased:
         y += bias_X[o]
-    y = activated(y, code)
+    y = activate(y, code)
     if adds:
         y += y_RX[r, o]
     y_RX[r, o] = y
@@ -120,10 +122,12 @@ def linear_int8(x_RX, weight, bias_X=None, activation=None, add_to=None, out=Non
     whole number of words.
     """
     if is_gated(activation):
-        return end_in_pairs(linear_int8(x_RX, weight, workspace=workspace), bias_X, activation, add_to, out)
+        return activate_pairs_of_product(
+            linear_int8(x_RX, weight, workspace=workspace), bias_X, activation, add_to, out
+        )
     if x_RX.shape[1] % GROUP:
         return linear_int8_v1(x_RX, weight, bias_X, activation, add_to, out, workspace=workspace)
-    weight, q_RX, ends_in, y_RX = _rounded(x_RX, weight, bias_X, activation, add_to, out, workspace)
+    weight, q_RX, ends_in, y_RX = _prepare_product(x_RX, weight, bias_X, activation, add_to, out, workspace)
     if y_RX.size and len(q_RX) >= LIBRARY_FROM and can_multiply_int8(q_RX, weight.data):
         in_place = add_to is None and y_RX.flags.c_contiguous  # each sum lies where its result will
         sums_RX = y_RX.view(np.int32) if in_place else scratch(workspace, y_RX.shape, q_RX, np.dtype(np.int32))
@@ -161,7 +165,7 @@ def warp_per_output(q_RX, w_XX, scale_R, scale_X, bias_X, biased, code, adds, y_
                 if lane == k:
                     mine = total
         if lane < ROWS and first + lane < y_RX.shape[0]:
-            end(mine, first + lane, o, scale_R, scale_X, bias_X, biased, code, adds, y_RX)
+            end_sum(mine, first + lane, o, scale_R, scale_X, bias_X, biased, code, adds, y_RX)
 
 
 @cuda.jit
@@ -173,10 +177,10 @@ def end_sums(sums_RX, scale_R, scale_X, bias_X, biased, code, adds, y_RX):
     n, outputs = cuda.grid(1), y_RX.shape[1]
     if n < y_RX.size:
         r, o = n // outputs, n % outputs
-        end(sums_RX[r, o], r, o, scale_R, scale_X, bias_X, biased, code, adds, y_RX)
+        end_sum(sums_RX[r, o], r, o, scale_R, scale_X, bias_X, biased, code, adds, y_RX)
 
 
-def _rounded(x_RX, weight, bias_X, activation, add_to, out, workspace):
+def _prepare_product(x_RX, weight, bias_X, activation, add_to, out, workspace):
     """(weight in rows, whole numbers of x, what a sum ends in, where results go)."""
     if x_RX.dtype != np.float32:
         raise OptionError(f"the kernels of cuda/linear_int8.py round float32, not {x_RX.dtype}")

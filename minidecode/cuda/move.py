@@ -35,7 +35,7 @@ def gather_rows(x_RX, pick_R, out=None):
     """
     if out is None:
         out = empty(x_RX, (len(pick_R), *x_RX.shape[1:]))
-    words_RX, picked_RX = words_of_rows(x_RX, out)
+    words_RX, picked_RX = view_rows_as_words(x_RX, out)
     launch(copy_rows, (len(pick_R), -(-words_RX.shape[1] // THREADS)), THREADS, words_RX, pick_R, picked_RX)
     return out
 
@@ -51,12 +51,12 @@ def copy_rows(words_RX, pick_R, picked_RX):
         picked_RX[r, x] = words_RX[pick_R[r], x]
 
 
-def words_of_rows(*arrays):
+def view_rows_as_words(*arrays):
     """A view of each array's rows as words of 64 bits, or as narrower ones where a row begins or ends within one."""
-    return words_of(*map(view_as_rows, arrays))
+    return view_as_words(*map(view_as_rows, arrays))
 
 
-def words_of(*arrays):
+def view_as_words(*arrays):
     """The arrays with their last axis in words, for all arrays the same; writing goes through the views.
 
     A GPU reads no word that lies across two.
@@ -77,7 +77,7 @@ def pad_left(k_RGX, offsets_X, N=None, out=None):
         N = int((offsets_X[1:] - offsets_X[:-1]).max()) if N is None else N
         out = np.empty_like(k_RGX, order="C", shape=(len(offsets_X) - 1, G, N, X))
     B, _, N, _ = out.shape
-    words_RGX, padded_BGNX = words_of(k_RGX if k_RGX.strides[-1] == k_RGX.itemsize else k_RGX.copy(), out)
+    words_RGX, padded_BGNX = view_as_words(k_RGX if k_RGX.strides[-1] == k_RGX.itemsize else k_RGX.copy(), out)
     launch(copy_or_pad, (B * N, -(-G * words_RGX.shape[2] // THREADS)), THREADS, words_RGX, offsets_X, padded_BGNX)
     return out
 

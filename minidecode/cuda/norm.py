@@ -29,10 +29,10 @@ from numba import boolean, cuda, float32
 from ..device.launch import launch
 from ..errors import OptionError
 from ..reference import empty, or_empty
-from .common.bias import plus
-from .common.normalise import add_four, normalise_row, normaliser
+from .common.bias import with_bias
+from .common.normalise import add_four_to_kept, make_row_normaliser, normalise_row
 from .common.reduction import THREADS, WARPS
-from .common.vector_load import begins_at_16_bytes, wide_store
+from .common.vector_load import has_aligned_rows, wide_store
 
 MANY = 1024  # rows: with a warp each they fill a GPU
 PIECE = 64  # squares that a thread of version 1 sums before it adds their sum to the row's
@@ -40,11 +40,11 @@ ROOM = 4096  # widest row of version 3: 16 KiB of shared memory
 
 
 @cuda.jit(device=True)
-def residual(x_RD, y_RD, bias_D, adds, r, d, summed_RD):
+def add_residual(x_RD, y_RD, bias_D, adds, r, d, summed_RD):
     """x + y + bias, kept in `summed`; or x, which is `summed` too, where there is nothing to add."""
     x = x_RD[r, d]
     if adds:
-        x = plus(x + y_RD[r, d], bias_D, d)
+        x = with_bias(x + y_RD[r, d], bias_D, d)
         summed_RD[r, d] = x
     return x
 
@@ -69,7 +69,7 @@ def norm_thread_per_row(x_RD, y_RD, bias_D, adds, gain_D, shift_D, eps, summed_R
     D = x_RD.shape[1]
     first, total = float32(0), float32(0)
     for d in range(D):
-        x = residual(x_RD, y_RD, bias_D, adds, r, d, summed_RD)
+        x = add_residual(x_RD, y_RD, bias_D, adds, r, d, summed_RD)
         if d == 0:
             first = x
         total += x - first
@@ -82,7 +82,7 @@ def norm_thread_per_row(x_RD, y_RD, bias_D, adds, gain_D, shift_D, eps, summed_R
             piece = float32(0)
     spread = math.sqrt((squares + piece) / float32(D) + eps)
     for d in range(D):
-        h_RD[r, d] = plus((summed_RD[r, d] - mean) / spread * gain_D[d], shift_D, d)
+        h_RD[r, d] = with_bias((summed_RD[r, d] - mean) / spread * gain_D[d], shift_D, d)
 
 
 def residual_norm_v2(x_RD, y_RD, bias_D, norm, out=None):
@@ -103,7 +103,7 @@ def norm_block_per_row(x_RD, y_RD, bias_D, adds, gain_D, shift_D, eps, summed_RD
     r, t, D = cuda.blockIdx.x, cuda.threadIdx.x, x_RD.shape[1]
     total = float32(0)
     for d in range(t, D, THREADS):
-        total += residual(x_RD, y_RD, bias_D, adds, r, d, summed_RD)
+        total += add_residual(x_RD, y_RD, bias_D, adds, r, d, summed_RD)
     mean = float32(0)
     if shift_D.shape[0] > 0:  # so it is for all threads: all of them meet at the barriers, or none
         mean = tree_sum(part, total) / float32(D)
@@ -112,7 +112,7 @@ def norm_block_per_row(x_RD, y_RD, bias_D, adds, gain_D, shift_D, eps, summed_RD
         squares += (summed_RD[r, d] - mean) * (summed_RD[r, d] - mean)
     spread = math.sqrt(tree_sum(part, squares) / float32(D) + eps)
     for d in range(t, D, THREADS):
-        h_RD[r, d] = plus((summed_RD[r, d] - mean) / spread * gain_D[d], shift_D, d)
+        h_RD[r, d] = with_bias((summed_RD[r, d] - mean) / spread * gain_D[d], shift_D, d)
 
 
 @cuda.jit(device=True)
@@ -152,14 +152,14 @@ def norm_staged(x_RD, y_RD, bias_D, adds, gain_D, shift_D, eps, summed_RD, h_RD)
     r, t, D = cuda.blockIdx.x, cuda.threadIdx.x, x_RD.shape[1]
     total = float32(0)
     for d in range(t, D, THREADS):
-        row[d] = residual(x_RD, y_RD, bias_D, adds, r, d, summed_RD)  # each thread reads back what it wrote itself
+        row[d] = add_residual(x_RD, y_RD, bias_D, adds, r, d, summed_RD)  # each thread reads back what it wrote itself
         total += row[d]
     normalise_row(row, total, part, gain_D, shift_D, eps, h_RD)
 
 
-def norm_in_registers(threads, quads):
+def make_norm_kernel(threads, quads):
     """A kernel of version 4: so many threads, a warp or a block, have a row."""
-    normalise, columns, rows = normaliser(threads, quads), 4 * quads, THREADS // threads
+    normalise, columns, rows = make_row_normaliser(threads, quads), 4 * quads, THREADS // threads
 
     @cuda.jit
     def norm_kept(x_RD, y_RD, bias_D, adds, gain_D, shift_D, eps, summed_RD, h_RD):
@@ -172,13 +172,13 @@ def norm_in_registers(threads, quads):
         if r >= x_RD.shape[0]:  # a whole warp, or block, leaves
             return
         for i in range(quads):
-            add_four(kept, 4 * i, x_RD[r], 4 * (t + threads * i), True)
+            add_four_to_kept(kept, 4 * i, x_RD[r], 4 * (t + threads * i), True)
         if adds:
             for i in range(quads):
-                add_four(kept, 4 * i, y_RD[r], 4 * (t + threads * i), False)
+                add_four_to_kept(kept, 4 * i, y_RD[r], 4 * (t + threads * i), False)
             if bias_D.shape[0] > 0:
                 for i in range(quads):
-                    add_four(kept, 4 * i, bias_D, 4 * (t + threads * i), False)
+                    add_four_to_kept(kept, 4 * i, bias_D, 4 * (t + threads * i), False)
             for i in range(quads):
                 if 4 * (t + threads * i) < D:
                     k = 4 * i
@@ -191,7 +191,7 @@ def norm_in_registers(threads, quads):
 
 
 norm_of_warp, norm_of_1024, norm_of_4096 = (
-    norm_in_registers(*of) for of in ((32, 8), (THREADS, 2), (THREADS, 8))
+    make_norm_kernel(*of) for of in ((32, 8), (THREADS, 2), (THREADS, 8))
 )  # fmt: skip
 
 
@@ -204,7 +204,7 @@ def residual_norm(x_RD, y_RD, bias_D, norm, out=None):
     R, D = x_RD.shape
     loaded = [x_RD, *(a for a in (y_RD, *(out or ())) if a is not None)]
     loaded += [a[None] for a in (bias_D, norm.gain_D, norm.bias_D) if a is not None]
-    if D > 4 * THREADS * 8 or D % 4 or not all(begins_at_16_bytes(a) for a in loaded):
+    if D > 4 * THREADS * 8 or D % 4 or not all(has_aligned_rows(a) for a in loaded):
         return residual_norm_v3(x_RD, y_RD, bias_D, norm, out)
     if D <= 1024 and R >= MANY:
         return _launch(norm_of_warp, -(-R // WARPS), THREADS, x_RD, y_RD, bias_D, norm, out)

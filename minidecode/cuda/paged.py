@@ -16,8 +16,16 @@ import numpy as np
 from numba import cuda, float32, int64
 
 from ..device.launch import launch
-from .common.attention import BIAS, CACHES, NUMBERS_X, QUERIES_RHK, RESULT_RX, result, three_kernels
-from .common.online_softmax import MINUS_INF, WIDEST, begin, put_together, take_in
+from .common.attention import (
+    BIAS,
+    CACHES,
+    NUMBERS_X,
+    QUERIES_RHK,
+    RESULT_RX,
+    launch_three_kernels,
+    make_result_array,
+)
+from .common.online_softmax import MINUS_INF, WIDEST, merge_warps, stage_query, take_in_position
 from .common.position_bias import bias_arguments, bias_at
 from .common.reduction import THREADS, WARPS
 
@@ -35,7 +43,7 @@ def attend_paged_v1(q_RHK, k_XGMK, v_XGMU, table_RX, begin_R, end_R, scale, bias
         blocks = -(-ordered_RGMX.size // THREADS)
         launch(put_pages_in_order, blocks, THREADS, pages_XGMX, table_RX, begin_R, end_R, ordered_RGMX)
         ordered.append(ordered_RGMX)
-    return three_kernels(q_RHK, [(*ordered, begin_R, end_R)], scale, out, bias, end_R)
+    return launch_three_kernels(q_RHK, [(*ordered, begin_R, end_R)], scale, out, bias, end_R)
 
 
 @cuda.jit
@@ -61,7 +69,7 @@ def attend_paged(q_RHK, k_XGMK, v_XGMU, table_RX, begin_R, end_R, scale, bias=No
     """
     if max(k_XGMK.shape[3], v_XGMU.shape[3]) > WIDEST:
         return attend_paged_v1(q_RHK, k_XGMK, v_XGMU, table_RX, begin_R, end_R, scale, bias, out)
-    a_RX = result(q_RHK, (k_XGMK, v_XGMU), out)
+    a_RX = make_result_array(q_RHK, (k_XGMK, v_XGMU), out)
     biases = bias_arguments(bias, q_RHK, end_R)
     arguments = q_RHK, k_XGMK, v_XGMU, table_RX, begin_R, end_R, np.float32(scale), *biases, a_RX
     launch(attend_page_by_page, q_RHK.shape[:2], THREADS, *arguments)
@@ -79,16 +87,16 @@ def attend_page_by_page(q_RHK, k_XGMK, v_XGMU, table_RX, begin_R, end_R, scale, 
     _, G, M, U = v_XGMU.shape
     r, h, warp = cuda.blockIdx.x, cuda.blockIdx.y, cuda.threadIdx.x // 32
     g = h // (q_RHK.shape[1] // G)
-    begin(q_RHK[r, h], query, sums)
+    stage_query(q_RHK[r, h], query, sums)
     running_max, running_sum, added = MINUS_INF, float32(0), float32(0)
     for m in range(begin_R[r] + warp, min(end_R[r], table_RX.shape[1] * M), WARPS):
         page, slot = table_RX[r, m // M], m % M
         if bias_XHP.shape[0]:
             added = bias_at(bias_XHP, bucket_L, r, h, end_R[r] - 1 - m + zero)
-        running_max, running_sum = take_in(
+        running_max, running_sum = take_in_position(
             query, k_XGMK[page, g, slot], v_XGMU[page, g, slot], scale, added, running_max, running_sum, sums[warp]
         )
-    put_together(running_max, running_sum, sums, a_RX[r, h * U : (h + 1) * U])
+    merge_warps(running_max, running_sum, sums, a_RX[r, h * U : (h + 1) * U])
 
 
 # What each kernel is compiled and type-checked for, without a GPU.

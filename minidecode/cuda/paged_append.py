@@ -22,11 +22,11 @@ from ..device.launch import launch
 from ..device.low_precision import largest_stored_number
 from ..errors import OptionError
 from ..reference import empty, or_empty, view_as_rows
-from .common.bias import plus
+from .common.bias import with_bias
 from .common.cut_off import cut_off
 from .common.grids import grid_of_rows
 from .common.reduction import THREADS
-from .common.split_heads import PRODUCT_RX, ROW_X, ROWS_RX, add_then_cut
+from .common.split_heads import PRODUCT_RX, ROW_X, ROWS_RX, cut_heads_in_four_launches
 
 
 def append_paged_v1(qkv_RX, bias_X, heads, k_XGMK, v_XGMU, table_RX, at_R, out=None):
@@ -36,7 +36,7 @@ def append_paged_v1(qkv_RX, bias_X, heads, k_XGMK, v_XGMU, table_RX, at_R, out=N
     the cache.
     """
     _refuse_other_types(qkv_RX, k_XGMK, v_XGMU)
-    q_RHK, *new = add_then_cut(qkv_RX, bias_X, heads)
+    q_RHK, *new = cut_heads_in_four_launches(qkv_RX, bias_X, heads)
     for pages_XGMX, new_RGX in zip((k_XGMK, v_XGMU), new, strict=True):
         arrays = new_RGX, table_RX, at_R, pages_XGMX, largest_stored_number(pages_XGMX.dtype)
         launch(write_into_page, grid_of_rows(new_RGX.reshape(len(at_R), -1)), THREADS, *arrays)
@@ -86,7 +86,7 @@ def add_and_append_to_page(qkv_RX, bias_X, q_RX, k_XGMK, v_XGMU, table_RX, at_R,
     values = keys + G * K
     if x >= qkv_RX.shape[1]:
         return
-    number = plus(qkv_RX[r, x], bias_X, x)
+    number = with_bias(qkv_RX[r, x], bias_X, x)
     if x < keys:
         q_RX[r, x] = number
         return

@@ -15,7 +15,7 @@ from numba import cuda, float32, int64
 
 from ..device.launch import launch
 from ..reference import scores_to_change, scratch
-from .common.arrays import in_float32
+from .common.arrays import require_float32
 
 THREADS = 128
 
@@ -25,7 +25,7 @@ def penalize_tokens(scores_RV, tokens_XM, length_X, list_R, penalty, out=None, *
 
     Launches `penalize_row` in R blocks of 128. Reads 24 bytes a token and writes 8, half of each through held_RM.
     """
-    scores_RV = scores_to_change(in_float32(scores_RV), out)
+    scores_RV = scores_to_change(require_float32(scores_RV), out)
     held_RM = scratch(workspace, (len(scores_RV), tokens_XM.shape[1]), scores_RV)
     given = tokens_XM, length_X, list_R, np.float32(penalty), held_RM
     launch(penalize_row, len(scores_RV), THREADS, scores_RV, *given)

@@ -44,7 +44,7 @@ from ..device.matmul import matmul
 from ..errors import OptionError
 from ..reference import empty
 from ..reference.prefill import sentence_slices
-from .common.grids import thread_per_number
+from .common.grids import launch_thread_per_number
 from .common.position_bias import bias_arguments, bias_at
 from .common.reduction import THREADS, WARPS, block_max, block_sum, warp_max, warp_sum
 from .common.vector_load import wide_load, wide_store
@@ -63,36 +63,36 @@ def attend_prefill_v1(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, caus
     Eleven launches, a thread per number in blocks of 128, and two products of the library. Scores, 4RHM bytes for M
     keys of the longest sentence, are written and read back seven times.
     """
-    q_RHK, k_XGK, v_XGU = in_float32(q_RHK, k_XGK, v_XGU)
-    q_HRK, k_GXK, v_GXU = (heads_in_front(x) for x in (q_RHK, k_XGK, v_XGU))
+    q_RHK, k_XGK, v_XGU = cast_to_float32(q_RHK, k_XGK, v_XGU)
+    q_HRK, k_GXK, v_GXU = (copy_heads_in_front(x) for x in (q_RHK, k_XGK, v_XGU))
     q_RHK, k_XGK, v_XGU = (x.transpose(1, 0, 2) for x in (q_HRK, k_GXK, v_GXU))
-    rows, scores_RHM = scores_of(q_RHK, k_XGK, q_offsets_X, k_offsets_X, make=np.zeros_like)
+    rows, scores_RHM = score_sentences(q_RHK, k_XGK, q_offsets_X, k_offsets_X, make=np.zeros_like)
     bounds = q_offsets_X, k_offsets_X, causal, window or len(k_XGK)
     top_RH, total_RH = (np.empty_like(scores_RHM, shape=scores_RHM.shape[:2]) for _ in range(2))
-    thread_per_number(scale_scores, scores_RHM, np.float32(scale))
+    launch_thread_per_number(scale_scores, scores_RHM, np.float32(scale))
     add_position_bias(scores_RHM, 1.0, bias, q_offsets_X, k_offsets_X, causal)
-    thread_per_number(mask_scores, scores_RHM, *bounds)
-    thread_per_number(maxima, top_RH, scores_RHM)
-    thread_per_number(subtract, scores_RHM, top_RH)
-    thread_per_number(exponentials, scores_RHM)
-    thread_per_number(sums, total_RH, scores_RHM)
-    thread_per_number(divide, scores_RHM, total_RH)
-    return weighted_values(scores_RHM, v_XGU, rows, out)
+    launch_thread_per_number(mask_scores, scores_RHM, *bounds)
+    launch_thread_per_number(find_row_maxima, top_RH, scores_RHM)
+    launch_thread_per_number(subtract_row_maximum, scores_RHM, top_RH)
+    launch_thread_per_number(exponentiate_scores, scores_RHM)
+    launch_thread_per_number(sum_row_exponentials, total_RH, scores_RHM)
+    launch_thread_per_number(divide_by_row_sum, scores_RHM, total_RH)
+    return sum_weighted_values(scores_RHM, v_XGU, rows, out)
 
 
-def heads_in_front(x_RHX):
+def copy_heads_in_front(x_RHX):
     """A copy x_HRX of x_RHX.
 
-    Launches `lay_out` in ceil(RHX / 128) blocks of 128. Reads and writes 4RHX bytes.
+    Launches `copy_number_to_head` in ceil(RHX / 128) blocks of 128. Reads and writes 4RHX bytes.
     """
     R, H, X = x_RHX.shape
     x_HRX = np.empty_like(x_RHX, shape=(H, R, X), order="C")
-    thread_per_number(lay_out, x_HRX, x_RHX)
+    launch_thread_per_number(copy_number_to_head, x_HRX, x_RHX)
     return x_HRX
 
 
 @cuda.jit
-def lay_out(x_HRX, x_RHX):
+def copy_number_to_head(x_HRX, x_RHX):
     """Copies one number of x_RHX to x_HRX.
 
     Grid ceil(RHX / 128), block 128. A thread reads 4 bytes and writes 4.
@@ -125,13 +125,13 @@ def mask_scores(scores_RHM, q_offsets_X, k_offsets_X, causal, window):
     _, H, M = scores_RHM.shape
     i = cuda.grid(1)
     if i < scores_RHM.size:
-        begin, end, _ = seen_by(i // (H * M), q_offsets_X, k_offsets_X, causal, window)
+        begin, end, _ = keys_seen_by_row(i // (H * M), q_offsets_X, k_offsets_X, causal, window)
         if not begin <= i % M < end:
             scores_RHM[i // (H * M), i // M % H, i % M] = NOTHING
 
 
 @cuda.jit
-def maxima(top_RH, scores_RHM):
+def find_row_maxima(top_RH, scores_RHM):
     """The largest score of a row and head.
 
     Grid ceil(RH / 128), block 128. A thread reads 4M bytes and writes 4.
@@ -145,7 +145,7 @@ def maxima(top_RH, scores_RHM):
 
 
 @cuda.jit
-def subtract(scores_RHM, top_RH):
+def subtract_row_maximum(scores_RHM, top_RH):
     """Takes the maximum off one score in place.
 
     Grid ceil(RHM / 128), block 128. A thread reads 8 bytes and writes 4.
@@ -157,7 +157,7 @@ def subtract(scores_RHM, top_RH):
 
 
 @cuda.jit
-def exponentials(scores_RHM):
+def exponentiate_scores(scores_RHM):
     """The exponential of one score in place.
 
     Grid ceil(RHM / 128), block 128. A thread reads 4 bytes and writes 4.
@@ -170,7 +170,7 @@ def exponentials(scores_RHM):
 
 
 @cuda.jit
-def sums(total_RH, scores_RHM):
+def sum_row_exponentials(total_RH, scores_RHM):
     """The sum of a row and head's exponentials.
 
     Grid ceil(RH / 128), block 128. A thread reads 4M bytes and writes 4.
@@ -184,7 +184,7 @@ def sums(total_RH, scores_RHM):
 
 
 @cuda.jit
-def divide(scores_RHM, total_RH):
+def divide_by_row_sum(scores_RHM, total_RH):
     """Divides one exponential by its sum in place.
 
     Grid ceil(RHM / 128), block 128. A thread reads 8 bytes and writes 4.
@@ -198,16 +198,16 @@ def divide(scores_RHM, total_RH):
 def attend_prefill_v2(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, bias=None, out=None):
     """Attention inside each sentence, one kernel between two products of the library, in float32.
 
-    Launches `softmax_of_seen` in ceil(RH / 4) blocks and `heads_side_by_side`, of 128. Of each score that is seen reads
-    12 bytes and writes 8.
+    Launches `softmax_of_seen` in ceil(RH / 4) blocks and `copy_heads_side_by_side`, of 128. Of each score that is seen
+    reads 12 bytes and writes 8.
     """
-    q_RHK, k_XGK, v_XGU = in_float32(q_RHK, k_XGK, v_XGU)
-    rows, scores_RHM = scores_of(q_RHK, k_XGK, q_offsets_X, k_offsets_X)
+    q_RHK, k_XGK, v_XGU = cast_to_float32(q_RHK, k_XGK, v_XGU)
+    rows, scores_RHM = score_sentences(q_RHK, k_XGK, q_offsets_X, k_offsets_X)
     blocks = -(-scores_RHM.shape[0] * scores_RHM.shape[1] // WARPS)
     bounds = q_offsets_X, k_offsets_X, causal, window or len(k_XGK)
     scale = add_position_bias(scores_RHM, scale, bias, q_offsets_X, k_offsets_X, causal)
     launch(softmax_of_seen, blocks, THREADS, scores_RHM, np.float32(scale), *bounds)
-    return weighted_values(scores_RHM, v_XGU, rows, out)
+    return sum_weighted_values(scores_RHM, v_XGU, rows, out)
 
 
 def add_position_bias(scores_RHM, scale, bias, q_offsets_X, k_offsets_X, causal):
@@ -215,7 +215,9 @@ def add_position_bias(scores_RHM, scale, bias, q_offsets_X, k_offsets_X, causal)
     if bias is None:
         return scale
     biases = bias.bias_XHP, bias.bucket_L, bias.zero
-    thread_per_number(scale_and_add_bias, scores_RHM, np.float32(scale), *biases, q_offsets_X, k_offsets_X, causal)
+    launch_thread_per_number(
+        scale_and_add_bias, scores_RHM, np.float32(scale), *biases, q_offsets_X, k_offsets_X, causal
+    )
     return 1.0
 
 
@@ -233,7 +235,7 @@ def scale_and_add_bias(scores_RHM, scale, bias_XHP, bucket_L, zero, q_offsets_X,
         while q_offsets_X[b + 1] <= r:
             b += 1
         if m < k_offsets_X[b + 1] - k_offsets_X[b]:
-            n = position_of(r, b, q_offsets_X, k_offsets_X) if causal else r - q_offsets_X[b]
+            n = position_of_query(r, b, q_offsets_X, k_offsets_X) if causal else r - q_offsets_X[b]
             bias = bias_at(bias_XHP, bucket_L, r, h, n - m + zero)
             scores_RHM[r, h, m] = scale * scores_RHM[r, h, m] + bias
 
@@ -249,7 +251,7 @@ def softmax_of_seen(scores_RHM, scale, q_offsets_X, k_offsets_X, causal, window)
     row, lane = cuda.blockIdx.x * WARPS + cuda.threadIdx.x // 32, cuda.threadIdx.x % 32
     if row >= R * H:
         return
-    begin, end, M = seen_by(row // H, q_offsets_X, k_offsets_X, causal, window)
+    begin, end, M = keys_seen_by_row(row // H, q_offsets_X, k_offsets_X, causal, window)
     scores_M = scores_RHM[row // H, row % H]
     top, total = NOTHING, float32(0)
     for m in range(lane, end, 32):
@@ -266,7 +268,7 @@ def softmax_of_seen(scores_RHM, scale, q_offsets_X, k_offsets_X, causal, window)
 
 
 @cuda.jit(device=True)
-def seen_by(r, q_offsets_X, k_offsets_X, causal, window):
+def keys_seen_by_row(r, q_offsets_X, k_offsets_X, causal, window):
     """(begin, end, M): row r sees begin <= m < end of the M keys of its sentence."""
     b = 0
     while q_offsets_X[b + 1] <= r:
@@ -274,18 +276,18 @@ def seen_by(r, q_offsets_X, k_offsets_X, causal, window):
     M = k_offsets_X[b + 1] - k_offsets_X[b]
     if not causal:
         return int64(0), M, M
-    n = position_of(r, b, q_offsets_X, k_offsets_X)
+    n = position_of_query(r, b, q_offsets_X, k_offsets_X)
     return max(n + 1 - window, 0), n + 1, M
 
 
 @cuda.jit(device=True)
-def position_of(r, b, q_offsets_X, k_offsets_X):
+def position_of_query(r, b, q_offsets_X, k_offsets_X):
     """Where a query of causal sentence b stands: its queries are the last of its positions."""
     return k_offsets_X[b + 1] - k_offsets_X[b] - (q_offsets_X[b + 1] - r)
 
 
 @cuda.jit
-def heads_side_by_side(a_RHU, a_HRU):
+def copy_heads_side_by_side(a_RHU, a_HRU):
     """Copies one number of a_HRU to a_RHU.
 
     Grid ceil(RHU / 128), block 128. A thread reads 4 bytes and writes 4.
@@ -297,7 +299,7 @@ def heads_side_by_side(a_RHU, a_HRU):
         a_RHU[r, h, u] = a_HRU[h, r, u]
 
 
-def scores_of(q_RHK, k_XGK, q_offsets_X, k_offsets_X, make=np.empty_like):
+def score_sentences(q_RHK, k_XGK, q_offsets_X, k_offsets_X, make=np.empty_like):
     """(rows, scores_RHM): (query rows, key rows) of each sentence, and q . k of each row and head.
 
     The H/G query heads of a group meet the same keys.
@@ -311,7 +313,7 @@ def scores_of(q_RHK, k_XGK, q_offsets_X, k_offsets_X, make=np.empty_like):
     return rows, scores_RHM
 
 
-def weighted_values(weights_RHM, v_XGU, rows, out):
+def sum_weighted_values(weights_RHM, v_XGU, rows, out):
     """The weighted sums of the values, which the product leaves head by head, side by side."""
     (R, H, M), (_, G, U) = weights_RHM.shape, v_XGU.shape
     a_HRU = np.empty_like(weights_RHM, shape=(H, R, U), order="C")
@@ -319,7 +321,7 @@ def weighted_values(weights_RHM, v_XGU, rows, out):
     a_GXRU = a_HRU.reshape(G, H // G, R, U)
     matmul((weights_GXRM[:, :, q, : k.stop - k.start], v_GXU[:, None, k], a_GXRU[:, :, q]) for q, k in rows)
     a_RX = np.empty_like(a_HRU, shape=(R, H * U)) if out is None else out
-    thread_per_number(heads_side_by_side, a_RX.reshape(R, H, U), a_HRU)
+    launch_thread_per_number(copy_heads_side_by_side, a_RX.reshape(R, H, U), a_HRU)
     return a_RX
 
 
@@ -330,8 +332,8 @@ def attend_prefill_v3(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, caus
     """
     refuse_other_types(q_RHK, k_XGK, v_XGU)
     rows = list(sentence_slices(fetch_constant(q_offsets_X), fetch_constant(k_offsets_X)))
-    a_RX = result(q_RHK, v_XGU, out)
-    return by_products(q_RHK, k_XGK, v_XGU, rows, scale, causal, window, bias, k_offsets_X, a_RX)
+    a_RX = make_result_array(q_RHK, v_XGU, out)
+    return attend_by_products(q_RHK, k_XGK, v_XGU, rows, scale, causal, window, bias, k_offsets_X, a_RX)
 
 
 def attend_prefill(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, bias=None, out=None):
@@ -345,12 +347,12 @@ def attend_prefill(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal,
     (R, H, _), U = q_RHK.shape, v_XGU.shape[2]
     rows = list(sentence_slices(fetch_constant(q_offsets_X), fetch_constant(k_offsets_X)))
     scores = H * sum((q.stop - q.start) * (k.stop - k.start) for q, k in rows)
-    a_RX = result(q_RHK, v_XGU, out)
+    a_RX = make_result_array(q_RHK, v_XGU, out)
     if U > 32 * COLUMNS or scores > WORTH_PRODUCTS * len(rows):
-        return by_products(q_RHK, k_XGK, v_XGU, rows, scale, causal, window, bias, k_offsets_X, a_RX)
+        return attend_by_products(q_RHK, k_XGK, v_XGU, rows, scale, causal, window, bias, k_offsets_X, a_RX)
     biases = bias_arguments(bias, a_RX.reshape(R, H, U), k_offsets_X)
     bounds = q_offsets_X, k_offsets_X, causal, window or len(k_XGK)
-    kernel = warp_per_query_wide if lie_wide(q_RHK, k_XGK) else warp_per_query
+    kernel = warp_per_query_wide if can_load_wide(q_RHK, k_XGK) else warp_per_query
     launch(kernel, -(-R * H // WARPS), THREADS, q_RHK, k_XGK, v_XGU, *bounds, np.float32(scale), *biases, a_RX)
     return a_RX
 
@@ -365,42 +367,42 @@ def refuse_other_types(q_RHK, k_XGK, v_XGU):
         )
 
 
-def in_float32(q_RHK, k_XGK, v_XGU):
+def cast_to_float32(q_RHK, k_XGK, v_XGU):
     """Copies of float16 arrays in float32, in which versions 1 and 2 compute; of float32 the arrays themselves."""
     refuse_other_types(q_RHK, k_XGK, v_XGU)
     return tuple(array.astype(np.float32, copy=False) for array in (q_RHK, k_XGK, v_XGU))
 
 
-def result(q_RHK, v_XGU, out):
+def make_result_array(q_RHK, v_XGU, out):
     """Where the answer goes: float32, whatever is multiplied."""
     shape = len(q_RHK), q_RHK.shape[1] * v_XGU.shape[2]
     return empty(q_RHK, shape, np.float32) if out is None else out
 
 
-def by_products(q_RHK, k_XGK, v_XGU, rows, scale, causal, window, bias, k_offsets_X, a_RX):
+def attend_by_products(q_RHK, k_XGK, v_XGU, rows, scale, causal, window, bias, k_offsets_X, a_RX):
     """Version 3, of these (query rows, key rows)."""
     (R, H, _), U = q_RHK.shape, v_XGU.shape[2]
-    a_RHU, blocks = a_RX.reshape(R, H, U), list(blocks_of(rows, H, causal, window))
-    numbers = max((H * (q.stop - q.start) * width_of(k) for q, k, _ in blocks), default=0)
+    a_RHU, blocks = a_RX.reshape(R, H, U), list(split_into_query_blocks(rows, H, causal, window))
+    numbers = max((H * (q.stop - q.start) * padded_width_of(k) for q, k, _ in blocks), default=0)
     scores_X, weights_X = (empty(x, numbers) for x in (a_RX, q_RHK))
     for q, k, ahead in blocks:
-        N, M, width = q.stop - q.start, k.stop - k.start, width_of(k)
+        N, M, width = q.stop - q.start, k.stop - k.start, padded_width_of(k)
         scores_HNM, weights_HNM = (x[: H * N * width].reshape(H, N, width)[..., :M] for x in (scores_X, weights_X))
-        matmul(by_head(q_RHK[q].transpose(1, 0, 2), k_XGK[k].transpose(1, 2, 0), scores_HNM))
+        matmul(stack_heads_by_group(q_RHK[q].transpose(1, 0, 2), k_XGK[k].transpose(1, 2, 0), scores_HNM))
         shape = (np.int32(n) for n in (H * N, N, M, width))
         sight = causal, np.int32(ahead), np.int32(min(window or M, M)), np.float32(scale)
         biases = bias_arguments(bias and bias.of_rows(q), a_RHU, k_offsets_X)
-        kernel, rows_a_block = softmax_for(M)
+        kernel, rows_a_block = choose_softmax_kernel(M)
         launch(kernel, -(-H * N // rows_a_block), THREADS, weights_X, scores_X, *shape, *sight, *biases)
-        matmul(by_head(weights_HNM, v_XGU[k].transpose(1, 0, 2), a_RHU[q].transpose(1, 0, 2)))
+        matmul(stack_heads_by_group(weights_HNM, v_XGU[k].transpose(1, 0, 2), a_RHU[q].transpose(1, 0, 2)))
     return a_RX
 
 
-def blocks_of(rows, H, causal, window):
+def split_into_query_blocks(rows, H, causal, window):
     """(query rows, the keys that one of them sees, how far its first query is ahead of its first key)."""
     for q, k in rows:
         N, M = q.stop - q.start, k.stop - k.start
-        most = max(1, SCORES // (H * width_of(k)))
+        most = max(1, SCORES // (H * padded_width_of(k)))
         blocks = -(-N // (min(most, CAUSAL_ROWS) if causal else most))
         size = -(-N // blocks)
         for first in range(0, N, size):
@@ -410,12 +412,12 @@ def blocks_of(rows, H, causal, window):
             yield slice(q.start + first, q.start + last), slice(k.start + begin, k.start + end), position - begin
 
 
-def width_of(k):
+def padded_width_of(k):
     """Numbers from row to row of the scores with these keys."""
     return -(-(k.stop - k.start) // WHOLE_ROWS) * WHOLE_ROWS
 
 
-def by_head(x_HNX, m_GXX, result_HNX):
+def stack_heads_by_group(x_HNX, m_GXX, result_HNX):
     """What the library multiplies: each query head's rows with the matrix of its group, in min(G, H/G) stacks."""
     H, G = len(x_HNX), len(m_GXX)
     each = H // G
@@ -425,7 +427,7 @@ def by_head(x_HNX, m_GXX, result_HNX):
     return [(x_HNX[of], np.broadcast_to(m_GXX[g], (each, *m_GXX.shape[1:])), result_HNX[of]) for g, of in groups]
 
 
-def softmax_in_registers(threads, quads):
+def make_softmax_kernel(threads, quads):
     """A kernel in which so many threads, a warp or a block, keep a row of at most 4 * threads * quads scores.
 
     Column c is the key c positions behind the block's first; what a row does not see gets
@@ -505,8 +507,8 @@ def seen_score(score, c, h, n, begin, end, ahead, scale, bias_XHP, bucket_L, zer
     return scale * score
 
 
-softmax_of_256, softmax_of_1024 = softmax_in_registers(32, 2), softmax_in_registers(32, 8)
-softmax_of_4096 = softmax_in_registers(THREADS, 8)
+softmax_of_256, softmax_of_1024 = make_softmax_kernel(32, 2), make_softmax_kernel(32, 8)
+softmax_of_4096 = make_softmax_kernel(THREADS, 8)
 
 
 @cuda.jit
@@ -533,7 +535,7 @@ def softmax_in_passes(
         weights_X[first + c] = part * math.exp(score - top)
 
 
-def softmax_for(M):
+def choose_softmax_kernel(M):
     """(kernel, rows in a block of it) for rows of so many scores."""
     for most, kernel in ((256, softmax_of_256), (1024, softmax_of_1024)):
         if most >= M:
@@ -541,7 +543,7 @@ def softmax_for(M):
     return softmax_of_4096 if M <= 4096 else softmax_in_passes, 1
 
 
-def query_by_warp(product):
+def make_query_kernel(product):
     """A kernel of version 4; `product` multiplies a query and a key."""
 
     @cuda.jit
@@ -563,7 +565,7 @@ def query_by_warp(product):
         n, first = r - q_offsets_X[b], k_offsets_X[b]
         begin, end = int64(0), k_offsets_X[b + 1] - first
         if causal:
-            n = position_of(r, b, q_offsets_X, k_offsets_X)
+            n = position_of_query(r, b, q_offsets_X, k_offsets_X)
             begin, end = max(n + 1 - window, 0), n + 1
         running_max, running_sum = NOTHING, float32(0)
         for i in range(COLUMNS):
@@ -593,7 +595,7 @@ def query_by_warp(product):
 
 
 @cuda.jit(device=True)
-def by_numbers(q_K, k_K):
+def dot_by_numbers(q_K, k_K):
     """q . k, number by number: a warp's lanes read rows of keys far apart."""
     total = float32(0)
     for k in range(q_K.size):
@@ -602,7 +604,7 @@ def by_numbers(q_K, k_K):
 
 
 @cuda.jit(device=True)
-def by_wide_loads(q_K, k_K):
+def dot_by_wide_loads(q_K, k_K):
     """q . k by 128-bit loads, so that each visit to a row brings four numbers, or eight halves."""
     total, together = float32(0), 16 // k_K.itemsize
     for k in range(0, q_K.size, together):
@@ -612,10 +614,10 @@ def by_wide_loads(q_K, k_K):
     return total
 
 
-warp_per_query, warp_per_query_wide = query_by_warp(by_numbers), query_by_warp(by_wide_loads)
+warp_per_query, warp_per_query_wide = make_query_kernel(dot_by_numbers), make_query_kernel(dot_by_wide_loads)
 
 
-def lie_wide(q_RHK, k_XGK):
+def can_load_wide(q_RHK, k_XGK):
     """Whether each query and each key begins and ends at a multiple of 16 bytes."""
     return all(
         a.strides[2] == a.itemsize
@@ -645,17 +647,17 @@ _KEPT = [(weights, float32[::1], *_OF_BLOCK) for weights in (float32[::1], float
 _BOUNDS = (int64[::1], int64[::1], boolean, int64)
 _OF_QUERIES = [(*[x[:, :, :]] * 3, *_BOUNDS, float32, *_BIAS, float32[:, ::1]) for x in (float32, float16)]
 SIGNATURES = {
-    lay_out: [(_HEADS, float32[:, :, :])],
+    copy_number_to_head: [(_HEADS, float32[:, :, :])],
     scale_scores: [(_SCORES, float32)],
     scale_and_add_bias: [(_SCORES, float32, float32[:, :, :], int64[::1], int64, int64[::1], int64[::1], boolean)],
     mask_scores: [(_SCORES, *_BOUNDS)],
-    maxima: [(_OF_ROWS, _SCORES)],
-    subtract: [(_SCORES, _OF_ROWS)],
-    exponentials: [(_SCORES,)],
-    sums: [(_OF_ROWS, _SCORES)],
-    divide: [(_SCORES, _OF_ROWS)],
+    find_row_maxima: [(_OF_ROWS, _SCORES)],
+    subtract_row_maximum: [(_SCORES, _OF_ROWS)],
+    exponentiate_scores: [(_SCORES,)],
+    sum_row_exponentials: [(_OF_ROWS, _SCORES)],
+    divide_by_row_sum: [(_SCORES, _OF_ROWS)],
     softmax_of_seen: [(_SCORES, float32, *_BOUNDS)],
-    heads_side_by_side: [(_HEADS, _HEADS)],
+    copy_heads_side_by_side: [(_HEADS, _HEADS)],
     softmax_of_256: _KEPT,
     softmax_of_1024: _KEPT,
     softmax_of_4096: _KEPT,

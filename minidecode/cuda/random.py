@@ -15,7 +15,7 @@ import numpy as np
 from numba import cuda, float64
 
 from ..device.launch import launch
-from .common.philox import COUNTERS, counters_of, noise_of, words_of, write_noise
+from .common.philox import COUNTERS, as_philox_counters, noise_of_word, random_words_of, write_noise
 from .common.reduction import THREADS
 
 
@@ -25,13 +25,13 @@ def gumbel_v1(key_RX, step_R, V, seed, out=None):
     Launches `write_noise_one_by_one` as (R, ceil(V / 128)) blocks of 128. Reads 40 bytes of keys, step and seed a
     thread, and writes 8RV.
     """
-    return launched(write_noise_one_by_one, THREADS, key_RX, step_R, V, seed, out)
+    return launch_noise_kernel(write_noise_one_by_one, THREADS, key_RX, step_R, V, seed, out)
 
 
-def launched(kernel, tokens, key_RX, step_R, V, seed, out):
+def launch_noise_kernel(kernel, tokens, key_RX, step_R, V, seed, out):
     """Blocks that take so many tokens of a row each. Only a grid's first axis has room for more than 65,535 rows."""
     noise_RV = np.empty_like(key_RX, np.float64, shape=(len(key_RX), V)) if out is None else out
-    launch(kernel, (len(key_RX), -(-V // tokens)), THREADS, *counters_of(key_RX, step_R, seed), noise_RV)
+    launch(kernel, (len(key_RX), -(-V // tokens)), THREADS, *as_philox_counters(key_RX, step_R, seed), noise_RV)
     return noise_RV
 
 
@@ -43,8 +43,8 @@ def write_noise_one_by_one(key_RX, step_R, seed_X, noise_RV):
     """
     r, v = cuda.blockIdx.x, cuda.blockIdx.y * THREADS + cuda.threadIdx.x
     if v < noise_RV.shape[1]:
-        words = words_of(v // 4, key_RX, step_R, seed_X, r)
-        noise_RV[r, v] = noise_of(words[v % 4])
+        words = random_words_of(v // 4, key_RX, step_R, seed_X, r)
+        noise_RV[r, v] = noise_of_word(words[v % 4])
 
 
 def gumbel(key_RX, step_R, V, seed, out=None):
@@ -53,7 +53,7 @@ def gumbel(key_RX, step_R, V, seed, out=None):
     Version 2: `write_noise` as (R, ceil(V / 512)) blocks of 128. Reads 40 bytes of keys, step and seed a thread, and
     writes 8RV.
     """
-    return launched(write_noise, 4 * THREADS, key_RX, step_R, V, seed, out)
+    return launch_noise_kernel(write_noise, 4 * THREADS, key_RX, step_R, V, seed, out)
 
 
 SIGNATURES = {write_noise_one_by_one: [(*COUNTERS, float64[:, ::1])]}  # as it is compiled and type-checked

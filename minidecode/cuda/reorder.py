@@ -48,10 +48,10 @@ def reorder_cache_v1(k_RGMX, parent_R, length_R, out=None, *, threads=128):
     cache, and again for the way back; with `out` once.
     """
     target = np.empty_like(k_RGMX) if out is None else out
-    words_RGX, width = _words(k_RGMX)
+    words_RGX, width = _view_as_words(k_RGMX)
     launch(
         copy_from_parents, -(-words_RGX.size // threads), threads,
-        words_RGX, parent_R, length_R, width, _words(target)[0],
+        words_RGX, parent_R, length_R, width, _view_as_words(target)[0],
     )  # fmt: skip
     if out is not None:
         return out
@@ -84,7 +84,7 @@ def reorder_cache_v2(k_RGMX, parent_R, length_R, out=None, *, warps=None):
     if out is not None:
         out[...] = k_RGMX
         k_RGMX = out
-    words_RGX, width = _words(k_RGMX)
+    words_RGX, width = _view_as_words(k_RGMX)
     _, G, X = words_RGX.shape
     warps = min(MOST_WARPS, max(8, len(parent_R) // 2)) if warps is None else warps
     launch(move_in_place, (-(-X // WORDS), G), (WORDS, warps), words_RGX, parent_R, length_R, width)
@@ -123,7 +123,7 @@ def reorder_cache(k_RGMX, parent_R, length_R, out=None):
         return reorder_cache_v2(k_RGMX, parent_R, length_R, out)
     if out is not None:
         out[...] = k_RGMX
-    words_RGX, width = _words(target)
+    words_RGX, width = _view_as_words(target)
     _, G, X = words_RGX.shape
     warps = max(-(-R // KEPT), min(R, KEPT))  # few rows have a warp each
     arrays = words_RGX, parent_R, length_R, np.int32(width // TOGETHER)
@@ -159,7 +159,7 @@ def move_in_registers(words_RGX, parent_R, length_R, width):
             store_16_bytes(words_RGX, place, kept[4 * i], kept[4 * i + 1], kept[4 * i + 2], kept[4 * i + 3])
 
 
-def _words(k_RGMX):
+def _view_as_words(k_RGMX):
     """(words_RGX, width): the same memory as words, and how many of them a position takes."""
     if not k_RGMX.flags.c_contiguous:
         raise OptionError(

@@ -14,8 +14,16 @@ import numpy as np
 from numba import cuda, float32
 
 from ..device.launch import launch
-from .common.attention import BIAS, CACHES, NUMBERS_X, QUERIES_RHK, RESULT_RX, result, three_kernels
-from .common.online_softmax import MINUS_INF, WIDEST, begin, put_together, take_in
+from .common.attention import (
+    BIAS,
+    CACHES,
+    NUMBERS_X,
+    QUERIES_RHK,
+    RESULT_RX,
+    launch_three_kernels,
+    make_result_array,
+)
+from .common.online_softmax import MINUS_INF, WIDEST, merge_warps, stage_query, take_in_position
 from .common.position_bias import bias_arguments, bias_at
 from .common.reduction import THREADS, WARPS
 
@@ -31,7 +39,7 @@ def attend_rolling_v1(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias=None, o
         launch(put_in_order, -(-slots_RGMX.size // THREADS), THREADS, slots_RGMX, end_R, ordered_RGMX)
     first_R = np.maximum(begin_R - (end_R - M), 0)
     end_of_M_R = np.full_like(end_R, M)
-    return three_kernels(q_RHK, [(*ordered, first_R, end_of_M_R)], scale, out, bias, end_of_M_R)
+    return launch_three_kernels(q_RHK, [(*ordered, first_R, end_of_M_R)], scale, out, bias, end_of_M_R)
 
 
 @cuda.jit
@@ -55,7 +63,7 @@ def attend_rolling(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias=None, out=
     """
     if max(k_RGMK.shape[3], v_RGMU.shape[3]) > WIDEST:
         return attend_rolling_v1(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias, out)
-    a_RX = result(q_RHK, (k_RGMK, v_RGMU), out)
+    a_RX = make_result_array(q_RHK, (k_RGMK, v_RGMU), out)
     biases = bias_arguments(bias, q_RHK, end_R)
     arguments = q_RHK, k_RGMK, v_RGMU, begin_R, end_R, np.float32(scale), *biases, a_RX
     launch(attend_slot_by_slot, q_RHK.shape[:2], THREADS, *arguments)
@@ -73,7 +81,7 @@ def attend_slot_by_slot(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias_XHP, 
     _, G, M, U = v_RGMU.shape
     r, h, warp = cuda.blockIdx.x, cuda.blockIdx.y, cuda.threadIdx.x // 32
     g = h // (q_RHK.shape[1] // G)
-    begin(q_RHK[r, h], query, sums)
+    stage_query(q_RHK[r, h], query, sums)
     seen, newest = end_R[r] - begin_R[r], (end_R[r] - 1) % M
     running_max, running_sum, added = MINUS_INF, float32(0), float32(0)
     for slot in range(warp, M, WARPS):
@@ -81,10 +89,10 @@ def attend_slot_by_slot(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias_XHP, 
         if age < seen:
             if bias_XHP.shape[0]:
                 added = bias_at(bias_XHP, bucket_L, r, h, age + zero)
-            running_max, running_sum = take_in(
+            running_max, running_sum = take_in_position(
                 query, k_RGMK[r, g, slot], v_RGMU[r, g, slot], scale, added, running_max, running_sum, sums[warp]
             )
-    put_together(running_max, running_sum, sums, a_RX[r, h * U : (h + 1) * U])
+    merge_warps(running_max, running_sum, sums, a_RX[r, h * U : (h + 1) * U])
 
 
 # What each kernel is compiled and type-checked for, without a GPU.

@@ -25,8 +25,8 @@ from numba import cuda, float32, float64, int64
 
 from ..device.launch import launch
 from ..reference import scratch
-from .common.arrays import in_float32
-from .common.philox import COUNTERS, LOW, counters_of, noise_of, words_of, write_noise
+from .common.arrays import require_float32
+from .common.philox import COUNTERS, LOW, as_philox_counters, noise_of_word, random_words_of, write_noise
 from .common.ranking import first_of_block
 from .common.reduction import THREADS, WARPS, block_max
 from .common.rows import INFINITY, NOWHERE
@@ -41,18 +41,18 @@ ERROR = float32(2.0**-20)  # of a sum in float32, for each unit of it and of 32:
 def sample_tokens_v1(scores_RV, key_RX, step_R, seed, out=None):
     """Draws a token from each row: noise is written for the whole vocabulary, then the largest sum found.
 
-    Launches `write_noise` as (R, ceil(V / 512)) blocks and `largest_sum` in R, of 128. Writes 8RV bytes of noise, reads
-    them and 4RV of scores, and writes 8R.
+    Launches `write_noise` as (R, ceil(V / 512)) blocks and `choose_largest_sum` in R, of 128. Writes 8RV bytes of
+    noise, reads them and 4RV of scores, and writes 8R.
     """
-    (R, V), token_R = scores_RV.shape, _new_tokens(scores_RV, out)
+    (R, V), token_R = scores_RV.shape, _make_token_array(scores_RV, out)
     noise_RV = np.empty_like(scores_RV, dtype=np.float64)
-    launch(write_noise, (R, -(-V // (4 * THREADS))), THREADS, *counters_of(key_RX, step_R, seed), noise_RV)
-    launch(largest_sum, R, THREADS, scores_RV, noise_RV, token_R)
+    launch(write_noise, (R, -(-V // (4 * THREADS))), THREADS, *as_philox_counters(key_RX, step_R, seed), noise_RV)
+    launch(choose_largest_sum, R, THREADS, scores_RV, noise_RV, token_R)
     return token_R
 
 
 @cuda.jit
-def largest_sum(scores_RV, noise_RV, token_R):
+def choose_largest_sum(scores_RV, noise_RV, token_R):
     """The token with the largest sum of score and noise of a row.
 
     Grid R, block 128. Reads 12V bytes a row and writes 8.
@@ -76,7 +76,7 @@ def sample_tokens_v2(scores_RV, key_RX, step_R, seed, out=None):
     Launches `draw_from_slice` as (R, ceil(V / 2048)) blocks and `best_of_slices` in R, of 128. Reads 4RV bytes, and 40
     and the scores again for four tokens that can win; 16 bytes a slice; writes 8R.
     """
-    return _by_slices(draw_from_slice, scores_RV, key_RX, step_R, seed, out)
+    return _draw_by_slices(draw_from_slice, scores_RV, key_RX, step_R, seed, out)
 
 
 def sample_tokens(scores_RV, key_RX, step_R, seed, out=None, *, workspace=None):
@@ -85,14 +85,14 @@ def sample_tokens(scores_RV, key_RX, step_R, seed, out=None, *, workspace=None):
     Version 3: `draw_from_slice_roughly` as (R, ceil(V / 2048)) blocks and `best_of_slices` in R, of 128. Reads 4RV
     bytes, and 40 and the scores again for four tokens that can win; 16 bytes a slice; writes 8R.
     """
-    return _by_slices(draw_from_slice_roughly, scores_RV, key_RX, step_R, seed, out, workspace)
+    return _draw_by_slices(draw_from_slice_roughly, scores_RV, key_RX, step_R, seed, out, workspace)
 
 
-def _by_slices(kernel, scores_RV, key_RX, step_R, seed, out, workspace=None):
-    (R, V), token_R = scores_RV.shape, _new_tokens(scores_RV, out)
+def _draw_by_slices(kernel, scores_RV, key_RX, step_R, seed, out, workspace=None):
+    (R, V), token_R = scores_RV.shape, _make_token_array(scores_RV, out)
     slices = -(-V // (4 * SLICE))
     best_RX, column_RX = (scratch(workspace, (R, slices), scores_RV, dtype) for dtype in (np.float64, np.int64))
-    launch(kernel, (R, slices), THREADS, scores_RV, *counters_of(key_RX, step_R, seed), best_RX, column_RX)
+    launch(kernel, (R, slices), THREADS, scores_RV, *as_philox_counters(key_RX, step_R, seed), best_RX, column_RX)
     launch(best_of_slices, R, THREADS, best_RX, column_RX, token_R)
     return token_R
 
@@ -109,11 +109,11 @@ def draw_from_slice(scores_RV, key_RX, step_R, seed_X, best_RX, column_RX):
     best, column = float64(-INFINITY), NOWHERE
     for group in range(s * SLICE + t, (s + 1) * SLICE, THREADS):
         if can_win(scores_RV, r, group, best):
-            words = words_of(group, key_RX, step_R, seed_X, r)
+            words = random_words_of(group, key_RX, step_R, seed_X, r)
             for i in range(4):
                 v = 4 * group + i
                 if v < scores_RV.shape[1]:
-                    total = noise_of(words[i]) + float64(scores_RV[r, v])
+                    total = noise_of_word(words[i]) + float64(scores_RV[r, v])
                     if total > best:
                         best, column = total, v
     best, column = first_of_block(best, column, part, place)
@@ -161,7 +161,7 @@ def draw_from_slice_roughly(scores_RV, key_RX, step_R, seed_X, best_RX, column_R
     mine = -INFINITY
     for group in range(s * SLICE + t, (s + 1) * SLICE, THREADS):
         if can_win(scores_RV, r, group, mine):
-            words = words_of(group, key_RX, step_R, seed_X, r)
+            words = random_words_of(group, key_RX, step_R, seed_X, r)
             for i in range(4):
                 if 4 * group + i < scores_RV.shape[1]:
                     mine = max(mine, scores_RV[r, 4 * group + i] + rough_noise_of(words[i]))
@@ -172,11 +172,11 @@ def draw_from_slice_roughly(scores_RV, key_RX, step_R, seed_X, best_RX, column_R
     if mine >= edge:  # of 128 threads, hardly ever more than one
         for group in range(s * SLICE + t, (s + 1) * SLICE, THREADS):
             if can_win(scores_RV, r, group, edge):
-                words = words_of(group, key_RX, step_R, seed_X, r)
+                words = random_words_of(group, key_RX, step_R, seed_X, r)
                 for i in range(4):
                     v = 4 * group + i
                     if v < scores_RV.shape[1] and scores_RV[r, v] + rough_noise_of(words[i]) >= edge:
-                        total = noise_of(words[i]) + float64(scores_RV[r, v])
+                        total = noise_of_word(words[i]) + float64(scores_RV[r, v])
                         if total > best:
                             best, column = total, v
     best, column = first_of_block(best, column, part, place)
@@ -192,15 +192,15 @@ def rough_noise_of(word):
     return -math.log(-math.log1p(-(float32(LOW - word) + ROUGH_HALF) * ROUGH_SPACING))
 
 
-def _new_tokens(scores_RV, out):
+def _make_token_array(scores_RV, out):
     """Where the tokens go, beside the scores."""
-    return np.empty_like(in_float32(scores_RV), shape=len(scores_RV), dtype=np.int64) if out is None else out
+    return np.empty_like(require_float32(scores_RV), shape=len(scores_RV), dtype=np.int64) if out is None else out
 
 
 # What each kernel is compiled and type-checked for, without a GPU.
 _SCORES, _SUMS, _TOKENS = float32[:, ::1], float64[:, ::1], int64[::1]
 SIGNATURES = {
-    largest_sum: [(_SCORES, _SUMS, _TOKENS)],
+    choose_largest_sum: [(_SCORES, _SUMS, _TOKENS)],
     draw_from_slice: [(_SCORES, *COUNTERS, _SUMS, int64[:, ::1])],
     draw_from_slice_roughly: [(_SCORES, *COUNTERS, _SUMS, int64[:, ::1])],
     best_of_slices: [(_SUMS, int64[:, ::1], _TOKENS)],

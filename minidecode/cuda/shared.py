@@ -17,10 +17,10 @@ last changes): 18.9 us, 73 %, and 57.3 us, 97 %; 107 % on 1 GB. Version 4 took 1
 
 from __future__ import annotations
 
-from .common.arrays import filled
-from .common.attention import result, three_kernels
-from .common.cache_attention import block_for_cache, block_for_range, warp_for_head
-from .common.warp_attention import are_wide, launch_warps
+from .common.arrays import filled_scratch
+from .common.attention import launch_three_kernels, make_result_array
+from .common.cache_attention import launch_block_per_cache, launch_block_per_range, launch_warp_per_head
+from .common.warp_attention import can_load_wide, launch_warps
 
 
 def attend_shared_v1(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None):
@@ -29,8 +29,8 @@ def attend_shared_v1(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None):
     A thread for each score, each row and head, and each number of the answer, in blocks of 128. Reads (4 + s)RHN(K + U)
     bytes for the products and 12RHN for the softmax; writes 12RHN of scores and 4RHU.
     """
-    end_B = end_of(k_BGNK, begin_B)
-    return three_kernels(q_RHK, [(k_BGNK, v_BGNU, begin_B, end_B)], scale, out, None, end_B)
+    end_B = ends_of_caches(k_BGNK, begin_B)
+    return launch_three_kernels(q_RHK, [(k_BGNK, v_BGNU, begin_B, end_B)], scale, out, None, end_B)
 
 
 def attend_shared_v2(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None):
@@ -38,7 +38,7 @@ def attend_shared_v2(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None):
 
     Launches `block_per_head` in RH blocks of 32. Each beam reads the cache: sRHN(K + U) bytes. Writes 4RHU.
     """
-    return warp_for_head(q_RHK, (k_BGNK, v_BGNU, begin_B, end_of(k_BGNK, begin_B)), scale, out)
+    return launch_warp_per_head(q_RHK, (k_BGNK, v_BGNU, begin_B, ends_of_caches(k_BGNK, begin_B)), scale, out)
 
 
 def attend_shared_v3(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None):
@@ -46,7 +46,7 @@ def attend_shared_v3(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None):
 
     Launches `block_per_cache` as (BG, ceil(RH / (16BG))) blocks of 128. Reads sBGN(K + U) bytes for each 16 queries.
     """
-    return block_for_cache(q_RHK, (k_BGNK, v_BGNU, begin_B, end_of(k_BGNK, begin_B)), scale, out)
+    return launch_block_per_cache(q_RHK, (k_BGNK, v_BGNU, begin_B, ends_of_caches(k_BGNK, begin_B)), scale, out)
 
 
 def attend_shared_v4(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None, *, workspace=None):
@@ -55,8 +55,8 @@ def attend_shared_v4(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None, *, workspa
     Launches `block_per_range` as (BG, blocks of queries, ranges) blocks and `merge_ranges`, of 128. Reads what version
     3 does.
     """
-    cache = k_BGNK, v_BGNU, begin_B, end_of(k_BGNK, begin_B, workspace)
-    return block_for_range(q_RHK, cache, scale, out, workspace)
+    cache = k_BGNK, v_BGNU, begin_B, ends_of_caches(k_BGNK, begin_B, workspace)
+    return launch_block_per_range(q_RHK, cache, scale, out, workspace)
 
 
 def attend_shared(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None, *, workspace=None):
@@ -65,16 +65,16 @@ def attend_shared(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None, *, workspace=
     Version 5 (`launch_warps`): reads sBGN(K + U) bytes for each block of queries and writes 4RHU. Version 4 for heads
     of other widths.
     """
-    a_RX = result(q_RHK, (k_BGNK, v_BGNU), out)
-    if not are_wide(q_RHK, k_BGNK, v_BGNU):
+    a_RX = make_result_array(q_RHK, (k_BGNK, v_BGNU), out)
+    if not can_load_wide(q_RHK, k_BGNK, v_BGNU):
         return attend_shared_v4(q_RHK, k_BGNK, v_BGNU, begin_B, scale, a_RX, workspace=workspace)
     nothing = k_BGNK[:, :, :0], v_BGNU[:, :, :0], begin_B, begin_B  # of which no number is read
     return launch_warps(q_RHK, (k_BGNK, v_BGNU, begin_B), nothing, scale, a_RX, workspace)
 
 
-def end_of(k_BGNK, begin_B, workspace=None):
+def ends_of_caches(k_BGNK, begin_B, workspace=None):
     """Every sentence ends where the cache does; an array, on the device where begin_B is."""
-    return filled(workspace, begin_B.shape, begin_B, k_BGNK.shape[2])
+    return filled_scratch(workspace, begin_B.shape, begin_B, k_BGNK.shape[2])
 
 
 SIGNATURES = {}  # its kernels are those of common/

@@ -26,22 +26,22 @@ from ..device.launch import launch
 from ..ops import FINE, NOT_A_NUMBER
 from ..reference import scratch
 from ..reference.softmax import result_arrays
-from .common.arrays import in_float32
-from .common.log_sum import added, log_of, rescaled, with_one_more
+from .common.arrays import require_float32
+from .common.log_sum import add_compensated, log_of_sum, max_and_sum_with_next, rescale_sum
 from .common.reduction import THREADS, WARPS, block_max, block_sum
 from .common.rows import (
     INFINITY,
     MOST_WARPS,
-    before_16_bytes,
-    four_from,
-    four_of,
-    loose_column,
+    bounds_of_share,
+    load_four,
+    load_four_from,
     max_and_sum_of_block,
     max_and_sum_of_row,
     max_and_sum_of_share,
-    share_of,
-    shares_of,
-    threads_for,
+    numbers_before_alignment,
+    split_into_shares,
+    threads_for_row,
+    unaligned_column_of,
 )
 from .common.vector_load import wide_store
 
@@ -53,12 +53,12 @@ def log_softmax_v1(logits_RV, out=None):
 
     Launches `scores_in_three_passes` in R blocks of 128. Reads 12RV bytes and writes 4RV + 8R.
     """
-    return launched(scores_in_three_passes, logits_RV, out)
+    return launch_block_per_row(scores_in_three_passes, logits_RV, out)
 
 
-def launched(kernel, logits_RV, out):
+def launch_block_per_row(kernel, logits_RV, out):
     """The results of a kernel that has a block of 128 for each row."""
-    out = result_arrays(in_float32(logits_RV), out)
+    out = result_arrays(require_float32(logits_RV), out)
     launch(kernel, len(logits_RV), THREADS, logits_RV, *out)
     return out
 
@@ -78,14 +78,14 @@ def scores_in_three_passes(logits_RV, scores_RV, trouble_R):
     largest = block_max(largest, part)
     total = lost = float32(0)
     for v in range(t, V, THREADS):
-        total, lost = added(total, lost, math.exp(logits_RV[r, v] - largest))
-    write(r, logits_RV, largest, block_sum(total, part), scores_RV, trouble_R)
+        total, lost = add_compensated(total, lost, math.exp(logits_RV[r, v] - largest))
+    write_row_scores(r, logits_RV, largest, block_sum(total, part), scores_RV, trouble_R)
 
 
 @cuda.jit(device=True)
-def write(r, logits_RV, largest, total, scores_RV, trouble_R):
+def write_row_scores(r, logits_RV, largest, total, scores_RV, trouble_R):
     """The row's results, by the whole block."""
-    log_sum, t = log_of(total, largest), cuda.threadIdx.x
+    log_sum, t = log_of_sum(total, largest), cuda.threadIdx.x
     for v in range(t, logits_RV.shape[1], THREADS):
         scores_RV[r, v] = logits_RV[r, v] - largest - log_sum
     if t == 0:
@@ -97,7 +97,7 @@ def log_softmax_v2(logits_RV, out=None):
 
     Launches `scores_in_two_passes` in R blocks of 128. Reads 8RV bytes and writes 4RV + 8R.
     """
-    return launched(scores_in_two_passes, logits_RV, out)
+    return launch_block_per_row(scores_in_two_passes, logits_RV, out)
 
 
 @cuda.jit
@@ -109,7 +109,7 @@ def scores_in_two_passes(logits_RV, scores_RV, trouble_R):
     part = cuda.shared.array(WARPS, float32)
     r = cuda.blockIdx.x
     largest, total = largest_and_sum(r, logits_RV, part)
-    write(r, logits_RV, largest, total, scores_RV, trouble_R)
+    write_row_scores(r, logits_RV, largest, total, scores_RV, trouble_R)
 
 
 @cuda.jit(device=True)
@@ -117,9 +117,9 @@ def largest_and_sum(r, logits_RV, part):
     """The row's largest logit and the sum of exp(logit - largest), in one pass, for every thread of the block."""
     mine, total, lost = -INFINITY, float32(0), float32(0)
     for v in range(cuda.threadIdx.x, logits_RV.shape[1], THREADS):
-        mine, total, lost = with_one_more(mine, total, lost, logits_RV[r, v])
+        mine, total, lost = max_and_sum_with_next(mine, total, lost, logits_RV[r, v])
     largest = block_max(mine, part)
-    return largest, block_sum(rescaled(total, mine, largest), part)
+    return largest, block_sum(rescale_sum(total, mine, largest), part)
 
 
 def log_softmax(logits_RV, out=None, *, workspace=None):
@@ -128,10 +128,10 @@ def log_softmax(logits_RV, out=None, *, workspace=None):
     Version 3: `scores_of_rows` in R blocks of up to 1,024, or `add_up_shares` and `write_shares` as (R, shares) blocks
     of 128. Reads 8RV bytes and writes 4RV + 8R.
     """
-    (R, V), out = logits_RV.shape, result_arrays(in_float32(logits_RV), out)
-    shares, columns = shares_of(R, V)
+    (R, V), out = logits_RV.shape, result_arrays(require_float32(logits_RV), out)
+    shares, columns = split_into_shares(R, V)
     if R >= MANY_ROWS or shares == 1:
-        launch(scores_of_rows, R, threads_for(V), logits_RV, *out)
+        launch(scores_of_rows, R, threads_for_row(V), logits_RV, *out)
         return out
     parts = [scratch(workspace, (R, shares), logits_RV) for _ in range(2)]
     launch(add_up_shares, (R, shares), THREADS, logits_RV, columns, *parts)
@@ -148,10 +148,10 @@ def scores_of_rows(logits_RV, scores_RV, trouble_R):
     largest_X = cuda.shared.array(MOST_WARPS, float32)
     total_X = cuda.shared.array(MOST_WARPS, float32)
     r = cuda.blockIdx.x
-    begin, first, last, end = share_of(logits_RV[r], logits_RV.shape[1])
+    begin, first, last, end = bounds_of_share(logits_RV[r], logits_RV.shape[1])
     largest, total = max_and_sum_of_share(logits_RV[r], begin, first, last, end)
     largest, total = max_and_sum_of_block(largest, total, largest_X, total_X)
-    log_sum = log_of(total, largest)
+    log_sum = log_of_sum(total, largest)
     write_share(logits_RV[r], begin, first, last, end, largest, log_sum, scores_RV[r])
     note_trouble(r, log_sum, trouble_R)
 
@@ -165,7 +165,7 @@ def add_up_shares(logits_RV, columns, largest_RX, total_RX):
     largest_X = cuda.shared.array(WARPS, float32)
     total_X = cuda.shared.array(WARPS, float32)
     r, share = cuda.blockIdx.x, cuda.blockIdx.y
-    begin, first, last, end = share_of(logits_RV[r], columns)
+    begin, first, last, end = bounds_of_share(logits_RV[r], columns)
     largest, total = max_and_sum_of_share(logits_RV[r], begin, first, last, end)
     largest, total = max_and_sum_of_block(largest, total, largest_X, total_X)
     if cuda.threadIdx.x == 0:
@@ -180,9 +180,9 @@ def write_shares(logits_RV, columns, largest_RX, total_RX, scores_RV, trouble_R)
     column.
     """
     r = cuda.blockIdx.x
-    begin, first, last, end = share_of(logits_RV[r], columns)
+    begin, first, last, end = bounds_of_share(logits_RV[r], columns)
     largest, total = max_and_sum_of_row(r, largest_RX, total_RX)
-    log_sum = log_of(total, largest)
+    log_sum = log_of_sum(total, largest)
     write_share(logits_RV[r], begin, first, last, end, largest, log_sum, scores_RV[r])
     if cuda.blockIdx.y == 0:
         note_trouble(r, log_sum, trouble_R)
@@ -192,27 +192,27 @@ def write_shares(logits_RV, columns, largest_RX, total_RX, scores_RV, trouble_R)
 def write_share(logits_V, begin, first, last, end, largest, log_sum, scores_V):
     """The scores of a block's share, from its end on: what the cache has seen last it still has."""
     t, T = cuda.threadIdx.x, cuda.blockDim.x
-    is_wide = before_16_bytes(logits_V) == before_16_bytes(scores_V)
+    is_wide = numbers_before_alignment(logits_V) == numbers_before_alignment(scores_V)
     v = last - 4 - 4 * t
     while v >= first:
         u, w, x = v - 4 * T, v - 8 * T, v - 12 * T
-        a, b = four_of(logits_V, v), four_from(logits_V, u, first)
-        c, d = four_from(logits_V, w, first), four_from(logits_V, x, first)
-        put(scores_V, v, a, largest, log_sum, is_wide)
+        a, b = load_four(logits_V, v), load_four_from(logits_V, u, first)
+        c, d = load_four_from(logits_V, w, first), load_four_from(logits_V, x, first)
+        store_four_scores(scores_V, v, a, largest, log_sum, is_wide)
         if u >= first:
-            put(scores_V, u, b, largest, log_sum, is_wide)
+            store_four_scores(scores_V, u, b, largest, log_sum, is_wide)
         if w >= first:
-            put(scores_V, w, c, largest, log_sum, is_wide)
+            store_four_scores(scores_V, w, c, largest, log_sum, is_wide)
         if x >= first:
-            put(scores_V, x, d, largest, log_sum, is_wide)
+            store_four_scores(scores_V, x, d, largest, log_sum, is_wide)
         v -= 16 * T
-    column = loose_column(t, begin, first, last, end)
+    column = unaligned_column_of(t, begin, first, last, end)
     if column < end:
         scores_V[column] = logits_V[column] - largest - log_sum
 
 
 @cuda.jit(device=True)
-def put(scores_V, v, four, largest, log_sum, is_wide):
+def store_four_scores(scores_V, v, four, largest, log_sum, is_wide):
     """Four scores, by one store where logits and scores lie alike."""
     a, b, c, d = four
     a, b, c, d = a - largest - log_sum, b - largest - log_sum, c - largest - log_sum, d - largest - log_sum
@@ -234,8 +234,8 @@ def token_logprobs(logits_RV, token_R, out=None):
 
     Launches `score_of_token` in R blocks of up to 1,024. Reads 4RV bytes and writes 4R.
     """
-    score_R = np.empty_like(in_float32(logits_RV), shape=len(logits_RV)) if out is None else out
-    launch(score_of_token, len(logits_RV), threads_for(logits_RV.shape[1]), logits_RV, token_R, score_R)
+    score_R = np.empty_like(require_float32(logits_RV), shape=len(logits_RV)) if out is None else out
+    launch(score_of_token, len(logits_RV), threads_for_row(logits_RV.shape[1]), logits_RV, token_R, score_R)
     return score_R
 
 
@@ -248,11 +248,11 @@ def score_of_token(logits_RV, token_R, score_R):
     largest_X = cuda.shared.array(MOST_WARPS, float32)
     total_X = cuda.shared.array(MOST_WARPS, float32)
     r = cuda.blockIdx.x
-    begin, first, last, end = share_of(logits_RV[r], logits_RV.shape[1])
+    begin, first, last, end = bounds_of_share(logits_RV[r], logits_RV.shape[1])
     largest, total = max_and_sum_of_share(logits_RV[r], begin, first, last, end)
     largest, total = max_and_sum_of_block(largest, total, largest_X, total_X)
     if cuda.threadIdx.x == 0:
-        score_R[r] = logits_RV[r, token_R[r]] - largest - log_of(total, largest)
+        score_R[r] = logits_RV[r, token_R[r]] - largest - log_of_sum(total, largest)
 
 
 # What each kernel is compiled and type-checked for, without a GPU.

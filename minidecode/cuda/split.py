@@ -37,24 +37,24 @@ from .common.attention import (
     RESULT_RX,
     THREADS,
     TILE,
-    accumulate,
-    accumulate_all,
-    block_buffers,
-    divide,
+    accumulate_for_queries,
+    accumulate_positions,
+    divide_by_weights,
+    find_tile_of_block,
     grid_for,
-    is_wide,
-    my_tile,
-    result,
-    row_and_head,
+    has_wide_heads,
+    launch_split_kv,
+    make_block_buffers,
+    make_result_array,
+    row_and_head_of_query,
     scratch_for_ranges,
     set_to_zero,
-    split_kv,
     stage_queries,
     write_answers,
     write_partials,
 )
-from .common.split_attention import in_three_kernels, split_with_bias
-from .common.warp_attention import are_wide, launch_warps
+from .common.split_attention import launch_split_in_three_kernels, launch_split_with_bias
+from .common.warp_attention import can_load_wide, launch_warps
 
 
 def attend_split_v1(
@@ -66,7 +66,7 @@ def attend_split_v1(
     the products and 12RH(N + T) for the softmax; s: bytes of a number of the cache.
     """
     cache = prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R
-    return in_three_kernels(q_RHK, *cache, scale, bias, out)
+    return launch_split_in_three_kernels(q_RHK, *cache, scale, bias, out)
 
 
 def attend_split_v2(
@@ -77,7 +77,7 @@ def attend_split_v2(
     Launches `split_per_head` in RH blocks of 32. Reads sRH(N + T)(K + U) bytes and writes 4RHU.
     """
     cache = (prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R)
-    a_RX = result(q_RHK, (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU), out)
+    a_RX = make_result_array(q_RHK, (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU), out)
     launch(split_per_head, q_RHK.shape[0] * q_RHK.shape[1], 32, q_RHK, *cache, np.float32(scale), a_RX)
     return a_RX
 
@@ -96,13 +96,13 @@ def split_per_head(q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, 
     b, g = r // (R // B), h // (H // G)
     q_K, a_U = q_RHK[r, h], a_RX[r, h * U : (h + 1) * U]
     set_to_zero(a_U)
-    running_max, running_sum = accumulate(
+    running_max, running_sum = accumulate_positions(
         q_K, prompt_k_BGNK[b, g], prompt_v_BGNU[b, g], prompt_begin_B[b], N, scale, MINUS_INF, float32(0), weights, a_U
     )
-    _, running_sum = accumulate(
+    _, running_sum = accumulate_positions(
         q_K, k_RGTK[r, g], v_RGTU[r, g], begin_R[r], end_R[r], scale, running_max, running_sum, weights, a_U
     )
-    divide(a_U, running_sum)
+    divide_by_weights(a_U, running_sum)
 
 
 def attend_split_v3(
@@ -114,9 +114,9 @@ def attend_split_v3(
     16 queries and sRGT(K + U) of own positions. Heads that do not fit take version 2.
     """
     cache = (prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R)
-    if is_wide(k_RGTK, v_RGTU):
+    if has_wide_heads(k_RGTK, v_RGTU):
         return attend_split_v2(q_RHK, *cache, scale, out)
-    a_RX = result(q_RHK, (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU), out)
+    a_RX = make_result_array(q_RHK, (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU), out)
     launch(split_per_sentence, grid_for(q_RHK, prompt_k_BGNK), THREADS, q_RHK, *cache, np.float32(scale), a_RX)
     return a_RX
 
@@ -130,11 +130,11 @@ def split_per_sentence(
     Grid (BG, blocks of queries), block 128. Reads s(K + U) bytes a position of the prompt and of each row, and writes
     4U a query.
     """
-    b, g, count, tile_head = my_tile(q_RHK, prompt_k_BGNK)
-    buffers = block_buffers()
+    b, g, count, tile_head = find_tile_of_block(q_RHK, prompt_k_BGNK)
+    buffers = make_block_buffers()
     N, U = prompt_v_BGNU.shape[2], prompt_v_BGNU.shape[3]
     stage_queries(q_RHK, tile_head, count, U, buffers)
-    accumulate_all(prompt_k_BGNK[b, g], prompt_v_BGNU[b, g], prompt_begin_B[b], N, 0, count, scale, buffers)
+    accumulate_for_queries(prompt_k_BGNK[b, g], prompt_v_BGNU[b, g], prompt_begin_B[b], N, 0, count, scale, buffers)
     accumulate_own(k_RGTK, v_RGTU, begin_R, end_R, 0, k_RGTK.shape[2], g, tile_head, count, scale, buffers)
     write_answers(buffers, tile_head, count, U, a_RX)
 
@@ -145,10 +145,10 @@ def accumulate_own(k_RGTK, v_RGTU, begin_R, end_R, earliest, latest, g, tile_hea
     _, head, per_group, _ = tile_head
     first = 0
     while first < count:
-        r, h = row_and_head(first, tile_head)
+        r, h = row_and_head_of_query(first, tile_head)
         last = min(count, first + per_group - (h - head))  # where the next row's queries begin
         begin, end = max(begin_R[r], earliest), min(end_R[r], latest)
-        accumulate_all(k_RGTK[r, g], v_RGTU[r, g], begin, end, first, last, scale, buffers)
+        accumulate_for_queries(k_RGTK[r, g], v_RGTU[r, g], begin, end, first, last, scale, buffers)
         first = last
 
 
@@ -162,12 +162,12 @@ def attend_split_v4(
     3 does; partial results take 4(U + 2) bytes a range and query.
     """
     cache = (prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R)
-    a_RX = result(q_RHK, (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU), out)
+    a_RX = make_result_array(q_RHK, (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU), out)
     M = prompt_k_BGNK.shape[2] + k_RGTK.shape[2]
     partials_XRHX = scratch_for_ranges(q_RHK, prompt_k_BGNK, prompt_v_BGNU, M, workspace)
     if partials_XRHX is None:
         return attend_split_v3(q_RHK, *cache, scale, a_RX)
-    return split_kv(split_per_range, grid_for(q_RHK, prompt_k_BGNK), q_RHK, cache, scale, M, partials_XRHX, a_RX)
+    return launch_split_kv(split_per_range, grid_for(q_RHK, prompt_k_BGNK), q_RHK, cache, scale, M, partials_XRHX, a_RX)
 
 
 @cuda.jit(launch_bounds=BOUNDS)
@@ -178,13 +178,13 @@ def split_per_range(
 
     Grid (BG, blocks of queries, ranges), block 128. Reads s(K + U) bytes a position, and writes 4(U + 2) a query.
     """
-    b, g, count, tile_head = my_tile(q_RHK, prompt_k_BGNK)
-    buffers = block_buffers()
+    b, g, count, tile_head = find_tile_of_block(q_RHK, prompt_k_BGNK)
+    buffers = make_block_buffers()
     N, U = prompt_v_BGNU.shape[2], prompt_v_BGNU.shape[3]
     earliest, latest = cuda.blockIdx.z * length, (cuda.blockIdx.z + 1) * length
     begin, end = max(prompt_begin_B[b], earliest), min(N, latest)
     stage_queries(q_RHK, tile_head, count, U, buffers)
-    accumulate_all(prompt_k_BGNK[b, g], prompt_v_BGNU[b, g], begin, end, 0, count, scale, buffers)
+    accumulate_for_queries(prompt_k_BGNK[b, g], prompt_v_BGNU[b, g], begin, end, 0, count, scale, buffers)
     accumulate_own(k_RGTK, v_RGTU, begin_R, end_R, earliest - N, latest - N, g, tile_head, count, scale, buffers)
     write_partials(buffers, tile_head, count, U, partials_XRHX[cuda.blockIdx.z])
 
@@ -196,13 +196,13 @@ def attend_split(
     """Attention to a prompt that beams share and to own positions, by warps with 128-bit loads.
 
     Version 5 (`launch_warps`): reads sBGN(K + U) bytes of prompts for each block of queries and sRGT(K + U) of own
-    positions, and writes 4RHU. Version 4 for heads of other widths; with a position bias, `split_with_bias`.
+    positions, and writes 4RHU. Version 4 for heads of other widths; with a position bias, `launch_split_with_bias`.
     """
     cache = (prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R)
-    a_RX = result(q_RHK, (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU), out)
+    a_RX = make_result_array(q_RHK, (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU), out)
     if bias is not None:
-        return split_with_bias(q_RHK, *cache, scale, bias, a_RX)
-    if not are_wide(q_RHK, k_RGTK, v_RGTU, prompt_k_BGNK, prompt_v_BGNU):
+        return launch_split_with_bias(q_RHK, *cache, scale, bias, a_RX)
+    if not can_load_wide(q_RHK, k_RGTK, v_RGTU, prompt_k_BGNK, prompt_v_BGNU):
         return attend_split_v4(q_RHK, *cache, scale, a_RX, workspace=workspace)
     return launch_warps(q_RHK, cache[:3], cache[3:], scale, a_RX, workspace)
 

@@ -18,10 +18,10 @@ from numba import cuda, float32
 
 from ..device.launch import launch
 from ..reference import scores_to_change
-from .common.arrays import in_float32
+from .common.arrays import require_float32
 from .common.grids import grid_of_rows
 from .common.reduction import THREADS
-from .common.rows import NOWHERE, four_before, loose_column, share_of
+from .common.rows import NOWHERE, bounds_of_share, load_four_before, unaligned_column_of
 from .common.vector_load import wide_store
 
 EACH = 4  # columns of a thread of version 2
@@ -33,7 +33,7 @@ def apply_temperature_v1(scores_RV, temperature, out=None):
 
     Launches `divide_each` in ceil(RV / 128) blocks of 128. Reads and writes 4RV bytes.
     """
-    scores_RV, divisor = scores_to_change(in_float32(scores_RV), out), np.float32(temperature)
+    scores_RV, divisor = scores_to_change(require_float32(scores_RV), out), np.float32(temperature)
     launch(divide_each, -(-scores_RV.size // THREADS), THREADS, scores_RV, divisor)
     return scores_RV
 
@@ -55,7 +55,7 @@ def apply_temperature_v2(scores_RV, temperature, out=None):
 
     Launches `divide_row` as (R, ceil(V / 512)) blocks of 128. Reads and writes 4RV bytes.
     """
-    scores_RV, divisor = scores_to_change(in_float32(scores_RV), out), np.float32(temperature)
+    scores_RV, divisor = scores_to_change(require_float32(scores_RV), out), np.float32(temperature)
     launch(divide_row, grid_of_rows(scores_RV, EACH), THREADS, scores_RV, divisor)
     return scores_RV
 
@@ -78,7 +78,7 @@ def apply_temperature(scores_RV, temperature, out=None):
 
     Version 3: `divide_share` as (R, ceil(V / 2048)) blocks of 128. Reads and writes 4RV bytes.
     """
-    scores_RV, divisor = scores_to_change(in_float32(scores_RV), out), np.float32(temperature)
+    scores_RV, divisor = scores_to_change(require_float32(scores_RV), out), np.float32(temperature)
     launch(divide_share, grid_of_rows(scores_RV, SHARE // THREADS), THREADS, scores_RV, divisor)
     return scores_RV
 
@@ -90,21 +90,21 @@ def divide_share(scores_RV, divisor):
     Grid (R, ceil(V / 2048)), block 128. A thread reads up to 64 bytes and writes as many.
     """
     row_V, t = scores_RV[cuda.blockIdx.x], cuda.threadIdx.x
-    begin, first, last, end = share_of(row_V, SHARE)
+    begin, first, last, end = bounds_of_share(row_V, SHARE)
     v = first + 4 * t
-    a, b = four_before(row_V, v, last), four_before(row_V, v + 4 * THREADS, last)
-    c, d = four_before(row_V, v + 8 * THREADS, last), four_before(row_V, v + 12 * THREADS, last)
-    put_divided(row_V, v, last, a, divisor)
-    put_divided(row_V, v + 4 * THREADS, last, b, divisor)
-    put_divided(row_V, v + 8 * THREADS, last, c, divisor)
-    put_divided(row_V, v + 12 * THREADS, last, d, divisor)
-    column = loose_column(t, begin, first, last, end)
+    a, b = load_four_before(row_V, v, last), load_four_before(row_V, v + 4 * THREADS, last)
+    c, d = load_four_before(row_V, v + 8 * THREADS, last), load_four_before(row_V, v + 12 * THREADS, last)
+    store_four_divided(row_V, v, last, a, divisor)
+    store_four_divided(row_V, v + 4 * THREADS, last, b, divisor)
+    store_four_divided(row_V, v + 8 * THREADS, last, c, divisor)
+    store_four_divided(row_V, v + 12 * THREADS, last, d, divisor)
+    column = unaligned_column_of(t, begin, first, last, end)
     if column != NOWHERE:
         row_V[column] /= divisor
 
 
 @cuda.jit(device=True)
-def put_divided(row_V, v, last, four, divisor):
+def store_four_divided(row_V, v, last, four, divisor):
     """Stores four scores divided by the temperature from column v on, if v is before `last`."""
     if v < last:
         w, x, y, z = four

@@ -27,11 +27,20 @@ from numba import cuda, float32, int32, int64
 
 from ..device.launch import launch
 from ..reference import scores_to_change
-from .common.arrays import in_float32
-from .common.ranking import goes_first, kth_of_block, threshold_of_block
+from .common.arrays import require_float32
+from .common.ranking import goes_first, kth_largest_of_block, threshold_of_block
 from .common.reduction import THREADS, WARP, warp_sum
-from .common.rows import INFINITY, NOWHERE, four_before, four_of, largest_of, loose_column, share_of, threads_for
-from .common.score_order import HIGHEST, LOWEST, in_order
+from .common.rows import (
+    INFINITY,
+    NOWHERE,
+    bounds_of_share,
+    largest_of_four,
+    load_four,
+    load_four_before,
+    threads_for_row,
+    unaligned_column_of,
+)
+from .common.score_order import HIGHEST, LOWEST, ordered_bits_of
 from .common.vector_load import wide_store
 
 ROOM = 2048  # survivors that a block has room for
@@ -42,35 +51,35 @@ MINUS_INFINITY = np.int32(np.float32(-np.inf).view(np.int32))
 def top_k_filter_v1(scores_RV, k, out=None):
     """Rules out all but the k best scores of each row, by a warp that halves the range of scores.
 
-    Launches `halve_over_row` in R blocks of 32. Reads 132RV bytes, the row 33 times, and writes 4 for each score ruled
-    out.
+    Launches `filter_row_by_halving` in R blocks of 32. Reads 132RV bytes, the row 33 times, and writes 4 for each score
+    ruled out.
     """
-    scores_RV = scores_to_change(in_float32(scores_RV), out)
+    scores_RV = scores_to_change(require_float32(scores_RV), out)
     bits_RV = scores_RV.view(np.int32)
     if k < bits_RV.shape[1]:
-        launch(halve_over_row, len(bits_RV), WARP, bits_RV, k)
+        launch(filter_row_by_halving, len(bits_RV), WARP, bits_RV, k)
     return scores_RV
 
 
 @cuda.jit
-def halve_over_row(bits_RV, k):
+def filter_row_by_halving(bits_RV, k):
     """Finds the k-th best score of a row by 32 halvings, and rules out what is below.
 
     Grid R, block 32. Reads 132V bytes a row, and writes 4 for each score ruled out.
     """
     r = cuda.blockIdx.x
-    rule_out_below(bits_RV, r, kth_of_row(bits_RV, r, k))
+    rule_out_below(bits_RV, r, kth_threshold_of_row(bits_RV, r, k))
 
 
 @cuda.jit(device=True)
-def kth_of_row(bits_RV, r, k):
+def kth_threshold_of_row(bits_RV, r, k):
     """The largest threshold that k scores reach, for every lane of a warp."""
     low, high = LOWEST, HIGHEST
     while low < high:
         middle = (low + high + 1) >> 1
         reach = int32(0)
         for v in range(cuda.threadIdx.x, bits_RV.shape[1], WARP):
-            if in_order(bits_RV[r, v]) >= middle:
+            if ordered_bits_of(bits_RV[r, v]) >= middle:
                 reach += int32(1)
         if warp_sum(reach) >= k:
             low = middle
@@ -83,27 +92,27 @@ def kth_of_row(bits_RV, r, k):
 def rule_out_below(bits_RV, r, least):
     """Minus infinity for the scores of row r whose integer is below `least`, by the whole block."""
     for v in range(cuda.threadIdx.x, bits_RV.shape[1], cuda.blockDim.x):
-        if in_order(bits_RV[r, v]) < least:
+        if ordered_bits_of(bits_RV[r, v]) < least:
             bits_RV[r, v] = MINUS_INFINITY
 
 
 def top_k_filter_v2(scores_RV, k, out=None):
     """Rules out all but the k best scores of each row, halving over those alone that reach a rough threshold.
 
-    Launches `halve_over_survivors` in R blocks of 128. Reads 12RV bytes and writes 4 for each score ruled out. A k
-    above 128 takes version 1, here and below.
+    Launches `filter_survivors_by_halving` in R blocks of 128. Reads 12RV bytes and writes 4 for each score ruled out. A
+    k above 128 takes version 1, here and below.
     """
     if k > THREADS:
         return top_k_filter_v1(scores_RV, k, out)
-    scores_RV = scores_to_change(in_float32(scores_RV), out)
+    scores_RV = scores_to_change(require_float32(scores_RV), out)
     bits_RV = scores_RV.view(np.int32)
     if k < bits_RV.shape[1]:
-        launch(halve_over_survivors, len(bits_RV), THREADS, bits_RV, k)
+        launch(filter_survivors_by_halving, len(bits_RV), THREADS, bits_RV, k)
     return scores_RV
 
 
 @cuda.jit
-def halve_over_survivors(bits_RV, k):
+def filter_survivors_by_halving(bits_RV, k):
     """Finds a rough threshold, puts what reaches it into shared memory, and one warp halves over that.
 
     Grid R, block 128; 8 KiB of shared memory for survivors. Reads 12V bytes a row, or 140V if they do not fit, and
@@ -118,10 +127,10 @@ def halve_over_survivors(bits_RV, k):
         number[0] = 0
     mine = LOWEST
     for v in range(t, V, THREADS):
-        mine = max(mine, in_order(bits_RV[r, v]))
-    rough = kth_of_block(largest, mine, k)
+        mine = max(mine, ordered_bits_of(bits_RV[r, v]))
+    rough = kth_largest_of_block(largest, mine, k)
     for v in range(t, V, THREADS):
-        key = in_order(bits_RV[r, v])
+        key = ordered_bits_of(bits_RV[r, v])
         if key >= rough:
             place = cuda.atomic.add(number, 0, 1)
             if place < ROOM:
@@ -129,7 +138,7 @@ def halve_over_survivors(bits_RV, k):
     cuda.syncthreads()  # all survivors are there
     if t < WARP:
         fits = number[0] <= ROOM
-        kth = kth_of_held(held, number[0], k, rough) if fits else kth_of_row(bits_RV, r, k)
+        kth = kth_threshold_of_held(held, number[0], k, rough) if fits else kth_threshold_of_row(bits_RV, r, k)
         if t == 0:
             threshold[0] = kth
     cuda.syncthreads()
@@ -137,7 +146,7 @@ def halve_over_survivors(bits_RV, k):
 
 
 @cuda.jit(device=True)
-def kth_of_held(held, many, k, low):
+def kth_threshold_of_held(held, many, k, low):
     """The largest threshold that k of the held scores reach, for every lane of a warp; k of them reach `low`."""
     high = HIGHEST
     while low < high:
@@ -156,21 +165,21 @@ def kth_of_held(held, many, k, low):
 def top_k_filter(scores_RV, k, out=None):
     """Rules out all but the k best scores of each row, by 128-bit loads, and survivors ranked a thread each.
 
-    Version 3: `rank_survivors` in R blocks of 128 to 1,024. Reads 8RV bytes, and once more what the threads that reach
-    the threshold had read; writes 4RV.
+    Version 3: `filter_survivors_by_rank` in R blocks of 128 to 1,024. Reads 8RV bytes, and once more what the threads
+    that reach the threshold had read; writes 4RV.
     """
     if k > THREADS:
         return top_k_filter_v1(scores_RV, k, out)
-    scores_RV = scores_to_change(in_float32(scores_RV), out)
+    scores_RV = scores_to_change(require_float32(scores_RV), out)
     bits_RV = scores_RV.view(np.int32)
     if k < bits_RV.shape[1]:
-        threads = max(threads_for(scores_RV.shape[1]), THREADS)
-        launch(rank_survivors, len(scores_RV), threads, scores_RV, bits_RV, k)
+        threads = max(threads_for_row(scores_RV.shape[1]), THREADS)
+        launch(filter_survivors_by_rank, len(scores_RV), threads, scores_RV, bits_RV, k)
     return scores_RV
 
 
 @cuda.jit(launch_bounds=1024)
-def rank_survivors(scores_RV, bits_RV, k):
+def filter_survivors_by_rank(scores_RV, bits_RV, k):
     """Finds a rough threshold, ranks what reaches it, and rules out what is below the k-th.
 
     Grid R, block 128 to 1,024. Reads 8V to 12V bytes a row, and 128V more if survivors do not fit; writes 4V.
@@ -182,8 +191,8 @@ def rank_survivors(scores_RV, bits_RV, k):
     kth_bits = cuda.shared.array(1, int64)
     r, t, T = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
     row_V = scores_RV[r]
-    begin, first, last, end = share_of(row_V, row_V.shape[0])
-    column = loose_column(t, begin, first, last, end)
+    begin, first, last, end = bounds_of_share(row_V, row_V.shape[0])
+    column = unaligned_column_of(t, begin, first, last, end)
     if t == 0:
         number[0], threshold[0] = 0, -INFINITY
     mine = -INFINITY
@@ -191,22 +200,22 @@ def rank_survivors(scores_RV, bits_RV, k):
         mine = max(mine, row_V[column])
     v = first + 4 * t
     while v < last:
-        a, b = four_of(row_V, v), four_before(row_V, v + 4 * T, last)
-        c, d = four_before(row_V, v + 8 * T, last), four_before(row_V, v + 12 * T, last)
-        mine = max(max(mine, max(largest_of(a), largest_of(b))), max(largest_of(c), largest_of(d)))
+        a, b = load_four(row_V, v), load_four_before(row_V, v + 4 * T, last)
+        c, d = load_four_before(row_V, v + 8 * T, last), load_four_before(row_V, v + 12 * T, last)
+        mine = max(max(mine, max(largest_of_four(a), largest_of_four(b))), max(largest_of_four(c), largest_of_four(d)))
         v += 16 * T
 
     rough = threshold_of_block(largest, mine, k)
     if mine >= rough:
         if column != NOWHERE:
-            hold(row_V[column], rough, held, number)
+            hold_score(row_V[column], rough, held, number)
         v = first + 4 * t
         while v < last:
-            w, x, y, z = four_of(row_V, v)
-            hold(w, rough, held, number)
-            hold(x, rough, held, number)
-            hold(y, rough, held, number)
-            hold(z, rough, held, number)
+            w, x, y, z = load_four(row_V, v)
+            hold_score(w, rough, held, number)
+            hold_score(x, rough, held, number)
+            hold_score(y, rough, held, number)
+            hold_score(z, rough, held, number)
             v += 4 * T
     cuda.syncthreads()  # all survivors are there
 
@@ -220,10 +229,10 @@ def rank_survivors(scores_RV, bits_RV, k):
             if before == k - 1:
                 threshold[0] = held[i]
         cuda.syncthreads()
-        rule_out(row_V, begin, first, last, end, threshold[0])
+        rule_out_share_below(row_V, begin, first, last, end, threshold[0])
     else:
         if t < WARP:
-            kth = kth_of_row(bits_RV, r, k)
+            kth = kth_threshold_of_row(bits_RV, r, k)
             if t == 0:
                 kth_bits[0] = kth
         cuda.syncthreads()
@@ -231,7 +240,7 @@ def rank_survivors(scores_RV, bits_RV, k):
 
 
 @cuda.jit(device=True)
-def hold(score, rough, held, number):
+def hold_score(score, rough, held, number):
     """Holds one score if it reaches the threshold and there is room."""
     if score >= rough:
         i = cuda.atomic.add(number, 0, 1)
@@ -240,25 +249,25 @@ def hold(score, rough, held, number):
 
 
 @cuda.jit(device=True)
-def rule_out(row_V, begin, first, last, end, least):
+def rule_out_share_below(row_V, begin, first, last, end, least):
     """Minus infinity for what is below `least`."""
     t, T = cuda.threadIdx.x, cuda.blockDim.x
     v = first + 4 * t
     while v < last:
-        a, b = four_of(row_V, v), four_before(row_V, v + 4 * T, last)
-        c, d = four_before(row_V, v + 8 * T, last), four_before(row_V, v + 12 * T, last)
-        put_from(row_V, v, last, a, least)
-        put_from(row_V, v + 4 * T, last, b, least)
-        put_from(row_V, v + 8 * T, last, c, least)
-        put_from(row_V, v + 12 * T, last, d, least)
+        a, b = load_four(row_V, v), load_four_before(row_V, v + 4 * T, last)
+        c, d = load_four_before(row_V, v + 8 * T, last), load_four_before(row_V, v + 12 * T, last)
+        store_four_from(row_V, v, last, a, least)
+        store_four_from(row_V, v + 4 * T, last, b, least)
+        store_four_from(row_V, v + 8 * T, last, c, least)
+        store_four_from(row_V, v + 12 * T, last, d, least)
         v += 16 * T
-    column = loose_column(t, begin, first, last, end)
+    column = unaligned_column_of(t, begin, first, last, end)
     if column != NOWHERE and row_V[column] < least:
         row_V[column] = -INFINITY
 
 
 @cuda.jit(device=True)
-def put_from(row_V, v, last, four, least):
+def store_four_from(row_V, v, last, four, least):
     """Stores four scores from column v on, minus infinity for those below `least`, if v is before `last`."""
     if v < last:
         w, x, y, z = four
@@ -270,9 +279,9 @@ def put_from(row_V, v, last, four, least):
 # What each kernel is compiled and type-checked for, without a GPU.
 _BITS = int32[:, ::1]
 SIGNATURES = {
-    halve_over_row: [(_BITS, int64)],
-    halve_over_survivors: [(_BITS, int64)],
-    rank_survivors: [(float32[:, ::1], _BITS, int64)],
+    filter_row_by_halving: [(_BITS, int64)],
+    filter_survivors_by_halving: [(_BITS, int64)],
+    filter_survivors_by_rank: [(float32[:, ::1], _BITS, int64)],
 }
-REGISTERS = {rank_survivors: 64}
-LARGEST_BLOCK = {rank_survivors: 1024}
+REGISTERS = {filter_survivors_by_rank: 64}
+LARGEST_BLOCK = {filter_survivors_by_rank: 1024}

@@ -24,11 +24,11 @@ from numba import cuda, float32, float64, int32, int64
 
 from ..device.launch import launch
 from ..reference import scores_to_change
-from .common.arrays import in_float32
+from .common.arrays import require_float32
 from .common.reduction import THREADS, WARP, WARPS, block_max, warp_max, warp_sum
 from .common.rows import INFINITY
-from .common.score_order import HIGHEST, LOWEST, in_order
-from .common.whole_weights import add_to, weight_of
+from .common.score_order import HIGHEST, LOWEST, ordered_bits_of
+from .common.whole_weights import add_warp_sum, weight_in_units
 
 ROOM = 1024  # survivors that a block has room for
 COLUMNS = np.int64(2**20)  # more than any vocabulary has
@@ -38,16 +38,16 @@ FIRST, END = LOWEST * COLUMNS, HIGHEST * COLUMNS  # of the places of finite scor
 def top_p_filter_v1(scores_RV, p, least=1, out=None):
     """Rules out the least likely tokens of each row that together weigh less than 1 - p, by a warp.
 
-    Launches `halve_row_by_weight` in R blocks of 32. Reads 4RV bytes for each of up to 52 halvings, the scores of
+    Launches `filter_row_by_weight` in R blocks of 32. Reads 4RV bytes for each of up to 52 halvings, the scores of
     undecided tokens with them, and 16RV besides; writes 4 for each score ruled out.
     """
-    scores_RV, *arguments = _arguments(scores_RV, p, least, out)
-    launch(halve_row_by_weight, len(scores_RV), WARP, scores_RV, *arguments)
+    scores_RV, *arguments = _kernel_arguments(scores_RV, p, least, out)
+    launch(filter_row_by_weight, len(scores_RV), WARP, scores_RV, *arguments)
     return scores_RV
 
 
 @cuda.jit
-def halve_row_by_weight(scores_RV, bits_RV, share_1, least):
+def filter_row_by_weight(scores_RV, bits_RV, share_1, least):
     """Finds the first place that stays by halving, weighing the row at each turn, and rules out what is before it.
 
     Grid R, block 32. Reads 4V bytes for each of up to 52 halvings and 16V besides; writes 4 for each score ruled out.
@@ -61,12 +61,12 @@ def halve_row_by_weight(scores_RV, bits_RV, share_1, least):
         return
     total, _ = weight_of_row(scores_RV, bits_RV, r, largest, FIRST, END)
     most = int64(share_1[0] * float64(total))
-    first = first_of_row(scores_RV, bits_RV, r, largest, most, int64(max(V - least, 0)))
+    first = first_kept_place_of_row(scores_RV, bits_RV, r, largest, most, int64(max(V - least, 0)))
     rule_out_before(scores_RV, bits_RV, r, first)
 
 
 @cuda.jit(device=True)
-def first_of_row(scores_RV, bits_RV, r, largest, weight, tokens):
+def first_kept_place_of_row(scores_RV, bits_RV, r, largest, weight, tokens):
     """The first place that stays where at most `weight`, and `tokens` tokens, may go; for every lane of a warp.
 
     All places below the middle go if they keep to that; one of low to high is the first that stays.
@@ -92,39 +92,39 @@ def weight_of_row(scores_RV, bits_RV, r, largest, low, end):
     """(weight, number) of the tokens whose place is from `low` on and before `end`, for every lane of a warp."""
     weight, tokens = int64(0), int64(0)
     for v in range(cuda.threadIdx.x, scores_RV.shape[1], WARP):
-        if low <= place_of(bits_RV[r, v], v) < end:
-            weight += weight_of(scores_RV[r, v], largest)
+        if low <= place_in_order(bits_RV[r, v], v) < end:
+            weight += weight_in_units(scores_RV[r, v], largest)
             tokens += 1
     return warp_sum(weight), warp_sum(tokens)
 
 
 @cuda.jit(device=True)
-def place_of(bits, v):
+def place_in_order(bits, v):
     """A token's place in the order: its score's integer, then its column."""
-    return in_order(bits) * COLUMNS + v
+    return ordered_bits_of(bits) * COLUMNS + v
 
 
 @cuda.jit(device=True)
 def rule_out_before(scores_RV, bits_RV, r, first):
     """Minus infinity for the scores of row r whose place is before `first`, by the whole block."""
     for v in range(cuda.threadIdx.x, scores_RV.shape[1], cuda.blockDim.x):
-        if place_of(bits_RV[r, v], v) < first:
+        if place_in_order(bits_RV[r, v], v) < first:
             scores_RV[r, v] = -INFINITY
 
 
 def top_p_filter(scores_RV, p, least=1, out=None):
     """Rules out the least likely tokens of each row that together weigh less than 1 - p, by a block.
 
-    Version 2: `halve_survivors_by_weight` in R blocks of 128. Reads 20RV bytes and writes 4 for each score ruled out;
+    Version 2: `filter_survivors_by_weight` in R blocks of 128. Reads 20RV bytes and writes 4 for each score ruled out;
     where survivors do not fit, what version 1 reads comes on top.
     """
-    scores_RV, *arguments = _arguments(scores_RV, p, least, out)
-    launch(halve_survivors_by_weight, len(scores_RV), THREADS, scores_RV, *arguments)
+    scores_RV, *arguments = _kernel_arguments(scores_RV, p, least, out)
+    launch(filter_survivors_by_weight, len(scores_RV), THREADS, scores_RV, *arguments)
     return scores_RV
 
 
 @cuda.jit
-def halve_survivors_by_weight(scores_RV, bits_RV, share_1, least):
+def filter_survivors_by_weight(scores_RV, bits_RV, share_1, least):
     """Weighs the row, holds what reaches a rough threshold in shared memory, and one warp halves over that.
 
     Grid R, block 128; 16 KiB of shared memory for survivors. Reads 20V bytes a row, and writes 4 for each score ruled
@@ -149,32 +149,32 @@ def halve_survivors_by_weight(scores_RV, bits_RV, share_1, least):
 
     weight, mine = int64(0), LOWEST
     for v in range(t, V, THREADS):
-        weight += weight_of(scores_RV[r, v], largest)
-        mine = max(mine, in_order(bits_RV[r, v]))
-    add_to(sums, 0, weight)
+        weight += weight_in_units(scores_RV[r, v], largest)
+        mine = max(mine, ordered_bits_of(bits_RV[r, v]))
+    add_warp_sum(sums, 0, weight)
     cuda.atomic.min(rough, 0, mine)
     cuda.syncthreads()
     low = rough[0] * COLUMNS
 
     weight = int64(0)
     for v in range(t, V, THREADS):
-        place = place_of(bits_RV[r, v], v)
+        place = place_in_order(bits_RV[r, v], v)
         if place >= low:
-            mine = weight_of(scores_RV[r, v], largest)
+            mine = weight_in_units(scores_RV[r, v], largest)
             weight += mine
             i = cuda.atomic.add(number, 0, 1)
             if i < ROOM:
                 held_place[i], held_weight[i] = place, mine
-    add_to(sums, 1, weight)
+    add_warp_sum(sums, 1, weight)
     cuda.syncthreads()  # all survivors are there, and their sum
 
     if t < WARP:
         many, below = int64(number[0]), sums[0] - sums[1]
         weight, tokens = int64(share_1[0] * float64(sums[0])), int64(max(V - least, 0))
         if many <= ROOM and below <= weight and V - many <= tokens:
-            first = first_of_held(held_place, held_weight, many, low, weight - below, tokens - (V - many))
+            first = first_kept_place_of_held(held_place, held_weight, many, low, weight - below, tokens - (V - many))
         else:
-            first = first_of_row(scores_RV, bits_RV, r, largest, weight, tokens)
+            first = first_kept_place_of_row(scores_RV, bits_RV, r, largest, weight, tokens)
         if t == 0:
             threshold[0] = first
     cuda.syncthreads()
@@ -182,7 +182,7 @@ def halve_survivors_by_weight(scores_RV, bits_RV, share_1, least):
 
 
 @cuda.jit(device=True)
-def first_of_held(held_place, held_weight, many, low, weight, tokens):
+def first_kept_place_of_held(held_place, held_weight, many, low, weight, tokens):
     """The first place that stays among the held tokens, none of which lies before `low`; for every lane of a warp."""
     high, undecided = END, many
     while undecided > 1 and low < high:
@@ -205,14 +205,14 @@ def first_of_held(held_place, held_weight, many, low, weight, tokens):
     return low
 
 
-def _arguments(scores_RV, p, least, out):
+def _kernel_arguments(scores_RV, p, least, out):
     """What the kernels take, where the scores lie."""
-    scores_RV = scores_to_change(in_float32(scores_RV), out)
+    scores_RV = scores_to_change(require_float32(scores_RV), out)
     return scores_RV, scores_RV.view(np.int32), np.full_like(scores_RV, 1 - p, shape=1, dtype=np.float64), least
 
 
 # What each kernel is compiled and type-checked for, without a GPU.
 _TYPES = (float32[:, ::1], int32[:, ::1], float64[::1], int64)
-SIGNATURES = {halve_row_by_weight: [_TYPES], halve_survivors_by_weight: [_TYPES]}
+SIGNATURES = {filter_row_by_weight: [_TYPES], filter_survivors_by_weight: [_TYPES]}
 # 64-bit products, and exponentials or logarithms in float64: a T4's SM holds 1,024 threads, of 64 registers.
-REGISTERS = {halve_row_by_weight: 64, halve_survivors_by_weight: 64}
+REGISTERS = {filter_row_by_weight: 64, filter_survivors_by_weight: 64}

@@ -21,11 +21,11 @@ from numba import cuda, float32, float64, int32, int64
 
 from ..device.launch import launch
 from ..reference import scores_to_change
-from .common.arrays import in_float32
+from .common.arrays import require_float32
 from .common.ranking import first_of_block, goes_first
 from .common.reduction import THREADS, WARPS, block_max
 from .common.rows import INFINITY, NOWHERE
-from .common.whole_weights import add_to, weight_of
+from .common.whole_weights import add_warp_sum, weight_in_units
 
 BINS = 64
 FARTHEST = float64(np.inf)
@@ -37,7 +37,7 @@ def typical_filter(scores_RV, mass, least=1, out=None):
     Launches `narrow_to_mass` in R blocks of 128. Reads 16RV bytes, 8RV a round of the histogram, and 4RV for each of
     `least` tokens if they are more than one; writes 4 for each score ruled out.
     """
-    scores_RV = scores_to_change(in_float32(scores_RV), out)
+    scores_RV = scores_to_change(require_float32(scores_RV), out)
     mass_1 = np.full_like(scores_RV, mass, shape=1, dtype=np.float64)
     launch(narrow_to_mass, len(scores_RV), THREADS, scores_RV, mass_1, least)
     return scores_RV
@@ -68,19 +68,19 @@ def narrow_to_mass(scores_RV, mass_1, least):
 
     weight, surprise = int64(0), int64(0)
     for v in range(t, V, THREADS):
-        mine = weight_of(scores_RV[r, v], largest)
+        mine = weight_in_units(scores_RV[r, v], largest)
         if mine > 0:
             weight += mine
             surprise += int64(float64(mine) * (float64(largest) - float64(scores_RV[r, v])))
-    add_to(sums, 0, weight)
-    add_to(sums, 1, surprise)
+    add_warp_sum(sums, 0, weight)
+    add_warp_sum(sums, 1, surprise)
     cuda.syncthreads()
     mean = float64(sums[1]) / float64(sums[0])
     need = min(max(int64(1), int64(math.ceil(mass_1[0] * float64(sums[0])))), sums[0])
 
     nearest, farthest = FARTHEST, -FARTHEST
     for v in range(t, V, THREADS):
-        d = distance_of(scores_RV[r, v], largest, mean)
+        d = distance_from_mean(scores_RV[r, v], largest, mean)
         if d < FARTHEST:  # NaN is nowhere
             nearest, farthest = min(nearest, d), max(farthest, d)
     low, high = -block_max(-nearest, parts), block_max(farthest, parts)
@@ -90,9 +90,9 @@ def narrow_to_mass(scores_RV, mass_1, least):
             weights[b] = 0
         cuda.syncthreads()
         for v in range(t, V, THREADS):
-            d = distance_of(scores_RV[r, v], largest, mean)
+            d = distance_from_mean(scores_RV[r, v], largest, mean)
             if low <= d <= high:
-                cuda.atomic.add(weights, bin_of(d, low, per_distance), weight_of(scores_RV[r, v], largest))
+                cuda.atomic.add(weights, bin_of(d, low, per_distance), weight_in_units(scores_RV[r, v], largest))
         cuda.syncthreads()
         if t == 0:
             b, before = 0, int64(0)
@@ -104,7 +104,7 @@ def narrow_to_mass(scores_RV, mass_1, least):
         need -= sums[1]
         nearest, farthest = FARTHEST, -FARTHEST
         for v in range(t, V, THREADS):
-            d = distance_of(scores_RV[r, v], largest, mean)
+            d = distance_from_mean(scores_RV[r, v], largest, mean)
             if low <= d <= high and bin_of(d, low, per_distance) == chosen[0]:
                 nearest, farthest = min(nearest, d), max(farthest, d)
         low, high = -block_max(-nearest, parts), block_max(farthest, parts)
@@ -113,20 +113,20 @@ def narrow_to_mass(scores_RV, mass_1, least):
     for _ in range(least if least > 1 else 0):
         mine, where = -FARTHEST, NOWHERE  # distances with their signs turned: the nearest is the largest
         for v in range(t, V, THREADS):
-            d = distance_of(scores_RV[r, v], largest, mean)
+            d = distance_from_mean(scores_RV[r, v], largest, mean)
             if (d > farthest or (d == farthest and v > column)) and goes_first(-d, v, mine, where):
                 mine, where = -d, v
         mine, where = first_of_block(mine, where, parts, place)
         if mine > -FARTHEST:
             farthest, column = -mine, where
     for v in range(t, V, THREADS):
-        d = distance_of(scores_RV[r, v], largest, mean)
+        d = distance_from_mean(scores_RV[r, v], largest, mean)
         if not (d <= high or d < farthest or (d == farthest and v <= column)):
             scores_RV[r, v] = -INFINITY
 
 
 @cuda.jit(device=True)
-def distance_of(score, largest, mean):
+def distance_from_mean(score, largest, mean):
     """How far a token's surprise is from the mean, in float64."""
     return abs(float64(largest) - float64(score) - mean)
 

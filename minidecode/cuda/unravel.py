@@ -16,15 +16,15 @@ from ..device.launch import launch
 def unravel_candidates(index_BC, V, out=None, *, threads=128):
     """The beam and the token of each candidate's column index_BC.
 
-    Launches `split_each` in ceil(BC / threads) blocks. Reads 8BC bytes and writes 16BC.
+    Launches `split_each_column` in ceil(BC / threads) blocks. Reads 8BC bytes and writes 16BC.
     """
     parent_BC, token_BC = out = (np.empty_like(index_BC), np.empty_like(index_BC)) if out is None else out
-    launch(split_each, -(-index_BC.size // threads), threads, index_BC, V, parent_BC, token_BC)
+    launch(split_each_column, -(-index_BC.size // threads), threads, index_BC, V, parent_BC, token_BC)
     return out
 
 
 @cuda.jit
-def split_each(index_BC, V, parent_BC, token_BC):
+def split_each_column(index_BC, V, parent_BC, token_BC):
     """Divides one column by V: the quotient is its beam, the rest its token.
 
     Any grid of BC threads. A thread reads 8 bytes and writes 16.
@@ -37,4 +37,4 @@ def split_each(index_BC, V, parent_BC, token_BC):
 
 
 # What each kernel is compiled and type-checked for, without a GPU.
-SIGNATURES = {split_each: [(int64[:, ::1], int64, int64[:, ::1], int64[:, ::1])]}
+SIGNATURES = {split_each_column: [(int64[:, ::1], int64, int64[:, ::1], int64[:, ::1])]}

@@ -60,13 +60,13 @@ def test_a_table_is_kept_and_followed_on_a_gpu_alone(file):
         pass
 
     OnGpu.__module__ = "cupy"
-    assert linear.library_from("float16", OnGpu()) == linear.LIBRARY_FROM["float16"], "nothing was measured"
+    assert linear.rows_for_library("float16", OnGpu()) == linear.LIBRARY_FROM["float16"], "nothing was measured"
     assert table.save_library_rows({"float16": 25}) == file
-    assert linear.library_from("float16", OnGpu()) == 25
-    assert linear.library_from("int8", OnGpu()) == linear.LIBRARY_FROM["int8"]
-    assert linear.library_from("float16", np.zeros(1)) == linear.LIBRARY_FROM["float16"]
+    assert linear.rows_for_library("float16", OnGpu()) == 25
+    assert linear.rows_for_library("int8", OnGpu()) == linear.LIBRARY_FROM["int8"]
+    assert linear.rows_for_library("float16", np.zeros(1)) == linear.LIBRARY_FROM["float16"]
     x_RX = copy_to_device("emulator", np.zeros((2, 4), np.float32))
-    assert linear.library_from("float16", x_RX) == linear.LIBRARY_FROM["float16"]
+    assert linear.rows_for_library("float16", x_RX) == linear.LIBRARY_FROM["float16"]
 
 
 @pytest.mark.parametrize("content", ["", "[1]", '{"float16": 0}', '{"float16": "many"}', '{"float16": true}'])

@@ -10,7 +10,7 @@ from minidecode.conformance.attention import normal_numbers
 from minidecode.conformance.rows import row_module
 from minidecode.cuda import grouped, split
 from minidecode.cuda.common import attention, warp_attention
-from minidecode.cuda.common.warp_attention import kernel_for, launch_warps
+from minidecode.cuda.common.warp_attention import launch_warps, make_attention_kernel
 from minidecode.device.launch import InEmulator, counted_launches, traced_launches
 
 ROWS = ("grouped", "shared", "split")
@@ -85,12 +85,12 @@ def test_the_prompt_is_read_once_for_all_beams_and_all_heads_of_a_group():
     a_RX = np.empty((B * W, H * U), np.float32)
     second = md.emulate(split.split_per_head)[B * W * H, 32](*arguments, a_RX)
     third = md.emulate(split.split_per_sentence)[B * G, attention.THREADS](*arguments, a_RX)
-    assert loads(third, "stage") == (B * N + B * W * T) * G * (K + U)
+    assert loads(third, "stage_rows") == (B * N + B * W * T) * G * (K + U)
     queries_and_results = B * W * H * (K + U)
-    assert 4 * (loads(third, "stage") + queries_and_results) == CATALOG["split"].cost(*arguments).bytes
+    assert 4 * (loads(third, "stage_rows") + queries_and_results) == CATALOG["split"].cost(*arguments).bytes
     assert loads(second, "dot") == 2 * B * W * H * (N + T) * K  # of the key one number, of the query another
-    staging = [c for place, c in third.lines.items() if place.function == "stage"]
-    assert sum(c.sectors for c in staging) == loads(third, "stage") // 8
+    staging = [c for place, c in third.lines.items() if place.function == "stage_rows"]
+    assert sum(c.sectors for c in staging) == loads(third, "stage_rows") // 8
     assert third.bank_conflicts == 0
 
 
@@ -100,7 +100,7 @@ def test_more_queries_than_a_block_takes_read_the_prompt_again():
     assert attention.QUERIES == 16
     arguments = split_case(B, W, G, H, N, T)
     run = md.emulate(split.split_per_sentence)[(B, 2), 128](*arguments, np.empty((B * W, H * U), np.float32))
-    assert loads(run, "stage") == (2 * N + W * T) * (K + U)
+    assert loads(run, "stage_rows") == (2 * N + W * T) * (K + U)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -156,14 +156,14 @@ def test_warps_load_each_position_once_for_four_queries():
     """Two beams of two heads: keys and values are loaded once, 16 bytes a lane, in whole chunks."""
     B, W, G, H, N, T = 1, 2, 1, 2, 40, 3
     q_RHK, *prompt, k_RGTK, v_RGTU, begin_R, end_R, scale = split_case(B, W, G, H, N, T)
-    run = md.emulate(kernel_for(K, "float32", 4))[(1, 1, 1), 64](
+    run = md.emulate(make_attention_kernel(K, "float32", 4))[(1, 1, 1), 64](
         q_RHK, *prompt, k_RGTK, v_RGTU, np.zeros((W, 1), np.int64), begin_R, end_R, scale,
         *map(np.int32, (W, H, W * H, 1, 0)), np.empty((1, W, H, U), np.float32),
     )  # fmt: skip
-    chunk = warp_attention.chunk_of(K, 4, 4)
+    chunk = warp_attention.positions_per_turn(K, 4, 4)
     assert run.verdict == "clean"
     of_queries = 64 * 4 * W * H  # a lane's four numbers of each
-    assert loads(run, "_load_16_bytes") - of_queries == (-(-N // chunk) + W * -(-T // chunk)) * chunk * (K + U)
+    assert loads(run, "_emulate_load_16_bytes") - of_queries == (-(-N // chunk) + W * -(-T // chunk)) * chunk * (K + U)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_heads_that_warps_can_read(K_and_U, offset, wide):
         return numbers[first : first + 4 * width].reshape(1, 1, 4, width)
 
     q_RHK = cache(K_and_U[0])[0]
-    assert warp_attention.are_wide(q_RHK, *(cache(width) for width in K_and_U)) == wide
+    assert warp_attention.can_load_wide(q_RHK, *(cache(width) for width in K_and_U)) == wide
 
 
 @pytest.mark.parametrize(
@@ -198,14 +198,14 @@ def test_which_kernel_runs(M, width, kernels):
 
 
 def test_ranges_are_for_few_blocks_and_many_positions():
-    assert attention.ranges_for(1, 2 * attention.SHORTEST - 1) == 1
-    assert attention.ranges_for(1, 3 * attention.SHORTEST) == 3
-    assert attention.ranges_for(attention.ENOUGH // 2, 10_000) == 2
-    assert attention.ranges_for(attention.ENOUGH + 1, 10_000) == 1
+    assert attention.number_of_ranges(1, 2 * attention.SHORTEST - 1) == 1
+    assert attention.number_of_ranges(1, 3 * attention.SHORTEST) == 3
+    assert attention.number_of_ranges(attention.ENOUGH // 2, 10_000) == 2
+    assert attention.number_of_ranges(attention.ENOUGH + 1, 10_000) == 1
 
 
 def test_a_block_takes_all_queries_of_a_cache_but_where_there_are_few_short_ones():
     few, full = warp_attention.SHORTEST, warp_attention.FULL
-    assert warp_attention.tile_for(48, 4, few) == warp_attention.tile_for(1, 1, 4 * few) == 1
-    assert warp_attention.tile_for(48, 4, 2 * few) == warp_attention.tile_for(full, 4, few) == 4
-    assert warp_attention.tile_for(1, 40, 2 * few) == warp_attention.MOST_QUERIES
+    assert warp_attention.queries_per_block(48, 4, few) == warp_attention.queries_per_block(1, 1, 4 * few) == 1
+    assert warp_attention.queries_per_block(48, 4, 2 * few) == warp_attention.queries_per_block(full, 4, few) == 4
+    assert warp_attention.queries_per_block(1, 40, 2 * few) == warp_attention.MOST_QUERIES

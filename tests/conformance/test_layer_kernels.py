@@ -153,7 +153,7 @@ def test_long_rows_of_scores_take_other_kernels(M, weights_are):
     expected /= expected.sum(axis=-1, keepdims=True)
     scores_X = scores_HNX.reshape(-1)
     weights_X = np.zeros_like(scores_X, weights_are)
-    kernel, rows = prefill.softmax_for(M)
+    kernel, rows = prefill.choose_softmax_kernel(M)
     rtol = 2e-6 if weights_are == np.float32 else 2.0**-10
     shape, no_bias = map(np.int32, (2, 2, M, width)), (scores_HNX[:0], np.zeros(1, np.int64), 0)
     sight = True, np.int32(M - 2), np.int32(M), np.float32(0.5)

@@ -10,7 +10,7 @@ from numba import cuda, float32
 import minidecode as md
 from minidecode.conformance.rows import linear_int8 as row
 from minidecode.cuda import linear_int8
-from minidecode.cuda.common.tensor_core import multiplied, one_word
+from minidecode.cuda.common.tensor_core import multiply_tiles, one_word
 from minidecode.device import matmul
 from minidecode.device.launch import InEmulator, counted_launches
 from minidecode.device.matmul import PRODUCT, can_multiply_int8, multiply_by_cublas
@@ -175,7 +175,7 @@ def by_instructions(x_XX, w_XX, y_XX):
     a = b = c = d = float32(0)
     for k in range(0, x_XX.shape[1], 8):
         x_low, x_high = one_word(x_XX, g, k + 2 * t)[0], one_word(x_XX, g + 8, k + 2 * t)[0]
-        a, b, c, d = multiplied(x_low, x_high, one_word(w_XX, g, k + 2 * t)[0], a, b, c, d)
+        a, b, c, d = multiply_tiles(x_low, x_high, one_word(w_XX, g, k + 2 * t)[0], a, b, c, d)
     y_XX[g, 2 * t], y_XX[g, 2 * t + 1], y_XX[g + 8, 2 * t], y_XX[g + 8, 2 * t + 1] = a, b, c, d
 
 

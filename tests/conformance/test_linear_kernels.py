@@ -38,7 +38,7 @@ def is_right(y_RX, x_RX, weight, times=2):
 
 @pytest.mark.parametrize("stored", STORED)
 def test_wide_loads_are_for_rows_that_begin_at_16_bytes(stored):
-    cases = [(case(2, 128, 3, stored, "oi"), linear.kernel_of(stored, 2, 3).kernel)]
+    cases = [(case(2, 128, 3, stored, "oi"), linear.choose_kernel(stored, 2, 3).kernel)]
     if stored in ANY_WIDTH:
         cases += [(case(2, 33, 3, stored, "oi"), linear.warp_per_output),
                   (case(2, 32, 3, stored, "io"), linear.block_per_lot_of_outputs)]  # fmt: skip
@@ -114,13 +114,13 @@ def test_kernels_of_many_outputs_take_several_turns(stored):
 
 
 def test_many_outputs_of_few_bits_are_version_5s():
-    names = [linear.kernel_of("int4", rows, outputs).kernel.py_func.__name__ for rows, outputs in (
+    names = [linear.choose_kernel("int4", rows, outputs).kernel.py_func.__name__ for rows, outputs in (
         (1, 50257), (2, 8192), (9, 50257), (1, 8191))]  # fmt: skip
     assert names == ["few_bits_int4_1_2_2", "few_bits_int4_4_2_2", "few_rows_int4_16_2_4", "few_rows_int4_8_1_4"]
-    assert linear.kernel_of("int4", 1, 50257, newest=4).kernel.py_func.__name__ == "few_rows_int4_8_4_4"
+    assert linear.choose_kernel("int4", 1, 50257, newest=4).kernel.py_func.__name__ == "few_rows_int4_8_4_4"
 
 
-@pytest.mark.parametrize("function", ["multiplied", "small_halves_of_nibbles"])
+@pytest.mark.parametrize("function", ["multiply_tiles", "small_halves_of_nibbles"])
 def test_a_known_mistake_in_what_version_5_computes_would_be_found(function, monkeypatch):
     made = linear.FEW_BITS["int4"][0]
     x_RX, weight = case(1, 128, 17, "int4", "oi")
@@ -133,7 +133,7 @@ def test_a_known_mistake_in_what_version_5_computes_would_be_found(function, mon
 def test_a_known_mistake_of_the_tensor_core_would_be_found(monkeypatch):
     x_RX, weight = case(3, 64, 5, "float16", "oi")
     swapped = lambda x_low, x_high, w, a, b, c, d: (b, a, d, c)  # noqa: E731
-    monkeypatch.setitem(BODIES, id(tensor_core.multiplied), (tensor_core.multiplied, swapped))
+    monkeypatch.setitem(BODIES, id(tensor_core.multiply_tiles), (tensor_core.multiply_tiles, swapped))
     assert not is_right(InEmulator(linear.linear)(x_RX, weight), x_RX, weight)
 
 
@@ -188,10 +188,10 @@ def test_weights_are_cast_some_outputs_at_a_time(stored, layout, inputs, monkeyp
 
 
 def test_tiles_are_of_one_size_and_bounded():
-    assert linear.outputs_together(4096, 1024) == 4096
-    assert linear.outputs_together(50257, 768) == 5120 and linear.TILE >= 5120 * 768
-    assert linear.outputs_together(5, 4096) == 5 and linear.outputs_together(1000, 66_000) == 128
-    assert linear.outputs_together(0, 8) == 0
+    assert linear.outputs_cast_together(4096, 1024) == 4096
+    assert linear.outputs_cast_together(50257, 768) == 5120 and linear.TILE >= 5120 * 768
+    assert linear.outputs_cast_together(5, 4096) == 5 and linear.outputs_cast_together(1000, 66_000) == 128
+    assert linear.outputs_cast_together(0, 8) == 0
 
 
 @pytest.mark.parametrize("stored", BLOCKS)
@@ -298,7 +298,7 @@ def test_bias_activation_and_residual_take_no_launch_of_their_own(stored, layout
                 assert InEmulator(function)(x_RX, weight, "gelu", add_to) is add_to
             rounds = label != "cuda" or layout == "io"  # there and back, by kernels that the last version does without
             assert sum(launches.values()) == 1 + 2 * (rounds and stored != "float32")
-    last = linear.kernel_of(stored, 9, 5).kernel if layout == "oi" else linear.block_per_lot_of_outputs
+    last = linear.choose_kernel(stored, 9, 5).kernel if layout == "oi" else linear.block_per_lot_of_outputs
     assert f"{last.py_func.__name__} (emulator)" in launches, "the last is the op's own"
 
 
@@ -323,7 +323,7 @@ def test_the_assembler_sees_128_bit_loads_and_no_memory_of_a_thread():
     pytest.importorskip("cuda.core", reason="needs the toolkit: pip install '.[ptx]'")
     from minidecode.conformance.kernel_build import build
 
-    made = {stored: linear.kernel_of(stored, 4, 5).kernel for stored in ("float32", "float16", "int4")}
+    made = {stored: linear.choose_kernel(stored, 4, 5).kernel for stored in ("float32", "float16", "int4")}
     expected = [(linear.warp_per_output, 0, 0), (linear.warp_per_output_wide, 9, 0), (made["float32"], 8, 0),
                 (made["float16"], 12, 16), (made["int4"], 8, 16)]  # fmt: skip
     for kernel, loads, products in expected:

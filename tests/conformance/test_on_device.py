@@ -76,7 +76,7 @@ def test_numba_types_an_array_of_a_gpus_like_one_of_the_host():
 
     matrix = np.zeros((4, 6), np.float16)
     with seen_kernels() as seen:
-        note_kernel(gather_kernels.weigh_each, tuple(map(Cupys, (matrix, matrix.T, matrix[:, ::2]))))
+        note_kernel(gather_kernels.pick_logprob_of_token, tuple(map(Cupys, (matrix, matrix.T, matrix[:, ::2]))))
     ((_, found),) = seen
     assert found == tuple(types.Array(types.float16, 2, layout) for layout in "CFA")
 

@@ -26,7 +26,7 @@ from ...reference.activation import (
     TANH,
     activation_code,
 )
-from .bias import plus
+from .bias import with_bias
 from .grids import grid_of_columns
 from .reduction import THREADS
 
@@ -38,7 +38,7 @@ MEAN, PER_DEVIATION = float32(LAPLACE_MEAN), float32(1 / (LAPLACE_DEVIATION * ma
 
 
 @cuda.jit(device=True)
-def activated(x, code):
+def activate(x, code):
     """The activation of one number. Most are x/2 (1 + g(x)); see reference/activation.py. NaN stays NaN.
 
     erf is libdevice's: by NVIDIA's tests, which are not exhaustive, at most 2 units in the last place of a float32 off.
@@ -69,24 +69,32 @@ def activated(x, code):
     return TEN if code == GELU_10 and y > TEN else y
 
 
-def pairs(f_RX, bias_X, activation, out=None):
+def activate_pairs(f_RX, bias_X, activation, out=None):
     """The kernel of all versions for columns that are pairs of gate and up."""
     R, F = len(f_RX), f_RX.shape[1] // 2
     out = empty(f_RX, (R, F)) if out is None else out
     bias_X, y_RF = bias_and_result(f_RX, bias_X, out)
-    launch(pair_per_column, grid_of_columns(F, R), THREADS, f_RX, bias_X, activation_code(activation) - GATED, y_RF)
+    launch(
+        activate_pair_per_column,
+        grid_of_columns(F, R),
+        THREADS,
+        f_RX,
+        bias_X,
+        activation_code(activation) - GATED,
+        y_RF,
+    )
     return y_RF
 
 
-def end_in_pairs(sums_RX, bias_X, activation, add_to, out):
+def activate_pairs_of_product(sums_RX, bias_X, activation, add_to, out):
     """What a product whose outputs are pairs becomes: two warps of its kernel hold a pair, so a kernel ends it."""
     if add_to is None:
-        return pairs(sums_RX, bias_X, activation, out)
-    return np.add(add_to, pairs(sums_RX, bias_X, activation), out=add_to)
+        return activate_pairs(sums_RX, bias_X, activation, out)
+    return np.add(add_to, activate_pairs(sums_RX, bias_X, activation), out=add_to)
 
 
 @cuda.jit
-def pair_per_column(f_RX, bias_X, code, y_RF):
+def activate_pair_per_column(f_RX, bias_X, code, y_RF):
     """Activates the gate of one pair, times its up, for every gridDim.y-th row.
 
     Grid (ceil(F / 128), blocks of rows), block 128. A thread reads 8 bytes and 8 for each of its rows, and writes 4 for
@@ -94,18 +102,18 @@ def pair_per_column(f_RX, bias_X, code, y_RF):
     """
     c = cuda.grid(1)
     if c < y_RF.shape[1]:
-        gate, up = plus(float32(0), bias_X, 2 * c), plus(float32(0), bias_X, 2 * c + 1)
+        gate, up = with_bias(float32(0), bias_X, 2 * c), with_bias(float32(0), bias_X, 2 * c + 1)
         for r in range(cuda.blockIdx.y, f_RX.shape[0], cuda.gridDim.y):
-            y_RF[r, c] = activated(f_RX[r, 2 * c] + gate, code) * (f_RX[r, 2 * c + 1] + up)
+            y_RF[r, c] = activate(f_RX[r, 2 * c] + gate, code) * (f_RX[r, 2 * c + 1] + up)
 
 
 def bias_and_result(f_RF, bias_F, out):
     """An empty bias where there is none, and where the result is written: `out`, or a new array beside f."""
-    _check(f_RF)
+    _refuse_other_types(f_RF)
     return or_empty(bias_F, f_RF[:, 0]), empty(f_RF, f_RF.shape) if out is None else out
 
 
-def _check(f_RF):
+def _refuse_other_types(f_RF):
     if f_RF.dtype != np.float32:
         raise OptionError(
             f"the kernels of cuda/activation.py compute in float32, not {f_RF.dtype}: activation=cpu does both"
@@ -113,4 +121,4 @@ def _check(f_RF):
 
 
 # What each kernel is compiled and type-checked for, without a GPU.
-SIGNATURES = {pair_per_column: [(float32[:, ::1], float32[::1], int64, float32[:, ::1])]}
+SIGNATURES = {activate_pair_per_column: [(float32[:, ::1], float32[::1], int64, float32[:, ::1])]}

@@ -66,7 +66,7 @@ def scores_of_part(q_RHK, k_XGMK, begin_X, end_X, scale, first, scores_RHM):
 
 
 @cuda.jit
-def add_bias(scores_RHM, bias_XHP, bucket_L, shift, end_R):
+def add_position_bias(scores_RHM, bias_XHP, bucket_L, shift, end_R):
     """Adds to each score what the position bias has for its row, head and distance, a thread for each.
 
     Grid ceil(RHM / 128), block 128. A thread reads 24 bytes and writes 4.
@@ -119,13 +119,13 @@ def sums_of_part(weights_RHM, v_XGMU, begin_X, end_X, first, a_RX):
     a_RX[r, h * U + u] += total
 
 
-def three_kernels(q_RHK, parts, scale, out, bias=None, end_R=None, ahead=0):
+def launch_three_kernels(q_RHK, parts, scale, out, bias=None, end_R=None, ahead=0):
     """The answer by way of all scores; parts: (k_XGMK, v_XGMU, begin_X, end_X) of each.
 
     A position bias takes a kernel more. Row r's own position is ahead + end[r] - 1, if those of the parts lie one
     behind the other.
     """
-    a_RX = result(q_RHK, [array for k_XGMK, v_XGMU, *_ in parts for array in (k_XGMK, v_XGMU)], out)
+    a_RX = make_result_array(q_RHK, [array for k_XGMK, v_XGMU, *_ in parts for array in (k_XGMK, v_XGMU)], out)
     R, H = q_RHK.shape[:2]
     scores_RHM = np.empty_like(q_RHK, shape=(R, H, sum(k_XGMK.shape[2] for k_XGMK, *_ in parts)))
     a_RX[...] = 0
@@ -137,7 +137,7 @@ def three_kernels(q_RHK, parts, scale, out, bias=None, end_R=None, ahead=0):
         first += M
     if bias is not None:
         biases = bias.bias_XHP, bias.bucket_L, bias.zero + ahead - 1
-        launch(add_bias, -(-scores_RHM.size // THREADS), THREADS, scores_RHM, *biases, end_R)
+        launch(add_position_bias, -(-scores_RHM.size // THREADS), THREADS, scores_RHM, *biases, end_R)
     launch(softmax_of_rows, -(-R * H // THREADS), THREADS, scores_RHM)
     first = 0
     for k_XGMK, v_XGMU, begin_X, end_X in parts:
@@ -147,7 +147,7 @@ def three_kernels(q_RHK, parts, scale, out, bias=None, end_R=None, ahead=0):
 
 
 @cuda.jit(device=True)
-def rescale(score, running_max):
+def rescale_for_tile(score, running_max):
     """(running_max, keep, weight): with this tile; the factor of earlier sums; this lane's exp(score - running_max)."""
     larger = score
     for step in (16, 8, 4, 2, 1):
@@ -160,7 +160,7 @@ def rescale(score, running_max):
 
 
 @cuda.jit(device=True)
-def accumulate(q_K, k_MK, v_MU, begin, end, scale, running_max, running_sum, weights, a_U):
+def accumulate_positions(q_K, k_MK, v_MU, begin, end, scale, running_max, running_sum, weights, a_U):
     """Adds positions begin to end. Returns (running_max, running_sum); the sums of values are in a_U."""
     lane, K, U = cuda.threadIdx.x, k_MK.shape[1], v_MU.shape[1]
     end = min(end, k_MK.shape[0])  # also in a captured step that is launched once too often
@@ -169,7 +169,7 @@ def accumulate(q_K, k_MK, v_MU, begin, end, scale, running_max, running_sum, wei
         score = MINUS_INF
         if lane < count:
             score = scale * dot(q_K, k_MK[start + lane], K)
-        running_max, keep, weight = rescale(score, running_max)
+        running_max, keep, weight = rescale_for_tile(score, running_max)
         running_sum = running_sum * keep + warp_sum(weight)
         weights[lane] = weight
         cuda.syncwarp(LANES)
@@ -190,7 +190,7 @@ def set_to_zero(a_U):
 
 
 @cuda.jit(device=True)
-def divide(a_U, running_sum):
+def divide_by_weights(a_U, running_sum):
     """Divides the sums of values by the sum of weights, by one warp."""
     for u in range(cuda.threadIdx.x, a_U.size, 32):
         a_U[u] /= running_sum
@@ -202,7 +202,7 @@ def divide(a_U, running_sum):
 
 
 @cuda.jit(device=True)
-def block_buffers():
+def make_block_buffers():
     """(queries, tile, weights, found) in shared memory."""
     queries = cuda.shared.array((QUERIES, WIDEST), float32)
     tile = cuda.shared.array((TILE, PADDED), float32)
@@ -212,9 +212,9 @@ def block_buffers():
 
 
 @cuda.jit(device=True)
-def my_tile(q_RHK, k_XGMK):
-    """(x, g, count, tile_head): the cache, the key/value head, the number of queries, and what row_and_head needs:
-    row and head of query 0, the heads of a group, and the first query.
+def find_tile_of_block(q_RHK, k_XGMK):
+    """(x, g, count, tile_head): the cache, the key/value head, the number of queries, and what row_and_head_of_query
+    needs: row and head of query 0, the heads of a group, and the first query.
     """
     X, G = k_XGMK.shape[0], k_XGMK.shape[1]
     W, per_group = q_RHK.shape[0] // X, q_RHK.shape[1] // G
@@ -223,7 +223,7 @@ def my_tile(q_RHK, k_XGMK):
 
 
 @cuda.jit(device=True)
-def row_and_head(i, tile_head):
+def row_and_head_of_query(i, tile_head):
     """Row and head of the tile's i-th query. Divides by hand: the routine for 64-bit numbers needs many registers."""
     row, head, per_group, first = tile_head
     n = first + i
@@ -238,7 +238,7 @@ def stage_queries(q_RHK, tile_head, count, U, buffers):
     queries, _, _, states = buffers
     warp, lane = cuda.threadIdx.x >> 5, cuda.threadIdx.x & 31
     for i in range(warp, count, WARPS):
-        r, h = row_and_head(i, tile_head)
+        r, h = row_and_head_of_query(i, tile_head)
         for d in range(lane, q_RHK.shape[2], 32):
             queries[i, d] = q_RHK[r, h, d]
         for u in range(lane, U + 2, 32):
@@ -247,7 +247,7 @@ def stage_queries(q_RHK, tile_head, count, U, buffers):
 
 
 @cuda.jit(device=True)
-def accumulate_all(k_MK, v_MU, begin, end, first, last, scale, buffers):
+def accumulate_for_queries(k_MK, v_MU, begin, end, first, last, scale, buffers):
     """Adds positions begin to end to the states of queries first to last. Each position is read once for all."""
     queries, tile, weights, states = buffers
     warp, lane = cuda.threadIdx.x >> 5, cuda.threadIdx.x & 31
@@ -255,12 +255,12 @@ def accumulate_all(k_MK, v_MU, begin, end, first, last, scale, buffers):
     end = min(end, k_MK.shape[0])  # also in a captured step that is launched once too often
     for start in range(begin, end, TILE):
         count = min(TILE, end - start)
-        stage(k_MK, start, count, tile)
+        stage_rows(k_MK, start, count, tile)
         for i in range(first + warp, last, WARPS):
             score = MINUS_INF
             if lane < count:
                 score = scale * dot(queries[i], tile[lane], K)
-            running_max, keep, weight = rescale(score, states[i, U])
+            running_max, keep, weight = rescale_for_tile(score, states[i, U])
             running_sum = states[i, U + 1] * keep + warp_sum(weight)
             weights[i, lane] = weight
             for u in range(lane, U, 32):
@@ -269,7 +269,7 @@ def accumulate_all(k_MK, v_MU, begin, end, first, last, scale, buffers):
             if lane == 0:
                 states[i, U], states[i, U + 1] = running_max, running_sum
         cuda.syncthreads()  # no warp needs the keys any more
-        stage(v_MU, start, count, tile)
+        stage_rows(v_MU, start, count, tile)
         for i in range(first + warp, last, WARPS):
             for u in range(lane, U, 32):
                 a = float32(0)
@@ -280,7 +280,7 @@ def accumulate_all(k_MK, v_MU, begin, end, first, last, scale, buffers):
 
 
 @cuda.jit(device=True)
-def stage(rows_MX, start, count, tile):
+def stage_rows(rows_MX, start, count, tile):
     """Rows `start` and on into shared memory: a warp for each row, so that its loads lie side by side."""
     warp, lane = cuda.threadIdx.x >> 5, cuda.threadIdx.x & 31
     for j in range(warp, count, WARPS):
@@ -295,7 +295,7 @@ def write_answers(buffers, tile_head, count, U, a_RX):
     _, _, _, states = buffers
     warp, lane = cuda.threadIdx.x >> 5, cuda.threadIdx.x & 31
     for i in range(warp, count, WARPS):
-        r, h = row_and_head(i, tile_head)
+        r, h = row_and_head_of_query(i, tile_head)
         for u in range(lane, U, 32):
             a_RX[r, h * U + u] = states[i, u] / states[i, U + 1]
 
@@ -306,7 +306,7 @@ def write_partials(buffers, tile_head, count, U, partials_RHX):
     _, _, _, states = buffers
     warp, lane = cuda.threadIdx.x >> 5, cuda.threadIdx.x & 31
     for i in range(warp, count, WARPS):
-        r, h = row_and_head(i, tile_head)
+        r, h = row_and_head_of_query(i, tile_head)
         for u in range(lane, U + 2, 32):
             partials_RHX[r, h, u] = states[i, u]
 
@@ -337,7 +337,7 @@ def merge_ranges(partials_XRHX, a_RX):
     a_RX[r, h * U + u] = a / running_sum
 
 
-def split_kv(kernel, grid, q_RHK, cache, scale, positions, partials_XRHX, a_RX):
+def launch_split_kv(kernel, grid, q_RHK, cache, scale, positions, partials_XRHX, a_RX):
     """Cuts `positions` into ranges, a third axis of the grid, and merges the partial results of `kernel`."""
     ranges = len(partials_XRHX)
     length = -(-positions // ranges)
@@ -346,7 +346,7 @@ def split_kv(kernel, grid, q_RHK, cache, scale, positions, partials_XRHX, a_RX):
     return a_RX
 
 
-def ranges_for(blocks: int, positions: int) -> int:
+def number_of_ranges(blocks: int, positions: int) -> int:
     """How many ranges to cut the positions into where there are so few blocks otherwise; 1 where there are enough."""
     return max(1, min(ENOUGH // blocks, positions // SHORTEST))
 
@@ -358,8 +358,8 @@ def scratch_for_ranges(q_RHK, k_XGMK, v_XGMU, positions, workspace):
     that a batch's workspace is enough for the sentences that are left of it.
     """
     (R, H, _), X, blocks = q_RHK.shape, len(k_XGMK), math.prod(grid_for(q_RHK, k_XGMK))
-    ranges, most = ranges_for(blocks, positions), ranges_for(1, positions)
-    if most == 1 or is_wide(k_XGMK, v_XGMU):
+    ranges, most = number_of_ranges(blocks, positions), number_of_ranges(1, positions)
+    if most == 1 or has_wide_heads(k_XGMK, v_XGMU):
         return None
     together = min(X * ENOUGH // blocks, X * most)
     scratch_XXHX = scratch(workspace, (together, R // X, H, v_XGMU.shape[3] + 2), q_RHK)
@@ -373,12 +373,12 @@ def grid_for(q_RHK, k_XGMK) -> tuple[int, int]:
     return X * G, -(-(R // X * (H // G)) // QUERIES)
 
 
-def is_wide(k_XGMK, v_XGMU) -> bool:
+def has_wide_heads(k_XGMK, v_XGMU) -> bool:
     """Whether such heads do not fit into shared memory."""
     return max(k_XGMK.shape[3], v_XGMU.shape[3]) > WIDEST
 
 
-def result(q_RHK, cache, out):
+def make_result_array(q_RHK, cache, out):
     """Where the answer goes. Raises OptionError where the kernels do not compute in these types."""
     narrow = [array.dtype for array in cache if array.dtype not in (np.float32, np.float16)]
     if q_RHK.dtype != np.float32 or narrow:
@@ -397,7 +397,7 @@ BIAS = QUERIES_RHK, NUMBERS_X, int64  # a position bias
 SCORES_RHM, PARTIALS_XRHX = float32[:, :, ::1], float32[:, :, :, ::1]
 SIGNATURES = {
     scores_of_part: [(QUERIES_RHK, m, NUMBERS_X, NUMBERS_X, float32, int64, SCORES_RHM) for m in CACHES],
-    add_bias: [(SCORES_RHM, *BIAS, NUMBERS_X)],
+    add_position_bias: [(SCORES_RHM, *BIAS, NUMBERS_X)],
     softmax_of_rows: [(SCORES_RHM,)],
     sums_of_part: [(SCORES_RHM, m, NUMBERS_X, NUMBERS_X, int64, RESULT_RX) for m in CACHES],
     merge_ranges: [(PARTIALS_XRHX, RESULT_RX)],

@@ -7,10 +7,10 @@ from numba import cuda, int32, int64
 
 from .ranking import first_of_block, goes_first, is_before, threshold_of_block
 from .reduction import THREADS, WARPS
-from .rows import INFINITY, NAN, NOWHERE, four_before, four_of, largest_of, loose_column
+from .rows import INFINITY, NAN, NOWHERE, largest_of_four, load_four, load_four_before, unaligned_column_of
 
 
-def results(scores, B, C, out):
+def make_result_arrays(scores, B, C, out):
     """The arrays of the results, which lie where the scores lie."""
     return out or (np.empty_like(scores, shape=(B, C)), np.empty_like(scores, shape=(B, C), dtype=np.int64))
 
@@ -23,7 +23,7 @@ def write_nan(best_BC, index_BC, b):
 
 
 @cuda.jit(device=True)
-def keep_reaching(tile, width, threshold, C, kept, number, part, place):
+def keep_scores_reaching(tile, width, threshold, C, kept, number, part, place):
     """Where in the tile scores reach the threshold, into `kept`; the exact best C if there are more than places.
 
     Returns how many there are.
@@ -55,42 +55,42 @@ def keep_reaching(tile, width, threshold, C, kept, number, part, place):
 
 
 @cuda.jit(device=True)
-def hold_of_share(row_X, begin, first, last, end, mine, threshold, held_score, held_column, number):
+def hold_scores_reaching(row_X, begin, first, last, end, mine, threshold, held_score, held_column, number):
     """Side by side what reaches the threshold; how many there are, which may be more than there is room for."""
     t, T = cuda.threadIdx.x, THREADS
     if t == 0:
         number[0] = 0
     cuda.syncthreads()
     if mine >= threshold:
-        column = loose_column(t, begin, first, last, end)
+        column = unaligned_column_of(t, begin, first, last, end)
         if column != NOWHERE:
-            hold(row_X[column], column, threshold, held_score, held_column, number)
+            hold_score(row_X[column], column, threshold, held_score, held_column, number)
         v = first + 4 * t
         while v < last:
-            a, b = four_of(row_X, v), four_before(row_X, v + 4 * T, last)
-            c, d = four_before(row_X, v + 8 * T, last), four_before(row_X, v + 12 * T, last)
-            hold_four(a, v, last, threshold, held_score, held_column, number)
-            hold_four(b, v + 4 * T, last, threshold, held_score, held_column, number)
-            hold_four(c, v + 8 * T, last, threshold, held_score, held_column, number)
-            hold_four(d, v + 12 * T, last, threshold, held_score, held_column, number)
+            a, b = load_four(row_X, v), load_four_before(row_X, v + 4 * T, last)
+            c, d = load_four_before(row_X, v + 8 * T, last), load_four_before(row_X, v + 12 * T, last)
+            hold_four_scores(a, v, last, threshold, held_score, held_column, number)
+            hold_four_scores(b, v + 4 * T, last, threshold, held_score, held_column, number)
+            hold_four_scores(c, v + 8 * T, last, threshold, held_score, held_column, number)
+            hold_four_scores(d, v + 12 * T, last, threshold, held_score, held_column, number)
             v += 16 * T
     cuda.syncthreads()  # all that reach it are there
     return int64(number[0])
 
 
 @cuda.jit(device=True)
-def hold_four(four, v, last, threshold, held_score, held_column, number):
+def hold_four_scores(four, v, last, threshold, held_score, held_column, number):
     """Holds those of four scores from column v on that reach the threshold; only the largest is compared at first."""
-    if v < last and largest_of(four) >= threshold:
+    if v < last and largest_of_four(four) >= threshold:
         w, x, y, z = four
-        hold(w, v, threshold, held_score, held_column, number)
-        hold(x, v + 1, threshold, held_score, held_column, number)
-        hold(y, v + 2, threshold, held_score, held_column, number)
-        hold(z, v + 3, threshold, held_score, held_column, number)
+        hold_score(w, v, threshold, held_score, held_column, number)
+        hold_score(x, v + 1, threshold, held_score, held_column, number)
+        hold_score(y, v + 2, threshold, held_score, held_column, number)
+        hold_score(z, v + 3, threshold, held_score, held_column, number)
 
 
 @cuda.jit(device=True)
-def hold(score, column, threshold, held_score, held_column, number):
+def hold_score(score, column, threshold, held_score, held_column, number):
     """Holds one score and its column if it reaches the threshold and there is room."""
     if score >= threshold:
         i = cuda.atomic.add(number, 0, 1)
@@ -99,7 +99,7 @@ def hold(score, column, threshold, held_score, held_column, number):
 
 
 @cuda.jit(device=True)
-def write_in_order(many, C, held_score, held_column, score_X, column_X, slot):
+def write_best_in_order(many, C, held_score, held_column, score_X, column_X, slot):
     """Writes the best C of at most THREADS that are held, from `slot` on; minus infinity in no column where there are
     fewer.
     """
@@ -115,7 +115,7 @@ def write_in_order(many, C, held_score, held_column, score_X, column_X, slot):
 
 
 @cuda.jit(device=True)
-def passes_over_share(row_X, begin, end, C, score_X, column_X, slot, part, place):
+def pick_from_share_in_passes(row_X, begin, end, C, score_X, column_X, slot, part, place):
     """The best C of a share one after the other, where too many reach any threshold."""
     best, column = INFINITY, -1
     for c in range(C):
@@ -129,7 +129,7 @@ def passes_over_share(row_X, begin, end, C, score_X, column_X, slot, part, place
 
 
 @cuda.jit(device=True)
-def merge(b, score_BX, column_BX, best_BC, index_BC):
+def merge_best_of_shares(b, score_BX, column_BX, best_BC, index_BC):
     """The best C of those that the shares of a sentence handed on."""
     largest = cuda.shared.array(THREADS, score_BX.dtype)
     held_score = cuda.shared.array(THREADS, score_BX.dtype)
@@ -150,17 +150,17 @@ def merge(b, score_BX, column_BX, best_BC, index_BC):
     threshold = threshold_of_block(largest, mine, C)
     if mine >= threshold:
         for i in range(t, score_BX.shape[1], THREADS):
-            hold(score_BX[b, i], column_BX[b, i], threshold, held_score, held_column, number)
+            hold_score(score_BX[b, i], column_BX[b, i], threshold, held_score, held_column, number)
     cuda.syncthreads()  # all that reach it are there
     many = int64(number[0])
     if many <= THREADS:
-        write_in_order(many, C, held_score, held_column, best_BC[b], index_BC[b], 0)
+        write_best_in_order(many, C, held_score, held_column, best_BC[b], index_BC[b], 0)
     else:
-        passes_over_entries(score_BX[b], column_BX[b], best_BC[b], index_BC[b], part, place)
+        pick_from_entries_in_passes(score_BX[b], column_BX[b], best_BC[b], index_BC[b], part, place)
 
 
 @cuda.jit(device=True)
-def passes_over_entries(score_X, column_X, best_C, index_C, part, place):
+def pick_from_entries_in_passes(score_X, column_X, best_C, index_C, part, place):
     """The best C of a sentence's entries one after the other, where too many reach any threshold."""
     best, column = INFINITY, -1
     for c in range(len(best_C)):

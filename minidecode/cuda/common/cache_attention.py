@@ -16,30 +16,30 @@ from .attention import (
     RESULT_RX,
     THREADS,
     TILE,
-    accumulate,
-    accumulate_all,
-    block_buffers,
-    divide,
+    accumulate_for_queries,
+    accumulate_positions,
+    divide_by_weights,
+    find_tile_of_block,
     grid_for,
-    is_wide,
-    my_tile,
-    result,
+    has_wide_heads,
+    launch_split_kv,
+    make_block_buffers,
+    make_result_array,
     scratch_for_ranges,
     set_to_zero,
-    split_kv,
     stage_queries,
     write_answers,
     write_partials,
 )
 
 
-def warp_for_head(q_RHK, cache, scale, out=None):
+def launch_warp_per_head(q_RHK, cache, scale, out=None):
     """a_RX over X caches, a warp per row and query head that reads the cache for itself.
 
     Launches `block_per_head` in RH blocks of 32. Reads sRHM(K + U) bytes; s: bytes of a number of the cache. cache:
     (k_XGMK, v_XGMU, begin_X, end_X), here and below.
     """
-    a_RX = result(q_RHK, cache[:2], out)
+    a_RX = make_result_array(q_RHK, cache[:2], out)
     launch(block_per_head, q_RHK.shape[0] * q_RHK.shape[1], 32, q_RHK, *cache, np.float32(scale), a_RX)
     return a_RX
 
@@ -58,21 +58,21 @@ def block_per_head(q_RHK, k_XGMK, v_XGMU, begin_X, end_X, scale, a_RX):
     x, g = r // (R // X), h // (H // G)
     a_U = a_RX[r, h * U : (h + 1) * U]
     set_to_zero(a_U)
-    _, total = accumulate(
+    _, total = accumulate_positions(
         q_RHK[r, h], k_XGMK[x, g], v_XGMU[x, g], begin_X[x], end_X[x], scale, MINUS_INF, float32(0), weights, a_U
     )
-    divide(a_U, total)
+    divide_by_weights(a_U, total)
 
 
-def block_for_cache(q_RHK, cache, scale, out=None):
+def launch_block_per_cache(q_RHK, cache, scale, out=None):
     """a_RX over X caches, a block per cache and key/value head that stages it for all its queries.
 
     Launches `block_per_cache` as (XG, ceil(RH / (16XG))) blocks of 128. Reads sXGM(K + U) bytes for each 16 queries of
     a cache. Heads that do not fit take version 2.
     """
-    if is_wide(*cache[:2]):
-        return warp_for_head(q_RHK, cache, scale, out)
-    a_RX = result(q_RHK, cache[:2], out)
+    if has_wide_heads(*cache[:2]):
+        return launch_warp_per_head(q_RHK, cache, scale, out)
+    a_RX = make_result_array(q_RHK, cache[:2], out)
     launch(block_per_cache, grid_for(q_RHK, cache[0]), THREADS, q_RHK, *cache, np.float32(scale), a_RX)
     return a_RX
 
@@ -83,26 +83,26 @@ def block_per_cache(q_RHK, k_XGMK, v_XGMU, begin_X, end_X, scale, a_RX):
 
     Grid (XG, blocks of queries), block 128. Reads sM(K + U) bytes of the cache, 4K a query, and writes 4U a query.
     """
-    x, g, count, tile_head = my_tile(q_RHK, k_XGMK)
-    buffers = block_buffers()
+    x, g, count, tile_head = find_tile_of_block(q_RHK, k_XGMK)
+    buffers = make_block_buffers()
     stage_queries(q_RHK, tile_head, count, v_XGMU.shape[3], buffers)
-    accumulate_all(k_XGMK[x, g], v_XGMU[x, g], begin_X[x], end_X[x], 0, count, scale, buffers)
+    accumulate_for_queries(k_XGMK[x, g], v_XGMU[x, g], begin_X[x], end_X[x], 0, count, scale, buffers)
     write_answers(buffers, tile_head, count, v_XGMU.shape[3], a_RX)
 
 
-def block_for_range(q_RHK, cache, scale, out=None, workspace=None):
+def launch_block_per_range(q_RHK, cache, scale, out=None, workspace=None):
     """a_RX over X caches, with blocks for ranges of positions, and a second kernel that merges them.
 
     Launches `block_per_range` as (XG, blocks of queries, ranges) blocks and `merge_ranges`, of 128. Reads what
-    `block_for_cache` does; partial results take 4(U + 2) bytes a range and query. Version 3 where blocks are many or
-    positions few.
+    `launch_block_per_cache` does; partial results take 4(U + 2) bytes a range and query. Version 3 where blocks are
+    many or positions few.
     """
     k_XGMK, v_XGMU, M = *cache[:2], cache[0].shape[2]
-    a_RX = result(q_RHK, cache[:2], out)
+    a_RX = make_result_array(q_RHK, cache[:2], out)
     partials_XRHX = scratch_for_ranges(q_RHK, k_XGMK, v_XGMU, M, workspace)
     if partials_XRHX is None:
-        return block_for_cache(q_RHK, cache, scale, a_RX)
-    return split_kv(block_per_range, grid_for(q_RHK, k_XGMK), q_RHK, cache, scale, M, partials_XRHX, a_RX)
+        return launch_block_per_cache(q_RHK, cache, scale, a_RX)
+    return launch_split_kv(block_per_range, grid_for(q_RHK, k_XGMK), q_RHK, cache, scale, M, partials_XRHX, a_RX)
 
 
 @cuda.jit(launch_bounds=BOUNDS)
@@ -111,12 +111,12 @@ def block_per_range(q_RHK, k_XGMK, v_XGMU, begin_X, end_X, scale, length, partia
 
     Grid (XG, blocks of queries, ranges), block 128. Reads s(K + U) bytes a position, and writes 4(U + 2) a query.
     """
-    x, g, count, tile_head = my_tile(q_RHK, k_XGMK)
-    buffers = block_buffers()
+    x, g, count, tile_head = find_tile_of_block(q_RHK, k_XGMK)
+    buffers = make_block_buffers()
     begin = max(begin_X[x], cuda.blockIdx.z * length)
     end = min(end_X[x], (cuda.blockIdx.z + 1) * length)
     stage_queries(q_RHK, tile_head, count, v_XGMU.shape[3], buffers)
-    accumulate_all(k_XGMK[x, g], v_XGMU[x, g], begin, end, 0, count, scale, buffers)
+    accumulate_for_queries(k_XGMK[x, g], v_XGMU[x, g], begin, end, 0, count, scale, buffers)
     write_partials(buffers, tile_head, count, v_XGMU.shape[3], partials_XRHX[cuda.blockIdx.z])
 
 

@@ -20,7 +20,7 @@ WORD, HALF, FLOAT = ir.IntType(32), ir.HalfType(), ir.FloatType()
 def load_16_bytes(typing_context, cache_XXXX, place):
     """The four words from number `place` of the cache on, counted through all of its axes."""
 
-    def code(context, builder, signature, arguments):
+    def emit_load(context, builder, signature, arguments):
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
         four = ir.VectorType(WORD, 4)
         address = builder.bitcast(builder.gep(data, [arguments[1]]), four.as_pointer())
@@ -29,11 +29,11 @@ def load_16_bytes(typing_context, cache_XXXX, place):
         words = [builder.extract_element(loaded, WORD(k)) for k in range(4)]
         return context.make_tuple(builder, signature.return_type, words)
 
-    return types.UniTuple(int32, 4)(cache_XXXX, types.intp), code
+    return types.UniTuple(int32, 4)(cache_XXXX, types.intp), emit_load
 
 
 @register_body(load_16_bytes)
-def _load_16_bytes(cache_XXXX, place):
+def _emulate_load_16_bytes(cache_XXXX, place):
     numbers, together = cache_XXXX.ravel(), np.empty(16 // cache_XXXX.itemsize, cache_XXXX.dtype)
     for k in range(together.size):
         together[k] = numbers[place + k]
@@ -44,7 +44,7 @@ def _load_16_bytes(cache_XXXX, place):
 def store_16_bytes(typing_context, cache_XXXX, place, first, second, third, fourth):
     """Puts four words where `load_16_bytes` reads them, by one store."""
 
-    def code(context, builder, signature, arguments):
+    def emit_store(context, builder, signature, arguments):
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
         four = ir.VectorType(WORD, 4)
         words = four(ir.Undefined)
@@ -54,45 +54,45 @@ def store_16_bytes(typing_context, cache_XXXX, place, first, second, third, four
         builder.store(words, builder.addrspacecast(address, four.as_pointer(GLOBAL)), align=16)
         return context.get_dummy_value()
 
-    return types.void(cache_XXXX, types.intp, *[int32] * 4), code
+    return types.void(cache_XXXX, types.intp, *[int32] * 4), emit_store
 
 
 @register_body(store_16_bytes)
-def _store_16_bytes(cache_XXXX, place, *words):
+def _emulate_store_16_bytes(cache_XXXX, place, *words):
     numbers = cache_XXXX.ravel()
     for k, number in enumerate(np.array(words, np.int32).view(numbers.dtype)):
         numbers[place + k] = number
 
 
 @intrinsic
-def halves_of(typing_context, word):
+def floats_of_halves(typing_context, word):
     """The two float16 of a word, as float32."""
 
-    def code(context, builder, signature, arguments):
+    def emit_cast(context, builder, signature, arguments):
         halves = builder.bitcast(arguments[0], ir.VectorType(HALF, 2))
         numbers = [builder.fpext(builder.extract_element(halves, WORD(k)), FLOAT) for k in range(2)]
         return context.make_tuple(builder, signature.return_type, numbers)
 
-    return types.UniTuple(float32, 2)(int32), code
+    return types.UniTuple(float32, 2)(int32), emit_cast
 
 
-@register_body(halves_of)
-def _halves_of(word):
+@register_body(floats_of_halves)
+def _emulate_floats_of_halves(word):
     return np.array([word], np.int32).view(np.float16).astype(np.float32)
 
 
 @intrinsic
-def float_of(typing_context, word):
+def float_of_bits(typing_context, word):
     """The float32 of a word, as a tuple of one."""
 
-    def code(context, builder, signature, arguments):
+    def emit_bitcast(context, builder, signature, arguments):
         return context.make_tuple(builder, signature.return_type, [builder.bitcast(arguments[0], FLOAT)])
 
-    return types.UniTuple(float32, 1)(int32), code
+    return types.UniTuple(float32, 1)(int32), emit_bitcast
 
 
-@register_body(float_of)
-def _float_of(word):
+@register_body(float_of_bits)
+def _emulate_float_of_bits(word):
     return np.array([word], np.int32).view(np.float32)
 
 
@@ -100,16 +100,16 @@ def _float_of(word):
 def power_of_two(typing_context, exponent):
     """2 to this power, within 2 units in the last place; 0 where that is below the smallest normal number."""
 
-    def code(context, builder, signature, arguments):
+    def emit_exp2(context, builder, signature, arguments):
         name, kind = "llvm.nvvm.ex2.approx.ftz.f", ir.FunctionType(FLOAT, [FLOAT])
         function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
         return builder.call(function, arguments)
 
-    return float32(float32), code
+    return float32(float32), emit_exp2
 
 
 @register_body(power_of_two)
-def _power_of_two(exponent):
+def _emulate_power_of_two(exponent):
     power = np.exp2(np.float32(exponent))
     return power if power >= TINY else np.float32(0)
 

@@ -14,18 +14,18 @@ from ...emulator import register_body
 def dp4a(typing_context, four, other_four, running_sum):
     """running_sum + the sum of the products of the signed bytes of two words."""
 
-    def code(context, builder, signature, arguments):
+    def emit_dp4a(context, builder, signature, arguments):
         word = ir.IntType(32)
         instruction = ir.InlineAsm(
             ir.FunctionType(word, [word] * 3), "dp4a.s32.s32 $0, $1, $2, $3;", "=r,r,r,r", side_effect=False
         )
         return builder.call(instruction, arguments)
 
-    return int32(int32, int32, int32), code
+    return int32(int32, int32, int32), emit_dp4a
 
 
 @register_body(dp4a)
-def _dp4a(four, other_four, running_sum):
+def _emulate_dp4a(four, other_four, running_sum):
     bytes_, other_bytes = (
         np.array([int(word)], np.int32).view(np.int8).astype(np.int32) for word in (four, other_four)
     )

@@ -16,12 +16,12 @@ KEPT = 4 * ROWS  # its numbers
 THREADS = 128  # of a block, side by side
 
 
-def grid_of(R: int, X: int) -> tuple[int, int]:
+def grid_of_fours(R: int, X: int) -> tuple[int, int]:
     """Rows are the grid's first axis, which is the one without an early end."""
     return -(-R // ROWS), -(-X // (4 * THREADS))
 
 
-def lie_in_fours(*arrays) -> bool:
+def are_whole_fours(*arrays) -> bool:
     """Whether the last axes of all of them are whole fours, and each four begins where a wide load or store can.
 
     An array without numbers does not count: a bias that is not there, parts without columns.

@@ -9,7 +9,7 @@ WALKED = 4  # rows that a thread of `grid_of_columns` walks down
 MOST_BLOCKS = 65_535  # of a grid's second axis
 
 
-def thread_per_number(kernel, result, *others):
+def launch_thread_per_number(kernel, result, *others):
     """Launches a thread for each number of the result, which is the kernel's first argument."""
     launch(kernel, -(-result.size // THREADS), THREADS, result, *others)
 

@@ -11,10 +11,10 @@ from numba.core.types import float16
 from ...device.launch import launch
 from ...errors import OptionError
 from ...reference import scratch
-from .grids import thread_per_number
+from .grids import launch_thread_per_number
 from .reduction import warp_sum
 
-THREADS = 256  # of a block of `block_per_queries`
+THREADS = 256  # of a block of `sum_states_by_block`
 WARPS = THREADS // 32
 MINUS_INF = float32(-np.inf)
 QUERIES = 4  # heads and beams that a block of version 2 serves
@@ -24,44 +24,44 @@ ROOM = 1024  # widest hidden states of version 2: with QUERIES and TILE, 32 KiB 
 COLUMNS = ROOM // THREADS  # numbers of each sum that a thread keeps in registers
 
 
-def hidden_sums_v1(q_RHK, h_BND, begin_B, w_k_GKD, scale, workspace=None):
+def sum_hidden_states_v1(q_RHK, h_BND, begin_B, w_k_GKD, scale, workspace=None):
     """sum_n exp(score_n - top) h_n of each row and head, their largest score `top`, and the sum of the exponentials.
 
     Four launches, a thread for each number of each result. Reads (4 + s)RHND bytes twice and writes all scores, 4RHN,
     twice; s: bytes of a number of h_BND.
     """
-    el_q_RHD = el_queries(q_RHK, h_BND, w_k_GKD, scale, workspace)
+    el_q_RHD = project_el_queries(q_RHK, h_BND, w_k_GKD, scale, workspace)
     R, H, D = el_q_RHD.shape
     scores_RHN = scratch(workspace, (R, H, h_BND.shape[1]), q_RHK)
     sums_RHD, top_RH, total_RH = (scratch(workspace, shape, q_RHK) for shape in ((R, H, D), (R, H), (R, H)))
-    thread_per_number(hidden_scores, scores_RHN, el_q_RHD, h_BND)
-    thread_per_number(exponentials, top_RH, total_RH, scores_RHN, begin_B)
-    thread_per_number(weighted_sums, sums_RHD, scores_RHN, h_BND, begin_B)
+    launch_thread_per_number(score_hidden_states, scores_RHN, el_q_RHD, h_BND)
+    launch_thread_per_number(exponentiate_scores, top_RH, total_RH, scores_RHN, begin_B)
+    launch_thread_per_number(sum_weighted_states, sums_RHD, scores_RHN, h_BND, begin_B)
     return sums_RHD, top_RH, total_RH
 
 
-def hidden_sums(q_RHK, h_BND, begin_B, w_k_GKD, scale, workspace=None):
-    """The sums of `hidden_sums_v1` by one kernel behind the product with W_k.
+def sum_hidden_states(q_RHK, h_BND, begin_B, w_k_GKD, scale, workspace=None):
+    """The sums of `sum_hidden_states_v1` by one kernel behind the product with W_k.
 
-    Launches `expand`, and `block_per_queries` in B ceil(R/B * H / QUERIES) blocks of 256. Reads sRHND / QUERIES bytes
-    of hidden states and writes 4RH(D + 2). Hidden states wider than ROOM take version 1.
+    Launches `multiply_queries_by_w_k`, and `sum_states_by_block` in B ceil(R/B * H / QUERIES) blocks of 256. Reads
+    sRHND / QUERIES bytes of hidden states and writes 4RH(D + 2). Hidden states wider than ROOM take version 1.
     """
     if h_BND.shape[2] > ROOM:
-        return hidden_sums_v1(q_RHK, h_BND, begin_B, w_k_GKD, scale, workspace)
-    el_q_RHD = el_queries(q_RHK, h_BND, w_k_GKD, scale, workspace)
+        return sum_hidden_states_v1(q_RHK, h_BND, begin_B, w_k_GKD, scale, workspace)
+    el_q_RHD = project_el_queries(q_RHK, h_BND, w_k_GKD, scale, workspace)
     (R, H, D), B = el_q_RHD.shape, len(h_BND)
     sums_RHD, top_RH, total_RH = (scratch(workspace, shape, q_RHK) for shape in ((R, H, D), (R, H), (R, H)))
     of_sentence = (a.reshape(B, -1, *a.shape[2:]) for a in (el_q_RHD, sums_RHD, top_RH, total_RH))
-    launch(block_per_queries, B * -(-R // B * H // QUERIES), THREADS, *of_sentence, h_BND, begin_B)
+    launch(sum_states_by_block, B * -(-R // B * H // QUERIES), THREADS, *of_sentence, h_BND, begin_B)
     return sums_RHD, top_RH, total_RH
 
 
-def el_queries(q_RHK, h_BND, w_k_GKD, scale, workspace=None):
+def project_el_queries(q_RHK, h_BND, w_k_GKD, scale, workspace=None):
     """q' = scale * q W_k, as wide as the hidden states."""
     refuse_other_types(q_RHK, h_BND)
     R, H, _ = q_RHK.shape
     el_q_RHD = scratch(workspace, (R, H, h_BND.shape[2]), q_RHK)
-    thread_per_number(expand, el_q_RHD, q_RHK, w_k_GKD, np.float32(scale))
+    launch_thread_per_number(multiply_queries_by_w_k, el_q_RHD, q_RHK, w_k_GKD, np.float32(scale))
     return el_q_RHD
 
 
@@ -75,7 +75,7 @@ def refuse_other_types(q_RHK, h_BND):
 
 
 @cuda.jit
-def expand(el_q_RHD, q_RHK, w_k_GKD, scale):
+def multiply_queries_by_w_k(el_q_RHD, q_RHK, w_k_GKD, scale):
     """One number of q' = scale * q W_k.
 
     Grid ceil(RHD / 128), block 128. A thread reads 8K bytes and writes 4.
@@ -93,7 +93,7 @@ def expand(el_q_RHD, q_RHK, w_k_GKD, scale):
 
 
 @cuda.jit
-def hidden_scores(scores_RHN, el_q_RHD, h_BND):
+def score_hidden_states(scores_RHN, el_q_RHD, h_BND):
     """The score of one position: q' of a row and head times a hidden state.
 
     Grid ceil(RHN / 128), block 128. A thread reads (4 + s)D bytes and writes 4; s: bytes of a number of h_BND.
@@ -111,7 +111,7 @@ def hidden_scores(scores_RHN, el_q_RHD, h_BND):
 
 
 @cuda.jit
-def exponentials(top_RH, total_RH, scores_RHN, begin_B):
+def exponentiate_scores(top_RH, total_RH, scores_RHN, begin_B):
     """The maximum of a row and head, its scores as exponentials in place, and their sum; padding is left as it is.
 
     Grid ceil(RH / 128), block 128. A thread reads up to 12N bytes and writes 4N + 8.
@@ -132,7 +132,7 @@ def exponentials(top_RH, total_RH, scores_RHN, begin_B):
 
 
 @cuda.jit
-def weighted_sums(sums_RHD, weights_RHN, h_BND, begin_B):
+def sum_weighted_states(sums_RHD, weights_RHN, h_BND, begin_B):
     """One number of sum_n weight_n h_n of a row and head.
 
     Grid ceil(RHD / 128), block 128. A thread reads up to (4 + s)N bytes and writes 4.
@@ -150,7 +150,7 @@ def weighted_sums(sums_RHD, weights_RHN, h_BND, begin_B):
 
 
 @cuda.jit
-def block_per_queries(el_q_BXD, sums_BXD, top_BX, total_BX, h_BND, begin_B):
+def sum_states_by_block(el_q_BXD, sums_BXD, top_BX, total_BX, h_BND, begin_B):
     """Sums over a sentence's hidden states for QUERIES of its X heads and beams, by online softmax.
 
     Grid B ceil(X / QUERIES), block 256. Reads up to sND bytes of hidden states and 4D a query; writes 4D + 8 a query.
@@ -219,11 +219,11 @@ def block_per_queries(el_q_BXD, sums_BXD, top_BX, total_BX, h_BND, begin_B):
 _VIEW, _ROWS, _ROW, _PLACES = float32[:, :, :], float32[:, :, ::1], float32[:, ::1], int64[::1]
 HIDDEN = (float32[:, :, ::1], float16[:, :, ::1])
 SIGNATURES = {
-    expand: [(_ROWS, _VIEW, _VIEW, float32)],
-    hidden_scores: [(_ROWS, _ROWS, h) for h in HIDDEN],
-    exponentials: [(_ROW, _ROW, _ROWS, _PLACES)],
-    weighted_sums: [(_ROWS, _ROWS, h, _PLACES) for h in HIDDEN],
-    block_per_queries: [(_ROWS, _ROWS, _ROW, _ROW, h, _PLACES) for h in HIDDEN],
+    multiply_queries_by_w_k: [(_ROWS, _VIEW, _VIEW, float32)],
+    score_hidden_states: [(_ROWS, _ROWS, h) for h in HIDDEN],
+    exponentiate_scores: [(_ROW, _ROW, _ROWS, _PLACES)],
+    sum_weighted_states: [(_ROWS, _ROWS, h, _PLACES) for h in HIDDEN],
+    sum_states_by_block: [(_ROWS, _ROWS, _ROW, _ROW, h, _PLACES) for h in HIDDEN],
 }
-LARGEST_BLOCK = {block_per_queries: THREADS}
-REGISTERS = {block_per_queries: 128}  # so two blocks fill a multiprocessor; shared memory lets in no more on a T4
+LARGEST_BLOCK = {sum_states_by_block: THREADS}
+REGISTERS = {sum_states_by_block: 128}  # so two blocks fill a multiprocessor; shared memory lets in no more on a T4

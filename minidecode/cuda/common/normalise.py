@@ -6,7 +6,7 @@ import math
 
 from numba import cuda, float32
 
-from .bias import plus
+from .bias import with_bias
 from .reduction import THREADS, WARPS, block_sum, warp_sum
 from .vector_load import wide_load, wide_store
 
@@ -23,21 +23,21 @@ def normalise_row(row, running_sum, part, gain_D, shift_D, eps, h_RD):
         squares += (row[d] - mean) * (row[d] - mean)
     spread = math.sqrt(block_sum(squares, part) / float32(D) + eps)
     for d in range(t, D, THREADS):
-        h_RD[r, d] = plus((row[d] - mean) / spread * gain_D[d], shift_D, d)
+        h_RD[r, d] = with_bias((row[d] - mean) / spread * gain_D[d], shift_D, d)
 
 
-def sum_of_row_by(threads):
+def make_row_sum(threads):
     """A device function: (mine, part) -> the sum over the warp, or the block, that has a row.
 
     Each sum of a block has a `part` of its own, so that no thread waits for the others to have read it.
     """
 
     @cuda.jit(device=True)
-    def of_warp(mine, part):
+    def sum_of_warp(mine, part):
         return warp_sum(mine)
 
     @cuda.jit(device=True)
-    def of_block(mine, part):
+    def sum_of_block(mine, part):
         mine, t = warp_sum(mine), cuda.threadIdx.x
         if t % 32 == 0:
             part[t // 32] = mine
@@ -47,15 +47,15 @@ def sum_of_row_by(threads):
             total += part[warp]
         return total
 
-    return of_warp if threads == 32 else of_block
+    return sum_of_warp if threads == 32 else sum_of_block
 
 
-def normaliser(threads, quads):
+def make_row_normaliser(threads, quads):
     """A device function that normalises a row of at most 4 * threads * quads numbers, which its threads keep.
 
     A number behind the row's end is 0.
     """
-    sum_of, columns = sum_of_row_by(threads), 4 * quads
+    sum_of, columns = make_row_sum(threads), 4 * quads
     ahead = quads if quads <= 2 else 0  # whose gains have registers before the sums
 
     @cuda.jit(device=True)
@@ -100,7 +100,7 @@ def load_gains(gains, shifts, k, gain_D, shift_D, c):
 
 
 @cuda.jit(device=True)
-def add_four(kept, k, x_D, c, begins):
+def add_four_to_kept(kept, k, x_D, c, begins):
     """The numbers of x from column c on are added to places k to k + 3, or begin there; behind the row's end 0."""
     w, x, y, z = wide_load(x_D, min(c, x_D.shape[0] - 4))  # no branch: all loads are under way at once
     if c >= x_D.shape[0]:

@@ -23,7 +23,7 @@ MINUS_INF = float32(-np.inf)  # the maximum before the first position
 
 
 @cuda.jit(device=True)
-def begin(q_K, query, sums_WK):
+def stage_query(q_K, query, sums_WK):
     """The query into shared memory, which is read once for each position; each warp's sums start at 0."""
     t, warp, lane = cuda.threadIdx.x, cuda.threadIdx.x // 32, cuda.threadIdx.x % 32
     for d in range(t, q_K.size, THREADS):
@@ -34,7 +34,7 @@ def begin(q_K, query, sums_WK):
 
 
 @cuda.jit(device=True)
-def take_in(query, k_K, v_U, scale, bias, running_max, running_sum, sums_U):
+def take_in_position(query, k_K, v_U, scale, bias, running_max, running_sum, sums_U):
     """One position more, by one warp, whose sums are sums_U: (running_max, running_sum) with it.
 
     bias: what is added to its score.
@@ -58,7 +58,7 @@ def take_in(query, k_K, v_U, scale, bias, running_max, running_sum, sums_U):
 
 
 @cuda.jit(device=True)
-def put_together(running_max, running_sum, sums_WK, a_U):
+def merge_warps(running_max, running_sum, sums_WK, a_U):
     """What all warps have found, as if they were one; a warp without a position has the maximum -inf and counts 0."""
     maxima = cuda.shared.array(WARPS, float32)
     sums = cuda.shared.array(WARPS, float32)

@@ -15,7 +15,7 @@ LOW, HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 SPACING = 2.0**-32  # of random words as numbers between 0 and 1
 
 
-def counters_of(key_RX, step_R, seed):
+def as_philox_counters(key_RX, step_R, seed):
     """Keys, steps and the two halves of the seed, as numbers of 64 bits: a product of two words needs as many."""
     key_RX, step_R = key_RX.astype(np.uint64), step_R.astype(np.uint64)
     seed_X = np.empty_like(step_R, shape=2)
@@ -31,14 +31,14 @@ def write_noise(key_RX, step_R, seed_X, noise_RV):
     """
     r, group = cuda.blockIdx.x, cuda.blockIdx.y * THREADS + cuda.threadIdx.x
     if 4 * group < noise_RV.shape[1]:
-        words = words_of(group, key_RX, step_R, seed_X, r)
+        words = random_words_of(group, key_RX, step_R, seed_X, r)
         for i in range(4):
             if 4 * group + i < noise_RV.shape[1]:
-                noise_RV[r, 4 * group + i] = noise_of(words[i])
+                noise_RV[r, 4 * group + i] = noise_of_word(words[i])
 
 
 @cuda.jit(device=True)
-def words_of(group, key_RX, step_R, seed_X, r):
+def random_words_of(group, key_RX, step_R, seed_X, r):
     """The random words of four neighbouring tokens: Philox4x32-10, as in reference/random.py."""
     c0, c1, c2, c3 = uint64(group), step_R[r], key_RX[r, 0], key_RX[r, 1]
     k0, k1 = seed_X[0], seed_X[1]
@@ -51,7 +51,7 @@ def words_of(group, key_RX, step_R, seed_X, r):
 
 
 @cuda.jit(device=True)
-def noise_of(word):
+def noise_of_word(word):
     """-log(-log(u)) for u in the middle of the 2**-32 that a word stands for."""
     return -math.log(-math.log((float64(word) + 0.5) * SPACING))
 

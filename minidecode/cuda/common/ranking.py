@@ -48,7 +48,7 @@ def first_of_block(score, x, part, place):
 
 
 @cuda.jit(device=True)
-def least_of_groups(largest, mine, C):
+def least_maximum_of_groups(largest, mine, C):
     """The least of the maxima of C groups of threads, for every thread; `largest` has a place for each."""
     t = cuda.threadIdx.x
     largest[t] = mine
@@ -66,7 +66,7 @@ def least_of_groups(largest, mine, C):
 
 
 @cuda.jit(device=True)
-def kth_of_block(largest, mine, k):
+def kth_largest_of_block(largest, mine, k):
     """The k-th largest of what the threads bring, for every thread: the one that k-1 others go before."""
     t = cuda.threadIdx.x
     largest[t] = mine
@@ -100,7 +100,11 @@ def threshold_of_block(largest, mine, C):
     cuda.syncthreads()
     before = 0
     if t < groups:
-        before = how_many_before(largest, FEW_GROUPS, mine, t) if is_few else how_many_before(largest, THREADS, mine, t)
+        before = (
+            count_maxima_before(largest, FEW_GROUPS, mine, t)
+            if is_few
+            else count_maxima_before(largest, THREADS, mine, t)
+        )
     cuda.syncthreads()  # everybody has compared before the first place is used again
     if t < groups and before == C - 1:
         largest[0] = mine
@@ -109,7 +113,7 @@ def threshold_of_block(largest, mine, C):
 
 
 @cuda.jit(device=True)
-def how_many_before(largest, groups, mine, t):
+def count_maxima_before(largest, groups, mine, t):
     """How many maxima go before that of group t. The number of groups is a constant, so that the loop is unrolled."""
     before = 0
     for other in range(groups):

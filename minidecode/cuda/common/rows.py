@@ -27,7 +27,7 @@ INFINITY, NAN, LOWEST = float32(np.inf), float32(np.nan), float32(np.finfo(np.fl
 NOWHERE = np.int64(2**62)  # a column behind all others
 
 
-def shares_of(rows, width, most=32):
+def split_into_shares(rows, width, most=32):
     """(how many blocks share a row, the columns of a share): as many as fill the GPU, at most `most` unless it is wide.
 
     The width is counted here: a division of 64-bit numbers takes a GPU as long as a load from the cache.
@@ -37,35 +37,35 @@ def shares_of(rows, width, most=32):
     return -(-width // columns), columns
 
 
-def threads_for(width):
+def threads_for_row(width):
     """Sixteen numbers for each thread, if 1,024 are enough for that; whole warps."""
     return min(-(-width // (16 * 32)), MOST_WARPS) * 32
 
 
 @intrinsic
-def before_16_bytes(typing_context, row_X):
+def numbers_before_alignment(typing_context, row_X):
     """How many numbers of the row lie before the first address that is a multiple of 16."""
     size = row_X.dtype.bitwidth // 8
 
-    def code(context, builder, signature, arguments):
+    def emit_count(context, builder, signature, arguments):
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
         address = builder.ptrtoint(data, ir.IntType(64))
         missing = builder.and_(builder.neg(address), address.type(15))
         return builder.udiv(missing, address.type(size))
 
-    return types.intp(row_X), code
+    return types.intp(row_X), emit_count
 
 
-@register_body(before_16_bytes)
-def _before_16_bytes(row_X):
+@register_body(numbers_before_alignment)
+def _emulate_before_alignment(row_X):
     return -row_X.base % 16 // row_X.itemsize
 
 
 @intrinsic
-def four_of(typing_context, row_X, column):
+def load_four(typing_context, row_X, column):
     """The four float32 or float64 of the row from a column on that lies at a multiple of 16 bytes, by 128-bit loads."""
 
-    def code(context, builder, signature, arguments):
+    def emit_load(context, builder, signature, arguments):
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
         numbers = ir.VectorType(context.get_data_type(row_X.dtype), 4)
         loaded = builder.load(builder.bitcast(builder.gep(data, [arguments[1]]), numbers.as_pointer()))
@@ -73,19 +73,19 @@ def four_of(typing_context, row_X, column):
         each = [builder.extract_element(loaded, ir.Constant(ir.IntType(32), k)) for k in range(4)]
         return context.make_tuple(builder, signature.return_type, each)
 
-    return types.UniTuple(row_X.dtype, 4)(row_X, types.intp), code
+    return types.UniTuple(row_X.dtype, 4)(row_X, types.intp), emit_load
 
 
-@register_body(four_of)
-def _four_of(row_X, column):
+@register_body(load_four)
+def _emulate_load_four(row_X, column):
     return row_X[column], row_X[column + 1], row_X[column + 2], row_X[column + 3]
 
 
 @cuda.jit(device=True)
-def share_of(row_X, columns):
+def bounds_of_share(row_X, columns):
     """(begin, first, last, end): the columns of the share that blockIdx.y names; whole fours lie from first to last."""
     share, X = cuda.blockIdx.y, row_X.shape[0]
-    head = min(before_16_bytes(row_X), X)
+    head = min(numbers_before_alignment(row_X), X)
     behind = head + (X - head) // 4 * 4
     first = min(head + share * columns, behind)
     last = min(first + columns, behind)
@@ -93,7 +93,7 @@ def share_of(row_X, columns):
 
 
 @cuda.jit(device=True)
-def loose_column(t, begin, first, last, end):
+def unaligned_column_of(t, begin, first, last, end):
     """Thread t's column of those before `first` and behind `last`; NOWHERE for most threads."""
     before = first - begin
     column = begin + t if t < before else last + t - before
@@ -101,40 +101,40 @@ def loose_column(t, begin, first, last, end):
 
 
 @cuda.jit(device=True)
-def four_before(row_X, column, last):
+def load_four_before(row_X, column, last):
     """Four numbers from a column on; minus infinity, if it is not before `last`."""
     if column < last:
-        return four_of(row_X, column)
-    return nothing(row_X)
+        return load_four(row_X, column)
+    return four_minus_infinities(row_X)
 
 
 @cuda.jit(device=True)
-def four_from(row_X, column, first):
+def load_four_from(row_X, column, first):
     """Four numbers from a column on; minus infinity, if it is before `first`."""
     if column >= first:
-        return four_of(row_X, column)
-    return nothing(row_X)
+        return load_four(row_X, column)
+    return four_minus_infinities(row_X)
 
 
 @intrinsic
-def nothing(typing_context, row_X):
+def four_minus_infinities(typing_context, row_X):
     """Four times minus infinity, of the row's dtype."""
 
-    def code(context, builder, signature, arguments):
+    def emit_constants(context, builder, signature, arguments):
         low = ir.Constant(context.get_data_type(row_X.dtype), -np.inf)
         return context.make_tuple(builder, signature.return_type, [low] * 4)
 
-    return types.UniTuple(row_X.dtype, 4)(row_X), code
+    return types.UniTuple(row_X.dtype, 4)(row_X), emit_constants
 
 
-@register_body(nothing)
-def _nothing(row_X):
+@register_body(four_minus_infinities)
+def _emulate_minus_infinities(row_X):
     low = row_X.dtype.type(-np.inf)
     return low, low, low, low
 
 
 @cuda.jit(device=True)
-def largest_of(four):
+def largest_of_four(four):
     """The largest of four numbers; NaN is passed over."""
     w, x, y, z = four
     return max(max(w, x), max(y, z))
@@ -155,14 +155,14 @@ def sum_of_exponentials(four, most):
 
 
 @cuda.jit(device=True)
-def with_sixteen(largest, running_sum, a, b, c, d):
+def max_and_sum_with_sixteen(largest, running_sum, a, b, c, d):
     """The running maximum, and the sum of exp(x - maximum), with four times four numbers more.
 
     The maximum begins at the lowest finite number, so that no difference is one of two infinities: minus infinity adds
     nothing, and NaN or plus infinity make the sum NaN. Sums of sixteen are trees, and there are few of them: nearly
     equal logits lose no digits by being added one by one to a large sum.
     """
-    most = max(max(largest, max(largest_of(a), largest_of(b))), max(largest_of(c), largest_of(d)))
+    most = max(max(largest, max(largest_of_four(a), largest_of_four(b))), max(largest_of_four(c), largest_of_four(d)))
     more = (sum_of_exponentials(a, most) + sum_of_exponentials(b, most)) + (
         sum_of_exponentials(c, most) + sum_of_exponentials(d, most)
     )
@@ -170,7 +170,7 @@ def with_sixteen(largest, running_sum, a, b, c, d):
 
 
 @cuda.jit(device=True)
-def with_one(largest, running_sum, x):
+def max_and_sum_with_one(largest, running_sum, x):
     """The running maximum, and the sum of exp(x - maximum), with one number more."""
     most = max(largest, x)
     return most, running_sum * math.exp(largest - most) + math.exp(x - most)
@@ -183,13 +183,13 @@ def max_and_sum_of_share(row_X, begin, first, last, end):
     largest, running_sum = LOWEST, float32(0)
     v = first + 4 * t
     while v < last:
-        a, b = four_of(row_X, v), four_before(row_X, v + 4 * T, last)
-        c, d = four_before(row_X, v + 8 * T, last), four_before(row_X, v + 12 * T, last)
-        largest, running_sum = with_sixteen(largest, running_sum, a, b, c, d)
+        a, b = load_four(row_X, v), load_four_before(row_X, v + 4 * T, last)
+        c, d = load_four_before(row_X, v + 8 * T, last), load_four_before(row_X, v + 12 * T, last)
+        largest, running_sum = max_and_sum_with_sixteen(largest, running_sum, a, b, c, d)
         v += 16 * T
-    column = loose_column(t, begin, first, last, end)
+    column = unaligned_column_of(t, begin, first, last, end)
     if column != NOWHERE:
-        largest, running_sum = with_one(largest, running_sum, row_X[column])
+        largest, running_sum = max_and_sum_with_one(largest, running_sum, row_X[column])
     return largest, running_sum
 
 

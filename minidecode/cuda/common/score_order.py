@@ -10,7 +10,7 @@ MINUS_ZERO = np.int64(np.float32(-0.0).view(np.int32))
 
 
 @cuda.jit(device=True)
-def in_order(bits):
+def ordered_bits_of(bits):
     """The bits of a float32 as an integer that is ordered as the floats are; see reference/top_p.py."""
     bits = int64(bits)
     if bits == MINUS_ZERO:

@@ -3,17 +3,18 @@
 A kernel that waits for memory needs many bytes on their way. So each lane asks for all weights of several steps before
 it multiplies the first of them, no loop asks how many rows there are, and what is read of x serves several outputs.
 
-`tensor_core_kernel`: weights of float16, int8 or blocks. A tile of 8 outputs by 8 or 16 rows is one instruction of a
-warp; x is rounded to float16 as it is read. Rows that are not there compute the last row again, and are not written.
-`few_bits_kernel`: weights of int8 or blocks, many outputs. A tile of 16 outputs by 8 columns of x is one instruction.
-`float32_kernel`: each lane multiplies for itself, for 1, 2, 4 or 8 rows by several outputs.
+`make_tensor_core_kernel`: weights of float16, int8 or blocks. A tile of 8 outputs by 8 or 16 rows is one instruction of
+a warp; x is rounded to float16 as it is read. Rows that are not there compute the last row again, and are not written.
+`make_few_bits_kernel`: weights of int8 or blocks, many outputs. A tile of 16 outputs by 8 columns of x is one
+instruction.
+`make_float32_kernel`: each lane multiplies for itself, for 1, 2, 4 or 8 rows by several outputs.
 
 The warps of a block take turns with steps of the inputs, and add up in shared memory: so few outputs keep many warps.
 
 Floor: the bytes of the weights at the bandwidth of a copy. Predicted 80 % of that on 1 GB. Measured (H100, 2026-11-26,
 before that day's last changes), 1 row: float16 93 %, float32 102 %, int8 74 %, int4 41 %; cuda/linear.py has more. Four
-bits cost more instructions a byte than memory hides (reasoned): of `few_bits_kernel` less than half, predicted 78 % for
-int8 and 65 % for int4, not measured.
+bits cost more instructions a byte than memory hides (reasoned): of `make_few_bits_kernel` less than half, predicted 78
+% for int8 and 65 % for int4, not measured.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ from numba import cuda, float32, int32, uint32, uint64
 from numba.core.types import float16
 
 from ...device.weight_blocks import BLOCK
-from .activation import activated
+from .activation import activate
 from .reduction import warp_max, warp_sum
 from .tensor_core import (
-    floats_of,
-    four_floats,
+    floats_of_halves,
     four_words,
-    halves,
     halves_of_bytes,
     halves_of_nibbles,
-    multiplied,
+    load_four_floats,
+    multiply_tiles,
     one_word,
+    pack_halves,
     small_halves_of_nibbles,
     two_words,
 )
@@ -60,40 +61,40 @@ INT8_BLOCKS, INT4 = Stored(2, 8, True, False), Stored(1, 8, True, False)  # four
 
 
 @cuda.jit(device=True)
-def as_they_are(word):
+def keep_word(word):
     """A word of two float16 as it is: the functions beside it cast theirs."""
     return (word,)
 
 
 @cuda.jit(device=True)
-def ended(y, r, o, bias_X, biased, code, adds, y_RX):
+def add_bias_and_write(y, r, o, bias_X, biased, code, adds, y_RX):
     """What becomes of a sum, scaled: plus its bias, activated, and added to what is there, or written."""
-    written(y + bias_X[o] if biased else y, r, o, code, adds, y_RX)
+    activate_and_write(y + bias_X[o] if biased else y, r, o, code, adds, y_RX)
 
 
 @cuda.jit(device=True)
-def written(y, r, o, code, adds, y_RX):
+def activate_and_write(y, r, o, code, adds, y_RX):
     """What becomes of a sum with its bias."""
-    y = activated(y, code)
+    y = activate(y, code)
     if adds:
         y += y_RX[r, o]
     y_RX[r, o] = y
 
 
 @cuda.jit(device=True)
-def number_of_row(w_XX, scale_X, o, i):
+def weight_in_row(w_XX, scale_X, o, i):
     """One weight, without its output's scale."""
     return float32(w_XX[o, i])
 
 
 @cuda.jit(device=True)
-def number_of_int8_block(w_XX, scale_XX, o, i):
+def weight_in_int8_block(w_XX, scale_XX, o, i):
     """One weight of blocks of int8, times its block's scale."""
     return float32(w_XX[o, i]) * float32(scale_XX[o, i // BLOCK])
 
 
 @cuda.jit(device=True)
-def number_of_int4_block(w_XX, scale_XX, o, i):
+def weight_in_int4_block(w_XX, scale_XX, o, i):
     """One weight of blocks of int4, two of which share a byte, times its block's scale."""
     byte = int32(w_XX[o, i // BLOCK * 16 + i % 16])
     return float32((byte >> (i % BLOCK // 16 * 4) & 15) - 8) * float32(scale_XX[o, i // BLOCK])
@@ -118,14 +119,14 @@ def no_words(scale, o, block):
 
 
 @cuda.jit(device=True)
-def ones(word):
+def unit_scales(word):
     """Two scales of 1, where weights have no scales of blocks."""
     return ONE, ONE
 
 
-def scaled_sum_of(stored):
+def make_scaled_sum(stored):
     """A function of a kernel, for rows beyond float16's range: a warp brings the row into it, by a power of two."""
-    number = number_of_int4_block if stored is INT4 else number_of_int8_block if stored.in_blocks else number_of_row
+    number = weight_in_int4_block if stored is INT4 else weight_in_int8_block if stored.in_blocks else weight_in_row
 
     @cuda.jit(device=True)
     def scaled_sum(x_RX, r, w_XX, scale, o, lane, before):
@@ -151,23 +152,23 @@ def scaled_sum_of(stored):
     return scaled_sum
 
 
-def finishing(stored, rows, outputs, most_warps):
+def make_finish(stored, rows, outputs, most_warps):
     """Two functions of a kernel: one adds up what its warps have found, and writes it, scaled and ended.
 
     The other reads scale and bias for it, before the main loop: behind it, each launch would wait for them. A thread
     ends results of one output, for 32 is a multiple of `outputs`.
     """
     results, log_outputs = rows * outputs, outputs.bit_length() - 1
-    of_output, scaled_sum = scale_of_output if stored.by_output else no_scale, scaled_sum_of(stored)
+    of_output, scaled_sum = scale_of_output if stored.by_output else no_scale, make_scaled_sum(stored)
 
     @cuda.jit(device=True)
-    def read_ahead(scale, bias_X, biased, y_RX):
+    def read_scale_and_bias(scale, bias_X, biased, y_RX):
         k = int32(cuda.threadIdx.x) & int32(outputs - 1)
         o = min(int32(cuda.blockIdx.x * outputs + k), int32(y_RX.shape[1] - 1))
         return of_output(scale, o), bias_X[o] if biased else ZERO
 
     @cuda.jit(device=True)
-    def finish(part, x_RX, w_XX, scale, factor, bias, code, adds, y_RX):
+    def finish_outputs(part, x_RX, w_XX, scale, factor, bias, code, adds, y_RX):
         thread, threads = int32(cuda.threadIdx.x), int32(cuda.blockDim.x)
         warp, warps, lane = int32(thread >> 5), int32(threads >> 5), int32(thread & 31)
         first_row, first_output = int32(cuda.blockIdx.y * rows), int32(cuda.blockIdx.x * outputs)
@@ -199,10 +200,10 @@ def finishing(stored, rows, outputs, most_warps):
             row, k = int32(n >> log_outputs), int32(n & (outputs - 1))
             r, o = first_row + row, first_output + k
             if r <= last_row and o <= last_output:
-                written(part[0, row, k] * factor + bias, r, o, code, adds, y_RX)
+                activate_and_write(part[0, row, k] * factor + bias, r, o, code, adds, y_RX)
             n = int32(n + threads)
 
-    return read_ahead, finish
+    return read_scale_and_bias, finish_outputs
 
 
 class Made(NamedTuple):
@@ -216,7 +217,7 @@ class Made(NamedTuple):
     warps: int  # of a block, at most: they share the inputs
 
 
-def tensor_core_kernel(stored, groups, tiles, steps, name):
+def make_tensor_core_kernel(stored, groups, tiles, steps, name):
     """For 8 * `groups` rows: a warp multiplies them by 8 * `tiles` outputs, and loads `steps` steps before a product.
 
     In a step each lane loads `stored.words` words of an output's weights, and four lanes share an output. Each step has
@@ -234,10 +235,10 @@ def tensor_core_kernel(stored, groups, tiles, steps, name):
     floats_size = steps * groups * per_lane
     part_shape = (most_warps, rows, outputs)
     load = {1: one_word, 2: two_words, 4: four_words}[words]
-    widen = halves_of_nibbles if is_int4 else as_they_are if stored is FLOAT16 else halves_of_bytes
+    widen = halves_of_nibbles if is_int4 else keep_word if stored is FLOAT16 else halves_of_bytes
     of_blocks = two_words if in_blocks else no_words
-    as_scales = floats_of if in_blocks else ones
-    read_ahead, finish = finishing(stored, rows, outputs, most_warps)
+    as_scales = floats_of_halves if in_blocks else unit_scales
+    read_ahead, finish = make_finish(stored, rows, outputs, most_warps)
 
     def kernel(x_RX, w_XX, scale, bias_X, biased, code, adds, y_RX):
         part = cuda.shared.array(part_shape, float32)
@@ -276,7 +277,7 @@ def tensor_core_kernel(stored, groups, tiles, steps, name):
                 for group in range(groups):
                     r = min(int32(first_row + 8 * group + g), last_row)
                     for four in range(fours):
-                        numbers = four_floats(x_RX, r, step * per_step + t * of_a_lane + four * apart)
+                        numbers = load_four_floats(x_RX, r, step * per_step + t * of_a_lane + four * apart)
                         for j in range(4):
                             floats[((s * groups + group) * fours + four) * 4 + j] = numbers[j]
             cuda.syncwarp()
@@ -284,8 +285,8 @@ def tensor_core_kernel(stored, groups, tiles, steps, name):
                 for group in range(groups):
                     for four in range(fours):
                         at = ((s * groups + group) * fours + four) * 4
-                        x[group * widened + 2 * four] = halves(floats[at], floats[at + second])
-                        x[group * widened + 2 * four + 1] = halves(floats[at + third], floats[at + 3])
+                        x[group * widened + 2 * four] = pack_halves(floats[at], floats[at + second])
+                        x[group * widened + 2 * four + 1] = pack_halves(floats[at + third], floats[at + 3])
                 for tile in range(tiles):
                     for pair in range(pairs):
                         a = b = c = d = ZERO
@@ -296,7 +297,7 @@ def tensor_core_kernel(stored, groups, tiles, steps, name):
                                 x_low, x_high = x[2 * pair * widened + m], NO_HALVES
                                 if 2 * pair + 1 < groups:
                                     x_high = x[(2 * pair + 1) * widened + m]
-                                a, b, c, d = multiplied(x_low, x_high, wide[k], a, b, c, d)
+                                a, b, c, d = multiply_tiles(x_low, x_high, wide[k], a, b, c, d)
                         if begin + s < all_steps:
                             at, first = (tile * pairs + pair) * 4, as_scales(scales[tile * 4 + s // 2])[s % 2]
                             other = as_scales(scales[tile * 4 + 2 + s // 2])[s % 2]
@@ -317,7 +318,7 @@ def tensor_core_kernel(stored, groups, tiles, steps, name):
     return Made(cuda.jit(kernel), rows, outputs, per_step * steps, multiple, most_warps)
 
 
-def few_bits_kernel(stored, rows, tiles, steps, name):
+def make_few_bits_kernel(stored, rows, tiles, steps, name):
     """For `rows` rows and weights of 8 or 4 bits: a warp has 16 * `tiles` outputs, and a lane loads 16 bytes of one.
 
     Weights are the 16 rows of a tensor core's product and x its 8 columns, so that no half of it is empty. Each warp
@@ -340,7 +341,7 @@ def few_bits_kernel(stored, rows, tiles, steps, name):
     row_size, kept_rows = steps * 4 * apart + 1, rows + 1 if in_blocks else rows
     most_warps = 4
     x_shape = (most_warps * kept_rows, row_size)
-    read_ahead, finish = finishing(stored, rows, outputs, most_warps)
+    read_ahead, finish = make_finish(stored, rows, outputs, most_warps)
     part_shape = (most_warps, rows, outputs)
 
     def kernel(x_RX, w_XX, scale, bias_X, biased, code, adds, y_RX):
@@ -395,14 +396,17 @@ def few_bits_kernel(stored, rows, tiles, steps, name):
             for row in range(rows):
                 for m in range(x_loads):
                     i = min(int32(begin * per_step + 128 * m + 4 * lane), int32(inputs - 4))
-                    four = four_floats(x_RX, min(int32(first_row + row), last_row), i)
+                    four = load_four_floats(x_RX, min(int32(first_row + row), last_row), i)
                     for j in range(4):
                         floats[(row * x_loads + m) * 4 + j] = four[j]
             cuda.syncwarp()  # the last turn's x has been read
             for row in range(rows):
                 for m in range(x_loads):
                     at = (row * x_loads + m) * 4
-                    low, high = halves(floats[at], floats[at + second]), halves(floats[at + third], floats[at + 3])
+                    low, high = (
+                        pack_halves(floats[at], floats[at + second]),
+                        pack_halves(floats[at + third], floats[at + 3]),
+                    )
                     if is_int4:
                         block = int32(4 * m + (lane >> 3))
                         here = int32((block % (2 * steps) // 2 * 4 + block // (2 * steps) * 2 + block % 2) * apart)
@@ -430,12 +434,12 @@ def few_bits_kernel(stored, rows, tiles, steps, name):
                             at = (tile * groups + group) * 4
                             a, b, c, d = products[at], products[at + 1], products[at + 2], products[at + 3]
                             for k in range(per_word):
-                                a, b, c, d = multiplied(low[k], high[k], words[group * per_word + k], a, b, c, d)
+                                a, b, c, d = multiply_tiles(low[k], high[k], words[group * per_word + k], a, b, c, d)
                             products[at], products[at + 1], products[at + 2], products[at + 3] = a, b, c, d
                 for half in range(2 * tiles):
                     first, other = ONE, ONE
                     if in_blocks:
-                        first, other = floats_of(scales[half * steps + s])
+                        first, other = floats_of_halves(scales[half * steps + s])
                     for group in range(groups):
                         at = (half // 2 * groups + group) * 4 + half % 2 * 2
                         if in_blocks:
@@ -467,7 +471,7 @@ def few_bits_kernel(stored, rows, tiles, steps, name):
     return Made(cuda.jit(kernel), rows, outputs, per_step * steps, multiple, most_warps)
 
 
-def float32_kernel(rows, outputs, steps, name):
+def make_float32_kernel(rows, outputs, steps, name):
     """A kernel for up to `rows` rows: a warp has `outputs` outputs, and its lanes load `steps` times four weights."""
     sums_size, w_size, log_outputs = rows * outputs, steps * outputs * 4, outputs.bit_length() - 1
     part_shape = (MOST_WARPS, rows, outputs)
@@ -487,7 +491,7 @@ def float32_kernel(rows, outputs, steps, name):
             for s in range(steps):
                 i = min(int32(begin + s * 128 + lane * 4), int32(inputs - 4))
                 for k in range(outputs):
-                    loaded = four_floats(w_XX, min(int32(first_output + k), last_output), i)
+                    loaded = load_four_floats(w_XX, min(int32(first_output + k), last_output), i)
                     for j in range(4):
                         w[(s * outputs + k) * 4 + j] = loaded[j]
             for s in range(steps):
@@ -495,7 +499,7 @@ def float32_kernel(rows, outputs, steps, name):
                 is_there = i < inputs
                 i = min(i, int32(inputs - 4))
                 for row in range(rows):
-                    x = four_floats(x_RX, min(int32(first_row + row), last_row), i)
+                    x = load_four_floats(x_RX, min(int32(first_row + row), last_row), i)
                     for j in range(4):
                         number = x[j] if is_there else ZERO
                         for k in range(outputs):
@@ -515,7 +519,7 @@ def float32_kernel(rows, outputs, steps, name):
                     total += part[other_warp, row, k]
             r, o = first_row + row, first_output + k
             if r <= last_row and o <= last_output:
-                ended(total, r, o, bias_X, biased, code, adds, y_RX)
+                add_bias_and_write(total, r, o, bias_X, biased, code, adds, y_RX)
             n = int32(n + threads)
 
     kernel.__name__ = kernel.__qualname__ = name

@@ -6,13 +6,13 @@ import numpy as np
 from numba import cuda, float32
 
 from ...device.launch import launch
-from .attention import BIAS, CACHES, NUMBERS_X, QUERIES_RHK, RESULT_RX, result, three_kernels
-from .online_softmax import MINUS_INF, WIDEST, begin, put_together, take_in
+from .attention import BIAS, CACHES, NUMBERS_X, QUERIES_RHK, RESULT_RX, launch_three_kernels, make_result_array
+from .online_softmax import MINUS_INF, WIDEST, merge_warps, stage_query, take_in_position
 from .position_bias import bias_at
 from .reduction import THREADS, WARPS
 
 
-def in_three_kernels(
+def launch_split_in_three_kernels(
     q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, bias=None, out=None
 ):
     """Attention to a prompt and to own positions by way of all scores, a thread for each number of each result.
@@ -22,21 +22,21 @@ def in_three_kernels(
     """
     prompt_end_B = np.full_like(prompt_begin_B, prompt_k_BGNK.shape[2])
     parts = [(prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, prompt_end_B), (k_RGTK, v_RGTU, begin_R, end_R)]
-    return three_kernels(q_RHK, parts, scale, out, bias, end_R, ahead=prompt_k_BGNK.shape[2])
+    return launch_three_kernels(q_RHK, parts, scale, out, bias, end_R, ahead=prompt_k_BGNK.shape[2])
 
 
-def split_with_bias(
+def launch_split_with_bias(
     q_RHK, prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R, scale, bias, out=None
 ):
     """Attention to a prompt and to own positions with a position bias, a block per row and query head.
 
-    Launches `split_biased` as (R, H) blocks of 128. Each beam reads the prompt: sRH(N + T)(K + U) bytes and 12RH(N + T)
-    of biases. Heads that do not fit are attended to in three kernels.
+    Launches `split_biased` as (R, H) blocks of 128. Each beam reads the prompt: sRH(N + T)(K + U) bytes and
+    12RH(N + T) of biases. Heads that do not fit are attended to in three kernels.
     """
     cache = prompt_k_BGNK, prompt_v_BGNU, prompt_begin_B, k_RGTK, v_RGTU, begin_R, end_R
     if max(k_RGTK.shape[3], v_RGTU.shape[3]) > WIDEST:
-        return in_three_kernels(q_RHK, *cache, scale, bias, out)
-    a_RX = result(q_RHK, (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU), out)
+        return launch_split_in_three_kernels(q_RHK, *cache, scale, bias, out)
+    a_RX = make_result_array(q_RHK, (prompt_k_BGNK, prompt_v_BGNU, k_RGTK, v_RGTU), out)
     biases = bias.bias_XHP, bias.bucket_L, bias.zero
     launch(split_biased, q_RHK.shape[:2], THREADS, q_RHK, *cache, np.float32(scale), *biases, a_RX)
     return a_RX
@@ -56,19 +56,19 @@ def split_biased(
     (R, H, _), (B, G, N, U) = q_RHK.shape, prompt_v_BGNU.shape
     r, h, warp = cuda.blockIdx.x, cuda.blockIdx.y, cuda.threadIdx.x // 32
     b, g = r // (R // B), h // (H // G)
-    begin(q_RHK[r, h], query, sums)
+    stage_query(q_RHK[r, h], query, sums)
     running_max, running_sum, newest = MINUS_INF, float32(0), end_R[r] - 1 + zero
     for n in range(prompt_begin_B[b] + warp, N, WARPS):
         bias = bias_at(bias_XHP, bucket_L, r, h, N + newest - n)
-        running_max, running_sum = take_in(
+        running_max, running_sum = take_in_position(
             query, prompt_k_BGNK[b, g, n], prompt_v_BGNU[b, g, n], scale, bias, running_max, running_sum, sums[warp]
         )
     for t in range(begin_R[r] + warp, min(end_R[r], k_RGTK.shape[2]), WARPS):
         bias = bias_at(bias_XHP, bucket_L, r, h, newest - t)
-        running_max, running_sum = take_in(
+        running_max, running_sum = take_in_position(
             query, k_RGTK[r, g, t], v_RGTU[r, g, t], scale, bias, running_max, running_sum, sums[warp]
         )
-    put_together(running_max, running_sum, sums, a_RX[r, h * U : (h + 1) * U])
+    merge_warps(running_max, running_sum, sums, a_RX[r, h * U : (h + 1) * U])
 
 
 # What each kernel is compiled and type-checked for, without a GPU.

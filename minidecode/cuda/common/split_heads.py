@@ -13,20 +13,20 @@ from ...device.launch import launch
 from ...device.low_precision import largest_stored_number
 from ...errors import OptionError
 from ...reference import empty, or_empty, view_as_rows
-from .bias import plus
+from .bias import with_bias
 from .cut_off import cut_off
 from .grids import grid_of_rows
 from .reduction import THREADS
 
 
-def add_then_cut(qkv_RX, bias_X, heads, dtype=None, out=None):
+def cut_heads_in_four_launches(qkv_RX, bias_X, heads, dtype=None, out=None):
     """Queries, keys and values of qkv_RX by four launches: the bias is added into an array, each part copied out of it.
 
     Reads 12RX bytes and writes 4RX and the parts' sRX; s: bytes of a number of a part.
     """
-    q_RHK, k_RGK, v_RGU = results(qkv_RX, heads, dtype, out)
+    q_RHK, k_RGK, v_RGU = make_head_arrays(qkv_RX, heads, dtype, out)
     biased_RX = np.empty_like(qkv_RX, order="C")
-    launch(plus_bias, grid_of_rows(biased_RX), THREADS, qkv_RX, or_empty(bias_X, qkv_RX[:, 0]), biased_RX)
+    launch(add_bias_per_number, grid_of_rows(biased_RX), THREADS, qkv_RX, or_empty(bias_X, qkv_RX[:, 0]), biased_RX)
     first = 0
     for part in (q_RHK, k_RGK, v_RGU):
         part_RX = view_as_rows(part)
@@ -38,14 +38,14 @@ def add_then_cut(qkv_RX, bias_X, heads, dtype=None, out=None):
 
 
 @cuda.jit
-def plus_bias(qkv_RX, bias_X, biased_RX):
+def add_bias_per_number(qkv_RX, bias_X, biased_RX):
     """Adds a bias to one number of qkv_RX.
 
     Grid (R, ceil(X / 128)), block 128. A thread reads 8 bytes and writes 4.
     """
     r, x = cuda.blockIdx.x, cuda.blockIdx.y * THREADS + cuda.threadIdx.x
     if x < biased_RX.shape[1]:
-        biased_RX[r, x] = plus(qkv_RX[r, x], bias_X, x)
+        biased_RX[r, x] = with_bias(qkv_RX[r, x], bias_X, x)
 
 
 @cuda.jit
@@ -70,7 +70,7 @@ def add_and_cut(qkv_RX, bias_X, largest, q_RX, k_RX, v_RX):
     values = keys + k_RX.shape[1]
     if x >= qkv_RX.shape[1]:
         return
-    number = cut_off(plus(qkv_RX[r, x], bias_X, x), largest)
+    number = cut_off(with_bias(qkv_RX[r, x], bias_X, x), largest)
     if x < keys:
         q_RX[r, x] = number
     elif x < values:
@@ -79,7 +79,7 @@ def add_and_cut(qkv_RX, bias_X, largest, q_RX, k_RX, v_RX):
         v_RX[r, x - values] = number
 
 
-def results(qkv_RX, heads, dtype, out):
+def make_head_arrays(qkv_RX, heads, dtype, out):
     """Where queries, keys and values go. Raises OptionError where the kernels do not compute in this type."""
     if qkv_RX.dtype != np.float32:
         raise OptionError(f"the kernels that cut into heads take float32, not {qkv_RX.dtype}: the reference does both")
@@ -93,7 +93,7 @@ PRODUCT_RX, ROWS_RX, ROW_X, HALVES_RX = float32[:, :], float32[:, ::1], float32[
 PARTS = ROWS_RX, HALVES_RX, float32[:, :], types.float16[:, :]  # the last two are columns of a wider array
 CUT = [(PRODUCT_RX, ROW_X, float32, *[part_RX] * 3) for part_RX in PARTS]
 SIGNATURES = {
-    plus_bias: [(PRODUCT_RX, ROW_X, ROWS_RX)],
+    add_bias_per_number: [(PRODUCT_RX, ROW_X, ROWS_RX)],
     copy_columns: [(ROWS_RX, int64, float32, part_RX) for part_RX in PARTS],
     add_and_cut: CUT,
 }

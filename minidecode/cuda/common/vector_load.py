@@ -23,7 +23,7 @@ def wide_load(typing_context, numbers_X, index):
     ]
     together = 128 // numbers_X.dtype.bitwidth
 
-    def code(context, builder, signature, arguments):
+    def emit_load(context, builder, signature, arguments):
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
         words = ir.VectorType(ir.IntType(32), 4)
         loaded = builder.load(builder.bitcast(builder.gep(data, [arguments[1]]), words.as_pointer()))
@@ -40,11 +40,11 @@ def wide_load(typing_context, numbers_X, index):
         return context.make_tuple(builder, signature.return_type, each)
 
     count = 2 * together if numbers_X.dtype is uint8 else together
-    return types.UniTuple(float32, count)(numbers_X, types.intp), code
+    return types.UniTuple(float32, count)(numbers_X, types.intp), emit_load
 
 
 @register_body(wide_load)
-def _wide_load(numbers_X, index):
+def _emulate_wide_load(numbers_X, index):
     if numbers_X.dtype == np.uint8:
         both = [int(numbers_X[index + k]) for k in range(16)]
         return [float32((byte >> shift & 15) - 8) for shift in (0, 4) for byte in both]
@@ -56,7 +56,7 @@ def wide_store(typing_context, numbers_X, index, first, second, third, fourth):
     """numbers_X[index] and the three behind it: float32 by one 128-bit store, float16, rounded, by one of 64 bits."""
     number, width = {float32: (ir.FloatType(), 16), float16: (ir.HalfType(), 8)}[numbers_X.dtype]
 
-    def code(context, builder, signature, arguments):
+    def emit_store(context, builder, signature, arguments):
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
         four = ir.VectorType(number, 4)
         numbers = four(ir.Undefined)
@@ -67,16 +67,16 @@ def wide_store(typing_context, numbers_X, index, first, second, third, fourth):
         builder.store(numbers, place, align=width)
         return context.get_dummy_value()
 
-    return types.void(numbers_X, types.intp, float32, float32, float32, float32), code
+    return types.void(numbers_X, types.intp, float32, float32, float32, float32), emit_store
 
 
 @register_body(wide_store)
-def _wide_store(numbers_X, index, *four):
+def _emulate_wide_store(numbers_X, index, *four):
     for k, number in enumerate(four):
         numbers_X[index + k] = number
 
 
-def begins_at_16_bytes(array):
+def has_aligned_rows(array):
     """Whether the array and each of its rows do."""
     return address_of(array) % 16 == 0 and array.strides[0] % 16 == 0 and array.strides[1] == array.itemsize
 

@@ -31,7 +31,7 @@ from numba import cuda, float32, int32, int64, types
 from ...device.arrays import address_of
 from ...device.launch import launch
 from ...reference import scratch
-from .cache_load import float_of, halves_of, load_16_bytes, power_of_two
+from .cache_load import float_of_bits, floats_of_halves, load_16_bytes, power_of_two
 from .reduction import LANES, THREADS
 
 MOST_WARPS = 16  # of a block
@@ -46,7 +46,7 @@ SHORTEST = 256  # positions worth a block of their own
 
 
 @cuda.jit(device=True)
-def divided(number, by):
+def divide_by_subtraction(number, by):
     """(quotient, rest) of a number that is a few times the other: sooner done than a GPU's routine for divisions."""
     quotient = int32(0)
     while number >= by:
@@ -55,14 +55,14 @@ def divided(number, by):
 
 
 @cache
-def kernel_for(width: int, dtype: str, queries: int, has_table: bool = False):
+def make_attention_kernel(width: int, dtype: str, queries: int, has_table: bool = False):
     """The kernel for heads of `width` numbers, and that many queries of a warp: constants to the compiler.
 
     A block serves one key/value head of one of X prompts: queries n of the W = R/X rows and H/G heads that read it,
     n = row * H/G + head. Its warps share the positions of the prompt and the W rows' own ones. If there are more than
     `queries`, neighbouring warps take the same positions for other queries, and find them in the L1 cache.
     """
-    per_word, numbers_of = (2, halves_of) if dtype == "float16" else (1, float_of)
+    per_word, numbers_of = (2, floats_of_halves) if dtype == "float16" else (1, float_of_bits)
     together = WORDS * per_word  # numbers of a load
     sharing = width // together  # lanes that share a position
     steps = sharing.bit_length() - 1  # shuffles that add up over them
@@ -77,7 +77,7 @@ def kernel_for(width: int, dtype: str, queries: int, has_table: bool = False):
     )  # fmt: skip
 
     @cuda.jit(device=True)
-    def take_in(q, k, v, score, first, last, own_row, row_of, running_max, running_sum, a):
+    def take_in_chunk(q, k, v, score, first, last, own_row, row_of, running_max, running_sum, a):
         """A chunk of positions, of one row (or of the prompt: -1), into the running softmax of each query."""
         for j in range(at_once):
             for i in range(queries):
@@ -138,7 +138,7 @@ def kernel_for(width: int, dtype: str, queries: int, has_table: bool = False):
         for number in range(int32(cuda.threadIdx.x), int32(count * width), int32(cuda.blockDim.x)):
             n, u = int32(number // width), int32(number % width)
             lot, i = int32(n // queries), int32(n % queries)
-            row, head = divided(int32(first_query + n), per_group)
+            row, head = divide_by_subtraction(int32(first_query + n), per_group)
             larger = LOWEST
             for turn in range(turns):
                 place = int32((((turn << lot_bits) + lot) * queries + i) * state)
@@ -174,7 +174,7 @@ def kernel_for(width: int, dtype: str, queries: int, has_table: bool = False):
 
         G, N, T = int32(k_XGNK.shape[1]), int32(k_XGNK.shape[2]), int32(k_RGTK.shape[2])
         x, g = int32(cuda.blockIdx.x), int32(cuda.blockIdx.y)
-        nth_tile, nth_range = divided(int32(cuda.blockIdx.z), ranges)
+        nth_tile, nth_range = divide_by_subtraction(int32(cuda.blockIdx.z), ranges)
         warp, lane = int32(cuda.threadIdx.x >> 5), int32(cuda.threadIdx.x & 31)
         group, first_number = int32(lane // sharing), int32(lane % sharing * together)
 
@@ -183,7 +183,7 @@ def kernel_for(width: int, dtype: str, queries: int, has_table: bool = False):
         count = min(tile, int32(beams * per_group - first_query))
         turn, turns = int32(warp >> lot_bits), int32(cuda.blockDim.x >> 5 >> lot_bits)
         my_first = int32((warp & ((1 << lot_bits) - 1)) * queries)
-        row, head = divided(int32(first_query + min(my_first, int32(count - 1))), per_group)
+        row, head = divide_by_subtraction(int32(first_query + min(my_first, int32(count - 1))), per_group)
         row = int32(x * beams + row)
         first_row, longest = row, int32(0)
         for i in range(queries):
@@ -191,7 +191,7 @@ def kernel_for(width: int, dtype: str, queries: int, has_table: bool = False):
             for step in range(together // 4):
                 words = load_16_bytes(q_RHK[row, g * per_group + head], first_number + 4 * step)
                 for w in range(4):
-                    q[i * together + 4 * step + w] = float_of(words[w])[0] * scale
+                    q[i * together + 4 * step + w] = float_of_bits(words[w])[0] * scale
             for e in range(together):
                 a[i * together + e] = float32(0)
             running_max[i], running_sum[i] = LOWEST, float32(0)
@@ -217,7 +217,7 @@ def kernel_for(width: int, dtype: str, queries: int, has_table: bool = False):
             first, last, base = int32(begin + c * chunk + group), int32(N - 1), int64(int32(x * G + g)) * N
             if c >= prompt_chunks:
                 keys, values = k_RGTK, v_RGTK
-                nth_row, nth_chunk = divided(int32(c - prompt_chunks), row_chunks)
+                nth_row, nth_chunk = divide_by_subtraction(int32(c - prompt_chunks), row_chunks)
                 own_row = int32(first_row + nth_row)
                 first = int32(begin_R[own_row] + nth_chunk * chunk + group)
                 last, base = int32(min(int32(end_R[own_row]), T) - 1), int64(int32(own_row * G + g)) * T
@@ -231,7 +231,7 @@ def kernel_for(width: int, dtype: str, queries: int, has_table: bool = False):
                 words_of_k, words_of_v = load_16_bytes(keys, place), load_16_bytes(values, place)
                 for w in range(WORDS):
                     k[j * WORDS + w], v[j * WORDS + w] = words_of_k[w], words_of_v[w]
-            take_in(q, k, v, score, first, last, own_row, row_of, running_max, running_sum, a)
+            take_in_chunk(q, k, v, score, first, last, own_row, row_of, running_max, running_sum, a)
             c = int32(c + turns * ranges)
 
         merge_groups(running_max, running_sum, a, warp, lane, sums)
@@ -265,7 +265,7 @@ def merge_ranges_of_warps(partials_XRHX, a_RX):
     a_RX[r, h * U + u] = a / total
 
 
-def are_wide(q_RHK, *caches) -> bool:
+def can_load_wide(q_RHK, *caches) -> bool:
     """Whether warps read these well by 16 bytes a lane: keys as wide as values, 4, 8, 16 or 32 loads.
 
     The heads of small models, of one or two loads, would leave most of a warp to merge what its other lanes found.
@@ -291,16 +291,16 @@ def launch_warps(
     """
     (R, H, K), (X, G, N, _), T = q_RHK.shape, prompt[0].shape, generated[0].shape[2]
     beams, per_group = R // X, H // G
-    tile = tile or tile_for(X * G, beams * per_group, N + T)
+    tile = tile or queries_per_block(X * G, beams * per_group, N + T)
     tiles, queries = -(-beams * per_group // tile), QUERIES if tile > 1 else 1
     partials_XRHX = None if ranges == 1 else scratch_for_ranges(workspace, q_RHK, X, K, X * G * tiles, N + T, ranges)
     found_XRHX = a_RX.reshape(1, R, H, K) if partials_XRHX is None else partials_XRHX
     ranges, lot_bits = len(found_XRHX), (-(-tile // queries) - 1).bit_length()
-    chunk = chunk_of(K, generated[0].itemsize, queries)
+    chunk = positions_per_turn(K, generated[0].itemsize, queries)
     chunks = -(-N // chunk) + min(beams, queries) * -(-T // chunk)
     most_warps = MOST_WARPS if X * G * tiles * ranges <= FULL else MOST_WARPS // 2  # of whose blocks two fit
     warps = warps or max(1, min(-(-chunks // ranges), most_warps >> lot_bits)) << lot_bits
-    kernel = kernel_for(K, generated[0].dtype.name, queries, table_RT is not None)
+    kernel = make_attention_kernel(K, generated[0].dtype.name, queries, table_RT is not None)
     table_RT = generated[2].reshape(-1, 1) if table_RT is None else table_RT  # without one, the kernel does not read it
     numbers = map(np.int32, (beams, per_group, tile, ranges, lot_bits))
     launch(
@@ -312,7 +312,7 @@ def launch_warps(
     return a_RX
 
 
-def tile_for(caches: int, queries: int, positions: int) -> int:
+def queries_per_block(caches: int, queries: int, positions: int) -> int:
     """How many of a cache's queries a block takes.
 
     All, so that the cache is read once; one, where there are so few and short caches that most of a GPU would be idle:
@@ -322,12 +322,12 @@ def tile_for(caches: int, queries: int, positions: int) -> int:
     return 1 if is_short else min(queries, MOST_QUERIES)
 
 
-def chunk_of(width: int, itemsize: int, queries: int) -> int:
+def positions_per_turn(width: int, itemsize: int, queries: int) -> int:
     """Positions of a warp's turn."""
     return 32 * 16 // (width * itemsize) * (4 if queries == 1 else 2)
 
 
-def ranges_for(blocks: int, positions: int) -> int:
+def number_of_ranges(blocks: int, positions: int) -> int:
     """How many ranges to cut the positions into where there are so few blocks otherwise; 1 where there are enough."""
     return max(1, min(FULL // blocks, positions // SHORTEST))
 
@@ -338,9 +338,9 @@ def scratch_for_ranges(workspace, q_RHK, X, width, blocks, positions, ranges=Non
     Fewer caches are cut into more ranges each. The workspace is for as many ranges as all caches may have together, so
     that a batch's workspace is enough for the sentences that are left of it.
     """
-    (R, H, _), most = q_RHK.shape, ranges_for(1, positions)
+    (R, H, _), most = q_RHK.shape, number_of_ranges(1, positions)
     if ranges is None:
-        ranges = ranges_for(blocks, positions)
+        ranges = number_of_ranges(blocks, positions)
         if most == 1:
             return None
         together = max(X, min(X * FULL // blocks, X * most))
@@ -351,11 +351,13 @@ def scratch_for_ranges(workspace, q_RHK, X, width, blocks, positions, ranges=Non
 
 
 # Kernels that are compiled and type-checked without a GPU; other widths are made when they are needed.
-warps_64_float16_4 = kernel_for(64, "float16", 4, False)  # as a launch asks: the cache goes by arguments as written
-warps_64_float16_4_by_table = kernel_for(64, "float16", 4, True)
-warps_64_float16_1 = kernel_for(64, "float16", 1, False)
-warps_64_float32_4 = kernel_for(64, "float32", 4, False)
-warps_128_float16_4 = kernel_for(128, "float16", 4, False)
+warps_64_float16_4 = make_attention_kernel(
+    64, "float16", 4, False
+)  # as a launch asks: the cache goes by arguments as written
+warps_64_float16_4_by_table = make_attention_kernel(64, "float16", 4, True)
+warps_64_float16_1 = make_attention_kernel(64, "float16", 1, False)
+warps_64_float32_4 = make_attention_kernel(64, "float32", 4, False)
+warps_128_float16_4 = make_attention_kernel(128, "float16", 4, False)
 _NUMBERS, _FOUR_AXES = int64[::1], float32[:, :, :, ::1]
 
 

@@ -5,22 +5,22 @@ import math
 import numpy as np
 from numba import cuda, float32, int64
 
-from minidecode.cuda.prefill import scores_of, seen_by, weighted_values
+from minidecode.cuda.prefill import keys_seen_by_row, score_sentences, sum_weighted_values
 from minidecode.device.launch import launch
 
 
 def attend_prefill(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window=None, out=None):
-    rows, scores_RHM = scores_of(q_RHK, k_XGK, q_offsets_X, k_offsets_X)
+    rows, scores_RHM = score_sentences(q_RHK, k_XGK, q_offsets_X, k_offsets_X)
     bounds = q_offsets_X, k_offsets_X, causal, window or len(k_XGK)
     launch(softmax_without_a_barrier, scores_RHM.shape[:2], 64, scores_RHM, np.float32(scale), *bounds)
-    return weighted_values(scores_RHM, v_XGU, rows, out)
+    return sum_weighted_values(scores_RHM, v_XGU, rows, out)
 
 
 @cuda.jit
 def softmax_without_a_barrier(scores_RHM, scale, q_offsets_X, k_offsets_X, causal, window):
     best = cuda.shared.array(64, float32)
     r, t = cuda.blockIdx.x, cuda.threadIdx.x
-    begin, end, M = seen_by(r, q_offsets_X, k_offsets_X, causal, window)
+    begin, end, M = keys_seen_by_row(r, q_offsets_X, k_offsets_X, causal, window)
     scores_M = scores_RHM[r, cuda.blockIdx.y]
     best[t] = float32(-np.inf)
     for m in range(begin + t, end, 64):
