@@ -31,7 +31,7 @@ ADDED = [  # file, a line in it, and what comes before that line
     ("search/processors.py", '    "lightseq": UNILM,', '    "toy": ("min_new_tokens",),\n'),
     # A kernel version: a function whose name ends in _v and a number.
     (
-        "cuda/gather.py", "@cuda.jit\ndef weigh_each",
+        "cuda/gather.py", "@cuda.jit\ndef pick_logprob_of_token",
         "def gather_logprobs_v7(*arguments, **more):\n    return gather_logprobs(*arguments, **more)\n\n\n",
     ),
 ]  # fmt: skip

@@ -303,7 +303,7 @@ def test_a_kernel_of_el_runs_in_the_model(kind, name, op):
     assert tokens(out) == tokens(expected)
     np.testing.assert_allclose(out.scores, expected.scores, rtol=1e-5)
     assert out.receipt.ops[op].implementation.startswith(f"minidecode.cuda.{name}.{op}")
-    assert out.receipt.launches["block_per_queries (emulator)"] == out.receipt.ops[op].calls > 0
+    assert out.receipt.launches["sum_states_by_block (emulator)"] == out.receipt.ops[op].calls > 0
     with pytest.raises(OptionError, match="compute in float32"):
         make(kind).generate(plan=f"cache=el,{name}=emulator", **options)
     with pytest.raises(OptionError, match=f"{name}=emulator has no effect with cache=split: say cache=el"):
