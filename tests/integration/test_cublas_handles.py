@@ -1,0 +1,259 @@
+"""Handles and workspaces of cuBLAS, by stand-ins for nvmath and CuPy: one of each for a thread, a graph's own in it.
+
+What cuBLAS's manual says of them: cublasSetStream takes the workspace away, and a handle, or a workspace, serves one
+thread at a time.
+"""
+
+import contextlib
+import gc
+import itertools
+import sys
+import threading
+import types
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from minidecode.device import graphs, matmul
+from minidecode.device.graphs import CaptureError, capture
+from minidecode.device.launch import STREAM
+from minidecode.device.out_of_memory import MemoryOfGraphs
+from minidecode.within import set_within
+
+
+class Product(NamedTuple):
+    handle: int
+    stream: int
+    workspace: tuple[int, int] | None  # address and bytes; None: cuBLAS's own, which no capture takes
+
+
+class Cublas(types.ModuleType):
+    """nvmath.bindings.cublas: what each handle has, and what each product ran with."""
+
+    def __init__(self):
+        super().__init__("nvmath.bindings.cublas")
+        self.streams, self.workspaces, self.destroyed = {}, {}, []
+        self.said, self.products = [], []
+        self.numbers = itertools.count(1)
+
+    def create(self):
+        handle = next(self.numbers)
+        self.streams[handle], self.workspaces[handle] = 0, None
+        return handle
+
+    def destroy(self, handle):
+        del self.streams[handle], self.workspaces[handle]
+        self.destroyed.append(handle)
+
+    def set_stream(self, handle, stream):
+        self.said.append("stream")
+        self.streams[handle], self.workspaces[handle] = stream, None
+
+    def set_workspace(self, handle, address, size):
+        self.said.append("workspace")
+        self.workspaces[handle] = address, size
+
+    def gemm_ex(self, handle, *_):
+        self.said.append("product")
+        self.products.append(Product(handle, self.streams[handle], self.workspaces[handle]))
+
+    gemm_strided_batched_ex = gemm_ex
+
+
+class Block:
+    """CuPy's memory: its pool has it again when it goes."""
+
+    def __init__(self, pool, address, size):
+        self.pool, self.ptr, self.size = pool, address, size
+
+    def __del__(self):
+        self.pool.held.remove((self.ptr, self.size))
+        self.pool.free.append((self.ptr, self.size))
+
+
+class Pool:
+    """CuPy's pool of memory: what is free in it is lent again. No address stands for two memories in a test."""
+
+    addresses = itertools.count(1 << 30, 1 << 30)
+
+    def __init__(self):
+        self.held, self.free = [], []
+
+    def malloc(self, size):
+        fitting = [block for block in self.free if block[1] == size]
+        block = fitting[0] if fitting else (next(self.addresses), size)
+        if fitting:
+            self.free.remove(block)
+        self.held.append(block)
+        return Block(self, *block)
+
+    def free_all_blocks(self):
+        self.free.clear()
+
+    def total_bytes(self):
+        return sum(size for _, size in self.held + self.free)
+
+
+class Stream:
+    numbers = itertools.count(100)
+
+    def __init__(self, non_blocking=False):
+        self.ptr = next(self.numbers)
+
+    __enter__ = __exit__ = synchronize = begin_capture = lambda self, *_: None
+
+    def end_capture(self):
+        return types.SimpleNamespace(launch=lambda: None)
+
+
+class Cupy(types.ModuleType):
+    """The part of CuPy that graphs and workspaces use."""
+
+    def __init__(self):
+        super().__init__("cupy")
+        self.default, self.allocator = Pool(), []
+        self.cuda = types.SimpleNamespace(
+            alloc=lambda size: (self.allocator or [self.default.malloc])[-1](size),
+            using_allocator=self.using_allocator,
+            Stream=Stream,
+            MemoryPool=Pool,
+            get_current_stream=Stream,
+        )
+
+    @contextlib.contextmanager
+    def using_allocator(self, malloc):
+        self.allocator.append(malloc)
+        try:
+            yield
+        finally:
+            self.allocator.pop()
+
+    def get_default_memory_pool(self):
+        return self.default
+
+
+@pytest.fixture
+def cupy(monkeypatch):
+    module = Cupy()
+    monkeypatch.setitem(sys.modules, "cupy", module)
+    return module
+
+
+@pytest.fixture
+def cublas(cupy, monkeypatch):
+    module = Cublas()
+    bindings = types.SimpleNamespace(cublas=module)
+    for name, each in (("", types.ModuleType("nvmath")), (".bindings", bindings), (".bindings.cublas", module)):
+        monkeypatch.setitem(sys.modules, f"nvmath{name}", each)
+    monkeypatch.setattr(matmul, "_HANDLES", type(matmul._HANDLES)())
+    monkeypatch.setattr(graphs, "MEMORY", MemoryOfGraphs())
+    matmul.cublas_functions.cache_clear()
+    yield module
+    matmul.cublas_functions.cache_clear()
+
+
+def multiply(shape=(2, 2)):
+    """A product of what has the attributes of CuPy's arrays that are asked for."""
+    array = np.zeros(shape, np.float32)
+    like = {name: getattr(array, name) for name in ("shape", "strides", "itemsize", "dtype", "ndim")}
+    on_device = types.SimpleNamespace(**like, data=types.SimpleNamespace(ptr=array.ctypes.data))
+    matmul.matmul([(on_device, on_device, on_device)])
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (3, 2, 2)])
+def test_a_product_has_the_stream_of_kernels_and_a_workspace_of_ours(cublas, shape):
+    """The stream is set first, since that takes the workspace away; and again only where something else is wanted."""
+    for stream in (0, 0, 7, 7, 0):
+        with set_within(STREAM, stream):
+            multiply(shape)
+    assert [product.stream for product in cublas.products] == [0, 0, 7, 7, 0]
+    (workspace,) = {product.workspace for product in cublas.products}
+    assert workspace is not None and workspace[1] == matmul.WORKSPACE == 32 << 20
+    assert len({product.handle for product in cublas.products}) == 1
+    assert cublas.said == [*["stream", "workspace", "product", "product"] * 2, "stream", "workspace", "product"]
+
+
+def test_a_workspace_within_which_cublas_works_is_set_and_taken_back(cublas, cupy):
+    for workspace in (None, other := matmul.allocate_cublas_workspace(), None):
+        with matmul.using_cublas_workspace(workspace):
+            multiply()
+    own, lent, again = (product.workspace for product in cublas.products)
+    assert lent == (other.ptr, matmul.WORKSPACE) and own == again not in (None, lent)
+
+
+def test_threads_have_a_handle_and_a_workspace_each(cublas, cupy):
+    """Two that multiply at the same time; what a thread had goes with it."""
+    both = threading.Barrier(2, timeout=60)
+    multiply()
+
+    def work():
+        for _ in range(3):
+            both.wait()
+            multiply()
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    handles = {product.handle for product in cublas.products}
+    workspace_of = {product.handle: product.workspace for product in cublas.products}
+    assert len(handles) == len(set(workspace_of.values()) - {None}) == 3
+    assert all(product.workspace == workspace_of[product.handle] for product in cublas.products)
+    del thread, threads
+    gc.collect()
+    (mine,) = cublas.streams
+    assert sorted(cublas.destroyed) == sorted(handles - {mine}) and mine == cublas.products[0].handle
+    assert cupy.default.held == [workspace_of[mine]]
+
+
+def test_a_graph_that_is_kept_has_a_workspace_of_its_own(cublas, cupy):
+    """No other allocation gets it while the graph is there; it goes with the graph."""
+    multiply()
+    kept = [capture("cuda", multiply)[0] for _ in range(2)]
+    multiply()
+    before, *captured, after = cublas.products
+    assert before == after and after.stream == 0
+    assert len({product.stream for product in cublas.products}) == 3
+    assert len({product.workspace for product in cublas.products} - {None}) == 3
+    later = [matmul.allocate_cublas_workspace() for _ in range(4)]
+    assert not {(block.ptr, block.size) for block in later} & {product.workspace for product in captured}
+    graphs.MEMORY.give_back_unused()
+    assert all(holds(graph.pool, product) for graph, product in zip(kept, captured, strict=True))
+    pool = kept.pop().pool
+    gc.collect()
+    graphs.MEMORY.give_back_unused()
+    assert pool.total_bytes() == 0 and len(graphs.MEMORY) == 1 and holds(kept[0].pool, captured[0])
+
+
+def holds(pool, product):
+    return product.workspace in pool.held + pool.free
+
+
+def test_the_handle_is_there_before_a_capture_begins(cublas, monkeypatch):
+    """The workspace of a thread is no graph's: it does not lie in the pool of the first one."""
+    monkeypatch.setattr(Stream, "begin_capture", lambda _: cublas.said.append("capture begins"))
+    graph, _ = capture("cuda", multiply)
+    assert cublas.said[:3] == ["stream", "workspace", "capture begins"]
+    multiply()
+    assert not holds(graph.pool, cublas.products[-1])
+
+
+def test_a_capture_that_fails_gives_its_workspace_back(cublas, cupy):
+    pools = []
+
+    def run():
+        pools.append(cupy.allocator[-1].__self__)
+        multiply()
+        raise ValueError("refused")
+
+    multiply()
+    with pytest.raises(CaptureError):
+        capture("cuda", run)
+    multiply()
+    before, captured, after = cublas.products
+    assert before == after != captured
+    gc.collect()
+    graphs.MEMORY.give_back_unused()
+    assert pools[0].total_bytes() == len(graphs.MEMORY) == 0
