@@ -105,9 +105,21 @@ def test_a_machine_is_named_with_its_architecture_once(monkeypatch, tmp_path):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", CATALOG)
-def test_on_a_gpu_every_implementation_is_timed(name):
+def test_on_a_gpu_every_implementation_is_right_and_timed(name, monkeypatch):
+    """Older kernels are judged there by this alone."""
+    verdicts, judge = [], compare.check
+
+    def noted(*arguments, **how):
+        verdicts.append(judge(*arguments, **how))
+        return verdicts[-1]
+
+    monkeypatch.setattr(compare, "check", noted)
     timed = {t.implementation.removesuffix(" on the host") for t in md.compare(name, repeats=2).timings}
-    assert timed == set(implementations(CATALOG[name]))
+    labels = list(implementations(CATALOG[name]))
+    assert timed == set(labels) and len(verdicts) == len(labels)
+    for label, verdict in zip(labels, verdicts, strict=True):
+        assert verdict.ok and not (verdict.warnings or verdict.left_out), str(verdict)
+        assert ("lived on the GPU" in verdict.where) == label.startswith("cuda"), label
 
 
 @pytest.fixture(scope="module")

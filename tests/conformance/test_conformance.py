@@ -34,7 +34,8 @@ EXAMPLES = 40  # random inputs; planted and large ones come on top
 def implementations_and_places(*, older: bool):
     """Every implementation there is; kernels on the emulated device, and on the GPU where there is one.
 
-    older: only kernels that a newer version has replaced; else all others.
+    older: only kernels that a newer version has replaced; else all others. On a GPU `compare` checks the older ones,
+    on planted and large inputs too, before it times them: tests/bench/test_compare.py.
     """
     for name, row in CATALOG.items():
         for label, function in implementations(row).items():
@@ -43,7 +44,8 @@ def implementations_and_places(*, older: bool):
                 continue
             if label.startswith("cuda"):
                 yield pytest.param(name, function, 8, "emulator", id=f"{test}-emulator")
-                yield pytest.param(name, function, 5 * EXAMPLES, "cuda", id=f"{test}-gpu", marks=pytest.mark.gpu)
+                if not older:
+                    yield pytest.param(name, function, 5 * EXAMPLES, "cuda", id=f"{test}-gpu", marks=pytest.mark.gpu)
             else:
                 yield pytest.param(name, function, EXAMPLES, "cpu", id=test)
 
@@ -66,14 +68,14 @@ def test_every_implementation_is_right(name, function, examples, device, record_
 @pytest.mark.usefixtures("one_oracle")
 @pytest.mark.parametrize(("name", "function", "examples", "device"), list(implementations_and_places(older=True)))
 def test_every_older_kernel_is_right(name, function, examples, device, record_property):
-    """On all inputs, too: only `pytest --full` and a GPU run every one of them."""
+    """On all inputs, too: only `pytest --full` runs every one of them."""
     check_implementation(name, function, examples, device, record_property)
 
 
 @pytest.mark.usefixtures("one_oracle")
 @pytest.mark.parametrize(
     ("name", "function"),
-    [pytest.param(*p.values[:2], id=p.id) for p in implementations_and_places(older=True) if not p.marks],
+    [pytest.param(*p.values[:2], id=p.id) for p in implementations_and_places(older=True)],
 )
 def test_every_older_kernel_is_right_on_some_inputs(name, function):
     """On one planted input in five, with races looked for."""

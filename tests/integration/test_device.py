@@ -50,21 +50,26 @@ def same(here, there):
     np.testing.assert_allclose(there.scores, here.scores, rtol=1e-5)
 
 
-SEARCHES = [
+ELSEWHERE_ON_A_GPU = [  # where test_gpu_families.py has the same of these families
     ("gpt2", "", {}),
     ("gpt2", "", {"num_beams": 2, "no_repeat_ngram_size": 2}),
     ("gpt2", "cache=preallocated", {"num_beams": 2}),
     ("gpt2", "cache=replicated", {"num_beams": 2}),
     ("gpt2", "cache=indirect", {"num_beams": 3}),
     ("gpt2", "cache=el", {"num_beams": 2}),
+    ("gpt2", "hars=cuda", {"num_beams": 2, "min_new_tokens": 0}),
+    ("gpt2", "", {"do_sample": True, "temperature": 0.7, "top_k": 5, "top_p": 0.9, "num_return_sequences": 2}),
+    ("gpt2", "", {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.5}),
+    ("bart", "", {"num_beams": 2}),
+    ("bart", "cache=el", {"num_beams": 2}),
+    ("bart", "cache=replicated", {}),
+]
+SEARCHES = [
     ("gpt2", "cache=none", {"num_beams": 2}),
     ("gpt2", "cache_dtype=float16", {}),
     ("gpt2", "drop_finished=on", {"num_beams": 2, "max_new_tokens": 4}),
     ("gpt2", "epilogue=cuda", {}),
-    ("gpt2", "hars=cuda", {"num_beams": 2, "min_new_tokens": 0}),
-    ("gpt2", "", {"do_sample": True, "temperature": 0.7, "top_k": 5, "top_p": 0.9, "num_return_sequences": 2}),
     ("gpt2", "", {"num_beams": 2, "do_sample": True}),
-    ("gpt2", "", {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.5}),
     ("gpt2", "", {"num_beams": 2, "sibling_penalty": 0.3}),
     ("gpt2", "", {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.5, "dialect": "fairseq"}),
     (
@@ -96,14 +101,11 @@ SEARCHES = [
     ("gpt2", "", {"num_beams": 2, "dialect": "hf4", "forced_eos_token_id": 1, "renormalize_logits": True}),
     ("gpt2", "", {"num_beams": 2, "dialect": "ctranslate2", "patience": 1.5, "repetition_penalty": 1.3}),
     ("gpt2", "", {"num_beams": 2, "dialect": "lightseq"}),
-    ("bart", "", {"num_beams": 2}),
-    ("bart", "cache=el", {"num_beams": 2}),
-    ("bart", "cache=replicated", {}),
     ("bart", "cache=none", {"num_beams": 2}),
 ]
 
 
-@pytest.mark.parametrize(("kind", "plan", "options"), SEARCHES, ids=str)
+@pytest.mark.parametrize(("kind", "plan", "options"), ELSEWHERE_ON_A_GPU + SEARCHES, ids=str)
 def test_the_tokens_are_those_of_numpy(kind, plan, options, monkeypatch):
     """Prompts go through the kernels of products too where nothing else is asked for, and without a cache.
 
@@ -337,14 +339,17 @@ def test_the_same_on_a_gpu(kind, plan, options):
     same(make(kind, "emulator").generate(input_ids=IDS, plan=f"cuda,{plan}", **options), there)
 
 
+@pytest.mark.parametrize(
+    ("device", "plan"), [("emulator", "numpy"), pytest.param("cuda", "cuda", marks=pytest.mark.gpu)]
+)
 @pytest.mark.parametrize("options", [
     {"remove_invalid_values": True}, {"guidance_scale": 1.5}, {"guidance_scale": 1.5, "num_beams": 2},
     {"sequence_bias": {(5,): 2.0}}, {"exponential_decay_length_penalty": (1, 1.5)},
     {"do_sample": True, "typical_p": 0.5},
 ], ids=str)  # fmt: skip
-def test_later_options_say_the_same_on_a_device(tiny_folder, options):
+def test_later_options_say_the_same_on_a_device(tiny_folder, options, device, plan):
     """Scores lie there; what is no op of the plan's gets copies."""
     folder, how = tiny_folder(), {"input_ids": [[5, 6], [7]], "max_new_tokens": 3, **options}
-    here, there = (md.load(folder, plan="numpy", device=device) for device in ("cpu", "emulator"))
+    here, there = md.load(folder, plan="numpy"), md.load(folder, plan=plan, device=device)
     expected = [ids.tolist() for ids in here.generate(**how).token_ids]
     assert [ids.tolist() for ids in there.generate(**how).token_ids] == expected

@@ -42,6 +42,8 @@ WAYS = [
     ("split,hars=cuda", {"num_beams": 3}),
     ("split,cache_dtype=float16", {"num_beams": 2}),
 ]
+CASES = [(kind, *way) for kind in FORWARD_PASSES for way in WAYS]
+CASES += [(kind, *WAYS[1]) for kind in FAMILIES if kind not in (*FORWARD_PASSES, "bert")]  # other settings of a pass
 ROUNDED = dict.fromkeys(("float16", "int8", "int8_blocks", "int4"), FLOAT16) | {  # what meets weights: unit roundoff
     "float32": 0.0,  # not rounded
     "int8_dynamic": 32**0.5 / 254,  # of a row's largest number, at most sqrt(32) times the root mean square of its 32
@@ -99,8 +101,7 @@ def rounding(config, largest, cache="split", dtype="float32"):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize(("cache", "options"), WAYS, ids=str)
-@pytest.mark.parametrize("kind", FORWARD_PASSES)
+@pytest.mark.parametrize(("kind", "cache", "options"), CASES, ids=str)
 def test_a_family_generates_the_tokens_of_the_cpu(kind, cache, options, device, model_of):
     """Each text twice, the second time by the graph that was kept, and then others of other lengths."""
     here, there = (model_of(kind, place) for place in ("cpu", device))
