@@ -34,8 +34,6 @@ from minidecode.ops import Weight
 
 RESULTS = Path(__file__).with_name("results")
 OUT, KERNELS = RESULTS / "multiprocessor-h100.json", RESULTS / "gpu-h100-kernels.json"
-OPS = ("linear", "norm", "activation", "softmax", "argmax", "candidates", "hars", "beam_scores", "temperature", "heads",
-       "shared", "split", "embedding", "append", "reorder", "rotation", "bias")  # fmt: skip
 # Shares in %, 1 GB, of the kernels of commit dc527bcc (2026-11-26), which are versions today.
 BEFORE = {
     ("linear", "cuda v3"): 14, ("split", "cuda v4"): 14, ("shared", "cuda v4"): 15, ("candidates", "cuda v3"): 10,
@@ -61,26 +59,24 @@ def main() -> None:
 
 
 def write_counts(again: bool) -> None:
-    """A line for each kernel and each op, so that a change shows as one."""
+    """Every op that has kernels: of products all ways to store weights, else the one that `predict` takes."""
     book = {"counts": {}, "works": {}} if again else json.loads(predict.COUNTS.read_text(encoding="utf-8"))
     predict.recorded_counts.cache_clear()
     predict.recorded_counts = lambda: book  # what is counted on the way is not counted twice
-    for name in OPS:
-        row = CATALOG[name]
-        can_be = ways_to_store(name)
-        ways = can_be if name == "linear" else [s for s in ("float16",) if s in can_be] or [None]
-        for stored in ways:
-            functions = {k: f for k, f in implementations(row).items() if k.startswith("cuda")}
-            if set(book["works"].get(f"{name} {stored}", {}).get("versions", ())) == set(functions):
+    for name, row in CATALOG.items():
+        if not (versions := predict.kernel_versions(row)):
+            continue
+        for stored in ways_to_store(name) if name == "linear" else [predict.usual_way_to_store(name)]:
+            kept = book["works"].get(f"{name} {stored}")
+            if kept and {*kept["versions"], *kept.get("left_out", ())} == set(versions):
                 continue
-            arguments, shape, useful = predict.enlarged_inputs(row, predict.MEGABYTES, stored)
-            versions = {}
-            for label, function in functions.items():
-                launched = predict.launches_of(function, *arguments)
+            counted = predict.count_versions(row, predict.MEGABYTES, stored)
+            for launched in counted.versions.values():
                 book["counts"] |= {one.kernel: list(dataclasses.astuple(one.code)) for one in launched}
-                versions[label] = [[one.kernel, round_work(one.work)] for one in launched]
-                print(name, stored, label, *versions[label], flush=True)
-            book["works"][f"{name} {stored}"] = {"shape": shape, "useful": int(useful), "versions": versions}
+            works = {k: [[one.kernel, round_work(one.work)] for one in v] for k, v in counted.versions.items()}
+            work = {"shape": counted.shape, "useful": counted.useful, "versions": works}
+            book["works"][f"{name} {stored}"] = work | ({"left_out": counted.left_out} if counted.left_out else {})
+            print(name, stored, works, counted.left_out, flush=True)
             write(predict.COUNTS, book)
 
 

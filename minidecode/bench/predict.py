@@ -23,10 +23,11 @@ import numpy as np
 
 from ..catalog import Row, arguments_of, find
 from ..conformance.rows import repeated_axis, to_repeat
-from ..device.launch import recorded_launches
+from ..device.launch import Recorded, recorded_launches
+from ..device.matmul import PRODUCT
 from ..device.seen_kernels import note_kernel, seen_kernels
 from ..emulator.one_block import Asked, run_first_block
-from ..errors import OptionError
+from ..errors import EmulationError, OptionError
 from ..ops import Weight
 from .compare import implementations, ways_to_store
 from .multiprocessor import H100, Code, Multiprocessors, combine_limits, seconds_by_limit
@@ -35,6 +36,11 @@ MACHINES_WITH_MODEL = {"h100": H100}
 MEGABYTES = 1000.0
 COUNTS = Path(__file__).with_name("kernel_counts.json")
 FILLED = 2  # times that the inputs stand at the begin of the arrays; zeros follow
+ROOM = 2  # bytes of the inputs' arrays for each that must move: ops that read little of them are repeated less often
+
+
+class NotPredictedError(OptionError):
+    """The model cannot say what a version would reach."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,16 @@ class Launched:
     kernel: str
     code: Code
     work: Asked
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The launches of an op's versions, and why others have none."""
+
+    shape: str
+    useful: int  # bytes that must move at the least
+    versions: dict[str, list[Launched]] = dataclasses.field(default_factory=dict)
+    left_out: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -71,6 +87,7 @@ class Predictions:
     shape: str
     useful: int  # bytes that must move at the least
     versions: list[Prediction]
+    left_out: dict[str, str] = dataclasses.field(default_factory=dict)  # version -> why it is not predicted
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -87,6 +104,7 @@ class Predictions:
             alone = "".join(f"{_percent(least / v.limits[n] if v.limits[n] else math.inf):>9}" for n in names)
             kernels = ", ".join(dict.fromkeys(v.kernels))
             lines.append(f"{v.label:10}{_percent(v.share):>6}  {v.limit:<11}{alone}  {kernels}")
+        lines += [f"{label:10}{'-':>6}  {why}" for label, why in self.left_out.items()]
         return "\n".join(lines)
 
 
@@ -105,29 +123,62 @@ def predict(
     row = find(name)
     if machine not in MACHINES_WITH_MODEL:
         raise OptionError(f"there is no model of {machine!r}: say {', '.join(MACHINES_WITH_MODEL)}")
-    functions = {label: f for label, f in implementations(row).items() if label.startswith("cuda")}
+    functions = kernel_versions(row)
     if not functions:
         raise OptionError(f"{name} has no kernel: nothing runs on a GPU")
     can_be = ways_to_store(row.name)
     if stored is not None and stored not in can_be:
         what = f"say {', '.join(can_be)}" if can_be else "leave it out"
         raise OptionError(f"{name} is not stored as {stored!r}: {what}")
-    stored = stored or next((s for s in ("float16", *can_be) if s in can_be), None)
-    recorded = recorded_counts()
-    kept = recorded["works"].get(f"{row.name} {stored}") if megabytes == MEGABYTES else None
-    if kept and set(kept["versions"]) == set(functions):
-        shape, useful = kept["shape"], kept["useful"]
-        launched = {label: [Launched(key, code_of(key), Asked(*work)) for key, work in launches]
-                    for label, launches in kept["versions"].items()}  # fmt: skip
-    else:
+    stored = stored or usual_way_to_store(row.name)
+    counted = recorded_work(row, stored) if megabytes == MEGABYTES else None
+    if counted is None or {*counted.versions, *counted.left_out} != set(functions):
+        counted = count_versions(row, megabytes, stored, progress)
+    if not counted.versions:
+        raise NotPredictedError(f"{name} is not predicted: {next(iter(counted.left_out.values()))}")
+    gpu = MACHINES_WITH_MODEL[machine]
+    versions = [predict_call(gpu, label, launches, counted.useful) for label, launches in counted.versions.items()]
+    return Predictions(row.name, machine, counted.shape, counted.useful, versions, counted.left_out)
+
+
+def usual_way_to_store(name: str) -> str | None:
+    """float16 where an op's weights or caches can be stored so, else the first way."""
+    can_be = ways_to_store(name)
+    return next((s for s in ("float16", *can_be) if s in can_be), None)
+
+
+def kernel_versions(row: Row) -> dict[str, Callable[..., Any]]:
+    """Label -> function that launches kernels."""
+    return {label: f for label, f in implementations(row).items() if label.startswith("cuda")}
+
+
+def recorded_work(row: Row, stored: str | None) -> Counted | None:
+    """What kernel_counts.json holds of an op, at the default size."""
+    if (kept := recorded_counts()["works"].get(f"{row.name} {stored}")) is None:
+        return None
+    versions = {
+        label: [Launched(key, code_of(key), Asked(*work)) for key, work in launches]
+        for label, launches in kept["versions"].items()
+    }
+    return Counted(kept["shape"], kept["useful"], versions, kept.get("left_out", {}))
+
+
+def count_versions(
+    row: Row, megabytes: float, stored: str | None, progress: Callable[[int, int], None] = lambda done, of: None,
+) -> Counted:  # fmt: skip
+    """All versions of an op, counted now. Raises OptionError where memory ends, or machine code cannot be had."""
+    try:
         arguments, shape, useful = enlarged_inputs(row, megabytes, stored)
-        launched = {}
+        counted, functions = Counted(shape, int(useful)), kernel_versions(row)
         for done, (label, function) in enumerate(functions.items()):
             progress(done, len(functions))
-            launched[label] = launches_of(function, *arguments)
-    gpu = MACHINES_WITH_MODEL[machine]
-    versions = [predict_call(gpu, label, launches, useful) for label, launches in launched.items()]
-    return Predictions(row.name, machine, shape, useful, versions)
+            try:
+                counted.versions[label] = launches_of(function, *arguments)
+            except NotPredictedError as error:
+                counted.left_out[label] = str(error)
+    except MemoryError as error:
+        raise OptionError(f"not enough memory: {error}; use smaller --megabytes") from None
+    return counted
 
 
 def predict_call(gpu: Multiprocessors, label: str, launches: list[Launched], useful: float) -> Prediction:
@@ -145,26 +196,40 @@ def predict_call(gpu: Multiprocessors, label: str, launches: list[Launched], use
 def launches_of(function: Callable[..., Any], *arguments: Any) -> list[Launched]:
     """What a call launches: each launch's first block is emulated. The call may fail behind its last launch.
 
-    Arrays that a launch hands to the next hold zeros, for no launch runs.
+    Arrays that a launch hands to the next hold zeros, for no launch runs. Raises NotPredictedError where the library
+    multiplies too, or where the emulator does not come to the end of a block.
     """
+    launched = []
+    for launch in launches_without_work(function, *arguments):
+        with seen_kernels() as seen:
+            note_kernel(launch.kernel, launch.arguments)
+        ((_, types),) = seen
+        key = key_of_kernel(launch.kernel, types)
+        code = code_of(key, launch.kernel, types)
+        try:
+            launched.append(Launched(key, code, run_first_block(*launch)))
+        except EmulationError as error:
+            raise NotPredictedError(f"the emulator stops in {launch.kernel.py_func.__name__}: {error}") from None
+    return launched
+
+
+def launches_without_work(function: Callable[..., Any], *arguments: Any) -> list[Recorded]:
+    """What a call launches; nothing runs."""
     failed, how = None, {}
     if "workspace" in inspect.signature(function).parameters:
         how["workspace"] = _zeros
     with recorded_launches() as recorded, np.errstate(all="ignore"):
         try:
             function(*arguments, **how)
+        except MemoryError:
+            raise
         except Exception as error:  # its arrays hold no results
             failed = error
+    if any(launch.kernel == PRODUCT for launch in recorded):
+        raise NotPredictedError("the library multiplies, whose time is not modelled")
     if not recorded:
-        raise OptionError(f"no kernel was launched: {failed or 'the library computes it'}")
-    launched = []
-    for launch in recorded:
-        with seen_kernels() as seen:
-            note_kernel(launch.kernel, launch.arguments)
-        ((_, types),) = seen
-        key = key_of_kernel(launch.kernel, types)
-        launched.append(Launched(key, code_of(key, launch.kernel, types), run_first_block(*launch)))
-    return launched
+        raise NotPredictedError(f"no kernel was launched: {failed}")
+    return recorded
 
 
 def _zeros(shape: Any, dtype: Any = np.float32) -> np.ndarray:
@@ -174,14 +239,21 @@ def _zeros(shape: Any, dtype: Any = np.float32) -> np.ndarray:
 def enlarged_inputs(row: Row, megabytes: float, stored: str | None = None) -> tuple[tuple, str, int]:
     """(inputs, their shape in words, bytes that must move): the paper's, repeated until they move so much.
 
-    Rows are repeated, of products outputs. No memory is taken for the zeros that follow until they are touched.
+    Rows are repeated, of products outputs; not so often that their arrays would have more than ROOM times these bytes.
+    No memory is taken for the zeros that follow until they are touched.
     """
     arguments, shape = to_repeat(row.name, **({"stored": stored} if stored else {}), seed=1)
-    has_weight = any(isinstance(a, Weight) for a in arguments)
-    if has_weight:
-        arguments = tuple(_weights_by_output(a) for a in arguments)
+    arguments = tuple(_weights_by_output(a) for a in arguments)
     least = row.cost(*arguments).bytes
-    times = max(1, math.ceil(1e6 * megabytes / least))
+    held = sum(array.nbytes for array in repeat_inputs(row, arguments, 1)[1])
+    times = max(1, min(math.ceil(1e6 * megabytes / least), int(1e6 * megabytes * ROOM / held))) if held else 1
+    words = f"{shape}, {times} times" if times > 1 else shape
+    return repeat_inputs(row, arguments, times)[0], words, times * least
+
+
+def repeat_inputs(row: Row, arguments: tuple, times: int) -> tuple[tuple, list[np.ndarray]]:
+    """(inputs so many times as large, those of their arrays that are repeated)."""
+    has_weight = any(isinstance(a, Weight) for a in arguments)
     made: dict[int, np.ndarray] = {}  # an array that stands in two places goes on doing so
 
     def repeat_array(array: np.ndarray, axis: int = 0) -> np.ndarray:
@@ -194,14 +266,13 @@ def enlarged_inputs(row: Row, megabytes: float, stored: str | None = None) -> tu
 
     def enlarge_argument(name: str, value: Any) -> Any:
         if isinstance(value, Weight):
-            scale = repeat_array(value.scale) if np.ndim(value.scale) else value.scale
-            return dataclasses.replace(value, data=repeat_array(value.data), scale=scale)
+            parts = {part: getattr(value, part) for part in ("data", "scale", "bias")}
+            return dataclasses.replace(value, **{k: repeat_array(v) if np.ndim(v) else v for k, v in parts.items()})
         if not isinstance(value, np.ndarray) or has_weight or (axis := repeated_axis(row.name, name)) is None:
             return value
         return repeat_array(value, axis)
 
-    given = arguments_of(row, arguments)
-    return tuple(enlarge_argument(*item) for item in given.items()), f"{shape}, {times} times", times * least
+    return tuple(enlarge_argument(*item) for item in arguments_of(row, arguments).items()), list(made.values())
 
 
 def _weights_by_output(value: Any) -> Any:

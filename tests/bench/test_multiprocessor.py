@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import time
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +20,10 @@ from minidecode.bench.multiprocessor import (
     seconds_by_limit,
 )
 from minidecode.catalog import CATALOG
+from minidecode.device import matmul
 from minidecode.emulator.one_block import Asked, run_first_block
-from minidecode.errors import OptionError
+from minidecode.errors import EmulationError, OptionError
+from minidecode.plan import is_there
 
 ROOT = Path(__file__).parents[2]
 MEASURED = json.loads((ROOT / "benchmarks" / "results" / "multiprocessor-h100.json").read_text(encoding="utf-8"))
@@ -170,6 +174,52 @@ def test_every_recorded_op_is_predicted_without_the_toolkit(monkeypatch):
         op, stored = name.split()
         found = predict.predict(op, stored=None if stored == "None" else stored)
         assert all(0 < version.share < 1.2 for version in found.versions)
+
+
+@pytest.mark.parametrize("name", [name for name, row in CATALOG.items() if is_there(row, "cuda")])
+def test_every_op_with_kernels_stays_within_bounds_at_the_default_size(name, monkeypatch):
+    """Nothing is multiplied, arrays stay below a few gigabytes, and each version launches kernels or says why not."""
+    monkeypatch.setattr(matmul, "multiply_by_numpy", None)
+    row, began = CATALOG[name], time.monotonic()
+    tracemalloc.start()
+    try:
+        arguments, _, useful = predict.enlarged_inputs(row, predict.MEGABYTES, predict.usual_way_to_store(name))
+        assert 0 < useful < 1.1e9
+        for function in predict.kernel_versions(row).values():
+            try:
+                assert predict.launches_without_work(function, *arguments)
+            except predict.NotPredictedError as error:
+                assert str(error) == "the library multiplies, whose time is not modelled"
+        assert tracemalloc.get_traced_memory()[1] < 8e9
+    finally:
+        tracemalloc.stop()
+    assert time.monotonic() - began < 120
+
+
+def test_where_memory_ends_it_names_an_option_of_predict(cli, monkeypatch):
+    def without_memory(*given):
+        raise MemoryError("Unable to allocate 167. GiB")
+
+    monkeypatch.setattr(predict, "enlarged_inputs", without_memory)
+    ran = cli("predict", "softmax", "--megabytes", "2000")
+    assert ran.code == 1 and ran.err.splitlines() == [
+        "minidecode: not enough memory: Unable to allocate 167. GiB; use smaller --megabytes"
+    ]
+
+
+def test_what_the_library_multiplies_or_the_emulator_stops_is_left_out_with_its_reason(monkeypatch):
+    found = predict.count_versions(CATALOG["cross_kv"], 25, "float16")
+    assert set(found.left_out) == set(predict.kernel_versions(CATALOG["cross_kv"])) and not found.versions
+    with pytest.raises(OptionError, match="cross_kv is not predicted: the library multiplies"):
+        predict.predict("cross_kv", megabytes=25)
+
+    def stopped(*launch):
+        raise EmulationError("a thread does not come out of its loop")
+
+    monkeypatch.setattr(predict, "run_first_block", stopped)
+    found = predict.count_versions(CATALOG["activation"], 1000, None)
+    assert not found.versions
+    assert found.left_out["cuda"] == "the emulator stops in activation_of_fours: a thread does not come out of its loop"
 
 
 def test_another_size_is_emulated(cli):

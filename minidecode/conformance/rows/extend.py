@@ -123,6 +123,9 @@ def oracle(
     return flag, tokens_RM, total_R, length_R, done_R
 
 
+REPEATED = {}  # one block does all: it is predicted at the size of a step
+
+
 def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
     """A step of 128 texts. For even seeds a fourth is done, for odd ones none, so that the flag differs."""
     texts = [Text(3 + r + seed, -0.5 - (r + seed) % 9, is_done=seed % 2 == 0 and r % 4 == 0) for r in range(128)]

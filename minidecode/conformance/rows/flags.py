@@ -87,6 +87,9 @@ def oracle(done_X, trouble_X, parent_BW, model_trouble_R):
     return np.array([sum(bit for bit, holds in bits.items() if holds)])
 
 
+REPEATED = {}  # one block does all: it is predicted at the size of a step
+
+
 def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
     """A step of 32 sentences of 4 beams in which nothing is wrong; in every other one some are done, so the flag is
     never the one before.
