@@ -12,10 +12,10 @@ Takes some seconds. Prints the table; writes it into --readme between the marks 
 from __future__ import annotations
 
 import argparse
-import json
 
 from flags import file_to_write
 from readme import with_marks, write_between_markers
+from records import write_record
 
 import minidecode as md
 from minidecode.loading import load_shapes
@@ -61,7 +61,7 @@ def main() -> None:
     record = measure()
     print(table(record))
     if a.out:
-        a.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        write_record(a.out, record)
     if a.readme:
         write_between_markers(a.readme, "arena-bytes", table(record))
 

@@ -18,12 +18,12 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import importlib
-import json
 import math
 
 import numpy as np
 from flags import file_to_write, positive
 from gpu_timing import Record
+from records import write_record
 
 from minidecode.bench.compare import calls_on_device, describe_machine, implementations, time_by_turns
 from minidecode.catalog import CATALOG, arguments_of
@@ -136,7 +136,7 @@ def main() -> None:
             cupy.get_default_memory_pool().free_all_blocks()
     print(table(record))
     if a.out:
-        a.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        write_record(a.out, record)
 
 
 if __name__ == "__main__":

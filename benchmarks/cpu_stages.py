@@ -24,7 +24,6 @@ os.environ["OPENBLAS_NUM_THREADS"] = os.environ["NUMBA_NUM_THREADS"]
 
 import argparse
 import functools
-import json
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -35,6 +34,7 @@ from flags import file_to_write, positive
 from numba import njit
 from peers import SETTINGS, is_intel, options_of, prompts_of
 from readme import with_marks, write_between_markers
+from records import write_record
 from registers import Registers, kind_of_floats, operations_of
 
 import minidecode as md
@@ -243,7 +243,7 @@ def main() -> None:
     }  # fmt: skip
     print(table(result))
     if a.out:
-        a.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        write_record(a.out, result)
     if a.readme:
         write_between_markers(a.readme, "cpu-stages-intel" if is_intel(result) else "cpu-stages", table(result))
 

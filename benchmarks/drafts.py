@@ -12,7 +12,6 @@ writes them into --readme between the marks drafts, and all figures to --out.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from statistics import median
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 from flags import file_to_write
 from readme import with_marks, write_between_markers
+from records import write_record
 
 import minidecode as md
 from minidecode.bench.compare import describe_machine
@@ -93,7 +93,7 @@ def main() -> None:
     if a.readme:
         write_between_markers(a.readme, "drafts", markdown(record))
     if a.out:
-        a.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        write_record(a.out, record)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from dataclasses import replace
 
 import numpy as np
 from flags import check_heads, file_to_write, positive
+from records import write_record
 
 from minidecode.bench.compare import describe_machine, time_by_turns
 from minidecode.bench.el_costs import METHODS, Sizes, costs_of_groups
@@ -193,7 +194,7 @@ def main() -> None:
         rooflines = {name: vars(m) | {"balance": m.balance} for name, m in machines.items()}
         record = {"machine": machine, "machines": rooflines,
                  "figure_3": figure3, "figure_4": rows, "why": sentences}  # fmt: skip
-        a.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        write_record(a.out, record)
 
 
 if __name__ == "__main__":

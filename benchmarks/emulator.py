@@ -19,6 +19,7 @@ import time
 import numpy as np
 from flags import file_to_write, positive
 from numba import cuda, float32
+from records import write_record
 
 import minidecode as md
 from minidecode.bench.compare import describe_machine
@@ -117,7 +118,7 @@ def main() -> None:
         print(json.dumps(rows[-1]), flush=True)
     machine = describe_machine() | {"note": a.note}
     if a.out:
-        a.out.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n", encoding="utf-8")
+        write_record(a.out, {"machine": machine, "rows": rows})
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ figures to --out.
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import statistics
 import time
@@ -29,6 +28,7 @@ from importlib.util import find_spec
 
 import numpy as np
 from flags import file_to_write, positive
+from records import write_record
 
 import minidecode as md
 from minidecode.bench.compare import describe_machine
@@ -207,7 +207,7 @@ def main() -> None:
     machine = describe_machine() | packages | {"threads": threads, "plan": a.plan}
     print(table(rows))
     if a.out:
-        a.out.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n", encoding="utf-8")
+        write_record(a.out, {"machine": machine, "rows": rows})
 
 
 if __name__ == "__main__":

@@ -12,13 +12,13 @@ Takes about two minutes. Prints the table; writes it into --readme between the m
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
 
 import numpy as np
 from flags import file_to_write, positive
 from readme import with_marks, write_between_markers
+from records import write_record
 
 import minidecode as md
 from minidecode.bench.compare import describe_machine
@@ -86,7 +86,7 @@ def main() -> None:
     machine = describe_machine() | {"note": a.note}
     print(markdown(machine, rows))
     if a.out:
-        a.out.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n", encoding="utf-8")
+        write_record(a.out, {"machine": machine, "rows": rows})
     if a.readme:
         write_between_markers(a.readme, "first-rungs", markdown(machine, rows))
 

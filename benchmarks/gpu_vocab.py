@@ -12,11 +12,11 @@ line for each version, and writes all of them to --out.
 
 import argparse
 import inspect
-import json
 import time
 
 import numpy as np
 from flags import file_to_write
+from records import write_record
 
 from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG
@@ -168,7 +168,7 @@ def main() -> None:
         print(f"ban of n-grams, {label}: {each:.4f} ms, {ms['loop with transfers'] / each:,.0f}x")
     print(f"{time.monotonic() - begun:.0f} s in all")
     if a.out:
-        a.out.write_text(json.dumps(record, indent=1) + "\n")
+        write_record(a.out, record)
 
 
 if __name__ == "__main__":

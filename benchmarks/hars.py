@@ -19,10 +19,10 @@ beam, as in the paper, and for one threshold of all. Its numbers come from a see
 from __future__ import annotations
 
 import argparse
-import json
 
 import numpy as np
 from flags import file_to_write, positive
+from records import write_record
 from threadpoolctl import threadpool_limits
 
 from minidecode.bench.compare import describe_machine, implementations, time_by_turns
@@ -154,7 +154,7 @@ def main() -> None:
         print(f"beam_scores\n{table(rows)}")
         settings = {"vocabulary": a.vocabulary, "trials": a.trials}
         record = {"machine": "any machine: the numbers come from a seed", **settings, "beam_scores": rows}
-        a.losses.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        write_record(a.losses, record)
         return
     rng = np.random.default_rng(0)
     with threadpool_limits(1):
@@ -169,7 +169,7 @@ def main() -> None:
         print(f"{name}\n{table(rows)}\n")
     if a.out:
         settings = {"vocabulary": a.vocabulary, "trials": a.trials, "repeats": a.repeats}
-        a.out.write_text(json.dumps({"machine": machine, **settings, **results}) + "\n", encoding="utf-8")
+        write_record(a.out, {"machine": machine, **settings, **results})
 
 
 if __name__ == "__main__":

@@ -19,7 +19,6 @@ product; writes both into --readme between the marks int8-gemm, and all figures 
 from __future__ import annotations
 
 import argparse
-import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +29,7 @@ import numpy as np
 from flags import file_to_write, positive
 from numba import njit
 from readme import with_marks, write_between_markers
+from records import write_record
 from registers import loop_of, operations_of
 from threadpoolctl import threadpool_info, threadpool_limits
 
@@ -230,7 +230,7 @@ def main() -> None:
     result = {"machine": machine, "products": measured}
     print(table(result, set(a.products)))
     if a.out:
-        a.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        write_record(a.out, result)
     if a.readme:
         write_between_markers(a.readme, "int8-gemm", table(result, {a.products[-1]}))
 

@@ -13,13 +13,13 @@ Takes some 15 seconds. Prints a row for each kind, and what was missed; writes t
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
 import numpy as np
 from flags import file_to_write, positive
 from readme import with_marks, write_between_markers
+from records import write_record
 
 import minidecode as md
 from minidecode.bench.compare import describe_machine
@@ -92,7 +92,7 @@ def main() -> None:
     print(written)
     if args.out:
         record = {"machine": describe_machine(), "seeds": args.seeds, "kernels": kernels}
-        args.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        write_record(args.out, record)
     if args.readme:
         write_between_markers(args.readme, "kernel-suite", written)
 

@@ -24,12 +24,12 @@ from __future__ import annotations
 
 import argparse
 import inspect
-import json
 import time
 
 import numpy as np
 from flags import check_heads, file_to_write, positive
 from readme import with_marks, write_between_markers
+from records import write_record
 from threadpoolctl import threadpool_limits
 
 from minidecode import ops as signatures
@@ -369,7 +369,7 @@ def main() -> None:
             "heads": a.heads,
             "length": a.length,
         }
-        a.out.write_text(json.dumps({**settings, "layers": layers, "residual_ms": residual}, indent=1) + "\n", "utf-8")
+        write_record(a.out, {**settings, "layers": layers, "residual_ms": residual})
     print(f"\n{table({'layers': layers})}\n\n{table_of_fusions({'layers': layers})}")
     if a.readme:
         write_between_markers(a.readme, "layers", table({"layers": layers}))

@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 from flags import file_to_write, positive
 from readme import with_marks, write_between_markers
+from records import write_record
 
 from minidecode.bench.compare import describe_machine
 
@@ -261,7 +262,7 @@ def main() -> None:
     result = {"machine": describe_machine() | packages | {"note": a.note}, "turns": a.turns, "microseconds": found}
     print(table(result))
     if a.out:
-        a.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        write_record(a.out, result)
     if a.readme:
         write_between_markers(a.readme, "null-driver", table(result))
 

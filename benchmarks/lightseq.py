@@ -22,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 from flags import file_to_write, positive
+from records import write_record
 from rich.console import Console
 from rich.progress import track
 
@@ -144,7 +145,7 @@ def main() -> None:
         machine = describe_machine() | {"note": a.note}
         record = {"machine": machine, "shape": shape, "plans": PLANS, "figure_4": of_figure_4["percent"],
                  "figure_5": rows["bart"], "figure_6": rows["gpt2"]}  # fmt: skip
-        a.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        write_record(a.out, record)
 
 
 if __name__ == "__main__":

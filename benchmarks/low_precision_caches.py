@@ -17,7 +17,6 @@ Takes some 20 seconds. Prints the table; writes all figures to --out.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -25,6 +24,7 @@ from itertools import cycle
 
 import numpy as np
 from flags import file_to_write, positive
+from records import write_record
 from threadpoolctl import threadpool_limits
 
 from minidecode.bench.compare import describe_machine
@@ -111,7 +111,7 @@ def main() -> None:
     if a.out:
         shape = {"layers": LAYERS, "beams": BEAMS, "heads": HEADS, "width": WIDTH, "generated": GENERATED}
         whole = {"machine": machine, "threads": 1, "shape": shape, "rows": rows}
-        a.out.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+        write_record(a.out, whole)
 
 
 if __name__ == "__main__":

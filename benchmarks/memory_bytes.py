@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 from flags import file_to_write
+from records import write_record
 
 import minidecode as md
 
@@ -111,7 +112,7 @@ def main() -> None:
         print(f"{r['key_value_heads']:>3} key/value heads: shared cache {r['shared_cache']:>5}, EL {r['el']:>5}")
     print("Few key/value heads are narrower than the hidden states that they are made from.")
     if a.out:
-        a.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        write_record(a.out, record)
 
 
 if __name__ == "__main__":

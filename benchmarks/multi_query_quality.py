@@ -22,6 +22,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from flags import file_to_read, file_to_write
+from records import write_record
 
 from minidecode.bench.compare import describe_machine
 
@@ -149,7 +150,7 @@ def main() -> None:
             print(markdown(family, results[family]) + "\n")
     machine = describe_machine()
     if a.out:
-        a.out.write_text(json.dumps({"machine": machine, **results}, indent=1) + "\n", encoding="utf-8")
+        write_record(a.out, {"machine": machine, **results})
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ from pathlib import Path
 
 import numpy as np
 from flags import file_to_write, positive
+from records import write_record
 from rich.console import Console
 from rich.progress import track
 
@@ -242,7 +243,7 @@ def main() -> None:
         report = {"machine": machine, "shape": shape, "parameters": parameters, "rows": rows,
                   "ratios": moved, "footnote_1": padded, "losers": losers_in_words(rows),
                   "paper_us": PAPERS_FIGURES}  # fmt: skip
-        a.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        write_record(a.out, report)
 
 
 def multi_head_row(row: dict, rows: list[dict]) -> dict:

@@ -21,11 +21,11 @@ from __future__ import annotations
 
 import argparse
 import copy
-import json
 
 import numpy as np
 from flags import file_to_write, positive
 from readme import with_marks, write_between_markers
+from records import write_record
 
 from minidecode.bench.compare import ON_HOST, calls_on_device, describe_machine, implementations, time_by_turns
 from minidecode.catalog import CATALOG
@@ -174,7 +174,7 @@ def main() -> None:
     record = measure_ways(a.sentences, a.beams, a.longest, a.vocabulary, a.runs, a.note)
     print(table(record))
     if a.out:
-        a.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        write_record(a.out, record)
     if a.readme:
         write_between_markers(a.readme, "ngram-gpu" if "gpu" in record["machine"] else "ngram", table(record))
 

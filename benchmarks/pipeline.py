@@ -19,7 +19,6 @@ one run with both overlaps (benchmarks/results/pipeline-cpu.svg) to --timeline.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import time
@@ -30,6 +29,7 @@ from typing import Any
 
 import numpy as np
 from flags import file_to_write, positive
+from records import write_record
 from threadpoolctl import threadpool_limits
 
 import minidecode as md
@@ -148,10 +148,7 @@ def main() -> None:
     )
     print(table(rows))
     if a.out:
-        a.out.write_text(
-            json.dumps({"machine": machine, "note": note, "rows": rows}, indent=1) + "\n",
-            encoding="utf-8",
-        )
+        write_record(a.out, {"machine": machine, "note": note, "rows": rows})
     if a.timeline:
         with stand_in_for_model(model, wait):
             receipt = run(model, long[:96], "both", LONG, trace=True)[1]

@@ -27,7 +27,6 @@ ties. Prints the tables; writes them into --readme between the marks precision-q
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import re
 import shutil
@@ -40,6 +39,7 @@ from pathlib import Path
 import numpy as np
 from flags import file_to_write, positive, positive_number
 from readme import with_marks, write_between_markers
+from records import write_record
 from safetensors.numpy import load_file, save_file
 
 import minidecode as md
@@ -240,7 +240,7 @@ def main() -> None:
     record = {"machine": describe_machine(), "settings": settings, "rows": rows}
     print(table(record))
     if a.out:
-        a.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        write_record(a.out, record)
     if a.readme:
         write_between_markers(a.readme, "precision-quality", table(record))
 

@@ -10,13 +10,13 @@ every stage passes. Takes about a minute. Prints the table of the race; writes a
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from flags import file_to_write
 from readme import with_marks, write_between_markers
+from records import write_record
 
 from minidecode.bench.compare import describe_machine
 from minidecode.commands.child_process import environment_of_child
@@ -74,7 +74,7 @@ def main() -> None:
     recorded = record()
     print(table(recorded))
     if a.out:
-        a.out.write_text(json.dumps(recorded, indent=1) + "\n", encoding="utf-8")
+        write_record(a.out, recorded)
         a.out.with_suffix(".svg").write_text(picture_of_race(recorded["race"]), encoding="utf-8")
     if a.page:
         write_between_markers(a.page, "project", table(recorded))

@@ -24,6 +24,7 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
 
 import numpy as np  # noqa: E402 (behind the number of threads)
 from flags import file_to_write  # noqa: E402
+from records import write_record  # noqa: E402
 
 import minidecode as md  # noqa: E402
 from minidecode.bench.compare import describe_machine  # noqa: E402
@@ -100,7 +101,7 @@ def main() -> None:
     for name, row in rows.items():
         print(f"{name:<29}{row['operations'] / 1e9:8.2f} G operations{1000 * row['cpu_seconds']:8.1f} ms of CPU")
     if a.out:
-        a.out.write_text(json.dumps({"machine": describe_machine(), "a_step": rows}, indent=1) + "\n", encoding="utf-8")
+        write_record(a.out, {"machine": describe_machine(), "a_step": rows})
 
 
 if __name__ == "__main__":

@@ -12,12 +12,12 @@ Takes some two minutes. Prints a line for each; writes them to --out.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 
 import numpy as np
 from flags import file_to_write
 from numba import cuda, float32
+from records import write_record
 
 import minidecode as md
 from minidecode.bench.compare import describe_machine
@@ -163,10 +163,7 @@ def main() -> None:
         one = f"{r['kernel']:16} {1e3 * r['seconds of one']:8.1f} ms"
         print(f"{one}, {r['schedules']:2} schedules {r['times']:5.2f} times: {r['verdict']}", flush=True)
     if out:
-        out.write_text(
-            json.dumps({"machine": describe_machine(), "races": races, "right": right}, indent=1) + "\n",
-            encoding="utf-8",
-        )
+        write_record(out, {"machine": describe_machine(), "races": races, "right": right})
 
 
 if __name__ == "__main__":

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 import os
 import tempfile
 import time
@@ -37,6 +36,7 @@ from typing import Any
 import numpy as np
 from flags import file_to_write, positive, positive_number
 from readme import with_marks, write_between_markers
+from records import write_record
 
 import minidecode as md
 from minidecode.bench.compare import describe_machine
@@ -354,7 +354,7 @@ def main() -> None:
     if arguments.readme:
         write_between_markers(arguments.readme, "serve", markdown(record))
     if arguments.out:
-        arguments.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        write_record(arguments.out, record)
 
 
 if __name__ == "__main__":

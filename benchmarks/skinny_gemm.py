@@ -26,7 +26,6 @@ Takes about two minutes. Prints the tables; writes all figures to --out.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
 from collections.abc import Callable
@@ -36,6 +35,7 @@ from itertools import cycle
 import numpy as np
 from flags import file_to_write, positive, positive_number
 from numba import config, njit
+from records import write_record
 from threadpoolctl import threadpool_limits
 
 from minidecode.bench.compare import describe_machine
@@ -218,7 +218,7 @@ def main() -> None:
     machine = describe_machine() | {"note": a.note}
     if a.out:
         whole = {"machine": machine, "threads": a.threads, "gigabytes_per_second": memory, "products": results}
-        a.out.write_text(json.dumps(whole, separators=(",", ":")) + "\n", encoding="utf-8")
+        write_record(a.out, whole)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 from flags import file_to_write
+from records import write_record
 
 import minidecode as md
 from minidecode.device.low_precision import COMPUTED_IN
@@ -59,9 +60,7 @@ def main() -> None:
         )
         if arguments.out:
             machine = f"any machine (this one: {platform.machine()}, NumPy {np.__version__})"
-            arguments.out.write_text(
-                json.dumps(of | {"machine": machine, "perplexity": perplexity}, indent=1) + "\n", encoding="utf-8"
-            )
+            write_record(arguments.out, of | {"machine": machine, "perplexity": perplexity})
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ import time
 import numpy as np
 from flags import file_to_write, positive
 from readme import with_marks, write_between_markers
+from records import write_record
 
 import minidecode as md
 from minidecode.bench.compare import describe_machine
@@ -142,7 +143,7 @@ def main() -> None:
     result = {"machine": describe_machine(), "turns": a.turns, "steps": steps}
     print(table(result))
     if a.out:
-        a.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        write_record(a.out, result)
     if a.readme:
         write_between_markers(a.readme, "step-profile", table(result))
 

@@ -15,7 +15,6 @@ and the table to --readme.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections import Counter
 from pathlib import Path
@@ -23,6 +22,7 @@ from types import CodeType, FrameType
 
 from flags import file_to_write, positive
 from readme import with_marks, write_between_markers
+from records import write_record
 
 import minidecode as md
 from minidecode.bench.compare import describe_machine
@@ -120,7 +120,7 @@ def main() -> None:
     record = {"machine": describe_machine(), "step": a.step, "before": BEFORE, "by_hand": BY_HAND, "steps": steps}
     print(table(record))
     if a.out:
-        a.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        write_record(a.out, record)
     if a.readme:
         write_between_markers(a.readme, "trace-step", table(record))
 

@@ -19,7 +19,6 @@ Takes about ten minutes. Prints the table; writes it into --readme between the m
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
 from typing import Any
@@ -27,6 +26,7 @@ from typing import Any
 import numpy as np
 from flags import file_to_write, positive
 from readme import with_marks, write_between_markers
+from records import write_record
 
 import minidecode as md
 from minidecode.bench.compare import describe_machine
@@ -165,7 +165,7 @@ def main() -> None:
     record = {"machine": machine, "note": a.note, "whole_models": rows}
     print(table(record))
     if a.out:
-        a.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        write_record(a.out, record)
     if a.readme:
         write_between_markers(a.readme, "whole-models", table(record))
 
