@@ -60,6 +60,7 @@ def called(monkeypatch, gpu, *arguments) -> None:
 def test_what_fails_or_hangs_ends_alone_and_a_second_call_goes_on(scripts, monkeypatch, tmp_path, capfd):
     gpu, out = scripts("gpu"), tmp_path / "found.json"
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(gpu, "SLOWER", 1)
     monkeypatch.setattr(gpu, "PARTS", {"toy": gpu.Part("toy_part", "run", 60, figure_limit=2),
                                        "script": gpu.Part("toy_script", "main", 9, arguments=("--a", "b")),
                                        "gone": gpu.Part("no_such_part", "run", 9)})  # fmt: skip
@@ -85,6 +86,21 @@ def test_what_fails_or_hangs_ends_alone_and_a_second_call_goes_on(scripts, monke
         figures = json.loads(out.read_text(encoding="utf-8"))["parts"]["toy"]["figures"]
         assert says in capfd.readouterr().out and figures["first"] == {"milliseconds": [1.0, 0.5, 2.0]}
         assert [figures[name] for name in ("wrong", "ends its process", "hangs")] == ["asked again"] * 3
+
+
+def test_the_limits_of_the_usual_parts_fit_two_calls_and_are_longer_without_a_gpu(scripts):
+    gpu = scripts("gpu")
+    usual = sum(gpu.PARTS[name].limit for name in gpu.groups()["usual"])
+    assert f"limits add up to {usual} s" in gpu.__doc__ and usual <= 2 * 480
+    assert gpu.groups()["usual"][-1] == "static"
+    assert gpu.part_on("cuda", "smoke") == gpu.PARTS["smoke"]
+    assert gpu.part_on("emulator", "smoke").limit == 8 * gpu.PARTS["smoke"].limit
+    assert gpu.part_on("cpu", "static").figure_limit == 8 * gpu.PARTS["static"].figure_limit
+
+
+def test_bandwidth_says_in_a_line_that_the_emulator_times_no_kernel(scripts, record):
+    scripts("bandwidth").run(there := record("emulator"))
+    assert list(there.figures) == ["skipped"] and "no kernel is timed in the emulator" in there.figures["skipped"]
 
 
 def test_a_file_of_another_device_is_not_gone_on_with(scripts, monkeypatch, tmp_path):
