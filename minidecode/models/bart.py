@@ -6,11 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
 from ..errors import CheckpointError, shown
 from ..ops import Heads, Norm, Weight
-from .config import ModelWeights, TranslatorConfig
+from .config import ModelWeights, NamedTensors, TranslatorConfig, shapes_of
 from .products import activated_product, product, residual_norm
 
 
@@ -120,6 +118,7 @@ def feed_forward(x_RD, block, activation, ops):
 class BartConfig(TranslatorConfig):
     """The fields of a BART `config.json` that change what is computed, with transformers' defaults."""
 
+    WIDTH, CONTEXT = "d_model", "max_position_embeddings"
     SIZES: ClassVar[tuple[str, ...]] = (
         "vocab_size", "max_position_embeddings", "d_model", "encoder_layers", "encoder_ffn_dim",
         "encoder_attention_heads", "decoder_layers", "decoder_ffn_dim", "decoder_attention_heads",
@@ -186,15 +185,6 @@ class BartConfig(TranslatorConfig):
             return ("shared.weight",) * 3
         return self.TABLES
 
-    @property
-    def context(self) -> int:
-        """The most tokens of a source, and of a target."""
-        return self.max_position_embeddings
-
-    @property
-    def width(self) -> int:
-        return self.d_model
-
 
 # ---- tensors ---------------------------------------------------------------------------------------------------------
 # Files of BART, Marian and mBART: which tensors they hold, and where each goes.
@@ -235,27 +225,14 @@ def tensor_shapes(c) -> dict[str, tuple[int, ...]]:
             products += [(f"{layer}.{a}.{p}_proj", width, D) for a in attentions for p, width in widths.items()]
             products += [(f"{layer}.{a}.out_proj", D, h.H * h.U) for a in attentions]
             products += [(f"{layer}.fc1", F, D), (f"{layer}.fc2", D, F)]
-        for name in norms:
-            shapes |= {f"{name}.weight": (D,), f"{name}.bias": (D,)}
-        for name, n_out, n_in in products:
-            shapes |= {f"{name}.weight": (n_out, n_in), f"{name}.bias": (n_out,)}
+        shapes |= shapes_of(D, norms, products)
     return shapes
 
 
 def bind(c, tensors: dict[str, Any]) -> Weights:
-    """The tensors under the names that the forward passes read; projections that share an input are one weight.
-
-    Its data is a tuple then: device/low_precision.py joins the matrices.
-    """
-
-    def norm(name):
-        return Norm(tensors[f"{name}.weight"], tensors[f"{name}.bias"], 1e-5)
-
-    def weight(*names):
-        data, bias = ([tensors[f"{n}.{kind}"] for n in names] for kind in ("weight", "bias"))
-        if len(names) == 1:
-            return Weight(data[0], bias[0], layout="oi")
-        return Weight(tuple(data), np.concatenate(bias), layout="oi")
+    """The tensors under the names that the forward passes read; projections that share an input are one weight."""
+    named = NamedTensors(tensors, 1e-5)
+    norm, weight = named.norm, named.weight
 
     def block(layer, kind, heads, **cross):
         attention = f"{layer}.self_attn"

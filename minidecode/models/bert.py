@@ -7,12 +7,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-import numpy as np
-
 from ..errors import CheckpointError, shown
 from ..ops import Heads, Norm, Weight
 from .bart import EncoderBlock, encoder_layer
-from .config import Config, ModelWeights, check_epsilon
+from .config import Config, ModelWeights, NamedTensors, check_epsilon, shapes_of
 from .products import activated_product, product
 
 
@@ -56,6 +54,8 @@ def label_logits(w: Weights, x_RD, ops):
 class BertConfig(Config):
     """The fields of a BERT `config.json` that change what is computed, with transformers' defaults."""
 
+    WIDTH, CONTEXT = "hidden_size", "max_position_embeddings"
+    LAYERS = ("num_hidden_layers",)
     SIZES = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
              "max_position_embeddings", "type_vocab_size")  # fmt: skip
     FLAGS: ClassVar[tuple[str, ...]] = ("labels_tokens", "has_pooler", "has_classifier")
@@ -123,22 +123,9 @@ class BertConfig(Config):
         return labels
 
     @property
-    def context(self) -> int:
-        """The most tokens of a text."""
-        return self.max_position_embeddings
-
-    @property
-    def layers(self) -> int:
-        return self.num_hidden_layers
-
-    @property
     def stacks(self) -> dict[str, tuple[int, Heads]]:
         """Name -> its layers, and how each of their attentions is cut into heads."""
         return {"encoder": (self.num_hidden_layers, self.heads(self.num_attention_heads))}
-
-    @property
-    def width(self) -> int:
-        return self.hidden_size
 
     def settled(self, stored: dict[str, Any], equal: Callable[..., bool]) -> BertConfig:
         """The config as the file answers it: whether there are a pooler and a classifier.
@@ -195,24 +182,13 @@ def tensor_shapes(c) -> dict[str, tuple[int, ...]]:
                      (f"{layer}.output.dense", D, F)]  # fmt: skip
         norms += [f"{layer}.attention.output.LayerNorm", f"{layer}.output.LayerNorm"]
     products += [("pooler.dense", D, D)] * c.has_pooler + [("classifier", len(c.labels), D)] * c.has_classifier
-    for name in norms:
-        shapes |= {f"{name}.weight": (D,), f"{name}.bias": (D,)}
-    for name, n_out, n_in in products:
-        shapes |= {f"{name}.weight": (n_out, n_in), f"{name}.bias": (n_out,)}
-    return shapes
+    return shapes | shapes_of(D, norms, products)
 
 
 def bind(c, tensors: dict[str, Any]) -> Weights:
     """The tensors under the names that the forward pass reads; projections that share an input are one weight."""
-
-    def norm(name):
-        return Norm(tensors[f"{name}.weight"], tensors[f"{name}.bias"], c.layer_norm_eps)
-
-    def weight(*names):
-        data, bias = ([tensors[f"{n}.{kind}"] for n in names] for kind in ("weight", "bias"))
-        if len(names) == 1:
-            return Weight(data[0], bias[0], layout="oi")
-        return Weight(tuple(data), np.concatenate(bias), layout="oi")
+    named = NamedTensors(tensors, c.layer_norm_eps)
+    norm, weight = named.norm, named.weight
 
     heads = c.heads(c.num_attention_heads)
     blocks = []

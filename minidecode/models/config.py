@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from ..errors import CheckpointError, shown
-from ..ops import Heads, Weight
+from ..ops import Heads, Norm, Weight
 from ..reference.activation import ACTIVATIONS
 
 
@@ -31,19 +31,13 @@ class Config:
     SIZES: ClassVar[tuple[str, ...]]  # integers above 0
     FLAGS: ClassVar[tuple[str, ...]]  # true or false
     ALIASES: ClassVar[dict[str, str]]  # other names that transformers takes for a field
+    WIDTH: ClassVar[str]  # the field that says how wide the layers are
+    CONTEXT: ClassVar[str]  # and how many tokens the model can look at
+    LAYERS: ClassVar[tuple[str, ...]]  # the fields that count layers
 
     if TYPE_CHECKING:  # what each family has
         activation_function: str
         vocab_size: int
-
-        @property
-        def width(self) -> int: ...
-
-        @property
-        def context(self) -> int: ...
-
-        @property
-        def layers(self) -> int: ...
 
     num_key_value_heads: int | None = None  # G: 1 is multi-query attention
     key_width: int | None = None  # K, of a query and key head
@@ -105,6 +99,21 @@ class Config:
             raise CheckpointError(f"config.json: {width} {D} is not a multiple of {heads} {H}")
         if G and H % G:
             raise CheckpointError(f"config.json: {heads} {H} is not a multiple of num_key_value_heads {G}")
+
+    @property
+    def width(self) -> int:
+        """Numbers of a hidden state."""
+        return getattr(self, self.WIDTH)
+
+    @property
+    def context(self) -> int:
+        """The most tokens that the model can look at: of a text, or of a source and of a target each."""
+        return getattr(self, self.CONTEXT)
+
+    @property
+    def layers(self) -> int:
+        """How many layers there are, of all stacks."""
+        return sum(getattr(self, name) for name in self.LAYERS)
 
     @property
     def source_vocab_size(self) -> int:
@@ -169,14 +178,12 @@ class ModelWeights:
 class TranslatorConfig(Config):
     """What configs of an encoder and a decoder share whose layers and heads have the same names."""
 
+    LAYERS = ("encoder_layers", "decoder_layers")
+
     encoder_layers: int
     encoder_attention_heads: int
     decoder_layers: int
     decoder_attention_heads: int
-
-    @property
-    def layers(self) -> int:
-        return self.encoder_layers + self.decoder_layers
 
     @property
     def stacks(self) -> dict[str, tuple[int, Heads]]:
@@ -185,6 +192,36 @@ class TranslatorConfig(Config):
             "encoder": (self.encoder_layers, self.heads(self.encoder_attention_heads)),
             "decoder": (self.decoder_layers, self.heads(self.decoder_attention_heads)),
         }
+
+
+@dataclass(frozen=True)
+class NamedTensors:
+    """The tensors of a file by name, in families whose norms and products all have biases."""
+
+    tensors: dict[str, Any]
+    epsilon: float  # of all norms
+
+    def norm(self, name: str) -> Norm:
+        """A norm's gain and bias."""
+        return Norm(self.tensors[f"{name}.weight"], self.tensors[f"{name}.bias"], self.epsilon)
+
+    def weight(self, *names: str) -> Weight:
+        """The matrix and bias of a product; several that share an input become one, whose data is a tuple.
+
+        device/low_precision.py joins the matrices.
+        """
+        data, bias = ([self.tensors[f"{name}.{kind}"] for name in names] for kind in ("weight", "bias"))
+        if len(names) == 1:
+            return Weight(data[0], bias[0], layout="oi")
+        return Weight(tuple(data), np.concatenate(bias), layout="oi")
+
+
+def shapes_of(D: int, norms: Iterable[str], products: Iterable[tuple[str, int, int]]) -> dict[str, tuple[int, ...]]:
+    """Name -> shape of the tensors of these norms of width D, and of these products: name, outputs, inputs."""
+    shapes: dict[str, tuple[int, ...]] = {f"{name}.{part}": (D,) for name in norms for part in ("weight", "bias")}
+    for name, outputs, inputs in products:
+        shapes |= {f"{name}.weight": (outputs, inputs), f"{name}.bias": (outputs,)}
+    return shapes
 
 
 def log_share(far_L: np.ndarray, near: int, farthest: int) -> np.ndarray:

@@ -11,42 +11,29 @@ import numpy as np
 
 from ..errors import CheckpointError, shown
 from ..ops import Norm, Weight
+from . import bart
 from .bart import LAYER, PREFIX, DecoderBlock, EncoderBlock, tied_tensors
-from .config import ModelWeights, TranslatorConfig, sinusoids
+from .config import NamedTensors, TranslatorConfig, shapes_of, sinusoids
 from .products import activated_product, product, residual_norm
 
 __all__ = ["LAYER", "PREFIX", "Weights", "bind", "encode", "forward", "lm_head", "tensor_shapes", "tied_tensors"]
 
 
 @dataclass(frozen=True)
-class Stack:
-    """The encoder or the decoder, of BART's blocks.
+class Stack(bart.Stack):
+    """The encoder or the decoder, of BART's blocks. Without positions its table of them is None.
 
     Each norm of a block is of the sum that its sublayer ends in: post-norm's own, or pre-norm's of the next sublayer.
     """
 
-    wte_VD: Any
-    wpe_ND: Any  # from the first position on; None: no positions
-    ln_embedding: Norm | None
     ln_first: Norm  # of the first sublayer, before it in pre-norm; without effect in post-norm
     is_pre_norm: bool
     ends_in_norm: bool  # or in the sum of the last sublayer
-    blocks: tuple[Any, ...]
 
 
 @dataclass(frozen=True)
-class Weights(ModelWeights):
-    """`encoder` is a `Stack`, too."""
-
+class Weights(bart.Weights):
     decoder: Stack
-    embedding_scale: float
-    activation: str
-    lm_head: Weight
-
-    @property
-    def blocks(self):
-        """The blocks that decoding keeps a cache for."""
-        return self.decoder.blocks
 
 
 def encode(w: Weights, ids_R, pos_R, caches, ops):
@@ -112,6 +99,7 @@ class FairseqConfig(TranslatorConfig):
     are those of transformers, is read too.
     """
 
+    WIDTH, CONTEXT = "encoder_embed_dim", "max_target_positions"
     SIZES = ("src_vocab_size", "tgt_vocab_size", "encoder_embed_dim", "encoder_layers", "encoder_ffn_embed_dim",
              "encoder_attention_heads", "decoder_layers", "decoder_ffn_embed_dim", "decoder_attention_heads",
              "max_source_positions", "max_target_positions")  # fmt: skip
@@ -291,17 +279,8 @@ class FairseqConfig(TranslatorConfig):
         return self.share_all_embeddings
 
     @property
-    def context(self) -> int:
-        """The most tokens of a target."""
-        return self.max_target_positions
-
-    @property
     def source_context(self) -> int:
         return self.max_source_positions
-
-    @property
-    def width(self) -> int:
-        return self.encoder_embed_dim
 
     def settled(self, stored: dict[str, Any], equal: Callable[..., bool]) -> FairseqConfig:
         """The config as the file answers it: FSMT's head is the target's table, unless there is one of its own."""
@@ -349,23 +328,16 @@ def tensor_shapes(c: FairseqConfig) -> dict[str, tuple[int, ...]]:
             norms += [f"{layer}.{name}_layer_norm" for name in SUBLAYERS[side]]
             for attention in (f"{layer}.{name}" for name in SUBLAYERS[side][:-1]):
                 widths = {"q": (h.H * h.K, D), "k": (h.G * h.K, D), "v": (h.G * h.U, D), "out": (D, h.H * h.U)}
-                products += [(f"{attention}.{part}_proj", shape) for part, shape in widths.items()]
-            products += [(f"{layer}.fc1", (F, D)), (f"{layer}.fc2", (D, F))]
-        shapes |= {f"{name}.{part}": (D,) for name in norms for part in ("weight", "bias")}
-        for name, shape in products:
-            shapes |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
+                products += [(f"{attention}.{part}_proj", *shape) for part, shape in widths.items()]
+            products += [(f"{layer}.fc1", F, D), (f"{layer}.fc2", D, F)]
+        shapes |= shapes_of(D, norms, products)
     return shapes
 
 
 def bind(c: FairseqConfig, tensors: dict[str, Any]) -> Weights:
     """The tensors under the names that the forward passes read; projections that share an input become one matrix."""
-
-    def norm(name):
-        return Norm(tensors[f"{name}.weight"], tensors[f"{name}.bias"], 1e-5)
-
-    def weight(*names):
-        data, bias = ([tensors[f"{n}.{kind}"] for n in names] for kind in ("weight", "bias"))
-        return Weight(data[0] if len(data) == 1 else tuple(data), np.concatenate(bias), layout="oi")
+    named = NamedTensors(tensors, 1e-5)
+    norm, weight = named.norm, named.weight
 
     def stack(side, wte, kind, window=None):
         layers, h = c.stacks[side]
@@ -385,7 +357,7 @@ def bind(c: FairseqConfig, tensors: dict[str, Any]) -> Weights:
         ends = c.has_final_norm(side) or not c.is_pre_norm(side)
         ln_embedding = norm(f"{side}.layernorm_embedding") if c.layernorm_embedding else None
         return Stack(
-            wte, position_table(side, wte.dtype), ln_embedding, norms[0], c.is_pre_norm(side), ends, tuple(blocks)
+            wte, position_table(side, wte.dtype), ln_embedding, tuple(blocks), norms[0], c.is_pre_norm(side), ends
         )
 
     def position_table(side, dtype):

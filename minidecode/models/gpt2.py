@@ -73,6 +73,8 @@ def lm_head(w: Weights, h_RD, ops):
 class GPT2Config(Config):
     """The fields of a GPT-2 `config.json` that change what is computed, with transformers' defaults."""
 
+    WIDTH, CONTEXT = "n_embd", "n_positions"
+    LAYERS: ClassVar[tuple[str, ...]] = ("n_layer",)
     SIZES: ClassVar[tuple[str, ...]] = ("vocab_size", "n_positions", "n_embd", "n_layer", "n_head", "n_inner")
     ALIASES: ClassVar[dict[str, str]] = {
         "hidden_size": "n_embd", "max_position_embeddings": "n_positions", "num_attention_heads": "n_head",
@@ -107,22 +109,9 @@ class GPT2Config(Config):
             )
 
     @property
-    def context(self) -> int:
-        """The most tokens that the model can look at."""
-        return self.n_positions
-
-    @property
-    def layers(self) -> int:
-        return self.n_layer
-
-    @property
     def stacks(self) -> dict[str, tuple[int, Heads]]:
         """Name -> its layers, and how each of their attentions is cut into heads."""
         return {"decoder": (self.n_layer, self.heads(self.n_head, self.scale_attn_weights))}
-
-    @property
-    def width(self) -> int:
-        return self.n_embd
 
 
 # ---- tensors ---------------------------------------------------------------------------------------------------------

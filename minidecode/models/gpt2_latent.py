@@ -56,14 +56,11 @@ class GPT2LatentConfig(GPT2Config):
     that a text has one position less.
     """
 
+    LAYERS = ("n_layer", "encoder_layers")
     SIZES = (*GPT2Config.SIZES, "latent_size", "encoder_layers")
 
     latent_size: int = 32
     encoder_layers: int = 12
-
-    @property
-    def layers(self) -> int:
-        return self.n_layer + self.encoder_layers
 
     def __post_init__(self):
         super().__post_init__()

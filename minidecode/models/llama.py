@@ -72,6 +72,8 @@ class LlamaConfig(Config):
     model_type decides where biases are: Qwen2 has them at queries, keys and values alone, Mistral has none.
     """
 
+    WIDTH, CONTEXT = "hidden_size", "max_position_embeddings"
+    LAYERS = ("num_hidden_layers",)
     SIZES = ("vocab_size", "max_position_embeddings", "hidden_size", "intermediate_size", "num_hidden_layers",
              "num_attention_heads")  # fmt: skip
     ALIASES: ClassVar[dict[str, str]] = {"hidden_act": "activation_function"}
@@ -183,22 +185,9 @@ class LlamaConfig(Config):
         return f_X
 
     @property
-    def context(self) -> int:
-        """The most tokens that the model can look at."""
-        return self.max_position_embeddings
-
-    @property
-    def layers(self) -> int:
-        return self.num_hidden_layers
-
-    @property
     def stacks(self) -> dict[str, tuple[int, Heads]]:
         """Name -> its layers, and how each of their attentions is cut into heads."""
         return {"decoder": (self.num_hidden_layers, self.heads(self.num_attention_heads))}
-
-    @property
-    def width(self) -> int:
-        return self.hidden_size
 
 
 # ---- tensors ---------------------------------------------------------------------------------------------------------

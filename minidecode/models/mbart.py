@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from ..ops import Norm
 from . import bart
 from .bart import LAYER, OPTIONAL, PREFIX, BartConfig, ignored_tensors, lm_head, tensor_shapes, tied_tensors
+from .config import NamedTensors
 from .products import activated_product, product, residual_norm
 
 __all__ = [
@@ -84,7 +85,7 @@ def bind(c, tensors: dict[str, Any]) -> Weights:
     """The tensors under the names that the forward passes read."""
 
     def stack(side, weights):
-        final = Norm(tensors[f"{side}.layer_norm.weight"], tensors[f"{side}.layer_norm.bias"], 1e-5)
+        final = NamedTensors(tensors, 1e-5).norm(f"{side}.layer_norm")
         return Stack(**vars(weights), next_ln=(*(block.ln_self for block in weights.blocks[1:]), final))
 
     w = bart.bind(c, tensors)

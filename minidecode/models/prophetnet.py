@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..errors import CheckpointError, shown
-from ..ops import Heads, Norm, PositionBias, Weight
+from ..ops import Heads, PositionBias, Weight
 from . import bart
-from .bart import EncoderBlock, Stack, embed, encode, feed_forward
-from .config import Config, log_share
+from .bart import EncoderBlock, Stack, embed, encode, feed_forward, tied_tensors
+from .config import Config, NamedTensors, log_share, shapes_of
 from .products import activated_product, product, residual_norm
 
 __all__ = ["DecoderBlock", "Weights", "bind", "encode", "forward", "lm_head", "tensor_shapes", "tied_tensors"]
@@ -78,6 +78,8 @@ class ProphetNetConfig(Config):
     `ngram` is how many tokens ahead it was trained to predict; of its rows one is needed. Losses are no matter here.
     """
 
+    WIDTH = "hidden_size"
+    LAYERS = ("num_encoder_layers", "num_decoder_layers")
     SIZES = ("vocab_size", "hidden_size", "num_encoder_layers", "encoder_ffn_dim", "num_encoder_attention_heads",
              "num_decoder_layers", "decoder_ffn_dim", "num_decoder_attention_heads", "max_position_embeddings", "ngram",
              "num_buckets", "relative_max_distance")  # fmt: skip
@@ -163,20 +165,12 @@ class ProphetNetConfig(Config):
         return self.max_position_embeddings - self.FIRST
 
     @property
-    def layers(self) -> int:
-        return self.num_encoder_layers + self.num_decoder_layers
-
-    @property
     def stacks(self) -> dict[str, tuple[int, Heads]]:
         """Name -> its layers, and how each of their attentions is cut into heads."""
         return {
             "encoder": (self.num_encoder_layers, self.heads(self.num_encoder_attention_heads)),
             "decoder": (self.num_decoder_layers, self.heads(self.num_decoder_attention_heads)),
         }
-
-    @property
-    def width(self) -> int:
-        return self.hidden_size
 
 
 # ---- tensors ---------------------------------------------------------------------------------------------------------
@@ -194,11 +188,6 @@ def ignored_tensors(c) -> str:
     return "(?!)" if c.tie_word_embeddings else r"word_embeddings\.weight"
 
 
-def tied_tensors(c) -> dict[str, str]:
-    """Tensors that a file may store although they are copies: copy -> original."""
-    return {copy: original for copy, original in zip(c.TABLES, c.tables, strict=True) if copy != original}
-
-
 def tensor_shapes(c) -> dict[str, tuple[int, ...]]:
     """Name -> shape of every tensor in a file of config `c`, names without the prefix `prophetnet.`."""
     D, P = c.hidden_size, c.max_position_embeddings
@@ -210,24 +199,17 @@ def tensor_shapes(c) -> dict[str, tuple[int, ...]]:
         for layer in (f"{side}.layers.{i}" for i in range(layers)):
             norms += [f"{layer}.{name}_layer_norm" for name in (*ATTENTIONS[side], "feed_forward")]
             widths = {"query": (h.H * h.K, D), "key": (h.G * h.K, D), "value": (h.G * h.U, D), "out": (D, h.H * h.U)}
-            products += [(f"{layer}.{a}.{p}_proj", s) for a in ATTENTIONS[side] for p, s in widths.items()]
-            products += [(f"{layer}.feed_forward.intermediate", (F, D)), (f"{layer}.feed_forward.output", (D, F))]
-            products += [(f"{layer}.{RELATIVE}", (c.num_buckets * h.H, D))] * (side == "decoder")
-        shapes |= {f"{name}.{part}": (D,) for name in norms for part in ("weight", "bias")}
-        for name, shape in products:
-            shapes |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
+            products += [(f"{layer}.{a}.{p}_proj", *s) for a in ATTENTIONS[side] for p, s in widths.items()]
+            products += [(f"{layer}.feed_forward.intermediate", F, D), (f"{layer}.feed_forward.output", D, F)]
+            products += [(f"{layer}.{RELATIVE}", c.num_buckets * h.H, D)] * (side == "decoder")
+        shapes |= shapes_of(D, norms, products)
     return shapes
 
 
 def bind(c, tensors: dict[str, Any]) -> Weights:
     """The tensors under the names that the forward passes read; projections that share an input are one weight."""
-
-    def norm(name):
-        return Norm(tensors[f"{name}.weight"], tensors[f"{name}.bias"], 1e-5)
-
-    def weight(*names):
-        data, bias = ([tensors[f"{n}.{kind}"] for n in names] for kind in ("weight", "bias"))
-        return Weight(data[0] if len(data) == 1 else tuple(data), np.concatenate(bias), layout="oi")
+    named = NamedTensors(tensors, 1e-5)
+    norm, weight = named.norm, named.weight
 
     def relative(name, H):
         """Outputs by bucket and head, as files have them -> by head and bucket."""

@@ -108,6 +108,8 @@ def feed_forward(x_RD, h_RD, block, activation, ops):
 class T5Config(Config):
     """The fields of a T5, mT5 or UMT5 `config.json` that change what is computed, with transformers' defaults."""
 
+    WIDTH = "d_model"
+    LAYERS = ("num_layers", "decoder_layers")
     SIZES = ("vocab_size", "d_model", "d_kv", "d_ff", "num_layers", "decoder_layers", "num_heads",
              "relative_attention_num_buckets", "relative_attention_max_distance")  # fmt: skip
     FLAGS = ("tie_word_embeddings",)
@@ -231,18 +233,10 @@ class T5Config(Config):
         return 2**15
 
     @property
-    def layers(self) -> int:
-        return self.num_layers + (self.decoder_layers or 0)
-
-    @property
     def stacks(self) -> dict[str, tuple[int, Heads]]:
         """Name -> its layers, and how each of their attentions is cut into heads."""
         heads = self.heads(self.num_heads)
         return {"encoder": (self.num_layers, heads), "decoder": (self.decoder_layers or 0, heads)}
-
-    @property
-    def width(self) -> int:
-        return self.d_model
 
     def settled(self, stored: dict[str, Any], equal: Callable[..., bool]) -> T5Config:
         """The config as the file answers it: the head is the model's own if the file has one with other numbers.

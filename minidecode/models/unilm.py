@@ -13,7 +13,7 @@ from ..ops import Heads, Norm, Weight
 from . import bert
 from .bart import EncoderBlock, feed_forward
 from .bert import LAYER, OPTIONAL, PREFIX, BertConfig  # noqa: F401  (what a family's table has)
-from .config import ModelWeights
+from .config import ModelWeights, NamedTensors
 from .products import activated_product, product, residual_norm
 
 
@@ -168,12 +168,8 @@ def tensor_shapes(c) -> dict[str, tuple[int, ...]]:
 def bind(c, tensors: dict[str, Any]) -> Weights:
     """The tensors under the names that the forward pass reads; projections that share an input are one weight."""
     h = c.heads(c.num_attention_heads)
-
-    def norm(name):
-        return Norm(tensors[f"{name}.weight"], tensors[f"{name}.bias"], c.layer_norm_eps)
-
-    def weight(name):
-        return Weight(tensors[f"{name}.weight"], tensors[f"{name}.bias"], layout="oi")
+    named = NamedTensors(tensors, c.layer_norm_eps)
+    norm, weight = named.norm, named.weight
 
     def qkv(attention):
         if c.has_fast_qkv:  # a bias of keys would add the same to all scores of a query
@@ -181,9 +177,7 @@ def bind(c, tensors: dict[str, Any]) -> Weights:
             k_bias = np.zeros(h.G * h.K, q_bias.dtype)
             whole = np.concatenate([q_bias, k_bias, v_bias])
             return Weight(tensors[f"{attention}.qkv_linear.weight"], whole, layout="oi")
-        parts = [f"{attention}.{name}" for name in ("query", "key", "value")]
-        data, bias = ([tensors[f"{part}.{kind}"] for part in parts] for kind in ("weight", "bias"))
-        return Weight(tuple(data), np.concatenate(bias), layout="oi")
+        return weight(*(f"{attention}.{name}" for name in ("query", "key", "value")))
 
     blocks = []
     for i in range(c.num_hidden_layers):
