@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal
@@ -22,6 +23,12 @@ class Cost:
     bytes: int
     operations: int
     int8_operations: int = field(default=0, repr=False)  # most ops have none
+
+
+def sum_of_costs(costs: Iterable[Cost]) -> Cost:
+    """The sum of several calls."""
+    costs = list(costs)
+    return Cost(*(sum(int(getattr(c, f.name)) for c in costs) for f in dataclasses.fields(Cost)))
 
 
 @dataclass(frozen=True)

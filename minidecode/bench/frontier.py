@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ..catalog import Cost
+from ..catalog import Cost, sum_of_costs
 from ..runtime.arena import Extent
 from ..runtime.footprint import available_bytes, footprint, in_units
 from ..runtime.receipt import Receipt
 from .machines import Machine
-from .rungs import Setting, Work, run_ids, sum_of_costs, weights_bytes
+from .rungs import Setting, Work, run_ids, weights_bytes
 
 METHODS = {  # what is kept of the input; all else is the compiled code
     "no cache": {"cache": "none"},

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import ops as signatures
-from ..catalog import Cost
+from ..catalog import Cost, sum_of_costs
 from ..device.blas_threads import few_blas_threads
 from ..device.low_precision import DYNAMIC
 from ..errors import InputError, NumericalError, OptionError
@@ -46,7 +46,6 @@ from .rungs import (
     peak_of,
     run_ids,
     run_texts,
-    sum_of_costs,
     switch_setting,
     weights_bytes,
 )

@@ -7,7 +7,7 @@ import dataclasses
 import time
 import tracemalloc
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -249,12 +249,6 @@ def cost_as_written(op: str, function: Any, given: dict[str, Any]) -> Cost | Non
     counts = Counts()
     count_operations(function, counts)(*given.values())
     return dataclasses.replace(cost, bytes=max(cost.bytes, counts.bytes))
-
-
-def sum_of_costs(costs: Iterable[Cost]) -> Cost:
-    """The sum of several calls."""
-    costs = list(costs)
-    return Cost(*(sum(int(getattr(c, f.name)) for c in costs) for f in dataclasses.fields(Cost)))
 
 
 def peak_of(call: Callable[[], Run]) -> tuple[Run, int]:

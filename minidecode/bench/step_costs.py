@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..catalog import CATALOG, Cost
+from ..catalog import CATALOG, Cost, sum_of_costs
 from ..files.published import published_config
 from ..models import FAMILIES
 from ..models.config import Config
@@ -95,7 +95,7 @@ def held_bytes(s: Step, cache: str) -> int:
 def products_cost(s: Step) -> Cost:
     """All products of a step with weights."""
     cost = CATALOG["linear"].cost
-    return _sum_of_costs(
+    return sum_of_costs(
         cost(_array_without_memory(s, s.R, inputs), Weight(_array_without_memory(s, inputs, outputs)))
         for inputs, outputs in matrices_of_step(s)
     )
@@ -110,7 +110,7 @@ def attention_cost(s: Step, cache: str) -> Cost:
     else:
         prompt, generated = _array_without_memory(s, s.B, s.G, s.N, s.K), _array_without_memory(s, s.R, s.G, s.T, s.K)
         cost = CATALOG["split"].cost(q_RHK, prompt, prompt, begin_B, generated, generated, begin_R, begin_R + s.T, 1.0)
-    return _sum_of_costs([cost] * s.S)
+    return sum_of_costs([cost] * s.S)
 
 
 def reordered_bytes(s: Step, cache: str, moving: int) -> int:
@@ -137,11 +137,6 @@ def _parents_of_rows(s: Step, moving: int) -> np.ndarray:
 def _array_without_memory(s: Step, *shape: int) -> np.ndarray:
     """An array of that shape which takes no memory: cost models ask for shapes and bytes alone."""
     return np.broadcast_to(np.zeros((), s.dtype), shape)
-
-
-def _sum_of_costs(costs) -> Cost:
-    costs = list(costs)
-    return Cost(sum(c.bytes for c in costs), sum(c.operations for c in costs))
 
 
 # The numbers of the figures: {what: {who: number}}
@@ -182,7 +177,7 @@ def reorder_numbers(s: Step, machine: Machine) -> Numbers:
 def head_numbers(s: Step, machine: Machine) -> Numbers:
     """The cache and whole steps with H key/value heads, with G and with one."""
     steps = {"multi-head": replace(s, G=s.H), "grouped": s, "multi-query": replace(s, G=1)}
-    parts = {name: _sum_of_costs([products_cost(step), attention_cost(step, OWN)]) for name, step in steps.items()}
+    parts = {name: sum_of_costs([products_cost(step), attention_cost(step, OWN)]) for name, step in steps.items()}
     return {HELD: {name: held_bytes(step, OWN) for name, step in steps.items()}, **_moved_numbers(parts, machine)}
 
 
@@ -195,7 +190,7 @@ def el_numbers(s: Step, machine: Machine) -> Numbers:
     methods = el_costs.METHODS[1:]
     groups = {method: el_costs.costs_of_groups(sizes, method).values() for method in methods}
     seconds = {method: s.S * sum(map(machine.seconds, costs)) for method, costs in groups.items()}
-    parts = _moved_numbers({method: _sum_of_costs([*costs] * s.S) for method, costs in groups.items()}, machine)
+    parts = _moved_numbers({method: sum_of_costs([*costs] * s.S) for method, costs in groups.items()}, machine)
     return {
         HELD: {method: el_costs.held_input_bytes(sizes, method, s.S) for method in methods},
         **parts, SECONDS: seconds,
