@@ -12,7 +12,7 @@ from ..lines.records import decoded
 from .flags import Debug, Device, Dtype, ModelName, PlanText, Quiet, Revision, warn_of_files
 from .generate import Printer
 from .progress_bar import progress_bar, tell_when_compiling
-from .search_flags import with_search_options
+from .search_flags import set_limit, with_search_options
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,8 +42,7 @@ def chat(
 
     if options.pop("truncate"):
         raise OptionError("truncate has no effect in a chat, which leaves out its oldest messages: leave it out")
-    if all(options.get(name) is None for name in ("max_new_tokens", "max_length", "max_len_b", "match_source_len")):
-        options["max_new_tokens"] = NEW_TOKENS
+    set_limit(options, NEW_TOKENS)
     if not quiet:
         warn_of_files(plan)
     with np.errstate(all="ignore"):

@@ -38,7 +38,7 @@ from .fairseq import fairseq_generate, fairseq_interactive
 from .flags import error_in_flags
 from .generate import generate
 from .generate_files import Interrupted
-from .help_text import GroupedCommands, GroupedOptions
+from .help_text import GroupedCommands, GroupedOptions, show_help_alone
 from .help_topics import help
 from .import_file import import_file
 from .interpolate import interpolate
@@ -133,9 +133,7 @@ def _global_options(
     if version:
         print(version_line())
         raise typer.Exit
-    if context.invoked_subcommand is None:
-        print(context.get_help(), file=sys.stderr)
-        raise typer.Exit(2)
+    show_help_alone(context)
 
 
 def main() -> None:

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from ..errors import OptionError, quoted
 from .flags import AsJson, Debug, Quiet
-from .help_text import WithExamples
+from .help_text import group_of_commands
 from .progress_bar import progress_bar
 
 if TYPE_CHECKING:
@@ -22,22 +21,7 @@ if TYPE_CHECKING:
     from ..course.exercises.verdict import Verdict
 
 
-class Exercises(WithExamples, TyperGroup):
-    """The group of commands, with examples."""
-
-
-app = typer.Typer(
-    cls=Exercises, help="The exercises: start one, check it, take a hint. For teachers: grade many.",
-    rich_markup_mode=None,
-)  # fmt: skip
-
-
-@app.callback(invoke_without_command=True)
-def _show_help_alone(context: typer.Context):
-    if context.invoked_subcommand is None:
-        print(context.get_help(), file=sys.stderr)
-        raise typer.Exit(2)
-
+app = group_of_commands("The exercises: start one, check it, take a hint. For teachers: grade many.")
 
 Which = Annotated[str, typer.Argument(metavar="EXERCISE", help="Its number or a part of its name, such as 15 or hars.")]
 Where = Annotated[Path | None, typer.Option("--folder", "-f", help="Where you work.  [default: my_exercises]")]

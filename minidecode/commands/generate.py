@@ -12,7 +12,7 @@ import typer
 
 from ..errors import InputError, OptionError
 from ..files.lines import check_picture, path_to_write
-from ..lines.pipeline import CUT_CHAT, ON_ERROR, RunReceipt
+from ..lines.pipeline import CUT_CHAT, RunReceipt
 from ..lines.records import Line, merged_options, read_record, tokenize_line
 from ..runtime.footprint import read_budget
 from .completion import complete_model
@@ -29,7 +29,7 @@ from .flags import (
     latent_options,
     warn_of_files,
 )
-from .generate_files import check_prompts, check_resume, failure_summary, run_lines
+from .generate_files import check_on_error, check_prompts, check_resume, failure_summary, run_lines
 from .progress_bar import progress_bar, tell_when_compiling
 from .prompts import Prompts, prompts_of
 from .search_flags import with_search_options
@@ -98,10 +98,7 @@ def generate(
     truncate = options.pop("truncate")
     if batch_size < 1:
         raise OptionError(f"batch_size must be an integer from 1 up, not {batch_size}")
-    if on_error not in ON_ERROR:
-        raise OptionError(f"on_error must be one of {', '.join(ON_ERROR)}, not {on_error!r}")
-    if on_error == "record" and not as_json:
-        raise OptionError("on_error=record puts errors into JSON objects: say --json too")
+    check_on_error(on_error, as_json)
     if logprobs is not None and not as_json:
         raise OptionError("logprobs come in JSON objects: say --json too")
     budget = None if memory_budget == "none" else memory_budget

@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError, LineError, MinidecodeError
+from ..errors import InputError, LineError, MinidecodeError, OptionError
 from ..files.lines import RecordFile
-from ..lines.pipeline import RunReceipt, check_lines, generate_lines
+from ..lines.pipeline import ON_ERROR, RunReceipt, check_lines, generate_lines
 from ..lines.records import read_record, record_of
 from .interrupts import Terminated
 from .prompts import Prompts
@@ -20,6 +20,14 @@ from .whole_file import replacement_warning
 
 class Interrupted(BaseException):
     """Ctrl-C in a run over many lines; the message says what is done."""
+
+
+def check_on_error(on_error: str, as_json: bool) -> None:
+    """Raises OptionError on what is no --on-error, or none without --json."""
+    if on_error not in ON_ERROR:
+        raise OptionError(f"on_error must be one of {', '.join(ON_ERROR)}, not {on_error!r}")
+    if on_error == "record" and not as_json:
+        raise OptionError("on_error=record puts errors into JSON objects: say --json too")
 
 
 def check_prompts(model: Any, prompts: Prompts, settings: dict[str, Any]) -> None:

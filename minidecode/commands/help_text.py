@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
+
+import typer
+from typer.core import TyperGroup
 
 from ..options.table import ROWS
 
@@ -203,3 +207,21 @@ def _write_groups(groups: dict[str, list[tuple[str, str]]], formatter: Any) -> N
         if records:
             with formatter.section(name):
                 formatter.write_dl(records)
+
+
+class _ExampledGroup(WithExamples, TyperGroup):
+    """A group of commands, with examples."""
+
+
+def group_of_commands(help: str) -> typer.Typer:
+    """A command of commands."""
+    app = typer.Typer(cls=_ExampledGroup, help=help, rich_markup_mode=None)
+    app.callback(invoke_without_command=True)(show_help_alone)
+    return app
+
+
+def show_help_alone(context: typer.Context):
+    """Without a command behind it, a group shows its help and ends with exit code 2."""
+    if context.invoked_subcommand is None:
+        print(context.get_help(), file=sys.stderr)
+        raise typer.Exit(2)

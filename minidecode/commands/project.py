@@ -9,30 +9,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from ..errors import InputError, OptionError, quoted
 from .child_process import environment_of_child
 from .flags import AsJson, Debug, Quiet, output_flag
-from .help_text import WithExamples
+from .help_text import group_of_commands
 from .progress_bar import progress_bar
 
-
-class Project(WithExamples, TyperGroup):
-    """The group of commands, with examples."""
-
-
-app = typer.Typer(
-    cls=Project, help="The course project: a decoder of your own in twelve stages.", rich_markup_mode=None
-)
-
-
-@app.callback(invoke_without_command=True)
-def _show_help_alone(context: typer.Context):
-    if context.invoked_subcommand is None:
-        print(context.get_help(), file=sys.stderr)
-        raise typer.Exit(2)
-
+app = group_of_commands("The course project: a decoder of your own in twelve stages.")
 
 DEFAULT = "my_engine"
 Where = Annotated[Path | None, typer.Option("--folder", "-f", help="Where you work.", show_default=DEFAULT)]

@@ -11,10 +11,9 @@ from typing import Annotated, Any
 
 import typer
 
-from ..errors import OptionError
 from ..lines.records import number_or_null
 from .flags import AsJson, Debug, Device, Dtype, Jsonl, ModelName, Quiet, Revision
-from .generate_files import failure_summary
+from .generate_files import check_on_error, failure_summary
 from .progress_bar import progress_bar
 from .prompts import prompts_of
 
@@ -46,14 +45,10 @@ def score(
     import numpy as np
 
     from .. import load
-    from ..lines.pipeline import ON_ERROR
     from ..lines.score_lines import check_texts, score_lines
     from ..methods.scoring import Scores
 
-    if on_error not in ON_ERROR:
-        raise OptionError(f"on_error must be one of {', '.join(ON_ERROR)}, not {on_error!r}")
-    if on_error == "record" and not as_json:
-        raise OptionError("on_error=record puts errors into JSON objects: say --json too")
+    check_on_error(on_error, as_json)
     with (
         prompts_of(texts or [], input, jsonl, "text") as given,
         np.errstate(all="ignore"),

@@ -85,6 +85,12 @@ def with_search_options(command):
     return run
 
 
+def set_limit(options: dict[str, Any], new_tokens: int) -> None:
+    """So many new tokens, where no option says how many."""
+    if all(options.get(name) is None for name in ("max_new_tokens", "max_length", "max_len_b", "match_source_len")):
+        options["max_new_tokens"] = new_tokens
+
+
 def _values_given(given: dict[str, Any]) -> dict[str, Any]:
     """What was set, as `generate` takes it."""
     for new, whole in (("max_new_tokens", "max_length"), ("min_new_tokens", "min_length")):

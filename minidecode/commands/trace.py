@@ -30,7 +30,7 @@ from .flags import (
     output_flag,
     warn_of_files,
 )
-from .search_flags import with_search_options
+from .search_flags import set_limit, with_search_options
 from .whole_file import whole_file
 
 
@@ -62,9 +62,7 @@ def trace(
 
     if output is not None:
         check_picture(output)
-    limits = ("max_new_tokens", "max_length", "max_len_b", "match_source_len")
-    if all(options.get(name) is None for name in limits):
-        options["max_new_tokens"] = 8
+    set_limit(options, 8)
     warn_of_files(plan)
     changed = _parse_changes(against)
     for each in (plan, changed.get("plan", "auto")):
