@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ...ops import FINE, NONE_LEFT, NOT_A_NUMBER
-from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, SEVERAL_WIDE, WIDE, WIDTH
-from .hars import scores_and_errors
+from ..sizes import SEVERAL_WIDE, WIDE, large_scores
+from .hars import RISING_RV, logits_of_several_widths, logprobs_and_errors
 
 INF, NAN = np.inf, np.nan
 
@@ -48,23 +48,16 @@ def planted() -> list[tuple]:
         arguments_of([[-0.5, -1.0, -INF], [-INF] * 3, [-2.0, -0.25, -0.25]], None),  # log-probabilities as they are
         arguments_of([[200.0, 199.0, 0.0], [-500.0, -501.0, -500.5]], [[200.0, 199.0, 0.0], [-500.0, -501.0, -500.5]]),
     ]
-    for V in (31, 129, 1025, 2049):  # past warps, blocks and lanes
-        logits_RV = 3 * rng.standard_normal((4, V))
-        logits_RV[0, -1] = logits_RV[1].max() + 1  # the last one is the best
-        logits_RV[3] = np.round(logits_RV[3])
+    for logits_RV in logits_of_several_widths(rng):
         cases.append(arguments_of(logits_RV, logits_RV))
-        cases.append(arguments_of(np.where(rng.random((4, V)) < 0.5, logits_RV, -INF), logits_RV))
-    rising_RV = np.linspace(-30, 0, 600)[None] + np.array([[0.0], [5.0]])  # the running maximum never stays
-    return [*cases, arguments_of(rising_RV, rising_RV)]
+        cases.append(arguments_of(np.where(rng.random(logits_RV.shape) < 0.5, logits_RV, -INF), logits_RV))
+    return [*cases, arguments_of(RISING_RV, RISING_RV)]
 
 
 def large() -> list[tuple]:
     """Widths at the edges of blocks, many rows, and more tokens than sixteen bits count: the last is the best."""
-    rng, cases = np.random.default_rng(1), []
-    for R, V in [*((1, V) for V in BOUNDARIES), (ROWS, WIDTH), SEVERAL_WIDE, (1, WIDE), (MANY_ROWS, 2)]:
-        logits_RV = rng.standard_normal((R, V))
-        logits_RV[0, -1] = 9.0
-        cases.append(arguments_of(logits_RV, logits_RV))
+    rng = np.random.default_rng(1)
+    cases = [arguments_of(logits_RV, logits_RV) for logits_RV in large_scores(rng)]
     R, V = SEVERAL_WIDE
     logits_RV = rng.standard_normal((R, V))
     logits_RV[1, -5], logits_RV[2, -9] = NAN, INF
@@ -77,7 +70,7 @@ def oracle(scores_RV, logits_RV):
     """In float64, row by row."""
     token_R, logprob_R = np.zeros(len(scores_RV), np.int64), np.full(len(scores_RV), NAN)
     trouble_R = np.full(len(scores_RV), NOT_A_NUMBER)
-    logprobs_RV = scores_RV.astype(np.float64) if logits_RV is None else _logprobs_and_errors(logits_RV)[0]
+    logprobs_RV = scores_RV.astype(np.float64) if logits_RV is None else logprobs_and_errors(logits_RV)[0]
     for r, scores_V in enumerate(scores_RV.tolist()):
         token = 0 if any(score != score for score in scores_V) else scores_V.index(max(scores_V))
         if not np.isnan(scores_V).any() and not np.isnan(logprobs_RV[r, token]):
@@ -92,13 +85,8 @@ def bound(scores_RV, logits_RV):
     none_R = np.zeros(len(token_R))
     if logits_RV is None:
         return none_R, none_R, none_R
-    off_RV = _logprobs_and_errors(logits_RV)[1]
+    off_RV = logprobs_and_errors(logits_RV)[1]
     return none_R, np.where(trouble_R == NOT_A_NUMBER, 0, off_RV[np.arange(len(token_R)), token_R]), none_R
-
-
-def _logprobs_and_errors(logits_RV):
-    """(log-probabilities in float64, how far float32's may lie from them), (R, V)"""
-    return scores_and_errors(logits_RV, np.zeros((len(logits_RV), 1)))
 
 
 def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:

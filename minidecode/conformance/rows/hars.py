@@ -15,6 +15,7 @@ from ..bounds import EPS
 from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, SEVERAL_WIDE, VOCABULARY, WIDE, WIDTH
 
 INF, NAN = np.inf, np.nan
+RISING_RV = np.linspace(-30, 0, 600)[None] + np.array([[0.0], [5.0]])  # the running maximum never stays
 
 
 def arguments_of(logits: list, base: list, C: int) -> tuple:
@@ -51,19 +52,29 @@ def planted() -> list[tuple]:
     ]  # fmt: skip
     middle = [[1, 0, 2], [0, NAN, 1], [2, 1, 0], *rng.standard_normal((3, 3))]  # NaN, beams without on either side
     cases.append(arguments_of(middle, [[0, -1, -2]] * 2, 3))
-    for V in (31, 129, 1025, 2049):  # past warps, blocks, lanes and slices
-        logits_RV = 3 * rng.standard_normal((4, V))
-        logits_RV[0, -1] = logits_RV[1].max() + 1  # the last one is the best
-        logits_RV[3] = np.round(logits_RV[3])
+    for logits_RV in logits_of_several_widths(rng):
         cases.append(arguments_of(logits_RV, -rng.random((2, 2)), 4))
     for step in (4, 128):  # all large logits in one group or lane, or side by side
         logits_RV = rng.standard_normal((2, 2300))
         logits_RV[0, ::step] += 20
         logits_RV[1, 1300 : 1300 + step] += 20
         cases.append(arguments_of(logits_RV, [[0.0, -0.5]], 4))
-    rising_RV = np.linspace(-30, 0, 600)[None] + np.array([[0.0], [5.0]])  # the running maximum never stays
-    return [*cases, arguments_of(np.zeros((1, 2200)), [[-1.0]], 3), arguments_of(rising_RV, [[0, 0]], 4),
+    return [*cases, arguments_of(np.zeros((1, 2200)), [[-1.0]], 3), arguments_of(RISING_RV, [[0, 0]], 4),
             arguments_of(rng.standard_normal((1, 131)), [[-1.0]], 129)]  # fmt: skip
+
+
+def logits_of_several_widths(rng: np.random.Generator):
+    """logits_RV past warps, blocks, lanes and slices: row 0's last one is the best, and row 3 has ties."""
+    for V in (31, 129, 1025, 2049):
+        logits_RV = 3 * rng.standard_normal((4, V))
+        logits_RV[0, -1] = logits_RV[1].max() + 1
+        logits_RV[3] = np.round(logits_RV[3])
+        yield logits_RV
+
+
+def logprobs_and_errors(logits_RV):
+    """(log-probabilities in float64, how far float32's may lie from them), (R, V)"""
+    return scores_and_errors(logits_RV, np.zeros((len(logits_RV), 1)))
 
 
 def scores_and_errors(logits_RV, base_BW):

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ...ops import FINE, NOT_A_NUMBER
-from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, SEVERAL_WIDE, WIDE, WIDTH
-from .hars import scores_and_errors
+from ..sizes import large_scores
+from .hars import RISING_RV, logits_of_several_widths, logprobs_and_errors
 
 INF, NAN = np.inf, np.nan
 
@@ -38,28 +38,19 @@ def planted() -> list[tuple]:
         arguments_of([[-INF] * 3, [1.0, INF, 2.0], rows[1]]),  # no probabilities
         arguments_of([[7.0, 7.0, 7.0, 7.0]]),  # all equal
     ]
-    for V in (31, 129, 1025, 2049):  # past warps, blocks and lanes
-        logits_RV = 3 * rng.standard_normal((4, V))
-        logits_RV[0, -1] = logits_RV[1].max() + 1  # the last one is the likeliest
-        logits_RV[3] = np.round(logits_RV[3])
+    for logits_RV in logits_of_several_widths(rng):
         cases.append(arguments_of(logits_RV))
-    rising_RV = np.linspace(-30, 0, 600)[None] + np.array([[0.0], [5.0]])  # the running maximum never stays
-    return [*cases, arguments_of(rising_RV)]
+    return [*cases, arguments_of(RISING_RV)]
 
 
 def large() -> list[tuple]:
     """Many rows, wide ones, and widths at the edges of blocks: the last token of the first row is the likeliest."""
-    rng, cases = np.random.default_rng(1), []
-    for R, V in [*((1, V) for V in BOUNDARIES), (ROWS, WIDTH), SEVERAL_WIDE, (1, WIDE), (MANY_ROWS, 2)]:
-        logits_RV = rng.standard_normal((R, V))
-        logits_RV[0, -1] = 9.0
-        cases.append(arguments_of(logits_RV))
-    return cases
+    return [arguments_of(logits_RV) for logits_RV in large_scores(np.random.default_rng(1))]
 
 
 def oracle(logits_RV):
     """In float64, row by row."""
-    scores_RV, _ = _scores_and_errors(logits_RV)
+    scores_RV, _ = logprobs_and_errors(logits_RV)
     is_nan_R = np.isnan(scores_RV).any(axis=1)
     scores_RV[is_nan_R] = NAN
     return scores_RV, np.where(is_nan_R, NOT_A_NUMBER, FINE)
@@ -67,12 +58,7 @@ def oracle(logits_RV):
 
 def bound(logits_RV):
     """The bound of HARS, which rounds in the same places; the flags of trouble are exact."""
-    return _scores_and_errors(logits_RV)[1], np.zeros(len(logits_RV))
-
-
-def _scores_and_errors(logits_RV):
-    """(log-probabilities in float64, how far float32's may lie from them), (R, V)"""
-    return scores_and_errors(logits_RV, np.zeros((len(logits_RV), 1)))
+    return logprobs_and_errors(logits_RV)[1], np.zeros(len(logits_RV))
 
 
 def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from hypothesis import strategies as st
 
-from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, SEVERAL_WIDE, WIDE, WIDTH
+from ..sizes import large_scores
 
 INF, NAN = np.inf, np.nan
 
@@ -59,12 +59,7 @@ def planted() -> list[tuple]:
 
 def large() -> list[tuple]:
     """Many rows, wide ones, and widths at the edges of blocks: the last token is the best."""
-    rng, cases = np.random.default_rng(1), []
-    for R, V in [*((1, V) for V in BOUNDARIES), (ROWS, WIDTH), SEVERAL_WIDE, (1, WIDE), (MANY_ROWS, 2)]:
-        scores_RV = 3 * rng.standard_normal((R, V))
-        scores_RV[0, -1] = 9.0
-        cases.append(arguments_of(scores_RV, 0.9))
-    return cases
+    return [arguments_of(scores_RV, 0.9) for scores_RV in large_scores(np.random.default_rng(1), 3)]
 
 
 def oracle(scores_RV, p, least):

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from hypothesis import strategies as st
 
-from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, SEVERAL_WIDE, WIDE, WIDTH
+from ..sizes import large_scores
 
 FETCHED = ("scores_RV",)  # the NumPy code sorts row by row
 
@@ -57,11 +57,8 @@ def planted() -> list[tuple]:
 
 def large() -> list[tuple]:
     """Many rows, wide ones, and widths at the edges of blocks; flat ones, of which many tokens hold the mass."""
-    rng, cases = np.random.default_rng(1), []
-    for R, V in [*((1, V) for V in BOUNDARIES), (ROWS, WIDTH), SEVERAL_WIDE, (1, WIDE), (MANY_ROWS, 2)]:
-        scores_RV = 3 * rng.standard_normal((R, V))
-        scores_RV[0, -1] = 9.0
-        cases.append(arguments_of(scores_RV, 0.9))
+    rng = np.random.default_rng(1)
+    cases = [arguments_of(scores_RV, 0.9) for scores_RV in large_scores(rng, 3)]
     return [*cases, arguments_of(0.1 * rng.standard_normal((2, 3000)), 0.9, 2)]
 
 
