@@ -10,6 +10,7 @@ import json
 import math
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 WORD_BYTES = 16
@@ -297,39 +298,38 @@ def _loads_of_elements(run: Any, kernel: Any) -> list[Any]:
 
 def _count_exchanged(run: Any) -> int:
     """How many loads from shared memory took what another thread had put there."""
-    from minidecode.emulator.memory import LOAD, SHARED_BASE, STORE
-
     last: dict[tuple[int, int], int] = {}
     exchanged = 0
-    for kept in run._launch.analysis.traffic.kept:
-        kinds = run._launch.journal.access_kinds(kept.site)
-        shared = kept.address >= SHARED_BASE
-        columns = (kept.block, kept.address, kept.thread, kinds)
-        for block, address, thread, kind in zip(*(column[shared].tolist() for column in columns), strict=True):
-            if kind != STORE:
-                exchanged += last.get((block, address), thread) != thread
-            if kind != LOAD:
-                last[block, address] = thread
+    for place, thread, reads, writes in _shared_accesses(run):
+        if reads:
+            exchanged += last.get(place, thread) != thread
+        if writes:
+            last[place] = thread
     return exchanged
 
 
 def _count_handed_over(run: Any) -> int:
     """How many numbers were put into shared memory by one thread and taken out by another, each once."""
+    waiting: dict[tuple[int, int], int] = {}  # place -> who has put there what no other thread has taken yet
+    handed_over = 0
+    for place, thread, reads, writes in _shared_accesses(run):
+        if reads and waiting.get(place, thread) != thread:
+            handed_over += 1
+            del waiting[place]
+        if writes:
+            waiting[place] = thread
+    return handed_over
+
+
+def _shared_accesses(run: Any) -> Iterator[tuple[tuple[int, int], int, bool, bool]]:
+    """((block, address), thread, whether it reads, whether it writes) of each access to shared memory, in order."""
     from minidecode.emulator.memory import LOAD, SHARED_BASE, STORE
 
-    waiting: dict[tuple[int, int], int] = {}  # (block, address) -> who has put there what no other thread has taken yet
-    handed_over = 0
     for kept in run._launch.analysis.traffic.kept:
-        kinds = run._launch.journal.access_kinds(kept.site)
-        shared = kept.address >= SHARED_BASE
+        kinds, shared = run._launch.journal.access_kinds(kept.site), kept.address >= SHARED_BASE
         columns = (kept.block, kept.address, kept.thread, kinds)
         for block, address, thread, kind in zip(*(column[shared].tolist() for column in columns), strict=True):
-            if kind != STORE and waiting.get((block, address), thread) != thread:
-                handed_over += 1
-                del waiting[block, address]
-            if kind != LOAD:
-                waiting[block, address] = thread
-    return handed_over
+            yield (block, address), thread, kind != STORE, kind != LOAD
 
 
 def _loads_of_threads(run: Any) -> list[int]:
