@@ -83,17 +83,6 @@ def _inverse_of_scale(scale_XX1):
         return np.where(np.abs(scale_XX1) < LEAST, np.float32(0), np.float32(1) / scale_XX1)
 
 
-def weight_from_gguf(blocks_XXX: np.ndarray) -> Weight:
-    """The weight that a GGUF tensor of type Q4_0 or Q8_0 holds, bit for bit.
-
-    blocks_XXX: its bytes as uint8 (outputs, inputs / 32, bytes of a block): 18 of Q4_0, 34 of Q8_0.
-    """
-    outputs, blocks, size = blocks_XXX.shape
-    scale_XX = np.ascontiguousarray(blocks_XXX[..., :BYTES_OF_SCALE]).view("<f2").reshape(outputs, blocks)
-    data = np.ascontiguousarray(blocks_XXX[..., BYTES_OF_SCALE:]).reshape(outputs, -1)
-    return Weight(data if size < BLOCK else data.view(np.int8), scale=scale_XX.astype(np.float16), layout="oi")
-
-
 def aligned_zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """Zeros that begin at a cache line."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
