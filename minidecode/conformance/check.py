@@ -152,7 +152,7 @@ def check(
             raise _EnoughError if "does not come out of" in mistake.what else _WrongAnswerError
 
     def mistake_by_limits(arguments: tuple) -> Mistake | None:
-        what = why_beyond_limits(row, implementation, arguments)
+        what = why_beyond_limits(implementation, arguments)
         return Mistake(what) if what else None
 
     @with_seed(seed)

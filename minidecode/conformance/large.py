@@ -85,7 +85,7 @@ def _judge_within(seconds: float, judge: Callable[[tuple], Any], arguments: tupl
     return mistake, watchdog.has_interrupted or is_refused
 
 
-def why_beyond_limits(row: Row, implementation: Callable[..., Any], arguments: tuple) -> str | None:
+def why_beyond_limits(implementation: Callable[..., Any], arguments: tuple) -> str | None:
     """What is wrong with its launches for so many rows, which are not run: grids, blocks, types of indices."""
     raised = None
     with dry_launches(), seen_kernels() as kernels, np.errstate(all="ignore"):

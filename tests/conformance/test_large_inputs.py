@@ -339,12 +339,12 @@ def test_many_rows_are_judged_by_limits_and_types():
     row = CATALOG["beam_scores"]
     (many,) = [case for case in row_module("beam_scores").large() if number_of_rows(row, case) == sizes.MANY_ROWS]
     right = InEmulator(added_by(add_a_row, lambda R, V: R, 32))
-    assert why_beyond_limits(row, right, many) is None
+    assert why_beyond_limits(right, many) is None
     assert "grid's y is at most 65,535" in why_beyond_limits(
-        row, InEmulator(added_by(add_a_row, lambda R, V: (1, R), 32)), many
+        InEmulator(added_by(add_a_row, lambda R, V: (1, R), 32)), many
     )
     narrow = InEmulator(added_by(add_a_row_in_sixteen_bits, lambda R, V: R, 32))
-    assert "an index is int16, which counts to 32,767" in why_beyond_limits(row, narrow, many)
+    assert "an index is int16, which counts to 32,767" in why_beyond_limits(narrow, many)
     verdict = conformance.check("beam_scores", right, examples=3, large_numbers=100)
     assert verdict.ok and "launch limits and index types fit" in str(verdict)
     assert not conformance.check("beam_scores", narrow, examples=3, large_numbers=100).ok
@@ -358,7 +358,7 @@ def test_each_launch_is_held_to_the_limits_and_not_the_first_alone():
 
     row = CATALOG["beam_scores"]
     many = next(case for case in row_module("beam_scores").large() if number_of_rows(row, case) == sizes.MANY_ROWS)
-    assert "grid's y is at most 65,535" in why_beyond_limits(row, InEmulator(add_beam_scores), many)
+    assert "grid's y is at most 65,535" in why_beyond_limits(InEmulator(add_beam_scores), many)
 
 
 @pytest.mark.parametrize("name", ["candidates", "hars"])
@@ -367,7 +367,7 @@ def test_kernels_of_a_search_take_more_sentences_than_the_second_axis_of_a_grid(
     (many,) = [case for case in row_module(name).large() if number_of_rows(row, case) == sizes.MANY_ROWS]
     kernels = [f for label, f in implementations(row).items() if label.startswith("cuda")]
     assert len(kernels) == 4
-    assert not [wrong for kernel in kernels if (wrong := why_beyond_limits(row, InEmulator(kernel), many))]
+    assert not [wrong for kernel in kernels if (wrong := why_beyond_limits(InEmulator(kernel), many))]
 
 
 @pytest.mark.parametrize(("name", "kernel"), [
@@ -376,7 +376,7 @@ def test_kernels_of_a_search_take_more_sentences_than_the_second_axis_of_a_grid(
 def test_many_sentences_are_within_a_grids_limits(name, kernel):
     row = CATALOG[name]
     (many,) = [case for case in row_module(name).large() if number_of_rows(row, case) == sizes.MANY_ROWS]
-    assert why_beyond_limits(row, InEmulator(kernel), many) is None
+    assert why_beyond_limits(InEmulator(kernel), many) is None
 
 
 def last_of_equals(scores_RV, logits_RV=None):
