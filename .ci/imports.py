@@ -1,5 +1,7 @@
 """Imports what an extra for a GPU brings, and compiles a kernel with it. Needs neither a GPU nor its driver."""
 
+import platform
+
 import cupy
 import numba.cuda.cudaimpl
 import numpy
@@ -11,4 +13,4 @@ from minidecode.cuda import flags
 kernel = flags.write_flag_by_block
 registers = build(kernel, flags.SIGNATURES[kernel][0], (7, 5)).registers
 versions = ", ".join(f"{module.__name__} {module.__version__}" for module in (cupy, numpy, nvmath))
-print(f"{versions}, {numba.cuda.__name__}: a kernel of {registers} registers")
+print(f"Python {platform.python_version()}, {versions}, {numba.cuda.__name__}: a kernel of {registers} registers")
