@@ -18,6 +18,7 @@ import json
 import re
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import gpu_attention
 import numpy as np
@@ -72,8 +73,8 @@ def write_counts(again: bool) -> None:
                 continue
             counted = predict.count_versions(row, predict.MEGABYTES, stored)
             for launched in counted.versions.values():
-                book["counts"] |= {one.kernel: list(dataclasses.astuple(one.code)) for one in launched}
-            works = {k: [[one.kernel, round_work(one.work)] for one in v] for k, v in counted.versions.items()}
+                book["counts"] |= {one.kernel: round_fields(one.code) for one in launched}
+            works = {k: [[one.kernel, round_fields(one.work)] for one in v] for k, v in counted.versions.items()}
             work = {"shape": counted.shape, "useful": counted.useful, "versions": works}
             book["works"][f"{name} {stored}"] = work | ({"left_out": counted.left_out} if counted.left_out else {})
             print(name, stored, works, counted.left_out, flush=True)
@@ -81,21 +82,31 @@ def write_counts(again: bool) -> None:
 
 
 def write(path: Path, book: dict) -> None:
+    """A line for each kernel, op and case, so that a change shows as one; no blanks, for there are many."""
     parts = []
     for name, value in book.items():
         if isinstance(value, dict) and name != "machine":
-            inner = ",\n".join(f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in sorted(value.items()))
-            parts.append(f' "{name}": {{\n{inner}\n }}')
+            inner = ",\n".join(f"{in_short(k)}:{in_short(v)}" for k, v in sorted(value.items()))
+            parts.append(f"{in_short(name)}:{{\n{inner}\n}}")
         elif isinstance(value, list):
-            inner = ",\n".join(f"  {json.dumps(v)}" for v in value)
-            parts.append(f' "{name}": [\n{inner}\n ]')
+            inner = ",\n".join(map(in_short, value))
+            parts.append(f"{in_short(name)}:[\n{inner}\n]")
         else:
-            parts.append(f" {json.dumps(name)}: {json.dumps(value)}")
+            parts.append(f"{in_short(name)}:{in_short(value)}")
     path.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
 
 
-def round_work(work: Asked) -> list:
-    return [round(n, 1) if isinstance(n, float) else n for n in dataclasses.astuple(work)]
+def in_short(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def round_fields(counted: Code | Asked) -> list:
+    """Its numbers, of fractions five digits."""
+    return [n if isinstance(n, int) else whole_or_fraction(float(f"{n:.5g}")) for n in dataclasses.astuple(counted)]
+
+
+def whole_or_fraction(number: float) -> int | float:
+    return int(number) if number.is_integer() else number
 
 
 def write_measured(again: bool) -> None:
@@ -118,8 +129,8 @@ def write_measured(again: bool) -> None:
         except EmulationError as error:  # a variant that was measured before it was found to be wrong
             print(group, name, error, flush=True)
             continue
-        book["counts"] |= {one.kernel: list(dataclasses.astuple(one.code)) for one in launched}
-        launches = [[one.kernel, round_work(one.work)] for one in launched]
+        book["counts"] |= {one.kernel: round_fields(one.code) for one in launched}
+        launches = [[one.kernel, round_fields(one.work)] for one in launched]
         book["cases"].append({"set": group, "name": name, "share": share, "useful": useful, "launches": launches})
         write(OUT, book)
         print(group, name, flush=True)

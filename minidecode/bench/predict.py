@@ -12,7 +12,6 @@ import functools
 import inspect
 import json
 import math
-import re
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -96,7 +95,7 @@ class Predictions:
 
     def __str__(self) -> str:
         names = list(self.versions[0].limits)
-        head = f"{self.name} on {self.machine}, predicted: {self.shape}; {self.useful / 1e9:.2f} GB must move"
+        head = f"{self.name} on {self.machine}, predicted: {self.shape}; {_size(self.useful)} must move"
         lines = [head, "share of a copy's bandwidth, and the share that each limit alone would allow:"]
         lines.append(f"{'':10}{'share':>6}  {'limited by':<11}" + "".join(f"{n:>9}" for n in names) + "  kernels")
         for v in self.versions:
@@ -106,6 +105,10 @@ class Predictions:
             lines.append(f"{v.label:10}{_percent(v.share):>6}  {v.limit:<11}{alone}  {kernels}")
         lines += [f"{label:10}{'-':>6}  {why}" for label, why in self.left_out.items()]
         return "\n".join(lines)
+
+
+def _size(bytes_: int) -> str:
+    return f"{bytes_ / 1e9:.2f} GB" if bytes_ >= 1e7 else f"{bytes_ / 1e3:,.1f} kB"
 
 
 def _percent(share: float) -> str:
@@ -189,7 +192,7 @@ def predict_call(gpu: Multiprocessors, label: str, launches: list[Launched], use
         seconds += combine_limits(of_launch) + gpu.launch
         for name, alone in of_launch.items():
             by_limit[name] = by_limit.get(name, 0.0) + alone
-    kernels = tuple(re.split(r"[#(]", one.kernel)[0] for one in launches)
+    kernels = tuple(one.kernel.partition("#")[0] for one in launches)
     return Prediction(label, useful / gpu.bandwidth / seconds, seconds, by_limit, kernels)
 
 
@@ -289,13 +292,15 @@ def recorded_counts() -> dict[str, Any]:
 
 
 def key_of_kernel(kernel: Any, types: tuple) -> str:
-    """A kernel with its arguments' types, in short: float16 2C is a contiguous matrix.
+    """Its name, and a checksum of its arguments' types and of the constants that a function made it with."""
+    name, constants = kernel.py_func.__name__, _constants_of(kernel.py_func)
+    mark = f"#{_checksum(repr(constants))}" if constants else ""
+    in_short = ", ".join(map(_short_type, types))
+    return f"{name}#{_checksum(f'{name}{mark}({in_short})')}"
 
-    Kernels that a function makes with constants may share a name: a checksum of the constants tells them apart.
-    """
-    constants = _constants_of(kernel.py_func)
-    mark = f"#{zlib.crc32(repr(constants).encode()):08x}" if constants else ""
-    return f"{kernel.py_func.__name__}{mark}({', '.join(map(_short_type, types))})"
+
+def _checksum(text: str) -> str:
+    return f"{zlib.crc32(text.encode()):08x}"
 
 
 def _constants_of(function: Any) -> list:
@@ -323,9 +328,7 @@ def code_of(key: str, kernel: Any = None, types: tuple = ()) -> Code:
     try:
         return build_code(kernel, types)
     except OptionError as error:
-        raise OptionError(
-            f"the machine code of {re.split(r'[#(]', key)[0]} was not counted before, and {error}"
-        ) from None
+        raise OptionError(f"the machine code of {key.partition('#')[0]} was not counted before, and {error}") from None
 
 
 @functools.cache
