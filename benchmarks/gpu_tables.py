@@ -3,7 +3,8 @@
     python benchmarks/gpu_tables.py --readme benchmarks/README.md --papers docs/tables.md --front README.md
 
 Reads benchmarks/results/gpu-h100.json, gpu-h100-kernels.json and launches.json, and needs no GPU. A figure that no file
-has says "not measured". Takes about a second. Prints the tables; writes them between the marks of those pages.
+has says "not measured"; shares of 1 GB are predicted too, as `minidecode predict` does. Takes a few seconds. Prints the
+tables; writes them between the marks of those pages.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from multi_query_speed import PAPERS_FIGURES
 from ngram import PAPER_MS, ROW_BY_ROW, WAYS
 from readme import with_marks, write_between_markers
 from whole_models import PAPER as SPEEDUPS
+
+from minidecode.bench.predict import predict
 
 RESULTS = Path(__file__).parent / "results"
 NOT_MEASURED = "not measured"
@@ -94,16 +97,17 @@ OTHER_ATTENTION = (  # kernel, where, shape
 
 
 def kernels_table(kernels: Kernels) -> str:
-    """Each kernel's goal, the recorded figure, and whether it reached the goal."""
+    """Each kernel's goal, the recorded and the predicted figure, and whether the first reached the goal."""
     lines = []
 
-    def row(kernel: str, where: str, goal: str, recorded: str, reached: bool | None) -> None:
+    def row(kernel: str, where: str, goal: str, recorded: str, reached: bool | None, predicted: str = "") -> None:
         state = {True: "reached", False: "**missed**", None: NOT_MEASURED}[reached]
-        lines.append((kernel, where, goal, recorded, state))
+        lines.append((kernel, where, goal, recorded, predicted, state))
 
     for dtype in ("float16", "float32", "int8", "int8_blocks", "int4"):
         best = [max(c["1 GB"] for c in kernels.products(dtype, rows)) for rows in (1, 4, 8)]
-        row(f"`linear`, {dtype}", "1 GB; 1, 4, 8 rows", "80 %", range_in_percent(best), min(best) >= 80)
+        row(f"`linear`, {dtype}", "1 GB; 1, 4, 8 rows", "80 %", range_in_percent(best), min(best) >= 80,
+            f"4 rows: {predicted_percent('linear', dtype)} %")  # fmt: skip
     for dtype in ("float16", "float32", "int8", "int8_blocks", "int4"):
         for model, name in (("gpt2", "GPT-2"), ("bart", "BART-large")):
             best = [max(c[model] for c in kernels.products(dtype, rows)) for rows in (1, 4, 8)]
@@ -121,14 +125,17 @@ def kernels_table(kernels: Kernels) -> str:
     row("`el`, version 3", "32 x 4 beams, 1,024 positions", "EL's Figure 3", "", None)
     for op in ("softmax", "argmax", "candidates", "hars"):
         _, share = kernels.vocabulary(op)
-        row(f"`{op}`", "1 GB, V = 50,257", "70 %", range_in_percent([share]), share >= 70)
+        row(f"`{op}`", "1 GB, V = 50,257", "70 %", range_in_percent([share]), share >= 70,
+            f"{predicted_percent(op)} %")  # fmt: skip
     for rows, goal in ((4, 6), (32, 10)):
         us = kernels.chain(WRITTEN, rows)
         row("log-softmax to update", f"{rows} rows in a graph", f"{goal} us", f"{us:.1f} us", us <= goal)
         row("HARS to update", f"{rows} rows in a graph", f"{goal} us", f"{kernels.chain(BY_HARS, rows):.1f} us",
             kernels.chain(BY_HARS, rows) <= goal)  # fmt: skip
     for op in ("norm", "activation", "embedding", "heads", "append", "reorder"):
-        row(f"`{op}`", "1 GB", "85 %", "", None)
+        share = predicted_percent(op)
+        state = f"{NOT_MEASURED}; {'reached' if share >= 85 else '**missed**'}, by prediction"
+        lines.append((f"`{op}`", "1 GB", "85 %", "", f"{share} %", state))
     bans, paper = kernels.bans(), PAPER_MS["baseline"] / PAPER_MS["GPU kernel"]
     row(
         "`ngram`",
@@ -138,7 +145,12 @@ def kernels_table(kernels: Kernels) -> str:
         bans["cuda"] >= paper,
     )
     row("int8 and int4", "GPT-2 at one row, over float16", "faster", "", None)
-    return markdown(("kernel", "on", "goal", "recorded", "state"), lines)
+    return markdown(("kernel", "on", "goal", "recorded", "predicted", "state"), lines)
+
+
+def predicted_percent(op: str, stored: str | None = None) -> int:
+    """The share that `minidecode predict` gives the newest version."""
+    return round(100 * predict(op, stored=stored).versions[-1].share)
 
 
 def range_in_percent(shares: list[int]) -> str:
