@@ -30,7 +30,7 @@ class Skeletons(BuildHookInterface):
             made = Path(self._made.name) / name
             made.write_text(strip(solution.read_text(encoding="utf-8")), encoding="utf-8")
             build_data["force_include"][str(made)] = f"minidecode/course/exercises/skeletons/{name}"
-            shapes[made.stem] = published.published(solution.parent, made.read_text(encoding="utf-8"))
+            shapes[made.stem] = published.read_solutions(solution.parent, made.read_text(encoding="utf-8"))
         engine = Path(self._made.name) / "engine.py"
         engine.write_text(
             strip((root / "exercises" / "engine" / "solution.py").read_text(encoding="utf-8")), encoding="utf-8"

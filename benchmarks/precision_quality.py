@@ -118,7 +118,7 @@ def restored_by_bart(model: md.Model, sources: list, windows: list, generates: b
     begin = model.tokenizer.token_to_id("<s>")
     scores = model.score(input_ids=sources, target_ids=[[begin, *window] for window in windows])
     bits = -sum(p[1:].sum(dtype=np.float64) for p in scores.token_log_probs) / math.log(2)
-    size = sum(model.tokenizer.count_bytes(window) for window in windows)
+    size = sum(model.tokenizer.bytes_of_tokens(window) for window in windows)
     texts: list[str] = []
     most = min(len(windows[0]) + 40, model.config.context)
     for i in range(0, len(sources) if generates else 0, 8):

@@ -92,7 +92,7 @@ def load(
     kind = TOKENIZER_KINDS[family.tokenizer]
     with _memory_for_loading(name, dtype):
         tokenizer = kind.make(folder, config) if folder else None
-    of_languages = kind.languages(tokenizer, fields or folder, source_lang, target_lang)
+    of_languages = kind.set_languages(tokenizer, fields or folder, source_lang, target_lang)
     defaults = defaults_within_vocabulary(folder, defaults, config.vocab_size)
     defaults, source = chosen_defaults(folder, defaults, generation_config)
     defaults, source, prefix = _with_task(defaults | of_languages, source, folder, fields, task)
@@ -117,7 +117,7 @@ def load(
         _return_free_memory()
     arguments = {"dtype": dtype, "device": device, "random_weights": random_weights, "task": task,
                  "source_lang": source_lang, "target_lang": target_lang}  # fmt: skip
-    model.loaded_from = LoadedFrom.of(name, revision, folder, arguments)
+    model.loaded_from = LoadedFrom.from_arguments(name, revision, folder, arguments)
     return model
 
 
@@ -166,7 +166,9 @@ class LoadedFrom:
     files: dict[str, str]  # file -> its size, and SHA-256 of parts of it
 
     @classmethod
-    def of(cls, name: str | Path, revision: str | None, folder: Path | None, arguments: dict[str, Any]) -> LoadedFrom:
+    def from_arguments(
+        cls, name: str | Path, revision: str | None, folder: Path | None, arguments: dict[str, Any]
+    ) -> LoadedFrom:
         folder = folder and folder.absolute()
         return cls(str(name), revision, folder, arguments, _fingerprints(folder))
 
@@ -244,7 +246,7 @@ def load_shapes(
     defaults = defaults_within_vocabulary(folder, defaults, config.vocab_size)
     if source_lang is not None or target_lang is not None:
         kind = TOKENIZER_KINDS[family.tokenizer]
-        kind.languages(kind.make(folder, config) if folder else None, fields, source_lang, target_lang)
+        kind.set_languages(kind.make(folder, config) if folder else None, fields, source_lang, target_lang)
     if vocab_size is not None:
         sizes = ("vocab_size", "decoder_vocab_size", "src_vocab_size", "tgt_vocab_size")
         kind_of_config: Any = family.config

@@ -193,7 +193,7 @@ class Plan(PlanRows):
                 )
 
     @property
-    def is_compiled(self) -> bool:
+    def may_compile(self) -> bool:
         """Whether some op may be code that Numba compiles for the CPU when it first runs."""
         return any(getattr(self, name) == "cpu" or ":" in getattr(self, name) for name in CATALOG)
 
@@ -309,7 +309,7 @@ class Plan(PlanRows):
                     raise OptionError(f"plan: {row.name}={choice} has no effect with dtype={dtype}: {remedy}")
                 del functions[row.op]
                 continue
-            if choice in ("off", "auto"):  # auto: until `settled` replaces it
+            if choice in ("off", "auto"):  # auto: until `resolve_auto` replaces it
                 del functions[row.op]
             else:  # places are found on the host, wherever they are
                 functions[row.op] = _implementation(row, choice, "cpu" if row.op == "assign_offsets" else device)
@@ -338,7 +338,7 @@ class Plan(PlanRows):
         assert self.cache is not None  # the base has chosen it
         return self.graphs != "off" and self.base != "cuda" and CACHES[self.cache].in_place
 
-    def settled(self, without: Iterable[str]) -> Plan:
+    def resolve_auto(self, without: Iterable[str]) -> Plan:
         """What `auto` comes to: off for the rows in `without`, which a call has no room for; else compiled code."""
         chosen = {row: "off" if row in without else "cpu" for row in CATALOG if getattr(self, row) == "auto"}
         return dataclasses.replace(self, **chosen)

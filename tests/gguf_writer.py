@@ -172,14 +172,14 @@ def permuted_rows(monkeypatch) -> None:
     """The mutant that takes a Qwen2's rows for a Llama's, which llama.cpp's converter permutes."""
     from minidecode.files import gguf_folder
 
-    right = gguf_folder.tensors_of
+    right = gguf_folder.locate_tensors
 
     def wrong(config):
         heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
         return {name: (source, shape, heads.get(source.split(".")[-2])) for name, (source, shape, _) in
                 right(config).items()}  # fmt: skip
 
-    monkeypatch.setattr(gguf_folder, "tensors_of", wrong)
+    monkeypatch.setattr(gguf_folder, "locate_tensors", wrong)
 
 
 def write_qwen2(

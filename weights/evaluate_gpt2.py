@@ -36,7 +36,7 @@ def print_bits_by_steps(model: md.Model, texts: list[str], a: argparse.Namespace
     picked = rng.choice(len(rows), a.windows, p=room / room.sum())
     windows = [rows[t][first : first + 2 * half] for t in picked for first in [rng.integers(len(rows[t]) - 2 * half)]]
     first, second = [w[:half] for w in windows], [w[half:] for w in windows]
-    size = sum(model.tokenizer.count_bytes(ids) for ids in second)
+    size = sum(model.tokenizer.bytes_of_tokens(ids) for ids in second)
     whole = model.score(input_ids=first, target_ids=second)
     found, held = 0.0, 0
     for i in range(0, a.windows, 16):

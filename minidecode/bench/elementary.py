@@ -24,27 +24,27 @@ class Elementary(np.ndarray):
     def __array_ufunc__(self, ufunc, method, *inputs, out=(), **more):
         plain = [without_counting(a) for a in inputs]
         result = getattr(ufunc, method)(*plain, **more, **({"out": tuple(map(without_counting, out))} if out else {}))
-        return self.noted(result, plain, is_product=ufunc is np.matmul, into=out[0] if out else None)
+        return self.note_operation(result, plain, is_product=ufunc is np.matmul, into=out[0] if out else None)
 
     def __array_function__(self, function, types, args, kwargs):
         plain = [without_counting(a) for a in args]
         result = function(*plain, **{name: without_counting(a) for name, a in kwargs.items()})
         if function in (np.empty_like, np.shape, np.ndim, np.split, np.shares_memory):  # nothing is computed
             return result
-        return self.noted(result, [a for a in plain if isinstance(a, np.ndarray)] or plain[0])
+        return self.note_operation(result, [a for a in plain if isinstance(a, np.ndarray)] or plain[0])
 
     def mean(self, *args, **more):
-        return self.noted(without_counting(self).mean(*args, **more), [self])
+        return self.note_operation(without_counting(self).mean(*args, **more), [self])
 
     def copy(self, order="C"):
-        return self.noted(without_counting(self).copy(order), [self])
+        return self.note_operation(without_counting(self).copy(order), [self])
 
     def __setitem__(self, place, value):
         plain = without_counting(self)
         plain[place] = without_counting(value)
-        self.noted(plain[place], [plain[place]])
+        self.note_operation(plain[place], [plain[place]])
 
-    def noted(self, result, read, is_product=False, into=None):
+    def note_operation(self, result, read, is_product=False, into=None):
         self.counts.products += is_product
         self.counts.kernels += not is_product
         self.counts.bytes += sum(a.nbytes for a in (result, *read) if isinstance(a, np.ndarray))
@@ -66,6 +66,6 @@ def with_counting(thing, counts: Counts):
     return array
 
 
-def count_operations(function, counts: Counts):
+def wrap_with_counting(function, counts: Counts):
     """The function on arrays that count; what it returns does not."""
     return lambda *args, **more: without_counting(function(*(with_counting(a, counts) for a in args), **more))

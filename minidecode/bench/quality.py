@@ -164,7 +164,7 @@ def judge_answers(
         raise next(error for a in answers for error in a.failures)
     left_out, listed = len(listed) - len(kept), [listed[n] for n in kept]
     texts_of = [[a.texts[n] for n in kept] for a in answers]
-    measured = [Measured.of(texts, listed, tokenizer) for texts in texts_of]
+    measured = [Measured.from_texts(texts, listed, tokenizer) for texts in texts_of]
     first, everything = measured[0], np.arange(len(listed))
     rows = []
     for a, texts, m in zip(answers, texts_of, measured, strict=True):
@@ -187,7 +187,7 @@ class Measured:
     bleu_NX: np.ndarray  # lengths of text and reference; n-grams matched for n = 1 to 4; n-grams there are
 
     @classmethod
-    def of(cls, texts: list[str], references: list[list[str]], tokenizer: str | None) -> Measured:
+    def from_texts(cls, texts: list[str], references: list[list[str]], tokenizer: str | None) -> Measured:
         rouge, bleu = scorers(tokenizer)
         bleu.effective_order = True  # else it warns of each sentence's score, of which only the counts are used
         rouge_rows, bleu_rows = [], []

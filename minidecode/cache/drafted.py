@@ -42,7 +42,7 @@ class DraftedCache(PromptCache):
     rows: DraftedRows  # the engine gives it, before `expand`
 
     @staticmethod
-    def step_bytes(size: CacheSize) -> int:
+    def bytes_between_steps(size: CacheSize) -> int:
         """Pages of each row's own."""
         return size.stored * PAGE * size.R * pages_for(size.N + size.T)
 

@@ -67,7 +67,7 @@ class ElCache(SplitCache):
         return size.hidden * size.B * size.N
 
     @staticmethod
-    def step_bytes(size: CacheSize) -> int:
+    def bytes_between_steps(size: CacheSize) -> int:
         """Each prompt's hidden states, and what each row generates."""
         return size.hidden * size.B * size.N + size.stored * size.R * size.T
 

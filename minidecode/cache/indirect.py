@@ -18,9 +18,9 @@ class IndirectCache(SplitCache):
     about = "the same as split; beams change places in a table, not in the cache"
 
     @staticmethod
-    def step_bytes(size: CacheSize) -> int:
+    def bytes_between_steps(size: CacheSize) -> int:
         """The split cache, and the table."""
-        return SplitCache.step_bytes(size) + 8 * size.R * size.T
+        return SplitCache.bytes_between_steps(size) + 8 * size.R * size.T
 
     @staticmethod
     def gathered_bytes(size: CacheSize) -> int:

@@ -32,7 +32,7 @@ class NoCache:
         return 0
 
     @staticmethod
-    def step_bytes(size: CacheSize) -> int:
+    def bytes_between_steps(size: CacheSize) -> int:
         """Nothing."""
         return 0
 

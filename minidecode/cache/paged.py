@@ -46,7 +46,7 @@ class PagedCache(PromptCache):
     cross: ClassVar[SourceCacheKind] = SharedCrossCache
 
     @staticmethod
-    def step_bytes(size: CacheSize) -> int:
+    def bytes_between_steps(size: CacheSize) -> int:
         """Full pages of each prompt; a copy of its last one for each row, and the row's own; the tables."""
         pages = size.B * (size.N // PAGE) + size.R * (pages_for(size.T) + 1)
         return size.stored * PAGE * pages + 8 * size.R * pages_for(size.N + size.T)

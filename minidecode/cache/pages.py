@@ -67,10 +67,10 @@ class PagePool:
 
     @property
     def available(self) -> int:
-        """How many pages `take` can give before NoPageError: free ones, and cached ones, which it evicts."""
+        """How many pages `take_free_page` can give before NoPageError: free ones, and cached ones, which it evicts."""
         return self.free + self.cached
 
-    def take(self) -> int:
+    def take_free_page(self) -> int:
         """A page with one reference, to be written. Evicts if none is free. Raises NoPageError."""
         if not self._free:
             if not self._cached:
@@ -85,7 +85,7 @@ class PagePool:
         missing = pages_for(positions, self.size) - len(table)
         if missing > self.available:
             raise NoPageError(f"{missing} pages are needed, and of {self.pages} only {self.available} are not used")
-        table.extend(self.take() for _ in range(missing))
+        table.extend(self.take_free_page() for _ in range(missing))
 
     def share(self, page: int) -> None:
         """One more table holds a used or a cached page."""
@@ -119,7 +119,7 @@ class PagePool:
         assert page not in self._name_of, f"page {page} is published: it is full, and is not written again"
         if self.references[page] == 1:
             return None
-        table[nth] = self.take()
+        table[nth] = self.take_free_page()
         self.references[page] -= 1
         return page, table[nth]
 

@@ -20,7 +20,7 @@ class PreallocatedCache(PromptCache):
     about = "keys and values for each beam, in arrays that are allocated once"
 
     @staticmethod
-    def step_bytes(size: CacheSize) -> int:
+    def bytes_between_steps(size: CacheSize) -> int:
         """Each row's text."""
         return size.stored * size.R * (size.N + size.T)
 

@@ -20,7 +20,7 @@ from .protocol import CacheSize, SourceCacheKind
 class PromptCache:
     """One layer's keys and values of the prompts. What goes on from there adds what a step does:
 
-    about, step_bytes(size), begin_steps(ops, k_RGK, v_RGU, beams, steps), append_step(ops, qkv_RX),
+    about, bytes_between_steps(size), begin_steps(ops, k_RGK, v_RGU, beams, steps), append_step(ops, qkv_RX),
     attend_step(ops, q_RHK) and reorder(ops, parent_R); where it keeps something else than a block for each row, also
     keep_only(ops, stays_B, stays_R) and step_arrays(). in_place: steps work on arrays that stay where they are.
     """
@@ -31,7 +31,7 @@ class PromptCache:
     cross: ClassVar[SourceCacheKind] = CrossCache
     decoding = False
     prefix: Prefix | None = None  # rows of sources in front of the texts
-    step_bytes: Callable[[CacheSize], int]
+    bytes_between_steps: Callable[[CacheSize], int]
     begin_steps: Callable[..., None]
     append_step: Callable[..., Any]
     attend_step: Callable[..., Any]

@@ -86,7 +86,7 @@ class ChosenCache(LayerCache, Protocol):
         """Held when the prompts have been read."""
 
     @staticmethod
-    def step_bytes(size: CacheSize) -> int:
+    def bytes_between_steps(size: CacheSize) -> int:
         """Held between steps, after the last of them."""
 
     @staticmethod

@@ -32,11 +32,11 @@ class QueryRows:
     query_X: np.ndarray  # those of the query rows
     offsets_X: np.ndarray  # where each sentence begins among all rows
     query_offsets_X: np.ndarray  # and among the query rows alone
-    seen_X: np.ndarray  # the keys that each query row sees, newest first, as `of` numbers them
+    seen_X: np.ndarray  # the keys that each query row sees, newest first, as `for_sentences` numbers them
     ends: tuple[int, ...]  # where the keys of each query row begin in seen_X, and where the last one's end
 
     @classmethod
-    def of(cls, lengths: list[int], first_B: list[int], window: int | None, device: str) -> QueryRows:
+    def for_sentences(cls, lengths: list[int], first_B: list[int], window: int | None, device: str) -> QueryRows:
         """Rows for sentences of these lengths, with a query row behind each token from the first_B-th of its sentence
         on.
 

@@ -20,7 +20,7 @@ class ReplicatedCache(PromptCache):
     in_place = False
 
     @staticmethod
-    def step_bytes(size: CacheSize) -> int:
+    def bytes_between_steps(size: CacheSize) -> int:
         """Each row's text without its last token, which no step reads."""
         return size.stored * size.R * (size.N + size.T - 1)
 

@@ -26,7 +26,7 @@ class RollingCache(PromptCache):
     cross: ClassVar[SourceCacheKind] = SharedCrossCache
 
     @staticmethod
-    def step_bytes(size: CacheSize) -> int:
+    def bytes_between_steps(size: CacheSize) -> int:
         """As many positions of each row as it sees."""
         return size.stored * size.R * min(size.window or size.N + size.T, size.N + size.T)
 

@@ -24,7 +24,7 @@ class SplitCache(PromptCache):
     cross: ClassVar[SourceCacheKind] = SharedCrossCache
 
     @staticmethod
-    def step_bytes(size: CacheSize) -> int:
+    def bytes_between_steps(size: CacheSize) -> int:
         """Each sentence's prompt, and what each row generates."""
         return size.stored * (size.B * size.N + size.R * size.T)
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from .completion import complete_model
-from .embed import Input, Texts, Truncate, rate_of
+from .embed import Input, Texts, Truncate, rate_in_words
 from .flags import MODEL_HELP, AsJson, Debug, Device, Dtype, Jsonl, PlanText, Quiet, Revision, warn_of_files
 from .progress_bar import progress_bar
 from .read_texts import records_of
@@ -63,4 +63,4 @@ def classify(
         else:
             print(f"{one.label:<16} {one.score:8.4f}  {record['prompt']}".replace("\n", "\\n"))
     if not quiet:
-        print(f"[{rate_of(len(labels), seconds)}; {model}, {dtype}]", file=sys.stderr)
+        print(f"[{rate_in_words(len(labels), seconds)}; {model}, {dtype}]", file=sys.stderr)

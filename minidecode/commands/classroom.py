@@ -30,7 +30,7 @@ def classroom(
 
     students, _ = grade.submissions_of_folders(folders)
     with progress_bar("verifying", quiet) as report:
-        places = leagues.judge_lines(students, league, __version__, jobs, report)
+        places = leagues.verify_all_lines(students, league, __version__, jobs, report)
     if not places:
         raise InputError(
             f"{leagues.FILE} holds no line in any of these folders: students write theirs with "

@@ -73,11 +73,10 @@ def embed(
             print(*(f"{number:.6f}" for number in x_D))
     if not quiet:
         where = f", in {output}{' (replaced)' if was_there else ''}" if output is not None else ""
-        print(
-            f"[{rate_of(len(x_BD), seconds)}; {x_BD.shape[1]} numbers each{where}; {model}, {dtype}]", file=sys.stderr
-        )
+        rate = rate_in_words(len(x_BD), seconds)
+        print(f"[{rate}; {x_BD.shape[1]} numbers each{where}; {model}, {dtype}]", file=sys.stderr)
 
 
-def rate_of(texts: int, seconds: float) -> str:
+def rate_in_words(texts: int, seconds: float) -> str:
     """How many texts, in what time."""
     return f"{texts} text{'' if texts == 1 else 's'} in {seconds:.2f} s, {texts / seconds:.1f} texts/s"

@@ -85,7 +85,7 @@ def evaluate(
             records = ({"prompt": prompt} for prompt in prompts)
             check_lines(one, records, jsonl=False, source=source, truncate=truncate, **options)
         answers, total = [], len(loaded) * len(plans) * len(prompts)
-        compiled = next((p for p in plans if p.is_compiled), plans[0])
+        compiled = next((p for p in plans if p.may_compile), plans[0])
         with tell_when_compiling(compiled, quiet), progress_bar("generating", quiet, unit="texts") as report:
             for ((name, _), one), p in itertools.product(loaded.items(), plans):
                 done = len(answers) * len(prompts)

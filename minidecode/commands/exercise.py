@@ -96,7 +96,7 @@ def check(
 
     task = find(exercise)
     work, file = _folder_and_file(exercise, folder)
-    path = file or (work.file(task) if target else work.existing(task))
+    path = file or (work.path_of_exercise(task) if target else work.existing_path(task))
     submission = find_target(target, task) if target else submission_of(path)
     asked = _seed_of_student(seed, student) if seed is not None or student else None
     verdict, picture = judge(task, submission, work, asked)
@@ -140,7 +140,7 @@ def _check_all(folder: Path | None, target: str | None, is_varied: bool, as_json
         )
     records, solved = [], 0
     for task in asked:
-        verdict, picture = judge(task, submission_of(work.file(task)), work)
+        verdict, picture = judge(task, submission_of(work.path_of_exercise(task)), work)
         solved += verdict.ok
         records.append(_record_of_verdict(verdict, picture))
         if not as_json:
@@ -179,7 +179,7 @@ def score(
 
     task = find(exercise)
     work, file = _folder_and_file(exercise, folder)
-    path = file or work.existing(task)
+    path = file or work.existing_path(task)
     verdict, scored = leagues.score(task, submission_of(path), league, __version__)
     if scored is None:
         print(verdict)
@@ -225,7 +225,7 @@ def solution(
             f" checkout, which has them under exercises/{Path(task.file_name).stem}/"
         )
     seed = work_folder(folder).seed(task) or 0
-    print(task.varied(place / ("another.py" if another else "solution.py"), seed), end="")
+    print(task.vary_source(place / ("another.py" if another else "solution.py"), seed), end="")
 
 
 @app.command()
@@ -247,8 +247,8 @@ def reset(
     work = work_folder(folder)
     backup = work.reset(task, _seed_of_student(seed, student) if seed is not None or student else None)
     if fresh:
-        work.renew(task, work.file(task), work.seed(task) or 0)
-    print(work.file(task))
+        work.renew_variation(task, work.path_of_exercise(task), work.seed(task) or 0)
+    print(work.path_of_exercise(task))
     print(f"what was there is in {backup}", file=sys.stderr)
 
 

@@ -22,7 +22,7 @@ import typer
 
 from ..bench.bleu4 import Bleu4
 from ..errors import OptionError, pip_install
-from ..files.fairseq_data import Pair, batches
+from ..files.fairseq_data import Pair, cut_into_batches
 from ..files.fairseq_folder import convert_fairseq
 from ..files.fairseq_tokenizer import BOS, EOS, PAD, SPECIAL, UNKNOWN, Codes, Dictionary
 from ..lines.records import decoded
@@ -53,7 +53,7 @@ def fairseq_generate(given: Given = None) -> None:
     minidecode's.
     """
     asked = parse_options("fairseq-generate", given or [])
-    pair = Pair.of(Path(asked.data), asked.source_lang, asked.target_lang)
+    pair = Pair.from_folder(Path(asked.data), asked.source_lang, asked.target_lang)
     sources, targets = (pair.sentences(asked.gen_subset, side) for side in ("source", "target"))
     if sources is None:
         raise OptionError(f"{asked.data} has no subset {asked.gen_subset!r}: name one with --gen-subset")
@@ -64,7 +64,7 @@ def fairseq_generate(given: Given = None) -> None:
     sizes = [np.array([len(ids) for ids in side]) for side in (sources, targets) if side is not None]
     multiple = asked.required_batch_size_multiple or 8
     tokens = 12000 if asked.max_tokens is None and asked.batch_size is None else asked.max_tokens
-    for batch in batches(sizes, tokens, asked.batch_size, multiple):
+    for batch in cut_into_batches(sizes, tokens, asked.batch_size, multiple):
         prefixes = [targets[i][: asked.prefix_size] for i in batch] if asked.prefix_size and targets else None
         for i, hypotheses in zip(batch, program.translate([sources[i] for i in batch], prefixes), strict=True):
             lines = [f"S-{i}\t{program.source_text(sources[i])}"]
@@ -72,7 +72,7 @@ def fairseq_generate(given: Given = None) -> None:
             if targets is not None:
                 reference = program.text_of_ids(pair.target, targets[i], escaped=True)
                 lines.append(f"T-{i}\t{reference}")
-            lines += itertools.chain.from_iterable(program.lines(i, hypothesis) for hypothesis in hypotheses)
+            lines += itertools.chain.from_iterable(program.lines_of_hypothesis(i, each) for each in hypotheses)
             if not asked.quiet:
                 print("\n".join(lines))
             if scorer is not None and targets is not None and hypotheses:
@@ -90,7 +90,7 @@ def fairseq_interactive(given: Given = None) -> None:
     --buffer-size, --bpe subword_nmt, --bpe-codes.
     """
     asked = parse_options("fairseq-interactive", given or [])
-    pair = Pair.of(Path(asked.data), asked.source_lang, asked.target_lang)
+    pair = Pair.from_folder(Path(asked.data), asked.source_lang, asked.target_lang)
     program, first = Program.start(asked, pair), 0
     name = "standard input" if asked.input == "-" else asked.input
     with sys.stdin.buffer if asked.input == "-" else open(asked.input, "rb") as file:
@@ -100,7 +100,7 @@ def fairseq_interactive(given: Given = None) -> None:
             translated: dict[int, tuple[list[Hypothesis], float]] = {}
             sizes = [np.array([len(ids) for ids in sources])]
             most = 1 if asked.max_tokens is None and asked.batch_size is None else asked.batch_size
-            for batch in batches(sizes, asked.max_tokens, most, asked.required_batch_size_multiple or 1):
+            for batch in cut_into_batches(sizes, asked.max_tokens, most, asked.required_batch_size_multiple or 1):
                 began = time.perf_counter()
                 replies = program.translate([sources[i] for i in batch])
                 seconds = (time.perf_counter() - began) / len(batch)
@@ -109,7 +109,7 @@ def fairseq_interactive(given: Given = None) -> None:
                 hypotheses, seconds = translated[i]
                 print(f"S-{first + i}\t{program.source_text(ids)}\nW-{first + i}\t{seconds:.3f}\tseconds")
                 for hypothesis in hypotheses:
-                    print("\n".join(program.lines(first + i, hypothesis)))
+                    print("\n".join(program.lines_of_hypothesis(first + i, hypothesis)))
             sys.stdout.flush()
             first += len(lines)
 
@@ -147,7 +147,7 @@ class Program:
 
     def encode(self, line: str) -> np.ndarray:
         """Token ids of a source, </s> at the end."""
-        return self.pair.source.encode(line if self.codes is None else self.codes.in_pieces(line))
+        return self.pair.source.encode(line if self.codes is None else self.codes.split_text(line))
 
     def translate(self, sources: list[np.ndarray], prefixes: list[np.ndarray] | None = None) -> list[list[Hypothesis]]:
         """The --nbest hypotheses of each source of a batch. The limit follows the longest source of the batch."""
@@ -182,7 +182,7 @@ class Program:
         """What an S- line says."""
         return self.text_of_ids(self.pair.source, ids)
 
-    def lines(self, number: int, hypothesis: Hypothesis) -> Iterator[str]:
+    def lines_of_hypothesis(self, number: int, hypothesis: Hypothesis) -> Iterator[str]:
         """H-, D- and P- of one hypothesis."""
         text, base = self.text_of_ids(self.pair.target, hypothesis.tokens), np.float32(math.log(2))
         score = float(hypothesis.score / base)

@@ -210,7 +210,7 @@ def _generate_many(
     batches: list[str] = []
     with progress_bar("generating", quiet or given.is_single, unit="lines") as report:
         if sys.stderr.isatty():
-            given.count()
+            given.count_prompts()
         run = run_lines(
             loaded, given, output, report=report, show=lambda run: _draw_trace_and_timeline(run, trace, timeline),
             tell=lambda text: quiet or print(f"minidecode: {text}", file=sys.stderr),

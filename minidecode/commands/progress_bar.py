@@ -58,7 +58,7 @@ def tell_when_compiling(plan: Any, quiet: bool) -> Iterator[None]:
 
     plan: of the model, a `Plan`.
     """
-    if quiet or not plan.is_compiled:
+    if quiet or not plan.may_compile:
         yield
         return
     from ..search.compiled import tell_when_compiling

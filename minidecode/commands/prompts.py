@@ -30,7 +30,7 @@ class Prompts:
     def can_be_read_again(self) -> bool:
         return self.again is not None or self.source == "prompt"  # arguments
 
-    def count(self) -> None:
+    def count_prompts(self) -> None:
         """Finds the total out, where that can be done without losing a line."""
         if self.total is None and self.again:
             with contextlib.closing(self.again()) as lines:

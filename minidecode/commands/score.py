@@ -62,7 +62,7 @@ def score(
         elif on_error == "stop" and given.again:
             with contextlib.closing(given.again()) as lines:
                 given.total = check_texts(loaded, lines, **how)
-        given.count()
+        given.count_prompts()
         started = time.perf_counter()
         progress = lambda done: report(done, given.total)  # noqa: E731
         with score_lines(loaded, given.lines, on_error=on_error, progress=progress, **how) as run:

@@ -33,7 +33,7 @@ def _take_extra_flags(
     """The flags beside the options, as a signature."""
 
 
-def _flag(name: str) -> inspect.Parameter:
+def _make_flag_parameter(name: str) -> inspect.Parameter:
     """An option's flag: None, or no value, where it is not set."""
     row = ROWS[name]
     names = row.flags.split()
@@ -54,10 +54,10 @@ def _flag_name(name: str) -> str:
 
 
 def _all_flags() -> list[inspect.Parameter]:
-    """All of them: what is beside the options, then the options that a command line can say."""
+    """Returns the flags of a search: those beside the options, then each option that a command line can say."""
     extra = inspect.signature(_take_extra_flags, eval_str=True).parameters.values()
-    of_options = [_flag(f.name) for f in dataclasses.fields(OptionTable) if ROWS[f.name].check.flag is not None]
-    return [*extra, *of_options]
+    names = [f.name for f in dataclasses.fields(OptionTable) if ROWS[f.name].check.flag is not None]
+    return [*extra, *map(_make_flag_parameter, names)]
 
 
 def with_search_options(command):

@@ -76,14 +76,14 @@ def trace(
         other = loaded.generate(prompt, trace=True, **({"plan": plan} | options | changed)) if changed else None
     write = _word_writer(loaded.tokenizer)
 
-    def word(i: int) -> str:
+    def word_of_token(i: int) -> str:
         return write([i])
 
     if output is not None:
         from ..search.beam_tree import draw_beam_tree
 
         with whole_file(output) as file:
-            file.write(draw_beam_tree(out.trace.of(0), [ids.tolist() for ids in out.token_ids], word))
+            file.write(draw_beam_tree(out.trace.of(0), [ids.tolist() for ids in out.token_ids], word_of_token))
     parting = None
     if other:
         of_search = [{n: v for n, v in o.items() if n not in OF_A_CALL} for o in (options, options | changed)]
@@ -91,7 +91,7 @@ def trace(
         names = ("the first", str(against))
         if both[0].dialect != both[1].dialect:
             names = (both[0].dialect, both[1].dialect)
-        parting = _where_they_part(out, other, both, names, word)
+        parting = _where_they_part(out, other, both, names, word_of_token)
     if as_json:
         record = {
             "prompt": prompt,

@@ -80,7 +80,7 @@ def _judge_within(seconds: float, judge: Callable[[tuple], Any], arguments: tupl
     """(what the judge says, whether that is only that it takes too long in the emulator)."""
     mistake, watchdog = None, Watchdog(seconds, lambda: None)
     with contextlib.suppress(Interrupted):
-        mistake = watchdog.run(lambda: judge(arguments))
+        mistake = watchdog.run_watched(lambda: judge(arguments))
     is_refused = mistake is not None and "blocks would take about" in mistake.what
     return mistake, watchdog.has_interrupted or is_refused
 

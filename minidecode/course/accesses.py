@@ -35,7 +35,7 @@ def accesses(run: Run, array: str, block: int = 0) -> list[Access]:
         inside = np.flatnonzero((kept.address >= memory.start) & (kept.address < memory.start + memory.nbytes))
         writes = journal.access_kinds(kept.site[inside]) != LOAD
         places = np.unravel_index((kept.address[inside] - memory.start) // memory.dtype.itemsize, memory.shape)
-        lines = {site: journal.place(site).line for site in set(kept.site[inside].tolist())}
+        lines = {site: journal.place_of_site(site).line for site in set(kept.site[inside].tolist())}
         indices = zip(*map(np.ndarray.tolist, places), strict=True)
         columns = (kept.epoch[inside], kept.thread[inside], writes, indices, kept.site[inside])
         accesses += [Access(int(e), int(t), bool(w), i, lines[int(s)]) for e, t, w, i, s in zip(*columns, strict=True)]

@@ -33,7 +33,7 @@ def launch_of(run: Run, size: int) -> Launch:
     journal, traffic = run._launch.journal, run._launch.analysis.traffic
     counts = {True: Counter(), False: Counter()}
     for kept in traffic.kept:
-        line_of = {site: journal.place(site) for site in np.unique(kept.site).tolist()}
+        line_of = {site: journal.place_of_site(site) for site in np.unique(kept.site).tolist()}
         lines = {place: k for k, place in enumerate(dict.fromkeys(line_of.values()))}
         line = np.array([lines[line_of[s]] for s in kept.site.tolist()])
         is_load = journal.access_kinds(kept.site) == LOAD

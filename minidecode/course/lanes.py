@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from ..emulator.memory import SHARED_BASE
-from ..emulator.pictures import WORDS, Request, requests_of
+from ..emulator.pictures import WORDS, Request, requests_of_warp
 from ..emulator.run import Run
 from ..emulator.threads import WARP
 from ..emulator.traffic import BANK_BYTES, BANKS, SECTOR
@@ -27,7 +27,8 @@ def draw_requests(
     name. Raises InputError where there is none.
     """
     journal = run._launch.journal
-    requests = [r for r in requests_of(run, block, warp) if array in ("", journal.memory_at(int(r.addresses[0])).name)]
+    requests = requests_of_warp(run, block, warp)
+    requests = [r for r in requests if array in ("", journal.memory_at(int(r.addresses[0])).name)]
     if not requests:
         raise InputError(f"warp {warp} of block {block} of {run.name} asked {array or 'memory'} for nothing")
     drawn = [_Drawn(journal, r) for r in requests[:most]]

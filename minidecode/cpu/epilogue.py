@@ -39,12 +39,12 @@ def linear_epilogue(x_RX, weight, activation=None, add_to=None, out=None, *, wor
     sums_RX = products.linear(x_RX, weight, None, out, workspace=workspace)
     bias_X = no_bias(sums_RX.shape[1]) if weight.bias is None else weight.bias
     y_RX = sums_RX if add_to is None else add_to
-    _end(sums_RX, bias_X, activation_code(activation), add_to is not None, y_RX)
+    _finish_sums(sums_RX, bias_X, activation_code(activation), add_to is not None, y_RX)
     return y_RX
 
 
 @njit(cache=True, nogil=True)
-def _end(sums_RX, bias_X, code, adds, y_RX):
+def _finish_sums(sums_RX, bias_X, code, adds, y_RX):
     """act(sums + bias), in place; and added to y where that is another array."""
     for r in range(len(sums_RX)):
         sums_X = sums_RX[r]

@@ -9,7 +9,7 @@ import types
 import numpy as np
 
 from .findings import Finding, Stop
-from .source import place_of, user_frame
+from .source import place_of_instruction, user_frame
 
 
 def wrap_integer(value, dtype: np.dtype):
@@ -32,7 +32,7 @@ class Undefined:
 
     def stop(self, use: str):
         frame = user_frame()
-        place = place_of(frame.f_code, frame.f_lasti)
+        place = place_of_instruction(frame.f_code, frame.f_lasti)
         message = f"{self.origin}; a GPU gives any number for it, and {use} ({place})"
         raise Stop(Finding("warp", message, [place]))
 

@@ -14,7 +14,7 @@ from .arithmetic import Undefined, numpy_dtype_of, wrap_integer
 from .findings import Finding, Stop
 from .journal import Journal
 from .memory import ATOMIC, LOAD, SHARED_BASE, SIZE_CODES, Memory
-from .source import is_written_negative, numbers_of_names, place_of, text_of, user_frame
+from .source import is_written_negative, numbers_of_names, place_of_instruction, text_of_instruction, user_frame
 from .threads import Thread
 
 _getframe = sys._getframe
@@ -182,7 +182,7 @@ class Array:
 
     def stop_outside(self, index) -> None:
         frame = user_frame()
-        name, text = self.memory.name, text_of(frame.f_code, frame.f_lasti)
+        name, text = self.memory.name, text_of_instruction(frame.f_code, frame.f_lasti)
         # "a[i - 1] with i = 0: a[-1]" where the source can be had, else "a[-1]"
         numbers = numbers_of_names(text[text.find("[") :] if "[" in text else "", frame)
         shown = ", ".join(map(str, index)) if isinstance(index, tuple) else str(index)
@@ -227,7 +227,7 @@ class Array:
         self._stop("uninitialised", f"{element} is read, and nothing has written it", why, user_frame(), detail, remedy)
 
     def _stop(self, kind: str, what: str, why: str, frame, detail: dict | None = None, remedy: str = "") -> None:
-        place = place_of(frame.f_code, frame.f_lasti)
+        place = place_of_instruction(frame.f_code, frame.f_lasti)
         message, where = f"{what} ({self.house.current().name}, {place}). {why}", self.memory
         thread = self.house.current()
         by = {"thread": thread.index, "block": thread.block.number, "epoch": thread.block.epoch}
@@ -303,7 +303,7 @@ class Traced(Array):
             self._addresses.append(self._coded_base + index * self._coded_stride)
         else:
             self._addresses.append(self.coded_address(index))
-        self._sites.append(frame.f_lasti + (self._bases.get(id(code)) or self._bases.of(code)))
+        self._sites.append(frame.f_lasti + (self._bases.get(id(code)) or self._bases.base_of_code(code)))
         if self._box is None:
             return self.data[index]
         self._box[0] = self.data[index]
@@ -323,7 +323,7 @@ class Traced(Array):
             self._addresses.append(self._coded_base + index * self._coded_stride)
         else:
             self._addresses.append(self.coded_address(index))
-        self._sites.append(frame.f_lasti + (self._bases.get(id(code)) or self._bases.of(code)) + 1)
+        self._sites.append(frame.f_lasti + (self._bases.get(id(code)) or self._bases.base_of_code(code)) + 1)
         self._values.append(value)
 
 
@@ -384,7 +384,7 @@ class House:
         self._pieces: list[Piece] = []  # by where they begin in this process
         self.quiet: dict[int, type[Quiet]] = {}  # start of a root -> the kind of its arrays
 
-    def place(self, arrays: list[np.ndarray], empty: list[np.ndarray]) -> None:
+    def place_arguments(self, arrays: list[np.ndarray], empty: list[np.ndarray]) -> None:
         """Gives the memory of all arguments its addresses. Arrays that share bytes get the same ones.
 
         Those that begin empty are given once more; what shares their bytes begins empty too.
@@ -412,7 +412,7 @@ class House:
         return self._pieces[bisect_right(self._pieces, _bounds_of_bytes(data)[0], key=lambda piece: piece.begin) - 1]
 
     def kernel_argument(self, name: str, data: np.ndarray) -> Array:
-        """An argument of the kernel, after `place` of all of them."""
+        """An argument of the kernel, after `place_arguments` of all of them."""
         piece = self._piece_of(data)
         base = piece.start + pointer_to(data) - piece.begin
         memory = self._add_memory(name, "global", base, data)
@@ -448,13 +448,15 @@ class House:
         memory = Memory(name, "constant", 0, data.dtype, data.shape, data.strides, data.nbytes)
         return Array(self, memory, data, 0, None)
 
-    def local(self, name: str, shape: tuple[int, ...], dtype: np.dtype) -> Array:
+    def make_local_array(self, name: str, shape: tuple[int, ...], dtype: np.dtype) -> Array:
         """A thread's own array: checked, but neither raced for nor counted."""
         data = np.zeros(shape, dtype)
         memory = Memory(name, "local", 0, data.dtype, data.shape, data.strides, data.nbytes)
         return Array(self, memory, data, 0, np.zeros(shape, bool))
 
-    def shared(self, name: str, data: np.ndarray, written: np.ndarray, like: Memory | None) -> tuple[Memory, Array]:
+    def make_shared_array(
+        self, name: str, data: np.ndarray, written: np.ndarray, like: Memory | None
+    ) -> tuple[Memory, Array]:
         """A block's array. The same call site in another block gets the addresses of `like`: it is the same code."""
         if like is None:
             start = _align_address(self._shared_end, 128)

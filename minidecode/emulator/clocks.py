@@ -29,7 +29,7 @@ class Known:
     epochs: dict[int, int] = field(default_factory=dict)  # block -> epochs below this are ordered before
     clocks: dict[tuple[int, int], int] = field(default_factory=dict)  # (block, thread) -> clocks up to this are
 
-    def take(self, other: Known) -> None:
+    def merge(self, other: Known) -> None:
         for block, epoch in other.epochs.items():
             self.epochs[block] = max(epoch, self.epochs.get(block, 0))
         for thread, clock in other.clocks.items():
@@ -51,10 +51,10 @@ def knowledge_of(thread) -> Known:
     """Everything that is ordered before this thread's next access, as something that can be published."""
     known = thread.known.copy() if thread.known else Known()
     block = thread.block
-    known.take(Known({block.number: block.epoch}, {(block.number, thread.index): thread.clock}))
+    known.merge(Known({block.number: block.epoch}, {(block.number, thread.index): thread.clock}))
     first = 32 * thread.warp
     rest = {(block.number, first + lane): clock for lane, clock in enumerate(thread.row) if clock >= 0}
-    known.take(Known({}, rest))
+    known.merge(Known({}, rest))
     return known
 
 
@@ -65,7 +65,7 @@ def merge_knowledge(pieces) -> Known | None:
         return None
     whole = Known()
     for piece in {id(p): p for p in pieces}.values():
-        whole.take(piece)
+        whole.merge(piece)
     return whole
 
 
@@ -94,7 +94,7 @@ class Publications:
         is_published = address in self.at or (address, thread.block.number) in self.at
         return is_published or thread.fenced_block is not None  # which `fence` sets in either case
 
-    def atomic(self, thread, address: int) -> bool:
+    def publish_by_atomic(self, thread, address: int) -> bool:
         """An atomic finds what stands at the element, and adds what its thread has fenced. True: it found something.
 
         What it finds is taken up by the thread's next fence or barrier.

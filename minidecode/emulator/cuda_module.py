@@ -12,7 +12,7 @@ from . import arithmetic
 from .arithmetic import Undefined
 from .arrays import Array
 from .findings import Finding, Stop
-from .source import place_of, user_frame
+from .source import place_of_instruction, user_frame
 from .threads import ALL_LANES, GRID_BARRIER, Dim3
 
 _getframe = sys._getframe
@@ -98,7 +98,7 @@ class FakeCuda:
         """Waits for the lanes of the mask; returns what each of them brought."""
         mask = int(mask) & ALL_LANES
         if not mask >> self.laneid & 1:
-            place = place_of(frame.f_code, frame.f_lasti)
+            place = place_of_instruction(frame.f_code, frame.f_lasti)
             raise Stop(Finding(
                 "warp", f"cuda.{operation} at {place}: {self._launch.current().name} (lane {self.laneid}) calls it with"
                 f" the mask {mask:#x}, which does not name its lane.", [place],
@@ -108,7 +108,7 @@ class FakeCuda:
     def _from_lane(self, lanes: dict, lane: int, operation: str, frame):
         if lane in lanes:
             return lanes[lane]
-        place = place_of(frame.f_code, frame.f_lasti)
+        place = place_of_instruction(frame.f_code, frame.f_lasti)
         name = self._launch.current().name
         return Undefined(f"cuda.{operation} at {place}: {name} asks lane {lane}, which does not take part")
 
@@ -274,7 +274,7 @@ class LibDevice:
         function = arithmetic.float_function(name)
         if function is None:
             frame = user_frame()
-            place = place_of(frame.f_code, frame.f_lasti)
+            place = place_of_instruction(frame.f_code, frame.f_lasti)
             raise Stop(Finding(
                 "unknown", f"libdevice.{name} ({place}) is not emulated: give it a body with"
                 f" minidecode.emulator.register_body(libdevice.{name}).", [place],

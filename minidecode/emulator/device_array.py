@@ -198,7 +198,7 @@ class Memory:
         """Bytes that arrays may still take."""
         return None if self.most is None else max(0, self.most - self.held)
 
-    def take(self, array: np.ndarray) -> None:
+    def reserve_bytes(self, array: np.ndarray) -> None:
         """Counts a new array. Raises OutOfMemoryError where it does not fit."""
         while isinstance(array.base, np.ndarray):
             array = array.base
@@ -225,7 +225,7 @@ def limited_memory(most: int | None = None) -> AbstractContextManager[Memory]:
 def _note_new_array(array: np.ndarray) -> EmulatorArray:
     """An array that is no view, noted if somebody counts."""
     if (memory := MEMORY.get()) is not None:
-        memory.take(array)
+        memory.reserve_bytes(array)
     if (made := MADE.get()) is not None:
         made.append(array.nbytes)
     return EmulatorArray(array)

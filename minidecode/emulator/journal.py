@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .memory import ATOMIC, SIZE_CODES, STORE, Memory
-from .source import Place, instruction_starts, place_of
+from .source import Place, instruction_starts, place_of_instruction
 from .threads import Thread
 
 _new_tuple = tuple.__new__  # half as long as a named tuple's own
@@ -60,7 +60,7 @@ class Journal:
         self.atomic_sites: set[int] = set()
         self.kernel: CodeType | None = None  # set by the launch, to tell its lines from those of other functions
 
-    def close(self, thread: Thread) -> None:
+    def close_segment(self, thread: Thread) -> None:
         """What has been noted since the last segment was this thread's, with what it has known up to now."""
         if len(self.addresses) > self.closed:
             segment = self.closed, thread, thread.block.epoch, thread.clock, thread.row, thread.known, thread.converged
@@ -98,9 +98,9 @@ class Journal:
             kind[site == atomic] = ATOMIC
         return kind
 
-    def place(self, site: int) -> Place:
+    def place_of_site(self, site: int) -> Place:
         code, offset = self.bases.code_and_offset_of_site(site)
-        return place_of(code, offset)
+        return place_of_instruction(code, offset)
 
     def memory_at(self, address: int, itemsize: int | None = None) -> Memory:
         """The array that has this byte; of several, one whose elements have this size."""
@@ -124,7 +124,7 @@ class _Bases(dict):
         self.end += length
         return base
 
-    def of(self, code: CodeType) -> int:
+    def base_of_code(self, code: CodeType) -> int:
         base = self.get(id(code))
         return self.add(code) if base is None else base
 

@@ -24,7 +24,7 @@ from .findings import Finding, Stop
 from .journal import Journal
 from .operations import Operations
 from .schedules import SCHEDULES, Schedule
-from .source import Place, assigned_name, instruction_start, loop_around_line, place_of
+from .source import Place, assigned_name, instruction_start, loop_around_line, place_of_instruction
 from .threads import Block, Dim3, Greenlets, Thread, Wait
 from .watchdog import Interrupted, Watchdog
 
@@ -106,7 +106,7 @@ class Launch:
             )
             resident: list[Block] = []
             try:
-                Watchdog(self.settings.patience, self._progress).run(partial(self._run_blocks, resident))
+                Watchdog(self.settings.patience, self._progress).run_watched(partial(self._run_blocks, resident))
             except Stop as stop:
                 self.was_stopped = True
                 self.findings.append(stop.finding)
@@ -126,7 +126,7 @@ class Launch:
                     self.findings += block.notes
                     _end_threads(block)
             if self._thread is not None:
-                self.journal.close(self._thread)  # of a turn that did not come to its end
+                self.journal.close_segment(self._thread)  # of a turn that did not come to its end
             if self.analysis:
                 self.findings += self.analysis.findings()
 
@@ -138,7 +138,7 @@ class Launch:
         """The kernel for a greenlet, in which Python's tracing has to be switched on anew."""
 
         def run(*arguments):
-            sys.settrace(self.operations.trace)
+            sys.settrace(self.operations.count_in_function)
             return kernel(*arguments)
 
         return run
@@ -250,7 +250,7 @@ class Launch:
             cuda.threadIdx, cuda.laneid = thread.thread_index, thread.lane
             result = thread.glet.switch(call)  # which the first turn runs; until the thread waits or ends
             if len(journal.addresses) > journal.closed:
-                journal.close(thread)
+                journal.close_segment(thread)
             waits = thread.waits
             if waits is None:
                 thread.done, thread.exit = True, result
@@ -329,7 +329,7 @@ class Launch:
     def fence(self, whole_device: bool) -> None:
         thread = self._thread
         self.has_atomics_or_fences = True
-        self.journal.close(thread)
+        self.journal.close_segment(thread)
         thread.block.knows = True
         self._publications.fence(thread, whole_device)
 
@@ -343,8 +343,8 @@ class Launch:
         if array.memory.space != "local":
             self.has_atomics_or_fences = True
             if self._publications.has_fences and self._publications.concerns_atomic(thread, array.address(index)):
-                self.journal.close(thread)
-                if self._publications.atomic(thread, array.address(index)):
+                self.journal.close_segment(thread)
+                if self._publications.publish_by_atomic(thread, array.address(index)):
                     thread.block.knows = True
                     thread.clock += 1
         before = array.data[index]
@@ -378,10 +378,11 @@ class Launch:
 
     def _note_atomic(self, coded_address: int, frame) -> None:
         code = frame.f_code
-        site = frame.f_lasti + (self.journal.bases.get(id(code)) or self.journal.bases.of(code))
+        site = frame.f_lasti + (self.journal.bases.get(id(code)) or self.journal.bases.base_of_code(code))
         if site not in self._atomic_sites:
             self._atomic_sites.add(site)
-            self.journal.atomic_sites.add(instruction_start(code, frame.f_lasti) + self.journal.bases.of(code))
+            base = self.journal.bases.base_of_code(code)
+            self.journal.atomic_sites.add(instruction_start(code, frame.f_lasti) + base)
         self.journal.addresses.append(coded_address)
         self.journal.sites.append(site)
 
@@ -395,7 +396,7 @@ class Launch:
             return self._dynamic_array(code, offset, dtype)
         name = assigned_name(code, offset, "shared")
         data, written = np.zeros(shape, dtype), np.zeros(shape, bool)
-        block.shared[site] = self.house.shared(name, data, written, self._shared_sites.get(site))
+        block.shared[site] = self.house.make_shared_array(name, data, written, self._shared_sites.get(site))
         self._shared_sites[site] = block.shared[site][0]
         self._check_shared_size(block, code, offset)
         return block.shared[site][1]
@@ -406,7 +407,8 @@ class Launch:
         if "dynamic" not in block.shared:
             name, size = assigned_name(code, offset, "shared"), self.dynamic_shared
             raw, written = np.zeros(size, np.uint8), np.zeros(size, bool)
-            block.shared["dynamic"] = self.house.shared(name, raw, written, self._shared_sites.get("dynamic"))
+            like = self._shared_sites.get("dynamic")
+            block.shared["dynamic"] = self.house.make_shared_array(name, raw, written, like)
             self._shared_sites["dynamic"] = block.shared["dynamic"][0]
         site = ("dynamic", dtype)
         if site not in block.shared:
@@ -424,7 +426,7 @@ class Launch:
     def _check_shared_size(self, block: Block, code: CodeType, offset: int) -> None:
         taken = sum(memory.nbytes for site, (memory, _) in block.shared.items() if "dynamic" not in (site, site[0]))
         if taken > STATIC_SHARED:
-            place = place_of(code, offset)
+            place = place_of_instruction(code, offset)
             raise Stop(Finding(
                 "limit", f"The shared arrays of a block take {taken:,} bytes with the one at {place}; a GPU gives"
                 f" {STATIC_SHARED:,} without asking (more only as dynamic shared memory).", [place],
@@ -434,7 +436,7 @@ class Launch:
         site = id(code), offset
         if (name := self._local_names.get(site)) is None:
             name = self._local_names[site] = assigned_name(code, offset, "local")
-        return self.house.local(name, shape_of(shape), numpy_dtype_of(dtype))
+        return self.house.make_local_array(name, shape_of(shape), numpy_dtype_of(dtype))
 
     def constant_array(self, data: np.ndarray, name: str) -> Array:
         return self.house.constant_array(data, name)
@@ -442,7 +444,7 @@ class Launch:
     def _wrap_arguments(self, arguments: tuple) -> list:
         names = list(inspect.signature(self.function).parameters)
         empty = [a for a, name in zip(arguments, names, strict=True) if name in self.settings.empty]
-        self.house.place(list(arrays_in(arguments)), list(arrays_in(tuple(empty))))
+        self.house.place_arguments(list(arrays_in(arguments)), list(arrays_in(tuple(empty))))
         return [self._wrap_argument(a, n) for a, n in zip(arguments, names, strict=True)]
 
     def _wrap_argument(self, argument, name: str):

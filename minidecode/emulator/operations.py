@@ -13,7 +13,7 @@ from collections.abc import Callable, Set
 from types import CodeType, FrameType
 
 from . import arithmetic
-from .source import Place, place_of
+from .source import Place, place_of_instruction
 
 UNARY = {"UNARY_NEGATIVE", "UNARY_INVERT", "UNARY_NOT"}
 _MATHEMATICS = arithmetic.__file__
@@ -38,13 +38,13 @@ class Operations:
 
     def __enter__(self) -> Operations:
         self._outer = sys.gettrace()
-        sys.settrace(self.trace)
+        sys.settrace(self.count_in_function)
         return self
 
     def __exit__(self, *_) -> None:
         sys.settrace(self._outer)
 
-    def trace(self, frame: FrameType, event: str, _):
+    def count_in_function(self, frame: FrameType, event: str, _):
         """What Python calls for every function that begins. A greenlet has to be told of it by `sys.settrace` too."""
         code = frame.f_code
         if code in self._codes:
@@ -67,18 +67,18 @@ class Operations:
             for offset, calls in enumerate(callees):
                 count = calls + (executed[offset] if offset in operators else 0)
                 if count:
-                    place = place_of(code, offset)
+                    place = place_of_instruction(code, offset)
                     counts[place] = counts.get(place, 0) + count
         return counts
 
 
 def _make_counter(executed: list[int]):
-    def count(frame: FrameType, event: str, _):
+    def count_opcode(frame: FrameType, event: str, _):
         if event == "opcode":
             executed[frame.f_lasti] += 1
-        return count
+        return count_opcode
 
-    return count
+    return count_opcode
 
 
 def _is_operation(instruction: dis.Instruction) -> bool:

@@ -60,7 +60,7 @@ class Outcome:
         """Counts by line of source."""
         lines: dict[Place, LineCount] = {}
         for (site, _), c in sorted(self.sites.items()):
-            line = lines.setdefault(self._launch.journal.place(site), LineCount())
+            line = lines.setdefault(self._launch.journal.place_of_site(site), LineCount())
             for name, amount in _as_line_counts(c).items():
                 setattr(line, name, getattr(line, name) + amount)
         for place, count in self._operations.items():
@@ -110,7 +110,7 @@ class Outcome:
 
     def place_of(self, site: int) -> Place:
         """Where in the source the instruction stands that `sites` counts under this number."""
-        return self._launch.journal.place(site)
+        return self._launch.journal.place_of_site(site)
 
     @property
     def codes(self) -> list:

@@ -10,13 +10,14 @@ from .pictures import draw_run, xml_text
 def html_of_run(run: Outcome) -> str:
     """One piece of HTML that stands alone; everything from the kernel is escaped."""
     colour = "#1a7f37" if run.ok else "#cf222e"
-    paragraphs = "".join(f"<div>{xml_text(line)}</div>" for line in report.verdict(run).splitlines())
+    paragraphs = "".join(f"<div>{xml_text(line)}</div>" for line in report.verdict_text(run).splitlines())
     parts = [
         f'<div style="border-left: 4px solid {colour}; padding: 4px 10px; margin-bottom: 8px">{paragraphs}</div>',
     ]
     if run.traced:
-        parts.append(f"<div>{'<br/>'.join(xml_text(line) for line in report.summary(run).splitlines())}</div>")
-        parts += [_source_table(run), *(f"<div>{xml_text(cost)}</div>" for cost in report.costs(run)), draw_run(run)]
+        parts.append(f"<div>{'<br/>'.join(xml_text(line) for line in report.summary_text(run).splitlines())}</div>")
+        costs = [f"<div>{xml_text(cost)}</div>" for cost in report.cost_texts(run)]
+        parts += [_source_table(run), *costs, draw_run(run)]
     return "<div>" + "\n".join(parts) + "</div>"
 
 

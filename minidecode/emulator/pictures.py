@@ -36,11 +36,11 @@ def svg_document(width: int, height: int, title: str, parts: list[str]) -> str:
     ])  # fmt: skip
 
 
-def label(x: float, y: float, text: str, colour: str = INK) -> str:
+def svg_label(x: float, y: float, text: str, colour: str = INK) -> str:
     return f'<text x="{x}" y="{y}" fill="{colour}">{xml_text(text)}</text>'
 
 
-def box(x: float, y: float, fill: str, title: str, width: int = CELL, stroke: str = "#8c959f") -> str:
+def svg_box(x: float, y: float, fill: str, title: str, width: int = CELL, stroke: str = "#8c959f") -> str:
     return (
         f'<g><title>{xml_text(title)}</title><rect x="{x}" y="{y}" width="{width}" height="{CELL}" fill="{fill}"'
         f' stroke="{stroke}"/></g>'
@@ -50,7 +50,7 @@ def box(x: float, y: float, fill: str, title: str, width: int = CELL, stroke: st
 def draw_run(run: Outcome) -> str:
     """The picture of the run: the access that ended it, else its first race, else the request that wastes most."""
     if not run.traced:
-        return svg_document(420, 40, "nothing was traced", [label(10, 25, "nothing was traced (trace=False)")])
+        return svg_document(420, 40, "nothing was traced", [svg_label(10, 25, "nothing was traced (trace=False)")])
     if run.errors and "at" in run.errors[0].detail:
         return draw_access(run.errors[0])
     races = [f for f in run.findings if f.kind == "race"]
@@ -70,7 +70,7 @@ def draw_race(run: Outcome, finding) -> str:
     end = min(memory.start + memory.nbytes, start + STRIP * size)
     raced = {c for r in run._launch.analysis.races.by_key.values() if not r.same_value for c in r.cells}
     sides = [first] if first.thread.block is second.thread.block else [first, second]
-    parts = [label(10, 20, f"{finding.detail['element']}: a race"), *_legend(10, 38)]
+    parts = [svg_label(10, 20, f"{finding.detail['element']}: a race"), *_legend(10, 38)]
     y = 62
     for side in sides:
         block, last = side.thread.block, side.epoch
@@ -79,12 +79,12 @@ def draw_race(run: Outcome, finding) -> str:
             red = {address for number, at, address in raced if (number, at) == (block.number, epoch)}
             parts += _strip(run, kept, epoch, memory, (start, end), red, y, f"epoch {epoch}{block.suffix}")
             y += ROW + 6
-    parts.append(label(160, y + 6, memory.element(start), "#57606a"))
-    parts.append(label(160 + CELL * ((end - start) // size - 2), y + 6, memory.element(end - size), "#57606a"))
+    parts.append(svg_label(160, y + 6, memory.element(start), "#57606a"))
+    parts.append(svg_label(160 + CELL * ((end - start) // size - 2), y + 6, memory.element(end - size), "#57606a"))
     y += 14
     for access in sorted((first, second), key=lambda a: a.kind):
-        place = run._launch.journal.place(access.site)
-        parts.append(label(10, y + 14, f"{access.thread.name} {DEEDS[access.kind]} it at {place}", RED))
+        place = run._launch.journal.place_of_site(access.site)
+        parts.append(svg_label(10, y + 14, f"{access.thread.name} {DEEDS[access.kind]} it at {place}", RED))
         y += 18
     return svg_document(220 + CELL * STRIP, y + 16, finding.message, parts)
 
@@ -92,7 +92,7 @@ def draw_race(run: Outcome, finding) -> str:
 def _legend(x: int, y: int) -> list[str]:
     parts = []
     for text, colour in (("read", BLUE), ("written", AMBER), ("both", GREEN), ("race", RED)):
-        parts += [box(x, y, colour, text), label(x + CELL + 4, y + 13, text)]
+        parts += [svg_box(x, y, colour, text), svg_label(x + CELL + 4, y + 13, text)]
         x += 100
     return parts
 
@@ -102,7 +102,7 @@ def _strip(
 ) -> list[str]:
     """One epoch's strip: a cell per element, coloured by what was done to it."""
     kind = run._launch.journal.access_kinds(kept.site)
-    parts = [label(10, y + 13, who)]
+    parts = [svg_label(10, y + 13, who)]
     for k, address in enumerate(range(*span, memory.dtype.itemsize)):
         mine = (kept.address == address) & (kept.epoch == epoch)
         threads = sorted({int(t) for t in kept.thread[mine]})
@@ -111,7 +111,7 @@ def _strip(
         colour = RED if address in raced else colour
         did = " and ".join(w for w, yes in (("read", read), ("written", written)) if yes) or "not touched"
         by = f" by threads {', '.join(map(str, threads[:6]))}{' ...' if len(threads) > 6 else ''}" if threads else ""
-        parts.append(box(160 + CELL * k, y, colour, f"{memory.element(address)}: {did}{by}"))
+        parts.append(svg_box(160 + CELL * k, y, colour, f"{memory.element(address)}: {did}{by}"))
     return parts
 
 
@@ -125,23 +125,23 @@ def draw_access(finding) -> str:
     axis = outside[0] if outside else len(shape) - 1
     states = {"in the array": BLUE, "outside": GREY} if outside else {"written": AMBER, "not written": "#ffffff"}
     name, cells = finding.detail["array"], _places_around(at[axis], shape[axis])
-    parts, x = [label(10, 20, f"{name}({', '.join(map(str, shape))})")], 10
+    parts, x = [svg_label(10, 20, f"{name}({', '.join(map(str, shape))})")], 10
     for text, colour in {**states, "asked for": RED}.items():
-        parts += [box(x, 32, colour, text), label(x + CELL + 4, 45, text)]
+        parts += [svg_box(x, 32, colour, text), svg_label(x + CELL + 4, 45, text)]
         x += 140
     for k, place in enumerate(cells):
         if place is None:
-            parts.append(label(12 + CELL * k, 83, ".."))
+            parts.append(svg_label(12 + CELL * k, 83, ".."))
             continue
         here = (*at[:axis], place, *at[axis + 1 :])
         is_good = 0 <= place < shape[axis] if outside else bool(written[here])
         state = "asked for" if place == at[axis] else list(states)[not is_good]
         colour = RED if state == "asked for" else states[state]
-        parts.append(box(10 + CELL * k, 70, colour, f"{name}{list(here)}: {state}"))
+        parts.append(svg_box(10 + CELL * k, 70, colour, f"{name}{list(here)}: {state}"))
         if k == 0 or k == len(cells) - 1 > 5:
-            parts.append(label(10 + CELL * k, 106, f"{name}{list(here)}", "#57606a"))
+            parts.append(svg_label(10 + CELL * k, 106, f"{name}{list(here)}", "#57606a"))
     lines = textwrap.wrap(finding.message, 88)
-    parts += [label(10, 134 + 18 * k, line, RED) for k, line in enumerate(lines)]
+    parts += [svg_label(10, 134 + 18 * k, line, RED) for k, line in enumerate(lines)]
     return svg_document(220 + CELL * STRIP, 138 + 18 * len(lines), finding.message, parts)
 
 
@@ -171,7 +171,7 @@ class Request(NamedTuple):
     addresses: np.ndarray
 
 
-def requests_of(run: Outcome, block: int, warp: int) -> list[Request]:
+def requests_of_warp(run: Outcome, block: int, warp: int) -> list[Request]:
     """What a warp did, in the order in which it began to do it; at most MOST_LISTED requests."""
     kept = run._launch.analysis.traffic.kept_of_block(block)
     mine = np.flatnonzero(kept.thread // WARP == warp) if kept else np.zeros(0, np.int64)
@@ -195,7 +195,7 @@ class Shown:
 
     def __init__(self, run: Outcome, block: int, warp: int):
         self._run, self._block, self._warp = run, block, warp
-        self._requests = requests_of(run, block, warp) if run.traced else []
+        self._requests = requests_of_warp(run, block, warp) if run.traced else []
 
     def __str__(self) -> str:
         head = f"block {self._block}, warp {self._warp}"
@@ -214,7 +214,7 @@ class Shown:
             parts += drawn
             y, width = y + height, max(width, wide)
         return svg_document(
-            width, y + 10, f"block {self._block}, warp {self._warp}", parts or [label(10, 25, str(self))]
+            width, y + 10, f"block {self._block}, warp {self._warp}", parts or [svg_label(10, 25, str(self))]
         )
 
     def _repr_html_(self) -> str:
@@ -239,7 +239,7 @@ def describe_request(run: Outcome, request: Request) -> str:
         cost = f"{len(_sectors_of_request(request, memory.dtype.itemsize))} sectors"
     size = len(set(request.addresses.tolist())) * memory.dtype.itemsize
     return (
-        f"epoch {request.epoch}, {journal.place(request.site)}: {WORDS[request.kind]} {what} by"
+        f"epoch {request.epoch}, {journal.place_of_site(request.site)}: {WORDS[request.kind]} {what} by"
         f" {_lanes_in_words(request.lanes)}: {size:,} bytes, {cost}"
     )
 
@@ -267,12 +267,12 @@ def draw_worst(run: Outcome) -> str:
     """The request of the whole launch that wastes most, if it is among those recorded; else the first one."""
     ranked = sorted((c.worst for c in run.sites.values() if c.worst), key=lambda w: -w[0])
     for worst in ranked:
-        requests = requests_of(run, worst[1], worst[2])
+        requests = requests_of_warp(run, worst[1], worst[2])
         if requests:
             wasteful = max(requests, key=lambda r: _moved_per_used_byte(run, r))
             parts, height, width = draw_request(run, wasteful, 10)
             return svg_document(width, height + 20, describe_request(run, wasteful), parts)
-    return svg_document(420, 40, "no memory was touched", [label(10, 25, "no memory was touched")])
+    return svg_document(420, 40, "no memory was touched", [svg_label(10, 25, "no memory was touched")])
 
 
 def _moved_per_used_byte(run: Outcome, request: Request) -> float:
@@ -286,7 +286,7 @@ def draw_request(run: Outcome, request: Request, y: int) -> tuple[list[str], int
     """Lanes above, sectors or banks below, a line from each lane to what it wants. Returns parts, height, width."""
     size = run._launch.journal.memory_at(int(request.addresses[0])).dtype.itemsize
     in_banks = request.addresses[0] >= SHARED_BASE
-    parts, places = [label(10, y + 12, describe_request(run, request))], {}
+    parts, places = [svg_label(10, y + 12, describe_request(run, request))], {}
     words, wanted = [a // BANK_BYTES for a in request.addresses.tolist()], {}
     for word in words:
         wanted[word] = wanted.get(word, 0) + 1
@@ -296,7 +296,7 @@ def draw_request(run: Outcome, request: Request, y: int) -> tuple[list[str], int
             for k, word in enumerate(stack or [None]):
                 colour = "#ffffff" if word is None else GREEN if wanted[word] > 1 else BLUE if len(stack) == 1 else RED
                 places[word] = (20 + CELL * bank, y + 70 + CELL * k)
-                parts.append(box(*places[word], colour, f"bank {bank}: {wanted.get(word, 0)} lanes want this word"))
+                parts.append(svg_box(*places[word], colour, f"bank {bank}: {wanted.get(word, 0)} lanes want this word"))
         depth = max(map(len, rows.values()))
     else:
         sectors = _sectors_of_request(request, size)
@@ -307,10 +307,10 @@ def draw_request(run: Outcome, request: Request, y: int) -> tuple[list[str], int
                 word = sector * (SECTOR // BANK_BYTES) + w
                 places[word] = (x0 + w * CELL // 2, y0)
                 colour = GREY if word not in wanted else GREEN if wanted[word] > 1 else BLUE
-                parts.append(box(*places[word], colour, f"sector {k}: {wanted.get(word, 0)} lanes", CELL // 2))
+                parts.append(svg_box(*places[word], colour, f"sector {k}: {wanted.get(word, 0)} lanes", CELL // 2))
         depth = -(-len(sectors) // per_row)
     for lane, word in zip(request.lanes.tolist(), words, strict=True):
         x, (tx, ty) = 20 + CELL * lane, places[word]
-        parts.append(box(x, y + 20, "#ddf4ff", f"lane {lane}"))
+        parts.append(svg_box(x, y + 20, "#ddf4ff", f"lane {lane}"))
         parts.append(f'<path d="M{x + CELL / 2} {y + 20 + CELL} L{tx + CELL / 4} {ty}" stroke="#8c959f" fill="none"/>')
     return parts, 80 + depth * (CELL + 4) + 16, 40 + CELL * 36

@@ -140,7 +140,7 @@ class Races:
         is_one_element = (first.address, first.itemsize) == (second.address, second.itemsize)
         both_store = first.kind == second.kind == STORE
         same = both_store and is_one_element and _leave_the_same_bits(first.value, second.value, memory.dtype)
-        sides = sorted((str(self._journal.place(a.site)), a.kind) for a in (first, second))
+        sides = sorted((str(self._journal.place_of_site(a.site)), a.kind) for a in (first, second))
         between_blocks = first.thread.block is not second.thread.block
         both_change = {first.thread, second.thread} <= self._threads_that_update(accesses)
         key = (memory.name, *sides, same, same and both_change, between_blocks)
@@ -242,7 +242,7 @@ class Races:
         element = self._element_in_words(first)
         if (first.address, first.itemsize) != (second.address, second.itemsize):
             element += f" and {self._element_in_words(second)}, which share bytes"
-        places = [self._journal.place(a.site) for a in (first, second)]
+        places = [self._journal.place_of_site(a.site) for a in (first, second)]
         sides = sorted(zip((first, second), places, strict=True), key=lambda s: (s[0].kind, s[0].thread.index))
         who = ", ".join(f"{a.thread.name} {VERBS[a.kind]} it ({p.in_words(self._journal.kernel)})" for a, p in sides)
         if race.same_value:

@@ -17,7 +17,7 @@ COLUMNS = {
 }  # fmt: skip
 
 
-def verdict(run: Outcome) -> str:
+def verdict_text(run: Outcome) -> str:
     """The errors, or "clean"; then the notes."""
     notes = [f for f in run.findings if f.severity == "note"]
     scope = [] if run.traced else ["Races were not looked for (trace=False)."]
@@ -43,13 +43,13 @@ def verdict(run: Outcome) -> str:
     return "\n".join([*errors, *scope, *(f"note: {f}" for f in notes)])
 
 
-def costs(run: Outcome) -> list[str]:
+def cost_texts(run: Outcome) -> list[str]:
     """One sentence for each instruction that moves at least twice what it wants, or has bank conflicts."""
     sentences = {}
     for (site, _), c in sorted(run.sites.items()):
         if c.kind == ATOMIC or c.worst is None:
             continue
-        place = run._launch.journal.place(site)
+        place = run._launch.journal.place_of_site(site)
         _, block, warp, wanted, sectors, passes, lanes, stride = c.worst
         who = f"warp {warp}" + (f" of block {block}" if run.blocks > 1 else "")
         if not c.shared and c.sectors >= 2 * c.least_sectors:
@@ -65,7 +65,7 @@ def costs(run: Outcome) -> list[str]:
     return list(sentences.values())
 
 
-def summary(run: Outcome) -> str:
+def summary_text(run: Outcome) -> str:
     """The counts on two lines."""
     g, s = run.global_loads_per_thread, run.shared_loads_per_thread
     operations = ""
@@ -86,9 +86,9 @@ def report_text(run: Outcome) -> str:
     launch = run._launch
     head = f"{run.name}[{_size_in_words(launch.grid)}, {_size_in_words(launch.block)}]"
     if not run.traced:
-        return f"{head}\n{verdict(run)}"
-    parts = [head, verdict(run), summary(run), source_with_margin(run)]
-    return "\n".join([*parts, *(f"cost: {c}" for c in costs(run) if not run.stopped)])
+        return f"{head}\n{verdict_text(run)}"
+    parts = [head, verdict_text(run), summary_text(run), source_with_margin(run)]
+    return "\n".join([*parts, *(f"cost: {c}" for c in cost_texts(run) if not run.stopped)])
 
 
 def _size_in_words(size) -> str:

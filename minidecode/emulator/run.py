@@ -19,12 +19,12 @@ class Run(Outcome):
     @property
     def verdict(self) -> str:
         """ "clean", or what was found; then the notes."""
-        return report.verdict(self)
+        return report.verdict_text(self)
 
     @property
     def costs(self) -> list[str]:
         """What makes the kernel slower than it need be, by line: scattered sectors, bank conflicts."""
-        return report.costs(self)
+        return report.cost_texts(self)
 
     def show(self, block: int = 0, warp: int = 0) -> pictures.Shown:
         """What one warp touched, request by request, as text and as a picture."""

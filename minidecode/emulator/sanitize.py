@@ -110,7 +110,7 @@ class Sanitizer:
         from .emulate import noted_by
 
         sanitizer = self
-        noted_by.append(self.note)
+        noted_by.append(self.note_launch)
 
         def launch_in_emulator(kernel: Any, *arguments: Any) -> None:
             sanitizer.launch(kernel, arguments, sys._getframe(1))
@@ -133,7 +133,7 @@ class Sanitizer:
             setattr(array, name, self._wrap_writer(getattr(array, name)))
 
     def launch(self, kernel: Any, arguments: tuple, frame: FrameType) -> None:
-        """Runs one launch in the emulator, which calls `note`."""
+        """Runs one launch in the emulator, which calls `note_launch`."""
         from .emulate import emulate
 
         name, where = kernel.py_func.__name__, self._place_of_launch(frame)
@@ -155,7 +155,7 @@ class Sanitizer:
         for array in arrays:
             self._mark_written(array)
 
-    def note(self, run: Any) -> None:
+    def note_launch(self, run: Any) -> None:
         """Counts a launch and reports what was found in it."""
         self.report.launches[run.name] += 1
         self.report.traced += run.traced
@@ -184,20 +184,20 @@ class Sanitizer:
         )
 
     def _wrap_maker(self, make: Callable) -> Callable:
-        def made(*args: Any, **kwargs: Any) -> Any:
+        def make_and_note(*args: Any, **kwargs: Any) -> Any:
             array = make(*args, **kwargs)
             root = _root_array(array._ary)
             self._unwritten[id(root)] = weakref.ref(root, partial(self._forget_id, id(root)))
             return array
 
-        return made
+        return make_and_note
 
     def _wrap_writer(self, write: Callable) -> Callable:
-        def written(array: Any, *args: Any, **kwargs: Any) -> Any:
+        def mark_and_write(array: Any, *args: Any, **kwargs: Any) -> Any:
             self._mark_written(array._ary)
             return write(array, *args, **kwargs)
 
-        return written
+        return mark_and_write
 
     def _forget_id(self, key: int, _: Any) -> None:
         self._unwritten.pop(key, None)  # another array may get the same id
@@ -226,11 +226,11 @@ def _configure_kernel(kernel: Any, configuration: tuple) -> Any:
 def _compile_for_cpu(vectorize: Callable) -> Callable:
     """`vectorize` or `guvectorize`: what has target="cuda" is compiled for the CPU. It has no threads, and no races."""
 
-    def made(*args: Any, target: str = "cpu", **options: Any) -> Any:
+    def compile_function(*args: Any, target: str = "cpu", **options: Any) -> Any:
         decorator = vectorize(*args, target="cpu" if target == "cuda" else target, **options)
         return (lambda function: UfuncOfArrays(decorator(function))) if target == "cuda" else decorator
 
-    return made
+    return compile_function
 
 
 class UfuncOfArrays:

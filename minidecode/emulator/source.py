@@ -60,7 +60,7 @@ def instruction_start(code: CodeType, offset: int) -> int:
     return int(instruction_starts(code)[offset])
 
 
-def place_of(code: CodeType, offset: int) -> Place:
+def place_of_instruction(code: CodeType, offset: int) -> Place:
     """The line of the instruction at this offset."""
     return Place(code.co_filename, line_of(code, offset), code.co_name)
 
@@ -76,7 +76,7 @@ def line_of(code: CodeType, offset: int) -> int:
 def is_written_negative(frame: FrameType, axis: int) -> bool:
     """Whether the index of this axis stands in the source as a number below 0: `a[-1]`, but not `a[i - 1]`."""
     try:
-        subscript = ast.parse(text_of(frame.f_code, frame.f_lasti), mode="eval").body
+        subscript = ast.parse(text_of_instruction(frame.f_code, frame.f_lasti), mode="eval").body
     except SyntaxError:
         return False
     if not isinstance(subscript, ast.Subscript):
@@ -86,7 +86,7 @@ def is_written_negative(frame: FrameType, axis: int) -> bool:
     return isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.USub) and isinstance(part.operand, ast.Constant)
 
 
-def text_of(code: CodeType, offset: int) -> str:
+def text_of_instruction(code: CodeType, offset: int) -> str:
     """The expression that this instruction computes, as it is written; "" where the source is not to be had."""
     instruction = _instructions(code).get(instruction_start(code, offset))
     p = instruction.positions if instruction else None
@@ -192,7 +192,7 @@ def with_marked_exits(code: CodeType) -> CodeType:
 
 def is_written_return(code: CodeType, offset: int) -> bool:
     """Whether this exit is a `return` that somebody wrote, not the end of the function."""
-    return text_of(code, offset).startswith("return")
+    return text_of_instruction(code, offset).startswith("return")
 
 
 def source_lines(code: CodeType) -> dict[int, str]:

@@ -10,7 +10,7 @@ from greenlet import getcurrent, greenlet
 from .clocks import NOTHING, Known, merge_knowledge
 from .findings import Finding, Stop, threads_in_words, verb_for
 from .memory import Memory
-from .source import Place, is_written_return, line_of, loop_around_line, place_of
+from .source import Place, is_written_return, line_of, loop_around_line, place_of_instruction
 
 WARP = 32
 ALL_LANES = 0xFFFFFFFF
@@ -39,7 +39,7 @@ class Wait(NamedTuple):
 
     @property
     def place(self) -> Place:
-        return place_of(self.code, self.offset)
+        return place_of_instruction(self.code, self.offset)
 
 
 class Greenlets:
@@ -48,7 +48,7 @@ class Greenlets:
     def __init__(self):
         self._idle: list[greenlet] = []
 
-    def take(self) -> greenlet:
+    def take_greenlet(self) -> greenlet:
         """One for a thread: its first `switch(run)` runs the thread."""
         return self._idle.pop() if self._idle else greenlet(_run_threads)
 
@@ -112,7 +112,7 @@ class Block:
         name = str(index.x) if flat else str(tuple(index))
         self.suffix = f" of block {name}" if grid.x * grid.y * grid.z > 1 else ""
         self.threads = [
-            Thread(self, x + shape.x * (y + shape.y * z), Dim3(x, y, z), greenlets.take())
+            Thread(self, x + shape.x * (y + shape.y * z), Dim3(x, y, z), greenlets.take_greenlet())
             for z in range(shape.z) for y in range(shape.y) for x in range(shape.x)
         ]  # fmt: skip
         self.live = list(self.threads)
@@ -142,7 +142,7 @@ class Block:
             self.spun = [(t, t.waits) for t in self.live if t.waits is not None and t.waits.operation == "spin"]
         for thread, _ in self.spun:
             thread.waits = None
-        freed = self._settle_warps() or bool(self.spun)
+        freed = self._release_warps() or bool(self.spun)
         if freed or not self.live or any(t.waits is None for t in self.live):
             return True
         if all(t.waits.operation.startswith("syncthreads") for t in self.live):
@@ -188,7 +188,7 @@ class Block:
         ways = [_call_path(thread.glet.gr_frame, kernel) for thread in self.live]
         if any(way != ways[0] for way in ways):
             first = next(k for k in range(len(ways[0])) if len({way[k : k + 1] for way in ways}) > 1)
-            self._stop_at_two_barriers([place_of(*way[min(first, len(way) - 1)]) for way in ways])
+            self._stop_at_two_barriers([place_of_instruction(*way[min(first, len(way) - 1)]) for way in ways])
 
     def _stop_at_two_barriers(self, places_of_threads: list[Place]) -> None:
         by_place: dict[Place, list[str]] = {}
@@ -254,17 +254,17 @@ class Block:
 
     # Operations of a warp
 
-    def _settle_warps(self) -> bool:
+    def _release_warps(self) -> bool:
         waiting: dict[int, list[Thread]] = {}
         for thread in self.live:
             if thread.waits is not None and not thread.waits.operation.startswith(BARRIERS):
                 waiting.setdefault(thread.warp, []).append(thread)
         freed = False
         for warp, threads in waiting.items():
-            freed |= self._settle_warp(self.threads[warp * WARP : (warp + 1) * WARP], threads)
+            freed |= self._release_warp(self.threads[warp * WARP : (warp + 1) * WARP], threads)
         return freed
 
-    def _settle_warp(self, lanes: list[Thread], waiting: list[Thread]) -> bool:
+    def _release_warp(self, lanes: list[Thread], waiting: list[Thread]) -> bool:
         operation = waiting[0].waits.operation
         is_whole = len(waiting) == WARP and operation != "activemask"
         if is_whole and all([t.waits.mask == ALL_LANES and t.waits.operation == operation for t in waiting]):
@@ -311,7 +311,7 @@ class Block:
         self.votes += operation in VOTES
         answer = {t.lane: t.waits.value for t in group}
         converged = max(t.converged for t in group) + 1
-        row = _row_after(group) if operation == "syncwarp" else None
+        row = _knowledge_after_syncwarp(group) if operation == "syncwarp" else None
         if operation == "syncwarp" and self.knows:
             known, fenced, fenced_block = _knowledge_after_barrier(group)
             for thread in group:
@@ -382,7 +382,7 @@ def absent_lanes_message(operation: str, mask: int, here: list[Thread], absent: 
     )
 
 
-def _row_after(group: list[Thread]) -> tuple[int, ...]:
+def _knowledge_after_syncwarp(group: list[Thread]) -> tuple[int, ...]:
     """What lanes know of each other after `syncwarp`: all that any of them knew, and each of each."""
     row = list(map(max, zip(*{t.row for t in group}, strict=True))) if len(group) > 1 else list(group[0].row)
     for thread in group:

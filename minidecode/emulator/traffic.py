@@ -44,7 +44,7 @@ class SiteCount:
     passes: int = 0
     worst: tuple | None = None  # (factor, block, warp, bytes wanted or lanes, sectors or passes, stride)
 
-    def take(self, other: SiteCount) -> None:
+    def add_counts(self, other: SiteCount) -> None:
         for name in ("accesses", "requests", "lanes", "lanes_there", "sectors", "least_sectors", "bytes_wanted",
                      "bytes", "passes"):  # fmt: skip
             setattr(self, name, getattr(self, name) + getattr(other, name))
@@ -112,7 +112,7 @@ class Traffic:
             )  # fmt: skip
             total.worst = self._most_wasteful_request(rows, requests, np.flatnonzero(mine), wanted, sectors, passes)
             key = (int(sites[s]) >> 1, total.shared)
-            self.sites.setdefault(key, SiteCount(total.kind, total.shared)).take(total)
+            self.sites.setdefault(key, SiteCount(total.kind, total.shared)).add_counts(total)
         self._count_arrays(rows, kind)
         if self.rows_kept < MOST_ROWS_KEPT:
             request = np.empty(len(rows.address), np.int64)

@@ -23,8 +23,8 @@ class Watchdog:
 
     It may also arrive when the work has just ended: after a long call into C code, the next byte code is the first one
     of whatever follows. In an `__exit__` it would go off before that has told the watching thread to stop, which would
-    then interrupt the thread for ever. So `run` is one function, and what it calls after the work is C code, which no
-    interruption stops half-way.
+    then interrupt the thread for ever. So `run_watched` is one function, and what it calls after the work is C code,
+    which no interruption stops half-way.
     """
 
     TICK = 0.1
@@ -40,7 +40,7 @@ class Watchdog:
         self._usual_hook = sys.unraisablehook
         self._thread = threading.Thread(target=self._watch, daemon=True, name="emulator watchdog")
 
-    def run(self, work: Callable[[], Any]) -> Any:
+    def run_watched(self, work: Callable[[], Any]) -> Any:
         """What `work()` returns. Raises Interrupted if the work was interrupted; once it is over, nothing arrives."""
         interruption = result = None
         self._usual_hook, sys.unraisablehook = sys.unraisablehook, self._on_unraisable
@@ -85,7 +85,7 @@ class Watchdog:
 
     def _interrupt(self) -> None:
         if not self._sending.acquire(blocking=False):
-            return  # the work is over: `run` keeps this lock for ever
+            return  # the work is over: `run_watched` keeps this lock for ever
         try:
             if self._at_work.locked():
                 self.has_interrupted = True

@@ -56,7 +56,7 @@ class ChatTemplate:
             token_settings(folder, "special_tokens_map.json"),
             default_tokens(class_of(folder, settings)),
         )
-        return cls(text, SpecialTokens.of(settings, older, defaults).texts)
+        return cls(text, SpecialTokens.from_settings(settings, older, defaults).texts_by_role)
 
     def render(self, messages: Sequence[Message]) -> str:
         """The text of a conversation, up to where the answer begins.

@@ -28,7 +28,7 @@ class Pair:
     target: Dictionary
 
     @classmethod
-    def of(cls, folder: Path, source_lang: str | None, target_lang: str | None) -> Pair:
+    def from_folder(cls, folder: Path, source_lang: str | None, target_lang: str | None) -> Pair:
         """Languages that are not given are read from the names of files, as fairseq does (`test.de-en.de.idx`).
 
         Raises OptionError where no name tells them, CheckpointError on a dictionary that cannot be read.
@@ -91,7 +91,7 @@ def read_indexed(path: Path, words: int) -> list[np.ndarray]:
     return sentences
 
 
-def batches(
+def cut_into_batches(
     sizes: Sequence[np.ndarray], max_tokens: int | None, max_sentences: int | None, multiple: int
 ) -> Iterator[np.ndarray]:
     """The numbers of the sentences in each batch, in fairseq's order.

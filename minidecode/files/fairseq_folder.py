@@ -118,7 +118,7 @@ def convert_fairseq(
         contents = read_translator(path, settings, in_file, beside, given)
     count = itertools.count(1)
 
-    def numbers(name: str) -> np.ndarray:
+    def numbers_of_tensor(name: str) -> np.ndarray:
         if progress:
             progress(next(count), len(contents.layout))
         return contents.read(name)
@@ -130,7 +130,7 @@ def convert_fairseq(
         texts = {name: json.dumps(content, indent=1, sort_keys=True) + "\n" for name, content in described.items()}
         for name, text in (texts | contents.texts).items():
             (partial / name).write_text(text, encoding="utf-8")
-        write_safetensors(partial / "model.safetensors", contents.layout, numbers)
+        write_safetensors(partial / "model.safetensors", contents.layout, numbers_of_tensor)
     languages = (contents.fields.get(f"{side}_lang") for side in ("source", "target"))
     return FairseqConversion(str(out), contents.fields["model_type"], *languages, contents.parameters, contents.codes)
 
@@ -150,8 +150,8 @@ def read_translator(
         check_dictionary(file, size)
     codes = next((name for name in CODES if (beside / name).is_file()), None)
     return Contents(
-        settings | languages | {"model_type": "fairseq"} | sizes, GENERATION, layout_of(stored), reader(stored),
-        parameters_in(stored), {}, [*words, *([beside / codes] if codes else [])], codes,
+        settings | languages | {"model_type": "fairseq"} | sizes, GENERATION, layout_of_tensors(stored),
+        make_tensor_reader(stored), parameters_in(stored), {}, [*words, *([beside / codes] if codes else [])], codes,
     )  # fmt: skip
 
 
@@ -195,14 +195,14 @@ def read_bart(
     }  # fmt: skip
     texts, in_bpe = tokenizer_files(beside, words, None)
     return Contents(
-        fields, GENERATION | ({"forced_bos_token_id": BOS} if in_bpe else {}), layout_of(stored), reader(stored),
-        parameters_in(stored), texts, [], BPE_FILES[1] if in_bpe else None,
+        fields, GENERATION | ({"forced_bos_token_id": BOS} if in_bpe else {}), layout_of_tensors(stored),
+        make_tensor_reader(stored), parameters_in(stored), texts, [], BPE_FILES[1] if in_bpe else None,
     )  # fmt: skip
 
 
 def read_language_model(path: Path, settings: dict[str, Any], in_file: dict[str, Stored], beside: Path) -> Contents:
     """A language model, as a GPT-2 of the same logits."""
-    model = LanguageModel.of(path, settings, in_file)
+    model = LanguageModel.from_checkpoint(path, settings, in_file)
     words = check_dictionary(beside / "dict.txt", model.config.vocab_size).words
     first = BOS if settings.get("add_bos_token") else EOS
     texts, in_bpe = tokenizer_files(beside, words, words[first])
@@ -221,11 +221,11 @@ def match_fairseq_tensors(path: Path, config: FairseqConfig, in_file: dict[str, 
     )  # fmt: skip
 
 
-def layout_of(stored: dict[str, Stored]) -> dict[str, tuple[str, tuple[int, ...]]]:
+def layout_of_tensors(stored: dict[str, Stored]) -> dict[str, tuple[str, tuple[int, ...]]]:
     return {name: (tensor.dtype, tensor.shape) for name, tensor in stored.items()}
 
 
-def reader(stored: dict[str, Stored]) -> Callable[[str], np.ndarray]:
+def make_tensor_reader(stored: dict[str, Stored]) -> Callable[[str], np.ndarray]:
     return lambda name: stored[name].read(np.dtype(np.float64 if stored[name].dtype == "F64" else np.float32))
 
 
@@ -257,12 +257,12 @@ def read_fairseq(path: Path) -> tuple[dict[str, Any], dict[str, Stored]]:
     # An encoder of version 1, or a decoder of 1 or 2, has no norm behind its last layer, whatever the flags say.
     for side, last in (("encoder", 1), ("decoder", 2)):
         ends_in_norm = f"{side}.layer_norm.weight" in stored or not settings.get(f"{side}_normalize_before", True)
-        if not ends_in_norm and version_of(stored.get(f"{side}.version")) <= last:
+        if not ends_in_norm and version_of_side(stored.get(f"{side}.version")) <= last:
             settings[f"no_{side}_final_norm"] = True
-    return settings, dict(under_names_of_today(path, stored))
+    return settings, dict(rename_to_current_names(path, stored))
 
 
-def version_of(stored: Stored | None) -> float:
+def version_of_side(stored: Stored | None) -> float:
     """The version of an encoder or a decoder; as in fairseq, 1 where the file has none."""
     if stored is None or stored.dtype not in STORED_DTYPES or stored.shape not in ((), (1,)):
         return 1.0
@@ -300,7 +300,7 @@ def as_json_value(value: Any) -> Any:
     return repr(value)[:100] if isinstance(value, Described) else f"a {type(value).__name__}"
 
 
-def under_names_of_today(path: Path, stored: dict[str, Stored]):
+def rename_to_current_names(path: Path, stored: dict[str, Stored]):
     """(name of today, tensor) of each: the oldest files number norms, and store q, k and v as one matrix."""
     for name, tensor in stored.items():
         if numbered := re.fullmatch(r"((encoder|decoder)\.layers\.\d+)\.layer_norms\.([0-2])\.(\w+)", name):

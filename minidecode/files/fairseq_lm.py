@@ -59,7 +59,7 @@ class LanguageModel:
     positions: str  # "learned", "sinusoids" or "none"
 
     @classmethod
-    def of(cls, path: Path, settings: dict[str, Any], in_file: dict[str, Stored]) -> LanguageModel:
+    def from_checkpoint(cls, path: Path, settings: dict[str, Any], in_file: dict[str, Stored]) -> LanguageModel:
         """Raises CheckpointError on settings that GPT-2 has not, and on tensors that do not fit them."""
         flags = check_settings(path, settings, in_file)
         table, is_tied = in_file[TOKENS], flags["share_decoder_input_output_embed"]

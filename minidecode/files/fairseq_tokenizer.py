@@ -100,12 +100,12 @@ class Codes:
         has_counts = bool(merges) and len(merges[0]) == 3
         return cls([merge[:2] for merge in merges], version == "0.1" and not has_counts and path.name != "merges.txt")
 
-    def in_pieces(self, text: str) -> str:
+    def split_text(self, text: str) -> str:
         """A text whose words are split into pieces. As in subword-nmt, words end at spaces alone."""
         words = text.strip("\r\n ").split(" ")
-        return " ".join(piece for word in words if word for piece in self.pieces(word))
+        return " ".join(piece for word in words if word for piece in self.split_word(word))
 
-    def pieces(self, word: str) -> list[str]:
+    def split_word(self, word: str) -> list[str]:
         """A word's pieces: of all pairs side by side, the one learnt first is merged everywhere, and so on."""
         if word not in self._kept:
             if len(self._kept) > 100_000:
@@ -197,7 +197,7 @@ class FairseqTokenizer(Tokenizer):
     def _encode(self, text: str, dictionary: Dictionary, add_special_tokens: bool) -> np.ndarray:
         check_text(text)
         text = text.lower() if self.lowers else text
-        pieces = text if self.codes is None else self.codes.in_pieces(text)
+        pieces = text if self.codes is None else self.codes.split_text(text)
         return dictionary.encode(pieces, add_special_tokens)
 
     def decode(self, ids: Any, keep_special: bool = False) -> str:
@@ -210,7 +210,7 @@ class FairseqTokenizer(Tokenizer):
     def _piece(self, i: int) -> str | None:
         return self.target.words[i] if i < len(self.target) else None
 
-    def count_bytes(self, ids: Any) -> int | None:
+    def bytes_of_tokens(self, ids: Any) -> int | None:
         return None
 
     def as_json(self) -> str:

@@ -78,7 +78,7 @@ def find_folder(name: str | Path, revision: str | None = None, weights: bool = T
     if isinstance(name, Path) or not hub.looks_like_id(name) or is_typo:
         raise CheckpointError(f"{nowhere}: {remedy}")
     try:
-        return hub.fetch(name, revision, check=lambda folder: read_settings(folder, None), weights=weights)
+        return hub.fetch_model_folder(name, revision, check=lambda folder: read_settings(folder, None), weights=weights)
     except hub.NotOnHubError as error:
         raise CheckpointError(f"{nowhere} nor in the hub's cache, and {error}: {remedy}") from error
 
@@ -160,7 +160,7 @@ def matched_tensors(
 
     same: whether two of them hold the same numbers. Raises CheckpointError as `match_tensors` does.
     """
-    f, config = family.network, config.settled(stored, same)
+    f, config = family.network, config.complete_from_weights(stored, same)
     return match_tensors(
         where, stored, f.tensor_shapes(config), prefix=f.PREFIX, ignored=f.ignored_tensors(config), layer=f.LAYER,
         tied=f.tied_tensors(config), optional=f.OPTIONAL, is_whole=family.is_whole,

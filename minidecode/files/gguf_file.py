@@ -143,24 +143,25 @@ class _Header:
         if self.data[:4] != b"GGUF":
             raise DamagedError("it does not begin with GGUF")
         self.at = 4
-        version = self.number("<u4", "the version")
+        version = self.read_number("<u4", "the version")
         if version & 0xFFFF == 0:
             raise UnusableError("it was written on a big-endian machine")
         if version not in VERSIONS:
             raise UnusableError(f"its version is {version}, and {' and '.join(map(str, VERSIONS))} can be read")
-        tensors, settings = self.number("<u8", "the number of tensors"), self.number("<u8", "the number of settings")
+        tensors = self.read_number("<u8", "the number of tensors")
+        settings = self.read_number("<u8", "the number of settings")
         if tensors > MOST_TENSORS or settings > MOST_SETTINGS:
             raise DamagedError(f"it says that it has {tensors} tensors and {settings} settings")
         fields: dict[str, Any] = {}
         for _ in range(settings):
-            key = self.text("the key of a setting")
+            key = self.read_text("the key of a setting")
             if not key.isprintable() or not key or key in fields:
                 raise DamagedError(f"the key {key!a:.80} {'is there twice' if key in fields else 'is no key'}")
-            fields[key] = self.value(self.number("<u4", f"the type of {key}"), key)
-        described = [self.described_tensor() for _ in range(tensors)]
-        return GGUF(self.path, fields, self.placed(described, fields.get("general.alignment", 32)))
+            fields[key] = self.read_value(self.read_number("<u4", f"the type of {key}"), key)
+        described = [self.read_tensor_line() for _ in range(tensors)]
+        return GGUF(self.path, fields, self.place_tensors(described, fields.get("general.alignment", 32)))
 
-    def take(self, count: int, what: str) -> int:
+    def take_bytes(self, count: int, what: str) -> int:
         """Goes on by `count` bytes -> where they begin."""
         at = self.at
         if count > self.end - at:
@@ -170,43 +171,43 @@ class _Header:
         self.at = at + count
         return at
 
-    def number(self, dtype: str, what: str) -> Any:
+    def read_number(self, dtype: str, what: str) -> Any:
         """One number of a NumPy type, as Python's."""
         size = int(dtype[2])
-        value = np.frombuffer(self.data[self.take(size, what) : self.at], dtype)[0]
+        value = np.frombuffer(self.data[self.take_bytes(size, what) : self.at], dtype)[0]
         return float(str(value)) if dtype == "<f4" else value.item()  # a float32 by its shortest decimal
 
-    def text(self, what: str, longest: int = LONGEST_NAME) -> str:
-        data, at = self.data, self.take(8, what)
+    def read_text(self, what: str, longest: int = LONGEST_NAME) -> str:
+        data, at = self.data, self.take_bytes(8, what)
         (length,) = struct.unpack_from("<Q", data, at)
         if longest < length <= self.end - self.at:
             raise UnusableError(f"{what} at byte {at} has {length:,} bytes, and {longest:,} are allowed")
-        at = self.take(length, what)
+        at = self.take_bytes(length, what)
         try:
             return data[at : at + length].decode("utf-8")
         except UnicodeDecodeError:
             raise DamagedError(f"{what} at byte {at} is not UTF-8") from None
 
-    def value(self, kind: int, key: str) -> Any:
+    def read_value(self, kind: int, key: str) -> Any:
         if kind in NUMBERS:
-            return self.number(NUMBERS[kind], key)
+            return self.read_number(NUMBERS[kind], key)
         if kind == BOOL:
-            flag = self.data[self.take(1, key)]
+            flag = self.data[self.take_bytes(1, key)]
             if flag > 1:
                 raise DamagedError(f"{key} is {flag}, and should be 0 or 1")
             return bool(flag)
         if kind == TEXT:
-            return self.text(key, MOST_OF_TEXT)
+            return self.read_text(key, MOST_OF_TEXT)
         if kind == ARRAY:
-            return self.array(key)
+            return self.read_array(key)
         raise DamagedError(f"{key} is of type {kind}, and types go from 0 to 12")
 
-    def array(self, key: str, depth: int = 1) -> Any:
+    def read_array(self, key: str, depth: int = 1) -> Any:
         """A list of texts or of lists, or an array of numbers."""
-        kind, count = self.number("<u4", key), self.number("<u8", key)
+        kind, count = self.read_number("<u4", key), self.read_number("<u8", key)
         if kind in NUMBERS or kind == BOOL:
             dtype = np.dtype(NUMBERS.get(kind, "<u1"))
-            begin = self.take(count * dtype.itemsize, key)
+            begin = self.take_bytes(count * dtype.itemsize, key)
             return np.frombuffer(self.data[begin : self.at], dtype)
         if kind not in (TEXT, ARRAY):
             raise DamagedError(f"{key} is a list of type {kind}, and types go from 0 to 12")
@@ -217,20 +218,23 @@ class _Header:
             raise UnusableError(f"{key} says that it has {count} texts, and {MOST_TEXTS:,} in all lists are allowed")
         if depth > DEEPEST:
             raise UnusableError(f"{key} has lists more than {DEEPEST} deep")
-        return [self.text(key) if kind == TEXT else self.array(key, depth + 1) for _ in range(count)]
+        return [self.read_text(key) if kind == TEXT else self.read_array(key, depth + 1) for _ in range(count)]
 
-    def described_tensor(self) -> tuple[str, tuple[int, ...], int, int]:
+    def read_tensor_line(self) -> tuple[str, tuple[int, ...], int, int]:
         """(name, shape, type, offset) of the next line of the list of tensors."""
-        name = self.text("the name of a tensor")
+        name = self.read_text("the name of a tensor")
         if not name.isprintable() or not name:
             raise DamagedError(f"a tensor is called {name!a:.80}")
-        axes = self.number("<u4", f"the dimensions of {name}")
+        axes = self.read_number("<u4", f"the dimensions of {name}")
         if not 1 <= axes <= MOST_DIMENSIONS:
             raise DamagedError(f"{name} has {axes} dimensions")
-        shape = tuple(self.number("<u8", f"the shape of {name}") for _ in range(axes))[::-1]
-        return name, shape, self.number("<u4", f"the type of {name}"), self.number("<u8", f"the offset of {name}")
+        shape = tuple(self.read_number("<u8", f"the shape of {name}") for _ in range(axes))[::-1]
+        kind, offset = self.read_number("<u4", f"the type of {name}"), self.read_number("<u8", f"the offset of {name}")
+        return name, shape, kind, offset
 
-    def placed(self, described: list[tuple[str, tuple[int, ...], int, int]], alignment: Any) -> dict[str, Blocks]:
+    def place_tensors(
+        self, described: list[tuple[str, tuple[int, ...], int, int]], alignment: Any
+    ) -> dict[str, Blocks]:
         """The tensors, each within the file and apart from the others."""
         is_whole = isinstance(alignment, int) and not isinstance(alignment, bool)
         if not is_whole or not 1 <= alignment <= 2**20 or alignment & (alignment - 1):

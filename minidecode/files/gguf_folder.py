@@ -25,8 +25,8 @@ from ..errors import CheckpointError, MinidecodeWarning, pip_install
 from ..models.llama import LlamaConfig
 from .checkpoint import write_safetensors
 from .gguf_file import GGUF, DamagedError, UnusableError, errors_naming, read_gguf, text_setting
-from .gguf_llama import LAYER_TENSOR, config_of, tensors_of, unpermute_heads
-from .gguf_tokenizer import missing_role_tokens, token_of, tokenizer_of
+from .gguf_llama import LAYER_TENSOR, locate_tensors, make_config, unpermute_heads
+from .gguf_tokenizer import id_of_role, make_tokenizer, missing_role_tokens
 from .new_folder import whole_folder
 from .stored import check_regular, read_json
 
@@ -55,7 +55,7 @@ def convert_gguf(path: Path, out: Path, sha256: str = "", announce: Callable[[],
     with whole_folder(out) as partial:
         for name, text in files.items():
             (partial / name).write_text(text, encoding="utf-8", newline="\n")
-        sources = tensors_of(config)
+        sources = locate_tensors(config)
         stored = {name: (STORED_AS.get(g.tensors[source].type_name, "F32"), shape)
                   for name, (source, shape, _) in sources.items()}  # fmt: skip
         write_safetensors(partial / "model.safetensors", stored, read)
@@ -67,13 +67,13 @@ def convert_gguf(path: Path, out: Path, sha256: str = "", announce: Callable[[],
 
 def describe_model(g: GGUF) -> tuple[dict[str, Any], dict[str, str], Callable[[str], np.ndarray]]:
     """(config.json, file -> its text, a function of a tensor's name that gives its numbers), all of it checked."""
-    config = config_of(g)
+    config = make_config(g)
     kind = config["model_type"]
     try:
         LlamaConfig.from_json(config)
     except CheckpointError as error:
         raise UnusableError(f"its settings make no model ({error})") from None
-    sources = tensors_of(config)
+    sources = locate_tensors(config)
     for source, shape, _ in sources.values():
         if source not in g.tensors:
             raise DamagedError(f"the tensor {source} is missing")
@@ -85,13 +85,13 @@ def describe_model(g: GGUF) -> tuple[dict[str, Any], dict[str, str], Callable[[s
     if extra := [name for name in g.tensors if name not in used]:
         of_a_layer = " of a layer that it does not say it has" if LAYER_TENSOR.fullmatch(extra[0]) else ""
         raise UnusableError(f"it has the tensor {extra[0]:.80}{of_a_layer}, which no {kind} of these settings has")
-    tokens = special_tokens(g.settings, config["vocab_size"])
-    tokenizer, limits = tokenizer_of(g.settings, kind)
+    tokens = special_token_ids(g.settings, config["vocab_size"])
+    tokenizer, limits = make_tokenizer(g.settings, kind)
     if (size := len(g.settings["tokenizer.ggml.tokens"])) > config["vocab_size"]:
         raise DamagedError(f"it has {size} tokens, and embeddings of {config['vocab_size']}")
     for limit in [*limits, *missing_role_tokens(g.settings, size)]:
         warnings.warn(f"{g.path}: {limit}", MinidecodeWarning, stacklevel=2)
-    single = {role: token_of(g.settings, role, size) for role in ("bos", "eos")}
+    single = {role: id_of_role(g.settings, role, size) for role in ("bos", "eos")}
     named = {f"{role}_token": tokenizer.id_to_token(i) for role, i in single.items() if i is not None}
     files = {
         "config.json": json.dumps(config | tokens, indent=1),
@@ -110,13 +110,13 @@ def describe_model(g: GGUF) -> tuple[dict[str, Any], dict[str, str], Callable[[s
     return config, files, read
 
 
-def special_tokens(settings: dict[str, Any], vocabulary: int) -> dict[str, Any]:
+def special_token_ids(settings: dict[str, Any], vocabulary: int) -> dict[str, Any]:
     """bos, eos and pad of generation_config.json; eos is a list where a turn or a message of a chat ends otherwise."""
-    tokens: dict[str, Any] = {"bos_token_id": token_of(settings, "bos", vocabulary)}
-    ends = [token_of(settings, role, vocabulary) for role in ("eos", "eot", "eom")]
+    tokens: dict[str, Any] = {"bos_token_id": id_of_role(settings, "bos", vocabulary)}
+    ends = [id_of_role(settings, role, vocabulary) for role in ("eos", "eot", "eom")]
     each = list(dict.fromkeys(end for end in ends if end is not None))
     tokens |= {"eos_token_id": each if len(each) > 1 else next(iter(each), None)}
-    tokens |= {"pad_token_id": token_of(settings, "padding", vocabulary)}
+    tokens |= {"pad_token_id": id_of_role(settings, "padding", vocabulary)}
     return {name: i for name, i in tokens.items() if i is not None}
 
 

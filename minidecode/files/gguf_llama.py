@@ -49,7 +49,7 @@ LLAMA3 = {
 }
 
 
-def config_of(g: GGUF) -> dict[str, Any]:
+def make_config(g: GGUF) -> dict[str, Any]:
     """config.json of the model. Raises DamagedError on settings that are missing, wrong or not supported."""
     kind = _architecture(g)
     settings = {key: key.removeprefix(f"{kind}.") for key in g.settings if key.startswith(f"{kind}.")}
@@ -85,7 +85,7 @@ def config_of(g: GGUF) -> dict[str, Any]:
         "hidden_size": D, "intermediate_size": F, "num_hidden_layers": L, "num_attention_heads": H,
         "num_key_value_heads": G, "head_dim": K, "max_position_embeddings": _size(g, "context_length"),
         "rms_norm_eps": _number(g, "attention.layer_norm_rms_epsilon"), "rope_theta": theta,
-        "rope_scaling": _scaling(g, theta, K), "hidden_act": "silu",
+        "rope_scaling": _rope_scaling(g, theta, K), "hidden_act": "silu",
         "tie_word_embeddings": "output.weight" not in g.tensors,
     }  # fmt: skip
     if kind == "llama":
@@ -94,7 +94,7 @@ def config_of(g: GGUF) -> dict[str, Any]:
     return config
 
 
-def tensors_of(config: dict[str, Any]) -> dict[str, tuple[str, tuple[int, ...], int | None]]:
+def locate_tensors(config: dict[str, Any]) -> dict[str, tuple[str, tuple[int, ...], int | None]]:
     """Name -> (name in the GGUF file, shape, heads whose rows are permuted there or None).
 
     llama.cpp's converter permutes the query and key rows of a Llama, and leaves those of a Qwen2 as they are.
@@ -160,7 +160,7 @@ def _number(g: GGUF, name: str, default: float | None = None) -> float:
     return float(value)
 
 
-def _scaling(g: GGUF, theta: float, K: int) -> dict[str, Any] | None:
+def _rope_scaling(g: GGUF, theta: float, K: int) -> dict[str, Any] | None:
     """rope_scaling of config.json, from the settings or from the tensor of Llama 3.
 
     As in llama.cpp, a factor without a type is linear, and scale_linear is its older name.

@@ -27,7 +27,7 @@ QWEN2 = (
 )
 
 
-def tokenizer_of(settings: dict[str, Any], architecture: str) -> tuple[tokenizers.Tokenizer, list[str]]:
+def make_tokenizer(settings: dict[str, Any], architecture: str) -> tuple[tokenizers.Tokenizer, list[str]]:
     """(a byte-level BPE from `tokens`, `merges`, `token_type` and `pre`, what was assumed and may be wrong).
 
     `pre` says how a text is split before merges apply. smollm: each digit stands alone, and what is between is split
@@ -122,12 +122,12 @@ def _types_of_ids(settings: dict[str, Any], count: int) -> np.ndarray:
     """The types of tokens of a file that gives none: those are special that it names by their role."""
     types = np.ones(count, np.int32)
     for role in ROLES:
-        if (i := token_of(settings, role, count)) is not None:
+        if (i := id_of_role(settings, role, count)) is not None:
             types[i] = CONTROL
     return types
 
 
-def token_of(settings: dict[str, Any], role: str, count: int) -> int | None:
+def id_of_role(settings: dict[str, Any], role: str, count: int) -> int | None:
     """The id of the token of a role; None where the file names none, or none of its `count` tokens."""
     i = _id_of(settings, role)
     return i if 0 <= i < count else None

@@ -95,7 +95,7 @@ def convert(
     shapes = family.network.tensor_shapes(converted)
     count = itertools.count(1)
 
-    def numbers(name: str) -> np.ndarray:
+    def numbers_of_tensor(name: str) -> np.ndarray:
         tensor = stored[name].read(np.dtype(np.float64 if stored[name].dtype == "F64" else np.float32))
         pooled = pool_tensor(config, name, tensor, num_key_value_heads)
         if progress:
@@ -109,7 +109,7 @@ def convert(
                 shutil.copyfile(source / file, partial / file)
         (partial / "config.json").write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")
         layout = {name: (tensor.dtype, shapes[name]) for name, tensor in stored.items()}
-        write_safetensors(partial / "model.safetensors", layout, numbers)
+        write_safetensors(partial / "model.safetensors", layout, numbers_of_tensor)
     return Conversion(str(out), label, heads, [bytes_per_token(config), bytes_per_token(converted)])
 
 

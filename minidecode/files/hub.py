@@ -64,7 +64,7 @@ def looks_like_id(name: str) -> bool:
     return len(name) <= 96 and HUB_ID.fullmatch(name) is not None and not re.search(r"--|\.\.|\.git$", name)
 
 
-def fetch(repo_id: str, revision: str | None, check: Callable[[Path], Any], weights: bool = True) -> Path:
+def fetch_model_folder(repo_id: str, revision: str | None, check: Callable[[Path], Any], weights: bool = True) -> Path:
     """The folder in the hub's cache with the files of a model, fetched as far as they are missing there.
 
     revision: a branch, a tag or a commit; None is main. check: called with the folder when its config.json is there,

@@ -27,7 +27,7 @@ class Entry(NamedTuple):
     crc32: int  # of all this and of the record
 
     @classmethod
-    def of(cls, line: int, end: int, error: str, record: bytes) -> Entry:
+    def from_record(cls, line: int, end: int, error: str, record: bytes) -> Entry:
         return cls(line, end, error, zlib.crc32(record, zlib.crc32(json.dumps([line, end, error]).encode())))
 
     def is_right(self) -> bool:
@@ -106,7 +106,7 @@ def whole_records(path: Path, entries: Iterable[Entry]) -> list[Entry]:
     with open(path, "rb") as file:
         for entry in entries:
             record = file.read(max(0, min(entry.end, size) - end))
-            if end + len(record) != entry.end or entry != Entry.of(entry.line, entry.end, entry.error, record):
+            if end + len(record) != entry.end or entry != Entry.from_record(entry.line, entry.end, entry.error, record):
                 break
             kept.append(entry)
             end = entry.end

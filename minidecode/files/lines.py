@@ -253,7 +253,7 @@ class RecordFile:
         try:
             write_all(self._file, data)
             if self._journal:
-                self._journal.note(Entry.of(line, end, error, data))
+                self._journal.note(Entry.from_record(line, end, error, data))
         except BaseException as error:  # an interrupt between two writes too
             with contextlib.suppress(OSError):
                 if self.is_replaced:
@@ -274,7 +274,7 @@ class RecordFile:
             if kind is None and self.is_replaced:
                 os.fsync(self._file.fileno())
                 self._file.close()
-                whole = self._in_order()
+                whole = self._sort_records()
                 os.replace(whole, self.path)
                 keep, is_whole = False, whole == self.part
         except OSError as error:
@@ -282,7 +282,7 @@ class RecordFile:
         finally:
             self._close_files(keep=keep, is_whole=is_whole)
 
-    def _in_order(self) -> Path:
+    def _sort_records(self) -> Path:
         """The file in which the records stand in the order of their lines: NAME.part, or a copy made of it."""
         lines = sorted(self.done)
         if lines == list(self.done):
@@ -310,7 +310,7 @@ class RecordFile:
         self._file.close()
         remove = self.is_replaced and (is_whole or not keep)
         if self._journal:
-            self._journal.close(remove=remove)
+            self._journal.close_segment(remove=remove)
         if remove and not is_whole:
             with contextlib.suppress(OSError):
                 os.unlink(self.part)

@@ -52,12 +52,12 @@ class SentenceSettings:
             refused = refused or "the pooling leaves out the rows of the prompt (include_prompt)"
         return cls(pooling, "Normalize" in kinds, max_tokens, prompt, lowers, refused)
 
-    def prepared(self, text: str) -> str:
+    def prepare_text(self, text: str) -> str:
         """A text as sentence-transformers hands it to the tokenizer."""
         text = self.prompt + text
         return text.lower() if self.lowers else text
 
-    def chosen(self, pooling: str | None, normalize: bool | None) -> tuple[str, bool]:
+    def choose_settings(self, pooling: str | None, normalize: bool | None) -> tuple[str, bool]:
         """What a call asks for, and otherwise what the files do. Raises OptionError on what is not supported."""
         if pooling is None and self.refused:
             raise OptionError(f"{self.refused}, which is not supported: choose pooling=mean, cls, max or pooler")

@@ -46,8 +46,8 @@ class Named(NamedTuple):
     def of_folder(cls, folder: Path) -> Named:
         """Tokens of tokenizer_config.json, special_tokens_map.json and added_tokens.json."""
         settings = token_settings(folder)
-        special = SpecialTokens.of(settings, token_settings(folder, "special_tokens_map.json"), {})
-        marked = {token["content"] for token in special.each}
+        special = SpecialTokens.from_settings(settings, token_settings(folder, "special_tokens_map.json"), {})
+        marked = {token["content"] for token in special.all_tokens}
         added = [token for _, token in added_tokens(folder, settings)[0] if isinstance(token, dict)]
         contents = {t["content"]: bool(t.get("special")) for t in added if isinstance(t.get("content"), str)}
         marked |= {content for content, is_special in contents.items() if is_special}
@@ -72,23 +72,23 @@ class SentencePieceTokenizer(Tokenizer):
         self._whole = re.compile(f"({'|'.join(map(re.escape, longest_first))})" if longest_first else "(?!)")
 
     @property
-    def of_sources(self) -> Any:
+    def source_model(self) -> Any:
         """The SentencePiece model that reads sources."""
         raise NotImplementedError
 
     @functools.cached_property
     def borders(self) -> Borders | None:
         """Where sources may be cut; None where a piece may go from one word into the next."""
-        model = self.of_sources
+        model = self.source_model
         pieces = map(model.id_to_piece, range(model.get_piece_size()))
         whole = tuple(t for t in self.whole if " " in t or t[0].isalnum() or t[-1].isalnum())
         return Borders(whole=whole) if pieces_keep_words_apart(pieces) else None
 
-    def parts(self, text: str) -> list[str]:
+    def split_at_whole_tokens(self, text: str) -> list[str]:
         """A text split at the tokens that stand for themselves; these are parts too."""
         return [part for part in self._whole.split(text) if part]
 
-    def count_bytes(self, ids: Any) -> int | None:
+    def bytes_of_tokens(self, ids: Any) -> int | None:
         return None
 
     def most_tokens(self, count: int) -> int | None:
@@ -146,7 +146,7 @@ class MarianTokenizer(SentencePieceTokenizer):
         return tokenizer
 
     @property
-    def of_sources(self) -> Any:
+    def source_model(self) -> Any:
         """The SentencePiece model that reads sources."""
         return self.models[0]
 
@@ -204,7 +204,7 @@ class MarianTokenizer(SentencePieceTokenizer):
 
     def _pieces(self, text: str, model: Any) -> Iterator[str]:
         """The pieces of a text, of which each part may begin with the code of a language, as in transformers."""
-        for part in self.parts(text):
+        for part in self.split_at_whole_tokens(text):
             code, rest = ([part], "") if part in self.whole else _language_of(part)
             yield from code
             yield from model.encode(rest, out_type=str) if rest else ()
@@ -362,7 +362,7 @@ class MBartTokenizer(MBartLanguages, SentencePieceTokenizer):
         return cls(model, codes, token_settings(folder), Named.of_folder(folder))
 
     @property
-    def of_sources(self) -> Any:
+    def source_model(self) -> Any:
         """The SentencePiece model that reads sources."""
         return self.model
 
@@ -372,7 +372,7 @@ class MBartTokenizer(MBartLanguages, SentencePieceTokenizer):
     def piece_ids(self, text: str) -> list[int]:
         """SentencePiece's own 0 is <unk>, which is 3 here."""
         ids: list[int] = []
-        for part in self.parts(text):
+        for part in self.split_at_whole_tokens(text):
             i = self.token_to_id(part) if part in self.whole else None
             ids += [i] if i is not None else [i + 1 if i else 3 for i in self.model.encode(part)]
         return ids

@@ -28,7 +28,9 @@ class SpecialTokens:
     more: list[Described]
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any], older: Mapping[str, Any], defaults: Mapping[str, str]) -> SpecialTokens:
+    def from_settings(
+        cls, settings: Mapping[str, Any], older: Mapping[str, Any], defaults: Mapping[str, str]
+    ) -> SpecialTokens:
         """Special tokens of tokenizer_config.json and special_tokens_map.json, over those that the tokenizer's class
         has itself.
 
@@ -50,12 +52,12 @@ class SpecialTokens:
         return cls({name: token for name, token in described.items() if token is not None}, extra)
 
     @property
-    def texts(self) -> dict[str, str]:
+    def texts_by_role(self) -> dict[str, str]:
         """{eos_token: its text, ...}: what a chat template may name."""
         return {name: token["content"] for name, token in self.named.items()}
 
     @property
-    def each(self) -> list[Described]:
+    def all_tokens(self) -> list[Described]:
         """All of them, in the order in which new ones get their ids; what is said twice, once."""
         roles = [self.named[role] for role in ROLES if role in self.named]
         tokens = [*roles, *(token for name, token in self.named.items() if name not in ROLES), *self.more]

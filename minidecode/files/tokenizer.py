@@ -185,7 +185,7 @@ class Tokenizer:
     def new_text(self, before: Sequence[int] | np.ndarray, ids, stops: Sequence[str]) -> NewText:
         """What `decode_after` gives, and the special tokens in it that stop strings name."""
         ids = [int(i) for i in ids]
-        text, named = self.decode_after(before, ids), self.named_in(stops, ids) if stops else {}
+        text, named = self.decode_after(before, ids), self.special_tokens_named_in(stops, ids) if stops else {}
         special, size = [], 0
         for n in (n for n, i in enumerate(ids) if i in named):
             if n == 0 or ids[n - 1] not in named:  # those of a run have the same text before them
@@ -193,13 +193,13 @@ class Tokenizer:
             special.append((size, named[ids[n]]))
         return NewText(text, special)
 
-    def named_in(self, stops: Sequence[str], ids: Sequence[int]) -> dict[int, str]:
+    def special_tokens_named_in(self, stops: Sequence[str], ids: Sequence[int]) -> dict[int, str]:
         """{id: name} of the special tokens among ids that stand in a stop string."""
         names = {i: self.decode([i], keep_special=True) for i in set(ids) & set(self.special_ids)}
         return {i: name for i, name in names.items() if name and any(name in stop for stop in stops)}
 
     @property
-    def unsettled(self) -> int:
+    def count_unsettled(self) -> int:
         """How many characters at the end of a text may still change when tokens follow; bytes of a character aside."""
         return UNSETTLED if self._cleans else 0
 
@@ -245,7 +245,7 @@ class Tokenizer:
                 raise
             raise InputError(f"the model's tokenizer cannot {what} ({error}): use another text, or mend it") from None
 
-    def count_bytes(self, ids) -> int | None:
+    def bytes_of_tokens(self, ids) -> int | None:
         """Bytes of UTF-8 that the tokens stand for, special ones for none; None if the tokens are not made of bytes.
 
         In a byte-level vocabulary a character is a byte; tokens that were added to it are written as they are.
@@ -352,7 +352,7 @@ class TextStream:
         self._tokenizer, self._shown = tokenizer, 0
         self._stops, self._keep = stop_strings, keep_stop_strings
         self._before, self._owes = before, full_text
-        self._named = tokenizer.named_in(stop_strings, tokenizer.special_ids) if stop_strings else {}
+        self._named = tokenizer.special_tokens_named_in(stop_strings, tokenizer.special_ids) if stop_strings else {}
         self._ids: list[int] = []  # new ones whose text may change
         self._settled = ""  # the end of the text before theirs, which will not change
         self._text = ""  # that, and theirs
@@ -367,7 +367,7 @@ class TextStream:
         first, new = self._text_so_far(), self._new()
         if (new.text or first).endswith("\ufffd"):
             return ""
-        sure = min(len(new.settled(self._stops)), len(new.text) - self._tokenizer.unsettled)
+        sure = min(len(new.text_before_possible_stop(self._stops)), len(new.text) - self._tokenizer.count_unsettled)
         piece = self._advance(first, new.cut(self._stops, self._keep)[: max(0, sure)])
         if len(self._ids) >= 2 * NEAR and not new.has(self._stops):
             self._forget()
@@ -380,7 +380,7 @@ class TextStream:
     def _forget(self) -> None:
         """Keeps only the end of a text that is settled: it may begin a stop string, and says how more is written."""
         if (near := self._tokenizer.settled_end(self._ids)) is not None:
-            cut = max(0, len(self._text) - max([self._tokenizer.unsettled, *map(len, self._stops)]))
+            cut = max(0, len(self._text) - max([self._tokenizer.count_unsettled, *map(len, self._stops)]))
             self._before, self._ids = near, []
             self._settled = self._text = self._text[cut:]
             self._special = [(place - cut, name) for place, name in self._special if place >= cut]
@@ -444,7 +444,7 @@ def _load_vocabulary_and_merges(folder: Path) -> tokenizers.Tokenizer:
     special = _add_tokens(backend, folder, settings, kind)
     frame_bpe(backend, settings, special)
     follow_settings(backend, kind, settings, special)
-    frame = [special.texts.get(role, default_tokens(BART)[role]) for role in ("cls_token", "sep_token")]
+    frame = [special.texts_by_role.get(role, default_tokens(BART)[role]) for role in ("cls_token", "sep_token")]
     if kind == BART and (missing := [token for token in frame if token not in vocab]):
         raise CheckpointError(f"{folder}: vocab.json lacks {_listed(missing)}, which frame every text of a BART")
     return backend
@@ -464,7 +464,8 @@ def _load_word_pieces(path: Path) -> tokenizers.Tokenizer:
     settings = token_settings(path.parent)
     check_words(path, settings)
     kind = PROPHETNET if path.name == "prophetnet.tokenizer" else BERT
-    texts = default_tokens(kind) | SpecialTokens.of(settings, _older_tokens(path.parent), default_tokens(kind)).texts
+    defaults = default_tokens(kind)
+    texts = defaults | SpecialTokens.from_settings(settings, _older_tokens(path.parent), defaults).texts_by_role
     needed = [texts[role] for role in ("unk_token", "sep_token", "pad_token", "cls_token") if role in texts]
     if missing := [token for token in needed if token not in vocab]:
         raise CheckpointError(f"{path} lacks {_listed(missing)}, which every text of this model needs")
@@ -487,8 +488,8 @@ def _add_tokens(backend: tokenizers.Tokenizer, folder: Path, settings: dict, kin
     the tokenizer's class, whose own special tokens count where the vocabulary has them.
     """
     known = {role: token for role, token in default_tokens(kind).items() if backend.token_to_id(token) is not None}
-    special = SpecialTokens.of(settings, _older_tokens(folder), known)
-    marked = {token["content"] for token in special.each}
+    special = SpecialTokens.from_settings(settings, _older_tokens(folder), known)
+    marked = {token["content"] for token in special.all_tokens}
     there = {token.content: token for token in backend.get_added_tokens_decoder().values()}
     added, is_described = added_tokens(folder, settings)
     tokens = {id: _token(described, folder) for id, described in added}
@@ -509,7 +510,7 @@ def _add_tokens(backend: tokenizers.Tokenizer, folder: Path, settings: dict, kin
             )
     there |= {token.content: token for token in tokens.values()}
     roles, named = {token["content"] for token in special.named.values()}, []
-    for described in special.each:
+    for described in special.all_tokens:
         token = _token(described, folder)
         if (before := there.get(token.content)) is not None:  # it has flags of its own
             token = before

@@ -117,9 +117,9 @@ def follow_settings(
 
     backend.encode_special_tokens = settings.get("split_special_tokens") is True
     if kind == QWEN2_CLASS:  # whose special tokens take no space around them
-        backend.add_special_tokens([AddedToken(token["content"], special=True) for token in special.each])
+        backend.add_special_tokens([AddedToken(token["content"], special=True) for token in special.all_tokens])
     if kind == BERT and isinstance(backend.model, models.WordPiece):
-        backend.model.unk_token = special.texts.get("unk_token", backend.model.unk_token)
+        backend.model.unk_token = special.texts_by_role.get("unk_token", backend.model.unk_token)
         backend.normalizer = bert_normalizer(settings)
         frame_bert(backend, special)
     elif kind in (GPT2, BART) and isinstance(backend.model, models.BPE):
@@ -182,7 +182,7 @@ def frame_bart(backend: tokenizers.Tokenizer, settings: Mapping[str, Any], speci
 
 def _in_vocabulary(backend: tokenizers.Tokenizer, special: SpecialTokens) -> dict[str, tuple[str, int]]:
     """{role: (token, id)} of those that the vocabulary has."""
-    ids = {name: (text, backend.token_to_id(text)) for name, text in special.texts.items()}
+    ids = {name: (text, backend.token_to_id(text)) for name, text in special.texts_by_role.items()}
     return {name: (text, i) for name, (text, i) in ids.items() if i is not None}
 
 

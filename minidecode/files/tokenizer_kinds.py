@@ -25,7 +25,7 @@ class TokenizerKind:
     make: Callable[[Path, Any], Tokenizer | None]
     knows_languages: bool = False
 
-    def languages(
+    def set_languages(
         self, tokenizer: Tokenizer | None, config: dict[str, Any] | Path | None, source: str | None, target: str | None
     ) -> dict[str, int]:
         """Sets the languages of a tokenizer that has them -> what they change in the defaults of generation.

@@ -119,7 +119,7 @@ def read_zip(file: BinaryIO, file_size: int, describes: bool = False) -> tuple[A
         raise damaged_error(f"it has {len(prefixes)} entries called data.pkl and should have one")
     prefix = prefixes[0]
 
-    def contents(entry: zipfile.ZipInfo, limit: int) -> bytes:
+    def read_entry(entry: zipfile.ZipInfo, limit: int) -> bytes:
         start, stop = data_range(file, file_size, entry)
         if stop - start > limit:
             raise damaged_error(f"{entry.filename!a} has {stop - start} bytes; no model needs more than {limit}")
@@ -129,12 +129,12 @@ def read_zip(file: BinaryIO, file_size: int, describes: bool = False) -> tuple[A
         return file.read(stop - start)
 
     order = entries.get(prefix + "byteorder")  # files from before torch 2.1 do not say, and are little-endian
-    if order is not None and contents(order, limit=100) != b"little":
+    if order is not None and read_entry(order, limit=100) != b"little":
         raise UnreadableError(
             "was saved on a big-endian machine, or does not say in which order its bytes are: cannot be read"
         )
-    machine = Machine(contents(entries[prefix + "data.pkl"], LONGEST_PICKLE), describes=describes)
-    value = machine.load()
+    machine = Machine(read_entry(entries[prefix + "data.pkl"], LONGEST_PICKLE), describes=describes)
+    value = machine.load_value()
     starts = {}
     for key, stored in machine.storages.items():
         entry = entries.get(f"{prefix}data/{key}")
@@ -169,7 +169,7 @@ def read_stream(file: BinaryIO, file_size: int, describes: bool = False) -> tupl
             "was saved on a big-endian machine, or does not say in which order its bytes are: cannot be read"
         )
     machine = Machine(head, end, describes)
-    value = machine.load()
+    value = machine.load_value()
     keys, end = load_at(head, machine.at)
     is_texts = isinstance(keys, list) and all(isinstance(key, str) for key in keys)
     if not is_texts or sorted(keys) != sorted(machine.storages):
@@ -180,7 +180,7 @@ def read_stream(file: BinaryIO, file_size: int, describes: bool = False) -> tupl
 def load_at(data: bytes, at: int) -> tuple[Any, int]:
     """The value of the pickle that begins there, and where it ends."""
     machine = Machine(data, at)
-    return machine.load(), machine.at
+    return machine.load_value(), machine.at
 
 
 def storage_starts(file: BinaryIO, file_size: int, at: int, storages: list[Storage]) -> Iterator[tuple[str, int]]:

@@ -155,13 +155,13 @@ def rebuild_parameter(arguments: tuple) -> Tensor:
     raise damaged_error("a parameter is made of something that is no tensor")
 
 
-def ordered_dict(arguments: tuple) -> dict:
+def rebuild_ordered_dict(arguments: tuple) -> dict:
     if arguments:
         raise damaged_error("an OrderedDict is made with arguments")
     return {}
 
 
-def size(arguments: tuple) -> tuple:
+def rebuild_size(arguments: tuple) -> tuple:
     match arguments:
         case (tuple() as shape,):
             return shape
@@ -181,8 +181,8 @@ DTYPES = {
     "float8_e4m3fn": Dtype("F8_E4M3", 1), "float8_e5m2": Dtype("F8_E5M2", 1),
 }  # fmt: skip
 GLOBALS: dict[str, Dtype | Callable[[tuple], Any]] = {
-    "collections.OrderedDict": ordered_dict,
-    "torch.Size": size,
+    "collections.OrderedDict": rebuild_ordered_dict,
+    "torch.Size": rebuild_size,
     "torch._utils._rebuild_tensor": rebuild_tensor,
     "torch._utils._rebuild_tensor_v2": rebuild_tensor,
     "torch._utils._rebuild_tensor_v3": rebuild_tensor_of_bytes,
@@ -198,7 +198,7 @@ GLOBALS: dict[str, Dtype | Callable[[tuple], Any]] = {
 
 
 class Machine:
-    """Runs one pickle out of `data`, from `at` on: `load` returns the value that it describes.
+    """Runs one pickle out of `data`, from `at` on: `load_value` returns the value that it describes.
 
     Every opcode makes at most one value, and copies no more bytes than the pickle has there: time and memory grow
     with the pickle's length alone. No value is ever hashed, compared or printed as a whole, because a short pickle
@@ -214,36 +214,36 @@ class Machine:
         self.memo: dict[int, Any] = {}
         self.storages: dict[str, Storage] = {}
 
-    def load(self) -> Any:
+    def load_value(self) -> Any:
         while True:
-            opcode = self.take(1)
+            opcode = self.take_bytes(1)
             if opcode == b".":
                 return self.pop()
             if opcode not in self.opcodes:
                 raise damaged_error(f"its pickle has the opcode {opcode!r}, which torch does not write")
             self.opcodes[opcode](self)
 
-    def take(self, count: int) -> bytes:
+    def take_bytes(self, count: int) -> bytes:
         """The next bytes of the pickle. A lying count takes nothing: bytes are copied only if all are there."""
         if count > len(self.data) - self.at:
             raise damaged_error("its pickle is cut short, or longer than the weights of any model need")
         self.at += count
         return self.data[self.at - count : self.at]
 
-    def number(self, layout: str) -> Any:
-        return struct.unpack(layout, self.take(struct.calcsize(layout)))[0]
+    def read_number(self, layout: str) -> Any:
+        return struct.unpack(layout, self.take_bytes(struct.calcsize(layout)))[0]
 
-    def text(self, count: int) -> str:
+    def read_text(self, count: int) -> str:
         try:
-            return self.take(count).decode("utf-8")
+            return self.take_bytes(count).decode("utf-8")
         except UnicodeDecodeError:
             raise damaged_error("its pickle has a text that is not UTF-8") from None
 
-    def line(self) -> str:
+    def read_line(self) -> str:
         end = self.data.find(b"\n", self.at)
         if end < 0:
             raise damaged_error("its pickle is cut short in a name")
-        line = self.text(end - self.at)
+        line = self.read_text(end - self.at)
         self.at = end + 1
         return line
 
@@ -285,39 +285,39 @@ def find_global(module: str, name: str) -> Dtype | Callable[[tuple], Any]:
     return GLOBALS[full]
 
 
-def constant(value: Any) -> Callable[[Machine], None]:
+def push_constant(value: Any) -> Callable[[Machine], None]:
     return lambda machine: machine.push(value)
 
 
-def new(kind: type) -> Callable[[Machine], None]:
+def push_new(kind: type) -> Callable[[Machine], None]:
     return lambda machine: machine.push(kind())
 
 
-def number(layout: str) -> Callable[[Machine], None]:
-    return lambda machine: machine.push(machine.number(layout))
+def push_number(layout: str) -> Callable[[Machine], None]:
+    return lambda machine: machine.push(machine.read_number(layout))
 
 
-def text(length: str) -> Callable[[Machine], None]:
+def push_text(length: str) -> Callable[[Machine], None]:
     """A text that follows its length in bytes."""
-    return lambda machine: machine.push(machine.text(machine.number(length)))
+    return lambda machine: machine.push(machine.read_text(machine.read_number(length)))
 
 
-def tuple_of(count: int) -> Callable[[Machine], None]:
+def push_tuple(count: int) -> Callable[[Machine], None]:
     return lambda machine: machine.push(tuple([machine.pop() for _ in range(count)][::-1]))
 
 
-def remember(index: str) -> Callable[[Machine], None]:
-    """The last value gets a number, under which `recall` finds it again."""
+def store_in_memo(index: str) -> Callable[[Machine], None]:
+    """The last value gets a number, under which `push_from_memo` finds it again."""
 
     def run(machine: Machine) -> None:
-        machine.memo[machine.number(index)] = machine.top()
+        machine.memo[machine.read_number(index)] = machine.top()
 
     return run
 
 
-def recall(index: str) -> Callable[[Machine], None]:
+def push_from_memo(index: str) -> Callable[[Machine], None]:
     def run(machine: Machine) -> None:
-        i = machine.number(index)
+        i = machine.read_number(index)
         if i not in machine.memo:
             raise damaged_error(f"its pickle recalls value {i}, which it did not remember")
         machine.push(machine.memo[i])
@@ -329,14 +329,14 @@ def memoize(machine: Machine) -> None:
     machine.memo[len(machine.memo)] = machine.top()
 
 
-def long_number(machine: Machine) -> None:
-    count = machine.number("<B")
+def push_long_number(machine: Machine) -> None:
+    count = machine.read_number("<B")
     if count > LONGEST_NUMBER and not machine.describes:
         raise damaged_error(f"its pickle has a number of {count} bytes")
-    machine.push(int.from_bytes(machine.take(count), "little", signed=True))
+    machine.push(int.from_bytes(machine.take_bytes(count), "little", signed=True))
 
 
-def mark(machine: Machine) -> None:
+def push_mark(machine: Machine) -> None:
     machine.below.append(machine.stack)
     machine.stack = []
 
@@ -358,16 +358,16 @@ def add_to_dict(machine: Machine, values: list[Any]) -> None:
         target[key] = value
 
 
-def global_by_lines(machine: Machine) -> None:
-    machine.push(machine.find_global(machine.line(), machine.line()))
+def push_global_by_lines(machine: Machine) -> None:
+    machine.push(machine.find_global(machine.read_line(), machine.read_line()))
 
 
-def global_by_stack(machine: Machine) -> None:
+def push_global_by_stack(machine: Machine) -> None:
     name, module = machine.pop(str), machine.pop(str)
     machine.push(machine.find_global(module, name))
 
 
-def call(machine: Machine) -> None:
+def call_function(machine: Machine) -> None:
     """The only functions that a stack can hold are those of GLOBALS."""
     arguments, function = machine.pop(tuple), machine.pop(FunctionType)
     machine.push(function(arguments))
@@ -433,7 +433,7 @@ def pass_over_items(machine: Machine) -> None:
     machine.top(Described)
 
 
-def storage(machine: Machine) -> None:
+def push_storage(machine: Machine) -> None:
     """A persistent id: what stands outside the pickle, ("storage", dtype, key, device, count)."""
     match machine.pop(tuple):
         case ("storage", Dtype() as dtype, str(key), _, int(count)) if 0 <= count < 1 << 63:
@@ -449,20 +449,21 @@ def storage(machine: Machine) -> None:
 
 
 OPCODES: dict[bytes, Callable[[Machine], None]] = {
-    b"\x80": lambda machine: machine.number("<B"),  # PROTO: the version of pickle
-    b"\x95": lambda machine: machine.number("<Q"),  # FRAME: bytes to read at once, of no use here
-    b"N": constant(None), b"\x88": constant(True), b"\x89": constant(False), b")": constant(()),
-    b"}": new(dict), b"]": new(list),
-    b"K": number("<B"), b"M": number("<H"), b"J": number("<i"), b"G": number(">d"), b"\x8a": long_number,
-    b"X": text("<I"), b"U": text("<B"), b"\x8c": text("<B"),  # U: Python 2's
-    b"(": mark, b"t": lambda machine: machine.push(tuple(machine.pop_to_mark())),
-    b"\x85": tuple_of(1), b"\x86": tuple_of(2), b"\x87": tuple_of(3),
-    b"q": remember("<B"), b"r": remember("<I"), b"\x94": memoize, b"h": recall("<B"), b"j": recall("<I"),
-    b"a": lambda machine: add_to_list(machine, [machine.pop()]),
+    b"\x80": lambda machine: machine.read_number("<B"),  # PROTO: the version of pickle
+    b"\x95": lambda machine: machine.read_number("<Q"),  # FRAME: bytes to read at once, of no use here
+    b"N": push_constant(None), b"\x88": push_constant(True), b"\x89": push_constant(False), b")": push_constant(()),
+    b"}": push_new(dict), b"]": push_new(list),
+    b"K": push_number("<B"), b"M": push_number("<H"), b"J": push_number("<i"), b"G": push_number(">d"),
+    b"\x8a": push_long_number, b"X": push_text("<I"), b"U": push_text("<B"), b"\x8c": push_text("<B"),  # U: Python 2's
+    b"(": push_mark, b"t": lambda machine: machine.push(tuple(machine.pop_to_mark())),
+    b"\x85": push_tuple(1), b"\x86": push_tuple(2), b"\x87": push_tuple(3),
+    b"q": store_in_memo("<B"), b"r": store_in_memo("<I"), b"\x94": memoize, b"h": push_from_memo("<B"),
+    b"j": push_from_memo("<I"), b"a": lambda machine: add_to_list(machine, [machine.pop()]),
     b"e": lambda machine: add_to_list(machine, machine.pop_to_mark()),
     b"s": lambda machine: add_to_dict(machine, [machine.pop(), machine.pop()][::-1]),
     b"u": lambda machine: add_to_dict(machine, machine.pop_to_mark()),
-    b"c": global_by_lines, b"\x93": global_by_stack, b"R": call, b"b": drop_state, b"Q": storage,
+    b"c": push_global_by_lines, b"\x93": push_global_by_stack, b"R": call_function, b"b": drop_state,
+    b"Q": push_storage,
 }  # fmt: skip
 DESCRIBING: dict[bytes, Callable[[Machine], None]] = {
     b"R": call_or_describe, b"\x81": call_or_describe, b"b": describe_state,
@@ -470,9 +471,9 @@ DESCRIBING: dict[bytes, Callable[[Machine], None]] = {
     b"e": lambda machine: describe_items(machine, machine.pop_to_mark()),
     b"s": lambda machine: describe_entries(machine, [machine.pop(), machine.pop()][::-1]),
     b"u": lambda machine: describe_entries(machine, machine.pop_to_mark()),
-    b"B": lambda machine: machine.push(machine.take(machine.number("<I"))),  # bytes
-    b"C": lambda machine: machine.push(machine.take(machine.number("<B"))),
-    b"\x96": lambda machine: machine.push(machine.take(machine.number("<Q"))),  # a bytearray
+    b"B": lambda machine: machine.push(machine.take_bytes(machine.read_number("<I"))),  # bytes
+    b"C": lambda machine: machine.push(machine.take_bytes(machine.read_number("<B"))),
+    b"\x96": lambda machine: machine.push(machine.take_bytes(machine.read_number("<Q"))),  # a bytearray
     b"\x8f": lambda machine: machine.push(Described("builtins.set")), b"\x91": describe_set,
     b"\x90": pass_over_items,
 }  # fmt: skip

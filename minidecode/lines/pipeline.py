@@ -39,7 +39,7 @@ from ..runtime.footprint import read_budget
 from ..runtime.output import check_logprobs
 from ..runtime.receipt import CostOf, Receipt
 from .records import Copies, Line, merged_options, read_record, tokenize_line
-from .worker_threads import NOTHING_YET, Worker, ahead, behind
+from .worker_threads import NOTHING_YET, Worker, apply_in_threads, iterate_ahead
 
 if TYPE_CHECKING:
     from ..model import Model
@@ -235,7 +235,7 @@ class Stages:
     def to_text(self, line: Line) -> None:
         """What is done last with a line, beside what the caller's `render` makes of it."""
 
-    def where(self, number: int) -> str:
+    def name_of_line(self, number: int) -> str:
         return f"{self.source} {number}"
 
     @contextlib.contextmanager
@@ -249,7 +249,7 @@ class Stages:
             )  # it was looked at alone
             if not isinstance(error, MinidecodeError):
                 text = f"{type(error).__name__}: {text}"
-            where = self.where(line.number)
+            where = self.name_of_line(line.number)
             line.error = LineError(text if text.startswith(where) else f"{where}: {text}", line.number)
             line.error.__cause__ = error
 
@@ -275,14 +275,14 @@ class Generating(Stages):
 
     def parse_and_tokenize(self, line: Line) -> None:
         """Parses and tokenizes a line, and checks that the model can take it."""
-        where = self.where(line.number)
+        where = self.name_of_line(line.number)
         line.record = read_record(line.given, self.jsonl, where, may_skip=self.on_error == "stop")
         if self.sample_ids is not None:
             if line.number - self.first_line >= len(self.sample_ids):
                 raise InputError(f"sample_ids are {len(self.sample_ids)}, and there are more lines: give each its own")
             line.copy = self.sample_ids[line.number - self.first_line]
         elif self.resolved.do_sample or "latent_seed" in self.how:
-            line.copy = self.copies.count(line.record)
+            line.copy = self.copies.count_earlier(line.record)
         tokenize_line(self.model, line, where, self.options, self.resolved, self.how["truncate"], self.chat)
 
     def run_model(self, part: list[Line]) -> None:
@@ -337,16 +337,16 @@ def in_threads(stages: Stages, prefetch: bool, threads: int) -> Iterator[list[Li
         batches = stages.batches()
         if prefetch:
             call_off = getattr(stages.lines, "call_off", None)
-            batches = ends.enter_context(contextlib.closing(ahead(batches, AHEAD, call_off)))
-        computed = _computed(stages, batches)
+            batches = ends.enter_context(contextlib.closing(iterate_ahead(batches, AHEAD, call_off)))
+        computed = _compute_batches(stages, batches)
         if threads:
-            finished = ends.enter_context(contextlib.closing(behind(stages.finish, computed, threads)))
+            finished = ends.enter_context(contextlib.closing(apply_in_threads(stages.finish, computed, threads)))
         else:
             finished = (stages.finish(batch) for batch in computed if batch is not NOTHING_YET)
         yield from finished
 
 
-def _computed(stages: Stages, batches: Iterable[Any]) -> Iterator[Any]:
+def _compute_batches(stages: Stages, batches: Iterable[Any]) -> Iterator[Any]:
     for batch in batches:
         yield batch if batch is NOTHING_YET else stages.compute(batch)
         if stages.is_stopped:
@@ -438,7 +438,7 @@ def in_turn(stages: Stages, batches: Iterator[list[Line]]) -> Iterator[Line]:
             for group in ordered:
                 try:
                     with stages.busy("write", group):
-                        yield from visible_lines(group, receipt, stages.on_error)
+                        yield from yield_visible_lines(group, receipt, stages.on_error)
                 except LineError as error:
                     if stages.keeps_order:
                         raise
@@ -462,7 +462,7 @@ def lines_of_file(file: io.IOBase) -> Iterator[str | bytes]:
         yield line
 
 
-def visible_lines(lines: list[Line], receipt: RunReceipt, on_error: str) -> Iterator[Line]:
+def yield_visible_lines(lines: list[Line], receipt: RunReceipt, on_error: str) -> Iterator[Line]:
     """The lines that the caller gets to see. Raises the error of one that stops the run."""
     for line in lines:
         if line.error:

@@ -110,7 +110,7 @@ class Copies:
     def __init__(self, seed: int):
         self.seed, self.seen = seed, Counter[bytes]()
 
-    def count(self, record: dict[str, Any]) -> int:
+    def count_earlier(self, record: dict[str, Any]) -> int:
         """How many records before this one had its prompt, and the same seed, of the line's own or of the call."""
         seed = self.seed if record.get("seed") is None else record["seed"]
         drawn_from = f"{seed} {record['prompt']}"

@@ -31,7 +31,7 @@ class Scoring(Stages):
 
     def parse_and_tokenize(self, line: Line) -> None:
         """Parses and tokenizes a line, and checks that the model can take it."""
-        where = self.where(line.number)
+        where = self.name_of_line(line.number)
         line.record = read_record(line.given, self.jsonl, where, "text", may_skip=self.on_error == "stop")
         target = line.record.get("target")
         if self.have_targets is None:

@@ -112,7 +112,7 @@ def _encoded(given: str | bytes | dict[str, Any], number: int) -> bytes:
 def _copy(line: bytes, jsonl: bool, copies: Copies) -> int:
     """How many lines before had this prompt. A line that cannot be read draws nothing."""
     try:
-        return copies.count(read_record(line, jsonl, "line"))
+        return copies.count_earlier(read_record(line, jsonl, "line"))
     except MinidecodeError:
         return 0
 

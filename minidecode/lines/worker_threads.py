@@ -74,7 +74,7 @@ def next_item(box: queue.SimpleQueue, workers: list[Worker]) -> Any:
     return item
 
 
-def ahead(items: Iterable[Any], size: int, call_off: Callable[[], None] | None = None) -> Iterator[Any]:
+def iterate_ahead(items: Iterable[Any], size: int, call_off: Callable[[], None] | None = None) -> Iterator[Any]:
     """The items, made by a thread that is up to `size` ahead; NOTHING_YET now and then while there is none.
 
     call_off: what ends the thread's own wait for an item.
@@ -84,7 +84,7 @@ def ahead(items: Iterable[Any], size: int, call_off: Callable[[], None] | None =
     for _ in range(size):
         room.put(None)
 
-    def there_is_room() -> bool:
+    def wait_for_room() -> bool:
         """Waits for it; False if the run has ended."""
         while goes_on():
             with contextlib.suppress(queue.Empty):
@@ -94,7 +94,7 @@ def ahead(items: Iterable[Any], size: int, call_off: Callable[[], None] | None =
 
     def work() -> None:
         for item in items:
-            if not there_is_room():
+            if not wait_for_room():
                 return
             box.put(item)
         box.put(END)
@@ -114,7 +114,7 @@ def ahead(items: Iterable[Any], size: int, call_off: Callable[[], None] | None =
         _join([worker])
 
 
-def behind(function: Callable[[Any], Any], items: Iterable[Any], threads: int) -> Iterator[Any]:
+def apply_in_threads(function: Callable[[Any], Any], items: Iterable[Any], threads: int) -> Iterator[Any]:
     """function(item) of each, by threads, while the caller's makes the next item; in the order in which they end.
 
     At most threads + 1 items are under way. None is taken while one is under way that came 2 (threads + 1) items before

@@ -35,7 +35,7 @@ from .proof import compare_sides
 from .weights import (
     LiveTensor,
     bound_tensors,
-    check_live,
+    check_live_model,
     check_same_scores,
     copied_bytes,
     fingerprint,
@@ -163,7 +163,7 @@ class Accelerated:
 
     def converted(self) -> Model:
         """The model here, made again if a weight or a module of the live one has changed."""
-        check_live(self.live)
+        check_live_model(self.live)
         if self.of_files is not None:
             return self.of_files
         state = live_tensors(self.live)

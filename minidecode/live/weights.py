@@ -69,7 +69,7 @@ def bound_tensors(family: Family, config: Any, live_tensors: dict[str, LiveTenso
     }, config
 
 
-def check_live(live: Any) -> None:
+def check_live_model(live: Any) -> None:
     """Raises CheckpointError on a live model whose `generate` cannot be the same here, with the reason."""
     kind = type(live)
     model_type = getattr(getattr(live, "config", None), "model_type", None)

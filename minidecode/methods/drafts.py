@@ -15,7 +15,7 @@ from ..files.tokenizer import Tokenizer
 from ..options.options import Options
 from ..plan import BASES, Plan
 from ..runtime.arena import Extent
-from ..runtime.drafted import DraftedEngine
+from ..runtime.drafted import DraftCheckingEngine
 from ..runtime.receipt import CostOf, CountedOps
 from ..search.drafts import Drafter, DraftModel, PromptLookup
 from .loaded import LoadedModel
@@ -110,11 +110,11 @@ def with_drafts(plan: Plan) -> Plan:
     return dataclasses.replace(plan, cache="paged", graphs="off")
 
 
-def drafted_engine(model: LoadedModel, plan: Plan, costs: bool | CostOf = False) -> DraftedEngine:
+def drafted_engine(model: LoadedModel, plan: Plan, costs: bool | CostOf = False) -> DraftCheckingEngine:
     """What reads drafts under this plan."""
     functions, factory = plan.resolve(device=model.device, **model.plan_traits)
     make_cache = CacheFactory(DraftedCache, factory.stored_as)
-    return DraftedEngine(model.network, model.weights, CountedOps(functions, None, costs), make_cache)
+    return DraftCheckingEngine(model.network, model.weights, CountedOps(functions, None, costs), make_cache)
 
 
 def drafter_of(options: Options, draft: PlannedDraft | None) -> Drafter:

@@ -73,11 +73,11 @@ def encode(
     options and on models that are no encoders.
     """
     check_is_encoder(model)
-    pooling, normalize = model.sentences.chosen(pooling, normalize)
+    pooling, normalize = model.sentences.choose_settings(pooling, normalize)
     if pooling == "pooler" and model.weights.pooler is None:
         raise OptionError("pooling=pooler: the model's files hold no pooler.dense.weight: choose mean, cls or max")
     if texts is not None and not isinstance(texts, Mapping):
-        texts = [model.sentences.prepared(text) for text in as_texts(texts, "texts")]
+        texts = [model.sentences.prepare_text(text) for text in as_texts(texts, "texts")]
     read = read_given(model, texts, None, input_ids, attention_mask, token_type_ids, truncate)
     ops = ops_to_encode(model, read, plan)
     with few_blas_threads(model.is_small), np.errstate(all="ignore"):

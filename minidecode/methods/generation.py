@@ -39,7 +39,7 @@ from .drafts import PlannedDraft, drafted_engine, drafter_of, options_with_draft
 from .latents import latents_of
 from .loaded import LoadedModel, nan_source
 from .memory import check_memory, places_of
-from .plans import engine_of, planned_draft, settled, with_arena
+from .plans import engine_of, planned_draft, resolve_plan, with_arena
 from .scoring import log_probs_of
 
 
@@ -106,7 +106,7 @@ def prepare(
     tokenized = time.perf_counter()
 
     plan = with_arena(model, model.plan if plan is None else Plan.parse(plan), arena)
-    plan, chosen = settled(model, plan, options, extent)
+    plan, chosen = resolve_plan(model, plan, options, extent)
     planned = planned_draft(draft, options, extent)
     if negatives and plan.arena != "none":
         raise OptionError("guidance_scale needs arena=none: a planned step has no place for the second prediction")
@@ -126,7 +126,7 @@ def search(model: LoadedModel, call: Call, *, arena: Arena | None, trace: bool, 
     try:
         with (
             few_blas_threads(model.is_small),
-            timing_compilations(plan.is_compiled) as compiling,
+            timing_compilations(plan.may_compile) as compiling,
             places_of(model, plan, arena, call.extent, options) as places,
             counted_launches() as launches,
             noted_loading() as loading,
@@ -234,7 +234,7 @@ def stopping_of(model: LoadedModel, options: Options, began: float) -> Stopping 
     new_text = model.tokenizer.new_text
     if model.is_encoder_decoder:  # a target's text stands behind nothing
         new_text = functools.partial(_text_alone, model.tokenizer)
-    named = model.tokenizer.named_in(options.stop_strings, model.tokenizer.special_ids)
+    named = model.tokenizer.special_tokens_named_in(options.stop_strings, model.tokenizer.special_ids)
     textless = [i for i in model.tokenizer.special_ids if i not in named]
     return Stopping(options, new_text, textless, tail, began)
 

@@ -23,7 +23,7 @@ from ..search.dry_run import dry_run, options_of_step
 from .drafts import PlannedDraft, options_with_draft
 from .loaded import LoadedModel
 from .out_of_memory import give_up_kept
-from .plans import planned_draft, settled
+from .plans import planned_draft, resolve_plan
 
 
 def footprint(
@@ -52,7 +52,7 @@ def footprint(
     negative = negative_prompt, negative_prompt_ids
     negatives = model.inputs.negative_prompts(*negative, prompts_ids, limit_B, resolved, truncate)
     extent = extent_of(sources, prompts_ids, limit_B, negatives)
-    plan, _ = settled(model, plan, resolved, extent)
+    plan, _ = resolve_plan(model, plan, resolved, extent)
     needed = upper_bounds(model, plan, extent, resolved, False, logprobs, keep)
     return _with_draft(needed, planned_draft(draft, resolved, extent), extent, resolved)
 
@@ -105,7 +105,7 @@ def plan_step(
     word = next((i for i in range(model.config.vocab_size) if i not in not_words), 0)
     ids = np.full((batch_size, input_length), word)
     extent = extent_of(*model.inputs.fit_call(None, ids, None, resolved, truncate=None))
-    return step_plan(model, settled(model, plan, resolved, extent)[0], extent, options_of_step(resolved))
+    return step_plan(model, resolve_plan(model, plan, resolved, extent)[0], extent, options_of_step(resolved))
 
 
 def step_plan(model: LoadedModel, plan: Plan, extent: Extent, search: Options) -> StepPlan:

@@ -33,7 +33,7 @@ def with_arena(model: LoadedModel, plan: Plan, arena: Arena | None) -> Plan:
     return dataclasses.replace(plan.on(model.device), arena="planned") if plan.arena == "none" else plan
 
 
-def settled(model: LoadedModel, plan: Plan, options: Options, extent: Extent) -> tuple[Plan, str]:
+def resolve_plan(model: LoadedModel, plan: Plan, options: Options, extent: Extent) -> tuple[Plan, str]:
     """The plan that a call runs, and for the plan `auto` why; hars=auto depends on the options alone."""
     chosen = ""
     plan = plan.on(model.device)
@@ -43,7 +43,7 @@ def settled(model: LoadedModel, plan: Plan, options: Options, extent: Extent) ->
         chosen = "auto: compiled code, which was on disk" if reason is None else f"auto: NumPy ({reason})"
     if options.tokens_ahead:
         plan = with_drafts(plan)
-    return plan.settled(["hars"] if options.num_beams == 1 or option_against_hars(options) else []), chosen
+    return plan.resolve_auto(["hars"] if options.num_beams == 1 or option_against_hars(options) else []), chosen
 
 
 def planned_draft(draft: LoadedModel | None, options: Options, extent: Extent) -> PlannedDraft | None:
@@ -51,7 +51,7 @@ def planned_draft(draft: LoadedModel | None, options: Options, extent: Extent) -
     if draft is None:
         return None
     check_context(draft, extent)
-    return PlannedDraft(draft, settled(draft, draft.plan, options, extent)[0])
+    return PlannedDraft(draft, resolve_plan(draft, draft.plan, options, extent)[0])
 
 
 def why_numpy(model: LoadedModel, extent: Extent, options: Options) -> str | None:

@@ -180,7 +180,7 @@ def score(
     except NumericalError as error:
         raise NumericalError(f"{error}{nan_source(model, model.plan)}") from None
     scored = [row[1:] for row in ids] if target_rows is None else target_rows
-    sizes = [] if model.tokenizer is None else [model.tokenizer.count_bytes(row) for row in scored]
+    sizes = [] if model.tokenizer is None else [model.tokenizer.bytes_of_tokens(row) for row in scored]
     known = [size for size in sizes if size is not None]
     likeliest = [best_RK[:, 0] for best_RK in best]
     return Scores(scored, log_probs, likeliest, known if len(known) == len(scored) else None)

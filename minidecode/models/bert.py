@@ -127,7 +127,7 @@ class BertConfig(Config):
         """Name -> its layers, and how each of their attentions is cut into heads."""
         return {"encoder": (self.num_hidden_layers, self.heads(self.num_attention_heads))}
 
-    def settled(self, stored: dict[str, Any], equal: Callable[..., bool]) -> BertConfig:
+    def complete_from_weights(self, stored: dict[str, Any], equal: Callable[..., bool]) -> BertConfig:
         """The config as the file answers it: whether there are a pooler and a classifier.
 
         A classifier without a pooler is one of tokens. Some classifiers of tokens bring a pooler that they do not use:

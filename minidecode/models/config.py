@@ -149,7 +149,7 @@ class Config:
         """In which of `stacks` the layer of a tensor is."""
         return "encoder" if name.startswith("encoder.") else "decoder"
 
-    def settled(self, stored: dict[str, Any], equal: Callable[..., bool]) -> Config:
+    def complete_from_weights(self, stored: dict[str, Any], equal: Callable[..., bool]) -> Config:
         """The config as the weights answer what config.json leaves open; equal: compares two tensors."""
         return self
 

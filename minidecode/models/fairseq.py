@@ -282,7 +282,7 @@ class FairseqConfig(TranslatorConfig):
     def source_context(self) -> int:
         return self.max_source_positions
 
-    def settled(self, stored: dict[str, Any], equal: Callable[..., bool]) -> FairseqConfig:
+    def complete_from_weights(self, stored: dict[str, Any], equal: Callable[..., bool]) -> FairseqConfig:
         """The config as the file answers it: FSMT's head is the target's table, unless there is one of its own."""
         has_head = self.TABLES[2] in stored or PREFIX + self.TABLES[2] in stored
         return self if has_head or self.model_type != "fsmt" else replace(self, share_decoder_input_output_embed=True)

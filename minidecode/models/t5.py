@@ -238,7 +238,7 @@ class T5Config(Config):
         heads = self.heads(self.num_heads)
         return {"encoder": (self.num_layers, heads), "decoder": (self.decoder_layers or 0, heads)}
 
-    def settled(self, stored: dict[str, Any], equal: Callable[..., bool]) -> T5Config:
+    def complete_from_weights(self, stored: dict[str, Any], equal: Callable[..., bool]) -> T5Config:
         """The config as the file answers it: the head is the model's own if the file has one with other numbers.
 
         What tie_word_embeddings says is no answer: transformers 5 writes true of every T5. equal: compares two tensors.

@@ -126,7 +126,7 @@ class UnilmConfig(BertConfig):
     def stack_of_tensor(self, name: str) -> str:
         return "decoder"  # whose tensors are called "encoder.", as BERT's are
 
-    def settled(self, stored: dict[str, Any], equal: Callable[..., bool]) -> UnilmConfig:
+    def complete_from_weights(self, stored: dict[str, Any], equal: Callable[..., bool]) -> UnilmConfig:
         """The config as the file answers it: how queries, keys and values are stored."""
         return replace(self, has_fast_qkv=any(name.endswith("attention.self.qkv_linear.weight") for name in stored))
 

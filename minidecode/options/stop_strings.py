@@ -27,7 +27,7 @@ def cut_at_stop(text: str, stops: Sequence[str], keep: bool = False) -> str:
     return text[: end if keep else begin]
 
 
-def may_begin_stop(text: str, stops: Sequence[str]) -> int:
+def length_of_possible_stop(text: str, stops: Sequence[str]) -> int:
     """How many characters at the end of a text may be the beginning of a stop string."""
     lengths = (n for stop in stops for n in range(min(len(stop) - 1, len(text)), 0, -1) if text.endswith(stop[:n]))
     return max(lengths, default=0)
@@ -52,9 +52,9 @@ class NewText:
         """The text before the first stop string, or with it if `keep`."""
         return self._before(len(cut_at_stop(self._marked, self._with_marks(stops), keep)))
 
-    def settled(self, stops: Sequence[str]) -> str:
+    def text_before_possible_stop(self, stops: Sequence[str]) -> str:
         """The text without its end, as far as that may be the beginning of a stop string."""
-        return self._before(len(self._marked) - may_begin_stop(self._marked, self._with_marks(stops)))
+        return self._before(len(self._marked) - length_of_possible_stop(self._marked, self._with_marks(stops)))
 
     @functools.cached_property
     def _marks(self) -> dict[str, str]:

@@ -127,9 +127,9 @@ class StepPlan:
         if len(placed) > SHOWN:
             left_out = sum(a.bytes for a, _ in placed) - sum(a.bytes for a, _ in largest)
             lines.append(f"and {len(placed) - SHOWN} smaller ones, {left_out:,} bytes together")
-        return "\n".join([*lines, "", self.sums()])
+        return "\n".join([*lines, "", self.describe_savings()])
 
-    def sums(self) -> str:
+    def describe_savings(self) -> str:
         """What sharing saves, and what no plan could."""
         layout = self.layout
         times = f" ({layout.separate_bytes / layout.bytes:.1f} times as much)" if layout.bytes else ""

@@ -8,7 +8,7 @@ from ..cache.drafted import DraftedRows
 from .engine import Engine, timed
 
 
-class DraftedEngine(Engine):
+class DraftCheckingEngine(Engine):
     """Its caches are DraftedCaches. Of text r they hold the first seen[r] tokens."""
 
     def prefill(self, prompts: list[np.ndarray], every_row: bool = False) -> np.ndarray:
@@ -24,7 +24,7 @@ class DraftedEngine(Engine):
         super().expand(beams, steps)
 
     @timed("steps")
-    def read(self, tokens_RM: np.ndarray, which_X: np.ndarray, length_X: np.ndarray) -> np.ndarray:
+    def read_new_tokens(self, tokens_RM: np.ndarray, which_X: np.ndarray, length_X: np.ndarray) -> np.ndarray:
         """logits_XV after each token that is new of the texts `which`, text after text: those from seen[r] on.
 
         length_X: how long these texts are now, the new tokens included.

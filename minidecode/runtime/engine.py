@@ -112,7 +112,7 @@ class Engine:
         A model without an encoder reads them in the prefill, in front of the texts.
         """
         if self.weights.target_place is not None:
-            self.in_front = InFront.of(sources, self.weights, self.device)
+            self.in_front = InFront.from_sources(sources, self.weights, self.device)
             return
         ids_R, pos_R, offsets_X = self._rows_of_sequences(sources)
 
@@ -438,7 +438,7 @@ class Engine:
             of_layers = [self.make_cache(block, with_latents_X, N) for block in blocks]
             caches = self.latent.wrap_caches(blocks, of_layers, offsets_X)
         if rows_per_token(self.weights) == 2:
-            rows = QueryRows.of(lengths, first_B, blocks[0].heads.window, self.device)
+            rows = QueryRows.for_sentences(lengths, first_B, blocks[0].heads.window, self.device)
             caches, targets_X = [QueryCache(cache, rows) for cache in caches], rows.offsets_X
         if self.source is None:
             return caches

@@ -74,18 +74,18 @@ def footprint(
 
     With R = B * W rows (beams, or samples of each), L layers, numbers of s bytes, and position = G * (K + U) * s, the
     keys and values of one position in one layer (`cross` the same of a source), each layer's cache holds what
-    `step_bytes` of its class says: the replicated one position * R * (N + T - 1), the split one position * (B * N + R *
-    T). Of sources, caches hold beside that L * cross * R * S where each beam has a copy, else L * cross * B * S (none:
-    R * S * D * s; el: B * S * D * s). What a cache stores narrow takes that many bytes, not s. A forward pass over r
-    rows that see M positions makes, in a layer, r * (6 D + 2 X) numbers (X: queries, keys and values), and then either
-    4 F a row (F: feed-forward) or one F and 4 H * M, the scores, whichever is more; 6 and 7 in place of 4 if written
-    naively, or by a function of the user's own. A step makes R * V logits, and the search copies of them; with el it
-    makes 4 D numbers more of each row and head, beside the scores. A step of r rows that is captured on the CPU keeps r
-    * (8 D + 2 X + 2 F) numbers of each layer, and its logits. A cache that grows or follows its beams copies one layer
-    at a time. Scores or logits that a call keeps of each step are T * R * V numbers, and beam_indices take 24 * T * R
-    bytes, token_scores another 24 for each candidate. Noting log-probabilities is a forward pass more over whole texts,
-    while the caches are still there, and keeps K ids and numbers of each token. A latent is one more of the N
-    positions, and adds B * D * s. Where steps are captured, N, S and T are rounded up (`rounded_capacity`).
+    `bytes_between_steps` of its class says: the replicated one position * R * (N + T - 1), the split one position * (B
+    * N + R * T). Of sources, caches hold beside that L * cross * R * S where each beam has a copy, else L * cross * B *
+    S (none: R * S * D * s; el: B * S * D * s). What a cache stores narrow takes that many bytes, not s. A forward pass
+    over r rows that see M positions makes, in a layer, r * (6 D + 2 X) numbers (X: queries, keys and values), and then
+    either 4 F a row (F: feed-forward) or one F and 4 H * M, the scores, whichever is more; 6 and 7 in place of 4 if
+    written naively, or by a function of the user's own. A step makes R * V logits, and the search copies of them; with
+    el it makes 4 D numbers more of each row and head, beside the scores. A step of r rows that is captured on the CPU
+    keeps r * (8 D + 2 X + 2 F) numbers of each layer, and its logits. A cache that grows or follows its beams copies
+    one layer at a time. Scores or logits that a call keeps of each step are T * R * V numbers, and beam_indices take 24
+    * T * R bytes, token_scores another 24 for each candidate. Noting log-probabilities is a forward pass more over
+    whole texts, while the caches are still there, and keeps K ids and numbers of each token. A latent is one more of
+    the N positions, and adds B * D * s. Where steps are captured, N, S and T are rounded up (`rounded_capacity`).
     With query rows a step and a scored text have two rows in place of each, and a prefill has one more a sentence,
     which copies the keys and values that it sees. Where k tokens are drafted, a step has k + 1 rows in place of each,
     and each of the R texts has pages of its own.
@@ -112,7 +112,7 @@ def footprint(
 
     kind = DraftedCache if options.tokens_ahead else plan.cache_kind(has_source)
     size = CacheSize(B, R, N, T, h.G, h.window, stored=kept, computed=position, hidden=D * m)
-    cache_bytes = kind.step_bytes(size)
+    cache_bytes = kind.bytes_between_steps(size)
     # One layer's, as wide as it is computed: so it is made, and so code that is not compiled reads it.
     held_reading, held_stepping = L * kind.prompt_bytes(size), L * cache_bytes
     layer = max(cache_bytes * s // m, position * B * N)

@@ -27,7 +27,7 @@ class InFront:
     device: str
 
     @classmethod
-    def of(cls, sources: list[np.ndarray], weights: Any, device: str) -> InFront:
+    def from_sources(cls, sources: list[np.ndarray], weights: Any, device: str) -> InFront:
         return cls(sources, weights.target_place, rows_per_token(weights) - 1, device)
 
     def picked(self, pick_X: np.ndarray) -> InFront:

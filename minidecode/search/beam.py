@@ -177,7 +177,7 @@ def step_of_beams(
         if trace:
             trace.note_candidates(step, g, before, candidates, chosen, sentence_B, options, notes)
         if diversity:  # a sentence that was done "chooses" the padding token: transformers 4.49 counts it
-            diversity.count(np.where(was_done_B[:, None], options.padding, chosen.token_BW))
+            diversity.count_chosen_tokens(np.where(was_done_B[:, None], options.padding, chosen.token_BW))
         decided.append(chosen)
     done_X, trouble_X, parent_BX = _join_decisions(groups, decided)
     flag = ops.step_flags(done_X, trouble_X, parent_BX, model_trouble_R)
@@ -311,7 +311,7 @@ class Diversity:
         self.scores_BWV += logprobs_RV.reshape(B, -1, V)[:, g * W : (g + 1) * W]
         return self.scores_BWV.reshape(B * W, V)
 
-    def count(self, token_BX: np.ndarray) -> None:
+    def count_chosen_tokens(self, token_BX: np.ndarray) -> None:
         """Adds to each sentence's counts how often it has chosen each token."""
         sentence_B = np.arange(len(token_BX), like=token_BX)
         for x in range(token_BX.shape[1]):  # one by one: two beams may choose the same token

@@ -88,7 +88,7 @@ ASKED_FOR: dict[str, dict[str, list[str]]] = {
     "cache=paged": {"paged._attend_head": ["*f3 f4 f4 i2 i1 i1 f3r i1r i f f3"],
                     "paged_append._append": ["*f2 f1r f4 f4 i2 i1 f3"]} | GRAPH,
     "cache=paged,cache_dtype=float16": {"paged._attend_head": ["*f3 h4 h4 i2 i1 i1 f3r i1r i f f3"]},
-    "epilogue=cpu": {"epilogue._end": ["f2 f1r i b f2"]},
+    "epilogue=cpu": {"epilogue._finish_sums": ["f2 f1r i b f2"]},
 }  # fmt: skip
 LETTERS = {"f": "float32", "d": "float64", "i": "int64", "u": "uint64", "w": "uint32", "h": "uint16", "q": "int8",
            "o": "uint8", "b": "boolean"}  # fmt: skip

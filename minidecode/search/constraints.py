@@ -79,7 +79,7 @@ class Vocabulary:
     roots: dict[str, tuple[Any, Any, bytes | None]] = field(default_factory=dict)  # by grammar: what `make` found
 
     @classmethod
-    def of(cls, tokenizer: Tokenizer) -> Vocabulary:
+    def from_tokenizer(cls, tokenizer: Tokenizer) -> Vocabulary:
         """Raises OptionError on tokens that are not made of bytes, and on what the library cannot read."""
         if tokenizer.most_tokens(1) is None:
             raise OptionError(
@@ -110,7 +110,7 @@ _vocabularies: weakref.WeakKeyDictionary[Tokenizer, Vocabulary] = weakref.WeakKe
 def vocabulary_of(tokenizer: Tokenizer) -> Vocabulary:
     """Read once for each tokenizer."""
     if tokenizer not in _vocabularies:
-        _vocabularies[tokenizer] = Vocabulary.of(tokenizer)
+        _vocabularies[tokenizer] = Vocabulary.from_tokenizer(tokenizer)
     return _vocabularies[tokenizer]
 
 

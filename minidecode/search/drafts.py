@@ -10,7 +10,7 @@ import numpy as np
 
 from ..ops import FINE
 from ..options.options import Options
-from ..runtime.drafted import DraftedEngine
+from ..runtime.drafted import DraftCheckingEngine
 from ..runtime.draws import Draws
 from .greedy import Texts, next_tokens
 from .processors import make_tables
@@ -71,7 +71,7 @@ class PromptLookup:
 class DraftModel:
     """Drafts by a smaller model, token by token, under the options of the search; its caches stay, too."""
 
-    def __init__(self, engine: DraftedEngine, options: Options):
+    def __init__(self, engine: DraftCheckingEngine, options: Options):
         self.engine, self.options = engine, options
 
     def start(self, request: Request, texts: int, steps: int) -> None:
@@ -93,7 +93,7 @@ class DraftModel:
             mine_X = going_X[writing]
             length_X = texts.length_R[mine_X] + [len(drafts[i].ids) for i in writing]
             newest_X = np.cumsum(length_X - engine.seen_R[mine_X]) - 1  # among the rows that are read
-            logits_XV = engine.read(tokens_RM, mine_X, length_X)[newest_X]
+            logits_XV = engine.read_new_tokens(tokens_RM, mine_X, length_X)[newest_X]
             rows = texts_ahead(texts, self.request, o, tokens_RM[mine_X], mine_X, length_X.copy(), OF_DRAFT)
             chosen = next_tokens(engine.ops, logits_XV, rows, self.request, o, None, None)
             tokens_RM[mine_X, length_X] = chosen.token_R

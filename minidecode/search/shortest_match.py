@@ -103,7 +103,7 @@ class WalkBudget:
     def __init__(self, left: int = PARTS):
         self.left = left
 
-    def take(self, amount: int) -> None:
+    def spend(self, amount: int) -> None:
         """Raises NotImplementedError when nothing is left."""
         self.left -= amount
         if self.left < 0:
@@ -112,7 +112,7 @@ class WalkBudget:
     def json(self, value: Any) -> str:
         """A value of the schema as JSON."""
         text = json.dumps(value, ensure_ascii=False)
-        self.take(len(text))
+        self.spend(len(text))
         return text
 
 
@@ -133,7 +133,7 @@ def shortest_json(schema: Any, root: Any = None, budget: WalkBudget | None = Non
 
 def _short_json(schema: Any, root: Any, open_references: tuple[str, ...], budget: WalkBudget) -> str:
     """A short JSON text, of MOST characters at most. open_references: those that lead here; none may come again."""
-    budget.take(1)
+    budget.spend(1)
     if (text := _short_json_of_any_length(schema, root, open_references, budget)) and len(text) > MOST:
         raise NotImplementedError
     return text
@@ -160,12 +160,12 @@ def _short_json_of_any_length(schema: Any, root: Any, open_references: tuple[str
         return _shortest_of(parts, root, open_references, budget)
     kind = schema.get("type") or next((kind for key, kind in TYPE_OF.items() if key in schema), "integer")
     if isinstance(kind, list):
-        budget.take(len(kind) * len(schema))
+        budget.spend(len(kind) * len(schema))
         return _shortest_of([schema | {"type": each} for each in kind], root, open_references, budget)
     match kind:
         case "object":
             properties, required = schema.get("properties", {}), schema.get("required", [])
-            budget.take(len(properties) + len(required))
+            budget.spend(len(properties) + len(required))
             needed = dict.fromkeys(required)
             names = [*(name for name in properties if name in needed), *(n for n in needed if n not in properties)]
             values = (_short_json(properties.get(n, True), root, open_references, budget) for n in names)
@@ -177,13 +177,13 @@ def _short_json_of_any_length(schema: Any, root: Any, open_references: tuple[str
             texts = [_short_json(part, root, open_references, budget) for part in first[:least]]
             if least > len(first):
                 rest = _short_json(schema.get("items", True), root, open_references, budget)
-                budget.take(len(rest) * (least - len(first)))
+                budget.spend(len(rest) * (least - len(first)))
                 texts += [rest] * (least - len(first))
             return f"[{', '.join(texts)}]"
         case "string":
             text = FORMATS[schema["format"]] if "format" in schema else ""
             if "pattern" in schema:
-                budget.take(len(schema["pattern"]))
+                budget.spend(len(schema["pattern"]))
                 text = _short_text_of_pattern(re._parser.parse(schema["pattern"]))  # type: ignore[attr-defined]
             return json.dumps(text.ljust(min(schema.get("minLength", 0), MOST), "0"), ensure_ascii=False)
         case "integer" | "number":
@@ -201,7 +201,7 @@ def _shortest_of(parts: list[Any], root: Any, open_references: tuple[str, ...], 
         try:
             texts.append(_short_json(part, root, open_references, budget))
         except (re.error, NotImplementedError, LookupError, OverflowError):
-            budget.take(1)  # such as a tree's branch, where another part is its leaf
+            budget.spend(1)  # such as a tree's branch, where another part is its leaf
     if not texts:
         raise NotImplementedError
     return min(texts, key=len)

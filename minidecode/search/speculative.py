@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..options.options import Options
-from ..runtime.drafted import DraftedEngine
+from ..runtime.drafted import DraftCheckingEngine
 from ..runtime.receipt import DraftCounts
 from .drafts import OF_VERDICT, Draft, Drafter, softmax_in_float64, texts_ahead
 from .greedy import Chosen, Texts, found_texts, next_tokens
@@ -76,7 +76,7 @@ def accept_or_redraw(p_V: np.ndarray, q_V: np.ndarray, guessed: int, u: float, v
 
 
 def speculative_search(
-    engine: DraftedEngine, request: Request, options: Options, drafter: Drafter,
+    engine: DraftCheckingEngine, request: Request, options: Options, drafter: Drafter,
     on_token: Callable[[int, int], None] | None = None,
 ) -> Found:  # fmt: skip
     """Every text until its EOS or its limit, as `greedy_search` does it, several tokens a step where drafts are right.
@@ -125,7 +125,7 @@ def speculative_search(
         length_X = texts.length_R[going_X]
         for r, length, draft in zip(going_X, length_X, drafts, strict=True):
             texts.tokens_RM[r, length : length + len(draft.ids)] = draft.ids
-        logits_XV = engine.read(texts.tokens_RM, going_X, length_X + [len(draft.ids) for draft in drafts])
+        logits_XV = engine.read_new_tokens(texts.tokens_RM, going_X, length_X + [len(draft.ids) for draft in drafts])
         rounds += 1
     return dataclasses.replace(found_texts(texts, request, options, rounds), drafts=counts)
 

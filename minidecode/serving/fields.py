@@ -60,7 +60,7 @@ class Asked:
 
 def completion(body: dict[str, Any]) -> Asked:
     """A body of /v1/completions. Raises FieldError."""
-    asked = Asked(_prompts(body.get("prompt")), echo=_flag(body, "echo"))
+    asked = Asked(_prompts(body.get("prompt")), echo=_read_flag(body, "echo"))
     _common(body, asked)
     asked.logprobs = _number(body, "logprobs", 0, MOST_LOGPROBS)
     limit = _number(body, "max_tokens", 0, 2**31)
@@ -81,7 +81,7 @@ def chat(body: dict[str, Any]) -> Asked:
     asked = Asked([_messages(body.get("messages"))])
     _common(body, asked)
     top = _number(body, "top_logprobs", 0, MOST_LOGPROBS)
-    if _flag(body, "logprobs"):
+    if _read_flag(body, "logprobs"):
         asked.logprobs = top or 0
     elif top is not None:
         raise FieldError("top_logprobs", "top_logprobs needs logprobs: true")
@@ -99,7 +99,7 @@ def _common(body: dict[str, Any], asked: Asked) -> None:
         if body.get(name) not in (None, harmless):
             raise FieldError(name, f"{name} is not served: {instead}, or leave it out")
     asked.n = _number(body, "n", 1, MOST_TEXTS) or 1
-    asked.stream = _flag(body, "stream")
+    asked.stream = _read_flag(body, "stream")
     said = body.get("stream_options")
     if said is not None:
         if not isinstance(said, dict) or not isinstance(said.get("include_usage", False), bool):
@@ -232,7 +232,7 @@ def _biases(given: Any) -> dict[tuple[int, ...], float]:
     return biases
 
 
-def _flag(body: dict[str, Any], name: str) -> bool:
+def _read_flag(body: dict[str, Any], name: str) -> bool:
     value = body.get(name)
     if value is not None and not isinstance(value, bool):
         raise FieldError(name, f"{name} must be true or false, not {shown(value)}")

@@ -57,7 +57,7 @@ class Job:
 
     def read(self) -> list[np.ndarray]:
         """The texts that are read before it joins: its prompt, or all that its rows have but their newest tokens."""
-        return [self.request.prompts[0]] if self.lane is None else [text[:-1] for text in self.lane.written()]
+        return [self.request.prompts[0]] if self.lane is None else [text[:-1] for text in self.lane.written_texts()]
 
     @property
     def runs(self) -> bool:

@@ -109,11 +109,11 @@ class TextLane:
     def stop_moving(self) -> None:
         """They never do."""
 
-    def written(self) -> list[np.ndarray]:
+    def written_texts(self) -> list[np.ndarray]:
         """The text of each row, its prompt included."""
         return [ids[:length].copy() for ids, length in zip(self.texts.tokens_RM, self.texts.length_R, strict=True)]
 
-    def take(self, ops: Any, logits_RV: np.ndarray) -> np.ndarray:
+    def advance_rows(self, ops: Any, logits_RV: np.ndarray) -> np.ndarray:
         """Each text gets its next token -> stays_R, the rows that go on. It tells jobs of tokens, ends and errors."""
         asked = {r: job.logprobs for r, job in enumerate(self.jobs) if job.logprobs is not None}
         noted = {r: logprobs_of_step(logits_RV[r], best) for r, best in asked.items()}
@@ -203,12 +203,12 @@ class BeamLane:
         self.moved = False
         self.state.parent_R[...] = np.arange(len(self))
 
-    def written(self) -> list[np.ndarray]:
+    def written_texts(self) -> list[np.ndarray]:
         """The text of each row, its prompt included."""
         tokens_RM, length_R = running_texts(self.state.groups)
         return [ids[:length].copy() for ids, length in zip(tokens_RM, length_R, strict=True)]
 
-    def take(self, ops: Any, logits_RV: np.ndarray) -> np.ndarray:
+    def advance_rows(self, ops: Any, logits_RV: np.ndarray) -> np.ndarray:
         """The beams of each request go on -> stays_R, the rows that do. It tells the jobs of ends and errors."""
         state, X = self.state, self.options.num_beams
         step_B = state.groups[0].length_B - state.groups[0].prompt_B

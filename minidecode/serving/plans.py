@@ -35,7 +35,7 @@ def refuse_unsupported_model(model: Model) -> None:
         raise OptionError(f"a {model.family} model {reason} cannot join a running batch: call generate instead")
 
 
-def settled_plan(model: Model, plan: str | Plan | None, pages: int | None) -> Plan:
+def plan_of_running_batch(model: Model, plan: str | Plan | None, pages: int | None) -> Plan:
     """The plan of a running batch, whose cache is its own.
 
     Raises OptionError on choices that have no effect there, and on a model whose rows cannot join it.
@@ -51,4 +51,4 @@ def settled_plan(model: Model, plan: str | Plan | None, pages: int | None) -> Pl
     if plan.arena != "none":
         raise OptionError(f"plan: arena={plan.arena} has no effect in a running batch: leave it out")
     cache = "paged" if plan.cache == "paged" else "preallocated"
-    return dataclasses.replace(plan, cache=cache).settled([])
+    return dataclasses.replace(plan, cache=cache).resolve_auto([])

@@ -35,7 +35,7 @@ from ..search.result import Request
 from .batch import Batch
 from .jobs import Job, TokenCallback
 from .lanes import Lane, lane_key, start_lane
-from .plans import settled_plan
+from .plans import plan_of_running_batch
 
 if TYPE_CHECKING:
     from ..model import Model
@@ -90,7 +90,7 @@ class Scheduler:
             if number < 1:
                 raise OptionError(f"{name} must be an integer from 1 up, not {number!r}")
         self.model, self.max_prefill_tokens, self.max_waiting = model, max_prefill_tokens, max_waiting
-        self.plan, budget = settled_plan(model, plan, pages), read_budget(memory_budget, model.device)
+        self.plan, budget = plan_of_running_batch(model, plan, pages), read_budget(memory_budget, model.device)
         most_captured, captured = captured_rows_within(model, self.plan, max_rows, budget)
         self.memory_budget = None if budget is None else budget - captured  # for requests
         self.batch = Batch(model, self.plan, max_rows, pages, most_captured)
@@ -269,7 +269,7 @@ class Scheduler:
         """The lane after each of its rows has got its next token: those that go on."""
         self.chooses = True
         try:
-            stays_R = lane.take(self.batch.ops, logits_RV)
+            stays_R = lane.advance_rows(self.batch.ops, logits_RV)
         except Exception as error:  # of a function of the caller's, in a lane of its own
             for job in lane.jobs:
                 job.fail(error)

@@ -353,7 +353,7 @@ class Running:
             return JSONResponse(await self._whole(listening))
         finally:
             listening.cancel()
-            await self._end()
+            await self._cancel_what_is_left()
 
     async def _until_over(self, listening: asyncio.Future[None]) -> None:
         for _ in self.jobs:
@@ -425,7 +425,7 @@ class Running:
         except RefusedRequestError as refusal:
             yield _event(refusal.body())
         finally:
-            await asyncio.shield(self._end())
+            await asyncio.shield(self._cancel_what_is_left())
 
     def _pieces(self, place: int, text: int, pieces: dict[int, Pieces]) -> Pieces:
         index = place * self.asked.n + text
@@ -448,7 +448,7 @@ class Running:
                     yield from growing.push(int(token), noted)
             yield from growing.end(hypothesis.finish_reason or "stop")
 
-    async def _end(self) -> None:
+    async def _cancel_what_is_left(self) -> None:
         """What still waits or runs is cancelled: the client has left, or the time is over."""
 
         def cancel(scheduler: Scheduler) -> None:

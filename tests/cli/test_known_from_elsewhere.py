@@ -92,7 +92,7 @@ def test_so_it_is_in_other_commands(fails, monkeypatch, arguments, says):
 @pytest.mark.parametrize(("name", "meant"), [("tiny-gpt3", "tiny-gpt2"), ("tiny_gpt2", "tiny-gpt2"),
                                              ("smollm", "smollm2")])  # fmt: skip
 def test_a_name_that_is_almost_one_of_ours_asks_no_network(monkeypatch, name, meant):
-    monkeypatch.setattr(hub, "fetch", lambda *_, **__: pytest.fail("it takes its time"))
+    monkeypatch.setattr(hub, "fetch_model_folder", lambda *_, **__: pytest.fail("it takes its time"))
     with pytest.raises(md.CheckpointError, match=f"did you mean {meant}"):
         md.load(name)
 

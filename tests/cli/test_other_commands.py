@@ -408,7 +408,7 @@ def test_a_missing_shared_library_is_named(tmp_path, raised):
 def test_auto_and_doctor_get_by_without_a_library(monkeypatch):
     """Where NumPy does."""
     from minidecode.commands import doctor
-    from minidecode.methods.plans import settled
+    from minidecode.methods.plans import resolve_plan
     from minidecode.runtime.arena import Extent
     from minidecode.search import compiled
 
@@ -418,7 +418,7 @@ def test_auto_and_doctor_get_by_without_a_library(monkeypatch):
     monkeypatch.setattr(compiled, "_function", missing)
     monkeypatch.setattr(compiled, "WORTH_LOADING", 0)
     model = md.load("tiny-gpt2")
-    why = settled(model, md.Plan("auto"), model.options(max_new_tokens=20), Extent(1, 0, 5, 20, 25))[1]
+    why = resolve_plan(model, md.Plan("auto"), model.options(max_new_tokens=20), Extent(1, 0, 5, 20, 25))[1]
     assert why.startswith("auto: NumPy (compiled code cannot be loaded: libnotthere.so.7")
     assert "libnotthere.so.7" in doctor._compiled_code_record()["error"]
 

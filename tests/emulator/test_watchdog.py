@@ -27,13 +27,13 @@ def test_an_interruption_that_a_destructor_swallows_is_sent_again(monkeypatch, c
             pass
 
     with pytest.raises(Interrupted):
-        Watchdog(0.1, progress=lambda: 0).run(work)
+        Watchdog(0.1, progress=lambda: 0).run_watched(work)
     assert capsys.readouterr().err == ""
 
 
 def test_the_hook_for_other_exceptions_in_destructors_is_put_back():
     before = sys.unraisablehook
-    during = Watchdog(5.0, progress=lambda: 0).run(lambda: sys.unraisablehook)
+    during = Watchdog(5.0, progress=lambda: 0).run_watched(lambda: sys.unraisablehook)
     assert during is not before and sys.unraisablehook is before
 
 
@@ -49,7 +49,7 @@ def test_an_interruption_that_arrives_when_the_work_ends_is_the_last_one(monkeyp
     }
     watchdog = Watchdog(0.01, progress=lambda: 0)
     with contextlib.suppress(Interrupted):
-        watchdog.run(works[work])
+        watchdog.run_watched(works[work])
     assert watchdog.has_interrupted
     ended = time.monotonic() + 1.2
     while time.monotonic() < ended:  # raises Interrupted if the watching thread still sends
@@ -59,7 +59,7 @@ def test_an_interruption_that_arrives_when_the_work_ends_is_the_last_one(monkeyp
 
 def test_a_watching_thread_that_comes_too_late_waits_for_nothing():
     watchdog = Watchdog(5.0, progress=lambda: 0)
-    watchdog.run(lambda: None)
+    watchdog.run_watched(lambda: None)
     late = threading.Thread(target=watchdog._interrupt, daemon=True)
     late.start()
     late.join(5)
@@ -69,6 +69,6 @@ def test_a_watching_thread_that_comes_too_late_waits_for_nothing():
 def test_other_exceptions_leave_nothing_running():
     watchdog = Watchdog(5.0, progress=lambda: 0)
     with pytest.raises(ZeroDivisionError):
-        watchdog.run(lambda: 1 / 0)
+        watchdog.run_watched(lambda: 1 / 0)
     watchdog._thread.join(5)
     assert not watchdog._thread.is_alive() and not watchdog.has_interrupted

@@ -24,7 +24,7 @@ def skeleton_of(number: int) -> str:
 
 def answer(number: int, name: str = "solution") -> str:
     exercise = find(str(number))
-    return exercise.varied(exercise.folder() / f"{name}.py", SEED)
+    return exercise.vary_source(exercise.folder() / f"{name}.py", SEED)
 
 
 def edited(source: str, *edits: tuple[str, str]) -> str:
@@ -183,7 +183,7 @@ IN_PIECES = {  # edits of wrong/keys_in_pieces.py and wrong/values_in_pieces.py:
 def test_what_is_built_in_pieces_is_seen(built, way, seed):
     """Whatever the type, the scale and the order of the numbers in a piece."""
     exercise, how, x = find("23"), IN_PIECES[way], built[0]
-    source = exercise.varied(exercise.folder() / f"wrong/{built}_in_pieces.py", seed)
+    source = exercise.vary_source(exercise.folder() / f"wrong/{built}_in_pieces.py", seed)
     use = how.get(built) or how.get("use", "{used}").replace("{used}", re.sub(r"\\", "", USED[built]))
     piece = how.get("piece", re.sub(r"\\", "", PIECE_OF[built])).replace("{x}", x)
     source = edited(
@@ -228,7 +228,7 @@ WITH_THE_OTHER_BRACKETS = {  # sums in other orders, scales at other places: not
 @pytest.mark.parametrize("way", WITH_THE_OTHER_BRACKETS)
 def test_the_other_brackets_are_right_however_they_are_written(way, seed):
     exercise = find("23")
-    source = edited(exercise.varied(exercise.folder() / "solution.py", seed), *WITH_THE_OTHER_BRACKETS[way])
+    source = edited(exercise.vary_source(exercise.folder() / "solution.py", seed), *WITH_THE_OTHER_BRACKETS[way])
     verdict = exercise.task.check(Submission(Path(exercise.file_name), source), seed, hidden=7)
     assert verdict.ok, str(verdict)
 
@@ -292,7 +292,7 @@ HONEST_BESIDE_RANK = {  # other lots, another order to go through them, and scor
 @pytest.mark.parametrize("seed", range(3))
 def test_honest_rankings_pass(honest, seed):
     exercise = find("27")
-    source = exercise.varied(exercise.folder() / "solution.py", seed)
+    source = exercise.vary_source(exercise.folder() / "solution.py", seed)
     submission = Submission(Path(exercise.file_name), edited(source, HONEST_BESIDE_RANK[honest]))
     verdict = exercise.task.check(submission, seed, hidden=7)
     assert verdict.ok, str(verdict)
@@ -431,7 +431,7 @@ def test_what_is_done_for_show_is_not_right(cheat):
     number, program, said = FOR_SHOW[cheat]
     seed = 4 if number == 14 else SEED  # with one warp to a block, so that few loads are enough
     exercise = find(str(number))
-    source = exercise.varied(exercise.folder() / "solution.py", seed)
+    source = exercise.vary_source(exercise.folder() / "solution.py", seed)
     head = source[: source.index("# --- end")]  # imports and the variation
     verdict = exercise.task.check(Submission(Path(exercise.file_name), f"{head}# --- end\n{program}"), seed, hidden=7)
     assert not verdict.ok, "it was graded as right"
@@ -442,7 +442,7 @@ def test_what_is_done_for_show_is_not_right(cheat):
 def test_three_passes_are_too_many_where_the_length_is_loaded_once(seed):
     """What a lane does not load of its row's length is not left over for scores."""
     exercise = find("26")
-    source = exercise.varied(exercise.folder() / "wrong/reads_again.py", seed)
+    source = exercise.vary_source(exercise.folder() / "wrong/reads_again.py", seed)
     once = (
         "    length = 0\n    if lane == 0:\n        length = length_R[r]\n    length = cuda.shfl_sync(ALL, length, 0)\n"
     )
@@ -468,7 +468,7 @@ def attend(score_RN, score_RT, v_BNU, own_v, length_R):
 def test_a_softmax_may_go_by_the_logarithm_of_its_sum(seed):
     """Which is as large as the scores are, and rounds as they do."""
     exercise = find("18")
-    source = exercise.varied(exercise.folder() / "solution.py", seed)
+    source = exercise.vary_source(exercise.folder() / "solution.py", seed)
     source = f"{source[: source.index('# --- end')]}# --- end\n{BY_A_LOGARITHM}"
     verdict = exercise.task.check(Submission(Path(exercise.file_name), source), seed, hidden=7)
     assert verdict.ok, str(verdict)
@@ -541,7 +541,7 @@ def graded(tmp_path: Path, number: int, source: str) -> grade.Graded:
 
 def of_ada(number: int, name: str = "solution") -> str:
     exercise = find(str(number))
-    return exercise.varied(exercise.folder() / f"{name}.py", seed_of("ada"))
+    return exercise.vary_source(exercise.folder() / f"{name}.py", seed_of("ada"))
 
 
 DISGUISED = {  # other names, numbers, comments, texts and types, statements that do nothing, more beside it
@@ -603,17 +603,16 @@ def test_a_short_answer_is_solved_and_told_of(tmp_path, number):
 def test_a_solution_is_known_again_where_solutions_are_not(tmp_path, monkeypatch):
     """By what the build of the wheel notes of it."""
     exercise = find("16")
-    shapes = {Path(exercise.file_name).stem: exercise.published()}
+    shapes = {Path(exercise.file_name).stem: exercise.published_solutions()}
     (tmp_path / "skeletons").mkdir()
     (tmp_path / "skeletons" / published.NOTED).write_text(published.solutions_as_json(shapes), encoding="utf-8")
     source = of_ada(16)
     monkeypatch.setattr("minidecode.course.exercises.find.HERE", tmp_path)
     monkeypatch.setattr("minidecode.course.exercises.skeleton.CHECKOUT", tmp_path)
     monkeypatch.chdir(tmp_path)
-    assert (
-        exercise.folder() is None and published.recognise_solution(source, exercise.published()).file == "solution.py"
-    )
-    assert published.recognise_solution("this is no Python", exercise.published()) is None
+    solutions = exercise.published_solutions()
+    assert exercise.folder() is None and published.recognise_solution(source, solutions).file == "solution.py"
+    assert published.recognise_solution("this is no Python", solutions) is None
 
 
 # Thresholds of scores that the submission never has

@@ -39,7 +39,7 @@ def command(tmp_path) -> Path:
 def hand_in(folder: Path, name: str, answer: str, seed: int = 0) -> None:
     exercise = find(name)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / exercise.file_name).write_text(exercise.varied(exercise.folder() / answer, seed), encoding="utf-8")
+    (folder / exercise.file_name).write_text(exercise.vary_source(exercise.folder() / answer, seed), encoding="utf-8")
 
 
 @posix_only

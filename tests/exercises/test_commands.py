@@ -36,7 +36,7 @@ def solve(exercise, folder: Path, seed: int, name: str = "solution") -> Path:
         p for p in (exercise.folder() / f"{name}.py", exercise.folder() / "wrong" / f"{name}.py") if p.exists()
     )
     path = folder / exercise.file_name
-    path.write_text(exercise.varied(source, seed), encoding="utf-8")
+    path.write_text(exercise.vary_source(source, seed), encoding="utf-8")
     return path
 
 
@@ -129,7 +129,7 @@ def test_reset_keeps_what_was_there(cli, here):
 
 def test_a_solution_is_printed_in_the_students_variation(cli, here):
     cli("exercise", "start", "15", "--seed", 8)
-    assert cli("exercise", "solution", "15").out == find("15").varied(find("15").folder() / "solution.py", 8)
+    assert cli("exercise", "solution", "15").out == find("15").vary_source(find("15").folder() / "solution.py", 8)
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_a_layout_of_ones_own_is_checked_where_it_lies(cli, here):
     package.mkdir(parents=True)
     for folder in (package.parent, package):
         (folder / "__init__.py").write_text("", encoding="utf-8")
-    source = find("15").varied(find("15").folder() / "another.py", 0).replace("def ban(", "def my_ban(")
+    source = find("15").vary_source(find("15").folder() / "another.py", 0).replace("def ban(", "def my_ban(")
     helper = "import numpy as np\n\n\ndef empty(rows, V):\n    return np.zeros((rows, V), bool)\n"
     (package / "helper.py").write_text(helper, encoding="utf-8")
     source = source.replace("import numpy as np", "from .helper import empty")
@@ -590,7 +590,7 @@ def test_the_wheel_holds_skeletons_and_no_solution(tmp_path):
             assert made.replace("\r\n", "\n") == exercise.template()
             assert f"minidecode/course/exercises/tasks/e{exercise.number:02d}_{exercise.name}.md" in names
         assert json.loads(archive.read("minidecode/course/exercises/skeletons/published.json")) == {
-            Path(e.file_name).stem: [json.loads(json.dumps(asdict(s))) for s in e.published()]
+            Path(e.file_name).stem: [json.loads(json.dumps(asdict(s))) for s in e.published_solutions()]
             for e in exercises().values()
         }
     assert not [n for n in names if "solution" in n or "another.py" in n or "/wrong/" in n]
@@ -679,7 +679,7 @@ def test_a_solved_prediction_stays_solved(cli, tmp_path, number):
     assert cli("exercise", "check", number, "--folder", tmp_path).code == 0
     again = cli("exercise", "check", number, "--folder", tmp_path)
     assert again.code == 0 and again.out.startswith("Solved already. ")
-    file.write_text(exercise.varied(exercise.folder() / "wrong" / "unknown.py", 3), encoding="utf-8")
+    file.write_text(exercise.vary_source(exercise.folder() / "wrong" / "unknown.py", 3), encoding="utf-8")
     other = cli("exercise", "check", number, "--folder", tmp_path)
     assert other.code == 0 and other.out == again.out, "what was sealed counts, and it was right"
     assert cli("exercise", "check", number, "--folder", tmp_path, "--json").code == 0

@@ -314,7 +314,7 @@ def attend(score_RN, score_RT, v_BNU, own_v, length_R):
 def test_a_way_around_what_is_asked_is_not_right(way, seed):
     number, program, said = AROUND[way]
     exercise = find(str(number))
-    solution = exercise.varied(exercise.folder() / "solution.py", seed)
+    solution = exercise.vary_source(exercise.folder() / "solution.py", seed)
     head = solution[: solution.index("# --- end")]  # imports and the variation
     head = (
         head.replace("from numba import cuda", "import math\n\nfrom numba import cuda") if number in (14, 26) else head
@@ -356,7 +356,7 @@ HOGS = {
 def sees_memory() -> bool:
     with sandbox.numpy_sandbox(None) as box:
         box.ask("limits")
-        return box.resident(forget_peak=True) is not None
+        return box.read_resident_memory(forget_peak=True) is not None
 
 
 @pytest.mark.skipif(not sees_memory(), reason="this system does not say from outside what a process holds")
@@ -368,7 +368,7 @@ def test_bytes_are_seen_from_outside(hog, way):
     forged = (
         f"try:\n        1 / 0\n    except ZeroDivisionError as error:\n        {FORGED[way].format(1)}\n    return out"
     )
-    source, count = re.subn(r"return out", forged, exercise.varied(exercise.folder() / f"{name}.py", 3))
+    source, count = re.subn(r"return out", forged, exercise.vary_source(exercise.folder() / f"{name}.py", 3))
     assert count
     source, count = re.subn(*edit, source)
     assert count

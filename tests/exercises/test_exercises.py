@@ -29,7 +29,7 @@ WRONG = [(e, path) for e in ALL for path in sorted((ROOT / "exercises").glob(f"{
 
 
 def judged(exercise, path: Path, seed: int, **how):
-    source = exercise.varied(path, seed)
+    source = exercise.vary_source(path, seed)
     return exercise.task.check(Submission(Path(path.name), source), seed, **how)
 
 
@@ -142,7 +142,7 @@ def test_what_all_trials_say_together_is_told():
 def test_pads_are_told_by_lengths_and_not_by_their_value(seed):
     """A text of exercise 15 may hold the pad's id, within it and where it lies at the pads."""
     ban = find("ngram_ban")
-    solution = ban.varied(ban.folder() / "solution.py", seed)
+    solution = ban.vary_source(ban.folder() / "solution.py", seed)
     end, kept = ("0", "1:") if ban.task.draw(seed).padding == "left" else ("-1", ":-1")
     lines = ["text = tokens_RM[r]", f"while len(text) and text[{end}] == PAD:", f"    text = text[{kept}]",
              "used = len(text)"]  # fmt: skip
@@ -166,7 +166,7 @@ def test_the_smallest_input_of_the_ngram_kernel_is_read_at_a_glance(seed):
 
 def test_a_kernel_that_writes_nothing_is_told_so():
     ban = find("ngram_kernel")
-    solution = ban.varied(ban.folder() / "solution.py", 1)
+    solution = ban.vary_source(ban.folder() / "solution.py", 1)
     source = re.sub(r"(?s)(?<=length_R\):\n).*?# --- end", "    pass", solution, count=1)
     verdict = ban.task.check(Submission(Path("ban.py"), source), 1)
     assert not verdict.ok and "Nothing is banned on any of the 7 inputs." in verdict.message

@@ -20,7 +20,7 @@ from minidecode.errors import InputError, OptionError
 
 def submission(number: int, name: str = "solution", seed: int = 3, **edits: str) -> Submission:
     exercise = find(str(number))
-    source = exercise.varied(exercise.folder() / f"{name}.py", seed)
+    source = exercise.vary_source(exercise.folder() / f"{name}.py", seed)
     for old, new in edits.items():
         source = source.replace(old, new)
     return Submission(Path(exercise.file_name), source)

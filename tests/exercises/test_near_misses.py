@@ -15,7 +15,7 @@ from minidecode.course.exercises.find import find
 
 def judged(number: int, *edits: tuple[str, str], seed: int = 0, base: str = "solution"):
     exercise = find(str(number))
-    source = exercise.varied(exercise.folder() / f"{base}.py", seed)
+    source = exercise.vary_source(exercise.folder() / f"{base}.py", seed)
     for old, new in edits:
         assert old in source
         source = source.replace(old, new)
@@ -435,7 +435,7 @@ def test_halvings_that_are_not_right(edits, mistake, seed):
 @pytest.mark.parametrize(("most", "steps"), [("100.0", 40), ("60000.0", 40), ("30.0", 15), ("60000.0", 300)])
 def test_halving_the_distance_of_scores_is_known_from_any_range(most, steps, seed):
     exercise = find("32")
-    source = exercise.varied(exercise.folder() / "solution.py", seed)
+    source = exercise.vary_source(exercise.folder() / "solution.py", seed)
     source = source[: source.index("def threshold")] + TRUE_MIDDLE.replace("MOST", most).replace("STEPS", str(steps))
     verdict = exercise.task.check(Submission(Path(exercise.file_name), source), seed)
     assert not verdict.ok and verdict.mistake == "halves-scores", str(verdict)

@@ -20,8 +20,8 @@ from minidecode.course.exercises.find import find
 
 SEED = 3
 NUMPY, KERNEL = find("15"), find("16")
-SOLUTION = NUMPY.varied(NUMPY.folder() / "solution.py", SEED)
-RIGHT_KERNEL = KERNEL.varied(KERNEL.folder() / "solution.py", SEED)
+SOLUTION = NUMPY.vary_source(NUMPY.folder() / "solution.py", SEED)
+RIGHT_KERNEL = KERNEL.vary_source(KERNEL.folder() / "solution.py", SEED)
 
 
 def judged(source: str, exercise=NUMPY, folder: Path | None = None, **how):
@@ -422,7 +422,7 @@ def test_what_would_patch_the_counters_is_not_run():
     )
     assert judged(patch + RIGHT_KERNEL, KERNEL).ok  # it had no effect, and neither has it here:
     wrong = KERNEL.folder() / "wrong" / "one_block.py"
-    fails(patch + KERNEL.varied(wrong, SEED), "one-block", KERNEL)
+    fails(patch + KERNEL.vary_source(wrong, SEED), "one-block", KERNEL)
 
 
 def test_a_transpose_cannot_lower_its_sectors_by_patching():

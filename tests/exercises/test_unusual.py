@@ -310,7 +310,7 @@ def product(x_RD, w_FD, scale_F, dot):
 def test_an_unusual_right_answer_is_right(way):
     number, program = RIGHT[way]
     exercise = find(str(number))
-    solution = exercise.varied(exercise.folder() / "solution.py", 1)
+    solution = exercise.vary_source(exercise.folder() / "solution.py", 1)
     head = solution[: solution.index("# --- end")]  # imports and the variation
     verdict = exercise.task.check(Submission(Path(exercise.file_name), f"{head}# --- end\n{program}"), 1, hidden=7)
     assert verdict.ok, str(verdict)

@@ -16,7 +16,7 @@ from minidecode.course.exercises.find import find
 def changed(number: int, seed: int, *edits: tuple[str, str], of: str = "solution", **how):
     """The verdict on a solution, or on a wrong answer, with these texts replaced."""
     exercise = find(str(number))
-    source = _without_markers(exercise.varied(exercise.folder() / f"{of}.py", seed))
+    source = _without_markers(exercise.vary_source(exercise.folder() / f"{of}.py", seed))
     for old, new in edits:
         assert source.count(old) >= 1, f"{old!r} does not stand in {of}.py"
         source = source.replace(old, new)

@@ -113,13 +113,13 @@ def damaged(i: int) -> bytes:
 @pytest.fixture
 def pieces_taken(monkeypatch):
     """How often a header went on to its next piece: what a file that says that it is large makes more of."""
-    taken, take = [0], gguf_file._Header.take
+    taken, take = [0], gguf_file._Header.take_bytes
 
     def counting(self, count, what):
         taken[0] += 1
         return take(self, count, what)
 
-    monkeypatch.setattr(gguf_file._Header, "take", counting)
+    monkeypatch.setattr(gguf_file._Header, "take_bytes", counting)
     return taken
 
 

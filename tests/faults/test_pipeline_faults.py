@@ -231,8 +231,8 @@ def test_an_interrupt_at_any_moment_ends_all_threads(overlap):
     try:
         for _ in range(100):
             numbers = itertools.count()
-            read = worker_threads.ahead(numbers, 3) if overlap == "both" else numbers
-            written = worker_threads.behind(str, read, 2)
+            read = worker_threads.iterate_ahead(numbers, 3) if overlap == "both" else numbers
+            written = worker_threads.apply_in_threads(str, read, 2)
             next(written)  # all threads have started: an interrupt within Thread.start is Python's own affair
             with pytest.raises(Interrupt):
                 signal.setitimer(signal.ITIMER_REAL, rng.uniform(0.0001, 0.004), PATIENCE)  # again, where it hangs

@@ -267,7 +267,7 @@ def test_a_language_model_that_gpt2_cannot_hold(cases, change, message):
     path = cases("lm-learned-tied").path
     settings, in_file = read_fairseq(path)
     with pytest.raises(md.CheckpointError, match=message) as caught:
-        LanguageModel.of(path, changed(settings, change), in_file)
+        LanguageModel.from_checkpoint(path, changed(settings, change), in_file)
     assert "\n" not in str(caught.value) and str(caught.value).startswith(str(path))
 
 

@@ -12,7 +12,7 @@ from fairseq_cases import FOLDER, write_checkpoint
 import minidecode as md
 from minidecode.commands import cli
 from minidecode.commands.fairseq import Program, fairseq_generate, fairseq_interactive, parse_options
-from minidecode.files.fairseq_data import HEADER, Pair, batches, read_indexed
+from minidecode.files.fairseq_data import HEADER, Pair, cut_into_batches, read_indexed
 
 LINES = FOLDER.with_name("fairseq_lines")
 CASES = json.loads((LINES / "cases.json").read_text(encoding="utf-8"))
@@ -83,7 +83,7 @@ def test_the_guide_s_two_columns_mean_the_same(checkpoints, monkeypatch):
     rows = re.findall(r"^\| `(--[\w-]+(?: [\d.]+)?)` \| `(\w+)=([\w.]+)` \|$", page, re.MULTILINE)
     asked = {}
     monkeypatch.setattr(md.Model, "generate", lambda _, **given: asked.update(given))
-    pair = Pair.of(LINES / NAMES[0], None, None)
+    pair = Pair.from_folder(LINES / NAMES[0], None, None)
     for option, name, value in rows:
         options = ["--max-len-b", "0"] if name == "max_len_a" else []
         given = [".", "--path", str(checkpoints[NAMES[0]]), "--plan", "numpy", "--beam", "5", *options, *option.split()]
@@ -99,12 +99,12 @@ def test_the_guide_s_two_columns_mean_the_same(checkpoints, monkeypatch):
 def test_batches_close_at_sentences_and_at_padded_tokens():
     """By hand: sorted by source, then by target; the longest source of a batch first, equal ones as they were."""
     sources, targets = np.array([3, 5, 3, 2, 5]), np.array([4, 1, 2, 9, 6])
-    assert [b.tolist() for b in batches([sources, targets], None, 2, 1)] == [[2, 3], [1, 0], [4]]
+    assert [b.tolist() for b in cut_into_batches([sources, targets], None, 2, 1)] == [[2, 3], [1, 0], [4]]
     # Target 3 has 9 tokens, so two sentences with it are 18 padded ones; three of 6 tokens are 18, too.
-    assert [b.tolist() for b in batches([sources, targets], 18, None, 1)] == [[2, 3], [1, 4, 0]]
-    assert [b.tolist() for b in batches([sources, targets], 17, None, 1)] == [[3], [1, 2, 0], [4]]
-    assert [b.tolist() for b in batches([sources], 9, None, 1)] == [[0, 2, 3], [1], [4]]
-    assert [b.tolist() for b in batches([sources], None, 3, 2)] == [[0, 3], [1, 4, 2]]
+    assert [b.tolist() for b in cut_into_batches([sources, targets], 18, None, 1)] == [[2, 3], [1, 4, 0]]
+    assert [b.tolist() for b in cut_into_batches([sources, targets], 17, None, 1)] == [[3], [1, 2, 0], [4]]
+    assert [b.tolist() for b in cut_into_batches([sources], 9, None, 1)] == [[0, 2, 3], [1], [4]]
+    assert [b.tolist() for b in cut_into_batches([sources], None, 3, 2)] == [[0, 3], [1, 4, 2]]
 
 
 def test_damaged_data_is_refused_in_one_line(tmp_path):

@@ -108,7 +108,7 @@ def with_keys(change):
     """A planted mistake: each query row sees what `change` leaves of its keys, newest first."""
 
     def plant(monkeypatch):
-        right = QueryRows.of.__func__
+        right = QueryRows.for_sentences.__func__
 
         def wrong(cls, *args):
             rows = right(cls, *args)
@@ -116,7 +116,7 @@ def with_keys(change):
             ends = (0, *np.cumsum([len(part) for part in parts]).tolist())
             return dataclasses.replace(rows, seen_X=np.concatenate(parts), ends=ends)
 
-        monkeypatch.setattr(QueryRows, "of", classmethod(wrong))
+        monkeypatch.setattr(QueryRows, "for_sentences", classmethod(wrong))
 
     return plant
 

@@ -15,7 +15,7 @@ import pytest
 import minidecode as md
 from minidecode.cpu.common.jit import REORDER, njit
 from minidecode.cpu.common.tile import features
-from minidecode.methods.plans import settled
+from minidecode.methods.plans import resolve_plan
 from minidecode.plan import Plan, is_there
 from minidecode.runtime.arena import Extent
 from minidecode.search import compiled
@@ -204,12 +204,12 @@ def test_when_it_pays(model):
     def work(of, extent):
         return compiled.work_of_search(of.parameters, of.weights, of.dtype, extent, options)
 
-    assert "longer than it saves" in settled(model, md.Plan("auto"), options, few)[1]
+    assert "longer than it saves" in resolve_plan(model, md.Plan("auto"), options, few)[1]
     narrow = md.load("tiny-gpt2", dtype="float16")
     assert work(narrow, few) > 4 * work(model, few)
     assert work(model, many) > compiled.WORTH_LOADING
     wide = md.load("tiny-gpt2", dtype="float64")
-    assert "code is compiled for float32, and this is float64" in settled(wide, md.Plan("auto"), options, many)[1]
+    assert "code is compiled for float32, and this is float64" in resolve_plan(wide, md.Plan("auto"), options, many)[1]
 
 
 def test_a_row_lacks_its_code_if_one_function_is_not_there(monkeypatch):

@@ -287,9 +287,9 @@ def test_the_split_decides_what_merges_see(file, pre, wanted):
     settings["tokenizer.ggml.tokens"] += ["ĠĠ", "Ġ1"]
     settings["tokenizer.ggml.merges"] += ["Ġ Ġ", "Ġ 1"]
     settings["tokenizer.ggml.token_type"] = np.append(settings["tokenizer.ggml.token_type"], [1, 1]).astype(np.int32)
-    from minidecode.files.gguf_tokenizer import tokenizer_of
+    from minidecode.files.gguf_tokenizer import make_tokenizer
 
-    assert tokenizer_of(settings, "llama")[0].encode("  1").tokens == wanted
+    assert make_tokenizer(settings, "llama")[0].encode("  1").tokens == wanted
 
 
 @pytest.fixture

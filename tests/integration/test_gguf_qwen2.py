@@ -23,7 +23,7 @@ import minidecode as md
 from minidecode import CheckpointError
 from minidecode.files import gguf_folder
 from minidecode.files.checkpoint import read_header
-from minidecode.files.gguf_tokenizer import tokenizer_of
+from minidecode.files.gguf_tokenizer import make_tokenizer
 from minidecode.files.tokenizer import Tokenizer
 
 pytest.importorskip("gguf", reason="needs the extra gguf")
@@ -114,15 +114,15 @@ def test_settings_become_config_json(file):
     ],
 )
 def test_texts_are_split_as_qwen2_does(text, wanted):
-    backend, _ = tokenizer_of(qwen2_settings(), "qwen2")
+    backend, _ = make_tokenizer(qwen2_settings(), "qwen2")
     text = backend.normalizer.normalize_str(text)
     split = backend.pre_tokenizer.pre_tokenize_str(text)
     assert [text[begin:end] for _, (begin, end) in split] == wanted
 
 
 def test_a_file_of_before_tokenizers_said_how_they_split_is_split_as_qwen2_does():
-    backend, warned = tokenizer_of(qwen2_settings(tokenizer__ggml__pre=None), "qwen2")
-    assert backend.to_str() == tokenizer_of(qwen2_settings(), "qwen2")[0].to_str() and not warned
+    backend, warned = make_tokenizer(qwen2_settings(tokenizer__ggml__pre=None), "qwen2")
+    assert backend.to_str() == make_tokenizer(qwen2_settings(), "qwen2")[0].to_str() and not warned
 
 
 def test_a_text_comes_back(file):

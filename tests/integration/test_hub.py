@@ -347,14 +347,14 @@ def test_what_is_no_hub_id(name):
 @pytest.mark.parametrize("name", ["./my-gpt", "../my-gpt", "~/my-gpt", "/no/my-gpt", "models/of/mine", Path("my-gpt")])
 def test_a_path_is_never_looked_up_on_the_hub(name, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("minidecode.files.hub.fetch", lambda *_, **__: pytest.fail("asked the hub"))
+    monkeypatch.setattr("minidecode.files.hub.fetch_model_folder", lambda *_, **__: pytest.fail("asked the hub"))
     with pytest.raises(md.CheckpointError, match="is neither a bundled model nor a folder: name "):
         md.load(name)
 
 
 def test_a_folder_goes_before_the_hub(toy, monkeypatch):
     monkeypatch.chdir(toy.parent)
-    monkeypatch.setattr("minidecode.files.hub.fetch", lambda *_, **__: pytest.fail("asked the hub"))
+    monkeypatch.setattr("minidecode.files.hub.fetch_model_folder", lambda *_, **__: pytest.fail("asked the hub"))
     assert find_folder(toy.name).resolve() == toy
 
 

@@ -21,7 +21,7 @@ class SideBySideCache(PromptCache):
     about = "keys and values for each beam, side by side in one array"
 
     @staticmethod
-    def step_bytes(size):
+    def bytes_between_steps(size):
         """Each row's text."""
         return size.stored * size.R * (size.N + size.T)
 

@@ -20,7 +20,7 @@ from minidecode.lines.pipeline import Span, generate_lines, in_order
 from minidecode.lines.records import Line
 from minidecode.lines.score_lines import score_lines
 from minidecode.lines.timeline import chrome_trace, draw_timeline
-from minidecode.lines.worker_threads import Worker, behind
+from minidecode.lines.worker_threads import Worker, apply_in_threads
 
 OVERLAPPED = ("both", "prefetch", "post-process")
 
@@ -315,7 +315,7 @@ def test_what_ends_late_is_waited_for():
 
     timer = threading.Timer(0.3, released.set)
     timer.start()
-    ends = list(behind(slow_at_first, range(50), threads=2))
+    ends = list(apply_in_threads(slow_at_first, range(50), threads=2))
     timer.join()
     assert sorted(ends) == list(range(50)) and ends.index(0) < most
 

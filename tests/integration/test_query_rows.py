@@ -302,7 +302,7 @@ def test_an_arena_is_counted(folders):
 def test_rows_of_a_prefill(every_row, window):
     """Against a loop over tokens."""
     lengths = [3, 1, 5, 2]
-    rows = QueryRows.of(lengths, [0 if every_row else n - 1 for n in lengths], window, "cpu")
+    rows = QueryRows.for_sentences(lengths, [0 if every_row else n - 1 for n in lengths], window, "cpu")
     place, token, total, kept, query, offsets, query_offsets, seen = 0, 0, sum(lengths), [], [], [0], [0], []
     for length in lengths:
         first = token

@@ -55,7 +55,7 @@ def test_a_token_that_a_settings_file_names_is_special(files, tmp_path):
     tokenizer = byte_folder(tmp_path, **files)
     ids = tokenizer.encode("hi<|end|>").tolist()
     assert ids == [VOCABULARY["h"], VOCABULARY["i"], END]
-    assert tokenizer.decode(ids) == "hi" and tokenizer.special_ids == [END] and tokenizer.count_bytes(ids) == 2
+    assert tokenizer.decode(ids) == "hi" and tokenizer.special_ids == [END] and tokenizer.bytes_of_tokens(ids) == 2
     assert USER not in tokenizer.encode("<|user|>"), "what no file names is text"
 
 
@@ -72,7 +72,7 @@ def test_a_file_of_ids_takes_no_mark_away(named, tmp_path):
     ids = {"<|end|>": END, "<|user|>": USER}
     tokenizer = byte_folder(tmp_path, special, added_tokens=ids, tokenizer_config=FAST | named)
     marked = {t["id"]: t for t in json.loads(tokenizer.as_json())["added_tokens"]}
-    assert tokenizer.special_ids == [END] and tokenizer.count_bytes([END, USER]) == len("<|user|>")
+    assert tokenizer.special_ids == [END] and tokenizer.bytes_of_tokens([END, USER]) == len("<|user|>")
     assert marked[END]["special"] and marked[END]["lstrip"] and not marked[END]["normalized"]
     assert tokenizer.encode("a <|end|>").tolist() == [VOCABULARY["a"], END]
 

@@ -48,13 +48,13 @@ def test_texts_have_their_tokens():
     """On 2,000 texts of words, spaces, digits, accents and marks in any order."""
     from transformers import Qwen2Tokenizer
 
-    from minidecode.files.gguf_tokenizer import tokenizer_of
+    from minidecode.files.gguf_tokenizer import make_tokenizer
 
     settings = qwen2_settings()
     tokens, merges = settings["tokenizer.ggml.tokens"], settings["tokenizer.ggml.merges"]
     theirs = Qwen2Tokenizer(vocab={t: i for i, t in enumerate(tokens)}, merges=[tuple(m.split(" ")) for m in merges])
     theirs.add_tokens([t for t in tokens if t.startswith("<|")], special_tokens=True)
-    (ours, _), rng = tokenizer_of(settings, "qwen2"), random.Random(0)
+    (ours, _), rng = make_tokenizer(settings, "qwen2"), random.Random(0)
     for _ in range(2000):
         text = "".join(rng.choice(PARTS) for _ in range(rng.randint(1, 12)))
         assert ours.encode(text).ids == theirs(text, add_special_tokens=False)["input_ids"], text

@@ -102,7 +102,7 @@ class Sequences(RuleBasedStateMachine):
             self.pool.release(table)
         self.sequences = []
         assert self.pool.used == 0
-        taken = [self.pool.take() for _ in range(PAGES)]  # evicts all
+        taken = [self.pool.take_free_page() for _ in range(PAGES)]  # evicts all
         assert sorted(taken) == list(range(PAGES))
         assert not (self.pool._named or self.pool._name_of or any(self.pool._behind.values()))
 
@@ -224,9 +224,9 @@ def test_the_least_recently_used_page_is_evicted_first_and_leaves_before_trunks(
     pool = PagePool(4, 1)
     old, new = publish_prompt(pool, [1, 2]), publish_prompt(pool, [3, 4])
     pool.release(pool.lookup([1, 2, 0]))  # used again
-    assert [pool.take() for _ in range(4)] == [new[1], new[0], old[1], old[0]]
+    assert [pool.take_free_page() for _ in range(4)] == [new[1], new[0], old[1], old[0]]
     with pytest.raises(NoPageError, match="all 4 pages are used"):
-        pool.take()
+        pool.take_free_page()
 
 
 def test_grow_takes_all_pages_or_none():
@@ -241,7 +241,7 @@ def pages_end_with_the_page_before_them(pool):
     first, second = publish_prompt(pool, [1, 2])
     kept = pool.lookup([1, 2, 0])
     pool.release(kept[:1])
-    while pool.take() != first:
+    while pool.take_free_page() != first:
         pass
     pool.publish(first, ROOT, [3])
     assert pool.lookup([3, 2, 0]) == [first]

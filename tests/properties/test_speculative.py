@@ -18,7 +18,7 @@ from toy_folder import write_folder
 import minidecode as md
 from minidecode.cache.drafted import DraftedCache, DraftedRows
 from minidecode.options.options import Options
-from minidecode.runtime.drafted import DraftedEngine
+from minidecode.runtime.drafted import DraftCheckingEngine
 from minidecode.runtime.receipt import DraftCounts
 from minidecode.search import drafts, speculative
 from minidecode.search.drafts import DraftModel, PromptLookup, lookup_draft, softmax_in_float64
@@ -37,7 +37,7 @@ prompt_lists = st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=5), min
 class DraftedToy(NothingCaptured):
     """Stands in for DraftedEngine. Scores depend on the tokens that were read, so a stale one changes them."""
 
-    take_back = DraftedEngine.take_back
+    take_back = DraftCheckingEngine.take_back
 
     def __init__(self, seed: int, vocab: int, spread: float = 2.0, period: int = 0, other: int = 0):
         """Of seed `other` behind texts whose length is a multiple of `period`: there it guesses another model wrong."""
@@ -55,7 +55,7 @@ class DraftedToy(NothingCaptured):
         self.held = [list(text) for text in self.held for _ in range(texts)]
         self.seen_R = np.array([len(text) for text in self.held])
 
-    def read(self, tokens_RM, which_X, length_X):
+    def read_new_tokens(self, tokens_RM, which_X, length_X):
         self.calls += 1
         rows = []
         for r, length in zip(which_X, length_X, strict=True):
@@ -370,12 +370,12 @@ def test_what_is_refused(folders, options, says):
 @pytest.mark.parametrize("do_sample", [False, True])
 def test_scores_that_turn_to_nan_are_an_error(folders, do_sample, monkeypatch):
     """In a step that reads drafts, of the model and not of what drafts."""
-    model, draft, read = md.load(folders["gpt2"]), md.load(folders["gpt2"]), DraftedEngine.read
+    model, draft, read = md.load(folders["gpt2"]), md.load(folders["gpt2"]), DraftCheckingEngine.read_new_tokens
 
     def spoilt(self, *given):
         return read(self, *given) * (1 if self.weights is draft.weights else np.nan)
 
-    monkeypatch.setattr(DraftedEngine, "read", spoilt)
+    monkeypatch.setattr(DraftCheckingEngine, "read_new_tokens", spoilt)
     with pytest.raises(md.NumericalError, match="the model's scores are NaN at step 2"):
         model.generate("the", max_new_tokens=6, draft=draft, do_sample=do_sample)
 
@@ -411,21 +411,21 @@ def token_behind_the_draft_dropped(patch):
 
 
 def cache_not_cut_back(patch):
-    patch.setattr(DraftedEngine, "take_back", lambda self, length_R: None)
+    patch.setattr(DraftCheckingEngine, "take_back", lambda self, length_R: None)
 
 
 def newest_token_taken_for_read(patch):
     """The caches are ahead by one."""
-    take_back = DraftedEngine.take_back
-    patch.setattr(DraftedEngine, "take_back", lambda self, length_R: take_back(self, length_R + 1))
+    take_back = DraftCheckingEngine.take_back
+    patch.setattr(DraftCheckingEngine, "take_back", lambda self, length_R: take_back(self, length_R + 1))
 
 
 def position_off_by_one(patch):
     def further(self, ids_R, pos_R):
         return forward(self, ids_R, pos_R + 1)
 
-    forward = DraftedEngine._logits_of_tokens
-    patch.setattr(DraftedEngine, "_logits_of_tokens", further)
+    forward = DraftCheckingEngine._logits_of_tokens
+    patch.setattr(DraftCheckingEngine, "_logits_of_tokens", further)
 
 
 def next_guess_seen(patch):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import minidecode as md
 from minidecode.files.tokenizer import TextStream
 from minidecode.methods.generation import stopping_of
-from minidecode.options.stop_strings import NewText, cut_at_stop, first_stop, may_begin_stop
+from minidecode.options.stop_strings import NewText, cut_at_stop, first_stop, length_of_possible_stop
 from minidecode.runtime.engine import Engine
 from minidecode.search import stopping
 
@@ -39,7 +39,7 @@ def test_a_text_is_cut_where_its_first_stop_string_is_complete(text, stops, keep
 def test_what_may_begin_a_stop_string_is_held_back(text, stops):
     """All that more text could make part of a stop string, and no more."""
     begun = [n for s in stops for n in range(1, len(s)) if s.startswith(text[len(text) - n :]) and n <= len(text)]
-    assert may_begin_stop(text, stops) == max(begun, default=0)
+    assert length_of_possible_stop(text, stops) == max(begun, default=0)
 
 
 @given(st.lists(st.sampled_from(["a", "b", "<a>"]), max_size=8), st.booleans())
@@ -50,7 +50,8 @@ def test_a_stop_string_may_name_special_tokens(pieces, keep):
     stops, naive = ["b<a>", "<a><a>", "<a>ab", "a>", "<"], ["bX", "XX", "Xab", "a>", "<"]
     assert new.has(stops) == any(stop in whole for stop in naive)
     assert new.cut(stops, keep) == cut_at_stop(whole, naive, keep).replace("X", "")
-    assert new.settled(stops) == whole[: len(whole) - may_begin_stop(whole, naive)].replace("X", "")
+    length = len(whole) - length_of_possible_stop(whole, naive)
+    assert new.text_before_possible_stop(stops) == whole[:length].replace("X", "")
 
 
 @pytest.mark.parametrize("beams", [1, 2])

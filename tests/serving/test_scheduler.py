@@ -536,8 +536,8 @@ def a_token_is_not_read_after_preemption(patch):
     def shorter(self):
         return [text[:-1] for text in written(self)]
 
-    written = lanes.TextLane.written
-    patch.setattr(lanes.TextLane, "written", shorter)
+    written = lanes.TextLane.written_texts
+    patch.setattr(lanes.TextLane, "written_texts", shorter)
 
 
 def rows_that_leave_are_not_closed_up(patch):

@@ -58,8 +58,8 @@ def run_answers(number: str, mistake: str) -> str:
     folder = EXERCISES / Path(exercise.file_name).stem
     answers = {
         "Not begun": exercise.start(7),
-        f'"{mistake.replace("_", " ")}"': exercise.varied(folder / "wrong" / f"{mistake}.py", 7),
-        "Solved": exercise.varied(folder / "solution.py", 7 if exercise.text.kind != "P" else 8),
+        f'"{mistake.replace("_", " ")}"': exercise.vary_source(folder / "wrong" / f"{mistake}.py", 7),
+        "Solved": exercise.vary_source(folder / "solution.py", 7 if exercise.text.kind != "P" else 8),
     }
     book = nbformat.v4.new_notebook()
     for source in answers.values():

@@ -124,7 +124,7 @@ def test_a_cell_gets_the_verdict_of_the_command(ran, cli, number, mistake):
     exercise = find(str(number))
     folder = EXERCISES / Path(exercise.file_name).stem
     answers = [exercise.start(5)]
-    answers += [exercise.varied(folder / file, 5) for file in (f"wrong/{mistake}.py", "solution.py")]
+    answers += [exercise.vary_source(folder / file, 5) for file in (f"wrong/{mistake}.py", "solution.py")]
     told = []
     for answer in answers:
         told.append(ran(answer, number))
@@ -137,7 +137,7 @@ def test_a_cell_gets_the_verdict_of_the_command(ran, cli, number, mistake):
 
 def test_the_cell_that_was_run_last_is_judged(ran):
     exercise = find("15")
-    solved = exercise.varied(EXERCISES / Path(exercise.file_name).stem / "solution.py", 5)
+    solved = exercise.vary_source(EXERCISES / Path(exercise.file_name).stem / "solution.py", 5)
     assert ran(solved, 15).startswith("Solved")
     assert ran("x = 1", 15).startswith("Solved")
     assert ran(exercise.start(5), 15).startswith("Not begun")

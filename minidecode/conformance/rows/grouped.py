@@ -49,41 +49,41 @@ def inputs(draw):
 def planted() -> list[tuple]:
     rng = np.random.default_rng(0)
 
-    def case(begin_R, end_R, G, H, M, K, U, scale=0.7, **of_bias):
+    def make_case(begin_R, end_R, G, H, M, K, U, scale=0.7, **of_bias):
         R = len(begin_R)
         cache = normal_numbers(rng, R, G, M, K), normal_numbers(rng, R, G, M, U)
         bias = [position_bias(rng, H, **of_bias)] if of_bias else []
         return arguments_of(normal_numbers(rng, R, H, K), *cache, begin_R, end_R, scale, *bias)
 
-    rising = case([0, 3], [70, 66], 1, 2, 70, 4, 3)
+    rising = make_case([0, 3], [70, 66], 1, 2, 70, 4, 3)
     rising[0][:], rising[1][:] = 1.0, np.linspace(0, 25, 70, dtype=np.float32)[:, None]  # a new maximum at every step
-    equal = case([0, 1], [40, 33], 1, 1, 40, 3, 2)
+    equal = make_case([0, 1], [40, 33], 1, 1, 40, 3, 2)
     equal[1][:], equal[2][0] = 1.0, 0.1  # all scores of a row are equal, and of one the values too
-    steep = case([0, 5], [31, 33], 1, 3, 33, 5, 4, scale=40.0)  # exponentials overflow if nothing is taken off
+    steep = make_case([0, 5], [31, 33], 1, 3, 33, 5, 4, scale=40.0)  # exponentials overflow if nothing is taken off
     return [
-        case([0, 1, 3], [5, 4, 4], 2, 4, 5, 3, 2),  # windows of every length down to one position
-        case([0, 0], [7, 6], 1, 4, 7, 4, 4),  # one key/value head for all query heads
-        case([2, 0], [7, 7], 3, 3, 7, 2, 3),  # one each
+        make_case([0, 1, 3], [5, 4, 4], 2, 4, 5, 3, 2),  # windows of every length down to one position
+        make_case([0, 0], [7, 6], 1, 4, 7, 4, 4),  # one key/value head for all query heads
+        make_case([2, 0], [7, 7], 3, 3, 7, 2, 3),  # one each
         rising,
         equal,
         steep,
-        case([0, 32], [33, 33], 2, 6, 33, 5, 3),
-        caches_in_float16(case([0, 3], [40, 37], 2, 4, 40, 16, 8)),  # a cache of half precision
-        case([1], [64], 1, 2, 64, 3, 5),
-        case([0], [1], 1, 1, 1, 1, 1),
-        case([0, 1], [31, 32], 1, 2, 32, 1, 33),
-        case([5, 70], [140, 192], 1, 3, 192, 4, 6),  # long enough to be cut in ranges, of which a row does not see all
-        case([0], [33], 1, 2, 33, 64, 64),  # the width of GPT-2's heads
-        case([3], [35], 1, 2, 35, 130, 66),  # wider than there is room for
-        case([0], [35], 1, 2, 35, 5, 130),
-        case([2], [9], 1, 19, 9, 3, 2),  # more query heads than a block takes
-        case([0, 4], [140, 133], 2, 4, 140, 4, 3, buckets=32),  # a position bias, to its last bucket
-        case([0, 3, 1], [20, 19, 2], 1, 2, 20, 3, 2, buckets=8, farthest=12, rows=3),  # one for each row
-        caches_in_float16(case([2], [40], 1, 2, 40, 16, 8, buckets=8, farthest=12)),
-        case([1], [20], 1, 2, 20, 300, 290, buckets=8, farthest=12),  # wider than there is room for
-        case([0, 3], [9, 6], 1, 3, 9, 16, 16),  # heads of whole 128-bit loads
-        caches_in_float16(case([5], [70], 1, 2, 70, 32, 32)),
-        case([3], [530], 1, 2, 530, 16, 16),
+        make_case([0, 32], [33, 33], 2, 6, 33, 5, 3),
+        caches_in_float16(make_case([0, 3], [40, 37], 2, 4, 40, 16, 8)),  # a cache of half precision
+        make_case([1], [64], 1, 2, 64, 3, 5),
+        make_case([0], [1], 1, 1, 1, 1, 1),
+        make_case([0, 1], [31, 32], 1, 2, 32, 1, 33),
+        make_case([5, 70], [140, 192], 1, 3, 192, 4, 6),  # cut in ranges, of which a row does not see all
+        make_case([0], [33], 1, 2, 33, 64, 64),  # the width of GPT-2's heads
+        make_case([3], [35], 1, 2, 35, 130, 66),  # wider than there is room for
+        make_case([0], [35], 1, 2, 35, 5, 130),
+        make_case([2], [9], 1, 19, 9, 3, 2),  # more query heads than a block takes
+        make_case([0, 4], [140, 133], 2, 4, 140, 4, 3, buckets=32),  # a position bias, to its last bucket
+        make_case([0, 3, 1], [20, 19, 2], 1, 2, 20, 3, 2, buckets=8, farthest=12, rows=3),  # one for each row
+        caches_in_float16(make_case([2], [40], 1, 2, 40, 16, 8, buckets=8, farthest=12)),
+        make_case([1], [20], 1, 2, 20, 300, 290, buckets=8, farthest=12),  # wider than there is room for
+        make_case([0, 3], [9, 6], 1, 3, 9, 16, 16),  # heads of whole 128-bit loads
+        caches_in_float16(make_case([5], [70], 1, 2, 70, 32, 32)),
+        make_case([3], [530], 1, 2, 530, 16, 16),
     ]
 
 

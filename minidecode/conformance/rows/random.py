@@ -73,7 +73,7 @@ def places_checked(count: int) -> list[int]:
     return list(range(count)) if count < 2000 else [*range(0, count - 16, count // 1000), *range(count - 16, count)]
 
 
-def pardoned(mine_RV, right_RV, key_RX, step_R, V, seed):
+def replace_unjudged(mine_RV, right_RV, key_RX, step_R, V, seed):
     """The result; of many rows or columns, those that are not judged count as right: 30 digits take their time."""
     result_RV, seen = right_RV.copy(), np.ix_(places_checked(len(key_RX)), places_checked(V))
     result_RV[seen] = mine_RV[seen]

@@ -100,7 +100,7 @@ def oracle(scores_RV, key_RX, step_R, seed):
     return token_R
 
 
-def pardoned(mine_R, right_R, scores_RV, key_RX, step_R, seed):
+def replace_unjudged(mine_R, right_R, scores_RV, key_RX, step_R, seed):
     """The tokens; in a row that holds NaN or plus infinity, any token that there is counts as right."""
     is_free_R = ~(scores_RV < INF).all(axis=1) & (mine_R >= 0) & (mine_R < scores_RV.shape[1])
     return np.where(is_free_R, right_R, mine_R)

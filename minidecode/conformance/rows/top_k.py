@@ -77,7 +77,7 @@ def oracle(scores_RV, k):
     return result_RV
 
 
-def pardoned(mine_RV, right_RV, scores_RV, k):
+def replace_unjudged(mine_RV, right_RV, scores_RV, k):
     """A row that holds NaN may become anything."""
     return np.where(np.isnan(scores_RV).any(axis=1, keepdims=True), right_RV, mine_RV)
 

@@ -82,7 +82,7 @@ def oracle(scores_RV, mass, least):
     return result_RV
 
 
-def pardoned(mine_RV, right_RV, scores_RV, mass, least):
+def replace_unjudged(mine_RV, right_RV, scores_RV, mass, least):
     """A row that holds NaN or plus infinity may become anything."""
     return np.where((scores_RV < INF).all(axis=1, keepdims=True), mine_RV, right_RV)
 

@@ -20,12 +20,12 @@ def shown_value(value: Any) -> str:
 def inputs_in_words(inputs: dict[str, Any]) -> str:
     """The inputs by name: numbers as they are, arrays by their shapes."""
 
-    def one(name: str, value: Any) -> str:
+    def describe_input(name: str, value: Any) -> str:
         if isinstance(value, np.ndarray) and value.ndim:
             return f"{name} of shape {value.shape}"
         return name if isinstance(value, Callback) else f"{name}={value}"
 
-    return ", ".join(one(name, value) for name, value in inputs.items())
+    return ", ".join(describe_input(name, value) for name, value in inputs.items())
 
 
 def inputs_as_code(inputs: dict[str, Any]) -> str:

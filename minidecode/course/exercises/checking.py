@@ -31,11 +31,11 @@ def check(
     if not is_said:
         held = asked if asked is not None else folder.seed(exercise) or 0
     try:
-        verdict = exercise.check(submission, held, seal=lambda values: folder.seal(exercise, held, values))
+        verdict = exercise.check(submission, held, seal=lambda values: folder.seal_prediction(exercise, held, values))
     except AnswerToldError as error:
         if not is_said:
             raise
-        folder.renew(exercise, submission.path, held)
+        folder.renew_variation(exercise, submission.path, held)
         raise OptionError(
             f"the answer to variation {held} of exercise {exercise.number} has been told: predict the new one, which"
             f" {submission.path} holds now (what you wrote stays there)"
@@ -47,13 +47,13 @@ def check(
         )
     if not is_elsewhere:
         _renew_if_answer_told(folder, exercise, submission.path, held, verdict)
-    return verdict, folder.keep(exercise, verdict)
+    return verdict, folder.keep_verdict(exercise, verdict)
 
 
 def _renew_if_answer_told(folder: Folder, exercise: Exercise, path: Path, seed: int, verdict: Verdict) -> None:
     """After the answer to a prediction has been told, the next try is about other numbers."""
     if exercise.text.kind == "P" and not verdict.ok and verdict.score is not None:
-        folder.renew(exercise, path, seed)
+        folder.renew_variation(exercise, path, seed)
         note = f"That was this variation; {path.name} holds a fresh one now."
         is_kept = f"\n# variation {seed}: " in path.read_text(encoding="utf-8-sig")
         verdict.notes.append(f"{note} Your prediction is kept there as a comment." if is_kept else note)

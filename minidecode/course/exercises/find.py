@@ -86,9 +86,9 @@ class Exercise:
 
     def start(self, seed: int) -> str:
         """The file that a student gets."""
-        return self.renewed(self.template(), seed)
+        return self.renew_source(self.template(), seed)
 
-    def renewed(self, source: str, seed: int) -> str:
+    def renew_source(self, source: str, seed: int) -> str:
         """A student's file with the statement and the constants of this variation; all else stays."""
         head = (
             f"Exercise {self.number}: {self.text.title} (chapter {self.text.chapter}, about {self.text.minutes}"
@@ -109,14 +109,14 @@ class Exercise:
         folders = (root / "exercises" / name for root in skeleton.checkouts())
         return next((folder for folder in folders if (folder / "solution.py").is_file()), None)
 
-    def published(self) -> list[published.Published]:
+    def published_solutions(self) -> list[published_solutions.Published]:
         """What is known of the solutions: by themselves in a checkout, else as the build of the wheel noted it."""
         if folder := self.folder():
-            return published.published(folder, self.template())
+            return published.read_solutions(folder, self.template())
         noted = HERE / "skeletons" / published.NOTED
-        return published.noted_solutions(noted, Path(self.file_name).stem) if noted.is_file() else []
+        return published.read_noted_solutions(noted, Path(self.file_name).stem) if noted.is_file() else []
 
-    def varied(self, path: Path, seed: int) -> str:
+    def vary_source(self, path: Path, seed: int) -> str:
         """A solution or a wrong answer of the checkout, with this variation's constants."""
         constants = self.task.constants(self.task.draw(seed))
         return skeleton.with_variation(path.read_text(encoding="utf-8"), self.number, seed, constants)

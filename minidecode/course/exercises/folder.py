@@ -51,7 +51,7 @@ class Folder:
         """The option that names this folder in a command; "" for the folder that `start` makes by default."""
         return "" if self.path == default_folder() else f" --folder {quoted(self.path)}"
 
-    def file(self, exercise: Exercise) -> Path:
+    def path_of_exercise(self, exercise: Exercise) -> Path:
         return self.path / exercise.file_name
 
     def has_any(self) -> bool:
@@ -59,11 +59,11 @@ class Folder:
 
     def started(self) -> list[Exercise]:
         """The exercises that have a file here."""
-        return [e for e in exercises().values() if self.file(e).is_file()]
+        return [e for e in exercises().values() if self.path_of_exercise(e).is_file()]
 
-    def existing(self, exercise: Exercise) -> Path:
+    def existing_path(self, exercise: Exercise) -> Path:
         """The file of an exercise. Raises InputError where it has not been started here."""
-        file = self.file(exercise)
+        file = self.path_of_exercise(exercise)
         if file.is_file():
             return file
         if Path(exercise.file_name).is_file() and self.path.resolve() != Path().resolve():
@@ -75,7 +75,7 @@ class Folder:
 
     def start(self, exercise: Exercise, seed: int) -> Path:
         """Writes the skeleton. Raises OptionError where the file is there already."""
-        file = self.file(exercise)
+        file = self.path_of_exercise(exercise)
         if file.exists():
             reset = f"minidecode exercise reset {exercise.number}{self.as_option}"
             raise OptionError(f"{file} is there already: {reset} starts it anew")
@@ -86,7 +86,7 @@ class Folder:
 
     def reset(self, exercise: Exercise, seed: int | None = None) -> Path:
         """The skeleton again, of the same variation or of this one; what was there is kept beside it, as .bak."""
-        file = self.existing(exercise)
+        file = self.existing_path(exercise)
         if seed is None:
             seed = self.seed(exercise)
         backup = self._set_aside(file)
@@ -95,7 +95,7 @@ class Folder:
 
     def write_cell(self, exercise: Exercise, source: str) -> None:
         """Writes what a notebook's cell holds. A file that no cell has written is kept beside it, as .bak."""
-        file = self.file(exercise)
+        file = self.path_of_exercise(exercise)
         if file.is_file():
             there, noted = file.read_text(encoding="utf-8-sig", errors="replace"), self._notes_of("state")
             if there != source and _hash_of(there) != noted.get(str(exercise.number), {}).get("cell"):
@@ -113,7 +113,7 @@ class Folder:
 
     def seed(self, exercise: Exercise) -> int | None:
         """The seed of the file that was started; None if there is none."""
-        file = self.file(exercise)
+        file = self.path_of_exercise(exercise)
         if not file.is_file():
             return None
         return skeleton.seed_in(file.read_text(encoding="utf-8-sig", errors="replace"), exercise.number)
@@ -122,7 +122,7 @@ class Folder:
         """ "solved", "started", "not begun" of a skeleton in which nothing is written, or "" """
         if self._notes_of("state").get(str(exercise.number), {}).get("solved"):
             return "solved"
-        file = self.file(exercise)
+        file = self.path_of_exercise(exercise)
         if not file.is_file():
             return ""
         is_untouched = exercise.is_untouched(file.read_text(encoding="utf-8-sig", errors="replace"))
@@ -145,7 +145,7 @@ class Folder:
             ) from None
         return number
 
-    def keep(self, exercise: Exercise, verdict: Verdict) -> Path | None:
+    def keep_verdict(self, exercise: Exercise, verdict: Verdict) -> Path | None:
         """Notes what came of a check; where there is a picture, the file that it was written to.
 
         Where nothing can be written the verdict stands, and says so.
@@ -164,7 +164,7 @@ class Folder:
 
     # Predictions
 
-    def seal(self, exercise: Exercise, seed: int, values: dict[str, Any]) -> dict[str, Any] | None:
+    def seal_prediction(self, exercise: Exercise, seed: int, values: dict[str, Any]) -> dict[str, Any] | None:
         """Writes a prediction down before the answer is computed; where it has been told before, gives that one."""
         log = self._notes_of("predictions").get("sealed", [])
         for entry in log:
@@ -176,7 +176,7 @@ class Folder:
         self._write("predictions", {"sealed": [*log, entry]})
         return None
 
-    def renew(self, exercise: Exercise, file: Path, seed: int) -> int:
+    def renew_variation(self, exercise: Exercise, file: Path, seed: int) -> int:
         """Another variation in the student's file, none whose answer has been told; its seed.
 
         The student's own lines stay. A prediction that was a plain value is None again and stays as a comment: it was
@@ -191,7 +191,7 @@ class Folder:
         source = file.read_text(encoding="utf-8-sig")
         if isinstance(exercise.task, PredictionTask):
             source = skeleton.take_predictions_back(source, list(exercise.task.answers), seed)
-        file.write_text(exercise.renewed(source, fresh), encoding="utf-8")
+        file.write_text(exercise.renew_source(source, fresh), encoding="utf-8")
         return fresh
 
     def _notes_of(self, name: str) -> dict[str, Any]:

@@ -154,7 +154,7 @@ def grade(
 
     names = {seed_of(name): name for name in map(_student_name, map(Path, students))} if per_student else {}
 
-    def one(item: tuple[str, Path, Exercise]) -> Graded:
+    def grade_submission(item: tuple[str, Path, Exercise]) -> Graded:
         student, folder, exercise = item
         due = seed_of(_student_name(Path(student))) if per_student else seed
         of_names = names if per_student or by_name else None
@@ -164,7 +164,7 @@ def grade(
 
     results = []
     with ThreadPoolExecutor(max(1, jobs)) as pool:
-        for done, graded in enumerate(pool.map(one, work), 1):
+        for done, graded in enumerate(pool.map(grade_submission, work), 1):
             results.append(graded)
             progress(done, len(work))
     return results
@@ -212,7 +212,7 @@ def _other_variation_message(held: int | None, due: int, names: dict[int, str] |
 
 def look_up_published(verdict: Verdict, exercise: Exercise, source: str) -> Verdict:
     """Compares a right answer with the published solutions: a long match is refused, a short one is noted."""
-    match = published.recognise_solution(source, exercise.published())
+    match = published.recognise_solution(source, exercise.published_solutions())
     if match is None:
         return verdict
     verdict.published = f"{Path(exercise.file_name).stem}/{match.file}"

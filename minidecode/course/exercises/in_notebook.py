@@ -34,7 +34,7 @@ def check(exercise: int | str) -> None:
         return
     folder.write_cell(task, source)
     try:
-        verdict, picture = checked(task, Submission.of_file(folder.file(task)), folder)
+        verdict, picture = checked(task, Submission.of_file(folder.path_of_exercise(task)), folder)
         print(verdict)
         if picture:
             from IPython.display import SVG, display
@@ -69,10 +69,9 @@ def _last_cell(exercise: Exercise, shell: Any) -> str | None:
 
 def _offer_fresh(exercise: Exercise, folder: Folder, shell: Any, source: str) -> None:
     """Where the check has drawn another variation, a cell with it below this one."""
-    fresh = folder.file(exercise).read_text(encoding="utf-8")
+    fresh = folder.path_of_exercise(exercise).read_text(encoding="utf-8")
     if fresh != source:
         folder.write_cell(exercise, fresh)
         shell.set_next_input(fresh)
-        print(
-            f"The fresh one is in the cell below. If there is none, run `%load {folder.file(exercise)}` in a new cell."
-        )
+        path = folder.path_of_exercise(exercise)
+        print(f"The fresh one is in the cell below. If there is none, run `%load {path}` in a new cell.")

@@ -138,13 +138,13 @@ def _two_shapes(launch: Any, name: str) -> tuple[tuple[int, ...], tuple[int, ...
     """(blocks, threads), each as a tuple of integers. Raises Refused for anything else."""
     from minidecode.course.exercises.kernel_source import Refused
 
-    def sizes(part: Any) -> tuple[int, ...] | None:
+    def as_integers(part: Any) -> tuple[int, ...] | None:
         part = tuple(part) if isinstance(part, tuple | list) else (part,)
         whole = all(isinstance(n, int) and not isinstance(n, bool) and 0 < n < 2**31 for n in part)
         return tuple(map(int, part)) if whole and 1 <= len(part) <= 3 else None
 
     if isinstance(launch, tuple | list) and len(launch) == 2:
-        blocks, threads = map(sizes, launch)
+        blocks, threads = map(as_integers, launch)
         if blocks and threads:
             return blocks, threads
     raise Refused("cannot-run", f"{name} must return (blocks, threads), integers above 0, not {str(launch)[:60]}")
@@ -161,15 +161,15 @@ def _arrays_touched(run: Any, kernel: Any) -> dict:
     An atomic counts as a load and as a store.
     """
 
-    def of(name: str) -> list[int]:
+    def count_accesses(name: str) -> list[int]:
         counted = arrays.get(name, {})
         atomics = counted.get("atomics", 0)
         return [counted.get("loads", 0) + atomics, counted.get("stores", 0) + atomics]
 
     arrays = run.arrays
     shared = {m.name for m in run._launch.journal.memories if m.space == "shared"}
-    return {"arguments": [of(name) for name in _argument_names(kernel)],
-            "shared": {name: of(name) for name in sorted(shared)}}  # fmt: skip
+    return {"arguments": [count_accesses(name) for name in _argument_names(kernel)],
+            "shared": {name: count_accesses(name) for name in sorted(shared)}}  # fmt: skip
 
 
 def _argument_names(kernel: Any) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """A league by counts: what an accepted kernel costs on inputs that are the same for all, as one line with a checksum.
 
 The checksum says which file a line belongs to. It is no secret, and anybody can compute one. To prove a line,
-`judge_lines` runs the file again.
+`verify_all_lines` runs the file again.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def keep_line(folder: Path, line: Score) -> Path:
     return path
 
 
-def judge_lines(
+def verify_all_lines(
     students: dict[str, Path], league: int, version: str, jobs: int = 2,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Place]:  # fmt: skip
@@ -160,11 +160,11 @@ def judge_lines(
     work = [(student, folder, line) for student, folder in students.items() for line in _lines_of_folder(folder)]
     places = []
 
-    def one(item: tuple[str, Path, str]) -> Place:
+    def verify_item(item: tuple[str, Path, str]) -> Place:
         return verify_line(*item, league, version)
 
     with ThreadPoolExecutor(jobs) as pool:
-        for done, place in enumerate(pool.map(one, work) if jobs > 1 else map(one, work), 1):
+        for done, place in enumerate(pool.map(verify_item, work) if jobs > 1 else map(verify_item, work), 1):
             places.append(place)
             progress(done, len(work))
     return places

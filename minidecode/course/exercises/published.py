@@ -36,7 +36,7 @@ class Published:
         return self.size >= LONG[kind]
 
 
-def published(folder: Path, skeleton: str) -> list[Published]:
+def read_solutions(folder: Path, skeleton: str) -> list[Published]:
     """The solutions in an exercise's folder of a checkout."""
     solutions, given = [], ast.parse(skeleton)
     for file in filter(lambda file: (folder / file).is_file(), FILES):
@@ -48,7 +48,7 @@ def published(folder: Path, skeleton: str) -> list[Published]:
     return solutions
 
 
-def noted_solutions(path: Path, exercise: str) -> list[Published]:
+def read_noted_solutions(path: Path, exercise: str) -> list[Published]:
     """What `solutions_as_json` wrote of one exercise."""
     return [Published(s["file"], tuple(s["shapes"]), s["size"]) for s in json.loads(path.read_text())[exercise]]
 

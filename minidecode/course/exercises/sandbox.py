@@ -123,7 +123,7 @@ class Sandbox:
         """What the code printed, up to a limit: for the student to see, never to be read as an answer."""
         return "".join(self._printed)[:MOST_PRINTED]
 
-    def resident(self, *, forget_peak: bool = False) -> tuple[int, int] | None:
+    def read_resident_memory(self, *, forget_peak: bool = False) -> tuple[int, int] | None:
         """(bytes of memory that the process has, the most that it had), counted by the system; None where it does not.
 
         forget_peak: the most is counted anew from now on. The process itself can reset nothing: it writes no files.
@@ -349,7 +349,7 @@ def limits_in_words() -> list[str]:
         memory = f"memory: {MEMORY // 2**30} GiB of address space for NumPy code, twice that for kernels (RLIMIT_AS)"
     held = _what_the_system_refuses()
 
-    def by(what: str, system: str) -> str:
+    def say_who_refuses(what: str, system: str) -> str:
         return f"refused by the system ({system}) and an audit hook of Python" if what in held else (
             "refused by an audit hook of Python, not by the system")  # fmt: skip
 
@@ -357,6 +357,6 @@ def limits_in_words() -> list[str]:
     return [
         f"time: {SECONDS:g} seconds for each answer, {TOTAL:g} for all (twice that with hidden inputs), then killed",
         memory,
-        f"{files}; read are Python, NumPy and the submission's own folder: {by('files', 'Landlock')}",
-        f"processes, signals and network: {by('calls', 'seccomp')}",
+        f"{files}; read are Python, NumPy and the submission's own folder: {say_who_refuses('files', 'Landlock')}",
+        f"processes, signals and network: {say_who_refuses('calls', 'seccomp')}",
     ]

@@ -99,14 +99,14 @@ class Elsewhere(np.lib.mixins.NDArrayOperatorsMixin):
         if any(isinstance(array, Elsewhere) for array in out or ()):
             self[...] = None  # which says what is wrong
         if ufunc is np.matmul and method == "__call__":
-            result = Elsewhere.ask("product", "matmul", _trees_for_judge(inputs), {})
+            result = Elsewhere.ask("product", "matmul", _as_trees_for_judge(inputs), {})
             return result if out is None else _copy_into(out[0], result)
         if method == "__call__" and out is None and set(named) <= {"dtype"} and ufunc.__name__ in ONE_BY_ONE:
             like = ufunc(*map(_placeholder_of, inputs), **named)
             others = [array for array in inputs if not isinstance(array, Elsewhere)]
             if like.size >= SMALL or all(np.size(array) == 1 for array in others):
                 named = {name: np.dtype(value).str for name, value in named.items()}
-                return Elsewhere(["call", ufunc.__name__, _trees_for_judge(inputs), named], _placeholder_like(like))
+                return Elsewhere(["call", ufunc.__name__, _as_trees_for_judge(inputs), named], _placeholder_like(like))
         return getattr(ufunc, method)(*map(_fetch_if_elsewhere, inputs), **named)
 
     def __array_function__(self, function, types, args, named):
@@ -115,13 +115,13 @@ class Elsewhere(np.lib.mixins.NDArrayOperatorsMixin):
             return function(*map(_placeholder_of, args), **named)
         if name in MOVING:
             like = function(*_map_nested(args, _placeholder_of), **named)
-            tree = ["call", name, _trees_for_judge(args), named]
+            tree = ["call", name, _as_trees_for_judge(args), named]
             if isinstance(like, list):
                 return [Elsewhere(["item", tree, k], _placeholder_like(part)) for k, part in enumerate(like)]
             return Elsewhere(tree, _placeholder_like(like))
         if name in PRODUCTS:
             out = named.pop("out", None)
-            result = Elsewhere.ask("product", name, _trees_for_judge(args), named)
+            result = Elsewhere.ask("product", name, _as_trees_for_judge(args), named)
             return result if out is None else _copy_into(out, result)
         return function(
             *_map_nested(args, _fetch_if_elsewhere), **{key: _fetch_if_elsewhere(value) for key, value in named.items()}
@@ -157,11 +157,11 @@ def _map_nested(values, change):
     return type(values)(_map_nested(v, change) for v in values) if isinstance(values, tuple | list) else change(values)
 
 
-def _trees_for_judge(values):
-    def one(value):
+def _as_trees_for_judge(values):
+    def as_tree(value):
         return {"tree": value._tree} if isinstance(value, Elsewhere) else value
 
-    return list(_map_nested(values, one))
+    return list(_map_nested(values, as_tree))
 
 
 def _copy_into(array, result):

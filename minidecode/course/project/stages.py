@@ -107,9 +107,9 @@ class Kit:
 
     def spent(self, function: str, *args: Any, **named: Any) -> tuple[Any, int]:
         """(its result, the multiply-adds with weights that it asked the judge for)."""
-        self.engine.weights.count()
+        self.engine.weights.take_counts()
         result = self.call(function, *args, **named)
-        spent, self.fetched = self.engine.weights.count()
+        spent, self.fetched = self.engine.weights.take_counts()
         return result, spent
 
     @property

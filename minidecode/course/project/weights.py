@@ -20,7 +20,7 @@ class WeightError(ValueError):
 
 
 class Weights:
-    """Arrays by number. multiply_adds and fetched count since `count` was last called."""
+    """Arrays by number. multiply_adds and fetched count since `take_counts` was last called."""
 
     def __init__(self) -> None:
         self.arrays: list[np.ndarray] = []
@@ -31,7 +31,7 @@ class Weights:
         self.arrays += arrays
         return len(self.arrays) - len(arrays)
 
-    def count(self) -> tuple[int, int]:
+    def take_counts(self) -> tuple[int, int]:
         """(multiply-adds, numbers fetched) since the last call."""
         counts, self.multiply_adds, self.fetched = (self.multiply_adds, self.fetched), 0, 0
         return counts

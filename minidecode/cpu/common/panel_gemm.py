@@ -247,7 +247,7 @@ def _panels_for_rows(
                     )  # fmt: skip
             if p >= whole:
                 o0, o1 = p * width, min((p + 1) * width, outputs)
-                _end(tile_RX, bias_X, code, adds, spare_X, y_RX, r0, r1, o0, o1)
+                _finish_panel(tile_RX, bias_X, code, adds, spare_X, y_RX, r0, r1, o0, o1)
     return DONE
 
 
@@ -286,7 +286,7 @@ def float_tile(rows, x, x_row, w, steps, head, scale, y, y_row, begins, ends, pr
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
-def _end(tile_RX, bias_X, code, adds, spare_X, y_RX, r0, r1, o0, o1):
+def _finish_panel(tile_RX, bias_X, code, adds, spare_X, y_RX, r0, r1, o0, o1):
     """What becomes of a panel's results, rows r0 to r1: bias, activation, and the residual or none."""
     bias_X, spare_X = bias_X[o0:o1], spare_X[: o1 - o0]
     for r in range(r0, r1):

@@ -29,7 +29,7 @@ class Task(NumPyTask):
         return {"first": rng.integers(0, 3), "pad": rng.integers(0, 3)}
 
     def cases(self, v, rng):
-        def one(rows, width, vocabulary, steps):
+        def draw_inputs(rows, width, vocabulary, steps):
             length_R = rng.integers(1, width + 1, rows)
             length_R[0], length_R[-1] = width, 1  # the last one has pads
             tokens_RN = rng.integers(0, vocabulary, (rows, width))
@@ -42,12 +42,12 @@ class Task(NumPyTask):
                 "O_DV": rng.integers(0, 50, (3, vocabulary)), "steps": steps,
             }  # fmt: skip
 
-        cases = [one(1, 2, 5, 2), one(2, 2, 5, 2), one(2, 3, 6, 3)]
+        cases = [draw_inputs(1, 2, 5, 2), draw_inputs(2, 2, 5, 2), draw_inputs(2, 3, 6, 3)]
         rows, width, steps = int(rng.integers(3, 6)), int(rng.integers(4, 8)), int(rng.integers(4, 7))
 
         def last():
             while True:
-                inputs = one(rows, width, 9, steps)
+                inputs = draw_inputs(rows, width, 9, steps)
                 if not np.array_equal(self.expected(v, inputs), self.expected(v, inputs, "prompts-by-token")):
                     return inputs
 

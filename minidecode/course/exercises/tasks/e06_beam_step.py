@@ -31,7 +31,7 @@ class Task(NumPyTask):
                 "parents": str(rng.choice(["in sentence", "in batch"]))}  # fmt: skip
 
     def cases(self, v, rng):
-        def one(B, W, V, length):
+        def draw_inputs(B, W, V, length):
             room, score_BW = 40 * W, np.empty((B, W))
             log_p_BWV = np.empty((B, W, V))
             for b in range(B):
@@ -46,11 +46,11 @@ class Task(NumPyTask):
             score_BW, log_p_BWV = (score_BW / 64).astype(np.float32), (log_p_BWV / 64).astype(np.float32)
             return {"score_BW": score_BW, "log_p_BWV": log_p_BWV, "length": length}
 
-        first = one(1, 2, 6, 1)
+        first = draw_inputs(1, 2, 6, 1)
         first["score_BW"][:] = 0, -np.inf  # at the start all beams are one
-        cases = [one(1, 2, 5, 2), first, one(2, 2, 6, 3), one(2, 3, 7, 5)]
+        cases = [draw_inputs(1, 2, 5, 2), first, draw_inputs(2, 2, 6, 3), draw_inputs(2, 3, 7, 5)]
         B, V = int(rng.integers(3, 5)), int(rng.integers(11, 31))
-        return [*cases, draw_telling_input(self, v, lambda: one(B, 4, V, int(rng.integers(4, 9))))]
+        return [*cases, draw_telling_input(self, v, lambda: draw_inputs(B, 4, V, int(rng.integers(4, 9))))]
 
     def expected(self, v, inputs, mistake=None, ran=None):
         score_BW, log_p_BWV = inputs["score_BW"].astype(np.float64), inputs["log_p_BWV"].astype(np.float64)

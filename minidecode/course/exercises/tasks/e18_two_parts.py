@@ -43,7 +43,7 @@ class Task(NumPyTask):
     def cases(self, v, rng):
         too_much = 200.0 if v.dtype == "float32" else 1600.0  # e^ of that is infinite, and of as much below 0 it is 0
 
-        def one(B, N, T, U, prompts=0.0, owns=0.0):
+        def draw_inputs(B, N, T, U, prompts=0.0, owns=0.0):
             R, level = B * v.w, (np.resize(prompts, B * v.w)[:, None], np.resize(owns, B * v.w)[:, None])
             # multiples of 1/16, so that a score less the largest is exact
             score_RN, score_RT = (rng.integers(-32, 33, (R, X)) / 16 + up for X, up in zip((N, T), level, strict=True))
@@ -57,11 +57,12 @@ class Task(NumPyTask):
             arrays = {"score_RN": score_RN, "score_RT": score_RT, "v_BNU": v_BNU, "own_v": own_v}
             return {k: a.astype(v.dtype) for k, a in arrays.items()} | {"length_R": length_R}
 
-        cases = [one(1, 2, 1, 2), one(1, 3, 2, 2), one(2, 4, 3, 2), one(2, 4, 3, 2, too_much, too_much)]
+        cases = [draw_inputs(*sizes, 2) for sizes in ((1, 2, 1), (1, 3, 2), (2, 4, 3))]
+        cases.append(draw_inputs(2, 4, 3, 2, too_much, too_much))
         apart = [0, 0, too_much, too_much], [0, too_much, too_much, 0]  # rows by turns: which part is far above
         N, T = int(rng.integers(7, 20)), int(rng.integers(5, 12))
-        cases.append(draw_telling_input(self, v, lambda: one(3, N, T, 4, *apart)))
-        return [*cases, one(1, LONG + int(rng.integers(999)), T, 128)]  # here the bytes are counted
+        cases.append(draw_telling_input(self, v, lambda: draw_inputs(3, N, T, 4, *apart)))
+        return [*cases, draw_inputs(1, LONG + int(rng.integers(999)), T, 128)]  # here the bytes are counted
 
     def is_huge(self, inputs):
         return inputs["v_BNU"].shape[1] >= LONG

@@ -36,13 +36,13 @@ class Task(NumPyTask):
         return {"beams": rng.integers(3, 6), "mix": rng.integers(2, 5)}
 
     def cases(self, v, rng):
-        def one(vocabulary, width, steps):
+        def draw_inputs(vocabulary, width, steps):
             return {"E_VD": rng.integers(1, 10, (vocabulary, width)), "O_DV": rng.integers(0, 50, (width, vocabulary)),
                     "memory_WTD": np.zeros((v.beams, steps, width), np.int64)}  # fmt: skip
 
-        cases = [one(v.beams + 1, 2, 2), one(v.beams + 1, 2, 3), one(v.beams + 2, 3, 4)]
+        cases = [draw_inputs(v.beams + 1, 2, 2), draw_inputs(v.beams + 1, 2, 3), draw_inputs(v.beams + 2, 3, 4)]
         steps = int(rng.integers(6, 10))
-        return [*cases, draw_telling_input(self, v, lambda: one(v.beams + 3, 3, steps))]
+        return [*cases, draw_telling_input(self, v, lambda: draw_inputs(v.beams + 3, 3, steps))]
 
     def expected(self, v, inputs, mistake=None, ran=None):
         if mistake == "memory-moved":

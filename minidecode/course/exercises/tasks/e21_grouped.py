@@ -26,7 +26,7 @@ class Task(NumPyTask):
         return {"layout": layout, "padding": padding, "dtype": str(rng.choice(["float32", "float64"]))}
 
     def cases(self, v, rng):
-        def one(R, G, heads, M, K):
+        def draw_inputs(R, G, heads, M, K):
             length_R = rng.integers(1, M + 1, R)
             length_R[0] = M - 1
             k_RGMK, v_RGMK = (rng.integers(-8, 9, (R, G, M, K)) / 4 for _ in range(2))
@@ -39,9 +39,9 @@ class Task(NumPyTask):
             arrays = {"q_RHK": q_RHK, "keys": k_RGMK, "values": v_RGMK}
             return {name: a.astype(v.dtype) for name, a in arrays.items()} | {"length_R": length_R}
 
-        cases = [one(1, 1, 2, 2, 3), one(1, 2, 2, 3, 3), one(2, 2, 3, 4, 5)]
+        cases = [draw_inputs(1, 1, 2, 2, 3), draw_inputs(1, 2, 2, 3, 3), draw_inputs(2, 2, 3, 4, 5)]
         R, M, K = (int(rng.integers(low, high)) for low, high in ((3, 5), (6, 14), (4, 9)))
-        return [*cases, draw_telling_input(self, v, lambda: one(R, 3, int(rng.integers(2, 4)), M, K))]
+        return [*cases, draw_telling_input(self, v, lambda: draw_inputs(R, 3, int(rng.integers(2, 4)), M, K))]
 
     def expected(self, v, inputs, mistake=None, ran=None):
         q_RHK, keys, values = (inputs[name].astype(np.float64) for name in ("q_RHK", "keys", "values"))

@@ -39,17 +39,17 @@ class Task(NumPyTask):
         return {"SLOTS": v.slots, "FIRST": v.first}
 
     def cases(self, v, rng):
-        def one(prompt, vocabulary, steps, width=3):
+        def draw_inputs(prompt, vocabulary, steps, width=3):
             return {
                 "prompt_N": rng.integers(0, vocabulary, prompt), "E_VD": rng.integers(1, 10, (vocabulary, width)),
                 "P_XD": rng.integers(1, 10, (v.first + prompt + steps, width)),
                 "O_DV": rng.integers(0, 50, (width, vocabulary)), "steps": steps,
             }  # fmt: skip
 
-        cases = [one(1, 4, 2), one(v.slots, 5, 2), one(v.slots + 1, 6, 3)]
+        cases = [draw_inputs(1, 4, 2), draw_inputs(v.slots, 5, 2), draw_inputs(v.slots + 1, 6, 3)]
         prompt, steps = int(rng.integers(1, v.slots)), 2 * v.slots + int(rng.integers(2, 6))
-        cases.append(draw_telling_input(self, v, lambda: one(prompt, 9, steps)))
-        return [*cases, one(LONG + int(rng.integers(1, 9)), 9, 3, WIDE)]
+        cases.append(draw_telling_input(self, v, lambda: draw_inputs(prompt, 9, steps)))
+        return [*cases, draw_inputs(LONG + int(rng.integers(1, 9)), 9, 3, WIDE)]
 
     def expected(self, v, inputs, mistake=None, ran=None):
         if mistake == "memory-grows":

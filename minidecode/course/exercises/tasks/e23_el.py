@@ -45,7 +45,7 @@ class Task(NumPyTask):
         return {"LAYOUT": v.layout, "PADDING": v.padding}
 
     def cases(self, v, rng):
-        def one(B, W, N, H, K):
+        def draw_inputs(B, W, N, H, K):
             D = H * K
             arrays = {"q_RHK": rng.normal(0, 1, (B * W, H, K)), "h_BND": rng.normal(0, 1, (B, N, D))}
             length_B = np.maximum(N - np.arange(B) * (N // 4) - int(N > 2), 1)
@@ -57,10 +57,11 @@ class Task(NumPyTask):
             arrays = {name: a.astype(v.dtype) for name, a in (arrays | w).items()}
             return {"q_RHK": arrays.pop("q_RHK"), "h_BND": arrays.pop("h_BND"), "length_B": length_B, **arrays}
 
-        cases = [one(1, 1, 2, 2, 2), one(1, 2, 4, 2, 2), draw_telling_input(self, v, lambda: one(2, 3, 5, 2, 3))]
-        cases.append(one(3, int(rng.integers(2, 5)), int(rng.integers(9, 30)), 4, 4))
-        cases.append(one(2, 2, int(rng.integers(1000, 1200)), 2, 64))  # here the bytes are counted
-        return [*cases, one(1, 2, HUGE + int(rng.integers(999)), 1, 64)]  # and here from outside
+        cases = [draw_inputs(1, 1, 2, 2, 2), draw_inputs(1, 2, 4, 2, 2)]
+        cases.append(draw_telling_input(self, v, lambda: draw_inputs(2, 3, 5, 2, 3)))
+        cases.append(draw_inputs(3, int(rng.integers(2, 5)), int(rng.integers(9, 30)), 4, 4))
+        cases.append(draw_inputs(2, 2, int(rng.integers(1000, 1200)), 2, 64))  # here the bytes are counted
+        return [*cases, draw_inputs(1, 2, HUGE + int(rng.integers(999)), 1, 64)]  # and here from outside
 
     def is_huge(self, inputs):
         return inputs["h_BND"].shape[1] >= HUGE

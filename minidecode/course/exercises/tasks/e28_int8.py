@@ -48,17 +48,17 @@ class Task(KernelTask):
         return {"LAYOUT": v.layout, "THREADS": v.threads, "MOST": v.most}
 
     def cases(self, v, rng):
-        def one(outputs, inputs):
+        def draw_inputs(outputs, inputs):
             shape = (outputs, inputs) if v.layout == "oi" else (inputs, outputs)
             return {"y": unwritten((outputs,)), "x": rng.integers(-127, 128, inputs).astype(np.int8),
                     "w": rng.integers(-127, 128, shape).astype(np.int8),
                     "scale": (rng.integers(1, 64, outputs) / 4096).astype(np.float32),
                     "x_scale": np.float32(rng.integers(2, 16) / 256), "wide": unwritten(shape)}  # fmt: skip
 
-        cases = [draw_telling_input(self, v, lambda: one(3, 4)), one(2, 32 + int(rng.integers(1, 20)))]
-        cases.append(one(v.threads + int(rng.integers(1, 20)), int(rng.integers(9, 31))))
+        cases = [draw_telling_input(self, v, lambda: draw_inputs(3, 4)), draw_inputs(2, 32 + int(rng.integers(1, 20)))]
+        cases.append(draw_inputs(v.threads + int(rng.integers(1, 20)), int(rng.integers(9, 31))))
         some = int(rng.integers(40, 57)), int(rng.integers(96, INPUTS))
-        return [*cases, one(*((some[0], INPUTS) if v.layout == "oi" else (64, some[1])))]  # whole sectors
+        return [*cases, draw_inputs(*((some[0], INPUTS) if v.layout == "oi" else (64, some[1])))]  # whole sectors
 
     def shape_arguments(self, v, inputs):
         return [len(inputs["y"]), len(inputs["x"])]

@@ -53,7 +53,7 @@ class Task(NumPyTask):
     def cases(self, v, rng):
         """Lines: above 0 fine, below 0 no model can do them, BREAK ends the reading."""
 
-        def one(count, bad=(), broken=None, stall=0.0):
+        def draw_inputs(count, bad=(), broken=None, stall=0.0):
             line_X = rng.integers(1, 90, count)
             line_X[list(bad)] *= -1
             if broken is not None:
@@ -66,8 +66,9 @@ class Task(NumPyTask):
         many = n * int(rng.integers(2 * v.room + 5, 2 * v.room + 8)) + later  # more than may be on their way
         bad = sorted({1, *rng.choice(many // n - 1, 3, replace=False) * n + n + int(rng.integers(1, n - 1))})
         return [
-            one(n), one(n + 1), one(2 * n, bad=[n + 1]), one(2 * n, broken=n), one(3 * n, broken=n + later),
-            one(many, bad=bad, stall=SILENCE), one(many + n, bad=bad, broken=many - n - 1),
+            draw_inputs(n), draw_inputs(n + 1), draw_inputs(2 * n, bad=[n + 1]), draw_inputs(2 * n, broken=n),
+            draw_inputs(3 * n, broken=n + later), draw_inputs(many, bad=bad, stall=SILENCE),
+            draw_inputs(many + n, bad=bad, broken=many - n - 1),
         ]  # fmt: skip
 
     def run(self, submission, v, trials, verdict):

@@ -38,7 +38,7 @@ class Task(NumPyTask):
         return {"depth": rng.choice([24, 40, 64]), "largest": 2 ** (bits - 1) - 1, "offset": 2 ** (bits - 1)}
 
     def cases(self, v, rng):
-        def one(R, D, F, outlier=False, zeros=False, negative=False):
+        def draw_inputs(R, D, F, outlier=False, zeros=False, negative=False):
             q_RD = rng.integers(1 - v.largest, v.largest, (R, D))  # the largest of a row comes last
             off_RD = rng.uniform(-FAR_FROM_A_TIE, FAR_FROM_A_TIE, (R, D))
             step_R = 2.0 ** rng.integers(-6, 3, R)
@@ -59,11 +59,11 @@ class Task(NumPyTask):
             return {"x_RD": x_RD.astype(np.float32), "w_FD": w_FD, "scale_F": scale_F, "dot": multiply}
 
         some = int(rng.integers(3, 7))
-        cases = [draw_telling_input(self, v, lambda: one(2, int(rng.integers(5, 9)), 2))]
-        cases.append(draw_telling_input(self, v, lambda: one(3, v.depth + some, 3, outlier=True)))
-        cases.append(one(some, 2 * v.depth, some + 1, zeros=True))
-        cases.append(one(some, 2 * v.depth + some, 5, negative=True))
-        return [*cases, one(3 * some, 4 * v.depth + 1, 9, outlier=True, zeros=True)]
+        cases = [draw_telling_input(self, v, lambda: draw_inputs(2, int(rng.integers(5, 9)), 2))]
+        cases.append(draw_telling_input(self, v, lambda: draw_inputs(3, v.depth + some, 3, outlier=True)))
+        cases.append(draw_inputs(some, 2 * v.depth, some + 1, zeros=True))
+        cases.append(draw_inputs(some, 2 * v.depth + some, 5, negative=True))
+        return [*cases, draw_inputs(3 * some, 4 * v.depth + 1, 9, outlier=True, zeros=True)]
 
     def run(self, submission, v, trials, verdict):
         """Once more with a `dot` that is wrong about a few products of the input, and no others: y_RF has to follow."""

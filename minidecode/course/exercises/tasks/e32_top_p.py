@@ -51,7 +51,7 @@ class Task(NumPyTask):
         return {"BITS": v.bits, "DTYPE": v.dtype, "SIDE": v.side}
 
     def cases(self, v, rng):
-        def one(V, *kinds):
+        def draw_inputs(V, *kinds):
             scores_RV = np.stack([draw_scores(kind, V, v.bits, rng) for kind in kinds])
             p_R = rng.integers(1, PARTS, len(kinds)) / PARTS
             for r, kind in enumerate(kinds):
@@ -59,12 +59,12 @@ class Task(NumPyTask):
             return inputs_of(p_R, Rows(scores_RV, v.side))
 
         some = int(rng.integers(6, 10))
-        cases = [one(5, "large"), one(some, "small", "all")]
+        cases = [draw_inputs(5, "large"), draw_inputs(some, "small", "all")]
         kinds = ["small", "large", "all", "close", "ties"]
-        cases.append(draw_telling_input(self, v, lambda: one(some + 3, *rng.permutation(kinds))))
+        cases.append(draw_telling_input(self, v, lambda: draw_inputs(some + 3, *rng.permutation(kinds))))
         kinds += ["one", "little", "spread", "equal"]
-        cases.append(one(30 + some, *rng.permutation(kinds)))
-        return [*cases, one(50_257, *rng.permutation([*kinds, "small", "all"]))]
+        cases.append(draw_inputs(30 + some, *rng.permutation(kinds)))
+        return [*cases, draw_inputs(50_257, *rng.permutation([*kinds, "small", "all"]))]
 
     def expected(self, v, inputs, mistake=None, ran=None):
         if mistake in TOLD_BY_CALLS:

@@ -37,7 +37,7 @@ class Task(NumPyTask):
         return {"order": order, "from_where": "token 0 upwards" if order == "up" else "the last token downwards"}
 
     def cases(self, v, rng):
-        def one(texts, guesses, vocabulary, alike):
+        def draw_inputs(texts, guesses, vocabulary, alike):
             p_BXV, q_BXV = (np.stack([[random_shares(vocabulary, rng) for _ in range(X)] for _ in range(texts)])
                             for X in (guesses + 1, guesses))  # fmt: skip
             for b, x in np.argwhere(rng.random((texts, guesses)) < alike):  # there the draft is nearly the model
@@ -49,8 +49,8 @@ class Task(NumPyTask):
             return {"guess_BX": guess_BX, "p_BXV": p_BXV, "q_BXV": q_BXV, "u_BX": u_BX, "v_BX": v_BX}
 
         V, X = int(rng.integers(5, 9)), int(rng.integers(2, 5))
-        cases = [one(1, 1, 3, 0.0), one(1, 2, 4, 1.0), one(3, X, V, 0.5)]
-        return [*cases, *(draw_telling_input(self, v, lambda: one(30, X + 1, V, 0.6)) for _ in range(2))]
+        cases = [draw_inputs(1, 1, 3, 0.0), draw_inputs(1, 2, 4, 1.0), draw_inputs(3, X, V, 0.5)]
+        return [*cases, *(draw_telling_input(self, v, lambda: draw_inputs(30, X + 1, V, 0.6)) for _ in range(2))]
 
     def expected(self, v, inputs, mistake=None, ran=None):
         texts = zip(*(inputs[name].tolist() for name in ("guess_BX", "p_BXV", "q_BXV", "u_BX", "v_BX")), strict=True)

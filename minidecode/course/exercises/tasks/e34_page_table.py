@@ -180,7 +180,7 @@ class Replay:
                 self.table[row], self.length[row] = list(self.table[value]), self.length[value]
                 self.forked |= set(self.table[row])
             elif kind == END:
-                self._end(row)
+                self._end_row(row)
             elif complaint := self._append(row, value):
                 return f"event {x}, ({kind}, {row}, {value}): {complaint[0]}", complaint[1]
         if self.calls:
@@ -190,7 +190,7 @@ class Replay:
             return f"behind the last event there is one more call, {_call_in_words(name, arguments)}.", None
         return None
 
-    def _end(self, row: int) -> None:
+    def _end_row(self, row: int) -> None:
         for page in self.table[row]:
             self.left_by_end[page] += 1
             if self._holders(page, row):
