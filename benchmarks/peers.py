@@ -59,7 +59,7 @@ import numpy as np
 from flags import file_to_write, positive
 from readme import with_marks, write_between_markers
 
-from minidecode.bench.compare import processor
+from minidecode.bench.compare import name_of_processor
 
 SETTINGS = {
     "gpt2, greedy, 1 x 32, 64 new": {"model": "gpt2", "batch": 1, "length": 32, "new": 64, "beams": 1, "ngram": 0},
@@ -825,7 +825,7 @@ def main() -> None:
                 pipe.send(None)
             for worker in workers:
                 worker.join()
-    machine = {"processor": processor(), "cores": os.cpu_count(), "threads": a.threads, "blas_kernels": kernels}
+    machine = {"processor": name_of_processor(), "cores": os.cpu_count(), "threads": a.threads, "blas_kernels": kernels}
     result = {
         "machine": machine,
         "versions": versions(),

@@ -138,7 +138,7 @@ def measure_packing(inputs: int, outputs: int, rows: int, turns: int) -> dict:
 
     def run(function) -> None:
         for _ in range(times):
-            panel_gemm._multiply(function, weight, (x_RX, weight.data, bias_X, y_RX, False, False))
+            panel_gemm._multiply_panels(function, weight, (x_RX, weight.data, bias_X, y_RX, False, False))
 
     ways = {"as it is": panel_gemm._multiply_floats, "one stream": _multiply_in_one_stream}
     seconds: dict[str, list[float]] = {way: [] for way in ways}

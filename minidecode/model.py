@@ -15,7 +15,7 @@ from .files.chat import Message
 from .files.tokenizer import TextStream
 from .methods import encoding, latents, memory, scoring
 from .methods.generation import check_full_text, constraint_of, prepare, report, search
-from .methods.latents import between
+from .methods.latents import interpolate_latents
 from .methods.loaded import LoadedModel, check_writes
 from .methods.out_of_memory import with_memory
 from .options.options import Options
@@ -246,7 +246,7 @@ class Model(LoadedModel):
         a_Z, b_Z = self.encode_latent([first, last], plan=plan).mean_BZ
         if (bos := self.defaults.get("bos_token_id")) is None:
             raise OptionError("bos_token_id is set nowhere: put it into generation_config.json")
-        z_BZ = between(a_Z, b_Z, steps)
+        z_BZ = interpolate_latents(a_Z, b_Z, steps)
         return self.generate(input_ids=[[bos]] * len(z_BZ), latent=z_BZ, plan=plan, **options)
 
     # Methods that are functions of a model, each with what it needs in a file of its own.

@@ -274,7 +274,7 @@ def ways_to_store(name: str) -> tuple[str, ...]:
 
 def describe_machine() -> dict[str, str]:
     """What a reader of figures must know of the machine: processor or GPU, cores, versions."""
-    facts = {"processor": processor(), "cores": str(os.cpu_count()), "system": platform.system(),
+    facts = {"processor": name_of_processor(), "cores": str(os.cpu_count()), "system": platform.system(),
              "device": device_kind(), "python": platform.python_version()}  # fmt: skip
     if device_kind() == "gpu":
         from numba import cuda
@@ -283,7 +283,7 @@ def describe_machine() -> dict[str, str]:
     return facts | {package: version(package) for package in ("minidecode", "numpy", "numba")}
 
 
-def processor() -> str:
+def name_of_processor() -> str:
     """Its name, where the system tells it, and its architecture."""
     cpuinfo, architecture = Path("/proc/cpuinfo"), platform.machine()
     lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []

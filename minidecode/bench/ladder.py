@@ -146,11 +146,11 @@ class Ladder:
 
     def __str__(self) -> str:
         return "\n\n".join(filter(None, [
-            self._warning(), self._times(), self._predictions(), self._shares(),
-            self.frontier and str(self.frontier), self._notes(),
+            self._load_warning(), self._table_of_times(), self._prediction_lines(), self._share_lines(),
+            self.frontier and str(self.frontier), self._note_lines(),
         ]))  # fmt: skip
 
-    def _warning(self) -> str:
+    def _load_warning(self) -> str:
         """Where other work ran when the ladder began."""
         load, cores = self.where.get("load"), self.where["cores"]
         if load is None or float(load) <= BUSY * int(cores):
@@ -160,7 +160,7 @@ class Ladder:
             "machine: stop that work, wait a minute and run again."
         )
 
-    def _times(self) -> str:
+    def _table_of_times(self) -> str:
         lines = [
             f"{self.work['model']}: {self.work['texts']} text{'s' * (self.work['texts'] != 1)} of about"
             f" {self.work['input_length']} tokens, "
@@ -168,9 +168,9 @@ class Ladder:
             f"{'rung':<26} {'samples/s':>10} {'seconds: median, least to most':>31} {'speedup':>8} {'in all':>8}"
             f" {'tokens':>10} {'cache':>8} {'peak':>8}",
         ]
-        return "\n".join([*lines, *map(self._row, self.steps)])
+        return "\n".join([*lines, *map(self._table_row, self.steps)])
 
-    def _row(self, s: Step) -> str:
+    def _table_row(self, s: Step) -> str:
         if s.not_run:
             return wrap_text(f"{s.name:<26} not run: {s.not_run}", further=" " * 27)
         median, least, most = s.seconds
@@ -184,14 +184,14 @@ class Ladder:
             f"{why}"
         )
 
-    def _predictions(self) -> str:
+    def _prediction_lines(self) -> str:
         """A line of predictions for other machines; "" if none was asked for."""
         lines = [f"{'samples/s, predicted':<26}" + "".join(f" {m:>10}" for m in self.predicted)]
         lines += [f"{s.name:<26}" + "".join(f" {s.predicted[m]:>10,.0f}" for m in self.predicted)
                   for s in self.measured]  # fmt: skip
         return "\n".join(lines) if self.predicted else ""
 
-    def _shares(self) -> str:
+    def _share_lines(self) -> str:
         """Each stage's name is in two lines above its column."""
         first, second = zip(*(["", *textwrap.wrap(name, 9)][-2:] for name in SHARES), strict=True)
         lines = [f"{head:<26}" + "".join(f" {word:>9}" for word in words)
@@ -200,7 +200,7 @@ class Ladder:
                   for s in self.measured]  # fmt: skip
         return "\n".join(lines)
 
-    def _notes(self) -> str:
+    def _note_lines(self) -> str:
         weights = ", ".join(
             f"{in_units(w)} in {d}" for d, w in {s.dtype: s.weights_bytes for s in self.measured}.items()
         )
@@ -311,7 +311,7 @@ def ladder(
         whole = fitting
         work = Work.make(model, *(whole[size] for size in ("texts", "input_length", "num_beams", "max_new_tokens")))
     here = this_machine(int8=model.dtype in DYNAMIC)
-    steps, climbed = climb(
+    steps, climbed = climb_rungs(
         work, whole["batch_size"], no_repeat_ngram_size, here, bool(others), lambda done: progress(done, total),
         announce, clock,
     )  # fmt: skip
@@ -380,7 +380,7 @@ class Clock:
         self.compiling = 0.0  # seconds that do not count: later runs on this machine find the code on disk
 
     @property
-    def gone(self) -> float:
+    def seconds_gone(self) -> float:
         return time.perf_counter() - self.began - self.compiling
 
     @contextmanager
@@ -393,13 +393,13 @@ class Clock:
         finally:
             self.compiling += sum(seconds)
 
-    def has(self, seconds: float) -> bool:
+    def has_seconds_left(self, seconds: float) -> bool:
         """Whether so many are left."""
-        return self.gone + seconds <= self.seconds
+        return self.seconds_gone + seconds <= self.seconds
 
     def left_after(self, done: int, total: int) -> str:
         """An estimate, in words, when so many parts of all are done."""
-        left = min(self.gone / done * (total - done), max(self.seconds - self.gone, 0.0))
+        left = min(self.seconds_gone / done * (total - done), max(self.seconds - self.seconds_gone, 0.0))
         return f"about {left:.0f} s left"
 
 
@@ -438,7 +438,7 @@ def computed_tokens(sizes: dict[str, int]) -> int:
     return sizes["texts"] * sizes["num_beams"] * (new * sizes["input_length"] + new * (new - 1) // 2)
 
 
-def climb(
+def climb_rungs(
     work: Work, batch_size: int, ngram: int, here: Machine, predicts: bool, progress: Callable[[float], None],
     announce: Callable[[str], None], clock: Clock,
 ) -> tuple[list[Step], list[Climbed]]:  # fmt: skip
@@ -454,7 +454,7 @@ def climb(
     count = len(RUNGS) + 1
     for done, rung in enumerate(RUNGS, 2):
         a_turn = below.fastest + sum(each.fastest for each in climbed)
-        if not clock.has(LOADING + RUNS_OF_A_RUNG * below.fastest + SLOWER * a_turn):
+        if not clock.has_seconds_left(LOADING + RUNS_OF_A_RUNG * below.fastest + SLOWER * a_turn):
             announce(f"{done}/{count} {rung.name}: left out, no time is left")
             steps.append(Step(rung.name, rung.paper, not_run="no time was left (--seconds)"))
             progress(done)
@@ -578,11 +578,12 @@ def race_rungs(work: Work, mine: Setting, before: Climbed, clock: Clock) -> tupl
     is left: the machine may have had other work then.
     """
     seconds = [run_texts(work, mine).seconds]
-    if before.fastest > FAR * seconds[0] or not clock.has(len(RUNGS) * (seconds[0] + before.fastest)):
+    if before.fastest > FAR * seconds[0] or not clock.has_seconds_left(len(RUNGS) * (seconds[0] + before.fastest)):
         return seconds, [before.fastest]
     before_seconds = [run_texts(work, before.setting).seconds]
     while len(seconds) < TRIALS and (len(seconds) < 2 or 1 / OPEN < min(seconds) / min(before_seconds) < OPEN):
-        if not clock.has(len(RUNGS) * (seconds[-1] + before_seconds[-1])):  # as much for each of the others
+        needed = len(RUNGS) * (seconds[-1] + before_seconds[-1])  # as much for each of the others
+        if not clock.has_seconds_left(needed):
             break
         seconds.append(run_texts(work, mine).seconds)
         before_seconds.append(run_texts(work, before.setting).seconds)
@@ -610,7 +611,7 @@ def time_by_turns(
     turns: list[dict[str, float]] = []
     for turn in range(repeats):
         done: dict[str, float] = {}
-        if turns and not clock.has(sum(turns[-1].values())):
+        if turns and not clock.has_seconds_left(sum(turns[-1].values())):
             break
         for number, mine in enumerate(climbed if turn % 2 == 0 else reversed(climbed)):
             progress(turn + number / len(climbed))

@@ -51,7 +51,7 @@ class Crossing:
 
 def measure_crossing(stored: str, device: str, sizes: Sizes = DECODING) -> Crossing:
     """Measures one way to store weights, on a device: "cuda", or "emulator", whose times say nothing."""
-    rng, wait = np.random.default_rng(0), _waiter(device)
+    rng, wait = np.random.default_rng(0), _make_waiter(device)
     w_OI = rng.standard_normal((sizes.outputs, sizes.inputs), np.float32)
     weight = stored_weight(stored, Weight(w_OI, layout="oi"))
     copies = -(-sizes.bytes // weight.data.nbytes)
@@ -92,7 +92,7 @@ def _multiply_by_all(product: Callable[..., Any], x_RX: Any, weights: list[Weigh
     return run
 
 
-def _waiter(device: str) -> Callable[[], None]:
+def _make_waiter(device: str) -> Callable[[], None]:
     if device != "cuda":
         return lambda: None
     import cupy

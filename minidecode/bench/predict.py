@@ -95,23 +95,23 @@ class Predictions:
 
     def __str__(self) -> str:
         names = list(self.versions[0].limits)
-        head = f"{self.name} on {self.machine}, predicted: {self.shape}; {_size(self.useful)} must move"
+        head = f"{self.name} on {self.machine}, predicted: {self.shape}; {_size_in_words(self.useful)} must move"
         lines = [head, "share of a copy's bandwidth, and the share that each limit alone would allow:"]
         lines.append(f"{'':10}{'share':>6}  {'limited by':<11}" + "".join(f"{n:>9}" for n in names) + "  kernels")
         for v in self.versions:
             least = v.share * v.seconds
-            alone = "".join(f"{_percent(least / v.limits[n] if v.limits[n] else math.inf):>9}" for n in names)
+            alone = "".join(f"{_percent_in_words(least / v.limits[n] if v.limits[n] else math.inf):>9}" for n in names)
             kernels = ", ".join(dict.fromkeys(v.kernels))
-            lines.append(f"{v.label:10}{_percent(v.share):>6}  {v.limit:<11}{alone}  {kernels}")
+            lines.append(f"{v.label:10}{_percent_in_words(v.share):>6}  {v.limit:<11}{alone}  {kernels}")
         lines += [f"{label:10}{'-':>6}  {why}" for label, why in self.left_out.items()]
         return "\n".join(lines)
 
 
-def _size(bytes_: int) -> str:
+def _size_in_words(bytes_: int) -> str:
     return f"{bytes_ / 1e9:.2f} GB" if bytes_ >= 1e7 else f"{bytes_ / 1e3:,.1f} kB"
 
 
-def _percent(share: float) -> str:
+def _percent_in_words(share: float) -> str:
     return "-" if share > 9.99 else f"{share:.0%}"
 
 

@@ -106,7 +106,7 @@ def evaluate(
 
     Raises MinidecodeError where the packages are missing, and what `generate` raises.
     """
-    scorers(tokenizer)
+    make_scorers(tokenizer)
     prompts, references = ([given] if isinstance(given, str) else given for given in (prompts, references))
     listed_references(references, len(prompts))
     for plan in plans:
@@ -172,7 +172,7 @@ def judge_answers(
         different = sum(mine != other for mine, other in zip(texts, texts_of[0], strict=True))
         scores = dict(zip(METRICS, m.scores(everything).tolist(), strict=True))
         rows.append(Row(a.model, a.plan, a.dtype, scores, a.tokens, a.seconds, different, intervals))
-    bleu = scorers(tokenizer)[1]
+    bleu = make_scorers(tokenizer)[1]
     bleu.corpus_score(texts_of[0], _reference_streams(listed))  # its signature names the number of references
     words = "" if tokenizer is None else f" words of sacrebleu's {TOKENIZERS.get(tokenizer, tokenizer)};"
     rouge = f"rouge-score {metadata.version('rouge-score')},{words} F1, no stemmer; of several references the best"
@@ -188,7 +188,7 @@ class Measured:
 
     @classmethod
     def from_texts(cls, texts: list[str], references: list[list[str]], tokenizer: str | None) -> Measured:
-        rouge, bleu = scorers(tokenizer)
+        rouge, bleu = make_scorers(tokenizer)
         bleu.effective_order = True  # else it warns of each sentence's score, of which only the counts are used
         rouge_rows, bleu_rows = [], []
         for text, mine in zip(texts, references, strict=True):
@@ -224,7 +224,7 @@ def metric_packages() -> tuple[Any, Any]:
     return RougeScorer, BLEU
 
 
-def scorers(tokenizer: str | None = None) -> tuple[Any, Any]:
+def make_scorers(tokenizer: str | None = None) -> tuple[Any, Any]:
     """(what scores ROUGE, what scores BLEU), both with one tokenizer, or each with its own.
 
     Raises OptionError on a tokenizer that is unknown, or that needs another package or a download.

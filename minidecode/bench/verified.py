@@ -83,7 +83,7 @@ class Submission:
         self._results: deque[np.ndarray] = deque(maxlen=6)  # they stay, so that no new one has their addresses
         self._expected: deque[tuple] = deque(maxlen=3)  # of the last calls
 
-    def timed(self, arguments: tuple, expected_of: Callable[[tuple], tuple]) -> float:
+    def time_call(self, arguments: tuple, expected_of: Callable[[tuple], tuple]) -> float:
         """Seconds of a call on these values. Raises RefusedError.
 
         expected_of: what the reference makes of them. It runs last, and is wiped: while a function runs, no frame that
@@ -118,7 +118,7 @@ class Submission:
             raise self._refused(what)
         return seconds
 
-    def remember(self, expected: tuple) -> None:
+    def remember_answers(self, expected: tuple) -> None:
         """What was right for values that are not asked for again."""
         self._expected.append(expected)
 
@@ -131,9 +131,9 @@ class Submission:
         new, again = [], []
         for n in range(first, first + 2 * ROUNDS, 2):
             before, arguments = inputs(n), inputs(n + 1)
-            self._seconds(before)
-            new.append(self._seconds(arguments))
-            again.append(self._seconds(arguments))
+            self._seconds_of_call(before)
+            new.append(self._seconds_of_call(arguments))
+            again.append(self._seconds_of_call(arguments))
             fastest = list(zip(map(min, zip(*new, strict=True)), map(min, zip(*again, strict=True)), strict=True))
             if not all(seen < AGAIN * fresh and fresh - seen > LEAST_SAVED for fresh, seen in fastest):
                 return
@@ -143,7 +143,7 @@ class Submission:
             " results by their content"
         )
 
-    def _seconds(self, arguments: tuple) -> tuple[float, float]:
+    def _seconds_of_call(self, arguments: tuple) -> tuple[float, float]:
         """The seconds of a call on a copy, by the clock and of CPU time."""
         given = copy.deepcopy(arguments)
         clock = self.clock
@@ -253,13 +253,13 @@ def time_verified(
         calls = ours(arguments)
         for label in rng.permutation(list(seconds)).tolist():
             if label in submissions:
-                took = submissions[label].timed(arguments, expected_of)
+                took = submissions[label].time_call(arguments, expected_of)
             else:
                 took = _seconds_of_ours(*calls[label], synchronize, clock)
             if turn > 0:
                 seconds[label].append(took)
         for submission in submissions.values():
-            submission.remember(expected_of(arguments))
+            submission.remember_answers(expected_of(arguments))
     for submission in submissions.values():
         submission.refuse_kept_results(inputs, repeats + 1)
     return seconds, list(submissions.values())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import InputError, MinidecodeError, OptionError
-from ..lines.records import decoded
+from ..lines.records import decode_line
 from .flags import Debug, Device, Dtype, ModelName, PlanText, Quiet, Revision, warn_of_files
 from .generate import Printer
 from .progress_bar import progress_bar, tell_when_compiling
@@ -117,7 +117,7 @@ def _answer_each_line(conversation: Conversation) -> None:
         line = sys.stdin.buffer.readline()
         if not line:
             break
-        text = decoded(line, "the input").strip()
+        text = decode_line(line, "the input").strip()
         try:
             if text:
                 conversation.answer(text, sys.stdout)

@@ -65,7 +65,7 @@ def evaluate(
     for precision in dtype or []:
         check_dtype(precision)
     prompts, references_of = _read_pairs(pairs, sources, references)
-    quality.scorers(tokenizer)
+    quality.make_scorers(tokenizer)
     plans, truncate = [Plan.parse(p) for p in plan or ["auto"]], options.pop("truncate")
     if not quiet:
         warn_of_files(",".join(plan or []))

@@ -25,7 +25,7 @@ from ..errors import OptionError, pip_install
 from ..files.fairseq_data import Pair, cut_into_batches
 from ..files.fairseq_folder import convert_fairseq
 from ..files.fairseq_tokenizer import BOS, EOS, PAD, SPECIAL, UNKNOWN, Codes, Dictionary
-from ..lines.records import decoded
+from ..lines.records import decode_line
 
 if TYPE_CHECKING:
     from ..model import Model
@@ -94,7 +94,7 @@ def fairseq_interactive(given: Given = None) -> None:
     program, first = Program.start(asked, pair), 0
     name = "standard input" if asked.input == "-" else asked.input
     with sys.stdin.buffer if asked.input == "-" else open(asked.input, "rb") as file:
-        texts = (decoded(line, f"{name}, line {number}").strip() for number, line in enumerate(file, 1))
+        texts = (decode_line(line, f"{name}, line {number}").strip() for number, line in enumerate(file, 1))
         while lines := list(itertools.islice(texts, max(1, asked.buffer_size))):
             sources = [program.encode(line) for line in lines]
             translated: dict[int, tuple[list[Hypothesis], float]] = {}

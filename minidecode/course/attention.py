@@ -17,16 +17,16 @@ def draw_attention(
 
     shares_MM: row m has the shares of positions 0 to m, which sum to 1.
     """
-    frames = [(_label(words, shares_MM[m], m), _frame(words, shares_MM[m], m)) for m in range(len(words))]
+    frames = [(_label_frame(words, shares_MM[m], m), _draw_frame(words, shares_MM[m], m)) for m in range(len(words))]
     return scrub(name, frames, caption=caption, alt=alt)
 
 
-def _label(words, shares_M, m: int) -> str:
+def _label_frame(words, shares_M, m: int) -> str:
     seen = ", ".join(f"{words[k]} {shares_M[k]:.0%}" for k in range(m + 1))
     return f"Word {m + 1}, {words[m]}, takes from {seen}."
 
 
-def _frame(words, shares_M, m: int) -> Canvas:
+def _draw_frame(words, shares_M, m: int) -> Canvas:
     canvas = Canvas(max(2 * LEFT + WIDTH * len(words), 330), TOP + APART + HEIGHT + 44)
     canvas.text(LEFT, 20, "what is there to look at", bold=True)
     at = LEFT + WIDTH * (m + 0.5)

@@ -17,8 +17,8 @@ def draw_brackets(q_K: np.ndarray, w_KD: np.ndarray, h_ND: np.ndarray, *, name: 
     """
     (K, D), N = w_KD.shape, len(h_ND)
     q, w, h = q_K[None], w_KD, h_ND.T
-    first = _frame((q, "("), (w, ""), (h, ")"), (q, "pale"), (w @ h, "strong"), q @ (w @ h))
-    second = _frame(("(", q), (w, ")"), (h, ""), (q @ w, "mark"), (h, "strong"), (q @ w) @ h)
+    first = _draw_frame((q, "("), (w, ""), (h, ")"), (q, "pale"), (w @ h, "strong"), q @ (w @ h))
+    second = _draw_frame(("(", q), (w, ")"), (h, ""), (q @ w, "mark"), (h, "strong"), (q @ w) @ h)
     keys = f"query (weights hidden): keys of {(w @ h).nbytes} bytes are kept for each head and layer"
     states = f"(query weights) hidden: hidden states of {h.nbytes} bytes are kept for all heads and layers"
     return scrub(
@@ -32,7 +32,7 @@ def draw_brackets(q_K: np.ndarray, w_KD: np.ndarray, h_ND: np.ndarray, *, name: 
     )
 
 
-def _frame(*parts) -> Canvas:
+def _draw_frame(*parts) -> Canvas:
     """Three factors with brackets among them; below, the two that the bracket leaves, and their product."""
     three, (left, left_fill), (right, right_fill), scores = parts[:3], *parts[3:]
     matrices = [next(p for p in part if isinstance(p, np.ndarray)) for part in three]

@@ -54,12 +54,12 @@ def number_of_arrows(launches: Sequence[Launch]) -> int:
 
 def draw_launches(versions: Mapping[str, Sequence[Launch]], *, name: str, caption: str, alt: str) -> Figure:
     """A frame for each version: its launches on the left, DRAM on the right, an arrow for each pass over an array."""
-    height = max(map(_height, versions.values()))
-    frames = [(_label(title, done), _frame(title, done, height)) for title, done in versions.items()]
+    height = max(map(_height_of_frame, versions.values()))
+    frames = [(_label_frame(title, done), _draw_frame(title, done, height)) for title, done in versions.items()]
     return scrub(name, frames, caption=caption, alt=alt)
 
 
-def _label(title: str, done: Sequence[Launch]) -> str:
+def _label_frame(title: str, done: Sequence[Launch]) -> str:
     many = f"{len(done)} launch{'es' * (len(done) != 1)}"
     return f"{title}: {many}, {number_of_arrows(done)} passes over whole arrays."
 
@@ -71,11 +71,11 @@ def _arrows_of(launch: Launch) -> list[tuple[str, bool]]:
     ]
 
 
-def _height(done: Sequence[Launch]) -> int:
+def _height_of_frame(done: Sequence[Launch]) -> int:
     return TOP + sum(LINE * max(1, len(_arrows_of(d))) + BETWEEN for d in done) + 8
 
 
-def _frame(title: str, done: Sequence[Launch], height: int) -> Canvas:
+def _draw_frame(title: str, done: Sequence[Launch], height: int) -> Canvas:
     canvas = Canvas(WIDTH, height)
     canvas.text(BOX[0], 20, title, bold=True)
     y = TOP

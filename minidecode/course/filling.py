@@ -14,17 +14,17 @@ def draw_filling(prompt: Sequence[str], said: Sequence[str], *, name: str, capti
     """A frame for the prompt and one for each word that is said: its keys and values join those that are kept."""
     text, N = [*prompt, *said], len(prompt)
     spans = [(0, N), *((m, m + 1) for m in range(N, len(text)))]
-    frames = [(_label(k, *span), _frame(text, *span)) for k, span in enumerate(spans)]
+    frames = [(_label_frame(k, *span), _draw_frame(text, *span)) for k, span in enumerate(spans)]
     return scrub(name, frames, caption=caption, alt=alt)
 
 
-def _label(step: int, begin: int, end: int) -> str:
+def _label_frame(step: int, begin: int, end: int) -> str:
     if step == 0:
         return f"The prompt: {end} positions are computed and kept."
     return f"Step {step}: 1 position is computed, and {begin} are there already."
 
 
-def _frame(text: Sequence[str], begin: int, end: int) -> Canvas:
+def _draw_frame(text: Sequence[str], begin: int, end: int) -> Canvas:
     canvas = Canvas(LEFT + WIDTH * len(text) + 8, TOP + 3 * (HEIGHT + GAP) + 30)
     for k, part in enumerate(("text", "keys", "values")):
         y = TOP + k * (HEIGHT + GAP)

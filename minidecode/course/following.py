@@ -20,19 +20,19 @@ def draw_following(
     before, frames, T = [[] for _ in words_TW[0]], [], len(words_TW)
     for t, (words_W, parents_W) in enumerate(zip(words_TW, parents_TW, strict=True)):
         after = [[*before[parent], word] for word, parent in zip(words_W, parents_W, strict=True)]
-        frames.append((_label(t, words_W, parents_W), _frame(before, after, parents_W, T)))
+        frames.append((_label_frame(t, words_W, parents_W), _draw_frame(before, after, parents_W, T)))
         before = after
     return scrub(name, frames, caption=caption, alt=alt)
 
 
-def _label(t: int, words_W, parents_W) -> str:
+def _label_frame(t: int, words_W, parents_W) -> str:
     said = [
         f"beam {w} continues beam {p} by {word}" for w, (word, p) in enumerate(zip(words_W, parents_W, strict=True))
     ]
     return f"Step {t + 1}: {', '.join(said)}."
 
 
-def _frame(before, after, parents_W, T: int) -> Canvas:
+def _draw_frame(before, after, parents_W, T: int) -> Canvas:
     right = LEFT + PROMPT + WIDTH * (T - 1) + GAP
     canvas = Canvas(right + PROMPT + WIDTH * T + 8, TOP + ROW * len(after) + 28)
     canvas.text(LEFT, 22, "before", bold=True)

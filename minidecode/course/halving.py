@@ -20,14 +20,14 @@ def draw_halving(scores: Sequence[int], k: int, top: int, *, name: str, caption:
         guess = (low + high + 1) // 2
         many = sum(s >= guess for s in scores)
         verdict = f"{many} of {len(scores)} reach {guess}: the threshold is {'not lower' if many >= k else 'lower'}."
-        frames.append((f"Range {low} to {high}. {verdict}", _frame(scores, low, high, guess, top)))
+        frames.append((f"Range {low} to {high}. {verdict}", _draw_frame(scores, low, high, guess, top)))
         low, high = (guess, high) if many >= k else (low, guess - 1)
     many = sum(s >= low for s in scores)
-    frames.append((f"Only {low} is left, and {many} scores reach it.", _frame(scores, low, high, low, top)))
+    frames.append((f"Only {low} is left, and {many} scores reach it.", _draw_frame(scores, low, high, low, top)))
     return scrub(name, frames, caption=caption, alt=alt)
 
 
-def _frame(scores, low: int, high: int, guess: int, top: int) -> Canvas:
+def _draw_frame(scores, low: int, high: int, guess: int, top: int) -> Canvas:
     canvas = Canvas(max(WIDE, 2 * LEFT + BAR * len(scores) + 64), TOP + TALL + 62)
     scale, end = TALL / (top + 1), LEFT + BAR * len(scores)
 

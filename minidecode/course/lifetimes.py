@@ -21,13 +21,13 @@ def draw_lifetimes(
     next may lie upon it. Without calls all bricks are shown at once. Names of up to 3 letters fit into one call.
     """
     if calls is None:
-        return single(name, _frame(layouts, None), caption=caption, alt=alt)
+        return single(name, _draw_frame(layouts, None), caption=caption, alt=alt)
     arrays = next(iter(layouts.values())).lifetimes
-    frames = [(_label(arrays, k, call), _frame(layouts, k)) for k, call in enumerate(calls)]
+    frames = [(_label_frame(arrays, k, call), _draw_frame(layouts, k)) for k, call in enumerate(calls)]
     return scrub(name, frames, caption=caption, alt=alt)
 
 
-def _label(arrays: Sequence[Lifetime], now: int, call: str) -> str:
+def _label_frame(arrays: Sequence[Lifetime], now: int, call: str) -> str:
     """What a call writes, and what must not be touched meanwhile."""
     written = ", ".join(a.name for a in arrays if a.first == now) or "nothing"
     kept = ", ".join(a.name for a in arrays if a.first < now <= a.last) or "nothing"
@@ -35,7 +35,7 @@ def _label(arrays: Sequence[Lifetime], now: int, call: str) -> str:
     return f"Call {now}, {call}: writes {written}; {kept} must stay; {alive} bytes alive."
 
 
-def _frame(layouts: Mapping[str, Layout], now: int | None) -> Canvas:
+def _draw_frame(layouts: Mapping[str, Layout], now: int | None) -> Canvas:
     count, most = len(layouts), max(layout.bytes for layout in layouts.values())
     calls = 1 + max(a.last for layout in layouts.values() for a in layout.lifetimes)
     wide = (MOST_WIDE - 2 * LEFT - GAP * (count - 1)) / count

@@ -69,40 +69,41 @@ def notebook(chapter: Chapter, student: str | None = None) -> str:
 
 def _colab_cells() -> list[dict[str, Any]]:
     """What the first notebook begins with; the chapter's page, which is read elsewhere, has none of it."""
-    return [_markdown(ON_COLAB), _code(INSTALL), _markdown(ON_A_T4), _code(T4)]
+    return [_markdown_cell(ON_COLAB), _code_cell(INSTALL), _markdown_cell(ON_A_T4), _code_cell(T4)]
 
 
 def _text_cells(chapter: Chapter) -> list[dict[str, Any]]:
     text = FRONT_MATTER.sub("", without_outputs(chapter.text))
     between = CELL.split(text)[:: CELL.groups + 1]
-    parts = [_markdown(between[0])]
+    parts = [_markdown_cell(between[0])]
     for cell, prose in zip(cells(text), between[1:], strict=True):
-        parts += [_code(cell.code, cell.tags), _markdown(prose)]
+        parts += [_code_cell(cell.code, cell.tags), _markdown_cell(prose)]
     return [part for part in parts if part["source"]]
 
 
 def _exercise_cells(chapter: Chapter, seed: int) -> list[dict[str, Any]]:
     of_chapter = [exercise for exercise in exercises().values() if exercise.text.chapter == chapter.number]
-    parts = [_markdown(HOW)] if of_chapter else []
+    parts = [_markdown_cell(HOW)] if of_chapter else []
     for exercise in of_chapter:
         parts += [
-            _markdown(f"### Exercise {exercise.number}: {exercise.text.title}"),
-            _code(exercise.start(seed)),
-            _code(f"from minidecode import course\n\ncourse.check({exercise.number})"),
+            _markdown_cell(f"### Exercise {exercise.number}: {exercise.text.title}"),
+            _code_cell(exercise.start(seed)),
+            _code_cell(f"from minidecode import course\n\ncourse.check({exercise.number})"),
         ]
     return parts
 
 
-def _markdown(text: str) -> dict[str, Any]:
-    return {"cell_type": "markdown", "metadata": {}, "source": _lines(text)}
+def _markdown_cell(text: str) -> dict[str, Any]:
+    return {"cell_type": "markdown", "metadata": {}, "source": _split_lines(text)}
 
 
-def _code(text: str, tags: tuple[str, ...] = ()) -> dict[str, Any]:
+def _code_cell(text: str, tags: tuple[str, ...] = ()) -> dict[str, Any]:
     metadata: dict[str, Any] = {"tags": list(tags)} if tags else {}
     if "hide-input" in tags:
         metadata["jupyter"] = {"source_hidden": True}
-    return {"cell_type": "code", "execution_count": None, "metadata": metadata, "outputs": [], "source": _lines(text)}
+    source = _split_lines(text)
+    return {"cell_type": "code", "execution_count": None, "metadata": metadata, "outputs": [], "source": source}
 
 
-def _lines(text: str) -> list[str]:
+def _split_lines(text: str) -> list[str]:
     return text.strip("\n").splitlines(keepends=True)

@@ -19,11 +19,12 @@ def draw_order(ticks: Sequence[int], *, name: str, caption: str, alt: str) -> Fi
     too_soon = [ticks[(t + 1) % len(ticks)] > tick for t, tick in enumerate(ticks)]
     without = f"No barrier: {sum(too_soon)} of {len(ticks)} reads come before the number is written."
     with_one = "A barrier: all wait for the slowest, and each read finds its number."
-    frames = [(without, _frame(ticks, too_soon, barrier=False)), (with_one, _frame(ticks, too_soon, barrier=True))]
+    labels = (without, False), (with_one, True)
+    frames = [(label, _draw_frame(ticks, too_soon, barrier)) for label, barrier in labels]
     return scrub(name, frames, caption=caption, alt=alt)
 
 
-def _frame(ticks, too_soon, barrier: bool) -> Canvas:
+def _draw_frame(ticks, too_soon, barrier: bool) -> Canvas:
     end = LEFT + TICK * max(ticks)
     canvas = Canvas(end + READ + 14, TOP + LANE * len(ticks) + 34)
     canvas.text(LEFT, 22, "time", role="faint")

@@ -26,7 +26,7 @@ def draw_race(
     runs: what was run -> for each token when it was printed, and its text; in any unit, as long as all begin at 0.
     The moments: the first token of all, each time that a run ends, and between these as many as there is room for.
     """
-    frames = [(_label(runs, now, unit), _frame(runs, now, prompt)) for now in moments_to_show(runs, most)]
+    frames = [(_label_frame(runs, now, unit), _draw_frame(runs, now, prompt)) for now in moments_to_show(runs, most)]
     return scrub(name, frames, caption=caption, alt=alt)
 
 
@@ -40,12 +40,12 @@ def moments_to_show(runs: Mapping[str, Sequence[tuple[float, str]]], most: int) 
     return moments
 
 
-def _label(runs, now: float, unit: str) -> str:
+def _label_frame(runs, now: float, unit: str) -> str:
     counts = "; ".join(f"{name} {sum(t <= now for t, _ in run)} of {len(run)} tokens" for name, run in runs.items())
     return f"After {now:,.3g} {unit}: {counts}." if now < 1000 else f"After {now:,.0f} {unit}: {counts}."
 
 
-def _frame(runs, now: float, prompt: str) -> Canvas:
+def _draw_frame(runs, now: float, prompt: str) -> Canvas:
     wide = int((MOST_WIDE - 4 * LEFT) / LETTER)
     lines = {n: len(textwrap.wrap(prompt + "".join(w for _, w in run), wide)) for n, run in runs.items()}
     canvas = Canvas(MOST_WIDE, sum(72 + LINE * n for n in lines.values()) + 4)

@@ -13,15 +13,15 @@ CELL, LEFT, TOP, BAR, ROOM = 34, 8, 46, 16, 330  # pixels; ROOM: the longest bar
 def draw_reuse(inputs: int, outputs: int, rows: Sequence[int], *, name: str, caption: str, alt: str) -> Figure:
     """A frame for each number of rows: the matrix, each weight with how often it is used; below, weights read and
     multiplications as bars to one scale."""
-    frames = [(_label(inputs * outputs, r), _frame(inputs, outputs, r, max(rows))) for r in rows]
+    frames = [(_label_frame(inputs * outputs, r), _draw_frame(inputs, outputs, r, max(rows))) for r in rows]
     return scrub(name, frames, caption=caption, alt=alt)
 
 
-def _label(weights: int, rows: int) -> str:
+def _label_frame(weights: int, rows: int) -> str:
     return f"{rows} row{'s' * (rows > 1)}: {weights} weights are read, {weights * rows} multiplications are done."
 
 
-def _frame(inputs: int, outputs: int, rows: int, most: int) -> Canvas:
+def _draw_frame(inputs: int, outputs: int, rows: int, most: int) -> Canvas:
     tall = CELL * max(inputs, most)
     canvas = Canvas(LEFT + CELL * (inputs + outputs) + 80, TOP + tall + 2 * (BAR + 30) + 8)
     canvas.text(LEFT, 20, f"{rows} row{'s' * (rows > 1)}", bold=True)

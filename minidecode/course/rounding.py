@@ -23,11 +23,11 @@ def draw_rounding(outputs: Mapping[str, Sequence[float]], steps: int, *, name: s
     for title, reach in (("One scale for all", one), ("A scale for each output", each)):
         used = [len({round(w / reach[o] * steps) for w in weights}) for o, weights in outputs.items()]
         counts = ", ".join(f"{o} {n} different values" for o, n in zip(outputs, used, strict=True))
-        frames.append((f"{title}: {counts}.", _frame(title, outputs, reach, steps)))
+        frames.append((f"{title}: {counts}.", _draw_frame(title, outputs, reach, steps)))
     return scrub(name, frames, caption=caption, alt=alt)
 
 
-def _frame(title: str, outputs, reach, steps: int) -> Canvas:
+def _draw_frame(title: str, outputs, reach, steps: int) -> Canvas:
     canvas = Canvas(WIDE + 2 * LEFT, TOP + LANE * len(outputs) + 20)
     canvas.text(LEFT, 20, title, bold=True)
     for k, (output, weights) in enumerate(outputs.items()):

@@ -27,14 +27,14 @@ def draw_ladder(ladder: Ladder, *, name: str, caption: str, alt: str) -> Figure:
     canvas = Canvas(MOST_WIDE, ROW * len(steps) + 56)
     scale = (MOST_WIDE - 2 * LEFT) / longest
     for k, step in enumerate(steps):
-        _rung(canvas, step, 4 + ROW * k, scale)
+        _draw_rung(canvas, step, 4 + ROW * k, scale)
     first, second = list(PARTS)[:3], list(PARTS)[3:]
     for line, parts in enumerate((first, second)):
         canvas.legend(LEFT, ROW * len(steps) + 22 + 22 * line, {PARTS[p][0]: p for p in parts})
     return single(name, canvas, caption=caption, alt=alt)
 
 
-def _rung(canvas: Canvas, step: Step, y: float, scale: float) -> None:
+def _draw_rung(canvas: Canvas, step: Step, y: float, scale: float) -> None:
     """One bar, and above it the rung's name, seconds and factor."""
     seconds, room = step.seconds[0], MOST_WIDE - 2 * LEFT
     cut = seconds * scale > room + 1

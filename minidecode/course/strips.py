@@ -24,7 +24,7 @@ def draw_strips(run: Run, array: str, *, name: str, caption: str, alt: str, bloc
     has_race = any(f.kind == "race" and f.detail["element"].startswith(f"{array}[") for f in run.errors)
     races = [_unordered_elements(now) if has_race else set() for now in epochs]
     frames = [
-        (_label(e, epochs[e], races[e]), _frame(array, size, epochs, races, has_race, shown=e + 1))
+        (_label_frame(e, epochs[e], races[e]), _draw_frame(array, size, epochs, races, has_race, shown=e + 1))
         for e in range(len(epochs))
     ]
     return scrub(name, frames, caption=caption, alt=alt)
@@ -36,7 +36,7 @@ def _unordered_elements(now: list[Access]) -> set[int]:
             if any(b.index[0] == k and b.thread != a.thread for b in now)}  # fmt: skip
 
 
-def _label(epoch: int, now: list[Access], races: set[int]) -> str:
+def _label_frame(epoch: int, now: list[Access], races: set[int]) -> str:
     where = "before the first barrier" if epoch == 0 else f"after barrier {epoch}"
     read, written = ({a.index for a in now if a.writes == w} for w in (False, True))
     deeds = [f"{len(done)} {word}" for done, word in ((read, "read"), (written, "written")) if done]
@@ -49,7 +49,7 @@ def _threads_in_words(now: list[Access]) -> str:
     return f"{many} thread{'s' * (many != 1)}"
 
 
-def _frame(array: str, size: int, epochs, races, has_race: bool, shown: int) -> Canvas:
+def _draw_frame(array: str, size: int, epochs, races, has_race: bool, shown: int) -> Canvas:
     width = min(48, WIDEST // size)
     canvas = Canvas(LEFT + width * size + 14, TOP + (CELL + GAP) * len(epochs) + 18)
     canvas.text(LEFT, 20, f"{array}: which element, epoch by epoch", bold=True)

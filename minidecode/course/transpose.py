@@ -16,7 +16,7 @@ PADDED = TILE + 1
 
 
 @cuda.jit
-def turn(a_RC, b_CR):
+def draw_turn(a_RC, b_CR):
     c, r = cuda.grid(2)
     if r < a_RC.shape[0] and c < a_RC.shape[1]:
         b_CR[c, r] = a_RC[r, c]

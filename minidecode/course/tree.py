@@ -18,11 +18,11 @@ def draw_beams(steps: Sequence[TraceStep], word: Callable[[int], str], *, name: 
     steps: one sentence's, of `generate(..., trace=True).trace.of(0)`, or made by a search of your own. Up to 3 steps
     fit a telephone. word(id): what to write for a token.
     """
-    frames = [(_label(step, word), _frame(steps, shown, word)) for shown, step in enumerate(steps, 1)]
+    frames = [(_label_frame(step, word), _draw_frame(steps, shown, word)) for shown, step in enumerate(steps, 1)]
     return scrub(name, frames, caption=caption, alt=alt)
 
 
-def _label(step: TraceStep, word) -> str:
+def _label_frame(step: TraceStep, word) -> str:
     """What happens in a step, in words."""
     captions = [
         f"{word(c.token)} after beam {c.parent} ({c.score:g}) "
@@ -32,7 +32,7 @@ def _label(step: TraceStep, word) -> str:
     return f"Step {step.step + 1}: {'; '.join(captions)}."
 
 
-def _frame(steps: Sequence[TraceStep], shown: int, word) -> Canvas:
+def _draw_frame(steps: Sequence[TraceStep], shown: int, word) -> Canvas:
     rows, beams = max(len(s.candidates) for s in steps), max(_number_of_beams(s) for s in steps)
     table = TOP + ROW * rows + 34
     canvas = Canvas(LEFT + COLUMN * len(steps) + 8, table + ROW * beams + 44)

@@ -30,7 +30,7 @@ def draw_windows(
         banned = {a.index[1] for a in stored if a.thread == thread}
         words = ", ".join(vocabulary[i] for i in sorted(banned)) or "nothing"
         label = f"Thread {thread}: {times.total()} loads of {len(times)} tokens; it bans {words}."
-        frames.append((label, _frame(thread, text, vocabulary, times, banned)))
+        frames.append((label, _draw_frame(thread, text, vocabulary, times, banned)))
     return scrub(name, frames, caption=caption, alt=alt)
 
 
@@ -40,7 +40,7 @@ def _accesses_or_none(run: Run, array: str, block: int) -> list:
     return accesses(run, array, block) if named and run.total("global_stores") else []
 
 
-def _frame(thread: int, text, vocabulary, times: Counter, banned: set[int]) -> Canvas:
+def _draw_frame(thread: int, text, vocabulary, times: Counter, banned: set[int]) -> Canvas:
     canvas = Canvas(2 * LEFT + WIDTH * max(len(text), len(vocabulary)), 196)
     canvas.text(LEFT, 20, f"thread {thread} reads", bold=True)
     for k, word in enumerate(text):

@@ -23,19 +23,19 @@ def draw_work(
     positions = 1 + max(p for log in logs.values() for step in log for p in step)
     return scrub(
         name,
-        [(_label(logs, shown, does), _frame(logs, shown, steps, positions, does)) for shown in range(1, steps + 1)],
+        [(_label_frame(logs, n, does), _draw_frame(logs, n, steps, positions, does)) for n in range(1, steps + 1)],
         caption=caption,
         alt=alt,
     )
 
 
-def _label(logs, shown: int, does: str) -> str:
+def _label_frame(logs, shown: int, does: str) -> str:
     """What the frame's step adds."""
     counts = ", ".join(f"{panel} {len(log[shown - 1])}" for panel, log in logs.items() if shown <= len(log))
     return f"Step {shown}, positions {does}: {counts}."
 
 
-def _frame(logs, shown: int, steps: int, positions: int, does: str) -> Canvas:
+def _draw_frame(logs, shown: int, steps: int, positions: int, does: str) -> Canvas:
     panel_width = CELL * positions + 20
     canvas = Canvas(LEFT + panel_width * len(logs), TOP + CELL * steps + 62)
     for k in range(shown):

@@ -12,7 +12,7 @@ from ..device.capture import capturable, contiguous_array
 from ..reference import activation as reference
 from ..reference.activation import GATED, activation_code
 from .common.activation import VECTORS, activate, no_bias
-from .common.code_paths import COMPILED, NUMPY, ran
+from .common.code_paths import COMPILED, NUMPY, count_call
 from .common.tasks import in_tasks
 from .common.thread_pool import DONE, cut_rows, parallel_for
 
@@ -23,12 +23,12 @@ F = np.float32
 def bias_activation(f_RX, bias_X, activation, out=None):
     """In float32. Numbers of any other dtype go to the reference: erf and tanh here have a float32's digits."""
     if f_RX.dtype != F:
-        ran(NUMPY)
+        count_call(NUMPY)
         return reference.bias_activation(f_RX, bias_X, activation, out)
     (R, X), code = f_RX.shape, activation_code(activation)
     results = X // 2 if code >= GATED else X
     out = np.empty((R, results), F) if out is None else out
-    ran(COMPILED)
+    count_call(COMPILED)
     arrays = f_RX, no_bias(X) if bias_X is None else contiguous_array(bias_X, F), no_bias(results), code, out
     tasks, rows_of_task, workers = cut_rows(R, X)
     parallel_for(_bias_activation, tasks, (*arrays, rows_of_task), workers)
@@ -40,7 +40,7 @@ def add_bias(x_RX, bias_X, out=None):
     """In float32, which worker threads share; numbers of any other dtype go to the reference."""
     if x_RX.dtype == F:
         return bias_activation(x_RX, bias_X, None, out)
-    ran(NUMPY)
+    count_call(NUMPY)
     return reference.add_bias(x_RX, bias_X, out)
 
 

@@ -8,8 +8,8 @@ from ..device.capture import capturable, contiguous_array
 from ..reference import append as reference
 from .common.activation import no_bias
 from .common.atomics import are_inside
-from .common.code_paths import COMPILED, NUMPY, ran
-from .common.sums import add
+from .common.code_paths import COMPILED, NUMPY, count_call
+from .common.sums import add_in_place
 from .common.tasks import in_tasks
 from .common.thread_pool import CALLER_ALONE, DONE, REFUSED, parallel_for
 
@@ -30,9 +30,9 @@ def append_kv(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None, *, workspac
         have_heads = (k_RGMK.shape[1::2], v_RGMU.shape[1::2]) == kv_shapes and q_RHK.shape[1:] == (heads.H, heads.K)
         arrays = qkv_RX, contiguous_array(bias_of_X, F), k_RGMK, v_RGMU, contiguous_array(at_R, np.int64), q_RHK
         if have_heads and parallel_for(_append_kv, 1, arrays, CALLER_ALONE):
-            ran(COMPILED)
+            count_call(COMPILED)
             return q_RHK
-    ran(NUMPY)
+    count_call(NUMPY)
     return reference.append_kv(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out, workspace=workspace)
 
 
@@ -48,9 +48,9 @@ def _append_kv(task, qkv_RX, bias_X, k_RGMK, v_RGMU, at_R, q_RHK):
     for r in range(R):
         qkv_X, keys, values = qkv_RX[r], H * K, (H + G) * K
         for h in range(H):
-            add(qkv_X[h * K : h * K + K], bias_X[h * K : h * K + K], q_RHK[r, h])
+            add_in_place(qkv_X[h * K : h * K + K], bias_X[h * K : h * K + K], q_RHK[r, h])
         for g in range(G):
             k, v = slice(keys + g * K, keys + g * K + K), slice(values + g * U, values + g * U + U)
-            add(qkv_X[k], bias_X[k], k_RGMK[r, g, at_R[r]])
-            add(qkv_X[v], bias_X[v], v_RGMU[r, g, at_R[r]])
+            add_in_place(qkv_X[k], bias_X[k], k_RGMK[r, g, at_R[r]])
+            add_in_place(qkv_X[v], bias_X[v], v_RGMU[r, g, at_R[r]])
     return DONE

@@ -59,7 +59,7 @@ def _update_beams(
                 free -= finishes
             finishes_BC[b, c] = finishes
             if finishes:
-                _enter(finished, score_C[c] / norm, new, W + c)
+                _enter_finished(finished, score_C[c] / norm, new, W + c)
         for w in range(W):
             c = next_that_goes(kept_BW[b, :w], ends_C, going_C, in_order)
             kept_BW[b, w], parent_BW[b, w], token_BW[b, w] = c, parent_BC[b, c], token_BC[b, c]
@@ -78,14 +78,14 @@ def _update_beams(
             is_done |= is_beaten and (is_full or hope != BEST_CANDIDATE)
         if beams_at_limit and at_limit and not is_done:
             for w in range(W):
-                _enter(finished, running_score_BW[b, w] / norm, new, W + kept_BW[b, w])
+                _enter_finished(finished, running_score_BW[b, w] / norm, new, W + kept_BW[b, w])
         done_B[b] = is_done or at_limit
         at_B[b] = length_B[b]
         length_B[b] += not done_B[b]
 
 
 @njit(cache=True)
-def _enter(finished, score, length, slot):
+def _enter_finished(finished, score, length, slot):
     """From the last place up: who stands below the newcomer moves down."""
     score_W, length_W, slot_W = finished
     W = len(score_W)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..device.capture import contiguous_array
 from ..reference.cross_kv import arrange_layers, result_arrays
-from .common.code_paths import COMPILED, ran
+from .common.code_paths import COMPILED, count_call
 from .common.panel_gemm import multiply_floats
 from .linear import linear
 from .linear_int8 import linear_int8
@@ -24,7 +24,7 @@ def project_cross_kv(h_RD, weight, heads, dtype=None, out=None, *, workspace=Non
     if not _are_whole_panels(h_RD, weight, heads, k_SRGK, v_SRGU):
         multiply = linear if weight.x_bits is None else linear_int8
         return arrange_layers(multiply(h_RD, weight, workspace=workspace), weight, heads, dtype, (k_SRGK, v_SRGU))
-    ran(COMPILED)
+    count_call(COMPILED)
     h_RD, first = contiguous_array(h_RD), 0
     for layer in zip(k_SRGK, v_SRGU, strict=True):
         for result_RGK in layer:

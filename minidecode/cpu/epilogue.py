@@ -19,14 +19,14 @@ from ..reference.activation import activation_code, is_gated
 from . import linear as products
 from .activation import bias_activation
 from .common.activation import activate, no_bias
-from .common.code_paths import NUMPY, ran
+from .common.code_paths import NUMPY, count_call
 from .common.jit import njit
 
 
 def linear_epilogue(x_RX, weight, activation=None, add_to=None, out=None, *, workspace=None):
     """In float32. Numbers of any other dtype go to the reference, as in cpu/activation.py."""
     if x_RX.dtype != np.float32:
-        ran(NUMPY)
+        count_call(NUMPY)
         return reference.linear_epilogue(x_RX, weight, activation, add_to, out, workspace=workspace)
     if is_gated(activation):
         sums_RX = scratch(workspace, (len(x_RX), weight.outputs), x_RX)

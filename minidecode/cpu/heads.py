@@ -10,8 +10,8 @@ import numpy as np
 from ..device.capture import capturable, contiguous_array
 from ..reference import heads as reference
 from .common.activation import no_bias
-from .common.code_paths import COMPILED, NUMPY, ran
-from .common.sums import add
+from .common.code_paths import COMPILED, NUMPY, count_call
+from .common.sums import add_in_place
 from .common.tasks import in_tasks
 from .common.thread_pool import DONE, REFUSED, cut_rows, parallel_for
 
@@ -32,9 +32,9 @@ def split_heads(qkv_RX, bias_X, heads, dtype=None, out=None):
         and tuple(a.shape for a in results) == shapes
         and parallel_for(_split_heads, tasks, (*arrays, rows_of_task), workers)
     ):
-        ran(COMPILED)
+        count_call(COMPILED)
         return results
-    ran(NUMPY)
+    count_call(NUMPY)
     return reference.split_heads(qkv_RX, bias_X, heads, dtype, out)
 
 
@@ -49,6 +49,6 @@ def _split_heads(task, qkv_RX, bias_X, q_RHK, k_RGK, v_RGU, rows_of_task):
         part_RX = part.reshape(R, part.shape[1] * part.shape[2])
         end = begin + part_RX.shape[1]
         for r in range(task * rows_of_task, min((task + 1) * rows_of_task, R)):
-            add(qkv_RX[r, begin:end], bias_X[begin:end], part_RX[r])
+            add_in_place(qkv_RX[r, begin:end], bias_X[begin:end], part_RX[r])
         begin = end
     return DONE

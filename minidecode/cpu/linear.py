@@ -26,7 +26,7 @@ from ..device.cores import worker_threads
 from ..device.weight_blocks import is_in_blocks, pack_in_panels
 from ..reference import linear as reference
 from .common import block_gemm
-from .common.code_paths import BLAS, BLAS_CAST, COMPILED, NUMPY, SUMS_MOVE, ran
+from .common.code_paths import BLAS, BLAS_CAST, COMPILED, NUMPY, SUMS_MOVE, count_call
 from .common.low_precision import cast_all, in_bits
 from .common.panel_gemm import multiply_floats
 from .common.skinny_gemm import multiply
@@ -49,14 +49,14 @@ def linear(x_RX, weight, add_to=None, out=None, *, workspace=None):
     if x_RX.dtype == np.float32 and (weight.layout == "panels" or is_in_blocks(weight)):
         return _linear_panels(x_RX, weight, add_to, out)
     if is_in_blocks(weight):
-        ran(NUMPY)
+        count_call(NUMPY)
         return reference.linear(x_RX, weight, add_to, out)
     if x_RX.dtype == np.float32 and _is_few(len(x_RX), weight):
         return linear_few_rows(x_RX, weight, add_to, out)
     if x_RX.dtype == weight.data.dtype:
-        ran(BLAS)
+        count_call(BLAS)
         return reference.linear(x_RX, weight, add_to, out)
-    ran(BLAS_CAST)
+    count_call(BLAS_CAST)
     y_RX = reference.product_by_blocks(x_RX, weight, out, cast_all, workspace)
     return y_RX if add_to is None else np.add(add_to, y_RX, out=add_to)
 
@@ -72,7 +72,7 @@ def _linear_panels(x_RX, weight, add_to=None, out=None):
     fits = _takes_sums(y_RX, shape, x_RX)
     sums_RX = y_RX if fits else np.empty(shape, np.float32)
     if sums_RX.size:
-        ran(block_gemm.KIND.name if in_blocks else COMPILED)
+        count_call(block_gemm.KIND.name if in_blocks else COMPILED)
         tiles = block_gemm.multiply if in_blocks else multiply_floats
         tiles(contiguous_array(x_RX), weight, sums_RX, adds=fits and add_to is not None)
     if y_RX is None or fits:
@@ -109,7 +109,7 @@ def linear_few_rows(x_RX, weight, add_to=None, out=None):
     y_RX = out if fits else np.empty(shape, np.float32)
     if y_RX.size:
         per_task = _outputs_per_task(weight.layout, data.nbytes, *shape)
-        ran(COMPILED)
+        count_call(COMPILED)
         multiply(contiguous_array(x_RX, np.float32), data, scale_X, weight.layout == "oi", y_RX, per_task)
     if out is not None and not fits:
         refuse_capture(SUMS_MOVE)

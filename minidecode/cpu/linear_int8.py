@@ -9,7 +9,7 @@ from ..reference import linear_int8 as reference
 from ..reference import scratch
 from ..reference.activation import activation_code, is_gated
 from .activation import bias_activation
-from .common.code_paths import NUMPY, SUMS_MOVE, ran
+from .common.code_paths import NUMPY, SUMS_MOVE, count_call
 from .common.packing import check_dot_product
 from .common.panel_gemm import multiply_int8, pack_int8
 from .common.tile import DOT, GROUP
@@ -22,7 +22,7 @@ def linear_int8(x_RX, weight, bias_X=None, activation=None, add_to=None, out=Non
     Numbers of any other dtype than float32 go to the reference, as in cpu/activation.py.
     """
     if x_RX.dtype != np.float32:
-        ran(NUMPY)
+        count_call(NUMPY)
         return reference.linear_int8(x_RX, weight, bias_X, activation, add_to, out, workspace=workspace)
     if is_gated(activation):
         sums_RX = linear_int8(x_RX, weight, workspace=workspace)
@@ -39,7 +39,7 @@ def linear_int8(x_RX, weight, bias_X=None, activation=None, add_to=None, out=Non
     fits = y_RX is not None and y_RX.dtype == np.float32 and y_RX.flags.c_contiguous
     sums_RX = y_RX if fits else np.empty((rows, outputs), np.float32)
     if sums_RX.size:
-        ran(DOT.name)
+        count_call(DOT.name)
         q_RX = scratch(workspace, (rows, -(-inputs // GROUP) * GROUP), x_RX, np.dtype(np.uint8))
         scale_R = scratch(workspace, (rows,), x_RX)
         x_RX, largest = contiguous_array(x_RX), reference.largest_integer(weight.x_bits)

@@ -12,12 +12,12 @@ def ban_ngrams(scores_RV, tokens_RM, length_R, n, out=None):
     if out is not None:
         out[...] = scores_RV
         scores_RV = out
-    _ban(scores_RV, tokens_RM, length_R, n)
+    _ban_in_rows(scores_RV, tokens_RM, length_R, n)
     return scores_RV
 
 
 @njit(cache=True)
-def _ban(scores_RV, tokens_RM, length_R, n):
+def _ban_in_rows(scores_RV, tokens_RM, length_R, n):
     for r in range(len(length_R)):
         tail = length_R[r] - n + 1  # where the last n-1 tokens begin
         for start in range(tail):

@@ -17,14 +17,14 @@ def residual_norm(x_RD, y_RD, bias_D, norm, out=None):
     summed_RD, h_RD = out or (None, None)
     h_RD = np.empty_like(x_RD) if h_RD is None else h_RD
     if y_RD is None:
-        _run(x_RD, x_RD[:0], bias_D, norm, x_RD, h_RD)
+        _queue_rows(x_RD, x_RD[:0], bias_D, norm, x_RD, h_RD)
         return x_RD, h_RD
     summed_RD = np.empty_like(x_RD) if summed_RD is None else summed_RD
-    _run(x_RD, y_RD, bias_D, norm, summed_RD, h_RD)
+    _queue_rows(x_RD, y_RD, bias_D, norm, summed_RD, h_RD)
     return summed_RD, h_RD
 
 
-def _run(x_RD, y_RD, bias_D, norm, summed_RD, h_RD):
+def _queue_rows(x_RD, y_RD, bias_D, norm, summed_RD, h_RD):
     """Queues one task per block of rows. If y has no rows, x stays, and only h is written."""
     bias_D, shift_D = or_empty(bias_D, norm.gain_D), or_empty(norm.bias_D, norm.gain_D)
     given = [contiguous_array(a) for a in (x_RD, y_RD, bias_D, norm.gain_D, shift_D)]  # else sums do not run on vectors

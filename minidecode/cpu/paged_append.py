@@ -8,8 +8,8 @@ from ..device.capture import capturable, contiguous_array
 from ..reference import paged_append as reference
 from .common.activation import no_bias
 from .common.atomics import are_inside
-from .common.code_paths import COMPILED, NUMPY, ran
-from .common.sums import add
+from .common.code_paths import COMPILED, NUMPY, count_call
+from .common.sums import add_in_place
 from .common.tasks import in_tasks
 from .common.thread_pool import CALLER_ALONE, DONE, REFUSED, parallel_for
 
@@ -28,9 +28,9 @@ def append_paged(qkv_RX, bias_X, heads, k_XGMK, v_XGMU, table_RX, at_R, out=None
         numbers = contiguous_array(table_RX, np.int64), contiguous_array(at_R, np.int64)
         arrays = qkv_RX, contiguous_array(bias_of_X, F), k_XGMK, v_XGMU, *numbers, q_RHK
         if parallel_for(_append, 1, arrays, CALLER_ALONE):
-            ran(COMPILED)
+            count_call(COMPILED)
             return q_RHK
-    ran(NUMPY)
+    count_call(NUMPY)
     return reference.append_paged(qkv_RX, bias_X, heads, k_XGMK, v_XGMU, table_RX, at_R, out, workspace=workspace)
 
 
@@ -48,9 +48,9 @@ def _append(task, qkv_RX, bias_X, k_XGMK, v_XGMU, table_RX, at_R, q_RHK):
             return REFUSED
     for r in range(R):
         qkv_X, page, slot = qkv_RX[r], table_RX[r, at_R[r] // M], at_R[r] % M
-        add(qkv_X[:keys], bias_X[:keys], q_RX[r])
+        add_in_place(qkv_X[:keys], bias_X[:keys], q_RX[r])
         for g in range(G):
             k, v = slice(keys + g * K, keys + g * K + K), slice(values + g * U, values + g * U + U)
-            add(qkv_X[k], bias_X[k], k_XGMK[page, g, slot])
-            add(qkv_X[v], bias_X[v], v_XGMU[page, g, slot])
+            add_in_place(qkv_X[k], bias_X[k], k_XGMK[page, g, slot])
+            add_in_place(qkv_X[v], bias_X[v], v_XGMU[page, g, slot])
     return DONE

@@ -12,11 +12,11 @@ import numpy as np
 from ..device.cores import worker_threads
 from ..ops import ALIGNED
 from ..reference.prefill import add_bias_of_distances, cast_for_sums, sentence_slices
-from .common.code_paths import BLAS, COMPILED, ran
+from .common.code_paths import BLAS, COMPILED, count_call
 from .common.jit import njit
 from .common.panel_gemm import FLOAT_ROWS, FLOAT_WIDTH, float_tile
 from .common.position_bias import add_bias, bias_arrays
-from .common.softmax import exponentials, largest, softmax_in_place
+from .common.softmax import exponentiate_scores, largest_score, softmax_in_place
 from .common.tasks import in_tasks
 from .common.thread_pool import ALL_WORKERS, CALLER_ALONE, DONE, TASKS_PER_THREAD, parallel_for
 from .common.tile import FLOAT
@@ -44,7 +44,7 @@ def _by_tiles(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, wind
     fits = out is not None and out.dtype == np.float32 and out.flags.c_contiguous
     a_RX = out if fits else np.empty((R, H * U), np.float32)
     if pairs:
-        ran(COMPILED)
+        count_call(COMPILED)
         bounds_XX = np.array([(q.start, q.stop, k.start, k.stop) for q, k in pairs])
         longest, most_keys = (int(n) for n in (bounds_XX[:, 1::2] - bounds_XX[:, ::2]).max(axis=0))
         threads = worker_threads().number
@@ -91,7 +91,7 @@ def _by_distance(bias_XHP, h, bucket_L, zero, N, M):
 
 
 @njit(cache=True, nogil=True)
-def _panels(panels, steps):
+def _zero_panels(panels, steps):
     """Zeros that begin at a cache line, as the tile reads its panels."""
     numbers = panels * steps * FLOAT_WIDTH
     room_X = np.zeros(numbers + ALIGNED // 4, np.float32)
@@ -103,7 +103,7 @@ def _panels(panels, steps):
 def _packed_keys(k_MK, scale):
     """Panels of keys for the tile, padded with zeros: for each of K, the numbers of a panel's keys side by side."""
     M, K = k_MK.shape
-    k_PKW = _panels(-(-M // FLOAT_WIDTH), K)
+    k_PKW = _zero_panels(-(-M // FLOAT_WIDTH), K)
     for m in range(M):
         panel, lane = m // FLOAT_WIDTH, m % FLOAT_WIDTH
         for i in range(K):
@@ -115,7 +115,7 @@ def _packed_keys(k_MK, scale):
 def _packed_values(v_MU):
     """Panels of values: for each position, the numbers of a panel side by side, padded with zeros."""
     M, U = v_MU.shape
-    v_PMW = _panels(-(-U // FLOAT_WIDTH), M)
+    v_PMW = _zero_panels(-(-U // FLOAT_WIDTH), M)
     for m in range(M):
         for u in range(U):
             v_PMW[u // FLOAT_WIDTH, m, u % FLOAT_WIDTH] = v_MU[m, u]
@@ -154,7 +154,7 @@ def _attend_head(q_RHK, k_PKW, v_PMW, bias_X, window, ahead, h, q0, n0, n1, a_RX
             scores_NM[i, end:last] = 0
             if len(bias_X):
                 _add(bias_X[n1 - 1 - n - i + begin :], scores_NM[i, begin:end])
-            total_N[i] = exponentials(scores_NM[i, begin:end], largest(scores_NM[i, begin:end]))
+            total_N[i] = exponentiate_scores(scores_NM[i, begin:end], largest_score(scores_NM[i, begin:end]))
         for p in range(len(v_PMW)):
             panel, to = values + p * values_bytes + 4 * first * FLOAT_WIDTH, sums + 4 * p * FLOAT_WIDTH
             at = scores + 4 * first
@@ -177,7 +177,7 @@ def _by_blas(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, windo
     NumPy goes six times over all scores; here a row stays in the cache. And where the BLAS would share small products
     among threads, which wait for each other whenever other work has a core, it makes a block's in one.
     """
-    ran(BLAS)
+    count_call(BLAS)
     (R, H, _), U = q_RHK.shape, v_XGU.shape[2]
     a_RHU = np.empty((R, H, U), q_RHK.dtype) if out is None else out.reshape(R, H, U)
     for q_rows, k_rows in sentence_slices(q_offsets_X, k_offsets_X):

@@ -8,9 +8,9 @@ from ..device.capture import capturable, contiguous_array
 from ..reference import rotation as reference
 from .common.activation import no_bias
 from .common.atomics import are_inside
-from .common.code_paths import COMPILED, NUMPY, ran
+from .common.code_paths import COMPILED, NUMPY, count_call
 from .common.jit import njit
-from .common.sums import add
+from .common.sums import add_in_place
 from .common.tasks import in_tasks
 from .common.thread_pool import CALLER_ALONE, DONE, REFUSED, parallel_for
 
@@ -36,9 +36,9 @@ def rotate_heads(qkv_RX, bias_X, heads, pos_R, turns_NK, out=None, *, workspace=
     )
     is_ours = all(a.dtype == F and a.flags.c_contiguous for a in given)
     if is_ours and parallel_for(_rotate_heads, 1, arrays, CALLER_ALONE):
-        ran(COMPILED)
+        count_call(COMPILED)
         return y_RX
-    ran(NUMPY)
+    count_call(NUMPY)
     return reference.rotate_heads(qkv_RX, bias_X, heads, pos_R, turns_NK, out, workspace=workspace)
 
 
@@ -53,13 +53,13 @@ def _rotate_heads(task, qkv_RX, bias_X, pos_R, turns_NK, heads, y_RX):
         qkv_X, y_X, turn_K = qkv_RX[r], y_RX[r], turns_NK[pos_R[r]]
         for first in range(0, turned, K):
             a, b = slice(first, first + half), slice(first + half, first + K)
-            _turn(qkv_X[a], bias_X[a], qkv_X[b], bias_X[b], turn_K[:half], turn_K[half:], y_X[a], y_X[b])
-        add(qkv_X[turned:], bias_X[turned:], y_X[turned:])
+            _rotate_pairs(qkv_X[a], bias_X[a], qkv_X[b], bias_X[b], turn_K[:half], turn_K[half:], y_X[a], y_X[b])
+        add_in_place(qkv_X[turned:], bias_X[turned:], y_X[turned:])
     return DONE
 
 
 @njit(cache=True, nogil=True)
-def _turn(a_I, a_bias_I, b_I, b_bias_I, cos_I, sin_I, a_out_I, b_out_I):
+def _rotate_pairs(a_I, a_bias_I, b_I, b_bias_I, cos_I, sin_I, a_out_I, b_out_I):
     """A function of its own, of one loop: it runs on vectors."""
     for i in range(len(a_out_I)):
         a, b = a_I[i] + a_bias_I[i], b_I[i] + b_bias_I[i]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..reference import sequences as reference
-from .common.code_paths import COMPILED, NUMPY, ran
+from .common.code_paths import COMPILED, NUMPY, count_call
 from .common.follow_parents import follow_parents
 from .common.jit import njit
 
@@ -14,9 +14,9 @@ def update_sequences(text_BWM, parent_BW, token_BW, length_B, out=None):
         out[...] = text_BWM
         text_BWM = out
     if not text_BWM.flags.c_contiguous:  # which the loops are compiled for
-        ran(NUMPY)
+        count_call(NUMPY)
         return reference.update_sequences(text_BWM, parent_BW, token_BW, length_B)
-    ran(COMPILED)
+    count_call(COMPILED)
     _update_sequences(text_BWM, parent_BW, token_BW, length_B)
     return text_BWM
 

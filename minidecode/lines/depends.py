@@ -57,21 +57,21 @@ def hash_of(parts: Iterable[bytes]) -> str:
 
 def _hash_of_model(model: Any) -> str:
     """A hash of the weights' checksums, which take a tenth of a second for GPT-2, of the shapes and the tokenizer."""
-    arrays = _arrays(tuple(model.tensors.values()) or model.weights)
+    arrays = _arrays_of_tree(tuple(model.tensors.values()) or model.weights)
     weights = (f"{a.dtype} {a.shape} {zlib.crc32(np.ascontiguousarray(a).data)}" for a in arrays)
     return hash_of(text.encode() for text in (repr(model.config), model.tokenizer.as_json(), *weights))
 
 
-def _arrays(weights: Any) -> Iterator[np.ndarray]:
+def _arrays_of_tree(weights: Any) -> Iterator[np.ndarray]:
     """The arrays of a tree of dataclasses and tuples."""
     if is_array(weights):
         yield fetch(weights)
     elif isinstance(weights, tuple):
         for part in weights:
-            yield from _arrays(part)
+            yield from _arrays_of_tree(part)
     elif dataclasses.is_dataclass(weights):
         for field in dataclasses.fields(weights):
-            yield from _arrays(getattr(weights, field.name))
+            yield from _arrays_of_tree(getattr(weights, field.name))
 
 
 def _files_of(plan: str) -> list[str]:

@@ -67,7 +67,7 @@ def read_record(
         return checked_record(given, where)
     is_of_a_file = isinstance(given, bytes)
     if isinstance(given, bytes):
-        given = decoded(given, where)
+        given = decode_line(given, where)
     if not isinstance(given, str):
         raise InputError(f"{where} is no text, but {given!r:.80}")
     if not given.strip():
@@ -88,7 +88,7 @@ def read_record(
     return checked_record(record, where)
 
 
-def decoded(line: bytes, where: str) -> str:
+def decode_line(line: bytes, where: str) -> str:
     """The text of a line. Raises InputError that begins with `where` on one that is not UTF-8."""
     try:
         return line.decode("utf-8")

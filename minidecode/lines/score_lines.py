@@ -67,16 +67,16 @@ def score_lines(
 
     Raises OptionError at once on options; while it is read LineError, and whatever reading `lines` raises.
     """
-    stages = _stages(model, lines, jsonl, source, on_error, stride, truncate, progress)
+    stages = _make_stages(model, lines, jsonl, source, on_error, stride, truncate, progress)
     return LineRun(stages, prefetch=True, threads=0)
 
 
 def check_texts(model: Model, lines: Iterable[Any], *, jsonl: bool, source: str, **how: Any) -> int:
     """How many lines there are. Raises the LineError of the first that cannot be scored; nothing is computed."""
-    return looked_through(_stages(model, lines, jsonl, source, "stop", **how))
+    return looked_through(_make_stages(model, lines, jsonl, source, "stop", **how))
 
 
-def _stages(
+def _make_stages(
     model: Model, lines: Iterable[Any], jsonl: bool, source: str, on_error: str, stride: int | None, truncate: bool,
     progress: Callable[[float], None] = lambda done: None,
 ) -> Scoring:  # fmt: skip

@@ -60,25 +60,25 @@ def cut_shards(
         are_json = jsonl or isinstance(part[0][1], dict)
         if not jsonl and any(isinstance(given, dict) != are_json for _, given in part):
             raise InputError(f"lines {part[0][0]} to {part[-1][0]} are texts and objects: give either")
-        encoded = [_encoded(given, number) for number, given in part]
+        encoded = [_encode_line(given, number) for number, given in part]
         shard = {"line": part[0][0], "lines": b"\n".join(encoded), "jsonl": are_json}
         if seed is not None:
-            shard["sample_ids"] = [_copy(line, are_json, copies) for line in encoded]
+            shard["sample_ids"] = [_number_of_copy(line, are_json, copies) for line in encoded]
         yield shard
 
 
 def _given_by(path: Path) -> Iterator[bytes | dict[str, Any]]:
     """The lines or the rows of a file."""
     if path.suffix == ".parquet":
-        yield from _rows(path)
+        yield from _rows_of_parquet(path)
         return
     with contextlib.closing(LineReader(path)) as reader:
         yield from reader
 
 
-def _rows(path: Path) -> Iterator[dict[str, Any]]:
+def _rows_of_parquet(path: Path) -> Iterator[dict[str, Any]]:
     """The rows of a Parquet file. A null is that of JSON."""
-    pyarrow, parquet = _parquet(path)
+    pyarrow, parquet = _import_parquet(path)
     try:
         with parquet.ParquetFile(path) as file:
             for batch in file.iter_batches():
@@ -87,7 +87,7 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
         raise InputError(f"{path} cannot be read as Parquet: {words_of(error)}") from None
 
 
-def _parquet(path: Path) -> tuple[Any, Any]:
+def _import_parquet(path: Path) -> tuple[Any, Any]:
     """The package pyarrow, and its part for Parquet."""
     try:
         import pyarrow
@@ -97,7 +97,7 @@ def _parquet(path: Path) -> tuple[Any, Any]:
     return pyarrow, parquet
 
 
-def _encoded(given: str | bytes | dict[str, Any], number: int) -> bytes:
+def _encode_line(given: str | bytes | dict[str, Any], number: int) -> bytes:
     """A line as the bytes that a file would hold."""
     try:
         data = json.dumps(given, ensure_ascii=False, allow_nan=False) if isinstance(given, dict) else given
@@ -109,7 +109,7 @@ def _encoded(given: str | bytes | dict[str, Any], number: int) -> bytes:
     return data
 
 
-def _copy(line: bytes, jsonl: bool, copies: Copies) -> int:
+def _number_of_copy(line: bytes, jsonl: bool, copies: Copies) -> int:
     """How many lines before had this prompt. A line that cannot be read draws nothing."""
     try:
         return copies.count_earlier(read_record(line, jsonl, "line"))
@@ -215,7 +215,7 @@ class ShardFolder:
         part = self.path / f".{file.name}.{uuid.uuid4().hex}.part"
         with part.open("xb") as out:
             if self.suffix == "parquet":
-                pyarrow, parquet = _parquet(self.path)
+                pyarrow, parquet = _import_parquet(self.path)
                 schema = pyarrow.schema({"line": pyarrow.int64(), "record": pyarrow.string()})
                 parquet.write_table(pyarrow.Table.from_pylist(records, schema), out)
             else:
@@ -258,7 +258,7 @@ def join_shards(folder: str | Path) -> Iterator[str]:
 
 def _records_of(path: Path) -> Iterator[str]:
     if path.suffix == ".parquet":
-        for row in _rows(path):
+        for row in _rows_of_parquet(path):
             yield row["record"] + "\n"
     else:
         with path.open(encoding="utf-8", newline="\n") as file:

@@ -61,10 +61,10 @@ def draw_timeline(receipt: RunReceipt, title: str | None = None) -> str:
     return "\n".join([
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
         ' role="img" aria-labelledby="title desc" font-family="system-ui, sans-serif" font-size="22" fill="#24292f">',
-        f'<title id="title">{escape(title)}</title>', f'<desc id="desc">{escape(described(receipt))}</desc>',
-        *_patterns(), f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
+        f'<title id="title">{escape(title)}</title>', f'<desc id="desc">{escape(describe_timeline(receipt))}</desc>',
+        *_define_patterns(), f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
         f'<text x="{LEFT}" y="28" font-weight="600">{escape(title)}</text>',
-        *_legend(list(dict.fromkeys(s.stage for s in spans))), *labels, *bars,
+        *_draw_legend(list(dict.fromkeys(s.stage for s in spans))), *labels, *bars,
         f'<path d="M{LEFT} {bottom + 6} H{WIDTH - RIGHT}" stroke="#24292f"/>',
         f'<text x="{LEFT}" y="{bottom + 32}">0</text>',
         f'<text x="{WIDTH - RIGHT}" y="{bottom + 32}" text-anchor="end">{seconds:.3g} s</text>',
@@ -72,7 +72,7 @@ def draw_timeline(receipt: RunReceipt, title: str | None = None) -> str:
     ])  # fmt: skip
 
 
-def described(receipt: RunReceipt) -> str:
+def describe_timeline(receipt: RunReceipt) -> str:
     """What the picture shows, for those who do not see it."""
     stages = ", ".join(f"{stage} {s:.3f} s" for stage, s in receipt.busy.items())
     shown = "" if len(receipt.spans) <= DRAWN else f" Only the first {DRAWN} stretches of work are drawn."
@@ -91,7 +91,7 @@ def _fill(stage: str) -> str:
     return f"url(#{stage})" if FILLS[stage][1] else FILLS[stage][0]
 
 
-def _patterns() -> list[str]:
+def _define_patterns() -> list[str]:
     """Strokes over a colour."""
     return [
         f'<pattern id="{stage}" width="8" height="8" patternUnits="userSpaceOnUse"><rect width="8" height="8"'
@@ -100,7 +100,7 @@ def _patterns() -> list[str]:
     ]  # fmt: skip
 
 
-def _legend(stages: list[str]) -> list[str]:
+def _draw_legend(stages: list[str]) -> list[str]:
     lines, x = [], LEFT
     for stage in (s for s in FILLS if s in stages):
         lines.append(f'<rect x="{x}" y="46" width="22" height="22" fill="{_fill(stage)}" stroke="#24292f"/>')

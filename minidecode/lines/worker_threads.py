@@ -92,14 +92,14 @@ def iterate_ahead(items: Iterable[Any], size: int, call_off: Callable[[], None] 
                 break
         return goes_on()
 
-    def work() -> None:
+    def make_items() -> None:
         for item in items:
             if not wait_for_room():
                 return
             box.put(item)
         box.put(END)
 
-    worker = Worker("prefetch", work, box)
+    worker = Worker("prefetch", make_items, box)
     try:
         worker.start()
         while (item := next_item(box, [worker])) is not END:
@@ -111,7 +111,7 @@ def iterate_ahead(items: Iterable[Any], size: int, call_off: Callable[[], None] 
         room.put(None)  # a thread that waits for it looks up at once
         if call_off:
             call_off()
-        _join([worker])
+        _join_threads([worker])
 
 
 def apply_in_threads(function: Callable[[Any], Any], items: Iterable[Any], threads: int) -> Iterator[Any]:
@@ -125,7 +125,7 @@ def apply_in_threads(function: Callable[[Any], Any], items: Iterable[Any], threa
     inbox, outbox, lease = queue.SimpleQueue(), queue.SimpleQueue(), Lease()
     goes_on = lease.watched()
 
-    def work() -> None:
+    def do_tasks() -> None:
         while goes_on():
             try:
                 task = inbox.get(timeout=TICK)
@@ -136,7 +136,7 @@ def apply_in_threads(function: Callable[[Any], Any], items: Iterable[Any], threa
             number, item = task
             outbox.put((number, function(item)))
 
-    workers = [Worker(f"post-process {i + 1}", work, outbox) for i in range(threads)]
+    workers = [Worker(f"post-process {i + 1}", do_tasks, outbox) for i in range(threads)]
     under_way: dict[int, None] = {}  # their numbers, the earliest first
     taken, items, broken_off = 0, iter(items), None
 
@@ -173,10 +173,10 @@ def apply_in_threads(function: Callable[[Any], Any], items: Iterable[Any], threa
         lease.is_over = True
         for _ in workers:
             inbox.put(END)
-        _join(workers)
+        _join_threads(workers)
 
 
-def _join(workers: list[Worker]) -> None:
+def _join_threads(workers: list[Worker]) -> None:
     """Waits for those that run; one that an interrupt has left in the middle of its start ends by itself."""
     for worker in workers:
         if worker.is_alive():

@@ -183,19 +183,19 @@ class Accelerated:
             )
         dtype = self.dtype or ("float64" if "F64" in stored else "float32")
         tensors, config = bound_tensors(family, config, live_tensors, np.dtype(COMPUTED_IN[dtype]))
-        words, source = _words(self.tokenizer), "the model's generation_config"
+        words, source = _convert_tokenizer(self.tokenizer), "the model's generation_config"
         model = Model(family, config, tensors, words, {}, self.plan, dtype, "cpu", source)
         self.copied = copied_bytes(model.weights, live_tensors.values())
         if model.dtype in ("float32", "float64"):
             check_same_scores(self.live, model)
         return model
 
-    def _reading(self, model: Model, tokenizer: Any) -> Model:
+    def _with_own_tokenizer(self, model: Model, tokenizer: Any) -> Model:
         """The model with a call's own tokenizer in place of that of `accelerate`, where the call has one."""
         if tokenizer is None:
             return model
         if self._spoken is None or self._spoken[0] is not tokenizer or self._spoken[1] is not model:
-            other, words = copy.copy(model), _words(tokenizer)
+            other, words = copy.copy(model), _convert_tokenizer(tokenizer)
             other.tokenizer, other.inputs = words, dataclasses.replace(model.inputs, tokenizer=words)
             self._spoken = tokenizer, model, other
         return self._spoken[2]
@@ -209,22 +209,22 @@ class Accelerated:
         negative_prompt_attention_mask: Any = None, custom_generate: Any = None, **kwargs: Any,
     ) -> Any:  # fmt: skip
         """transformers' `generate`: LongTensors, or its outputs where return_dict_in_generate asks for them."""
-        model, torch = self._reading(self.converted(), kwargs.pop("tokenizer", None)), sys.modules["torch"]
+        model, torch = self._with_own_tokenizer(self.converted(), kwargs.pop("tokenizer", None)), sys.modules["torch"]
         refused = {"assistant_model": assistant_model, "custom_generate": custom_generate,
                    "negative_prompt_attention_mask": negative_prompt_attention_mask}  # fmt: skip
-        _refuse(refused | kwargs)
-        settings, rest = self._settings(generation_config, kwargs)
+        _refuse_argument(refused | kwargs)
+        settings, rest = self._resolve_settings(generation_config, kwargs)
         given = inputs if inputs is not None else rest.pop("input_ids", None)
         mask, positions = rest.pop("attention_mask", None), None
         if not model.has_encoder:
             positions = rest.pop("position_ids", None)
         if unknown := sorted(name for name, value in rest.items() if value is not None and name not in NEEDLESS):
             raise OptionError(f"{', '.join(unknown)}: not known here; {REMEDY}")
-        ids_BN = _ids(given, settings, torch)
-        mask_BN = _mask(mask, ids_BN, settings, model.has_encoder)
+        ids_BN = _read_prompt_ids(given, settings, torch)
+        mask_BN = _read_mask(mask, ids_BN, settings, model.has_encoder)
         _check_positions(positions, mask_BN, self.live)
         prompts = _without_padding(ids_BN, mask_BN, model.has_encoder)
-        options = self._options(settings, ids_BN.shape[1])
+        options = self._options_of_settings(settings, ids_BN.shape[1])
         if {len(prompt) for prompt in prompts} != {ids_BN.shape[1]}:
             readers = READS_SOURCES if model.has_encoder else READS_TEXTS
             _check_padding(options | {"prefix_allowed_tokens_fn": prefix_allowed_tokens_fn}, readers, settings)
@@ -267,12 +267,14 @@ class Accelerated:
         start = settings.get("decoder_start_token_id") if model.has_encoder else None
         if is_beam:  # transformers' beam search takes token 0 for none
             pad = pad or eos
-        sequences = _sequences(out.token_ids, ids_BN, start, pad, torch)
+        sequences = _make_sequences(out.token_ids, ids_BN, start, pad, torch)
         if not settings.get("return_dict_in_generate"):
             return sequences
-        return _output(sequences, out, model.has_encoder, is_beam, torch)
+        return _make_output(sequences, out, model.has_encoder, is_beam, torch)
 
-    def _settings(self, generation_config: Any, kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _resolve_settings(
+        self, generation_config: Any, kwargs: dict[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         """(the settings of this call as transformers resolves them, arguments that are none)."""
         configs = (self.live.generation_config, generation_config)
         lengths = [getattr(config, "max_length", None) for config in configs] + [kwargs.get("max_length")]
@@ -301,7 +303,7 @@ class Accelerated:
             )
         return settings, rest
 
-    def _options(self, settings: dict[str, Any], N: int) -> dict[str, Any]:
+    def _options_of_settings(self, settings: dict[str, Any], N: int) -> dict[str, Any]:
         """transformers' settings as options of ours: those that count, with lengths of new tokens."""
         dropped = {*HARMLESS, *OTHER_SEARCHES, "max_length", "min_length", "is_default_length"}
         dropped |= set() if settings.get("do_sample") else SAMPLING_ALONE
@@ -343,7 +345,7 @@ class Accelerated:
 
     def settings_of(self, **call: Any) -> dict[str, Any]:
         """The settings of a call as transformers resolves them."""
-        return self._settings(call.pop("generation_config", None), call)[0]
+        return self._resolve_settings(call.pop("generation_config", None), call)[0]
 
     def draws(self, **call: Any) -> bool:
         """Whether a call chooses tokens at random."""
@@ -358,13 +360,13 @@ def _copy_of_live(kind: type, accelerated: Accelerated) -> Any:
     return accelerated.live
 
 
-def _words(tokenizer: Any) -> Tokenizer | None:
+def _convert_tokenizer(tokenizer: Any) -> Tokenizer | None:
     """The tokenizer here, of transformers' fast one."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     return None if backend is None else Tokenizer(backend)
 
 
-def _refuse(given: dict[str, Any]) -> None:
+def _refuse_argument(given: dict[str, Any]) -> None:
     """Raises OptionError on an argument that changes what is computed in a way that is not here."""
     for name, value in given.items():
         if name in NOT_TAKEN and value is not None:
@@ -377,7 +379,7 @@ def _eos_ids(settings: dict[str, Any]) -> list[int]:
     return eos if isinstance(eos, list) else [] if eos is None else [eos]
 
 
-def _ids(given: Any, settings: dict[str, Any], torch: Any) -> np.ndarray:
+def _read_prompt_ids(given: Any, settings: dict[str, Any], torch: Any) -> np.ndarray:
     """The prompts (B, N). Raises InputError on what are no token ids."""
     if given is None:
         if settings.get("bos_token_id") is None:
@@ -389,7 +391,7 @@ def _ids(given: Any, settings: dict[str, Any], torch: Any) -> np.ndarray:
     return ids_BN.astype(np.int64, copy=False)
 
 
-def _mask(mask: Any, ids_BN: np.ndarray, settings: dict[str, Any], has_encoder: bool) -> np.ndarray:
+def _read_mask(mask: Any, ids_BN: np.ndarray, settings: dict[str, Any], has_encoder: bool) -> np.ndarray:
     """What is no padding; without a mask transformers takes the padding token's places, if it is no EOS.
 
     Of sources, it did so in 5.0 and reads them as text in 5.24. Raises InputError on those.
@@ -455,7 +457,7 @@ def _check_padding(given: dict[str, Any], readers: Sequence[str], settings: dict
             )
 
 
-def _sequences(tokens: list[np.ndarray], ids_BN: np.ndarray, start: int | None, pad: int, torch: Any) -> Any:
+def _make_sequences(tokens: list[np.ndarray], ids_BN: np.ndarray, start: int | None, pad: int, torch: Any) -> Any:
     """Rows as transformers returns them: the prompt, or a target's start, then new tokens, padded on the right."""
     before = (
         np.repeat(ids_BN, len(tokens) // len(ids_BN), axis=0) if start is None else np.full((len(tokens), 1), start)
@@ -466,7 +468,7 @@ def _sequences(tokens: list[np.ndarray], ids_BN: np.ndarray, start: int | None, 
     return torch.from_numpy(np.concatenate([before, new], axis=1))
 
 
-def _output(sequences: Any, out: Output, has_encoder: bool, is_beam: bool, torch: Any) -> Any:
+def _make_output(sequences: Any, out: Output, has_encoder: bool, is_beam: bool, torch: Any) -> Any:
     """transformers' output of that kind. Its numbers are of float32, whatever the model computes in."""
     kinds = sys.modules["transformers"].generation.utils
     name = f"Generate{'Beam' if is_beam else ''}{'EncoderDecoder' if has_encoder else 'DecoderOnly'}Output"

@@ -82,14 +82,14 @@ def _copy_of_function(function: types.FunctionType, memo: dict[int, Any]) -> typ
     )
     for cell, old in zip(cells, function.__closure__ or (), strict=True):
         cell.cell_contents = copy_of(old.cell_contents, memo)
-    for name in _names(function.__code__) & variables.keys():
+    for name in _names_used(function.__code__) & variables.keys():
         variables[name] = copy_of(variables[name], memo)
     return copied
 
 
-def _names(code: types.CodeType) -> set[str]:
+def _names_used(code: types.CodeType) -> set[str]:
     """The names of other things that a function uses, and those of functions inside it."""
-    return set(code.co_names).union(*(_names(each) for each in code.co_consts if isinstance(each, types.CodeType)))
+    return set(code.co_names).union(*(_names_used(each) for each in code.co_consts if isinstance(each, types.CodeType)))
 
 
 class Watched:

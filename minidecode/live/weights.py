@@ -140,15 +140,15 @@ def fingerprint(live: Any, state: dict[str, LiveTensor]) -> list[Any]:
     `is_same` compares two. Objects in it are compared by identity; it keeps them, so that none takes another's place.
     """
     Tensor, of_every_module = sys.modules["torch"].Tensor, vars(sys.modules["torch"].nn.Module())
-    marks = [repr(vars(live.config)), *((name, *_mark(each.tensor)) for name, each in state.items())]
+    marks = [repr(vars(live.config)), *((name, *_mark_of_tensor(each.tensor)) for name, each in state.items())]
     for path, module in live.named_modules():
         marks += [path, type(module)]
-        marks += [_mark(buffer) for buffer in module._buffers.values() if buffer is not None]
+        marks += [_mark_of_tensor(buffer) for buffer in module._buffers.values() if buffer is not None]
         for name, value in vars(module).items():
             if name in of_every_module or (not path and name in NOT_COMPUTED):
                 continue
             if isinstance(value, Tensor):
-                value = _mark(value)
+                value = _mark_of_tensor(value)
             elif isinstance(value, (list, tuple, set)):
                 value = repr(value)
             marks += [name, value]
@@ -163,7 +163,7 @@ def is_same(before: list[Any], now: list[Any]) -> bool:
     )
 
 
-def _mark(tensor: Any) -> tuple[Any, ...]:
+def _mark_of_tensor(tensor: Any) -> tuple[Any, ...]:
     """What tells a changed tensor: place, torch's counter of changes in place, and a sample of the numbers.
 
     A change through `.data` has another counter. The sample sees it where it reaches one of SAMPLED numbers.

@@ -126,7 +126,7 @@ def checked_seed(name: str, seed: Any) -> int:
     return int(seed)
 
 
-def between(a_Z: np.ndarray, b_Z: np.ndarray, steps: int) -> np.ndarray:
+def interpolate_latents(a_Z: np.ndarray, b_Z: np.ndarray, steps: int) -> np.ndarray:
     """z_BZ = (1 - t) a + t b for so many t from 0 to 1, both included."""
     if isinstance(steps, bool) or not isinstance(steps, numbers.Integral) or not 2 <= int(steps) <= MOST_STEPS:
         raise OptionError(

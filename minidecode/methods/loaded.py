@@ -66,7 +66,7 @@ class LoadedModel:
         packs_floats = dtype == "float32" and plan.base == "fast" and plan.linear == "cpu" and plan.cache != "el"
         if device == "cpu" and (dtype in DYNAMIC or packs_floats):
             must = plan.base == "auto" or plan.linear_int8 == "cpu"
-            self.weights = file_of("cpu.common", "packing").packed(dtype, self.weights, must)
+            self.weights = file_of("cpu.common", "packing").pack_weights(dtype, self.weights, must)
         elif dtype is not None and (dtype in LOW_PRECISION or by_outputs):
             self.weights = weights_stored_as(dtype, self.weights, packs=device == "cpu")
         else:

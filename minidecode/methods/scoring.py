@@ -111,7 +111,7 @@ def logits(
     if decoder_input_ids is None and decoder_attention_mask is not None:
         raise InputError("decoder_attention_mask goes with decoder_input_ids, which this model does not take")
     ids, context = model.inputs.check_ids(token_rows(input_ids, attention_mask)), model.config.context
-    engine, sources = scorer(model, model.plan.on(model.device)), []
+    engine, sources = make_scoring_engine(model, model.plan.on(model.device)), []
     if model.is_encoder_decoder:
         sources, ids = ids, model.inputs.check_ids(token_rows(decoder_input_ids, decoder_attention_mask), "target")
         if len(sources) != len(ids):
@@ -172,7 +172,7 @@ def score(
             raise InputError(f"there are {len(ids)} texts and {len(target_rows)} targets: give each text its own")
     pieces = pieces_of(model, ids, target_rows, stride, truncate, decoder_start_token_id)
     z_BZ = latents_of(model, latent, None, ids)
-    engine = scorer(model, model.plan.on(model.device))
+    engine = make_scoring_engine(model, model.plan.on(model.device))
     try:
         with few_blas_threads(model.is_small):
             context = model.config.context
@@ -197,7 +197,7 @@ def log_probs_of(
         pieces = target_pieces([sources[i // each] for i in spoken], ids, prompts[0], context)
     else:
         pieces = text_pieces([prompts[i // each] for i in spoken], ids, context, checked_stride(None, context))
-    engine = scorer(model, plan)
+    engine = make_scoring_engine(model, plan)
     if z_BZ is not None:
         z_BZ = z_BZ[[i // each for i in spoken]]
     with few_blas_threads(model.is_small):
@@ -207,7 +207,7 @@ def log_probs_of(
     return [by_place.get(i, LogProbs.of_nothing(best)) for i in range(len(new_ids))]
 
 
-def scorer(model: LoadedModel, plan: Plan) -> Engine:
+def make_scoring_engine(model: LoadedModel, plan: Plan) -> Engine:
     """An engine that reads texts once. Nothing comes after the scored tokens, so no keys and values are kept."""
     functions, _ = plan.resolve(device=model.device, **model.plan_traits)
     return Engine(model.network, model.weights, CountedOps(functions), CacheFactory(NoCache), device=model.device)
@@ -281,7 +281,7 @@ class Piece:
         return len(self.read) + (0 if self.source is None else len(self.source))
 
 
-def windows(count: int, first: int, context: int, stride: int) -> Iterator[tuple[int, int, int]]:
+def cut_into_windows(count: int, first: int, context: int, stride: int) -> Iterator[tuple[int, int, int]]:
     """(start, first, end) of each window, so that each of the tokens `first` to `count` is scored once.
 
     A window reads up to `context` tokens from `start` on, so it can score up to the one behind them (`end` excluded);
@@ -316,7 +316,7 @@ def text_pieces(
                 "begin it with the token that texts begin with, such as <|endoftext|>"
             )
         ids, first = (text, 1) if targets is None else (np.concatenate([text, targets[b]]), len(text))
-        for start, scored, end in windows(len(ids), first, context, stride):
+        for start, scored, end in cut_into_windows(len(ids), first, context, stride):
             pieces.append(Piece(b, ids[start : end - 1], ids[scored:end]))
     return pieces
 
@@ -335,7 +335,7 @@ def target_pieces(
     return pieces
 
 
-def batches(pieces: Iterable[Piece], most: int) -> Iterator[list[Piece]]:
+def batch_pieces(pieces: Iterable[Piece], most: int) -> Iterator[list[Piece]]:
     """Neighbours together as long as they are at most `most` tokens; a longer piece goes alone."""
     batch: list[Piece] = []
     for piece in pieces:
@@ -359,7 +359,7 @@ def score_pieces(
     """
     parts_of_text: list[tuple[list[np.ndarray], ...]] = [([], [], []) for _ in range(texts)]
     done, total = 0, sum(len(p.scored) for p in pieces)
-    for batch in batches(pieces, most):
+    for batch in batch_pieces(pieces, most):
         if batch[0].source is not None:
             engine.encode([p.source for p in batch])
         if z_BZ is not None:

@@ -126,7 +126,7 @@ def _id_lists(name: str, value: Any) -> tuple[tuple[int, ...], ...]:
     return tuple(_token_ids(name, word) for word in value)
 
 
-def _biases(name: str, value: Any) -> tuple[tuple[tuple[int, ...], float], ...]:
+def _check_biases(name: str, value: Any) -> tuple[tuple[tuple[int, ...], float], ...]:
     """Pairs (ids, bias). Raises OptionError on what is no mapping and no list of pairs."""
     pairs = list(value.items()) if isinstance(value, Mapping) else list(value or ()) if _is_list(value or ()) else None
     if pairs is None or any(not _is_list(pair) or len(pair) != 2 for pair in pairs):
@@ -139,7 +139,7 @@ def _biases(name: str, value: Any) -> tuple[tuple[tuple[int, ...], float], ...]:
     return tuple({_token_ids(name, ids): float(bias) for ids, bias in pairs}.items())
 
 
-def _decay(name: str, value: Any) -> tuple[int, float] | None:
+def _check_decay(name: str, value: Any) -> tuple[int, float] | None:
     """(start, factor). Raises OptionError on anything else."""
     if value is None:
         return None
@@ -152,13 +152,13 @@ def _decay(name: str, value: Any) -> tuple[int, float] | None:
     return int(start), float(factor)
 
 
-def _function(name: str, value: Any) -> Callable[..., Any] | None:
+def _check_function(name: str, value: Any) -> Callable[..., Any] | None:
     if not callable(value or callable):
         raise OptionError(f"{name} must be a function, not {value!r:.80}")
     return value
 
 
-def _functions(name: str, value: Any) -> tuple[Callable[..., Any], ...]:
+def _check_functions(name: str, value: Any) -> tuple[Callable[..., Any], ...]:
     """One, several or none. Raises OptionError on what cannot be called."""
     functions = (value,) if callable(value) else value or ()
     functions = tuple(functions) if isinstance(functions, Iterable) else (functions,)
@@ -170,10 +170,10 @@ def _functions(name: str, value: Any) -> tuple[Callable[..., Any], ...]:
 TOKEN_ID = Whole(may_be_none=True)
 TOKEN_IDS = Checked(_token_ids, list[int], "int | Sequence[int] | None")
 ID_LISTS = Checked(_id_lists, list[str], "Sequence[Sequence[int]] | None")
-BIASES = Checked(_biases, list[str], "Mapping[tuple[int, ...], float] | Sequence[Sequence[Any]] | None")
-DECAY = Checked(_decay, str, "Sequence[float] | None")
+BIASES = Checked(_check_biases, list[str], "Mapping[tuple[int, ...], float] | Sequence[Sequence[Any]] | None")
+DECAY = Checked(_check_decay, str, "Sequence[float] | None")
 STRINGS = Checked(checked_stops, list[str], "str | Sequence[str] | None")
 REGEX = Checked(lambda name, value: checked_regex(value), str)
 SCHEMA = Checked(lambda name, value: checked_schema(value), str)
-FUNCTION = Checked(_function)
-FUNCTIONS = Checked(_functions)
+FUNCTION = Checked(_check_function)
+FUNCTIONS = Checked(_check_functions)

@@ -514,7 +514,7 @@ def resolve(defaults: dict[str, Any], given: dict[str, Any], source: str = "gene
     if merged.get("dialect") == "ctranslate2":  # which reads no forced tokens from a model's files
         merged = {k: v for k, v in merged.items() if k in given or k not in FORCED}
     for spellings in (MAXIMA, MINIMA):
-        if _gives(given, spellings):
+        if _is_limit_given(given, spellings):
             for name in set(spellings) - set(given):
                 merged.pop(name, None)
     dialect = merged.get("dialect", "hf")
@@ -532,7 +532,7 @@ def resolve(defaults: dict[str, Any], given: dict[str, Any], source: str = "gene
         )
     if "early_stopping" in given and dialect in NO_EARLY_STOPPING:
         raise OptionError(f"early_stopping is no rule of dialect {dialect!r}, which {NO_EARLY_STOPPING[dialect]}")
-    has_default_minimum = _gives(given, MAXIMA) and not _gives(given, MINIMA)
+    has_default_minimum = _is_limit_given(given, MAXIMA) and not _is_limit_given(given, MINIMA)
     if has_default_minimum:
         for least, most in (("min_new_tokens", "max_new_tokens"), ("min_length", "max_length")):
             both = checks.is_whole(merged.get(least)) and checks.is_whole(merged.get(most))
@@ -575,7 +575,7 @@ def _check_fairseq_limits(given: dict[str, Any], merged: dict[str, Any]) -> None
         )
 
 
-def _gives(given: dict[str, Any], spellings: Iterable[str]) -> bool:
+def _is_limit_given(given: dict[str, Any], spellings: Iterable[str]) -> bool:
     """Whether a limit is given in one of its spellings; False is match_source_len's word for none."""
     return any(given.get(name) is not None and given[name] is not False for name in spellings)
 

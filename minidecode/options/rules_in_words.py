@@ -19,16 +19,16 @@ def rules_in_words(o: Options) -> dict[str, str]:
     return {
         "scores": order,
         "bans": "bans and penalties see " + ("the whole text" if rules.bans_see_prompts else "new tokens alone"),
-        "candidates": _candidates(o),
+        "candidates": _candidates_in_words(o),
         "finished": kept,
         "prefix": f"right behind a prefix, {who_ends} may end",
-        "limit": _limit(o),
-        "stop": f"a sentence stops when {_stop(o)}",
-        "norm": f"a text's score is divided by {_norm(o)}",
+        "limit": _limit_in_words(o),
+        "stop": f"a sentence stops when {_stop_in_words(o)}",
+        "norm": f"a text's score is divided by {_norm_in_words(o)}",
     }
 
 
-def _candidates(o: Options) -> str:
+def _candidates_in_words(o: Options) -> str:
     if o.num_beams == 1:
         return "the likeliest token is chosen"
     place = "leaves its place to another"
@@ -39,7 +39,7 @@ def _candidates(o: Options) -> str:
     return f"a step looks at {o.candidates} candidates, and one that ends {place}"
 
 
-def _limit(o: Options) -> str:
+def _limit_in_words(o: Options) -> str:
     if o.rules.at_limit == "eos":
         return "at the limit, EOS is forced"
     if o.num_beams == 1:
@@ -49,7 +49,7 @@ def _limit(o: Options) -> str:
     return f"at the limit, the {o.num_beams} best candidates count as finished"
 
 
-def _stop(o: Options) -> str:
+def _stop_in_words(o: Options) -> str:
     """The rest of "a sentence stops when ..."."""
     W = o.num_beams
     if W == 1:
@@ -68,7 +68,7 @@ def _stop(o: Options) -> str:
     return f"{who}, {length}, cannot beat the worst of {W} finished texts"
 
 
-def _norm(o: Options) -> str:
+def _norm_in_words(o: Options) -> str:
     if o.divides_as_gnmt:
         return f"((5 + length) / 6) ** {o.length_penalty:g}"
     return f"length ** {o.length_penalty:g}"

@@ -235,17 +235,17 @@ class Places:
             return function(*args, **kwargs)
         if call.results:
             rows = len(args[call.rows_of])
-            out = tuple(None if result is None else self._view(result, rows) for result in call.results)
+            out = tuple(None if result is None else self._view_of_result(result, rows) for result in call.results)
             kwargs = kwargs | {"out": out if len(out) > 1 else out[0]}
         if call.workspace is not None:
             kwargs = kwargs | {"workspace": self._workspace(call)}
         return function(*args, **kwargs)
 
-    def _view(self, result: Result, rows: int) -> np.ndarray:
+    def _view_of_result(self, result: Result, rows: int) -> np.ndarray:
         """The first rows of a result's array; there are fewer when sentences have left."""
         if (result, rows) not in self._views:
             shape = (rows, *result.axes)
-            self._views[result, rows] = self._array(*self._range_of(result.lifetime), shape, result.dtype)
+            self._views[result, rows] = self._array_at_offset(*self._range_of(result.lifetime), shape, result.dtype)
         return self._views[result, rows]
 
     def _workspace(self, call: Call) -> Callable[..., np.ndarray]:
@@ -254,7 +254,7 @@ class Places:
 
         def workspace(shape, dtype) -> np.ndarray:
             nonlocal free
-            array = self._array(free, end, shape, np.dtype(dtype))
+            array = self._array_at_offset(free, end, shape, np.dtype(dtype))
             free += rounded_to_alignment(array.nbytes)
             return array
 
@@ -265,7 +265,7 @@ class Places:
         offset = self.plan.layout.offsets[lifetime]
         return offset, offset + self.plan.layout.lifetimes[lifetime].bytes
 
-    def _array(self, begin: int, end: int, shape, dtype: np.dtype) -> np.ndarray:
+    def _array_at_offset(self, begin: int, end: int, shape, dtype: np.dtype) -> np.ndarray:
         shape = shape if isinstance(shape, tuple) else (shape,)
         size = math.prod(shape) * dtype.itemsize
         if begin + size > end:

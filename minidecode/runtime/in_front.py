@@ -40,7 +40,7 @@ class InFront:
 
     def place_shift_R(self) -> np.ndarray:
         """What comes on top of a token's number in its text to give its place in the table, for each text."""
-        return self._put(np.array([len(s) - self.unread + self.target_place for s in self.sources]))
+        return self._copy_to_device(np.array([len(s) - self.unread + self.target_place for s in self.sources]))
 
     def first_B(self, lengths: list[int], every_row: bool) -> list[int]:
         """The first token that predicts, of each text behind its source: the last one, or with every_row the first one
@@ -56,10 +56,10 @@ class InFront:
         pos_R = np.arange(length_B.sum()) - np.repeat(begin_B, length_B)
         of_source_R = pos_R < np.repeat(size_B, length_B)
         predicts_R = pos_R >= np.repeat(first_B, length_B)
-        pick_R = None if of_source_R.all() else self._put(np.flatnonzero(of_source_R))
-        prefix = Prefix(self._put(offsets_of(size_B)), pick_R)
+        pick_R = None if of_source_R.all() else self._copy_to_device(np.flatnonzero(of_source_R))
+        prefix = Prefix(self._copy_to_device(offsets_of(size_B)), pick_R)
         place_R = pos_R + self.target_place * ~of_source_R
-        return self._put(place_R), prefix, self._put(np.flatnonzero(predicts_R))
+        return self._copy_to_device(place_R), prefix, self._copy_to_device(np.flatnonzero(predicts_R))
 
-    def _put(self, array: np.ndarray) -> np.ndarray:
+    def _copy_to_device(self, array: np.ndarray) -> np.ndarray:
         return put(array, self.device)

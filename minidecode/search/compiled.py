@@ -45,7 +45,7 @@ TYPES: dict[str, dict[str, list[str]]] = {
     "heads": {"heads._split_heads": ["*f2 f1r f3 f3 f3 i"]},
     "hars": {"hars._hars_candidates": ["f2 f2 f2 i2"]},
     "rotation": {"rotation._rotate_heads": ["*f2 f1r i1 f2r i f2"]},
-    "ngram": {"ngram._ban": ["f2 i2 i1 i"]},
+    "ngram": {"ngram._ban_in_rows": ["f2 i2 i1 i"]},
     "norm": {"norm._residual_norm": ["*f2 f2 f1r f1r f1r f f2 f2 i"]},
     "sequences": {"sequences._update_sequences": ["i3 i2 i2 i1"]},
     "reorder": {"common.follow_parents.follow_parents": ["w4 i1 i"]},
@@ -62,11 +62,11 @@ TYPES: dict[str, dict[str, list[str]]] = {
     "top_p": {"top_p._top_p_filter": ["f2 d i"]},
 }
 PRODUCTS = {  # "linear", by what the weights are stored as
-    "float32": {"common.skinny_gemm._outputs": ["*f2 f2r f1r b f2 i"],
+    "float32": {"common.skinny_gemm._multiply_outputs": ["*f2 f2r f1r b f2 i"],
                 "common.panel_gemm._multiply_floats": ["*f2 f3r f1r f2 b b i i i"]} | WORKERS,
-    "float16": {"common.skinny_gemm._outputs": ["*f2 h2r f1r b f2 i"],
+    "float16": {"common.skinny_gemm._multiply_outputs": ["*f2 h2r f1r b f2 i"],
                 "common.low_precision._cast": ["h2r f2"]} | WORKERS,
-    "int8": {"common.skinny_gemm._outputs": ["*f2 q2r f1r b f2 i"],
+    "int8": {"common.skinny_gemm._multiply_outputs": ["*f2 q2r f1r b f2 i"],
              "common.low_precision._cast": ["q2r f2"]} | WORKERS,
 }  # fmt: skip
 WHOLE_NUMBERS = {

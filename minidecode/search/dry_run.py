@@ -380,7 +380,7 @@ def merge_timelines(steps: list[Recorder]) -> tuple[list[Lifetime], dict[str, tu
                 past = (end if id(m) in searching else ends[-1]) if m.is_seen else m.last + shift
                 lifetimes.append(Lifetime(m.name, m.bytes, m.first + shift, past))
 
-    def placed(calls: list[_Called], shift: int) -> tuple[Call, ...]:
+    def place_lifetime(calls: list[_Called], shift: int) -> tuple[Call, ...]:
         shifted = []
         for c in calls:
             made = [m for m in c.made if m is None or m.is_placed]
@@ -389,6 +389,6 @@ def merge_timelines(steps: list[Recorder]) -> tuple[list[Lifetime], dict[str, tu
             shifted.append(Call(c.op, c.time + shift, results, c.rows_of, room))
         return tuple(shifted)
 
-    calls = {section: (placed(first.calls[section], 0),) for section in ("reorder", "forward")}
-    ways = (placed(step.calls["search"], shift) for step, shift in zip(steps, shifts, strict=True))
+    calls = {section: (place_lifetime(first.calls[section], 0),) for section in ("reorder", "forward")}
+    ways = (place_lifetime(step.calls["search"], shift) for step, shift in zip(steps, shifts, strict=True))
     return lifetimes, calls | {"search": tuple(ways)}

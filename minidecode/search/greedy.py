@@ -73,7 +73,7 @@ def greedy_search(
             report = looks.look(step, texts.past, chosen.flag, chosen.trouble_R, chosen.model_trouble_R)
             flag = report.flag
             if flag & TROUBLE:
-                streams.tell(texts, chosen, report.step)
+                streams.tell_tokens(texts, chosen, report.step)
                 if report.model_trouble_R is not None:
                     raise_trouble(report.model_trouble_R, texts.sentence_R, report.step)
                 raise_trouble(report.trouble_X, texts.sentence_R, report.step)
@@ -81,7 +81,7 @@ def greedy_search(
                 flag |= texts.stop(stopping, request, chosen.scores_RV)
             if trace:
                 note_tokens(trace, report.step, texts, chosen)
-            streams.tell(texts, chosen, looks.steps)
+            streams.tell_tokens(texts, chosen, looks.steps)
             if flag & ALL_DONE:
                 break
 
@@ -302,7 +302,7 @@ class Streams:
         self.goes_on_R = np.ones(rows, bool)
         self.steps = 0  # whose tokens were told
 
-    def tell(self, texts: Texts, chosen: Chosen, steps: int) -> None:
+    def tell_tokens(self, texts: Texts, chosen: Chosen, steps: int) -> None:
         """Tells the tokens of all steps up to this number; `chosen` is the newest."""
         if self.on_token is None:
             return

@@ -105,7 +105,7 @@ def acts(
     whose results an arena lays out, so that a dry run has to see it.
     """
 
-    def note(function):
+    def note_condition(function):
         @functools.wraps(function)
         def processor(ops, scores_RV, rows, o):
             if not noted.is_due(rows, o):
@@ -124,7 +124,7 @@ def acts(
         noted.is_due = lambda rows, o: bool(on(o)) and (at is None or at(rows.rows_that_may_go_on, o).any())
         return noted
 
-    return note
+    return note_condition
 
 
 def due_processors(rows: Rows, options: Options) -> tuple[str, ...]:

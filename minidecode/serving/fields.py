@@ -58,47 +58,47 @@ class Asked:
     only_scored: bool = False  # max_tokens=0 with echo
 
 
-def completion(body: dict[str, Any]) -> Asked:
+def parse_completion(body: dict[str, Any]) -> Asked:
     """A body of /v1/completions. Raises FieldError."""
-    asked = Asked(_prompts(body.get("prompt")), echo=_read_flag(body, "echo"))
-    _common(body, asked)
-    asked.logprobs = _number(body, "logprobs", 0, MOST_LOGPROBS)
-    limit = _number(body, "max_tokens", 0, 2**31)
+    asked = Asked(_read_prompts(body.get("prompt")), echo=_read_flag(body, "echo"))
+    _read_common_fields(body, asked)
+    asked.logprobs = _read_number(body, "logprobs", 0, MOST_LOGPROBS)
+    limit = _read_number(body, "max_tokens", 0, 2**31)
     if limit == 0 and not asked.echo:
         raise FieldError("max_tokens", "max_tokens must be at least 1, or 0 with echo")
     asked.only_scored = limit == 0
-    _limit(asked, limit, DEFAULT_TOKENS)
+    _read_token_limit(asked, limit, DEFAULT_TOKENS)
     if asked.echo and asked.stream:
         raise FieldError("echo", "echo and stream do not go together: leave one of them out")
-    best_of = _number(body, "best_of", 1, MOST_TEXTS)
+    best_of = _read_number(body, "best_of", 1, MOST_TEXTS)
     if best_of is not None and best_of != asked.n:
         raise FieldError("best_of", f"best_of must be n ({asked.n}), or left out: use num_beams for a wider search")
     return asked
 
 
-def chat(body: dict[str, Any]) -> Asked:
+def parse_chat(body: dict[str, Any]) -> Asked:
     """A body of /v1/chat/completions. Raises FieldError."""
-    asked = Asked([_messages(body.get("messages"))])
-    _common(body, asked)
-    top = _number(body, "top_logprobs", 0, MOST_LOGPROBS)
+    asked = Asked([_read_messages(body.get("messages"))])
+    _read_common_fields(body, asked)
+    top = _read_number(body, "top_logprobs", 0, MOST_LOGPROBS)
     if _read_flag(body, "logprobs"):
         asked.logprobs = top or 0
     elif top is not None:
         raise FieldError("top_logprobs", "top_logprobs needs logprobs: true")
-    limits = [_number(body, name, 1, 2**31) for name in ("max_completion_tokens", "max_tokens")]
-    _limit(asked, next((limit for limit in limits if limit is not None), None), None)
+    limits = [_read_number(body, name, 1, 2**31) for name in ("max_completion_tokens", "max_tokens")]
+    _read_token_limit(asked, next((limit for limit in limits if limit is not None), None), None)
     wanted = body.get("response_format")
     if wanted is not None:
-        _format(wanted, asked)
+        _read_response_format(wanted, asked)
     return asked
 
 
-def _common(body: dict[str, Any], asked: Asked) -> None:
+def _read_common_fields(body: dict[str, Any], asked: Asked) -> None:
     """The fields that both kinds of requests have."""
     for name, (harmless, instead) in NOT_HERE.items():
         if body.get(name) not in (None, harmless):
             raise FieldError(name, f"{name} is not served: {instead}, or leave it out")
-    asked.n = _number(body, "n", 1, MOST_TEXTS) or 1
+    asked.n = _read_number(body, "n", 1, MOST_TEXTS) or 1
     asked.stream = _read_flag(body, "stream")
     said = body.get("stream_options")
     if said is not None:
@@ -112,19 +112,19 @@ def _common(body: dict[str, Any], asked: Asked) -> None:
             asked.options[name] = body[name]
     if (schema := asked.options.get("json_schema")) is not None and not isinstance(schema, dict):
         raise FieldError("json_schema", "json_schema must be an object")  # a text could name a file
-    asked.options |= {"num_return_sequences": asked.n} | _search(body, asked)
-    if stops := _stops(body.get("stop")):
+    asked.options |= {"num_return_sequences": asked.n} | _read_search_fields(body, asked)
+    if stops := _read_stops(body.get("stop")):
         asked.options["stop_strings"] = stops
-    if biases := _biases(body.get("logit_bias")):
+    if biases := _read_logit_bias(body.get("logit_bias")):
         asked.options["sequence_bias"] = biases
 
 
-def _search(body: dict[str, Any], asked: Asked) -> dict[str, Any]:
+def _read_search_fields(body: dict[str, Any], asked: Asked) -> dict[str, Any]:
     """Sampling at temperature 1, as at OpenAI, unless temperature is 0 or beams are asked for."""
-    temperature = _decimal(body, "temperature", 0.0, 100.0)
-    top_p = _decimal(body, "top_p", 0.0, 1.0)
-    seed = _number(body, "seed", -(2**63), 2**64 - 1)
-    beams = _number(body, "num_beams", 1, 2**16) or 1
+    temperature = _read_decimal(body, "temperature", 0.0, 100.0)
+    top_p = _read_decimal(body, "top_p", 0.0, 1.0)
+    seed = _read_number(body, "seed", -(2**63), 2**64 - 1)
+    beams = _read_number(body, "num_beams", 1, 2**16) or 1
     samples = body.get("do_sample")
     if samples is None:
         samples = beams == 1 and temperature != 0.0
@@ -151,7 +151,7 @@ def _search(body: dict[str, Any], asked: Asked) -> dict[str, Any]:
     return chosen
 
 
-def _limit(asked: Asked, limit: int | None, default: int | None) -> None:
+def _read_token_limit(asked: Asked, limit: int | None, default: int | None) -> None:
     """Most new tokens: OpenAI's field goes before options of `generate`, and those before the default."""
     limit = default if limit is None and not set(MAXIMA) & set(asked.options) else limit
     if limit:
@@ -160,7 +160,7 @@ def _limit(asked: Asked, limit: int | None, default: int | None) -> None:
         asked.options["max_new_tokens"] = limit
 
 
-def _prompts(given: Any) -> list[Any]:
+def _read_prompts(given: Any) -> list[Any]:
     if isinstance(given, str) or _is_ids(given):
         return [given]
     if isinstance(given, list) and given and all(isinstance(p, str) or _is_ids(p) for p in given):
@@ -174,7 +174,7 @@ def _is_ids(given: Any) -> bool:
     return isinstance(given, list) and bool(given) and all(_is_whole(i) and 0 <= i < 2**31 for i in given)
 
 
-def _messages(given: Any) -> list[dict[str, Any]]:
+def _read_messages(given: Any) -> list[dict[str, Any]]:
     """Messages whose contents are texts: parts of type text are put together."""
     if not isinstance(given, list) or not given:
         raise FieldError("messages", f"messages must be a list of messages, at least one, not {shown(given)}")
@@ -196,7 +196,7 @@ def _messages(given: Any) -> list[dict[str, Any]]:
     return read
 
 
-def _format(wanted: Any, asked: Asked) -> None:
+def _read_response_format(wanted: Any, asked: Asked) -> None:
     kind = wanted.get("type") if isinstance(wanted, dict) else None
     if kind == "json_object":
         asked.options["json_schema"] = {"type": "object"}
@@ -209,14 +209,14 @@ def _format(wanted: Any, asked: Asked) -> None:
         raise FieldError("response_format", "response_format.type must be text, json_object or json_schema")
 
 
-def _stops(given: Any) -> list[str]:
+def _read_stops(given: Any) -> list[str]:
     stops = [given] if isinstance(given, str) else given or []
     if not isinstance(stops, list) or len(stops) > MOST_STOPS or not all(isinstance(s, str) and s for s in stops):
         raise FieldError("stop", f"stop must be a text, or at most {MOST_STOPS} that are not empty, not {shown(given)}")
     return stops
 
 
-def _biases(given: Any) -> dict[tuple[int, ...], float]:
+def _read_logit_bias(given: Any) -> dict[tuple[int, ...], float]:
     """{"id": bias} -> {(id,): bias}"""
     if given is None:
         return {}
@@ -239,16 +239,18 @@ def _read_flag(body: dict[str, Any], name: str) -> bool:
     return bool(value)
 
 
-def _number(body: dict[str, Any], name: str, least: int, most: int) -> int | None:
-    return _within(body, name, least, most, _is_whole, "an integer")
+def _read_number(body: dict[str, Any], name: str, least: int, most: int) -> int | None:
+    return _check_within(body, name, least, most, _is_whole, "an integer")
 
 
-def _decimal(body: dict[str, Any], name: str, least: float, most: float) -> float | None:
-    value = _within(body, name, least, most, _is_number, "a number")
+def _read_decimal(body: dict[str, Any], name: str, least: float, most: float) -> float | None:
+    value = _check_within(body, name, least, most, _is_number, "a number")
     return None if value is None else float(value)
 
 
-def _within(body: dict[str, Any], name: str, least: Any, most: Any, fits: Callable[[Any], bool], what: str) -> Any:
+def _check_within(
+    body: dict[str, Any], name: str, least: Any, most: Any, fits: Callable[[Any], bool], what: str
+) -> Any:
     value = body.get(name)
     if value is None:
         return None

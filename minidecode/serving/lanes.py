@@ -80,7 +80,7 @@ class TextLane:
     def merged(cls, parts: Sequence[tuple[TextLane, np.ndarray]]) -> TextLane:
         """One lane of these rows of several."""
         lanes = [(lane, stays_R) for lane, stays_R in parts if len(stays_R)] or [parts[0]]
-        request, sentence_R = _joined([(lane.request, lane.texts.sentence_R[stays]) for lane, stays in lanes])
+        request, sentence_R = _join_requests([(lane.request, lane.texts.sentence_R[stays]) for lane, stays in lanes])
         rows = {
             name: np.concatenate([getattr(lane.texts, name)[stays] for lane, stays in lanes])
             for name in ("tokens_RM", "length_R", "total_R", "done_R", "nobody_R", "begins_R", "limits_R")
@@ -122,7 +122,7 @@ class TextLane:
         chosen = next_tokens(ops, logits_RV, self.texts, self.request, self.options, step, None)
         if int(chosen.flag[0]) & TROUBLE:
             for trouble_R in (chosen.model_trouble_R, chosen.trouble_R):
-                _fail(self.jobs, trouble_R, new_R)
+                _fail_jobs(self.jobs, trouble_R, new_R)
         if self.request.stopping and self.request.stopping.looks_at_texts:
             self.texts.stop(self.request.stopping, self.request, chosen.scores_RV)
         for r, job in enumerate(self.jobs):
@@ -173,7 +173,7 @@ class BeamLane:
         X = parts[0][0].options.num_beams
         lanes = [(lane, stays_R[::X] // X) for lane, stays_R in parts if len(stays_R)] or [(parts[0][0], np.arange(0))]
         first, states = lanes[0][0], [(lane.state, stays) for lane, stays in lanes]
-        request, sentence_B = _joined([(lane.request, lane.state.sentence_B[stays]) for lane, stays in lanes])
+        request, sentence_B = _join_requests([(lane.request, lane.state.sentence_B[stays]) for lane, stays in lanes])
         groups = [_joined_beams([(s.groups[g], stays) for s, stays in states]) for g in range(len(first.state.groups))]
         draws = _joined_draws([(s.draws, stays) for s, stays in states])
         diversity = first.state.diversity and first.state.diversity.for_sentences(len(sentence_B))
@@ -243,7 +243,7 @@ def start_lane(job: Job, logits_1V: np.ndarray, positions: int) -> Lane:
     return (TextLane if job.options.num_beams == 1 else BeamLane).start(job, logits_1V, positions)
 
 
-def _joined(parts: Sequence[tuple[Request, np.ndarray]]) -> tuple[Request, np.ndarray]:
+def _join_requests(parts: Sequence[tuple[Request, np.ndarray]]) -> tuple[Request, np.ndarray]:
     """(one request, sentence_X): of those sentences of several that a row is of; each row's sentence in it."""
     prompts, limits, sources, numbers = [], [], [], []
     for request, sentence_X in parts:
@@ -280,7 +280,7 @@ def _troubles_of(decided: Decided, b: int, B: int) -> tuple[np.ndarray, np.ndarr
     return trouble_X, None if model_trouble_R is None else model_trouble_R.reshape(B, -1)[b]
 
 
-def _fail(jobs: Sequence[Job], trouble_R: np.ndarray | None, step_R: np.ndarray) -> None:
+def _fail_jobs(jobs: Sequence[Job], trouble_R: np.ndarray | None, step_R: np.ndarray) -> None:
     """Tells the jobs of the rows in trouble, and no others."""
     for r in [] if trouble_R is None else np.flatnonzero(trouble_R):
         try:

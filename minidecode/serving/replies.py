@@ -118,7 +118,7 @@ class Pieces:
             yield self.reply.chunk(self.index, text, None, logprobs)
 
 
-def usage(jobs: Sequence[Job], prompt_tokens: int) -> dict[str, Any]:
+def count_usage(jobs: Sequence[Job], prompt_tokens: int) -> dict[str, Any]:
     """Tokens of prompts and of answers; of answers that did not end, those that have."""
     made = sum(len(ids) for job in jobs for ids, _ in job.texts.values())
     return {"prompt_tokens": prompt_tokens, "completion_tokens": made, "total_tokens": prompt_tokens + made,

@@ -169,11 +169,11 @@ class Scheduler:
     def step(self) -> None:
         """Lets requests join, reads on in their texts, and then computes one token of each row that runs."""
         with few_blas_threads(self.model.is_small), np.errstate(all="ignore"):
-            self._admit()
+            self._admit_waiting()
             if self.readings:
-                self._read()
+                self._read_prompts()
             if self.lanes:
-                self._compute()
+                self._compute_tokens()
 
     def run(self) -> None:
         """Steps until all requests have their answers."""
@@ -184,7 +184,7 @@ class Scheduler:
         """What runs ends with this error."""
         for job in self.running:
             job.fail(error)
-        self._clear()
+        self._clear_rows()
 
     def cancel(self, job: Job) -> None:
         """A request that waits or runs ends without an answer; its rows are free at once.
@@ -194,7 +194,7 @@ class Scheduler:
         if not job.is_over:
             job.end("cancelled")
             if not self.chooses:
-                self._clear()
+                self._clear_rows()
 
     def preempt(self, job: Job) -> None:
         """Between two steps: a running request gives its rows back and waits again, in front of all later ones.
@@ -214,9 +214,9 @@ class Scheduler:
         self.running.remove(job)
         self.waiting.append(job)
         self.waiting.sort(key=lambda job: job.number)
-        self._clear()
+        self._clear_rows()
 
-    def _admit(self) -> None:
+    def _admit_waiting(self) -> None:
         """The first requests that wait get rows, as far as rows and memory go. From then on their texts are read.
 
         Sources and their texts are read whole. So of these a step admits only as many as max_prefill_tokens allows.
@@ -235,7 +235,7 @@ class Scheduler:
             self.running.append(self.waiting.pop(0))
             job.state, batch.most_rows = "running", max(batch.most_rows, batch.rows.number)
 
-    def _read(self) -> None:
+    def _read_prompts(self) -> None:
         """Reads on in the texts of all requests that have joined, and lets those run whose texts are read."""
         for reading in self.readings:
             if reading.logits_V is None:
@@ -256,16 +256,16 @@ class Scheduler:
         self.readings = [reading for reading in readings if reading.job in unread]
         for job in dict.fromkeys(reading.job for reading in readings if reading.job not in unread):
             self.lanes.append(self._start_or_extend_lane(job, [reading for reading in readings if reading.job is job]))
-        self._clear()
+        self._clear_rows()
 
     def _start_or_extend_lane(self, job: Job, readings: list[Reading]) -> Lane:
         """The lane of a request whose texts have been read. A new one has its first tokens, too."""
         logits_1V, is_new = readings[0].logits_V[None], job.lane is None
         lane = start_lane(job, logits_1V, self.model.config.context + 1) if is_new else job.lane
         lane.row_R, job.lane = np.concatenate([reading.row_X for reading in readings]), None
-        return self._taken(lane, np.repeat(logits_1V, job.rows, axis=0)) if is_new else lane
+        return self._advance_lane(lane, np.repeat(logits_1V, job.rows, axis=0)) if is_new else lane
 
-    def _taken(self, lane: Lane, logits_RV: np.ndarray) -> Lane:
+    def _advance_lane(self, lane: Lane, logits_RV: np.ndarray) -> Lane:
         """The lane after each of its rows has got its next token: those that go on."""
         self.chooses = True
         try:
@@ -275,10 +275,10 @@ class Scheduler:
                 job.fail(error)
             stays_R = np.arange(0)
         self.chooses = False
-        # Where no row stays, all requests of the lane are over, and `_clear` drops it.
+        # Where no row stays, all requests of the lane are over, and `_clear_rows` drops it.
         return lane if len(stays_R) in (0, len(lane)) else type(lane).merged([(lane, stays_R)])
 
-    def _compute(self) -> None:
+    def _compute_tokens(self) -> None:
         """One token of each row."""
         for lane in self.lanes:
             for first, parent_X in lane.moves():
@@ -291,8 +291,8 @@ class Scheduler:
             return
         self.batch.most_requests = max(self.batch.most_requests, len({job for lane in self.lanes for job in lane.jobs}))
         logits_RV = self.batch.step(token_R, length_R)
-        self.lanes = [self._taken(lane, logits_RV[lane.row_R]) for lane in self.lanes]
-        self._clear()
+        self.lanes = [self._advance_lane(lane, logits_RV[lane.row_R]) for lane in self.lanes]
+        self._clear_rows()
 
     def _last_tokens(self) -> tuple[np.ndarray, np.ndarray]:
         """(token_R, length_R): what the next step reads of each row, and how long its text is with it."""
@@ -301,7 +301,7 @@ class Scheduler:
             token_R[lane.row_R], length_R[lane.row_R] = lane.last_tokens()
         return token_R, length_R
 
-    def _clear(self) -> None:
+    def _clear_rows(self) -> None:
         """Takes out the rows of what is over or waits again, joins lanes of the same kind, and hands over answers.
 
         Rows that run come first, in the order that they have; behind them are those of texts that are being read.
@@ -332,7 +332,7 @@ class Scheduler:
         for job in over:
             if job.state == "done":
                 try:
-                    self._answer(job)
+                    self._answer_job(job)
                 except Exception as error:  # the other requests still get their answers
                     job.fail(error)
         with contextlib.ExitStack() as ends:  # calls each, though another one raises
@@ -340,7 +340,7 @@ class Scheduler:
                 if job.on_end is not None:
                     ends.callback(job.on_end, job)
 
-    def _answer(self, job: Job) -> None:
+    def _answer_job(self, job: Job) -> None:
         log_probs = None
         if job.logprobs is not None and job.options.num_beams > 1:  # of the texts that were found, in the end
             ids = [job.texts[x][0] for x in range(len(job.texts))]

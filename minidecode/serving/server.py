@@ -38,7 +38,7 @@ from ..options.options import MAXIMA
 from . import fields
 from .fields import Asked, FieldError
 from .jobs import Job
-from .replies import Noted, Pieces, Reply, error_body, usage
+from .replies import Noted, Pieces, Reply, count_usage, error_body
 from .scheduler import Scheduler
 from .worker import Worker
 
@@ -151,24 +151,24 @@ class Server:
 
     async def models(self, request: Request) -> Response:
         self._check_key(request)
-        return JSONResponse({"object": "list", "data": [self._model()]})
+        return JSONResponse({"object": "list", "data": [self._describe_model()]})
 
     async def model_of_name(self, request: Request) -> Response:
         self._check_key(request)
         self._check_model(request.path_params["name"])
-        return JSONResponse(self._model())
+        return JSONResponse(self._describe_model())
 
     async def state(self, request: Request) -> Response:
         """What the page shows: no texts of anybody's."""
         self._check_key(request)
-        return JSONResponse(await asyncio.wrap_future(self.worker.ask(self._state)))
+        return JSONResponse(await asyncio.wrap_future(self.worker.ask(self._describe_state)))
 
     async def metrics(self, request: Request) -> Response:
         """Counts in the format of Prometheus."""
         self._check_key(request)
-        figures = await asyncio.wrap_future(self.worker.ask(self._state))
+        figures = await asyncio.wrap_future(self.worker.ask(self._describe_state))
         lines = []
-        for name, value, kind, about in _metrics(figures):
+        for name, value, kind, about in _list_metrics(figures):
             lines += [f"# HELP {name} {about}", f"# TYPE {name} {kind}", f"{name} {value}"]
         answered = [
             f'minidecode_requests_total{{state="{state}"}} {n}' for state, n in sorted(figures["answered"].items())
@@ -177,7 +177,7 @@ class Server:
                   "# TYPE minidecode_requests_total counter", *answered]  # fmt: skip
         return PlainTextResponse("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
 
-    def _state(self, scheduler: Scheduler) -> dict[str, Any]:
+    def _describe_state(self, scheduler: Scheduler) -> dict[str, Any]:
         batch = scheduler.batch
         jobs = [
             {"number": job.number, "rows": rows_of(scheduler, job),
@@ -197,38 +197,38 @@ class Server:
             "seconds": self.seconds, "up_seconds": time.time() - self.began,
         }  # fmt: skip
 
-    def _model(self) -> dict[str, Any]:
+    def _describe_model(self) -> dict[str, Any]:
         return {"id": self.settings.name, "object": "model", "created": int(self.began), "owned_by": "minidecode",
                 "max_model_len": self.model.config.context}  # fmt: skip
 
     # ---- requests -------------------------------------------------------------------------------------------------
 
     async def completions(self, request: Request) -> Response:
-        return await self._answer(request, fields.completion, False)
+        return await self._answer(request, fields.parse_completion, False)
 
     async def chat_completions(self, request: Request) -> Response:
-        return await self._answer(request, fields.chat, True)
+        return await self._answer(request, fields.parse_chat, True)
 
     async def _answer(self, request: Request, read: Callable[[dict[str, Any]], Asked], is_chat: bool) -> Response:
         self._check_key(request)
-        body = await self._body(request)
+        body = await self._read_body(request)
         if body.get("model") is not None:
             self._check_model(body["model"])
-        with _refusals("messages" if is_chat else "prompt"):
+        with _answer_errors("messages" if is_chat else "prompt"):
             asked = read(body)
             is_long = {"regex", "json_schema"} & set(asked.options)
             async with self.one_at_a_time if is_long else contextlib.nullcontext():
-                jobs, ids = await run_in_threadpool(self._jobs, asked, is_chat)
+                jobs, ids = await run_in_threadpool(self._make_jobs, asked, is_chat)
         reply = Reply(self.settings.name, is_chat, self.model.tokenizer, asked.logprobs, asked.usage_chunk)
         running = Running(self, asked, jobs, ids, reply)
-        with _refusals():
+        with _answer_errors():
             await running.begin()
         if asked.stream:
             headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
             return StreamingResponse(running.events(), media_type="text/event-stream", headers=headers)
         return await running.whole(request)
 
-    def _jobs(self, asked: Asked, is_chat: bool) -> tuple[list[Job], list[np.ndarray]]:
+    def _make_jobs(self, asked: Asked, is_chat: bool) -> tuple[list[Job], list[np.ndarray]]:
         """(what is to run, the token ids of each prompt)."""
         inputs, prompts = self.model.inputs, asked.prompts
         options = dict(asked.options)
@@ -290,7 +290,7 @@ class Server:
                 404, f"the model {name!r:.80} is not served here: {self.settings.name} is", param="model"
             )
 
-    async def _body(self, request: Request) -> dict[str, Any]:
+    async def _read_body(self, request: Request) -> dict[str, Any]:
         """The JSON object that was sent, never more of it than may be."""
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
@@ -323,27 +323,27 @@ class Running:
         self.prompt_tokens = sum(map(len, ids))
         self.to_score = len(ids) if asked.only_scored else 0
         for place, job in enumerate(jobs):
-            job.on_end = self._teller(place, None)
+            job.on_end = self._make_teller(place, None)
             if asked.stream:
-                job.on_token = self._teller(place)
+                job.on_token = self._make_teller(place)
 
-    def _teller(self, place: int, *end: None) -> Callable[..., None]:
+    def _make_teller(self, place: int, *end: None) -> Callable[..., None]:
         """Hands what a job tells to the event loop: (place, text, token, noted), or (place, None) at its end."""
 
-        def tell(*what: Any) -> None:
+        def tell_event_loop(*what: Any) -> None:
             with contextlib.suppress(RuntimeError):  # the loop is closed, and no one listens
                 self.loop.call_soon_threadsafe(self.queue.put_nowait, (place, *(end or what)))
 
-        return tell
+        return tell_event_loop
 
     async def begin(self) -> None:
         """The jobs wait from now on, or prompts that are scored alone. Raises QueueFullError."""
 
-        def enter(scheduler: Scheduler) -> None:
+        def enqueue_jobs(scheduler: Scheduler) -> None:
             scheduler.enqueue(self.jobs, self.server.to_score + self.to_score)
             self.server.to_score += self.to_score
 
-        await asyncio.wrap_future(self.server.worker.ask(enter))
+        await asyncio.wrap_future(self.server.worker.ask(enqueue_jobs))
 
     async def whole(self, request: Request) -> Response:
         """The answer in one piece."""
@@ -359,7 +359,7 @@ class Running:
         for _ in self.jobs:
             await self._in_time(self.queue.get(), listening)
         for job in self.jobs:
-            _check(job)
+            _check_answered(job)
 
     async def _in_time(self, what: Awaitable[Any], listening: asyncio.Future[None]) -> Any:
         """Its result, unless the client leaves or the time is over before it is there."""
@@ -394,14 +394,14 @@ class Running:
                 choices.append(self.reply.choice(
                     len(choices), said + hypothesis.text, hypothesis.finish_reason or "stop", shown, noted
                 ))  # fmt: skip
-        return self.reply.whole(choices, usage(self.jobs, self.prompt_tokens))
+        return self.reply.whole(choices, count_usage(self.jobs, self.prompt_tokens))
 
     async def events(self) -> AsyncIterator[str]:
         """Server-sent events: chunks, at the end perhaps the usage, and [DONE]."""
         pieces: dict[int, Pieces] = {}
         try:
             for index in range(len(self.jobs) * self.asked.n if self.reply.is_chat else 0):
-                yield _event(self.reply.chunk(index, None, first=True))
+                yield _encode_event(self.reply.chunk(index, None, first=True))
             left = len(self.jobs)
             while left:
                 wait = None if self.until is None else max(0.0, self.until - self.loop.time())
@@ -412,18 +412,18 @@ class Running:
                 job = self.jobs[place]
                 if event == [None]:
                     left -= 1
-                    _check(job)
+                    _check_answered(job)
                     for chunk in self._ends(place, pieces):
-                        yield _event(chunk)
+                        yield _encode_event(chunk)
                 else:
                     text, token, noted = event
                     for chunk in self._pieces(place, text, pieces).push(token, noted):
-                        yield _event(chunk)
+                        yield _encode_event(chunk)
             if self.reply.usage_chunk:
-                yield _event(self.reply.last_chunk(usage(self.jobs, self.prompt_tokens)))
+                yield _encode_event(self.reply.last_chunk(count_usage(self.jobs, self.prompt_tokens)))
             yield "data: [DONE]\n\n"
         except RefusedRequestError as refusal:
-            yield _event(refusal.body())
+            yield _encode_event(refusal.body())
         finally:
             await asyncio.shield(self._cancel_what_is_left())
 
@@ -496,11 +496,11 @@ async def _failure_response(request: Request, error: Exception) -> Response:
     return JSONResponse(error_body("the server made a mistake: its log says which", "server_error"), 500)
 
 
-def _check(job: Job) -> None:
+def _check_answered(job: Job) -> None:
     """Raises RefusedRequestError unless the job has its answer."""
     if job.state == "failed":
         assert job.error is not None
-        raise _refusal(job.error)
+        raise _make_refusal(job.error)
     if job.state != "done":
         raise RefusedRequestError(503, "the server ends: ask it again later", "server_error")
 
@@ -509,7 +509,7 @@ def _too_long() -> RefusedRequestError:
     return RefusedRequestError(504, "the request took longer than the server allows: ask for fewer tokens", "timeout")
 
 
-def _refusal(error: Exception, text_field: str = "prompt") -> RefusedRequestError:
+def _make_refusal(error: Exception, text_field: str = "prompt") -> RefusedRequestError:
     """An error of the library as an answer. text_field: the field that holds what the model reads."""
     message = str(error)
     if isinstance(error, FieldError):
@@ -527,15 +527,15 @@ def _refusal(error: Exception, text_field: str = "prompt") -> RefusedRequestErro
 
 
 @contextlib.contextmanager
-def _refusals(text_field: str = "prompt") -> Iterator[None]:
+def _answer_errors(text_field: str = "prompt") -> Iterator[None]:
     """Errors of the library become answers."""
     try:
         yield
     except (MinidecodeError, NumericalError) as error:
-        raise _refusal(error, text_field) from None
+        raise _make_refusal(error, text_field) from None
 
 
-def _event(body: dict[str, Any]) -> str:
+def _encode_event(body: dict[str, Any]) -> str:
     return f"data: {json.dumps(body, ensure_ascii=False)}\n\n"
 
 
@@ -551,7 +551,7 @@ def _pages_of(rows: RunningRows) -> dict[str, int]:
     return {} if pool is None else {"used": pool.used, "cached": pool.cached, "free": pool.free}
 
 
-def _metrics(state: dict[str, Any]) -> list[tuple[str, Any, str, str]]:
+def _list_metrics(state: dict[str, Any]) -> list[tuple[str, Any, str, str]]:
     """(name, value, type, what it is)."""
     return [
         ("minidecode_requests_running", len(state["running"]), "gauge",

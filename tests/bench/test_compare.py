@@ -98,9 +98,9 @@ def test_a_machine_is_named_with_its_architecture_once(monkeypatch, tmp_path):
     for told, name in (("", "x86_64"), ("x86_64", "x86_64"), ("Some Processor", "Some Processor x86_64")):
         monkeypatch.setattr(compare.platform, "processor", lambda told=told: told)
         monkeypatch.setattr(compare, "Path", lambda _: tmp_path / "cpuinfo")
-        assert compare.processor() == name
+        assert compare.name_of_processor() == name
     (tmp_path / "cpuinfo").write_text("flags\t: a\nmodel name\t: Two Cores @ 2 GHz\n", encoding="utf-8")
-    assert compare.processor() == "Two Cores @ 2 GHz x86_64"
+    assert compare.name_of_processor() == "Two Cores @ 2 GHz x86_64"
 
 
 @pytest.mark.gpu

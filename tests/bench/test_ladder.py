@@ -273,8 +273,8 @@ PROBE = {"texts": 1, "input_length": 4, "num_beams": 2, "max_new_tokens": ladder
 
 def test_without_time_left_each_rung_is_timed_once_and_says_so(toy, monkeypatch, settled):
     monkeypatch.setattr(ladder, "RUNGS", tuple(r for r in rungs.RUNGS if r.name in ("cache", "pipeline")))
-    monkeypatch.setattr(ladder.Clock, "has", lambda self, seconds: self.gone == 0)
-    monkeypatch.setattr(ladder.Clock, "gone", property(lambda self: 1.0))
+    monkeypatch.setattr(ladder.Clock, "has_seconds_left", lambda self, seconds: self.seconds_gone == 0)
+    monkeypatch.setattr(ladder.Clock, "seconds_gone", property(lambda self: 1.0))
     found = ladder.ladder(toy, **SIZES, seconds=1.0)
     assert [s.not_run for s in found.steps] == ["", *["no time was left (--seconds)"] * 2]
     (step,) = found.measured
@@ -503,11 +503,11 @@ def test_compiling_takes_none_of_the_seconds(monkeypatch):
     monkeypatch.setattr(ladder, "decide_on_switch", lambda *given: None)
     began, clock, said = time.perf_counter(), ladder.Clock(1000.0), []
     work = SimpleNamespace(model=SimpleNamespace(dtype="float32"))
-    _, climbed = ladder.climb(work, 1, 0, None, False, lambda done: None, said.append, clock)
+    _, climbed = ladder.climb_rungs(work, 1, 0, None, False, lambda done: None, said.append, clock)
     compiling = [f"compiling for {r.name}: once on this machine, and not counted in --seconds" for r in ladder.RUNGS]
     assert said[2::2] == compiling, "behind what each rung does"
     assert len(climbed) == 1 + len(ladder.RUNGS)
-    assert clock.gone <= time.perf_counter() - began - 0.05 * len(ladder.RUNGS)
+    assert clock.seconds_gone <= time.perf_counter() - began - 0.05 * len(ladder.RUNGS)
 
 
 @pytest.mark.parametrize("run_seconds", [0.05, 0.2, 0.3, 0.5, 0.7, 1.0, 3.0])
@@ -536,7 +536,7 @@ def test_the_seconds_are_kept_by_the_clock(monkeypatch, run_seconds):
     monkeypatch.setattr(ladder, "least_ratio", lambda *given: 1.0)
     monkeypatch.setattr(ladder, "seconds_by_stage", lambda done: ladder.Counter())
     clock, work = ladder.Clock(20.0), SimpleNamespace(model=SimpleNamespace(dtype="float32"))
-    steps, climbed = ladder.climb(work, 1, 3, None, False, lambda done: None, lambda what: None, clock)
+    steps, climbed = ladder.climb_rungs(work, 1, 3, None, False, lambda done: None, lambda what: None, clock)
     ladder.time_by_turns(work, climbed, 3, lambda done: None, clock)
     assert now[0] <= max(1.15 * 20.0, 6 * run_seconds), "about so long, or as long as the first rung alone"
     if run_seconds < 0.1:

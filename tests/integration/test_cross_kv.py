@@ -8,7 +8,7 @@ from test_attention_settings import make
 
 from minidecode.cache.cross import layer_part
 from minidecode.cache.source import Source
-from minidecode.cpu.common.packing import packed
+from minidecode.cpu.common.packing import pack_weights
 from minidecode.cpu.common.tile import DOT, FLOAT
 from minidecode.cpu.cross_kv import project_cross_kv
 from minidecode.cpu.linear import linear
@@ -94,7 +94,7 @@ def test_products_that_end_in_place_say_what_one_product_says(monkeypatch, width
     outputs = layers * heads.G * 2 * width
     bias_X = random.standard_normal(outputs).astype(np.float32) if has_bias else None
     plain = Weight(random.standard_normal((outputs, inputs)).astype(np.float32), bias_X, layout="oi")
-    (weight,) = read_only_weights(packed(dtype, (plain,), must=True))
+    (weight,) = read_only_weights(pack_weights(dtype, (plain,), must=True))
     h_RD = random.standard_normal((rows, inputs)).astype(np.float32)
     expected = arrange_layers((linear if dtype == "float32" else linear_int8)(h_RD, weight), weight, heads)
     moved = []

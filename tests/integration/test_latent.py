@@ -16,7 +16,7 @@ from toy_folder import write_folder
 import minidecode as md
 from minidecode.cache.latent import Latent, LatentCache
 from minidecode.cache.split import SplitCache
-from minidecode.methods.latents import between, chosen_latents
+from minidecode.methods.latents import chosen_latents, interpolate_latents
 from minidecode.models.gpt2_latent import GPT2LatentConfig
 from minidecode.runtime.engine import Engine
 
@@ -404,7 +404,7 @@ def test_without_a_latent_it_is_zero(folder):
 
 def test_between_has_both_ends():
     a_Z, b_Z = np.array([1.0, -2.0]), np.array([3.0, 2.0])
-    assert between(a_Z, b_Z, 3).tolist() == [[1, -2], [2, 0], [3, 2]]
+    assert interpolate_latents(a_Z, b_Z, 3).tolist() == [[1, -2], [2, 0], [3, 2]]
 
 
 def test_interpolation_is_generation_from_points_between(folder):

@@ -490,9 +490,9 @@ def test_a_proof_says_what_was_compared_and_where_two_sides_part(gpt2, ids, monk
     assert Accelerated(gpt2).prove(ids, max_new_tokens=5) == "2 inputs, 10 new tokens: the same on both sides"
     assert md.accelerate(gpt2, prove=ids) is gpt2 and "generate" in vars(gpt2)
     md.restore(gpt2)
-    right = Accelerated._options
+    right = Accelerated._options_of_settings
     wrong = lambda self, settings, N: right(self, settings, N) | {"suppress_tokens": [*range(8, 14)]}  # noqa: E731
-    monkeypatch.setattr(Accelerated, "_options", wrong)
+    monkeypatch.setattr(Accelerated, "_options_of_settings", wrong)
     gpt2.generation_config.suppress_tokens = list(range(14, 40))  # so that theirs is one of 8 to 13
     with pytest.raises(md.RefusedError, match=r"new token 0: .* rounding does not explain it; the model is as it was"):
         md.accelerate(gpt2, prove=ids)
@@ -535,8 +535,8 @@ def test_prove_compares_files_and_says_where_they_part(monkeypatch, capsys):
     assert not code and out.count("4 new tokens: the same on both sides") == 2
     monkeypatch.setattr(prove, "SEARCHES", ({"num_beams": 1},))
     first = int(md.load("tiny-gpt2").generate("Fellow citizens,", max_new_tokens=1).token_ids[0][0])
-    right = Accelerated._options
-    monkeypatch.setattr(Accelerated, "_options", lambda *a: right(*a) | {"suppress_tokens": [first]})
+    right = Accelerated._options_of_settings
+    monkeypatch.setattr(Accelerated, "_options_of_settings", lambda *a: right(*a) | {"suppress_tokens": [first]})
     code, out = run("Fellow citizens,", "--json")
     assert code == 1 and "rounding does not explain it" in out
 

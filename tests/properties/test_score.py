@@ -11,7 +11,7 @@ from taken_bytes import peak_of
 from toy_folder import BART_CONFIG, CONFIG, MERGES, toy_tensors, toy_vocabulary, write_bart_folder, write_folder
 
 import minidecode as md
-from minidecode.methods.scoring import windows
+from minidecode.methods.scoring import cut_into_windows
 from minidecode.reference import softmax
 from minidecode.runtime import engine
 
@@ -126,7 +126,7 @@ def test_batch_and_padding_change_nothing(models, family, texts, side, data):
 @given(count=st.integers(1, 90), context=st.integers(1, 20), data=st.data())
 def test_windows_score_each_token_once_after_enough_context(count, context, data):
     stride, first = data.draw(st.integers(1, context)), data.draw(st.integers(1, 90))
-    found = list(windows(count, first, context, stride))
+    found = list(cut_into_windows(count, first, context, stride))
     scored = [p for start, begin, end in found for p in range(begin, end)]
     assert scored == list(range(first, count))
     for start, begin, end in found:

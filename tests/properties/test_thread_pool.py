@@ -56,7 +56,7 @@ def opened(x_RX, w_XX, y_RX, number):
     """A table with a product by outputs on it, six in a task, as its owner lays it there; and what must outlive it."""
     table, scale_X = np.zeros(thread_pool.SIZE, np.int64), np.ones(len(w_XX), np.float32)
     table[thread_pool.ONLY_NOTED] = 1
-    skinny_gemm._outputs(-(-len(w_XX) // 6), table, x_RX, w_XX, scale_X, True, y_RX, 6)
+    skinny_gemm._multiply_outputs(-(-len(w_XX) // 6), table, x_RX, w_XX, scale_X, True, y_RX, 6)
     table[thread_pool.ONLY_NOTED] = 0
     table[thread_pool.OPEN] = number
     return table, scale_X
@@ -109,9 +109,9 @@ def test_the_owner_waits_for_who_is_inside():
     y_RX, table = np.zeros((2, 73), np.float32), np.zeros(thread_pool.SIZE, np.int64)
     table[thread_pool.INSIDE] = 1
     arguments = x_RX, weight.data, cpu_linear._no_scale(73), True, y_RX, 6
-    skinny_gemm._outputs(13, np.zeros_like(table), *arguments)  # compiles
+    skinny_gemm._multiply_outputs(13, np.zeros_like(table), *arguments)  # compiles
     y_RX[:] = 0
-    owner = threading.Thread(target=skinny_gemm._outputs, args=(13, table, *arguments))
+    owner = threading.Thread(target=skinny_gemm._multiply_outputs, args=(13, table, *arguments))
     owner.start()
     while not (y_RX != 0).all():
         time.sleep(0.001)

@@ -581,8 +581,8 @@ def the_newest_goes_first(patch):
         self.waiting.sort(key=lambda job: -job.number)
         return admit(self)
 
-    admit = Scheduler._admit
-    patch.setattr(Scheduler, "_admit", reversed_queue)
+    admit = Scheduler._admit_waiting
+    patch.setattr(Scheduler, "_admit_waiting", reversed_queue)
 
 
 def preempted_requests_go_to_the_end(patch):
@@ -772,8 +772,8 @@ def texts_that_are_read_do_not_move_with_their_rows(patch):
         for reading, row_X in zip(self.readings, before, strict=True):
             reading.row_X = np.minimum(row_X, self.batch.rows.number - 1)
 
-    cleared = Scheduler._clear
-    patch.setattr(Scheduler, "_clear", clear)
+    cleared = Scheduler._clear_rows
+    patch.setattr(Scheduler, "_clear_rows", clear)
 
 
 MISTAKES = [

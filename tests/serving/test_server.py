@@ -189,8 +189,8 @@ def test_a_server_that_answers_one_after_the_other_is_found(model, monkeypatch):
     def when_idle(self):
         return None if self.running else admit(self)
 
-    admit = Scheduler._admit
-    monkeypatch.setattr(Scheduler, "_admit", when_idle)
+    admit = Scheduler._admit_waiting
+    monkeypatch.setattr(Scheduler, "_admit_waiting", when_idle)
     with pytest.raises(AssertionError, match="waited"):
         check_that_steps_are_shared(model)
 
@@ -480,7 +480,7 @@ def test_who_may_ask(model):
 
 def test_a_mistake_of_the_server_is_an_error_that_clients_can_show(model, monkeypatch):
     with served(model) as (client, server, _):
-        monkeypatch.setattr(server, "_jobs", lambda *_: 1 / 0)
+        monkeypatch.setattr(server, "_make_jobs", lambda *_: 1 / 0)
         answer = client.post("/v1/completions", json={"prompt": "a"})
         assert answer.status_code == 500 and answer.json()["error"]["type"] == "server_error"
 

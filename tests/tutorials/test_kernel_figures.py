@@ -10,7 +10,7 @@ from minidecode.course.dram import Launch, draw_launches, launch_of, number_of_a
 from minidecode.course.lanes import draw_requests
 from minidecode.course.strips import draw_strips
 from minidecode.course.survivors import draw_survivors, draw_ways
-from minidecode.course.transpose import turn, turn_by_padded_tiles, turn_by_tiles
+from minidecode.course.transpose import draw_turn, turn_by_padded_tiles, turn_by_tiles
 from minidecode.errors import InputError
 
 TOLD = {"caption": "What is read?", "alt": "Cells of which some are dark, because they are read."}
@@ -81,19 +81,19 @@ def turned(kernel, rows=64, columns=64):
     return run
 
 
-@pytest.mark.parametrize("kernel", [turn, turn_by_tiles, turn_by_padded_tiles])
+@pytest.mark.parametrize("kernel", [draw_turn, turn_by_tiles, turn_by_padded_tiles])
 def test_matrices_of_any_size_are_turned_round(kernel):
     turned(kernel, 33, 5), turned(kernel, 7, 40)
     assert check_types(kernel, (float32[:, ::1], float32[:, ::1])) == []
 
 
 def test_tiles_save_sectors_and_padding_saves_passes():
-    counts = [(r.sectors, r.bank_conflicts) for r in map(turned, (turn, turn_by_tiles, turn_by_padded_tiles))]
+    counts = [(r.sectors, r.bank_conflicts) for r in map(turned, (draw_turn, turn_by_tiles, turn_by_padded_tiles))]
     assert counts == [(512 + 4096, 0), (1024, 128 * 31), (1024, 0)]
 
 
 def test_a_request_is_drawn_over_its_sectors():
-    figure = draw_requests(turned(turn), name="99-x", **TOLD)
+    figure = draw_requests(turned(draw_turn), name="99-x", **TOLD)
     assert figure.labels == (
         "Loads a_RC[0, 0] to a_RC[0, 31], global memory: 128 bytes wanted, 4 sectors (128 bytes) moved.",
         "Stores b_CR[0, 0] to b_CR[31, 0], global memory: 128 bytes wanted, 32 sectors (1,024 bytes) moved.",

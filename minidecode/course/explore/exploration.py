@@ -65,7 +65,8 @@ def explore(
     runs: list[dict[str, Any]] = []
     watches, run_of = [], []
     for run, watch, _ in ran:
-        same = next((i for i, other in enumerate(runs) if _choices(other) == _choices(run)), len(runs))
+        chosen = _choices_of_search(run)
+        same = next((i for i, other in enumerate(runs) if _choices_of_search(other) == chosen), len(runs))
         if same == len(runs):
             runs.append(run)
             watches.append(watch)
@@ -117,7 +118,7 @@ def _run_plan(model: Model, prompt: str, plan: str, start, truncate: bool, resol
             prompt, plan=plan, truncate=truncate, trace=True, costs=watch.cost_of, logprobs=logprobs, **options
         )
     word = _word_of(model)
-    chosen, steps = _steps(out, watch.R, resolved, word)
+    chosen, steps = _record_steps(out, watch.R, resolved, word)
     texts = [
         {
             "text": h.text,
@@ -127,16 +128,16 @@ def _run_plan(model: Model, prompt: str, plan: str, start, truncate: bool, resol
         }
         for h in out
     ]
-    return {"texts": texts, "tokens": _tokens(chosen, watch, word), "steps": steps}, watch, out
+    return {"texts": texts, "tokens": _tokens_by_place(chosen, watch, word), "steps": steps}, watch, out
 
 
-def _choices(run: dict[str, Any]) -> list[Any]:
+def _choices_of_search(run: dict[str, Any]) -> list[Any]:
     """What a search decided. Scores under two plans may differ in their last bits."""
     decided = [[(c["token"], c["parent"], c["fate"], c["row"]) for c in step["candidates"]] for step in run["steps"]]
     return [decided, run["tokens"], [text["token_ids"] for text in run["texts"]]]
 
 
-def _steps(out: Output, R: int, options: Options, word: Callable[[int], str]):
+def _record_steps(out: Output, R: int, options: Options, word: Callable[[int], str]):
     """(the candidates that became rows, {row: candidate} by step; what the page shows of each step)."""
     assert out.trace is not None
     W = R // options.num_beam_groups if options.num_beams > 1 and options.rules.groups == "apart" else R
@@ -154,7 +155,7 @@ def _steps(out: Output, R: int, options: Options, word: Callable[[int], str]):
             if candidate["row"] is not None:
                 chosen[step.step][candidate["row"]] = candidate
         if out.log_probs is not None:
-            candidates = _likeliest(candidates[0], out.log_probs[step.group], step.step, word)
+            candidates = _likeliest_tokens(candidates[0], out.log_probs[step.group], step.step, word)
         shown[step.step]["candidates"] += candidates
         for name, pairs in step.changed.items():
             seen = shown[step.step]["changed"].setdefault(name, {"count": 0, "examples": []})
@@ -163,7 +164,7 @@ def _steps(out: Output, R: int, options: Options, word: Callable[[int], str]):
     return chosen, shown
 
 
-def _likeliest(taken: dict[str, Any], log_probs, step: int, word: Callable[[int], str]) -> list[dict[str, Any]]:
+def _likeliest_tokens(taken: dict[str, Any], log_probs, step: int, word: Callable[[int], str]) -> list[dict[str, Any]]:
     """The model's first choices in a step, each with its log-probability, and the token that was taken."""
     first = dict(zip(log_probs.best_RK[step].tolist(), log_probs.best_logprob_RK[step].tolist(), strict=True))
     first.setdefault(taken["token"], float(log_probs.token_R[step]))
@@ -179,7 +180,7 @@ def _likeliest(taken: dict[str, Any], log_probs, step: int, word: Callable[[int]
     ]
 
 
-def _tokens(chosen: list[dict[int, dict[str, Any]]], watch: Watch, word: Callable[[int], str]) -> list[Any]:
+def _tokens_by_place(chosen: list[dict[int, dict[str, Any]]], watch: Watch, word: Callable[[int], str]) -> list[Any]:
     """What row r took in step s, at place s*R + r; None where it took nothing. parent: the entry that it follows.
 
     A row whose text is done goes through the model with the others: what it repeats is marked idle.
@@ -257,14 +258,14 @@ def _packed_heads(heads: Heads, room: float) -> dict[str, Any]:
     if has_states:
         packed |= {
             "groups": heads.k[0].shape[1],
-            "queries": [[_base64_text(_signed(q_LHK[layers])) for q_LHK in q_RLHK] for q_RLHK in heads.q],
-            "keys": [_base64_text(_signed(k_LGK[layers])) for k_LGK in heads.k],
-            "values": [_base64_text(_signed(v_LGU[layers])) for v_LGU in heads.v],
+            "queries": [[_base64_text(_encode_signed(q_LHK[layers])) for q_LHK in q_RLHK] for q_RLHK in heads.q],
+            "keys": [_base64_text(_encode_signed(k_LGK[layers])) for k_LGK in heads.k],
+            "values": [_base64_text(_encode_signed(v_LGU[layers])) for v_LGU in heads.v],
         }  # fmt: skip
     return packed
 
 
-def _signed(x_LHX: np.ndarray) -> np.ndarray:
+def _encode_signed(x_LHX: np.ndarray) -> np.ndarray:
     most_LHX = np.abs(x_LHX).max(axis=2, keepdims=True)
     return np.rint(127 * x_LHX / np.maximum(most_LHX, np.finfo(np.float32).tiny)).astype(np.int8)
 

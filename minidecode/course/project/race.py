@@ -20,7 +20,9 @@ PROMPT, NEW, TURNS = 64, 32, 3  # tokens, tokens, timed rounds
 OURS = "minidecode"
 
 
-def contestants(engine: ModuleType, folder: str, done: set[int]) -> dict[str, dict[str, Callable[[list[int]], Any]]]:
+def find_contestants(
+    engine: ModuleType, folder: str, done: set[int]
+) -> dict[str, dict[str, Callable[[list[int]], Any]]]:
     """Work -> who does it -> a function of the prompt. Only stages that have passed take part."""
     model = engine.load(folder)
     greedy: dict[str, Callable] = {}
@@ -62,7 +64,7 @@ def race_engines(engine: ModuleType, folder: str, done: set[int], tell: Callable
     """Each runs once untimed; then in each turn all run in another order. Medians are reported; nothing is judged."""
     ids, rng = list(oracle().tokenizer.encode(TEXT)), np.random.default_rng(0)
     ids = (ids * (1 + PROMPT // len(ids)))[:PROMPT]
-    for work, who in contestants(engine, folder, done).items():
+    for work, who in find_contestants(engine, folder, done).items():
         seconds: dict[str, list[float]] = {name: [] for name in who}
         for turn in range(TURNS + 1):
             tell({"turn": turn, "of": TURNS, "work": work})

@@ -22,7 +22,7 @@ def broken_rules(source: str) -> list[str]:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
         return []
-    broken = [f"line {line} {what}" for line, what in _imports(tree)]
+    broken = [f"line {line} {what}" for line, what in _imported_modules(tree)]
     if (lines := lines_of_code(source)) > LINES:
         broken.append(f"it has {lines} lines of code, and {LINES} are allowed")
     return broken
@@ -38,7 +38,7 @@ def lines_of_code(source: str) -> int:
     return sum(bool(line.strip()) and not line.strip().startswith("#") and number not in said for number, line in lines)
 
 
-def _imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def _imported_modules(tree: ast.Module) -> Iterator[tuple[int, str]]:
     ours = set()  # what minidecode is called in this file
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

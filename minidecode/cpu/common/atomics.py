@@ -27,53 +27,53 @@ def _address(context, builder, signature, arguments):
 def load(typing_context, array, index):
     """array[index], as the last thread has left it."""
 
-    def code(context, builder, signature, arguments):
+    def emit_load(context, builder, signature, arguments):
         return builder.load_atomic(_address(context, builder, signature, arguments), "seq_cst", 8)
 
-    return types.int64(array, types.intp), code
+    return types.int64(array, types.intp), emit_load
 
 
 @intrinsic
 def store(typing_context, array, index, number):
     """array[index] = number. A thread that sees the number sees what this one has written before."""
 
-    def code(context, builder, signature, arguments):
+    def emit_store(context, builder, signature, arguments):
         builder.store_atomic(arguments[2], _address(context, builder, signature, arguments), "seq_cst", 8)
         return context.get_dummy_value()
 
-    return types.none(array, types.intp, types.int64), code
+    return types.none(array, types.intp, types.int64), emit_store
 
 
 @intrinsic
 def add(typing_context, array, index, number):
     """array[index] += number -> what was there before; no other thread comes between."""
 
-    def code(context, builder, signature, arguments):
+    def emit_add(context, builder, signature, arguments):
         return builder.atomic_rmw("add", _address(context, builder, signature, arguments), arguments[2], "seq_cst")
 
-    return types.int64(array, types.intp, types.int64), code
+    return types.int64(array, types.intp, types.int64), emit_add
 
 
 @intrinsic
 def pause(typing_context):
     """Tells the processor that this thread only waits, so that another on the same core is served."""
 
-    def code(context, builder, signature, arguments):
+    def emit_pause(context, builder, signature, arguments):
         if HAS_PAUSE:
             nothing = ir.FunctionType(ir.VoidType(), [])
             builder.call(builder.module.declare_intrinsic("llvm.x86.sse2.pause", (), nothing), [])
         return context.get_dummy_value()
 
-    return types.none(), code
+    return types.none(), emit_pause
 
 
 @intrinsic
 def _fetch_line(typing_context, address):
-    def code(context, builder, signature, arguments):
+    def emit_prefetch(context, builder, signature, arguments):
         tile.fetch(builder, arguments[0])
         return context.get_dummy_value()
 
-    return types.none(types.int64), code
+    return types.none(types.int64), emit_prefetch
 
 
 @njit(inline="always")
@@ -96,29 +96,29 @@ def are_inside(place_R, end):
 def bits_of(typing_context, number):
     """The bits of a float32, as an int32."""
 
-    def code(context, builder, signature, arguments):
+    def emit_bitcast(context, builder, signature, arguments):
         return builder.bitcast(arguments[0], ir.IntType(32))
 
-    return types.int32(types.float32), code
+    return types.int32(types.float32), emit_bitcast
 
 
 @intrinsic
 def float_of(typing_context, bits):
     """The float32 that has these bits."""
 
-    def code(context, builder, signature, arguments):
+    def emit_bitcast(context, builder, signature, arguments):
         return builder.bitcast(arguments[0], ir.FloatType())
 
-    return types.float32(types.int32), code
+    return types.float32(types.int32), emit_bitcast
 
 
 @intrinsic
 def call(typing_context, function, args, task):
     """The whole number that the function at that address makes of two."""
 
-    def code(context, builder, signature, arguments):
+    def emit_call(context, builder, signature, arguments):
         number = ir.IntType(64)
         kind = ir.FunctionType(number, [number, number]).as_pointer()
         return builder.call(builder.inttoptr(arguments[0], kind), arguments[1:])
 
-    return types.int64(types.int64, types.int64, types.int64), code
+    return types.int64(types.int64, types.int64, types.int64), emit_call

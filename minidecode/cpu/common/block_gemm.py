@@ -50,13 +50,13 @@ def tile_of(rows: int, bits: int):
 
     @intrinsic
     def tile(typing_context, x, x_row, panel, scale, steps, y, y_row):
-        def code(context, builder, signature, arguments):
+        def emit_tile(context, builder, signature, arguments):
             if rows <= KIND.rows:
                 for first in range(0, PANEL_OUTPUTS, KIND.width):
                     _write_tile(rows, bits, first, builder, *arguments)
             return context.get_dummy_value()
 
-        return types.none(*[types.int64] * 7), code
+        return types.none(*[types.int64] * 7), emit_tile
 
     return tile
 

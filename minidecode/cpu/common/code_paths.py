@@ -1,6 +1,7 @@
 """Which code the calls of an op ran, where an op chooses: its own compiled loops, the BLAS, or NumPy.
 
-An op calls `ran` where it calls that code, and nowhere else; so the receipt counts what ran, and not what was meant to.
+An op calls `count_call` where it calls that code, and nowhere else; so the receipt counts what ran, and not what was
+meant to.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ SUMS_MOVE = "NumPy moves the sums of a product to where they belong"  # why a st
 COUNTS: ContextVar[dict[str, int] | None] = ContextVar("code_paths", default=None)  # of the op that runs in a thread
 
 
-def ran(path: str) -> None:
+def count_call(path: str) -> None:
     """Counts a call of that code for the op that is running in this thread."""
     if path in (BLAS, BLAS_CAST, NUMPY):
         refuse_capture(f"a part of it is computed by {path}")

@@ -22,10 +22,10 @@ def in_bits(array):
 def half_to_float(typing_context, bits):
     """The float32 of a float16 given by its bits."""
 
-    def code(context, builder, signature, arguments):
+    def emit_cast(context, builder, signature, arguments):
         return float_of_half(builder, arguments[0])
 
-    return types.float32(types.uint16), code
+    return types.float32(types.uint16), emit_cast
 
 
 def f32(number):

@@ -11,7 +11,7 @@ from .panel_gemm import pack_floats, pack_int8
 from .tile import DOT, FLOAT, GROUP
 
 
-def packed(dtype: str, weights: Any, must: bool) -> Any:
+def pack_weights(dtype: str, weights: Any, must: bool) -> Any:
     """`weights`, stored as `dtype` ("float32" or one of DYNAMIC) and packed where this processor has the instruction.
 
     The output matrix stays as it is: it is the table of embeddings too, and a copy of it would be large. Int8 weights
@@ -19,7 +19,7 @@ def packed(dtype: str, weights: Any, must: bool) -> Any:
     the dtype is one of DYNAMIC and there is no instruction; otherwise NumPy multiplies.
     """
 
-    def each(place: str, weight: Weight) -> Weight:
+    def pack_each(place: str, weight: Weight) -> Weight:
         if dtype not in DYNAMIC:
             as_it_is = FLOAT is None or place == "lm_head"
             return stored_weight(dtype, weight, place) if as_it_is else pack_floats(with_joined_matrices(weight))
@@ -29,7 +29,7 @@ def packed(dtype: str, weights: Any, must: bool) -> Any:
 
     if must and dtype in DYNAMIC:
         check_dot_product(DYNAMIC[dtype])
-    return map_weights(weights, each)
+    return map_weights(weights, pack_each)
 
 
 def check_dot_product(x_bits: int) -> None:

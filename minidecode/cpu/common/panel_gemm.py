@@ -129,17 +129,17 @@ def multiply_int8(x_RX, largest, q_RX, scale_R, weight: Weight, bias_X, code: in
     ends = bias_X is not None or code != PLAIN or adds
     bias_X = no_bias(weight.outputs) if bias_X is None else bias_X
     arrays = x_RX, F(largest), is_rounded, q_RX, weight.data, scale_R, bias_X, y_RX, code, adds, ends
-    _multiply(_round_and_multiply_int8, weight, arrays)
+    _multiply_panels(_round_and_multiply_int8, weight, arrays)
 
 
 def multiply_floats(x_RX, weight: Weight, y_RX, adds: bool = False, bias_X=None) -> None:
     """y = x w + bias, or added to y. x and y are float32 and contiguous, with at least one row. bias_X may be None."""
     ends = adds or bias_X is not None
     bias_X = no_bias(weight.outputs) if bias_X is None else bias_X
-    _multiply(_multiply_floats, weight, (x_RX, weight.data, bias_X, y_RX, adds, ends))
+    _multiply_panels(_multiply_floats, weight, (x_RX, weight.data, bias_X, y_RX, adds, ends))
 
 
-def _multiply(function, weight, arrays) -> None:
+def _multiply_panels(function, weight, arrays) -> None:
     tasks, cut, workers = cut_into_tasks(len(arrays[0]), weight, weight.data.nbytes, ROWS_OF_TASK)
     parallel_for(function, tasks, (*arrays, *cut, steps_of_block(len(arrays[0]))), workers)
 

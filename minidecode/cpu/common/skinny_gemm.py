@@ -24,26 +24,26 @@ def multiply(x_RX, w_XX, scale_X, is_oi, y_RX, per_task):
     """
     outputs = y_RX.shape[1]
     tasks, workers = (-(-outputs // per_task), ALL_WORKERS) if per_task else (1, CALLER_ALONE)
-    parallel_for(_outputs, tasks, (x_RX, w_XX, scale_X, is_oi, y_RX, per_task or outputs), workers)
+    parallel_for(_multiply_outputs, tasks, (x_RX, w_XX, scale_X, is_oi, y_RX, per_task or outputs), workers)
 
 
 @in_tasks()
-def _outputs(task, x_RX, w_XX, scale_X, is_oi, y_RX, per_task):
+def _multiply_outputs(task, x_RX, w_XX, scale_X, is_oi, y_RX, per_task):
     """The task's outputs, each sum ending in its scale."""
     first, last = task * per_task, min((task + 1) * per_task, y_RX.shape[1])
     if not is_oi:
-        _sums(x_RX, w_XX, scale_X, first, last, y_RX)
+        _add_up_inputs(x_RX, w_XX, scale_X, first, last, y_RX)
         return DONE
     fours = len(x_RX) // 4 * 4  # rows four by four, and up to three that are left
     if fours:
-        _tiles(x_RX[:fours], w_XX, scale_X, first, last, y_RX[:fours])
+        _multiply_tiles(x_RX[:fours], w_XX, scale_X, first, last, y_RX[:fours])
     if fours < len(x_RX):
-        _pairs(x_RX[fours:], w_XX, scale_X, first, last, y_RX[fours:])
+        _multiply_up_to_three_rows(x_RX[fours:], w_XX, scale_X, first, last, y_RX[fours:])
     return DONE
 
 
 @njit(cache=True, nogil=True, fastmath=REORDER)
-def _pairs(x_RX, w_XX, scale_X, first, last, y_RX):
+def _multiply_up_to_three_rows(x_RX, w_XX, scale_X, first, last, y_RX):
     """Layout "oi", one to three rows, which take as long as reading the weights does.
 
     Two outputs at once, half of the range apart, are two streams of memory that the processor fetches ahead side by
@@ -62,7 +62,7 @@ def _pairs(x_RX, w_XX, scale_X, first, last, y_RX):
 
 
 @njit(cache=True, nogil=True, fastmath=REORDER)
-def _tiles(x_RX, w_XX, scale_X, first, last, y_RX):
+def _multiply_tiles(x_RX, w_XX, scale_X, first, last, y_RX):
     """Layout "oi", four rows by four: six outputs at once, which lie a sixth of the range apart.
 
     So there are six streams to fetch ahead while rows are multiplied that need no more reading. (If six does not divide
@@ -99,7 +99,7 @@ def _write_four(y_R, scale, a, b, c, d):
 
 
 @njit(cache=True, nogil=True, fastmath=REORDER)
-def _sums(x_RX, w_XX, scale_X, first, last, y_RX):
+def _add_up_inputs(x_RX, w_XX, scale_X, first, last, y_RX):
     """Layout "io": an input's weights lie side by side; four inputs at once are added to the sums of all rows.
 
     The sums of a block of outputs stay in the cache; results are read and written there for every four weights. Slices

@@ -13,11 +13,11 @@ LANES = 16  # maxima that are taken side by side
 @njit(cache=True, nogil=True)
 def softmax_in_place(scores_M):
     """NaN if a score is NaN or plus infinity, or all are minus infinity."""
-    _divide(scores_M, exponentials(scores_M, largest(scores_M)))
+    _divide_by_sum(scores_M, exponentiate_scores(scores_M, largest_score(scores_M)))
 
 
 @njit(cache=True, nogil=True)
-def largest(scores_M):
+def largest_score(scores_M):
     """The largest score of a short row, in 16 lanes: more of them would take longer than they save."""
     lanes_X, first = np.full(LANES, -np.inf, scores_M.dtype), len(scores_M) % LANES
     for m in range(first):
@@ -29,7 +29,7 @@ def largest(scores_M):
 
 
 @njit(cache=True, nogil=True, fastmath=REORDER)
-def exponentials(scores_M, most):
+def exponentiate_scores(scores_M, most):
     """exp(score - largest) in place of each; and their sum."""
     total = scores_M.dtype.type(0)
     for m in range(len(scores_M)):
@@ -39,6 +39,6 @@ def exponentials(scores_M, most):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _divide(scores_M, running_sum):
+def _divide_by_sum(scores_M, running_sum):
     for m in range(len(scores_M)):
         scores_M[m] /= running_sum

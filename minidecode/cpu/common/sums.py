@@ -6,7 +6,7 @@ from .jit import njit
 
 
 @njit(cache=True, nogil=True)
-def add(a_X, b_X, sum_X):
+def add_in_place(a_X, b_X, sum_X):
     """A function of its own, of one loop: it runs on vectors."""
     for i in range(len(sum_X)):
         sum_X[i] = a_X[i] + b_X[i]

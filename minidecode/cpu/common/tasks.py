@@ -60,7 +60,7 @@ def in_tasks(**options: Any) -> Callable[[Callable[..., int]], Any]:
 def _in_numbers(typing_context, arguments):
     """The structure of these arguments, as an array of whole numbers that lives as long as the call."""
 
-    def code(context, builder, signature, values):
+    def emit_numbers(context, builder, signature, values):
         structure = values[0]
         for i, kind in enumerate(arguments):
             if isinstance(kind, types.Array):  # threads do not count who holds it
@@ -74,7 +74,7 @@ def _in_numbers(typing_context, arguments):
         populate_array(numbers, place, [NUMBER(size)], [NUMBER(8)], 8, None)
         return numbers._getvalue()
 
-    return NUMBERS(arguments), code
+    return NUMBERS(arguments), emit_numbers
 
 
 @intrinsic
@@ -84,7 +84,7 @@ def _address_of(typing_context, function, arguments):
     function.get_call_type(typing_context, kinds, {})  # compiles it
     compiled = function.dispatcher.overloads[kinds]
 
-    def code(context, builder, signature, values):
+    def emit_address(context, builder, signature, values):
         name = builder.module.get_unique_name("task")
         wrapper = ir.Function(builder.module, ir.FunctionType(NUMBER, [NUMBER, NUMBER]), name)
         wrapper.linkage = "internal"
@@ -97,4 +97,4 @@ def _address_of(typing_context, function, arguments):
         inner.ret(inner.select(status.is_error, NUMBER(FAILED), done))
         return builder.ptrtoint(wrapper, NUMBER)
 
-    return types.int64(function, arguments), code
+    return types.int64(function, arguments), emit_address

@@ -143,12 +143,12 @@ def tile_of(kind: Kind | None, rows: int) -> Any:
 
     @intrinsic
     def tile(typing_context, x, x_row, w, steps, head, scale, y, y_row, begins, ends, prefetch, prefetch_step):
-        def code(context, builder, signature, arguments):
+        def emit_tile(context, builder, signature, arguments):
             if kind is not None:
                 write_tile(kind, min(rows, kind.rows), builder, *arguments)
             return context.get_dummy_value()
 
-        return types.none(*[types.int64] * 12), code
+        return types.none(*[types.int64] * 12), emit_tile
 
     return tile
 
@@ -256,22 +256,22 @@ def float_of_half(builder, bits):
     """
     count = bits.type.count if isinstance(bits.type, ir.VectorType) else None
 
-    def of(number):
+    def type_of(number):
         return number if count is None else ir.VectorType(number, count)
 
     def constant(number, type_=I32):
-        return ir.Constant(of(type_), number if count is None else [number] * count)
+        return ir.Constant(type_of(type_), number if count is None else [number] * count)
 
     if HAS_HALVES:
-        return builder.fpext(builder.bitcast(bits, of(ir.HalfType())), of(F32))
-    word = builder.zext(bits, of(I32))
+        return builder.fpext(builder.bitcast(bits, type_of(ir.HalfType())), type_of(F32))
+    word = builder.zext(bits, type_of(I32))
     size = builder.shl(builder.and_(word, constant(0x7FFF)), constant(13))
-    number = builder.fmul(builder.bitcast(size, of(F32)), constant(2.0**112, F32))
+    number = builder.fmul(builder.bitcast(size, type_of(F32)), constant(2.0**112, F32))
     is_finite = builder.icmp_unsigned("<", size, constant(0x7C00 << 13))
     of_others = builder.or_(size, constant(0x7F800000))  # infinity and NaN
-    magnitude = builder.select(is_finite, builder.bitcast(number, of(I32)), of_others)
+    magnitude = builder.select(is_finite, builder.bitcast(number, type_of(I32)), of_others)
     sign = builder.shl(builder.and_(word, constant(0x8000)), constant(16))
-    return builder.bitcast(builder.or_(magnitude, sign), of(F32))
+    return builder.bitcast(builder.or_(magnitude, sign), type_of(F32))
 
 
 def on_all_lanes(builder, value, vector):
