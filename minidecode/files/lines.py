@@ -310,7 +310,7 @@ class RecordFile:
         self._file.close()
         remove = self.is_replaced and (is_whole or not keep)
         if self._journal:
-            self._journal.close_segment(remove=remove)
+            self._journal.close(remove=remove)
         if remove and not is_whole:
             with contextlib.suppress(OSError):
                 os.unlink(self.part)

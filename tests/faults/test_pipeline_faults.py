@@ -269,7 +269,8 @@ def test_an_error_that_was_handled_keeps_nothing(where):
     gc.disable()
     try:
         threads = worker_threads
-        run = threads.behind(str, items(), 2) if where == "the caller's thread" else threads.ahead(items(), 2)
+        is_callers = where == "the caller's thread"
+        run = threads.apply_in_threads(str, items(), 2) if is_callers else threads.iterate_ahead(items(), 2)
         with pytest.raises(ZeroDivisionError):
             list(run)
         del run
