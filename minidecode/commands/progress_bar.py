@@ -23,7 +23,7 @@ class Report:
 
 @contextlib.contextmanager
 def progress_bar(label: str, quiet: bool, unit: str = "") -> Iterator[Report]:
-    """report(done, total), which draws a progress bar on stderr if that is a terminal; a total of None is unknown.
+    """Yields report(done, total), which draws a bar on stderr if that is a terminal; a total of None is unknown.
 
     unit: of what a rate is shown; then it also shows what is left where the total is known.
     """

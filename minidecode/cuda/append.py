@@ -159,7 +159,7 @@ def store_columns_in_cache(cache_RGMX, at_R, c, kept):
 
 
 def refuse_other_types(qkv_RX, k_RGMK, v_RGMU):
-    """Raises OptionError where the kernels do not compute in these types."""
+    """Raises OptionError unless the product is float32, and the cache float32 or float16."""
     if qkv_RX.dtype != np.float32 or any(m.dtype not in (np.float32, np.float16) for m in (k_RGMK, v_RGMU)):
         raise OptionError(
             f"the kernels of cuda/append.py take float32 products, and caches in float32 or float16, not"

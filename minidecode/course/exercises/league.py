@@ -255,7 +255,7 @@ def as_table(places: list[Place]) -> str:
 
 
 def as_records(places: list[Place]) -> list[dict[str, Any]]:
-    """For JSON."""
+    """Returns a record of each place, as JSON can hold it."""
     return [
         {"student": p.student, "holds": not p.problem, "problem": p.problem, "line": str(p.score) if p.score else None,
          "exercise": p.score.number if p.score else None, "counts": p.score.counts if p.score else None}
