@@ -358,7 +358,7 @@ def attend_prefill(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal,
 
 
 def refuse_other_types(q_RHK, k_XGK, v_XGU):
-    """Raises OptionError where the kernels do not compute in these types."""
+    """Raises OptionError unless q, k and v are all float32 or all float16."""
     kinds = {array.dtype.name for array in (q_RHK, k_XGK, v_XGU)}
     if kinds not in ({"float32"}, {"float16"}):
         raise OptionError(

@@ -17,7 +17,7 @@ def top_k_filter_naive(scores_RV, k, out=None):
 
 
 def top_k_filter(scores_RV, k, out=None, *, workspace=None):
-    """The k-th largest by a partial sort, which puts that one into its place and no other; row by row."""
+    """Finds each row's k-th largest by a partial sort, which puts that one into its place and no other."""
     scores_RV = scores_to_change(scores_RV, out)
     V = scores_RV.shape[1]
     sorted_V, goes_V = scratch(workspace, V, scores_RV), scratch(workspace, V, scores_RV, np.bool_)
