@@ -1,4 +1,4 @@
-"""Everything that is measured on a GPU, in one command, in at most eight minutes a call.
+"""Everything that is measured on a GPU, in one command. A call takes about eight minutes, and never more.
 
     python benchmarks/gpu.py --out benchmarks/results/gpu-DEVICE.json
     python benchmarks/gpu.py --only papers --out benchmarks/results/gpu-DEVICE.json

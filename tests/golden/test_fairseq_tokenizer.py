@@ -27,7 +27,7 @@ def test_pieces_are_subword_nmts(tmp_path, codes, lines, pieces):
     read = Codes.from_file(write(tmp_path / "codes", GOLDEN[codes]))
     for line, expected in zip(GOLDEN[lines], GOLDEN[pieces], strict=True):
         words = [word for word in line.strip("\r\n ").split(" ") if word]
-        assert [piece for word in words for piece in read.pieces(word)] == [p for p in expected.split(" ") if p]
+        assert [piece for word in words for piece in read.split_word(word)] == [p for p in expected.split(" ") if p]
 
 
 def test_codes_with_counts_are_read_as_version_2(tmp_path):

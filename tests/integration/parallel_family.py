@@ -52,14 +52,15 @@ def lm_head(w: Weights, h_RD, ops):
 class ParallelConfig(Config):
     """Its fields, all of which a file has to give."""
 
-    SIZES = ("vocab_size", "positions", "width", "layers", "head_count", "inner")
+    WIDTH, CONTEXT, LAYERS = "hidden", "positions", ("depth",)
+    SIZES = ("vocab_size", "positions", "hidden", "depth", "head_count", "inner")
     FLAGS = ()
     ALIASES: ClassVar[dict[str, str]] = {}
 
     vocab_size: int
     positions: int
-    width: int
-    layers: int
+    hidden: int
+    depth: int
     head_count: int
     inner: int
     activation_function: str = "relu"
@@ -67,16 +68,12 @@ class ParallelConfig(Config):
 
     def __post_init__(self):
         self.check()
-        self.check_heads("width", "head_count")
+        self.check_heads("hidden", "head_count")
         check_epsilon(self.epsilon, "epsilon")
 
     @property
-    def context(self) -> int:
-        return self.positions
-
-    @property
     def stacks(self) -> dict[str, tuple[int, Heads]]:
-        return {"decoder": (self.layers, self.heads(self.head_count))}
+        return {"decoder": (self.depth, self.heads(self.head_count))}
 
 
 # ---- tensors ---------------------------------------------------------------------------------------------------------

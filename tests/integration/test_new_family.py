@@ -10,7 +10,7 @@ from safetensors.numpy import save_file
 import minidecode as md
 from minidecode.models import FAMILIES, Family
 
-SIZES = {"vocab_size": 19, "positions": 24, "width": 8, "layers": 2, "head_count": 2, "inner": 12}
+SIZES = {"vocab_size": 19, "positions": 24, "hidden": 8, "depth": 2, "head_count": 2, "inner": 12}
 IDS, NEW = [[3, 9, 12, 7], [5, 6]], 7
 
 
@@ -32,10 +32,10 @@ def naive_logits(t: dict[str, np.ndarray], ids: list[int]) -> np.ndarray:
     def norm(x, name):
         return (x - x.mean()) / np.sqrt(x.var() + 1e-5) * t[f"{name}.gain"] + t[f"{name}.bias"]
 
-    D, H = SIZES["width"], SIZES["head_count"]
+    D, H = SIZES["hidden"], SIZES["head_count"]
     K = D // H
     x_ND = [t["words"][token] + t["places"][n] for n, token in enumerate(ids)]
-    for i in range(SIZES["layers"]):
+    for i in range(SIZES["depth"]):
         layer = f"layer.{i}"
         h_ND = [norm(x, f"{layer}.norm") for x in x_ND]
         qkv = [h @ t[f"{layer}.qkv"] + t[f"{layer}.qkv.bias"] for h in h_ND]

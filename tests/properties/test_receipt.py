@@ -144,9 +144,9 @@ def test_outside_of_a_generation_nothing_is_counted():
 
 
 def test_every_compiled_op_that_may_call_the_reference_counts_it():
-    """Each call of an op of reference/ in cpu/ stands behind `ran`."""
+    """Each call of an op of reference/ in cpu/ stands behind `count_call`."""
     for path in Path(cpu_linear.__file__).parent.glob("*.py"):
         lines = path.read_text(encoding="utf-8").splitlines()
         for before, line in itertools.pairwise(lines):
             if re.match(r" +(y_RX = |return )reference\.\w+\(", line):
-                assert before.strip().startswith("ran("), f"{path.name}: {line.strip()}"
+                assert before.strip().startswith("count_call("), f"{path.name}: {line.strip()}"
