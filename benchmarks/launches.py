@@ -34,7 +34,7 @@ from threadpoolctl import threadpool_limits
 
 from minidecode import ops as signatures
 from minidecode.bench.compare import describe_machine, time_by_turns
-from minidecode.bench.elementary import Counts, wrap_with_counting
+from minidecode.bench.elementary import Counts, run_on_counting_arrays
 from minidecode.catalog import CATALOG
 from minidecode.cuda import prefill
 from minidecode.device.launch import InEmulator, counted_launches
@@ -182,7 +182,7 @@ def counted_by_op(layer: str, D: int, H: int, length: int) -> dict[str, dict]:
     plan = Plan(**{name: "naive" for name in rows_of(layer) if CATALOG[name].caches is None}, cache=NAIVE)
     functions, _ = plan.resolve(layer != "GPT-2")
     counts = {op: Counts() for op in functions}
-    counted = {op: wrap_with_counting(function, counts[op]) for op, function in functions.items()}
+    counted = {op: run_on_counting_arrays(function, counts[op]) for op, function in functions.items()}
 
     added = counts_of_growth(lambda: [number for each in counts.values() for number in each])
     numbers = iter(difference_of_one_layer(layer, D, H, [length], counted, plan.cache, added))

@@ -66,6 +66,6 @@ def with_counting(thing, counts: Counts):
     return array
 
 
-def wrap_with_counting(function, counts: Counts):
+def run_on_counting_arrays(function, counts: Counts):
     """The function on arrays that count; what it returns does not."""
     return lambda *args, **more: without_counting(function(*(with_counting(a, counts) for a in args), **more))

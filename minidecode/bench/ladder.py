@@ -419,9 +419,9 @@ def fit_sizes(model: Model, sizes: dict[str, int], may_shrink: Collection[str], 
     probe = {"texts": 1, "input_length": 4, "num_beams": sizes["num_beams"], "max_new_tokens": FEWEST_NEW}
     work = Work.make(model, *probe.values())
     setting = Setting(dict(NO_CACHE.choices), model.dtype, 1, 0)
-    taken = min(run_ids(work, setting).seconds for _ in range(2)) / computed_tokens(probe)
+    taken = min(run_ids(work, setting).seconds for _ in range(2)) / tokens_without_cache(probe)
     sizes = dict(sizes)
-    while taken * computed_tokens(sizes) * NO_CACHE_RUNS > seconds:
+    while taken * tokens_without_cache(sizes) * NO_CACHE_RUNS > seconds:
         larger = [size for size, least in SMALLEST.items() if size in may_shrink and sizes[size] >= 2 * least]
         if not larger or larger == ["batch_size"]:
             break
@@ -432,7 +432,7 @@ def fit_sizes(model: Model, sizes: dict[str, int], may_shrink: Collection[str], 
     return sizes
 
 
-def computed_tokens(sizes: dict[str, int]) -> int:
+def tokens_without_cache(sizes: dict[str, int]) -> int:
     """Tokens that a search without a cache computes: at each step every one again."""
     new = sizes["max_new_tokens"]
     return sizes["texts"] * sizes["num_beams"] * (new * sizes["input_length"] + new * (new - 1) // 2)

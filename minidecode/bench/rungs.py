@@ -22,7 +22,7 @@ from ..plan import Plan
 from ..runtime.receipt import CostOf, DraftCounts, Receipt, bytes_held_by, least_cost
 from ..runtime.rounding import FLOAT32, FLOAT64, logit_bound, score_bound
 from ..runtime.trace import TraceStep
-from .elementary import Counts, wrap_with_counting
+from .elementary import Counts, run_on_counting_arrays
 
 TEXT = "Fellow citizens of the Senate and of the House of Representatives, the state of the Union is good. "
 ALL = 0  # a batch size: all texts together
@@ -247,7 +247,7 @@ def cost_as_written(op: str, function: Any, given: dict[str, Any]) -> Cost | Non
     if op not in ELEMENTARY or not getattr(function, "__name__", "").endswith("_naive"):
         return cost
     counts = Counts()
-    wrap_with_counting(function, counts)(*given.values())
+    run_on_counting_arrays(function, counts)(*given.values())
     return dataclasses.replace(cost, bytes=max(cost.bytes, counts.bytes))
 
 

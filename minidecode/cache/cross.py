@@ -17,7 +17,7 @@ from .padding import padding_lengths, replicate_prompts
 from .protocol import SourceCache, StepCache
 
 
-def layer_part(product, layer: int, layers: int):
+def weight_of_layer(product, layer: int, layers: int):
     """One layer's part of a product whose outputs are those of all layers side by side."""
     width = product.outputs // layers
     return unpack_panels(product).of_outputs(slice(layer * width, (layer + 1) * width))

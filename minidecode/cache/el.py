@@ -21,7 +21,7 @@ import numpy as np
 from ..device.arrays import fetch_constant
 from ..device.low_precision import cast_for_cache, dequantize_weight, dtype_for_heads, unpack_panels
 from ..ops import Weight
-from .cross import layer_part
+from .cross import weight_of_layer
 from .padding import padding_lengths
 from .protocol import CacheSize, SourceCacheKind
 from .split import SplitCache
@@ -122,7 +122,7 @@ class ElCrossCache:
         stored_as is the source's own business, for all of them read what it keeps.
         """
         layers, product = len(weights.blocks), unpack_panels(weights.cross_kv)
-        parts = (layer_part(product, layer, layers) for layer in range(layers))
+        parts = (weight_of_layer(product, layer, layers) for layer in range(layers))
         packed = weights.cross_kv.layout == "panels"
         return [cls(b, part, source, target_offsets_X, packed) for b, part in zip(weights.blocks, parts, strict=True)]
 

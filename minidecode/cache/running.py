@@ -133,11 +133,11 @@ class RunningCache:
 
     def keep_only(self, stays_R: np.ndarray) -> None:
         """Keeps only these rows; called before the rows leave."""
-        self.close_up(stays_R)
+        self.keep_rows_of_blocks(stays_R)
         if self.cross is not None:
             self.cross.blocks.keep_only(stays_R, int(self.rows.source_end_R[: self.rows.number].max()))
 
-    def close_up(self, stays_R: np.ndarray) -> None:
+    def keep_rows_of_blocks(self, stays_R: np.ndarray) -> None:
         """Keeps these rows of its own keys and values."""
         self.blocks.keep_only(stays_R, int(self.rows.end_R[: self.rows.number].max()))
 

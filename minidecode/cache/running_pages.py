@@ -123,7 +123,7 @@ class PagedRunningCache(RunningCache):
         nth_N, slot_N = np.divmod(position_N, self.rows.page)
         return self.rows.tables.table_RX[part.row_X[0], nth_N], slot_N
 
-    def close_up(self, stays_R: np.ndarray) -> None:
+    def keep_rows_of_blocks(self, stays_R: np.ndarray) -> None:
         """Pages stay where they are."""
 
     def reorder(self, ops: Any, rows: slice, parent_X: np.ndarray) -> None:

@@ -71,7 +71,7 @@ def _report() -> dict[str, Any]:
         "unusable": {name: why for name, version in packages.items() if version and (why := _import_error(name))},
         "missing": {name: _install_command(name) for name, version in packages.items() if version is None},
         "bundled_models": list(bundled_models()),
-        "packaged_models": _packaged_models(),
+        "packaged_models": _models_of_other_packages(),
     }
 
 
@@ -91,7 +91,7 @@ def _import_error(package: str) -> str:
     return ""
 
 
-def _packaged_models() -> dict[str, str | None]:
+def _models_of_other_packages() -> dict[str, str | None]:
     """Name of a model that a package brings -> what installs what is missing; None where it can be loaded."""
     from importlib.util import find_spec
 

@@ -90,7 +90,7 @@ def ladder(
             seconds = DEFAULT_SECONDS
         started = time.perf_counter()
         with np.errstate(all="ignore"), progress_bar("loading", quiet) as report:
-            announce = _report_name_alone(report) if report.is_shown else tell_without_terminal("ladder", quiet)
+            announce = _make_name_reporter(report) if report.is_shown else tell_without_terminal("ladder", quiet)
             loaded = _load_model(model, random_weights)
             measured = run(
                 loaded, texts=texts, input_length=input_length, max_new_tokens=max_new_tokens, num_beams=num_beams,
@@ -110,7 +110,7 @@ def ladder(
             )
 
 
-def _report_name_alone(report: Report) -> Callable[[str], None]:
+def _make_name_reporter(report: Report) -> Callable[[str], None]:
     """On a terminal: what runs, by name alone, so that the bar and its time left fit beside it."""
     return lambda text: report.say(text.partition(":")[0])
 

@@ -28,7 +28,7 @@ def draw_requests(
     """
     journal = run._launch.journal
     requests = requests_of_warp(run, block, warp)
-    requests = [r for r in requests if array in ("", journal.memory_at(int(r.addresses[0])).name)]
+    requests = [r for r in requests if array in ("", journal.array_holding(int(r.addresses[0])).name)]
     if not requests:
         raise InputError(f"warp {warp} of block {block} of {run.name} asked {array or 'memory'} for nothing")
     drawn = [_Drawn(journal, r) for r in requests[:most]]
@@ -41,7 +41,7 @@ class _Drawn:
 
     def __init__(self, journal, request: Request):
         self.lanes, addresses = request.lanes.tolist(), request.addresses.tolist()
-        memory = journal.memory_at(addresses[0])
+        memory = journal.array_holding(addresses[0])
         size = memory.dtype.itemsize
         words = max(1, size // BANK_BYTES)
         self.first = [a // BANK_BYTES for a in addresses]  # word of each lane

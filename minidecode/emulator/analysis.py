@@ -27,7 +27,7 @@ class Analysis:
         """At the epochs that have ended; is_over: at all there is."""
         rows = self._journal.drain()
         if self._waiting is not None:
-            rows = _join_rows(self._waiting, rows)
+            rows = _concatenate_accesses(self._waiting, rows)
         has_ended = [is_over or not s.thread.block.live or s.epoch < s.thread.block.epoch for s in rows.segments]
         is_whole = np.array(has_ended, bool)[rows.segment]
         self._waiting = None if is_whole.all() else _rows_where(rows, ~is_whole)
@@ -55,7 +55,7 @@ def _rows_where(rows: Rows, which: np.ndarray) -> Rows:
     return Rows(*(column[chosen] for column in rows[:-2]), rows.segments, values)
 
 
-def _join_rows(one: Rows, two: Rows) -> Rows:
+def _concatenate_accesses(one: Rows, two: Rows) -> Rows:
     """What was noted first, and what came later."""
     two = two._replace(segment=two.segment + len(one.segments))
     columns = [np.concatenate(pair) for pair in zip(one[:-2], two[:-2], strict=True)]

@@ -102,7 +102,7 @@ class Journal:
         code, offset = self.bases.code_and_offset_of_site(site)
         return place_of_instruction(code, offset)
 
-    def memory_at(self, address: int, itemsize: int | None = None) -> Memory:
+    def array_holding(self, address: int, itemsize: int | None = None) -> Memory:
         """The array that has this byte; of several, one whose elements have this size."""
         holding = [m for m in reversed(self.memories) if m.start <= address < m.start + m.nbytes]
         return next((m for m in holding if m.dtype.itemsize == itemsize), holding[0])

@@ -61,14 +61,14 @@ def run_first_block(kernel: Any, grid: Any, block: Any, arguments: tuple) -> Ask
     grid_of, threads = launch.grid, launch.block
     return Asked(
         blocks=grid_of.x * grid_of.y * grid_of.z, threads=threads.x * threads.y * threads.z,
-        loaded=_bytes_per_lane(loads), stored=_bytes_per_lane(stores), lines=_bytes_per_line(kept, in_global),
+        loaded=_bytes_of_one_lane(loads), stored=_bytes_of_one_lane(stores), lines=_bytes_per_line(kept, in_global),
         sectors=_bytes_loaded_anew(kept, loads), footprint=_bytes_of_distinct_sectors(kept, loads),
         written=_bytes_of_distinct_sectors(kept, stores), shared_passes=sum(c.passes for c in shared),
         shared_requests=sum(c.requests for c in shared), shuffles=launch.shuffles, barriers=launch.barriers_passed,
     )  # fmt: skip
 
 
-def _bytes_per_lane(sites: dict[int, SiteCount]) -> float:
+def _bytes_of_one_lane(sites: dict[int, SiteCount]) -> float:
     return sum(c.requests * c.bytes / c.accesses for c in sites.values())
 
 

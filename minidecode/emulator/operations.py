@@ -34,7 +34,7 @@ class Operations:
 
     def _begin(self, code: CodeType) -> None:
         self._executed[code], self._callees[code] = ([0] * (len(code.co_code) + 2) for _ in range(2))
-        self._local[code] = _make_counter(self._executed[code])
+        self._local[code] = _make_opcode_tracer(self._executed[code])
 
     def __enter__(self) -> Operations:
         self._outer = sys.gettrace()
@@ -72,7 +72,7 @@ class Operations:
         return counts
 
 
-def _make_counter(executed: list[int]):
+def _make_opcode_tracer(executed: list[int]):
     def count_opcode(frame: FrameType, event: str, _):
         if event == "opcode":
             executed[frame.f_lasti] += 1

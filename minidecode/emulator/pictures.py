@@ -64,7 +64,7 @@ def draw_race(run: Outcome, finding) -> str:
     """The elements around the race, a strip per epoch of the block up to the race; all that race are in red."""
     race = finding.detail["race"]
     first, second = race.first, race.second
-    memory = run._launch.journal.memory_at(first.address)
+    memory = run._launch.journal.array_holding(first.address)
     size = memory.dtype.itemsize
     start = max(memory.start, first.address - STRIP // 2 * size)
     end = min(memory.start + memory.nbytes, start + STRIP * size)
@@ -224,7 +224,7 @@ class Shown:
 def describe_request(run: Outcome, request: Request) -> str:
     """One request in words: `epoch 0, line 12: loads x[32] to x[63] by lanes 0-31: 128 bytes, 4 sectors`."""
     journal = run._launch.journal
-    memory = journal.memory_at(int(request.addresses[0]))
+    memory = journal.array_holding(int(request.addresses[0]))
     ends = memory.element(int(request.addresses[0])), memory.element(int(request.addresses[-1]))
     what = ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
     steps = set(np.diff(request.addresses).tolist())
@@ -276,7 +276,7 @@ def draw_worst(run: Outcome) -> str:
 
 
 def _moved_per_used_byte(run: Outcome, request: Request) -> float:
-    size = run._launch.journal.memory_at(int(request.addresses[0])).dtype.itemsize
+    size = run._launch.journal.array_holding(int(request.addresses[0])).dtype.itemsize
     if request.addresses[0] >= SHARED_BASE:
         return max(_words_per_bank(request, size).values(), default=0)
     return SECTOR * len(_sectors_of_request(request, size)) / (size * len(set(request.addresses.tolist())))
@@ -284,7 +284,7 @@ def _moved_per_used_byte(run: Outcome, request: Request) -> float:
 
 def draw_request(run: Outcome, request: Request, y: int) -> tuple[list[str], int, int]:
     """Lanes above, sectors or banks below, a line from each lane to what it wants. Returns parts, height, width."""
-    size = run._launch.journal.memory_at(int(request.addresses[0])).dtype.itemsize
+    size = run._launch.journal.array_holding(int(request.addresses[0])).dtype.itemsize
     in_banks = request.addresses[0] >= SHARED_BASE
     parts, places = [svg_label(10, y + 12, describe_request(run, request))], {}
     words, wanted = [a // BANK_BYTES for a in request.addresses.tolist()], {}

@@ -136,7 +136,7 @@ class Races:
 
     def _count_race(self, first: Access, second: Access, accesses: list[Access]) -> bool:
         """Counts the race, among all accesses to its element. False where it is none: both write the same value."""
-        memory = self._journal.memory_at(first.address, first.itemsize)
+        memory = self._journal.array_holding(first.address, first.itemsize)
         is_one_element = (first.address, first.itemsize) == (second.address, second.itemsize)
         both_store = first.kind == second.kind == STORE
         same = both_store and is_one_element and _leave_the_same_bits(first.value, second.value, memory.dtype)
@@ -279,10 +279,10 @@ class Races:
         return "cuda.syncthreads() is missing, or, for one warp alone, cuda.syncwarp()."  # other warps may share it
 
     def _element_in_words(self, access: Access) -> str:
-        return self._journal.memory_at(access.address, access.itemsize).element(access.address)
+        return self._journal.array_holding(access.address, access.itemsize).element(access.address)
 
     def _memory_of(self, access: Access) -> str:
-        return self._journal.memory_at(access.address).name
+        return self._journal.array_holding(access.address).name
 
     def _shared_by_warps(self) -> set[str]:
         """Arrays for which threads of different warps of a block race: only its barrier orders those."""

@@ -116,7 +116,7 @@ def _borders(backend: tokenizers.Tokenizer) -> Borders | None:
         begins = BETWEEN_WORDS if any(part.get("add_prefix_space") for part in splits) else BETWEEN_LINES
         return Borders(begins) if uses_regex and not (puts_space or writes_space) else None
     if "Metaspace" in kinds:
-        return _with_metaspace(backend, splits, kinds) if not (puts_space or writes_space) else None
+        return _metaspace_borders(backend, splits, kinds) if not (puts_space or writes_space) else None
     if WORDS & set(kinds):
         return Borders(BETWEEN_LINES) if not (puts_space or writes_space) else None
     if not splits and writes_space and _keeps_words_apart(backend):
@@ -124,7 +124,7 @@ def _borders(backend: tokenizers.Tokenizer) -> Borders | None:
     return None
 
 
-def _with_metaspace(backend: tokenizers.Tokenizer, splits: list[dict[str, Any]], kinds: list[str]) -> Borders | None:
+def _metaspace_borders(backend: tokenizers.Tokenizer, splits: list[dict[str, Any]], kinds: list[str]) -> Borders | None:
     part = next(part for part in splits if part["type"] == "Metaspace")
     if part["replacement"] != SPACE or not (part.get("split", True) or _keeps_words_apart(backend)):
         return None

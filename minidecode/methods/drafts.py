@@ -77,10 +77,10 @@ def have_same_tokens(model: LoadedModel, draft: LoadedModel) -> bool:
         return False
     if model.tokenizer is None or draft.tokenizer is None:
         return True
-    return _texts_of_ids(model.tokenizer) == _texts_of_ids(draft.tokenizer)
+    return _hash_of_vocabulary(model.tokenizer) == _hash_of_vocabulary(draft.tokenizer)
 
 
-def _texts_of_ids(tokenizer: Tokenizer) -> bytes:
+def _hash_of_vocabulary(tokenizer: Tokenizer) -> bytes:
     """A hash of what all ids stand for. It takes a tenth of a second for GPT-2, once."""
     if tokenizer not in _hashes:
         texts = (tokenizer.token_bytes(i) or tokenizer.decode([i], keep_special=True) for i in range(tokenizer.size))

@@ -118,7 +118,7 @@ def logits(
             raise InputError(
                 f"there are {len(sources)} sources and {len(ids)} decoder_input_ids: give each source one target"
             )
-        sources = model.inputs.sources_beside_targets(sources, ids, ids[0], truncate=None)
+        sources = model.inputs.fit_sources_beside_targets(sources, ids, ids[0], truncate=None)
     ids, _ = fit_prompts(ids, context, Options(), truncate=None)
     z_BZ = latents_of(model, latent, None, ids)
     with few_blas_threads(model.is_small):
@@ -248,7 +248,7 @@ def pieces_of(
     if target_rows is None:
         raise InputError("this model scores targets given their sources: give targets (texts) or target_ids beside")
     start = model.inputs.decoder_start(scoring_options(model, decoder_start_token_id))
-    sources = model.inputs.sources_beside_targets(ids, target_rows, start, truncate)
+    sources = model.inputs.fit_sources_beside_targets(ids, target_rows, start, truncate)
     return target_pieces(sources, target_rows, start, context)
 
 

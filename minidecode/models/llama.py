@@ -239,7 +239,7 @@ def bind(c, tensors: dict[str, Any]) -> Weights:
         data, bias = (parts if len(parts) < 2 else [join(parts)] for parts in (data, biases))
         return Weight(data[0], bias[0] if bias else None, layout="oi")
 
-    def in_pairs(parts):
+    def interleave_outputs(parts):
         return np.stack(parts, axis=1).reshape(-1, *parts[0].shape[1:])
 
     heads = c.heads(c.num_attention_heads, window=c.attention_window)
@@ -252,7 +252,7 @@ def bind(c, tensors: dict[str, Any]) -> Weights:
             Block(
                 norm(f"layers.{i}.input_layernorm"), Weight(qkv.data, layout="oi"), qkv.bias, heads,
                 weight(f"{attention}.o_proj"), norm(f"layers.{i}.post_attention_layernorm"),
-                weight(f"{mlp}.gate_proj", f"{mlp}.up_proj", join=in_pairs), weight(f"{mlp}.down_proj"),
+                weight(f"{mlp}.gate_proj", f"{mlp}.up_proj", join=interleave_outputs), weight(f"{mlp}.down_proj"),
                 norm(next_norm),
             )
         )  # fmt: skip

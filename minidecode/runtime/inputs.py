@@ -66,7 +66,7 @@ class Inputs:
             return self.config.source_context
         return self.config.context
 
-    def sources_beside_targets(
+    def fit_sources_beside_targets(
         self, sources: list[np.ndarray], targets: list[np.ndarray], start: np.ndarray, truncate: bool | None
     ) -> list[np.ndarray]:
         """Sources that fit, beside whole targets, which begin with the token `start`. Raises InputError."""

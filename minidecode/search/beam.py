@@ -24,7 +24,7 @@ from .processors import (
     key_of_step,
     make_tables,
     prefix_length,
-    softmax_after_processors,
+    process_and_log_softmax,
     why_in_parts,
 )  # fmt: skip
 from .result import Found, Request, clear_trouble, copy_finds, raise_trouble, scaled_logits, with_copied_finds
@@ -142,7 +142,7 @@ def step_of_beams(
                 _keep_scores(kept, "scores", ops.functions["log_softmax"](logits_RV)[0], beams, sentence_B)
         else:
             if logprobs_RV is None:  # the softmax comes last, in a dialect without groups
-                scores_RV, model_trouble_R = softmax_after_processors(ops, logits_RV, rows_of[g], options, notes)
+                scores_RV, model_trouble_R = process_and_log_softmax(ops, logits_RV, rows_of[g], options, notes)
                 clear_trouble(model_trouble_R, repeat_each(beams.done_B, W))
             else:
                 scores_RV = diversity.penalized_logprobs(logprobs_RV, g) if diversity else logprobs_RV

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from .. import ops as signatures
-from ..cache.cross import layer_part
+from ..cache.cross import weight_of_layer
 from ..cache.queries import rows_per_token
 from ..device.arrays import is_array, put
 from ..device.low_precision import PANEL_HEADER
@@ -143,7 +143,7 @@ class _StandIn:
         engine.weights = SimpleNamespace(
             blocks=whole.blocks[:1], encoder=SimpleNamespace(blocks=()), query_ND=whole.query_ND,
             target_place=whole.target_place,
-            cross_kv=whole.cross_kv and layer_part(whole.cross_kv, 0, len(whole.blocks)),
+            cross_kv=whole.cross_kv and weight_of_layer(whole.cross_kv, 0, len(whole.blocks)),
         )  # fmt: skip
 
     def prefill(self, texts):

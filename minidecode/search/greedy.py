@@ -21,8 +21,8 @@ from .processors import (
     is_any_due,
     key_of_step,
     make_tables,
+    process_and_log_softmax,
     remove_invalid_values,
-    softmax_after_processors,
     why_in_parts,
 )  # fmt: skip
 from .result import (
@@ -149,7 +149,7 @@ def next_tokens(
     notes: dict[str, np.ndarray] | None = {} if trace else None
     model_trouble_R = None  # then argmax_tokens looks at the logits themselves
     if options.rules.softmax == "last":
-        scores_RV, model_trouble_R = softmax_after_processors(ops, logits_RV, rows, options, notes)
+        scores_RV, model_trouble_R = process_and_log_softmax(ops, logits_RV, rows, options, notes)
         clear_trouble(model_trouble_R, texts.done_R)
     elif options.do_sample or not is_by_logits:  # noted before processors, which may hide it
         logprobs_RV, model_trouble_R = ops.log_softmax(logits_RV)

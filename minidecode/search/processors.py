@@ -77,7 +77,7 @@ def apply_processors(
     return scores_RV
 
 
-def softmax_after_processors(
+def process_and_log_softmax(
     ops: Any, logits_RV: np.ndarray, rows: Rows, options: Options, notes: dict | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """(log-probabilities of what the processors leave of logits, what is wrong with each row).

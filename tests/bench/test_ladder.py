@@ -257,12 +257,12 @@ def test_a_rung_that_takes_long_is_not_run_again(toy, monkeypatch, settled):
 
 
 def test_sizes_are_made_smaller_until_the_seconds_are_enough(toy, monkeypatch):
-    monkeypatch.setattr(ladder, "run_ids", lambda *_: rungs.Run(1e-3 * ladder.computed_tokens(PROBE), [], [], {}))
+    monkeypatch.setattr(ladder, "run_ids", lambda *_: rungs.Run(1e-3 * ladder.tokens_without_cache(PROBE), [], [], {}))
     whole = {"texts": 8, "input_length": 64, "max_new_tokens": 16, "num_beams": 2, "batch_size": 2, "repeats": 3}
     may = ("texts", "input_length", "max_new_tokens", "batch_size")
     assert ladder.fit_sizes(toy, whole, may, 1e9) == whole
     found = ladder.fit_sizes(toy, whole, may, 300.0)
-    assert 75 < 1e-3 * ladder.computed_tokens(found) * ladder.NO_CACHE_RUNS <= 300
+    assert 75 < 1e-3 * ladder.tokens_without_cache(found) * ladder.NO_CACHE_RUNS <= 300
     assert found["batch_size"] < found["texts"] and found["num_beams"] == 2
     assert ladder.fit_sizes(toy, whole, may, 1e-9) == whole | ladder.SMALLEST
     assert ladder.fit_sizes(toy, whole, ("texts",), 1e-9) == whole | {"texts": 2}, "what is given stays"

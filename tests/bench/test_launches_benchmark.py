@@ -70,7 +70,7 @@ def test_arrays_count_what_is_done_to_them():
         return np.concatenate([z_RD.T.copy().T, x_RD], axis=1)
 
     x_RD, w_DD = np.ones((3, 4), np.float32), np.eye(4, dtype=np.float32)
-    result = launches.wrap_with_counting(steps, counts)(x_RD, w_DD)
+    result = launches.run_on_counting_arrays(steps, counts)(x_RD, w_DD)
     assert type(result) is np.ndarray and np.array_equal(result, steps(x_RD, w_DD))
     whole, mean, part = 48, 12, 24  # bytes
     moved = [2 * whole + 64, 2 * whole, whole + mean, 2 * whole + mean, 2 * whole, 2 * part, 2 * whole, 4 * whole]

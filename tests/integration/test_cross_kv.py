@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from test_attention_settings import make
 
-from minidecode.cache.cross import layer_part
+from minidecode.cache.cross import weight_of_layer
 from minidecode.cache.source import Source
 from minidecode.cpu.common.packing import pack_weights
 from minidecode.cpu.common.tile import DOT, FLOAT
@@ -41,7 +41,7 @@ def test_they_are_those_of_a_product_for_each_layer(cache, settings):
     assert ops.counts()["project_cross_kv"].calls == 1 and "linear" not in ops.counts()
     assert 1 < len(caches) == len(weights.blocks)
     for layer, (cache, block) in enumerate(zip(caches, weights.blocks, strict=True)):
-        part, heads = layer_part(weights.cross_kv, layer, len(caches)), replace(block.cross_heads, H=0)
+        part, heads = weight_of_layer(weights.cross_kv, layer, len(caches)), replace(block.cross_heads, H=0)
         _, k_RGK, v_RGU = ops.split_heads(ops.linear(source.h_RD, part), part.bias, heads)
         sizes = np.abs(source.h_RD) @ np.abs(part.data.T) + np.abs(part.bias)
         bound = np.finfo(part.data.dtype).eps * part.data.shape[1] * sizes
@@ -62,7 +62,7 @@ def test_no_layer_holds_the_product_of_all(cache):
 def test_the_weights_are_held_once_and_el_makes_no_keys():
     weights = make("bart").weights
     for layer in range(len(weights.blocks)):
-        part = layer_part(weights.cross_kv, layer, len(weights.blocks))
+        part = weight_of_layer(weights.cross_kv, layer, len(weights.blocks))
         whole = weights.cross_kv
         assert base_array(part.data) is base_array(whole.data) and base_array(part.bias) is base_array(whole.bias)
     ops, caches, source = made(weights, "el")
@@ -78,7 +78,7 @@ def test_a_layers_part_in_both_layouts(layout):
     x_RD = np.ones((2, weight.data.shape[1]), np.float32)
     ops = CountedOps(Plan().resolve()[0])
     whole = ops.linear(x_RD, weight)
-    parts = [ops.linear(x_RD, layer_part(turned, layer, 2)) for layer in range(2)]
+    parts = [ops.linear(x_RD, weight_of_layer(turned, layer, 2)) for layer in range(2)]
     np.testing.assert_allclose(np.concatenate(parts, axis=1), whole, rtol=1e-5, atol=1e-6)
 
 

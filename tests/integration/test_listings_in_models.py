@@ -15,7 +15,7 @@ from listing_cases import may_differ, outputs_first, projections, projections_of
 from test_attention_settings import logits, make
 
 from minidecode import reference
-from minidecode.cache.cross import layer_part
+from minidecode.cache.cross import weight_of_layer
 from minidecode.cache.no_cache import NoCache
 from minidecode.cache.source import Source
 from minidecode.model import Model
@@ -145,7 +145,7 @@ def test_decoder_self_attention(kind, cache_name, settings):
 def test_cross_attention(cache_name, settings):
     """Rows of a target against the whole of their source: at the prefill, and then a row for each beam."""
     weights = make("bart", **settings).weights
-    block, cross_kv = weights.blocks[1], layer_part(weights.cross_kv, 1, len(weights.blocks))
+    block, cross_kv = weights.blocks[1], weight_of_layer(weights.cross_kv, 1, len(weights.blocks))
     heads, targets = block.cross_heads, [2, 1]
     q, kv = outputs_first(block.cross_q), outputs_first(cross_kv)
     P = projections(heads, q, kv, block.cross_out.data)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ...ops import FINE, NONE_LEFT, NOT_A_NUMBER
 from ..sizes import SEVERAL_WIDE, WIDE, large_scores
-from .hars import RISING_RV, logits_of_several_widths, logprobs_and_errors
+from .hars import RISING_RV, logits_of_several_widths, logprobs_and_error_bounds
 
 INF, NAN = np.inf, np.nan
 
@@ -70,7 +70,7 @@ def oracle(scores_RV, logits_RV):
     """In float64, row by row."""
     token_R, logprob_R = np.zeros(len(scores_RV), np.int64), np.full(len(scores_RV), NAN)
     trouble_R = np.full(len(scores_RV), NOT_A_NUMBER)
-    logprobs_RV = scores_RV.astype(np.float64) if logits_RV is None else logprobs_and_errors(logits_RV)[0]
+    logprobs_RV = scores_RV.astype(np.float64) if logits_RV is None else logprobs_and_error_bounds(logits_RV)[0]
     for r, scores_V in enumerate(scores_RV.tolist()):
         token = 0 if any(score != score for score in scores_V) else scores_V.index(max(scores_V))
         if not np.isnan(scores_V).any() and not np.isnan(logprobs_RV[r, token]):
@@ -85,7 +85,7 @@ def bound(scores_RV, logits_RV):
     none_R = np.zeros(len(token_R))
     if logits_RV is None:
         return none_R, none_R, none_R
-    off_RV = logprobs_and_errors(logits_RV)[1]
+    off_RV = logprobs_and_error_bounds(logits_RV)[1]
     return none_R, np.where(trouble_R == NOT_A_NUMBER, 0, off_RV[np.arange(len(token_R)), token_R]), none_R
 
 

@@ -72,7 +72,7 @@ def logits_of_several_widths(rng: np.random.Generator):
         yield logits_RV
 
 
-def logprobs_and_errors(logits_RV):
+def logprobs_and_error_bounds(logits_RV):
     """(log-probabilities in float64, how far float32's may lie from them), (R, V)"""
     return scores_and_errors(logits_RV, np.zeros((len(logits_RV), 1)))
 

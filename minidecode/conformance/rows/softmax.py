@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ...ops import FINE, NOT_A_NUMBER
 from ..sizes import large_scores
-from .hars import RISING_RV, logits_of_several_widths, logprobs_and_errors
+from .hars import RISING_RV, logits_of_several_widths, logprobs_and_error_bounds
 
 INF, NAN = np.inf, np.nan
 
@@ -50,7 +50,7 @@ def large() -> list[tuple]:
 
 def oracle(logits_RV):
     """In float64, row by row."""
-    scores_RV, _ = logprobs_and_errors(logits_RV)
+    scores_RV, _ = logprobs_and_error_bounds(logits_RV)
     is_nan_R = np.isnan(scores_RV).any(axis=1)
     scores_RV[is_nan_R] = NAN
     return scores_RV, np.where(is_nan_R, NOT_A_NUMBER, FINE)
@@ -58,7 +58,7 @@ def oracle(logits_RV):
 
 def bound(logits_RV):
     """The bound of HARS, which rounds in the same places; the flags of trouble are exact."""
-    return logprobs_and_errors(logits_RV)[1], np.zeros(len(logits_RV))
+    return logprobs_and_error_bounds(logits_RV)[1], np.zeros(len(logits_RV))
 
 
 def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:

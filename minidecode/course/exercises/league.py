@@ -161,7 +161,7 @@ def verify_all_lines(
     places = []
 
     def verify_item(item: tuple[str, Path, str]) -> Place:
-        return verify_line(*item, league, version)
+        return recount_line(*item, league, version)
 
     with ThreadPoolExecutor(jobs) as pool:
         for done, place in enumerate(pool.map(verify_item, work) if jobs > 1 else map(verify_item, work), 1):
@@ -183,7 +183,7 @@ def _read_lines(path: Path) -> list[str]:
     return path.read_bytes()[:MOST_BYTES].decode(errors="replace").splitlines()
 
 
-def verify_line(student: str, folder: Path, line: str, league: int, version: str) -> Place:
+def recount_line(student: str, folder: Path, line: str, league: int, version: str) -> Place:
     """Judges and counts the file of a line again, and says whether the line holds."""
     try:
         claimed = parse_line(line)
@@ -211,11 +211,11 @@ def verify_line(student: str, folder: Path, line: str, league: int, version: str
     if counted is None or not verdict.ok:
         return Place(student, claimed, f"the file is not accepted: {verdict.message.splitlines()[0]}")
     return Place(
-        student, claimed, _difference_in_words(claimed, counted), json.dumps(skeleton.written_lines(submission.source))
+        student, claimed, _how_claim_differs(claimed, counted), json.dumps(skeleton.written_lines(submission.source))
     )
 
 
-def _difference_in_words(claimed: Score, counted: Score) -> str:
+def _how_claim_differs(claimed: Score, counted: Score) -> str:
     """Where a line differs from what its file counts; "" where it does not."""
     for name in dict.fromkeys([*counted.counts, *claimed.counts]):
         here, there = claimed.counts.get(name), counted.counts.get(name)

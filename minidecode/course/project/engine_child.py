@@ -157,7 +157,9 @@ def _stand_in(np, elsewhere) -> None:
 
         def __call__(self, *arguments):
             name = getattr(self._kernel, "__name__", "")
-            results = elsewhere.Elsewhere.ask("launch", name, list(self._shape[:2]), [_own(np, a) for a in arguments])
+            results = elsewhere.Elsewhere.ask(
+                "launch", name, list(self._shape[:2]), [_contiguous(np, a) for a in arguments]
+            )
             for array, result in zip((a for a in arguments if isinstance(a, np.ndarray)), results, strict=True):
                 array[...] = result
             return types.SimpleNamespace(ok=True, errors=[], findings=[])
@@ -175,7 +177,7 @@ def _stand_in(np, elsewhere) -> None:
     sys.modules.update({"numba": numba, "numba.cuda": numba.cuda, "minidecode": ours})
 
 
-def _own(np, argument):
+def _contiguous(np, argument):
     return np.ascontiguousarray(argument) if isinstance(argument, np.ndarray) else argument
 
 

@@ -64,9 +64,9 @@ class Task(KernelTask):
             return "barrier-inside-if"
         if not all(f["kind"] in ("race", "uninitialised") and f["space"] == "shared" for f in errors):
             return None  # another array than the tile
-        return self._not_waited_for(next(t.ran for t in tried if t.ran), errors)
+        return self._name_missing_wait(next(t.ran for t in tried if t.ran), errors)
 
-    def _not_waited_for(self, ran, errors):
+    def _name_missing_wait(self, ran, errors):
         """Names the mistake by what stands between filling and reading, and between reading and filling again."""
         waits = [waits_between(ran, f) for f in errors]
         if None in waits:

@@ -330,7 +330,7 @@ class Replay:
             want_X = pages + [-1] * (len(got_X) - len(pages))
             nth = next((n for n, (got, want) in enumerate(zip(got_X, want_X, strict=True)) if got != want), None)
             if nth is not None:
-                return self._wrong_entry(row, nth, got_X[nth], want_X[nth])
+                return self._complaint_about_entry(row, nth, got_X[nth], want_X[nth])
         due = Counter(page for pages in self.table for page in pages)
         more = {page: int(count) - due[page] for page, count in enumerate(references_P)}
         page = next((page for page, too_many in more.items() if too_many), None)
@@ -351,7 +351,7 @@ class Replay:
         named = [mistake for mistake, fits in as_left.items() if fits]
         return message, named[0] if len(named) == 1 else None
 
-    def _wrong_entry(self, row: int, nth: int, got: int, want: int) -> Complaint:
+    def _complaint_about_entry(self, row: int, nth: int, got: int, want: int) -> Complaint:
         message = f"table_RX[{row}, {nth}] is {got}"
         if not self.table[row] and self.old[row]:
             return f"{message}; row {row} has ended, and holds no page.", "stale-table"
