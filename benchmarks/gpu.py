@@ -62,6 +62,7 @@ from flags import file_to_write, positive_number
 from gpu_models import WORKS
 from gpu_timing import FAILED, DeviceLostError, Record, is_failure, why
 from readme import with_marks, write_between_markers
+from records import write_record
 
 from minidecode.bench.compare import describe_machine
 from minidecode.device.arrays import chosen_device
@@ -242,7 +243,7 @@ class Results:
         if self.path is None:
             return
         unfinished = self.path.with_name(f"{self.path.name}.unfinished")
-        unfinished.write_text(json.dumps(self.record, indent=1) + "\n", encoding="utf-8")
+        write_record(unfinished, self.record)
         os.replace(unfinished, self.path)
 
 

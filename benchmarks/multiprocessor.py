@@ -18,11 +18,11 @@ import json
 import re
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import gpu_attention
 import numpy as np
 from gpu_linear import BYTES, LARGE, LARGE_INPUTS, OF_5, SHAPES, kernel_with
+from records import in_short
 
 from minidecode.bench import predict
 from minidecode.bench.compare import implementations, ways_to_store
@@ -94,10 +94,6 @@ def write(path: Path, book: dict) -> None:
         else:
             parts.append(f"{in_short(name)}:{in_short(value)}")
     path.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
-
-
-def in_short(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))
 
 
 def round_fields(counted: Code | Asked) -> list:

@@ -58,6 +58,7 @@ from typing import Any
 import numpy as np
 from flags import file_to_write, positive
 from readme import with_marks, write_between_markers
+from records import write_record
 
 from minidecode.bench.compare import name_of_processor
 
@@ -847,7 +848,7 @@ def main() -> None:
         mark, text = "peers-accelerated", accelerated_table(result)
     print(text)
     if a.out:
-        a.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        write_record(a.out, result)
     if a.readme:
         write_between_markers(a.readme, mark, text)
 

@@ -22,7 +22,6 @@ import os
 os.environ["NUMBA_NUM_THREADS"] = "1"  # before Numba is loaded
 
 import argparse
-import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -31,6 +30,7 @@ import numpy as np
 from flags import file_to_write, positive
 from numba import njit
 from readme import with_marks, write_between_markers
+from records import write_record
 from registers import MORE_FLOATS, Registers
 
 from minidecode.bench.compare import describe_machine
@@ -199,7 +199,7 @@ def main() -> None:
     result = {"machine": machine, "turns": a.turns, "tiles": tiles, "packing": packing}
     print(table(result))
     if a.out:
-        a.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        write_record(a.out, result)
     if a.readme:
         write_between_markers(a.readme, "tiles", table(result))
 

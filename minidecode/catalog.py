@@ -26,7 +26,7 @@ class Cost:
 
 
 def sum_of_costs(costs: Iterable[Cost]) -> Cost:
-    """The sum of several calls."""
+    """Adds up the costs of several calls."""
     costs = list(costs)
     return Cost(*(sum(int(getattr(c, f.name)) for c in costs) for f in dataclasses.fields(Cost)))
 

@@ -108,7 +108,9 @@ class Predictions:
 
 
 def _size_in_words(bytes_: int) -> str:
-    return f"{bytes_ / 1e9:.2f} GB" if bytes_ >= 1e7 else f"{bytes_ / 1e3:,.1f} kB"
+    if bytes_ < 1e6:
+        return f"{bytes_ / 1e3:,.1f} kB"
+    return f"{bytes_ / 1e9:.2f} GB" if bytes_ >= 1e8 else f"{bytes_ / 1e6:.1f} MB"
 
 
 def _percent_in_words(share: float) -> str:
@@ -169,7 +171,7 @@ def recorded_work(row: Row, stored: str | None) -> Counted | None:
 def count_versions(
     row: Row, megabytes: float, stored: str | None, progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Counted:  # fmt: skip
-    """All versions of an op, counted now. Raises OptionError where memory ends, or machine code cannot be had."""
+    """All versions of an op, counted now. Raises OptionError if memory runs out, or machine code is missing."""
     try:
         arguments, shape, useful = enlarged_inputs(row, megabytes, stored)
         counted, functions = Counted(shape, int(useful)), kernel_versions(row)

@@ -23,7 +23,7 @@ class Interrupted(BaseException):
 
 
 def check_on_error(on_error: str, as_json: bool) -> None:
-    """Raises OptionError on what is no --on-error, or none without --json."""
+    """Raises OptionError on an unknown --on-error, and on record without --json."""
     if on_error not in ON_ERROR:
         raise OptionError(f"on_error must be one of {', '.join(ON_ERROR)}, not {on_error!r}")
     if on_error == "record" and not as_json:

@@ -214,7 +214,7 @@ class _ExampledGroup(WithExamples, TyperGroup):
 
 
 def group_of_commands(help: str) -> typer.Typer:
-    """A command of commands."""
+    """Makes a group of commands, which shows its help when it is called alone."""
     app = typer.Typer(cls=_ExampledGroup, help=help, rich_markup_mode=None)
     app.callback(invoke_without_command=True)(show_help_alone)
     return app

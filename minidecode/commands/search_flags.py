@@ -86,7 +86,7 @@ def with_search_options(command):
 
 
 def set_limit(options: dict[str, Any], new_tokens: int) -> None:
-    """So many new tokens, where no option says how many."""
+    """Sets max_new_tokens where no option limits the length."""
     if all(options.get(name) is None for name in ("max_new_tokens", "max_length", "max_len_b", "match_source_len")):
         options["max_new_tokens"] = new_tokens
 

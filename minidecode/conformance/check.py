@@ -418,8 +418,8 @@ def _difference(
         due = dtype if right.dtype.kind == "f" else right.dtype
         if mine.shape != right.shape or mine.dtype != due:
             return Mistake(f"{name} is {mine.dtype}{mine.shape} where {due}{right.shape} is due.")
-    if pardoned := getattr(row_module(row.name), "replace_unjudged", None):
-        results = (pardoned(*results, *expected, *copy.deepcopy(arguments)),)
+    if replace_unjudged := getattr(row_module(row.name), "replace_unjudged", None):
+        results = (replace_unjudged(*results, *expected, *copy.deepcopy(arguments)),)
     if judge := getattr(row_module(row.name), "judge", None):
         what = judge(*results, *copy.deepcopy(arguments))
         promise = getattr(row_module(row.name), "promise", None)

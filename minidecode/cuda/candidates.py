@@ -117,16 +117,8 @@ def top_candidates_v2(scores_BX, C, out=None):
     threshold_B = np.empty_like(scores_BX, shape=B)
     survivor_BX, count_B, has_nan_B = allocate_survivors(scores_BX, B, ROOM)
     launch(find_rough_threshold, B, THREADS, scores_BX, C, threshold_B)
-    launch(
-        retrieve_above_threshold,
-        (B, -(-X // THREADS)),
-        THREADS,
-        scores_BX,
-        threshold_B,
-        survivor_BX,
-        count_B,
-        has_nan_B,
-    )
+    grid, survivors = (B, -(-X // THREADS)), (survivor_BX, count_B, has_nan_B)
+    launch(retrieve_above_threshold, grid, THREADS, scores_BX, threshold_B, *survivors)
     launch(rerank_survivors, B, THREADS, scores_BX, survivor_BX, count_B, has_nan_B, best_BC, index_BC)
     return best_BC, index_BC
 

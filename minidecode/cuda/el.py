@@ -12,11 +12,12 @@
    `half` on tensor cores, otherwise in float32 and without.
 
 Floor at EL's sizes (32 sentences of 4 beams, 1,024 positions, 16 heads of 64, float16): 67 MB of hidden states once,
-28 us; and 8.6 GFLOP, 128 us without tensor cores, 11 us with. Predicted: version 2 430 us, at 30 % of the float32 rate;
-version 3 90 us with `half`, which reads hidden states twice, 56 us, and scores and weights four times, 14 us, at 80 %
-of a copy's bandwidth. So EL should be 2.5 times as fast as a cache per beam, whose 537 MB take 222 us, by version 3; by
-version 2, which plans run, half as fast. One per sentence took 57 us (shared.py). EL is nowhere faster than that: it
-reads hidden states twice, as many bytes as keys and values once. It keeps half their bytes. Not measured.
+28 us; and 8.6 GFLOP, 128 us without tensor cores, 11 us with. Predicted: version 3 90 us with `half`, which reads
+hidden states twice, 56 us, and scores and weights four times, 14 us, at 80 % of a copy's bandwidth. So by version 3 EL
+should be 2.5 times as fast as a cache per beam, whose 537 MB take 222 us. One per sentence took 57 us (shared.py):
+version 3 is not faster than that, for it reads hidden states twice, as many bytes as keys and values once. It keeps
+half their bytes. Version 2, which plans run, is predicted at 1 % of a copy, some 14 ms (`minidecode predict el`):
+shared memory alone allows 8 %. Not measured.
 
 Version 3 belongs on a GPU. EL does H times the operations of multi-head attention, and those weigh on version 2, which
 computes without tensor cores; it shows what attention is made of, needs no library, and is what plans run.

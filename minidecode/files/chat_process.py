@@ -53,15 +53,15 @@ def sandboxed_environment():
             self, *given = args
             names = dict(*given, **kwargs)
             for name in names:
-                PlainNamespace.check_value(name)
+                PlainNamespace.check_name(name)
             Namespace.__init__(self, names)
 
         def __setitem__(self, name, value):
-            PlainNamespace.check_value(name)
+            PlainNamespace.check_name(name)
             super().__setitem__(name, value)
 
         @staticmethod
-        def check_value(name):
+        def check_name(name):
             if isinstance(name, str) and name.startswith("_"):
                 raise SecurityError(f"a namespace takes no name that begins with an underscore: {name!r}")
 

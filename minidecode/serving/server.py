@@ -328,7 +328,7 @@ class Running:
                 job.on_token = self._make_teller(place)
 
     def _make_teller(self, place: int, *end: None) -> Callable[..., None]:
-        """Hands what a job tells to the event loop: (place, text, token, noted), or (place, None) at its end."""
+        """Returns what hands the event loop what a job tells: (place, text, token, noted); at its end (place, None)."""
 
         def tell_event_loop(*what: Any) -> None:
             with contextlib.suppress(RuntimeError):  # the loop is closed, and no one listens

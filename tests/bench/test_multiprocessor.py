@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import time
 import tracemalloc
 from pathlib import Path
 
@@ -89,7 +88,10 @@ def test_the_guide_says_what_is_recorded_and_what_the_library_multiplies():
     guide = " ".join((ROOT / "docs" / "guide" / "kernels.md").read_text(encoding="utf-8").split())
     works = predict.recorded_counts()["works"]
     assert {work.split()[0] for work in works} == set(WITH_KERNELS)
-    assert f"`ngram` {works['ngram None']['useful'] / 1e6:.0f} MB, `flags` and `extend` what a step has" in guide
+    assert "`flags` and `extend` what a step has" in guide
+    for name, megabytes in ((work.split()[0], kept["useful"] / 1e6) for work, kept in works.items()):
+        if name not in ("flags", "extend") and megabytes < 900:
+            assert f"`{name}` {megabytes:.0f} MB" in guide or f"`{name}` {megabytes:.1f} MB" in guide
     left_out = {
         work.split()[0]: (len(w["versions"]), list(w["left_out"])) for work, w in works.items() if "left_out" in w
     }
@@ -169,7 +171,7 @@ def test_recorded_counts_are_those_of_the_kernels(name):
     again = predict.launches_of(predict.implementations(row)["cuda"], *arguments)
     assert [one.kernel for one in again] == [key for key, _ in kept["versions"]["cuda"]]
     for one, (_, work) in zip(again, kept["versions"]["cuda"], strict=True):
-        assert dataclasses.astuple(one.work) == pytest.approx(work, abs=0.1, rel=1e-4)
+        assert dataclasses.astuple(one.work) == pytest.approx(work, abs=0.1, rel=2e-5)
 
 
 def test_predict_prints_a_line_for_each_version(cli):
@@ -217,7 +219,7 @@ def key_of_launch(launch):
 def test_every_op_with_kernels_stays_within_bounds_at_the_default_size(name, monkeypatch):
     """Nothing is multiplied, and arrays stay below a few gigabytes. What was recorded is what each version launches."""
     monkeypatch.setattr(matmul, "multiply_by_numpy", None)
-    row, stored, began = CATALOG[name], predict.usual_way_to_store(name), time.monotonic()
+    row, stored = CATALOG[name], predict.usual_way_to_store(name)
     recorded, launched, left_out = predict.recorded_counts()["works"][f"{name} {stored}"], {}, {}
     tracemalloc.start()
     try:
@@ -228,12 +230,11 @@ def test_every_op_with_kernels_stays_within_bounds_at_the_default_size(name, mon
                 launched[label] = list(map(key_of_launch, predict.launches_without_work(function, *arguments)))
             except predict.NotPredictedError as error:
                 left_out[label] = str(error)
-        assert tracemalloc.get_traced_memory()[1] < 8e9
+        assert tracemalloc.get_traced_memory()[1] < 5e9
     finally:
         tracemalloc.stop()
     assert launched == {label: [key for key, _ in kept] for label, kept in recorded["versions"].items()}
     assert left_out == recorded.get("left_out", {})
-    assert time.monotonic() - began < 120
 
 
 def test_where_memory_ends_it_names_an_option_of_predict(cli, monkeypatch):

@@ -14,7 +14,7 @@ A file has these where its row needs them:
 
 judge           where several answers are right: what is wrong with results, or None; takes results, then arguments
 promise         takes what `judge` takes: what a right answer lacks that all versions but the naive one give
-pardoned        a result with the oracle's numbers where no answer means anything, such as between NaN; it takes the
+replace_unjudged  a result with the oracle's numbers where no answer means anything, such as between NaN; it takes the
                 result, the oracle's and the arguments
 says            in words, what an implementation's time does not show; it takes a result, then the arguments
 numbers_made    how many numbers an input costs besides its arrays

@@ -77,11 +77,11 @@ def sums_of(calls: Sequence[Call], costs: Sequence[Cost], ops: Sequence[str]) ->
     for place, name in enumerate(ops):
         costs_of_op = [cost for call, cost in zip(calls, costs, strict=True) if call.op == name]
         if costs_of_op:
-            rows.append([place, *_draw_sum(costs_of_op)])
+            rows.append([place, *_sum_costs(costs_of_op)])
     return rows
 
 
-def _draw_sum(costs: Sequence[Cost]) -> list[int]:
+def _sum_costs(costs: Sequence[Cost]) -> list[int]:
     return [len(costs), sum(int(c.bytes) for c in costs), sum(int(c.operations) for c in costs)]
 
 
@@ -99,7 +99,7 @@ def boxes_of_parts(
         boxes = []
         for k in range(first, first + period):
             repeated = costs[k : first + period * max(times, 1) : period]
-            boxes.append([ops.index(calls[k].op), keys[k][1], calls[k].shape, *_draw_sum(repeated)])
+            boxes.append([ops.index(calls[k].op), keys[k][1], calls[k].shape, *_sum_costs(repeated)])
         parts.append({"times": times, "boxes": boxes})
     return parts
 

@@ -70,19 +70,12 @@ def activate(x, code):
 
 
 def activate_pairs(f_RX, bias_X, activation, out=None):
-    """The kernel of all versions for columns that are pairs of gate and up."""
+    """Launches `activate_pair_per_column`, which all versions take for columns that are pairs of gate and up."""
     R, F = len(f_RX), f_RX.shape[1] // 2
     out = empty(f_RX, (R, F)) if out is None else out
     bias_X, y_RF = bias_and_result(f_RX, bias_X, out)
-    launch(
-        activate_pair_per_column,
-        grid_of_columns(F, R),
-        THREADS,
-        f_RX,
-        bias_X,
-        activation_code(activation) - GATED,
-        y_RF,
-    )
+    code = activation_code(activation) - GATED
+    launch(activate_pair_per_column, grid_of_columns(F, R), THREADS, f_RX, bias_X, code, y_RF)
     return y_RF
 
 
