@@ -31,6 +31,7 @@ class Config:
     SIZES: ClassVar[tuple[str, ...]]  # integers above 0
     FLAGS: ClassVar[tuple[str, ...]]  # true or false
     ALIASES: ClassVar[dict[str, str]]  # other names that transformers takes for a field
+    # Of these three come width, context and layers, so no field may have such a name.
     WIDTH: ClassVar[str]  # the field that says how wide the layers are
     CONTEXT: ClassVar[str]  # and how many tokens the model can look at
     LAYERS: ClassVar[tuple[str, ...]]  # the fields that count layers
