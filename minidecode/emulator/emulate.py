@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import sys
 import time
-import warnings
 from collections.abc import Callable, Iterable
 from functools import partial
 from types import FunctionType
@@ -13,7 +11,7 @@ from types import FunctionType
 import numpy as np
 
 from ..device.seen_kernels import DRY, note_kernel
-from ..errors import EmulationError, MinidecodeWarning, OptionError
+from ..errors import EmulationError, OptionError
 from .arrays import Unforeseen, arrays_in
 from .binding import python_function
 from .launch import Launch, Settings, TakesTooLongError
@@ -53,7 +51,6 @@ def emulate(
     blocks: "all", or how many to run as a sample. By default all, unless that would take more than a minute.
     patience: seconds of processor time without any thread coming on, after which a loop is taken for endless.
     operations: counts the kernel's arithmetic operations and comparisons too, which makes it several times as slow.
-    Python 3.11 counts them all; newer ones miss the first call of each function, and a warning says so.
     schedules: the most orders of blocks and threads to run, if the kernel uses atomics or fences and is traced. Which
     accesses those order depends on the schedule. They stop before they take six times the first one's time, if that is
     more than half a second.
@@ -72,12 +69,6 @@ def emulate(
         raise OptionError(f"seed is an integer and patience a number of seconds above 0, not {seed!r}, {patience!r}")
     if not isinstance(schedules, int) or schedules < 1:
         raise OptionError(f"schedules must be an integer from 1 up, not {schedules!r}")
-    if operations and sys.version_info >= (3, 12):
-        warnings.warn(
-            "operations: this Python's tracing misses the first call of each function: use Python 3.11",
-            MinidecodeWarning,
-            stacklevel=2,
-        )
     settings = Settings(seed, trace, strict, negative_indices, tuple(empty), blocks, patience, operations, schedules)
     return Emulated(kernel, python_function(kernel), settings)
 

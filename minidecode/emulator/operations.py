@@ -38,6 +38,7 @@ class Operations:
 
     def __enter__(self) -> Operations:
         self._outer = sys.gettrace()
+        sys._getframe().f_trace_opcodes = True  # Python 3.12 heeds it only if a frame asked before tracing begins
         sys.settrace(self.count_in_function)
         return self
 
@@ -50,6 +51,7 @@ class Operations:
         if code in self._codes:
             if code not in self._local:
                 self._begin(code)
+            frame.f_trace = self._local[code]  # set first: Python 3.13 heeds the next line only in a traced frame
             frame.f_trace_opcodes, frame.f_trace_lines = True, False
             return self._local[code]
         if code.co_filename == _MATHEMATICS and code.co_name not in _NO_OPERATION:
