@@ -28,7 +28,7 @@ from records import write_record
 from minidecode.bench.compare import calls_on_device, describe_machine, implementations, time_by_turns
 from minidecode.catalog import CATALOG, arguments_of
 from minidecode.conformance import check
-from minidecode.conformance.rows import repeated_axis, to_repeat
+from minidecode.conformance.rows import axis_to_repeat, make_inputs_to_repeat
 from minidecode.device.arrays import device_kind
 from minidecode.ops import Weight
 
@@ -41,14 +41,14 @@ COPY = "copy"
 
 def repeat_inputs(name: str, times: int) -> tuple[tuple, str]:
     """The paper's inputs with so many times the rows, or for a product the weights; and their shape in words."""
-    arguments, shape = to_repeat(name, **({"stored": STORED[name]} if name in STORED else {}))
+    arguments, shape = make_inputs_to_repeat(name, **({"stored": STORED[name]} if name in STORED else {}))
     made: dict[int, np.ndarray] = {}  # an array that stands in two places goes on doing so
 
     def more(argument: str, value):
         if isinstance(value, Weight):
             outputs = {"io": (1, times), "oi": (times, 1)}[value.layout]
             return dataclasses.replace(value, data=np.tile(value.data, outputs))
-        if not isinstance(value, np.ndarray) or name in STORED or (axis := repeated_axis(name, argument)) is None:
+        if not isinstance(value, np.ndarray) or name in STORED or (axis := axis_to_repeat(name, argument)) is None:
             return value
         if id(value) not in made:
             made[id(value)] = np.tile(value, (*[1] * axis, times, *[1] * (value.ndim - 1 - axis)))

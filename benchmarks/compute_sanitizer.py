@@ -221,7 +221,7 @@ def planned(rows: tuple[str, ...] | None) -> dict:
 
     for name, row in CATALOG.items():
         if rows is None or name in rows:
-            planted = row_module(name).planted()
+            planted = row_module(name).planted_cases()
             for label in filter(lambda label: label.startswith("cuda"), implementations(row)):
                 for i in range(len(planted)):
                     note([name, label, i], functools.partial(run_planted, name, label, i, "emulator"))
@@ -255,7 +255,7 @@ def fits(seen: tuple, declared: tuple) -> bool:
 
 @functools.cache
 def inputs_of(name: str) -> list[tuple]:
-    return row_module(name).planted()
+    return row_module(name).planted_cases()
 
 
 def run_planted(name: str, label: str, i: int, device: str) -> None:

@@ -32,7 +32,7 @@ def arguments_for(name: str, rows: int, xp) -> tuple:
     """Fresh logits of so many rows, four of them a sentence."""
     logits_RV, W = xp.random.standard_normal((rows, V), dtype=np.float32) * np.float32(3), min(rows, 4)
     if name == "beam_update":
-        given, _ = row_module(name).paper_inputs(seed=int(time.time()) % 1000)
+        given, _ = row_module(name).make_paper_inputs(seed=int(time.time()) % 1000)
         several = [np.resize(a, (rows // W, *a.shape[1:])) if np.shape(a)[:1] == (32,) else a for a in given]
         return tuple(xp.asarray(a) if isinstance(a, np.ndarray) else a for a in several)
     return {"candidates": (logits_RV.reshape(rows // W, W * V), C), "argmax": (logits_RV, logits_RV),
@@ -113,7 +113,7 @@ def chains_of_kernels(rows: int, xp) -> dict:
 
 def table_3(cupy) -> dict:
     """Milliseconds of a ban, 128 rows of 140 tokens: by a loop that fetches row after row, by kernels in a graph."""
-    given, _ = row_module("ngram").paper_inputs()
+    given, _ = row_module("ngram").make_paper_inputs()
     scores_RV, tokens_RM, length_R, n = (cupy.asarray(a) if isinstance(a, np.ndarray) else a for a in given)
     begun, milliseconds = time.perf_counter(), {}
     for r, length in enumerate(length_R.get().tolist()):

@@ -162,7 +162,7 @@ def folded(summary: str, text: str) -> str:
 
 def costs(row: Row) -> str:
     """The cost model's formula, and its numbers for the inputs that `minidecode compare` times."""
-    arguments, shape = row_module(row.name).paper_inputs()
+    arguments, shape = row_module(row.name).make_paper_inputs()
     cost = row.cost(*arguments)
     per_byte = f"{cost.operations / cost.bytes:.2f}" if cost.bytes else "none"
     rows = [("bytes moved", f"{cost.bytes:,}"), ("operations", f"{cost.operations:,}"), ("operations a byte", per_byte)]
@@ -233,7 +233,7 @@ def shown_by(row: Row, mistake: Callable) -> str:
 @cache
 def inputs_by_size(name: str) -> list[tuple]:
     """The planted inputs from the smallest on, and the large ones behind them."""
-    return [*sorted(row_module(name).planted(), key=size_of), *row_module(name).large()]
+    return [*sorted(row_module(name).planted_cases(), key=size_of), *row_module(name).large_cases()]
 
 
 def size_of(arguments: tuple) -> int:

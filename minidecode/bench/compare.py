@@ -197,7 +197,7 @@ def compare(
                 " with a GPU alone"
             )
     how = {} if stored is None else {"stored": stored}
-    arguments, shape = asked.paper_inputs(**how)
+    arguments, shape = asked.make_paper_inputs(**how)
     cost = row.cost(*arguments)
     if device_kind() == "gpu":
         try:
@@ -231,10 +231,12 @@ def compare(
     else:
         timings = time_by_turns(calls(arguments), repeats, synchronize)
     amounts = {}
-    if amount := getattr(asked, "amount", None):  # bytes are what it buys: how fast it is itself is beside the point
+    if bytes_needed := getattr(
+        asked, "bytes_needed", None
+    ):  # bytes are what it buys: how fast it is itself is beside the point
         timed = {t.implementation: every[t.implementation.removesuffix(ON_HOST)] for t in timings}
-        amounts = {label: amount(f(*copy.deepcopy(arguments)), *arguments) for label, f in timed.items()}
-        notes += asked.says(*arguments)
+        amounts = {label: bytes_needed(f(*copy.deepcopy(arguments)), *arguments) for label, f in timed.items()}
+        notes += asked.timing_notes(*arguments)
         if others:
             notes.append(f"nothing is predicted for {', '.join(others)}: bytes are the same on every machine")
             others = []
@@ -260,7 +262,7 @@ def functions_by_label(functions: Iterable[str | Callable]) -> dict[str, Callabl
 
 def _input_values(asked: Any, how: dict[str, str], n: int) -> tuple:
     """New values at each call: a file that knew them when it was imported could bring the answers along."""
-    return asked.paper_inputs(**how, seed=secrets.randbits(32))[0]
+    return asked.make_paper_inputs(**how, seed=secrets.randbits(32))[0]
 
 
 def _no_wait() -> None:

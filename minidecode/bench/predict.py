@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from ..catalog import Row, arguments_of, find
-from ..conformance.rows import repeated_axis, to_repeat
+from ..conformance.rows import axis_to_repeat, make_inputs_to_repeat
 from ..device.launch import Recorded, recorded_launches
 from ..device.matmul import PRODUCT
 from ..device.seen_kernels import note_kernel, seen_kernels
@@ -247,7 +247,7 @@ def enlarged_inputs(row: Row, megabytes: float, stored: str | None = None) -> tu
     Rows are repeated, of products outputs; not so often that their arrays would have more than ROOM times these bytes.
     No memory is taken for the zeros that follow until they are touched.
     """
-    arguments, shape = to_repeat(row.name, **({"stored": stored} if stored else {}), seed=1)
+    arguments, shape = make_inputs_to_repeat(row.name, **({"stored": stored} if stored else {}), seed=1)
     arguments = tuple(_weights_by_output(a) for a in arguments)
     least = row.cost(*arguments).bytes
     held = sum(array.nbytes for array in repeat_inputs(row, arguments, 1)[1])
@@ -273,7 +273,7 @@ def repeat_inputs(row: Row, arguments: tuple, times: int) -> tuple[tuple, list[n
         if isinstance(value, Weight):
             parts = {part: getattr(value, part) for part in ("data", "scale", "bias")}
             return dataclasses.replace(value, **{k: repeat_array(v) if np.ndim(v) else v for k, v in parts.items()})
-        if not isinstance(value, np.ndarray) or has_weight or (axis := repeated_axis(row.name, name)) is None:
+        if not isinstance(value, np.ndarray) or has_weight or (axis := axis_to_repeat(row.name, name)) is None:
             return value
         return repeat_array(value, axis)
 

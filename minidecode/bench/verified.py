@@ -199,8 +199,8 @@ class Submission:
 
     def _fault_message(self, mine: tuple, arguments: tuple, right: tuple) -> str | None:
         """What is wrong with what it returned and changed, against what the reference did; None if all is right."""
-        if judge := getattr(row_module(self.row.name), "judge", None):
-            wrong = judge(*mine, *copy.deepcopy(arguments))
+        if find_fault := getattr(row_module(self.row.name), "find_fault", None):
+            wrong = find_fault(*mine, *copy.deepcopy(arguments))
             return f"was wrong in a timed call. {wrong}" if wrong else None
         if len(mine) != len(right):
             return f"returned {len(mine)} results in a timed call, where {len(right)} are due"

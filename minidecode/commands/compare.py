@@ -75,7 +75,7 @@ def _refuse_roofline_of_bytes(name: str) -> None:
     from ..catalog import find
     from ..conformance.rows import row_module
 
-    if hasattr(row_module(find(name).name), "amount"):
+    if hasattr(row_module(find(name).name), "bytes_needed"):
         raise OptionError(f"compare {name} has no roofline, for what it buys is bytes: leave out --output")
 
 

@@ -32,7 +32,7 @@ def poison_unseen_positions(k_XGMK, v_XGMU, begin_X, end_X) -> tuple:
     return k_XGMK, v_XGMU
 
 
-def caches_in_float16(arguments: tuple) -> tuple:
+def cast_caches_to_float16(arguments: tuple) -> tuple:
     """The inputs with caches, all arrays of four axes, in float16; poison beyond its range is cut off."""
     return tuple(cast_for_cache(np.dtype(np.float16), a) if getattr(a, "ndim", 0) == 4 else a for a in arguments)
 
@@ -40,16 +40,16 @@ def caches_in_float16(arguments: tuple) -> tuple:
 STORED = ("float32", "float16")  # how caches may be
 
 
-def store_timed_caches(stored: str, arguments: tuple, description: str) -> tuple[tuple, str]:
+def cast_caches_of_paper_inputs(stored: str, arguments: tuple, description: str) -> tuple[tuple, str]:
     """What a row times, its caches stored so."""
     if stored == "float32":
         return arguments, description
-    return caches_in_float16(arguments), f"{description}, caches in {stored}"
+    return cast_caches_to_float16(arguments), f"{description}, caches in {stored}"
 
 
-def draw_cache_type(draw, arguments: tuple) -> tuple:
+def draw_caches_in_float16_or_32(draw, arguments: tuple) -> tuple:
     """Caches in either type."""
-    return caches_in_float16(arguments) if draw(st.booleans()) else arguments
+    return cast_caches_to_float16(arguments) if draw(st.booleans()) else arguments
 
 
 def draw_array(draw, *shape: int) -> np.ndarray:
@@ -57,17 +57,17 @@ def draw_array(draw, *shape: int) -> np.ndarray:
     return draw(arrays(np.float32, shape, elements=NUMBERS))
 
 
-def draw_widths(draw) -> tuple[int, int]:
+def draw_key_and_value_widths(draw) -> tuple[int, int]:
     """(K, U): a few numbers, or once in a while 16 each, which some kernels read by 128-bit loads."""
     is_wide = draw(st.integers(0, 7)) == 7
     return (16, 16) if is_wide else (draw(st.integers(1, 3)), draw(st.integers(1, 3)))
 
 
-def normal_numbers(rng, *shape: int) -> np.ndarray:
+def draw_normal_array(rng, *shape: int) -> np.ndarray:
     return rng.standard_normal(shape).astype(np.float32)
 
 
-def table_of_buckets(buckets: int, farthest: int, two_sided: bool = False) -> tuple[np.ndarray, int]:
+def make_bucket_table(buckets: int, farthest: int, two_sided: bool = False) -> tuple[np.ndarray, int]:
     """(bucket_L, zero) as T5 has them: small distances each their own, larger ones by their logarithm.
 
     With both directions, the upper half of the buckets is that of keys behind the query.
@@ -84,12 +84,14 @@ def table_of_buckets(buckets: int, farthest: int, two_sided: bool = False) -> tu
     return np.array([bucket(entry - zero) for entry in range(zero + farthest + 1)]), zero
 
 
-def position_bias(rng, H: int, rows: int = 1, buckets: int = 32, farthest: int = 128, two_sided: bool = False):
+def make_random_position_bias(
+    rng, H: int, rows: int = 1, buckets: int = 32, farthest: int = 128, two_sided: bool = False
+):
     """A bias at random over T5's buckets; rows: 1 for a bias that all rows share."""
-    return PositionBias(2 * normal_numbers(rng, rows, H, buckets), *table_of_buckets(buckets, farthest, two_sided))
+    return PositionBias(2 * draw_normal_array(rng, rows, H, buckets), *make_bucket_table(buckets, farthest, two_sided))
 
 
-def draw_bias(draw, arguments: tuple, H: int, R: int) -> tuple:
+def draw_position_bias(draw, arguments: tuple, H: int, R: int) -> tuple:
     """The arguments, alone or with a position bias behind them: few buckets, which end within a text."""
     kind = draw(st.sampled_from(["none", "shared", "of rows"]))
     if kind == "none":
@@ -100,7 +102,7 @@ def draw_bias(draw, arguments: tuple, H: int, R: int) -> tuple:
     return (*arguments, PositionBias(bias_XHP, np.array(bucket_L), zero))
 
 
-def bias_of_row(bias, r: int, distances) -> np.ndarray | None:
+def look_up_bias_of_row(bias, r: int, distances) -> np.ndarray | None:
     """bias_HM of one row, for keys so far before it; None without a bias."""
     if bias is None:
         return None
@@ -133,7 +135,7 @@ def attend_row(q_HK, k_GMK, v_GMU, scale, bias_HM=None):
 HALF, SMALLEST_HALF = 2.0**-11, 2.0**-24  # float16: the relative error of one rounding, and its smallest number
 
 
-def attend_bound(q_HK, k_GMK, v_GMU, scale, bias_HM=None):
+def attend_row_error_bound(q_HK, k_GMK, v_GMU, scale, bias_HM=None):
     """For one row. A score is off by eps times the length of its vector of products, at worst sqrt(K) of that.
 
     That is a relative error of the position's weight; M such errors, independent of each other, add up as a random
@@ -172,14 +174,16 @@ def _error_of_rounded_weights(weights_HM, v_HMU):
     return np.minimum(whole_HU + walk_HU, (step_HM1 * np.abs(v_HMU)).sum(axis=1))
 
 
-def oracle_and_bound(seen: Callable[..., Iterable]) -> tuple[Callable[..., np.ndarray], Callable[..., np.ndarray]]:
-    """(oracle, bound) of an op of whose arguments `seen` makes what each row sees: the arguments of `attend_row`."""
+def make_oracle_and_error_bound(
+    seen: Callable[..., Iterable],
+) -> tuple[Callable[..., np.ndarray], Callable[..., np.ndarray]]:
+    """(oracle, error_bound) of an op. `seen` makes the arguments of `attend_row`, for each row, of the op's."""
 
     def oracle(*arguments):
         return np.stack([attend_row(*row) for row in seen(*arguments)])
 
     def bound(*arguments):
-        return np.stack([attend_bound(*row) for row in seen(*arguments)])
+        return np.stack([attend_row_error_bound(*row) for row in seen(*arguments)])
 
     return oracle, bound
 
@@ -189,20 +193,20 @@ def attend_hidden_row(q_HK, h_ND, weights, scale, generated=None):
 
     own: keys and values (k_GTK, v_GTU) of more positions, under the same softmax.
     """
-    k_GMK, v_GMU = keys_and_values(h_ND, weights)
+    k_GMK, v_GMU = project_to_keys_and_values(h_ND, weights)
     if generated is not None:
         k_GMK, v_GMU = (np.concatenate(pair, axis=1) for pair in zip((k_GMK, v_GMU), generated, strict=True))
     return attend_row(q_HK, k_GMK, v_GMU, scale)
 
 
-def keys_and_values(h_ND, weights):
+def project_to_keys_and_values(h_ND, weights):
     """(k_GNK, v_GNU) in float64."""
     w_k_GKD, b_k_GK, w_v_GUD, b_v_GU = (w.astype(np.float64) for w in weights)
     h_ND = h_ND.astype(np.float64)
     return h_ND @ w_k_GKD.transpose(0, 2, 1) + b_k_GK[:, None], h_ND @ w_v_GUD.transpose(0, 2, 1) + b_v_GU[:, None]
 
 
-def attend_hidden_bound(q_HK, h_ND, weights, scale, generated=None):
+def attend_hidden_row_error_bound(q_HK, h_ND, weights, scale, generated=None):
     """For one row. The products may come in either order: (q W_k) h and W_v (p h), or q (W_k h) and p (W_v h).
 
     So for each number that is summed on the way the bound has what that sum may be off by, in both orders. The error of
@@ -212,7 +216,7 @@ def attend_hidden_bound(q_HK, h_ND, weights, scale, generated=None):
     positions. Nor those of q . b_k, which shift all of the positions with hidden states against the others. Numbers
     below the smallest normal one may be 0, in both orders.
     """
-    k_GMK, v_GMU = keys_and_values(h_ND, weights)
+    k_GMK, v_GMU = project_to_keys_and_values(h_ND, weights)
     if generated is not None:
         k_GMK, v_GMU = (np.concatenate(pair, axis=1) for pair in zip((k_GMK, v_GMU), generated, strict=True))
     w_k_GKD, b_k_GK, w_v_GUD, _ = (w.astype(np.float64) for w in weights)

@@ -132,9 +132,12 @@ def check(
         implementation = OnDevice(implementation, device)
     is_emulated = device == "emulator" or isinstance(implementation, InEmulator) or device_kind() != "gpu"
     asked = row_module(name)
-    strategy, all_planted = asked.inputs(), [arguments_for_function(implementation, case) for case in asked.planted()]
+    strategy, all_planted = (
+        asked.draw_inputs(),
+        [arguments_for_function(implementation, case) for case in asked.planted_cases()],
+    )
     some_planted = all_planted if planted is None else evenly_drawn(all_planted, planted)
-    large = asked.large()
+    large = asked.large_cases()
     total = examples + len(some_planted) + len(large)
     tried, since, last, kept, left_out = [0], [0], [None], _KeepsResults(implementation), []
 
@@ -363,7 +366,9 @@ def arguments_as_judged(row: Row, implementation: Callable[..., Any], arguments:
     """
     while hasattr(implementation, "stands_for"):
         implementation = implementation.stands_for
-    if getattr(implementation, "rounds_x", False) and (rounded := row_module(row.name).as_rounded(*arguments)):
+    if getattr(implementation, "rounds_x", False) and (
+        rounded := row_module(row.name).round_arguments_to_float16(*arguments)
+    ):
         return rounded, 2
     return arguments, 1
 
@@ -418,12 +423,15 @@ def _difference(
         due = dtype if right.dtype.kind == "f" else right.dtype
         if mine.shape != right.shape or mine.dtype != due:
             return Mistake(f"{name} is {mine.dtype}{mine.shape} where {due}{right.shape} is due.")
-    if replace_unjudged := getattr(row_module(row.name), "replace_unjudged", None):
-        results = (replace_unjudged(*results, *expected, *copy.deepcopy(arguments)),)
-    if judge := getattr(row_module(row.name), "judge", None):
-        what = judge(*results, *copy.deepcopy(arguments))
-        promise = getattr(row_module(row.name), "promise", None)
-        if promised and promise and not what and (broken := promise(*results, *copy.deepcopy(arguments))):
+    if replace_undefined := getattr(row_module(row.name), "replace_undefined_results", None):
+        results = (replace_undefined(*results, *expected, *copy.deepcopy(arguments)),)
+    if find_fault := getattr(row_module(row.name), "find_fault", None):
+        what = find_fault(*results, *copy.deepcopy(arguments))
+        find_broken_promise = getattr(row_module(row.name), "find_broken_promise", None)
+        broken = None
+        if promised and find_broken_promise and not what:
+            broken = find_broken_promise(*results, *copy.deepcopy(arguments))
+        if broken:
             return Mistake(broken, is_of_value=True, is_right=True)
     else:
         names, results = (*names, *names_only_changed(row)), results_with_changed(row, results, given)
@@ -451,7 +459,7 @@ def _bounds_of_results(row: Row, arguments: tuple) -> tuple:
     """How far each result may lie from the oracle's."""
     if row.contract == "exact":
         return (0.0,) * (len(ops.RETURNS[row.op]) + len(names_only_changed(row)))
-    return _as_tuple(row_module(row.name).bound(*copy.deepcopy(arguments)))
+    return _as_tuple(row_module(row.name).error_bound(*copy.deepcopy(arguments)))
 
 
 def _as_tuple(result: Any) -> tuple:

@@ -103,7 +103,7 @@ def why_beyond_limits(implementation: Callable[..., Any], arguments: tuple) -> s
 
 def cost_to_judge(row: Row, arguments: tuple) -> int:
     """An estimate to sort by: the numbers in the arrays, and threads for each row."""
-    made = getattr(row_module(row.name), "numbers_made", lambda *_: 0)(*arguments)
+    made = getattr(row_module(row.name), "count_generated_numbers", lambda *_: 0)(*arguments)
     return (
         made + sum(np.size(a) for _, a in arrays_of(row, arguments)) + THREADS_OF_A_ROW * number_of_rows(row, arguments)
     )

@@ -18,7 +18,7 @@ BOUNDARIES = tuple(sorted({multiple + more for multiple in (32, 64, 128, 256, 51
 POISON = 1e4  # lies where no op may look
 
 
-def large_scores(rng: np.random.Generator, spread: float = 1.0) -> Iterator[np.ndarray]:
+def make_large_scores(rng: np.random.Generator, spread: float = 1.0) -> Iterator[np.ndarray]:
     """scores_RV of many rows, wide ones, and widths at the edges of blocks: the first row's last token is the best."""
     for shape in [*((1, V) for V in BOUNDARIES), (ROWS, WIDTH), SEVERAL_WIDE, (1, WIDE), (MANY_ROWS, 2)]:
         scores_RV = spread * rng.standard_normal(shape)

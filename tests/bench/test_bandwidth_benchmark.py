@@ -48,8 +48,8 @@ def numbers_of(result) -> list[np.ndarray]:
 @pytest.mark.parametrize("name", NAMES)
 def test_kernels_take_repeated_inputs_on_a_device(script, name, monkeypatch):
     """Toy inputs in the place of the paper's; what NumPy's code says of the same is right."""
-    planted = row_module(name).planted()[0]
-    monkeypatch.setattr(row_module(name), "paper_inputs", lambda **_: (planted, "a toy"))
+    planted = row_module(name).planted_cases()[0]
+    monkeypatch.setattr(row_module(name), "make_paper_inputs", lambda **_: (planted, "a toy"))
     arguments, shape = script.repeat_inputs(name, 3)
     functions = {label: f for label, f in implementations(CATALOG[name]).items() if label == "cuda"}
     ((kernel, given),) = calls_on_device(functions, arguments, EmulatedCupy()).values()

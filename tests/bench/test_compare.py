@@ -47,7 +47,7 @@ class EmulatedCupy:
 
 @pytest.mark.parametrize("name", CATALOG)
 def test_paper_inputs_fit_the_op(name):
-    row, (arguments, shape) = CATALOG[name], row_module(name).paper_inputs()
+    row, (arguments, shape) = CATALOG[name], row_module(name).make_paper_inputs()
     assert row.cost(*arguments).bytes > 0 and shape
     assert implementations(row)["reference"](*copy.deepcopy(arguments)) is not None
 
@@ -63,7 +63,7 @@ def test_the_naive_code_comes_first_and_the_best_of_a_backend_last(name):
 
 @pytest.mark.parametrize("name", ["ngram", "norm"])
 def test_on_a_device_kernels_get_its_arrays_and_all_else_runs_on_the_host(name):
-    row, arguments = CATALOG[name], row_module(name).planted()[0]
+    row, arguments = CATALOG[name], row_module(name).planted_cases()[0]
     calls = calls_on_device(implementations(row), arguments, EmulatedCupy())
     assert [label.removesuffix(" on the host") for label in calls] == list(implementations(row))
     for label, (function, given) in calls.items():
@@ -80,7 +80,7 @@ def test_arrays_inside_of_dataclasses_go_to_the_device_too():
 
 def test_an_array_that_stands_in_two_places_goes_to_the_device_once():
     """Where nothing touches the scores, they are the logits: the cost model counts them once."""
-    arguments, _ = row_module("argmax").paper_inputs()
+    arguments, _ = row_module("argmax").make_paper_inputs()
     ((_, given),) = calls_on_device({"cuda": None}, arguments, EmulatedCupy()).values()
     assert arguments[0] is arguments[1] and given[0] is given[1] and isinstance(given[0], EmulatorArray)
 
@@ -212,7 +212,7 @@ def test_what_only_moves_has_a_place_too(of_norm):
 @pytest.mark.parametrize("name", [name for name in CATALOG if ways_to_store(name)])
 def test_narrow_weights_and_memories_are_timed_too(name):
     """The cost model sees them, and the shape says so: figures of different ones are never set side by side."""
-    found = {stored: row_module(name).paper_inputs(stored) for stored in ways_to_store(name)}
+    found = {stored: row_module(name).make_paper_inputs(stored) for stored in ways_to_store(name)}
     bytes_ = {stored: CATALOG[name].cost(*arguments).bytes for stored, (arguments, _) in found.items()}
     assert len({said for _, said in found.values()}) == len(found)
     if name == "linear_int8":  # rows are rounded to fewer bits, and stay bytes

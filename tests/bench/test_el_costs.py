@@ -186,7 +186,7 @@ def test_operations_are_those_that_the_reference_does(method):
 
 def test_the_catalog_says_the_same():
     """The cost model that `compare el` shows, on the paper's arrays: of one sentence, float32."""
-    arguments, _ = row_module("el").paper_inputs()
+    arguments, _ = row_module("el").make_paper_inputs()
     s = Sizes(B=1, W=4, N=1024, H=16, D=1024, itemsize=4)
     found, step = CATALOG["el"].cost(*arguments), costs_of_groups(s, "el", one_op=True)
     outside = 4 * s.R * s.D**2  # W_Q and W_O

@@ -219,7 +219,7 @@ def test_a_timer_that_is_replaced_when_the_function_first_runs(monkeypatch):
 
 def test_what_is_timed_of_the_ngram_ban_bans_a_token_in_each_row():
     for seed in (0, 1, 7):
-        (scores_RV, tokens_RM, length_R, n), _ = row_module("ngram").paper_inputs(seed=seed)
+        (scores_RV, tokens_RM, length_R, n), _ = row_module("ngram").make_paper_inputs(seed=seed)
         banned_RV = np.isneginf(ban_ngrams(scores_RV.copy(), tokens_RM, length_R, n))
         assert (banned_RV.sum(axis=1) >= 1).all()
 
@@ -265,7 +265,7 @@ def test_a_time_above_the_measured_roofline_is_an_alarm_and_no_refusal():
 
 @pytest.mark.parametrize("name", CATALOG)
 def test_each_row_has_other_values_of_the_same_shapes(name):
-    first, second = (row_module(name).paper_inputs(seed=n)[0] for n in (1, 2))
+    first, second = (row_module(name).make_paper_inputs(seed=n)[0] for n in (1, 2))
     arrays = [[array for _, array in arrays_of(CATALOG[name], v)] for v in (first, second)]
     assert [(a.shape, a.dtype) for a in arrays[0]] == [(a.shape, a.dtype) for a in arrays[1]]
     assert any(not np.array_equal(a, b) for a, b in zip(*arrays, strict=True))
@@ -287,7 +287,7 @@ def test_no_constant_is_right_for_the_values_of_two_turns(row):
     """Each output of each row is another one, by more than is allowed: also flags, and what is in trouble."""
     answers = []
     for seed in (1, 2):
-        given, _ = row_module(row.name).paper_inputs(seed=seed)
+        given, _ = row_module(row.name).make_paper_inputs(seed=seed)
         answers.append(results_with_changed(row, implementations(row)["reference"](*given), given))
     names = (*ops.RETURNS[row.op], *names_only_changed(row))
     assert not [

@@ -68,7 +68,7 @@ def one_oracle(name, monkeypatch):
     if COMPUTED.get("row") != name:
         COMPUTED.clear()
         COMPUTED["row"] = name
-    for part in ("oracle", "bound"):
+    for part in ("oracle", "error_bound"):
         if hasattr(module, part):
             monkeypatch.setattr(module, part, functools.partial(computed_once, part, getattr(module, part)))
 

@@ -6,7 +6,7 @@ import pytest
 import minidecode as md
 from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG
-from minidecode.conformance.attention import normal_numbers
+from minidecode.conformance.attention import draw_normal_array
 from minidecode.conformance.rows import row_module
 from minidecode.cuda import grouped, split
 from minidecode.cuda.common import attention, warp_attention
@@ -31,7 +31,7 @@ def caches(arguments):
 @pytest.mark.parametrize(("name", "attend"), VERSIONS)
 def test_nothing_is_read_that_a_row_does_not_see(name, attend):
     """NaN in the padding and in what is not written changes no bit: 0 times NaN would be NaN."""
-    for arguments in (row_module(name).planted()[0], row_module(name).planted()[1]):
+    for arguments in (row_module(name).planted_cases()[0], row_module(name).planted_cases()[1]):
         spoilt = list(arguments)
         values = caches(arguments)[1::2]
         for i in values:
@@ -47,7 +47,7 @@ def test_nothing_is_read_that_a_row_does_not_see(name, attend):
 @pytest.mark.parametrize(("name", "attend"), VERSIONS)
 def test_keys_and_values_in_half_precision_are_computed_with_in_float32(name, attend):
     """Against the oracle on the numbers that float16 holds, within the same bound."""
-    for arguments in (row_module(name).planted()[0], row_module(name).planted()[6]):
+    for arguments in (row_module(name).planted_cases()[0], row_module(name).planted_cases()[6]):
         stored = list(arguments)
         with np.errstate(over="ignore"):  # the poison is infinite there
             for i in caches(arguments):
@@ -55,12 +55,12 @@ def test_keys_and_values_in_half_precision_are_computed_with_in_float32(name, at
         wide = [a.astype(np.float32) if i in caches(arguments) else a for i, a in enumerate(stored)]
         a_RX = attend(*stored)
         assert a_RX.dtype == np.float32
-        assert (np.abs(a_RX - row_module(name).oracle(*wide)) <= row_module(name).bound(*wide)).all()
+        assert (np.abs(a_RX - row_module(name).oracle(*wide)) <= row_module(name).error_bound(*wide)).all()
 
 
 @pytest.mark.parametrize(("name", "attend"), VERSIONS)
 def test_double_precision_is_refused(name, attend):
-    arguments = [a.astype(np.float64) if getattr(a, "ndim", 0) > 1 else a for a in row_module(name).planted()[0]]
+    arguments = [a.astype(np.float64) if getattr(a, "ndim", 0) > 1 else a for a in row_module(name).planted_cases()[0]]
     with pytest.raises(md.OptionError, match="float32 or float16, not float64"):
         attend(*arguments)
 
@@ -68,9 +68,9 @@ def test_double_precision_is_refused(name, attend):
 def split_case(B, W, G, H, N, T):
     rng = np.random.default_rng(0)
     R = B * W
-    prompt = normal_numbers(rng, B, G, N, K), normal_numbers(rng, B, G, N, U), np.zeros(B, np.int64)
-    own = normal_numbers(rng, R, G, T, K), normal_numbers(rng, R, G, T, U), np.zeros(R, np.int64), np.full(R, T)
-    return normal_numbers(rng, R, H, K), *prompt, *own, np.float32(0.7)
+    prompt = draw_normal_array(rng, B, G, N, K), draw_normal_array(rng, B, G, N, U), np.zeros(B, np.int64)
+    own = draw_normal_array(rng, R, G, T, K), draw_normal_array(rng, R, G, T, U), np.zeros(R, np.int64), np.full(R, T)
+    return draw_normal_array(rng, R, H, K), *prompt, *own, np.float32(0.7)
 
 
 def loads(run, *functions) -> int:
@@ -120,11 +120,11 @@ def test_the_kernels_are_clean_in_any_order_of_threads(seed):
 def wide_case(B, W, G, H, N, T, dtype):
     """Inputs of attend_split, with padding, windows and rows of different lengths."""
     rng, R = np.random.default_rng(0), B * W
-    caches = [normal_numbers(rng, *shape, K).astype(dtype) for shape in 2 * [(B, G, N)] + 2 * [(R, G, T)]]
+    caches = [draw_normal_array(rng, *shape, K).astype(dtype) for shape in 2 * [(B, G, N)] + 2 * [(R, G, T)]]
     begin_R, prompt_begin_B = rng.integers(0, max(T // 2, 1), R), rng.integers(0, N // 2 + 1, B)
     end_R = np.minimum(begin_R + rng.integers(1, T + 1, R), T)
     prompt, own = (*caches[:2], prompt_begin_B), (*caches[2:], begin_R, end_R)
-    return normal_numbers(rng, R, H, K), prompt, own, 0.7
+    return draw_normal_array(rng, R, H, K), prompt, own, 0.7
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_warps_are_right_however_they_share_the_work(sizes, knobs):
     with traced_launches():
         launch_warps(q_RHK, prompt, own, scale, a_RX, **knobs)
     arguments, row = (q_RHK, *prompt, *own, scale), row_module("split")
-    assert (np.abs(a_RX - row.oracle(*arguments)) <= row.bound(*arguments)).all()
+    assert (np.abs(a_RX - row.oracle(*arguments)) <= row.error_bound(*arguments)).all()
 
 
 def test_warps_read_nothing_behind_a_cache():
@@ -191,9 +191,9 @@ def test_heads_that_warps_can_read(K_and_U, offset, wide):
 )  # fmt: skip
 def test_which_kernel_runs(M, width, kernels):
     rng = np.random.default_rng(0)
-    cache = normal_numbers(rng, 1, 1, M, width), normal_numbers(rng, 1, 1, M, 16 if width == 16 else 2)
+    cache = draw_normal_array(rng, 1, 1, M, width), draw_normal_array(rng, 1, 1, M, 16 if width == 16 else 2)
     with counted_launches() as launches:
-        grouped.attend(normal_numbers(rng, 1, 1, width), *cache, np.zeros(1, np.int64), np.full(1, M), 0.5)
+        grouped.attend(draw_normal_array(rng, 1, 1, width), *cache, np.zeros(1, np.int64), np.full(1, M), 0.5)
     assert {name.removesuffix(" (emulator)") for name in launches} == kernels
 
 

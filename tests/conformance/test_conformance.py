@@ -81,7 +81,7 @@ def test_every_older_kernel_is_right_on_some_inputs(name, function):
     """On one planted input in five, with races looked for."""
     row, on_device = CATALOG[name], OnDevice(function, "emulator")
     with traced_launches():
-        for case in row_module(name).planted()[::5]:
+        for case in row_module(name).planted_cases()[::5]:
             mistake = find_mistake(row, on_device, arguments_for_function(function, case))
             assert mistake is None, mistake.what
 
@@ -106,7 +106,7 @@ def test_every_mutant_dies(name, path):
     row, mutant = CATALOG[name], getattr(load_python_file(path), CATALOG[name].op)
     with traced_launches():
         by_planted = any(
-            find_mistake(row, mutant, arguments_for_function(mutant, case)) for case in row_module(name).planted()
+            find_mistake(row, mutant, arguments_for_function(mutant, case)) for case in row_module(name).planted_cases()
         )
     assert by_planted or not conformance.check(name, mutant, examples=EXAMPLES, shrinks=0).ok
 
@@ -141,7 +141,7 @@ def test_there_are_enough_mutants_and_each_says_its_mistake(name):
 
 def test_each_planted_case_bans_or_not_what_it_should():
     """The oracle is not vacuous: most planted cases change something, and a function that does nothing fails."""
-    row, planted = CATALOG["ngram"], row_module("ngram").planted()
+    row, planted = CATALOG["ngram"], row_module("ngram").planted_cases()
     changing = [c for c in planted if find_mistake(row, lambda scores_RV, *rest: scores_RV, c)]
     assert len(changing) > len(planted) / 2
 
@@ -154,9 +154,11 @@ def several(result):
 def test_tolerances_mean_something(row):
     """Errors that plain float32 makes come within a factor of 32 of the bound; a factor of 1.001 breaks it."""
     naive, worst = implementations(row)["reference naive"], []
-    for arguments in row_module(row.name).planted():
+    for arguments in row_module(row.name).planted_cases():
         asked = row_module(row.name)
-        results, exact, bounds = (several(f(*copy.deepcopy(arguments))) for f in (naive, asked.oracle, asked.bound))
+        results, exact, bounds = (
+            several(f(*copy.deepcopy(arguments))) for f in (naive, asked.oracle, asked.error_bound)
+        )
         floats, off = [k for k, e in enumerate(exact) if e.dtype.kind == "f"], []
         for k in floats:
             finite = np.isfinite(exact[k])
@@ -226,7 +228,7 @@ def test_what_is_added_to_an_array_is_in_it_and_returned(function, says):
 @pytest.mark.parametrize("second", [None, 7.0, np.zeros((9, 9), np.float32)])
 def test_an_answer_that_cannot_be_compared_is_no_known_mistake(second):
     """It may be right shapes and wrong numbers that are judged, and something else on another input."""
-    row, arguments = CATALOG["norm"], row_module("norm").planted()[0]
+    row, arguments = CATALOG["norm"], row_module("norm").planted_cases()[0]
     right = _answer(row, norm_file.residual_norm, arguments)
     mine = _answer(row, lambda *_: (right[0], second), arguments)
     assert not _is_same_answer(row, mine, right, arguments) and not _is_same_answer(row, right, mine, arguments)
@@ -252,7 +254,7 @@ def test_weights_that_float32_has_not_may_be_zero():
 
 def test_no_frame_holds_the_answer_while_a_function_runs():
     """Who is given `out` could copy it from there: what is right is computed after the return."""
-    found, row, arguments = [], CATALOG["norm"], row_module("norm").planted()[4]
+    found, row, arguments = [], CATALOG["norm"], row_module("norm").planted_cases()[4]
 
     def residual_norm(x_RD, y_RD, bias_D, norm, out=None):
         right = norm_file.residual_norm(x_RD, y_RD, bias_D, norm)
@@ -393,7 +395,7 @@ def test_arrays_of_no_bytes_make_no_block_larger():
 @pytest.mark.parametrize("row", CATALOG.values(), ids=lambda row: row.name)
 def test_the_names_of_results_say_their_dtypes(row):
     """What a plan asks of a function of the user's is what `check` asks."""
-    arguments = row_module(row.name).planted()[0]
+    arguments = row_module(row.name).planted_cases()[0]
     results = several(implementations(row)["reference naive"](*copy.deepcopy(arguments)))
     assert [r.dtype for r in results] == [dtype_of_result(name, arguments) for name in ops.RETURNS[row.op]]
 

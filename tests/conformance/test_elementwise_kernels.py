@@ -12,7 +12,7 @@ from minidecode.conformance.check import find_mistake
 from minidecode.conformance.rows import activation as activation_row
 from minidecode.conformance.rows import embedding as embedding_row
 from minidecode.conformance.rows import norm as norm_row
-from minidecode.conformance.rows.norm import layer_norm_bound
+from minidecode.conformance.rows.norm import layer_norm_error_bound
 from minidecode.cuda import activation, embedding
 from minidecode.device.launch import InEmulator, counted_launches
 from minidecode.ops import Norm
@@ -35,9 +35,9 @@ def arguments_of(name):
     rng = np.random.default_rng(1)
     x_RD, y_RD, bias_D = rng.standard_normal((5, 33)), rng.standard_normal((5, 33)), rng.standard_normal(33)
     if name == "norm":
-        return norm_row.arguments_of(x_RD, y_RD, bias_D, 1e-5)
+        return norm_row.make_arguments(x_RD, y_RD, bias_D, 1e-5)
     if name == "embedding":
-        return embedding_row.arguments_of([4, 0, 2, 2, 1], [1, 4, 0, 3, 2], x_RD, y_RD, 2.0, 1e-5)
+        return embedding_row.make_arguments([4, 0, 2, 2, 1], [1, 4, 0, 3, 2], x_RD, y_RD, 2.0, 1e-5)
     return x_RD.astype(np.float32), bias_D.astype(np.float32), "gelu"
 
 
@@ -98,15 +98,15 @@ def test_a_fused_op_is_the_composition_of_its_parts(name, function, seed):
     D = int(rng.choice([1, 31, 33, 65]))
     x_RD, y_RD = rng.standard_normal((2, 4, D)) * 10.0 ** rng.integers(-6, 7, size=(2, 4, 1))
     if name == "norm":
-        given = norm_row.arguments_of(x_RD, y_RD, None, 1e-5, seed)
+        given = norm_row.make_arguments(x_RD, y_RD, None, 1e-5, seed)
     else:
-        given = embedding_row.arguments_of(rng.integers(4, size=3), rng.integers(4, size=3), x_RD, y_RD, 3.0, 1e-5)
+        given = embedding_row.make_arguments(rng.integers(4, size=3), rng.integers(4, size=3), x_RD, y_RD, 3.0, 1e-5)
     x, h = function(*copy.deepcopy(given))
     naive_x, _ = implementations(CATALOG[name])["reference naive"](*copy.deepcopy(given))
-    off, _ = (norm_row if name == "norm" else embedding_row).bound(*given)
+    off, _ = (norm_row if name == "norm" else embedding_row).error_bound(*given)
     assert (np.abs(x - naive_x) <= 2 * off).all()
     norm = given[-1]
-    assert (np.abs(h - norm_reference.layer_norm_naive(x, norm)) <= 2 * layer_norm_bound(x, norm)).all()
+    assert (np.abs(h - norm_reference.layer_norm_naive(x, norm)) <= 2 * layer_norm_error_bound(x, norm)).all()
 
 
 def test_every_activation_of_a_config_is_in_every_backend():
@@ -125,7 +125,9 @@ def test_activations_of_large_numbers(function, name):
     """Where an exponential or an error function has nothing more to say: no NaN, no sum that overflowed."""
     result = function(ENDS, None, name)[0]
     assert np.isfinite(result).all()
-    assert (np.abs(result - activation_row.oracle(ENDS, None, name)) <= activation_row.bound(ENDS, None, name)).all()
+    assert (
+        np.abs(result - activation_row.oracle(ENDS, None, name)) <= activation_row.error_bound(ENDS, None, name)
+    ).all()
     if name == "laplace":
         assert result[:5].tolist() == [0.0] * 5 and result[8:].tolist() == [1.0] * 5
     if name == "mish":
@@ -249,7 +251,7 @@ def test_kernels_are_clean_in_any_order_of_threads(seed):
     fused = ids, pos, wte, wpe, np.float32(scale), norm.gain_D, norm.bias_D, np.float32(norm.eps), x, h
     for kernel, grid in (embedding.embedding_per_block, 5), (embedding.embedding_per_warp, 2):
         assert md.emulate(kernel, seed=seed)[grid, 128](*fused).verdict == "clean"
-        assert (np.abs(h - embedding_row.oracle(*given)[1]) <= embedding_row.bound(*given)[1]).all()
+        assert (np.abs(h - embedding_row.oracle(*given)[1]) <= embedding_row.error_bound(*given)[1]).all()
 
 
 def test_rows_too_wide_for_one_version_take_another():

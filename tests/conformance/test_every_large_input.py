@@ -29,7 +29,7 @@ def of_the_host(*, naive: bool):
 def check_all_of_them(name, function, *, promised):
     verdict = conformance.check(name, function, examples=1, promised=promised)
     assert verdict.ok and not verdict.left_out, str(verdict)
-    assert verdict.inputs >= len(row_module(name).large()) + 1
+    assert verdict.inputs >= len(row_module(name).large_cases()) + 1
 
 
 @pytest.mark.usefixtures("one_oracle")

@@ -12,7 +12,7 @@ from minidecode.reference.hars import hars_candidates_naive
 
 ROW, ASKED = CATALOG["hars"], row_module("hars")
 # The exact scores of columns 0 to 7, two beams of four tokens, of which 4 and 5 are equal.
-ARGUMENTS = ASKED.arguments_of([[3, 1, 0, 2], [2, 2, -1, 1]], [[-1.0, -1.2]], 4)
+ARGUMENTS = ASKED.make_arguments([[3, 1, 0, 2], [2, 2, -1, 1]], [[-1.0, -1.2]], 4)
 
 
 def judged(change, arguments=ARGUMENTS) -> str | None:
@@ -43,7 +43,7 @@ def put(c, x, score=None):
     """Column x in the place c, with its own score unless another is given."""
 
     def change(scores_C, index_C):
-        exact_BX, _ = ASKED.scores_and_errors(*ARGUMENTS[:2])
+        exact_BX, _ = ASKED.compute_scores_and_error_bounds(*ARGUMENTS[:2])
         index_C[c], scores_C[c] = x, exact_BX[0, x % 8] if score is None else score
 
     return change
@@ -63,7 +63,7 @@ def test_a_mistake_is_refused_for_its_reason(change, says):
 
 
 def test_of_equal_logits_of_a_row_the_lower_token_may_not_be_left_out():
-    arguments = ASKED.arguments_of([[3, 1, 1, 0]], [[0.0]], 2)
+    arguments = ASKED.make_arguments([[3, 1, 1, 0]], [[0.0]], 2)
 
     def later(scores_C, index_C):
         index_C[1] = 2
@@ -75,7 +75,7 @@ def test_candidates_within_rounding_may_change_places_and_one_stand_for_the_othe
     """Logits a rounding apart, in rows of their own: which of them is the last is open."""
     close = np.nextafter(np.float32(2), np.float32(3))
     for C, change in [(2, swap(0, 1)), (1, None)]:
-        arguments = ASKED.arguments_of([[2, 0, 0], [close, 0, 0]], [[-1.0, -1.0]], C)
+        arguments = ASKED.make_arguments([[2, 0, 0], [close, 0, 0]], [[-1.0, -1.0]], C)
 
         def other(scores_C, index_C, change=change):
             if change:
@@ -86,13 +86,13 @@ def test_candidates_within_rounding_may_change_places_and_one_stand_for_the_othe
                 index_C[0] = 3 - index_C[0]
 
         assert judged(other, arguments) is None
-    far = ASKED.arguments_of([[2, 0, 0], [2.00001, 0, 0]], [[-1.0, -1.0]], 1)
+    far = ASKED.make_arguments([[2, 0, 0], [2.00001, 0, 0]], [[-1.0, -1.0]], 1)
     assert judged(lambda scores_C, index_C: index_C.__setitem__(0, 0), far) is not None
 
 
 def test_nan_is_due_where_a_row_has_no_probabilities_and_nowhere_else():
     for row in ([np.nan, 0], [np.inf, 0], [-np.inf, -np.inf]):
-        arguments = ASKED.arguments_of([[1, 0], row, [0, 1], [1, 1]], [[0.0, -1.0], [-1.0, 0.0]], 2)
+        arguments = ASKED.make_arguments([[1, 0], row, [0, 1], [1, 1]], [[0.0, -1.0], [-1.0, 0.0]], 2)
         assert judged(lambda scores_C, index_C: None, arguments) is None
         assert "right is NaN" in judged(lambda scores_C, index_C: scores_C.__setitem__(0, -1.0), arguments)
 

@@ -81,7 +81,7 @@ def test_a_launcher_asks_for_no_large_array(name, monkeypatch):
         for launcher in (launch, matmul):
             if vars(module).get(launcher.__name__) is launcher:
                 monkeypatch.setattr(module, launcher.__name__, lambda *_: None)
-    row, arguments = CATALOG[name], row_module(name).paper_inputs()[0]
+    row, arguments = CATALOG[name], row_module(name).make_paper_inputs()[0]
     function = implementations(row)["cuda"]
     call, lent = told_where(row, function, arguments), lender(function, np.empty(0))
     assert grown_by(call, lent) <= 2 * PAGE
@@ -109,7 +109,7 @@ def test_room_may_hold_anything(name, monkeypatch):
         asked += 1
         return array
 
-    by_size = sorted(row_module(name).planted(), key=lambda case: sum(getattr(a, "size", 0) for a in case))
+    by_size = sorted(row_module(name).planted_cases(), key=lambda case: sum(getattr(a, "size", 0) for a in case))
     wide = [case for case in by_size if [np.shape(a)[3:] for a in case[1:3]] == [(16,), (16,)]]
     for arguments in by_size[:4] + by_size[6:7] + wide[:1]:  # softmax has shares from the seventh on
         expected = function(*copy.deepcopy(arguments))
@@ -153,7 +153,7 @@ def test_no_block_above_4_kib_by_the_memory_hook(name):
             self.bytes = max(self.bytes, asked["size"])
 
     row = CATALOG[name]
-    given = calls_on_device({"cuda": implementations(row)["cuda"]}, row_module(name).paper_inputs()[0], cupy)
+    given = calls_on_device({"cuda": implementations(row)["cuda"]}, row_module(name).make_paper_inputs()[0], cupy)
     call, lent = told_where(row, *given["cuda"]), lender(given["cuda"][0], cupy.empty(0))
     call(**lent())
     with Largest() as seen:

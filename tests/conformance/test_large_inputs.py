@@ -70,7 +70,7 @@ LIMITS_OF_ROWS = {
 @pytest.mark.parametrize("row", CATALOG.values(), ids=lambda row: row.name)
 def test_every_row_has_large_inputs(row):
     """More of something than a block has threads, and arguments as the op has them."""
-    cases = row_module(row.name).large()
+    cases = row_module(row.name).large_cases()
     assert cases and len({len(case) for case in cases}) == 1
     assert max(cost_to_judge(row, case) for case in cases) >= sizes.ROWS
 
@@ -94,13 +94,13 @@ def sizes_of(row, arguments):
 
 @functools.cache
 def large_of(name):
-    return row_module(name).large()
+    return row_module(name).large_cases()
 
 
 def axes_with_limits():
     for name, row in CATALOG.items():
         limits = LIMITS | LIMITS_OF_ROWS.get(name, {})
-        for letter in sorted(limits.keys() & sizes_of(row, row_module(name).planted()[0]).keys()):
+        for letter in sorted(limits.keys() & sizes_of(row, row_module(name).planted_cases()[0]).keys()):
             yield pytest.param(row, letter, limits[letter], id=f"{name}-{letter}")
 
 
@@ -141,7 +141,7 @@ def test_what_does_not_fit_the_budget_is_left_out_and_told():
     verdict = conformance.check("beam_scores", slow, examples=5, large_seconds=0.05)
     assert verdict.ok and "Left out: scores_RV[" in str(verdict) and "of 0.05 s" in str(verdict)
     nothing = conformance.check("beam_scores", slow, examples=5, large_seconds=0)
-    assert len(nothing.left_out) == len(row_module("beam_scores").large()) and nothing.inputs < verdict.inputs
+    assert len(nothing.left_out) == len(row_module("beam_scores").large_cases()) and nothing.inputs < verdict.inputs
 
 
 def test_the_first_line_names_what_was_left_out():
@@ -155,7 +155,7 @@ def test_the_first_line_names_what_was_left_out():
 
 def test_of_planted_inputs_so_many_are_tried_as_are_asked_for():
     """At equal distances, the last one too; how many were left out is said first."""
-    planted, tried = row_module("beam_scores").planted(), []
+    planted, tried = row_module("beam_scores").planted_cases(), []
 
     def noting(scores_RV, running_R):
         tried.append(scores_RV.shape)
@@ -203,7 +203,7 @@ def test_kernels_that_are_emulated_have_a_budget_of_time(monkeypatch):
     monkeypatch.setattr(large, "time", clock(100.0))
     right = InEmulator(added_by(add_a_row, lambda R, V: R, 32))
     verdict = conformance.check("beam_scores", right, examples=3)
-    assert verdict.ok and len(verdict.left_out) == len(row_module("beam_scores").large())
+    assert verdict.ok and len(verdict.left_out) == len(row_module("beam_scores").large_cases())
     assert (
         "; larger ones were not tried: scores_RV[2, 32], scores_RV[2, 33], scores_RV[2, 64], and 11 more"
         in str(verdict).splitlines()[0]
@@ -265,7 +265,7 @@ def test_inputs_of_so_many_numbers_are_tried_however_long_they_take():
         return beam_scores.add_beam_scores(scores_RV, running_R)
 
     asked = row_module("beam_scores")
-    numbers = sorted(cost_to_judge(CATALOG["beam_scores"], case) for case in asked.large())
+    numbers = sorted(cost_to_judge(CATALOG["beam_scores"], case) for case in asked.large_cases())
     verdict = conformance.check("beam_scores", slow, examples=5, large_seconds=0, large_numbers=numbers[4])
     assert verdict.ok and len(verdict.left_out) == len(numbers) - sum(n <= numbers[4] for n in numbers)
     assert f"more than {numbers[4]:,} numbers" in str(verdict)
@@ -284,7 +284,7 @@ def kernels_over_a_vocabulary():
 def test_kernels_are_right_on_the_widest_rows(name, function, record_property):
     """Sums of 65,596 nearly equal numbers lose no digits, and shares of a row meet. Races are looked for elsewhere."""
     row, tried = CATALOG[name], 0
-    for case in row_module(name).large():
+    for case in row_module(name).large_cases():
         if case[0].shape == (1, sizes.WIDE):
             mistake, tried = find_mistake(row, InEmulator(function), case), tried + 1
             assert mistake is None, mistake.what
@@ -337,7 +337,7 @@ def add_a_row_in_sixteen_bits(scores_RV, running_R):
 
 def test_many_rows_are_judged_by_limits_and_types():
     row = CATALOG["beam_scores"]
-    (many,) = [case for case in row_module("beam_scores").large() if number_of_rows(row, case) == sizes.MANY_ROWS]
+    (many,) = [case for case in row_module("beam_scores").large_cases() if number_of_rows(row, case) == sizes.MANY_ROWS]
     right = InEmulator(added_by(add_a_row, lambda R, V: R, 32))
     assert why_beyond_limits(right, many) is None
     assert "grid's y is at most 65,535" in why_beyond_limits(
@@ -357,14 +357,16 @@ def test_each_launch_is_held_to_the_limits_and_not_the_first_alone():
         return scores_RV
 
     row = CATALOG["beam_scores"]
-    many = next(case for case in row_module("beam_scores").large() if number_of_rows(row, case) == sizes.MANY_ROWS)
+    many = next(
+        case for case in row_module("beam_scores").large_cases() if number_of_rows(row, case) == sizes.MANY_ROWS
+    )
     assert "grid's y is at most 65,535" in why_beyond_limits(InEmulator(add_beam_scores), many)
 
 
 @pytest.mark.parametrize("name", ["candidates", "hars"])
 def test_kernels_of_a_search_take_more_sentences_than_the_second_axis_of_a_grid(name):
     row = CATALOG[name]
-    (many,) = [case for case in row_module(name).large() if number_of_rows(row, case) == sizes.MANY_ROWS]
+    (many,) = [case for case in row_module(name).large_cases() if number_of_rows(row, case) == sizes.MANY_ROWS]
     kernels = [f for label, f in implementations(row).items() if label.startswith("cuda")]
     assert len(kernels) == 4
     assert not [wrong for kernel in kernels if (wrong := why_beyond_limits(InEmulator(kernel), many))]
@@ -375,7 +377,7 @@ def test_kernels_of_a_search_take_more_sentences_than_the_second_axis_of_a_grid(
 ])  # fmt: skip
 def test_many_sentences_are_within_a_grids_limits(name, kernel):
     row = CATALOG[name]
-    (many,) = [case for case in row_module(name).large() if number_of_rows(row, case) == sizes.MANY_ROWS]
+    (many,) = [case for case in row_module(name).large_cases() if number_of_rows(row, case) == sizes.MANY_ROWS]
     assert why_beyond_limits(InEmulator(kernel), many) is None
 
 

@@ -139,7 +139,7 @@ def test_the_number_of_rows_changes_no_bit_of_integer_products(ending, monkeypat
     activation = {"plain": None, "all": "gelu", "gated": "gated-silu"}[ending]
     width = outputs // 2 if ending == "gated" else outputs
     add_to = None if ending == "plain" else rng.standard_normal((12, width))
-    x_RX, weight, *ends_in, add_to = row.arguments_of(x_RX, matrix, "int8_dynamic", bias_X, activation, add_to)
+    x_RX, weight, *ends_in, add_to = row.make_arguments(x_RX, matrix, "int8_dynamic", bias_X, activation, add_to)
     found = {}
     for R in (1, 8, 9, 12):
         with counted_launches() as launches:
@@ -149,14 +149,14 @@ def test_the_number_of_rows_changes_no_bit_of_integer_products(ending, monkeypat
     for R, y_RX in found.items():
         np.testing.assert_array_equal(y_RX, found[12][:R])
     arguments = x_RX, weight, *ends_in, add_to
-    off, bound = np.abs(found[12] - row.oracle(*arguments)), row.bound(*arguments)
+    off, bound = np.abs(found[12] - row.oracle(*arguments)), row.error_bound(*arguments)
     assert (np.isnan(found[12][4])).all() and (np.delete(off, 4, 0) <= np.delete(bound, 4, 0)).all()
 
 
 def test_results_go_where_they_are_wanted(monkeypatch):
     """Sums lie in `out` itself where its rows lie side by side, else beside it."""
     rng = np.random.default_rng(1)
-    x_RX, weight, *_ = row.arguments_of(rng.standard_normal((3, 8)), rng.standard_normal((8, 4)), "int8_dynamic")
+    x_RX, weight, *_ = row.make_arguments(rng.standard_normal((3, 8)), rng.standard_normal((8, 4)), "int8_dynamic")
     monkeypatch.setattr(linear_int8, "LIBRARY_FROM", 4)
     right = InEmulator(linear_int8.linear_int8)(x_RX, weight)
     monkeypatch.setattr(linear_int8, "LIBRARY_FROM", 1)

@@ -9,7 +9,15 @@ import minidecode as md
 from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG
 from minidecode.conformance.rows import epilogue as epilogue_row
-from minidecode.conformance.rows.linear import ANY_WIDTH, LAYOUTS, STORED, arguments_of, as_rounded, bound, oracle
+from minidecode.conformance.rows.linear import (
+    ANY_WIDTH,
+    LAYOUTS,
+    STORED,
+    error_bound,
+    make_arguments,
+    oracle,
+    round_arguments_to_float16,
+)
 from minidecode.cuda import linear
 from minidecode.cuda.common import tensor_core
 from minidecode.device.launch import InEmulator, counted_launches
@@ -27,13 +35,13 @@ VERSIONS = {label: InEmulator(f) for label, f in implementations(CATALOG["linear
 
 def case(R, inputs, outputs, stored, layout):
     rng = np.random.default_rng(R)
-    return arguments_of(rng.standard_normal((R, inputs)), rng.standard_normal((inputs, outputs)), stored, layout)
+    return make_arguments(rng.standard_normal((R, inputs)), rng.standard_normal((inputs, outputs)), stored, layout)
 
 
 def is_right(y_RX, x_RX, weight, times=2):
     """Whether the answer is that of the rule of devices: narrow weights meet rows that are rounded to float16."""
-    arguments = as_rounded(x_RX, weight) or (x_RX, weight)
-    return (np.abs(y_RX - oracle(*arguments)) <= times * bound(*arguments)).all()
+    arguments = round_arguments_to_float16(x_RX, weight) or (x_RX, weight)
+    return (np.abs(y_RX - oracle(*arguments)) <= times * error_bound(*arguments)).all()
 
 
 @pytest.mark.parametrize("stored", STORED)
@@ -99,8 +107,8 @@ def test_kernels_of_many_outputs_at_their_edges(stored):
         arguments = x_RX, weight, "relu", np.ones((R, weight.outputs), np.float32)
         launched = InEmulator(lambda *of_launch, made=made: linear.launch_few_rows(made, *of_launch))
         y_RX = launched(x_RX, weight, arguments[3].copy(), None, weight.bias, "relu")
-        arguments = epilogue_row.as_rounded(*arguments)
-        assert (np.abs(y_RX - epilogue_row.oracle(*arguments)) <= epilogue_row.bound(*arguments)).all()
+        arguments = epilogue_row.round_arguments_to_float16(*arguments)
+        assert (np.abs(y_RX - epilogue_row.oracle(*arguments)) <= epilogue_row.error_bound(*arguments)).all()
 
 
 @pytest.mark.parametrize("stored", linear.FEW_BITS)
@@ -280,9 +288,9 @@ def test_a_product_can_be_added_to_an_array(label):
     start_RX = np.random.default_rng(1).standard_normal((9, 5)).astype(np.float32)
     target_RX = start_RX.copy()
     assert VERSIONS[label](x_RX, weight, target_RX) is target_RX
-    x_RX, _ = as_rounded(x_RX, weight)
+    x_RX, _ = round_arguments_to_float16(x_RX, weight)
     off_RX = np.abs(target_RX - (start_RX + oracle(x_RX, weight)))
-    assert (off_RX <= 2 * bound(x_RX, weight) + 2.0**-24 * np.abs(target_RX)).all()
+    assert (off_RX <= 2 * error_bound(x_RX, weight) + 2.0**-24 * np.abs(target_RX)).all()
 
 
 @pytest.mark.parametrize("stored", ANY_WIDTH)
@@ -309,7 +317,7 @@ def test_rows_of_a_warp_are_ended_by_lanes_of_their_own():
     run = md.emulate(linear.warp_per_output)[1, 128](x_RX, weight.data, ones_X, ones_X, True, GELU, True, y_RX)
     assert run.ok and sum(c.global_stores for c in run.lines.values()) == 8 * 4
     arguments = x_RX, dataclasses.replace(weight, bias=ones_X), "gelu", np.zeros((8, 4), np.float32)
-    assert (np.abs(y_RX - epilogue_row.oracle(*arguments)) <= epilogue_row.bound(*arguments)).all()
+    assert (np.abs(y_RX - epilogue_row.oracle(*arguments)) <= epilogue_row.error_bound(*arguments)).all()
 
 
 @pytest.mark.parametrize("label", VERSIONS)

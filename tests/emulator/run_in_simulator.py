@@ -77,7 +77,7 @@ def wrong_answer(name: str, function: Callable) -> str:
     from minidecode.conformance.check import find_mistake
     from minidecode.conformance.rows import row_module
 
-    inputs = sorted(row_module(name).planted(), key=lambda a: sum(x.size for x in a if isinstance(x, np.ndarray)))
+    inputs = sorted(row_module(name).planted_cases(), key=lambda a: sum(x.size for x in a if isinstance(x, np.ndarray)))
     LAUNCHED.clear()
     signal.setitimer(signal.ITIMER_PROF, LONGEST)
     try:

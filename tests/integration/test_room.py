@@ -203,7 +203,7 @@ ATTENTION = [
 @pytest.mark.parametrize(("name", "label"), ATTENTION)
 def test_a_row_sees_no_position_beyond_the_room(name, label):
     row, function = CATALOG[name], implementations(CATALOG[name])[label]
-    for arguments in sorted(row_module(name).planted(), key=lambda case: case[0].size)[:2]:
+    for arguments in sorted(row_module(name).planted_cases(), key=lambda case: case[0].size)[:2]:
         given = arguments_of(row, arguments)
         positions = next(a for n, a in given.items() if n.startswith("k_RG")).shape[2]
         answers = []

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import minidecode as md
-from minidecode.conformance.attention import table_of_buckets
+from minidecode.conformance.attention import make_bucket_table
 from minidecode.models.t5 import T5Config
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "t5"
@@ -90,7 +90,7 @@ def test_a_window_rolls_with_its_bias(tmp_path):
 def test_buckets_are_those_that_conformance_has():
     """Two codes of one equation, T5's own sizes."""
     for two_sided in (False, True):
-        ours, theirs = T5Config().bucket_of_distance(two_sided), table_of_buckets(32, 128, two_sided)
+        ours, theirs = T5Config().bucket_of_distance(two_sided), make_bucket_table(32, 128, two_sided)
         assert np.array_equal(ours[0], theirs[0]) and ours[1] == theirs[1]
 
 

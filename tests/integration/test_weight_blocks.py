@@ -114,7 +114,7 @@ def test_tiles_stay_within_the_bound_and_rows_stay_apart(dtype, inputs):
                 rng.standard_normal((rows, inputs)).astype(np.float32),
                 weight_of(rng, inputs, outputs, dtype),
             )
-            y_RX, off = compiled.linear(x_RX, weight), linear_row.bound(x_RX, weight)
+            y_RX, off = compiled.linear(x_RX, weight), linear_row.error_bound(x_RX, weight)
             exact_RX = x_RX.astype(float) @ dequantize_weight(weight, np.dtype(float)).T
             assert (np.abs(y_RX - exact_RX) <= off).all()
             for function in (compiled.linear, reference.linear):
@@ -156,7 +156,7 @@ def test_results_may_go_where_the_rows_lie(dtype, rows):
     x_RX, matrix = rng.standard_normal((rows, 256)).astype(np.float32), rng.standard_normal((256, 256), np.float32)
     plain = stored_weight(dtype or "float32", Weight(matrix))
     packed = pack_in_panels(plain) if dtype else panel_gemm.pack_floats(plain) if tile.FLOAT else plain
-    off = linear_row.bound(x_RX, plain)
+    off = linear_row.error_bound(x_RX, plain)
     exact_RX = x_RX.astype(float) @ dequantize_weight(plain, np.dtype(float)).T
     for function, weight, add_to in (
         (compiled.linear, packed, False), (compiled.linear, packed, True), (compiled.linear_few_rows, plain, False)
@@ -225,7 +225,7 @@ def test_double_precision_stays_double():
 
 KIND_HERE = """
 import numpy as np
-from minidecode.conformance.rows.linear import bound
+from minidecode.conformance.rows.linear import error_bound
 from minidecode.cpu.common.block_gemm import KIND
 from minidecode.cpu.common.low_precision import cast_all
 from minidecode.cpu.linear import linear
@@ -237,7 +237,7 @@ for dtype in ("int4", "int8_blocks"):
         x_RX = rng.standard_normal((rows, 96)).astype(np.float32)
         weight = stored_weight(dtype, Weight(rng.standard_normal((96, 70)).astype(np.float32)))
         off = np.abs(linear(x_RX, weight) - x_RX.astype(float) @ dequantize_weight(weight, np.dtype(float)).T)
-        assert (off <= bound(x_RX, weight)).all(), (dtype, rows)
+        assert (off <= error_bound(x_RX, weight)).all(), (dtype, rows)
 bits = np.arange(2**16, dtype=np.uint16)
 all_floats = np.empty((2**8, 2**8), np.float32)
 with np.errstate(invalid="ignore"):

@@ -23,20 +23,22 @@ IN_DOUBLE = [
 @pytest.mark.parametrize(("name", "function"), IN_DOUBLE)
 def test_in_double_precision_too(name, function):
     """The bound is one of roundings: in float64 it is 2**29 times as narrow, and the oracle has as much to err."""
-    for arguments in row_module(name).planted():
+    for arguments in row_module(name).planted_cases():
         wide = map_arrays(arguments, lambda a: a.astype(np.float64) if a.ndim > 1 else a)
         a_RX = function(*wide)
         assert a_RX.dtype == np.float64
-        assert (np.abs(a_RX - row_module(name).oracle(*wide)) <= 2 * 2.0**-29 * row_module(name).bound(*wide)).all()
+        assert (
+            np.abs(a_RX - row_module(name).oracle(*wide)) <= 2 * 2.0**-29 * row_module(name).error_bound(*wide)
+        ).all()
 
 
 @pytest.mark.parametrize("piece", [1, 2, 31, 33, 1000])
 def test_pieces_of_any_size(piece):
     """Down to one position, whose softmax is 1; many of them show some rows nothing."""
     row = row_module("split")
-    for arguments in row.planted():
+    for arguments in row.planted_cases():
         a_RX = attend_split_merged(*arguments, piece=piece)
-        assert (np.abs(a_RX - row.oracle(*arguments)) <= row.bound(*arguments)).all()
+        assert (np.abs(a_RX - row.oracle(*arguments)) <= row.error_bound(*arguments)).all()
 
 
 @given(st.integers(0, 2**32 - 1), st.lists(st.integers(0, 5), min_size=1, max_size=4), st.booleans())

@@ -38,7 +38,7 @@ def agree(found, expected):
 @example(0, el_row.planted_sizes()[1] | dict(W=5, key_bias=100.0))
 def test_el_is_multi_head_attention(seed, sizes):
     """Over keys and values that the same weights make of the same hidden states (Appendix B), for G from 1 to H."""
-    q, h, begin, w_k, b_k, w_v, b_v, scale = wide(el_row.arguments_of(seed, **sizes))
+    q, h, begin, w_k, b_k, w_v, b_v, scale = wide(el_row.make_arguments(seed, **sizes))
     k = np.einsum("bnd,gkd->bgnk", h, w_k) + b_k[:, None]
     v = np.einsum("bnd,gud->bgnu", h, w_v) + b_v[:, None]
     expected = attend_shared(q, k, v, begin, scale)
@@ -54,7 +54,7 @@ def test_el_is_multi_head_attention(seed, sizes):
 @given(seeds, el_row.draw_sizes(), st.sampled_from([1.0, 30.0, 1000.0]))
 def test_the_key_bias_changes_no_weight(seed, sizes, size):
     """With it (Equation 9) and without (the end of Appendix B): a bias as large as you like, the same result."""
-    q, h, begin, w_k, b_k, w_v, b_v, scale = wide(el_row.arguments_of(seed, **sizes))
+    q, h, begin, w_k, b_k, w_v, b_v, scale = wide(el_row.make_arguments(seed, **sizes))
     with_bias = el.attend_el_all_biases(q, h, begin, w_k, size * (1 + b_k), w_v, b_v, scale)
     np.testing.assert_allclose(with_bias, EL(q, h, begin, w_k, b_k, w_v, b_v, scale), atol=1e-11 * (1 + size))
     assert np.array_equal(EL(q, h, begin, w_k, b_k, w_v, b_v, scale), EL(q, h, begin, w_k, -b_k, w_v, b_v, scale))
@@ -64,7 +64,7 @@ def test_the_key_bias_changes_no_weight(seed, sizes, size):
 @given(seeds, el_row.draw_sizes())
 def test_beside_a_generated_part_the_key_bias_counts(seed, sizes):
     """It moves the softmax: where q . b_k is large, all weight goes to the prompt; far below zero, none."""
-    q, h, begin, *weights, k, v, begin_R, end_R, scale = wide(split_row.arguments_of(seed, **sizes))
+    q, h, begin, *weights, k, v, begin_R, end_R, scale = wide(split_row.make_arguments(seed, **sizes))
     w_k, b_k, w_v, b_v = weights
     q = 1 + np.abs(q)
     strong = np.full_like(b_k, 200 / (scale * sizes["K"]))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from minidecode.bench.compare import implementations
 from minidecode.catalog import CATALOG
-from minidecode.conformance.attention import attend_bound, attend_row, caches_in_float16
+from minidecode.conformance.attention import attend_row, attend_row_error_bound, cast_caches_to_float16
 from minidecode.conformance.rows import row_module
 from minidecode.cpu.common.low_precision import cast_all
 from minidecode.device.launch import InEmulator
@@ -52,7 +52,7 @@ def test_at_the_end_of_the_range():
 
 
 def test_a_growing_memory_stores_as_one_with_room_does():
-    arguments = next(a for a in row_module("append").planted() if a[3].dtype == HALF and np.isnan(a[0]).any())
+    arguments = next(a for a in row_module("append").planted_cases() if a[3].dtype == HALF and np.isnan(a[0]).any())
     qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R = arguments
     new = (qkv_RX + bias_X)[:, heads.H * heads.K :][:, : heads.G * heads.K].reshape(len(at_R), heads.G, heads.K)
     append_kv(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R)
@@ -111,17 +111,17 @@ def cache_case(seed, R, M, G, per_group, K, U):
        per_group=st.integers(1, 3), K=st.integers(1, 33), U=st.integers(1, 9))  # fmt: skip
 def test_an_answer_is_off_by_the_rounding_of_the_memory_and_no_more(name, attend, seed, R, M, G, per_group, K, U):
     arguments, rows = cache_case(seed, R, M, G, per_group, K, U)
-    a_RX = attend(*caches_in_float16(arguments))
+    a_RX = attend(*cast_caches_to_float16(arguments))
     for a_X, row in zip(a_RX, rows, strict=True):
-        assert (np.abs(a_X - attend_row(*row)) <= rounding_bound(*row) + attend_bound(*row)).all()
+        assert (np.abs(a_X - attend_row(*row)) <= rounding_bound(*row) + attend_row_error_bound(*row)).all()
 
 
 @pytest.mark.parametrize(("name", "attend"), on_cpu("grouped"))
 def test_the_bound_of_rounding_means_something(name, attend):
     """It is the cache's rounding that is seen, and not float32's; bfloat16's, eight times as coarse, breaks it."""
     arguments, rows = cache_case(1, 4, 3, 1, 2, 2, 4)
-    off = np.abs(attend(*caches_in_float16(arguments)) - np.stack([attend_row(*row) for row in rows]))
-    bound, sums = (np.stack([f(*row) for row in rows]) for f in (rounding_bound, attend_bound))
+    off = np.abs(attend(*cast_caches_to_float16(arguments)) - np.stack([attend_row(*row) for row in rows]))
+    bound, sums = (np.stack([f(*row) for row in rows]) for f in (rounding_bound, attend_row_error_bound))
     assert (off > sums).mean() > 0.5 and (off <= bound + sums).all() and (8 * off > bound + sums).any()
 
 
@@ -134,13 +134,13 @@ def test_the_planted_cases_in_half_precision(name, attend, monkeypatch):
     row = row_module(name)
     for cached in (attention.CACHED, 40):
         monkeypatch.setattr(attention, "CACHED", cached)
-        for arguments in row.planted():
-            arguments = caches_in_float16(arguments)
+        for arguments in row.planted_cases():
+            arguments = cast_caches_to_float16(arguments)
             if name.startswith("el"):
                 arguments = arguments[0], cast_for_cache(HALF, arguments[1]), *arguments[2:]
             a_RX = attend(*arguments)
             assert a_RX.dtype == np.float32
-            assert (np.abs(a_RX - row.oracle(*arguments)) <= row.bound(*arguments)).all()
+            assert (np.abs(a_RX - row.oracle(*arguments)) <= row.error_bound(*arguments)).all()
 
 
 @pytest.mark.parametrize("name", ["el", "el_split"])
@@ -148,22 +148,24 @@ def test_els_kernels_read_halves_and_compute_in_float32(name):
     row = row_module(name)
     for label, function in implementations(CATALOG[name]).items():
         if label.startswith("cuda"):
-            for arguments in row.planted()[:4]:
-                arguments = caches_in_float16(arguments)
+            for arguments in row.planted_cases()[:4]:
+                arguments = cast_caches_to_float16(arguments)
                 arguments = arguments[0], cast_for_cache(HALF, arguments[1]), *arguments[2:]
                 a_RX = InEmulator(function)(*arguments)
                 assert a_RX.dtype == np.float32
-                assert (np.abs(a_RX - row.oracle(*arguments)) <= row.bound(*arguments)).all()
+                assert (np.abs(a_RX - row.oracle(*arguments)) <= row.error_bound(*arguments)).all()
 
 
 @pytest.mark.parametrize(("name", "attend"), on_cpu(*BY_MEMORY))
 def test_double_precision_reads_halves_too(name, attend):
     """float64 queries: products and sums are float64."""
-    for arguments in row_module(name).planted()[:4]:
+    for arguments in row_module(name).planted_cases()[:4]:
         wide = arguments[0].astype(np.float64), *arguments[1:]
-        a_RX = attend(*caches_in_float16(wide))
+        a_RX = attend(*cast_caches_to_float16(wide))
         assert a_RX.dtype == np.float64
-        np.testing.assert_allclose(a_RX, row_module(name).oracle(*caches_in_float16(arguments)), rtol=1e-12, atol=1e-13)
+        np.testing.assert_allclose(
+            a_RX, row_module(name).oracle(*cast_caches_to_float16(arguments)), rtol=1e-12, atol=1e-13
+        )
 
 
 def test_the_reference_widens_by_blocks(monkeypatch):
@@ -179,7 +181,7 @@ def test_the_reference_widens_by_blocks(monkeypatch):
     monkeypatch.setattr(attention, "float_blocks", recorded)
     for M in (1, 5, 50):
         blocks.clear()
-        arguments = caches_in_float16(cache_case(0, 3, M, 2, 1, 8, 3)[0])
+        arguments = cast_caches_to_float16(cache_case(0, 3, M, 2, 1, 8, 3)[0])
         implementations(CATALOG["grouped"])["reference"](*arguments)
         assert sum(blocks) == arguments[1].size + arguments[2].size and max(blocks) <= 64
     blocks.clear()
@@ -191,8 +193,8 @@ def test_the_reference_widens_by_blocks(monkeypatch):
 def test_the_cost_model_counts_halves_as_halves(name):
     """Bytes of keys and values halve; those of queries, results and tables stay."""
     cost = CATALOG[name].cost
-    arguments = row_module(name).planted()[0]
-    wide, narrow = cost(*arguments), cost(*caches_in_float16(arguments))
+    arguments = row_module(name).planted_cases()[0]
+    wide, narrow = cost(*arguments), cost(*cast_caches_to_float16(arguments))
     (R, H, K), U = arguments[0].shape, arguments[2].shape[3]
     table = 0
     if name == "indirect":

@@ -43,7 +43,7 @@ def test_no_row_of_attention_over_a_memory_is_left_out():
 @settings(max_examples=5)
 @given(data=st.data(), seed=st.integers(0, 99))
 def test_pages_may_lie_anywhere_if_the_tables_go_with_them(name, attend_it, data, seed):
-    arguments = copied(data.draw(st.sampled_from(list(row_module(name).planted()[:8]))))
+    arguments = copied(data.draw(st.sampled_from(list(row_module(name).planted_cases()[:8]))))
     moved = copied(arguments)
     order = np.random.default_rng(seed).permutation(len(arguments[1]))
     moved[1], moved[2] = arguments[1][order], arguments[2][order]
@@ -56,7 +56,7 @@ def cases(name, biased=False):
 
     A bias tells positions apart, so what is asked of the others does not hold for it.
     """
-    planted = [a for a in row_module(name).planted() if isinstance(a[-1], ops.PositionBias) == biased]
+    planted = [a for a in row_module(name).planted_cases() if isinstance(a[-1], ops.PositionBias) == biased]
     small = [a for a in planted if biased or sum(np.size(x) for x in a) < SMALL]
     if biased:
         return st.sampled_from(small[1:3]).map(list)  # those of few positions
@@ -86,7 +86,7 @@ def parts(name, arguments):
 
 def within(name, result, expected, *inputs):
     """Both answers may be off by their bound."""
-    bound = sum(row_module(name).bound(*arguments) for arguments in inputs)
+    bound = sum(row_module(name).error_bound(*arguments) for arguments in inputs)
     return (np.abs(result - expected) <= bound).all()
 
 

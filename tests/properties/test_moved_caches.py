@@ -102,7 +102,7 @@ def within(result, expected, bound):
 @METAMORPHIC
 @given(seed=st.integers(0, 99), B=st.integers(1, 2), W=st.integers(2, 4))
 def test_the_order_of_the_beams_changes_their_answers_order_alone(attend_it, seed, B, W):
-    arguments = indirect_row.arguments_of(B, W, 3, 5, K=3, seed=seed)
+    arguments = indirect_row.make_arguments(B, W, 3, 5, K=3, seed=seed)
     q, prompt_k, prompt_v, prompt_begin, k, v, source, begin, end, scale = arguments
     rng = np.random.default_rng(seed)
     order = np.concatenate([b * W + rng.permutation(W) for b in range(B)])
@@ -111,7 +111,7 @@ def test_the_order_of_the_beams_changes_their_answers_order_alone(attend_it, see
     moved = attend_it(
         q[order], prompt_k, prompt_v, prompt_begin, k[order], v[order], new_place[source[order]], begin, end, scale
     )
-    assert within(moved, result[order], indirect_row.bound(*arguments)[order])
+    assert within(moved, result[order], indirect_row.error_bound(*arguments)[order])
 
 
 @pytest.mark.parametrize("attend_it", every("rolling"))
@@ -120,9 +120,9 @@ def test_the_order_of_the_beams_changes_their_answers_order_alone(attend_it, see
 def test_where_in_its_slots_a_window_begins_changes_nothing(attend_it, seed, rounds):
     """The same positions some rounds later lie in the same slots; one position later, each in the next slot."""
     M = 5
-    arguments = rolling_row.arguments_of([0, 4], [7, 6], M, K=3, seed=seed)
+    arguments = rolling_row.make_arguments([0, 4], [7, 6], M, K=3, seed=seed)
     q, k, v, begin, end, scale = arguments
-    result, bound = attend_it(*arguments), rolling_row.bound(*arguments)
+    result, bound = attend_it(*arguments), rolling_row.error_bound(*arguments)
     assert within(attend_it(q, k, v, begin + M * rounds, end + M * rounds, scale), result, bound)
     k, v = (np.roll(a, rounds, axis=2) for a in (k, v))
     assert within(attend_it(q, k, v, begin + rounds, end + rounds, scale), result, bound)
@@ -134,7 +134,7 @@ def test_where_in_its_slots_a_window_begins_changes_nothing(attend_it, seed, rou
 def test_following_twice_is_following_once_by_the_grandparents(follow_it, seed, R):
     rng = np.random.default_rng(seed)
     first, second = rng.integers(0, R, R), rng.integers(0, R, R)
-    k, _, length = reorder_row.arguments_of([0] * R, 2, 3, 2, 2)
+    k, _, length = reorder_row.make_arguments([0] * R, 2, 3, 2, 2)
     once = follow_it(k.copy(), first[second], length)
     assert (follow_it(follow_it(k.copy(), first, length), second, length) == once).all()
 
@@ -147,7 +147,7 @@ def test_following_twice_is_following_once_by_the_grandparents(follow_it, seed, 
 @pytest.mark.parametrize("X", [1, 3, 4])
 def test_numbers_of_any_type_move(follow_it, dtype, X):
     """An odd number of halves too, which fill no whole words of 32 bits."""
-    k, parent, length = reorder_row.arguments_of([1, 2, 0, 3, 3], 2, 3, 2, X)
+    k, parent, length = reorder_row.make_arguments([1, 2, 0, 3, 3], 2, 3, 2, X)
     k = (k * 3).astype(dtype)
     expected = reorder_row.oracle(k, parent, length)
     assert follow_it(k, parent, length) is k and k.dtype == dtype and (k == expected).all()
@@ -159,11 +159,11 @@ def test_kernels_read_halves_and_compute_in_float32(name):
     row = {"indirect": indirect_row, "rolling": rolling_row}[name]
     for label, function in implementations(CATALOG[name]).items():
         if label.startswith("cuda"):
-            for arguments in row.planted()[:5]:
+            for arguments in row.planted_cases()[:5]:
                 arguments = tuple(a.astype(np.float16) if np.ndim(a) == 4 else a for a in arguments)
                 result = InEmulator(function)(*arguments)
                 assert result.dtype == np.float32
-                assert (np.abs(result - row.oracle(*arguments)) <= row.bound(*arguments)).all()
+                assert (np.abs(result - row.oracle(*arguments)) <= row.error_bound(*arguments)).all()
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_kernels_read_halves_and_compute_in_float32(name):
     [(indirect_kernels, "attend_indirect", indirect_row), (rolling_kernels, "attend_rolling", rolling_row)],
 )
 def test_kernels_refuse_double_precision(kernels, op, row):
-    arguments = tuple(a.astype(np.float64) if np.ndim(a) > 2 else a for a in row.planted()[0])
+    arguments = tuple(a.astype(np.float64) if np.ndim(a) > 2 else a for a in row.planted_cases()[0])
     for version in (op, f"{op}_v1"):
         with pytest.raises(md.OptionError, match="not float64"):
             getattr(kernels, version)(*arguments)
@@ -179,7 +179,7 @@ def test_kernels_refuse_double_precision(kernels, op, row):
 
 def test_kernels_refuse_to_move_a_part_of_an_array():
     """They would move a copy of it, and change nothing."""
-    k, parent, length = reorder_row.planted()[7]
+    k, parent, length = reorder_row.planted_cases()[7]
     for version in (reorder_kernels.reorder_cache_v1, reorder_kernels.reorder_cache_v2, reorder_kernels.reorder_cache):
         with pytest.raises(md.OptionError, match="lies in one piece"):
             version(k[:, :2], parent, length)

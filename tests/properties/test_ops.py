@@ -18,7 +18,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from minidecode import dims, ops, reference
-from minidecode.conformance.attention import attend_bound, attend_row
+from minidecode.conformance.attention import attend_row, attend_row_error_bound
 from minidecode.conformance.bounds import EPS
 from minidecode.conformance.rows import beam_update as beam_update_row
 from minidecode.conformance.rows import el as el_row
@@ -75,7 +75,7 @@ def test_embed_norm(seed, R, D, V, scale):
     expected = oracles.embed(ids, pos, wte, wpe, scale)
     x, h = OPS["embed_norm"](ids, pos, wte, wpe, scale, norm)
     assert (x == expected.astype(np.float32)).all()
-    assert (np.abs(h - layer_norm_oracle(x, norm)) <= norm_row.layer_norm_bound(x, norm)).all()
+    assert (np.abs(h - layer_norm_oracle(x, norm)) <= norm_row.layer_norm_error_bound(x, norm)).all()
 
 
 @pytest.mark.parametrize("add_bias", [OPS["add_bias"], cpu_activation.add_bias], ids=["reference", "cpu"])
@@ -99,7 +99,7 @@ def test_layer_norm(layer_norm, seed, R, D):
     x = x.astype(np.float32)
     norm = Norm(normal(rng, D), normal(rng, D), 1e-5)
     error = np.abs(layer_norm(x, norm) - layer_norm_oracle(x, norm))
-    assert (error <= norm_row.layer_norm_bound(x, norm)).all()
+    assert (error <= norm_row.layer_norm_error_bound(x, norm)).all()
 
 
 @given(seeds, sizes, st.integers(1, 200), sizes, st.sampled_from(["io", "oi"]))
@@ -144,7 +144,7 @@ def test_attend_prefill_causal(seed, lengths, G, per_group, K, U):
         for r in range(first, last):
             seen = slice(first, r + 1)
             row = (q[r], k[seen].transpose(1, 0, 2), v[seen].transpose(1, 0, 2), 0.7)
-            assert (np.abs(a[r] - attend_row(*row)) <= attend_bound(*row)).all()
+            assert (np.abs(a[r] - attend_row(*row)) <= attend_row_error_bound(*row)).all()
 
 
 @settings(max_examples=60)
@@ -165,7 +165,7 @@ def test_attend_prefill_sources(seed, lengths, G, per_group, K, U):
         seen = slice(k_offsets[b], k_offsets[b + 1])
         for r in range(q_offsets[b], q_offsets[b + 1]):
             row = (q[r], k[seen].transpose(1, 0, 2), v[seen].transpose(1, 0, 2), 0.7)
-            assert (np.abs(a[r] - attend_row(*row)) <= attend_bound(*row)).all()
+            assert (np.abs(a[r] - attend_row(*row)) <= attend_row_error_bound(*row)).all()
 
 
 @pytest.mark.parametrize("attend", [OPS["attend"], dims.checked(attend_naive, "a_RX")])
@@ -186,7 +186,7 @@ def test_attend(attend, seed, R, M, G, per_group, K, U):
     a = attend(q, poisoned_k, poisoned_v, begin, end, 0.7)
     for r in range(R):
         row = (q[r], k[r][:, begin[r] : end[r]], v[r][:, begin[r] : end[r]], 0.7)
-        assert (np.abs(a[r] - attend_row(*row)) <= attend_bound(*row)).all()
+        assert (np.abs(a[r] - attend_row(*row)) <= attend_row_error_bound(*row)).all()
 
 
 @pytest.mark.parametrize("shared", [OPS["attend_shared"], dims.checked(attend_shared_naive, "a_RX")])
@@ -204,7 +204,7 @@ def test_attend_shared(shared, seed, B, W, N, G, per_group, K, U):
     for r in range(B * W):
         b = r // W
         row = (q[r], k[b][:, begin[b] :], v[b][:, begin[b] :], 0.7)
-        assert (np.abs(a[r] - attend_row(*row)) <= attend_bound(*row)).all()
+        assert (np.abs(a[r] - attend_row(*row)) <= attend_row_error_bound(*row)).all()
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_attend_split(split, seed, B, W, N, T, G, per_group, K, U, no_prompt):
         seen_k = np.concatenate([prompt_k[b][:, prompt_begin[b] :], k[r][:, own]], axis=1)
         seen_v = np.concatenate([prompt_v[b][:, prompt_begin[b] :], v[r][:, own]], axis=1)
         row = (q[r], seen_k, seen_v, 0.7)
-        assert (np.abs(a[r] - attend_row(*row)) <= attend_bound(*row)).all()
+        assert (np.abs(a[r] - attend_row(*row)) <= attend_row_error_bound(*row)).all()
 
 
 @given(seeds, st.integers(1, 6), st.integers(1, 5), st.integers(1, 2), st.integers(1, 3))
@@ -300,7 +300,7 @@ def test_residual_norm(seed, R, D, with_bias):
     summed, h = OPS["residual_norm"](x, y, bias, norm)
     exact = x.astype(np.float64) + y + (0 if bias is None else bias)
     assert (np.abs(summed - exact) <= 2 * EPS * (np.abs(x) + np.abs(y) + (0 if bias is None else np.abs(bias)))).all()
-    assert (np.abs(h - layer_norm_oracle(summed, norm)) <= norm_row.layer_norm_bound(summed, norm)).all()
+    assert (np.abs(h - layer_norm_oracle(summed, norm)) <= norm_row.layer_norm_error_bound(summed, norm)).all()
     assert (x == before).all(), "the caller's residual is not overwritten"
 
 
@@ -510,8 +510,8 @@ OUT_CASES = {
         np.array([2, 2, 2, 6]),
         0.5,
     ),
-    "attend_el": lambda r: el_row.arguments_of(3, B=2, W=2, N=3, H=2, G=1, K=2, U=3, D=4),
-    "attend_el_split": lambda r: el_split_row.arguments_of(3, B=2, W=2, N=3, H=2, G=1, K=2, U=3, D=4),
+    "attend_el": lambda r: el_row.make_arguments(3, B=2, W=2, N=3, H=2, G=1, K=2, U=3, D=4),
+    "attend_el_split": lambda r: el_split_row.make_arguments(3, B=2, W=2, N=3, H=2, G=1, K=2, U=3, D=4),
     "attend_indirect": lambda r: (
         normal(r, 4, 2, 3),
         normal(r, 2, 1, 4, 3),
@@ -562,8 +562,8 @@ OUT_CASES = {
         np.array([[5, 6], [7, 8]]),
         np.array([2, 3]),
     ),
-    "update_beams": lambda r: beam_update_row.planted()[3],
-    "store_finished": lambda r: finished_row.planted()[2],
+    "update_beams": lambda r: beam_update_row.planted_cases()[3],
+    "store_finished": lambda r: finished_row.planted_cases()[2],
     "append_kv": lambda r: (
         normal(r, 2, 9),
         normal(r, 9),
@@ -736,14 +736,14 @@ def bound_cases():
     yield "linear", OPS["linear"](x, Weight(w)), oracles.linear(x, w), linear_bound(x, w)
     norm = Norm(normal(rng, 300), normal(rng, 300), 1e-5)
     for f in LAYER_NORMS:
-        yield f.__name__, f(x, norm), layer_norm_oracle(x, norm), norm_row.layer_norm_bound(x, norm)
+        yield f.__name__, f(x, norm), layer_norm_oracle(x, norm), norm_row.layer_norm_error_bound(x, norm)
     yield "log_softmax", OPS["log_softmax"](x)[0], oracles.log_softmax(x), softmax_bound(x)
     tokens, bound = np.argmax(x, axis=1), softmax_bound(x)[:, 0]
     for name, score in [("token_logprobs", OPS["token_logprobs"]), ("token_logprobs_naive", token_logprobs_naive)]:
         yield name, score(x, tokens), oracles.token_logprobs(x, tokens), bound
     q, k, v = normal(rng, 4, 6, 16), normal(rng, 4, 2, 50, 16), normal(rng, 4, 2, 50, 16)
     expected = np.stack([attend_row(q[r], k[r], v[r], 0.25) for r in range(4)])
-    bound = np.stack([attend_bound(q[r], k[r], v[r], 0.25) for r in range(4)])
+    bound = np.stack([attend_row_error_bound(q[r], k[r], v[r], 0.25) for r in range(4)])
     yield "attend", OPS["attend"](q, k, v, np.zeros(4, int), np.full(4, 50), 0.25), expected, bound
 
 
@@ -762,7 +762,7 @@ def test_a_dropped_position_breaks_the_bound_of_attention():
     q, k, v = normal(rng, 2, 2, 8), normal(rng, 2, 2, 60, 8), normal(rng, 2, 2, 60, 8)
     whole = np.stack([attend_row(q[r], k[r], v[r], 0.3) for r in range(2)])
     without_first = OPS["attend"](q, k, v, np.ones(2, int), np.full(2, 60), 0.3)
-    assert (np.abs(without_first[0] - whole[0]) > attend_bound(q[0], k[0], v[0], 0.3)).any()
+    assert (np.abs(without_first[0] - whole[0]) > attend_row_error_bound(q[0], k[0], v[0], 0.3)).any()
 
 
 @pytest.mark.parametrize("layer_norm", LAYER_NORMS)
@@ -770,6 +770,6 @@ def test_layer_norm_far_from_zero_keeps_its_spread(layer_norm):
     """E[x^2] - mean^2 in float32 would be 0 or negative here."""
     x = (10000 + np.array([[-1, 0, 1, 0.5]])).astype(np.float32)
     norm = Norm(np.ones(4, np.float32), np.zeros(4, np.float32), 1e-5)
-    assert (np.abs(layer_norm(x, norm) - layer_norm_oracle(x, norm)) <= norm_row.layer_norm_bound(x, norm)).all()
+    assert (np.abs(layer_norm(x, norm) - layer_norm_oracle(x, norm)) <= norm_row.layer_norm_error_bound(x, norm)).all()
     naive_variance = np.mean(x * x, dtype=np.float32) - np.mean(x, dtype=np.float32) ** 2
     assert abs(naive_variance - x.astype(np.float64).var()) > 0.4

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from minidecode.conformance.rows.arena import promise
+from minidecode.conformance.rows.arena import find_broken_promise
 from minidecode.reference import arena
 from minidecode.reference.arena import ORDERS, assign_offsets, assign_offsets_naive
 from minidecode.runtime.planner import Layout, Lifetime, fault_of_layout, find_collision, lay_out
@@ -81,7 +81,7 @@ def test_every_greedy_planner_keeps_the_promises(drawn, chance, lowest):
             for j in sorted(met, key=lambda j: offset_X[j]):
                 if offset_X[j] < offset_X[i] + bytes_X[i]:
                     offset_X[i] = max(offset_X[i], offset_X[j] + arena.rounded_to_alignment(bytes_X[j]))
-    assert promise(offset_X, bytes_X, first_X, last_X) is None
+    assert find_broken_promise(offset_X, bytes_X, first_X, last_X) is None
 
 
 def test_each_order_is_the_best_somewhere():

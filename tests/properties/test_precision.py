@@ -39,7 +39,7 @@ def test_a_quantized_weight_is_off_by_half_a_scale_at_the_most(seed, inputs, out
     stored = quantize_weight(Weight(matrix))
     assert stored.data.dtype == np.int8 and stored.scale.shape == (outputs,) and stored.scale.dtype == np.float32
     half_X = 0.5 * stored.scale.astype(np.float64) * (1 + 512 * EPS)
-    exact = linear_row.exact_matrix(stored)
+    exact = linear_row.matrix_in_float64(stored)
     assert (np.abs(exact - matrix) <= half_X).all()
     x_RX = np.random.default_rng(seed + 1).standard_normal((3, inputs)).astype(np.float32)
     off_RX = np.abs(x_RX.astype(np.float64) @ exact - x_RX.astype(np.float64) @ matrix)
@@ -64,7 +64,7 @@ def test_an_outlier_costs_its_own_output_digits_and_no_other():
 @pytest.mark.parametrize("tiny", [0.0, 1e-45, 1e-42, 1e-38])
 def test_outputs_of_zeros_and_of_subnormal_numbers_stay_finite(tiny):
     stored = quantize_weight(Weight(np.full((3, 2), tiny, np.float32)))
-    exact = linear_row.exact_matrix(stored)
+    exact = linear_row.matrix_in_float64(stored)
     assert np.isfinite(stored.scale).all() and (np.abs(exact - tiny) <= max(tiny, 0)).all()
     assert (linear(np.ones((1, 3), np.float32), stored) == exact.sum(axis=0).astype(np.float32)).all()
 
@@ -96,19 +96,19 @@ def cases(R, inputs, outputs):
     x_RX, matrix = rng.standard_normal((R, inputs)), matrix_of(R, inputs, outputs)
     for stored in linear_row.ANY_WIDTH:
         for layout in linear_row.LAYOUTS:
-            yield linear_row.arguments_of(x_RX, matrix, stored, layout)
+            yield linear_row.make_arguments(x_RX, matrix, stored, layout)
 
 
 def multiplied(function, x_RX, weight):
     """x as the function multiplies it: some round it to float16 first."""
     if not getattr(function, "rounds_x", False):
         return x_RX
-    rounded = linear_row.as_rounded(x_RX, weight)
+    rounded = linear_row.round_arguments_to_float16(x_RX, weight)
     return x_RX if rounded is None else rounded[0]
 
 
 def is_near(y_RX, x_RX, weight):
-    return (np.abs(y_RX - linear_row.oracle(x_RX, weight)) <= linear_row.bound(x_RX, weight)).all()
+    return (np.abs(y_RX - linear_row.oracle(x_RX, weight)) <= linear_row.error_bound(x_RX, weight)).all()
 
 
 @pytest.mark.parametrize("label", ON_CPU)
@@ -139,7 +139,7 @@ def test_a_product_can_be_added_to_an_array(label):
         assert ON_CPU[label](x_RX, weight, target_RX) is target_RX
         x_RX = multiplied(ON_CPU[label], x_RX, weight)
         exact_RX = start_RX + linear_row.oracle(x_RX, weight)
-        assert (np.abs(target_RX - exact_RX) <= linear_row.bound(x_RX, weight) + EPS * np.abs(exact_RX)).all()
+        assert (np.abs(target_RX - exact_RX) <= linear_row.error_bound(x_RX, weight) + EPS * np.abs(exact_RX)).all()
 
 
 def test_double_precision_stays_double():

@@ -30,7 +30,7 @@ def test_rows_of_a_norm_may_lie_anywhere():
     x_RD[:, 0] = 3
     wide[:, ::2] = x_RD
     for y_RD in (x_RD, None):
-        right, bound = norm_row.oracle(x_RD, y_RD, None, of_rows)[1], norm_row.bound(x_RD, y_RD, None, of_rows)[1]
+        right, bound = norm_row.oracle(x_RD, y_RD, None, of_rows)[1], norm_row.error_bound(x_RD, y_RD, None, of_rows)[1]
         for function in (norm.residual_norm, norm.residual_norm_naive, cpu_norm.residual_norm):
             for there in (np.asfortranarray(x_RD), wide[:, ::2]):
                 h_RD = function(there, None if y_RD is None else there, None, of_rows)[1]

@@ -49,19 +49,23 @@ EQUATIONS = {
 
 
 @st.composite
-def inputs(draw):
+def draw_inputs(draw):
     """A few plain numbers, an outlier among them; every width up to 40, so that most are no multiple of a warp."""
     R, F = draw(st.integers(1, 6)), draw(st.integers(1, 40))
     number = st.sampled_from([0.0, 1.0, -1.0, 0.25, -3.0, 100.0, -1000.0])
 
-    def numbers(*shape: int) -> np.ndarray:
+    def draw_numbers(*shape: int) -> np.ndarray:
         count = int(np.prod(shape))
         return np.array(draw(st.lists(number, min_size=count, max_size=count)), np.float32).reshape(shape)
 
-    return numbers(R, F), numbers(F) if draw(st.booleans()) else None, draw(st.sampled_from(sorted(EQUATIONS)))
+    return (
+        draw_numbers(R, F),
+        draw_numbers(F) if draw(st.booleans()) else None,
+        draw(st.sampled_from(sorted(EQUATIONS))),
+    )
 
 
-def planted() -> list[tuple]:
+def planted_cases() -> list[tuple]:
     """Every activation, over shapes that divide nothing and numbers of every size, a NaN among them."""
     rng = np.random.default_rng(0)
     cases = []
@@ -85,7 +89,7 @@ def planted() -> list[tuple]:
     return [*cases, *((line_RF, None, name) for name in names)]
 
 
-def large() -> list[tuple]:
+def large_cases() -> list[tuple]:
     """Many rows, long ones, and widths at the edges of blocks."""
     rng = np.random.default_rng(1)
     shapes = [*((2, F) for F in BOUNDARIES), (ROWS, WIDTH), SEVERAL_WIDE, (1, WIDE), (MANY_ROWS, 1)]
@@ -102,7 +106,7 @@ def oracle(f_RF, bias_F, activation):
     return np.array([[EQUATIONS[activation](x) for x in row] for row in biased_RF.tolist()])
 
 
-def bound(f_RF, bias_F, activation):
+def error_bound(f_RF, bias_F, activation):
     """A share of |x|: the sum is rounded, and what is let through of it is off by a few roundings of 1.
 
     For relu2 a share of the square; gelu_10 and laplace do not grow with x for ever. Below the smallest normal number,
@@ -124,7 +128,7 @@ def error_through_activation(off_RX, f_RX, bias_X, activation: str):
     """How far a result may be off where the numbers that are given are off by `off_RX`."""
     biased_RX = f_RX.astype(np.float64) + (0 if bias_X is None else bias_X)
     if not activation.startswith("gated-"):
-        return steepest_slope(off_RX, biased_RX, activation) * off_RX + bound(f_RX, bias_X, activation)
+        return slope_limit(off_RX, biased_RX, activation) * off_RX + error_bound(f_RX, bias_X, activation)
     name, (gate_RF, up_RF) = activation.removeprefix("gated-"), (biased_RX[:, i::2] for i in (0, 1))
     off_gate_RF = error_through_activation(off_RX[:, 0::2], gate_RF, None, name)
     off_up_RF = off_RX[:, 1::2] + EPS * np.abs(up_RF)
@@ -132,14 +136,14 @@ def error_through_activation(off_RX, f_RX, bias_X, activation: str):
     return off_gate_RF * (np.abs(up_RF) + off_up_RF) + through_RF * (off_up_RF + EPS * np.abs(up_RF)) + 2.0**-147
 
 
-def steepest_slope(off_RF, biased_RF, activation: str):
+def slope_limit(off_RF, biased_RF, activation: str):
     """The most that the activation enlarges an error of `off_RF` in the numbers that it is given."""
     if activation == "relu2":
         return 2 * (np.abs(biased_RF) + off_RF)
     return 1.42 if activation == "laplace" else 1.13
 
 
-def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
+def make_paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
     """A decode step of BART-large: 32 sentences of 4 beams."""
     rng = np.random.default_rng(seed)
     rows, width = 128, 4096

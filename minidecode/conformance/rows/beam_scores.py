@@ -10,40 +10,40 @@ from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, SEVERAL_WIDE, WIDE, WIDTH
 INF, NAN = np.inf, np.nan
 
 
-def arguments_of(rows: list, running: list) -> tuple:
+def make_arguments(rows: list, running: list) -> tuple:
     """(scores_RV, running_R)"""
     return np.array(rows, np.float32), np.array(running, np.float32)
 
 
 @st.composite
-def inputs(draw):
+def draw_inputs(draw):
     """Few different scores; rows out of play among the others."""
     R, V = draw(st.integers(1, 4)), draw(st.integers(1, 40))
     score = st.sampled_from([0.0, -1.0, -2.5, -4.2, 0.1, -INF])
     rows = st.lists(st.lists(score, min_size=V, max_size=V), min_size=R, max_size=R)
     base = st.sampled_from([0.0, -1.0, -3.7, -1e9, -INF])
-    return arguments_of(draw(rows), draw(st.lists(base, min_size=R, max_size=R)))
+    return make_arguments(draw(rows), draw(st.lists(base, min_size=R, max_size=R)))
 
 
-def planted() -> list[tuple]:
+def planted_cases() -> list[tuple]:
     rng = np.random.default_rng(0)
     cases = [
-        arguments_of([[-1.0, -2.0, -3.0], [-4.0, -5.0, -6.0]], [-0.5, -7.0]),
-        arguments_of([[-1.0, -2.0], [-4.0, -5.0], [-1.5, -0.25]], [0.0, -1e9, -INF]),  # in play or not
-        arguments_of([[-INF, -2.0, 0.0], [NAN, NAN, NAN]], [-1.0, -2.0]),
-        arguments_of([[-0.1, -0.2, -0.3]], [-0.7]),
-        arguments_of([[-1.0], [-2.0], [-3.0]], [-1.0, -2.0, -3.0]),
+        make_arguments([[-1.0, -2.0, -3.0], [-4.0, -5.0, -6.0]], [-0.5, -7.0]),
+        make_arguments([[-1.0, -2.0], [-4.0, -5.0], [-1.5, -0.25]], [0.0, -1e9, -INF]),  # in play or not
+        make_arguments([[-INF, -2.0, 0.0], [NAN, NAN, NAN]], [-1.0, -2.0]),
+        make_arguments([[-0.1, -0.2, -0.3]], [-0.7]),
+        make_arguments([[-1.0], [-2.0], [-3.0]], [-1.0, -2.0, -3.0]),
     ]
     for R, V in [(3, 31), (2, 129), (5, 1025), (130, 3)]:
-        cases.append(arguments_of(-5 * rng.random((R, V)), -9 * rng.random(R)))
+        cases.append(make_arguments(-5 * rng.random((R, V)), -9 * rng.random(R)))
     return cases
 
 
-def large() -> list[tuple]:
+def large_cases() -> list[tuple]:
     """Many rows, wide ones, and widths at the edges of blocks."""
     rng = np.random.default_rng(1)
     shapes = [*((2, V) for V in BOUNDARIES), (ROWS, WIDTH), SEVERAL_WIDE, (1, WIDE), (MANY_ROWS, 1)]
-    return [arguments_of(-5 * rng.random(shape), -9 * rng.random(shape[0])) for shape in shapes]
+    return [make_arguments(-5 * rng.random(shape), -9 * rng.random(shape[0])) for shape in shapes]
 
 
 def oracle(scores_RV, running_R):
@@ -52,7 +52,7 @@ def oracle(scores_RV, running_R):
     return np.array([[score + running for score in row] for row, running in rows]).astype(np.float32)
 
 
-def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
+def make_paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
     """A step of GPT-2 for 8 sentences of 4 beams."""
     rng = np.random.default_rng(seed)
     scores_RV = -10 * rng.random((32, 50257), np.float32)

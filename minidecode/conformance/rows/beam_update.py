@@ -35,7 +35,7 @@ class Sentence(NamedTuple):
     is_done: bool = False
 
 
-def arguments_of(
+def make_arguments(
     sentences: list[Sentence], W: int, rules: BeamRules, eos: tuple[int, ...] = (0,), penalty: float = 1.0
 ) -> tuple:
     """The op's. Candidates continue all beams in turn, the last one first."""
@@ -54,7 +54,7 @@ def arguments_of(
 
 
 @st.composite
-def inputs(draw):
+def draw_inputs(draw):
     """Few different scores, so that many are equal; candidates that are ordered, or drawn; any state of a sentence."""
     B, W = draw(st.integers(1, 3)), draw(st.integers(1, 3))
     C, rules, eos = draw(st.integers(W, 3 * W)), draw(st.sampled_from(RULES)), draw(st.sampled_from([(0,), (), (2, 0)]))
@@ -73,50 +73,50 @@ def inputs(draw):
         limit = draw(st.integers(new, LIMIT))
         is_done = draw(st.integers(0, 4)) == 0
         sentences.append(Sentence(scores, tokens, finished, new, limit, draw(st.integers(0, 2)), is_done))
-    return arguments_of(sentences, W, rules, eos, draw(st.sampled_from([1.0, 0.0, -1.0, 2.0])))
+    return make_arguments(sentences, W, rules, eos, draw(st.sampled_from([1.0, 0.0, -1.0, 2.0])))
 
 
-def planted() -> list[tuple]:
+def planted_cases() -> list[tuple]:
     cases = []
     for rules in RULES:
         four = [-0.5, -1.0, -1.5, -2.0]
         cases += [
-            arguments_of([Sentence(four, [3, 4, 1, 2])], 2, rules),  # no beam ends
-            arguments_of([Sentence(four, [0, 4, 0, 2])], 2, rules),  # one of the first W ends, one behind them
-            arguments_of([Sentence(four, [0, 0, 0, 0])], 2, rules),  # all end: who runs on is out of play
-            arguments_of([Sentence(four, [3, 0, 1, 2], [(-0.2, 2), (-1 / 3, 2)])], 2, rules),  # as good as the worst
-            arguments_of([Sentence(four, [3, 0, 1, 2], [(-0.2, 2), (-0.4, 2)])], 2, rules),  # better than the worst
-            arguments_of([Sentence(four, [3, 4, 1, 2], [(-0.1, 2), (-0.5 / 3, 2)])], 2, rules),  # hope ties: done
-            arguments_of([Sentence(four, [3, 4, 1, 2], [(-0.1, 2), (-0.12, 2)])], 2, rules),  # hopeful at the limit
-            arguments_of([Sentence(four, [3, 4, 1, 2], [(-0.1, 2), (-0.6, 2)])], 2, rules),  # hopeful now
-            arguments_of([Sentence(four, [0, 4, 1, 2], [(-0.1, 2), (-0.4, 2)])], 2, rules),  # the best ends: two hopes
-            arguments_of([Sentence(four, [3, 4, 1, 2], [(-0.1, 2)])], 2, rules),  # a place is free: go on
-            arguments_of([Sentence([-0.5, -0.5, -0.5, -0.5], [0, 0, 3, 3], [(-0.5 / 3, 1)])], 2, rules),  # all equal
-            arguments_of([Sentence(four, [3, 0, 4, 2], [(-2.0, 1)], new=5)], 2, rules),  # the last step
-            arguments_of([Sentence(four, [0, 4, 1, 2], [(-0.01, 1), (-0.02, 1)], new=5)], 2, rules),  # and all is lost
-            arguments_of([Sentence([-0.5, -1.5], [3, 3], new=1, limit=1)], 1, rules),  # the only step; one beam
-            arguments_of([Sentence([-0.5, -1.5], [0, 3]), Sentence([-1, -2], [3, 0])], 1, rules),
-            arguments_of([Sentence(four, [5, 0, 1, 2])], 2, rules, (1, 5)),  # several EOS, and 0 is none of them
-            arguments_of([Sentence(four, [5, 0, 1, 2])], 2, rules, ()),  # no EOS
-            arguments_of([Sentence(four, [0, 3, 1, 2], [(-0.3, 2)], is_done=True),
+            make_arguments([Sentence(four, [3, 4, 1, 2])], 2, rules),  # no beam ends
+            make_arguments([Sentence(four, [0, 4, 0, 2])], 2, rules),  # one of the first W ends, one behind them
+            make_arguments([Sentence(four, [0, 0, 0, 0])], 2, rules),  # all end: who runs on is out of play
+            make_arguments([Sentence(four, [3, 0, 1, 2], [(-0.2, 2), (-1 / 3, 2)])], 2, rules),  # as good as the worst
+            make_arguments([Sentence(four, [3, 0, 1, 2], [(-0.2, 2), (-0.4, 2)])], 2, rules),  # better than the worst
+            make_arguments([Sentence(four, [3, 4, 1, 2], [(-0.1, 2), (-0.5 / 3, 2)])], 2, rules),  # hope ties: done
+            make_arguments([Sentence(four, [3, 4, 1, 2], [(-0.1, 2), (-0.12, 2)])], 2, rules),  # hopeful at the limit
+            make_arguments([Sentence(four, [3, 4, 1, 2], [(-0.1, 2), (-0.6, 2)])], 2, rules),  # hopeful now
+            make_arguments([Sentence(four, [0, 4, 1, 2], [(-0.1, 2), (-0.4, 2)])], 2, rules),  # best ends: two hopes
+            make_arguments([Sentence(four, [3, 4, 1, 2], [(-0.1, 2)])], 2, rules),  # a place is free: go on
+            make_arguments([Sentence([-0.5, -0.5, -0.5, -0.5], [0, 0, 3, 3], [(-0.5 / 3, 1)])], 2, rules),  # all equal
+            make_arguments([Sentence(four, [3, 0, 4, 2], [(-2.0, 1)], new=5)], 2, rules),  # the last step
+            make_arguments([Sentence(four, [0, 4, 1, 2], [(-0.01, 1), (-0.02, 1)], new=5)], 2, rules),  # and all lost
+            make_arguments([Sentence([-0.5, -1.5], [3, 3], new=1, limit=1)], 1, rules),  # the only step; one beam
+            make_arguments([Sentence([-0.5, -1.5], [0, 3]), Sentence([-1, -2], [3, 0])], 1, rules),
+            make_arguments([Sentence(four, [5, 0, 1, 2])], 2, rules, (1, 5)),  # several EOS, and 0 is none of them
+            make_arguments([Sentence(four, [5, 0, 1, 2])], 2, rules, ()),  # no EOS
+            make_arguments([Sentence(four, [0, 3, 1, 2], [(-0.3, 2)], is_done=True),
                           Sentence(four, [0, 3, 1, 2], [(-0.3, 2)])], 2, rules),  # who is done stays as it is
-            arguments_of([Sentence([-INF] * 4, [0, 1, 2, 3], [(-0.3, 2)]), Sentence([-INF] * 4, [0, 1, 2, 3]),
+            make_arguments([Sentence([-INF] * 4, [0, 1, 2, 3], [(-0.3, 2)]), Sentence([-INF] * 4, [0, 1, 2, 3]),
                           Sentence([-INF] * 4, [0, 1, 2, 3], is_done=True), Sentence(four, [1, 2, 3, 4])], 2, rules),
-            arguments_of([Sentence([NAN] * 4, [0, 1, 2, 3], [(-0.3, 2)]), Sentence(four, [1, 2, 3, 4]),
+            make_arguments([Sentence([NAN] * 4, [0, 1, 2, 3], [(-0.3, 2)]), Sentence(four, [1, 2, 3, 4]),
                           Sentence([NAN] * 4, [0, 1, 2, 3], is_done=True)], 2, rules),
-            arguments_of([Sentence([-1, -INF, -INF, -INF], [0, 0, 3, 0])], 2, rules),  # impossible ones end too
-            arguments_of([Sentence([-1, MARK - 64, MARK - 64, MARK - 128], [0, 3, 0, 4])], 2, rules),  # out of play
-            arguments_of([Sentence([-2.0, -0.5, -3.0, -1.0], [3, 4, 1, 2], [(-0.1, 1)] * 2)], 2, rules),  # as drawn
-            arguments_of([Sentence(four, [3, 4, 1, 2], new=4), Sentence(four, [0, 4, 1, 2], prompt=0)], 2, rules, (0,),
-                         -40.0),  # a length penalty that sinks what is in play
-            arguments_of([Sentence([-0.5, -1.0, -1.5, -2.0, -2.5, -3.0], [0, 1, 0, 2, 0, 3], [(-0.2, 1), (-0.3, 1)])],
+            make_arguments([Sentence([-1, -INF, -INF, -INF], [0, 0, 3, 0])], 2, rules),  # impossible ones end too
+            make_arguments([Sentence([-1, MARK - 64, MARK - 64, MARK - 128], [0, 3, 0, 4])], 2, rules),  # out of play
+            make_arguments([Sentence([-2.0, -0.5, -3.0, -1.0], [3, 4, 1, 2], [(-0.1, 1)] * 2)], 2, rules),  # as drawn
+            make_arguments([Sentence(four, [3, 4, 1, 2], new=4), Sentence(four, [0, 4, 1, 2], prompt=0)], 2, rules,
+                           (0,), -40.0),  # a length penalty that sinks what is in play
+            make_arguments([Sentence([-0.5, -1.0, -1.5, -2.0, -2.5, -3.0], [0, 1, 0, 2, 0, 3], [(-0.2, 1), (-0.3, 1)])],
                          3, rules),  # one place is free, and two would finish
         ]  # fmt: skip
     rng = np.random.default_rng(0)
     for B, W, C in [(40, 2, 4), (3, 20, 60), (2, 40, 80)]:  # past warps, in sentences, beams and candidates
         for rules in (HF, HF4, FAIRSEQ):
             sentences = [_random_sentence(rng, W, C) for _ in range(B)]
-            cases.append(arguments_of(sentences, W, rules, (0, 3)))
+            cases.append(make_arguments(sentences, W, rules, (0, 3)))
     return cases
 
 
@@ -128,17 +128,17 @@ def _random_sentence(rng: np.random.Generator, W: int, C: int) -> Sentence:
     return Sentence(scores.tolist(), rng.integers(0, 6, C).tolist(), pairs, new, int(rng.integers(new, LIMIT + 1)))
 
 
-def large() -> list[tuple]:
+def large_cases() -> list[tuple]:
     """Tokens and lengths that sixteen bits do not count, some equal to EOS in sixteen; many sentences; many beams."""
     rng, scores = np.random.default_rng(1), [-0.5, -1.0, -1.5, -2.0]
     tokens = [50_256, 2**16 + 3, 3, 250_111]
     ways = [(2, HF, (3,)), (40_000, HF4, (50_256,)), (70_000, FAIRSEQ, (0, 250_111 - 2**16))]
-    cases = [arguments_of([Sentence(scores, tokens, prompt=length)], 2, rules, eos) for length, rules, eos in ways]
+    cases = [make_arguments([Sentence(scores, tokens, prompt=length)], 2, rules, eos) for length, rules, eos in ways]
     for W in BOUNDARIES[:6]:
-        cases.append(arguments_of([_random_sentence(rng, W, 2 * W)], W, RULES[W % len(RULES)], (0, 3)))
+        cases.append(make_arguments([_random_sentence(rng, W, 2 * W)], W, RULES[W % len(RULES)], (0, 3)))
     for B in (ROWS, MANY_ROWS):
         sentences = [_random_sentence(rng, 1, 2) for _ in range(64)] * (B // 64)
-        cases.append(arguments_of([*sentences, _random_sentence(rng, 1, 2)], 1, HF, (0, 3)))
+        cases.append(make_arguments([*sentences, _random_sentence(rng, 1, 2)], 1, HF, (0, 3)))
     return cases
 
 
@@ -218,7 +218,7 @@ def _results_of_sentence(score_C, tokens, scores_W, lengths, done, new, limit, n
     }  # fmt: skip
 
 
-def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
+def make_paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
     """The candidates of the texts of row `sequences`: by the rules of transformers, an EOS in twenty tokens. Prompts of
     64 tokens at most; an eighth of the sentences is done, and one has met NaN: never the ones before.
     """
@@ -230,4 +230,4 @@ def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
         sentences[b] = sentences[b]._replace(tokens=tokens, prompt=prompt, is_done=is_done)
     nan = (seed + 1) % B  # no sentence that is done
     sentences[nan] = sentences[nan]._replace(scores=[NAN] * (2 * W), is_done=False)
-    return arguments_of(sentences, W, HF), f"{B} sentences of {W} beams, {2 * W} candidates"
+    return make_arguments(sentences, W, HF), f"{B} sentences of {W} beams, {2 * W} candidates"

@@ -12,7 +12,7 @@ FETCHED = ("tokens_RM", "length_R", "list_R", "ids_XXX", "bias_XX")  # what the 
 OFF, NAN = -np.inf, np.nan
 
 
-def arguments_of(texts: list[list[int]], lists: list[list[tuple]], V: int, list_R: list[int] | None = None) -> tuple:
+def make_arguments(texts: list[list[int]], lists: list[list[tuple]], V: int, list_R: list[int] | None = None) -> tuple:
     """(scores_RV, tokens_RM, length_R, list_R, ids_XXX, bias_XX); a list's pairs are (sequence, bias).
 
     What lies behind each text would make other sequences fit. Scores of both signs; some are ruled out already.
@@ -34,7 +34,7 @@ def arguments_of(texts: list[list[int]], lists: list[list[tuple]], V: int, list_
 
 
 @st.composite
-def inputs(draw):
+def draw_inputs(draw):
     """Few tokens, so that sequences fit; several lists, and rows that take none; sums that round."""
     V = draw(st.integers(1, 4))
     token = st.integers(0, V - 1)
@@ -43,48 +43,48 @@ def inputs(draw):
     pair = st.tuples(st.lists(token, min_size=1, max_size=3).map(tuple), bias)
     lists = draw(st.lists(st.lists(pair, min_size=1, max_size=5), min_size=1, max_size=2))
     picked = st.lists(st.integers(-1, len(lists) - 1), min_size=len(texts), max_size=len(texts))
-    return arguments_of(texts, lists, V, draw(picked))
+    return make_arguments(texts, lists, V, draw(picked))
 
 
-def planted() -> list[tuple]:
+def planted_cases() -> list[tuple]:
     some = [((2,), OFF), ((1, 2), 0.5), ((0, 1, 3), 2.0), ((0,), -1.5)]
     cases = [
-        arguments_of([[0, 1], [1], []], [some], 5),  # some are longer than the text
-        arguments_of([[0, 1], [1], [0, 1]], [some], 5, [0, -1, 0]),  # a row that takes none
-        arguments_of([[0, 1], [0, 1]], [some, [((1, 4), 3.0)]], 5, [1, 0]),  # a list for each row
-        arguments_of([[1]], [[((0, 1, 2), OFF), ((1, 1, 2), OFF), ((1, 2), 1.0)]], 5),  # only the end of a beginning
-        arguments_of([[1, 1]], [[((1, 1, 1), 0.3), ((1, 1), 0.3), ((1,), 0.3)]], 2),  # three for one token
-        arguments_of([[1]], [[((0,), 1e8), ((0,), 1.0), ((0,), -1e8)]], 2),  # in another order it is another sum
-        arguments_of([[1]], [[((0,), 1.0), ((0,), OFF), ((0,), 2.0)]], 2),
-        arguments_of([[1, 9]], [[((9, 2), OFF), ((9, 9), OFF), ((7,), OFF)]], 5),  # tokens that have no score
-        arguments_of([[3], [4]], [[((v,), OFF) for v in range(0, 40, 3)]], 41),
+        make_arguments([[0, 1], [1], []], [some], 5),  # some are longer than the text
+        make_arguments([[0, 1], [1], [0, 1]], [some], 5, [0, -1, 0]),  # a row that takes none
+        make_arguments([[0, 1], [0, 1]], [some, [((1, 4), 3.0)]], 5, [1, 0]),  # a list for each row
+        make_arguments([[1]], [[((0, 1, 2), OFF), ((1, 1, 2), OFF), ((1, 2), 1.0)]], 5),  # only the end of a beginning
+        make_arguments([[1, 1]], [[((1, 1, 1), 0.3), ((1, 1), 0.3), ((1,), 0.3)]], 2),  # three for one token
+        make_arguments([[1]], [[((0,), 1e8), ((0,), 1.0), ((0,), -1e8)]], 2),  # in another order it is another sum
+        make_arguments([[1]], [[((0,), 1.0), ((0,), OFF), ((0,), 2.0)]], 2),
+        make_arguments([[1, 9]], [[((9, 2), OFF), ((9, 9), OFF), ((7,), OFF)]], 5),  # tokens that have no score
+        make_arguments([[3], [4]], [[((v,), OFF) for v in range(0, 40, 3)]], 41),
     ]
-    scores_RV, *rest = arguments_of([[1], [1]], [[((0,), OFF), ((1,), 2.0), ((2,), 1.0)]], 4)
+    scores_RV, *rest = make_arguments([[1], [1]], [[((0,), OFF), ((1,), 2.0), ((2,), 1.0)]], 4)
     scores_RV[0, :3] = NAN, NAN, np.inf
     scores_RV[1, 0] = np.inf
     cases.append((scores_RV, *rest))
     for count in (31, 33, 129, 300):  # past warps and blocks: the last of them fits, and the first
         pairs = [((1, v), 0.25 * v) for v in range(count - 1)] + [((2, count), OFF)]
-        cases.append(arguments_of([[2], [1]], [pairs], count + 2))
+        cases.append(make_arguments([[2], [1]], [pairs], count + 2))
     one_group = [((v % 3, 5), 0.1 * v) for v in range(200)]  # all have the same last token: one thread's work
-    return [*cases, arguments_of([[0], [2], [1]], [one_group, one_group[:7]], 7, [0, 1, 0])]
+    return [*cases, make_arguments([[0], [2], [1]], [one_group, one_group[:7]], 7, [0, 1, 0])]
 
 
-def large() -> list[tuple]:
+def large_cases() -> list[tuple]:
     """Many rows, many sequences, long texts and long sequences, and tokens that sixteen bits do not count."""
     wide = [((WIDE - 1, 5), OFF), ((5, WIDE - 1), OFF), ((WIDE - 2**16 - 1, 6), 1.0)]
     text = list(range(POSITIONS))
     pairs = [((1, v), 0.5) for v in range(5)]
-    many = arguments_of([[1]] * ROWS, [pairs], 6, [-1] * (ROWS - 1) + [0])
+    many = make_arguments([[1]] * ROWS, [pairs], 6, [-1] * (ROWS - 1) + [0])
     very_many = tuple(np.resize(a, (MANY_ROWS, *a.shape[1:])) for a in many[:4])
     very_many[3][:-1], very_many[3][-1] = -1, 0
     return [
-        arguments_of([[WIDE - 1], [5]], [wide], WIDE),
-        arguments_of([text, text[:-2]], [[((*text[-20:], 3), OFF), ((*text[-22:-2], 4), OFF)]], 9),
-        arguments_of([[1], [2]], [[((v % 2 + 1, v % 50), 0.1) for v in range(POSITIONS)]], 50),
+        make_arguments([[WIDE - 1], [5]], [wide], WIDE),
+        make_arguments([text, text[:-2]], [[((*text[-20:], 3), OFF), ((*text[-22:-2], 4), OFF)]], 9),
+        make_arguments([[1], [2]], [[((v % 2 + 1, v % 50), 0.1) for v in range(POSITIONS)]], 50),
         many,
         (*very_many, *many[4:]),
-        arguments_of([[1]] * 3, [pairs] * 2 + [[((1, 5), OFF)]], 6, [2, 0, 2]),
+        make_arguments([[1]] * 3, [pairs] * 2 + [[((1, 5), OFF)]], 6, [2, 0, 2]),
     ]
 
 
@@ -105,7 +105,7 @@ def oracle(scores_RV, tokens_RM, length_R, list_R, ids_XXX, bias_XX):
     return result_RV
 
 
-def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
+def make_paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
     """A step of 32 sentences of 4 beams, GPT-2's vocabulary: 1,000 banned words of three tokens."""
     rng = np.random.default_rng(seed)
     rows, words, vocabulary = 128, 1000, 50257

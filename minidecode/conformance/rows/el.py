@@ -6,29 +6,29 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ..attention import STORED as STORED
-from ..attention import attend_hidden_bound, attend_hidden_row
+from ..attention import attend_hidden_row, attend_hidden_row_error_bound
 from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 
 
-def hidden_inputs(rng, B, W, N, H, G, K, U, D, key_bias=1.0, value_bias=1.0, h_dtype=np.float32):
+def make_arrays_of_hidden_states(rng, B, W, N, H, G, K, U, D, key_bias=1.0, value_bias=1.0, h_dtype=np.float32):
     """(q_RHK, h_BND, begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU): scores of a few units; padding would show if read."""
 
-    def normal(*shape, size=1.0):
+    def normal_array(*shape, size=1.0):
         return (size * rng.standard_normal(shape)).astype(np.float32)
 
-    h_BND, begin_B = normal(B, N, D).astype(h_dtype), rng.integers(0, N, B)
+    h_BND, begin_B = normal_array(B, N, D).astype(h_dtype), rng.integers(0, N, B)
     begin_B[rng.integers(B)] = 0
     for b in range(B):
         h_BND[b, : begin_B[b]] = 1e4
     return (
-        normal(B * W, H, K, size=2), h_BND, begin_B, normal(G, K, D, size=D**-0.5), normal(G, K, size=key_bias),
-        normal(G, U, D, size=D**-0.5), normal(G, U, size=value_bias),
+        normal_array(B * W, H, K, size=2), h_BND, begin_B, normal_array(G, K, D, size=D**-0.5),
+        normal_array(G, K, size=key_bias), normal_array(G, U, D, size=D**-0.5), normal_array(G, U, size=value_bias),
     )  # fmt: skip
 
 
-def arguments_of(seed: int = 0, **sizes) -> tuple:
+def make_arguments(seed: int = 0, **sizes) -> tuple:
     """Random hidden inputs with `scale` 1/sqrt(K), as layers have it."""
-    arguments = hidden_inputs(np.random.default_rng(seed), **sizes)
+    arguments = make_arrays_of_hidden_states(np.random.default_rng(seed), **sizes)
     return *arguments, sizes["K"] ** -0.5
 
 
@@ -45,8 +45,8 @@ def draw_sizes():
     )  # fmt: skip
 
 
-def inputs():
-    return st.builds(lambda seed, given: arguments_of(seed, **given), st.integers(0, 99), draw_sizes())
+def draw_inputs():
+    return st.builds(lambda seed, given: make_arguments(seed, **given), st.integers(0, 99), draw_sizes())
 
 
 def planted_sizes() -> list[dict]:
@@ -72,22 +72,22 @@ def planted_sizes() -> list[dict]:
     return cases
 
 
-def planted() -> list[tuple]:
-    cases = [arguments_of(seed, **sizes) for seed, sizes in enumerate(planted_sizes())]
-    heavy = arguments_of(99, B=2, W=2, N=9, H=2, G=2, K=8, U=8, D=16)
+def planted_cases() -> list[tuple]:
+    cases = [make_arguments(seed, **sizes) for seed, sizes in enumerate(planted_sizes())]
+    heavy = make_arguments(99, B=2, W=2, N=9, H=2, G=2, K=8, U=8, D=16)
     heavy[1][:, :, 3] += 30  # a column that is large everywhere, as trained models have them
     return [*cases, heavy]
 
 
-def large() -> list[tuple]:
+def large_cases() -> list[tuple]:
     """Many sentences, a long one, many heads, wide ones, and lengths at the edges of blocks."""
     one = dict(W=1, H=1, G=1, K=2, U=2, D=WIDTH)
-    cases = [arguments_of(n, B=1, N=n, **one) for n in (*BOUNDARIES, POSITIONS)]
-    cases += [arguments_of(1, B=B, N=2, **one) for B in (ROWS, MANY_ROWS)]
-    return [*cases, *(arguments_of(1, B=1, N=2, W=1, H=G, G=G, K=K, U=K, D=WIDTH) for G, K in LARGE_HEADS)]
+    cases = [make_arguments(n, B=1, N=n, **one) for n in (*BOUNDARIES, POSITIONS)]
+    cases += [make_arguments(1, B=B, N=2, **one) for B in (ROWS, MANY_ROWS)]
+    return [*cases, *(make_arguments(1, B=1, N=2, W=1, H=G, G=G, K=K, U=K, D=WIDTH) for G, K in LARGE_HEADS)]
 
 
-def row_by_row(q_RHK, h_BND, begin_B):
+def iterate_rows(q_RHK, h_BND, begin_B):
     """(r, q_HK, h_ND) for each row: its queries, and the hidden states of its sentence that are not padding."""
     W = len(q_RHK) // len(h_BND)
     for r, q_HK in enumerate(q_RHK):
@@ -96,16 +96,18 @@ def row_by_row(q_RHK, h_BND, begin_B):
 
 def oracle(q_RHK, h_BND, begin_B, *rest):
     *weights, scale = rest
-    return np.stack([attend_hidden_row(q, h, weights, scale) for _, q, h in row_by_row(q_RHK, h_BND, begin_B)])
+    return np.stack([attend_hidden_row(q, h, weights, scale) for _, q, h in iterate_rows(q_RHK, h_BND, begin_B)])
 
 
-def bound(q_RHK, h_BND, begin_B, *rest):
+def error_bound(q_RHK, h_BND, begin_B, *rest):
     *weights, scale = rest
-    return np.stack([attend_hidden_bound(q, h, weights, scale) for _, q, h in row_by_row(q_RHK, h_BND, begin_B)])
+    return np.stack(
+        [attend_hidden_row_error_bound(q, h, weights, scale) for _, q, h in iterate_rows(q_RHK, h_BND, begin_B)]
+    )
 
 
-def paper_inputs(stored: str = "float32", *, seed: int = 0) -> tuple[tuple, str]:
+def make_paper_inputs(stored: str = "float32", *, seed: int = 0) -> tuple[tuple, str]:
     """Section 4.1: 1,024 positions, 16 heads, width 1,024, 4 beams; of 32 sentences one, which a CPU can wait for."""
     sizes = dict(B=1, W=4, N=1024, H=16, G=16, K=64, U=64, D=1024)
     description = f"1 sentence of 1,024 positions, 4 beams, 16 heads, width 1,024, states in {stored}"
-    return arguments_of(seed, **sizes, h_dtype=np.dtype(stored)), description
+    return make_arguments(seed, **sizes, h_dtype=np.dtype(stored)), description

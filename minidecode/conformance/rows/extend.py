@@ -27,7 +27,7 @@ class Text(NamedTuple):
     limit: int = 4
 
 
-def arguments_of(texts: list[Text], eos: tuple[int, ...] = (0,), model_trouble: list | None = None) -> tuple:
+def make_arguments(texts: list[Text], eos: tuple[int, ...] = (0,), model_trouble: list | None = None) -> tuple:
     """The op's. No token of the texts stands twice."""
     column = {name: np.array([getattr(t, name) for t in texts]) for name in Text._fields}
     room = max(LONGEST, *(t.prompt + t.new for t in texts)) + 1
@@ -40,7 +40,7 @@ def arguments_of(texts: list[Text], eos: tuple[int, ...] = (0,), model_trouble: 
 
 
 @st.composite
-def inputs(draw):
+def draw_inputs(draw):
     """Any state of a row; mostly nothing is wrong."""
     texts = []
     for _ in range(draw(st.integers(1, 4))):
@@ -52,37 +52,39 @@ def inputs(draw):
             limit,
         ))  # fmt: skip
     noted = st.lists(st.sampled_from([FINE] * 9 + [NOT_A_NUMBER]), min_size=len(texts), max_size=len(texts))
-    return arguments_of(texts, draw(st.sampled_from([(0,), (), (2, 0)])), draw(st.none() | noted))
+    return make_arguments(texts, draw(st.sampled_from([(0,), (), (2, 0)])), draw(st.none() | noted))
 
 
-def planted() -> list[tuple]:
+def planted_cases() -> list[tuple]:
     cases = [
-        arguments_of([Text(3), Text(4)]),
-        arguments_of([Text(0), Text(3)]),  # EOS is written too
-        arguments_of([Text(0), Text(3, is_done=True)]),  # so all are done
-        arguments_of([Text(3, new=3), Text(4, new=2)]),  # the last token that fits, and the one before
-        arguments_of([Text(3, is_certain=True), Text(0, is_certain=True)]),
-        arguments_of([Text(5), Text(2), Text(0)], (2, 5)),  # several EOS, and 0 is none of them
-        arguments_of([Text(0), Text(1)], ()),  # no EOS
-        arguments_of([Text(3, trouble=NONE_LEFT), Text(4)]),
-        arguments_of([Text(3, trouble=NONE_LEFT, is_done=True), Text(4)]),  # who is done needs no token
-        arguments_of([Text(0, gained=np.nan, trouble=NOT_A_NUMBER), Text(4)]),
-        arguments_of([Text(0, gained=np.nan, trouble=NOT_A_NUMBER, is_done=True), Text(4)]),  # but the model is broken
-        arguments_of([Text(3), Text(4)], model_trouble=[FINE, NOT_A_NUMBER]),  # that a processor has hidden
-        arguments_of([Text(3), Text(4)], model_trouble=[FINE, FINE]),
-        arguments_of([Text(0, is_done=True), Text(3, is_done=True)]),
-        arguments_of([Text(3, prompt=0, new=0, limit=1), Text(3, prompt=3, new=0, limit=5)]),
-        arguments_of([Text(3, gained=-1e-6, total=-4096.0)]),  # too little for float32
-        arguments_of([Text(3, gained=-np.inf)]),
-        arguments_of([Text(3, gained=-np.inf, is_certain=True)]),  # forced, though the model held it impossible
+        make_arguments([Text(3), Text(4)]),
+        make_arguments([Text(0), Text(3)]),  # EOS is written too
+        make_arguments([Text(0), Text(3, is_done=True)]),  # so all are done
+        make_arguments([Text(3, new=3), Text(4, new=2)]),  # the last token that fits, and the one before
+        make_arguments([Text(3, is_certain=True), Text(0, is_certain=True)]),
+        make_arguments([Text(5), Text(2), Text(0)], (2, 5)),  # several EOS, and 0 is none of them
+        make_arguments([Text(0), Text(1)], ()),  # no EOS
+        make_arguments([Text(3, trouble=NONE_LEFT), Text(4)]),
+        make_arguments([Text(3, trouble=NONE_LEFT, is_done=True), Text(4)]),  # who is done needs no token
+        make_arguments([Text(0, gained=np.nan, trouble=NOT_A_NUMBER), Text(4)]),
+        make_arguments(
+            [Text(0, gained=np.nan, trouble=NOT_A_NUMBER, is_done=True), Text(4)]
+        ),  # but the model is broken
+        make_arguments([Text(3), Text(4)], model_trouble=[FINE, NOT_A_NUMBER]),  # that a processor has hidden
+        make_arguments([Text(3), Text(4)], model_trouble=[FINE, FINE]),
+        make_arguments([Text(0, is_done=True), Text(3, is_done=True)]),
+        make_arguments([Text(3, prompt=0, new=0, limit=1), Text(3, prompt=3, new=0, limit=5)]),
+        make_arguments([Text(3, gained=-1e-6, total=-4096.0)]),  # too little for float32
+        make_arguments([Text(3, gained=-np.inf)]),
+        make_arguments([Text(3, gained=-np.inf, is_certain=True)]),  # forced, though the model held it impossible
     ]
     rng = np.random.default_rng(0)
     for R in (33, 129, 300):  # past warps and blocks
         for trouble in (FINE, NONE_LEFT):
             texts = [_random_text(rng) for _ in range(R)]
             texts[-1] = Text(3, trouble=trouble)  # the only one that goes on, or that is in trouble
-            cases.append(arguments_of(texts, (0, 2)))
-        cases.append(arguments_of([Text(0)] * (R - 1) + [Text(3)], model_trouble=[FINE] * R))
+            cases.append(make_arguments(texts, (0, 2)))
+        cases.append(make_arguments([Text(0)] * (R - 1) + [Text(3)], model_trouble=[FINE] * R))
     return cases
 
 
@@ -92,15 +94,15 @@ def _random_text(rng: np.random.Generator) -> Text:
     return Text(token, -float(rng.random()), is_certain, new=new, is_done=is_done)
 
 
-def large() -> list[tuple]:
+def large_cases() -> list[tuple]:
     """Tokens that sixteen bits do not count, some equal to EOS in sixteen; long texts; many."""
     rng, wide = np.random.default_rng(1), [Text(50_256), Text(2**16), Text(2**16 + 2), Text(250_111)]
-    cases = [arguments_of(wide, eos) for eos in [(0, 2), (50_256,), (250_111 - 2**16, 2**16)]]
-    cases.append(arguments_of([Text(3, prompt=POSITIONS), Text(4)]))
+    cases = [make_arguments(wide, eos) for eos in [(0, 2), (50_256,), (250_111 - 2**16, 2**16)]]
+    cases.append(make_arguments([Text(3, prompt=POSITIONS), Text(4)]))
     for R in (ROWS, MANY_ROWS):
         texts = [_random_text(rng) for _ in range(64)] * (R // 64)
-        cases.append(arguments_of([*texts, Text(3)], (0, 2)))
-        cases.append(arguments_of([Text(0)] * (R - 1) + [Text(3)], model_trouble=[FINE] * R))
+        cases.append(make_arguments([*texts, Text(3)], (0, 2)))
+        cases.append(make_arguments([Text(0)] * (R - 1) + [Text(3)], model_trouble=[FINE] * R))
     return cases
 
 
@@ -126,7 +128,7 @@ def oracle(
 REPEATED = {}  # one block does all: it is predicted at the size of a step
 
 
-def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
+def make_paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
     """A step of 128 texts. For even seeds a fourth is done, for odd ones none, so that the flag differs."""
     texts = [Text(3 + r + seed, -0.5 - (r + seed) % 9, is_done=seed % 2 == 0 and r % 4 == 0) for r in range(128)]
-    return arguments_of(texts, model_trouble=[FINE] * 128), "128 texts"
+    return make_arguments(texts, model_trouble=[FINE] * 128), "128 texts"

@@ -9,14 +9,14 @@ from ...ops import ALL_DONE, FINE, MOVED, NONE_LEFT, NOT_A_NUMBER, PENALTY_TOO_S
 from ..sizes import BOUNDARIES, MANY_ROWS, ROWS
 
 
-def arguments_of(done: list, trouble: list, parents: list, model_trouble: list | None = None) -> tuple:
+def make_arguments(done: list, trouble: list, parents: list, model_trouble: list | None = None) -> tuple:
     """(done_X, trouble_X, parent_BW, model_trouble_R)"""
     model_trouble_R = None if model_trouble is None else np.array(model_trouble)
     return np.array(done), np.array(trouble), np.array(parents), model_trouble_R
 
 
 @st.composite
-def inputs(draw):
+def draw_inputs(draw):
     """One or two groups of beams of each sentence; mostly nothing is wrong, and hardly a beam moves."""
     B, W, groups = draw(st.integers(1, 3)), draw(st.integers(1, 3)), draw(st.integers(1, 2))
     trouble = st.sampled_from([FINE] * 9 + [NOT_A_NUMBER, NONE_LEFT, PENALTY_TOO_STRONG])
@@ -27,49 +27,49 @@ def inputs(draw):
         parents[draw(st.integers(0, B - 1)), draw(beam)] = draw(beam)
     rows = parents.size
     noted = st.lists(st.sampled_from([FINE] * 19 + [NOT_A_NUMBER]), min_size=rows, max_size=rows)
-    return arguments_of(
+    return make_arguments(
         draw(st.lists(st.sampled_from([True, True, False]), min_size=sentences, max_size=sentences)),
         draw(st.lists(trouble, min_size=sentences, max_size=sentences)), parents.tolist(), draw(st.none() | noted),
     )  # fmt: skip
 
 
-def planted() -> list[tuple]:
+def planted_cases() -> list[tuple]:
     same, moved = [[0, 1], [0, 1]], [[0, 1], [1, 1]]
     fine = [FINE, FINE]
     cases = [
-        arguments_of([False, False], fine, same),
-        arguments_of([True, False], fine, same),
-        arguments_of([True, True], fine, same),
-        arguments_of([False, False], fine, moved),  # the last sentence's alone
-        arguments_of([False, True], fine, [[0, 0], [0, 1]], [FINE] * 4),  # beam 0 twice
-        arguments_of([False, False], [FINE, NONE_LEFT], same),
-        arguments_of([False, True], [PENALTY_TOO_STRONG, FINE], same, [FINE] * 4),
-        arguments_of([False, False], [NOT_A_NUMBER, FINE], same),
-        arguments_of([False, False], fine, same, [FINE, FINE, FINE, NOT_A_NUMBER]),  # that a processor has hidden
-        arguments_of([True, True], [NONE_LEFT, NOT_A_NUMBER], moved, [NOT_A_NUMBER] * 4),  # all at once
-        arguments_of([True], fine[:1], [[0]]),
-        arguments_of([True] * 3 + [False], [FINE] * 4, [[0, 1, 3, 2]] * 2, [FINE] * 8),  # two groups
+        make_arguments([False, False], fine, same),
+        make_arguments([True, False], fine, same),
+        make_arguments([True, True], fine, same),
+        make_arguments([False, False], fine, moved),  # the last sentence's alone
+        make_arguments([False, True], fine, [[0, 0], [0, 1]], [FINE] * 4),  # beam 0 twice
+        make_arguments([False, False], [FINE, NONE_LEFT], same),
+        make_arguments([False, True], [PENALTY_TOO_STRONG, FINE], same, [FINE] * 4),
+        make_arguments([False, False], [NOT_A_NUMBER, FINE], same),
+        make_arguments([False, False], fine, same, [FINE, FINE, FINE, NOT_A_NUMBER]),  # that a processor has hidden
+        make_arguments([True, True], [NONE_LEFT, NOT_A_NUMBER], moved, [NOT_A_NUMBER] * 4),  # all at once
+        make_arguments([True], fine[:1], [[0]]),
+        make_arguments([True] * 3 + [False], [FINE] * 4, [[0, 1, 3, 2]] * 2, [FINE] * 8),  # two groups
     ]
     for B, W in [(33, 2), (129, 1), (2, 70), (300, 4)]:  # past warps and blocks, in sentences and beams
         parents = np.tile(np.arange(W), (B, 1))
         parents[-1, -1] = 0
         last = np.arange(B) == B - 1
         cases += [
-            arguments_of(~last, [FINE] * B, parents),
-            arguments_of(~last | True, NONE_LEFT * last, np.tile(np.arange(W), (B, 1))),
-            arguments_of(last, FINE * last, parents, np.repeat(NOT_A_NUMBER * last, W)),
+            make_arguments(~last, [FINE] * B, parents),
+            make_arguments(~last | True, NONE_LEFT * last, np.tile(np.arange(W), (B, 1))),
+            make_arguments(last, FINE * last, parents, np.repeat(NOT_A_NUMBER * last, W)),
         ]
     return cases
 
 
-def large() -> list[tuple]:
+def large_cases() -> list[tuple]:
     """Many sentences, and counts of them at the edges of blocks: only the last one is done, moves or is in trouble."""
     cases = []
     for B in (*BOUNDARIES, ROWS, MANY_ROWS):
         last, parents = np.arange(B) == B - 1, np.tile(np.arange(2), (B, 1))
         moved = np.where(last[:, None], 0, parents)
-        cases += [arguments_of(last, [FINE] * B, parents), arguments_of(~last, NONE_LEFT * last, parents),
-                  arguments_of(last, FINE * last, moved, np.repeat(NOT_A_NUMBER * last, 2))]  # fmt: skip
+        cases += [make_arguments(last, [FINE] * B, parents), make_arguments(~last, NONE_LEFT * last, parents),
+                  make_arguments(last, FINE * last, moved, np.repeat(NOT_A_NUMBER * last, 2))]  # fmt: skip
     return cases
 
 
@@ -90,11 +90,11 @@ def oracle(done_X, trouble_X, parent_BW, model_trouble_R):
 REPEATED = {}  # one block does all: it is predicted at the size of a step
 
 
-def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
+def make_paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
     """A step of 32 sentences of 4 beams in which nothing is wrong; in every other one some are done, so the flag is
     never the one before.
     """
     rng = np.random.default_rng(seed)
     parents, done = rng.integers(0, 4, (32, 4)), (seed % 2 == 1) & (rng.random(32) < 0.25)
     done[seed % 32] = seed % 2 == 1
-    return arguments_of(done, [FINE] * 32, parents, [FINE] * 128), "32 sentences of 4 beams"
+    return make_arguments(done, [FINE] * 32, parents, [FINE] * 128), "32 sentences of 4 beams"

@@ -11,13 +11,13 @@ from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, SEVERAL_WIDE, WIDE, WIDTH
 INF, NAN = np.inf, np.nan
 
 
-def arguments_of(tokens: list, scores: list, logprobs: list | None) -> tuple:
+def make_arguments(tokens: list, scores: list, logprobs: list | None) -> tuple:
     """(token_R, scores_RV, logprobs_RV)"""
     return np.array(tokens), np.array(scores, np.float32), None if logprobs is None else np.array(logprobs, np.float32)
 
 
 @st.composite
-def inputs(draw):
+def draw_inputs(draw):
     """Numbers that say where they stand; now and then one that is none."""
     R, V = draw(st.integers(1, 4)), draw(st.integers(1, 6))
     scores = -1 - np.arange(R * V, dtype=float).reshape(R, V)
@@ -27,36 +27,36 @@ def inputs(draw):
         for place in bad:
             table[place] = draw(st.sampled_from([NAN, -INF]))
     tokens = [draw(st.integers(0, V - 1)) for _ in range(R)]
-    return arguments_of(tokens, scores, logprobs if draw(st.booleans()) else None)
+    return make_arguments(tokens, scores, logprobs if draw(st.booleans()) else None)
 
 
-def planted() -> list[tuple]:
+def planted_cases() -> list[tuple]:
     rows, logs = [[1.0, 3.0, 2.0], [0.5, -1.0, 0.25]], [[-3.0, -1.0, -2.0], [-0.5, -1.5, -0.75]]
     cases = [
-        arguments_of([1, 2], rows, logs),
-        arguments_of([2, 0], rows, None),
-        arguments_of([0, 1], [[-INF] * 3, rows[0]], logs),  # none is left in the first row
-        arguments_of([0, 1], [[-INF] * 3, rows[0]], None),
-        arguments_of([1, 1], [[-INF, 0.0, -INF], rows[0]], [[-1.0, -INF, -2.0], logs[0]]),  # certain, and impossible
-        arguments_of([0, 1], [[NAN] * 3, rows[0]], [[NAN] * 3, logs[0]]),  # the model is broken
-        arguments_of([1, 0], [[-INF, 0.0, -INF], rows[1]], [[NAN] * 3, logs[1]]),  # though a token is forced
-        arguments_of([0, 1], [[-INF] * 3, rows[0]], [[NAN] * 3, logs[0]]),  # of both, this one
-        arguments_of([0, 0], [[NAN, 0.0, 1.0], rows[1]], logs),
+        make_arguments([1, 2], rows, logs),
+        make_arguments([2, 0], rows, None),
+        make_arguments([0, 1], [[-INF] * 3, rows[0]], logs),  # none is left in the first row
+        make_arguments([0, 1], [[-INF] * 3, rows[0]], None),
+        make_arguments([1, 1], [[-INF, 0.0, -INF], rows[0]], [[-1.0, -INF, -2.0], logs[0]]),  # certain, and impossible
+        make_arguments([0, 1], [[NAN] * 3, rows[0]], [[NAN] * 3, logs[0]]),  # the model is broken
+        make_arguments([1, 0], [[-INF, 0.0, -INF], rows[1]], [[NAN] * 3, logs[1]]),  # though a token is forced
+        make_arguments([0, 1], [[-INF] * 3, rows[0]], [[NAN] * 3, logs[0]]),  # of both, this one
+        make_arguments([0, 0], [[NAN, 0.0, 1.0], rows[1]], logs),
     ]
     rng = np.random.default_rng(0)
     for R, V in [(33, 5), (129, 3), (2, 2049)]:  # past warps and blocks
         scores_RV, logprobs_RV = rng.standard_normal((2, R, V))
         scores_RV[-1] = -INF
-        cases.append(arguments_of(rng.integers(0, V, R), scores_RV, logprobs_RV))
+        cases.append(make_arguments(rng.integers(0, V, R), scores_RV, logprobs_RV))
     return cases
 
 
-def large() -> list[tuple]:
+def large_cases() -> list[tuple]:
     """Many rows, counts of them at the edges of blocks, and tokens that sixteen bits do not count."""
     rng, cases = np.random.default_rng(1), []
     for R, V in [*((n, 2) for n in BOUNDARIES), (ROWS, WIDTH), SEVERAL_WIDE, (1, WIDE), (MANY_ROWS, 1)]:
         scores_RV, logprobs_RV = rng.standard_normal((2, R, V))
-        cases.append(arguments_of([*rng.integers(0, V, R - 1), V - 1], scores_RV, logprobs_RV))
+        cases.append(make_arguments([*rng.integers(0, V, R - 1), V - 1], scores_RV, logprobs_RV))
     return cases
 
 
@@ -68,7 +68,7 @@ def oracle(token_R, scores_RV, logprobs_RV):
     return np.array([p for _, p in pairs]), np.array(trouble)
 
 
-def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
+def make_paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
     """A step of GPT-2 for 32 texts, of which one has met NaN."""
     rng = np.random.default_rng(seed)
     scores_RV, logprobs_RV = rng.standard_normal((2, 32, 50257)).astype(np.float32)

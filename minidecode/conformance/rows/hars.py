@@ -1,7 +1,7 @@
 """A step's candidates straight from the logits: inputs that find mistakes, and which answers are right.
 
 Several are: two candidates whose scores lie within rounding of each other may change places, and the one that is left
-out may be either. `judge` says what must hold all the same.
+out may be either. `find_fault` says what must hold all the same.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ INF, NAN = np.inf, np.nan
 RISING_RV = np.linspace(-30, 0, 600)[None] + np.array([[0.0], [5.0]])  # the running maximum never stays
 
 
-def arguments_of(logits: list, base: list, C: int) -> tuple:
+def make_arguments(logits: list, base: list, C: int) -> tuple:
     """(logits_RV, base_BW, C)"""
     return np.array(logits, np.float32), np.array(base, np.float32), C
 
 
 @st.composite
-def inputs(draw):
+def draw_inputs(draw):
     """Few different logits, some so large that exp overflows; beams far apart, and out of play; now and then NaN."""
     B, W, V = draw(st.integers(1, 2)), draw(st.integers(1, 3)), draw(st.integers(1, 20))
     logit = st.sampled_from([0.0, 1.0, -2.0, 3.5, -4.25, 120.0, -INF])
@@ -33,37 +33,37 @@ def inputs(draw):
     base = st.sampled_from([0.0, -1.0, -3.0, -40.0, -1e9, -INF])
     logits = [draw(st.lists(logit, min_size=V, max_size=V)) for _ in range(B * W)]
     bases = [draw(st.lists(base, min_size=W, max_size=W)) for _ in range(B)]
-    return arguments_of(logits, bases, draw(st.integers(1, min(W * V, 6))))
+    return make_arguments(logits, bases, draw(st.integers(1, min(W * V, 6))))
 
 
-def planted() -> list[tuple]:
+def planted_cases() -> list[tuple]:
     rng = np.random.default_rng(0)
     cases = [
-        arguments_of([[1, 0, -1], [3, 0, 2]], [[0, -1]], 3),
-        arguments_of([[0, 0, 0, 0], [0, 0, 0, 0]], [[-1, -1]], 4),  # all equal: the lower columns
-        arguments_of([[5, 4, 3, 2, 1, 0], [0, 0, 0, 0, 0, 0]], [[0, -90]], 4),  # all of one beam
-        arguments_of([[9, 0, 8, 0, 7, 0, 6, 0], [0, 9, 0, 8, 0, 7, 0, 6]], [[0, -INF]], 4),  # one in play, few groups
-        arguments_of([[20, 10, 0, 0], [2, 1, 0, 0]], [[-9, 0]], 4),  # logits of one beam larger, its scores smaller
-        arguments_of([[200, 199, 0, 198], [-500, -501, -502, -503]], [[-1, -2]], 3),  # exp over- and underflows
-        arguments_of([[-INF, 2, -INF], [1, -INF, -INF]], [[-1, -2]], 4),  # fewer that are possible than are asked for
-        arguments_of(np.concatenate([[[0, NAN, 1], [2, 1, 0]], [[2, 0, 1], [1, 2, 0]]]), [[0, -1], [-2, -3]], 3),
-        arguments_of([[1, 0], [-INF] * 2, [0, 1], [1, 1], [INF, 0], [1, 0]], [[0, -1]] + [[-1, 0]] * 2, 2),  # infinite
-        arguments_of(rng.standard_normal((10, 9)), -rng.random((5, 2)), 3),
+        make_arguments([[1, 0, -1], [3, 0, 2]], [[0, -1]], 3),
+        make_arguments([[0, 0, 0, 0], [0, 0, 0, 0]], [[-1, -1]], 4),  # all equal: the lower columns
+        make_arguments([[5, 4, 3, 2, 1, 0], [0, 0, 0, 0, 0, 0]], [[0, -90]], 4),  # all of one beam
+        make_arguments([[9, 0, 8, 0, 7, 0, 6, 0], [0, 9, 0, 8, 0, 7, 0, 6]], [[0, -INF]], 4),  # one in play, few groups
+        make_arguments([[20, 10, 0, 0], [2, 1, 0, 0]], [[-9, 0]], 4),  # logits of one beam larger, its scores smaller
+        make_arguments([[200, 199, 0, 198], [-500, -501, -502, -503]], [[-1, -2]], 3),  # exp over- and underflows
+        make_arguments([[-INF, 2, -INF], [1, -INF, -INF]], [[-1, -2]], 4),  # fewer that are possible than are asked for
+        make_arguments(np.concatenate([[[0, NAN, 1], [2, 1, 0]], [[2, 0, 1], [1, 2, 0]]]), [[0, -1], [-2, -3]], 3),
+        make_arguments([[1, 0], [-INF] * 2, [0, 1], [1, 1], [INF, 0], [1, 0]], [[0, -1]] + [[-1, 0]] * 2, 2),  # inf
+        make_arguments(rng.standard_normal((10, 9)), -rng.random((5, 2)), 3),
     ]  # fmt: skip
     middle = [[1, 0, 2], [0, NAN, 1], [2, 1, 0], *rng.standard_normal((3, 3))]  # NaN, beams without on either side
-    cases.append(arguments_of(middle, [[0, -1, -2]] * 2, 3))
-    for logits_RV in logits_of_several_widths(rng):
-        cases.append(arguments_of(logits_RV, -rng.random((2, 2)), 4))
+    cases.append(make_arguments(middle, [[0, -1, -2]] * 2, 3))
+    for logits_RV in make_logits_of_several_widths(rng):
+        cases.append(make_arguments(logits_RV, -rng.random((2, 2)), 4))
     for step in (4, 128):  # all large logits in one group or lane, or side by side
         logits_RV = rng.standard_normal((2, 2300))
         logits_RV[0, ::step] += 20
         logits_RV[1, 1300 : 1300 + step] += 20
-        cases.append(arguments_of(logits_RV, [[0.0, -0.5]], 4))
-    return [*cases, arguments_of(np.zeros((1, 2200)), [[-1.0]], 3), arguments_of(RISING_RV, [[0, 0]], 4),
-            arguments_of(rng.standard_normal((1, 131)), [[-1.0]], 129)]  # fmt: skip
+        cases.append(make_arguments(logits_RV, [[0.0, -0.5]], 4))
+    return [*cases, make_arguments(np.zeros((1, 2200)), [[-1.0]], 3), make_arguments(RISING_RV, [[0, 0]], 4),
+            make_arguments(rng.standard_normal((1, 131)), [[-1.0]], 129)]  # fmt: skip
 
 
-def logits_of_several_widths(rng: np.random.Generator):
+def make_logits_of_several_widths(rng: np.random.Generator):
     """logits_RV past warps, blocks, lanes and slices: row 0's last one is the best, and row 3 has ties."""
     for V in (31, 129, 1025, 2049):
         logits_RV = 3 * rng.standard_normal((4, V))
@@ -72,12 +72,12 @@ def logits_of_several_widths(rng: np.random.Generator):
         yield logits_RV
 
 
-def logprobs_and_error_bounds(logits_RV):
+def compute_logprobs_and_error_bounds(logits_RV):
     """(log-probabilities in float64, how far float32's may lie from them), (R, V)"""
-    return scores_and_errors(logits_RV, np.zeros((len(logits_RV), 1)))
+    return compute_scores_and_error_bounds(logits_RV, np.zeros((len(logits_RV), 1)))
 
 
-def scores_and_errors(logits_RV, base_BW):
+def compute_scores_and_error_bounds(logits_RV, base_BW):
     """(log-probability of row r's token v plus the base of its beam, how far a float32 one may lie from it), (B, W*V).
 
     Rounded are logit - largest, its exponential, the sum (a random walk, or a tree), the logarithm, and each number
@@ -97,37 +97,37 @@ def scores_and_errors(logits_RV, base_BW):
     return score_RV.reshape(B, -1), off_RV.reshape(B, -1)
 
 
-def large() -> list[tuple]:
+def large_cases() -> list[tuple]:
     """Widths at the edges of blocks, many sentences, more columns than sixteen bits count: the last are best."""
     rng, cases = np.random.default_rng(1), []
     for W, V in [*((1, V) for V in BOUNDARIES), (2, VOCABULARY), (1, WIDE)]:
         logits_RV = rng.standard_normal((W, V))
         logits_RV[-1, [-1, -2, 0]] = 9.0, 8.0, 7.0
-        cases.append(arguments_of(logits_RV, [[-1.0] * W], 4))
+        cases.append(make_arguments(logits_RV, [[-1.0] * W], 4))
     many = [(ROWS, WIDTH, 2), (*SEVERAL_WIDE, 4), (MANY_ROWS, 2, 1)]
-    return [*cases, *(arguments_of(rng.standard_normal((B, V)), -rng.random((B, 1)), C) for B, V, C in many)]
+    return [*cases, *(make_arguments(rng.standard_normal((B, V)), -rng.random((B, 1)), C) for B, V, C in many)]
 
 
 def oracle(logits_RV, base_BW, C):
     """In float64, sorted; NaN for a sentence one of whose rows has no probabilities."""
-    score_BX, _ = scores_and_errors(logits_RV, base_BW)
+    score_BX, _ = compute_scores_and_error_bounds(logits_RV, base_BW)
     index_BC = np.argsort(-score_BX, axis=1, kind="stable")[:, :C]
     best_BC = np.take_along_axis(score_BX, index_BC, axis=1)
     best_BC[np.isnan(score_BX).any(axis=1)] = NAN
     return best_BC, index_BC
 
 
-def bound(logits_RV, base_BW, C):
+def error_bound(logits_RV, base_BW, C):
     """Scores that are each off by a little are, sorted, off by no more than the one that is off most."""
-    _, off_BX = scores_and_errors(logits_RV, base_BW)
+    _, off_BX = compute_scores_and_error_bounds(logits_RV, base_BW)
     _, index_BC = oracle(logits_RV, base_BW, C)
     off_BC = np.take_along_axis(off_BX, index_BC, axis=1)
     return np.broadcast_to(off_BC.max(axis=1, keepdims=True), off_BC.shape), np.zeros(off_BC.shape)
 
 
-def judge(best_BC, index_BC, logits_RV, base_BW, C) -> str | None:
+def find_fault(best_BC, index_BC, logits_RV, base_BW, C) -> str | None:
     """What is wrong with an answer, in words: of its scores and their order, or of what it leaves out."""
-    score_BX, off_BX = scores_and_errors(logits_RV, base_BW)
+    score_BX, off_BX = compute_scores_and_error_bounds(logits_RV, base_BW)
     logits_BWV = logits_RV.reshape(*base_BW.shape, -1)
     for b in range(len(base_BW)):
         if np.isnan(score_BX[b]).any():
@@ -162,7 +162,7 @@ def _fault_message(best_C, index_C, score_X, off_X, logits_WV) -> str | None:
     return None
 
 
-def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
+def make_paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
     """A step of GPT-2 for 8 sentences of 4 beams, each of which needs 8 candidates."""
     rng = np.random.default_rng(seed)
     B, W, V, C = 8, 4, 50257, 8

@@ -9,7 +9,7 @@ from ...ops import Heads
 from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, ROWS
 
 
-def distinct_product(R: int, heads: Heads, bias: bool) -> tuple:
+def make_distinct_product(R: int, heads: Heads, bias: bool) -> tuple:
     """(qkv_RX, bias_X, heads); no two numbers are equal, so that each says where it comes from, and none rounds."""
     X = heads.H * heads.K + heads.G * (heads.K + heads.U)
     qkv_RX = np.arange(1, 1 + R * X, dtype=np.float32).reshape(R, X)
@@ -24,34 +24,36 @@ def draw_heads(draw):
 
 
 @st.composite
-def inputs(draw):
-    return distinct_product(draw(st.integers(1, 4)), draw(draw_heads()), draw(st.booleans()))
+def draw_inputs(draw):
+    return make_distinct_product(draw(st.integers(1, 4)), draw(draw_heads()), draw(st.booleans()))
 
 
-def planted() -> list[tuple]:
+def planted_cases() -> list[tuple]:
     cases = [
-        distinct_product(3, Heads(2, 2, 4, 4, 1.0), bias=True),
-        distinct_product(1, Heads(6, 2, 5, 3, 1.0), bias=True),
-        distinct_product(2, Heads(4, 1, 3, 7, 1.0), bias=False),
-        distinct_product(5, Heads(3, 0, 4, 4, 1.0), bias=True),  # queries alone, as of a target that looks at a source
-        distinct_product(5, Heads(0, 3, 4, 2, 1.0), bias=True),  # keys and values alone, as of a source
-        distinct_product(1, Heads(1, 1, 1, 1, 1.0), bias=True),
-        distinct_product(33, Heads(2, 1, 31, 33, 1.0), bias=True),
-        distinct_product(1, Heads(12, 12, 64, 64, 1.0), bias=True),  # GPT-2's heads: past the blocks of kernels
+        make_distinct_product(3, Heads(2, 2, 4, 4, 1.0), bias=True),
+        make_distinct_product(1, Heads(6, 2, 5, 3, 1.0), bias=True),
+        make_distinct_product(2, Heads(4, 1, 3, 7, 1.0), bias=False),
+        make_distinct_product(
+            5, Heads(3, 0, 4, 4, 1.0), bias=True
+        ),  # queries alone, as of a target that looks at a source
+        make_distinct_product(5, Heads(0, 3, 4, 2, 1.0), bias=True),  # keys and values alone, as of a source
+        make_distinct_product(1, Heads(1, 1, 1, 1, 1.0), bias=True),
+        make_distinct_product(33, Heads(2, 1, 31, 33, 1.0), bias=True),
+        make_distinct_product(1, Heads(12, 12, 64, 64, 1.0), bias=True),  # GPT-2's heads: past the blocks of kernels
     ]
     rng = np.random.default_rng(0)
-    qkv_RX, bias_X, heads = distinct_product(4, Heads(2, 2, 33, 31, 1.0), bias=True)
+    qkv_RX, bias_X, heads = make_distinct_product(4, Heads(2, 2, 33, 31, 1.0), bias=True)
     qkv_RX, bias_X = rng.standard_normal(qkv_RX.shape), rng.standard_normal(bias_X.shape)
     qkv_RX[1, 5] = 1e30  # an outlier, beside which its neighbours must stay what they are
     return [*cases, (qkv_RX.astype(np.float32), bias_X.astype(np.float32), heads)]
 
 
-def large() -> list[tuple]:
+def large_cases() -> list[tuple]:
     """Many rows, heads at the edges of blocks, many heads, and more columns than sixteen bits count."""
     one = Heads(1, 1, 1, 1, 1.0)
-    cases = [distinct_product(2, Heads(1, 1, n, 1, 1.0), bias=True) for n in BOUNDARIES]
-    cases += [distinct_product(2, Heads(G, G, K, K, 1.0), bias=True) for G, K in (*LARGE_HEADS, (33, 700))]
-    return [*cases, distinct_product(ROWS, one, bias=True), distinct_product(MANY_ROWS, one, bias=False)]
+    cases = [make_distinct_product(2, Heads(1, 1, n, 1, 1.0), bias=True) for n in BOUNDARIES]
+    cases += [make_distinct_product(2, Heads(G, G, K, K, 1.0), bias=True) for G, K in (*LARGE_HEADS, (33, 700))]
+    return [*cases, make_distinct_product(ROWS, one, bias=True), make_distinct_product(MANY_ROWS, one, bias=False)]
 
 
 def oracle(qkv_RX, bias_X, heads):
@@ -67,7 +69,7 @@ def oracle(qkv_RX, bias_X, heads):
     return parts
 
 
-def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
+def make_paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
     """BART-base's encoder over 8 sources of 512 tokens."""
     rng = np.random.default_rng(seed)
     R, heads = 8 * 512, Heads(12, 12, 64, 64, 0.125)

@@ -7,24 +7,24 @@ import numpy as np
 from . import reorder
 
 
-def arguments_of(k_RGMX, parent_R, length_R) -> tuple:
+def make_arguments(k_RGMX, parent_R, length_R) -> tuple:
     """(indirection_RT, parent_R, length_R) from a cache's: no two places hold the same number."""
     R, _, T, _ = k_RGMX.shape
     return np.arange(1, 1 + R * T).reshape(R, T), parent_R, length_R
 
 
-def inputs():
+def draw_inputs():
     """The inputs of `reorder`, their caches exchanged for tables."""
-    return reorder.inputs().map(lambda arguments: arguments_of(*arguments))
+    return reorder.draw_inputs().map(lambda arguments: make_arguments(*arguments))
 
 
-def planted() -> list[tuple]:
-    return [arguments_of(*arguments) for arguments in reorder.planted()]
+def planted_cases() -> list[tuple]:
+    return [make_arguments(*arguments) for arguments in reorder.planted_cases()]
 
 
-def large() -> list[tuple]:
+def large_cases() -> list[tuple]:
     """The large inputs of `reorder`, their caches exchanged for tables."""
-    return [arguments_of(*arguments) for arguments in reorder.large()]
+    return [make_arguments(*arguments) for arguments in reorder.large_cases()]
 
 
 def oracle(indirection_RT, parent_R, length_R):
@@ -35,7 +35,7 @@ def oracle(indirection_RT, parent_R, length_R):
     return result_RT
 
 
-def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
+def make_paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
     """The table beside the cache of row `reorder`."""
-    arguments, _ = reorder.paper_inputs(seed=seed)
-    return arguments_of(*arguments), "32 sentences of 4 beams, 64 positions"
+    arguments, _ = reorder.make_paper_inputs(seed=seed)
+    return make_arguments(*arguments), "32 sentences of 4 beams, 64 positions"

@@ -22,7 +22,7 @@ STORED = (*ANY_WIDTH, *BLOCKS)
 LAYOUTS = ("io", "oi")
 
 
-def arguments_of(x_RX: np.ndarray, matrix: np.ndarray, stored: str, layout: str) -> tuple:
+def make_arguments(x_RX: np.ndarray, matrix: np.ndarray, stored: str, layout: str) -> tuple:
     """(x_RX, weight) from a matrix of (inputs, outputs), laid out and stored as it is said.
 
     Weights in blocks are laid out by outputs. The inputs that fill their last block up are zeros on both sides.
@@ -37,14 +37,14 @@ def arguments_of(x_RX: np.ndarray, matrix: np.ndarray, stored: str, layout: str)
 
 
 @st.composite
-def inputs(draw):
+def draw_inputs(draw):
     """A few plain numbers; every width up to 40, so that most are no multiple of a warp."""
     R, n_in, n_out = draw(st.integers(1, 5)), draw(st.integers(1, 40)), draw(st.integers(1, 5))
     stored, layout = draw(st.sampled_from(STORED)), draw(st.sampled_from(LAYOUTS))
-    return arguments_of(draw_array(draw, R, n_in), draw_array(draw, n_in, n_out), stored, layout)
+    return make_arguments(draw_array(draw, R, n_in), draw_array(draw, n_in, n_out), stored, layout)
 
 
-def planted() -> list[tuple]:
+def planted_cases() -> list[tuple]:
     """All ways to store a weight, at sizes beside the multiples of warps and blocks."""
     sizes = [(3, 33, 5), (1, 1025, 2), (2, 31, 33), (31, 1, 2), (33, 65, 1), (65, 3, 3), (4, 64, 5)]
     cases = []
@@ -56,13 +56,13 @@ def planted() -> list[tuple]:
         matrix[rng.integers(n_in), 0] = 500.0  # and one among an output's weights
         if n_out > 2:
             matrix[:, n_out // 2] = 0  # an output of zeros: its scale is 0
-        cases.append(arguments_of(x_RX, matrix, stored, layout))
+        cases.append(make_arguments(x_RX, matrix, stored, layout))
     rng = np.random.default_rng(0)  # one sign: sums grow all the way
-    cases.append(arguments_of(rng.random((2, 500)), rng.random((500, 3)), "float32", "oi"))
-    return [*cases, *planted_in_blocks()]
+    cases.append(make_arguments(rng.random((2, 500)), rng.random((500, 3)), "float32", "oi"))
+    return [*cases, *planted_cases_in_blocks()]
 
 
-def planted_in_blocks() -> list[tuple]:
+def planted_cases_in_blocks() -> list[tuple]:
     """Each block with a scale of its own; one of zeros; the extremes -8 and 127; outputs beside those of a panel."""
     cases = []
     for number, ((R, blocks, n_out), stored) in enumerate(
@@ -76,46 +76,46 @@ def planted_in_blocks() -> list[tuple]:
         )
         x_RX[0, rng.integers(n_in)] = 1000.0  # an outlier among the inputs
         matrix[-BLOCK:, n_out // 2] = 0  # a block of zeros: its scale is 0
-        cases.append(arguments_of(x_RX, matrix, stored, "oi"))
+        cases.append(make_arguments(x_RX, matrix, stored, "oi"))
     for stored in BLOCKS:  # each input by itself: which number of a byte, or of a word, is whose
-        cases.append(arguments_of(np.eye(64), np.arange(-64.0, 128).reshape(3, 64).T, stored, "oi"))
+        cases.append(make_arguments(np.eye(64), np.arange(-64.0, 128).reshape(3, 64).T, stored, "oi"))
     return cases
 
 
-def large() -> list[tuple]:
+def large_cases() -> list[tuple]:
     """Many rows, long sums, as many outputs as a large vocabulary has, and widths at the edges of blocks."""
     rng, cases = np.random.default_rng(1), []
     sizes = [*((2, n, 2) for n in BOUNDARIES), (ROWS, WIDTH, 2), (*SEVERAL_WIDE, 2), (1, WIDTH, WIDE)]
     sizes += [(3, WIDTH, SEVERAL_WIDE[1]), (1, WIDE, 1), (MANY_ROWS, 1, 1)]
     for k, (R, n_in, n_out) in enumerate(sizes):
         x_RX, matrix = rng.standard_normal((R, n_in)), rng.standard_normal((n_in, n_out))
-        cases.append(arguments_of(x_RX, matrix, STORED[k % len(STORED)], LAYOUTS[k % 2]))
+        cases.append(make_arguments(x_RX, matrix, STORED[k % len(STORED)], LAYOUTS[k % 2]))
     return cases
 
 
 def oracle(x_RX, weight):
     """Each result a sum that rounds once, over the numbers that the stored weights stand for."""
-    matrix = exact_matrix(weight)
+    matrix = matrix_in_float64(weight)
     return np.array([[math.fsum(x_X * column) for column in matrix.T] for x_X in x_RX.astype(np.float64)])
 
 
-def bound(x_RX, weight):
+def error_bound(x_RX, weight):
     """A sum of n products in float32 is off by sqrt(n) roundings of its partial sums, in whatever order it runs.
 
     Those are as long as the vector of products where signs are mixed, and grow up to the sum where they are not. The
     scale costs a rounding of the result, or one of each weight.
     """
-    x_RX, matrix = x_RX.astype(np.float64), exact_matrix(weight)
+    x_RX, matrix = x_RX.astype(np.float64), matrix_in_float64(weight)
     walk_RX = np.sqrt(x_RX**2 @ matrix**2)
     return EPS * (math.sqrt(len(matrix)) * (2 * walk_RX + np.abs(x_RX @ matrix)) + 2 * np.abs(x_RX) @ np.abs(matrix))
 
 
-def as_rounded(x_RX, weight, *others) -> tuple | None:
+def round_arguments_to_float16(x_RX, weight, *others) -> tuple | None:
     """The arguments of which a function that is marked as `rounding` computes the product; None if they are these."""
     return (round_rows_to_float16(x_RX), weight, *others) if is_narrow(weight) and weight.x_bits is None else None
 
 
-def exact_matrix(weight) -> np.ndarray:
+def matrix_in_float64(weight) -> np.ndarray:
     """(inputs, outputs) in float64: for integers scale * data, which float64 holds exactly."""
     if is_in_blocks(weight):
         return dequantize_weight(weight, np.dtype(np.float64)).T
@@ -123,9 +123,9 @@ def exact_matrix(weight) -> np.ndarray:
     return matrix if weight.scale is None else matrix * weight.scale
 
 
-def paper_inputs(stored: str = "int8", *, seed: int = 0) -> tuple[tuple, str]:
+def make_paper_inputs(stored: str = "int8", *, seed: int = 0) -> tuple[tuple, str]:
     """A decode step of GPT-2: 4 beams, the widest product of a layer."""
     rng = np.random.default_rng(seed)
     rows, n_in, n_out = 4, 768, 3072
     x_RX, matrix = rng.standard_normal((rows, n_in)), 0.02 * rng.standard_normal((n_in, n_out))
-    return arguments_of(x_RX, matrix, stored, "io"), f"{rows} rows times {stored} weights of {n_in} x {n_out}"
+    return make_arguments(x_RX, matrix, stored, "io"), f"{rows} rows times {stored} weights of {n_in} x {n_out}"

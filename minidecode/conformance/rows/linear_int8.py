@@ -20,7 +20,7 @@ STORED = tuple(DYNAMIC)
 NEAR_A_TIE = 2.0**-22  # of a number between two whole ones: which it becomes depends on two roundings before
 
 
-def arguments_of(
+def make_arguments(
     x_RX: np.ndarray, matrix: np.ndarray, stored: str, bias_X: np.ndarray | None = None, activation: str | None = None,
     add_to: np.ndarray | None = None,
 ) -> tuple:  # fmt: skip
@@ -30,17 +30,17 @@ def arguments_of(
 
 
 @st.composite
-def inputs(draw):
+def draw_inputs(draw):
     """A few plain numbers; every width up to 40, so that most are no multiple of a word or a warp."""
     R, n_in, n_out = draw(st.integers(1, 8)), draw(st.integers(1, 40)), draw(st.integers(1, 5))
     activation = draw(st.sampled_from([None, "relu", *sorted(set(EQUATIONS) - {"relu"})]))
     bias_X = draw_array(draw, n_out) if draw(st.booleans()) else None
     add_to = draw_array(draw, R, n_out) if draw(st.booleans()) else None
     stored = draw(st.sampled_from(STORED))
-    return arguments_of(draw_array(draw, R, n_in), draw_array(draw, n_in, n_out), stored, bias_X, activation, add_to)
+    return make_arguments(draw_array(draw, R, n_in), draw_array(draw, n_in, n_out), stored, bias_X, activation, add_to)
 
 
-def planted() -> list[tuple]:
+def planted_cases() -> list[tuple]:
     """Ties, sums that 16 bits do not hold, rows of zeros and of what is not finite; all activations and endings."""
     sizes = [(3, 33, 5), (1, 1025, 2), (2, 31, 65), (31, 1, 2), (33, 64, 1), (65, 3, 3), (4, 64, 129), (1, 2, 1023),
              (13, 1024, 1), (34, 64, 8)]  # fmt: skip
@@ -59,20 +59,23 @@ def planted() -> list[tuple]:
         bias_X, add_to = rng.standard_normal(n_out), rng.standard_normal((R, n_out))
         ending = number % 4  # the first case adds to nothing: it is the one that `out` is tried on
         cases.append(
-            arguments_of(
+            make_arguments(
                 x_RX, matrix, stored, None if ending == 2 else bias_X, names[number % len(names)],
                 add_to if ending % 2 else None,
             )
         )  # fmt: skip
     rng = np.random.default_rng(0)
     x_RX, matrix, bias_X, add_to = (rng.standard_normal(shape) for shape in ((5, 40), (40, 7), 7, (5, 7)))
-    cases += [*_planted_extremes(), *(arguments_of(x_RX, matrix, "int8_dynamic", bias_X, n, add_to) for n in names)]
+    cases += [
+        *_planted_cases_of_extremes(),
+        *(make_arguments(x_RX, matrix, "int8_dynamic", bias_X, n, add_to) for n in names),
+    ]
     matrix, bias_X, add_to = (rng.standard_normal(shape) for shape in ((40, 66), 66, (5, 33)))  # pairs of gate and up
     ends = [(bias_X, None), (None, add_to), (None, None)]
-    return [*cases, *(arguments_of(x_RX, matrix, s, b, "gated-silu", a) for s in STORED for b, a in ends)]
+    return [*cases, *(make_arguments(x_RX, matrix, s, b, "gated-silu", a) for s in STORED for b, a in ends)]
 
 
-def _planted_extremes() -> list[tuple]:
+def _planted_cases_of_extremes() -> list[tuple]:
     """Numbers half-way between two whole ones; the largest products, all of one sign; numbers close to none."""
     cases = []
     for stored, bits in DYNAMIC.items():
@@ -80,23 +83,23 @@ def _planted_extremes() -> list[tuple]:
         ties_RX = np.arange(-20, 20)[None] + 0.5 + np.zeros((3, 1))
         ties_RX[:, 0] = largest, -largest, 2 * largest
         ties_RX[2, 1:] *= 2
-        cases.append(arguments_of(ties_RX, np.eye(40) * 127, stored))
+        cases.append(make_arguments(ties_RX, np.eye(40) * 127, stored))
         for sign, inputs in itertools.product((1, -1), (2, 8, 64, 3072)):
             x_RX, matrix = np.full((2, inputs), 1.0), np.full((inputs, 3), 1.0)
             x_RX[1] = -1
-            cases.append(arguments_of(x_RX, sign * matrix, stored))
-        cases.append(arguments_of(np.array([[1e-36, -1e-38], [1e-34, 3e-35]]), np.ones((2, 2)), stored))
+            cases.append(make_arguments(x_RX, sign * matrix, stored))
+        cases.append(make_arguments(np.array([[1e-36, -1e-38], [1e-34, 3e-35]]), np.ones((2, 2)), stored))
     return cases
 
 
-def large() -> list[tuple]:
+def large_cases() -> list[tuple]:
     """Many rows, long sums, as many outputs as a large vocabulary has, and widths at the edges of blocks."""
     rng, cases = np.random.default_rng(1), []
     sizes = [*((2, n, 2) for n in BOUNDARIES), (ROWS, WIDTH, 2), (*SEVERAL_WIDE, 2), (1, WIDTH, WIDE)]
     sizes += [(3, WIDTH, SEVERAL_WIDE[1]), (1, 66_000, 1), (MANY_ROWS, 1, 1)]
     for k, (R, n_in, n_out) in enumerate(sizes):
         x_RX, matrix = rng.standard_normal((R, n_in)), rng.standard_normal((n_in, n_out)) / np.sqrt(n_in)
-        cases.append(arguments_of(x_RX, matrix, STORED[k % len(STORED)], rng.standard_normal(n_out), "gelu"))
+        cases.append(make_arguments(x_RX, matrix, STORED[k % len(STORED)], rng.standard_normal(n_out), "gelu"))
     return cases
 
 
@@ -116,13 +119,13 @@ def round_to_integers(x_RX, x_bits) -> tuple[np.ndarray, np.ndarray, np.ndarray]
 
 def oracle(x_RX, weight, bias_X=None, activation=None, add_to=None):
     """Whole numbers, whose sums float64 holds exactly; number by number what is done to them, in float64."""
-    y_RX = _scaled_products(x_RX, weight)[0]
+    y_RX = _multiply_with_error_bounds(x_RX, weight)[0]
     bias_X = np.zeros(y_RX.shape[1]) if bias_X is None else bias_X
     y_RX = y_RX + bias_X if activation is None else activation_row.oracle(y_RX, bias_X, activation)
     return y_RX if add_to is None else add_to + y_RX
 
 
-def _scaled_products(x_RX, weight) -> tuple[np.ndarray, np.ndarray]:
+def _multiply_with_error_bounds(x_RX, weight) -> tuple[np.ndarray, np.ndarray]:
     """(products of the scaled whole numbers, how far they may be off)."""
     q_RX, scale_R, unsure_RX = round_to_integers(x_RX, weight.x_bits)
     matrix, scale_X = weight.data.T.astype(float), weight.scale.astype(float)
@@ -131,12 +134,12 @@ def _scaled_products(x_RX, weight) -> tuple[np.ndarray, np.ndarray]:
     return y_RX, 4 * EPS * np.abs(y_RX) + scales_RX * (unsure_RX.astype(float) @ np.abs(matrix))
 
 
-def bound(x_RX, weight, bias_X=None, activation=None, add_to=None):
+def error_bound(x_RX, weight, bias_X=None, activation=None, add_to=None):
     """A sum, its scale and their product round once each; then the activation's slope, and the roundings of the rest.
 
     A row whose numbers are all close to 1e-35 may count as zeros or not.
     """
-    sums_RX, off_RX = _scaled_products(x_RX, weight)
+    sums_RX, off_RX = _multiply_with_error_bounds(x_RX, weight)
     bias_X = np.zeros(sums_RX.shape[1]) if bias_X is None else bias_X
     if activation is None:
         off_RX = off_RX + EPS * np.abs(sums_RX + bias_X)
@@ -145,7 +148,7 @@ def bound(x_RX, weight, bias_X=None, activation=None, add_to=None):
     return off_RX if add_to is None else off_RX + EPS * np.abs(oracle(x_RX, weight, bias_X, activation, add_to))
 
 
-def paper_inputs(stored: str = "int8_dynamic", *, seed: int = 0) -> tuple[tuple, str]:
+def make_paper_inputs(stored: str = "int8_dynamic", *, seed: int = 0) -> tuple[tuple, str]:
     """A prefill of GPT-2: 8 prompts of 16 tokens, the first product of a feed-forward layer."""
     rng = np.random.default_rng(seed)
     rows, n_in, n_out = 128, 768, 3072

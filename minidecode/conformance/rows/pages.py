@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 
 
-def arguments_of(copies: list[tuple[int, int]], pages: int, G: int = 1, M: int = 2, X: int = 1, dtype=np.float32):
+def make_arguments(copies: list[tuple[int, int]], pages: int, G: int = 1, M: int = 2, X: int = 1, dtype=np.float32):
     """(k_XGMX, source_R, target_R); no two places hold the same number, as far as float16 has as many."""
     k_XGMX = np.arange(1, 1 + pages * G * M * X, dtype=np.float32).reshape(pages, G, M, X)
     source_R, target_R = np.array(copies, np.int64).reshape(-1, 2).T
@@ -16,31 +16,31 @@ def arguments_of(copies: list[tuple[int, int]], pages: int, G: int = 1, M: int =
 
 
 @st.composite
-def inputs(draw):
+def draw_inputs(draw):
     """Any row may get any free page; several may copy the same page, and the last one may stay in it."""
     R, held = draw(st.integers(1, 5)), draw(st.integers(1, 3))
     sources = draw(st.lists(st.integers(0, held - 1), min_size=R, max_size=R))
     free = draw(st.permutations(range(held, held + R)))
     copies = [(s, draw(st.sampled_from([s, t]))) for s, t in zip(sources, free, strict=True)]
     shape = draw(st.integers(1, 3)), draw(st.integers(1, 4)), draw(st.integers(1, 3))
-    return arguments_of(copies, held + R, *shape, draw(st.sampled_from([np.float32, np.float16])))
+    return make_arguments(copies, held + R, *shape, draw(st.sampled_from([np.float32, np.float16])))
 
 
-def planted() -> list[tuple]:
+def planted_cases() -> list[tuple]:
     return [
-        arguments_of([(0, 3), (0, 2), (0, 1), (0, 0)], 5),  # four beams of one page; the last one stays in it
-        arguments_of([(1, 1), (2, 2)], 3),  # all stay
-        arguments_of([(4, 0), (3, 1)], 5, 2, 16, 3),  # to pages in front
-        arguments_of([(0, 5), (1, 4), (2, 3)], 6, 3, 3, 5, np.float16),  # an odd number of halves: no whole words
-        arguments_of([(7, 2), (7, 7), (1, 0)], 9, 12, 16, 64),  # GPT-2's pages
+        make_arguments([(0, 3), (0, 2), (0, 1), (0, 0)], 5),  # four beams of one page; the last one stays in it
+        make_arguments([(1, 1), (2, 2)], 3),  # all stay
+        make_arguments([(4, 0), (3, 1)], 5, 2, 16, 3),  # to pages in front
+        make_arguments([(0, 5), (1, 4), (2, 3)], 6, 3, 3, 5, np.float16),  # an odd number of halves: no whole words
+        make_arguments([(7, 2), (7, 7), (1, 0)], 9, 12, 16, 64),  # GPT-2's pages
     ]
 
 
-def large() -> list[tuple]:
+def large_cases() -> list[tuple]:
     """Many rows, many pages, many heads, wide ones, and pages at the edges of blocks."""
-    cases = [arguments_of([(0, 1)], 2, 1, M) for M in (*BOUNDARIES, POSITIONS)]
-    cases += [arguments_of([(r, R + r) for r in range(R)], 2 * R, 1, 1, WIDTH) for R in (ROWS, MANY_ROWS)]
-    return [*cases, *(arguments_of([(1, 0)], 2, G, 2, X) for G, X in LARGE_HEADS)]
+    cases = [make_arguments([(0, 1)], 2, 1, M) for M in (*BOUNDARIES, POSITIONS)]
+    cases += [make_arguments([(r, R + r) for r in range(R)], 2 * R, 1, 1, WIDTH) for R in (ROWS, MANY_ROWS)]
+    return [*cases, *(make_arguments([(1, 0)], 2, G, 2, X) for G, X in LARGE_HEADS)]
 
 
 def oracle(k_XGMX, source_R, target_R):
@@ -51,7 +51,7 @@ def oracle(k_XGMX, source_R, target_R):
     return result_XGMX
 
 
-def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
+def make_paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
     """GPT-2's keys of one layer: 32 sentences whose 4 beams go on from one page each."""
     k_XGMX = np.random.default_rng(seed).standard_normal((512, 12, 16, 64)).astype(np.float32)
     source_R = np.repeat(np.arange(32), 4)

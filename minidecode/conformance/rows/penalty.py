@@ -10,7 +10,7 @@ from ..sizes import BOUNDARIES, MANY_ROWS, POSITIONS, ROWS, WIDE
 FETCHED = ("tokens_XM", "length_X", "list_R")  # what the NumPy code reads as Python numbers
 
 
-def arguments_of(texts: list[list[int]], V: int, penalty: float, list_R: list[int] | None = None) -> tuple:
+def make_arguments(texts: list[list[int]], V: int, penalty: float, list_R: list[int] | None = None) -> tuple:
     """(scores_RV, tokens_XM, length_X, list_R, penalty); what lies behind each text is all of the vocabulary.
 
     Scores of both signs, zeros and tokens that are ruled out already.
@@ -26,40 +26,40 @@ def arguments_of(texts: list[list[int]], V: int, penalty: float, list_R: list[in
 
 
 @st.composite
-def inputs(draw):
+def draw_inputs(draw):
     """Few tokens, which come again; one that has no score; rows that share a text."""
     V = draw(st.integers(1, 6))
     texts = draw(st.lists(st.lists(st.integers(0, V), max_size=6), min_size=1, max_size=3))
     list_R = draw(st.lists(st.integers(0, len(texts) - 1), min_size=1, max_size=4))
-    return arguments_of(texts, V, draw(st.sampled_from([0.5, 1.1, 1.3, 2.0, 1 / 1.7])), list_R)
+    return make_arguments(texts, V, draw(st.sampled_from([0.5, 1.1, 1.3, 2.0, 1 / 1.7])), list_R)
 
 
-def planted() -> list[tuple]:
+def planted_cases() -> list[tuple]:
     cases = [
-        arguments_of([[0, 1, 0, 0], [2, 2, 1]], 5, 2.0),  # once, however often they come
-        arguments_of([[0, 1, 2, 3, 4]], 5, 1.3),
-        arguments_of([[], [1]], 3, 1.5),
-        arguments_of([[1], [2, 0]], 3, 1.5, [1, 0, 1]),  # of the sources of sentences
-        arguments_of([[5, 1, 7]], 5, 1.5),  # beyond the scores
-        arguments_of([[0, 3]], 5, 0.1),  # which float32 has not
-        arguments_of([[r % 3, 1, r % 3] for r in range(130)], 4, 1.2),
+        make_arguments([[0, 1, 0, 0], [2, 2, 1]], 5, 2.0),  # once, however often they come
+        make_arguments([[0, 1, 2, 3, 4]], 5, 1.3),
+        make_arguments([[], [1]], 3, 1.5),
+        make_arguments([[1], [2, 0]], 3, 1.5, [1, 0, 1]),  # of the sources of sentences
+        make_arguments([[5, 1, 7]], 5, 1.5),  # beyond the scores
+        make_arguments([[0, 3]], 5, 0.1),  # which float32 has not
+        make_arguments([[r % 3, 1, r % 3] for r in range(130)], 4, 1.2),
     ]
-    scores_RV, *rest = arguments_of([[0, 1, 2, 3], [0, 1]], 5, 1.7)
+    scores_RV, *rest = make_arguments([[0, 1, 2, 3], [0, 1]], 5, 1.7)
     scores_RV[0, :4], scores_RV[1, :2] = (np.nan, np.inf, -0.0, 0.0), (3e38, -3e38)
     cases.append((scores_RV, *rest))
     for length in (31, 128, 129, 300):  # past warps and blocks: the last is the first once more, in another round
-        cases.append(arguments_of([[*range(length), 0, 1], [2] * length], length + 3, 1.9))
+        cases.append(make_arguments([[*range(length), 0, 1], [2] * length], length + 3, 1.9))
     return cases
 
 
-def large() -> list[tuple]:
+def large_cases() -> list[tuple]:
     """Many rows, long texts, and tokens that sixteen bits do not count."""
     rows = [r % 2 for r in range(ROWS)]
-    many = arguments_of([[0, 2], [1, 1]], 3, 1.3, rows)
+    many = make_arguments([[0, 2], [1, 1]], 3, 1.3, rows)
     return [
-        *(arguments_of([[*range(n), 0], [n]], n + 1, 1.3) for n in BOUNDARIES),
-        arguments_of([[5, WIDE - 1], [WIDE - 2, 7]], WIDE, 1.3),
-        arguments_of([list(range(POSITIONS)), [3]], POSITIONS, 1.3),
+        *(make_arguments([[*range(n), 0], [n]], n + 1, 1.3) for n in BOUNDARIES),
+        make_arguments([[5, WIDE - 1], [WIDE - 2, 7]], WIDE, 1.3),
+        make_arguments([list(range(POSITIONS)), [3]], POSITIONS, 1.3),
         many,
         (np.resize(many[0], (MANY_ROWS, 3)), *many[1:3], np.resize(many[3], MANY_ROWS), 1.3),
     ]
@@ -76,7 +76,7 @@ def oracle(scores_RV, tokens_XM, length_X, list_R, penalty):
     return result_RV
 
 
-def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
+def make_paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
     """A step of 32 sentences of 4 beams, 140 tokens each, GPT-2's vocabulary."""
     rng = np.random.default_rng(seed)
     rows, length, vocabulary = 128, 140, 50257

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from ..sizes import BOUNDARIES, LARGE_HEADS, MANY_ROWS, POSITIONS, ROWS, WIDTH
 
 
-def arguments_of(parents: list[int], length: int, M: int, G: int = 1, X: int = 1, dtype=np.float32) -> tuple:
+def make_arguments(parents: list[int], length: int, M: int, G: int = 1, X: int = 1, dtype=np.float32) -> tuple:
     """(k_RGMX, parent_R, length_R); no two places hold the same number, so that each says where it comes from.
 
     (In float16 as far as there are as many.)
@@ -19,39 +19,39 @@ def arguments_of(parents: list[int], length: int, M: int, G: int = 1, X: int = 1
 
 
 @st.composite
-def inputs(draw):
+def draw_inputs(draw):
     """Any row may go on from any other, or stay; from nothing written to everything."""
     R, M = draw(st.integers(1, 5)), draw(st.integers(1, 6))
     parents = draw(st.lists(st.integers(0, R - 1), min_size=R, max_size=R))
     shape, dtype = (draw(st.integers(1, 3)), draw(st.integers(1, 3))), draw(st.sampled_from([np.float32, np.float16]))
-    return arguments_of(parents, draw(st.integers(0, M)), M, *shape, dtype)
+    return make_arguments(parents, draw(st.integers(0, M)), M, *shape, dtype)
 
 
-def planted() -> list[tuple]:
+def planted_cases() -> list[tuple]:
     cases = [
-        arguments_of([1, 0], 2, 3),  # rows change places: the first write destroys what the other row needs
-        arguments_of([1, 2, 0], 3, 3, 2),  # a ring
-        arguments_of([0, 0, 1, 2], 2, 4),  # each from the one before it: wrong if rows are written in order
-        arguments_of([1, 2, 3, 3], 2, 4),  # and from the one behind it: wrong if they are written in reverse
-        arguments_of([0, 1, 2], 4, 4),  # all stay
-        arguments_of([2, 2, 2], 1, 4, 2, 3),  # all from one, which stays
-        arguments_of([1, 0, 0, 3], 0, 2),  # nothing is written yet
-        arguments_of([3, 2, 1, 0, 4, 6, 7, 5], 5, 6, 3, 5),  # two rings and one that stays
-        arguments_of([1, 2, 0], 3, 5, 2, 3, np.float16),  # an odd number of halves: no whole words
+        make_arguments([1, 0], 2, 3),  # rows change places: the first write destroys what the other row needs
+        make_arguments([1, 2, 0], 3, 3, 2),  # a ring
+        make_arguments([0, 0, 1, 2], 2, 4),  # each from the one before it: wrong if rows are written in order
+        make_arguments([1, 2, 3, 3], 2, 4),  # and from the one behind it: wrong if they are written in reverse
+        make_arguments([0, 1, 2], 4, 4),  # all stay
+        make_arguments([2, 2, 2], 1, 4, 2, 3),  # all from one, which stays
+        make_arguments([1, 0, 0, 3], 0, 2),  # nothing is written yet
+        make_arguments([3, 2, 1, 0, 4, 6, 7, 5], 5, 6, 3, 5),  # two rings and one that stays
+        make_arguments([1, 2, 0], 3, 5, 2, 3, np.float16),  # an odd number of halves: no whole words
     ]
     rng = np.random.default_rng(0)
     past = [(8, 2, 20, 33, 17), (300, 1, 3, 2, 2), (6, 1, 70, 64, 69), (70, 2, 4, 2, 3)]  # blocks, rooms, tiles, warps
     for R, G, M, X, length in past:
-        cases.append(arguments_of(rng.integers(0, R, R).tolist(), length, M, G, X))
+        cases.append(make_arguments(rng.integers(0, R, R).tolist(), length, M, G, X))
     return cases
 
 
-def large() -> list[tuple]:
+def large_cases() -> list[tuple]:
     """Many rows, late positions, many heads, wide ones, and counts of positions at the edges of blocks."""
-    cases = [arguments_of([1, 0], length, length + 1) for length in (*BOUNDARIES, POSITIONS)]
-    cases.append(arguments_of(list(range(ROWS))[::-1], 1, 2, X=WIDTH))
-    cases += [arguments_of([1, 0], 1, 2, G, X) for G, X in LARGE_HEADS]
-    return [*cases, arguments_of([*range(MANY_ROWS - 2), MANY_ROWS - 1, MANY_ROWS - 2], 1, 1)]
+    cases = [make_arguments([1, 0], length, length + 1) for length in (*BOUNDARIES, POSITIONS)]
+    cases.append(make_arguments(list(range(ROWS))[::-1], 1, 2, X=WIDTH))
+    cases += [make_arguments([1, 0], 1, 2, G, X) for G, X in LARGE_HEADS]
+    return [*cases, make_arguments([*range(MANY_ROWS - 2), MANY_ROWS - 1, MANY_ROWS - 2], 1, 1)]
 
 
 REPEATED = {"k_RGMX": 1}  # more rows than fit would take version 1
@@ -66,7 +66,7 @@ def oracle(k_RGMX, parent_R, length_R):
     return result_RGMX
 
 
-def paper_inputs(*, seed: int = 0, room: int = 128) -> tuple[tuple, str]:
+def make_paper_inputs(*, seed: int = 0, room: int = 128) -> tuple[tuple, str]:
     """GPT-2's keys of one layer: 32 sentences of 4 beams with 64 generated positions, and room for as many more."""
     rng = np.random.default_rng(seed)
     sentences, beams, length = 32, 4, 64

@@ -12,7 +12,7 @@ from ..bounds import EPS, TINY
 from ..sizes import MANY_ROWS, ROWS
 
 
-def arguments_of(R: int, heads: Heads, N: int, bias: bool, seed: int) -> tuple:
+def make_arguments(R: int, heads: Heads, N: int, bias: bool, seed: int) -> tuple:
     """(qkv_RX, bias_X, heads, pos_R, turns_NK): rows at drawn positions, the table's last one among them."""
     rng = np.random.default_rng(seed)
     X, half = (heads.H + heads.G) * heads.K + heads.G * heads.U, heads.K // 2
@@ -25,32 +25,32 @@ def arguments_of(R: int, heads: Heads, N: int, bias: bool, seed: int) -> tuple:
 
 
 @st.composite
-def inputs(draw):
+def draw_inputs(draw):
     """Few heads, whose widths divide nothing."""
     per_group, G, half, U = (draw(st.integers(1, most)) for most in (3, 3, 9, 5))
     heads = Heads(per_group * G, G, 2 * half, U, 1.0)
     R, N, seed = draw(st.integers(1, 4)), draw(st.integers(2, 6)), draw(st.integers(0, 999))
-    return arguments_of(R, heads, N, draw(st.booleans()), seed)
+    return make_arguments(R, heads, N, draw(st.booleans()), seed)
 
 
-def planted() -> list[tuple]:
+def planted_cases() -> list[tuple]:
     """Grouped heads, values of another width than keys, more columns than a block has threads."""
     few = (150, Heads(2, 2, 2, 2, 1.0), 3)
     shapes = [few, (3, Heads(2, 1, 6, 4, 1.0), 9), (1, Heads(1, 1, 2, 1, 1.0), 2), (33, Heads(9, 3, 64, 64, 1.0), 700),
               (5, Heads(4, 4, 34, 3, 1.0), 40), (2, Heads(6, 2, 10, 33, 1.0), 7),]  # fmt: skip
-    cases = [arguments_of(R, heads, N, bias, k) for k, (R, heads, N) in enumerate(shapes) for bias in (False, True)]
-    qkv_RX, bias_X, *rest = arguments_of(4, Heads(4, 2, 8, 8, 1.0), 5, True, 77)
+    cases = [make_arguments(R, heads, N, bias, k) for k, (R, heads, N) in enumerate(shapes) for bias in (False, True)]
+    qkv_RX, bias_X, *rest = make_arguments(4, Heads(4, 2, 8, 8, 1.0), 5, True, 77)
     qkv_RX[1] *= 1e3
     qkv_RX[2, :7] = np.nan  # a mistake that must not be hidden, nor spread
     return [*cases, (qkv_RX, bias_X, *rest)]
 
 
-def large() -> list[tuple]:
+def large_cases() -> list[tuple]:
     """Many rows, wide heads, positions beyond sixteen bits, and heads wider than a block has threads."""
     one = Heads(1, 1, 2, 1, 1.0)
-    return [arguments_of(2, Heads(32, 8, 128, 128, 1.0), 70_000, True, 1), arguments_of(ROWS, one, 9, False, 2),
-            arguments_of(MANY_ROWS, one, 9, True, 3),
-            arguments_of(2, Heads(2, 1, 1026, 2, 1.0), 9, True, 4)]  # fmt: skip
+    return [make_arguments(2, Heads(32, 8, 128, 128, 1.0), 70_000, True, 1), make_arguments(ROWS, one, 9, False, 2),
+            make_arguments(MANY_ROWS, one, 9, True, 3),
+            make_arguments(2, Heads(2, 1, 1026, 2, 1.0), 9, True, 4)]  # fmt: skip
 
 
 def oracle(qkv_RX, bias_X, heads, pos_R, turns_NK):
@@ -65,7 +65,7 @@ def oracle(qkv_RX, bias_X, heads, pos_R, turns_NK):
     return y_RX
 
 
-def bound(qkv_RX, bias_X, heads, pos_R, turns_NK):
+def error_bound(qkv_RX, bias_X, heads, pos_R, turns_NK):
     """The sum with the bias rounds, both products and their sum; of values the first alone."""
     biased_RX = np.abs(qkv_RX.astype(np.float64) + (0 if bias_X is None else bias_X))
     turned, half = (heads.H + heads.G) * heads.K, heads.K // 2
@@ -79,8 +79,8 @@ def bound(qkv_RX, bias_X, heads, pos_R, turns_NK):
     return off_RX + TINY
 
 
-def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
+def make_paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
     """A decode step of SmolLM2-135M: 4 beams."""
-    return arguments_of(
+    return make_arguments(
         4, Heads(9, 3, 64, 64, 1 / math.sqrt(64)), 1024, False, seed
     ), "4 rows, 9 + 3 heads of 64 numbers"

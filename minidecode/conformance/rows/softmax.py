@@ -6,62 +6,62 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ...ops import FINE, NOT_A_NUMBER
-from ..sizes import large_scores
-from .hars import RISING_RV, logits_of_several_widths, logprobs_and_error_bounds
+from ..sizes import make_large_scores
+from .hars import RISING_RV, compute_logprobs_and_error_bounds, make_logits_of_several_widths
 
 INF, NAN = np.inf, np.nan
 
 
-def arguments_of(rows: list) -> tuple:
+def make_arguments(rows: list) -> tuple:
     """(logits_RV,)"""
     return (np.array(rows, np.float32),)
 
 
 @st.composite
-def inputs(draw):
+def draw_inputs(draw):
     """Few different logits, some so large that exp overflows; now and then a row without probabilities."""
     R, V = draw(st.integers(1, 3)), draw(st.integers(1, 40))
     logit = st.sampled_from([0.0, 1.0, -2.0, 3.5, -4.25, 120.0, -500.0, -INF])
     if draw(st.integers(0, 5)) == 0:
         logit |= st.sampled_from([NAN, INF])
-    return arguments_of(draw(st.lists(st.lists(logit, min_size=V, max_size=V), min_size=R, max_size=R)))
+    return make_arguments(draw(st.lists(st.lists(logit, min_size=V, max_size=V), min_size=R, max_size=R)))
 
 
-def planted() -> list[tuple]:
+def planted_cases() -> list[tuple]:
     rng = np.random.default_rng(0)
     rows = [[1.0, 3.0, 2.0], [0.5, -1.0, 0.0]]
     cases = [
-        arguments_of(rows),
-        arguments_of([[200.0, 199.0, 0.0], [-500.0, -501.0, -500.5]]),  # exp over- and underflows
-        arguments_of([[2.0, -INF, 1.0], [-INF, -INF, 4.0], rows[1]]),  # some that are impossible; one that is certain
-        arguments_of([[NAN, 1.0, 2.0], [0.0, 1.0, NAN], rows[0]]),  # a number that is none, first or last
-        arguments_of([[-INF] * 3, [1.0, INF, 2.0], rows[1]]),  # no probabilities
-        arguments_of([[7.0, 7.0, 7.0, 7.0]]),  # all equal
+        make_arguments(rows),
+        make_arguments([[200.0, 199.0, 0.0], [-500.0, -501.0, -500.5]]),  # exp over- and underflows
+        make_arguments([[2.0, -INF, 1.0], [-INF, -INF, 4.0], rows[1]]),  # some that are impossible; one that is certain
+        make_arguments([[NAN, 1.0, 2.0], [0.0, 1.0, NAN], rows[0]]),  # a number that is none, first or last
+        make_arguments([[-INF] * 3, [1.0, INF, 2.0], rows[1]]),  # no probabilities
+        make_arguments([[7.0, 7.0, 7.0, 7.0]]),  # all equal
     ]
-    for logits_RV in logits_of_several_widths(rng):
-        cases.append(arguments_of(logits_RV))
-    return [*cases, arguments_of(RISING_RV)]
+    for logits_RV in make_logits_of_several_widths(rng):
+        cases.append(make_arguments(logits_RV))
+    return [*cases, make_arguments(RISING_RV)]
 
 
-def large() -> list[tuple]:
+def large_cases() -> list[tuple]:
     """Many rows, wide ones, and widths at the edges of blocks: the last token of the first row is the likeliest."""
-    return [arguments_of(logits_RV) for logits_RV in large_scores(np.random.default_rng(1))]
+    return [make_arguments(logits_RV) for logits_RV in make_large_scores(np.random.default_rng(1))]
 
 
 def oracle(logits_RV):
     """In float64, row by row."""
-    scores_RV, _ = logprobs_and_error_bounds(logits_RV)
+    scores_RV, _ = compute_logprobs_and_error_bounds(logits_RV)
     is_nan_R = np.isnan(scores_RV).any(axis=1)
     scores_RV[is_nan_R] = NAN
     return scores_RV, np.where(is_nan_R, NOT_A_NUMBER, FINE)
 
 
-def bound(logits_RV):
+def error_bound(logits_RV):
     """The bound of HARS, which rounds in the same places; the flags of trouble are exact."""
-    return logprobs_and_error_bounds(logits_RV)[1], np.zeros(len(logits_RV))
+    return compute_logprobs_and_error_bounds(logits_RV)[1], np.zeros(len(logits_RV))
 
 
-def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
+def make_paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
     """A step of GPT-2 for 8 sentences of 4 beams, of which one has met NaN."""
     logits_RV = 3 * np.random.default_rng(seed).standard_normal((32, 50257)).astype(np.float32)
     logits_RV[seed % 32, 5] = NAN

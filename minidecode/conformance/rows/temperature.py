@@ -10,39 +10,39 @@ from ..sizes import BOUNDARIES, MANY_ROWS, ROWS, SEVERAL_WIDE, WIDE, WIDTH
 INF, NAN = np.inf, np.nan
 
 
-def arguments_of(rows: list, temperature: float) -> tuple:
+def make_arguments(rows: list, temperature: float) -> tuple:
     """(scores_RV, temperature)"""
     return np.array(rows, np.float32), temperature
 
 
 @st.composite
-def inputs(draw):
+def draw_inputs(draw):
     """Few different scores, minus infinity among them; temperatures that are powers of two, and others."""
     R, V = draw(st.integers(1, 3)), draw(st.integers(1, 40))
     score = st.sampled_from([0.0, 1.0, -2.0, 3.5, -4.2, 0.1, -INF])
     rows = st.lists(st.lists(score, min_size=V, max_size=V), min_size=R, max_size=R)
-    return arguments_of(draw(rows), draw(st.sampled_from([0.5, 0.7, 1.0, 1.3, 3.0])))
+    return make_arguments(draw(rows), draw(st.sampled_from([0.5, 0.7, 1.0, 1.3, 3.0])))
 
 
-def planted() -> list[tuple]:
+def planted_cases() -> list[tuple]:
     rng = np.random.default_rng(0)
     cases = [
-        arguments_of([[1.0, 2.0, -3.0], [4.0, -5.0, 6.0]], 0.5),
-        arguments_of([[1.0, 2.0, -3.0], [4.0, -5.0, 6.0]], 4.0),
-        arguments_of([[0.1, -0.3, 0.7, 5.3]], 0.7),  # a product with 1/0.7 is another number here and there
-        arguments_of([[-INF, 0.0, -0.0, 1.0]], 2.5),
-        arguments_of([[NAN, INF, 1.0]], 2.0),
-        arguments_of([[1e-44, -1e-40, 3e38]], 1.7),
-        arguments_of([[9.0, 7.0]], 0.1),  # which float32 has not
+        make_arguments([[1.0, 2.0, -3.0], [4.0, -5.0, 6.0]], 0.5),
+        make_arguments([[1.0, 2.0, -3.0], [4.0, -5.0, 6.0]], 4.0),
+        make_arguments([[0.1, -0.3, 0.7, 5.3]], 0.7),  # a product with 1/0.7 is another number here and there
+        make_arguments([[-INF, 0.0, -0.0, 1.0]], 2.5),
+        make_arguments([[NAN, INF, 1.0]], 2.0),
+        make_arguments([[1e-44, -1e-40, 3e38]], 1.7),
+        make_arguments([[9.0, 7.0]], 0.1),  # which float32 has not
     ]
-    return [*cases, *(arguments_of(5 * rng.standard_normal((3, V)), 0.9) for V in (31, 129, 1025))]
+    return [*cases, *(make_arguments(5 * rng.standard_normal((3, V)), 0.9) for V in (31, 129, 1025))]
 
 
-def large() -> list[tuple]:
+def large_cases() -> list[tuple]:
     """Many rows, wide ones, and widths at the edges of blocks."""
     rng = np.random.default_rng(1)
     shapes = [*((2, V) for V in BOUNDARIES), (ROWS, WIDTH), SEVERAL_WIDE, (1, WIDE), (MANY_ROWS, 1)]
-    return [arguments_of(5 * rng.standard_normal(shape), 0.9) for shape in shapes]
+    return [make_arguments(5 * rng.standard_normal(shape), 0.9) for shape in shapes]
 
 
 def oracle(scores_RV, temperature):
@@ -51,7 +51,7 @@ def oracle(scores_RV, temperature):
     return np.array([[score / divisor for score in row] for row in scores_RV.tolist()]).astype(np.float32)
 
 
-def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
+def make_paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
     """A step of GPT-2 for 32 texts."""
     scores_RV = 3 * np.random.default_rng(seed).standard_normal((32, 50257)).astype(np.float32)
     return (scores_RV, 0.8), "32 rows, V = 50,257"

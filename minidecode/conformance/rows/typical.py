@@ -7,20 +7,20 @@ import math
 import numpy as np
 from hypothesis import strategies as st
 
-from ..sizes import large_scores
+from ..sizes import make_large_scores
 
 FETCHED = ("scores_RV",)  # the NumPy code sorts row by row
 
 INF, NAN = np.inf, np.nan
 
 
-def arguments_of(rows: list, mass: float, least: int = 1) -> tuple:
+def make_arguments(rows: list, mass: float, least: int = 1) -> tuple:
     """(scores_RV, mass, least)"""
     return np.array(rows, np.float32), mass, least
 
 
 @st.composite
-def inputs(draw):
+def draw_inputs(draw):
     """Few different scores, so that many are equal; masses that n equal tokens hold exactly, small and large ones."""
     R, V = draw(st.integers(1, 3)), draw(st.integers(1, 12))
     score = st.sampled_from([0.0, -0.0, -1.0, 2.0, -3.5, 0.25, -40.0, -INF])
@@ -28,38 +28,38 @@ def inputs(draw):
     if draw(st.integers(0, 5)) == 0:
         rows[-1] = [-INF] * V
     mass = draw(st.sampled_from([1e-9, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0]))
-    return arguments_of(rows, mass, draw(st.integers(1, 3)))
+    return make_arguments(rows, mass, draw(st.integers(1, 3)))
 
 
-def planted() -> list[tuple]:
+def planted_cases() -> list[tuple]:
     rng = np.random.default_rng(0)
     cases = [
-        arguments_of([[0.0]], 0.5),
-        arguments_of([[3, 1, 2, 0, 2], [0, 0, 3, 0, 0]], 0.4),  # the likeliest may go
-        arguments_of([[4, 1, 1, 1, 1, 1, 1, 0]], 0.2),  # and does
-        arguments_of([[1, 1, 1, 1], [0, 2, 0, 2]], 0.5),  # what ties with the last stays
-        arguments_of([[5, 0, 0, 0], [0, 1, 2, 3]], 1e-9),  # one stays in any case
-        arguments_of([[9, 3, 2, 1], [9, 1, 1, 1]], 0.1, 3),  # and two more, of equal ones those in lower columns
-        arguments_of([[1, 2, 3]], 0.1, 9),  # more than there are
-        arguments_of([[2, 1, 1, 1, 1]], 0.99, 2),
-        arguments_of([[-INF, 1, -INF, 0], [-INF] * 4], 0.6, 3),
-        arguments_of([[0.0, -29.0, -40.0, -29.0]], 1.0, 2),  # a probability of 0, as far as it is weighed
-        arguments_of([[9999.0, 9998.9, 9000.0], [-9999.0, -9999.5, -9999.0]], 0.6),
-        arguments_of([[NAN] * 5, [3, 1, 2, 0, 2], [NAN, 1, -INF, 2, 3]], 0.8),  # mean nothing, but do no harm
-        arguments_of([[3, 1, 2, 0, 2], [INF, 1, 2, INF, 0]], 0.8, 2),
+        make_arguments([[0.0]], 0.5),
+        make_arguments([[3, 1, 2, 0, 2], [0, 0, 3, 0, 0]], 0.4),  # the likeliest may go
+        make_arguments([[4, 1, 1, 1, 1, 1, 1, 0]], 0.2),  # and does
+        make_arguments([[1, 1, 1, 1], [0, 2, 0, 2]], 0.5),  # what ties with the last stays
+        make_arguments([[5, 0, 0, 0], [0, 1, 2, 3]], 1e-9),  # one stays in any case
+        make_arguments([[9, 3, 2, 1], [9, 1, 1, 1]], 0.1, 3),  # and two more, of equal ones those in lower columns
+        make_arguments([[1, 2, 3]], 0.1, 9),  # more than there are
+        make_arguments([[2, 1, 1, 1, 1]], 0.99, 2),
+        make_arguments([[-INF, 1, -INF, 0], [-INF] * 4], 0.6, 3),
+        make_arguments([[0.0, -29.0, -40.0, -29.0]], 1.0, 2),  # a probability of 0, as far as it is weighed
+        make_arguments([[9999.0, 9998.9, 9000.0], [-9999.0, -9999.5, -9999.0]], 0.6),
+        make_arguments([[NAN] * 5, [3, 1, 2, 0, 2], [NAN, 1, -INF, 2, 3]], 0.8),  # mean nothing, but do no harm
+        make_arguments([[3, 1, 2, 0, 2], [INF, 1, 2, INF, 0]], 0.8, 2),
     ]
     for V, mass in [(31, 0.9), (129, 0.2), (300, 0.95)]:  # past warps and blocks
-        cases.append(arguments_of(3 * rng.standard_normal((2, V)) - 6, mass, 2))
+        cases.append(make_arguments(3 * rng.standard_normal((2, V)) - 6, mass, 2))
     close = np.zeros((1, 200))
     close[0, 1:] = 1 + np.arange(199) * 2.0**-22  # all in one bin, at first
-    return [*cases, arguments_of(close, 0.3), arguments_of(rng.permuted(close, axis=1), 0.7)]
+    return [*cases, make_arguments(close, 0.3), make_arguments(rng.permuted(close, axis=1), 0.7)]
 
 
-def large() -> list[tuple]:
+def large_cases() -> list[tuple]:
     """Many rows, wide ones, and widths at the edges of blocks; flat ones, of which many tokens hold the mass."""
     rng = np.random.default_rng(1)
-    cases = [arguments_of(scores_RV, 0.9) for scores_RV in large_scores(rng, 3)]
-    return [*cases, arguments_of(0.1 * rng.standard_normal((2, 3000)), 0.9, 2)]
+    cases = [make_arguments(scores_RV, 0.9) for scores_RV in make_large_scores(rng, 3)]
+    return [*cases, make_arguments(0.1 * rng.standard_normal((2, 3000)), 0.9, 2)]
 
 
 def oracle(scores_RV, mass, least):
@@ -82,12 +82,12 @@ def oracle(scores_RV, mass, least):
     return result_RV
 
 
-def replace_unjudged(mine_RV, right_RV, scores_RV, mass, least):
+def replace_undefined_results(mine_RV, right_RV, scores_RV, mass, least):
     """A row that holds NaN or plus infinity may become anything."""
     return np.where((scores_RV < INF).all(axis=1, keepdims=True), mine_RV, right_RV)
 
 
-def paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
+def make_paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
     """A step of GPT-2 for 32 texts."""
     rng = np.random.default_rng(seed)
     R, V, mass = 32, 50257, 0.9
