@@ -12,12 +12,12 @@
    `half` on tensor cores, otherwise in float32 and without.
 
 Floor at EL's sizes (32 sentences of 4 beams, 1,024 positions, 16 heads of 64, float16): 67 MB of hidden states once,
-28 us; and 8.6 GFLOP, 128 us without tensor cores, 11 us with. Predicted: version 3 90 us with `half`, which reads
-hidden states twice, 56 us, and scores and weights four times, 14 us, at 80 % of a copy's bandwidth. So by version 3 EL
-should be 2.5 times as fast as a cache per beam, whose 537 MB take 222 us. One per sentence took 57 us (shared.py):
-version 3 is not faster than that, for it reads hidden states twice, as many bytes as keys and values once. It keeps
-half their bytes. Version 2, which plans run, is predicted at 1 % of a copy, some 14 ms (`minidecode predict el`):
-shared memory alone allows 8 %. Not measured.
+28 us; and 8.6 GFLOP, 128 us without tensor cores, 11 us with. Predicted: version 3 108 us with `half`
+(benchmarks/gpu_tables.py). Its products read hidden states twice, 75 us, those with the layer's weights are in float32,
+23 us, and the softmax takes 10. So by version 3 EL should be 2.1 times as fast as a cache per beam, whose 537 MB take
+225 us. One per sentence took 57 us (shared.py): version 3 is not faster than that, for it reads hidden states twice, as
+many bytes as keys and values once. It keeps half their bytes. Version 2, which plans run, is predicted at 0.2 % of a
+copy, some 14 ms (`minidecode predict el`): its warps wait, and shared memory alone allows 1.9 %. Not measured.
 
 Version 3 belongs on a GPU. EL does H times the operations of multi-head attention, and those weigh on version 2, which
 computes without tensor cores; it shows what attention is made of, needs no library, and is what plans run.
@@ -39,6 +39,7 @@ from ..device.matmul import matmul
 from ..errors import OptionError
 from ..reference import empty
 from .common.grids import launch_thread_per_number
+from .common.head_stacks import stack_heads_by_group
 from .common.hidden_sums import HIDDEN, refuse_other_types, sum_hidden_states, sum_hidden_states_v1
 from .common.reduction import warp_max, warp_sum
 
@@ -98,9 +99,7 @@ def attend_el_v3(q_RHK, h_BND, begin_B, w_k_GKD, b_k_GK, w_v_GUD, b_v_GU, scale,
 
 def multiply_by_group(x_RHX, w_GXX, result_RHX):
     """Each head's rows times the matrix of its group, as the library's product; heads are read by their strides."""
-    R, H, G = *x_RHX.shape[:2], len(w_GXX)
-    x_GXRX, result_GXRX = (a.reshape(R, G, H // G, a.shape[2]).transpose(1, 2, 0, 3) for a in (x_RHX, result_RHX))
-    matmul([(x_GXRX, w_GXX[:, None], result_GXRX)])
+    matmul(stack_heads_by_group(x_RHX.transpose(1, 0, 2), w_GXX, result_RHX.transpose(1, 0, 2)))
 
 
 def project_to_values(sums_RHD, total_RH, w_v_GUD, b_v_GU, out):

@@ -45,6 +45,7 @@ from ..errors import OptionError
 from ..reference import empty
 from ..reference.prefill import sentence_slices
 from .common.grids import launch_thread_per_number
+from .common.head_stacks import stack_heads_by_group
 from .common.position_bias import bias_arguments, bias_at
 from .common.reduction import THREADS, WARPS, block_max, block_sum, warp_max, warp_sum
 from .common.vector_load import wide_load, wide_store
@@ -415,16 +416,6 @@ def split_into_query_blocks(rows, H, causal, window):
 def padded_width_of(k):
     """Numbers from row to row of the scores with these keys."""
     return -(-(k.stop - k.start) // WHOLE_ROWS) * WHOLE_ROWS
-
-
-def stack_heads_by_group(x_HNX, m_GXX, result_HNX):
-    """What the library multiplies: each query head's rows with the matrix of its group, in min(G, H/G) stacks."""
-    H, G = len(x_HNX), len(m_GXX)
-    each = H // G
-    if each <= G:
-        return [(x_HNX[i::each], m_GXX, result_HNX[i::each]) for i in range(each)]
-    groups = ((g, slice(g * each, (g + 1) * each)) for g in range(G))
-    return [(x_HNX[of], np.broadcast_to(m_GXX[g], (each, *m_GXX.shape[1:])), result_HNX[of]) for g, of in groups]
 
 
 def make_softmax_kernel(threads, quads):
