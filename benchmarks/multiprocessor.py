@@ -73,7 +73,7 @@ def write_counts(again: bool) -> None:
                 continue
             counted = predict.count_versions(row, predict.MEGABYTES, stored)
             for launched in counted.versions.values():
-                book["counts"] |= {one.kernel: round_fields(one.code) for one in launched}
+                book["counts"] |= {one.kernel: round_fields(one.code) for one in launched if one.code}
             works = {k: [[one.kernel, round_fields(one.work)] for one in v] for k, v in counted.versions.items()}
             work = {"shape": counted.shape, "useful": counted.useful, "versions": works}
             book["works"][f"{name} {stored}"] = work | ({"left_out": counted.left_out} if counted.left_out else {})
@@ -96,7 +96,7 @@ def write(path: Path, book: dict) -> None:
     path.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
 
 
-def round_fields(counted: Code | Asked) -> list:
+def round_fields(counted: Code | Asked | predict.Product) -> list:
     """Its numbers, of fractions five digits."""
     return [n if isinstance(n, int) else whole_or_fraction(float(f"{n:.5g}")) for n in dataclasses.astuple(counted)]
 

@@ -14,8 +14,14 @@ Limits that are near each other get into each other's way: `combine_limits` adds
 What the model needs is counted without a GPU: registers, instructions and waits in the machine code
 (conformance/machine_code.py), accesses of one block in the emulator. No number here is of one kernel alone.
 
-It does not know which branches are taken (half of those forward), how soon a line is read again, or how data goes
-through the pages of memory.
+A product of the library has no such code to count. `seconds_of_product` gives it two limits, its bytes at the bandwidth
+of a copy and its operations at a share of what the units do:
+
+    memory    bytes of both factors and of the result / a copy's bandwidth
+    products  operations / the rate of products
+
+The model does not know which branches are taken (half of those forward), how soon a line is read again, or how data
+goes through the pages of memory.
 """
 
 from __future__ import annotations
@@ -51,6 +57,12 @@ class Multiprocessors:
     barrier_cycles: float = 30
     dependent_cycles: float = 4  # from an instruction to the next that needs its result
     launch: float = 1.1e-6  # seconds of a launch in a graph
+    # Of the library's products. float32: 1,024 cubed took 55.2 us in a graph (2026-11-26), 58 % of 67e12. float16: half
+    # of the 800e12 of the tensor cores, assumed; int8 has twice the rate of float16.
+    copy: float = 2.4e12  # bytes a second, read and written
+    product_launch: float = 2.6e-6
+    float32_products: float = 39e12  # operations a second
+    float16_products: float = 400e12
 
 
 H100 = Multiprocessors("h100", 132, 1.7e9, 3.0e12, 600e-9)
@@ -76,6 +88,16 @@ class Code:
     def width(self) -> float:
         """Bytes that a load brings to a thread: the emulator sees elements, the machine code has wider loads."""
         return self.turn_bytes / self.turn_loads if self.turn_loads else 4.0
+
+
+@dataclass(frozen=True)
+class Product:
+    """What is asked of the library; a product and its sum are two operations."""
+
+    calls: int
+    bytes: int  # of both factors and of the result
+    operations: int
+    itemsize: int = 2  # bytes of a number of a factor: 4 is float32; 2 and 1 go to tensor cores
 
 
 def resident_blocks(gpu: Multiprocessors, code: Code, work: Asked) -> int:
@@ -128,6 +150,12 @@ def seconds_by_limit(gpu: Multiprocessors, code: Code, work: Asked, useful: floa
         "issue": issued / busy,
         "latency": rounds * of_a_warp / gpu.clock,
     }
+
+
+def seconds_of_product(gpu: Multiprocessors, product: Product) -> dict[str, float]:
+    """Seconds that each limit of a product of the library alone would need, without its launch."""
+    rate = gpu.float32_products if product.itemsize == 4 else gpu.float16_products * 2 / product.itemsize
+    return {"memory": product.bytes / gpu.copy, "products": product.operations / rate}
 
 
 def combine_limits(limits: dict[str, float]) -> float:

@@ -2,7 +2,8 @@
 
 An op's launches are recorded, not run, on arrays of a gigabyte of which only the first rows are filled. The emulator
 runs the first block of each, and counts what it asks for. What the machine code says of a kernel is in
-kernel_counts.json, or comes from the extra `ptx`. multiprocessor.py makes a time of both.
+kernel_counts.json, or comes from the extra `ptx`. multiprocessor.py makes a time of both. A product of the library
+counts by its sizes. What CuPy itself does between launches (a cast, a sum of two arrays) is not counted.
 """
 
 from __future__ import annotations
@@ -29,7 +30,15 @@ from ..emulator.one_block import Asked, run_first_block
 from ..errors import EmulationError, OptionError
 from ..ops import Weight
 from .compare import implementations, ways_to_store
-from .multiprocessor import H100, Code, Multiprocessors, combine_limits, seconds_by_limit
+from .multiprocessor import (
+    H100,
+    Code,
+    Multiprocessors,
+    Product,
+    combine_limits,
+    seconds_by_limit,
+    seconds_of_product,
+)
 
 MACHINES_WITH_MODEL = {"h100": H100}
 MEGABYTES = 1000.0
@@ -44,11 +53,11 @@ class NotPredictedError(OptionError):
 
 @dataclass(frozen=True)
 class Launched:
-    """A launch of an op: its kernel, what its code says, and what it asks for."""
+    """A launch of an op: its kernel, what its code says, and what it asks for. A product of the library has no code."""
 
     kernel: str
-    code: Code
-    work: Asked
+    code: Code | None
+    work: Asked | Product
 
 
 @dataclass(frozen=True)
@@ -94,13 +103,15 @@ class Predictions:
         return {**dataclasses.asdict(self), "versions": versions}
 
     def __str__(self) -> str:
-        names = list(self.versions[0].limits)
+        names = list(dict.fromkeys(name for v in self.versions for name in v.limits))
         head = f"{self.name} on {self.machine}, predicted: {self.shape}; {_size_in_words(self.useful)} must move"
         lines = [head, "share of a copy's bandwidth, and the share that each limit alone would allow:"]
         lines.append(f"{'':10}{'share':>6}  {'limited by':<11}" + "".join(f"{n:>9}" for n in names) + "  kernels")
         for v in self.versions:
             least = v.share * v.seconds
-            alone = "".join(f"{_percent_in_words(least / v.limits[n] if v.limits[n] else math.inf):>9}" for n in names)
+            alone = "".join(
+                f"{_percent_in_words(least / v.limits[n] if v.limits.get(n) else math.inf):>9}" for n in names
+            )
             kernels = ", ".join(dict.fromkeys(v.kernels))
             lines.append(f"{v.label:10}{_percent_in_words(v.share):>6}  {v.limit:<11}{alone}  {kernels}")
         lines += [f"{label:10}{'-':>6}  {why}" for label, why in self.left_out.items()]
@@ -162,7 +173,10 @@ def recorded_work(row: Row, stored: str | None) -> Counted | None:
     if (kept := recorded_counts()["works"].get(f"{row.name} {stored}")) is None:
         return None
     versions = {
-        label: [Launched(key, code_of(key), Asked(*work)) for key, work in launches]
+        label: [
+            Launched(key, None, Product(*work)) if key == PRODUCT else Launched(key, code_of(key), Asked(*work))
+            for key, work in launches
+        ]
         for label, launches in kept["versions"].items()
     }
     return Counted(kept["shape"], kept["useful"], versions, kept.get("left_out", {}))
@@ -190,8 +204,11 @@ def predict_call(gpu: Multiprocessors, label: str, launches: list[Launched], use
     """The launches of one call, one behind the other."""
     seconds, by_limit = 0.0, dict[str, float]()
     for one in launches:
-        of_launch = seconds_by_limit(gpu, one.code, one.work, useful)
-        seconds += combine_limits(of_launch) + gpu.launch
+        if isinstance(one.work, Product):
+            of_launch, launching = seconds_of_product(gpu, one.work), one.work.calls * gpu.product_launch
+        else:
+            of_launch, launching = seconds_by_limit(gpu, one.code, one.work, useful), gpu.launch
+        seconds += combine_limits(of_launch) + launching
         for name, alone in of_launch.items():
             by_limit[name] = by_limit.get(name, 0.0) + alone
     kernels = tuple(one.kernel.partition("#")[0] for one in launches)
@@ -201,11 +218,14 @@ def predict_call(gpu: Multiprocessors, label: str, launches: list[Launched], use
 def launches_of(function: Callable[..., Any], *arguments: Any) -> list[Launched]:
     """What a call launches: each launch's first block is emulated. The call may fail behind its last launch.
 
-    Arrays that a launch hands to the next hold zeros, for no launch runs. Raises NotPredictedError where the library
-    multiplies too, or where the emulator does not come to the end of a block.
+    Arrays that a launch hands to the next hold zeros, for no launch runs. Raises NotPredictedError where the emulator
+    does not come to the end of a block.
     """
     launched = []
     for launch in launches_without_work(function, *arguments):
+        if launch.kernel == PRODUCT:
+            launched.append(Launched(PRODUCT, None, product_of(*launch.arguments)))
+            continue
         with seen_kernels() as seen:
             note_kernel(launch.kernel, launch.arguments)
         ((_, types),) = seen
@@ -230,11 +250,20 @@ def launches_without_work(function: Callable[..., Any], *arguments: Any) -> list
             raise
         except Exception as error:  # its arrays hold no results
             failed = error
-    if any(launch.kernel == PRODUCT for launch in recorded):
-        raise NotPredictedError("the library multiplies, whose time is not modelled")
     if not recorded:
         raise NotPredictedError(f"no kernel was launched: {failed}")
     return recorded
+
+
+def product_of(a: Any, b: Any, out: Any, adds: bool) -> Product:
+    """What `matmul` asks of the library. Stacks of stacks are a call for each stack."""
+    moved = sum(map(_bytes_without_repeats, (a, b, out, *[out] * adds)))
+    return Product(math.prod(out.shape[:-3]), moved, 2 * out.size * a.shape[-1], a.itemsize)
+
+
+def _bytes_without_repeats(array: np.ndarray) -> int:
+    """What the array holds; a matrix that stands in several places of a stack counts once."""
+    return array.itemsize * math.prod(n for n, stride in zip(array.shape, array.strides, strict=True) if stride)
 
 
 def _zeros(shape: Any, dtype: Any = np.float32) -> np.ndarray:

@@ -55,10 +55,10 @@ def matmul(stacks: Iterable[tuple[Any, Any, Any]], adds: bool = False) -> None:
     a, b: float32, or float16 both, and out float32; or int8 both, and out int32 (see `can_multiply_int8`). In each
     matrix rows or columns lie side by side: no copy is made. cuBLAS has a call for stacks of different shapes (its
     grouped batched product), and NumPy, stack by stack, stands for that one. On a GPU each stack is a call, and is
-    counted as one. While launches are recorded, nothing is multiplied: the list gets one entry of the library's.
+    counted as one. While launches are recorded, nothing is multiplied: the list gets an entry for each stack.
     """
     if (recorded := RECORDED.get()) is not None:
-        recorded.append(Recorded(PRODUCT, 0, 0, ()))
+        recorded.extend(Recorded(PRODUCT, 0, 0, (*stack, adds)) for stack in stacks)
         return
     calls, place = 0, "numpy"
     for a, b, out in stacks:

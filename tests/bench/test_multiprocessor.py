@@ -12,14 +12,17 @@ from minidecode.bench import predict
 from minidecode.bench.multiprocessor import (
     H100,
     Code,
+    Product,
     bandwidth_by_littles_law,
     bytes_moved,
     combine_limits,
     resident_blocks,
     seconds_by_limit,
+    seconds_of_product,
 )
 from minidecode.catalog import CATALOG
 from minidecode.device import matmul
+from minidecode.device.launch import recorded_launches
 from minidecode.device.seen_kernels import note_kernel, seen_kernels
 from minidecode.emulator.one_block import Asked, run_first_block
 from minidecode.errors import EmulationError, OptionError
@@ -84,7 +87,7 @@ def test_the_guide_says_how_well_it_ranks():
     assert f"alone gives {ranks['in flight alone']:.2f}" in " ".join(guide.split())
 
 
-def test_the_guide_says_what_is_recorded_and_what_the_library_multiplies():
+def test_the_guide_says_what_is_recorded_and_how_the_library_counts():
     guide = " ".join((ROOT / "docs" / "guide" / "kernels.md").read_text(encoding="utf-8").split())
     works = predict.recorded_counts()["works"]
     assert {work.split()[0] for work in works} == set(WITH_KERNELS)
@@ -92,13 +95,68 @@ def test_the_guide_says_what_is_recorded_and_what_the_library_multiplies():
     for name, megabytes in ((work.split()[0], kept["useful"] / 1e6) for work, kept in works.items()):
         if name not in ("flags", "extend") and megabytes < 900:
             assert f"`{name}` {megabytes:.0f} MB" in guide or f"`{name}` {megabytes:.1f} MB" in guide
-    left_out = {
-        work.split()[0]: (len(w["versions"]), list(w["left_out"])) for work, w in works.items() if "left_out" in w
+    by_library = {
+        work.split()[0]: [label for label, launches in w["versions"].items() if matmul.PRODUCT in dict(launches)]
+        for work, w in works.items()
     }
-    assert left_out.keys() == {"prefill", "cross_kv", "linear_int8", "el"}
-    assert left_out["prefill"][0] == left_out["cross_kv"][0] == 0
-    assert left_out["linear_int8"][1] == ["cuda"] and left_out["el"][1] == ["cuda v3"]
-    assert "all of `prefill` and `cross_kv`, the newest of `linear_int8`, version 3 of `el`" in guide
+    assert {name: labels for name, labels in by_library.items() if labels} == {
+        "prefill": ["cuda v1", "cuda v2", "cuda v3", "cuda"], "cross_kv": ["cuda v1", "cuda v2", "cuda"],
+        "linear_int8": ["cuda"], "el": ["cuda v3"],
+    }  # fmt: skip
+    assert "(in `prefill`, `cross_kv`, the newest `linear_int8` and version 3 of `el`)" in guide
+    assert f"a launch of {1e6 * H100.product_launch:.1f} us, its bytes at {H100.copy / 1e12:.1f} TB/s" in guide
+    assert f"in float16 at {H100.float16_products / 1e12:.0f} TFLOP/s" in guide
+    assert f"in float32 at {H100.float32_products / 1e12:.0f}." in guide
+
+
+@pytest.mark.parametrize(
+    ("product", "memory_us", "products_us"),
+    [
+        (Product(1, 2_400_000, 40_000_000, 2), 1, 0.1),
+        (Product(1, 2_400_000, 40_000_000, 1), 1, 0.05),
+        (Product(3, 4_800_000, 39_000_000, 4), 2, 1),
+    ],
+)
+def test_a_product_of_the_library_has_two_limits_and_its_launches(product, memory_us, products_us):
+    limits = seconds_of_product(H100, product)
+    assert limits == pytest.approx({"memory": 1e-6 * memory_us, "products": 1e-6 * products_us})
+    one = predict.predict_call(H100, "cuda", [predict.Launched(matmul.PRODUCT, None, product)], 3e6)
+    seconds = 2.6e-6 * product.calls + 1e-6 * np.hypot(memory_us, products_us)
+    assert one.seconds == pytest.approx(seconds) and one.share == pytest.approx(1e-6 / seconds)
+    assert (one.limit, one.kernels) == ("memory", (matmul.PRODUCT,))
+
+
+def recorded_products(stacks, **how):
+    with recorded_launches() as recorded:
+        matmul.matmul(stacks, **how)
+    return [predict.product_of(*launch.arguments) for launch in recorded]
+
+
+def test_products_are_counted_by_hand():
+    """A matrix; a stack whose second factor is one matrix; stacks of stacks, a call each; a product that is added."""
+    a, b, out = np.ones((5, 8), np.float16), np.ones((8, 3), np.float16), np.full((5, 3), 7, np.float32)
+    plain, added = Product(1, 80 + 48 + 60, 240), Product(1, 80 + 48 + 120, 240)
+    assert recorded_products([(a, b, out), (a, b, out)]) == [plain, plain]
+    assert recorded_products([(a, b, out)], adds=True) == [added]
+    assert (out == 7).all(), "nothing is multiplied"
+    floats = [np.ones(shape, np.float32) for shape in ((4, 5, 8), (8, 3), (4, 5, 3))]
+    floats[1] = np.broadcast_to(floats[1], (4, 8, 3))
+    assert recorded_products([floats]) == [Product(1, 4 * (160 + 24 + 60), 960, 4)]
+    stacks = [np.ones((6, 2, *shape), np.int8) for shape in ((5, 8), (8, 4))]
+    assert recorded_products([(*stacks, np.ones((6, 2, 5, 4), np.int32))]) == [
+        Product(6, 12 * (40 + 32 + 4 * 20), 12 * 320, 1)
+    ]
+
+
+def test_version_3_of_el_multiplies_all_heads_in_one_call():
+    from minidecode.conformance.rows import el as row
+    from minidecode.cuda.el import attend_el_v3
+
+    arguments = row.make_arguments(B=2, W=2, N=9, H=4, G=4, K=3, U=2, D=8, h_dtype=np.float16)
+    launches = predict.launches_without_work(attend_el_v3, *arguments)
+    products = [predict.product_of(*launch.arguments) for launch in launches if launch.kernel == matmul.PRODUCT]
+    assert [p.calls for p in products] == [1] * 4
+    assert [p.operations for p in products] == [2 * 16 * 3 * 8, 2 * 16 * 8 * 9, 2 * 16 * 8 * 9, 2 * 16 * 8 * 2]
 
 
 def test_a_launch_that_only_moves_reaches_the_bandwidth():
@@ -186,29 +244,25 @@ def test_predict_prints_a_line_for_each_version(cli):
     assert found["versions"][0]["limit"] in found["versions"][0]["limits"]
 
 
-def test_every_op_with_kernels_prints_rows_or_says_why_not_without_the_toolkit(cli, monkeypatch):
+def test_every_op_with_kernels_prints_rows_without_the_toolkit(cli, monkeypatch):
     monkeypatch.setattr(predict, "build_code", None)
     monkeypatch.setattr(predict, "count_versions", None)
-    none = []
     for name in WITH_KERNELS:
         ran = cli("predict", name)
-        if ran.code:
-            none.append(name)
-            assert (
-                ran.err == f"minidecode: {name} is not predicted: the library multiplies, whose time is not modelled\n"
-            )
-        else:
-            rows = [line.split("  ")[0] for line in ran.out.splitlines()[3:]]
-            assert sorted(rows) == sorted(predict.kernel_versions(CATALOG[name]))
-    assert none == ["prefill", "cross_kv"]
+        assert ran.code == 0, ran.err
+        head, *lines = ran.out.splitlines()[2:]
+        rows = [line.split("  ")[0] for line in lines]
+        assert sorted(rows) == sorted(predict.kernel_versions(CATALOG[name]))
+        assert (" products " in head) == any(matmul.PRODUCT in line for line in lines)
     for name in predict.recorded_counts()["works"]:
         op, stored = name.split()
-        if op not in none:
-            found = predict.predict(op, stored=None if stored == "None" else stored)
-            assert all(0 < version.share < 1.2 for version in found.versions), name
+        found = predict.predict(op, stored=None if stored == "None" else stored)
+        assert all(0 < version.share < 1.2 for version in found.versions) and not found.left_out, name
 
 
 def key_of_launch(launch):
+    if launch.kernel == matmul.PRODUCT:
+        return launch.kernel
     with seen_kernels() as seen:
         note_kernel(launch.kernel, launch.arguments)
     ((_, types),) = seen
@@ -220,21 +274,17 @@ def test_every_op_with_kernels_stays_within_bounds_at_the_default_size(name, mon
     """Nothing is multiplied, and arrays stay below a few gigabytes. What was recorded is what each version launches."""
     monkeypatch.setattr(matmul, "multiply_by_numpy", None)
     row, stored = CATALOG[name], predict.usual_way_to_store(name)
-    recorded, launched, left_out = predict.recorded_counts()["works"][f"{name} {stored}"], {}, {}
+    recorded, launched = predict.recorded_counts()["works"][f"{name} {stored}"], {}
     tracemalloc.start()
     try:
         arguments, shape, useful = predict.enlarged_inputs(row, predict.MEGABYTES, stored)
         assert useful < 1.1e9 and (shape, useful) == (recorded["shape"], recorded["useful"])
         for label, function in predict.kernel_versions(row).items():
-            try:
-                launched[label] = list(map(key_of_launch, predict.launches_without_work(function, *arguments)))
-            except predict.NotPredictedError as error:
-                left_out[label] = str(error)
+            launched[label] = list(map(key_of_launch, predict.launches_without_work(function, *arguments)))
         assert tracemalloc.get_traced_memory()[1] < 5e9
     finally:
         tracemalloc.stop()
     assert launched == {label: [key for key, _ in kept] for label, kept in recorded["versions"].items()}
-    assert left_out == recorded.get("left_out", {})
 
 
 def test_where_memory_ends_it_names_an_option_of_predict(cli, monkeypatch):
@@ -248,12 +298,7 @@ def test_where_memory_ends_it_names_an_option_of_predict(cli, monkeypatch):
     ]
 
 
-def test_what_the_library_multiplies_or_the_emulator_stops_is_left_out_with_its_reason(monkeypatch):
-    found = predict.count_versions(CATALOG["cross_kv"], 25, "float16")
-    assert set(found.left_out) == set(predict.kernel_versions(CATALOG["cross_kv"])) and not found.versions
-    with pytest.raises(OptionError, match="cross_kv is not predicted: the library multiplies"):
-        predict.predict("cross_kv", megabytes=25)
-
+def test_where_the_emulator_stops_a_version_is_left_out_with_its_reason(monkeypatch):
     def stopped(*launch):
         raise EmulationError("a thread does not come out of its loop")
 
@@ -261,6 +306,8 @@ def test_what_the_library_multiplies_or_the_emulator_stops_is_left_out_with_its_
     found = predict.count_versions(CATALOG["activation"], 1000, None)
     assert not found.versions
     assert found.left_out["cuda"] == "the emulator stops in activation_of_fours: a thread does not come out of its loop"
+    with pytest.raises(OptionError, match="activation is not predicted: the emulator stops in activation_per_number"):
+        predict.predict("activation", megabytes=999)
 
 
 def test_another_size_is_emulated(cli):

@@ -106,8 +106,14 @@ def error_bound(q_RHK, h_BND, begin_B, *rest):
     )
 
 
-def make_paper_inputs(stored: str = "float32", *, seed: int = 0) -> tuple[tuple, str]:
+WHEN_REPEATED = {"sentences": 32}  # that share the layer's weights
+
+
+def make_paper_inputs(stored: str = "float32", *, seed: int = 0, sentences: int = 1) -> tuple[tuple, str]:
     """Section 4.1: 1,024 positions, 16 heads, width 1,024, 4 beams; of 32 sentences one, which a CPU can wait for."""
     sizes = dict(B=1, W=4, N=1024, H=16, G=16, K=64, U=64, D=1024)
-    description = f"1 sentence of 1,024 positions, 4 beams, 16 heads, width 1,024, states in {stored}"
-    return make_arguments(seed, **sizes, h_dtype=np.dtype(stored)), description
+    q_RHK, h_BND, begin_B, *weights = make_arguments(seed, **sizes, h_dtype=np.dtype(stored))
+    of_sentences = (np.repeat(array, sentences, axis=0) for array in (q_RHK, h_BND, begin_B))
+    whose = "1 sentence" if sentences == 1 else f"{sentences} sentences"
+    description = f"{whose} of 1,024 positions, 4 beams, 16 heads, width 1,024, states in {stored}"
+    return (*of_sentences, *weights), description

@@ -129,6 +129,9 @@ def attend_row_arguments(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, c
 oracle, error_bound = make_oracle_and_error_bound(attend_row_arguments)
 
 
+REPEATED = {"q_RHK": 1, "k_XGK": 1, "v_XGU": 1}  # heads: more tokens would need other offsets
+
+
 def make_paper_inputs(*, seed: int = 0) -> tuple[tuple, str]:
     """BART-base's encoder over 8 sources of 512 tokens."""
     rng = np.random.default_rng(seed)
