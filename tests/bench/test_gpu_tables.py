@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "benchmarks"
 PAGES = {
     "gpu-kernels": "benchmarks/README.md", "gpu-steps": "benchmarks/README.md",
-    "gpu-calls": "benchmarks/README.md", "gpu-ban": "docs/tables.md",
+    "gpu-calls": "benchmarks/README.md", "gpu-bounds": "benchmarks/README.md", "gpu-ban": "docs/tables.md",
     "gpu-fastseq": "docs/tables.md", "gpu-el": "docs/tables.md", "gpu-lightseq": "docs/tables.md",
     "gpu-multi-query": "docs/tables.md", "gpu-speed": "README.md",
 }  # fmt: skip
@@ -24,6 +24,10 @@ def page(name: str) -> str:
 def between_marks(name: str) -> str:
     (found,) = re.findall(rf"<!-- {name}: [^\n]* -->\n(.*?)\n<!-- end of {name} -->", page(PAGES[name]), re.DOTALL)
     return found
+
+
+def rows_of(name: str) -> list[list[str]]:
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in between_marks(name).splitlines()[2:]]
 
 
 @pytest.fixture
@@ -94,7 +98,7 @@ def test_the_page_says_how_far_predictions_are_from_measured_shares(script):
 
 
 def test_a_step_is_the_sum_of_its_parts(script):
-    rows = [[c.strip() for c in line.split("|")[1:-1]] for line in between_marks("gpu-steps").splitlines()[2:]]
+    rows = rows_of("gpu-steps")
     sums = [row for row in rows if row[-1] != "not measured"]
     assert len(rows) == 6 and len(sums) == 4
     for _, *parts, total, _ in sums:
@@ -109,7 +113,7 @@ def test_a_step_is_the_sum_of_its_parts(script):
 
 
 def test_a_call_with_captured_passes_is_the_measured_one_less_what_they_save(script):
-    rows = [[c.strip() for c in line.split("|")[1:-1]] for line in between_marks("gpu-calls").splitlines()[2:]]
+    rows = rows_of("gpu-calls")
     assert [row[0] for row in rows] == list(script.WORKS)
     for work, call, by_host, goal, *predicted, goals in rows:
         call, by_host, captured, predicted = map(float, (call, by_host, *predicted))
@@ -119,6 +123,92 @@ def test_a_call_with_captured_passes_is_the_measured_one_less_what_they_save(scr
         )
         assert abs(call - by_host + captured - predicted) < 0.2 and captured < by_host
         assert goals.count("missed") == sum(predicted > goal for goal in script.WORKS[work]["goals"])
+
+
+def test_a_papers_row_has_a_recorded_or_a_predicted_ratio_or_says_why_not(script):
+    rows = [row for name in script.PAPERS for row in rows_of(name)]
+    predicted = [row for row in rows if row[2].endswith("(predicted, not measured)")]
+    nothing = [row for row in rows if row[2] == script.NOTHING]
+    assert (len(rows), len(predicted), len(nothing)) == (19, 7, 3)
+    assert all(row[3].startswith("no prediction: ") for row in nothing)
+    assert all(re.search(r"\d[x%]| %", row[2]) and row[3] for row in predicted)
+
+
+@pytest.fixture
+def recorded(script):
+    return script.Kernels(script.load("gpu-h100-kernels")), script.load("gpu-h100")
+
+
+def test_products_of_a_step_count_as_in_predict(script):
+    """By hand: 2.6 us, and 6.3 MB at 2.4 TB/s beside 0.8 GFLOP at 400 TFLOP/s; and two small launches."""
+    many = 2.6 + (2.62144**2 + 2.01327**2) ** 0.5 + 3.2
+    assert script.library_us(128, [(1024, 3072, 1)]) == pytest.approx(many, abs=1e-4)
+    assert script.library_us(1, [(1024, 3072, 2)]) == pytest.approx(2 * (2.6 + 2.62144 + 3.2), abs=1e-3)
+
+
+def test_a_ladder_is_the_recorded_call_with_other_steps(script, recorded, monkeypatch):
+    kernels, models = recorded
+    ours = models["parts"]["ours"]["figures"][script.BART_32]
+    passes, step, each = 84.226 + 36.599, ours["step_ms"], script.launches_of_bart(ours)
+    assert each == 391 - 98 - 2 * 74 + 3 * 73
+    by_host = script.rungs_ms(kernels, models)
+    assert by_host["cache de-duplication"] == by_host["EL"] == pytest.approx(passes + 32 * each * 0.02)
+    monkeypatch.setattr(script, "HOST_MS", 0.001)
+    found = script.rungs_ms(kernels, models)
+    assert found["captured steps"] == ours["call_ms"][0]
+    assert found["cache de-duplication"] == pytest.approx(passes + 32 * step)
+    per_beam = 32 * 12 * (1.1 + 2**29 / 2.4e6 - 57.31) / 1e3
+    assert found["n-gram ban by a kernel"] - found["cache de-duplication"] == pytest.approx(per_beam)
+    loop = 113.1762 / 140 * sum(range(1, 33))
+    assert found["baseline"] - found["n-gram ban by a kernel"] == pytest.approx(loop)
+    assert found["EL"] - found["cache de-duplication"] == pytest.approx(
+        32 * 12 * (script.el_us(32, 4, 1024) - 57.31) / 1e3
+    )
+    assert found["EL, version 2"] > 5000, "version 2 has no tensor cores"
+
+
+def test_el_is_four_products_and_a_softmax(script):
+    """By hand at the paper's sizes, as the header of cuda/el.py has it: twice 37.5 us, twice 11.3, and 9.8."""
+    states = 2.6 + ((79.69e6 / 2.4e6) ** 2 + (4.295e9 / 4e8) ** 2) ** 0.5
+    by_weights = 2.6 + ((13.107e6 / 2.4e6) ** 2 + (0.2684e9 / 3.9e7) ** 2) ** 0.5
+    softmax = 1.1 + 20.97e6 / 2.4e6
+    us = script.el_us(32, 4, 1024)
+    assert us == pytest.approx(2 * states + 2 * by_weights + softmax, rel=2e-3)
+    text = " ".join(page("minidecode/cuda/el.py").split())
+    assert f"version 3 {us:.0f} us with `half`" in text
+    assert f"hidden states twice, {2 * states:.0f} us" in text and f"float32, {2 * by_weights:.0f} us" in text
+    assert f"softmax takes {softmax:.0f}" in text
+    assert f"be {script.per_beam_us(32, 4, 1024) / us:.1f} times as fast as a cache per beam" in text
+    assert f"some {script.el_version_2_us() / 1e3:.0f} ms" in text
+
+
+def test_ten_times_as_many_texts_gain_what_their_steps_save(script, recorded, monkeypatch):
+    same, ten_times = script.el_batches(*recorded)
+    assert same == 1 and 1 < ten_times < 10 * 120.8 / 354
+    monkeypatch.setattr(script, "HOST_MS", 0.001)
+    assert script.el_batches(*recorded)[0] > 1
+
+
+def test_one_head_saves_bytes_of_caches_and_has_as_many_weights(script, recorded):
+    kernels, _ = recorded
+    products = 6 * script.library_us(128, [(1024, 3072, 1), (1024, 1024, 3), (1024, 4096, 1), (4096, 1024, 1)])
+    products += script.library_us(128, [(1024, 32_000, 1)])
+    caches = 6 * 4 * 128 * (128 + 64) * 1024 / 2.4e6 / 0.91
+    assert script.multi_query_us(kernels, 8, 1) == pytest.approx(products + caches, rel=1e-6)
+    one_layer = [(1024, 1280, 1), (1024, 1024, 3), (1024, 5440, 1), (5440, 1024, 1)]
+    one = script.library_us(512, [(1024, 32_000, 1)]) + 6 * script.library_us(512, one_layer)
+    caches = 6 * 4 * (128 * 128 + 512 * 64) * 128 / 2.4e6 / 0.26
+    assert script.multi_query_us(kernels, 1, 4) == pytest.approx(one + caches, rel=1e-6)
+
+
+def test_bounds_are_below_what_was_recorded_and_say_what_they_count(script):
+    """By hand: 61 kernels of 1.07 us, but for larger weights at 3 TB/s; 247 MB of weights; 61 launches of 1.6 us."""
+    in_a_graph = 12 * (3.539 / 3 + 1.07 + 2 * 4.719 / 3 + 1.07) + 77.19 / 3
+    compiled, ctranslate2 = rows_of("gpu-bounds")
+    assert compiled[1] == f"{in_a_graph / 1e3:.2f}" and ctranslate2[1] == f"{61 * 1.6 / 1e3:.2f}"
+    assert "all weights at 3.0 TB/s, 0.08" in ctranslate2[2]
+    for *_, least, _, ours, state in (compiled, ctranslate2):
+        assert float(least) < float(ours) == 0.53 and state == script.NOT_MEASURED
 
 
 def test_launches_of_a_step_are_those_of_its_graph(script):
