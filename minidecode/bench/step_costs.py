@@ -59,9 +59,10 @@ class Step:
 def step_of(config: Config, **request: int) -> Step:
     """A step of the model of a config.json; request: sizes of the step, or others than the model has."""
     layers, heads = config.stacks["decoder"]
-    inner = getattr(config, "intermediate_size", None) or getattr(config, "n_inner", None) or 4 * config.width
     ups = 2 if config.is_gated else 1
-    return replace(Step(layers, config.width, heads.H, heads.G, heads.K, inner, config.vocab_size, ups), **request)
+    return replace(
+        Step(layers, config.width, heads.H, heads.G, heads.K, config.feed_forward, config.vocab_size, ups), **request
+    )
 
 
 def config_of_published_model(name: str) -> Config:

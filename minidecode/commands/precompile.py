@@ -65,4 +65,6 @@ def _measure_and_print_crossings(device: str, as_json: bool, quiet: bool) -> Non
         print(
             f"{c.stored}: the library from {rows} rows on" if rows <= last else f"{c.stored}: kernels up to {last} rows"
         )
-    print(f"kept in {file}" if file else "not kept: the emulator's times say nothing of a GPU")
+    no_folder = "no folder can be written: set NUMBA_CACHE_DIR to one"
+    why_not = no_folder if device == "cuda" else "the emulator's times say nothing of a GPU"
+    print(f"kept in {file}" if file else f"not kept: {why_not}")

@@ -98,7 +98,12 @@ def copy_to_device(device: str, weights: Any) -> Any:
             there[id(array)] = put(array, device)
         return there[id(array)]
 
-    return map_arrays(weights, put_once)
+    copied = map_arrays(weights, put_once)
+    if device == "cuda":  # a generation may work on another stream
+        import cupy
+
+        cupy.cuda.get_current_stream().synchronize()
+    return copied
 
 
 class Memories:

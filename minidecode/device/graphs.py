@@ -48,6 +48,7 @@ class Captured:
         self.inputs: tuple[Any, ...] = ()  # that the graph reads, with the numbers of each call
         self.beside: tuple[Any, ...] = ()  # that it reads, and that nothing else keeps
         self.graph: Any = None
+        self.end: Any = None  # of what launched it last, perhaps on another stream
         self.has_run, self.can_be, self.why_not = False, True, ""
 
     def __call__(self, ops: Any, counts: GraphCounts, run: Callable[..., Any], *arrays: Any) -> Any:
@@ -132,7 +133,8 @@ def capture(device: str, run: Callable[[], Any]) -> tuple[Any, Any]:
 
     MEMORY.give_back_unused()
     cublas_handle_of_thread()  # is made now, where there is none: cuBLAS is not loaded while a stream is captured
-    stream, pool = cupy.cuda.Stream(non_blocking=True), cupy.cuda.MemoryPool()
+    stream, pool = cupy.cuda.Stream(non_blocking=True), cupy.cuda.MemoryPool(allocate_or_refuse)
+    pool.set_limit(size=0)  # CUPY_GPU_MEMORY_LIMIT is of the default pool
     cupy.cuda.get_current_stream().synchronize()
     token = STREAM.set(stream.ptr)
     try:
@@ -154,6 +156,40 @@ def capture(device: str, run: Callable[[], Any]) -> tuple[Any, Any]:
     MEMORY.add(held, pool)
     held.launch()
     return held, result
+
+
+def allocate_or_refuse(size: int) -> Any:
+    """New memory for a graph. Raises CuPy's OutOfMemoryError where the device has none left.
+
+    At the driver's own error a pool would free its idle blocks and try again. While a graph is captured, launches that
+    are in it use those blocks.
+    """
+    import cupy
+
+    try:
+        return cupy.cuda.MemoryPointer(cupy.cuda.Memory(size), 0)
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        free, total = cupy.cuda.runtime.memGetInfo()
+        raise cupy.cuda.memory.OutOfMemoryError(size, total - free) from error
+
+
+def end_of_work(device: str) -> Any:
+    """An event behind all that this thread's stream has to do; None but on a GPU."""
+    if device != "cuda":
+        return None
+    import cupy
+
+    event = cupy.cuda.Event(disable_timing=True)
+    event.record(cupy.cuda.get_current_stream())
+    return event
+
+
+def wait_for_work(event: Any) -> None:
+    """Lets this thread's stream, not the host, wait for what `end_of_work` has marked, on whatever stream."""
+    if event is not None:
+        import cupy
+
+        cupy.cuda.get_current_stream().wait_event(event)
 
 
 class _GpuGraph:

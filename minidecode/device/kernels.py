@@ -143,9 +143,8 @@ def machine_code(kernel: Any, types: list[tuple]) -> tuple[bytes, str]:
     """(cubin, name of the entry) for this machine's GPU: from disk, or compiled and written there."""
     with _LOCK:
         file = _file_of_machine_code(kernel, types)
-        if file is not None and file.exists():
-            name, _, cubin = file.read_bytes().partition(b"\n")
-            return cubin, name.decode()
+        if file is not None and (kept := _read_machine_code(file)) is not None:
+            return kept
         from numba.cuda.dispatcher import _Kernel
 
         started = time.perf_counter()
@@ -156,8 +155,18 @@ def machine_code(kernel: Any, types: list[tuple]) -> tuple[bytes, str]:
             loading.compiled += 1
             loading.compile_seconds += time.perf_counter() - started
         if file is not None:
-            write_whole(file, built.entry_name.encode() + b"\n" + cubin)
+            write_whole(file, f"{built.entry_name} {hashlib.sha256(cubin).hexdigest()}\n".encode() + cubin)
         return cubin, built.entry_name
+
+
+def _read_machine_code(file: Path) -> tuple[bytes, str] | None:
+    """What `machine_code` has written; None without a file, or where it was cut off or changed: it is compiled anew."""
+    try:
+        head, _, cubin = file.read_bytes().partition(b"\n")
+    except OSError:
+        return None
+    name, _, digest = head.decode(errors="replace").partition(" ")
+    return (cubin, name) if digest == hashlib.sha256(cubin).hexdigest() else None
 
 
 def _load_and_keep(kernel: Any, arguments: tuple, key: tuple) -> Launch:
@@ -192,17 +201,25 @@ def _check_driver(answer: tuple, name: str) -> tuple:
 
 
 def _file_of_machine_code(kernel: Any, types: list[tuple]) -> Path | None:
-    """Where a kernel's machine code lies on disk; None for a kernel from elsewhere, whose sources are not known."""
+    """Where a kernel's machine code lies on disk; None where its sources are not known, and without a folder."""
     function = kernel.py_func
     if not Path(function.__code__.co_filename).resolve().is_relative_to(PACKAGE / "cuda"):
         return None
-    from numba.cuda.dispatcher import CUDACache
-
     text = "\n".join(
         [hash_of_sources(), versions_of_compilers(), _fingerprint(function), repr(types), repr(kernel.targetoptions)]
     )
-    folder = Path(CUDACache(function).cache_path)
-    return folder / f"{function.__name__}-{hashlib.sha256(text.encode()).hexdigest()[:24]}.cubin"
+    folder = folder_of_compiled(function)
+    return folder and folder / f"{function.__name__}-{hashlib.sha256(text.encode()).hexdigest()[:24]}.cubin"
+
+
+def folder_of_compiled(function: Any) -> Path | None:
+    """Where Numba keeps what is compiled of this function's file; None if nothing can be written anywhere."""
+    from numba.cuda.dispatcher import CUDACache
+
+    try:
+        return Path(CUDACache(function).cache_path)
+    except RuntimeError:  # no locator available
+        return None
 
 
 def _fingerprint(function: Any) -> str:

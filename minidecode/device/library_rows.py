@@ -12,33 +12,34 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from .kernels import hash_of_sources, versions_of_compilers, write_whole
+from .kernels import folder_of_compiled, hash_of_sources, versions_of_compilers, write_whole
 
 
 @functools.cache
 def measured_library_rows() -> dict[str, int]:
     """How weights are stored -> rows, as measured on the current GPU; empty if it was not measured."""
+    file = file_of_library_rows()
     try:
-        table = json.loads(file_of_library_rows().read_text(encoding="utf-8"))
+        table = json.loads(file.read_text(encoding="utf-8")) if file is not None else {}
     except (OSError, ValueError):
         return {}
     is_table = isinstance(table, dict) and all(type(rows) is int and rows > 0 for rows in table.values())
     return table if is_table else {}
 
 
-def save_library_rows(table: Mapping[str, int]) -> Path:
-    """Writes what was measured on the current GPU into its file. Products of this process follow it, too."""
+def save_library_rows(table: Mapping[str, int]) -> Path | None:
+    """Writes what was measured on the current GPU into its file, if there can be one; products then follow it."""
     file = file_of_library_rows()
-    write_whole(file, json.dumps(dict(table)).encode())
-    measured_library_rows.cache_clear()
+    if file is not None:
+        write_whole(file, json.dumps(dict(table)).encode())
+        measured_library_rows.cache_clear()
     return file
 
 
-def file_of_library_rows() -> Path:
-    """Where the table of the current GPU lies."""
+def file_of_library_rows() -> Path | None:
+    """Where the table of the current GPU lies; None if nothing can be written anywhere."""
     from numba.cuda import get_current_device
-    from numba.cuda.dispatcher import CUDACache
 
     text = "\n".join([str(get_current_device().name), hash_of_sources(), versions_of_compilers()])
-    folder = Path(CUDACache(file_of_library_rows).cache_path)
-    return folder / f"library-rows-{hashlib.sha256(text.encode()).hexdigest()[:24]}.json"
+    folder = folder_of_compiled(file_of_library_rows)
+    return folder and folder / f"library-rows-{hashlib.sha256(text.encode()).hexdigest()[:24]}.json"

@@ -277,7 +277,7 @@ class Accelerated:
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """(the settings of this call as transformers resolves them, arguments that are none)."""
         configs = (self.live.generation_config, generation_config)
-        lengths = [getattr(config, "max_length", None) for config in configs] + [kwargs.get("max_length")]
+        lengths = [getattr(of, "max_length", None) for of in configs] + [kwargs.get("max_length")]
         config, rest = self.live._prepare_generation_config(generation_config, **kwargs)
         settings = {name: value for name, value in config.to_dict().items() if value is not None}
         settings |= {name: value.tolist() for name, value in settings.items() if hasattr(value, "tolist")}

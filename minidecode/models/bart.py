@@ -118,7 +118,7 @@ def feed_forward(x_RD, block, activation, ops):
 class BartConfig(TranslatorConfig):
     """The fields of a BART `config.json` that change what is computed, with transformers' defaults."""
 
-    WIDTH, CONTEXT = "d_model", "max_position_embeddings"
+    WIDTH, CONTEXT, FEED_FORWARD = "d_model", "max_position_embeddings", "decoder_ffn_dim"
     SIZES: ClassVar[tuple[str, ...]] = (
         "vocab_size", "max_position_embeddings", "d_model", "encoder_layers", "encoder_ffn_dim",
         "encoder_attention_heads", "decoder_layers", "decoder_ffn_dim", "decoder_attention_heads",

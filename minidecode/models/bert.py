@@ -54,7 +54,7 @@ def label_logits(w: Weights, x_RD, ops):
 class BertConfig(Config):
     """The fields of a BERT `config.json` that change what is computed, with transformers' defaults."""
 
-    WIDTH, CONTEXT = "hidden_size", "max_position_embeddings"
+    WIDTH, CONTEXT, FEED_FORWARD = "hidden_size", "max_position_embeddings", "intermediate_size"
     LAYERS = ("num_hidden_layers",)
     SIZES = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
              "max_position_embeddings", "type_vocab_size")  # fmt: skip

@@ -31,10 +31,11 @@ class Config:
     SIZES: ClassVar[tuple[str, ...]]  # integers above 0
     FLAGS: ClassVar[tuple[str, ...]]  # true or false
     ALIASES: ClassVar[dict[str, str]]  # other names that transformers takes for a field
-    # Of these three come width, context and layers, so no field may have such a name.
+    # Of these come width, context, layers and feed_forward, so no field may have such a name.
     WIDTH: ClassVar[str]  # the field that says how wide the layers are
     CONTEXT: ClassVar[str]  # and how many tokens the model can look at
     LAYERS: ClassVar[tuple[str, ...]]  # the fields that count layers
+    FEED_FORWARD: ClassVar[str]  # the field that says how wide feed-forward parts are, of a decoder if there is one
 
     if TYPE_CHECKING:  # what each family has
         activation_function: str
@@ -105,6 +106,11 @@ class Config:
     def width(self) -> int:
         """Numbers of a hidden state."""
         return getattr(self, self.WIDTH)
+
+    @property
+    def feed_forward(self) -> int:
+        """Numbers between the two products of a feed-forward part."""
+        return getattr(self, self.FEED_FORWARD)
 
     @property
     def context(self) -> int:

@@ -99,7 +99,7 @@ class FairseqConfig(TranslatorConfig):
     are those of transformers, is read too.
     """
 
-    WIDTH, CONTEXT = "encoder_embed_dim", "max_target_positions"
+    WIDTH, CONTEXT, FEED_FORWARD = "encoder_embed_dim", "max_target_positions", "decoder_ffn_embed_dim"
     SIZES = ("src_vocab_size", "tgt_vocab_size", "encoder_embed_dim", "encoder_layers", "encoder_ffn_embed_dim",
              "encoder_attention_heads", "decoder_layers", "decoder_ffn_embed_dim", "decoder_attention_heads",
              "max_source_positions", "max_target_positions")  # fmt: skip

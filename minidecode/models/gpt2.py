@@ -73,7 +73,7 @@ def lm_head(w: Weights, h_RD, ops):
 class GPT2Config(Config):
     """The fields of a GPT-2 `config.json` that change what is computed, with transformers' defaults."""
 
-    WIDTH, CONTEXT = "n_embd", "n_positions"
+    WIDTH, CONTEXT, FEED_FORWARD = "n_embd", "n_positions", "n_inner"
     LAYERS: ClassVar[tuple[str, ...]] = ("n_layer",)
     SIZES: ClassVar[tuple[str, ...]] = ("vocab_size", "n_positions", "n_embd", "n_layer", "n_head", "n_inner")
     ALIASES: ClassVar[dict[str, str]] = {

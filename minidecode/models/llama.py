@@ -72,7 +72,7 @@ class LlamaConfig(Config):
     model_type decides where biases are: Qwen2 has them at queries, keys and values alone, Mistral has none.
     """
 
-    WIDTH, CONTEXT = "hidden_size", "max_position_embeddings"
+    WIDTH, CONTEXT, FEED_FORWARD = "hidden_size", "max_position_embeddings", "intermediate_size"
     LAYERS = ("num_hidden_layers",)
     SIZES = ("vocab_size", "max_position_embeddings", "hidden_size", "intermediate_size", "num_hidden_layers",
              "num_attention_heads")  # fmt: skip

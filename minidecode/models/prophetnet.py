@@ -78,7 +78,7 @@ class ProphetNetConfig(Config):
     `ngram` is how many tokens ahead it was trained to predict; of its rows one is needed. Losses are no matter here.
     """
 
-    WIDTH = "hidden_size"
+    WIDTH, FEED_FORWARD = "hidden_size", "decoder_ffn_dim"
     LAYERS = ("num_encoder_layers", "num_decoder_layers")
     SIZES = ("vocab_size", "hidden_size", "num_encoder_layers", "encoder_ffn_dim", "num_encoder_attention_heads",
              "num_decoder_layers", "decoder_ffn_dim", "num_decoder_attention_heads", "max_position_embeddings", "ngram",

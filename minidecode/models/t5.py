@@ -108,7 +108,7 @@ def feed_forward(x_RD, h_RD, block, activation, ops):
 class T5Config(Config):
     """The fields of a T5, mT5 or UMT5 `config.json` that change what is computed, with transformers' defaults."""
 
-    WIDTH = "d_model"
+    WIDTH, FEED_FORWARD = "d_model", "d_ff"
     LAYERS = ("num_layers", "decoder_layers")
     SIZES = ("vocab_size", "d_model", "d_kv", "d_ff", "num_layers", "decoder_layers", "num_heads",
              "relative_attention_num_buckets", "relative_attention_max_distance")  # fmt: skip

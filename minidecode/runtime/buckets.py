@@ -19,7 +19,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 
 from ..device.arrays import is_array
-from ..device.graphs import Captured
+from ..device.graphs import Captured, end_of_work, wait_for_work
 from ..device.launch import OnHost
 from .receipt import CountedOps, bytes_held_by
 
@@ -39,6 +39,7 @@ class Bucket:
     def __init__(self, key: tuple, caches: list[Any], device: str, state: Any = None, places_R: Any = None):
         self.key, self.caches, self.device, self.state, self.places_R = key, caches, device, state, places_R
         self.parts: dict[Hashable, Captured] = {}  # of a step, by name; whole steps by what makes them differ
+        self.end: Any = None  # of what its last generation launched, perhaps on another stream
 
     def part(self, name: Hashable) -> Captured:
         """The part of this name, captured or not yet."""
@@ -78,6 +79,7 @@ class Buckets:
             if bucket is None:
                 return Bucket(key, caches, self.device, state, places_R)
             self.idle.remove(bucket)
+        wait_for_work(bucket.end)
         overwrite_caches(bucket.caches, caches)
         for (_, mine), (_, new) in zip(arrays_of_state(bucket.state), arrays_of_state(state), strict=True):
             mine[...] = new
@@ -89,6 +91,7 @@ class Buckets:
         """It is kept if something was captured; those that were used longest ago go where it gets too much."""
         if not bucket.graphs:
             return
+        bucket.end = end_of_work(self.device)
         with self._lock:
             self.idle.append(bucket)
             while len(self.idle) > self.most or sum(kept.bytes for kept in self.idle) > self.most_bytes:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 from ..device.arrays import is_array
-from ..device.graphs import Captured, GraphCounts
+from ..device.graphs import Captured, GraphCounts, end_of_work, wait_for_work
 from .buckets import caches_over_same_arrays
 from .receipt import CountedOps
 
@@ -40,6 +40,7 @@ class Passes:
         """
         with self._lock:
             captured = self.kept.pop(key, None) or Captured(self.device)
+        wait_for_work(captured.end)
         of_this = GraphCounts()
         result = captured(ops, of_this, run, *inputs)
         if of_this.captured:
@@ -53,6 +54,7 @@ class Passes:
     def _keep_pass(self, key: Hashable, captured: Captured) -> None:
         if bytes_of_pass(captured) > self.most_bytes:
             captured.give_up()
+        captured.end = end_of_work(self.device)
         with self._lock:
             self.kept[key] = captured
             self.kept.move_to_end(key)

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from ..device.arrays import array_like
 from ..errors import OptionError
 from ..options.options import Options
 from ..runtime.draws import Draws
@@ -88,7 +87,9 @@ def demote_other_ends(score_BC, parent_BC, token_BC, where_B, eos: tuple[int, ..
 
     It keeps its place among the candidates, so that fewer beams run on.
     """
-    is_out_BC = np.isin(token_BC, np.asarray(eos, like=token_BC)) & np.asarray(where_B, like=token_BC)[:, None]
+    is_out_BC = (token_BC[:, :, None] == np.asarray(eos, like=token_BC)).any(axis=2) & np.asarray(
+        where_B, like=token_BC
+    )[:, None]
     is_out_BC[:, 0] = False
     return np.where(is_out_BC, score_BC.dtype.type(-1e10), score_BC), parent_BC * ~is_out_BC, token_BC * ~is_out_BC
 
@@ -116,15 +117,14 @@ def interleaved_diverse_groups(ops, total_BWV, C, G, penalty) -> Candidates:
     B, W, V = total_BWV.shape
     chosen_BX, chosen_by_group = np.empty_like(total_BWV, np.int64, shape=(B, 0)), []
     for g in range(G):
-        mine_R = array_like(
-            total_BWV, B * W // G, np.int64, np.add.outer(W * np.arange(B), np.arange(g, W, G)).reshape(-1)
-        )
+        mine_R = (W * np.arange(B, like=total_BWV)[:, None] + np.arange(g, W, G, like=total_BWV)).reshape(-1)
         group_BWV = ops.gather_rows(total_BWV.reshape(B * W, V), mine_R).reshape(B, -1, V)
-        # A token that stands among them twice costs twice, and gets its new score twice: no harm.
-        times_BX = (chosen_BX[:, :, None] == chosen_BX[:, None]).sum(axis=2).astype(total_BWV.dtype)
-        at_BWX = np.broadcast_to(chosen_BX[:, None], (B, W // G, chosen_BX.shape[1]))
-        costs_BWX = total_BWV.dtype.type(penalty) * times_BX[:, None]
-        np.put_along_axis(group_BWV, at_BWX, np.take_along_axis(group_BWV, at_BWX, axis=2) - costs_BWX, axis=2)
+        if g:  # in front of the first group none was chosen
+            # A token that stands among them twice costs twice, and gets its new score twice: no harm.
+            times_BX = (chosen_BX[:, :, None] == chosen_BX[:, None]).sum(axis=2).astype(total_BWV.dtype)
+            at_BWX = np.broadcast_to(chosen_BX[:, None], (B, W // G, chosen_BX.shape[1]))
+            costs_BWX = total_BWV.dtype.type(penalty) * times_BX[:, None]
+            np.put_along_axis(group_BWV, at_BWX, np.take_along_axis(group_BWV, at_BWX, axis=2) - costs_BWX, axis=2)
         score, parent, token = best_candidates(ops, group_BWV, C // G)
         chosen_BX = np.concatenate([chosen_BX, token], axis=1)
         chosen_by_group.append((score, parent * G + g, token))

@@ -140,6 +140,6 @@ def bytes_of(word: str) -> bytes:
     return word.encode()
 
 
-def error_body(message: str, kind: str, param: str | None = None, code: str | None = None) -> dict[str, Any]:
+def error_body(message: str, kind: str, param: str | None = None) -> dict[str, Any]:
     """An error as OpenAI's clients read it."""
-    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+    return {"error": {"message": message, "type": kind, "param": param, "code": None}}

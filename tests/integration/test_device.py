@@ -71,7 +71,12 @@ SEARCHES = [
     ("gpt2", "epilogue=cuda", {}),
     ("gpt2", "", {"num_beams": 2, "do_sample": True}),
     ("gpt2", "", {"num_beams": 2, "sibling_penalty": 0.3}),
-    ("gpt2", "", {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.5, "dialect": "fairseq"}),
+    (
+        "gpt2",
+        "",
+        {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.5, "dialect": "fairseq", "max_new_tokens": 6},
+    ),
+    ("gpt2", "", {"num_beams": 2, "dialect": "ctranslate2", "prefix_tokens": [[3, 4]] * 2}),
     (
         "gpt2",
         "",

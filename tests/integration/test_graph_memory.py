@@ -8,6 +8,7 @@ import weakref
 from collections import Counter
 from typing import ClassVar
 
+import numpy as np
 import pytest
 
 from minidecode.device import graphs
@@ -15,13 +16,18 @@ from minidecode.device.graphs import Captured, CaptureError, GraphCounts
 from minidecode.device.launch import STREAM
 from minidecode.device.out_of_memory import MemoryOfGraphs
 from minidecode.methods.out_of_memory import with_memory
+from minidecode.runtime.buckets import Buckets
+from minidecode.runtime.passes import Passes
 
 
 class Pool:
     """Some bytes that arrays hold, and some that are free."""
 
-    def __init__(self, held=0, free=32):
-        self.held, self.free = held, free
+    def __init__(self, allocate=None, held=0, free=32):
+        self.allocate, self.held, self.free = allocate, held, free
+
+    def set_limit(self, size):
+        assert size == 0
 
     def malloc(self, size):
         raise NotImplementedError
@@ -178,3 +184,64 @@ def test_other_reasons_are_not_tried_again(memory):
     for _ in range(2):
         captured(Ops(), GraphCounts(), run)
     assert Stream.log == ["begin", "end"] and "refused" in captured.why_not
+
+
+def test_memory_of_a_graph_is_refused_in_a_way_that_no_pool_tries_again(memory):
+    """At a CUDARuntimeError a pool frees its idle blocks, which launches of the capture use, and tries again."""
+
+    class CUDARuntimeError(RuntimeError):
+        pass
+
+    class NoRoomError(MemoryError):
+        pass
+
+    def take(size):
+        if size > 8:
+            raise CUDARuntimeError("cudaErrorMemoryAllocation: out of memory")
+        return f"{size} bytes"
+
+    cuda = sys.modules["cupy"].cuda
+    cuda.Memory, cuda.MemoryPointer = take, lambda memory, offset: (memory, offset)
+    cuda.runtime = types.SimpleNamespace(CUDARuntimeError=CUDARuntimeError, memGetInfo=lambda: (8, 80))
+    cuda.memory = types.SimpleNamespace(OutOfMemoryError=NoRoomError)
+    assert graphs.allocate_or_refuse(8) == ("8 bytes", 0)
+    with pytest.raises(NoRoomError):
+        graphs.allocate_or_refuse(9)
+    graphs.capture("cuda", lambda: None)
+    ((_, pool),) = memory._pools
+    assert pool.allocate is graphs.allocate_or_refuse
+
+
+def test_who_takes_a_kept_step_waits_for_the_work_of_its_last_user(memory):
+    """On a stream of another thread nothing else would order the two."""
+    log, stream = [], [1]
+
+    class Event:
+        def __init__(self, disable_timing):
+            assert disable_timing
+
+        def record(self, on):
+            self.after = on.ptr
+            log.append(f"{on.ptr} marks")
+
+    class Current(Stream):
+        @property
+        def ptr(self):
+            return stream[0]
+
+        def wait_event(self, event):
+            log.append(f"{self.ptr} waits for {event.after}")
+
+    sys.modules["cupy"].cuda.Event, sys.modules["cupy"].cuda.get_current_stream = Event, Current
+    ops = types.SimpleNamespace(functions={})
+    buckets = Buckets("cuda")
+    bucket = buckets.acquire(ops, [])
+    bucket.part("step").graph = types.SimpleNamespace(bytes=0)
+    buckets.give_back(bucket)
+    stream[0] = 2
+    assert buckets.acquire(ops, []) is bucket
+    assert log == ["1 marks", "2 waits for 1"]
+    passes, log[:] = Passes("cuda"), []
+    for stream[0] in (1, 2):
+        passes("key", Ops(), GraphCounts(), lambda: np.zeros(1), [])
+    assert log == ["1 marks", "2 waits for 1", "2 marks"]

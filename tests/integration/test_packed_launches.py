@@ -17,7 +17,7 @@ from test_device import make
 import minidecode as md
 from minidecode.cuda.linear_int8 import round_rows
 from minidecode.cuda.norm import norm_block_per_row
-from minidecode.device import kernels, launch, packing
+from minidecode.device import kernels, launch, library_rows, packing
 from minidecode.device.arrays import fetch, put
 from minidecode.device.graphs import GraphCounts
 from minidecode.device.packing import KEPT, SCALARS, pack_and_unpack, packed_length_of_type, type_of_argument
@@ -454,6 +454,20 @@ def test_first_launches_are_noted_in_the_receipt(seen, monkeypatch, references_o
     assert "kernels:" not in str(second)
 
 
+def test_without_a_folder_nothing_is_kept_and_all_runs(monkeypatch):
+    def refuse(function):
+        raise RuntimeError("cannot cache function: no locator available for file")
+
+    monkeypatch.setattr("numba.cuda.dispatcher.CUDACache", refuse)
+    monkeypatch.setattr("numba.cuda.get_current_device", lambda: SimpleNamespace(name="a GPU"))
+    monkeypatch.setattr(kernels, "versions_of_compilers", lambda: "")
+    monkeypatch.setattr(library_rows, "versions_of_compilers", lambda: "")
+    assert kernels._file_of_machine_code(norm_block_per_row, []) is None
+    library_rows.measured_library_rows.cache_clear()
+    assert library_rows.measured_library_rows() == {} and library_rows.save_library_rows({"float16": 3}) is None
+    library_rows.measured_library_rows.cache_clear()
+
+
 def test_what_was_compiled_is_noted_beside_what_was_on_disk(monkeypatch, tmp_path):
     built = SimpleNamespace(entry_name="add", _codelibrary=SimpleNamespace(get_cubin=lambda: b"code"))
     monkeypatch.setattr("numba.cuda.dispatcher._Kernel", lambda *args, **options: built)
@@ -461,5 +475,9 @@ def test_what_was_compiled_is_noted_beside_what_was_on_disk(monkeypatch, tmp_pat
     monkeypatch.setattr(kernels, "_file_of_machine_code", lambda kernel, types: tmp_path / "add.cubin")
     with kernels.noted_loading() as loading:
         assert [kernels.machine_code(add, []) for _ in range(2)] == [(b"code", "add")] * 2
+    for damaged in (b"", b"add", (tmp_path / "add.cubin").read_bytes()[:-1]):  # as a power cut leaves it
+        (tmp_path / "add.cubin").write_bytes(damaged)
+        assert [kernels.machine_code(add, []) for _ in range(2)] == [(b"code", "add")] * 2
+        assert (tmp_path / "add.cubin").read_bytes().endswith(b"\ncode")
     assert loading.compiled == 1 and loading.compile_seconds > 0
     assert "0 kernels, 0." in str(loading) and str(loading).endswith("s of it to compile 1; later calls have them")

@@ -243,11 +243,11 @@ def check_greedy(kit: Kit) -> None:
     kit.numbers["text"] = kit.oracle.tokenizer.decode(wanted)
 
 
-def greedy_of(kit: Kit, ids: list[int], count: int = COUNT, model: Any = None) -> list[int]:
+def greedy_of(kit: Kit, ids: list[int], model: Any = None) -> list[int]:
     ids = list(ids)
-    for _ in range(count):
+    for _ in range(COUNT):
         ids.append(int(kit.logits(ids, model)[-1].argmax()))
-    return ids[-count:]
+    return ids[-COUNT:]
 
 
 def margin_of(kit: Kit, ids: list[int], model: Any = None) -> float:
@@ -641,8 +641,9 @@ def run_hars(kit: Kit, scores: np.ndarray, count: int, groups: int, is_turned: b
     return kit.call("hars", scores.copy(), count, groups, Ask("rank")), sorts
 
 
-def check_ranking(kit: Kit, scores: np.ndarray, count: int = 8, groups: int = 32) -> None:
+def check_ranking(kit: Kit, scores: np.ndarray) -> None:
     """Whether all that reaches the threshold is ranked, and by `rank`: one that says the worst first shows it."""
+    count, groups = 8, 32
     maxima = np.sort(scores.reshape(groups, -1).max(1))
     reach = scores[scores >= maxima[-count]]
     _, sorts = run_hars(kit, scores, count, groups)
