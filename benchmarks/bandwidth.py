@@ -25,7 +25,7 @@ from flags import file_to_write, positive
 from gpu_timing import Record
 from records import write_record
 
-from minidecode.bench.compare import calls_on_device, describe_machine, implementations, time_by_turns
+from minidecode.bench.compare import copy_calls_to_device, describe_machine, implementations, time_by_turns
 from minidecode.catalog import CATALOG, arguments_of
 from minidecode.conformance import check
 from minidecode.conformance.rows import axis_to_repeat, make_inputs_to_repeat
@@ -75,7 +75,7 @@ def time_op(name: str, size: int, runs: int, cupy=None) -> dict:
     here = cupy or np
     calls = {label: (functions[label], arguments)}
     if cupy:
-        calls = calls_on_device({label: functions[label]}, arguments, cupy)
+        calls = copy_calls_to_device({label: functions[label]}, arguments, cupy)
     calls[COPY] = (here.copyto, (here.empty(least // 2, np.uint8), here.ones(least // 2, np.uint8)))
     synchronize = cupy.cuda.get_current_stream().synchronize if cupy else lambda: None
     op, copy = time_by_turns(calls, runs, synchronize)

@@ -414,7 +414,7 @@ class Tool:
     def __init__(
         self, program: str, number: int, which: str, calls: list[Any], device: str, folder: Path, deadline: float
     ):
-        self._program, self._number, self._which, self._device = program, number, which, device
+        self._program, self._check_number, self._which, self._device = program, number, which, device
         self._folder, self._deadline, self._left = folder, deadline, list(calls)
         self._found: dict[str, Counter[str]] = {}
         self._ended, self._lost, self._summaries, self._processes = 0, {}, [], 0
@@ -422,12 +422,12 @@ class Tool:
         self._start()
 
     def _start(self) -> None:
-        name = TOOLS[self._number]
+        name = TOOLS[self._check_number]
         stem = self._folder / f"{name}-{self._processes}"
         self._progress, self._log = stem.with_suffix(".jsonl"), stem.with_suffix(".log")
         self._progress.write_text("", encoding="utf-8")
         asked = {"device": self._device, "set": self._which, "calls": self._left, "progress": str(self._progress)}
-        ports = ("--port", str(PORT + 16 * self._number))
+        ports = ("--port", str(PORT + 16 * self._check_number))
         command = [self._program, "--tool", name, "--log-file", str(self._log), *ports, *OPTIONS,
                    *OPTIONS_OF.get(name, ()), sys.executable, __file__, "--child", json.dumps(asked)]  # fmt: skip
         with stem.with_suffix(".out").open("w", encoding="utf-8") as out:

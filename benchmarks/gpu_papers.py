@@ -35,7 +35,7 @@ from minidecode.bench.compare import implementations
 from minidecode.bench.el_costs import Sizes
 from minidecode.bench.ladder import STAGES
 from minidecode.bench.machines import Machine
-from minidecode.bench.rungs import texts_of
+from minidecode.bench.rungs import make_texts_of_length
 from minidecode.catalog import CATALOG
 from minidecode.device.arrays import copy_to_device
 from minidecode.device.graphs import capture
@@ -274,7 +274,7 @@ def run_quality(record: Record) -> None:
     if record.quick:
         given = {"input_ids": ids_of(record, 1, 4), "max_new_tokens": 2, "eos_token_id": None}
     else:
-        given = {"prompts": texts_of(here, 32, 64), "max_new_tokens": 60}
+        given = {"prompts": make_texts_of_length(here, 32, 64), "max_new_tokens": 60}
     given |= {"num_beams": beams_of(record), "no_repeat_ngram_size": 3}
     expected = [t.tolist() for t in here.generate(**given).token_ids]
     models: dict[str, md.Model] = {}

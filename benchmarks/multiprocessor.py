@@ -62,8 +62,8 @@ def main() -> None:
 def write_counts(again: bool) -> None:
     """Every op that has kernels: of products all ways to store weights, else the one that `predict` takes."""
     book = {"counts": {}, "works": {}} if again else json.loads(predict.COUNTS.read_text(encoding="utf-8"))
-    predict.recorded_counts.cache_clear()
-    predict.recorded_counts = lambda: book  # what is counted on the way is not counted twice
+    predict.read_recorded_counts.cache_clear()
+    predict.read_recorded_counts = lambda: book  # what is counted on the way is not counted twice
     for name, row in CATALOG.items():
         if not (versions := predict.kernel_versions(row)):
             continue
@@ -121,7 +121,7 @@ def write_measured(again: bool) -> None:
         if (group, name) in known:
             continue
         try:
-            launched = predict.launches_of(call)
+            launched = predict.record_launches_of_call(call)
         except EmulationError as error:  # a variant that was measured before it was found to be wrong
             print(group, name, error, flush=True)
             continue
@@ -137,7 +137,7 @@ def measured_cases(lines: dict[str, list[str]]):
     for (name, label), share in BEFORE.items():
         row = CATALOG[name]
         stored = "float16" if name == "linear" else None
-        arguments, _, useful = predict.enlarged_inputs(row, predict.MEGABYTES, stored)
+        arguments, _, useful = predict.enlarge_paper_inputs(row, predict.MEGABYTES, stored)
         yield "before", f"{name} {label}", share, int(useful), partial(implementations(row)[label], *arguments)
     yield from products(lines["linear"][1:])
     yield from vocabularies(lines["vocab"][1:])

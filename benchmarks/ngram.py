@@ -27,7 +27,7 @@ from flags import file_to_write, positive
 from readme import with_marks, write_between_markers
 from records import write_record
 
-from minidecode.bench.compare import ON_HOST, calls_on_device, describe_machine, implementations, time_by_turns
+from minidecode.bench.compare import ON_HOST, copy_calls_to_device, describe_machine, implementations, time_by_turns
 from minidecode.catalog import CATALOG
 from minidecode.conformance.rows.ngram import oracle
 from minidecode.device.arrays import device_kind
@@ -79,7 +79,7 @@ def calls_on_gpu(cupy, scores_RV, tokens_RM, lengths) -> dict:
     functions = implementations(CATALOG["ngram"])
     on_device = [cupy.asarray(length_R) for length_R in lengths]
     calls = {}
-    for label, (ban, given) in calls_on_device(functions, (scores_RV, tokens_RM, lengths[0], N), cupy).items():
+    for label, (ban, given) in copy_calls_to_device(functions, (scores_RV, tokens_RM, lengths[0], N), cupy).items():
         summary = lengths if given[1] is tokens_RM else on_device
         calls[label.removesuffix(ON_HOST)] = bans_at_every_step(ban), (*given[:2], summary)
     loop, scores, tokens = functions[LOOP], cupy.asarray(scores_RV), cupy.asarray(tokens_RM)

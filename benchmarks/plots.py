@@ -19,7 +19,7 @@ import matplotlib
 from flags import file_to_read
 from matplotlib.figure import Figure
 
-from minidecode.bench.pictures import svg_of
+from minidecode.bench.pictures import figure_as_svg
 
 matplotlib.rcParams |= {"font.size": 9, "axes.grid": True, "grid.alpha": 0.3}
 COLOURS = ("#cf222e", "#bf8700", "#1a7f37", "#1f6feb", "#8250df", "#6e7781", "#0a7d91", "#24292f")
@@ -238,7 +238,7 @@ def main() -> None:
             continue
         for suffix, draw in PICTURES[key].items():
             picture = path.with_name(f"{path.stem}{suffix}.svg")
-            picture.write_text(svg_of(draw(record)), encoding="utf-8")
+            picture.write_text(figure_as_svg(draw(record)), encoding="utf-8")
             print(picture)
 
 

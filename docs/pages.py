@@ -17,7 +17,7 @@ import write_ops
 from recorded import machine_of
 
 import minidecode
-from minidecode.bench.step_costs import OWN, held_bytes, published_step
+from minidecode.bench.step_costs import OWN, held_bytes, make_step_of_published_model
 from minidecode.catalog import CATALOG
 from minidecode.course.canvas import STYLE
 from minidecode.course.chapters import chapters, table_of_chapters, without_outputs
@@ -148,7 +148,7 @@ def bricks() -> str:
         {"size": "N", "name": "Positions of the prompt:", "type": "range", "most": 16, "value": 8},
         {"size": "T", "name": "Positions generated so far:", "type": "range", "most": 8, "value": 4},
     ]
-    brick = held_bytes(published_step("gpt2", B=1, W=1, N=1, T=0), OWN)
+    brick = held_bytes(make_step_of_published_model("gpt2", B=1, W=1, N=1, T=0), OWN)
     page = escape(json.dumps({"brick": brick, "controls": controls}))
     chapter = next(c.path.stem for c in chapters() if c.path.stem.endswith("deduplication"))
     return (

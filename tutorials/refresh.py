@@ -33,7 +33,7 @@ sys.path.insert(0, str(ROOT))  # the checkout's own package, whatever is install
 from minidecode.course.chapters import (  # noqa: E402
     AFTER_A_PREDICTION,
     Chapter,
-    cells,
+    code_cells,
     find_chapter,
     table_of_chapters,
     without_outputs,
@@ -140,7 +140,7 @@ def run_cells(chapter: Chapter, text: str) -> tuple[str, dict[str, str]]:
     """(text with the output of each cell below it, figures by file name): all cells in one namespace, top to bottom."""
     namespace: dict = {"__name__": "__main__"}
     pieces, figures, done = [], {}, 0
-    for number, cell in enumerate(cells(text), 1):
+    for number, cell in enumerate(code_cells(text), 1):
         output = run_cell(cell.code, f"<{chapter.path.stem}, cell {number}>", namespace)
         shown = []
         for part in output:

@@ -110,10 +110,10 @@ class Comparison:
             f"{'here':<28} {'bytes':>14} {'smaller':>8} {'median time':>14} {'fastest to slowest':>25}",
         ]
         for t in self.timings:
-            spread = f"{_milliseconds(t.fastest)} to {_milliseconds(t.slowest)}"
+            spread = f"{_milliseconds_in_words(t.fastest)} to {_milliseconds_in_words(t.slowest)}"
             lines.append(
                 f"{t.implementation:<28} {self.amounts[t.implementation]:>14,} {self.ratio(t):>7.1f}x"
-                f" {_milliseconds(t.median):>14} {spread:>25}"
+                f" {_milliseconds_in_words(t.median):>14} {spread:>25}"
             )
         return "\n".join([*lines, *self.notes])
 
@@ -125,10 +125,10 @@ class Comparison:
             f" {'of roof':>8}",
         ]
         for t in self.timings:
-            spread = f"{_milliseconds(t.fastest)} to {_milliseconds(t.slowest)}"
+            spread = f"{_milliseconds_in_words(t.fastest)} to {_milliseconds_in_words(t.slowest)}"
             bytes_, operations, share = self.reached(t)
             lines.append(
-                f"{t.implementation:<28} {_milliseconds(t.median):>11} {spread:>25} {self.ratio(t):>7.1f}x"
+                f"{t.implementation:<28} {_milliseconds_in_words(t.median):>11} {spread:>25} {self.ratio(t):>7.1f}x"
                 f" {bytes_ / 1e9:>7.2f} {operations / 1e9:>8.2f} {share:>8.1%}"
             )
         cost = f"{self.cost.bytes / 1e6:,.3f} MB, {self.cost.operations / 1e6:,.3f} million operations"
@@ -139,7 +139,9 @@ class Comparison:
             limits = f"{m.bandwidth / 1e9:,.1f} GB/s, {m.operations / 1e9:,.0f} GFLOP/s"
             if self.cost.int8_operations and m.int8_operations:
                 limits += f", {m.int8_operations / 1e9:,.0f} Gop/s with bytes"
-            lines.append(f"  {m.name + ' (' + m.source + ')':<50} {_milliseconds(m.seconds(self.cost)):>11}  {limits}")
+            lines.append(
+                f"  {m.name + ' (' + m.source + ')':<50} {_milliseconds_in_words(m.seconds(self.cost)):>11}  {limits}"
+            )
         return "\n".join([*lines, *self.notes])
 
 
@@ -207,12 +209,12 @@ def compare(
         synchronize = cupy.cuda.get_current_stream().synchronize
 
         def calls(arguments: tuple) -> dict[str, tuple]:
-            return calls_on_device(ours, arguments, cupy)
+            return copy_calls_to_device(ours, arguments, cupy)
 
         here = this_machine(cupy, synchronize, int8=cost.int8_operations > 0)
         notes = [f"{', '.join(kernels) or 'nothing'} ran on the GPU, on arrays there; no transfer is timed"]
     else:
-        synchronize, here = _no_wait, this_machine(int8=cost.int8_operations > 0)
+        synchronize, here = wait_for_nothing, this_machine(int8=cost.int8_operations > 0)
 
         def calls(arguments: tuple) -> dict[str, tuple]:
             return {label: (f, arguments) for label, f in ours.items()}
@@ -222,7 +224,7 @@ def compare(
     if yours:
         fresh = functools.partial(_input_values, asked, how)
         seconds, submissions = time_verified(row, calls, yours, fresh, repeats, synchronize)
-        timings = [_timing_of(label, s) for label, s in seconds.items()]
+        timings = [_summarize_timing(label, s) for label, s in seconds.items()]
         for submission in submissions:
             median = statistics.median(seconds[submission.label])
             submission.refuse_impossible(median, cost, here)
@@ -265,7 +267,7 @@ def _input_values(asked: Any, how: dict[str, str], n: int) -> tuple:
     return asked.make_paper_inputs(**how, seed=secrets.randbits(32))[0]
 
 
-def _no_wait() -> None:
+def wait_for_nothing() -> None:
     """Nothing is behind."""
 
 
@@ -311,7 +313,7 @@ def side_by_side(files: dict[str, list[Comparison]]) -> str:
             lines.append(f"  {implementation:<26}" + "".join(f" {cell:>{width}}" for cell in cells))
         if any(c and c.amounts for c in here.values()):
             continue
-        least = [_milliseconds(c.machine.seconds(c.cost)) if c else "" for c in here.values()]
+        least = [_milliseconds_in_words(c.machine.seconds(c.cost)) if c else "" for c in here.values()]
         lines.append(f"  {'at the least, of its own':<26}" + "".join(f" {cell:>{width}}" for cell in least))
     return "\n".join(lines)
 
@@ -320,9 +322,8 @@ def _cell_of_table(comparison: Comparison, implementation: str) -> str:
     timing = next((t for t in comparison.timings if t.implementation == implementation), None)
     if timing is None:
         return ""
-    return (
-        f"{_milliseconds(timing.median)} ({comparison.ratio(timing):,.1f}x{' smaller' if comparison.amounts else ''})"
-    )
+    smaller = " smaller" if comparison.amounts else ""
+    return f"{_milliseconds_in_words(timing.median)} ({comparison.ratio(timing):,.1f}x{smaller})"
 
 
 def read_comparisons(path: Path) -> list[Comparison]:
@@ -336,7 +337,7 @@ def read_comparisons(path: Path) -> list[Comparison]:
         raise InputError(f"{path} holds no comparisons: write one with minidecode compare NAME --json") from None
 
 
-def calls_on_device(functions: dict[str, Callable], arguments: tuple, cupy) -> dict[str, tuple]:
+def copy_calls_to_device(functions: dict[str, Callable], arguments: tuple, cupy) -> dict[str, tuple]:
     """Label -> (function, arguments): kernels on the device's arrays; code in NumPy and compiled code on the host's.
 
     The label says so of what runs on the host.
@@ -399,12 +400,12 @@ def time_by_turns(
             synchronize()
             if turn > 0:
                 seconds[label].append(clock() - started)
-    return [_timing_of(label, s) for label, s in seconds.items()]
+    return [_summarize_timing(label, s) for label, s in seconds.items()]
 
 
-def _timing_of(label: str, seconds: list[float]) -> Timing:
+def _summarize_timing(label: str, seconds: list[float]) -> Timing:
     return Timing(label, statistics.median(seconds), min(seconds), max(seconds))
 
 
-def _milliseconds(seconds: float) -> str:
+def _milliseconds_in_words(seconds: float) -> str:
     return f"{seconds * 1e3:,.3f} ms"

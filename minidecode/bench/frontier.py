@@ -64,9 +64,9 @@ class Frontier:
         return dataclasses.asdict(self)
 
     def __str__(self) -> str:
-        return "\n\n".join(map(self._grid, self.caps))
+        return "\n\n".join(map(self._table_of_machine, self.caps))
 
-    def _grid(self, machine: str) -> str:
+    def _table_of_machine(self, machine: str) -> str:
         cells = {(c.method, c.batch): c for c in self.cells if c.machine == machine}
         batches, here = sorted({b for _, b in cells}), machine == HERE
         where = "this machine" if here else f"{machine}, predicted (the least time of its ops, summed)"

@@ -40,12 +40,12 @@ from .rungs import (
     Work,
     cost_as_written,
     differing_texts,
-    facts_of,
     is_tie,
     is_tie_of_greedy,
-    peak_of,
+    run_and_measure_peak_bytes,
     run_ids,
     run_texts,
+    summarize_receipts,
     switch_setting,
     weights_bytes,
 )
@@ -463,7 +463,7 @@ def climb_rungs(
         compiling = f"compiling for {rung.name}: once on this machine, and not counted in --seconds"
         try:
             with clock.stopped_while_compiling(lambda said=compiling: announce(said)):
-                before, mine = try_above(below, rung, work, predicts)
+                before, mine = try_rungs_above(below, rung, work, predicts)
             check_size(mine)
         except OptionError as error:
             steps.append(Step(rung.name, rung.paper, not_run=str(error).removeprefix("plan: ")))
@@ -486,7 +486,7 @@ def climb_rungs(
     return steps, climbed
 
 
-def try_above(below: Climbed, rung: Rung, work: Work, predicts: bool) -> tuple[Climbed, Climbed]:
+def try_rungs_above(below: Climbed, rung: Rung, work: Work, predicts: bool) -> tuple[Climbed, Climbed]:
     """(what the rung is compared with, the rung): the first is the last one carried on, or that without its ban.
 
     Raises OptionError where the rung has nothing to switch.
@@ -524,7 +524,7 @@ def try_rung(work: Work, rung: Rung, setting: Setting, before: Climbed | None, p
     Raises NumericalError if its tokens are not those before, or if its receipts do not show the switch.
     """
     first = run_ids(work, setting, costs=True)
-    again, peak = peak_of(lambda: run_texts(work, setting))
+    again, peak = run_and_measure_peak_bytes(lambda: run_texts(work, setting))
     if parted := differing_texts(first, again):
         raise NumericalError(f"{rung.name}: run twice, text {parted[0] + 1} is another: nothing is timed")
     step = Step(
@@ -533,7 +533,7 @@ def try_rung(work: Work, rung: Rung, setting: Setting, before: Climbed | None, p
         ran=check_switch_was_on(again, rung), peak_bytes=peak,
         memory_bytes=max(r.cache_peak_bytes for r in again.receipts),
         weights_bytes=weights_bytes(work.model_of(setting.dtype)),
-        cost=vars(sum_of_costs(cost for r in first.receipts for cost in costs_of(r))),
+        cost=vars(sum_of_costs(cost for r in first.receipts for cost in costs_in_receipt(r))),
     )  # fmt: skip
     if before is not None:
         step.builds_on, step.other_precision = before.step.name, setting.is_low_precision
@@ -546,7 +546,7 @@ def try_rung(work: Work, rung: Rung, setting: Setting, before: Climbed | None, p
 
 def check_switch_was_on(done: Run, rung: Rung) -> dict[str, str]:
     """What the receipts show of the rung's switch. Raises NumericalError unless it was on."""
-    facts = facts_of(done)
+    facts = summarize_receipts(done)
     for what, words in rung.ran.items():
         if words not in facts.get(what, ""):
             raise NumericalError(f"{rung.name} was asked for and did not run: {what} shows {facts.get(what)!r}")
@@ -667,13 +667,13 @@ def seconds_by_stage(done: Run) -> Counter[str]:
 # ---- the cost model --------------------------------------------------------------------------------------------------
 
 
-def costs_of(receipt: Receipt) -> list[Cost]:
+def costs_in_receipt(receipt: Receipt) -> list[Cost]:
     return [cost for count in receipt.ops.values() for cost in count.costs]
 
 
 def least_seconds(receipts: Iterable[Receipt], machine: Machine) -> float:
     """The least time of all calls of all ops, one after the other, each at the machine's roofline."""
-    return sum(machine.seconds(cost) for receipt in receipts for cost in costs_of(receipt))
+    return sum(machine.seconds(cost) for receipt in receipts for cost in costs_in_receipt(receipt))
 
 
 def costs_by_stage(receipts: list[Receipt]) -> dict[str, list[Cost]]:

@@ -62,7 +62,7 @@ def measure_crossing(stored: str, device: str, sizes: Sizes = DECODING) -> Cross
         x_RX = copy_to_device(device, rng.standard_normal((rows, sizes.inputs), np.float32))
         calls, runs = {}, []
         for way, product in WAYS.items():
-            run = _multiply_by_all(product, x_RX, weights)
+            run = _make_multiplier_by_all(product, x_RX, weights)
             run()  # compiles
             runs.append(run)  # with the array that a graph writes to
             calls[way] = (capture(device, run)[0].launch if captured else run), ()
@@ -81,15 +81,15 @@ def first_faster_rows(microseconds: dict[int, dict[str, float]]) -> int:
     return first
 
 
-def _multiply_by_all(product: Callable[..., Any], x_RX: Any, weights: list[Weight]) -> Callable[[], Any]:
+def _make_multiplier_by_all(product: Callable[..., Any], x_RX: Any, weights: list[Weight]) -> Callable[[], Any]:
     """A product with each of the weights, into one array."""
     y_RX = np.empty((len(x_RX), weights[0].outputs), np.float32, like=x_RX)
 
-    def run() -> None:
+    def multiply_by_each() -> None:
         for weight in weights:
             product(x_RX, weight, None, y_RX)
 
-    return run
+    return multiply_by_each
 
 
 def _make_waiter(device: str) -> Callable[[], None]:

@@ -21,7 +21,7 @@ ALL_MARKERS = MARKERS | {"yours": "*"}  # functions of the user's
 MOVES_ALONE = 1e-2  # operations per byte, where what computes nothing is drawn
 
 
-def roofline(files: dict[str, list[Comparison]]) -> Figure:
+def draw_roofline(files: dict[str, list[Comparison]]) -> Figure:
     """How near to its machine each implementation comes: useful bytes per second over operations per byte.
 
     The roof is min(bandwidth, operations / intensity) of each file's machine, as it was measured then; on the left of
@@ -148,7 +148,7 @@ def ladder_in_words(ladder: Ladder) -> str:
     return f"Bars of {ladder.work['model']}, one for each rung: {rungs}."
 
 
-def svg_of(figure: Figure) -> str:
+def figure_as_svg(figure: Figure) -> str:
     """The picture as SVG whose text is text: places in hundredths of a point, no indents, no date."""
     import matplotlib
 
@@ -162,7 +162,7 @@ def svg_of(figure: Figure) -> str:
 
 def write_svg(figure: Figure, file: TextIO, title: str, description: str) -> None:
     """The picture, with a title and a description for those who do not see it."""
-    head, svg, rest = svg_of(figure).partition("<svg ")
+    head, svg, rest = figure_as_svg(figure).partition("<svg ")
     attributes, end, body = rest.partition(">")
     labels = f"\n<title id='title'>{escape(title)}</title>\n<desc id='desc'>{escape(description)}</desc>"
     file.write(f"{head}{svg}role='img' aria-labelledby='title desc' {attributes}{end}{labels}{body}")

@@ -147,7 +147,7 @@ def predict(
         what = f"say {', '.join(can_be)}" if can_be else "leave it out"
         raise OptionError(f"{name} is not stored as {stored!r}: {what}")
     stored = stored or usual_way_to_store(row.name)
-    counted = recorded_work(row, stored) if megabytes == MEGABYTES else None
+    counted = read_recorded_work(row, stored) if megabytes == MEGABYTES else None
     if counted is None or {*counted.versions, *counted.left_out} != set(functions):
         counted = count_versions(row, megabytes, stored, progress)
     if not counted.versions:
@@ -168,13 +168,15 @@ def kernel_versions(row: Row) -> dict[str, Callable[..., Any]]:
     return {label: f for label, f in implementations(row).items() if label.startswith("cuda")}
 
 
-def recorded_work(row: Row, stored: str | None) -> Counted | None:
+def read_recorded_work(row: Row, stored: str | None) -> Counted | None:
     """What kernel_counts.json holds of an op, at the default size."""
-    if (kept := recorded_counts()["works"].get(f"{row.name} {stored}")) is None:
+    if (kept := read_recorded_counts()["works"].get(f"{row.name} {stored}")) is None:
         return None
     versions = {
         label: [
-            Launched(key, None, Product(*work)) if key == PRODUCT else Launched(key, code_of(key), Asked(*work))
+            Launched(key, None, Product(*work))
+            if key == PRODUCT
+            else Launched(key, recorded_or_built_code(key), Asked(*work))
             for key, work in launches
         ]
         for label, launches in kept["versions"].items()
@@ -187,12 +189,12 @@ def count_versions(
 ) -> Counted:  # fmt: skip
     """All versions of an op, counted now. Raises OptionError if memory runs out, or machine code is missing."""
     try:
-        arguments, shape, useful = enlarged_inputs(row, megabytes, stored)
+        arguments, shape, useful = enlarge_paper_inputs(row, megabytes, stored)
         counted, functions = Counted(shape, int(useful)), kernel_versions(row)
         for done, (label, function) in enumerate(functions.items()):
             progress(done, len(functions))
             try:
-                counted.versions[label] = launches_of(function, *arguments)
+                counted.versions[label] = record_launches_of_call(function, *arguments)
             except NotPredictedError as error:
                 counted.left_out[label] = str(error)
     except MemoryError as error:
@@ -215,7 +217,7 @@ def predict_call(gpu: Multiprocessors, label: str, launches: list[Launched], use
     return Prediction(label, useful / gpu.bandwidth / seconds, seconds, by_limit, kernels)
 
 
-def launches_of(function: Callable[..., Any], *arguments: Any) -> list[Launched]:
+def record_launches_of_call(function: Callable[..., Any], *arguments: Any) -> list[Launched]:
     """What a call launches: each launch's first block is emulated. The call may fail behind its last launch.
 
     Arrays that a launch hands to the next hold zeros, for no launch runs. Raises NotPredictedError where the emulator
@@ -230,7 +232,7 @@ def launches_of(function: Callable[..., Any], *arguments: Any) -> list[Launched]
             note_kernel(launch.kernel, launch.arguments)
         ((_, types),) = seen
         key = key_of_kernel(launch.kernel, types)
-        code = code_of(key, launch.kernel, types)
+        code = recorded_or_built_code(key, launch.kernel, types)
         try:
             launched.append(Launched(key, code, run_first_block(*launch)))
         except EmulationError as error:
@@ -242,7 +244,7 @@ def launches_without_work(function: Callable[..., Any], *arguments: Any) -> list
     """What a call launches; nothing runs."""
     failed, how = None, {}
     if "workspace" in inspect.signature(function).parameters:
-        how["workspace"] = _zeros
+        how["workspace"] = _allocate_zeros
     with recorded_launches() as recorded, np.errstate(all="ignore"):
         try:
             function(*arguments, **how)
@@ -266,11 +268,11 @@ def _bytes_without_repeats(array: np.ndarray) -> int:
     return array.itemsize * math.prod(n for n, stride in zip(array.shape, array.strides, strict=True) if stride)
 
 
-def _zeros(shape: Any, dtype: Any = np.float32) -> np.ndarray:
+def _allocate_zeros(shape: Any, dtype: Any = np.float32) -> np.ndarray:
     return np.zeros(shape, dtype)
 
 
-def enlarged_inputs(row: Row, megabytes: float, stored: str | None = None) -> tuple[tuple, str, int]:
+def enlarge_paper_inputs(row: Row, megabytes: float, stored: str | None = None) -> tuple[tuple, str, int]:
     """(inputs, their shape in words, bytes that must move): the paper's, repeated until they move so much.
 
     Rows are repeated, of products outputs; not so often that their arrays would have more than ROOM times these bytes.
@@ -317,14 +319,14 @@ def _weights_by_output(value: Any) -> Any:
 
 
 @functools.cache
-def recorded_counts() -> dict[str, Any]:
+def read_recorded_counts() -> dict[str, Any]:
     """kernel_counts.json: counts of kernels by key, and works of ops at the default size."""
     return json.loads(COUNTS.read_text(encoding="utf-8"))
 
 
 def key_of_kernel(kernel: Any, types: tuple) -> str:
     """Its name, and a checksum of its arguments' types and of the constants that a function made it with."""
-    name, constants = kernel.py_func.__name__, _constants_of(kernel.py_func)
+    name, constants = kernel.py_func.__name__, _closure_constants(kernel.py_func)
     mark = f"#{_checksum(repr(constants))}" if constants else ""
     in_short = ", ".join(map(_short_type, types))
     return f"{name}#{_checksum(f'{name}{mark}({in_short})')}"
@@ -334,13 +336,13 @@ def _checksum(text: str) -> str:
     return f"{zlib.crc32(text.encode()):08x}"
 
 
-def _constants_of(function: Any) -> list:
+def _closure_constants(function: Any) -> list:
     """What a function has from the function that made it, and the same of the functions among them."""
     constants = []
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         value = getattr(cell.cell_contents, "py_func", cell.cell_contents)
         constants.append(
-            (name, value.__name__, _constants_of(value)) if inspect.isfunction(value) else (name, str(value))
+            (name, value.__name__, _closure_constants(value)) if inspect.isfunction(value) else (name, str(value))
         )
     return constants
 
@@ -350,9 +352,9 @@ def _short_type(kind: Any) -> str:
     return f"{dtype} {kind.ndim}{kind.layout}" if hasattr(kind, "ndim") else str(kind)
 
 
-def code_of(key: str, kernel: Any = None, types: tuple = ()) -> Code:
+def recorded_or_built_code(key: str, kernel: Any = None, types: tuple = ()) -> Code:
     """The kernel's code for an H100: recorded, or built now. Raises OptionError where neither can be."""
-    if (counts := recorded_counts()["counts"].get(key)) is not None:
+    if (counts := read_recorded_counts()["counts"].get(key)) is not None:
         return Code(*counts)
     if kernel is None:
         raise OptionError(f"kernel_counts.json has no counts of {key}: run benchmarks/multiprocessor.py --counts")
@@ -365,8 +367,8 @@ def code_of(key: str, kernel: Any = None, types: tuple = ()) -> Code:
 @functools.cache
 def build_code(kernel: Any, types: tuple) -> Code:
     """The counts of a kernel that is compiled and disassembled now."""
-    from ..conformance.kernel_build import build
+    from ..conformance.kernel_build import compile_and_link
 
-    made = build(kernel, types, (9, 0))
+    made = compile_and_link(kernel, types, (9, 0))
     names = [field.name for field in dataclasses.fields(Code)][2:]
     return Code(made.registers, made.shared_bytes, *(round(getattr(made.counts, name), 2) for name in names))

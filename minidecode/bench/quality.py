@@ -72,14 +72,14 @@ class Evaluation:
         names = [(r.model, r.plan, r.dtype) for r in self.rows]
         widths = [max(map(len, column)) for column in zip(("model", "plan", "dtype"), *names, strict=True)]
 
-        def line(labels, *cells):
+        def format_line(labels, *cells):
             labels = "  ".join(f"{label:<{width}}" for label, width in zip(labels, widths, strict=True))
             return "  ".join([labels, *(f"{cell:>7}" for cell in cells)])
 
-        lines = [line(("model", "plan", "dtype"), *METRICS.values(), "tokens", "seconds", "differ")]
+        lines = [format_line(("model", "plan", "dtype"), *METRICS.values(), "tokens", "seconds", "differ")]
         for name, r in zip(names, self.rows, strict=True):
             scores = [f"{r.scores[metric]:.2f}" for metric in METRICS]
-            lines.append(line(name, *scores, f"{r.tokens:.1f}", f"{r.seconds:.2f}", r.different))
+            lines.append(format_line(name, *scores, f"{r.tokens:.1f}", f"{r.seconds:.2f}", r.different))
         for number, r in enumerate(self.rows[1:], 2):
             if r.intervals:
                 changes = [f"{METRICS[m]} {low:+.2f} to {high:+.2f}" for m, (low, high) in r.intervals.items()]
@@ -108,7 +108,7 @@ def evaluate(
     """
     make_scorers(tokenizer)
     prompts, references = ([given] if isinstance(given, str) else given for given in (prompts, references))
-    listed_references(references, len(prompts))
+    check_and_list_references(references, len(prompts))
     for plan in plans:
         Plan.parse(plan)
     model.check(prompts, truncate=truncate, **options)
@@ -156,7 +156,7 @@ def judge_answers(
     A text that some row has no answer to is left out of all. Raises LineError where that leaves none, and OptionError
     on an unknown tokenizer.
     """
-    listed = listed_references(references, len(answers[0].texts))
+    listed = check_and_list_references(references, len(answers[0].texts))
     if tokenizer is None:
         warn_of_other_alphabets(listed)
     kept = [n for n in range(len(listed)) if all(a.texts[n] is not None for a in answers)]
@@ -256,7 +256,7 @@ class _Words:
 
 def warn_of_other_alphabets(references: list[list[str]]) -> None:
     """Warns of texts that ROUGE's own tokenizer drops the most of: it knows a-z and 0-9, and equal texts score 0."""
-    dropped = [letters for mine in references for text in mine if (letters := _dropped_letters(text))]
+    dropped = [letters for mine in references for text in mine if (letters := _letters_the_metric_drops(text))]
     if dropped:
         warnings.warn(
             f"ROUGE counts a-z and 0-9 alone, and drops most letters of {len(dropped)} of "
@@ -266,14 +266,14 @@ def warn_of_other_alphabets(references: list[list[str]]) -> None:
         )  # fmt: skip
 
 
-def _dropped_letters(text: str) -> str:
+def _letters_the_metric_drops(text: str) -> str:
     """The letters and digits that are not a-z and 0-9, if most are not."""
     letters = [c for c in text.lower() if c.isalnum()]
     others = [c for c in letters if not c.isascii()]
     return "".join(others) if 2 * len(others) > len(letters) else ""
 
 
-def listed_references(references: Sequence[str | Sequence[str]], prompts: int) -> list[list[str]]:
+def check_and_list_references(references: Sequence[str | Sequence[str]], prompts: int) -> list[list[str]]:
     """Each prompt's references as a list, if there are as many as prompts and all are texts."""
     if len(references) != prompts:
         raise InputError(f"there are {prompts} prompts and {len(references)} references: give each prompt its own")

@@ -54,7 +54,7 @@ class Setting:
 class Rung:
     """One switch. choices: of the plan; change: fields of the setting.
 
-    ran: what a run must show, and the words in it that prove that the switch was on (see `facts_of`).
+    ran: what a run must show, and the words in it that prove that the switch was on (see `summarize_receipts`).
     only_without_ngrams: it is compared with the rung before it without an n-gram ban, which would leave it no step.
     carries: what later rungs, which have that ban again, get of it, where that is not `choices`.
     is_built_on: whether later rungs have it too, if it gains.
@@ -125,7 +125,7 @@ def switch_setting(setting: Setting, rung: Rung, work: Work) -> Setting:
     return after
 
 
-def texts_of(model: Model, texts: int, input_length: int) -> list[str]:
+def make_texts_of_length(model: Model, texts: int, input_length: int) -> list[str]:
     """Different texts of about that many tokens, of a bundled sentence that is repeated."""
     encoded, decode = model.tokenizer.encode(TEXT), model.tokenizer.decode
     if model.config.shares_vocabulary:
@@ -166,7 +166,7 @@ class Work:
             ids = [rng.integers(3, model.config.source_vocab_size, input_length) for _ in range(texts)]
             model.footprint(input_ids=ids, truncate=None, **options)  # which refuses what the model cannot hold
             return cls(model, ids, None, options)
-        given = texts_of(model, texts, input_length)
+        given = make_texts_of_length(model, texts, input_length)
         resolved = model.options(**options)
         try:
             ids = [model.tokenize(text, resolved, truncate=None) for text in given]
@@ -251,7 +251,7 @@ def cost_as_written(op: str, function: Any, given: dict[str, Any]) -> Cost | Non
     return dataclasses.replace(cost, bytes=max(cost.bytes, counts.bytes))
 
 
-def peak_of(call: Callable[[], Run]) -> tuple[Run, int]:
+def run_and_measure_peak_bytes(call: Callable[[], Run]) -> tuple[Run, int]:
     """(the run, the most bytes that it held at one moment beyond what was there before it).
 
     Counted by tracemalloc: what Python and NumPy allocated, arrays included. What compiled code and the BLAS find room
@@ -274,21 +274,21 @@ def weights_bytes(model: Model) -> int:
     """The bytes of the arrays that the forward pass reads, each once."""
     arrays: list[np.ndarray] = []
 
-    def collect(part: Any) -> None:
+    def collect_arrays(part: Any) -> None:
         if isinstance(part, np.ndarray):
             arrays.append(part)
         elif isinstance(part, tuple):
             for each in part:
-                collect(each)
+                collect_arrays(each)
         elif dataclasses.is_dataclass(part):
             for each in vars(part).values():
-                collect(each)
+                collect_arrays(each)
 
-    collect(model.weights)
+    collect_arrays(model.weights)
     return bytes_held_by(arrays)
 
 
-def facts_of(done: Run) -> dict[str, str]:
+def summarize_receipts(done: Run) -> dict[str, str]:
     """What ran, by receipts: op -> implementation, and cache, dtype, arena, overlap and batches in words."""
     first, count = done.receipts[0], len(done.receipts)
     drafts = DraftCounts.sum(receipt.drafts for receipt in done.receipts if receipt.drafts)

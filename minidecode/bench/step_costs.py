@@ -56,7 +56,7 @@ class Step:
         return {2: np.float16, 4: np.float32}[self.itemsize]
 
 
-def step_of(config: Config, **request: int) -> Step:
+def make_step_of_config(config: Config, **request: int) -> Step:
     """A step of the model of a config.json; request: sizes of the step, or others than the model has."""
     layers, heads = config.stacks["decoder"]
     ups = 2 if config.is_gated else 1
@@ -71,9 +71,9 @@ def config_of_published_model(name: str) -> Config:
     return FAMILIES[fields["model_type"]].config.from_json(fields)
 
 
-def published_step(name: str, **request: int) -> Step:
+def make_step_of_published_model(name: str, **request: int) -> Step:
     """A step of a published model."""
-    return step_of(config_of_published_model(name), **request)
+    return make_step_of_config(config_of_published_model(name), **request)
 
 
 def matrices_of_step(s: Step) -> list[tuple[int, int]]:
@@ -148,7 +148,7 @@ Numbers = dict[str, dict[str, float]]
 def cache_numbers(s: Step, machine: Machine) -> Numbers:
     """The cache beside the weights, each beam with its own."""
     parts = {"weights": products_cost(s), "cache": attention_cost(s, OWN)}
-    return {HELD: {"weights": weight_bytes(s), "cache": held_bytes(s, OWN)}, **_moved_numbers(parts, machine)}
+    return {HELD: {"weights": weight_bytes(s), "cache": held_bytes(s, OWN)}, **_numbers_of_parts(parts, machine)}
 
 
 def beam_numbers(s: Step, machine: Machine) -> Numbers:
@@ -156,21 +156,21 @@ def beam_numbers(s: Step, machine: Machine) -> Numbers:
     return {
         HELD: {cache: held_bytes(s, cache) for cache in (OWN, ONCE)},
         REORDERED: {cache: reordered_bytes(s, cache, s.W) for cache in (OWN, ONCE)},
-        **_moved_numbers({cache: attention_cost(s, cache) for cache in (OWN, ONCE)}, machine),
+        **_numbers_of_parts({cache: attention_cost(s, cache) for cache in (OWN, ONCE)}, machine),
     }
 
 
 def reorder_numbers(s: Step, machine: Machine) -> Numbers:
     """Three ways to follow the beams: all rows into new arrays, in place what moves, and a table of where rows lie."""
 
-    def copied(moving: int) -> dict[str, float]:
+    def costs_by_way_of_reordering(moving: int) -> dict[str, float]:
         whole = 2 * held_bytes(s, OWN)  # read and written
         return {"new arrays": whole, "in place": reordered_bytes(s, OWN, moving), "a table": table_bytes(s, moving)}
 
     return {
-        REORDERED: copied(s.W),
-        SWAPPED: copied(2),
-        COPYING: {way: machine.seconds(Cost(count, 0)) for way, count in copied(s.W).items()},
+        REORDERED: costs_by_way_of_reordering(s.W),
+        SWAPPED: costs_by_way_of_reordering(2),
+        COPYING: {way: machine.seconds(Cost(count, 0)) for way, count in costs_by_way_of_reordering(s.W).items()},
         MOVED: {"weights": products_cost(s).bytes, "cache": attention_cost(s, OWN).bytes},
     }
 
@@ -179,7 +179,7 @@ def head_numbers(s: Step, machine: Machine) -> Numbers:
     """The cache and whole steps with H key/value heads, with G and with one."""
     steps = {"multi-head": replace(s, G=s.H), "grouped": s, "multi-query": replace(s, G=1)}
     parts = {name: sum_of_costs([products_cost(step), attention_cost(step, OWN)]) for name, step in steps.items()}
-    return {HELD: {name: held_bytes(step, OWN) for name, step in steps.items()}, **_moved_numbers(parts, machine)}
+    return {HELD: {name: held_bytes(step, OWN) for name, step in steps.items()}, **_numbers_of_parts(parts, machine)}
 
 
 def el_numbers(s: Step, machine: Machine) -> Numbers:
@@ -191,14 +191,14 @@ def el_numbers(s: Step, machine: Machine) -> Numbers:
     methods = el_costs.METHODS[1:]
     groups = {method: el_costs.costs_of_groups(sizes, method).values() for method in methods}
     seconds = {method: s.S * sum(map(machine.seconds, costs)) for method, costs in groups.items()}
-    parts = _moved_numbers({method: sum_of_costs([*costs] * s.S) for method, costs in groups.items()}, machine)
+    parts = _numbers_of_parts({method: sum_of_costs([*costs] * s.S) for method, costs in groups.items()}, machine)
     return {
         HELD: {method: el_costs.held_input_bytes(sizes, method, s.S) for method in methods},
         **parts, SECONDS: seconds,
     }  # fmt: skip
 
 
-def _moved_numbers(parts: dict[str, Cost], machine: Machine) -> Numbers:
+def _numbers_of_parts(parts: dict[str, Cost], machine: Machine) -> Numbers:
     return {
         MOVED: {name: cost.bytes for name, cost in parts.items()},
         OPERATIONS: {name: cost.operations for name, cost in parts.items()},

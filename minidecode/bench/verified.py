@@ -95,10 +95,10 @@ class Submission:
         try:
             result = self.function(*given)
         except (Exception, SystemExit) as error:
-            raise self._refused(error_line(error)) from error
+            raise self._make_refusal(error_line(error)) from error
         seconds = clock() - started
         if self.clock is not clock:
-            raise self._refused("replaced the clock by which it is timed")
+            raise self._make_refusal("replaced the clock by which it is timed")
         results = result if isinstance(result, tuple) else (result,)
         self._refuse_other_types(results)
         first = [_some_numbers(r) for r in results]
@@ -113,9 +113,9 @@ class Submission:
         if what:
             time.sleep(WAIT)
         if not all(map(_are_equal, first, map(_some_numbers, results))) or not all(map(_are_equal, at_return, written)):
-            raise self._refused("changed its result after it had returned: work was still running")
+            raise self._make_refusal("changed its result after it had returned: work was still running")
         if what:
-            raise self._refused(what)
+            raise self._make_refusal(what)
         return seconds
 
     def remember_answers(self, expected: tuple) -> None:
@@ -138,9 +138,9 @@ class Submission:
             if not all(seen < AGAIN * fresh and fresh - seen > LEAST_SAVED for fresh, seen in fastest):
                 return
         (fresh, seen), _ = fastest
-        raise self._refused(
-            f"takes {_microseconds(seen)} for values that it has seen and {_microseconds(fresh)} for new ones: it keeps"
-            " results by their content"
+        raise self._make_refusal(
+            f"takes {_microseconds_in_words(seen)} for values that it has seen and {_microseconds_in_words(fresh)} for"
+            " new ones: it keeps results by their content"
         )
 
     def _seconds_of_call(self, arguments: tuple) -> tuple[float, float]:
@@ -161,18 +161,20 @@ class Submission:
             machine, bandwidth=bandwidth, operations=operations, int8_operations=of_bytes
         ).seconds(cost)
         if seconds < least:
-            raise self._refused(
-                f"took {_microseconds(seconds)}, where no machine with {cores} cores moves these bytes and does these"
-                f" operations in less than {_microseconds(least)}: the time cannot be right"
+            raise self._make_refusal(
+                f"took {_microseconds_in_words(seconds)}, where no machine with {cores} cores moves these bytes and"
+                f" does these operations in less than {_microseconds_in_words(least)}: the time cannot be right"
             )
 
-    def _refused(self, what: str) -> RefusedError:
+    def _make_refusal(self, what: str) -> RefusedError:
         return RefusedError(f"{self.label} {what}{NOTHING}")
 
     def _refuse_other_types(self, results: tuple) -> None:
         for r in results:
             if type(r) is not np.ndarray:
-                raise self._refused(f"returned a {type(r).__name__} and no NumPy array: it may compute when it is read")
+                raise self._make_refusal(
+                    f"returned a {type(r).__name__} and no NumPy array: it may compute when it is read"
+                )
 
     def _refuse_threads(self, before: set[threading.Thread], tasks: int) -> None:
         if not self._expected:
@@ -180,13 +182,13 @@ class Submission:
         started = [t.name for t in ALL_THREADS() if t not in before]
         if started or _number_of_tasks() > tasks:
             which = started[0] if started else "of compiled code"
-            raise self._refused(f"left a thread running when it returned ({which}): it may still be at work")
+            raise self._make_refusal(f"left a thread running when it returned ({which}): it may still be at work")
 
     def _refuse_changed_inputs(self, arguments: tuple, given: tuple) -> None:
         arrays = zip(arrays_of(self.row, arguments), arrays_of(self.row, given), strict=True)
         for (name, before), (_, after) in arrays:
             if name not in self.row.changes and not _are_equal(before, after):
-                raise self._refused(f"changed its input {name}")
+                raise self._make_refusal(f"changed its input {name}")
 
     def _refuse_old_arrays(self, results: tuple, given: tuple) -> None:
         handed = [array for _, array in arrays_of(self.row, given)]
@@ -194,7 +196,9 @@ class Submission:
             if any(np.may_share_memory(r, array) for array in handed):
                 continue  # in place, or a view of what it was handed
             if any(np.may_share_memory(r, old) for old in self._results):
-                raise self._refused("returned an array that it had returned before: each call needs arrays of its own")
+                raise self._make_refusal(
+                    "returned an array that it had returned before: each call needs arrays of its own"
+                )
             self._results.append(r)
 
     def _fault_message(self, mine: tuple, arguments: tuple, right: tuple) -> str | None:
@@ -244,7 +248,7 @@ def time_verified(
     seconds: dict[str, list[float]] = {label: [] for label in (*ours(inputs(0)), *yours)}
     rng = np.random.default_rng(0)
 
-    def expected_of(arguments: tuple) -> tuple:
+    def expected_results(arguments: tuple) -> tuple:
         given = copy.deepcopy(arguments)
         return results_with_changed(row, reference(*given), given)
 
@@ -253,13 +257,13 @@ def time_verified(
         calls = ours(arguments)
         for label in rng.permutation(list(seconds)).tolist():
             if label in submissions:
-                took = submissions[label].time_call(arguments, expected_of)
+                took = submissions[label].time_call(arguments, expected_results)
             else:
                 took = _seconds_of_ours(*calls[label], synchronize, clock)
             if turn > 0:
                 seconds[label].append(took)
         for submission in submissions.values():
-            submission.remember_answers(expected_of(arguments))
+            submission.remember_answers(expected_results(arguments))
     for submission in submissions.values():
         submission.refuse_kept_results(inputs, repeats + 1)
     return seconds, list(submissions.values())
@@ -341,5 +345,5 @@ def _number_of_tasks() -> int:
         return threading.active_count()
 
 
-def _microseconds(seconds: float) -> str:
+def _microseconds_in_words(seconds: float) -> str:
     return f"{seconds * 1e6:,.1f} us"

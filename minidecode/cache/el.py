@@ -45,7 +45,7 @@ def key_value_weights(weight: Weight, heads):
     )  # fmt: skip
 
 
-def copied_weights(weights, weight: Weight) -> tuple:
+def weights_copied_for_cache(weights, weight: Weight) -> tuple:
     """The weights of `key_value_weights` that are copies, which the cache holds beside the model."""
     w_k_GKD, b_k_GK, w_v_GUD, _ = weights
     is_whole = weight.data.dtype == b_k_GK.dtype and weight.layout != "panels"
@@ -74,7 +74,7 @@ class ElCache(SplitCache):
     def __init__(self, block, offsets_X, stored_as=None, N=None):
         super().__init__(block, offsets_X, stored_as, N)
         self.weights = key_value_weights(block.qkv, block.heads)
-        self.copies = copied_weights(self.weights, block.qkv)
+        self.copies = weights_copied_for_cache(self.weights, block.qkv)
 
     def append(self, ops, qkv_RX, h_RD):
         """Keeps the prompt's hidden states, and otherwise does what the split cache does."""
@@ -129,7 +129,9 @@ class ElCrossCache:
     def __init__(self, block, key_values, source, target_offsets_X, was_packed=False):
         self.query_bias_X, self.heads, self.key_values = block.cross_q.bias, block.cross_heads, key_values
         self.weights = key_value_weights(key_values, block.cross_heads)
-        self.copies = (self.weights[0], self.weights[2]) if was_packed else copied_weights(self.weights, key_values)
+        self.copies = (
+            (self.weights[0], self.weights[2]) if was_packed else weights_copied_for_cache(self.weights, key_values)
+        )
         self.source, self.target_offsets_X = source, target_offsets_X
         self.begin_B = padding_lengths(source.offsets_X, source.N)
         self.one_row_each = bool((np.diff(fetch_constant(target_offsets_X)) == 1).all())  # as where a text begins

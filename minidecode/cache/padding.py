@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 
-def offsets_of(lengths) -> np.ndarray:
+def offsets_from_lengths(lengths) -> np.ndarray:
     """Where each of several sequences begins among the rows of all, and where the last one ends."""
     return np.concatenate([[0], np.cumsum(lengths)])
 
 
-def longest_length(offsets_X) -> int:
+def longest_sentence_length(offsets_X) -> int:
     """Positions of the longest sentence."""
     return int(np.diff(offsets_X).max())
 
@@ -28,7 +28,7 @@ def replicate_prompts(ops, k_RGK, v_RGU, offsets_X, beams: int, N: int):
     return k_RGMK, v_RGMU, padding_lengths(offsets_X, N)[sentence_R]
 
 
-def with_free_positions(k_RGNX, steps: int):
+def copy_with_free_positions(k_RGNX, steps: int):
     """A copy of the positions, with `steps` more behind them."""
     R, G, N, X = k_RGNX.shape
     k_RGMX = np.zeros((R, G, N + steps, X), k_RGNX.dtype, like=k_RGNX)

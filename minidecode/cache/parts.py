@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .padding import offsets_of
+from .padding import offsets_from_lengths
 from .prompt import PromptCache
 
 
@@ -29,20 +29,20 @@ class PartCache(PromptCache):
     """One decoder layer's keys and values of parts. `running` has what was read before, and gets what is read now."""
 
     def __init__(self, block: Any, running: Any, parts: list[Part], stored_as: np.dtype | None):
-        super().__init__(block, offsets_of([part.last - part.first for part in parts]), stored_as)
+        super().__init__(block, offsets_from_lengths([part.last - part.first for part in parts]), stored_as)
         self.running, self.parts = running, parts
 
     def attend(self, ops, q_RHK):
         """Attention of each row to its text up to itself."""
-        h, k_offsets_X = self.heads, offsets_of([part.last for part in self.parts])
-        arrays = q_RHK, *self._with_earlier(), self.offsets_X, k_offsets_X
+        h, k_offsets_X = self.heads, offsets_from_lengths([part.last for part in self.parts])
+        arrays = q_RHK, *self._join_with_earlier_parts(), self.offsets_X, k_offsets_X
         a_RX = ops.attend_prefill(*arrays, h.scale, True, h.window, **h.biases)
         self.cast_to_stored()
         for part, k_NGK, v_NGU in self._keys_and_values_by_part():
             self.running.write(part, k_NGK, v_NGU)
         return a_RX
 
-    def _with_earlier(self):
+    def _join_with_earlier_parts(self):
         """Keys and values of all parts, each behind those of its text that were read before."""
         pieces = []
         for part, k_NGK, v_NGU in self._keys_and_values_by_part():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..device.capture import add_one_to_counts, refuse_capture
-from .padding import replicate_prompts, with_free_positions
+from .padding import copy_with_free_positions, replicate_prompts
 from .prompt import PromptCache
 from .protocol import CacheSize
 
@@ -27,7 +27,7 @@ class PreallocatedCache(PromptCache):
     def begin_steps(self, ops, k_RGK, v_RGU, beams, steps):
         """Prompts padded on the left, repeated for each beam, with space for `steps` positions."""
         k_RGNK, v_RGNU, self.begin_R = replicate_prompts(ops, k_RGK, v_RGU, self.offsets_X, beams, self.N)
-        self.k_RGMK, self.v_RGMU = with_free_positions(k_RGNK, steps), with_free_positions(v_RGNU, steps)
+        self.k_RGMK, self.v_RGMU = copy_with_free_positions(k_RGNK, steps), copy_with_free_positions(v_RGNU, steps)
         self.end_R = np.full_like(self.begin_R, k_RGNK.shape[2])
 
     def append_step(self, ops, qkv_RX):

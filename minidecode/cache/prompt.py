@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from ..device.capture import refuse_capture
 from ..device.low_precision import cast_for_cache, dtype_for_heads
 from .cross import CrossCache
-from .padding import longest_length
+from .padding import longest_sentence_length
 from .prefix import Prefix, attend_prompt
 from .protocol import CacheSize, SourceCacheKind
 
@@ -43,7 +43,7 @@ class PromptCache:
     def __init__(self, block, offsets_X, stored_as=None, N=None):
         self.bias_X, self.heads, self.offsets_X = block.qkv.bias, block.heads, offsets_X
         self.stored_as = stored_as  # a smaller dtype than that of the arithmetic
-        self.N = longest_length(offsets_X) if N is None else N  # positions that prompts are padded to
+        self.N = longest_sentence_length(offsets_X) if N is None else N  # positions that prompts are padded to
 
     @staticmethod
     def prompt_bytes(size: CacheSize) -> int:

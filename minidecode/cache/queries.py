@@ -140,7 +140,7 @@ class QueryCache:
         k_RGK, v_RGU = (
             np.concatenate(both) for both in zip((self.cache.k_RGK, self.cache.v_RGU), query_parts, strict=True)
         )
-        bias, ends, parts = heads.bias and reversed_bias(heads.bias), self.rows.ends, []
+        bias, ends, parts = heads.bias and reverse_position_bias(heads.bias), self.rows.ends, []
         for first, last in self.rows.groups():
             seen_X = self.rows.seen_X[ends[first] : ends[last]]
             q_offsets_X = np.arange(last - first + 1, like=seen_X)
@@ -208,7 +208,7 @@ class QueryCross:
         return self.cross.arrays()
 
 
-def reversed_bias(bias: PositionBias) -> PositionBias:
+def reverse_position_bias(bias: PositionBias) -> PositionBias:
     """For a query before keys that are numbered from the newest on: key m lies m positions back, not at position m."""
     bucket_L = bias.bucket_L[::-1].copy()
     return PositionBias(bias.bias_XHP, bucket_L, len(bucket_L) - 1 - bias.zero)

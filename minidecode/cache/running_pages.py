@@ -36,7 +36,7 @@ class PagedRows(RunningRows):
 
         Besides, each row needs a free page, for it writes one of its own in the next step.
         """
-        tables, begun = [self._published(ids) for ids in texts], None
+        tables, begun = [self._look_up_published_pages(ids) for ids in texts], None
         needed = sum(pages_for(len(ids), self.page) - len(table) for ids, table in zip(texts, tables, strict=True))
         if needed + rows <= self.pool.available - self.number:
             begun = super().begin(texts, rows, source_length)
@@ -52,7 +52,7 @@ class PagedRows(RunningRows):
 
     def skip_known_positions(self, part: Part) -> None:
         """Pages that another request has published since `begin` take the place of empty ones."""
-        published = self._published(part.ids)
+        published = self._look_up_published_pages(part.ids)
         for r in part.row_X:
             before = self.tables.tables[r]
             self.tables.set_table(r, self.pool.fork([*published, *before[len(published) :]]))
@@ -60,7 +60,7 @@ class PagedRows(RunningRows):
         self.pool.release(published)
         part.first = len(published) * self.page
 
-    def _published(self, ids: np.ndarray) -> list[int]:
+    def _look_up_published_pages(self, ids: np.ndarray) -> list[int]:
         return [] if self.source_positions else self.pool.lookup(ids.tolist())
 
     def note_read(self, part: Part) -> None:
@@ -110,15 +110,15 @@ class PagedRunningCache(RunningCache):
                 np.zeros((self.rows.pool.pages, x.shape[1], self.rows.page, x.shape[2]), x.dtype)
                 for x in (k_NGK, v_NGU)
             )
-        page_N, slot_N = self._places(part, np.arange(part.first, part.last))
+        page_N, slot_N = self._pages_and_slots_of_positions(part, np.arange(part.first, part.last))
         self.k_XGMK[page_N, :, slot_N], self.v_XGMU[page_N, :, slot_N] = k_NGK, v_NGU
 
     def keys_and_values_before(self, part: Part) -> tuple[np.ndarray, ...]:
         """(k_NGK, v_NGU): what was read of a part's text before it, by any request."""
-        page_N, slot_N = self._places(part, np.arange(part.first))
+        page_N, slot_N = self._pages_and_slots_of_positions(part, np.arange(part.first))
         return self.k_XGMK[page_N, :, slot_N], self.v_XGMU[page_N, :, slot_N]
 
-    def _places(self, part: Part, position_N: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _pages_and_slots_of_positions(self, part: Part, position_N: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(page_N, slot_N): where positions of a text lie."""
         nth_N, slot_N = np.divmod(position_N, self.rows.page)
         return self.rows.tables.table_RX[part.row_X[0], nth_N], slot_N

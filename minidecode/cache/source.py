@@ -6,7 +6,7 @@ import numpy as np
 
 from ..device.arrays import fetch
 from ..device.low_precision import cast_for_cache
-from .padding import longest_length
+from .padding import longest_sentence_length
 
 
 class Source:
@@ -17,7 +17,7 @@ class Source:
 
     def __init__(self, h_RD, offsets_X, stored_as=None, N=None):
         self.h_RD, self.offsets_X, self.stored_as = h_RD, offsets_X, stored_as
-        self.N = longest_length(offsets_X) if N is None else N  # positions that sources are padded to
+        self.N = longest_sentence_length(offsets_X) if N is None else N  # positions that sources are padded to
         self.h_BND: np.ndarray | None = None
 
     def padded_once(self, ops):

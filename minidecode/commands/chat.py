@@ -86,12 +86,12 @@ class Conversation:
         """Prints what the model answers, as it grows. After an error the message is no part of the conversation."""
         self.messages.append({"role": "user", "content": text})
         try:
-            self._answer(out)
+            self._generate_answer(out)
         except MinidecodeError:
             self.messages.pop()  # two messages of the user in a row are what many templates refuse
             raise
 
-    def _answer(self, out: Any) -> None:
+    def _generate_answer(self, out: Any) -> None:
         ids, left_out = self.ids_that_fit()
         if left_out:
             print(

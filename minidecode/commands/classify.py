@@ -14,7 +14,7 @@ from .completion import complete_model
 from .embed import Input, Texts, Truncate, rate_in_words
 from .flags import MODEL_HELP, AsJson, Debug, Device, Dtype, Jsonl, PlanText, Quiet, Revision, warn_of_files
 from .progress_bar import progress_bar
-from .read_texts import records_of
+from .read_texts import read_records_of_command
 
 
 def classify(
@@ -37,7 +37,7 @@ def classify(
 
     if not quiet:
         warn_of_files(plan)
-    records = records_of(texts or [], input, jsonl)
+    records = read_records_of_command(texts or [], input, jsonl)
     with progress_bar("reading", quiet, unit="texts") as report:
         loaded = load(model, plan=plan, dtype=dtype, device=device, revision=revision)
         started = time.perf_counter()

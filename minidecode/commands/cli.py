@@ -29,7 +29,7 @@ from .compare import compare
 from .completion import join_words_of_bash
 from .convert import convert
 from .doctor import doctor
-from .elsewhere import answer_for_option, with_dashes
+from .elsewhere import answer_for_option, replace_underscores_by_dashes
 from .embed import embed
 from .evaluate import evaluate
 from .exercise import app as exercise_app
@@ -42,7 +42,7 @@ from .help_text import GroupedCommands, GroupedOptions, show_help_alone
 from .help_topics import help
 from .import_file import import_file
 from .interpolate import interpolate
-from .interrupts import Terminated, raise_if_asked, raised_signals
+from .interrupts import Terminated, raise_if_asked, raise_on_signals
 from .ladder import ladder
 from .models import models
 from .plan import plan
@@ -64,7 +64,8 @@ class Commands(GroupedCommands, TyperGroup):
 
 app = typer.Typer(
     cls=Commands, help="Fast transformer decoding you can read: load a model, generate, and see what ran.",
-    rich_markup_mode=None, pretty_exceptions_enable=False, context_settings={"token_normalize_func": with_dashes},
+    rich_markup_mode=None, pretty_exceptions_enable=False,
+    context_settings={"token_normalize_func": replace_underscores_by_dashes},
 )  # fmt: skip
 IN_ORDER_OF_HELP = {
     "Generate": (generate, chat, serve, interpolate, trace, explore, score),
@@ -103,10 +104,10 @@ class OnceEach(GroupedOptions, TyperCommand):
             return super().invoke(ctx)
         except OptionError as error:
             if not str(error).startswith("plan: "):  # whose rows have names of options, too
-                error.args = (error_in_flags(str(error), self._flags()),)
+                error.args = (error_in_flags(str(error), self._flags_by_parameter()),)
             raise
 
-    def _flags(self) -> dict[str, str]:
+    def _flags_by_parameter(self) -> dict[str, str]:
         """Each option's name in Python -> its flag, the one of that name if it has several."""
         flags = {}
         for option in (p for p in self.params if p.param_type_name == "option"):
@@ -139,7 +140,7 @@ def _global_options(
 def main() -> None:
     """Runs a command; an error that a user can mend is one line on stderr and exit code 1, or 2 for bad usage."""
     try:
-        with raised_signals():
+        with raise_on_signals():
             code = _run_with_cleanup()
     except (KeyboardInterrupt, Terminated) as error:  # in the clean-up
         code = 130 if isinstance(error, KeyboardInterrupt) else 143
@@ -155,7 +156,7 @@ def _run_with_cleanup() -> int:
     if quiet:  # read when the hub's client is imported, and before a file is converted
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     with completing, _private_folder(), _warnings_in_one_line(quiet):
-        return _run(debug="--debug" in sys.argv[1:])
+        return _run_command_line(debug="--debug" in sys.argv[1:])
 
 
 @contextlib.contextmanager
@@ -185,7 +186,7 @@ def _warnings_in_one_line(quiet: bool) -> Iterator[None]:
     """Prints our own warnings to stderr without the line of source that raised them, each text once."""
     shown, usual = set(), warnings.showwarning
 
-    def show(message: Any, category: type[Warning], *where: Any) -> None:
+    def show_in_one_line(message: Any, category: type[Warning], *where: Any) -> None:
         if not issubclass(category, MinidecodeWarning):
             usual(message, category, *where)
         elif str(message) not in shown:
@@ -194,7 +195,7 @@ def _warnings_in_one_line(quiet: bool) -> Iterator[None]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore" if quiet else "always", MinidecodeWarning)
-        warnings.showwarning = show
+        warnings.showwarning = show_in_one_line
         yield
 
 
@@ -207,32 +208,34 @@ def _ready_streams() -> None:
         sys.stdout.reconfigure(encoding="utf-8")
 
 
-def _run(debug: bool) -> int:
+def _run_command_line(debug: bool) -> int:
     """The exit code of the command that sys.argv names. What is no error of the user's is raised."""
     try:
         return _run_to_its_end()
     except MinidecodeError as error:
-        return _fail(str(error), 1, debug)
+        return _print_error_and_exit(str(error), 1, debug)
     except BrokenPipeError:  # the reader of our output has gone: not our error, and nothing to say
         _give_up_stdout()
         return 1
     except (OSError, ImportError) as error:
         if (message := _load_error_in_words(error)) is not None:
-            return _fail(message, 1, debug)
+            return _print_error_and_exit(message, 1, debug)
         if isinstance(error, ImportError):  # a bug, shown whole
             raise
         # With a number and no name it comes from writing our output.
-        code = _fail(f"{error.filename or 'the output cannot be written'}: {error.strerror or error}", 1, debug)
+        code = _print_error_and_exit(
+            f"{error.filename or 'the output cannot be written'}: {error.strerror or error}", 1, debug
+        )
         _give_up_stdout()
         return code
     except Terminated as terminated:
-        return _fail(str(terminated) or "terminated", 143, debug)
+        return _print_error_and_exit(str(terminated) or "terminated", 143, debug)
     except Interrupted as interrupted:
-        return _fail(str(interrupted), 130, debug)
+        return _print_error_and_exit(str(interrupted), 130, debug)
     except (KeyboardInterrupt, typer.Abort):
-        return _fail("interrupted", 130, debug)
+        return _print_error_and_exit("interrupted", 130, debug)
     except MemoryError as error:
-        return _fail(f"not enough memory: {error}; use a smaller --batch-size or --num-beams", 1, debug)
+        return _print_error_and_exit(f"not enough memory: {error}; use a smaller --batch-size or --num-beams", 1, debug)
     except Exception as error:
         if not hasattr(error, "format_message"):  # not the command-line library's own complaint: a bug, shown whole
             raise
@@ -240,7 +243,7 @@ def _run(debug: bool) -> int:
         message = _number_error(error.format_message().rstrip("."), sys.argv[1:])
         if "No such option" in message:
             message = _unknown_option_error(message, error)
-        return _fail(f"{message} (see {command} --help)", 2, debug)
+        return _print_error_and_exit(f"{message} (see {command} --help)", 2, debug)
 
 
 def _run_to_its_end() -> int:
@@ -338,7 +341,7 @@ def _dash_hint(message: str, context: Any) -> str:
     return ""
 
 
-def _fail(message: str, code: int, debug: bool) -> int:
+def _print_error_and_exit(message: str, code: int, debug: bool) -> int:
     if debug:
         import traceback
 

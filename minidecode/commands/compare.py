@@ -64,10 +64,10 @@ def compare(
         every = [c.as_dict() for comparisons in files.values() for c in comparisons]
         print(json.dumps(every if len(every) > 1 else every[0]))
     if output is not None:
-        from ..bench.pictures import roofline, svg_of
+        from ..bench.pictures import draw_roofline, figure_as_svg
 
         with whole_file(output) as file:
-            file.write(svg_of(roofline(drawn)))
+            file.write(figure_as_svg(draw_roofline(drawn)))
 
 
 def _refuse_roofline_of_bytes(name: str) -> None:

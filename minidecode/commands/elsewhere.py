@@ -52,6 +52,6 @@ def answer_for_option(option: str, known: set[str]) -> str:
     return words if not needed or needed in known else ""
 
 
-def with_dashes(option: str) -> str:
+def replace_underscores_by_dashes(option: str) -> str:
     """--max_new_tokens, as in Python, is --max-new-tokens."""
     return option.replace("_", "-")

@@ -13,7 +13,7 @@ import typer
 from ..errors import InputError
 from .flags import AsJson, Debug, Device, Dtype, Jsonl, ModelName, PlanText, Quiet, Revision, output_flag, warn_of_files
 from .progress_bar import progress_bar, tell_when_compiling
-from .read_texts import records_of
+from .read_texts import read_records_of_command
 from .whole_file import replacement_warning, whole_file
 
 Pooling = Annotated[str | None, typer.Option(help="mean, cls, max or pooler.  [default: as the model's files say]")]
@@ -53,7 +53,7 @@ def embed(
         raise InputError(f"{output} is written as NumPy's .npy: name it {output.with_suffix('.npy').name}")
     if not quiet:
         warn_of_files(plan)
-    records = records_of(texts or [], input, jsonl)
+    records = read_records_of_command(texts or [], input, jsonl)
     with progress_bar("reading", quiet, unit="texts") as report:
         loaded = load(model, plan=plan, dtype=dtype, device=device, revision=revision)
         started = time.perf_counter()

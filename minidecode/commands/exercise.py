@@ -91,13 +91,13 @@ def check(
         return
     from ..course.exercises.checking import check as judge
     from ..course.exercises.find import find
-    from ..course.exercises.folder import submission_of
+    from ..course.exercises.folder import read_submission
     from ..course.exercises.folder import target_submission as find_target
 
     task = find(exercise)
     work, file = _folder_and_file(exercise, folder)
     path = file or (work.path_of_exercise(task) if target else work.existing_path(task))
-    submission = find_target(target, task) if target else submission_of(path)
+    submission = find_target(target, task) if target else read_submission(path)
     asked = _seed_of_student(seed, student) if seed is not None or student else None
     verdict, picture = judge(task, submission, work, asked)
     if as_json:
@@ -121,7 +121,7 @@ def _folder_and_file(exercise: str, folder: Path | None) -> tuple[Folder, Path |
 def _check_all(folder: Path | None, target: str | None, is_varied: bool, as_json: bool) -> None:
     """All that was begun, in a line each. A prediction is left out: a check would tell its answer."""
     from ..course.exercises.checking import check as judge
-    from ..course.exercises.folder import submission_of, work_folder
+    from ..course.exercises.folder import read_submission, work_folder
 
     if target or is_varied:
         raise OptionError("--target, --seed and --student are of one exercise: name it, as in exercise check 1")
@@ -140,7 +140,7 @@ def _check_all(folder: Path | None, target: str | None, is_varied: bool, as_json
         )
     records, solved = [], 0
     for task in asked:
-        verdict, picture = judge(task, submission_of(work.path_of_exercise(task)), work)
+        verdict, picture = judge(task, read_submission(work.path_of_exercise(task)), work)
         solved += verdict.ok
         records.append(_record_of_verdict(verdict, picture))
         if not as_json:
@@ -175,12 +175,12 @@ def score(
     from .. import __version__
     from ..course.exercises import league as leagues
     from ..course.exercises.find import find
-    from ..course.exercises.folder import submission_of
+    from ..course.exercises.folder import read_submission
 
     task = find(exercise)
     work, file = _folder_and_file(exercise, folder)
     path = file or work.existing_path(task)
-    verdict, scored = leagues.score(task, submission_of(path), league, __version__)
+    verdict, scored = leagues.score(task, read_submission(path), league, __version__)
     if scored is None:
         print(verdict)
         raise typer.Exit(1)
@@ -316,8 +316,8 @@ def grade(
 
 
 def _seed_of_student(seed: int | None, student: str | None) -> int:
-    from ..course.exercises.exercise import seed_of
+    from ..course.exercises.exercise import seed_from_name
 
     if seed is not None and student is not None:
         raise OptionError("a variation is drawn from --seed or from --student, not from both")
-    return seed if seed is not None else seed_of(student) if student is not None else 0
+    return seed if seed is not None else seed_from_name(student) if student is not None else 0

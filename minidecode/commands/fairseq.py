@@ -60,7 +60,7 @@ def fairseq_generate(given: Given = None) -> None:
     if targets is not None and len(targets) != len(sources):
         raise OptionError(f"{asked.data} has {len(sources)} sources and {len(targets)} targets: preprocess both again")
     program = Program.start(asked, pair)
-    scorer = scorer_of(asked) if targets is not None else None
+    scorer = make_scorer(asked) if targets is not None else None
     sizes = [np.array([len(ids) for ids in side]) for side in (sources, targets) if side is not None]
     multiple = asked.required_batch_size_multiple or 8
     tokens = 12000 if asked.max_tokens is None and asked.batch_size is None else asked.max_tokens
@@ -202,11 +202,11 @@ class BleuOfIds:
     def add(self, target: np.ndarray, ids: np.ndarray, reference: str, text: str) -> None:
         """Token ids; where pieces are joined, words, each a number."""
         if self.joined:
-            self.bleu.add(self._words(reference), self._words(text))
+            self.bleu.add(self._number_words(reference), self._number_words(text))
         else:
             self.bleu.add(target.tolist(), ids.tolist())
 
-    def _words(self, text: str) -> list[int]:
+    def _number_words(self, text: str) -> list[int]:
         return [UNKNOWN if word == "<unk>" else self.numbers.setdefault(word, len(self.numbers) + len(SPECIAL))
                 for word in text.split()]  # fmt: skip
 
@@ -232,7 +232,7 @@ class BleuOfTexts:
         return sacrebleu.corpus_bleu(self.texts, [self.references], tokenize="13a").format()
 
 
-def scorer_of(asked: argparse.Namespace) -> BleuOfIds | BleuOfTexts:
+def make_scorer(asked: argparse.Namespace) -> BleuOfIds | BleuOfTexts:
     """What --scoring names. Raises OptionError where its package is missing."""
     if asked.scoring == "bleu" and not asked.sacrebleu:
         return BleuOfIds(asked.post_process is not None)

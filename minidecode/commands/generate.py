@@ -31,7 +31,7 @@ from .flags import (
 )
 from .generate_files import check_on_error, check_prompts, check_resume, failure_summary, run_lines
 from .progress_bar import progress_bar, tell_when_compiling
-from .prompts import Prompts, prompts_of
+from .prompts import Prompts, read_prompts_of_command
 from .search_flags import with_search_options
 from .whole_file import whole_file
 
@@ -111,7 +111,7 @@ def generate(
         if device == "emulator":
             print(EMULATED, file=sys.stderr)
     # NaN scores are reported in words; NumPy's warnings of what leads there would come on top.
-    with prompts_of(prompts or [], input, jsonl) as given, np.errstate(all="ignore"):
+    with read_prompts_of_command(prompts or [], input, jsonl) as given, np.errstate(all="ignore"):
         if resume:
             check_resume(given, output)
         started = time.perf_counter()  # of the work: typing a prompt takes time

@@ -52,10 +52,10 @@ def driver_version() -> tuple[int, int] | None:
 
 def extra_that_fits() -> str:
     """The extra for this machine's driver; the one for older drivers where there is none."""
-    return f"cu{cuda_of(driver_version())}"
+    return f"cu{cuda_major_for_driver(driver_version())}"
 
 
-def cuda_of(driver: tuple[int, int] | None) -> int:
+def cuda_major_for_driver(driver: tuple[int, int] | None) -> int:
     """The major number of the CUDA whose packages fit a driver."""
     return 13 if driver and driver[0] >= 13 else 12
 
@@ -69,7 +69,7 @@ def what_does_not_fit(packages: GpuPackages) -> list[str]:
     if major < 12:
         return [*lines, f"the driver runs CUDA {major}.{minor} at most, minidecode needs 12: install a newer driver"]
     fits = [cuda for cuda in packages.cupy if cuda <= major]
-    cuda = fits[0] if len(fits) == 1 else cuda_of(packages.driver)
+    cuda = fits[0] if len(fits) == 1 else cuda_major_for_driver(packages.driver)
     whole, cupy = pip_install("numba-cuda", f"cu{cuda}"), pip_install(f"cupy-cuda{cuda}x")
     if not packages.cupy:
         return [*lines, f"CuPy is not installed, so no array can live on the GPU: {whole}"]

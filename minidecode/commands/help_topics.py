@@ -103,12 +103,12 @@ def plan_help() -> str:
         **{name: f"{', '.join(choices)}: {ABOUT_SWITCHES[name]}" for name, choices in SWITCHES.items()},
     }
     return "\n".join([
-        *_paragraph("--plan BASE,KEY=VALUE,... chooses the cache, and one implementation of each op. No base means"
+        *_wrap_paragraph("--plan BASE,KEY=VALUE,... chooses the cache, and one implementation of each op. No base means"
                     " auto, or numpy if a key is given. A choice that cannot run is an error: nothing falls back"
                     " silently."),
         "", "Bases:", *_table_of_names(ABOUT_BASES, BASES),
         "", "Keys:", *_table_of_names(keys, keys),
-        "", "Keys of the catalog, one per op:", *_paragraph(", ".join(rows), "  "),
+        "", "Keys of the catalog, one per op:", *_wrap_paragraph(", ".join(rows), "  "),
         "Their values:", *_table_of_names(ABOUT_BACKENDS, BACKENDS),
         *_table_of_names({"rounded": "NumPy with a device's float16 activations: linear, epilogue, cross_kv",
                  "FILE.py:FUNCTION": "a function of yours; minidecode executes the file",
@@ -122,8 +122,8 @@ def plan_help() -> str:
 def cache_help() -> str:
     """What each cache stores."""
     return "\n".join([
-        *_paragraph("The cache keeps keys and values of earlier positions, so that a step need not compute them again."
-                    " --plan cache=NAME chooses one. The tokens stay the same."),
+        *_wrap_paragraph("The cache keeps keys and values of earlier positions, so that a step need not compute them"
+                    " again. --plan cache=NAME chooses one. The tokens stay the same."),
         "", "cache=", *_table_of_names({name: kind.about for name, kind in CACHES.items()}, CACHES),
         "", "cache_dtype=", *_table_of_names(ABOUT_STORED, STORED_AS),
         "", "Examples:", "  minidecode generate \"Fellow citizens,\" --plan cache=split --receipt",
@@ -137,9 +137,9 @@ def dtype_help() -> str:
     from ..device.low_precision import LOW_PRECISION
 
     return "\n".join([
-        *_paragraph("--dtype chooses how weights are stored, and in which precision a model computes."),
+        *_wrap_paragraph("--dtype chooses how weights are stored, and in which precision a model computes."),
         "", "--dtype", *_table_of_names(ABOUT_DTYPES, ("float32", "float64", *LOW_PRECISION)),
-        "", *_paragraph(f"{', '.join(LOW_PRECISION)} make another model, so other tokens may come. On a GPU, their"
+        "", *_wrap_paragraph(f"{', '.join(LOW_PRECISION)} make another model, so other tokens may come. On a GPU, their"
                         " products round activations to float16. The cache has a type of its own: --plan"
                         " cache_dtype=float16."),
         "", "Examples:", "  minidecode generate \"Fellow citizens,\" --dtype int8",
@@ -154,7 +154,7 @@ def models_help() -> str:
     from ..files.published import PUBLISHED
 
     return "\n".join([
-        *_paragraph("-m names a model of a supported family (docs/guide/models.md lists them):"),
+        *_wrap_paragraph("-m names a model of a supported family (docs/guide/models.md lists them):"),
         "", *_table_of_names({
             "a bundled model": f"{', '.join(sorted(bundled_models()))}: no download",
             "a folder": "with config.json, weights and tokenizer, as the Hugging Face hub has them",
@@ -183,7 +183,7 @@ def _list_of_topics(topics: dict[str, tuple[str, Callable[[], str]]]) -> str:
     return "\n".join([*lines, "", "minidecode help TOPIC explains one; minidecode help COMMAND is COMMAND --help."])
 
 
-def _paragraph(text: str, indent: str = "") -> list[str]:
+def _wrap_paragraph(text: str, indent: str = "") -> list[str]:
     return textwrap.wrap(
         text, WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
     )

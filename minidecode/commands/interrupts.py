@@ -27,19 +27,19 @@ class Terminated(BaseException):
 
 
 @contextlib.contextmanager
-def raised_signals() -> Iterator[None]:
+def raise_on_signals() -> Iterator[None]:
     """Within it SIGINT raises KeyboardInterrupt and SIGTERM raises Terminated, until one of them has its effect."""
     global _asked
     _asked, usual_hook = None, sys.unraisablehook
 
-    def hook(dropped: Any) -> None:
+    def repeat_signal_if_dropped(dropped: Any) -> None:
         if issubclass(dropped.exc_type, (KeyboardInterrupt, Terminated)):
             _thread.start_new_thread(_raise_signal_again, ())  # threading.Thread takes locks, which may be held here
         else:
             usual_hook(dropped)
 
     usual = {number: signal.signal(number, _raise_interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
-    sys.unraisablehook = hook
+    sys.unraisablehook = repeat_signal_if_dropped
     try:
         yield
     finally:
@@ -73,8 +73,8 @@ def _raise_signal_again() -> None:
 def report_unless_interrupted(report: Callable[[float, int], None]) -> Callable[[float, int], None]:
     """`report`, which raises a signal again of which a library has swallowed the exception."""
 
-    def call(done: float, total: int) -> None:
+    def report_or_raise(done: float, total: int) -> None:
         raise_if_asked()
         report(done, total)
 
-    return call
+    return report_or_raise

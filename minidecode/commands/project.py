@@ -156,9 +156,9 @@ def _known_stages(stages: list[int] | None) -> list[int]:
 @app.command()
 def solution(debug: Debug = False):
     """Print our engine; a checkout or the instructor's package has it."""
-    from ..course.exercises.skeleton import checkouts
+    from ..course.exercises.skeleton import folders_with_solutions
 
-    solutions = [root / "exercises" / "engine" / "solution.py" for root in checkouts()]
+    solutions = [root / "exercises" / "engine" / "solution.py" for root in folders_with_solutions()]
     path = next((path for path in solutions if path.is_file()), None)
     if path is None:
         raise OptionError("our engine is not installed with the package: it is on the site, and in the repository")

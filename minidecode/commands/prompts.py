@@ -38,7 +38,7 @@ class Prompts:
 
 
 @contextlib.contextmanager
-def prompts_of(
+def read_prompts_of_command(
     arguments: list[str], path: Path | None, jsonl: bool, what: str = "prompt"
 ) -> Iterator[Prompts]:  # fmt: skip
     """From the arguments or from a file or standard input (-), never from both. Raises InputError if there is none.

@@ -8,15 +8,15 @@ from typing import Any
 
 from ..errors import InputError
 from ..lines.records import read_record
-from .prompts import prompts_of
+from .prompts import read_prompts_of_command
 
 
-def records_of(arguments: list[str], path: Path | None, jsonl: bool) -> list[dict[str, Any]]:
+def read_records_of_command(arguments: list[str], path: Path | None, jsonl: bool) -> list[dict[str, Any]]:
     """A record with a "prompt" for each text of the arguments, or of a file or standard input, never of both.
 
     Raises InputError if there is none, and on one that is blank.
     """
-    with prompts_of(arguments, path, jsonl, "text") as given:
+    with read_prompts_of_command(arguments, path, jsonl, "text") as given:
         return [
             read_record(line, given.is_jsonl, f"{given.source} {i}", "text") for i, line in enumerate(given.lines, 1)
         ]

@@ -15,7 +15,7 @@ from ..lines.records import number_or_null
 from .flags import AsJson, Debug, Device, Dtype, Jsonl, ModelName, Quiet, Revision
 from .generate_files import check_on_error, failure_summary
 from .progress_bar import progress_bar
-from .prompts import prompts_of
+from .prompts import read_prompts_of_command
 
 
 def score(
@@ -50,7 +50,7 @@ def score(
 
     check_on_error(on_error, as_json)
     with (
-        prompts_of(texts or [], input, jsonl, "text") as given,
+        read_prompts_of_command(texts or [], input, jsonl, "text") as given,
         np.errstate(all="ignore"),
         progress_bar("scoring", quiet, unit="texts") as report,
     ):

@@ -71,7 +71,7 @@ def with_search_options(command):
     at = next((i for i, p in enumerate(parameters) if p.name == "debug"), len(parameters))
 
     @functools.wraps(command)
-    def run(**arguments):
+    def run_with_options(**arguments):
         given = {flag.name: arguments.pop(flag.name) for flag in flags}
         ignored = given.pop("ignore_generation_config")
         loading = {name: given.pop(name) for name in ("task", "source_lang", "target_lang")}
@@ -80,9 +80,9 @@ def with_search_options(command):
 
     parameters[at:at] = flags
     parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
-    run.__signature__ = signature.replace(parameters=parameters)
-    run.__annotations__ = {p.name: p.annotation for p in parameters}
-    return run
+    run_with_options.__signature__ = signature.replace(parameters=parameters)
+    run_with_options.__annotations__ = {p.name: p.annotation for p in parameters}
+    return run_with_options
 
 
 def set_limit(options: dict[str, Any], new_tokens: int) -> None:

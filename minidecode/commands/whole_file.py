@@ -26,7 +26,7 @@ def whole_file(path: Path) -> Iterator[Any]:
             with open(path, "w", encoding="utf-8") as f:
                 yield f
             return
-        mode = path.stat().st_mode & 0o777 if exists else 0o666 & ~_umask()
+        mode = path.stat().st_mode & 0o777 if exists else 0o666 & ~_read_umask()
         descriptor, partial = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror}") from None
@@ -49,7 +49,7 @@ def replacement_warning(path: Path) -> str:
     return f"{path} is there already: it will be replaced at the end" if is_there else ""
 
 
-def _umask() -> int:
+def _read_umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask

@@ -75,13 +75,13 @@ def make_bucket_table(buckets: int, farthest: int, two_sided: bool = False) -> t
     n = buckets // 2 if two_sided else buckets
     half = n // 2
 
-    def bucket(back: int) -> int:
+    def bucket_of_distance(back: int) -> int:
         far = abs(back) if two_sided else max(back, 0)
         grown = half + math.floor(math.log(max(far, half) / half) / math.log(farthest / half) * (n - half))
         return (n if two_sided and back < 0 else 0) + (far if far < half else min(grown, n - 1))
 
     zero = farthest if two_sided else 0
-    return np.array([bucket(entry - zero) for entry in range(zero + farthest + 1)]), zero
+    return np.array([bucket_of_distance(entry - zero) for entry in range(zero + farthest + 1)]), zero
 
 
 def make_random_position_bias(
@@ -111,7 +111,7 @@ def look_up_bias_of_row(bias, r: int, distances) -> np.ndarray | None:
     return bias_HP[:, [bias.bucket_L[e] for e in entries]]
 
 
-def softmax(scores):
+def softmax_in_plain_python(scores):
     most = max(scores)
     exps = [math.exp(s - most) for s in scores]
     total = math.fsum(exps)
@@ -127,7 +127,7 @@ def attend_row(q_HK, k_GMK, v_GMU, scale, bias_HM=None):
         scores = [scale * math.fsum(float(a) * float(b) for a, b in zip(q_HK[h], k, strict=True)) for k in k_GMK[g]]
         if bias_HM is not None:
             scores = [score + float(bias) for score, bias in zip(scores, bias_HM[h], strict=True)]
-        weights = softmax(scores)
+        weights = softmax_in_plain_python(scores)
         heads.append(sum(w * np.asarray(v, np.float64) for w, v in zip(weights, v_GMU[g], strict=True)))
     return np.concatenate(heads)
 

@@ -29,7 +29,7 @@ from ..device.launch import InEmulator, traced_launches
 from ..device.seen_kernels import seen_kernels
 from ..device.user_functions import describe_function, describe_other_parameters, error_line, load_python_file
 from ..errors import OptionError
-from .hurried import hurried_clocks
+from .hurried import hurry_clocks
 from .kernel_types import check_types
 from .large import SECONDS, LeftOut, judge_large, why_beyond_limits
 from .rows import row_module
@@ -127,7 +127,7 @@ def check(
     if examples < 1 or (planted is not None and planted < 1):
         raise OptionError("check takes at least one random input and one planted one: examples and planted are above 0")
     label = describe_function(implementation)
-    device = device or device_of(implementation)
+    device = device or choose_device(implementation)
     if device != "cpu":
         implementation = OnDevice(implementation, device)
     is_emulated = device == "emulator" or isinstance(implementation, InEmulator) or device_kind() != "gpu"
@@ -136,7 +136,7 @@ def check(
         asked.draw_inputs(),
         [arguments_for_function(implementation, case) for case in asked.planted_cases()],
     )
-    some_planted = all_planted if planted is None else evenly_drawn(all_planted, planted)
+    some_planted = all_planted if planted is None else draw_evenly(all_planted, planted)
     large = asked.large_cases()
     total = examples + len(some_planted) + len(large)
     tried, since, last, kept, left_out = [0], [0], [None], _KeepsResults(implementation), []
@@ -146,7 +146,7 @@ def check(
         progress(min(tried[0], total), total)
         return find_mistake(row, kept, arguments, promised)
 
-    def judge(arguments: tuple) -> None:
+    def judge_case(arguments: tuple) -> None:
         since[0] += last[0] is not None
         if shrinks is not None and since[0] > shrinks:
             raise _EnoughError
@@ -165,7 +165,7 @@ def check(
     )  # fmt: skip
     @given(strategy)
     def judge_random(arguments: tuple) -> None:
-        judge(arguments_for_function(implementation, arguments))
+        judge_case(arguments_for_function(implementation, arguments))
 
     failure = None
     with traced_launches():
@@ -173,7 +173,7 @@ def check(
             with seen_kernels() as kernels:
                 judge_random()
                 for arguments in some_planted:
-                    judge(arguments)
+                    judge_case(arguments)
                 if mistake := find_mistake_with_out(row, implementation, all_planted[0]):
                     last[0] = (all_planted[0], mistake)
                     raise _WrongAnswerError
@@ -201,7 +201,7 @@ def check(
     return Verdict(name, label, tried[0], failure, warnings, left_out, where, len(all_planted) - len(some_planted))
 
 
-def evenly_drawn(cases: list[tuple], number: int) -> list[tuple]:
+def draw_evenly(cases: list[tuple], number: int) -> list[tuple]:
     """So many of the cases, at equal distances, the first and the last among them; all if there are no more."""
     if number >= len(cases):
         return cases
@@ -209,7 +209,7 @@ def evenly_drawn(cases: list[tuple], number: int) -> list[tuple]:
     return [cases[i * last // max(number - 1, 1)] for i in range(number)]
 
 
-def device_of(implementation: Callable[..., Any]) -> str:
+def choose_device(implementation: Callable[..., Any]) -> str:
     """Where the arrays of a function that is judged live: on the GPU, if there is one, for minidecode's kernels."""
     is_kernel = getattr(implementation, "__module__", "").startswith("minidecode.cuda.")
     if not is_kernel or device_kind() != "gpu":
@@ -319,7 +319,7 @@ def find_mistake(
     for name in _names_returned_too(row, arguments):
         if not isinstance(result, np.ndarray) or not np.shares_memory(result, given[names.index(name)]):
             return Mistake(f"It must change {name} in place and return it.")
-    return _difference(row, result, given, *arguments_as_judged(row, implementation, arguments), promised)
+    return _find_difference(row, result, given, *arguments_as_judged(row, implementation, arguments), promised)
 
 
 def find_mistake_with_out(row: Row, implementation: Callable[..., Any], arguments: tuple) -> Mistake | None:
@@ -331,14 +331,14 @@ def find_mistake_with_out(row: Row, implementation: Callable[..., Any], argument
             return None
     except ValueError:  # a function without a signature
         return None
-    given, out = copy.deepcopy(arguments), _poisoned_results(row, arguments)
+    given, out = copy.deepcopy(arguments), _make_poisoned_results(row, arguments)
     try:
         results = _as_tuple(implementation(*given, out=out if len(out) > 1 else out[0]))
     except (Exception, SystemExit) as error:
         return Mistake(f"Given `out`, it {error_line(error)}")
     if not all(isinstance(r, np.ndarray) and np.shares_memory(r, o) for r, o in zip(results, out, strict=False)):
         return Mistake("Given `out`, it must write into it and return it.")
-    return _difference(
+    return _find_difference(
         row, out if len(out) > 1 else out[0], given, *arguments_as_judged(row, implementation, arguments)
     )
 
@@ -351,7 +351,7 @@ def find_mistake_in_a_hurry(
     A function that looks at a clock may leave out work on a slow machine, and be judged on a fast one.
     """
     for arguments in cases[:: max(1, len(cases) // HURRIED)]:
-        with hurried_clocks(implementation):
+        with hurry_clocks(implementation):
             mistake = find_mistake(row, implementation, arguments, promised=False)
         if mistake:
             return arguments, Mistake(f"Its answer changes when its time is cut. {mistake.what}")
@@ -373,7 +373,7 @@ def arguments_as_judged(row: Row, implementation: Callable[..., Any], arguments:
     return arguments, 1
 
 
-def _poisoned_results(row: Row, arguments: tuple) -> tuple:
+def _make_poisoned_results(row: Row, arguments: tuple) -> tuple:
     """Arrays as the results are, without them: who writes into these could read the answer in a frame below its own."""
     right = _as_tuple(row_module(row.name).oracle(*copy.deepcopy(arguments)))[: len(ops.RETURNS[row.op])]
     dtype = _float_dtype_of(row, arguments)
@@ -406,7 +406,7 @@ def results_with_changed(row: Row, result: Any, given: tuple) -> tuple:
     return *_as_tuple(result), *(after[name] for name in names_only_changed(row))
 
 
-def _difference(
+def _find_difference(
     row: Row, result: Any, given: tuple, arguments: tuple, times: int = 1, promised: bool = False
 ) -> Mistake | None:  # fmt: skip
     """The first place where a result is not as the row's contract wants it; None if there is none.
@@ -468,16 +468,16 @@ def _as_tuple(result: Any) -> tuple:
 
 def _known_mistake(row: Row, implementation: Callable[..., Any], cases: list[tuple]) -> str | None:
     """The known mutant that gives the same answers to all these inputs, in the words of its docstring."""
-    answers = [_answer(row, implementation, arguments) for arguments in cases]
+    answers = [_run_on_copies(row, implementation, arguments) for arguments in cases]
     for path in mutant_files(row.name):
         module = load_python_file(path)
         mutant = getattr(module, row.op)
-        if all(_is_same_answer(row, a, _answer(row, mutant, c), c) for a, c in zip(answers, cases, strict=True)):
+        if all(_is_same_answer(row, a, _run_on_copies(row, mutant, c), c) for a, c in zip(answers, cases, strict=True)):
             return f"'{path.stem.replace('_', ' ')}' gives: {(module.__doc__ or '').strip().splitlines()[0]}"
     return None
 
 
-def _answer(row: Row, function: Callable[..., Any], arguments: tuple) -> tuple | None:
+def _run_on_copies(row: Row, function: Callable[..., Any], arguments: tuple) -> tuple | None:
     """What it returns and changes, as a tuple; None if it raises, or returns something else than arrays."""
     given = copy.deepcopy(arguments)
     try:

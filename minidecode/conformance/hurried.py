@@ -14,13 +14,13 @@ _HURRIED = {f"{name}{unit}": scale for name in CLOCKS for unit, scale in (("", 1
 
 
 @contextlib.contextmanager
-def hurried_clocks(function: Callable[..., Any]) -> Iterator[None]:
+def hurry_clocks(function: Callable[..., Any]) -> Iterator[None]:
     """Each look at a clock of the module `time` is an hour after the one before, in any thread.
 
     So are those that the function's own file has imported by name.
     """
     originals = {name: getattr(time, name) for name in _HURRIED if hasattr(time, name)}
-    hurried = {name: _hurried_clock(original(), SECONDS * _HURRIED[name]) for name, original in originals.items()}
+    hurried = {name: _make_hurried_clock(original(), SECONDS * _HURRIED[name]) for name, original in originals.items()}
     while hasattr(function, "stands_for"):
         function = function.stands_for
     namespace = getattr(function, "__globals__", {})
@@ -36,6 +36,6 @@ def hurried_clocks(function: Callable[..., Any]) -> Iterator[None]:
         namespace.update({key: originals[name] for key, name in imported.items()})
 
 
-def _hurried_clock(begin: float, step: float) -> Callable[[], float]:
+def _make_hurried_clock(begin: float, step: float) -> Callable[[], float]:
     looks = itertools.count(1)
     return lambda: begin + step * next(looks)

@@ -49,7 +49,7 @@ class Built:
         return count_instructions(disassemble(self.cubin))
 
 
-def build(kernel: Callable[..., Any], argument_types: tuple, architecture: tuple[int, int]) -> Built:
+def compile_and_link(kernel: Callable[..., Any], argument_types: tuple, architecture: tuple[int, int]) -> Built:
     """Compiles and links a kernel. Raises OptionError where the extra `ptx` is missing."""
     try:
         from cuda.core import Linker, LinkerOptions, ObjectCode
@@ -63,18 +63,18 @@ def build(kernel: Callable[..., Any], argument_types: tuple, architecture: tuple
     if unfit := why_kernels_do_not_compile():
         raise OptionError(f"kernels cannot be compiled: {unfit}")
 
-    from .kernel_types import pretended_gpu
+    from .kernel_types import pretend_gpu
 
     flags = {k: v for k, v in kernel.targetoptions.items() if k in FLAGS}
     specific = (*architecture, "a" if architecture >= (9, 0) else "")  # as numba-cuda compiles what it runs
-    with pretended_gpu(architecture):
+    with pretend_gpu(architecture):
         codes, _ = cuda.compile_all(
             kernel.py_func, argument_types, device=False, abi="numba", cc=specific, output="ltoir", **flags
         )
     objects = [ObjectCode.from_ltoir(c) if isinstance(c, bytes) else c for c in codes]
     name = "sm_{}{}{}".format(*specific)
 
-    def link(kind: str, **options) -> tuple[bytes, str]:
+    def link_as(kind: str, **options) -> tuple[bytes, str]:
         linker = Linker(*objects, options=LinkerOptions(
             arch=name, link_time_optimization=True, verbose=True, ptxas_options=["-v"], **options))  # fmt: skip
         try:
@@ -82,8 +82,8 @@ def build(kernel: Callable[..., Any], argument_types: tuple, architecture: tuple
         finally:
             linker.close()
 
-    cubin, log = link("cubin")
-    ptx, _ = link("ptx", ptx=True)
+    cubin, log = link_as("cubin")
+    ptx, _ = link_as("ptx", ptx=True)
     text = ptx.decode() if isinstance(ptx, bytes) else ptx
     return Built(
         name, _number_in_log(r"Used (\d+) registers", log), _number_in_log(r"(\d+) bytes spill stores", log)

@@ -46,7 +46,7 @@ def check_types(kernel: Callable[..., Any], argument_types: tuple) -> list[TypeN
         try:
             ir, types, returned, calls = _infer_types(function, argument_types)
         except NumbaError as error:
-            return [TypeNote("error", _line_of(error, function), _first_reason(error, function))]
+            return [TypeNote("error", _line_of_numba_error(error, function), _first_reason(error, function))]
     refused = _notes_on_lowering(ir, types, returned)
     if refused or _is_double_on_purpose(argument_types):
         return refused
@@ -68,7 +68,7 @@ def narrow_indices(kernel: Callable[..., Any], argument_types: tuple) -> list[Ty
         ir, types, _, _ = _infer_types(function, argument_types)
     except NumbaError:
         return []
-    given = {s.target.name for s in _assignments(ir) if isinstance(s.value, nodes.Arg)}
+    given = {s.target.name for s in _assignments_of_ir(ir) if isinstance(s.value, nodes.Arg)}
     for statement in (s for block in ir.blocks.values() for s in block.body):
         place = statement.value if isinstance(statement, nodes.Assign) else statement
         is_read = isinstance(place, nodes.Expr) and place.op == "getitem"
@@ -98,13 +98,13 @@ def _infer_types(function, argument_types):
     typing.refresh()
     target.refresh()
     ir = reconstruct_ssa(run_frontend(function))  # `n = SIZE; n = n // 2` are two variables, as to the compiler
-    with pretended_gpu(), target_override("cuda"):
+    with pretend_gpu(), target_override("cuda"):
         inferred = type_inference_stage(typing, target, ir, argument_types, None)
         return ir, inferred.typemap, inferred.return_type, inferred.calltypes
 
 
 @contextmanager
-def pretended_gpu(capability: tuple[int, int] = (8, 0)):
+def pretend_gpu(capability: tuple[int, int] = (8, 0)):
     """Lets device functions be typed without a GPU.
 
     They ask the current device for its compute capability: here is an answer. And where numba-cuda is not installed,
@@ -121,7 +121,7 @@ def pretended_gpu(capability: tuple[int, int] = (8, 0)):
     cls = dispatcher.CUDADispatcher
     ask_device, ask_template = dispatcher.get_current_device, cls.get_call_template
 
-    def folding(self, args, kws):
+    def fold_arguments_of_kernel(self, args, kws):
         folded = fold_arguments(
             inspect.signature(self.py_func), args, kws,
             normal_handler=lambda index, parameter, value: value,
@@ -130,7 +130,7 @@ def pretended_gpu(capability: tuple[int, int] = (8, 0)):
         )  # fmt: skip
         return ask_template(self, folded, {})
 
-    dispatcher.get_current_device, cls.get_call_template = (lambda: Device), folding
+    dispatcher.get_current_device, cls.get_call_template = (lambda: Device), fold_arguments_of_kernel
     try:
         yield
     finally:
@@ -147,7 +147,7 @@ def _notes_on_lowering(ir, types, returned) -> list[TypeNote]:
         values = [s for s in statements if types.get(s.value.name) != t.none] or statements
         return [TypeNote("error", values[0].loc.line, "a kernel returns nothing: write the result into an array")]
     host = (t.DictType, t.ListType, t.List, t.Set)
-    for statement in _assignments(ir):
+    for statement in _assignments_of_ir(ir):
         kind = types.get(statement.target.name)
         if isinstance(kind, host):
             what = type(kind).__name__.removesuffix("Type").lower()
@@ -184,7 +184,7 @@ def _notes_on_doubles(ir, types, calls, seen: set) -> list[TypeNote]:
     from numba.core import types as t
 
     notes = {}
-    for statement in _assignments(ir):
+    for statement in _assignments_of_ir(ir):
         value = statement.value
         is_value = isinstance(value, nodes.Expr) and value.op in ("binop", "inplace_binop", "call")
         is_number = isinstance(value, nodes.Const) and not statement.target.name.startswith("$")
@@ -207,13 +207,13 @@ def _notes_on_doubles(ir, types, calls, seen: set) -> list[TypeNote]:
     return [*notes.values(), *inner]
 
 
-def _assignments(ir):
+def _assignments_of_ir(ir):
     from numba.core import ir as nodes
 
     return [s for block in ir.blocks.values() for s in block.body if isinstance(s, nodes.Assign)]
 
 
-def _line_of(error, function) -> int | None:
+def _line_of_numba_error(error, function) -> int | None:
     """The line that Numba names, or the first of the function."""
     location = getattr(error, "loc", None)
     return location.line if location is not None else inspect.getsourcelines(function)[1]

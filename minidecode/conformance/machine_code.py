@@ -97,13 +97,13 @@ def disassemble(cubin: bytes) -> str:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "kernel.cubin")
         path.write_bytes(cubin)
-        ended = subprocess.run([_disassembler(), "-c", str(path)], capture_output=True, text=True)
+        ended = subprocess.run([_find_disassembler(), "-c", str(path)], capture_output=True, text=True)
     if ended.returncode:
         raise OptionError(f"{PROGRAM} cannot read this machine code: {ended.stderr.strip() or 'it does not say why'}")
     return ended.stdout
 
 
-def _disassembler() -> str:
+def _find_disassembler() -> str:
     try:
         files = metadata.files(PACKAGE) or []
     except metadata.PackageNotFoundError:
@@ -175,7 +175,7 @@ def _shares_of_instructions(code: list[_Instruction], labels: dict[str, int], be
     for warps whose lanes have parted, and is not taken.
     """
 
-    def leaves(i: int) -> bool:
+    def leaves_kernel(i: int) -> bool:
         return i < len(code) and code[i].operation == "EXIT" and not code[i].is_conditional
 
     share = [0.0] * (end - begin + 1)
@@ -184,11 +184,17 @@ def _shares_of_instructions(code: list[_Instruction], labels: dict[str, int], be
         instruction, here = code[i], share[i - begin]
         target = TARGET.search(instruction.operands) if instruction.name == "BRA" else None
         to = labels.get(target[1], end) if target else i
-        if leaves(i) or (instruction.operation == "RET" and not instruction.is_conditional):
+        if leaves_kernel(i) or (instruction.operation == "RET" and not instruction.is_conditional):
             continue  # nothing goes on behind it
         taken = 0.0
         if to > i:
-            taken = here if leaves(i + 1) or not instruction.is_conditional else 0.0 if leaves(to) else here / 2
+            taken = (
+                here
+                if leaves_kernel(i + 1) or not instruction.is_conditional
+                else 0.0
+                if leaves_kernel(to)
+                else here / 2
+            )
             share[min(to, end) - begin] += taken
         share[i + 1 - begin] += here - taken
     return share[:-1]

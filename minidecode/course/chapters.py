@@ -52,7 +52,7 @@ def without_outputs(text: str) -> str:
     return OUTPUT.sub("", text)
 
 
-def cells(text: str) -> list[Cell]:
+def code_cells(text: str) -> list[Cell]:
     """The code cells of a text without outputs, in order."""
     cells = []
     for match in CELL.finditer(text):

@@ -8,7 +8,7 @@ from html import escape
 from math import floor
 
 from ..bench.machines import MACHINES, Machine
-from ..bench.step_costs import FIGURES, MODELS, Numbers, config_of_published_model, published_step
+from ..bench.step_costs import FIGURES, MODELS, Numbers, config_of_published_model, make_step_of_published_model
 from .canvas import LETTER, Canvas
 from .figure import Figure
 from .recorded import recorded
@@ -55,7 +55,7 @@ def draw_costs(
 
     request: B, W, N, T and itemsize of a `Step`. The alternative text has all numbers.
     """
-    numbers = FIGURES[kind](published_step(model, **request), machines()[machine])
+    numbers = FIGURES[kind](make_step_of_published_model(model, **request), machines()[machine])
     whats = [f"{what}: {', '.join(_values_in_words(what, of).values())}" for what, of in numbers.items()]
     alt = f"Bars for {model} on a machine ({machine}). {'; '.join(whats)}."
     page = json.dumps(_page_data(kind, model, machine, request))
@@ -74,7 +74,7 @@ def machines() -> dict[str, Machine]:
 def _page_data(kind: str, model: str, machine: str, request: dict[str, int]) -> dict:
     """What docs/static/live/bars.js draws from."""
     of_step = {size: value for size, value in request.items() if size not in ("G", "H")}
-    models = {m: asdict(published_step(m, **of_step)) for m in MODELS_OF.get(kind, MODELS)}
+    models = {m: asdict(make_step_of_published_model(m, **of_step)) for m in MODELS_OF.get(kind, MODELS)}
     models[model] |= request
     contexts = {m: config_of_published_model(m).context for m in models}
     return {

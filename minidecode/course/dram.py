@@ -64,7 +64,7 @@ def _label_frame(title: str, done: Sequence[Launch]) -> str:
     return f"{title}: {many}, {number_of_arrows(done)} passes over whole arrays."
 
 
-def _arrows_of(launch: Launch) -> list[tuple[str, bool]]:
+def _list_arrows(launch: Launch) -> list[tuple[str, bool]]:
     """(array, whether it comes from memory), each as often as it was."""
     return [(a, True) for a, n in launch.reads.items() for _ in range(n)] + [
         (a, False) for a, n in launch.writes.items() for _ in range(n)
@@ -72,7 +72,7 @@ def _arrows_of(launch: Launch) -> list[tuple[str, bool]]:
 
 
 def _height_of_frame(done: Sequence[Launch]) -> int:
-    return TOP + sum(LINE * max(1, len(_arrows_of(d))) + BETWEEN for d in done) + 8
+    return TOP + sum(LINE * max(1, len(_list_arrows(d))) + BETWEEN for d in done) + 8
 
 
 def _draw_frame(title: str, done: Sequence[Launch], height: int) -> Canvas:
@@ -82,7 +82,7 @@ def _draw_frame(title: str, done: Sequence[Launch], height: int) -> Canvas:
     canvas.cell(MEMORY[0], TOP - 14, "pale", width=MEMORY[1] - MEMORY[0], height=height - TOP + 8)
     canvas.text(sum(MEMORY) / 2, TOP + 4, "DRAM", anchor="middle", role="on-pale", bold=True)
     for launch in done:
-        arrows = _arrows_of(launch)
+        arrows = _list_arrows(launch)
         tall = LINE * max(1, len(arrows))
         canvas.cell(BOX[0], y, "mid", launch.name, width=BOX[1] - BOX[0], height=tall)
         for k, (array, comes) in enumerate(arrows):

@@ -6,8 +6,8 @@ import json
 import re
 from typing import Any
 
-from .chapters import CELL, Chapter, cells, without_outputs
-from .exercises.exercise import seed_of
+from .chapters import CELL, Chapter, code_cells, without_outputs
+from .exercises.exercise import seed_from_name
 from .exercises.find import exercises
 
 FRONT_MATTER = re.compile(r"\A---\n.*?^---\n", re.DOTALL | re.MULTILINE)
@@ -61,7 +61,11 @@ Each check also writes your answer to `my_exercises/`, as a file that you can ha
 def notebook(chapter: Chapter, student: str | None = None) -> str:
     """The text of an .ipynb file, without outputs. student: a name, from which the exercises' variations are drawn."""
     first = _colab_cells() if chapter.number == "00" else []
-    parts = [*first, *_text_cells(chapter), *_exercise_cells(chapter, 0 if student is None else seed_of(student))]
+    parts = [
+        *first,
+        *_text_cells(chapter),
+        *_exercise_cells(chapter, 0 if student is None else seed_from_name(student)),
+    ]
     for number, part in enumerate(parts):
         part["id"] = f"{chapter.path.stem}-{number}"
     return json.dumps({"cells": parts, "metadata": KERNEL, "nbformat": 4, "nbformat_minor": 5}, indent=1) + "\n"
@@ -76,7 +80,7 @@ def _text_cells(chapter: Chapter) -> list[dict[str, Any]]:
     text = FRONT_MATTER.sub("", without_outputs(chapter.text))
     between = CELL.split(text)[:: CELL.groups + 1]
     parts = [_markdown_cell(between[0])]
-    for cell, prose in zip(cells(text), between[1:], strict=True):
+    for cell, prose in zip(code_cells(text), between[1:], strict=True):
         parts += [_code_cell(cell.code, cell.tags), _markdown_cell(prose)]
     return [part for part in parts if part["source"]]
 

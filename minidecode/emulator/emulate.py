@@ -102,7 +102,7 @@ class Emulated:
 class _Configured:
     def __init__(self, kernel, function, settings: Settings, grid: Dim3, block: Dim3, dynamic: int):
         self._kernel, self._function, self._settings = kernel, function, settings
-        self._grid, self._block, self._dynamic = grid, block, dynamic
+        self._table_of_machine, self._block, self._dynamic = grid, block, dynamic
 
     def __call__(self, *arguments) -> Run:
         """Runs the kernel. Wrong numbers of arguments and structured arrays are refused before anything runs."""
@@ -135,7 +135,7 @@ class _Configured:
             launch.run(arguments)
         except TakesTooLongError as long:
             _restore_contents(before)
-            raise EmulationError(long.in_words(self._grid)) from None
+            raise EmulationError(long.in_words(self._table_of_machine)) from None
         run = Run(launch)
         if run.ok and run.traced and launch.has_atomics_or_fences and self._settings.schedules > 1:
             after, seconds = _copies_of_contents(arguments), time.process_time() - started
@@ -153,7 +153,14 @@ class _Configured:
 
     def _launch(self, greenlets: Greenlets, schedule: Schedule | None = None, first: Launch | None = None) -> Launch:
         return Launch(
-            self._function, self._grid, self._block, self._dynamic, self._settings, greenlets, schedule, first
+            self._function,
+            self._table_of_machine,
+            self._block,
+            self._dynamic,
+            self._settings,
+            greenlets,
+            schedule,
+            first,
         )
 
     def _launch_again(

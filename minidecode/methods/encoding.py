@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..cache.no_cache import NoCache
-from ..cache.padding import offsets_of
+from ..cache.padding import offsets_from_lengths
 from ..device.arrays import fetch, put
 from ..device.blas_threads import few_blas_threads
 from ..errors import InputError, NumericalError, OptionError
@@ -245,7 +245,7 @@ def forward_passes(
         while behind < len(read.ids) and rows + len(read.ids[behind]) <= ROWS:
             rows, behind = rows + len(read.ids[behind]), behind + 1
         lengths_B = np.array([len(row) for row in read.ids[first:behind]])
-        offsets_X = offsets_of(lengths_B)
+        offsets_X = offsets_from_lengths(lengths_B)
         ids_R = np.concatenate(read.ids[first:behind])
         place_R = np.arange(rows) - np.repeat(offsets_X[:-1], lengths_B)
         place_R += positions * np.concatenate(read.types[first:behind])

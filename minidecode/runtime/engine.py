@@ -17,7 +17,7 @@ import numpy as np
 from ..cache.cross import DecoderCache
 from ..cache.latent import Latent, offsets_with_latent
 from ..cache.no_cache import NoCache
-from ..cache.padding import offsets_of
+from ..cache.padding import offsets_from_lengths
 from ..cache.prefix import Prefix
 from ..cache.protocol import StepCache
 from ..cache.queries import QueryCache, QueryCross, QueryRows, rows_per_token
@@ -456,7 +456,7 @@ class Engine:
     def _rows_of_sequences(self, sequences: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(ids_R, pos_R, offsets_X): all tokens one after the other, and where each sequence begins and ends."""
         lengths_B = np.array([len(s) for s in sequences])
-        offsets_X = offsets_of(lengths_B)
+        offsets_X = offsets_from_lengths(lengths_B)
         ids_R = np.concatenate(sequences)
         pos_R = np.arange(len(ids_R)) - np.repeat(offsets_X[:-1], lengths_B)
         return put(ids_R, self.device), put(pos_R, self.device), put_constant(offsets_X, self.device)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..cache.padding import offsets_of
+from ..cache.padding import offsets_from_lengths
 from ..cache.prefix import Prefix
 from ..cache.queries import rows_per_token
 from ..device.arrays import put
@@ -57,7 +57,7 @@ class InFront:
         of_source_R = pos_R < np.repeat(size_B, length_B)
         predicts_R = pos_R >= np.repeat(first_B, length_B)
         pick_R = None if of_source_R.all() else self._copy_to_device(np.flatnonzero(of_source_R))
-        prefix = Prefix(self._copy_to_device(offsets_of(size_B)), pick_R)
+        prefix = Prefix(self._copy_to_device(offsets_from_lengths(size_B)), pick_R)
         place_R = pos_R + self.target_place * ~of_source_R
         return self._copy_to_device(place_R), prefix, self._copy_to_device(np.flatnonzero(predicts_R))
 

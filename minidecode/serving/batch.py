@@ -8,7 +8,7 @@ import numpy as np
 
 from ..cache.cross import DecoderCache
 from ..cache.factory import CacheFactory
-from ..cache.padding import offsets_of
+from ..cache.padding import offsets_from_lengths
 from ..cache.pages import pages_for
 from ..cache.parts import Part, PartCache
 from ..cache.preallocated import PreallocatedCache
@@ -67,7 +67,9 @@ class Batch:
         ]
         if sources:
             caches = self._with_sources(caches, sources, parts)
-        h_XD = model.network.forward(model.weights, ids_R, pos_R, caches, self.ops, offsets_of(lengths)[1:] - 1)
+        h_XD = model.network.forward(
+            model.weights, ids_R, pos_R, caches, self.ops, offsets_from_lengths(lengths)[1:] - 1
+        )
         for part in parts:
             self.rows.note_read(part)
         self.tokens_read += len(ids_R)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from test_compare import EmulatedCupy
 
-from minidecode.bench.compare import calls_on_device, implementations
+from minidecode.bench.compare import copy_calls_to_device, implementations
 from minidecode.catalog import CATALOG
 from minidecode.conformance.rows import row_module
 from minidecode.device.arrays import fetch
@@ -52,7 +52,7 @@ def test_kernels_take_repeated_inputs_on_a_device(script, name, monkeypatch):
     monkeypatch.setattr(row_module(name), "make_paper_inputs", lambda **_: (planted, "a toy"))
     arguments, shape = script.repeat_inputs(name, 3)
     functions = {label: f for label, f in implementations(CATALOG[name]).items() if label == "cuda"}
-    ((kernel, given),) = calls_on_device(functions, arguments, EmulatedCupy()).values()
+    ((kernel, given),) = copy_calls_to_device(functions, arguments, EmulatedCupy()).values()
     found = numbers_of(kernel(*given))
     right = numbers_of(implementations(CATALOG[name])["reference"](*copy.deepcopy(arguments)))
     assert shape == "a toy, 3 times" and len(found) == len(right)

@@ -13,7 +13,7 @@ from minidecode.bench import compare
 from minidecode.bench.compare import (
     Comparison,
     Timing,
-    calls_on_device,
+    copy_calls_to_device,
     implementations,
     read_comparisons,
     side_by_side,
@@ -21,7 +21,7 @@ from minidecode.bench.compare import (
     ways_to_store,
 )
 from minidecode.bench.machines import MACHINES, Machine, this_machine
-from minidecode.bench.pictures import MARKERS, roofline
+from minidecode.bench.pictures import MARKERS, draw_roofline
 from minidecode.bench.verified import CORE_OPERATIONS, Submission
 from minidecode.catalog import CATALOG, Cost
 from minidecode.conformance.rows import row_module
@@ -64,7 +64,7 @@ def test_the_naive_code_comes_first_and_the_best_of_a_backend_last(name):
 @pytest.mark.parametrize("name", ["ngram", "norm"])
 def test_on_a_device_kernels_get_its_arrays_and_all_else_runs_on_the_host(name):
     row, arguments = CATALOG[name], row_module(name).planted_cases()[0]
-    calls = calls_on_device(implementations(row), arguments, EmulatedCupy())
+    calls = copy_calls_to_device(implementations(row), arguments, EmulatedCupy())
     assert [label.removesuffix(" on the host") for label in calls] == list(implementations(row))
     for label, (function, given) in calls.items():
         results = function(*copy.deepcopy(given))
@@ -74,14 +74,14 @@ def test_on_a_device_kernels_get_its_arrays_and_all_else_runs_on_the_host(name):
 
 def test_arrays_inside_of_dataclasses_go_to_the_device_too():
     x, norm = np.ones((2, 3), np.float32), Norm(np.ones(3, np.float32), np.ones(3, np.float32), 1e-5)
-    _, given = calls_on_device(implementations(CATALOG["norm"]), (x, x, None, norm), EmulatedCupy())["cuda"]
+    _, given = copy_calls_to_device(implementations(CATALOG["norm"]), (x, x, None, norm), EmulatedCupy())["cuda"]
     assert isinstance(given[3].gain_D, EmulatorArray) and given[2] is None and given[3].eps == 1e-5
 
 
 def test_an_array_that_stands_in_two_places_goes_to_the_device_once():
     """Where nothing touches the scores, they are the logits: the cost model counts them once."""
     arguments, _ = row_module("argmax").make_paper_inputs()
-    ((_, given),) = calls_on_device({"cuda": None}, arguments, EmulatedCupy()).values()
+    ((_, given),) = copy_calls_to_device({"cuda": None}, arguments, EmulatedCupy()).values()
     assert arguments[0] is arguments[1] and given[0] is given[1] and isinstance(given[0], EmulatorArray)
 
 
@@ -173,7 +173,7 @@ def test_other_files_are_told_apart(tmp_path, text):
 
 
 def test_the_roofline_shows_each_implementation_at_its_place(of_norm):
-    panel = roofline({"here": [of_norm]}).axes[0]
+    panel = draw_roofline({"here": [of_norm]}).axes[0]
     points = {tuple(line.get_xydata()[0]) for line in panel.lines if len(line.get_xydata()) == 1}
     intensity = of_norm.cost.operations / of_norm.cost.bytes
     for timing in of_norm.timings:
@@ -186,7 +186,7 @@ def test_the_roofline_shows_each_implementation_at_its_place(of_norm):
 
 def test_the_roofline_shows_the_machines_that_were_predicted_for(of_norm):
     (v100,) = of_norm.predicted
-    panel = roofline({"here": [of_norm], "there": [of_norm]}).axes[0]
+    panel = draw_roofline({"here": [of_norm], "there": [of_norm]}).axes[0]
     (roof,) = (line for line in panel.lines if line.get_label() == "v100: 900 GB/s, 15,700 GFLOP/s")
     (left, level), (bend, same), (right, lower) = roof.get_xydata()
     assert bend == pytest.approx(v100.balance) and level == same == pytest.approx(900) and lower < same
@@ -195,7 +195,7 @@ def test_the_roofline_shows_the_machines_that_were_predicted_for(of_norm):
 
 def test_the_legend_of_the_roofline_names_what_is_drawn(of_norm):
     def named(comparison):
-        (legend,) = roofline({"here": [comparison]}).legends
+        (legend,) = draw_roofline({"here": [comparison]}).legends
         return {text.get_text() for text in legend.get_texts()} & {*MARKERS}
 
     assert named(of_norm) == {"reference naive", "reference", "cpu"}, "no GPU here, and no point for it"
@@ -206,7 +206,7 @@ def test_the_legend_of_the_roofline_names_what_is_drawn(of_norm):
 
 def test_what_only_moves_has_a_place_too(of_norm):
     moves = dataclasses.replace(of_norm, cost=Cost(1000, 0))
-    assert roofline({"a": [moves], "b": [of_norm]}).axes[0].get_xlim()[0] > 0
+    assert draw_roofline({"a": [moves], "b": [of_norm]}).axes[0].get_xlim()[0] > 0
 
 
 @pytest.mark.parametrize("name", [name for name in CATALOG if ways_to_store(name)])

@@ -138,7 +138,7 @@ def test_texts_of_a_tokenizer_that_does_not_know_the_sentence():
     with warnings.catch_warnings(action="ignore"):  # of the translator, without a task
         models = [md.load(name) for name in ("tiny-latent", "tiny-translator", "tiny-gpt2")]
     for model in models:
-        given = rungs.texts_of(model, 3, 4)
+        given = rungs.make_texts_of_length(model, 3, 4)
         assert len(set(given)) == 3 and all(text.strip() for text in given)
     with pytest.raises(InputError, match=r"input_length 64 is too long: .* the model's context holds 31"):
         rungs.Work.make(models[0], 1, 64, 4, 8)
@@ -401,7 +401,9 @@ def test_costs_of_a_larger_batch_are_continued_as_they_are(toy, method):
     five = rungs.run_ids(
         frontier.work_with_batch(work, 5), dataclasses.replace(setting, batch_size=5), costs=True
     ).receipts
-    assert ladder.sum_of_costs(frontier.extrapolate_costs(one, two, 5)) == ladder.sum_of_costs(ladder.costs_of(five[0]))
+    assert ladder.sum_of_costs(frontier.extrapolate_costs(one, two, 5)) == ladder.sum_of_costs(
+        ladder.costs_in_receipt(five[0])
+    )
 
 
 def test_a_prediction_is_no_slower_where_memory_or_arithmetic_is_faster(toy):
@@ -413,7 +415,7 @@ def test_a_prediction_is_no_slower_where_memory_or_arithmetic_is_faster(toy):
         for f in (0.5, 1, 2, 1e6)
     ]
     assert seconds == sorted(seconds, reverse=True) and seconds[0] > seconds[2]
-    every = ladder.sum_of_costs(ladder.costs_of(receipts[0]))
+    every = ladder.sum_of_costs(ladder.costs_in_receipt(receipts[0]))
     assert seconds[-1] >= every.operations / v100.operations
     faster = dataclasses.replace(v100, operations=2 * v100.operations)
     assert ladder.least_seconds(receipts, faster) <= seconds[1]
@@ -499,7 +501,7 @@ def test_compiling_takes_none_of_the_seconds(monkeypatch):
         return below, rung
 
     monkeypatch.setattr(ladder, "try_rung", lambda *given: rung)
-    monkeypatch.setattr(ladder, "try_above", compiles)
+    monkeypatch.setattr(ladder, "try_rungs_above", compiles)
     monkeypatch.setattr(ladder, "decide_on_switch", lambda *given: None)
     began, clock, said = time.perf_counter(), ladder.Clock(1000.0), []
     work = SimpleNamespace(model=SimpleNamespace(dtype="float32"))

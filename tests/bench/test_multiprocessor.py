@@ -89,7 +89,7 @@ def test_the_guide_says_how_well_it_ranks():
 
 def test_the_guide_says_what_is_recorded_and_how_the_library_counts():
     guide = " ".join((ROOT / "docs" / "guide" / "kernels.md").read_text(encoding="utf-8").split())
-    works = predict.recorded_counts()["works"]
+    works = predict.read_recorded_counts()["works"]
     assert {work.split()[0] for work in works} == set(WITH_KERNELS)
     assert "`flags` and `extend` what a step has" in guide
     for name, megabytes in ((work.split()[0], kept["useful"] / 1e6) for work, kept in works.items()):
@@ -223,10 +223,10 @@ def test_a_wide_load_counts_its_sectors_once():
 def test_recorded_counts_are_those_of_the_kernels(name):
     """The newest version's first block is counted again; its machine code, where the toolkit is."""
     row, stored = CATALOG[name], "float16" if name == "linear" else None
-    arguments, shape, useful = predict.enlarged_inputs(row, predict.MEGABYTES, stored)
-    kept = predict.recorded_counts()["works"][f"{name} {stored}"]
+    arguments, shape, useful = predict.enlarge_paper_inputs(row, predict.MEGABYTES, stored)
+    kept = predict.read_recorded_counts()["works"][f"{name} {stored}"]
     assert (kept["shape"], kept["useful"]) == (shape, useful)
-    again = predict.launches_of(predict.implementations(row)["cuda"], *arguments)
+    again = predict.record_launches_of_call(predict.implementations(row)["cuda"], *arguments)
     assert [one.kernel for one in again] == [key for key, _ in kept["versions"]["cuda"]]
     for one, (_, work) in zip(again, kept["versions"]["cuda"], strict=True):
         assert dataclasses.astuple(one.work) == pytest.approx(work, abs=0.1, rel=2e-5)
@@ -254,7 +254,7 @@ def test_every_op_with_kernels_prints_rows_without_the_toolkit(cli, monkeypatch)
         rows = [line.split("  ")[0] for line in lines]
         assert sorted(rows) == sorted(predict.kernel_versions(CATALOG[name]))
         assert (" products " in head) == any(matmul.PRODUCT in line for line in lines)
-    for name in predict.recorded_counts()["works"]:
+    for name in predict.read_recorded_counts()["works"]:
         op, stored = name.split()
         found = predict.predict(op, stored=None if stored == "None" else stored)
         assert all(0 < version.share < 1.2 for version in found.versions) and not found.left_out, name
@@ -274,10 +274,10 @@ def test_every_op_with_kernels_stays_within_bounds_at_the_default_size(name, mon
     """Nothing is multiplied, and arrays stay below a few gigabytes. What was recorded is what each version launches."""
     monkeypatch.setattr(matmul, "multiply_by_numpy", None)
     row, stored = CATALOG[name], predict.usual_way_to_store(name)
-    recorded, launched = predict.recorded_counts()["works"][f"{name} {stored}"], {}
+    recorded, launched = predict.read_recorded_counts()["works"][f"{name} {stored}"], {}
     tracemalloc.start()
     try:
-        arguments, shape, useful = predict.enlarged_inputs(row, predict.MEGABYTES, stored)
+        arguments, shape, useful = predict.enlarge_paper_inputs(row, predict.MEGABYTES, stored)
         assert useful < 1.1e9 and (shape, useful) == (recorded["shape"], recorded["useful"])
         for label, function in predict.kernel_versions(row).items():
             launched[label] = list(map(key_of_launch, predict.launches_without_work(function, *arguments)))
@@ -291,7 +291,7 @@ def test_where_memory_ends_it_names_an_option_of_predict(cli, monkeypatch):
     def without_memory(*given):
         raise MemoryError("Unable to allocate 167. GiB")
 
-    monkeypatch.setattr(predict, "enlarged_inputs", without_memory)
+    monkeypatch.setattr(predict, "enlarge_paper_inputs", without_memory)
     ran = cli("predict", "softmax", "--megabytes", "2000")
     assert ran.code == 1 and ran.err.splitlines() == [
         "minidecode: not enough memory: Unable to allocate 167. GiB; use smaller --megabytes"
@@ -331,7 +331,7 @@ def test_what_cannot_be_predicted_is_one_line(cli, arguments, error):
 
 
 def test_a_kernel_that_was_not_counted_needs_the_toolkit(monkeypatch):
-    monkeypatch.setattr(predict, "recorded_counts", lambda: {"counts": {}, "works": {}})
+    monkeypatch.setattr(predict, "read_recorded_counts", lambda: {"counts": {}, "works": {}})
 
     def without(kernel, types):
         raise OptionError("compiling kernels needs the toolkit: pip install it")

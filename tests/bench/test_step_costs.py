@@ -6,7 +6,15 @@ import pytest
 import minidecode as md
 from minidecode.bench import step_costs
 from minidecode.bench.machines import MACHINES
-from minidecode.bench.step_costs import HELD, MODELS, ONCE, OWN, REORDERED, published_step, step_of
+from minidecode.bench.step_costs import (
+    HELD,
+    MODELS,
+    ONCE,
+    OWN,
+    REORDERED,
+    make_step_of_config,
+    make_step_of_published_model,
+)
 
 N, W = 24, 4
 
@@ -30,17 +38,17 @@ def test_a_step_costs_what_its_receipt_says(model, cache, kind, op):
         return sum(c.bytes for c in found.ops[name].costs), sum(c.operations for c in found.ops[name].costs)
 
     two, three = (receipt(model, cache, new) for new in (2, 3))
-    s = step_of(model.config, B=2, W=W, N=N, T=2, itemsize=4)
+    s = make_step_of_config(model.config, B=2, W=W, N=N, T=2, itemsize=4)
     for name, cost in ((op, step_costs.attention_cost(s, kind)), ("linear", step_costs.products_cost(s))):
         last = np.subtract(total(three, name), total(two, name))
         assert last.tolist() == [cost.bytes, cost.operations], name
-    at_the_end = step_of(model.config, B=2, W=W, N=N, T=3, itemsize=4)
+    at_the_end = make_step_of_config(model.config, B=2, W=W, N=N, T=3, itemsize=4)
     assert three.cache_peak_bytes == step_costs.held_bytes(at_the_end, kind)
 
 
 def test_all_matrices_are_counted():
     """Of the published numbers of parameters, what is left are norms, biases and positions."""
-    numbers = {name: step_costs.weight_bytes(published_step(name, itemsize=2)) // 2 for name in MODELS}
+    numbers = {name: step_costs.weight_bytes(make_step_of_published_model(name, itemsize=2)) // 2 for name in MODELS}
     assert numbers["SmolLM2-135M"] == 134_515_008 - 30 * 2 * 576 - 576
     assert numbers["Llama-3.2-1B"] == 1_235_814_400 - 16 * 2 * 2048 - 2048
     biases_and_norms = 12 * (2304 + 768 + 3072 + 768 + 4 * 768) + 2 * 768
@@ -49,28 +57,28 @@ def test_all_matrices_are_counted():
 
 def test_beams_that_change_places_copy_what_they_hold():
     """Read and written: twice what they hold, of one beam nothing; of a table eight bytes a position and layer."""
-    s = published_step("gpt2", B=3, W=4, N=100, T=7)
+    s = make_step_of_published_model("gpt2", B=3, W=4, N=100, T=7)
     assert step_costs.reordered_bytes(s, OWN, 4) == 2 * step_costs.held_bytes(s, OWN)
     assert step_costs.reordered_bytes(s, OWN, 2) == step_costs.held_bytes(s, OWN), "two of four"
-    own = published_step("gpt2", B=3, W=4, N=0, T=7)
+    own = make_step_of_published_model("gpt2", B=3, W=4, N=0, T=7)
     assert step_costs.reordered_bytes(s, ONCE, 4) == 2 * step_costs.held_bytes(own, OWN)
-    assert step_costs.reordered_bytes(published_step("gpt2", B=3, W=1), OWN, 2) == 0
+    assert step_costs.reordered_bytes(make_step_of_published_model("gpt2", B=3, W=1), OWN, 2) == 0
     assert step_costs.table_bytes(s, 4) == 2 * step_costs.table_bytes(s, 2) == 12 * 2 * (3 * 4 * 7) * 8
 
 
 def test_the_figures_show_what_the_papers_say():
     v100 = MACHINES["v100"].on_tensor_cores()
-    bart = published_step("bart-large", B=32, W=4, N=1024, T=1)
+    bart = make_step_of_published_model("bart-large", B=32, W=4, N=1024, T=1)
     found = step_costs.el_numbers(bart, v100)
     assert [found[HELD][m] / found[HELD]["el"] for m in ("cache per beam", "cache per sentence")] == [96, 24]
     assert found[step_costs.SECONDS]["el"] < found[step_costs.SECONDS]["cache per beam"]
-    heads = step_costs.head_numbers(published_step("gpt2", W=1, N=1000, T=24), v100)
+    heads = step_costs.head_numbers(make_step_of_published_model("gpt2", W=1, N=1000, T=24), v100)
     assert heads[HELD]["multi-head"] == heads[HELD]["grouped"] == 12 * heads[HELD]["multi-query"]
-    beams = step_costs.beam_numbers(published_step("gpt2", W=4, N=1000, T=24), v100)
+    beams = step_costs.beam_numbers(make_step_of_published_model("gpt2", W=4, N=1000, T=24), v100)
     assert beams[HELD][OWN] / beams[HELD][ONCE] == 4 * 1024 / (1000 + 4 * 24)
     assert beams[REORDERED][OWN] / beams[REORDERED][ONCE] == 1024 / 24
-    ways = step_costs.reorder_numbers(published_step("gpt2", B=2, W=4, N=100, T=7), v100)
+    ways = step_costs.reorder_numbers(make_step_of_published_model("gpt2", B=2, W=4, N=100, T=7), v100)
     assert ways[REORDERED]["new arrays"] == ways[REORDERED]["in place"] == 2 * ways[step_costs.SWAPPED]["in place"]
     assert ways[step_costs.SWAPPED]["new arrays"] == ways[REORDERED]["new arrays"], "whether or not they move"
-    cache = step_costs.cache_numbers(published_step("gpt2", B=1, W=1, N=1, T=0), v100)
+    cache = step_costs.cache_numbers(make_step_of_published_model("gpt2", B=1, W=1, N=1, T=0), v100)
     assert cache[HELD]["cache"] == 2 * 12 * 768 * 2

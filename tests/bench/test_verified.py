@@ -18,7 +18,7 @@ from minidecode import ops
 from minidecode.bench import verified
 from minidecode.bench.compare import Comparison, Timing, functions_by_label, implementations
 from minidecode.bench.machines import MACHINES, Machine
-from minidecode.bench.pictures import roofline
+from minidecode.bench.pictures import draw_roofline
 from minidecode.bench.verified import (
     Submission,
     Watched,
@@ -380,5 +380,5 @@ def test_a_roofline_has_a_place_for_it(tmp_path):
     """Beside ours, by a marker of its own."""
     timings = [Timing(label, 1.0, 1.0, 1.0) for label in ("reference", "mine.py:f")]
     found = Comparison("norm", "2 rows", Cost(1000, 500), timings, MACHINES["v100"], [])
-    (legend,) = roofline({"here": [found]}).legends
+    (legend,) = draw_roofline({"here": [found]}).legends
     assert {"reference", "yours"} <= {text.get_text() for text in legend.get_texts()}

@@ -120,7 +120,7 @@ def test_a_numpy_that_the_compiler_cannot_take_is_one_line_everywhere(newer_nump
         md.conformance.check("append", append_kv)
     with pytest.raises(md.OptionError, match=f"plan: ngram=cuda: .*{says}"):
         md.load("tiny-gpt2").generate(["a"], plan="ngram=cuda", no_repeat_ngram_size=2, max_new_tokens=1)
-    monkeypatch.setattr(doctor, "_version", {"numba-cuda": "0.30.4"}.get)
+    monkeypatch.setattr(doctor, "_version_of_package", {"numba-cuda": "0.30.4"}.get)
     (line,) = json.loads(cli("doctor", "--json").out)["gpu"]
     assert "does not go with NumPy" in line
     assert any(text.startswith("GPU") and line in text for text in cli("doctor").out.splitlines())

@@ -234,11 +234,11 @@ def test_bash_gets_what_stands_behind_the_equals_sign(completed, words, found):
 
 
 def test_all_values_that_are_completed_are_understood():
-    rows = [name for name in CATALOG if "naive" in completion.values_of(name)]
+    rows = [name for name in CATALOG if "naive" in completion.values_of_plan_key(name)]
     assert len(rows) > 30
     for key in ("cache", "cache_dtype", *SWITCHES, *CATALOG):
-        assert completion.values_of(key)
-        for value in completion.values_of(key):
+        assert completion.values_of_plan_key(key)
+        for value in completion.values_of_plan_key(key):
             error = error_of(f"{key}={value}")
             assert not error or "has no effect" in error  # with the default cache
 

@@ -340,7 +340,7 @@ def test_an_interrupt_that_python_dropped_is_raised_again():
     seen = []
     report = interrupts.report_unless_interrupted(lambda done, total: seen.append(done))
     report(1, 2)
-    with interrupts.raised_signals():
+    with interrupts.raise_on_signals():
         with pytest.raises(interrupts.Terminated):
             signal.raise_signal(signal.SIGTERM)
         with pytest.raises(interrupts.Terminated):

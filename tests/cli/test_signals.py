@@ -37,7 +37,7 @@ class InFinalizer:
 @posix_only
 @pytest.mark.parametrize(("number", "raised", "word"), SIGNALS)
 def test_what_python_drops_is_raised_again(capfd, number, raised, word):
-    with interrupts.raised_signals(), pytest.raises(raised):
+    with interrupts.raise_on_signals(), pytest.raises(raised):
         InFinalizer(number)
         time.sleep(PATIENCE)
     assert capfd.readouterr().err == "", "no traceback of an ignored exception"

@@ -203,10 +203,10 @@ def test_four_columns_are_for_rows_that_begin_at_16_bytes():
 def test_the_assembler_sees_128_bit_loads_and_stores():
     pytest.importorskip("numba_cuda", reason="needs the toolkit: pip install '.[ptx]'")
     pytest.importorskip("cuda.core", reason="needs the toolkit: pip install '.[ptx]'")
-    from minidecode.conformance.kernel_build import build
+    from minidecode.conformance.kernel_build import compile_and_link
 
     for kernel, (signature,) in activation.SIGNATURES.items():
-        built = build(kernel, signature, (8, 0))
+        built = compile_and_link(kernel, signature, (8, 0))
         is_wide = kernel not in (activation.activation_per_number, activation.activation_per_column)
         assert bool(built.wide_loads) == ("st.global.v4" in built.ptx) == is_wide
 

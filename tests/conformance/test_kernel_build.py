@@ -19,8 +19,8 @@ from numba import float64
 from numba.core.types import float16
 
 from minidecode import cuda as kernels_package
-from minidecode.bench.predict import build_code, key_of_kernel, recorded_counts
-from minidecode.conformance.kernel_build import ARCHITECTURES, build
+from minidecode.bench.predict import build_code, key_of_kernel, read_recorded_counts
+from minidecode.conformance.kernel_build import ARCHITECTURES, compile_and_link
 from minidecode.device.launch import launch
 from minidecode.errors import OptionError
 
@@ -60,7 +60,7 @@ def our_kernels():
 
 @pytest.mark.parametrize(("kernel", "signature", "architecture", "registers"), list(our_kernels()))
 def test_a_kernel_becomes_machine_code(kernel, signature, architecture, registers, largest_block):
-    built = build(kernel, signature, architecture)
+    built = compile_and_link(kernel, signature, architecture)
     assert 0 < built.registers <= registers
     assert built.spill_bytes == built.local_bytes == 0
     assert not built.double_precision or any(getattr(a, "dtype", None) == float64 for a in signature), "by accident"
@@ -87,7 +87,7 @@ def test_attention_says_how_many_blocks_fit():
     from minidecode.cuda.common import attention, cache_attention
 
     kernel = next(k for k in cache_attention.SIGNATURES if k.targetoptions.get("launch_bounds") == attention.BOUNDS)
-    shared_bytes = build(kernel, cache_attention.SIGNATURES[kernel][0], (7, 5)).shared_bytes
+    shared_bytes = compile_and_link(kernel, cache_attention.SIGNATURES[kernel][0], (7, 5)).shared_bytes
     assert {architecture: fitting(shared_bytes, architecture) for architecture in SHARED} == {
         (7, 5): 1, (8, 0): 4, (9, 0): 6,
     }  # fmt: skip
@@ -121,9 +121,9 @@ def test_newer_instructions_are_refused():
         wait()
         x[0] = 1
 
-    assert "cp.async" in NEWER_THAN_TURING.findall(build(waits, (float32[::1],), (8, 0)).ptx)
+    assert "cp.async" in NEWER_THAN_TURING.findall(compile_and_link(waits, (float32[::1],), (8, 0)).ptx)
     with pytest.raises(Exception, match=r"nvJitLink|ptxas|PTX"):
-        build(waits, (float32[::1],), (7, 5))
+        compile_and_link(waits, (float32[::1],), (7, 5))
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def for_an_h100(module: str, name: str):
     found = importlib.import_module(f"minidecode.cuda.{module}").SIGNATURES
     kernel = next(k for k in found if k.py_func.__name__ == name)
     halves = [s for s in found[kernel] if any(getattr(a, "dtype", None) == float16 for a in s)]
-    return build(kernel, (halves or found[kernel])[0], (9, 0)).counts
+    return compile_and_link(kernel, (halves or found[kernel])[0], (9, 0)).counts
 
 
 # What a step of GPT-2 or BART launches, in float16, greedy or with beams.
@@ -182,7 +182,7 @@ def test_the_recorded_counts_are_those_of_the_kernels(module, name):
     """`benchmarks/multiprocessor.py --counts --again` records them anew. Another assembler may count a little else."""
     found = importlib.import_module(f"minidecode.cuda.{module}").SIGNATURES
     keys = {key_of_kernel(k, types): (k, types) for k in found if k.py_func.__name__ == name for types in found[k]}
-    recorded = {key: code for key, code in recorded_counts()["counts"].items() if key in keys}
+    recorded = {key: code for key, code in read_recorded_counts()["counts"].items() if key in keys}
     assert recorded, f"{name} is not in kernel_counts.json"
     for key, code in recorded.items():
         kernel, types = keys[key]
@@ -213,7 +213,7 @@ def test_double_precision_is_seen():
     def half(x):
         x[0] = x[0] * 0.5 + 1.0
 
-    assert build(half, (float32[::1],), (8, 0)).double_precision
+    assert compile_and_link(half, (float32[::1],), (8, 0)).double_precision
 
 
 def test_kernels_are_linked_for_what_runs_them():
@@ -225,7 +225,7 @@ def test_kernels_are_linked_for_what_runs_them():
     for architecture in ARCHITECTURES:
         with pretended_gpu(architecture):
             specific = CUDACodeLibrary._ensure_cc(None, None)
-        built = build(linear.scale_rows, linear.SIGNATURES[linear.scale_rows][0], architecture)
+        built = compile_and_link(linear.scale_rows, linear.SIGNATURES[linear.scale_rows][0], architecture)
         assert built.architecture == "sm_{}{}{}".format(*specific)
         assert f".target {built.architecture}" in built.ptx
 
@@ -243,5 +243,5 @@ def pretended_gpu(capability):
 def test_shared_memory_is_counted():
     from minidecode.cuda import ngram
 
-    built = build(ngram.block_per_row_staged, ngram.ARGUMENTS, (8, 0))
+    built = compile_and_link(ngram.block_per_row_staged, ngram.ARGUMENTS, (8, 0))
     assert built.shared_bytes >= 8 * (ngram.ROOM + ngram.MOST_N)

@@ -17,7 +17,7 @@ import pytest
 from taken_bytes import peak_of
 
 from minidecode import cuda, ops
-from minidecode.bench.compare import calls_on_device, implementations
+from minidecode.bench.compare import copy_calls_to_device, implementations
 from minidecode.catalog import CATALOG
 from minidecode.conformance.rows import row_module
 from minidecode.cuda.common import attention, warp_attention
@@ -153,7 +153,7 @@ def test_no_block_above_4_kib_by_the_memory_hook(name):
             self.bytes = max(self.bytes, asked["size"])
 
     row = CATALOG[name]
-    given = calls_on_device({"cuda": implementations(row)["cuda"]}, row_module(name).make_paper_inputs()[0], cupy)
+    given = copy_calls_to_device({"cuda": implementations(row)["cuda"]}, row_module(name).make_paper_inputs()[0], cupy)
     call, lent = told_where(row, *given["cuda"]), lender(given["cuda"][0], cupy.empty(0))
     call(**lent())
     with Largest() as seen:

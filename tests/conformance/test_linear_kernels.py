@@ -329,11 +329,11 @@ def test_double_precision_is_refused(label):
 def test_the_assembler_sees_128_bit_loads_and_no_memory_of_a_thread():
     pytest.importorskip("numba_cuda", reason="needs the toolkit: pip install '.[ptx]'")
     pytest.importorskip("cuda.core", reason="needs the toolkit: pip install '.[ptx]'")
-    from minidecode.conformance.kernel_build import build
+    from minidecode.conformance.kernel_build import compile_and_link
 
     made = {stored: linear.choose_kernel(stored, 4, 5).kernel for stored in ("float32", "float16", "int4")}
     expected = [(linear.warp_per_output, 0, 0), (linear.warp_per_output_wide, 9, 0), (made["float32"], 8, 0),
                 (made["float16"], 12, 16), (made["int4"], 8, 16)]  # fmt: skip
     for kernel, loads, products in expected:
-        built = build(kernel, linear.SIGNATURES[kernel][0], (9, 0))
+        built = compile_and_link(kernel, linear.SIGNATURES[kernel][0], (9, 0))
         assert built.wide_loads == loads and built.ptx.count("mma.sync") == products and ".local" not in built.ptx

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from minidecode.course.exercises import grade, published
-from minidecode.course.exercises.exercise import Submission, seed_of
+from minidecode.course.exercises.exercise import Submission, seed_from_name
 from minidecode.course.exercises.find import find
 
 SEED = 3
@@ -541,7 +541,7 @@ def graded(tmp_path: Path, number: int, source: str) -> grade.Graded:
 
 def of_ada(number: int, name: str = "solution") -> str:
     exercise = find(str(number))
-    return exercise.vary_source(exercise.folder() / f"{name}.py", seed_of("ada"))
+    return exercise.vary_source(exercise.folder() / f"{name}.py", seed_from_name("ada"))
 
 
 DISGUISED = {  # other names, numbers, comments, texts and types, statements that do nothing, more beside it

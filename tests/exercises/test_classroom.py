@@ -17,7 +17,7 @@ import yaml
 
 import minidecode
 from minidecode.course.exercises import classroom, skeleton
-from minidecode.course.exercises.exercise import seed_of
+from minidecode.course.exercises.exercise import seed_from_name
 from minidecode.course.exercises.find import find
 from minidecode.errors import InputError
 
@@ -237,13 +237,13 @@ def test_the_autograder_knows_the_student(tmp_path, command):
     """PER_STUDENT: of two answers to the same exercise, the one for this student's variation counts."""
     shutil.copytree(ROOT / "classroom" / "gradescope", tmp_path / "source")
     (tmp_path / "source" / "settings.sh").write_text('HIDDEN=7\nEXERCISES="1"\nPER_STUDENT="email"\n')
-    hand_in(tmp_path / "submission", "guard", "solution.py", seed=seed_of("ada@example.org"))
+    hand_in(tmp_path / "submission", "guard", "solution.py", seed=seed_from_name("ada@example.org"))
     metadata = tmp_path / "submission_metadata.json"
     metadata.write_text(json.dumps({"users": [{"email": "ada@example.org", "name": "Ada"}]}))
     assert [test["score"] for test in autograded(tmp_path, command)["tests"]] == [1.0]
     metadata.write_text(json.dumps({"users": [{"email": "bob@example.org", "name": "Bob"}]}))
     (test,) = autograded(tmp_path, command)["tests"]
-    assert test["score"] == 0.0 and f"and {seed_of('bob@example.org')} is due" in test["output"]
+    assert test["score"] == 0.0 and f"and {seed_from_name('bob@example.org')} is due" in test["output"]
     metadata.unlink()
     told = autograded(tmp_path, command)
     assert told["score"] == 0 and told["output"].startswith("submission_metadata.json has no email")

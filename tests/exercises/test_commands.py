@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from minidecode.course.exercises import skeleton
-from minidecode.course.exercises.exercise import seed_of
+from minidecode.course.exercises.exercise import seed_from_name
 from minidecode.course.exercises.find import exercises, find
 
 ROOT = Path(__file__).parents[2]
@@ -120,7 +120,7 @@ def test_reset_keeps_what_was_there(cli, here):
     cli("exercise", "start", "16", "--student", "Ada")
     file = here / "my_exercises" / "16_ngram_kernel.py"
     skeleton_of_it = file.read_text(encoding="utf-8")
-    assert skeleton.seed_in(skeleton_of_it, 16) == seed_of("Ada")
+    assert skeleton.seed_in_source(skeleton_of_it, 16) == seed_from_name("Ada")
     file.write_text(skeleton_of_it + "# mine\n", encoding="utf-8")
     assert cli("exercise", "reset", "16").code == 0
     assert file.read_text(encoding="utf-8") == skeleton_of_it
@@ -271,7 +271,7 @@ def test_a_prediction_is_sealed_before_it_is_answered(cli, here):
     (entry,) = json.loads(log.read_text(encoding="utf-8"))["sealed"]
     assert entry["seed"] == 6 and entry["values"] == {"BYTES_PER_TOKEN": 1000}
     fresh = file.read_text(encoding="utf-8")
-    assert skeleton.seed_in(fresh, 2) not in (None, 6) and "= 1000" in fresh, (
+    assert skeleton.seed_in_source(fresh, 2) not in (None, 6) and "= 1000" in fresh, (
         "another model, and the student's own lines"
     )
     constants = dict(re.findall(r"^(WIDTH|POSITIONS) = (\d+)$", fresh, re.MULTILINE))
@@ -296,7 +296,7 @@ def test_after_a_miss_one_may_predict_again(cli, tmp_path):
         assert ran.code == 1 and "Your prediction is kept there as a comment." in ran.out
         now = file.read_text(encoding="utf-8")
         assert f"# variation {seeds[-1]}: BYTES_PER_TOKEN = {said}\nBYTES_PER_TOKEN = None  # a guess" in now
-        seeds.append(skeleton.seed_in(now, 2))
+        seeds.append(skeleton.seed_in_source(now, 2))
         again = cli("exercise", "check", file)
         assert again.code == 1 and "Nothing is predicted yet" in again.out, "the old number is not judged again"
         assert [entry["seed"] for entry in sealed(tmp_path)] == seeds[:number], "and what was said is history"
@@ -322,16 +322,19 @@ def test_an_editor_that_writes_the_old_variation_back_is_no_dead_end(cli, tmp_pa
     old = file.read_text(encoding="utf-8").replace("= None", "= 1000")
     file.write_text(old, encoding="utf-8")
     assert cli("exercise", "check", file, "--student", "ada").code == 1
-    once = skeleton.seed_in(file.read_text(encoding="utf-8"), 2)
+    once = skeleton.seed_in_source(file.read_text(encoding="utf-8"), 2)
     assert "Nothing is predicted yet" in cli("exercise", "check", file, "--student", "ada").out, "ada's, after a miss"
     file.write_text(file.read_text(encoding="utf-8").replace("= None", "= 1000"), encoding="utf-8")
     assert cli("exercise", "check", file).code == 1
-    twice = skeleton.seed_in(file.read_text(encoding="utf-8"), 2)
+    twice = skeleton.seed_in_source(file.read_text(encoding="utf-8"), 2)
     file.write_text(old.replace("= 1000", "= 2000"), encoding="utf-8")
     ran = cli("exercise", "check", file)
     assert ran.code == 1 and "has been told: predict the new one" in ran.err and "it is" not in ran.out + ran.err
     now = file.read_text(encoding="utf-8")
-    assert skeleton.seed_in(now, 2) == twice not in (once, seed_of("ada")) and "BYTES_PER_TOKEN = None" in now
+    assert (
+        skeleton.seed_in_source(now, 2) == twice not in (once, seed_from_name("ada"))
+        and "BYTES_PER_TOKEN = None" in now
+    )
     assert len(sealed(tmp_path)) == 2, "nothing was sealed in the place of what was"
 
 
@@ -383,7 +386,7 @@ def classroom(tmp_path):
     answers = {"ada": ("solution", "solution"), "ben": ("bans_first_token", "one_block"), "cyn": ("unknown",)}
     for student, names in answers.items():
         for number, name in zip(("15", "16"), names, strict=False):
-            file = solve(find(number), tmp_path / "class" / student, seed_of(student), name)
+            file = solve(find(number), tmp_path / "class" / student, seed_from_name(student), name)
             if name == "solution":
                 file.write_text(in_own_words(file.read_text(encoding="utf-8")), encoding="utf-8")
     return tmp_path / "class"
@@ -415,22 +418,23 @@ def test_a_prediction_whose_answer_was_told_is_graded_by_the_one_that_check_drew
     cli("exercise", "start", "2", "--student", "ada", "--folder", file.parent)
     file.write_text(file.read_text(encoding="utf-8").replace("= None", "= 12345"), encoding="utf-8")
     assert cli("exercise", "check", file).code == 1
-    fresh = skeleton.seed_in(file.read_text(encoding="utf-8"), 2)
+    fresh = skeleton.seed_in_source(file.read_text(encoding="utf-8"), 2)
     solve(find("2"), file.parent, fresh)
     assert "1 of 1 solved" in cli("exercise", "grade", "class", "--per-student", "--hidden", 3).out
     solve(find("2"), file.parent, 5)  # of no chain that begins with ada
     assert "of another student" in cli("exercise", "grade", "class", "--per-student", "--hidden", 3).out
-    solve(find("15"), file.parent, find("15").next_seed(seed_of("ada")))  # nothing was told of that one
+    solve(find("15"), file.parent, find("15").next_seed(seed_from_name("ada")))  # nothing was told of that one
     assert "15 the n-gram ban: 0 of 1 solved" in cli("exercise", "grade", "class", "--per-student", "--hidden", 3).out
 
 
 def test_a_file_drawn_for_another_student_is_called_so(cli, here):
     """By name, where that student is in the class."""
     for student in ("ada", "ben"):
-        solve(find("15"), here / "class" / student, seed_of("ben"))
+        solve(find("15"), here / "class" / student, seed_from_name("ben"))
     found = json.loads(cli("exercise", "grade", "class", "--per-student", "--hidden", 3, "--format", "json").out)
     ada, ben = ({"result": g["result"], "message": g["verdict"]["message"]} for g in found["graded"])
-    says = f"This is a file drawn for another student, ben (variation {seed_of('ben')}, and {seed_of('ada')} is due)."
+    his, hers = seed_from_name("ben"), seed_from_name("ada")
+    says = f"This is a file drawn for another student, ben (variation {his}, and {hers} is due)."
     assert ada == {"result": "of-another-student", "message": says}, found
     assert ben["result"] == "published-solution", "his own variation, and what it holds is judged"
     alone = "exercise", "grade", "class/ada", "--student", "ada", "--hidden", 3, "--format", "json"
@@ -485,8 +489,8 @@ def test_a_link_to_a_neighbours_folder_takes_no_row_and_gives_none(cli, here, na
 @pytest.mark.skipif(sys.platform == "win32", reason="links need a right there")
 def test_who_grades_may_name_folders_by_links(cli, here):
     """A link to the class, a link to a student's folder under another name, and one beside the folder itself."""
-    solve(find("15"), here / "class" / "cyn", seed_of("cyn"), "bans_first_token")
-    solve(find("15"), here / "1234", seed_of("ada"), "pads_count")
+    solve(find("15"), here / "class" / "cyn", seed_from_name("cyn"), "bans_first_token")
+    solve(find("15"), here / "1234", seed_from_name("ada"), "pads_count")
     (here / "classes").symlink_to("class", target_is_directory=True)
     (here / "ada").symlink_to("1234", target_is_directory=True)
     (here / "cyn").symlink_to("class/cyn", target_is_directory=True)

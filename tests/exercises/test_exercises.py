@@ -56,7 +56,7 @@ def test_a_skeleton_fails_and_holds_no_answer(exercise):
     source = exercise.start(SEED)
     ast.parse(source)
     assert "--- your turn" not in source and "--- was" not in source and "{{" not in source and "#|" not in source
-    assert skeleton.seed_in(source, exercise.number) == SEED
+    assert skeleton.seed_in_source(source, exercise.number) == SEED
     verdict = exercise.task.check(Submission(Path(exercise.file_name), source), SEED)
     assert not verdict.ok and verdict.message and "Traceback" not in str(verdict)
 
@@ -124,7 +124,7 @@ def test_markers():
 
 def test_a_constant_of_several_lines_is_read_back_as_it_was():
     text = " 1  a = 1\n 2  b = 2\n"
-    source = skeleton.with_variation("# --- variation\nP = 0\n# --- end\n", 9, 4, {"PROGRAM": text, "N": 3})
+    source = skeleton.replace_variation("# --- variation\nP = 0\n# --- end\n", 9, 4, {"PROGRAM": text, "N": 3})
     names = {}
     exec(source, names)
     assert names["PROGRAM"] == text and names["N"] == 3

@@ -210,7 +210,7 @@ VALUES = [
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)
 def test_what_is_sent_comes_out(value):
-    found = wire.unpack(wire.pack(value))
+    found = wire.unpack_message(wire.pack_message(value))
     assert type(found) is type(value)
     assert np.array_equal(found, value) if isinstance(value, np.ndarray) else found == value
 
@@ -218,7 +218,7 @@ def test_what_is_sent_comes_out(value):
 @pytest.mark.parametrize("value", [object(), {1, 2}, np.array([object()]), np.array(["a"]), lambda: 0], ids=told)
 def test_what_is_no_data_is_not_sent(value):
     with pytest.raises(TypeError):
-        wire.pack(value)
+        wire.pack_message(value)
 
 
 @pytest.mark.parametrize(
@@ -233,27 +233,27 @@ def test_what_is_no_data_is_not_sent(value):
 def test_what_is_no_message_is_refused(text):
     """Before room is made for it."""
     with pytest.raises(wire.WireError):
-        wire.unpack(len(text).to_bytes(4, "little") + text.encode())
+        wire.unpack_message(len(text).to_bytes(4, "little") + text.encode())
 
 
 def test_bytes_at_random_are_refused():
     rng = np.random.default_rng(0)
-    good = wire.pack({"result": np.arange(5.0), "changed": [1]})
+    good = wire.pack_message({"result": np.arange(5.0), "changed": [1]})
     for _ in range(2000):
         bad = bytearray(good)
         for place in rng.integers(0, len(bad), 3):
             bad[place] = rng.integers(0, 256)
         try:
-            wire.unpack(bytes(bad[: rng.integers(0, len(bad) + 1)]))
+            wire.unpack_message(bytes(bad[: rng.integers(0, len(bad) + 1)]))
         except wire.WireError:
             continue
 
 
 def test_a_frame_without_the_word_is_refused():
     pipe = io.BytesIO()
-    wire.write(pipe, b"w" * 16, 1)
-    assert wire.read(io.BytesIO(pipe.getvalue()), b"w" * 16) == 1
+    wire.write_message(pipe, b"w" * 16, 1)
+    assert wire.read_message(io.BytesIO(pipe.getvalue()), b"w" * 16) == 1
     with pytest.raises(wire.WireError, match="something else"):
-        wire.read(io.BytesIO(pipe.getvalue()), b"x" * 16)
+        wire.read_message(io.BytesIO(pipe.getvalue()), b"x" * 16)
     with pytest.raises(EOFError):
-        wire.read(io.BytesIO(pipe.getvalue()[:-1]), b"w" * 16)
+        wire.read_message(io.BytesIO(pipe.getvalue()[:-1]), b"w" * 16)

@@ -119,7 +119,7 @@ def test_lines_that_do_not_hold_are_told(tmp_path, of_1, monkeypatch):
 
     assert problem(of_1) == ""
     fewer = of_1.counts | {"sectors": 1}
-    signed = league.checksum_of(find("1"), given.source, 0, fewer, __version__)
+    signed = league.checksum_of_line(find("1"), given.source, 0, fewer, __version__)
     for line in (forged(counts=fewer), forged(counts=fewer, checksum=signed)):
         assert problem(line) == "it says sectors=1, and the file counts 116"
     missing = {name: count for name, count in of_1.counts.items() if name != "barriers"}

@@ -528,7 +528,7 @@ def ban_ngrams(scores_RV, rows, n):
         frame = frame.f_back
     me = frame.f_locals["self"]
     for reply in ({"result": "passed", "changed": []}, {"state": "passed"}, {"ask": "numbers", "arguments": [1]}, []):
-        me._wire.write(me._answers, me._word, reply)
+        me._wire.write_message(me._answers, me._word, reply)
     return scores_RV
 """
     found = judged(f"{SOLUTION}\n\n{forged}", 6, published, tmp_path / "engine.py", known)

@@ -362,7 +362,7 @@ def test_whoever_finds_the_word_can_forge_outputs_alone(reply, loop, ended):
     """The frames of our own code lead to the pipe and its word. What comes over it is still no verdict."""
     body = (
         "me = __import__('sys')._getframe(1).f_locals['self']\n"
-        f"{loop}:\n    me._wire.write(me._answers, me._word, {reply})\n"
+        f"{loop}:\n    me._wire.write_message(me._answers, me._word, {reply})\n"
         "return np.zeros((len(tokens_RM), V), bool)"
     )
     ended(honest(body), limit=3.0)

@@ -150,7 +150,7 @@ def test_doctor_shows_the_number_and_why(machine, capsys):
     from minidecode.commands import doctor
 
     machine(4, v2("150000 100000"))
-    report = doctor._report()
+    report = doctor._inspect_machine()
     assert (report["cores"], report["threads"]["number"]) == (4, 1)
     doctor._print_report(report)
     assert (

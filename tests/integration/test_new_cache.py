@@ -7,7 +7,7 @@ import pytest
 from test_attention_settings import IDS, make
 
 from minidecode import catalog, plan
-from minidecode.cache.padding import replicate_prompts, with_free_positions
+from minidecode.cache.padding import copy_with_free_positions, replicate_prompts
 from minidecode.cache.prompt import PromptCache
 from minidecode.commands.help_topics import cache_help
 from minidecode.errors import OptionError
@@ -30,7 +30,7 @@ class SideBySideCache(PromptCache):
         self.K = k_RGK.shape[2]
         kv_RGX = np.concatenate([k_RGK, v_RGU], axis=2)
         kv_RGNX, _, self.begin_R = replicate_prompts(ops, kv_RGX, kv_RGX[:, :, :1], self.offsets_X, beams, self.N)
-        self.kv_RGMX = with_free_positions(kv_RGNX, steps)
+        self.kv_RGMX = copy_with_free_positions(kv_RGNX, steps)
         self.end_R = np.full_like(self.begin_R, self.N)
 
     def append_step(self, ops, qkv_RX):

@@ -13,7 +13,7 @@ from toy_folder import CONFIG, toy_tensors, write_folder
 
 import minidecode as md
 from minidecode.cache import prompt, queries, replicated
-from minidecode.cache.queries import QueryRows, reversed_bias
+from minidecode.cache.queries import QueryRows, reverse_position_bias
 from minidecode.methods.plans import engine_of
 from minidecode.models import gpt2
 from minidecode.models.products import activated_product, product, residual_norm
@@ -324,7 +324,7 @@ def test_rows_of_a_prefill(every_row, window):
 
 def test_a_bias_for_keys_newest_first():
     bias = PositionBias(np.zeros((1, 1, 9)), np.array([4, 0, 1, 2, 3]), 1)
-    other = reversed_bias(bias)
+    other = reverse_position_bias(bias)
     for distance in range(-3, 9):
         right = bias.bucket_L[np.clip(distance + bias.zero, 0, 4)]
         assert other.bucket_L[np.clip(0 - distance + other.zero, 0, 4)] == right

@@ -690,7 +690,7 @@ def a_page_is_published_a_token_too_early(patch):
 
 def found_pages_do_not_get_into_the_table(patch):
     def skip_known_positions(self, part):
-        published = self._published(part.ids)
+        published = self._look_up_published_pages(part.ids)
         part.first = len(published) * self.page
         self.pool.release(published)
 

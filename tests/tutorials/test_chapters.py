@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from minidecode.course.chapters import cells, chapters, find_chapter, table_of_chapters, without_outputs
+from minidecode.course.chapters import chapters, code_cells, find_chapter, table_of_chapters, without_outputs
 from minidecode.course.exercises.find import exercises
 from minidecode.errors import InputError
 from minidecode.search.compiled import precompile
@@ -58,7 +58,7 @@ def test_a_chapter_runs_and_is_fresh(chapter, compiled):
 @each_chapter
 def test_a_chapter_opens_with_a_picture_before_any_notation(chapter):
     opening, poll, _ = chapter.text.partition("\n## Before you read\n")
-    (cell,) = cells(without_outputs(opening))
+    (cell,) = code_cells(without_outputs(opening))
     assert poll and cell.tags == ("hide-input",) and f"](figures/{chapter.number}-" in opening
     assert "```text" not in opening, "formulas come later"
     words = without_outputs(opening).partition("```{code-cell}")[0]
@@ -134,7 +134,7 @@ def in_letters(number: int) -> str:
 @each_chapter
 def test_a_chapter_carries_the_running_example(chapter):
     """W = 2, N = 4, H = 2, K = 2, imported so that no chapter has numbers of its own."""
-    code = "\n".join(cell.code for cell in cells(without_outputs(chapter.text)))
+    code = "\n".join(cell.code for cell in code_cells(without_outputs(chapter.text)))
     assert re.search(r"from minidecode\.course(\.example import| import .*\bexample\b)", code)
     assert "<!-- output: -->" in chapter.text, "its numbers are printed"
 
@@ -186,7 +186,7 @@ def test_code_is_included_not_pasted(chapter):
 
 @each_chapter
 def test_what_was_to_be_predicted_is_folded(chapter):
-    opened = [c for c in cells(without_outputs(chapter.text)) if "sealed.open(" in c.code]
+    opened = [c for c in code_cells(without_outputs(chapter.text)) if "sealed.open(" in c.code]
     assert all("hide-output" in c.tags for c in opened)
     folded = re.findall(r"<!-- output: -->\n<details>.*?</details>\n<!-- end of output -->", chapter.text, re.DOTALL)
     assert len(folded) == sum("volatile" not in c.tags for c in opened)
@@ -196,7 +196,7 @@ def test_what_was_to_be_predicted_is_folded(chapter):
 @each_chapter
 def test_a_chapter_imports_little_of_the_insides(chapter):
     """At most four modules, beside the public names and what the course is made with."""
-    code = "\n".join(cell.code for cell in cells(without_outputs(chapter.text)))
+    code = "\n".join(cell.code for cell in code_cells(without_outputs(chapter.text)))
     inside = re.findall(r"^ *from (minidecode(?!\.course)\S*\.?\S*) import", code, re.MULTILINE)
     assert len([m for m in inside if m != "minidecode"]) <= 4, inside
 

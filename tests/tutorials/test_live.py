@@ -179,7 +179,9 @@ def test_a_figure_shows_all_numbers_and_tells_the_page_all_it_needs(kind):
     model = drawing.MODELS_OF.get(kind, step_costs.MODELS)[0]
     request = dict(B=4, W=4, N=256, T=32)
     figure = draw_costs(kind, name="99-x", caption="How much?", model=model, **request)
-    numbers = FIGURES[kind](step_costs.published_step(model, **request), drawing.machines()["V100, tensor cores"])
+    numbers = FIGURES[kind](
+        step_costs.make_step_of_published_model(model, **request), drawing.machines()["V100, tensor cores"]
+    )
     svg = next(iter(figure.files().values()))
     for what, of in numbers.items():
         assert f">{what}<" in svg and all(

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from minidecode import course
-from minidecode.course.chapters import cells, chapters, without_outputs
+from minidecode.course.chapters import chapters, code_cells, without_outputs
 from minidecode.course.exercises import sandbox
-from minidecode.course.exercises.exercise import seed_of
+from minidecode.course.exercises.exercise import seed_from_name
 from minidecode.course.exercises.find import exercises, find
 from minidecode.course.notebook import notebook
 from minidecode.errors import InputError, OptionError
@@ -36,12 +36,12 @@ def test_a_notebook_has_the_cells_of_its_chapter_and_of_its_exercises(chapter):
     text = without_outputs(chapter.text)
     code = [cell for cell in book["cells"] if cell["cell_type"] == "code"][2 if chapter.number == "00" else 0 :]
     own = [e for e in exercises().values() if e.text.chapter == chapter.number]
-    due = [cell.code.strip("\n") for cell in cells(text)]
+    due = [cell.code.strip("\n") for cell in code_cells(text)]
     for exercise in own:
         due += [exercise.start(0).strip("\n"), f"from minidecode import course\n\ncourse.check({exercise.number})"]
     assert [source(cell) for cell in code] == due
     hidden = [cell["metadata"].get("jupyter") == {"source_hidden": True} for cell in code]
-    assert hidden[: len(cells(text))] == ["hide-input" in cell.tags for cell in cells(text)]
+    assert hidden[: len(code_cells(text))] == ["hide-input" in cell.tags for cell in code_cells(text)]
     prose = "\n".join(source(cell) for cell in book["cells"] if cell["cell_type"] == "markdown")
     assert "<!-- output" not in prose and "{code-cell}" not in prose and "file_format:" not in prose
     assert all(
@@ -91,7 +91,7 @@ def test_every_exercise_is_in_one_notebook():
 def test_a_student_gets_a_variation():
     (chapter,) = [c for c in chapters() if c.number == find("15").text.chapter]
     mine = notebook(chapter, "ada")
-    assert f"# --- variation {seed_of('ada')} of exercise 15" in mine and mine != notebook(chapter)
+    assert f"# --- variation {seed_from_name('ada')} of exercise 15" in mine and mine != notebook(chapter)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from minidecode import course
 from minidecode.course import canvas as canvases
-from minidecode.course.chapters import Chapter, cells, without_outputs
+from minidecode.course.chapters import Chapter, code_cells, without_outputs
 from minidecode.course.markers import fill_between_markers
 from minidecode.errors import InputError
 
@@ -86,9 +86,9 @@ def test_a_refreshed_chapter_is_fresh_and_a_changed_one_is_not(script, chapter):
 def test_outputs_come_off_without_a_trace(script, chapter):
     script.refresh(chapter, check=False)
     bare = without_outputs(chapter.text)
-    assert "<!-- output" not in bare and [c.code for c in cells(bare)] == [c.code for c in cells(CHAPTER)]
-    assert [c.tags for c in cells(bare)] == [(), ("volatile",), ()]
-    assert CHAPTER.splitlines()[cells(CHAPTER)[0].line - 1] == "a = 6"
+    assert "<!-- output" not in bare and [c.code for c in code_cells(bare)] == [c.code for c in code_cells(CHAPTER)]
+    assert [c.tags for c in code_cells(bare)] == [(), ("volatile",), ()]
+    assert CHAPTER.splitlines()[code_cells(CHAPTER)[0].line - 1] == "a = 6"
 
 
 def test_a_cell_that_fails_ends_the_run(script, chapter):

@@ -21,7 +21,7 @@ def check(
     asked: the variation that the caller names; by default the one that the file says it holds. Raises OptionError where
     the file holds another one, and where its answer has been told.
     """
-    held = skeleton.seed_in(submission.source, exercise.number)
+    held = skeleton.seed_in_source(submission.source, exercise.number)
     if held is not None and asked is not None and not exercise.is_due(held, asked):
         raise OptionError(
             f"{submission.path} holds variation {held}, and {asked} was asked for: minidecode exercise reset"

@@ -65,10 +65,10 @@ def main(serves=lambda: Student) -> None:
     serve = kind(wire, numpy, _tracemalloc, questions, answers, word, held)
     while True:
         try:
-            question = wire.read(questions, word)
+            question = wire.read_message(questions, word)
         except EOFError:
             os._exit(0)
-        wire.write(answers, word, serve.answer(question))
+        wire.write_message(answers, word, serve.answer(question))
 
 
 def _own_channel() -> tuple[io.BufferedReader, io.BufferedWriter]:
@@ -126,9 +126,9 @@ def _forbid_access(folders: list[str], more: list[str], forbidden: list[str]) ->
             return False
         return place.startswith(below)
 
-    def hook(event, arguments, *, may_read=may_read, allowed=allowed, pythons=pythons, looking=LOOKING,
-             refused=REFUSED, measuring=MEASURING, writing=writing, letters=frozenset("wax+"), type=type, text=str,
-             number=int, wrong=BaseException, error=PermissionError) -> None:  # fmt: skip
+    def refuse_forbidden_event(event, arguments, *, may_read=may_read, allowed=allowed, pythons=pythons,
+             looking=LOOKING, refused=REFUSED, measuring=MEASURING, writing=writing, letters=frozenset("wax+"),
+             type=type, text=str, number=int, wrong=BaseException, error=PermissionError) -> None:  # fmt: skip
         why = None
         try:
             if event == "open":
@@ -156,7 +156,7 @@ def _forbid_access(folders: list[str], more: list[str], forbidden: list[str]) ->
         if why is not None:
             raise error(why)
 
-    sys.addaudithook(hook)
+    sys.addaudithook(refuse_forbidden_event)
 
 
 def _own_realpath():
@@ -183,7 +183,7 @@ class Student:
         self._one_asks, self._is_called = threading.Lock(), False  # the student's code may have threads
         self._held_inputs: tuple | None = None  # with copies of them, where they came ahead of the call
         self._callers: list = []  # the thread of each call of a callback
-        self._late: list = []  # callbacks that a thread called when the function had returned
+        self._time_limit_message: list = []  # callbacks that a thread called when the function had returned
         threading.excepthook = self._thread_raised
 
     def answer(self, question: dict) -> dict:
@@ -226,9 +226,9 @@ class Student:
                 return
 
     def do_constants(self, names: list) -> dict:
-        return {"values": [self._number(self._names.get(name)) for name in names]}
+        return {"values": [self._check_number(self._names.get(name)) for name in names]}
 
-    def _number(self, value):
+    def _check_number(self, value):
         if isinstance(value, self._numpy.generic):
             value = value.item()
         if isinstance(value, numbers.Rational) and not isinstance(value, int):  # a fraction
@@ -237,7 +237,7 @@ class Student:
 
     def do_hold(self, arguments: list) -> dict:
         """Takes inputs for the next call, so that what the process grows by in it is the call's alone."""
-        given = [self._callback(a) if isinstance(a, self._wire.Callback) else a for a in arguments]
+        given = [self._make_callback(a) if isinstance(a, self._wire.Callback) else a for a in arguments]
         self._held_inputs = given, [a.copy() if isinstance(a, self._numpy.ndarray) else None for a in given]
         return {"ok": True}
 
@@ -252,7 +252,7 @@ class Student:
         if measure:
             began, held = self._memory.get_traced_memory()[0], self._bytes_of_arrays()  # with the inputs
             self._memory.reset_peak()
-        self._callers, self._late, others = [threading.current_thread()], [], set(threading.enumerate())
+        self._callers, self._time_limit_message, others = [threading.current_thread()], [], set(threading.enumerate())
         self._is_called = True
         try:
             result = callee(*given)
@@ -265,14 +265,14 @@ class Student:
             self._kept = max(0, self._kept + self._bytes_of_arrays() - held - self._bytes_of(result))
         changed = [k for k, b in enumerate(before) if b is not None and not self._is_unchanged(b, given[k])]
         after = {str(k): given[k] for k in changes}
-        self._wire.pack(result)  # told as a mistake of the student's, if it cannot be sent
+        self._wire.pack_message(result)  # told as a mistake of the student's, if it cannot be sent
         distinct = list(dict.fromkeys(self._callers))
         return {
             "result": result,
             "changed": changed,
             "after": after,
             "peak": peak,
-            "late": list(self._late),
+            "late": list(self._time_limit_message),
             "left": left,
             "callers": [distinct.index(thread) for thread in self._callers[1:]],
         }
@@ -302,11 +302,11 @@ class Student:
         pieces = (slice(k, k + LARGE) for k in range(0, one.size, LARGE))  # a whole copy would count as the call's
         return all(one[piece].tobytes() == two[piece].tobytes() for piece in pieces)
 
-    def _callback(self, callback):
+    def _make_callback(self, callback):
         """A function of the judge's: it computes and counts on its side of the pipe."""
         name, stalled = callback.name, []
 
-        def ask(*arguments, **named):
+        def ask_judge(*arguments, **named):
             for parameter in callback.parameters[len(arguments) :]:
                 if parameter not in named:
                     break
@@ -315,10 +315,10 @@ class Student:
                 raise TypeError(f"{name}() got an unexpected keyword argument {next(iter(named))!r}")
             with self._one_asks:
                 if not self._is_called:
-                    self._late.append(name)
+                    self._time_limit_message.append(name)
                     raise ValueError(f"{name} is called by a thread when the function has returned already")
                 self._callers.append(threading.current_thread())
-                reply = self._reply(name, *arguments)
+                reply = self._ask_and_read_reply(name, *arguments)
             if callback.stall and not stalled:
                 stalled.append(True)
                 self._wait_for_silence(callback.stall)
@@ -327,13 +327,13 @@ class Student:
                 raise kind(reply["error"]["message"])
             return reply["result"]
 
-        ask.__name__ = ask.__qualname__ = name
-        return ask
+        ask_judge.__name__ = ask_judge.__qualname__ = name
+        return ask_judge
 
-    def _reply(self, name: str, *arguments) -> dict:
+    def _ask_and_read_reply(self, name: str, *arguments) -> dict:
         """What the judge answers to a question of ours."""
-        self._wire.write(self._answers, self._word, {"ask": name, "arguments": list(arguments)})
-        return self._wire.read(self._questions, self._word)
+        self._wire.write_message(self._answers, self._word, {"ask": name, "arguments": list(arguments)})
+        return self._wire.read_message(self._questions, self._word)
 
     def _wait_for_silence(self, seconds: float) -> None:
         """Until no thread has called for so long: they have come as far as they can."""

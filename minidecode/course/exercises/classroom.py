@@ -61,21 +61,21 @@ def _check_emulator() -> str:
 
     from ...emulator import emulate
 
-    run = emulate(_racy_kernel())[1, 64](np.zeros(65, np.float32))
+    run = emulate(_make_racy_kernel())[1, 64](np.zeros(65, np.float32))
     if run.verdict == "clean":
         raise _NotReadyError("the emulator does not see a race that is there: reinstall minidecode and greenlet")
     return "the emulator finds a race that is there"
 
 
-def _racy_kernel():
+def _make_racy_kernel():
     """A kernel whose threads read what their neighbours write."""
     from numba import cuda
 
     @cuda.jit
-    def shift(a):
+    def shift_left_in_place(a):
         a[cuda.threadIdx.x] = a[cuda.threadIdx.x + 1]
 
-    return shift
+    return shift_left_in_place
 
 
 def _check_exercises() -> str:

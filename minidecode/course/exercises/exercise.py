@@ -346,6 +346,6 @@ def draw_telling_input(task: Task, v: SimpleNamespace, draw: Callable[[], dict[s
     raise ValueError(f"exercise {task.number}: no input was drawn that tells its mistakes apart")
 
 
-def seed_of(text: str) -> int:
+def seed_from_name(text: str) -> int:
     """A seed from a name, the same everywhere."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")

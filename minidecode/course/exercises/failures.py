@@ -11,7 +11,7 @@ MISTAKES = {  # what code raised -> the mistake
 }  # fmt: skip
 
 
-def place_of(error: dict[str, Any]) -> str:
+def line_of_error_in_words(error: dict[str, Any]) -> str:
     """Where code raised, if that is known, to begin a sentence with."""
     return f"line {error['line']}: " if error.get("line") else ""
 
@@ -25,4 +25,4 @@ def load_error(error: Any) -> tuple[str, str]:
     """What a file raised that was loaded: the mistake, and in words."""
     error = error if isinstance(error, dict) else {}
     mistake = MISTAKES.get(str(error.get("type")), "cannot-run")
-    return mistake, f"{place_of(error)}{error.get('type')}: {error.get('message')}"
+    return mistake, f"{line_of_error_in_words(error)}{error.get('type')}: {error.get('message')}"

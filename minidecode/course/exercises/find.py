@@ -11,7 +11,7 @@ from typing import Any
 
 from ...errors import OptionError, did_you_mean, names_with
 from . import published, skeleton
-from .exercise import Submission, Task, seed_of
+from .exercise import Submission, Task, seed_from_name
 from .verdict import Verdict
 
 HERE = Path(__file__).resolve().parent
@@ -53,7 +53,7 @@ class Exercise:
 
     def next_seed(self, seed: int) -> int:
         """The variation that is drawn after this one, when its answer has been told."""
-        return seed_of(f"{self.number} after {seed}")
+        return seed_from_name(f"{self.number} after {seed}")
 
     def is_due(self, held: int | None, due: int) -> bool:
         """Whether a file of this variation is what is due: of a prediction also one that `check` drew after it."""
@@ -94,8 +94,10 @@ class Exercise:
             f"Exercise {self.number}: {self.text.title} (chapter {self.text.chapter}, about {self.text.minutes}"
             f" minutes)\nminidecode exercise check {self.number}; minidecode exercise hint {self.number}"
         )
-        stated = skeleton.with_statement(source, f"{head}\n\n{self.in_text(self.text.statement, seed).strip()}")
-        return skeleton.with_variation(stated, self.number, seed, self.task.constants(self.task.draw(seed)))
+        stated = skeleton.replace_docstring_by_statement(
+            source, f"{head}\n\n{self.in_text(self.text.statement, seed).strip()}"
+        )
+        return skeleton.replace_variation(stated, self.number, seed, self.task.constants(self.task.draw(seed)))
 
     def template(self) -> str:
         """The skeleton before its variation: from the solution in a checkout, else as it was built into the wheel."""
@@ -106,7 +108,7 @@ class Exercise:
     def folder(self) -> Path | None:
         """exercises/NN_name of a checkout, with its solutions; None where the package is installed without."""
         name = f"{self.number:02d}_{self.name}"
-        folders = (root / "exercises" / name for root in skeleton.checkouts())
+        folders = (root / "exercises" / name for root in skeleton.folders_with_solutions())
         return next((folder for folder in folders if (folder / "solution.py").is_file()), None)
 
     def published_solutions(self) -> list[published_solutions.Published]:
@@ -119,7 +121,7 @@ class Exercise:
     def vary_source(self, path: Path, seed: int) -> str:
         """A solution or a wrong answer of the checkout, with this variation's constants."""
         constants = self.task.constants(self.task.draw(seed))
-        return skeleton.with_variation(path.read_text(encoding="utf-8"), self.number, seed, constants)
+        return skeleton.replace_variation(path.read_text(encoding="utf-8"), self.number, seed, constants)
 
 
 @lru_cache(maxsize=1)

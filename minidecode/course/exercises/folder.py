@@ -81,7 +81,7 @@ class Folder:
             raise OptionError(f"{file} is there already: {reset} starts it anew")
         self.path.mkdir(parents=True, exist_ok=True)
         file.write_text(exercise.start(seed), encoding="utf-8")
-        self._note_of(exercise, started=True)
+        self._update_note(exercise, started=True)
         return file
 
     def reset(self, exercise: Exercise, seed: int | None = None) -> Path:
@@ -97,12 +97,12 @@ class Folder:
         """Writes what a notebook's cell holds. A file that no cell has written is kept beside it, as .bak."""
         file = self.path_of_exercise(exercise)
         if file.is_file():
-            there, noted = file.read_text(encoding="utf-8-sig", errors="replace"), self._notes_of("state")
+            there, noted = file.read_text(encoding="utf-8-sig", errors="replace"), self._read_notes("state")
             if there != source and _hash_of(there) != noted.get(str(exercise.number), {}).get("cell"):
                 self._set_aside(file)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(source, encoding="utf-8")
-        self._note_of(exercise, cell=_hash_of(source))
+        self._update_note(exercise, cell=_hash_of(source))
 
     def _set_aside(self, file: Path) -> Path:
         """The file under a name that was free: what was kept before stays."""
@@ -116,11 +116,11 @@ class Folder:
         file = self.path_of_exercise(exercise)
         if not file.is_file():
             return None
-        return skeleton.seed_in(file.read_text(encoding="utf-8-sig", errors="replace"), exercise.number)
+        return skeleton.seed_in_source(file.read_text(encoding="utf-8-sig", errors="replace"), exercise.number)
 
     def state(self, exercise: Exercise) -> str:
         """ "solved", "started", "not begun" of a skeleton in which nothing is written, or "" """
-        if self._notes_of("state").get(str(exercise.number), {}).get("solved"):
+        if self._read_notes("state").get(str(exercise.number), {}).get("solved"):
             return "solved"
         file = self.path_of_exercise(exercise)
         if not file.is_file():
@@ -134,10 +134,10 @@ class Folder:
         Raises InputError where it cannot be noted which were taken.
         """
         number = min(
-            self._notes_of("state").get(str(exercise.number), {}).get("hints", 0) + 1, len(exercise.text.hints)
+            self._read_notes("state").get(str(exercise.number), {}).get("hints", 0) + 1, len(exercise.text.hints)
         )
         try:
-            self._note_of(exercise, hints=number)
+            self._update_note(exercise, hints=number)
         except OSError as error:
             raise InputError(
                 f"{self.path / NOTES}, where taken hints are noted, cannot be written: {error.strerror}; minidecode"
@@ -153,7 +153,7 @@ class Folder:
         path = self.path / NOTES / f"{exercise.number:02d}.svg" if verdict.picture else None
         try:
             if verdict.ok:
-                self._note_of(exercise, solved=True)
+                self._update_note(exercise, solved=True)
             if path:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(verdict.picture, encoding="utf-8")
@@ -166,14 +166,14 @@ class Folder:
 
     def seal_prediction(self, exercise: Exercise, seed: int, values: dict[str, Any]) -> dict[str, Any] | None:
         """Writes a prediction down before the answer is computed; where it has been told before, gives that one."""
-        log = self._notes_of("predictions").get("sealed", [])
+        log = self._read_notes("predictions").get("sealed", [])
         for entry in log:
             if (entry["exercise"], entry["seed"]) == (exercise.number, seed):
                 return entry["values"]
         previous = log[-1]["seal"] if log else ""
         entry = {"exercise": exercise.number, "seed": seed, "values": values, "at": time.strftime("%Y-%m-%dT%H:%M:%S")}
         entry["seal"] = hashlib.sha256((previous + json.dumps(entry, sort_keys=True, default=str)).encode()).hexdigest()
-        self._write("predictions", {"sealed": [*log, entry]})
+        self._write_notes("predictions", {"sealed": [*log, entry]})
         return None
 
     def renew_variation(self, exercise: Exercise, file: Path, seed: int) -> int:
@@ -184,7 +184,7 @@ class Folder:
         """
         fresh = exercise.next_seed(seed)
         answered = {
-            e["seed"] for e in self._notes_of("predictions").get("sealed", []) if e["exercise"] == exercise.number
+            e["seed"] for e in self._read_notes("predictions").get("sealed", []) if e["exercise"] == exercise.number
         }
         while fresh in answered:
             fresh = exercise.next_seed(fresh)
@@ -194,19 +194,19 @@ class Folder:
         file.write_text(exercise.renew_source(source, fresh), encoding="utf-8")
         return fresh
 
-    def _notes_of(self, name: str) -> dict[str, Any]:
+    def _read_notes(self, name: str) -> dict[str, Any]:
         try:
             notes = json.loads((self.path / NOTES / f"{name}.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return {}
         return notes if isinstance(notes, dict) else {}
 
-    def _note_of(self, exercise: Exercise, **changes: Any) -> None:
-        notes = self._notes_of("state")
+    def _update_note(self, exercise: Exercise, **changes: Any) -> None:
+        notes = self._read_notes("state")
         key = str(exercise.number)
-        self._write("state", notes | {key: notes.get(key, {}) | changes})
+        self._write_notes("state", notes | {key: notes.get(key, {}) | changes})
 
-    def _write(self, name: str, value: dict[str, Any]) -> None:
+    def _write_notes(self, name: str, value: dict[str, Any]) -> None:
         path = self.path / NOTES / f"{name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(value, indent=1, default=str), encoding="utf-8")
@@ -216,7 +216,7 @@ def _hash_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def submission_of(path: Path, **fields: Any) -> Submission:
+def read_submission(path: Path, **fields: Any) -> Submission:
     """A student's file. Raises InputError where it cannot be read."""
     try:
         return Submission.of_file(path, **fields)
@@ -236,13 +236,13 @@ def target_submission(place: str, exercise: Exercise) -> Submission:
         raise OptionError(f"exercise {exercise.number} asks for numbers in its file: it takes no --target")
     names = {official: name}
     if where.endswith(".py"):
-        return submission_of(Path(where), names=names)
+        return read_submission(Path(where), names=names)
     parts = where.split(".")
     for root in (Path(), Path("src")):
         for path in (root.joinpath(*parts).with_suffix(".py"), root.joinpath(*parts, "__init__.py")):
             if path.is_file():
                 package = ".".join(parts if path.name == "__init__.py" else parts[:-1])
-                submission = submission_of(path, names=names, package=package)
+                submission = read_submission(path, names=names, package=package)
                 submission.root = root.resolve()
                 return submission
     raise InputError(f"there is no module {where} below {Path().resolve()}, nor below its folder src")

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ...errors import InputError
 from . import published, skeleton
-from .exercise import Submission, seed_of
+from .exercise import Submission, seed_from_name
 from .find import Exercise, exercises
 from .verdict import Verdict
 
@@ -152,11 +152,11 @@ def grade(
         which = [e for e in exercises().values() if any((f / e.file_name).is_file() for f in students.values())]
     work = [(student, folder, exercise) for exercise in which for student, folder in students.items()]
 
-    names = {seed_of(name): name for name in map(_student_name, map(Path, students))} if per_student else {}
+    names = {seed_from_name(name): name for name in map(_student_name, map(Path, students))} if per_student else {}
 
     def grade_submission(item: tuple[str, Path, Exercise]) -> Graded:
         student, folder, exercise = item
-        due = seed_of(_student_name(Path(student))) if per_student else seed
+        due = seed_from_name(_student_name(Path(student))) if per_student else seed
         of_names = names if per_student or by_name else None
         return Graded(
             student, exercise, _verdict_of_submission(folder, exercise, due, hidden, of_names), _unknown_files(folder)
@@ -188,7 +188,7 @@ def _verdict_of_submission(
         return Verdict(exercise.number, due or 0, False, str(error), "cannot-run")
     except OSError as error:
         return Verdict(exercise.number, due or 0, False, f"{path.name} cannot be read: {error.strerror}", "cannot-run")
-    held = skeleton.seed_in(submission.source, exercise.number)
+    held = skeleton.seed_in_source(submission.source, exercise.number)
     if due is not None and not exercise.is_due(held, due):
         kind = "other-variation" if held is None or names is None else "of-another-student"
         return Verdict(exercise.number, due, False, _other_variation_message(held, due, names), kind)

@@ -59,10 +59,10 @@ def _notebook_shell(exercise: Exercise) -> Any:
 
 def _last_cell(exercise: Exercise, shell: Any) -> str | None:
     """The source of the cell that holds the answer, as it was last run; None if none was."""
-    from .skeleton import seed_in
+    from .skeleton import seed_in_source
 
     for source in reversed(shell.history_manager.input_hist_raw):
-        if seed_in(source, exercise.number) is not None:
+        if seed_in_source(source, exercise.number) is not None:
             return source.rstrip() + "\n"
     return None
 

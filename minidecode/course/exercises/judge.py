@@ -29,10 +29,10 @@ def main() -> None:
     judge = Judge()
     while True:
         try:
-            question = wire.read(questions, word)
+            question = wire.read_message(questions, word)
         except EOFError:
             os._exit(0)
-        wire.write(answers, word, judge.answer(question))
+        wire.write_message(answers, word, judge.answer(question))
 
 
 def _limit_resources(memory: int) -> None:
@@ -91,7 +91,7 @@ class Judge:
             except Exception as error:
                 raise Refused("cannot-run", f"{self._shape} raised {type(error).__name__}: {error}") from None
         blocks, threads = _two_shapes(launch, self._shape)
-        types = self._types_of(kernel, tuple(map(typeof, arguments)))
+        types = self._check_types_once(kernel, tuple(map(typeof, arguments)))
         try:
             run = emulate(kernel, patience=PATIENCE, **options)[blocks, threads](*arguments)
         except EmulationError:  # more blocks than the emulator gets through
@@ -103,7 +103,7 @@ class Judge:
             "findings": [_finding_as_dict(f, run) for f in run.findings],
             "counts": _counts_of_run(run),
             "lines": {str(place.line): {k: int(v) for k, v in vars(c).items()} for place, c in run.lines.items()},
-            "accesses": _accesses(run),
+            "accesses": _accesses_by_line(run),
             "costs": run.costs,
             "shared": {m.name: list(m.shape) for m in run._launch.journal.memories if m.space == "shared"},
             "names": sorted({name for f in self._taken.functions.values() for name in _names_used(f)}),
@@ -119,7 +119,7 @@ class Judge:
             "picture": run.to_svg() if picture and _shows_the_mistake(run) else None,
         }  # fmt: skip
 
-    def _types_of(self, kernel: Any, argument_types: tuple) -> list[dict]:
+    def _check_types_once(self, kernel: Any, argument_types: tuple) -> list[dict]:
         """Numba's remarks on the kernel, once for each set of types. Raises Refused for what cannot be compiled."""
         from minidecode.conformance.kernel_types import check_types
         from minidecode.course.exercises.kernel_source import Refused
@@ -138,13 +138,13 @@ def _two_shapes(launch: Any, name: str) -> tuple[tuple[int, ...], tuple[int, ...
     """(blocks, threads), each as a tuple of integers. Raises Refused for anything else."""
     from minidecode.course.exercises.kernel_source import Refused
 
-    def as_integers(part: Any) -> tuple[int, ...] | None:
+    def check_shape(part: Any) -> tuple[int, ...] | None:
         part = tuple(part) if isinstance(part, tuple | list) else (part,)
         whole = all(isinstance(n, int) and not isinstance(n, bool) and 0 < n < 2**31 for n in part)
         return tuple(map(int, part)) if whole and 1 <= len(part) <= 3 else None
 
     if isinstance(launch, tuple | list) and len(launch) == 2:
-        blocks, threads = map(as_integers, launch)
+        blocks, threads = map(check_shape, launch)
         if blocks and threads:
             return blocks, threads
     raise Refused("cannot-run", f"{name} must return (blocks, threads), integers above 0, not {str(launch)[:60]}")
@@ -178,7 +178,7 @@ def _argument_names(kernel: Any) -> tuple[str, ...]:
     return code.co_varnames[: code.co_argcount]
 
 
-def _accesses(run: Any) -> list[dict]:
+def _accesses_by_line(run: Any) -> list[dict]:
     """What each instruction did that reads or writes memory, line by line."""
     from minidecode.emulator.memory import LOAD, STORE
 

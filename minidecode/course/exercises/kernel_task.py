@@ -70,7 +70,7 @@ class KernelTask(Task):
                                shape=submission.names.get(self.shape, self.shape))  # fmt: skip
                 _raise_refused(reply)
                 for trial in trials:
-                    self._try(box, v, trial, verdict)
+                    self._judge_trial(box, v, trial, verdict)
                     if trial.ran:
                         trial.ran.source = submission.source
                     kinds = {f["kind"] for f in trial.ran.findings} if trial.ran else set()
@@ -79,7 +79,7 @@ class KernelTask(Task):
         except sandbox.Failed as failed:
             raise Refused(failed.kind, f"While the kernel was read: {failed.what}.") from None
 
-    def _try(self, box: sandbox.Sandbox, v: SimpleNamespace, trial: Trial, verdict: Verdict) -> None:
+    def _judge_trial(self, box: sandbox.Sandbox, v: SimpleNamespace, trial: Trial, verdict: Verdict) -> None:
         inputs = trial.inputs
         is_first_to_fail = verdict.picture is None
         try:

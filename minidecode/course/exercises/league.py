@@ -62,7 +62,7 @@ def parse_line(line: str) -> Score:
     return Score(int(number), name, int(league), version, by_name, checksum)
 
 
-def checksum_of(exercise: Exercise, source: str, league: int, counts: dict[str, int], version: str) -> str:
+def checksum_of_line(exercise: Exercise, source: str, league: int, counts: dict[str, int], version: str) -> str:
     """A checksum of the exercise, the file, the league's inputs, the counts and the version.
 
     Of the file, what the student wrote: without the statement on top, the variation's constants and blank lines.
@@ -86,10 +86,10 @@ def score(exercise: Exercise, submission: Submission, league: int, version: str)
         raise OptionError(
             f"exercise {exercise.number} has no kernel whose accesses are counted: the league has {kernels}"
         )
-    held = skeleton.seed_in(submission.source, exercise.number)
+    held = skeleton.seed_in_source(submission.source, exercise.number)
     v = task.draw(league)
     try:
-        source = skeleton.with_variation(submission.source, exercise.number, league, task.constants(v))
+        source = skeleton.replace_variation(submission.source, exercise.number, league, task.constants(v))
     except ValueError:
         held = None
     if held is None:
@@ -113,7 +113,7 @@ def score(exercise: Exercise, submission: Submission, league: int, version: str)
         return Verdict(exercise.number, league, False, message, "looks-at-inputs"), None
     counts = {"launches": len(trials)} | {name: sum(t.ran.counts[name] for t in trials) for name in COUNTS}
     return verdict, Score(exercise.number, exercise.name, league, version, counts,
-                          checksum_of(exercise, submission.source, league, counts, version))  # fmt: skip
+                          checksum_of_line(exercise, submission.source, league, counts, version))  # fmt: skip
 
 
 def _does_less(task: KernelTask, trials: list[Trial], disguised: list[Trial]) -> str:

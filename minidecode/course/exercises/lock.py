@@ -85,7 +85,7 @@ def _restrict_to_reading(libc, folders: list[str], closed: list[str]) -> bool:
     if rules < 0:
         return False
 
-    def allow(path: str, what: int) -> None:
+    def allow_below(path: str, what: int) -> None:
         try:
             place = os.open(path, os.O_PATH | os.O_CLOEXEC)
         except OSError:
@@ -96,9 +96,9 @@ def _restrict_to_reading(libc, folders: list[str], closed: list[str]) -> bool:
 
     shut = [os.path.realpath(path) for path in closed]
     for folder in folders:
-        _allow_below(os.path.realpath(folder), shut, allow)
+        _allow_below(os.path.realpath(folder), shut, allow_below)
     for library in _libraries_beside_loaded():
-        allow(library, READ_FILE)
+        allow_below(library, READ_FILE)
     is_held = libc.syscall(LANDLOCK + 2, rules, 0) == 0
     os.close(rules)
     return is_held
@@ -136,7 +136,7 @@ def _filter_program(machine: str) -> bytes:
     def if_call(number: int, then: list) -> list:
         return [(load, 0, 0, 0), (equal, 0, len(then), number), *then]
 
-    def argument(k: int) -> int:
+    def offset_of_argument(k: int) -> int:
         return 16 + 8 * k  # its lower half; this is for little-endian machines
 
     code = [(load, 0, 0, 4), (equal, 1, 0, ARCHITECTURE[machine]), (end, 0, 0, kill)]
@@ -145,11 +145,26 @@ def _filter_program(machine: str) -> bytes:
         code += [(equal, 0, 1, number), (end, 0, 0, refuse)]
     for number in MISSING:
         code += [(equal, 0, 1, number), (end, 0, 0, missing)]
-    is_thread = [(load, 0, 0, argument(0)), (any_bit, 1, 0, IS_THREAD), (end, 0, 0, refuse), (end, 0, 0, allow)]
+    is_thread = [
+        (load, 0, 0, offset_of_argument(0)),
+        (any_bit, 1, 0, IS_THREAD),
+        (end, 0, 0, refuse),
+        (end, 0, 0, allow),
+    ]
     code += if_call(CLONE[machine], is_thread)
-    reads = [(load, 0, 0, argument(2)), (equal, 0, 2, 0), (load, 0, 0, argument(2) + 4), (equal, 1, 0, 0)]
+    reads = [
+        (load, 0, 0, offset_of_argument(2)),
+        (equal, 0, 2, 0),
+        (load, 0, 0, offset_of_argument(2) + 4),
+        (equal, 1, 0, 0),
+    ]
     code += if_call(LIMIT[machine], [*reads, (end, 0, 0, refuse), (end, 0, 0, allow)])  # limits are read, not set
     for number, flags in OPEN[machine]:
-        writes = [(load, 0, 0, argument(flags)), (any_bit, 0, 1, WRITING), (end, 0, 0, refuse), (end, 0, 0, allow)]
+        writes = [
+            (load, 0, 0, offset_of_argument(flags)),
+            (any_bit, 0, 1, WRITING),
+            (end, 0, 0, refuse),
+            (end, 0, 0, allow),
+        ]
         code += if_call(number, writes)
     return b"".join(struct.pack("HBBI", *step) for step in [*code, (end, 0, 0, allow)])

@@ -14,7 +14,7 @@ import numpy as np
 from . import sandbox
 from .as_code import inputs_in_words
 from .exercise import Submission, Task, Trial, seconds_for_trials
-from .failures import MISTAKES, load_error, place_of, why_failed
+from .failures import MISTAKES, line_of_error_in_words, load_error, why_failed
 from .kernel_source import Refused, forbidden_import
 from .results import as_tuple
 from .verdict import Miss, Verdict
@@ -56,7 +56,7 @@ class NumPyTask(Task):
                     if "error" in reply:
                         raise Refused(*load_error(reply["error"]))
                     for trial in trials:
-                        self._try(box, function, trial, began)
+                        self._judge_trial(box, function, trial, began)
                         if trial.miss and trial.miss.mistake in ("time", "memory", "ended", "forged"):
                             break
                 finally:
@@ -77,10 +77,10 @@ class NumPyTask(Task):
         for trial, other in zip(trials, again, strict=True):
             trial.again = other
 
-    def _try(self, box: sandbox.Sandbox, function: str, trial: Trial, began: tuple[int, int] | None) -> None:
+    def _judge_trial(self, box: sandbox.Sandbox, function: str, trial: Trial, began: tuple[int, int] | None) -> None:
         inputs, given = trial.inputs, list(trial.inputs.values())
         changes = [k for k, name in enumerate(inputs) if name in self.changes]
-        callbacks = {c.name: _noting_calls(c, trial) for c in inputs.values() if isinstance(c, Callback)}
+        callbacks = {c.name: _note_calls_of(c, trial) for c in inputs.values() if isinstance(c, Callback)}
         try:
             if is_huge := self.is_huge(inputs):
                 box.ask("hold", arguments=given)
@@ -109,7 +109,7 @@ class NumPyTask(Task):
             trial.raised = str(reply["error"].get("type"))
             arrays = reply["error"].get("arrays", {}).items()
             trial.arrays = {str(n): (str(kind), tuple(map(int, shape))) for n, (kind, *shape) in arrays}
-            trial.miss = self._raised(inputs, reply["error"])
+            trial.miss = self._describe_raised_error(inputs, reply["error"])
             return
         unwanted = [name for k, name in enumerate(inputs) if k in reply["changed"] and name not in self.changes]
         result = reply["result"]
@@ -127,8 +127,8 @@ class NumPyTask(Task):
     def call(self, inputs: dict[str, Any]) -> str:
         return f"{self.function}({inputs_in_words(inputs)})"
 
-    def _raised(self, inputs: dict[str, Any], error: dict[str, Any]) -> Miss:
-        kind, where, mistake = error.get("type"), place_of(error), MISTAKES.get(str(error.get("type")))
+    def _describe_raised_error(self, inputs: dict[str, Any], error: dict[str, Any]) -> Miss:
+        kind, where, mistake = error.get("type"), line_of_error_in_words(error), MISTAKES.get(str(error.get("type")))
         if mistake == "not-started":
             raise Refused(mistake, f"{where}{error.get('message')}".strip())
         message = (
@@ -162,11 +162,11 @@ def _shapes_there(inputs: dict[str, Any], error: dict[str, Any]) -> str:
     return f" There {', '.join(f'{name} is {shape}' for name, shape in shapes.items())}." if shapes else ""
 
 
-def _noting_calls(callback: Callback, trial: Trial) -> Callable:
+def _note_calls_of(callback: Callback, trial: Trial) -> Callable:
     """The callback's function, each call noted in the trial: counted where the submission cannot patch it."""
     signature = inspect.signature(callback.function)
 
-    def call(*arguments: Any) -> Any:
+    def call_and_note(*arguments: Any) -> Any:
         held = sum(getattr(a, "nbytes", 0) for _, done in trial.calls for a in done)
         if len(trial.calls) >= MOST_CALLS or held > MOST_BYTES_OF_CALLS:
             raise ValueError(f"{callback.name} has been called too often")
@@ -178,4 +178,4 @@ def _noting_calls(callback: Callback, trial: Trial) -> Callable:
             raise TypeError(problem) from None
         return callback.function(*arguments)
 
-    return call
+    return call_and_note

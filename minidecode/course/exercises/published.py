@@ -74,7 +74,7 @@ def shapes_of_functions(source: str) -> dict[str, str]:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return {}
-    shapes = {_shape(node, {}): node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    shapes = {_shape_of_syntax(node, {}): node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
     return {shape: name for shape, name in shapes.items() if shape.count("(") >= LONG["N"]}
 
 
@@ -86,7 +86,7 @@ def _hashes_of_statements(tree: ast.Module) -> list[str]:
             isinstance(node, ast.Name | ast.Call) for node in ast.walk(statement.value)
         )
         if not is_plain and not _is_no_code(statement):
-            shapes.append(hashlib.sha256(_shape(statement, {}).encode()).hexdigest()[:16])
+            shapes.append(hashlib.sha256(_shape_of_syntax(statement, {}).encode()).hexdigest()[:16])
     return shapes
 
 
@@ -95,7 +95,7 @@ def _simple_statements(tree: ast.Module) -> Counter:
     statements: Counter = Counter()
     for node in ast.walk(tree):
         if isinstance(node, ast.stmt) and not isinstance(node, ast.FunctionDef) and not _is_no_code(node):
-            statements[_shape(node, None)] += 1
+            statements[_shape_of_syntax(node, None)] += 1
     return statements
 
 
@@ -105,13 +105,13 @@ def _is_no_code(node: ast.AST) -> bool:
     return is_text or isinstance(node, ast.Import | ast.ImportFrom | ast.Pass)
 
 
-def _shape(node: object, names: dict[str, str] | None) -> str:
+def _shape_of_syntax(node: object, names: dict[str, str] | None) -> str:
     """What is left of a part of a program. names: filled in as names come; None to keep them, and leave out bodies.
 
     Not `ast.dump`, which writes the same program otherwise in other versions of Python.
     """
     if isinstance(node, list):
-        return f"[{' '.join(_shape(part, names) for part in node if not _is_no_code(part))}]"
+        return f"[{' '.join(_shape_of_syntax(part, names) for part in node if not _is_no_code(part))}]"
     if isinstance(node, ast.Constant):
         return "#" if isinstance(node.value, int | float) and not isinstance(node.value, bool) else repr(node.value)
     if not isinstance(node, ast.AST):
@@ -124,5 +124,7 @@ def _shape(node: object, names: dict[str, str] | None) -> str:
         if is_name and not isinstance(node, ast.keyword) and names is not None:
             parts.append(names.setdefault(value, f"n{len(names)}"))
         else:
-            parts.append(_shape([value] if field == "target" and isinstance(node, ast.AnnAssign) else value, names))
+            parts.append(
+                _shape_of_syntax([value] if field == "target" and isinstance(node, ast.AnnAssign) else value, names)
+            )
     return f"({' '.join(parts)})"

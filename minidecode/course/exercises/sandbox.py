@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from . import wire
-from .skeleton import checkouts
+from .skeleton import folders_with_solutions
 
 HERE = Path(__file__).resolve().parent
 SECONDS = 10.0  # for one answer
@@ -51,15 +51,17 @@ class Sandbox:
         self.seconds, self._word, self._printed = seconds or SECONDS, secrets.token_bytes(16), []
         flags = {"start_new_session": True} if os.name == "posix" else {"creationflags": 0x08000000}  # no window
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=_environment(),
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=_minimal_environment(),
             cwd=HERE.anchor, **flags,
         )  # fmt: skip
         self._waited = 0.0
         self.end_after(TOTAL)
         self._replies: queue.Queue = queue.Queue(4)  # a process that floods it waits
         self._over_memory, self._too_late, self._closed = threading.Event(), threading.Event(), threading.Event()
-        self._readers = [threading.Thread(target=f, daemon=True) for f in (self._read_replies, self._read_printed)]
-        for reader in self._readers:
+        self._count_readers = [
+            threading.Thread(target=f, daemon=True) for f in (self._read_replies, self._read_printed)
+        ]
+        for reader in self._count_readers:
             reader.start()
         if _is_memory_watched():
             threading.Thread(target=self._watch_memory, args=(memory,), daemon=True).start()
@@ -75,30 +77,32 @@ class Sandbox:
 
     def ask(self, do: str, *, callbacks: dict[str, Any] | None = None, **what: Any) -> dict[str, Any]:
         """The answer to one question. callbacks: name -> function that the other side may ask for meanwhile."""
-        deadline, answered = min(self._clock() + self.seconds, self._end), threading.Event()
+        deadline, answered = min(self._seconds_on_core_clock() + self.seconds, self._end), threading.Event()
         threading.Thread(target=self._kill_after, args=(deadline, answered), daemon=True).start()
         try:
-            return self._asked(do, what, callbacks or {}, deadline)
+            return self._send_and_await_reply(do, what, callbacks or {}, deadline)
         finally:
             answered.set()
 
-    def _asked(self, do: str, what: dict[str, Any], callbacks: dict[str, Any], deadline: float) -> dict[str, Any]:
+    def _send_and_await_reply(
+        self, do: str, what: dict[str, Any], callbacks: dict[str, Any], deadline: float
+    ) -> dict[str, Any]:
         self._send({"do": do, "with": what}, deadline)
         while True:
             reply = self._receive(deadline)
             if not isinstance(reply, dict):
-                raise self._fail("forged", "answered with something that is no answer")
+                raise self._close_as_failed("forged", "answered with something that is no answer")
             if "ask" not in reply:
                 return reply
-            if self._clock() > deadline:
-                raise self._fail("time", f"no answer within {self.seconds:g} seconds, but many calls")
-            self._send(_result_of(callbacks.get(str(reply["ask"])), reply.get("arguments")), deadline)
+            if self._seconds_on_core_clock() > deadline:
+                raise self._close_as_failed("time", f"no answer within {self.seconds:g} seconds, but many calls")
+            self._send(_call_and_pack_result(callbacks.get(str(reply["ask"])), reply.get("arguments")), deadline)
 
     def end_after(self, seconds: float) -> None:
         """No answer is waited for later than that, counted from now."""
-        self._end, self._total = self._clock() + seconds, seconds
+        self._end, self._total = self._seconds_on_core_clock() + seconds, seconds
 
-    def _clock(self) -> float:
+    def _seconds_on_core_clock(self) -> float:
         """Seconds on a clock that stands while the process waits for a core.
 
         It stands for MOST_WAITED seconds at most, so that a process that slows itself, by threads say, ends too.
@@ -108,8 +112,8 @@ class Sandbox:
 
     def _kill_after(self, deadline: float, answered: threading.Event) -> None:
         """Ends a process that is late: one that never reads would keep us in `_send` for ever."""
-        while not answered.wait(max(0.0, deadline + 0.5 - self._clock())):
-            if self._clock() >= deadline + 0.5:
+        while not answered.wait(max(0.0, deadline + 0.5 - self._seconds_on_core_clock())):
+            if self._seconds_on_core_clock() >= deadline + 0.5:
                 self._too_late.set()
                 self._process.kill()
                 return
@@ -146,7 +150,7 @@ class Sandbox:
             else:
                 self._process.kill()
         self._process.wait()
-        for reader in self._readers:
+        for reader in self._count_readers:
             reader.join(timeout=5)  # both are at the end of their pipes now
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             with contextlib.suppress(OSError, ValueError):
@@ -154,49 +158,49 @@ class Sandbox:
 
     def _send(self, value: Any, deadline: float) -> None:
         try:
-            wire.write(self._process.stdin, self._word, value)
+            wire.write_message(self._process.stdin, self._word, value)
         except OSError:
             raise self._error_of_end(deadline) from None
 
     def _receive(self, deadline: float) -> Any:
         while True:
-            left = deadline - self._clock()
+            left = deadline - self._seconds_on_core_clock()
             try:
                 reply = self._replies.get(timeout=max(0.0, left))
                 break
             except queue.Empty:
                 if left > 0:
                     continue
-                raise self._late(deadline) from None
+                raise self._time_limit_message(deadline) from None
         if isinstance(reply, EOFError | OSError | ValueError):
             if self._over_memory.is_set():
-                raise self._fail("memory", "more memory than it may have")
+                raise self._close_as_failed("memory", "more memory than it may have")
             if isinstance(reply, wire.TooLargeError):  # a slip in a shape, and no forgery
-                raise self._fail("memory", str(reply))
+                raise self._close_as_failed("memory", str(reply))
             if isinstance(reply, wire.WireError):
-                raise self._fail("forged", str(reply))
+                raise self._close_as_failed("forged", str(reply))
             raise self._error_of_end(deadline)
         return reply
 
     def _error_of_end(self, deadline: float) -> Failed:
         """The process ended: by itself, or by us because it was late, which may come before we notice that."""
         if self._too_late.is_set():
-            return self._late(deadline)
-        return self._fail("ended", "the process ended without an answer")
+            return self._time_limit_message(deadline)
+        return self._close_as_failed("ended", "the process ended without an answer")
 
-    def _late(self, deadline: float) -> Failed:
+    def _time_limit_message(self, deadline: float) -> Failed:
         is_total = deadline >= self._end
         within = f"{self._total:g} seconds for all inputs" if is_total else f"{self.seconds:g} seconds"
-        return self._fail("time", f"no answer within {within}")
+        return self._close_as_failed("time", f"no answer within {within}")
 
-    def _fail(self, kind: str, what: str) -> Failed:
+    def _close_as_failed(self, kind: str, what: str) -> Failed:
         self.close()
         return Failed(kind, what)
 
     def _read_replies(self) -> None:
         while True:
             try:
-                reply, is_last = wire.read(self._process.stdout, self._word), False
+                reply, is_last = wire.read_message(self._process.stdout, self._word), False
             except (EOFError, OSError, ValueError) as error:
                 reply, is_last = error, True
             while not self._closed.is_set():
@@ -223,7 +227,7 @@ class Sandbox:
             time.sleep(0.1)
 
 
-def _result_of(function: Any, arguments: Any) -> dict[str, Any]:
+def _call_and_pack_result(function: Any, arguments: Any) -> dict[str, Any]:
     if function is None or not isinstance(arguments, list):
         return {"error": {"type": "ValueError", "message": "there is no such function"}}
     try:
@@ -235,7 +239,7 @@ def _result_of(function: Any, arguments: Any) -> dict[str, Any]:
 def numpy_sandbox(root: Path | None, script: Path = HERE / "child.py", **limits: Any) -> Sandbox:
     """A process with NumPy and without minidecode, for a student's functions. script: what runs in it."""
     package = HERE.parents[1]
-    closed = [package, *(root / part for root in checkouts() for part in ("exercises", "tests"))]
+    closed = [package, *(root / part for root in folders_with_solutions() for part in ("exercises", "tests"))]
     memory = limits.get("memory", MEMORY)
     home = Path(np.__file__).resolve().parents[1]
     return Sandbox(
@@ -275,7 +279,7 @@ def _start_judge(**limits: Any) -> Sandbox:
     return Sandbox([sys.executable, "-I", str(HERE / "judge.py"), json.dumps(sys.path), str(memory)], **limits)
 
 
-def _environment() -> dict[str, str]:
+def _minimal_environment() -> dict[str, str]:
     """Nothing of the parent's environment but what Python needs to start."""
     kept = {k: os.environ[k] for k in ("SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH") if k in os.environ}
     one = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")

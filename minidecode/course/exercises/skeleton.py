@@ -22,7 +22,7 @@ _END = re.compile(r"^\s*# --- end$")
 _INSTEAD = re.compile(r"^\s*#\| ?(.*)$")
 
 
-def checkouts() -> list[Path]:
+def folders_with_solutions() -> list[Path]:
     """Where solutions may be: around the package, where the user stands, and in the instructor's package."""
     instructor = importlib.util.find_spec("minidecode_instructor")
     installed = map(Path, instructor.submodule_search_locations or ()) if instructor else ()
@@ -74,24 +74,24 @@ def _without_docstring(source: str) -> str:
     return re.sub(r'\A\s*""".*?"""\n*', "", source, count=1, flags=re.DOTALL)
 
 
-def with_variation(source: str, number: int, seed: int, constants: dict[str, object]) -> str:
+def replace_variation(source: str, number: int, seed: int, constants: dict[str, object]) -> str:
     """The source with these constants between its variation's markers; a source without any stays as it is."""
     head = VARIATION.search(source)
     if head is None:
         return source
     end = source.index("# --- end", head.end())
     block = [f"# --- variation {seed} of exercise {number}: yours; leave these lines as they are"]
-    block += [f"{name} = {_as_source(value)}" for name, value in constants.items()]
+    block += [f"{name} = {_literal_as_source(value)}" for name, value in constants.items()]
     return source[: head.start()] + "\n".join(block) + "\n" + source[end:]
 
 
-def _as_source(value: object) -> str:
+def _literal_as_source(value: object) -> str:
     if isinstance(value, str) and "\n" in value:
         return f'"""\\\n{value}"""'
     return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
-def seed_in(source: str, number: int) -> int | None:
+def seed_in_source(source: str, number: int) -> int | None:
     """The seed of the variation that a student's file holds; None where it says none, or another exercise's."""
     head = VARIATION.search(source)
     return int(head[1]) if head and head[1] and int(head[2]) == number else None
@@ -163,6 +163,6 @@ def take_predictions_back(source: str, names: list[str], seed: int) -> str:
     return "\n".join(lines)
 
 
-def with_statement(template: str, statement: str) -> str:
+def replace_docstring_by_statement(template: str, statement: str) -> str:
     """The file with the statement on top, in the place of the docstring that it has."""
     return f'"""{statement.strip()}\n"""\n\n{_without_docstring(template)}'

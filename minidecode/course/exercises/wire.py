@@ -39,7 +39,7 @@ class Callback:
         self.parameters = tuple(inspect.signature(function).parameters) if function else parameters
 
 
-def pack(value: Any) -> bytes:
+def pack_message(value: Any) -> bytes:
     """Raises TypeError for what cannot be sent."""
     blobs: list[bytes] = []
     text = json.dumps(_plain_value(value, blobs)).encode()
@@ -68,12 +68,12 @@ def _plain_value(value: Any, blobs: list[bytes]) -> Any:
     raise TypeError(f"a {type(value).__name__} is no result: arrays, numbers, texts and tuples of them are")
 
 
-def unpack(payload: bytes) -> Any:
-    """Raises WireError for anything but what `pack` makes."""
+def unpack_message(payload: bytes) -> Any:
+    """Raises WireError for anything but what `pack_message` makes."""
     try:
         (length,) = struct.unpack_from("<I", payload)
         plain, blobs = json.loads(payload[4 : 4 + length]), _Blobs(payload, 4 + length)
-        return _value(plain, blobs)
+        return _restore_value(plain, blobs)
     except (ValueError, TypeError, KeyError, AttributeError, IndexError, struct.error, RecursionError) as error:
         raise WireError(f"no message: {error}") from None
 
@@ -96,9 +96,9 @@ class _Blobs:
         return array
 
 
-def _value(plain: Any, blobs: _Blobs) -> Any:
+def _restore_value(plain: Any, blobs: _Blobs) -> Any:
     if isinstance(plain, list):
-        return [_value(v, blobs) for v in plain]
+        return [_restore_value(v, blobs) for v in plain]
     if not isinstance(plain, dict):
         return plain
     kind = plain["$"]
@@ -107,21 +107,21 @@ def _value(plain: Any, blobs: _Blobs) -> Any:
     if kind == "scalar":
         return blobs.array(plain["dtype"], [])[()]
     if kind == "tuple":
-        return tuple(_value(v, blobs) for v in plain["items"])
+        return tuple(_restore_value(v, blobs) for v in plain["items"])
     if kind == "dict":
-        return {str(k): _value(v, blobs) for k, v in plain["items"].items()}
+        return {str(k): _restore_value(v, blobs) for k, v in plain["items"].items()}
     if kind == "callback":
         return Callback(str(plain["name"]), None, float(plain["stall"]), tuple(map(str, plain["parameters"])))
     raise WireError(f"no {kind} is known")
 
 
-def write(pipe: BinaryIO, word: bytes, value: Any) -> None:
-    payload = pack(value)
+def write_message(pipe: BinaryIO, word: bytes, value: Any) -> None:
+    payload = pack_message(value)
     pipe.write(struct.pack("<Q", len(payload)) + word + payload)
     pipe.flush()
 
 
-def read(pipe: BinaryIO, word: bytes) -> Any:
+def read_message(pipe: BinaryIO, word: bytes) -> Any:
     """The next message. Raises EOFError at the end of the pipe, WireError for what is none."""
     head = _read_exactly(pipe, 8 + len(word))
     (length,) = struct.unpack_from("<Q", head)
@@ -129,7 +129,7 @@ def read(pipe: BinaryIO, word: bytes) -> Any:
         raise WireError("something else than an answer was written into the pipe")
     if length > MOST_BYTES:
         raise TooLargeError(f"an answer of {length:,} bytes; {MOST_BYTES:,} are the most")
-    return unpack(_read_exactly(pipe, length))
+    return unpack_message(_read_exactly(pipe, length))
 
 
 def _read_exactly(pipe: BinaryIO, count: int) -> bytes:

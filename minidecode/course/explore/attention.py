@@ -52,7 +52,7 @@ def heads_by_step(
     noted: list[_Looked] = []  # of a step, by layer
     of_source = model.has_encoder
     for name in ("attend_prefill", "attend_shared" if of_source else "attend_split"):
-        functions[name] = _noting_op(name, functions[name], noted, of_source)
+        functions[name] = _wrap_op_to_note_attention(name, functions[name], noted, of_source)
     engine = Engine(model.network, model.weights, CountedOps(functions), make_cache, device=model.device)
     if of_source:
         engine.encode(list(sources))
@@ -67,8 +67,8 @@ def heads_by_step(
         heads.weights.append(_weights_by_layer(noted))
         heads.q.append(_queries_by_layer(noted))
         if not of_source:
-            heads.k.extend(_newest_in_cache(noted, "k_RGTK"))
-            heads.v.extend(_newest_in_cache(noted, "v_RGTU"))
+            heads.k.extend(_newest_keys_or_values(noted, "k_RGTK"))
+            heads.v.extend(_newest_keys_or_values(noted, "v_RGTU"))
     return heads
 
 
@@ -80,18 +80,18 @@ def _queries_by_layer(noted: list[_Looked]) -> np.ndarray:
     return np.stack([looked.given["q_RHK"] for looked in noted], axis=1)
 
 
-def _newest_in_cache(noted: list[_Looked], name: str) -> np.ndarray:
+def _newest_keys_or_values(noted: list[_Looked], name: str) -> np.ndarray:
     """What each row has just written into its cache: keys_RLGK or values_RLGU."""
     last_R = noted[0].given["end_R"] - 1
     return np.stack([looked.given[name][np.arange(len(last_R)), :, last_R] for looked in noted], axis=1)
 
 
-def _noting_op(name: str, function: Callable[..., Any], noted: list[_Looked], of_source: bool):
+def _wrap_op_to_note_attention(name: str, function: Callable[..., Any], noted: list[_Looked], of_source: bool):
     """The op, which also notes calls that look at what is asked for: a source, or the text itself."""
     signature = inspect.signature(getattr(signatures, name))
 
     @functools.wraps(function)
-    def call(*args, **kwargs):
+    def call_and_note(*args, **kwargs):
         given = signature.bind(*args, **kwargs).arguments
         if name != "attend_prefill" or given["causal"] is not of_source:
             q_RHK = given["q_RHK"]
@@ -99,7 +99,7 @@ def _noting_op(name: str, function: Callable[..., Any], noted: list[_Looked], of
             noted.append(_Looked(weights_RX.reshape(*q_RHK.shape[:2], -1), given))
         return function(*args, **kwargs)
 
-    return call
+    return call_and_note
 
 
 def unit_values(given: dict[str, Any]) -> dict[str, np.ndarray]:

@@ -24,7 +24,7 @@ class Call(NamedTuple):
     weight: int | None  # the id of the Weight that it multiplies with
 
 
-def shape_of(given: dict[str, Any]) -> tuple[str, int | None]:
+def shape_and_weight_of_call(given: dict[str, Any]) -> tuple[str, int | None]:
     """(the shapes that tell how large a call is, the id of its weight). Values are as large as their keys."""
     weight = next((value for value in given.values() if isinstance(value, Weight)), None)
     arrays = [(name, value.shape) for name, value in given.items() if getattr(value, "ndim", 0)]
@@ -39,7 +39,7 @@ def _shape_in_words(shape: Sequence[int]) -> str:
     return f"[{', '.join(map(str, shape))}]"
 
 
-def names_of(weights: Any) -> dict[int, str]:
+def names_of_weights(weights: Any) -> dict[int, str]:
     """What the weights of a model are for, by their ids."""
     names: dict[int, str] = {}
     for weight, name in _named_weights(weights, ""):
@@ -58,20 +58,20 @@ def _named_weights(part: Any, name: str) -> Iterator[tuple[Weight, str]]:
             yield from _named_weights(getattr(part, field.name), field.name)
 
 
-def layers_of(weights: Any) -> frozenset[int]:
+def count_layers(weights: Any) -> frozenset[int]:
     """How many layers an encoder or a decoder has."""
     parts = [getattr(weights, field.name) for field in fields(weights)]
-    inside = [layers_of(part) for part in parts if is_dataclass(part) and not isinstance(part, Weight)]
+    inside = [count_layers(part) for part in parts if is_dataclass(part) and not isinstance(part, Weight)]
     return frozenset(len(part) for part in parts if isinstance(part, tuple)).union(*inside)
 
 
-def costs_of(calls: Sequence[Call], receipt: Receipt) -> list[Cost]:
+def costs_of_calls(calls: Sequence[Call], receipt: Receipt) -> list[Cost]:
     """What the receipt says of each call."""
     costs = {name: iter(count.costs) for name, count in receipt.ops.items()}
     return [next(costs[call.op]) for call in calls]
 
 
-def sums_of(calls: Sequence[Call], costs: Sequence[Cost], ops: Sequence[str]) -> list[list[int]]:
+def sum_costs_by_op(calls: Sequence[Call], costs: Sequence[Cost], ops: Sequence[str]) -> list[list[int]]:
     """[place in ops, calls, bytes, operations] of each op that was called."""
     rows = []
     for place, name in enumerate(ops):

@@ -20,8 +20,8 @@ from ...plan import Plan
 from ...runtime.engine import watched_by
 from ...runtime.output import Output
 from .attention import Heads, heads_by_step
-from .boxes import boxes_of_parts, costs_of, layers_of, names_of, sums_of
-from .page import page
+from .boxes import boxes_of_parts, costs_of_calls, count_layers, names_of_weights, sum_costs_by_op
+from .page import html_page
 from .watch import Watch
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Exploration:
 
     def html(self) -> str:
         """One page without network or other files. Raises InputError if it would have more than 3 MB."""
-        return page(self.data)
+        return html_page(self.data)
 
 
 def explore(
@@ -71,13 +71,13 @@ def explore(
             runs.append(run)
             watches.append(watch)
         run_of.append(same)
-    word, R = _word_of(model), ran[0][1].R
+    word, R = _make_token_decoder(model), ran[0][1].R
     steps = sum(len(w.fed) + 1 for w in watches)
     for run, watch in zip(runs, watches, strict=True):
         looked = heads_by_step(model, sources, start, R, watch.fed)
-        run["attention"] = _packed_heads(looked, INSIDE_BYTES * (len(watch.fed) + 1) / steps)
+        run["attention"] = _pack_heads(looked, INSIDE_BYTES * (len(watch.fed) + 1) / steps)
     return Exploration({
-        "format": FORMAT, "model": _named_model(model), "prompt": prompt,
+        "format": FORMAT, "model": _describe_model(model), "prompt": prompt,
         "search": _kind_of_search(resolved), "options": _plain_options(resolved.changed()),
         "rows": R, "start": [word(i) for i in start], "source": [word(i) for s in sources for i in s],
         "runs": runs,
@@ -117,7 +117,7 @@ def _run_plan(model: Model, prompt: str, plan: str, start, truncate: bool, resol
         out = model.generate(
             prompt, plan=plan, truncate=truncate, trace=True, costs=watch.cost_of, logprobs=logprobs, **options
         )
-    word = _word_of(model)
+    word = _make_token_decoder(model)
     chosen, steps = _record_steps(out, watch.R, resolved, word)
     texts = [
         {
@@ -206,11 +206,11 @@ def _record_of_plan(model: Model, asked: str, run: int, watch: Watch, out: Outpu
     """What a plan does with memory and arithmetic: by step, and by op."""
     receipt = out.receipt
     ops = list(receipt.ops)
-    costs = costs_of(watch.calls, receipt)
+    costs = costs_of_calls(watch.calls, receipt)
     bounds = [0, *watch.begins, len(watch.calls)]
-    names, layers = names_of(model.weights), layers_of(model.weights)
+    names, layers = names_of_weights(model.weights), count_layers(model.weights)
     done = [
-        {"ops": sums_of(watch.calls[a:b], costs[a:b], ops),
+        {"ops": sum_costs_by_op(watch.calls[a:b], costs[a:b], ops),
          "parts": boxes_of_parts(watch.calls[a:b], costs[a:b], ops, names, layers)}
         for a, b in itertools.pairwise(bounds)
     ]  # fmt: skip
@@ -236,7 +236,7 @@ def _own_bytes(strip: Any) -> list[int]:
     return [entry for entry in strip.cells if entry >= 0] if strip.part == "own" else []
 
 
-def _packed_heads(heads: Heads, room: float) -> dict[str, Any]:
+def _pack_heads(heads: Heads, room: float) -> dict[str, Any]:
     """What the heads do, in base64 by step and row, or by position: layer after layer, head after head.
 
     Attention is bytes, 255 for a weight of 1. Queries, keys and values are bytes with a sign, 127 for a head's largest.
@@ -274,7 +274,7 @@ def _base64_text(array: np.ndarray) -> str:
     return base64.b64encode(array.tobytes()).decode("ascii")
 
 
-def _named_model(model: Model) -> dict[str, Any]:
+def _describe_model(model: Model) -> dict[str, Any]:
     config = model.config
     name = model.family if model.loaded_from is None else Path(model.loaded_from.name).name
     return {"name": name, "family": model.family, "layers": config.layers, "width": config.width, "dtype": model.dtype}
@@ -296,7 +296,7 @@ def _number_or_none(score: float) -> float | None:
     return float(score) if math.isfinite(score) else None
 
 
-def _word_of(model: Model) -> Callable[[int], str]:
+def _make_token_decoder(model: Model) -> Callable[[int], str]:
     assert model.tokenizer is not None
     decode = model.tokenizer.decode
     return lambda token: decode([token], keep_special=True)

@@ -14,7 +14,7 @@ MOST_BYTES = 3_000_000
 ESCAPES = {c: f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 
 
-def page(data: dict[str, Any]) -> str:
+def html_page(data: dict[str, Any]) -> str:
     """The HTML text. Raises InputError if it has more than MOST_BYTES."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).translate(str.maketrans(ESCAPES))
     parts = {

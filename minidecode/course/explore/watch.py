@@ -17,7 +17,7 @@ from ...catalog import Cost
 from ...device.arrays import fetch
 from ...runtime.engine import Engine
 from ...runtime.receipt import bytes_held_by, least_cost
-from .boxes import Call, shape_of
+from .boxes import Call, shape_and_weight_of_call
 
 NEW, COPIED, KEPT, AGAIN = "+", "c", "k", "a"  # written first in this step; moved; where it was; computed again
 
@@ -77,20 +77,22 @@ class Watch:
             self.begins.append(len(self.calls))
         of_source = engine.source.arrays() if engine.source is not None else ()
         self.held.append(bytes_held_by([*(a for cache in engine.caches for a in cache.arrays()), *of_source]))
-        self.strips.append(self._strips(engine.caches) if engine.make_cache.keeps else self._computed_again())
+        self.strips.append(
+            self._strips_of_caches(engine.caches) if engine.make_cache.keeps else self._describe_recomputed_rows()
+        )
 
     def cost_of(self, op: str, function: Any, given: dict[str, Any]) -> Cost | None:
         """Notes a call of an op; its cost is the catalog's. For `costs` of `Model.generate`."""
-        self.calls.append(Call(op, *shape_of(given)))
+        self.calls.append(Call(op, *shape_and_weight_of_call(given)))
         return least_cost(op, function, given)
 
-    def _computed_again(self) -> list[Strip]:
+    def _describe_recomputed_rows(self) -> list[Strip]:
         """Each row's text, where there is no cache and nothing is kept."""
         return [
             Strip("own", "", r, 0, path, AGAIN * len(path), [1] * len(path), 0) for r, path in enumerate(self.paths)
         ]
 
-    def _strips(self, caches: list[Any]) -> list[Strip]:
+    def _strips_of_caches(self, caches: list[Any]) -> list[Strip]:
         """The last layer's arrays, whose numbers depend on all that a beam has read: equal bytes are copies."""
         strips = []
         for part, cache in caches_of_layer(caches[-1]):
@@ -99,10 +101,10 @@ class Watch:
                 if (letters := name.rpartition("_")[2])[0] in "BR" and letters[-1] in "KD":
                     brick = self._brick_bytes(caches, part, name)
                     table_RT = arrays.get("indirection_RT") if "T" in letters else None
-                    strips += self._strips_of(part, cache, name, letters, fetch(array), table_RT, brick)
+                    strips += self._strips_of_array(part, cache, name, letters, fetch(array), table_RT, brick)
         return strips
 
-    def _strips_of(self, part, cache, name, letters, array, table_RT, brick: int) -> list[Strip]:
+    def _strips_of_array(self, part, cache, name, letters, array, table_RT, brick: int) -> list[Strip]:
         axis = next(i for i, letter in enumerate(letters) if letter in "NMT")
         rows_XMX = np.moveaxis(array, axis, 1)
         X, M = rows_XMX.shape[:2]
@@ -121,7 +123,7 @@ class Watch:
                 else:
                     states += COPIED if contents[x][m] in known else NEW
             used = max((m + 1 for m in range(M) if cells[m] >= 0), default=0)
-            readers = self._readers(letters, x, used, table_RT)
+            readers = self._count_readers(letters, x, used, table_RT)
             strips.append(Strip(part, name, x, brick, cells[:used], states[:used], readers, M - used))
         self._before[part, name] = array, contents  # held, so that no new array gets its place
         return strips
@@ -141,7 +143,7 @@ class Watch:
             return [self.N + t * self.R + x if t < steps else -1 for t in range(M)]
         return [path[self.N + t] if t < steps else -1 for t in range(M)]
 
-    def _readers(self, letters: str, x: int, used: int, table_RT) -> list[int]:
+    def _count_readers(self, letters: str, x: int, used: int, table_RT) -> list[int]:
         if table_RT is not None:
             return (fetch(table_RT)[:, :used] == x).sum(axis=0).tolist()
         return [self.R if letters[0] == "B" else 1] * used

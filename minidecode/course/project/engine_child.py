@@ -36,7 +36,7 @@ def engine():
             elsewhere.Elsewhere.ask = staticmethod(self._asked)
 
         def _asked(self, name, *arguments):
-            reply = self._reply(name, *arguments)
+            reply = self._ask_and_read_reply(name, *arguments)
             if "error" in reply:
                 raise ValueError(reply["error"]["message"])
             return reply["result"]

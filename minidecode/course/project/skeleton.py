@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...errors import InputError
-from ..exercises.skeleton import checkouts, strip_solution
+from ..exercises.skeleton import folders_with_solutions, strip_solution
 
 SHIPPED = Path(__file__).with_name("engine_skeleton.py")  # in a wheel, which has no solution
 HEAD = '"""My engine: one decoder in twelve stages. minidecode project check says how far it is."""\n\n'
@@ -13,7 +13,7 @@ HEAD = '"""My engine: one decoder in twelve stages. minidecode project check say
 
 def our_engine() -> str | None:
     """Its text, where solutions are."""
-    solutions = (root / "exercises" / "engine" / "solution.py" for root in checkouts())
+    solutions = (root / "exercises" / "engine" / "solution.py" for root in folders_with_solutions())
     return next((solution.read_text("utf-8") for solution in solutions if solution.is_file()), None)
 
 

@@ -286,8 +286,8 @@ class Task(NumPyTask):
                 return False
         return True
 
-    def _raised(self, inputs, error):
-        miss = super()._raised(inputs, error)
+    def _describe_raised_error(self, inputs, error):
+        miss = super()._describe_raised_error(inputs, error)
         if "rank has room for" in str(error.get("message")):
             problem = str(error["message"]).rpartition(": ")[2]
             return Miss(f"line {error.get('line')}: {problem}, in {self.call(inputs)}.", "too-many-at-once")

@@ -193,9 +193,9 @@ class Task(NumPyTask):
         taken = [arguments for _, arguments in trial.calls if _is_accepted_by_dot(arguments, v.depth)]
         return counted([due]), counted([pairs(*arguments) for arguments in taken])
 
-    def _raised(self, inputs, error):
+    def _describe_raised_error(self, inputs, error):
         """What `dot` refuses, in its own words; by name, if the first operand has a sign."""
-        miss, problem = super()._raised(inputs, error), str(error.get("message"))
+        miss, problem = super()._describe_raised_error(inputs, error), str(error.get("message"))
         if problem.startswith("dot takes uint8"):
             where = f"line {error.get('line')}: " if error.get("line") else ""
             mistake = "signed-by-signed" if "got int8 by int8" in problem else None
