@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import ast
 import dataclasses
+import itertools
 import json
 import re
 from functools import partial
@@ -61,7 +62,7 @@ def main() -> None:
 
 def write_counts(again: bool) -> None:
     """Every op that has kernels: of products all ways to store weights, else the one that `predict` takes."""
-    book = {"counts": {}, "works": {}} if again else json.loads(predict.COUNTS.read_text(encoding="utf-8"))
+    book = {"counts": {}, "works": {}} if again else predict.read_recorded_counts()
     predict.read_recorded_counts.cache_clear()
     predict.read_recorded_counts = lambda: book  # what is counted on the way is not counted twice
     for name, row in CATALOG.items():
@@ -78,7 +79,16 @@ def write_counts(again: bool) -> None:
             work = {"shape": counted.shape, "useful": counted.useful, "versions": works}
             book["works"][f"{name} {stored}"] = work | ({"left_out": counted.left_out} if counted.left_out else {})
             print(name, stored, works, counted.left_out, flush=True)
-            write(predict.COUNTS, book)
+            write(predict.COUNTS, book | {"works": {name: in_groups(work) for name, work in book["works"].items()}})
+
+
+def in_groups(work: dict) -> dict:
+    """The same work, with equal launches that follow one another as one, and their number."""
+    versions = {
+        label: [[*one, len(list(group))] for one, group in itertools.groupby(launches)]
+        for label, launches in work["versions"].items()
+    }
+    return work | {"versions": versions}
 
 
 def write(path: Path, book: dict) -> None:

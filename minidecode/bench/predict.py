@@ -320,8 +320,15 @@ def _weights_by_output(value: Any) -> Any:
 
 @functools.cache
 def read_recorded_counts() -> dict[str, Any]:
-    """kernel_counts.json: counts of kernels by key, and works of ops at the default size."""
-    return json.loads(COUNTS.read_text(encoding="utf-8"))
+    """kernel_counts.json: counts of kernels by key, and works of ops at the default size.
+
+    In the file, launches that follow one another and are equal stand once, with their number.
+    """
+    record = json.loads(COUNTS.read_text(encoding="utf-8"))
+    for work in record["works"].values():
+        for launches in work["versions"].values():
+            launches[:] = [one for *one, times in launches for _ in range(times)]
+    return record
 
 
 def key_of_kernel(kernel: Any, types: tuple) -> str:
