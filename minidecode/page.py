@@ -53,7 +53,7 @@ class GPT2:
         return self.norm("ln_f", x_WTD[:, -1]) @ self.weights["wte.weight"].T
 
     def attention(self, layer: int, x_WTD: np.ndarray, cache: Cache) -> np.ndarray:
-        """softmax(q k^T / sqrt(K)) v: a token looks at itself and those before it. Fast: reference/split.py, el.py."""
+        """softmax(q k^T / sqrt(K)) v: each token looks at itself and at those before. Fast: reference/grouped.py."""
         (W, T, _), H = x_WTD.shape, self.config["n_head"]
         qkv_3WHTK = self.linear(f"h.{layer}.attn.c_attn", x_WTD).reshape(W, T, 3, H, -1).transpose(2, 0, 3, 1, 4)
         q_WHTK, (k_WHSK, v_WHSK) = qkv_3WHTK[0], cache.append(layer, qkv_3WHTK[1:])
@@ -95,7 +95,7 @@ def ban_ngrams(scores_WV: np.ndarray, texts: list[list[int]], n: int) -> None:
 
 
 def greedy_search(model: GPT2, prompt: list[int], new_tokens: int, n: int = 0) -> list[int]:
-    """The likeliest token at each step. Fast: search/greedy.py."""
+    """The likeliest token at each step. Fast: search/greedy.py, reference/argmax.py, reference/extend.py."""
     text, cache = list(prompt), Cache()
     logits_WV = model.forward(np.array([text]), cache)
     while True:
@@ -137,14 +137,14 @@ def beam_search(
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m minidecode.page")
-    parser.add_argument("prompt")
-    parser.add_argument("--beams", type=int, default=1)
-    parser.add_argument("--new-tokens", type=int, default=40)
+    parser = argparse.ArgumentParser("python -m minidecode.page", description="Continues a text without 3-grams twice.")
+    parser.add_argument("prompt", help="the text's beginning")
+    parser.add_argument("--beams", type=int, default=1, help="texts kept at each step; 1, the default: greedy search")
+    parser.add_argument("--new-tokens", type=int, default=40, help="the most to add (default: 40)")
     asked, folder = parser.parse_args(), bundled_models()["tiny-gpt2"]
     model, tokenizer = GPT2(folder), Tokenizer.from_folder(folder)
-    ids, most = tokenizer.encode(asked.prompt).tolist(), model.config["n_positions"] - asked.new_tokens
-    if not 1 <= len(ids) <= most or min(asked.beams, asked.new_tokens) < 1:
-        parser.error(f"a prompt has 1 to {most} tokens, and this one {len(ids)}; beams and new tokens are at least 1")
+    ids, most = tokenizer.encode(asked.prompt).tolist(), model.config["n_positions"] + 1  # no pass reads the last token
+    if min(len(ids), asked.beams, asked.new_tokens) < 1 or len(ids) + asked.new_tokens > most:
+        parser.error(f"prompt ({len(ids)} tokens), --beams, --new-tokens: at least 1; together at most {most} tokens")
     asks = model, ids, asked.new_tokens
     print(tokenizer.decode(beam_search(*asks, asked.beams, n=3) if asked.beams > 1 else greedy_search(*asks, n=3)))
