@@ -1,7 +1,7 @@
 """The dimension key: the last part of a name spells its shape, one capital letter per axis (Shazeer's notation).
 
 `q_RHK` is an array of three axes: rows, query heads, width of a head. `unify` holds arrays to their names: in tests
-every op's (`checked`), elsewhere only those of functions that a user put in the place of an op.
+every op's (`with_checked_shapes`), elsewhere only those of functions that a user put in the place of an op.
 """
 
 from __future__ import annotations
@@ -81,13 +81,13 @@ def arrays_in(named: list[tuple[str, Any]]) -> Iterator[tuple[str, np.ndarray]]:
             yield name, value
 
 
-def checked(function: Callable, returns: str | tuple[str, ...] = ()) -> Callable:
+def with_checked_shapes(function: Callable, returns: str | tuple[str, ...] = ()) -> Callable:
     """`function`, but every call checks its array arguments, and its results if `returns` names them."""
     signature = inspect.signature(function)
     returns = (returns,) if isinstance(returns, str) else tuple(returns)
 
     @functools.wraps(function)
-    def wrapper(*args, **kwargs):
+    def check_and_call(*args, **kwargs):
         bound = signature.bind(*args, **kwargs)
         sizes = unify(list(bound.arguments.items()))
         result = function(*args, **kwargs)
@@ -96,4 +96,4 @@ def checked(function: Callable, returns: str | tuple[str, ...] = ()) -> Callable
             unify(list(zip(returns, results, strict=True)), sizes)
         return result
 
-    return wrapper
+    return check_and_call

@@ -22,6 +22,6 @@ def records_depend_on(model: Any, prompts: Prompts, settings: dict[str, Any], as
 
 def _hash_of_lines(prompts: Prompts) -> str:
     if prompts.again is None:
-        return depends.hash_of(str(line).encode("utf-8", "surrogatepass") for line in prompts.lines)
+        return depends.hash_parts(str(line).encode("utf-8", "surrogatepass") for line in prompts.lines)
     with contextlib.closing(prompts.again()) as lines:
-        return depends.hash_of(lines)
+        return depends.hash_parts(lines)

@@ -33,11 +33,11 @@ def attend_prefill(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal,
     q_RHK, k_XGK, v_XGU = cast_for_sums(q_RHK, k_XGK, v_XGU)
     is_float = q_RHK.dtype == k_XGK.dtype == v_XGU.dtype == np.float32
     by_tiles = FLOAT is not None and is_float and (bias is None or len(bias.bias_XHP) == 1)
-    attend = _by_tiles if by_tiles else _by_blas
+    attend = _attend_by_tiles if by_tiles else _attend_by_blas
     return attend(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window, bias, out)
 
 
-def _by_tiles(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window, bias, out):
+def _attend_by_tiles(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window, bias, out):
     """Six queries at a time: their scores, the softmax and their sums of values stay in the first-level cache."""
     (R, H, K), (G, U) = q_RHK.shape, v_XGU.shape[1:]
     pairs = list(sentence_slices(q_offsets_X, k_offsets_X))
@@ -171,7 +171,7 @@ def _add(bias_X, scores_M):
         scores_M[m] += bias_X[m]
 
 
-def _by_blas(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window, bias, out):
+def _attend_by_blas(q_RHK, k_XGK, v_XGU, q_offsets_X, k_offsets_X, scale, causal, window, bias, out):
     """If causal, a block of queries meets the keys that one of them sees, which are little more than half of all.
 
     NumPy goes six times over all scores; here a row stays in the cache. And where the BLAS would share small products

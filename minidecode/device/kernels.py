@@ -89,7 +89,7 @@ def make_launcher(call: Callable[..., tuple], function: Any, name: str, size: in
         if type(grid) is int and type(block) is int:
             failed = call(function, grid, 1, 1, block, 1, 1, 0, stream, table, 0)[0]
         else:
-            sizes = (*in_three_dimensions(grid), *in_three_dimensions(block))
+            sizes = (*pad_to_three_dimensions(grid), *pad_to_three_dimensions(block))
             failed = call(function, *sizes, 0, stream, table, 0)[0]
         idle.append((room, table))
         if failed:
@@ -178,7 +178,7 @@ def _load_and_keep(kernel: Any, arguments: tuple, key: tuple) -> Launch:
     return launch
 
 
-def in_three_dimensions(size: int | tuple) -> tuple[int, int, int]:
+def pad_to_three_dimensions(size: int | tuple) -> tuple[int, int, int]:
     """A grid or a block in three dimensions."""
     if not isinstance(size, tuple):
         return int(size), 1, 1
@@ -206,7 +206,13 @@ def _file_of_machine_code(kernel: Any, types: list[tuple]) -> Path | None:
     if not Path(function.__code__.co_filename).resolve().is_relative_to(PACKAGE / "cuda"):
         return None
     text = "\n".join(
-        [hash_of_sources(), versions_of_compilers(), _fingerprint(function), repr(types), repr(kernel.targetoptions)]
+        [
+            hash_of_sources(),
+            versions_of_compilers(),
+            _fingerprint_of_closure(function),
+            repr(types),
+            repr(kernel.targetoptions),
+        ]
     )
     folder = folder_of_compiled(function)
     return folder and folder / f"{function.__name__}-{hashlib.sha256(text.encode()).hexdigest()[:24]}.cubin"
@@ -222,10 +228,10 @@ def folder_of_compiled(function: Any) -> Path | None:
         return None
 
 
-def _fingerprint(function: Any) -> str:
+def _fingerprint_of_closure(function: Any) -> str:
     """What tells apart kernels that one piece of source makes: the numbers and functions that it closes over."""
     cells = [cell.cell_contents for cell in function.__closure__ or ()]
-    inner = [_fingerprint(getattr(cell, "py_func", cell)) if callable(cell) and hasattr(
+    inner = [_fingerprint_of_closure(getattr(cell, "py_func", cell)) if callable(cell) and hasattr(
         getattr(cell, "py_func", cell), "__closure__") else repr(cell) for cell in cells]  # fmt: skip
     return f"{function.__module__}.{function.__qualname__}({', '.join(inner)})"
 

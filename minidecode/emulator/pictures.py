@@ -70,14 +70,14 @@ def draw_race(run: Outcome, finding) -> str:
     end = min(memory.start + memory.nbytes, start + STRIP * size)
     raced = {c for r in run._launch.analysis.races.by_key.values() if not r.same_value for c in r.cells}
     sides = [first] if first.thread.block is second.thread.block else [first, second]
-    parts = [svg_label(10, 20, f"{finding.detail['element']}: a race"), *_legend(10, 38)]
+    parts = [svg_label(10, 20, f"{finding.detail['element']}: a race"), *_draw_legend(10, 38)]
     y = 62
     for side in sides:
         block, last = side.thread.block, side.epoch
         kept = run._launch.analysis.traffic.kept_of_block(block.number)
         for epoch in range(max(0, last - 2), last + 1) if kept else ():
             red = {address for number, at, address in raced if (number, at) == (block.number, epoch)}
-            parts += _strip(run, kept, epoch, memory, (start, end), red, y, f"epoch {epoch}{block.suffix}")
+            parts += _draw_strip(run, kept, epoch, memory, (start, end), red, y, f"epoch {epoch}{block.suffix}")
             y += ROW + 6
     parts.append(svg_label(160, y + 6, memory.element(start), "#57606a"))
     parts.append(svg_label(160 + CELL * ((end - start) // size - 2), y + 6, memory.element(end - size), "#57606a"))
@@ -89,7 +89,7 @@ def draw_race(run: Outcome, finding) -> str:
     return svg_document(220 + CELL * STRIP, y + 16, finding.message, parts)
 
 
-def _legend(x: int, y: int) -> list[str]:
+def _draw_legend(x: int, y: int) -> list[str]:
     parts = []
     for text, colour in (("read", BLUE), ("written", AMBER), ("both", GREEN), ("race", RED)):
         parts += [svg_box(x, y, colour, text), svg_label(x + CELL + 4, y + 13, text)]
@@ -97,7 +97,7 @@ def _legend(x: int, y: int) -> list[str]:
     return parts
 
 
-def _strip(
+def _draw_strip(
     run: Outcome, kept, epoch: int, memory, span: tuple[int, int], raced: set[int], y: int, who: str
 ) -> list[str]:
     """One epoch's strip: a cell per element, coloured by what was done to it."""

@@ -38,7 +38,7 @@ class Watchdog:
         self._at_work = threading.Lock()  # held while the work runs
         self._sending = threading.Lock()
         self._usual_hook = sys.unraisablehook
-        self._thread = threading.Thread(target=self._watch, daemon=True, name="emulator watchdog")
+        self._thread = threading.Thread(target=self._interrupt_if_no_progress, daemon=True, name="emulator watchdog")
 
     def run_watched(self, work: Callable[[], Any]) -> Any:
         """What `work()` returns. Raises Interrupted if the work was interrupted; once it is over, nothing arrives."""
@@ -71,7 +71,7 @@ class Watchdog:
         if unraisable.exc_type is not Interrupted:
             self._usual_hook(unraisable)
 
-    def _watch(self) -> None:
+    def _interrupt_if_no_progress(self) -> None:
         seen, since = self._progress(), time.process_time()
         while not self._at_work.acquire(timeout=self.TICK):
             now = self._progress()

@@ -75,13 +75,13 @@ class ChatTemplate:
                 timeout=SECONDS_AT_MOST, check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            raise _endless() from None
+            raise _template_timeout_error() from None
         except OSError as error:
             raise InputError(f"the process for the chat template cannot be started ({error})") from None
         if done.returncode == OUT_OF_MEMORY:
             raise InputError(f"the chat template takes more than {BYTES // 2**20} MB: use another model's")
         if done.returncode in (OUT_OF_TIME, -getattr(signal, "SIGPROF", 0)):
-            raise _endless()
+            raise _template_timeout_error()
         try:
             answer = json.loads(done.stdout)
         except ValueError:
@@ -112,5 +112,5 @@ def check_messages(messages: Any) -> list[Message]:
     return [{key: value for key, value in m.items() if value is not None} for m in listed]
 
 
-def _endless() -> InputError:
+def _template_timeout_error() -> InputError:
     return InputError(f"the chat template takes more than {SECONDS} s: use another model's")

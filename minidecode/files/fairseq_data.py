@@ -107,12 +107,12 @@ def cut_into_batches(
         padded = (len(batch) + 1) * max(longest[j] for j in [*batch, i])
         if batch and (len(batch) == max_sentences or (max_tokens is not None and padded > max_tokens)):
             cut = max(multiple * (len(batch) // multiple), len(batch) % multiple)
-            yield _longest_first(batch[:cut], sizes[0])
+            yield _sort_longest_first(batch[:cut], sizes[0])
             batch = batch[cut:]
         batch.append(i)
     if batch:
-        yield _longest_first(batch, sizes[0])
+        yield _sort_longest_first(batch, sizes[0])
 
 
-def _longest_first(batch: list[int], size_X: np.ndarray) -> np.ndarray:
+def _sort_longest_first(batch: list[int], size_X: np.ndarray) -> np.ndarray:
     return np.array(sorted(batch, key=lambda i: -size_X[i]))

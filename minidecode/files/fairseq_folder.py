@@ -272,17 +272,19 @@ def version_of_side(stored: Stored | None) -> float:
 def training_settings(path: Path, value: dict[str, Any]) -> dict[str, Any]:
     """What training was called with: of the old form, `args`; of the new one, `cfg`, whose languages are the task's."""
 
-    def attributes(holder: Any) -> dict[str, Any]:
+    def attributes_of_holder(holder: Any) -> dict[str, Any]:
         holder = holder.state if isinstance(holder, Described) else holder
         return {k: v for k, v in holder.items() if isinstance(k, str)} if isinstance(holder, dict) else {}
 
     if value.get("args") is not None:
-        settings = attributes(value["args"])
+        settings = attributes_of_holder(value["args"])
     else:
-        cfg = attributes(value.get("cfg"))
-        model, task = attributes(cfg.get("model")), attributes(cfg.get("task"))
+        cfg = attributes_of_holder(value.get("cfg"))
+        model, task = attributes_of_holder(cfg.get("model")), attributes_of_holder(cfg.get("task"))
         nested = {
-            f"{side}_{k}": v for side in ("encoder", "decoder") for k, v in attributes(model.get(side)).items()
+            f"{side}_{k}": v
+            for side in ("encoder", "decoder")
+            for k, v in attributes_of_holder(model.get(side)).items()
         }  # fmt: skip
         named = {"arch": model["_name"]} if "_name" in model else {}
         of_task = {k: task[k] for k in ("source_lang", "target_lang") if k in task}

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..errors import CheckpointError, shown
 from ..models import gpt2
-from ..models.config import sinusoids
+from ..models.config import make_sinusoid_table
 from ..models.fairseq import FairseqConfig, sinusoid_frequencies
 from ..models.gpt2 import GPT2Config
 from .checkpoint import match_tensors
@@ -108,7 +108,7 @@ class LanguageModel:
         if name == "wpe.weight" and self.positions == "none":
             return np.zeros((config.context, config.width), np.float32)
         if name == "wpe.weight" and self.positions == "sinusoids":
-            return sinusoids(FIRST, config.context, sinusoid_frequencies(config.width), config.width)
+            return make_sinusoid_table(FIRST, config.context, sinusoid_frequencies(config.width), config.width)
         parts = [
             self.stored[source] for source in (sources_of_tensor(name) if name != "lm_head.weight" else [self.head])
         ]

@@ -44,8 +44,8 @@ def tokenizer_files(folder: Path, words: list[str], starts_with: str | None) -> 
     """
     if all((folder / name).is_file() for name in BPE_FILES):
         return _bpe_files(folder, words, starts_with), True
-    template = [_special("</s>")] if starts_with is None else []
-    before = [] if starts_with is None else [_special(starts_with)]
+    template = [_special_token_of_template("</s>")] if starts_with is None else []
+    before = [] if starts_with is None else [_special_token_of_template(starts_with)]
     single = [*before, {"Sequence": {"id": "A", "type_id": 0}}, *template]
     framed = "</s>" if starts_with is None else starts_with
     listed = {word: i for i, word in enumerate(words)}
@@ -66,7 +66,7 @@ def tokenizer_files(folder: Path, words: list[str], starts_with: str | None) -> 
     return {"tokenizer.json": json.dumps(backend, ensure_ascii=False)}, False
 
 
-def _special(token: str) -> dict[str, Any]:
+def _special_token_of_template(token: str) -> dict[str, Any]:
     return {"SpecialToken": {"id": token, "type_id": 0}}
 
 

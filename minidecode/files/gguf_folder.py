@@ -61,7 +61,7 @@ def convert_gguf(path: Path, out: Path, sha256: str = "", announce: Callable[[],
         write_safetensors(partial / "model.safetensors", stored, read)
         names = sorted(p.name for p in partial.iterdir())
         manifest = {"source": path.name, "sha256": sha256, "format": FORMAT,
-                    "files": {name: checksum(partial / name) for name in names}}  # fmt: skip
+                    "files": {name: size_and_crc32(partial / name) for name in names}}  # fmt: skip
         (partial / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
 
 
@@ -141,30 +141,30 @@ def converted_folder(path: Path, expected: str | None = None) -> Path:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     if expected not in (None, sha256):
         raise CheckpointError(f"{path} has the SHA-256 {sha256}, and should have {expected}: install it again")
-    out = _folder_of(sha256)
+    out = _cache_folder_of_hash(sha256)
     if not _is_kept(sha256):
         if os.path.lexists(out):
             warnings.warn(f"{out} is damaged: {path.name} is converted again", MinidecodeWarning, stacklevel=2)
-            _remove(out)
+            _remove_path(out)
         try:
             out.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise CheckpointError(f"{out} cannot be made ({error}): set MINIDECODE_CACHE to another folder") from None
         try:
-            convert_gguf(path, out, sha256, announce=lambda: _announce(path, out))
+            convert_gguf(path, out, sha256, announce=lambda: _print_progress_line(path, out))
         except CheckpointError:
             if not _is_kept(sha256):  # else another process was faster
                 raise
     return out
 
 
-def _announce(path: Path, out: Path) -> None:
+def _print_progress_line(path: Path, out: Path) -> None:
     """A line on stderr for those who wait, unless progress bars are switched off."""
     if not os.environ.get("HF_HUB_DISABLE_PROGRESS_BARS"):
         print(f"minidecode: converting {path.name} into {out}, once", file=sys.stderr, flush=True)
 
 
-def _remove(out: Path) -> None:
+def _remove_path(out: Path) -> None:
     """Removes what has the name of the folder: a folder, a file or a link. Another process may be doing the same."""
     aside = out.with_name(f".{out.name}.{secrets.token_hex(4)}")
     try:
@@ -180,7 +180,7 @@ def folder_of_packaged(name: str) -> Path:
     """The folder of a model that a package brings. Raises CheckpointError, with what to install, without it."""
     module, requirement, file, sha256 = PACKAGED[name]
     if _is_kept(sha256):
-        return _folder_of(sha256)
+        return _cache_folder_of_hash(sha256)
     spec = importlib.util.find_spec(module)
     path = Path(spec.origin).parent / file if spec is not None and spec.origin else None
     if path is None or not path.is_file():
@@ -193,17 +193,17 @@ def folder_of_packaged(name: str) -> Path:
 
 def converted_models() -> dict[str, Path]:
     """Name -> folder of the packaged models that were converted before; `load` checks their files, this does not."""
-    places = {name: _folder_of(sha256) for name, (*_, sha256) in PACKAGED.items()}
+    places = {name: _cache_folder_of_hash(sha256) for name, (*_, sha256) in PACKAGED.items()}
     return {name: folder for name, folder in places.items() if (folder / MANIFEST).is_file()}
 
 
-def _folder_of(sha256: str) -> Path:
+def _cache_folder_of_hash(sha256: str) -> Path:
     return cache_folder() / f"gguf-{FORMAT}" / sha256[:32]
 
 
 def _is_kept(sha256: str) -> bool:
     """Whether the cache has the whole folder of a file, each of its files as it was written."""
-    out = _folder_of(sha256)
+    out = _cache_folder_of_hash(sha256)
     if not (out / MANIFEST).is_file():
         return False
     try:
@@ -213,13 +213,13 @@ def _is_kept(sha256: str) -> bool:
             manifest.get("sha256") == sha256
             and isinstance(files, dict)
             and {"config.json", "model.safetensors", "tokenizer.json"} <= set(files)
-            and all(checksum(out / name) == kept for name, kept in files.items())
+            and all(size_and_crc32(out / name) == kept for name, kept in files.items())
         )
     except (CheckpointError, OSError):
         return False
 
 
-def checksum(path: Path) -> str:
+def size_and_crc32(path: Path) -> str:
     """Bytes and CRC-32 of a file: what a damaged disk or a hand changed, fast enough for each load."""
     crc, size = 0, 0
     with open(path, "rb") as file:

@@ -56,20 +56,20 @@ def make_config(g: GGUF) -> dict[str, Any]:
     for key, name in sorted(settings.items()):
         if name not in READ and not _is_one_of(g.settings[key], NEUTRAL.get(name, ())):
             raise UnusableError(f"{key} = {shown(g.settings[key], 40)} is a kind of {kind} that is not supported")
-    L, D, F = (_size(g, name) for name in ("block_count", "embedding_length", "feed_forward_length"))
-    H = _size(g, "attention.head_count")
-    G = _size(g, "attention.head_count_kv", H)
-    K = _size(g, "attention.key_length", D // H)
+    L, D, F = (_positive_setting(g, name) for name in ("block_count", "embedding_length", "feed_forward_length"))
+    H = _positive_setting(g, "attention.head_count")
+    G = _positive_setting(g, "attention.head_count_kv", H)
+    K = _positive_setting(g, "attention.key_length", D // H)
     for name, value, wanted in (
-        ("attention.value_length", _size(g, "attention.value_length", D // H), K),
-        ("rope.dimension_count", _size(g, "rope.dimension_count", K), K),
+        ("attention.value_length", _positive_setting(g, "attention.value_length", D // H), K),
+        ("rope.dimension_count", _positive_setting(g, "rope.dimension_count", K), K),
     ):
         if value != wanted:
             raise UnusableError(f"{name} is {value}, and only {wanted} is supported")
     if not _is_one_of(split := g.settings.get("split.count", 0), (0, 1)):
         raise UnusableError(f"split.count is {shown(split, 40)}, and only a model in one file is supported")
     if f"{kind}.attention.scale" in settings and not math.isclose(
-        scale := _number(g, "attention.scale"), K**-0.5, rel_tol=1e-6
+        scale := _float_setting(g, "attention.scale"), K**-0.5, rel_tol=1e-6
     ):
         raise UnusableError(f"attention.scale is {scale}, and only {K**-0.5}, of heads of width {K}, is supported")
     if H % G or K % 2:
@@ -79,12 +79,12 @@ def make_config(g: GGUF) -> dict[str, Any]:
     embedding = g.tensors.get("token_embd.weight")
     if embedding is None or len(embedding.shape) != 2:
         raise DamagedError("it has no token_embd.weight, the table of embeddings")
-    theta = _number(g, "rope.freq_base", 10000.0)
+    theta = _float_setting(g, "rope.freq_base", 10000.0)
     config: dict[str, Any] = {
         "architectures": [ARCHITECTURES[kind]], "model_type": kind, "vocab_size": embedding.shape[0],
         "hidden_size": D, "intermediate_size": F, "num_hidden_layers": L, "num_attention_heads": H,
-        "num_key_value_heads": G, "head_dim": K, "max_position_embeddings": _size(g, "context_length"),
-        "rms_norm_eps": _number(g, "attention.layer_norm_rms_epsilon"), "rope_theta": theta,
+        "num_key_value_heads": G, "head_dim": K, "max_position_embeddings": _positive_setting(g, "context_length"),
+        "rms_norm_eps": _float_setting(g, "attention.layer_norm_rms_epsilon"), "rope_theta": theta,
         "rope_scaling": _rope_scaling(g, theta, K), "hidden_act": "silu",
         "tie_word_embeddings": "output.weight" not in g.tensors,
     }  # fmt: skip
@@ -148,11 +148,11 @@ def _is_one_of(value: Any, values: tuple[Any, ...]) -> bool:
     return isinstance(value, bool | int | float | str) and value in values
 
 
-def _size(g: GGUF, name: str, default: int | None = None) -> int:
+def _positive_setting(g: GGUF, name: str, default: int | None = None) -> int:
     return whole_setting(g.settings, f"{_architecture(g)}.{name}", 1, 2**31, default)
 
 
-def _number(g: GGUF, name: str, default: float | None = None) -> float:
+def _float_setting(g: GGUF, name: str, default: float | None = None) -> float:
     key = f"{_architecture(g)}.{name}"
     value = g.settings.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
@@ -173,7 +173,7 @@ def _rope_scaling(g: GGUF, theta: float, K: int) -> dict[str, Any] | None:
         return None
     if scaling != "linear":
         raise UnusableError(f"{key} is {shown(scaling, 40)}, and only none and linear are supported")
-    factor = _number(g, "rope.scaling.factor", _number(g, "rope.scale_linear", 1.0))
+    factor = _float_setting(g, "rope.scaling.factor", _float_setting(g, "rope.scale_linear", 1.0))
     return None if factor == 1 else {"rope_type": "linear", "factor": factor}
 
 

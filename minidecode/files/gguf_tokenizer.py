@@ -60,20 +60,20 @@ def make_tokenizer(settings: dict[str, Any], architecture: str) -> tuple[tokeniz
     for flag in ("add_bos_token", "add_eos_token", "add_space_prefix"):
         if settings.get(f"tokenizer.ggml.{flag}", False) is not False:
             raise UnusableError(f"its tokenizer has {flag} set, which is not supported")
-    tokens = _texts(settings, "tokens")
+    tokens = _read_texts(settings, "tokens")
     vocabulary = {token: i for i, token in enumerate(tokens)}
     if len(vocabulary) < len(tokens):
         i, token = next((i, token) for i, token in enumerate(tokens) if vocabulary[token] != i)
         raise UnusableError(f"its tokenizer has the token {shown(token, 40)} twice, as {i} and as {vocabulary[token]}")
     if "tokenizer.ggml.token_type" in settings:
-        types = _types(settings, len(tokens))
+        types = _read_token_types(settings, len(tokens))
     else:
         types = _types_of_ids(settings, len(tokens))
         limits.append(
             "it does not say which tokens are special (tokenizer.ggml.token_type), so those are that its settings name "
             "as bos, eos, eot, eom, unknown or padding"
         )
-    merges = [_checked_merge(merge, vocabulary) for merge in _texts(settings, "merges")]
+    merges = [_checked_merge(merge, vocabulary) for merge in _read_texts(settings, "merges")]
     added = [(i, int(t)) for i, t in enumerate(types) if t in (UNKNOWN, CONTROL, ADDED) and tokens[i]]
     try:
         with without_panic_messages():
@@ -103,14 +103,14 @@ def _pre_tokenizer_of(pre: str) -> tokenizers.pre_tokenizers.PreTokenizer:
     return pre_tokenizers.Sequence([pieces, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
 
 
-def _texts(settings: dict[str, Any], name: str) -> list[str]:
+def _read_texts(settings: dict[str, Any], name: str) -> list[str]:
     texts = settings.get(f"tokenizer.ggml.{name}")
     if not isinstance(texts, list) or not texts:
         raise DamagedError(f"tokenizer.ggml.{name} should be a list of texts, not {shown(texts, 40)}")
     return texts
 
 
-def _types(settings: dict[str, Any], count: int) -> np.ndarray:
+def _read_token_types(settings: dict[str, Any], count: int) -> np.ndarray:
     """A number for each token, which says what it is."""
     types = settings["tokenizer.ggml.token_type"]
     if not isinstance(types, np.ndarray) or types.dtype.kind not in "iu" or len(types) != count:
@@ -135,16 +135,16 @@ def id_of_role(settings: dict[str, Any], role: str, count: int) -> int | None:
 
 def _id_of(settings: dict[str, Any], role: str) -> int:
     """What the file says of a role; -1 where it says nothing. Raises DamagedError on what is no whole number."""
-    return whole_setting(settings, _key(role), -(2**63), 2**64, -1)
+    return whole_setting(settings, _key_of_role_id(role), -(2**63), 2**64, -1)
 
 
-def _key(role: str) -> str:
+def _key_of_role_id(role: str) -> str:
     return f"tokenizer.ggml.{role}_token_id"
 
 
 def missing_role_tokens(settings: dict[str, Any], count: int) -> list[str]:
     """What to say of roles whose tokens the file has not. llama.cpp goes on without them, too."""
-    ids = {_key(role): _id_of(settings, role) for role in ROLES}
+    ids = {_key_of_role_id(role): _id_of(settings, role) for role in ROLES}
     return [
         f"{key} {i} is none of its {count} tokens, so it is ignored: if texts do not end where they should, give "
         "eos_token_id yourself"

@@ -113,7 +113,7 @@ def whole_records(path: Path, entries: Iterable[Entry]) -> list[Entry]:
     return kept
 
 
-def differences(before: dict[str, Any], now: dict[str, Any], but: str = "") -> list[str]:
+def differences_in_words(before: dict[str, Any], now: dict[str, Any], but: str = "") -> list[str]:
     """In words, where two runs' `depends_on` part. Of what is known as a hash alone, only that it has changed.
 
     but: a name that does not count.

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, quoted
-from .journal import Entry, Journal, differences, read_journal, whole_records, write_all
+from .journal import Entry, Journal, differences_in_words, read_journal, whole_records, write_all
 
 try:
     import fcntl
@@ -59,7 +59,7 @@ class LineReader:
         self._called_off, self._ended, self._lines = False, False, 0
         self._given = self._without_blank_end()  # one for all who read: a blank line may wait in it
         try:
-            self._file = _stdin() if str(path) == "-" else open(path, "rb")  # noqa: SIM115 (closed by `close`)
+            self._file = _binary_stdin() if str(path) == "-" else open(path, "rb")  # noqa: SIM115 (closed by `close`)
             is_regular = _is_regular(self._file)
             self.can_be_opened_again = is_regular and self.name != "standard input"  # which has one position for all
             if not is_regular and sys.platform != "win32" and _has_descriptor(self._file):
@@ -131,7 +131,7 @@ class _Patient(io.RawIOBase):
         super().close()
 
 
-def _stdin() -> Any:
+def _binary_stdin() -> Any:
     return getattr(sys.stdin, "buffer", sys.stdin)
 
 
@@ -229,7 +229,7 @@ class RecordFile:
         kept = whole_records(self.part, entries)
         errors = {entry.line: entry.error for entry in kept if entry.error}
         # As long as no record says that a line has failed, what would be done with one has changed no record.
-        parts = differences(before, self._journal.depends_on, but="" if errors else "on_error")
+        parts = differences_in_words(before, self._journal.depends_on, but="" if errors else "on_error")
         if parts and kept:
             more = f" and {len(parts) - 4} more" if len(parts) > 4 else ""
             raise InputError(

@@ -446,7 +446,7 @@ def _load_vocabulary_and_merges(folder: Path) -> tokenizers.Tokenizer:
     follow_settings(backend, kind, settings, special)
     frame = [special.texts_by_role.get(role, default_tokens(BART)[role]) for role in ("cls_token", "sep_token")]
     if kind == BART and (missing := [token for token in frame if token not in vocab]):
-        raise CheckpointError(f"{folder}: vocab.json lacks {_listed(missing)}, which frame every text of a BART")
+        raise CheckpointError(f"{folder}: vocab.json lacks {_join_with_and(missing)}, which frame every text of a BART")
     return backend
 
 
@@ -468,7 +468,7 @@ def _load_word_pieces(path: Path) -> tokenizers.Tokenizer:
     texts = defaults | SpecialTokens.from_settings(settings, _older_tokens(path.parent), defaults).texts_by_role
     needed = [texts[role] for role in ("unk_token", "sep_token", "pad_token", "cls_token") if role in texts]
     if missing := [token for token in needed if token not in vocab]:
-        raise CheckpointError(f"{path} lacks {_listed(missing)}, which every text of this model needs")
+        raise CheckpointError(f"{path} lacks {_join_with_and(missing)}, which every text of this model needs")
     backend = tokenizers.Tokenizer(
         models.WordPiece(
             vocab, unk_token=texts["unk_token"], max_input_chars_per_word=100, continuing_subword_prefix="##"
@@ -531,7 +531,7 @@ def _token(described: dict, folder: Path) -> tokenizers.AddedToken:
     return AddedToken(content, **known)
 
 
-def _listed(tokens: list[str]) -> str:
+def _join_with_and(tokens: list[str]) -> str:
     return " and ".join(f"{token:.40}" for token in tokens)
 
 

@@ -42,7 +42,7 @@ def check_tokenizer(path: Path, fields: dict[str, Any]) -> float:
         vocabulary = model.get("vocab") if isinstance(model := fields.get("model"), dict) else None
         if vocabulary in ({}, []):
             raise CheckpointError(f"{path}: its vocabulary is empty: download the file again")
-        check_ids(path, [*_tokens(vocabulary), *_added(fields.get("added_tokens"))])
+        check_ids(path, [*_tokens_and_ids(vocabulary), *_added_tokens_and_ids(fields.get("added_tokens"))])
         return most_growth(path, fields.get("normalizer"))
     except RecursionError:
         raise CheckpointError(f"{path}: its parts are nested too deeply: use another tokenizer") from None
@@ -64,7 +64,7 @@ def check_ids(path: Path, tokens: Iterable[tuple[str, Any]]) -> None:
             )
 
 
-def _tokens(vocabulary: Any) -> list[tuple[str, Any]]:
+def _tokens_and_ids(vocabulary: Any) -> list[tuple[str, Any]]:
     """(token, id) of a model's vocabulary: by name, or for Unigram a list of [token, score] by id."""
     if isinstance(vocabulary, dict):
         return list(vocabulary.items())
@@ -72,7 +72,7 @@ def _tokens(vocabulary: Any) -> list[tuple[str, Any]]:
     return [(pair[0], i) for i, pair in each if isinstance(pair, list) and pair and isinstance(pair[0], str)]
 
 
-def _added(tokens: Any) -> list[tuple[str, Any]]:
+def _added_tokens_and_ids(tokens: Any) -> list[tuple[str, Any]]:
     each = [token for token in tokens if isinstance(token, dict)] if isinstance(tokens, list) else []
     return [(token["content"], token.get("id")) for token in each if isinstance(token.get("content"), str)]
 

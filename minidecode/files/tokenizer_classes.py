@@ -165,7 +165,7 @@ def frame_bert(backend: tokenizers.Tokenizer, special: SpecialTokens) -> None:
     if (first := tokens.get("cls_token")) is not None:
         backend.post_processor = processors.BertProcessing(last, first)
     elif "cls_token" not in special.named:
-        backend.post_processor = _template(["$A", last[0]], ["$A", last[0], "$B", last[0]], [last])
+        backend.post_processor = _make_template(["$A", last[0]], ["$A", last[0], "$B", last[0]], [last])
 
 
 def frame_bart(backend: tokenizers.Tokenizer, settings: Mapping[str, Any], special: SpecialTokens) -> None:
@@ -188,14 +188,14 @@ def _in_vocabulary(backend: tokenizers.Tokenizer, special: SpecialTokens) -> dic
 
 def parts_of_pipeline(part: Any) -> list[dict[str, Any]]:
     """What a normalizer, a pre-tokenizer or a decoder is made of, each with its type; nothing of None."""
-    return [] if part is None else _flattened(json.loads(part.__getstate__()))
+    return [] if part is None else _flatten_pipeline(json.loads(part.__getstate__()))
 
 
-def _flattened(state: dict[str, Any]) -> list[dict[str, Any]]:
+def _flatten_pipeline(state: dict[str, Any]) -> list[dict[str, Any]]:
     if state.get("type") != "Sequence":
         return [state]
     each = next(value for value in state.values() if isinstance(value, list))
-    return [one for part in each for one in _flattened(part)]
+    return [one for part in each for one in _flatten_pipeline(part)]
 
 
 def _set_prefix_space(backend: tokenizers.Tokenizer, settings: Mapping[str, Any]) -> None:
@@ -256,10 +256,10 @@ def frame_bpe(backend: tokenizers.Tokenizer, settings: Mapping[str, Any], specia
         return
     single = [*(text for text, _ in first), "$A", *(text for text, _ in last)]
     pair = [*single, *(f"{text}:1" for text, _ in first), "$B:1", *(f"{text}:1" for text, _ in last)]
-    backend.post_processor = _template(single, pair, [*first, *last])
+    backend.post_processor = _make_template(single, pair, [*first, *last])
 
 
-def _template(
+def _make_template(
     single: list[str], pair: list[str], tokens: list[tuple[str, int]]
 ) -> tokenizers.processors.TemplateProcessing:
     """What stands around a text and around two. Raises CheckpointError on a token that the library reads otherwise."""

@@ -65,29 +65,29 @@ def _any_tokenizer(folder: Path, config: Any) -> Tokenizer | None:
     return Tokenizer.from_folder(folder)
 
 
-def _marian(folder: Path, config: Any) -> Tokenizer | None:
+def _load_marian_tokenizer(folder: Path, config: Any) -> Tokenizer | None:
     tokenizer = MarianTokenizer.of_folder(folder, config.source_vocab_size, config.vocab_size)
     return tokenizer or Tokenizer.from_folder(folder)
 
 
-def _mbart(folder: Path, config: Any) -> Tokenizer | None:
+def _load_mbart_tokenizer(folder: Path, config: Any) -> Tokenizer | None:
     return MBartTokenizer.of_folder(folder, config.vocab_size) or MBartJsonTokenizer.of_folder(folder)
 
 
-def _prophetnet(folder: Path, config: Any) -> Tokenizer | None:
+def _load_prophetnet_tokenizer(folder: Path, config: Any) -> Tokenizer | None:
     return Tokenizer.from_folder(folder, "prophetnet.tokenizer")
 
 
-def _fairseq(folder: Path, config: Any) -> Tokenizer | None:
+def _load_fairseq_tokenizer(folder: Path, config: Any) -> Tokenizer | None:
     return FairseqTokenizer.of_folder(folder, config.source_vocab_size, config.vocab_size)
 
 
 TOKENIZER_KINDS = {  # by the name that a family gives
     "tokenizer.json": TokenizerKind("tokenizer.json", _any_tokenizer),
     "wordpiece": TokenizerKind("tokenizer.json or vocab.txt", _any_tokenizer),
-    "marian": TokenizerKind("source.spm, target.spm and vocab.json", _marian, knows_languages=True),
-    "mbart": TokenizerKind("sentencepiece.bpe.model or tokenizer.json", _mbart, knows_languages=True),
-    "prophetnet": TokenizerKind("tokenizer.json or prophetnet.tokenizer", _prophetnet),
-    "fairseq": TokenizerKind("dict.SRC.txt and dict.TGT.txt", _fairseq),
-    "fsmt": TokenizerKind("vocab-src.json, vocab-tgt.json and merges.txt", _fairseq),
+    "marian": TokenizerKind("source.spm, target.spm and vocab.json", _load_marian_tokenizer, knows_languages=True),
+    "mbart": TokenizerKind("sentencepiece.bpe.model or tokenizer.json", _load_mbart_tokenizer, knows_languages=True),
+    "prophetnet": TokenizerKind("tokenizer.json or prophetnet.tokenizer", _load_prophetnet_tokenizer),
+    "fairseq": TokenizerKind("dict.SRC.txt and dict.TGT.txt", _load_fairseq_tokenizer),
+    "fsmt": TokenizerKind("vocab-src.json, vocab-tgt.json and merges.txt", _load_fairseq_tokenizer),
 }

@@ -41,12 +41,12 @@ def records_depend_on(model: Any, how: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
     for name in _files_of(str(plan)):
         path = name if name.endswith(".py") else sys.modules[name].__file__  # the plan has imported it
-        depends_on[f"file {path}"] = hash_of([Path(path).read_bytes()])
+        depends_on[f"file {path}"] = hash_parts([Path(path).read_bytes()])
     kept = {"keep_stop_strings": given.get("keep_stop_strings", options["keep_stop_strings"])}  # of lines
     return depends_on | {name: value for name, value in (options | kept).items() if not callable(value)}
 
 
-def hash_of(parts: Iterable[bytes]) -> str:
+def hash_parts(parts: Iterable[bytes]) -> str:
     """A hash of these, which tells where each of them ends."""
     digest = hashlib.blake2b(digest_size=16)
     for part in parts:
@@ -59,7 +59,7 @@ def _hash_of_model(model: Any) -> str:
     """A hash of the weights' checksums, which take a tenth of a second for GPT-2, of the shapes and the tokenizer."""
     arrays = _arrays_of_tree(tuple(model.tensors.values()) or model.weights)
     weights = (f"{a.dtype} {a.shape} {zlib.crc32(np.ascontiguousarray(a).data)}" for a in arrays)
-    return hash_of(text.encode() for text in (repr(model.config), model.tokenizer.as_json(), *weights))
+    return hash_parts(text.encode() for text in (repr(model.config), model.tokenizer.as_json(), *weights))
 
 
 def _arrays_of_tree(weights: Any) -> Iterator[np.ndarray]:

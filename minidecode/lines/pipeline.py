@@ -353,7 +353,9 @@ def _compute_batches(stages: Stages, batches: Iterable[Any]) -> Iterator[Any]:
             return
 
 
-def in_order(batches: Iterable[list[Line]], done: Collection[int] = (), first_line: int = 1) -> Iterator[list[Line]]:
+def order_by_line_number(
+    batches: Iterable[list[Line]], done: Collection[int] = (), first_line: int = 1
+) -> Iterator[list[Line]]:
     """The lines as they stood in the input, as soon as none before them is missing; those of `done` do not come.
 
     Raises PipelineError if a line comes twice.
@@ -376,7 +378,7 @@ def in_order(batches: Iterable[list[Line]], done: Collection[int] = (), first_li
         raise PipelineError(f"line {turn} was lost in the pipeline")
 
 
-def as_they_end(batches: Iterable[list[Line]]) -> Iterator[list[Line]]:
+def lines_as_batches_end(batches: Iterable[list[Line]]) -> Iterator[list[Line]]:
     """The lines of each batch, those that failed last. Raises PipelineError if a line comes twice."""
     seen: set[int] = set()
     for batch in batches:
@@ -406,7 +408,7 @@ class LineRun:
         self.receipt = stages.receipt
         parallel = prefetch or threads
         batches = in_threads(stages, prefetch, threads) if parallel else one_after_the_other(stages)
-        self._lines = in_turn(stages, batches)  # it does not know of this object, so it ends with it
+        self._lines = yield_finished_lines(stages, batches)  # it does not know of this object, so it ends with it
 
     def __iter__(self) -> Iterator[Line]:
         return self
@@ -425,7 +427,7 @@ class LineRun:
         self.close()
 
 
-def in_turn(stages: Stages, batches: Iterator[list[Line]]) -> Iterator[Line]:
+def yield_finished_lines(stages: Stages, batches: Iterator[list[Line]]) -> Iterator[Line]:
     """The lines of finished batches, as `on_error` says; then it is made sure that none was lost.
 
     In their order, or else as they end: then the error that stops a run comes behind all that was under way.
@@ -434,7 +436,11 @@ def in_turn(stages: Stages, batches: Iterator[list[Line]]) -> Iterator[Line]:
     stages.began = time.perf_counter()
     try:
         with contextlib.closing(batches):
-            ordered = in_order(batches, stages.done, stages.first_line) if stages.keeps_order else as_they_end(batches)
+            ordered = (
+                order_by_line_number(batches, stages.done, stages.first_line)
+                if stages.keeps_order
+                else lines_as_batches_end(batches)
+            )
             for group in ordered:
                 try:
                     with stages.busy("write", group):
@@ -536,7 +542,7 @@ def generate_lines(
     Raises OptionError at once on options; while it is read LineError, and whatever reading
     `lines` raises.
     """
-    window = window_of(batch_size, sort_window)
+    window = choose_sort_window(batch_size, sort_window)
     _check_count("threads", threads, 1)
     _check_count("done", 0 if isinstance(done, Collection) else done, 0)
     _check_count("first_line", first_line, 1)
@@ -567,7 +573,7 @@ def generate_lines(
     return LineRun(stages, overlap in ("both", "prefetch"), threads if overlap in ("both", "post-process") else 0)
 
 
-def window_of(batch_size: int, sort_window: int | None) -> int:
+def choose_sort_window(batch_size: int, sort_window: int | None) -> int:
     """How many lines are sorted and batched together. Raises OptionError on what is no such number."""
     _check_count("batch_size", batch_size, 1)
     window = 8 * batch_size if sort_window is None else sort_window
@@ -584,13 +590,13 @@ def check_lines(
     model: Model, lines: Iterable[Any], *, jsonl: bool, source: str, truncate: bool, chat: bool = False, **options: Any
 ) -> int:
     """How many lines there are. Raises the LineError of the first that cannot be done; nothing is generated."""
-    return looked_through(Generating(
+    return check_all_lines(Generating(
         model, lines, RunReceipt("none"), jsonl=jsonl, source=source, batch_size=1, sort_window=64,
         how={"truncate": truncate}, options=options, chat=chat,
     ))  # fmt: skip
 
 
-def looked_through(stages: Stages) -> int:
+def check_all_lines(stages: Stages) -> int:
     """How many lines there are. Raises the LineError of the first that cannot be done; nothing is computed."""
     for batch in stages.batches():
         for line in batch:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, OptionError
-from .pipeline import ON_ERROR, LineRun, RunReceipt, Stages, looked_through
+from .pipeline import ON_ERROR, LineRun, RunReceipt, Stages, check_all_lines
 from .records import Line, read_record
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def score_lines(
 
 def check_texts(model: Model, lines: Iterable[Any], *, jsonl: bool, source: str, **how: Any) -> int:
     """How many lines there are. Raises the LineError of the first that cannot be scored; nothing is computed."""
-    return looked_through(_make_stages(model, lines, jsonl, source, "stop", **how))
+    return check_all_lines(_make_stages(model, lines, jsonl, source, "stop", **how))
 
 
 def _make_stages(

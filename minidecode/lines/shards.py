@@ -23,8 +23,8 @@ import numpy as np
 from ..errors import InputError, MinidecodeError, OptionError, pip_install, words_of
 from ..files.journal import HASH
 from ..files.lines import LineReader
-from .depends import hash_of, records_depend_on
-from .pipeline import generate_lines, window_of
+from .depends import hash_parts, records_depend_on
+from .pipeline import choose_sort_window, generate_lines
 from .records import Copies, read_record, record_of
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class ShardGenerator:
 
     def __init__(self, model: Model, folder: str | Path | None = None, *, parquet: bool = False, **how: Any):
         self.model, self.how = model, {"batch_size": 8, "sort_window": None, "on_error": "record"} | how
-        self.window = window_of(self.how["batch_size"], self.how["sort_window"])
+        self.window = choose_sort_window(self.how["batch_size"], self.how["sort_window"])
         depends_on = records_depend_on(model, self.how)
         self.draws = depends_on["do_sample"] or self.how.get("latent_seed") is not None
         self.folder = None if folder is None else ShardFolder(Path(folder), depends_on, parquet)
@@ -199,7 +199,7 @@ class ShardFolder:
         """Where a shard's records are, or will be. Raises OptionError if other records of its lines are there."""
         first, lines = int(shard["line"]), shard["lines"]
         ids = [int(i) for i in shard.get("sample_ids", ())]
-        key = hash_of([self.depends_on, lines, b"%d" % bool(shard["jsonl"]), repr(ids).encode()]).removeprefix(HASH)
+        key = hash_parts([self.depends_on, lines, b"%d" % bool(shard["jsonl"]), repr(ids).encode()]).removeprefix(HASH)
         last = first + lines.count(b"\n")
         file = ShardFile(first, last, f"{first:012d}-{last:012d}-{key[:12]}.{self.suffix}")
         before = self.there[: bisect.bisect(self.there, last, key=lambda other: other.first)][-1:]

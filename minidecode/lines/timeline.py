@@ -52,7 +52,7 @@ def draw_timeline(receipt: RunReceipt, title: str | None = None) -> str:
         )
         says = f"{s.stage}: {s.lines} lines from line {s.first_line}, {s.begin:.4f} to {s.end:.4f} s"
         bars.append(
-            f'<rect {box} fill="{_fill(s.stage)}" stroke="#24292f" stroke-width="0.5">'
+            f'<rect {box} fill="{_fill_of_stage(s.stage)}" stroke="#24292f" stroke-width="0.5">'
             f"<title>{escape(says)}</title></rect>"
         )
     labels = [f'<text x="{LEFT}" y="{y + 20}">{escape(_display_name(thread))}</text>' for thread, y in lanes.items()]
@@ -87,7 +87,7 @@ def _display_name(thread: str) -> str:
     return {"prefetch": "thread that reads ahead", "caller": "calling thread"}.get(thread, f"thread: {thread}")
 
 
-def _fill(stage: str) -> str:
+def _fill_of_stage(stage: str) -> str:
     return f"url(#{stage})" if FILLS[stage][1] else FILLS[stage][0]
 
 
@@ -103,7 +103,7 @@ def _define_patterns() -> list[str]:
 def _draw_legend(stages: list[str]) -> list[str]:
     lines, x = [], LEFT
     for stage in (s for s in FILLS if s in stages):
-        lines.append(f'<rect x="{x}" y="46" width="22" height="22" fill="{_fill(stage)}" stroke="#24292f"/>')
+        lines.append(f'<rect x="{x}" y="46" width="22" height="22" fill="{_fill_of_stage(stage)}" stroke="#24292f"/>')
         lines.append(f'<text x="{x + 28}" y="65">{stage}</text>')
         x += 52 + 12 * len(stage)
     return lines

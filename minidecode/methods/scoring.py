@@ -170,7 +170,7 @@ def score(
         model.inputs.check_generated(target_rows)
         if len(target_rows) != len(ids):
             raise InputError(f"there are {len(ids)} texts and {len(target_rows)} targets: give each text its own")
-    pieces = pieces_of(model, ids, target_rows, stride, truncate, decoder_start_token_id)
+    pieces = cut_into_pieces(model, ids, target_rows, stride, truncate, decoder_start_token_id)
     z_BZ = latents_of(model, latent, None, ids)
     engine = make_scoring_engine(model, model.plan.on(model.device))
     try:
@@ -234,11 +234,11 @@ def tokenize_scored(
     ids = model.inputs.read_texts_or_ids(text, None, None, "text", most, truncate)
     targets = None if target is None else model.inputs.read_texts_or_ids(target, None, None, "target")
     model.inputs.check_generated(targets or [])
-    pieces_of(model, ids, targets, stride, truncate)
+    cut_into_pieces(model, ids, targets, stride, truncate)
     return ids[0], None if targets is None else targets[0]
 
 
-def pieces_of(
+def cut_into_pieces(
     model: LoadedModel, ids, target_rows, stride: int | None, truncate: bool, decoder_start_token_id=None
 ) -> list[Piece]:
     """What forward passes do of these texts and targets."""

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from ..errors import CheckpointError, shown
 from ..ops import Heads, Norm, Weight
-from .config import ModelWeights, NamedTensors, TranslatorConfig, shapes_of
+from .config import ModelWeights, NamedTensors, TranslatorConfig, shapes_of_norms_and_products
 from .products import activated_product, product, residual_norm
 
 
@@ -67,7 +67,7 @@ def encode(w: Weights, ids_R, pos_R, caches, ops):
 def forward(w: Weights, ids_R, pos_R, caches, ops, pick_R=None):
     """Target tokens and positions, one row each -> x_RD, which `lm_head` makes into logits; of the rows in pick_R.
 
-    Each cache holds a layer's own keys and values, and by `cross` those of the source.
+    Each cache holds a layer's own keys and values, and by `bind_cross_attention` those of the source.
     """
     x_RD = embed(ids_R, pos_R, w.decoder, w.embedding_scale, ops)
     for block, cache in zip(w.decoder.blocks, caches, strict=True):
@@ -225,7 +225,7 @@ def tensor_shapes(c) -> dict[str, tuple[int, ...]]:
             products += [(f"{layer}.{a}.{p}_proj", width, D) for a in attentions for p, width in widths.items()]
             products += [(f"{layer}.{a}.out_proj", D, h.H * h.U) for a in attentions]
             products += [(f"{layer}.fc1", F, D), (f"{layer}.fc2", D, F)]
-        shapes |= shapes_of(D, norms, products)
+        shapes |= shapes_of_norms_and_products(D, norms, products)
     return shapes
 
 
@@ -234,7 +234,7 @@ def bind(c, tensors: dict[str, Any]) -> Weights:
     named = NamedTensors(tensors, 1e-5)
     norm, weight = named.norm, named.weight
 
-    def block(layer, kind, heads, **cross):
+    def bind_block(layer, kind, heads, **cross):
         attention = f"{layer}.self_attn"
         return kind(
             weight(*(f"{attention}.{p}_proj" for p in "qkv")), heads, weight(f"{attention}.out_proj"),
@@ -242,27 +242,27 @@ def bind(c, tensors: dict[str, Any]) -> Weights:
             norm(f"{layer}.final_layer_norm"), **cross,
         )  # fmt: skip
 
-    def cross(layer, heads):
+    def bind_cross_attention(layer, heads):
         attention = f"{layer}.encoder_attn"
         return {
             "cross_q": weight(f"{attention}.q_proj"), "cross_heads": heads,
             "cross_out": weight(f"{attention}.out_proj"), "ln_cross": norm(f"{attention}_layer_norm"),
         }  # fmt: skip
 
-    def stack(side, wte, blocks):
+    def bind_stack(side, wte, blocks):
         wpe = tensors[f"{side}.embed_positions.weight"][2:] if c.learns_positions else c.sinusoids().astype(wte.dtype)
         return Stack(wte, wpe, norm(f"{side}.layernorm_embedding") if c.has_embedding_norm else None, blocks)
 
     heads = c.heads(c.encoder_attention_heads)
-    encoder = tuple(block(f"encoder.layers.{i}", EncoderBlock, heads) for i in range(c.encoder_layers))
+    encoder = tuple(bind_block(f"encoder.layers.{i}", EncoderBlock, heads) for i in range(c.encoder_layers))
     causal, seen = c.heads(c.decoder_attention_heads, window=c.attention_window), c.heads(c.decoder_attention_heads)
     layers = [f"decoder.layers.{i}" for i in range(c.decoder_layers)]
-    decoder = tuple(block(layer, DecoderBlock, causal, **cross(layer, seen)) for layer in layers)
+    decoder = tuple(bind_block(layer, DecoderBlock, causal, **bind_cross_attention(layer, seen)) for layer in layers)
     (source, target, lm_head), V = (tensors[name] for name in c.tables), c.generated_vocab_size
     return Weights(
-        stack("decoder", target, decoder),
+        bind_stack("decoder", target, decoder),
         math.sqrt(c.d_model) if c.scale_embedding else 1.0, c.activation_function,
         Weight(lm_head[:V], tensors["final_logits_bias"][0, :V], layout="oi"),
-        encoder=stack("encoder", source, encoder),
+        encoder=bind_stack("encoder", source, encoder),
         cross_kv=weight(*(f"{layer}.encoder_attn.{p}_proj" for layer in layers for p in "kv")),
     )  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from ..errors import CheckpointError, shown
 from ..ops import Heads, Norm, Weight
 from .bart import EncoderBlock, encoder_layer
-from .config import Config, ModelWeights, NamedTensors, check_epsilon, shapes_of
+from .config import Config, ModelWeights, NamedTensors, check_epsilon, shapes_of_norms_and_products
 from .products import activated_product, product
 
 
@@ -182,7 +182,7 @@ def tensor_shapes(c) -> dict[str, tuple[int, ...]]:
                      (f"{layer}.output.dense", D, F)]  # fmt: skip
         norms += [f"{layer}.attention.output.LayerNorm", f"{layer}.output.LayerNorm"]
     products += [("pooler.dense", D, D)] * c.has_pooler + [("classifier", len(c.labels), D)] * c.has_classifier
-    return shapes | shapes_of(D, norms, products)
+    return shapes | shapes_of_norms_and_products(D, norms, products)
 
 
 def bind(c, tensors: dict[str, Any]) -> Weights:

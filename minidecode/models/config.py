@@ -223,7 +223,9 @@ class NamedTensors:
         return Weight(tuple(data), np.concatenate(bias), layout="oi")
 
 
-def shapes_of(D: int, norms: Iterable[str], products: Iterable[tuple[str, int, int]]) -> dict[str, tuple[int, ...]]:
+def shapes_of_norms_and_products(
+    D: int, norms: Iterable[str], products: Iterable[tuple[str, int, int]]
+) -> dict[str, tuple[int, ...]]:
     """Name -> shape of the tensors of these norms of width D, and of these products: name, outputs, inputs."""
     shapes: dict[str, tuple[int, ...]] = {f"{name}.{part}": (D,) for name in norms for part in ("weight", "bias")}
     for name, outputs, inputs in products:
@@ -236,7 +238,7 @@ def log_share(far_L: np.ndarray, near: int, farthest: int) -> np.ndarray:
     return np.log((np.maximum(far_L, near) / near).astype(np.float32)) / np.float32(math.log(farthest / near))
 
 
-def sinusoids(first: int, count: int, frequency_X: np.ndarray, D: int) -> np.ndarray:
+def make_sinusoid_table(first: int, count: int, frequency_X: np.ndarray, D: int) -> np.ndarray:
     """A table of positions, float64: row n is sin(p w_0), sin(p w_1), ..., cos(p w_0), cos(p w_1), ..., p = first + n.
 
     All sines stand before all cosines. A column of zeros fills an odd width D.

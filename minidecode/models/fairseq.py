@@ -13,7 +13,7 @@ from ..errors import CheckpointError, shown
 from ..ops import Norm, Weight
 from . import bart
 from .bart import LAYER, PREFIX, DecoderBlock, EncoderBlock, tied_tensors
-from .config import NamedTensors, TranslatorConfig, shapes_of, sinusoids
+from .config import NamedTensors, TranslatorConfig, make_sinusoid_table, shapes_of_norms_and_products
 from .products import activated_product, product, residual_norm
 
 __all__ = ["LAYER", "PREFIX", "Weights", "bind", "encode", "forward", "lm_head", "tensor_shapes", "tied_tensors"]
@@ -260,7 +260,9 @@ class FairseqConfig(TranslatorConfig):
 
     def sinusoids(self, side: str) -> np.ndarray:
         """The table of positions of the encoder or the decoder: the first token's is 2, for padding has 1."""
-        return sinusoids(2, self.source_context if side == "encoder" else self.context, self.frequencies(), self.width)
+        return make_sinusoid_table(
+            2, self.source_context if side == "encoder" else self.context, self.frequencies(), self.width
+        )
 
     def frequencies(self) -> np.ndarray:
         return sinusoid_frequencies(self.width)
@@ -330,7 +332,7 @@ def tensor_shapes(c: FairseqConfig) -> dict[str, tuple[int, ...]]:
                 widths = {"q": (h.H * h.K, D), "k": (h.G * h.K, D), "v": (h.G * h.U, D), "out": (D, h.H * h.U)}
                 products += [(f"{attention}.{part}_proj", *shape) for part, shape in widths.items()]
             products += [(f"{layer}.fc1", F, D), (f"{layer}.fc2", D, F)]
-        shapes |= shapes_of(D, norms, products)
+        shapes |= shapes_of_norms_and_products(D, norms, products)
     return shapes
 
 
@@ -339,7 +341,7 @@ def bind(c: FairseqConfig, tensors: dict[str, Any]) -> Weights:
     named = NamedTensors(tensors, 1e-5)
     norm, weight = named.norm, named.weight
 
-    def stack(side, wte, kind, window=None):
+    def bind_stack(side, wte, kind, window=None):
         layers, h = c.stacks[side]
         names = [f"{side}.layers.{i}.{name}_layer_norm" for i in range(layers) for name in SUBLAYERS[side]]
         norms = [norm(name) for name in names]
@@ -357,10 +359,10 @@ def bind(c: FairseqConfig, tensors: dict[str, Any]) -> Weights:
         ends = c.has_final_norm(side) or not c.is_pre_norm(side)
         ln_embedding = norm(f"{side}.layernorm_embedding") if c.layernorm_embedding else None
         return Stack(
-            wte, position_table(side, wte.dtype), ln_embedding, tuple(blocks), norms[0], c.is_pre_norm(side), ends
+            wte, bind_position_table(side, wte.dtype), ln_embedding, tuple(blocks), norms[0], c.is_pre_norm(side), ends
         )
 
-    def position_table(side, dtype):
+    def bind_position_table(side, dtype):
         if c.learns_positions(side):
             return tensors[f"{side}.embed_positions.weight"][2:]
         return None if c.no_token_positional_embeddings else c.sinusoids(side).astype(dtype)
@@ -368,8 +370,8 @@ def bind(c: FairseqConfig, tensors: dict[str, Any]) -> Weights:
     source, target, head = (tensors[name] for name in c.tables)
     layers = (f"decoder.layers.{i}" for i in range(c.decoder_layers))
     return Weights(
-        stack("decoder", target, DecoderBlock, c.attention_window),
+        bind_stack("decoder", target, DecoderBlock, c.attention_window),
         1.0 if c.no_scale_embedding else math.sqrt(c.width), c.activation_function, Weight(head, layout="oi"),
-        encoder=stack("encoder", source, EncoderBlock),
+        encoder=bind_stack("encoder", source, EncoderBlock),
         cross_kv=weight(*(f"{layer}.encoder_attn.{p}_proj" for layer in layers for p in "kv")),
     )  # fmt: skip

@@ -151,10 +151,10 @@ def tensor_shapes(c) -> dict[str, tuple[int, ...]]:
 def bind(c, tensors: dict[str, Any], layout: str = "io") -> Weights:
     """The tensors under the names that the forward pass reads; `layout` is that of the layers' matrices."""
 
-    def norm(name):
+    def bind_norm(name):
         return Norm(tensors[f"{name}.weight"], tensors[f"{name}.bias"], c.layer_norm_epsilon)
 
-    def weight(name):
+    def bind_weight(name):
         return Weight(tensors[f"{name}.weight"], tensors[f"{name}.bias"], layout=layout)
 
     heads = c.heads(c.n_head, c.scale_attn_weights, c.attention_window)
@@ -164,9 +164,9 @@ def bind(c, tensors: dict[str, Any], layout: str = "io") -> Weights:
         next_ln = f"h.{i + 1}.ln_1" if i + 1 < c.n_layer else "ln_f"
         blocks.append(
             Block(
-                norm(f"h.{i}.ln_1"), weight(f"h.{i}.attn.c_attn"), replace(heads, scale=scale),
-                weight(f"h.{i}.attn.c_proj"), norm(f"h.{i}.ln_2"), weight(f"h.{i}.mlp.c_fc"),
-                weight(f"h.{i}.mlp.c_proj"), norm(next_ln),
+                bind_norm(f"h.{i}.ln_1"), bind_weight(f"h.{i}.attn.c_attn"), replace(heads, scale=scale),
+                bind_weight(f"h.{i}.attn.c_proj"), bind_norm(f"h.{i}.ln_2"), bind_weight(f"h.{i}.mlp.c_fc"),
+                bind_weight(f"h.{i}.mlp.c_proj"), bind_norm(next_ln),
             )
         )  # fmt: skip
     lm_head = tensors["wte.weight" if c.tie_word_embeddings else "lm_head.weight"]

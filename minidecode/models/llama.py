@@ -230,10 +230,10 @@ def tensor_shapes(c) -> dict[str, tuple[int, ...]]:
 def bind(c, tensors: dict[str, Any]) -> Weights:
     """The tensors under the names that the forward pass reads; gate and up become pairs of one matrix's outputs."""
 
-    def norm(name):
+    def bind_norm(name):
         return Norm(tensors[f"{name}.weight"], None, c.rms_norm_eps)
 
-    def weight(*names, join=np.concatenate):
+    def bind_joined_weight(*names, join=np.concatenate):
         data = [tensors[f"{name}.weight"] for name in names]
         biases = [tensors[f"{name}.bias"] for name in names if f"{name}.bias" in tensors]
         data, bias = (parts if len(parts) < 2 else [join(parts)] for parts in (data, biases))
@@ -246,14 +246,14 @@ def bind(c, tensors: dict[str, Any]) -> Weights:
     blocks = []
     for i in range(c.num_hidden_layers):
         attention, mlp = f"layers.{i}.self_attn", f"layers.{i}.mlp"
-        qkv = weight(*(f"{attention}.{p}_proj" for p in "qkv"))
+        qkv = bind_joined_weight(*(f"{attention}.{p}_proj" for p in "qkv"))
         next_norm = f"layers.{i + 1}.input_layernorm" if i + 1 < c.num_hidden_layers else "norm"
         blocks.append(
             Block(
-                norm(f"layers.{i}.input_layernorm"), Weight(qkv.data, layout="oi"), qkv.bias, heads,
-                weight(f"{attention}.o_proj"), norm(f"layers.{i}.post_attention_layernorm"),
-                weight(f"{mlp}.gate_proj", f"{mlp}.up_proj", join=interleave_outputs), weight(f"{mlp}.down_proj"),
-                norm(next_norm),
+                bind_norm(f"layers.{i}.input_layernorm"), Weight(qkv.data, layout="oi"), qkv.bias, heads,
+                bind_joined_weight(f"{attention}.o_proj"), bind_norm(f"layers.{i}.post_attention_layernorm"),
+                bind_joined_weight(f"{mlp}.gate_proj", f"{mlp}.up_proj", join=interleave_outputs),
+                bind_joined_weight(f"{mlp}.down_proj"), bind_norm(next_norm),
             )
         )  # fmt: skip
     wte_VD = tensors["embed_tokens.weight"]

@@ -21,7 +21,7 @@ from .bart import (
     tensor_shapes,
     tied_tensors,
 )
-from .config import sinusoids
+from .config import make_sinusoid_table
 
 __all__ = [
     "LAYER", "OPTIONAL", "PREFIX", "MarianConfig", "bind", "encode", "forward", "ignored_tensors", "lm_head",
@@ -97,4 +97,4 @@ class MarianConfig(BartConfig):
     def sinusoids(self) -> np.ndarray:
         """The table of positions: w_i = 10000^(-2i/D), from position 0. An odd width has one sine more than cosines."""
         frequency_X = 10000.0 ** (-2 * np.arange((self.width + 1) // 2) / self.width)
-        return sinusoids(0, self.context, frequency_X, 2 * frequency_X.size)[:, : self.width]
+        return make_sinusoid_table(0, self.context, frequency_X, 2 * frequency_X.size)[:, : self.width]

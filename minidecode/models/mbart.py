@@ -84,9 +84,11 @@ class MBartConfig(BartConfig):
 def bind(c, tensors: dict[str, Any]) -> Weights:
     """The tensors under the names that the forward passes read."""
 
-    def stack(side, weights):
+    def bind_stack(side, weights):
         final = NamedTensors(tensors, 1e-5).norm(f"{side}.layer_norm")
         return Stack(**vars(weights), next_ln=(*(block.ln_self for block in weights.blocks[1:]), final))
 
     w = bart.bind(c, tensors)
-    return Weights(**vars(w) | {"encoder": stack("encoder", w.encoder), "decoder": stack("decoder", w.decoder)})
+    return Weights(
+        **vars(w) | {"encoder": bind_stack("encoder", w.encoder), "decoder": bind_stack("decoder", w.decoder)}
+    )

@@ -15,7 +15,7 @@ from ..errors import CheckpointError, shown
 from ..ops import Heads, PositionBias, Weight
 from . import bart
 from .bart import EncoderBlock, Stack, embed, encode, feed_forward, tied_tensors
-from .config import Config, NamedTensors, log_share, shapes_of
+from .config import Config, NamedTensors, log_share, shapes_of_norms_and_products
 from .products import activated_product, product, residual_norm
 
 __all__ = ["DecoderBlock", "Weights", "bind", "encode", "forward", "lm_head", "tensor_shapes", "tied_tensors"]
@@ -202,7 +202,7 @@ def tensor_shapes(c) -> dict[str, tuple[int, ...]]:
             products += [(f"{layer}.{a}.{p}_proj", *s) for a in ATTENTIONS[side] for p, s in widths.items()]
             products += [(f"{layer}.feed_forward.intermediate", F, D), (f"{layer}.feed_forward.output", D, F)]
             products += [(f"{layer}.{RELATIVE}", c.num_buckets * h.H, D)] * (side == "decoder")
-        shapes |= shapes_of(D, norms, products)
+        shapes |= shapes_of_norms_and_products(D, norms, products)
     return shapes
 
 
@@ -211,13 +211,13 @@ def bind(c, tensors: dict[str, Any]) -> Weights:
     named = NamedTensors(tensors, 1e-5)
     norm, weight = named.norm, named.weight
 
-    def relative(name, H):
+    def bind_relative_weight(name, H):
         """Outputs by bucket and head, as files have them -> by head and bucket."""
         parts = (tensors[f"{name}.{kind}"] for kind in ("weight", "bias"))
         data, bias = (part.reshape(c.num_buckets, H, -1).swapaxes(0, 1).reshape(part.shape) for part in parts)
         return Weight(data, bias, layout="oi")
 
-    def stack(side, wte, kind):
+    def bind_stack(side, wte, kind):
         layers, h = c.stacks[side]
         heads = replace(h, window=c.attention_window) if side == "decoder" else h
         blocks = []
@@ -231,19 +231,19 @@ def bind(c, tensors: dict[str, Any]) -> Weights:
             )  # fmt: skip
             seen = () if side == "encoder" else (
                 weight(f"{cross}.query_proj"), h, weight(f"{cross}.out_proj"), norm(f"{cross}_layer_norm"),
-                relative(f"{layer}.{RELATIVE}", h.H),
+                bind_relative_weight(f"{layer}.{RELATIVE}", h.H),
             )  # fmt: skip
             blocks.append(kind(*parts, *seen))
         wpe = tensors[f"{side}.position_embeddings.weight"][c.FIRST :]
         return Stack(wte, wpe, norm(f"{side}.embeddings_layer_norm"), tuple(blocks))
 
     source, target, head = (tensors[name] for name in c.tables)
-    decoder = stack("decoder", target, DecoderBlock)
+    decoder = bind_stack("decoder", target, DecoderBlock)
     # The stream that predicts the next token has the last row of this table, and those further ahead the rows before.
     query_ND = decoder.wpe_ND[1:] + tensors["decoder.ngram_embeddings.weight"][-1]
     layers = (f"decoder.layers.{i}" for i in range(c.num_decoder_layers))
     return Weights(
         decoder, 1.0, c.activation_function, Weight(head, layout="oi"),
-        c.bucket_of_distance(), encoder=stack("encoder", source, EncoderBlock), query_ND=query_ND,
+        c.bucket_of_distance(), encoder=bind_stack("encoder", source, EncoderBlock), query_ND=query_ND,
         cross_kv=weight(*(f"{layer}.cross_attn.{p}_proj" for layer in layers for p in ("key", "value"))),
     )  # fmt: skip

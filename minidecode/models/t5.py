@@ -90,7 +90,7 @@ def lm_head(w: Weights, h_RD, ops):
 
 
 def attend_self(x_RD, h_RD, block, cache, norm, ops):
-    """(x, h) behind self-attention; `norm` is that of what comes next."""
+    """(x, h) behind self-attention; `bind_norm` is that of what comes next."""
     q_RHK = cache.append(ops, product(ops, h_RD, block.qkv), h_RD)
     return residual_norm(ops, x_RD, cache.attend(ops, q_RHK), block.out, norm)
 
@@ -294,19 +294,19 @@ def tensor_shapes(c) -> dict[str, tuple[int, ...]]:
 def bind(c, tensors: dict[str, Any]) -> Weights:
     """The tensors under the names that the forward passes read; projections that share an input become one matrix."""
 
-    def norm(name, scale=1.0):
+    def bind_norm(name, scale=1.0):
         gain_D = tensors[f"{name}.weight"]
         return Norm(gain_D if scale == 1.0 else gain_D * gain_D.dtype.type(scale), None, c.layer_norm_epsilon)
 
-    def weight(*names):
+    def bind_joined_weight(*names):
         data = [tensors[f"{name}.weight"] for name in names]
         return Weight(np.concatenate(data) if len(data) > 1 else data[0], layout="oi")
 
-    def weight_up(name):
+    def bind_up_weight(name):
         rows = [tensors[f"{name}.{part}.weight"] for part in UPS[c.is_gated]]
         return Weight(np.stack(rows, 1).reshape(-1, c.d_model) if c.is_gated else rows[0], layout="oi")
 
-    def blocks(side, layers, two_sided, window=None):
+    def bind_blocks(side, layers, two_sided, window=None):
         buckets = c.bucket_of_distance(two_sided)
         for i in range(layers):
             block, last = f"{side}.block.{i}", f"{side}.block.{i}.layer.{1 if two_sided else 2}"
@@ -315,23 +315,23 @@ def bind(c, tensors: dict[str, Any]) -> Weights:
             attention, up = f"{block}.layer.0.SelfAttention", f"{last}.DenseReluDense"
             next_ln = f"{side}.block.{i + 1}.layer.0.layer_norm" if i + 1 < layers else f"{side}.final_layer_norm"
             parts = (
-                norm(f"{block}.layer.0.layer_norm"), weight(*(f"{attention}.{p}" for p in "qkv")),
-                replace(c.heads(c.num_heads, window=window), bias=bias), weight(f"{attention}.o"),
-                norm(f"{last}.layer_norm"), c.is_gated, weight_up(up), weight(f"{up}.wo"),
-                norm(next_ln, c.logit_scale if next_ln.startswith("decoder.final") else 1.0),  # logits', in the gain
+                bind_norm(f"{block}.layer.0.layer_norm"), bind_joined_weight(*(f"{attention}.{p}" for p in "qkv")),
+                replace(c.heads(c.num_heads, window=window), bias=bias), bind_joined_weight(f"{attention}.o"),
+                bind_norm(f"{last}.layer_norm"), c.is_gated, bind_up_weight(up), bind_joined_weight(f"{up}.wo"),
+                bind_norm(next_ln, c.logit_scale if next_ln.startswith("decoder.final") else 1.0),  # logits'
             )  # fmt: skip
             cross = f"{block}.layer.1.EncDecAttention"
             yield EncoderBlock(*parts) if two_sided else DecoderBlock(
-                *parts, weight(f"{cross}.q"), c.heads(c.num_heads), weight(f"{cross}.o"),
-                norm(f"{block}.layer.1.layer_norm"),
+                *parts, bind_joined_weight(f"{cross}.q"), c.heads(c.num_heads), bind_joined_weight(f"{cross}.o"),
+                bind_norm(f"{block}.layer.1.layer_norm"),
             )  # fmt: skip
 
-    encoder = tuple(blocks("encoder", c.num_layers, two_sided=True))
-    decoder = tuple(blocks("decoder", c.decoder_layers, two_sided=False, window=c.attention_window))
+    encoder = tuple(bind_blocks("encoder", c.num_layers, two_sided=True))
+    decoder = tuple(bind_blocks("decoder", c.decoder_layers, two_sided=False, window=c.attention_window))
     wte = tensors["shared.weight"]
     sources = (f"decoder.block.{i}.layer.1.EncDecAttention.{p}" for i in range(c.decoder_layers) for p in "kv")
     return Weights(
         Stack(wte, decoder), c.activation_function,
         Weight(tensors["lm_head.weight"] if c.has_own_head else wte, layout="oi"),
-        encoder=Stack(wte, encoder), cross_kv=weight(*sources),
+        encoder=Stack(wte, encoder), cross_kv=bind_joined_weight(*sources),
     )  # fmt: skip

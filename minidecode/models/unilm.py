@@ -171,7 +171,7 @@ def bind(c, tensors: dict[str, Any]) -> Weights:
     named = NamedTensors(tensors, c.layer_norm_eps)
     norm, weight = named.norm, named.weight
 
-    def qkv(attention):
+    def bind_qkv(attention):
         if c.has_fast_qkv:  # a bias of keys would add the same to all scores of a query
             q_bias, v_bias = tensors[f"{attention}.q_bias"], tensors[f"{attention}.v_bias"]
             k_bias = np.zeros(h.G * h.K, q_bias.dtype)
@@ -185,7 +185,7 @@ def bind(c, tensors: dict[str, Any]) -> Weights:
         attention = f"{layer}.attention"
         blocks.append(
             EncoderBlock(
-                qkv(f"{attention}.self"), h,
+                bind_qkv(f"{attention}.self"), h,
                 weight(f"{attention}.output.dense"), norm(f"{attention}.output.LayerNorm"),
                 weight(f"{layer}.intermediate.dense"), weight(f"{layer}.output.dense"),
                 norm(f"{layer}.output.LayerNorm"),

@@ -34,8 +34,8 @@ def draw_plan(plan: StepPlan, title: str) -> str:
                 f' fill="{colours[a.name.split()[0]]}" fill-opacity="{0.35 if a.name.endswith("workspace") else 0.8}"'
                 f' stroke="#ffffff" stroke-width="0.5"><title>{escape(says)}</title></rect>'
             )
-    body += _frame(plan, column, row, bottom)
-    lines, height = _legend(colours, bottom + 58)
+    body += _draw_frame(plan, column, row, bottom)
+    lines, height = _draw_legend(colours, bottom + 58)
     saved = f"arena {layout.bytes:,} bytes; separate buffers {layout.separate_bytes:,}"
     return "\n".join([
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {LEFT + WIDTH + 20} {height}"'
@@ -48,7 +48,7 @@ def draw_plan(plan: StepPlan, title: str) -> str:
     ])  # fmt: skip
 
 
-def _frame(plan: StepPlan, column: float, row: float, bottom: float) -> list[str]:
+def _draw_frame(plan: StepPlan, column: float, row: float, bottom: float) -> list[str]:
     """Axes, the sections of the step, and the line of the lower bound."""
     layout = plan.layout
     lines = [f'<path d="M{LEFT} {TOP} V{bottom} H{LEFT + WIDTH}" fill="none" stroke="#24292f"/>']
@@ -70,7 +70,7 @@ def _frame(plan: StepPlan, column: float, row: float, bottom: float) -> list[str
     return lines
 
 
-def _legend(colours: dict[str, str], top: float) -> tuple[list[str], float]:
+def _draw_legend(colours: dict[str, str], top: float) -> tuple[list[str], float]:
     """(lines of SVG, height of the whole picture): five ops in a row."""
     lines = []
     for i, (op, colour) in enumerate(colours.items()):

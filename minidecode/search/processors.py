@@ -129,7 +129,7 @@ def acts(
 
 def due_processors(rows: Rows, options: Options) -> tuple[str, ...]:
     """The processors that have anything to do at this step, in rows that may go on: what a captured step goes by."""
-    return tuple(name for name in _switched_on(rows, options) if globals()[name].is_due(rows, options))
+    return tuple(name for name in _processors_switched_on(rows, options) if globals()[name].is_due(rows, options))
 
 
 def key_of_step(rows: Rows, options: Options) -> tuple[str, ...] | str:
@@ -171,7 +171,7 @@ def make_tables(rows: Rows, options: Options) -> dict[Any, Any]:
 
     A captured step can make none, and those of a kept step are a part of its state.
     """
-    names = _switched_on(rows, options)
+    names = _processors_switched_on(rows, options)
     if any(not globals()[name].by_host for name in names):
         for name in OF_ROWS:
             if name != "prefix_BP" or rows.prefix_BP is not None:
@@ -182,7 +182,7 @@ def make_tables(rows: Rows, options: Options) -> dict[Any, Any]:
     return rows.tables
 
 
-def _switched_on(rows: Rows, options: Options) -> list[str]:
+def _processors_switched_on(rows: Rows, options: Options) -> list[str]:
     """The processors that may have something to do: by their options, and prefix_tokens where there is a prefix."""
     return [
         name

@@ -66,7 +66,7 @@ def test_models_as_json(cli, bundled):
 def test_a_packaged_model_is_listed_once_it_is_converted(cli, bundled):
     from minidecode.files import gguf_folder
 
-    folder = gguf_folder._folder_of(gguf_folder.PACKAGED["smollm2"][3])
+    folder = gguf_folder._cache_folder_of_hash(gguf_folder.PACKAGED["smollm2"][3])
     folder.mkdir(parents=True)
     write_folder(folder)
     assert [row["name"] for row in json.loads(cli("models", "--json").out)] == ["toy"], "it is half there"

@@ -23,7 +23,7 @@ from tolerance import FLOAT32  # noqa: E402
 
 import minidecode as md  # noqa: E402
 from minidecode.models import bart, marian  # noqa: E402
-from minidecode.models.config import sinusoids  # noqa: E402
+from minidecode.models.config import make_sinusoid_table  # noqa: E402
 from minidecode.models.marian import MarianConfig  # noqa: E402
 from minidecode.reference import activation  # noqa: E402
 
@@ -62,14 +62,14 @@ def interleaved(c, wpe_ND):
 def one_position_further(c, wpe_ND):
     """From position 1, not 0."""
     frequency_X = 10000.0 ** (-2 * np.arange((c.width + 1) // 2) / c.width)
-    return sinusoids(1, c.context, frequency_X, 2 * frequency_X.size)[:, : c.width]
+    return make_sinusoid_table(1, c.context, frequency_X, 2 * frequency_X.size)[:, : c.width]
 
 
 def frequencies_of_fairseq(c, wpe_ND):
     """10000^(-i / (D/2 - 1)) in place of 10000^(-2i/D)."""
     half = (c.width + 1) // 2
     frequency_X = 10000.0 ** (-np.arange(half) / (half - 1))
-    return sinusoids(0, c.context, frequency_X, 2 * half)[:, : c.width]
+    return make_sinusoid_table(0, c.context, frequency_X, 2 * half)[:, : c.width]
 
 
 def norm_behind_the_embeddings(monkeypatch):

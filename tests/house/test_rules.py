@@ -139,7 +139,7 @@ def test_dimension_letters():
 def test_the_dimension_checker_finds_a_swapped_argument():
     import numpy as np
 
-    embed = dims.checked(backend(reference)["embed_norm"], ops.RETURNS["embed_norm"])
+    embed = dims.with_checked_shapes(backend(reference)["embed_norm"], ops.RETURNS["embed_norm"])
     wte_VD, wpe_ND = np.zeros((11, 4)), np.zeros((7, 4))
     rest = 1.0, ops.Norm(np.ones(4), np.zeros(4), 1e-5)
     assert [a.shape for a in embed(np.array([1, 2]), np.array([0, 1]), wte_VD, wpe_ND, *rest)] == [(2, 4)] * 2

@@ -568,13 +568,13 @@ def test_two_that_find_a_damaged_folder_at_once(file, monkeypatch):
     write_llama(file)
     folder = find_folder(file)
     (folder / "config.json").write_text("{}")
-    remove = gguf_folder._remove
+    remove = gguf_folder._remove_path
 
     def twice(out):
         remove(out)
         remove(out)
 
-    monkeypatch.setattr(gguf_folder, "_remove", twice)
+    monkeypatch.setattr(gguf_folder, "_remove_path", twice)
     with pytest.warns(MinidecodeWarning, match=r"is damaged"):
         assert (find_folder(file) / "model.safetensors").exists()
     assert [p.name for p in folder.parent.iterdir()] == [folder.name]

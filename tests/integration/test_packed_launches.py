@@ -325,9 +325,9 @@ def made(rows):
 
 
 def test_kernels_of_one_source_with_other_numbers_have_files_of_their_own():
-    prints = [kernels._fingerprint(made(rows).py_func) for rows in (1, 2, 1)]
+    prints = [kernels._fingerprint_of_closure(made(rows).py_func) for rows in (1, 2, 1)]
     assert prints[0] != prints[1] and prints[0] == prints[2]
-    assert kernels._fingerprint(norm_block_per_row.py_func).startswith("minidecode.cuda.norm.")
+    assert kernels._fingerprint_of_closure(norm_block_per_row.py_func).startswith("minidecode.cuda.norm.")
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from toy_folder import write_bart_folder, write_folder
 
 import minidecode as md
 from minidecode.lines import pipeline
-from minidecode.lines.pipeline import Span, generate_lines, in_order
+from minidecode.lines.pipeline import Span, generate_lines, order_by_line_number
 from minidecode.lines.records import Line
 from minidecode.lines.score_lines import score_lines
 from minidecode.lines.timeline import chrome_trace, draw_timeline
@@ -324,14 +324,14 @@ def test_in_order():
     def batch(*numbers):
         return [Line(n, "") for n in numbers]
 
-    groups = list(in_order([batch(2, 4), batch(3), batch(1), batch(5)]))
+    groups = list(order_by_line_number([batch(2, 4), batch(3), batch(1), batch(5)]))
     assert [[line.number for line in group] for group in groups] == [[1, 2, 3, 4], [5]]
     for bad, says in [
         ([batch(1), batch(1)], "line 1 .*twice"), ([batch(2), batch(2)], "line 2 .*twice"),
         ([batch(1, 3)], "line 2 was lost"),
     ]:  # fmt: skip
         with pytest.raises(md.PipelineError, match=says):
-            list(in_order(bad))
+            list(order_by_line_number(bad))
 
 
 # --- what is known of it afterwards ---

@@ -21,7 +21,7 @@ from minidecode.reference.shared import attend_shared
 from minidecode.reference.split import attend_split
 
 seeds = st.integers(0, 2**32 - 1)
-EL, EL_SPLIT = (dims.checked(f, ops.RETURNS[f.__name__]) for f in (el.attend_el, el_split.attend_el_split))
+EL, EL_SPLIT = (dims.with_checked_shapes(f, ops.RETURNS[f.__name__]) for f in (el.attend_el, el_split.attend_el_split))
 
 
 def wide(arguments):

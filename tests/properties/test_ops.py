@@ -41,7 +41,7 @@ from minidecode.reference.softmax import token_logprobs_naive
 from minidecode.reference.split import attend_split_merged, attend_split_naive
 from minidecode.search import dry_run
 
-OPS = {name: dims.checked(f, ops.RETURNS.get(name, ())) for name, f in backend(reference).items()}
+OPS = {name: dims.with_checked_shapes(f, ops.RETURNS.get(name, ())) for name, f in backend(reference).items()}
 LAYER_NORMS = [layer_norm_naive, layer_norm]
 sizes = st.integers(1, 40)
 seeds = st.integers(0, 2**32 - 1)
@@ -168,7 +168,7 @@ def test_attend_prefill_sources(seed, lengths, G, per_group, K, U):
             assert (np.abs(a[r] - attend_row(*row)) <= attend_row_error_bound(*row)).all()
 
 
-@pytest.mark.parametrize("attend", [OPS["attend"], dims.checked(attend_naive, "a_RX")])
+@pytest.mark.parametrize("attend", [OPS["attend"], dims.with_checked_shapes(attend_naive, "a_RX")])
 @settings(max_examples=60)
 @given(seed=seeds, R=st.integers(1, 5), M=st.integers(1, 12), G=st.integers(1, 3), per_group=st.integers(1, 3),
        K=st.integers(1, 6), U=st.integers(1, 6))  # fmt: skip
@@ -189,7 +189,7 @@ def test_attend(attend, seed, R, M, G, per_group, K, U):
         assert (np.abs(a[r] - attend_row(*row)) <= attend_row_error_bound(*row)).all()
 
 
-@pytest.mark.parametrize("shared", [OPS["attend_shared"], dims.checked(attend_shared_naive, "a_RX")])
+@pytest.mark.parametrize("shared", [OPS["attend_shared"], dims.with_checked_shapes(attend_shared_naive, "a_RX")])
 @settings(max_examples=60)
 @given(seed=seeds, B=st.integers(1, 3), W=st.integers(1, 4), N=st.integers(1, 9), G=st.integers(1, 3),
        per_group=st.integers(1, 3), K=st.integers(1, 5), U=st.integers(1, 5))  # fmt: skip
@@ -208,7 +208,8 @@ def test_attend_shared(shared, seed, B, W, N, G, per_group, K, U):
 
 
 @pytest.mark.parametrize(
-    "split", [OPS["attend_split"], *(dims.checked(f, "a_RX") for f in (attend_split_naive, attend_split_merged))]
+    "split",
+    [OPS["attend_split"], *(dims.with_checked_shapes(f, "a_RX") for f in (attend_split_naive, attend_split_merged))],
 )
 @settings(max_examples=80)
 @given(seed=seeds, B=st.integers(1, 3), W=st.integers(1, 4), N=st.integers(1, 9), T=st.integers(1, 7),
@@ -326,7 +327,7 @@ def test_log_softmax(seed, R, V):
     assert (np.abs(OPS["log_softmax"](logits)[0] - oracles.log_softmax(logits)) <= softmax_bound(logits)).all()
 
 
-@pytest.mark.parametrize("score", [OPS["token_logprobs"], dims.checked(token_logprobs_naive, "score_R")])
+@pytest.mark.parametrize("score", [OPS["token_logprobs"], dims.with_checked_shapes(token_logprobs_naive, "score_R")])
 @given(seed=seeds, R=sizes, V=st.integers(1, 300))
 @example(seed=0, R=1, V=1)
 def test_token_logprobs(score, seed, R, V):
@@ -392,7 +393,7 @@ def test_ban_ngrams(histories, n):
 @example(seed=1, B=2, X=2100, C=1100, distinct=40, forbidden=0.2)
 def test_top_candidates(version, seed, B, X, C, distinct, forbidden):
     """Against a sort of lists, with many equal scores, rows of -inf, and the best side by side."""
-    top = dims.checked(vars(candidates)[f"top_candidates{version}"], ("scores_BC", "index_BC"))
+    top = dims.with_checked_shapes(vars(candidates)[f"top_candidates{version}"], ("scores_BC", "index_BC"))
     C = min(C, X)
     rng = np.random.default_rng(seed)
     scores = rng.integers(distinct, size=(B, X)).astype(np.float32)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from minidecode.cpu.common.tile import FLOAT
-from minidecode.cpu.prefill import QUERIES, _by_blas, attend_prefill
+from minidecode.cpu.prefill import QUERIES, _attend_by_blas, attend_prefill
 from minidecode.reference.prefill import attend_prefill_naive
 
 SCALE = 0.3
@@ -30,7 +30,7 @@ def test_blocks_are_the_whole(lengths, window, causal):
 
 
 @pytest.mark.parametrize("window", [None, 1, 7, QUERIES + 1, 150])
-@pytest.mark.parametrize("attend", [attend_prefill, _by_blas])
+@pytest.mark.parametrize("attend", [attend_prefill, _attend_by_blas])
 def test_the_last_part_of_a_text_is_the_end_of_the_whole(attend, window):
     """Each row of a part, behind keys of earlier ones, has what it has where the whole text is computed."""
     lengths, parts = [5, 200, 40], [5, 2 * QUERIES + 6, 1]
@@ -40,7 +40,7 @@ def test_the_last_part_of_a_text_is_the_end_of_the_whole(attend, window):
     rows = np.concatenate([np.arange(end - part, end) for part, end in zip(parts, offsets_X[1:], strict=True)])
     q_RHK, k_XGK, v_XGU = numbers
     arguments = q_RHK[rows], k_XGK, v_XGU, np.cumsum([0, *parts]), offsets_X, scale, True, window
-    found = attend(*arguments, *((None, None) if attend is _by_blas else ()))
+    found = attend(*arguments, *((None, None) if attend is _attend_by_blas else ()))
     np.testing.assert_allclose(found, whole[rows], rtol=0, atol=1e-5)
 
 
