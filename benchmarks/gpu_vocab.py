@@ -96,19 +96,20 @@ def run_of(name: str, function, given: tuple, xp):
 
 def chains_of_kernels(rows: int, xp) -> dict:
     """What a step does behind the model: with every log-probability written, by HARS, greedily."""
-    op = {name: implementations(CATALOG[name])["cuda"] for name in (*OPS, "unravel")}
+    op = {name: implementations(CATALOG[name])["cuda"] for name in OPS}
     logits_RV, W, state = arguments_for("softmax", rows, xp)[0], min(rows, 4), arguments_for("beam_update", rows, xp)
     running_BW, room = state[3].reshape(-1)[:rows].reshape(-1, W), [xp.empty_like(logits_RV), xp.empty(rows, np.int64)]
 
-    def end(best_BC, index_BC):
-        op["beam_update"](best_BC, *op["unravel"](index_BC, V), *state[3:])
-
     def written():
         scores_RV = op["beam_scores"](op["softmax"](logits_RV, room)[0], running_BW.reshape(-1))
-        end(*op["candidates"](scores_RV.reshape(rows // W, -1), C))
+        best_BC, index_BC = op["candidates"](scores_RV.reshape(rows // W, -1), C)
+        op["beam_update"](best_BC, *np.divmod(index_BC, V), *state[3:])
 
-    return {"softmax+scores+candidates+unravel+update": written, "greedy": lambda: op["argmax"](logits_RV, logits_RV),
-            "hars+unravel+update": lambda: end(*op["hars"](logits_RV, running_BW, C))}  # fmt: skip
+    def by_hars():
+        op["beam_update"](*op["hars"](logits_RV, running_BW, C), *state[3:])
+
+    return {"softmax+scores+candidates+update": written, "greedy": lambda: op["argmax"](logits_RV, logits_RV),
+            "hars+update": by_hars}  # fmt: skip
 
 
 def table_3(cupy) -> dict:

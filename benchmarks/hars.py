@@ -124,7 +124,8 @@ def time_implementations(name: str, repeats: int, small: bool) -> list[dict]:
 def candidates_without_hars(logits_RV, base_BW, C):
     """What a search does that has all scores written: the composition, with the best of the NumPy selections."""
     total_BWV = log_softmax(logits_RV)[0].reshape(*base_BW.shape, -1) + base_BW[:, :, None]
-    return top_candidates(total_BWV.reshape(len(base_BW), -1), C)
+    best_BC, index_BC = top_candidates(total_BWV.reshape(len(base_BW), -1), C)
+    return best_BC, *np.divmod(index_BC, logits_RV.shape[1])
 
 
 def table(rows: list[dict]) -> str:

@@ -303,11 +303,6 @@ def _temperature_cost(scores_RV, temperature) -> Cost:
     return Cost(2 * scores_RV.nbytes, scores_RV.size)
 
 
-def _unravel_cost(index_BC, V) -> Cost:
-    """Each column is read, a beam and a token are written: a division and what is left of it."""
-    return Cost(3 * index_BC.nbytes, 2 * index_BC.size)
-
-
 def _random_cost(key_RX, step_R, V, seed) -> Cost:
     """Each number is written once: a quarter of Philox, and two logarithms."""
     return Cost(8 * len(key_RX) * V + key_RX.nbytes + step_R.nbytes, 28 * len(key_RX) * V)
@@ -368,7 +363,7 @@ def _candidates_cost(scores_BX, C) -> Cost:
 
 def _hars_cost(logits_RV, base_BW, C) -> Cost:
     """Each logit is read once: a comparison, a subtraction, an exponential (counted as one), a sum, a comparison."""
-    written = len(base_BW) * C * (logits_RV.dtype.itemsize + 8)
+    written = len(base_BW) * C * (logits_RV.dtype.itemsize + 16)
     return Cost(logits_RV.nbytes + base_BW.nbytes + written, 5 * logits_RV.size)
 
 
@@ -593,7 +588,6 @@ CATALOG = {
         ),
         Row("candidates", "top_candidates", "LightSeq, section 2.2", "exact", _candidates_cost),
         Row("hars", "hars_candidates", "LightSeq, section 2.2, Figure 3", "tolerance", _hars_cost, may_be_off=True),
-        Row("unravel", "unravel_candidates", "LightSeq, section 2.2", "exact", _unravel_cost),
         Row("temperature", "apply_temperature", "LightSeq, section 2.2", "exact", _temperature_cost, ("scores_RV",)),
         Row("top_k", "top_k_filter", "LightSeq's ker_topk_sample, exact", "exact", _top_k_cost, ("scores_RV",)),
         Row("top_p", "top_p_filter", "LightSeq's ker_topp_sample, exact", "exact", _top_p_cost, ("scores_RV",)),

@@ -851,27 +851,18 @@ def top_candidates(scores_BX: Array, C: int, out: Any = None) -> tuple[Array, Ar
     """
 
 
-@returns("scores_BC", "index_BC")
-def hars_candidates(logits_RV: Array, base_BW: Array, C: int, out: Any = None) -> tuple[Array, Array]:
-    """The C best of base[b, w] + log_softmax(logits)[b*W + w, v] in falling order, with their columns w*V + v.
+@returns("scores_BC", "parent_BC", "token_BC")
+def hars_candidates(logits_RV: Array, base_BW: Array, C: int, out: Any = None) -> tuple[Array, Array, Array]:
+    """The C best of base[b, w] + log_softmax(logits)[b*W + w, v] in falling order: scores, beams w and tokens v.
 
-    What log_softmax, an addition and top_candidates find, without writing a log-probability that is not returned:
-    LightSeq's hierarchical auto-regressive search (section 2.2), for steps at which nothing touches the scores in
-    between. base_BW: the scores of the texts so far, finite or minus infinity. A sentence one of whose rows has no
-    probabilities (a logit is NaN or plus infinity, or all are minus infinity) scores NaN; its columns then mean
-    nothing, but lie within 0 to W*V - 1.
+    What log_softmax, an addition, top_candidates and a division by V find, without writing a log-probability that is
+    not returned: LightSeq's hierarchical auto-regressive search (section 2.2), for steps at which nothing touches the
+    scores in between. base_BW: the scores of the texts so far, finite or minus infinity. A sentence one of whose rows
+    has no probabilities (a logit is NaN or plus infinity, or all are minus infinity) scores NaN; its beams and tokens
+    then mean nothing, but are some that there are.
 
     Contract: tolerance in the scores; the candidates are the best up to ties within it, and of equal scores the lower
-    column comes first. Reads R*V*s bytes; about 5*R*V operations, R*V exponentials.
-    """
-
-
-@returns("parent_BC", "token_BC")
-def unravel_candidates(index_BC: Array, V: int, out: Any = None) -> tuple[Array, Array]:
-    """parent = index // V, token = index mod V: the beam that a candidate continues, and by what.
-
-    index_BC: int64, at least 0, columns of `top_candidates` or `hars_candidates`.
-    Contract: exact. Moves 24*B*C bytes; two operations for each candidate.
+    column w*V + v comes first. Reads R*V*s bytes; about 5*R*V operations, R*V exponentials.
     """
 
 

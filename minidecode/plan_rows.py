@@ -44,7 +44,6 @@ class PlanRows:
     rolling: str | None = None
     candidates: str | None = None
     hars: str | None = None
-    unravel: str | None = None
     temperature: str | None = None
     top_k: str | None = None
     top_p: str | None = None

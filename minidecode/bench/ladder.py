@@ -63,7 +63,7 @@ STAGES = {  # op -> the stage that its seconds belong to (FastSeq, Figure 1)
         ("update_sequences", "update_beams", "store_finished", "step_flags", "extend_sequences", "log_softmax",
          "add_beam_scores", "token_logprobs", "argmax_tokens", "apply_temperature", "top_k_filter", "top_p_filter",
          "typical_filter", "bias_sequences", "penalize_tokens", "sample_tokens", "gather_logprobs",
-         "top_candidates", "hars_candidates", "unravel_candidates", "gumbel"), "search"),
+         "top_candidates", "hars_candidates", "gumbel"), "search"),
     "assign_offsets": "planning memory",
 }  # fmt: skip
 REST, PLANNING, TEXTS = "no op (Python)", "planning memory", "reading and text"

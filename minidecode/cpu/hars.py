@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..reference.hars import result_arrays
 from .common.best_columns import PART, how_many_beat, insert
 from .common.jit import njit
 from .common.log_sum import largest_of, sum_of_exponentials
@@ -13,18 +14,17 @@ def hars_candidates(logits_RV, base_BW, C, out=None):
     """Row by row, so that a row stays in the cache: its maximum, its sum of exponentials, and what beats the worst of
     the best C so far.
     """
-    shape = len(base_BW), C
-    best_BC, index_BC = out or (np.empty(shape, logits_RV.dtype), np.empty(shape, np.int64))
-    _hars_candidates(logits_RV, base_BW, best_BC, index_BC)
-    return best_BC, index_BC
+    out = result_arrays(logits_RV, len(base_BW), C, out)
+    _hars_candidates(logits_RV, base_BW, *out)
+    return out
 
 
 @njit(cache=True)
-def _hars_candidates(logits_RV, base_BW, best_BC, index_BC):
+def _hars_candidates(logits_RV, base_BW, best_BC, parent_BC, token_BC):
     (B, W), V, C = base_BW.shape, logits_RV.shape[1], best_BC.shape[1]
     score_X = np.empty(PART, logits_RV.dtype)
     for b in range(B):
-        best_C, index_C = best_BC[b], index_BC[b]
+        best_C, index_C = best_BC[b], token_BC[b]  # columns w*V + v, until all are there
         count, has_nan = 0, False
         for w in range(W):
             logits_V = logits_RV[b * W + w]
@@ -44,6 +44,8 @@ def _hars_candidates(logits_RV, base_BW, best_BC, index_BC):
                         insert(best_C, index_C, part_X[k], w * V + first + k)
         if has_nan:
             best_C[:], index_C[:] = np.nan, np.arange(C)
+        parent_BC[b] = index_C // V
+        index_C -= parent_BC[b] * V
 
 
 @njit(cache=True)

@@ -12,7 +12,8 @@
    over the bandwidth, and two kernels. Predicted 70 % on 1 GB and 3.8, 4.5 and 9 us for 1, 8 and 32 sentences of 4
    beams in a graph; measured (H100, 2026-11-26) 87 % and 17.4, 18.8 and 22.2 us, with branches where ranks are counted.
    Without them: 9, 11 and 14 us predicted; measured (H100, 2026-11-26) 92 % and 11.3, 13.8 and 17.6 us. Version 3 took
-   53.1, 69.5 and 136.2 us.
+   53.1, 69.5 and 136.2 us. Since then the second kernel also divides columns into beams and tokens, which was a launch
+   of its own: by the rules 0.5 us more here and 1.6 us less behind it, not measured.
 
 No version writes a log-probability that is not returned. What exp(logit - largest) sums to is positive and finite
 wherever a row has probabilities: log_of says NaN for every other row. Where more survive than there is room for, the
@@ -28,11 +29,11 @@ from numba import cuda, float32, int32, int64
 
 from ..device.launch import launch
 from ..reference import scratch
+from ..reference.hars import result_arrays
 from .common.arrays import filled_scratch, require_float32
 from .common.best_columns import (
     hold_scores_reaching,
     keep_scores_reaching,
-    make_result_arrays,
     merge_best_of_shares,
     pick_from_share_in_passes,
     write_best_in_order,
@@ -66,15 +67,13 @@ def hars_candidates_v1(logits_RV, base_BW, C, out=None, *, workspace=None):
     """The best C continuations of each sentence from its beams' logits, one pass over all of them for each.
 
     Launches `find_log_sums` in R blocks and `pick_from_beams_in_passes` in B, of 128. Reads 8RV + 16RVC bytes and
-    writes 12BC.
+    writes 28BC.
     """
-    best_BC, index_BC = make_result_arrays(require_float32(logits_RV), len(base_BW), C, out)
+    out = result_arrays(require_float32(logits_RV), len(base_BW), C, out)
     largest_R, log_sum_R = (scratch(workspace, len(logits_RV), logits_RV) for _ in range(2))
     launch(find_log_sums, len(logits_RV), THREADS, logits_RV, largest_R, log_sum_R)
-    launch(
-        pick_from_beams_in_passes, len(base_BW), THREADS, logits_RV, base_BW, largest_R, log_sum_R, best_BC, index_BC
-    )
-    return best_BC, index_BC
+    launch(pick_from_beams_in_passes, len(base_BW), THREADS, logits_RV, base_BW, largest_R, log_sum_R, *out)
+    return out
 
 
 @cuda.jit
@@ -99,11 +98,11 @@ def find_log_sums(logits_RV, largest_R, log_sum_R):
 
 
 @cuda.jit
-def pick_from_beams_in_passes(logits_RV, base_BW, largest_R, log_sum_R, best_BC, index_BC):
+def pick_from_beams_in_passes(logits_RV, base_BW, largest_R, log_sum_R, best_BC, parent_BC, token_BC):
     """Finds the best score that comes after the last one found, C times, over all beams of a sentence.
 
     Grid B, block 128. Reads 16WVC bytes a sentence, a logit and three numbers of its beam for each score, and writes
-    12C.
+    28C.
     """
     part = cuda.shared.array(WARPS, float32)
     place = cuda.shared.array(WARPS, int64)
@@ -111,7 +110,8 @@ def pick_from_beams_in_passes(logits_RV, base_BW, largest_R, log_sum_R, best_BC,
     W, V = base_BW.shape[1], logits_RV.shape[1]
     for w in range(W):
         if log_sum_R[b * W + w] != log_sum_R[b * W + w]:
-            write_nan(best_BC, index_BC, b)
+            write_nan(best_BC, token_BC, b)
+            split_columns(b, V, parent_BC, token_BC)
             return
     best, column = INFINITY, -1
     for c in range(best_BC.shape[1]):
@@ -124,7 +124,18 @@ def pick_from_beams_in_passes(logits_RV, base_BW, largest_R, log_sum_R, best_BC,
                 mine, where = score, x
         best, column = first_of_block(mine, where, part, place)
         if t == 0:
-            best_BC[b, c], index_BC[b, c] = best, column
+            best_BC[b, c], token_BC[b, c] = best, column
+    split_columns(b, V, parent_BC, token_BC)
+
+
+@cuda.jit(device=True)
+def split_columns(b, V, parent_BC, token_BC):
+    """Divides the columns w*V + v of a sentence, which lie in token_BC, into beams w and tokens v, by the block."""
+    cuda.syncthreads()  # all columns are there
+    for c in range(cuda.threadIdx.x, parent_BC.shape[1], THREADS):
+        column = token_BC[b, c]
+        parent = column // V
+        parent_BC[b, c], token_BC[b, c] = parent, column - parent * V
 
 
 def hars_candidates_v2(logits_RV, base_BW, C, out=None):
@@ -137,13 +148,13 @@ def hars_candidates_v2(logits_RV, base_BW, C, out=None):
     (B, W), (R, V) = base_BW.shape, logits_RV.shape
     if max(C, W) > THREADS:
         return hars_candidates_v1(logits_RV, base_BW, C, out)
-    best_BC, index_BC = make_result_arrays(require_float32(logits_RV), B, C, out)
+    out = result_arrays(require_float32(logits_RV), B, C, out)
     threshold_R = np.empty_like(logits_RV, shape=R)
     largest_RX, total_RX, survivor_BX, count_B = allocate_survivors(logits_RV, B, 1, ROOM)
     launch(find_rough_thresholds, R, THREADS, logits_RV, C, threshold_R, largest_RX, total_RX)
     launch(retrieve_from_beams, (R, -(-V // THREADS)), THREADS, logits_RV, W, threshold_R, survivor_BX, count_B)
-    launch(rerank_beams, B, THREADS, logits_RV, base_BW, largest_RX, total_RX, survivor_BX, count_B, best_BC, index_BC)
-    return best_BC, index_BC
+    launch(rerank_beams, B, THREADS, logits_RV, base_BW, largest_RX, total_RX, survivor_BX, count_B, *out)
+    return out
 
 
 @cuda.jit
@@ -180,10 +191,10 @@ def retrieve_from_beams(logits_RV, W, threshold_R, survivor_BX, count_B):
 
 
 @cuda.jit
-def rerank_beams(logits_RV, base_BW, largest_RX, total_RX, survivor_BX, count_B, best_BC, index_BC):
+def rerank_beams(logits_RV, base_BW, largest_RX, total_RX, survivor_BX, count_B, best_BC, parent_BC, token_BC):
     """The best C among the survivors of a sentence; thread w joins the sums of beam w's slices first.
 
-    Grid B, block 128. Reads 16C bytes a survivor and 16 a slice of each beam, and writes 12C a sentence.
+    Grid B, block 128. Reads 16C bytes a survivor and 16 a slice of each beam, and writes 28C a sentence.
     """
     largest_W = cuda.shared.array(THREADS, float32)
     log_sum_W = cuda.shared.array(THREADS, float32)
@@ -202,7 +213,8 @@ def rerank_beams(logits_RV, base_BW, largest_RX, total_RX, survivor_BX, count_B,
     cuda.syncthreads()
     for w in range(W):
         if log_sum_W[w] != log_sum_W[w]:
-            write_nan(best_BC, index_BC, b)
+            write_nan(best_BC, token_BC, b)
+            split_columns(b, V, parent_BC, token_BC)
             return
     fits = count_B[b] <= survivor_BX.shape[1]
     many = count_B[b] if fits else W * V
@@ -217,7 +229,8 @@ def rerank_beams(logits_RV, base_BW, largest_RX, total_RX, survivor_BX, count_B,
                 mine, where = score, x
         best, column = first_of_block(mine, where, part, place)
         if t == 0:
-            best_BC[b, c], index_BC[b, c] = best, column
+            best_BC[b, c], token_BC[b, c] = best, column
+    split_columns(b, V, parent_BC, token_BC)
 
 
 def hars_candidates_v3(logits_RV, base_BW, C, out=None, *, workspace=None):
@@ -230,11 +243,11 @@ def hars_candidates_v3(logits_RV, base_BW, C, out=None, *, workspace=None):
     if max(C, W) > THREADS:
         return hars_candidates_v1(logits_RV, base_BW, C, out, workspace=workspace)
     slices = -(-V // SLICE)
-    best_BC, index_BC = make_result_arrays(require_float32(logits_RV), B, C, out)
+    out = result_arrays(require_float32(logits_RV), B, C, out)
     survivors = allocate_survivors(logits_RV, B, slices, W * slices * THREADS, workspace)
     launch(retrieve_from_slices, (R, slices), THREADS, logits_RV, W, C, *survivors)
-    launch(rerank_beams, B, THREADS, logits_RV, base_BW, *survivors, best_BC, index_BC)
-    return best_BC, index_BC
+    launch(rerank_beams, B, THREADS, logits_RV, base_BW, *survivors, *out)
+    return out
 
 
 @cuda.jit
@@ -273,20 +286,20 @@ def hars_candidates(logits_RV, base_BW, C, out=None, *, workspace=None):
     """The best C continuations of each sentence from its beams' logits, by 128-bit loads and ranks.
 
     Version 4: `retrieve_from_share` as (R, shares) blocks and `merge_beams` in B, of 128. Reads 4RV bytes, once more
-    what the threads that reach a threshold had read, and 12C a share; writes 12C + 8 a share and 12C a sentence.
+    what the threads that reach a threshold had read, and 12C a share; writes 12C + 8 a share and 28C a sentence.
     """
     (B, W), (R, V) = base_BW.shape, logits_RV.shape
     if max(C, W) > THREADS:
         return hars_candidates_v1(logits_RV, base_BW, C, out, workspace=workspace)
     shares, columns = split_into_shares(R, V, most=16)
-    best_BC, index_BC = make_result_arrays(require_float32(logits_RV), B, C, out)
+    out = result_arrays(require_float32(logits_RV), B, C, out)
     sums = [scratch(workspace, (R, shares), logits_RV) for _ in range(2)]
     score_RX = scratch(workspace, (R, shares * C), logits_RV)
     column_RX = scratch(workspace, (R, shares * C), logits_RV, np.int64)
     launch(retrieve_from_share, (R, shares), THREADS, logits_RV, columns, C, *sums, score_RX, column_RX)
     score_BX, column_BX = score_RX.reshape(B, W * shares * C), column_RX.reshape(B, W * shares * C)
-    launch(merge_beams, B, THREADS, base_BW, logits_RV.shape[1], *sums, score_BX, column_BX, best_BC, index_BC)
-    return best_BC, index_BC
+    launch(merge_beams, B, THREADS, base_BW, logits_RV.shape[1], *sums, score_BX, column_BX, *out)
+    return out
 
 
 @cuda.jit
@@ -321,10 +334,10 @@ def retrieve_from_share(logits_RV, columns, C, largest_RX, total_RX, score_RX, c
 
 
 @cuda.jit
-def merge_beams(base_BW, V, largest_RX, total_RX, score_BX, column_BX, best_BC, index_BC):
+def merge_beams(base_BW, V, largest_RX, total_RX, score_BX, column_BX, best_BC, parent_BC, token_BC):
     """Turns logits and tokens into scores and columns of the sentence, in place, and takes the best C of those.
 
-    Grid B, block 128. Reads 24 bytes and writes 12 for each entry of the shares; writes 12C a sentence.
+    Grid B, block 128. Reads 24 bytes and writes 12 for each entry of the shares; writes 28C a sentence.
     """
     largest_W = cuda.shared.array(THREADS, float32)
     log_sum_W = cuda.shared.array(THREADS, float32)
@@ -341,7 +354,8 @@ def merge_beams(base_BW, V, largest_RX, total_RX, score_BX, column_BX, best_BC, 
             if column_BX[b, i] != NOWHERE:
                 column_BX[b, i] += w * V
     cuda.syncthreads()
-    merge_best_of_shares(b, score_BX, column_BX, best_BC, index_BC)
+    merge_best_of_shares(b, score_BX, column_BX, best_BC, token_BC)
+    split_columns(b, V, parent_BC, token_BC)
 
 
 def allocate_survivors(logits_RV, B, slices, columns, workspace=None):
@@ -356,13 +370,13 @@ _ROWS, _ROW, _COLUMNS, _COUNTS = float32[:, ::1], float32[::1], int64[:, ::1], i
 _SLICES = (_ROWS, _ROWS, _COLUMNS, _COUNTS)
 SIGNATURES = {
     find_log_sums: [(_ROWS, _ROW, _ROW)],
-    pick_from_beams_in_passes: [(_ROWS, _ROWS, _ROW, _ROW, _ROWS, _COLUMNS)],
+    pick_from_beams_in_passes: [(_ROWS, _ROWS, _ROW, _ROW, _ROWS, _COLUMNS, _COLUMNS)],
     find_rough_thresholds: [(_ROWS, int64, _ROW, _ROWS, _ROWS)],
     retrieve_from_beams: [(_ROWS, int64, _ROW, _COLUMNS, _COUNTS)],
-    rerank_beams: [(_ROWS, _ROWS, *_SLICES, _ROWS, _COLUMNS)],
+    rerank_beams: [(_ROWS, _ROWS, *_SLICES, _ROWS, _COLUMNS, _COLUMNS)],
     retrieve_from_slices: [(_ROWS, int64, int64, *_SLICES)],
     retrieve_from_share: [(_ROWS, int64, int64, _ROWS, _ROWS, _ROWS, _COLUMNS)],
-    merge_beams: [(_ROWS, int64, _ROWS, _ROWS, _ROWS, _COLUMNS, _ROWS, _COLUMNS)],
+    merge_beams: [(_ROWS, int64, _ROWS, _ROWS, _ROWS, _COLUMNS, _ROWS, _COLUMNS, _COLUMNS)],
 }
 REGISTERS = {  # as in candidates.py
     pick_from_beams_in_passes: 64,

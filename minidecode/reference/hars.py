@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import scratch
+from . import empty, scratch
 from .candidates import group_maxima, top_candidates_naive
 from .softmax import log_softmax
+
+
+def result_arrays(logits_RV, B, C, out):
+    """Arrays for the three results, if no `out` is given."""
+    return out or tuple(empty(logits_RV, (B, C), dtype) for dtype in (None, np.int64, np.int64))
 
 
 def hars_candidates_naive(logits_RV, base_BW, C, out=None):
     """The composition: all log-probabilities are written, added to, written again, and sorted."""
     B, W = base_BW.shape
+    best_BC, parent_BC, token_BC = result_arrays(logits_RV, B, C, out)
     total_BWV = log_softmax(logits_RV)[0].reshape(B, W, -1) + base_BW[:, :, None]
-    return top_candidates_naive(total_BWV.reshape(B, -1), C, out)
+    best_BC[...], index_BC = top_candidates_naive(total_BWV.reshape(B, -1), C)
+    parent_BC[...], token_BC[...] = index_BC // total_BWV.shape[2], index_BC % total_BWV.shape[2]
+    return best_BC, parent_BC, token_BC
 
 
 def hars_candidates(logits_RV, base_BW, C, out=None, *, workspace=None):
@@ -22,10 +30,10 @@ def hars_candidates(logits_RV, base_BW, C, out=None, *, workspace=None):
     The C best of a sentence may all continue one beam, so each beam's threshold lets at least C through.
     """
     (B, W), V = base_BW.shape, logits_RV.shape[1]
-    best_BC, index_BC = out or (np.empty((B, C), logits_RV.dtype), np.empty((B, C), np.int64))
+    best_BC, parent_BC, token_BC = result_arrays(logits_RV, B, C, out)
     room_V, below_V = scratch(workspace, V, logits_RV), scratch(workspace, V, logits_RV, np.bool_)
     for b in range(B):
-        kept, scores = [], []
+        parents, tokens, scores = [], [], []
         for w in range(W):
             logits_V = logits_RV[b * W + w]
             maxima_X = group_maxima(logits_V, C)
@@ -35,7 +43,8 @@ def hars_candidates(logits_RV, base_BW, C, out=None, *, workspace=None):
             with np.errstate(invalid="ignore"):
                 log_sum = np.log(np.exp(np.subtract(logits_V, largest, out=room_V), out=room_V).sum())
                 scores.append(logits_V[kept_X] - largest - log_sum + base_BW[b, w])
-            kept.append(w * V + kept_X)
+            parents.append(np.full(len(kept_X), w))
+            tokens.append(kept_X)
         (best_BC[b],), (place_C,) = top_candidates_naive(np.concatenate(scores)[None], C)
-        index_BC[b] = np.concatenate(kept)[place_C]
-    return best_BC, index_BC
+        parent_BC[b], token_BC[b] = np.concatenate(parents)[place_C], np.concatenate(tokens)[place_C]
+    return best_BC, parent_BC, token_BC

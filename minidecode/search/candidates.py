@@ -55,15 +55,14 @@ def option_against_hars(options: Options) -> str | None:
 
 def candidates_from_logits(ops, logits_RV, running_score_BW, C) -> Candidates:
     """The C highest scores, all beams together, where nothing comes between logits and candidates (LightSeq, 2.2)."""
-    score_BC, index_BC = ops.hars_candidates(logits_RV, running_score_BW, C)
-    return score_BC, *ops.unravel_candidates(index_BC, logits_RV.shape[1])
+    return ops.hars_candidates(logits_RV, running_score_BW, C)
 
 
 def best_candidates(ops, total_BWV, C) -> Candidates:
     """The C highest scores, all beams together."""
     B, W, V = total_BWV.shape
     score_BC, index_BC = ops.top_candidates(total_BWV.reshape(B, W * V), C)
-    return score_BC, *ops.unravel_candidates(index_BC, V)
+    return score_BC, *np.divmod(index_BC, V)
 
 
 def sample_candidates(ops, total_BWV, C, draws, seed) -> Candidates:
@@ -79,7 +78,7 @@ def sample_candidates(ops, total_BWV, C, draws, seed) -> Candidates:
     score_BC = np.take_along_axis(total_BX, drawn_BC, axis=1)
     order_BC = np.argsort(-score_BC, axis=1, kind="stable")
     index_BC = np.take_along_axis(drawn_BC, order_BC, axis=1)
-    return np.take_along_axis(score_BC, order_BC, axis=1), *ops.unravel_candidates(index_BC, V)
+    return np.take_along_axis(score_BC, order_BC, axis=1), *np.divmod(index_BC, V)
 
 
 def demote_other_ends(score_BC, parent_BC, token_BC, where_B, eos: tuple[int, ...]) -> Candidates:

@@ -43,7 +43,7 @@ TYPES: dict[str, dict[str, list[str]]] = {
     "extend": {"extend._extend_sequences": ["i2 i1 f1 b1 i1 d1 i1 b1 i1 i1 i1 i1 b i1"]},
     "finished": {"finished._store_finished": ["i3 i3 i2 i2 i2 i1"]},
     "heads": {"heads._split_heads": ["*f2 f1r f3 f3 f3 i"]},
-    "hars": {"hars._hars_candidates": ["f2 f2 f2 i2"]},
+    "hars": {"hars._hars_candidates": ["f2 f2 f2 i2 i2"]},
     "rotation": {"rotation._rotate_heads": ["*f2 f1r i1 f2r i f2"]},
     "ngram": {"ngram._ban_in_rows": ["f2 i2 i1 i"]},
     "norm": {"norm._residual_norm": ["*f2 f2 f1r f1r f1r f f2 f2 i"]},

@@ -351,14 +351,14 @@ def test_functions_have_names_of_their_own(tmp_path):
 def test_compare_times_a_function_beside_ours(cli, tmp_path):
     """By its file; one that is wrong is told before ours are checked."""
     mine, wrong = tmp_path / "mine.py", tmp_path / "wrong.py"
-    mine.write_text("from minidecode.reference.unravel import unravel_candidates as f\n")
-    wrong.write_text("def f(index_BC, V, out=None):\n    return index_BC, index_BC\n")
-    ran = cli("compare", "unravel", f"{mine}:f", "--repeats", 2, "--json", "-q")
+    mine.write_text("from minidecode.reference.gather import gather_logprobs as f\n")
+    wrong.write_text("def f(token_R, scores_RV, logprobs_RV=None, out=None):\n    return None\n")
+    ran = cli("compare", "gather", f"{mine}:f", "--repeats", 2, "--json", "-q")
     *ours, timing = json.loads(ran.out)["timings"]
     assert ran.code == 0 and timing["implementation"] == "mine.py:f" and timing["median"] > 0 and len(ours) == 2
-    ran = cli("compare", "unravel", f"{wrong}:f", "--repeats", 2, "-q")
+    ran = cli("compare", "gather", f"{wrong}:f", "--repeats", 2, "-q")
     assert ran.code == 1 and ran.out == "" and "wrong.py:f is wrong, so nothing is timed" in ran.err
-    ran = cli("compare", "unravel", f"{mine}:f", "--read", tmp_path / "x.json")
+    ran = cli("compare", "gather", f"{mine}:f", "--read", tmp_path / "x.json")
     assert ran.code == 1 and "functions has no effect with --read" in ran.err
 
 
@@ -371,9 +371,9 @@ def test_what_is_compared_in_bytes_takes_functions_too():
 
 def test_a_kernel_is_not_timed_in_the_emulator(tmp_path):
     mine = tmp_path / "mine.py"
-    mine.write_text("from minidecode.cuda.unravel import unravel_candidates as f\n")
+    mine.write_text("from minidecode.cuda.gather import gather_logprobs as f\n")
     with pytest.raises(md.OptionError, match=r"^mine.py:f launches kernels, which run in the emulator here"):
-        md.compare("unravel", functions=[f"{mine}:f"], repeats=1)
+        md.compare("gather", functions=[f"{mine}:f"], repeats=1)
 
 
 def test_a_roofline_has_a_place_for_it(tmp_path):

@@ -16,12 +16,14 @@ ARGUMENTS = ASKED.make_arguments([[3, 1, 0, 2], [2, 2, -1, 1]], [[-1.0, -1.2]], 
 
 
 def judged(change, arguments=ARGUMENTS) -> str | None:
-    """What is said of the right answer after change(scores_C, index_C) of the first sentence."""
+    """What is said of the right answer after change(scores_C, index_C) of the first sentence; index: w*V + v."""
 
     def answer(*given):
-        best_BC, index_BC = hars_candidates_naive(*given)
+        best_BC, parent_BC, token_BC = hars_candidates_naive(*given)
+        V = given[0].shape[1]
+        index_BC = parent_BC * V + token_BC
         change(best_BC[0], index_BC[0])
-        return best_BC, index_BC
+        return best_BC, *np.divmod(index_BC, V)
 
     mistake = find_mistake(ROW, answer, copy.deepcopy(arguments))
     return mistake and mistake.what
@@ -51,7 +53,7 @@ def put(c, x, score=None):
 
 @pytest.mark.parametrize(
     ("change", "says"),
-    [(put(0, 8), "right are 4 different ones below 8"), (put(0, -8), "right are 4 different ones below 8"),
+    [(put(0, 8), "parent_BC is [[2 "), (put(0, -8), "right is anything from 0 to 1"),
      (put(3, 0), "right are 4 different ones below 8"),
      (put(0, 0, score=-1.5), "column 0 scores -1.5; right is -1.44"),
      (swap(0, 1), "do not fall"), (swap(1, 2), "with the lower column first where they are equal"),
@@ -97,15 +99,15 @@ def test_nan_is_due_where_a_row_has_no_probabilities_and_nowhere_else():
         assert "right is NaN" in judged(lambda scores_C, index_C: scores_C.__setitem__(0, -1.0), arguments)
 
 
-def test_the_types_of_both_results_are_held():
+def test_the_types_of_all_results_are_held():
     def narrow(*given):
-        best_BC, index_BC = hars_candidates_naive(*given)
-        return best_BC, index_BC.astype(np.int32)
+        best_BC, parent_BC, token_BC = hars_candidates_naive(*given)
+        return best_BC, parent_BC, token_BC.astype(np.int32)
 
-    assert "index_BC is int32(1, 4) where int64(1, 4) is due" in find_mistake(ROW, narrow, ARGUMENTS).what
+    assert "token_BC is int32(1, 4) where int64(1, 4) is due" in find_mistake(ROW, narrow, ARGUMENTS).what
 
     def fills_scores_alone(logits_RV, base_BW, C, out=None):
-        out[0][...], _ = hars_candidates_naive(logits_RV, base_BW, C)
+        out[0][...], *_ = hars_candidates_naive(logits_RV, base_BW, C)
         return out
 
-    assert "its columns are [-7777" in find_mistake_with_out(ROW, fills_scores_alone, ARGUMENTS).what
+    assert "parent_BC is [[-7777" in find_mistake_with_out(ROW, fills_scores_alone, ARGUMENTS).what

@@ -46,7 +46,6 @@ BY_SIZE = [  # softmax of many rows, and a kernel of `norm`, take longer: with t
     ("temperature", "columns_in_sixteen_bits"),
     ("top_k", "columns_in_sixteen_bits"),
     ("top_p", "columns_in_sixteen_bits"),
-    ("unravel", "tokens_in_sixteen_bits"),
 ]
 ROWS, COLUMNS, POSITIONS, HEADS, WIDTHS = 65_536, 65_536, 4096, 32, 128  # where wrong implementations stop
 FAST_ORACLES = ("hars", "ngram", "random", "sample", "top_p")  # whose references are slow

@@ -10,7 +10,7 @@ TABLE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## Add
 ROWS = dict(re.findall(r"^\| (an? [a-z ]+?) \| (.*) \|$", TABLE, re.MULTILINE))
 CALLERS = ("bench/", "cache/", "course/", "models/", "search/")  # of an op, which a new one has as well
 EXAMPLES = [  # kind, NAME, what names the example, files that may name it too
-    ("an op", "unravel", "unravel_candidates", CALLERS),
+    ("an op", "gather", "gather_logprobs", CALLERS),
     ("an op", "rotation", "rotate_heads", CALLERS),
     ("a kernel version", "norm", "residual_norm_v2", ()),
     ("a kernel version", "split", "attend_split_v1", ()),

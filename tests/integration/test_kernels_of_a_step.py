@@ -14,8 +14,8 @@ from minidecode.cuda.common.rows import LEAST
 
 GREEDILY = {"llama": 15, "fairseq": 19, "t5": 19, "unilm": 24, "prophetnet": 28, "mbart": 21, "bart": 20, "gpt2": 14,
             "gpt2_latent": 16}  # fmt: skip
-BY_BEAMS = {"llama": 23, "fairseq": 27, "t5": 27, "unilm": 32, "prophetnet": 36, "mbart": 29, "bart": 28, "gpt2": 22,
-            "gpt2_latent": 24}  # fmt: skip
+BY_BEAMS = {"llama": 22, "fairseq": 26, "t5": 26, "unilm": 31, "prophetnet": 35, "mbart": 28, "bart": 27, "gpt2": 21,
+            "gpt2_latent": 23}  # fmt: skip
 ANOTHER_LAYER = {"gpt2": 9, "llama": 10}  # 12 layers of GPT-2 make 113, as many as an H100's graph had
 
 LAYERS = ("n_layer", "num_hidden_layers", "num_layers", "decoder_layers", "num_decoder_layers", "encoder_layers",
@@ -58,6 +58,6 @@ def test_bart_large_with_beams_has_as_many_as_the_guide_says(tmp_path, monkeypat
         kernels_of_a_step("bart", tmp_path, beams=2, dtype="float16", decoder_layers=n, encoder_layers=1, **wide)
         for n in (1, 2)
     )
-    assert one + 11 * (two - one) == 351
+    assert one + 11 * (two - one) == 350
     guide = (Path(__file__).parents[2] / "docs" / "guide" / "gpu.md").read_text(encoding="utf-8")
-    assert "with 32 rows, has 351 kernels" in guide
+    assert "with 32 rows, has 350 kernels" in guide

@@ -604,7 +604,6 @@ OUT_CASES = {
     "apply_temperature": lambda r: (normal(r, 2, 5), 0.7),
     "add_beam_scores": lambda r: (normal(r, 2, 5), normal(r, 2)),
     "gather_logprobs": lambda r: (np.array([4, 0, 4]), normal(r, 3, 5), normal(r, 3, 5)),
-    "unravel_candidates": lambda r: (r.integers(0, 20, (2, 3)), 5),
     "token_logprobs": lambda r: (normal(r, 3, 5), np.array([4, 0, 4])),
     "argmax_tokens": lambda r: (normal(r, 3, 5), normal(r, 3, 5)),
     "ban_ngrams": lambda r: (normal(r, 2, 5), np.array([[1, 1, 1], [2, 3, 2]]), np.array([3, 3]), 2),

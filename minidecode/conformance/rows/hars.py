@@ -114,34 +114,38 @@ def oracle(logits_RV, base_BW, C):
     index_BC = np.argsort(-score_BX, axis=1, kind="stable")[:, :C]
     best_BC = np.take_along_axis(score_BX, index_BC, axis=1)
     best_BC[np.isnan(score_BX).any(axis=1)] = NAN
-    return best_BC, index_BC
+    return best_BC, *np.divmod(index_BC, logits_RV.shape[1])
 
 
 def error_bound(logits_RV, base_BW, C):
     """Scores that are each off by a little are, sorted, off by no more than the one that is off most."""
     _, off_BX = compute_scores_and_error_bounds(logits_RV, base_BW)
-    _, index_BC = oracle(logits_RV, base_BW, C)
-    off_BC = np.take_along_axis(off_BX, index_BC, axis=1)
-    return np.broadcast_to(off_BC.max(axis=1, keepdims=True), off_BC.shape), np.zeros(off_BC.shape)
+    _, parent_BC, token_BC = oracle(logits_RV, base_BW, C)
+    off_BC = np.take_along_axis(off_BX, parent_BC * logits_RV.shape[1] + token_BC, axis=1)
+    largest_BC, exact_BC = np.broadcast_to(off_BC.max(axis=1, keepdims=True), off_BC.shape), np.zeros(off_BC.shape)
+    return largest_BC, exact_BC, exact_BC
 
 
-def find_fault(best_BC, index_BC, logits_RV, base_BW, C) -> str | None:
+def find_fault(best_BC, parent_BC, token_BC, logits_RV, base_BW, C) -> str | None:
     """What is wrong with an answer, in words: of its scores and their order, or of what it leaves out."""
     score_BX, off_BX = compute_scores_and_error_bounds(logits_RV, base_BW)
     logits_BWV = logits_RV.reshape(*base_BW.shape, -1)
+    W, V = base_BW.shape[1], logits_RV.shape[1]
+    for name, array_BC, many in (("parent_BC", parent_BC, W), ("token_BC", token_BC, V)):
+        if not ((array_BC >= 0) & (array_BC < many)).all():
+            return f"{name} is {array_BC}; right is anything from 0 to {many - 1}."
+    index_BC = parent_BC * V + token_BC
     for b in range(len(base_BW)):
         if np.isnan(score_BX[b]).any():
             if not np.isnan(best_BC[b]).all():
                 return f"scores_BC[{b}] is {best_BC[b]}; right is NaN: a row of sentence {b} has no probabilities."
-            if not ((index_BC[b] >= 0) & (index_BC[b] < score_BX.shape[1])).all():
-                return f"index_BC[{b}] is {index_BC[b]}; right is anything from 0 to {score_BX.shape[1] - 1}."
         elif what := _fault_message(best_BC[b], index_BC[b], score_BX[b], off_BX[b], logits_BWV[b]):
             return f"Sentence {b}: {what}"
     return None
 
 
 def _fault_message(best_C, index_C, score_X, off_X, logits_WV) -> str | None:
-    if not ((index_C >= 0) & (index_C < len(score_X))).all() or len(set(index_C.tolist())) < len(index_C):
+    if len(set(index_C.tolist())) < len(index_C):
         return f"its columns are {index_C}; right are {len(index_C)} different ones below {len(score_X)}."
     for score, x in zip(best_C, index_C, strict=True):
         if not (score == score_X[x] or abs(score - score_X[x]) <= off_X[x]):

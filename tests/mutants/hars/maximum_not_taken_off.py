@@ -9,4 +9,5 @@ def hars_candidates(logits_RV, base_BW, C, out=None):
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         scores_RV = logits_RV - np.log(np.exp(logits_RV).sum(axis=1, keepdims=True))
     total_BWV = scores_RV.reshape(*base_BW.shape, -1) + base_BW[:, :, None]
-    return top_candidates_naive(total_BWV.reshape(len(base_BW), -1), C)
+    best_BC, index_BC = top_candidates_naive(total_BWV.reshape(len(base_BW), -1), C)
+    return best_BC, *np.divmod(index_BC, logits_RV.shape[1])

@@ -12,10 +12,10 @@ def hars_candidates(logits_RV, base_BW, C, out=None):
     threshold_R = np.empty(len(logits_RV), logits_RV.dtype)
     launch(threshold_without_a_barrier, len(logits_RV), 64, logits_RV, min(C, 64), threshold_R)
     lost_BX = (logits_RV < threshold_R[:, None]).reshape(B, W * V)
-    best_BX, index_BX = hars_candidates_naive(logits_RV, base_BW, W * V)
-    best_BX[np.take_along_axis(lost_BX, index_BX, axis=1)] = -np.inf
+    best_BX, parent_BX, token_BX = hars_candidates_naive(logits_RV, base_BW, W * V)
+    best_BX[np.take_along_axis(lost_BX, parent_BX * V + token_BX, axis=1)] = -np.inf
     order_BC = np.argsort(-best_BX, axis=1, kind="stable")[:, :C]
-    return np.take_along_axis(best_BX, order_BC, axis=1), np.take_along_axis(index_BX, order_BC, axis=1)
+    return tuple(np.take_along_axis(array_BX, order_BC, axis=1) for array_BX in (best_BX, parent_BX, token_BX))
 
 
 @cuda.jit

@@ -11,7 +11,7 @@ def hars_candidates(logits_RV, base_BW, C, out=None):
     lost_RV = np.zeros(logits_RV.shape, bool)
     for lost_V, logits_V in zip(lost_RV, logits_RV, strict=True):
         lost_V[np.flatnonzero(logits_V >= group_maxima(logits_V, C).min())[2 * C :]] = True
-    best_BX, index_BX = hars_candidates_naive(logits_RV, base_BW, W * V)
-    best_BX[np.take_along_axis(lost_RV.reshape(B, W * V), index_BX, axis=1)] = -np.inf
+    best_BX, parent_BX, token_BX = hars_candidates_naive(logits_RV, base_BW, W * V)
+    best_BX[np.take_along_axis(lost_RV.reshape(B, W * V), parent_BX * V + token_BX, axis=1)] = -np.inf
     order_BC = np.argsort(-best_BX, axis=1, kind="stable")[:, :C]
-    return np.take_along_axis(best_BX, order_BC, axis=1), np.take_along_axis(index_BX, order_BC, axis=1)
+    return tuple(np.take_along_axis(array_BX, order_BC, axis=1) for array_BX in (best_BX, parent_BX, token_BX))

@@ -6,8 +6,7 @@ from minidecode.reference import hars as reference
 
 
 def hars_candidates(logits_RV, base_BW, C):
-    best_BC, index_BC = reference.hars_candidates(logits_RV, base_BW, C)
-    V = logits_RV.shape[1]
-    is_beyond_BC = index_BC % V > np.iinfo(np.uint16).max
-    best_BC[is_beyond_BC], index_BC[is_beyond_BC] = -np.inf, index_BC[is_beyond_BC] // V * V
-    return best_BC, index_BC
+    best_BC, parent_BC, token_BC = reference.hars_candidates(logits_RV, base_BW, C)
+    is_beyond_BC = token_BC > np.iinfo(np.uint16).max
+    best_BC[is_beyond_BC], token_BC[is_beyond_BC] = -np.inf, 0
+    return best_BC, parent_BC, token_BC

@@ -1,0 +1,8 @@
+"""calls the beam the token and the token the beam."""
+
+from minidecode.reference import hars as reference
+
+
+def hars_candidates(logits_RV, base_BW, C, out=None):
+    best_BC, parent_BC, token_BC = reference.hars_candidates(logits_RV, base_BW, C)
+    return best_BC, token_BC, parent_BC
