@@ -7,10 +7,10 @@ import numba.cuda.cudaimpl
 import numpy
 import nvmath.bindings.cublas
 
-from minidecode.conformance.kernel_build import build
+from minidecode.conformance.kernel_build import compile_and_link
 from minidecode.cuda import flags
 
 kernel = flags.write_flag_by_block
-registers = build(kernel, flags.SIGNATURES[kernel][0], (7, 5)).registers
+registers = compile_and_link(kernel, flags.SIGNATURES[kernel][0], (7, 5)).registers
 versions = ", ".join(f"{module.__name__} {module.__version__}" for module in (cupy, numpy, nvmath))
 print(f"Python {platform.python_version()}, {versions}, {numba.cuda.__name__}: a kernel of {registers} registers")

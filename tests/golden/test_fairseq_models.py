@@ -106,13 +106,13 @@ def test_different_widths_are_refused(tmp_path):
 
 def position_off_by_one(monkeypatch):
     """Positions from 1, or a learned table from its row 1."""
-    right_sinusoids, right_bind = fairseq.sinusoids, fairseq.bind
+    right_sinusoids, right_bind = fairseq.make_sinusoid_table, fairseq.bind
 
     def shifted(c, tensors):
         tables = {n: np.roll(a, 1, axis=0) for n, a in tensors.items() if "embed_positions" in n}
         return right_bind(c, tensors | tables)
 
-    monkeypatch.setattr(fairseq, "sinusoids", lambda first, *rest: right_sinusoids(first - 1, *rest))
+    monkeypatch.setattr(fairseq, "make_sinusoid_table", lambda first, *rest: right_sinusoids(first - 1, *rest))
     monkeypatch.setattr(fairseq, "bind", shifted)
 
 
@@ -121,7 +121,7 @@ def marians_frequencies(monkeypatch):
 
 
 def interleaved_sinusoids(monkeypatch):
-    right = fairseq.sinusoids
+    right = fairseq.make_sinusoid_table
 
     def wrong(first, count, frequency_X, D):
         table_ND = right(first, count, frequency_X, D)
@@ -129,7 +129,7 @@ def interleaved_sinusoids(monkeypatch):
         return np.concatenate([table_ND[:, : 2 * n].reshape(count, 2, n).swapaxes(1, 2).reshape(count, -1),
                                table_ND[:, 2 * n :]], axis=1)  # fmt: skip
 
-    monkeypatch.setattr(fairseq, "sinusoids", wrong)
+    monkeypatch.setattr(fairseq, "make_sinusoid_table", wrong)
 
 
 def replaced(**changes):
