@@ -1,6 +1,6 @@
 """What a kernel's machine code (SASS) asks of a multiprocessor, counted without a GPU: loads, waits, branches.
 
-NVIDIA's disassembler reads the cubin that `kernel_build.compile_and_link` links. It comes with the extra `ptx`. A loop is what
+NVIDIA's disassembler reads the cubin that `kernel_build.py` links. It comes with the extra `ptx`. A loop is what
 lies between a conditional branch backward and its label: the other branches backward return from code that is kept
 out of the way. The main loop is the one that loads the most bytes from global memory, the inner one of two that load
 as much. In a kernel without such a loop, all of its code counts as the main loop.
