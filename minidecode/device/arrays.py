@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..errors import OptionError, did_you_mean, pip_install, quoted
+from ..errors import DeviceError, OptionError, did_you_mean, pip_install, quoted
 from .low_precision import map_arrays
 
 DEVICES = ("cpu", "cuda", "emulator", "auto")
@@ -33,7 +33,7 @@ def device_kind() -> Literal["gpu", "emulator", "none"]:
 def chosen_device(name: str) -> str:
     """`name`, or for "auto": "cuda" where a GPU and CuPy are found, else "cpu".
 
-    Raises OptionError on another name, and on "cuda" where it cannot run.
+    Raises OptionError on another name, and on "cuda" where it cannot run; DeviceError on a GPU that is not the first.
     """
     if name not in DEVICES:
         near = "; did you mean cuda?" if name == "gpu" else did_you_mean(str(name), DEVICES)
@@ -43,7 +43,24 @@ def chosen_device(name: str) -> str:
     missing = _why_no_cuda()
     if name == "cuda" and missing:
         raise OptionError(f"device=cuda: {missing}; device=emulator runs the same code without, on toy shapes")
-    return "cpu" if missing else "cuda"
+    if missing:
+        return "cpu"
+    check_current_gpu()
+    return "cuda"
+
+
+def check_current_gpu() -> None:
+    """Raises DeviceError unless this thread works on the first GPU that the process sees.
+
+    Loaded kernels, handles of cuBLAS and measured tables are kept without a GPU's number: all are of that one.
+    """
+    import cupy
+
+    if number := cupy.cuda.runtime.getDevice():
+        raise DeviceError(
+            f"GPU {number} is current in this thread, and a process works on its first GPU, 0, alone: start a process"
+            " for each GPU, and choose its GPU by CUDA_VISIBLE_DEVICES"
+        )
 
 
 def _why_no_cuda() -> str | None:

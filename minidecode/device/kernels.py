@@ -28,6 +28,7 @@ import numpy as np
 
 from ..errors import DeviceError
 from ..within import set_within
+from .arrays import check_current_gpu
 from .packing import KEPT, PACKED_SCALARS, packed_form, packed_length_of_type, type_of_argument
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -186,9 +187,10 @@ def pad_to_three_dimensions(size: int | tuple) -> tuple[int, int, int]:
 
 
 def _make_context_current() -> None:
-    """Makes CuPy's context, which is the device's own, this thread's."""
+    """Makes the context of CuPy and Numba this thread's. Raises DeviceError on another GPU than the first."""
     import cupy
 
+    check_current_gpu()
     cupy.cuda.runtime.free(0)
     _THREAD.ready = True
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import OptionError
 from ..within import set_within
-from .arrays import Memories, device_kind, fetch
+from .arrays import Memories, check_current_gpu, device_kind, fetch
 from .kernels import launch_on_gpu
 from .packing import SCALARS, pack_and_unpack
 from .seen_kernels import SEEN, note_kernel
@@ -85,9 +85,13 @@ def launch(kernel: Any, grid: int | tuple, block: int | tuple, *arrays: Any) -> 
 
 
 def on_current_stream(device: str) -> AbstractContextManager[int | None]:
-    """Within it kernels and products go to the stream on which CuPy works in this thread: one waits for the other."""
+    """Within it kernels and products go to the stream on which CuPy works in this thread: one waits for the other.
+
+    Raises DeviceError where this thread works on another GPU than the first.
+    """
     if device != "cuda":
         return nullcontext()
+    check_current_gpu()
     import cupy
 
     return set_within(STREAM, cupy.cuda.get_current_stream().ptr)

@@ -75,6 +75,7 @@ def memory(monkeypatch):
         MemoryPool=Pool,
         get_current_stream=Stream,
         using_allocator=lambda malloc: contextlib.nullcontext(),
+        runtime=types.SimpleNamespace(getDevice=lambda: 0),
     )
     default = types.SimpleNamespace(free_all_blocks=lambda: None)
     monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=cuda, get_default_memory_pool=lambda: default))

@@ -4,6 +4,7 @@ import ctypes
 import gc
 import re
 import struct
+import sys
 import threading
 import weakref
 from types import SimpleNamespace
@@ -17,11 +18,12 @@ from test_device import make
 import minidecode as md
 from minidecode.cuda.linear_int8 import round_rows
 from minidecode.cuda.norm import norm_block_per_row
-from minidecode.device import kernels, launch, library_rows, packing
+from minidecode.device import arrays, kernels, launch, library_rows, packing
 from minidecode.device.arrays import fetch, put
 from minidecode.device.graphs import GraphCounts
 from minidecode.device.packing import KEPT, SCALARS, pack_and_unpack, packed_length_of_type, type_of_argument
-from minidecode.errors import EmulationError, OptionError
+from minidecode.errors import DeviceError, EmulationError, OptionError
+from minidecode.methods.out_of_memory import with_memory
 from minidecode.runtime import engine
 
 __all__ = ["references_on_tape"]  # a fixture
@@ -112,6 +114,30 @@ def test_scalars_keep_their_width(seen, scalar):
     launch.launch(add, 1, 1, Array(np.zeros(1)), scalar)
     ((types, *_, values),) = seen
     assert types[1] == (SCALARS[type(scalar)][0],) and values[-1] == scalar
+
+
+def test_a_second_gpu_in_one_process_is_refused(seen, monkeypatch):
+    """When a model is loaded, when one is called and at a thread's first launch: code is loaded onto the first GPU."""
+    current = [1]
+    runtime = SimpleNamespace(getDevice=lambda: current[0], free=lambda address: None)
+    stream = SimpleNamespace(ptr=5)
+    cuda_of_cupy = SimpleNamespace(runtime=runtime, get_current_stream=lambda: stream)
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda_of_cupy))
+    monkeypatch.setattr(arrays, "_why_no_cuda", lambda: None)
+    monkeypatch.delattr(kernels._THREAD, "ready")
+    model = SimpleNamespace(device="cuda", buckets=SimpleNamespace(idle=[]))
+    doors = {
+        "load": lambda: arrays.chosen_device("cuda"),
+        "auto": lambda: arrays.chosen_device("auto"),
+        "call": lambda: with_memory(launch.STREAM.get, [model], what=str),
+        "launch": lambda: launch.launch(add, 1, 1, Array(np.zeros(1))),
+    }
+    for door in doors.values():
+        with pytest.raises(DeviceError, match=r"GPU 1 is current in this thread, .* by CUDA_VISIBLE_DEVICES$"):
+            door()
+    assert seen == []
+    current[0] = 0
+    assert [door() for door in doors.values()] == ["cuda", "cuda", 5, None] and len(seen) == 1
 
 
 def test_an_empty_grid_launches_nothing(seen):
