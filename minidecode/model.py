@@ -26,7 +26,28 @@ from .runtime.inputs import Texts
 from .runtime.output import Output
 from .runtime.receipt import CostOf
 from .search.constraints import Constraint
-from .search.streaming import Stream, StreamOptions
+from .search.streaming import Stream
+
+
+class StreamOptions(GenerateOptions, total=False):
+    """What `stream` takes beside its prompts, and `chat` beside its messages: as in `Model.generate`."""
+
+    prefix_tokens: Sequence[Sequence[int]] | np.ndarray | None
+    negative_prompt: Texts | None
+    negative_prompt_ids: Any
+    latent: Any
+    latent_seed: int | None
+    plan: str | Plan | None
+    arena: Arena | None
+    truncate: bool
+    return_full_text: bool
+    logprobs: int | None
+    trace: bool
+    keep: Sequence[str]
+    sample_ids: Sequence[int] | None
+    memory_budget: int | str | None
+    costs: bool | CostOf
+    draft: Model | None
 
 
 class Model(LoadedModel):

@@ -7,43 +7,15 @@ import contextvars
 import queue
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
-
-import numpy as np
 
 from ..errors import InputError
 from ..files.tokenizer import TextStream
-from ..options.typed_dict import GenerateOptions
-from ..plan import Plan
-from ..runtime.arena import Arena
 from ..runtime.engine import CALLED_OFF, CalledOff
-from ..runtime.inputs import Texts
 from ..runtime.output import Output
-from ..runtime.receipt import CostOf
 
 END = object()  # comes last, whatever happened
-
-
-class StreamOptions(GenerateOptions, total=False):
-    """What `stream` takes beside its prompts: as in `generate`."""
-
-    prefix_tokens: Sequence[Sequence[int]] | np.ndarray | None
-    negative_prompt: Texts | None
-    negative_prompt_ids: Any
-    latent: Any
-    latent_seed: int | None
-    plan: str | Plan | None
-    arena: Arena | None
-    truncate: bool
-    return_full_text: bool
-    logprobs: int | None
-    trace: bool
-    keep: Sequence[str]
-    sample_ids: Sequence[int] | None
-    memory_budget: int | str | None
-    costs: bool | CostOf
-    draft: Any  # a Model
 
 
 class Stream:
