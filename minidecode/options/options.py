@@ -100,63 +100,40 @@ class CountedStop(NamedTuple):
 
 @dataclass(frozen=True)
 class Options(OptionTable):
-    """What `generate` takes. Lengths are in tokens; names and meanings are Hugging Face's where it has the option.
+    """The options of a generation, checked. Names and meanings are Hugging Face's where it has the option.
 
-    The fields, with types, defaults and checks, are those of `OptionTable` (table.py).
+    The fields are those of `OptionTable` (table.py), whose rows say what each option does. Here is what concerns
+    several of them, and what transformers does differently.
 
-    dialect: whose rules decide where systems differ; see dialects.py.
-
-    **Lengths.** max_length and min_length count the prompt, each sentence its own; max_new_tokens and min_new_tokens do
-    not, and go before them. fairseq's spelling is max_len_a * (tokens of the source) + max_len_b tokens, and EOS;
-    max_len_b may be below 0. Its match_source_len goes before both: as many tokens as the source has beside EOS and
-    padding, and EOS. With no maximum given, up to 64 tokens are generated, or as many as the context still holds.
+    **Lengths** are in tokens. A prompt counts in max_length and min_length; max_new_tokens and min_new_tokens take
+    precedence over these. match_source_len takes precedence over max_len_a and max_len_b. The end of text comes on top
+    of fairseq's limits.
 
     **Scores.** A finished text scores (sum of its log-probabilities) / norm(its new tokens, EOS included);
-    length_normalization says which norm: "power", length ** length_penalty; "gnmt", ((5 + length) / 6) **
-    length_penalty (Wu et al. 2016; LightSeq's).
-    early_stopping: True stops a sentence when num_beams hypotheses are finished; False when the best running beam,
-    at its present length, cannot beat the worst of them; "never" when it could not even at the maximal length.
-    num_beam_groups, diversity_penalty: diverse beam search (Vijayakumar et al. 2018): groups of beams choose in turn,
-    and a token costs the penalty for each time that a group before has chosen it.
-    patience: how many times num_beams texts have to finish before a sentence stops (ctranslate2).
-    sibling_penalty: diverse siblings search (Li et al. 2016; LightSeq's and fairseq's other "diverse" search): the
-    k-th best continuation of each beam loses k times the penalty.
+    length_normalization says which norm. "gnmt" is that of Wu et al. (2016). Groups of beams are diverse beam search
+    (Vijayakumar et al. 2018); sibling_penalty is diverse siblings search (Li et al. 2016), the "diverse" search of
+    LightSeq, and one of fairseq's two. search/processors.py has the order of the rules that change scores.
 
-    **Sampling.** do_sample draws tokens at random, from what temperature, top_h, top_k (50, if not given, as in
-    transformers; 0 keeps all), top_p, min_p, typical_p, epsilon_cutoff and eta_cutoff leave (filters.py); with several
-    beams each draws its continuations, without replacement, from at least 1 + (EOS ids) tokens, whatever the filter
-    but top_h. The same seed gives a sentence the same text in any batch; equal prompts in one call differ by their
-    order (or by sample_ids).
+    **Sampling.** With several beams, each draws its continuations without replacement. Every filter but top_h leaves
+    1 + (EOS ids) tokens to draw from, or more. Equal prompts in one call get different draws, by their order or by
+    sample_ids.
 
-    **Tokens.** repetition_penalty, encoder_repetition_penalty, no_repeat_ngram_size, encoder_no_repeat_ngram_size,
-    no_repeat_ngram_exempt_ids (their n-grams may repeat), bad_words_ids (lists of ids), suppress_tokens,
-    begin_suppress_tokens, remove_invalid_values: see processors.py.
-    sequence_bias, {ids: bias} or a list of [ids, bias], adds to the score of the last id where the text ends with the
-    others. exponential_decay_length_penalty (start, factor): EOS gains with each new token beyond `start`.
-    guidance_scale: above 1, texts keep to their prompt, and away from negative_prompt.
-    forced_bos_token_id comes right after a target of one token, forced_eos_token_id last of the most tokens allowed;
-    decoder_start_token_id is what the targets of an encoder-decoder model begin with, as a prompt that is not returned.
-    pad_token_id never reaches the model and texts come back without it; fairseq never generates it, and a diverse group
-    of transformers that is done counts as choosing it. unk_penalty comes off the score of unk_token_id (fairseq).
-    prefix_allowed_tokens_fn(sentence, ids) returns the ids that may follow; logits_processor: your own functions, each
-    called as f(scores_RV, rows), see search/rows.py, and returning the new scores (in transformers: of input_ids and
-    scores).
+    **Special tokens.** forced_bos_token_id comes right after a target of one token. decoder_start_token_id is a prompt
+    that is not returned. pad_token_id never reaches the model; fairseq never generates it, and a diverse group of
+    transformers that is done counts as choosing it.
 
-    **Stops.** A text ends where one of stop_strings is complete in it, across the borders of tokens too. It is cut off,
-    unless keep_stop_strings. A stop string may name special tokens ("<|im_end|>"), which are in no text.
-    stopping_criteria: functions of (ids, scores) that return True, or a truth value for each text; ids are the texts so
-    far, each with its prompt and its newest token, and scores those of the step (None in a beam search, which asks for
-    each candidate). max_time: after so many seconds the texts end with their next token.
+    **Functions.** transformers gives a logits_processor other arguments: input_ids and scores. stopping_criteria get
+    the ids of each text so far, with its prompt and its newest token, and the step's scores; a beam search asks for
+    each candidate, and gives None as scores.
 
-    **Drafts.** prompt_lookup_num_tokens guesses the next tokens by what followed the text's last ones (an n-gram of up
-    to max_matching_ngram_size) when they stood in it before. num_assistant_tokens: how many a model guesses, which
-    `generate` takes as draft. One forward pass checks a guess. Greedy texts are the same without drafts, up to ties.
-    So are samples with prompt_lookup_num_tokens; with a draft model they are others, from the same distribution.
+    **Stops.** A text ends where one of stop_strings is complete in it; the string may span several tokens.
 
-    **Constraints.** regex: a pattern that all of the new text matches, in the syntax of Rust's regex crate.
-    json_schema: a dict, JSON text or the path of a file; the new text is JSON that it allows, spaced as json.dumps
-    does. Give one of them; each needs the extra `constrain` and an EOS. Texts are complete at their limit at the
-    latest. Where other rules leave no token, the constraint goes before them. See constraints.py.
+    **Drafts.** Greedy texts are the same without drafts, up to ties. So are samples with prompt_lookup_num_tokens; with
+    a draft model they are others, from the same distribution.
+
+    **Constraints.** regex has the syntax of Rust's regex crate. JSON is spaced as json.dumps does. Give one of the two;
+    each needs an EOS. Texts are complete at their limit at the latest. Where other rules leave no token, the constraint
+    takes precedence over them. See search/constraints.py.
     """
 
     # No option: whether the least length is a default of the model's, and the limit is the caller's. Then a limit
