@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..device.arrays import why_kernels_do_not_compile
+from ..device.matmul import why_not_nvmath
 from ..errors import pip_install
 
 OLDEST_CUPY, UNFIT_CUPY = "14.0", ("14.0.0", "14.1.0")  # as the extras cu12 and cu13 ask
@@ -24,7 +25,7 @@ class GpuPackages:
     cupy: dict[int, str]  # CUDA's major number -> the version of CuPy for it
     has_libraries: bool  # CUDA's, for each CuPy that is installed
     has_numba_cuda: bool
-    has_nvmath: bool
+    unfit_nvmath: str  # what `why_not_nvmath` says
     unfit_kernels: str | None  # what `why_kernels_do_not_compile` says
 
 
@@ -36,7 +37,7 @@ def packages_found_here(version_of: Callable[[str], str | None]) -> GpuPackages:
     has_numba_cuda = version_of("numba-cuda") is not None
     return GpuPackages(
         driver_version(), cupy, has_toolkit or all(map(version_of, names)), has_numba_cuda,
-        version_of("nvmath-python") is not None, why_kernels_do_not_compile() if has_numba_cuda else None,
+        why_not_nvmath(), why_kernels_do_not_compile() if has_numba_cuda else None,
     )  # fmt: skip
 
 
@@ -89,7 +90,6 @@ def what_does_not_fit(packages: GpuPackages) -> list[str]:
         lines.append(f"CuPy finds no CUDA libraries, for it was installed without [ctk]: {cupy}")
     if not packages.has_numba_cuda:
         lines.append(f"numba-cuda is not installed, and Numba's own CUDA target is out of date: {whole}")
-    if not packages.has_nvmath:
-        remedy = pip_install("nvmath-python")
-        lines.append(f"nvmath is not installed, so steps with many rows are not captured: {remedy}")
+    if packages.unfit_nvmath:
+        lines.append(f"steps with many rows are not captured, for {packages.unfit_nvmath}")
     return lines

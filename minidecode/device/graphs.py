@@ -18,9 +18,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import pip_install
 from .launch import LAUNCHES, STREAM, OnHost
-from .matmul import BY_CUPY, allocate_cublas_workspace, cublas_handle_of_thread, using_cublas_workspace
+from .matmul import (
+    BY_CUPY,
+    allocate_cublas_workspace,
+    cublas_handle_of_thread,
+    using_cublas_workspace,
+    why_not_nvmath,
+)
 from .out_of_memory import MEMORY, give_back_unused_memory, is_out_of_memory
 from .user_functions import describe_function
 
@@ -82,7 +87,7 @@ class Captured:
         ran = {name: ops.functions[name] for name in ops.counts_since(counted)}
         by_host = [f"{name} is {describe_function(op)}" for name, op in ran.items() if isinstance(op, OnHost)]
         if by_host or BY_CUPY in launched:
-            by_cupy = f"a {BY_CUPY}, which no graph can hold: {pip_install('nvmath-python')}"
+            by_cupy = f"a {BY_CUPY}, which no graph can hold, and {why_not_nvmath()}"
             self.can_be, self.why_not = False, ", ".join(by_host) or by_cupy
         self.has_run = True
         counts.why_not = self.why_not or counts.why_not

@@ -1,8 +1,8 @@
 """Matrix products by the library: cuBLAS on a GPU, NumPy on the host and on the emulated device.
 
 CuPy refuses its own products while a stream is captured. nvmath's bindings of cuBLAS do not, if the library has a
-workspace of ours: then a whole step is one graph. Without nvmath, CuPy's own bindings are used, and steps with products
-are not captured; the receipt names the bindings.
+workspace of ours: then a whole step is one graph. Without nvmath, or where it finds no cuBLAS, CuPy's own bindings are
+used, and steps with products are not captured; the receipt names the bindings and the reason.
 
 Sums are in float32. Products of float16 run on tensor cores, which cut off the ends of partial sums: their error is
 that of a sum with a unit of 2^-23. NumPy, in their place, cuts off where the emulated instruction does
@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..errors import pip_install, words_of
 from ..within import set_within
 from .arrays import address_of
 from .launch import LAUNCHES, RECORDED, STREAM, Recorded, is_on_emulated_device
@@ -162,14 +163,30 @@ class CublasFunctions(NamedTuple):
 
 @functools.cache
 def cublas_functions() -> CublasFunctions:
-    """nvmath's bindings if they are installed, else CuPy's."""
-    try:
-        from nvmath.bindings import cublas
-    except ImportError:
+    """nvmath's bindings if they can be used, else CuPy's."""
+    if why_not_nvmath():
         from cupy_backends.cuda.libs import cublas
 
         return CublasFunctions("cupy", cublas.gemmEx, cublas.gemmStridedBatchedEx)
+    from nvmath.bindings import cublas
+
     return CublasFunctions("nvmath", cublas.gemm_ex, cublas.gemm_strided_batched_ex)
+
+
+@functools.cache
+def why_not_nvmath() -> str:
+    """Why products do not go through nvmath's bindings, and the remedy; empty where they do."""
+    try:
+        from nvmath.bindings import cublas
+
+        cublas.get_cudart_version()  # an import loads no library: the first call does
+    except ImportError:
+        return f"nvmath is not installed: {pip_install('nvmath-python')}"
+    except (OSError, RuntimeError) as error:  # RuntimeErrors of its own, and of its loader of libraries
+        return (
+            f"nvmath finds no cuBLAS ({words_of(error)}): pip install nvidia-cublas, or for CUDA 12 nvidia-cublas-cu12"
+        )
+    return ""
 
 
 class _Handles(threading.local):

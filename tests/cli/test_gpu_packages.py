@@ -30,7 +30,7 @@ EXTRAS = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(
     "optional-dependencies"
 ]
 WHOLE = GpuPackages(
-    (13, 0), {13: "14.2.0"}, has_libraries=True, has_numba_cuda=True, has_nvmath=True, unfit_kernels=None
+    (13, 0), {13: "14.2.0"}, has_libraries=True, has_numba_cuda=True, unfit_nvmath="", unfit_kernels=None
 )
 LACKS = [
     ({"driver": (11, 8)}, "the driver runs CUDA 11.8 at most, minidecode needs 12: install a newer driver"),
@@ -44,7 +44,10 @@ LACKS = [
     ({"cupy": {12: "14.2.0", 13: "14.2.0"}}, "two CuPys are installed: pip uninstall cupy-cuda12x cupy-cuda13x, then"),
     ({"has_libraries": False}, "CuPy finds no CUDA libraries, for it was installed without [ctk]: pip install"),
     ({"has_numba_cuda": False}, "numba-cuda is not installed, and Numba's own CUDA target is out of date: pip install"),
-    ({"has_nvmath": False}, "nvmath is not installed, so steps with many rows are not captured: pip install"),
+    (
+        {"unfit_nvmath": "nvmath is not installed: pip install nvmath-python"},
+        "steps with many rows are not captured, for nvmath is not installed: pip install",
+    ),
     ({"unfit_kernels": "numba-cuda 0.30.4 does not go with NumPy 2.5.2"}, "numba-cuda 0.30.4 does not go with NumPy"),
     ({"unfit_kernels": "numba-cuda 0.30.4 does not go with", "driver": None, "cupy": {}}, "numba-cuda 0.30.4 does not"),
 ]
@@ -58,7 +61,7 @@ def test_each_lack_is_one_line(lack, says):
 
 def test_what_fits_is_no_line():
     assert what_does_not_fit(WHOLE) == [] == what_does_not_fit(dataclasses.replace(WHOLE, cupy={12: "14.2.0"}))
-    nothing = GpuPackages(None, {}, has_libraries=False, has_numba_cuda=False, has_nvmath=False, unfit_kernels=None)
+    nothing = GpuPackages(None, {}, has_libraries=False, has_numba_cuda=False, unfit_nvmath="no", unfit_kernels=None)
     assert what_does_not_fit(nothing) == [], "a laptop needs none of it"
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from minidecode.device import graphs, matmul
 from minidecode.device.graphs import CaptureError, capture
-from minidecode.device.launch import STREAM
+from minidecode.device.launch import STREAM, counted_launches
 from minidecode.device.out_of_memory import MemoryOfGraphs
 from minidecode.within import set_within
 
@@ -36,6 +36,9 @@ class Cublas(types.ModuleType):
         self.streams, self.workspaces, self.destroyed = {}, {}, []
         self.said, self.products = [], []
         self.numbers = itertools.count(1)
+
+    def get_cudart_version(self):
+        return 13000
 
     def create(self):
         handle = next(self.numbers)
@@ -151,9 +154,14 @@ def cublas(cupy, monkeypatch):
         monkeypatch.setitem(sys.modules, f"nvmath{name}", each)
     monkeypatch.setattr(matmul, "_HANDLES", type(matmul._HANDLES)())
     monkeypatch.setattr(graphs, "MEMORY", MemoryOfGraphs())
-    matmul.cublas_functions.cache_clear()
+    for cached in (matmul.cublas_functions, matmul.why_not_nvmath):
+        cached.cache_clear()
     yield module
-    matmul.cublas_functions.cache_clear()
+    for cached in (matmul.cublas_functions, matmul.why_not_nvmath):
+        cached.cache_clear()
+
+
+OPS = types.SimpleNamespace(functions={}, counted=dict, counts_since=lambda counted: {})
 
 
 def multiply(shape=(2, 2)):
@@ -175,6 +183,45 @@ def test_a_product_has_the_stream_of_kernels_and_a_workspace_of_ours(cublas, sha
     assert workspace is not None and workspace[1] == matmul.WORKSPACE == 32 << 20
     assert len({product.handle for product in cublas.products}) == 1
     assert cublas.said == [*["stream", "workspace", "product", "product"] * 2, "stream", "workspace", "product"]
+
+
+@pytest.mark.parametrize(
+    ("lack", "says"),
+    [
+        (ImportError("No module named 'nvmath'"), "nvmath is not installed: pip install"),
+        # what nvmath 1.0 raises without the library and without a driver: classes of its own, both RuntimeErrors
+        (RuntimeError('Failure finding "libcublasLt.so.13"'), "nvmath finds no cuBLAS (Failure finding"),
+        (RuntimeError("CUDA driver is not found"), "nvmath finds no cuBLAS (CUDA driver is not found): pip install"),
+        (OSError("libcublas.so.13: invalid ELF header"), "nvmath finds no cuBLAS (libcublas.so.13: invalid"),
+    ],
+    ids=str,
+)
+def test_where_nvmath_cannot_be_used_products_go_through_cupy_and_the_reason_is_said(
+    cublas, cupy, monkeypatch, lack, says
+):
+    """nvmath's import loads no library: its first call looks for one."""
+
+    def refuse():
+        raise lack
+
+    of_cupy = Cublas()
+    of_cupy.gemmEx, of_cupy.gemmStridedBatchedEx = of_cupy.gemm_ex, of_cupy.gemm_strided_batched_ex
+    of_cupy.streams[77], of_cupy.workspaces[77] = 0, None
+    libs = types.SimpleNamespace(cublas=of_cupy)
+    for name, module in {"": libs, ".cuda": libs, ".cuda.libs": libs, ".cuda.libs.cublas": of_cupy}.items():
+        monkeypatch.setitem(sys.modules, f"cupy_backends{name}", module)
+    cupy.cuda.device = types.SimpleNamespace(get_cublas_handle=lambda: 77)
+    monkeypatch.setitem(sys.modules, "cupy.cuda", cupy.cuda)
+    monkeypatch.setattr(cublas, "get_cudart_version", refuse)
+    with counted_launches() as launches:
+        multiply()
+        multiply((3, 2, 2))
+    assert dict(launches) == {matmul.BY_CUPY: 2} and cublas.said == [] and len(of_cupy.products) == 2
+    captured, counts = graphs.Captured("cuda"), graphs.GraphCounts()
+    with counted_launches():
+        for _ in range(2):
+            captured(OPS, counts, multiply)
+    assert counts.captured == 0 and f"(cupy), which no graph can hold, and {says}" in counts.why_not
 
 
 def test_a_workspace_within_which_cublas_works_is_set_and_taken_back(cublas, cupy):
