@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import sys
@@ -29,7 +30,7 @@ def serve(
     max_rows: Annotated[int, typer.Option(min=1, help="Rows (texts and beams) that run at once.")] = 32,
     max_prefill_tokens: Annotated[int, typer.Option(min=1, help="Tokens of prompts that one step reads.")] = 512,
     max_waiting: Annotated[int, typer.Option(min=0, help="Requests that wait; beyond them, 429.")] = 256,
-    memory_budget: Annotated[str, typer.Option(help="Bytes for all requests, such as 2GB, or available.")]
+    memory_budget: Annotated[str, typer.Option(help="Memory for all requests, such as 2GB, or none for no limit.")]
     = "available",
     timeout: Annotated[float, typer.Option(min=0, help="Seconds that a request may take; 0: no limit.")] = 600,
     max_body: Annotated[int, typer.Option(min=1, help="Bytes of a request's body at most.")] = 2**22,
@@ -60,12 +61,13 @@ def serve(
         raise OptionError("the API key is empty: give one, or none")
     shown_host = f"[{host}]" if ":" in host else host
     is_local = shown_host in LOOPBACK
+    try:
+        socket.getaddrinfo(host, port)  # a name that is none is an error of its own here
+        listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except (OSError, UnicodeError) as error:  # UnicodeError: a name that no address could have
+        raise OptionError(_listening_error(host, port, error)) from None
     if not is_local and key is None:
         print(f"minidecode: {host} lets other machines in, and no --api-key is set: anybody may ask", file=sys.stderr)
-    try:
-        listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
-        raise OptionError(f"{host}:{port} cannot be listened on ({error.strerror}): choose another --port") from None
     warn_of_files(plan)
     with progress_bar(f"loading {model}", quiet):
         loaded = load(model, plan=plan, dtype=dtype, revision=revision)
@@ -86,3 +88,13 @@ def serve(
     except (KeyboardInterrupt, Terminated):  # uvicorn raises the signal again when all is done
         if not server.should_exit:
             raise
+
+
+def _listening_error(host: str, port: int, error: OSError | UnicodeError) -> str:
+    """Why no server can listen there, and which of the two options to change."""
+    if isinstance(error, socket.gaierror | UnicodeError) or error.errno in (errno.EADDRNOTAVAIL, errno.EINVAL):
+        return f"--host {host!r:.80} is no address of this machine: use 127.0.0.1, or 0.0.0.0 to let other machines in"
+    if error.errno == errno.EACCES:
+        return f"{host}:{port} cannot be listened on ({os.strerror(error.errno)}): choose a --port from 1024 up"
+    why = os.strerror(error.errno) if error.errno else error.strerror  # Python adds the address, in its own words
+    return f"{host}:{port} cannot be listened on ({why}): choose another --port"

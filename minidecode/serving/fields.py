@@ -30,6 +30,8 @@ NOT_HERE = {  # fields of OpenAI, and options, that would change the answer; and
     "guidance_scale": (1, "rows of a running batch have no guidance"),
     "max_time": (None, "the server's --timeout ends requests"),
     "keep_stop_strings": (False, "a text ends before its stop string"),
+    **dict.fromkeys(
+        ("prompt_lookup_num_tokens", "num_assistant_tokens"), (None, "a running batch drafts no tokens")),
     "num_return_sequences": (1, "use n"), "stop_strings": (None, "use stop"), "sequence_bias": (None, "use logit_bias"),
 }  # fmt: skip
 OWN_OPTIONS = set(GenerateOptions.__annotations__) - NOT_BY_NETWORK - set(NOT_HERE)

@@ -6,12 +6,13 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from ..cache.queries import rows_per_token
-from ..errors import OptionError
+from ..errors import MemoryBudgetError, OptionError
 from ..methods.loaded import check_writes
 from ..methods.plans import why_numpy
 from ..options.options import Options
 from ..plan import BASES, Plan
 from ..runtime.arena import Extent
+from ..runtime.footprint import footprint, in_units
 
 if TYPE_CHECKING:
     from ..model import Model
@@ -52,3 +53,20 @@ def plan_of_running_batch(model: Model, plan: str | Plan | None, pages: int | No
         raise OptionError(f"plan: arena={plan.arena} has no effect in a running batch: leave it out")
     cache = "paged" if plan.cache == "paged" else "preallocated"
     return dataclasses.replace(plan, cache=cache).resolve_auto([])
+
+
+def budget_of_requests(model: Model, plan: Plan, budget: int | None, captured: int) -> int | None:
+    """What captured steps leave of a budget for requests.
+
+    Raises MemoryBudgetError if not even one new token behind a prompt of one fits.
+    """
+    if budget is None:
+        return None
+    smallest = Extent(1, int(model.has_encoder), 1, 1, 2)
+    needed = footprint(model, plan, smallest, Options(max_new_tokens=1)).total
+    if needed > budget - captured:
+        raise MemoryBudgetError(
+            f"no request fits: the smallest may take {in_units(needed)}, and {in_units(budget - captured)} may be used:"
+            " raise the memory budget (--memory-budget, memory_budget=)"
+        )
+    return budget - captured

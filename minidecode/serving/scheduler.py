@@ -35,7 +35,7 @@ from ..search.result import Request
 from .batch import Batch
 from .jobs import Job, TokenCallback
 from .lanes import Lane, lane_key, start_lane
-from .plans import plan_of_running_batch
+from .plans import budget_of_requests, plan_of_running_batch
 
 if TYPE_CHECKING:
     from ..model import Model
@@ -92,7 +92,7 @@ class Scheduler:
         self.model, self.max_prefill_tokens, self.max_waiting = model, max_prefill_tokens, max_waiting
         self.plan, budget = plan_of_running_batch(model, plan, pages), read_budget(memory_budget, model.device)
         most_captured, captured = captured_rows_within(model, self.plan, max_rows, budget)
-        self.memory_budget = None if budget is None else budget - captured  # for requests
+        self.memory_budget = budget_of_requests(model, self.plan, budget, captured)
         self.batch = Batch(model, self.plan, max_rows, pages, most_captured)
         self.waiting: list[Job] = []  # by number
         self.running: list[Job] = []

@@ -49,6 +49,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")  # this machine, as requests and 
 FIELD_OF = {  # options of `generate` by the names that clients know
     "max_new_tokens": "max_tokens", "stop_strings": "stop", "num_return_sequences": "n", "sequence_bias": "logit_bias",
 }  # fmt: skip
+FIELDS = {*FIELD_OF.values(), *fields.OWN_OPTIONS}
 
 
 @dataclass(frozen=True)
@@ -511,19 +512,28 @@ def _too_long() -> RefusedRequestError:
 
 def _make_refusal(error: Exception, text_field: str = "prompt") -> RefusedRequestError:
     """An error of the library as an answer. text_field: the field that holds what the model reads."""
-    message = str(error)
+    message = _in_fields(str(error))
     if isinstance(error, FieldError):
-        return RefusedRequestError(400, message, param=error.name)
+        return RefusedRequestError(400, str(error), param=error.name)
     if isinstance(error, QueueFullError):
         return RefusedRequestError(429, message, "rate_limit_error")
     if isinstance(error, InputError):
         return RefusedRequestError(400, message, param=text_field)
     if isinstance(error, OptionError):
         word = message.split()[0].partition("=")[0].strip(":'\"")
-        return RefusedRequestError(400, message, param=FIELD_OF.get(word, word if word in fields.OWN_OPTIONS else None))
+        return RefusedRequestError(400, message, param=word if word in FIELDS else None)
     if isinstance(error, MemoryBudgetError):
-        return RefusedRequestError(400, message, param="max_tokens")
+        cause = message.partition(": ")[0]  # its remedy names options of commands
+        return RefusedRequestError(
+            400, f"{cause}: shorten {text_field}, or lower max_tokens, n or num_beams; or the server's operator must"
+            " raise --memory-budget", param="max_tokens"
+        )  # fmt: skip
     return RefusedRequestError(500, message, "server_error")
+
+
+def _in_fields(message: str) -> str:
+    """An error of the library, which names options of `generate`, in the words of clients."""
+    return re.sub(r"\w+", lambda word: FIELD_OF.get(word[0], word[0]), message)
 
 
 @contextlib.contextmanager

@@ -307,8 +307,15 @@ def test_what_is_refused():
         busy.submit("the", max_new_tokens=2)
     busy.run()
     busy.submit("the", max_new_tokens=2)
+    for family in ("gpt2", "bart"):
+        with pytest.raises(
+            md.MemoryBudgetError, match=r"no request fits: the smallest may take .* and 10 bytes may be"
+        ):
+            Scheduler(model(family), memory_budget=10)
+    just = Scheduler(model(), memory_budget=Scheduler(model()).submit(input_ids=[5], max_new_tokens=1).bytes)
     with pytest.raises(md.MemoryBudgetError, match="may take"):
-        Scheduler(model(), memory_budget=10).submit("the", max_new_tokens=2)
+        just.submit("the", max_new_tokens=9, num_beams=2)
+    assert just.submit(input_ids=[5], max_new_tokens=1).state == "waiting"
     with pytest.raises(md.OptionError, match="cache=el has no effect in a running batch"):
         Scheduler(model(), plan="cache=el")
 

@@ -41,3 +41,10 @@ def test_a_port_that_is_taken_and_an_empty_key(capsys, monkeypatch):
             rf"127\.0\.0\.1:{port} cannot be listened on .*: choose another --port", refused("--port", port)
         )
     assert "the API key is empty: give one, or none" in refused("--api-key", " ")
+    for host in ("1.2.3.4", "", "no host", "a" * 80 + ".com"):
+        says = f"--host {host!r:.80} is no address of this machine: use 127.0.0.1, or 0.0.0.0 to let other machines in"
+        assert refused("--host", host, "--port", "0") == f"minidecode: {says}\n", "and no word of who may ask"
+    says = (
+        r"minidecode: no request fits: the smallest may take .* MB, and 5 bytes may be used: raise the memory budget "
+    )
+    assert re.match(says, refused("--memory-budget", "5", "--port", "0", "--quiet"))

@@ -424,6 +424,27 @@ def test_bad_values_name_their_fields(toy, body, field, says):
     assert answer.json()["error"]["param"] == field and says in answer.json()["error"]["message"]
 
 
+def test_errors_speak_of_what_a_client_can_send(model):
+    """Not of options of commands, nor of arguments in Python; what the client cannot change, the operator can."""
+    least = Scheduler(model).job(None, [5], None, None, None, {"max_new_tokens": 1}).bytes
+    with served(model, Scheduler(model, memory_budget=least)) as (client, *_):
+        answer = client.post("/v1/completions", json={"prompt": "the the the", "num_beams": 4, "max_tokens": 50})
+        error = answer.json()["error"]
+        assert answer.status_code == 400 and error["param"] == "max_tokens" and " may take " in error["message"]
+        says = (
+            ": shorten prompt, or lower max_tokens, n or num_beams; or the server's operator must raise --memory-budget"
+        )
+        assert error["message"].endswith(says) and "memory_budget" not in error["message"]
+        answer = client.post("/v1/completions", json={"prompt": "the", "min_new_tokens": 9, "max_tokens": 5})
+        assert "max_tokens" in answer.json()["error"]["message"], answer.text
+        assert "max_new_tokens" not in answer.text
+        answer = client.post("/v1/completions", json={"prompt": "the", "prompt_lookup_num_tokens": 3})
+        assert answer.json()["error"] | {"type": 0} == {
+            "message": "prompt_lookup_num_tokens is not served: a running batch drafts no tokens, or leave it out",
+            "param": "prompt_lookup_num_tokens", "type": 0, "code": None,
+        }  # fmt: skip
+
+
 def test_chat_names_its_fields(toy):
     for body, field in [
         ({}, "messages"),
