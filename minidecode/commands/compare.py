@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ..errors import InputError, OptionError
+from ..errors import InputError, NumericalError, OptionError
 from ..files.lines import check_picture
 from .completion import complete_row
 from .flags import AsJson, Debug, NoBar, output_flag, refuse_given_options
@@ -58,7 +59,7 @@ def compare(
         if output is not None and name is not None:
             _refuse_roofline_of_bytes(name)
         how = {"functions": functions or (), "repeats": repeats, "machine": machine or (), "stored": stored}
-        files = {"this machine": _time_here(name, quiet=quiet, prints=not as_json, **how)}
+        files = {"this machine": _time_here(name, quiet=quiet, prints=not as_json, debug=debug, **how)}
         drawn = _comparisons_to_draw(files) if output is not None else {}
     if as_json:
         every = [c.as_dict() for comparisons in files.values() for c in comparisons]
@@ -99,7 +100,7 @@ def _read_comparison_files(paths: list[Path], name: str | None) -> dict[str, lis
     return files
 
 
-def _time_here(name: str | None, *, stored: str | None, quiet: bool, prints: bool, **how) -> list:
+def _time_here(name: str | None, *, stored: str | None, quiet: bool, prints: bool, debug: bool, **how) -> list:
     """Comparisons of this optimization, or of all that can be stored so; each is printed as soon as it is made."""
     from ..bench.compare import compare as run
     from ..bench.compare import ways_to_store
@@ -110,8 +111,14 @@ def _time_here(name: str | None, *, stored: str | None, quiet: bool, prints: boo
         raise OptionError(f"nothing is stored as {stored!r}: say float32, float16, int8, int8_blocks or int4")
     comparisons = []
     for each in names:
-        with progress_bar(f"checking {each}", quiet) as report:
-            comparisons.append(run(each, stored=stored, progress=report_unless_interrupted(report), **how))
+        try:
+            with progress_bar(f"checking {each}", quiet) as report:
+                comparisons.append(run(each, stored=stored, progress=report_unless_interrupted(report), **how))
+        except NumericalError as error:  # with a verdict of several lines, as `check` prints it
+            if debug:
+                raise
+            print(f"minidecode: {error}", file=sys.stderr)
+            raise typer.Exit(1) from None
         if prints:
             print(comparisons[-1], end="\n" if each == names[-1] else "\n\n", flush=True)
     return comparisons
