@@ -73,6 +73,7 @@ CLEARLY = 1.05  # so much slower, in the best of these turns, is a loss; less ma
 OPEN = 1.5  # within this factor it is open after two turns which of the two is faster
 FAR = 4.0  # no other work on the machine makes as much
 BUSY = 0.5  # of the cores: with a higher load average before the ladder, its times are those of a busy machine
+NO_TIME, MORE_SECONDS = "no time was left (--seconds)", 90  # of a rung without any, and what suffices for tiny-gpt2
 LONG = 10.0  # seconds in turns after which a rung is not run again
 
 
@@ -217,6 +218,8 @@ class Ladder:
         if smaller := self.work.get("smaller"):
             given = ", ".join(f"--{name.replace('_', '-')}" for name in smaller)
             notes.append(f"Sizes are smaller than the defaults, to fit the time (--seconds). To choose them: {given}.")
+        if without := sum(s.not_run == NO_TIME for s in self.steps):
+            notes.append(f"Rungs without time: {without}. To run them, give more --seconds, such as {MORE_SECONDS}.")
         if any(s.no_repeat_ngram_size != self.work["no_repeat_ngram_size"] for s in self.measured):
             notes.append(
                 "HARS takes candidates straight from the logits, which a ban of "
@@ -300,16 +303,18 @@ def ladder(
     load = load_average()
     cap = read_budget(memory_budget)
     if memory_budget is not None and cap is None:
-        raise OptionError("memory_budget=available: this system does not say what is left; give bytes, such as 2GB")
+        reason = "is no limit" if memory_budget == "none" else "is not known on this system"
+        raise OptionError(
+            f"memory_budget={memory_budget} {reason}, so batches would never end: give bytes, such as 2GB"
+        )
     clock, total = Clock(seconds), len(RUNGS) + 1 + repeats
-    work = Work.make(model, texts, input_length, num_beams, max_new_tokens)  # which says what cannot be
-    smaller: list[str] = []
+    work, fitting = work_that_model_holds(model, whole, may_shrink)  # which says what cannot be
     if seconds is not None and may_shrink:
         announce("choosing sizes that fit the time")
-        fitting = fit_sizes(model, whole, may_shrink, seconds)
-        smaller = [size for size, number in fitting.items() if number != whole[size]]
-        whole = fitting
-        work = Work.make(model, *(whole[size] for size in ("texts", "input_length", "num_beams", "max_new_tokens")))
+        fitting = fit_sizes(model, fitting, may_shrink, seconds)
+        work, fitting = work_that_model_holds(model, fitting, may_shrink)
+    smaller = [size for size, number in fitting.items() if number != whole[size]]
+    whole = fitting
     here = this_machine(int8=model.dtype in DYNAMIC)
     steps, climbed = climb_rungs(
         work, whole["batch_size"], no_repeat_ngram_size, here, bool(others), lambda done: progress(done, total),
@@ -408,7 +413,21 @@ LOADING = 1.0  # seconds that a rung may need to read its compiled code
 RUNS_OF_A_RUNG = 8  # before the last turns: with costs, under tracemalloc, which both are slower, and the trial's
 SLOWER = 1.5  # the last turns may be by so much, than the fastest runs before
 MOST_PLANNING = 0.1  # of a run's seconds: what is done once a generation hides what a technique saves at each step
+WORK_SIZES = ("texts", "input_length", "num_beams", "max_new_tokens")  # in the order of Work.make
 SMALLEST = {"max_new_tokens": 4, "input_length": 16, "texts": 2, "batch_size": 1}
+
+
+def work_that_model_holds(
+    model: Model, sizes: dict[str, int], may_shrink: Collection[str]
+) -> tuple[Work, dict[str, int]]:
+    """(texts of these sizes, the sizes): of shorter prompts, if they may be and the model holds no longer ones."""
+    while True:
+        try:
+            return Work.make(model, *(sizes[name] for name in WORK_SIZES)), sizes
+        except OptionError:
+            if "input_length" not in may_shrink or sizes["input_length"] == 1:
+                raise
+            sizes = sizes | {"input_length": sizes["input_length"] // 2}
 
 
 def fit_sizes(model: Model, sizes: dict[str, int], may_shrink: Collection[str], seconds: float) -> dict[str, int]:
@@ -456,7 +475,7 @@ def climb_rungs(
         a_turn = below.fastest + sum(each.fastest for each in climbed)
         if not clock.has_seconds_left(LOADING + RUNS_OF_A_RUNG * below.fastest + SLOWER * a_turn):
             announce(f"{done}/{count} {rung.name}: left out, no time is left")
-            steps.append(Step(rung.name, rung.paper, not_run="no time was left (--seconds)"))
+            steps.append(Step(rung.name, rung.paper, not_run=NO_TIME))
             progress(done)
             continue
         announce(f"{done}/{count} {rung.name}: {DOES[rung.name]}; {clock.left_after(done - 1, count)}")

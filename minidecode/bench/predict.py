@@ -138,7 +138,9 @@ def predict(
     """
     row = find(name)
     if machine not in MACHINES_WITH_MODEL:
-        raise OptionError(f"there is no model of {machine!r}: say {', '.join(MACHINES_WITH_MODEL)}")
+        raise OptionError(
+            f"machine must be {' or '.join(MACHINES_WITH_MODEL)}, not {machine!r:.80}: it predicts no other"
+        )
     functions = kernel_versions(row)
     if not functions:
         raise OptionError(f"{name} has no kernel: nothing runs on a GPU")

@@ -8,6 +8,7 @@ import time
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -164,14 +165,13 @@ class Work:
         if model.tokenizer is None:
             rng = np.random.default_rng(0)
             ids = [rng.integers(3, model.config.source_vocab_size, input_length) for _ in range(texts)]
-            model.footprint(input_ids=ids, truncate=None, **options)  # which refuses what the model cannot hold
+            with too_long_in_words(input_length, max_new_tokens):
+                model.footprint(input_ids=ids, truncate=None, **options)  # which refuses what the model cannot hold
             return cls(model, ids, None, options)
         given = make_texts_of_length(model, texts, input_length)
         resolved = model.options(**options)
-        try:
+        with too_long_in_words(input_length, max_new_tokens):
             ids = [model.tokenize(text, resolved, truncate=None) for text in given]
-        except InputError as error:
-            raise InputError(f"input_length {input_length} is too long: {error}") from None
         return cls(model, ids, given, options)
 
     def model_of(self, dtype: str) -> Model:
@@ -191,6 +191,18 @@ class Work:
     def batches(self, setting: Setting) -> Iterator[list[np.ndarray]]:
         for first in range(0, len(self.ids), setting.batch_size):
             yield self.ids[first : first + setting.batch_size]
+
+
+@contextmanager
+def too_long_in_words(input_length: int, max_new_tokens: int) -> Iterator[None]:
+    """Texts that a model cannot hold are an error of the two sizes that made them, not of a prompt of the user's."""
+    try:
+        yield
+    except InputError as error:
+        why = str(error).removesuffix(": shorten it")
+        raise OptionError(
+            f"input_length={input_length} or max_new_tokens={max_new_tokens} is too large, so lower one: {why}"
+        ) from None
 
 
 @dataclass

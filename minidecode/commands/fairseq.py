@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import numpy as np
 import typer
@@ -243,9 +243,16 @@ def make_scorer(asked: argparse.Namespace) -> BleuOfIds | BleuOfTexts:
     return BleuOfTexts()
 
 
+class OneLineParser(argparse.ArgumentParser):
+    """A wrong option is one line, as in the other commands: without all options there are."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"minidecode: {message} (see {self.prog} --help)\n")
+
+
 def parse_options(name: str, given: list[str]) -> argparse.Namespace:
     """fairseq's options. A wrong one ends the program with exit code 2, as there."""
-    parser = argparse.ArgumentParser(f"minidecode {name}", add_help=False)
+    parser = OneLineParser(f"minidecode {name}", add_help=False)
     add: Any = parser.add_argument
     add("data")
     add("--path", required=True, help="checkpoint_best.pt")

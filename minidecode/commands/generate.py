@@ -101,8 +101,7 @@ def generate(
     check_on_error(on_error, as_json)
     if logprobs is not None and not as_json:
         raise OptionError("logprobs come in JSON objects: say --json too")
-    budget = None if memory_budget == "none" else memory_budget
-    read_budget(budget)  # what is no amount is an error before a model is loaded
+    read_budget(memory_budget)  # what is no amount is an error before a model is loaded
     if chat and truncate:
         raise OptionError(CUT_CHAT)
     _check_output_files(input, output, trace, timeline)
@@ -118,7 +117,7 @@ def generate(
         loaded = load(model, plan=plan, dtype=dtype, device=device, revision=revision, **defaults)
         drafter = None if draft is None else load(draft, plan=plan, dtype=dtype, device=device)
         resolved = loaded.options(**(merged_options(loaded, options, {}) if given.is_jsonl else options))
-        how = {"truncate": truncate, "memory_budget": budget, "chat": chat} | options
+        how = {"truncate": truncate, "memory_budget": memory_budget, "chat": chat} | options
         if on_error == "stop":
             check_prompts(loaded, given, how)
         how |= latent_options(latent, latent_seed)

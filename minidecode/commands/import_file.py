@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ..errors import OptionError
+from ..errors import InputError, OptionError
 from .flags import AsJson, Debug, output_flag
 from .progress_bar import progress_bar
 
@@ -29,6 +29,10 @@ def import_file(
     """
     import numpy as np
 
+    if not source.is_file():
+        raise InputError(
+            f"{source} is {'a folder' if source.is_dir() else 'no file'}: name a checkpoint, such as model.pt"
+        )
     if source.suffix != ".pt":
         raise OptionError(f"{source} is of no kind that is read: name a checkpoint of fairseq, such as model.pt")
     from ..files.fairseq_folder import convert_fairseq

@@ -152,7 +152,8 @@ def check(
             raise _EnoughError
         if mistake := mistake_in_case(arguments):
             last[0] = (arguments, mistake)
-            raise _EnoughError if "does not come out of" in mistake.what else _WrongAnswerError
+            is_enough = mistake.is_of_call or "does not come out of" in mistake.what
+            raise _EnoughError if is_enough else _WrongAnswerError
 
     def mistake_by_limits(arguments: tuple) -> Mistake | None:
         what = why_beyond_limits(implementation, arguments)
@@ -190,7 +191,8 @@ def check(
             name_of_it = None
             if mistake.is_of_value:
                 name_of_it = _known_mistake(row, implementation, [*all_planted[:8], arguments])
-            failure = Failure(arguments_of(row, arguments), mistake.what, name_of_it, mistake.is_right)
+            shown = {} if mistake.is_of_call else arguments_of(row, arguments)
+            failure = Failure(shown, mistake.what, name_of_it, mistake.is_right)
     typed = [(kernel.py_func.__name__, check_types(kernel, types)) for kernel, types in kernels]
     remarks = [(kernel, note) for kernel, notes in typed for note in notes]
     refused = [f"The compiler would refuse {kernel}: {note}." for kernel, note in remarks if note.kind == "error"]
@@ -295,11 +297,15 @@ class _KeepsResults:
 
 
 class Mistake(NamedTuple):
-    """What is wrong with one answer, in words; whether it is its values; and whether they only break a promise."""
+    """What is wrong with one answer, in words; whether it is its values; whether they only break a promise.
+
+    is_of_call: there is no answer, to any input, for the function cannot be called as the op is.
+    """
 
     what: str
     is_of_value: bool = False
     is_right: bool = False
+    is_of_call: bool = False
 
 
 def find_mistake(
@@ -312,7 +318,7 @@ def find_mistake(
         result = implementation(*given)
     except (Exception, SystemExit) as error:
         other = describe_other_parameters(getattr(implementation, "stands_for", implementation), row.op, given)
-        return Mistake(f"It {other}." if other else f"It {error_line(error)}")
+        return Mistake(f"It {other}.", is_of_call=True) if other else Mistake(f"It {error_line(error)}")
     for (name, before), (_, after) in zip(arrays_of(row, arguments), arrays_of(row, given), strict=True):
         if name not in row.changes and not np.array_equal(before, after, equal_nan=True):
             return Mistake(f"It changed its input {name}.")

@@ -55,10 +55,10 @@ def compile_and_link(kernel: Callable[..., Any], argument_types: tuple, architec
         from cuda.core import Linker, LinkerOptions, ObjectCode
         from numba import cuda
     except ImportError:
-        raise OptionError(f"compiling kernels needs the toolkit: {pip_install('cuda.core', 'ptx')}") from None
+        raise OptionError(f"compiling kernels needs the extra ptx: {pip_install('cuda.core', 'ptx')}") from None
     if getattr(cuda, "implementation", "") != "NVIDIA":
         remedy = pip_install("numba_cuda", "ptx")
-        raise OptionError(f"compiling kernels needs numba-cuda, not Numba's own target: {remedy}")
+        raise OptionError(f"compiling kernels needs numba-cuda of the extra ptx, not Numba's own target: {remedy}")
 
     if unfit := why_kernels_do_not_compile():
         raise OptionError(f"kernels cannot be compiled: {unfit}")

@@ -53,12 +53,18 @@ def find_function(place: str, preferred: str = "") -> Callable[..., Any]:
         raise InputError(f"name the function as FILE.py:FUNCTION, not {place!r}")
     if where.endswith(".py"):
         module = load_python_file(Path(where))
+    elif not all(part.isidentifier() for part in where.split(".")):
+        raise InputError(
+            f"{where} is neither a Python file (FILE.py) nor a module: name the function as FILE.py:FUNCTION"
+        )
     else:
         _make_importable_from(Path())
         try:
             module = importlib.import_module(where)
         except ImportError as error:
             raise InputError(f"{where} cannot be imported: {error}") from None
+        except (Exception, SystemExit) as error:
+            raise InputError(f"{where} cannot be run: {type(error).__name__}: {error}") from None
     function = getattr(module, name, None)
     if not callable(function):
         raise InputError(f"{where} has no function {name!r}: it has {', '.join(_functions_of(module)) or 'none'}")

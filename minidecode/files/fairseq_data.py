@@ -33,6 +33,8 @@ class Pair:
 
         Raises OptionError where no name tells them, CheckpointError on a dictionary that cannot be read.
         """
+        if not folder.is_dir():
+            raise CheckpointError(f"{folder} is no folder: name one that fairseq-preprocess wrote")
         if source_lang is None or target_lang is None:
             names = [path.name.split(".") for path in sorted(folder.glob("*.*-*.*"))]
             pairs = {tuple(parts[1].split("-")) for parts in names if len(parts) >= 3 and parts[1].count("-") == 1}

@@ -250,11 +250,11 @@ def check_fits(needed: Footprint, budget: int, extent: Extent) -> None:
 
 
 def read_budget(budget: int | str | None, device: str = "cpu") -> int | None:
-    """Bytes from a number, from a text such as "2GB" or "512 MiB", or of what is left ("available"); None: no limit.
+    """Bytes from a number, from a text such as "2GB" or "512 MiB", or of what is left ("available").
 
-    device: whose memory is asked what is left. Raises OptionError on what is no amount.
+    None, and "none": no limit. device: whose memory is asked what is left. Raises OptionError on what is no amount.
     """
-    if budget is None:
+    if budget is None or budget == "none":
         return None
     if isinstance(budget, numbers.Integral) and not isinstance(budget, bool) and budget > 0:
         return int(budget)
@@ -264,7 +264,8 @@ def read_budget(budget: int | str | None, device: str = "cpu") -> int | None:
     unit = UNITS.get(match[2] or "b") if match else None
     if unit is None or float(match[1]) * unit < 1:
         raise OptionError(
-            f"memory_budget must be bytes, at least one, or a text such as 2GB or 512MiB, or available, not {budget!r}"
+            "memory_budget must be bytes, at least one, a text such as 2GB or 512MiB, available (what is left) or none"
+            f" (no limit), not {budget!r:.80}"
         )
     return int(float(match[1]) * unit)
 

@@ -240,7 +240,7 @@ class Inputs:
             return ids
         text = self.tokenizer.decode([bos], keep_special=True)
         is_read = text and self.tokenizer.encode(text).tolist() == [bos]
-        return f'"{text}" or {ids}' if is_read else ids
+        return f'"{text}"' if is_read else ids
 
     def check_generated(self, targets: list[np.ndarray]) -> None:
         """Raises InputError on a target with a token that the model never generates, such as Marian's padding."""

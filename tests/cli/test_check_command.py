@@ -61,6 +61,8 @@ def test_without_a_function_it_says_what_it_is_for_and_what_to_type(fails):
     [(["ngrams", "x.py:f"], "did you mean ngram? The names are"), (["ngram", "x.py:f"], "there is no file x.py"),
      (["ngram", "x.py"], "there is no file x.py"), (["ngram", "x"], "FILE.py:FUNCTION"),
      (["ngram", "no_such_module:f"], "cannot be imported"),
+     (["ngram", "/etc/passwd:f"], "/etc/passwd is neither a Python file (FILE.py) nor a module: name the function as"),
+     (["ngram", "./:f"], "./ is neither a Python file"), (["ngram", "a..b:f"], "a..b is neither a Python file"),
      (["ngram", "minidecode.cpu.ngram:bann"], "has no function 'bann': it has ban_ngrams")],
 )  # fmt: skip
 def test_bad_names_are_one_line(fails, arguments, says):
@@ -85,7 +87,7 @@ def test_a_file_alone_is_taken_if_it_says_which_function(cli, fails, mine):
 def test_other_parameters_are_answered_with_the_right_ones(cli, mine, toy, parameters):
     ran = cli("check", "ngram", mine(f"def ban({parameters}): return 1"), "--examples", 5)
     says = f"It takes ({parameters}); give it the parameters of ban_ngrams(scores_RV, tokens_RM, length_R, n)."
-    assert ran.code == 1 and says in ran.out
+    assert ran.code == 1 and says in ran.out and "smallest input" not in ran.out, "it is no input's fault"
     in_a_plan = "--no-repeat-ngram-size", 2, "--plan", f"ngram={mine(f'def ban({parameters}): return 1')}"
     says = f"run as ban_ngrams, takes ({parameters}); give it the parameters of ban_ngrams(scores_RV, "
     assert says in cli("generate", "the", "the", "-m", toy, *in_a_plan).err
@@ -93,8 +95,12 @@ def test_other_parameters_are_answered_with_the_right_ones(cli, mine, toy, param
     assert "It raised TypeError: object of type 'int' has no len()" in cli("check", "ngram", mine(raises)).out
 
 
-def test_a_file_that_cannot_be_run(fails, mine):
-    assert "cannot be run: SyntaxError" in fails("check", "ngram", mine("def ban(:"))
+@pytest.mark.parametrize(("code", "what"), [("def ban(:", "SyntaxError"), ("1 / 0", "ZeroDivisionError")])
+def test_a_file_or_module_that_cannot_be_run(fails, mine, tmp_path, monkeypatch, code, what):
+    monkeypatch.chdir(tmp_path)
+    assert f"cannot be run: {what}" in fails("check", "ngram", mine(code))
+    (tmp_path / "module_with_mistake.py").write_text(code)
+    assert f"module_with_mistake cannot be run: {what}" in fails("check", "ngram", "module_with_mistake:ban")
 
 
 def test_compare_times_what_runs_here_and_says_what_does_not(cli):
@@ -105,11 +111,16 @@ def test_compare_times_what_runs_here_and_says_what_does_not(cli):
     assert [m["name"] for m in (result["machine"], *result["predicted"])] == ["this", "t4"]
 
 
-def test_compare_refuses_to_time_a_wrong_implementation(fails, monkeypatch):
+def test_compare_refuses_to_time_a_wrong_implementation(cli, monkeypatch):
     from minidecode.reference import ngram
 
     monkeypatch.setattr(ngram, "ban_ngrams", lambda scores_RV, *rest: scores_RV)
-    assert "reference is wrong, so nothing is timed" in fails("compare", "ngram", "--repeats", 1).split("\n")[0]
+    ran = cli("compare", "ngram", "--repeats", 1, "--json")
+    assert ran.code == 1 and ran.out == "" and "Traceback" not in ran.err
+    first, verdict, _, blank, *code = ran.err.splitlines()
+    assert first == "minidecode: reference is wrong, so nothing is timed." and verdict.startswith("ngram: ")
+    assert blank == "" and code[0] == "The smallest input found:", "as check prints it"
+    assert [line.partition(" = ")[0] for line in code[2:-1]] == ["scores_RV", "tokens_RM", "length_R", "n"]
 
 
 def test_the_command_writes_what_it_reads(cli, fails, tmp_path):

@@ -73,7 +73,8 @@ def test_work_that_is_given_is_done_whole(cli, toy, monkeypatch, given, seconds)
     (["--texts", 0], "texts must be an integer from 1 up, not 0"),
     (["--max-new-tokens", 2], "--max-new-tokens must be at least 3, not 2: a model may force"),
     (["--input-length", 15, "--max-new-tokens", 9], "beyond the context of 16"),
-    (["--memory-budget", "much"], "--memory-budget must be bytes"),
+    (["--memory-budget", "much"], "--memory-budget must be bytes, at least one, a text such as 2GB"),
+    (["--memory-budget", "none"], "--memory-budget none is no limit, so batches would never end: give bytes"),
     (["--random-weights", "-m", "gpt3"], "neither a bundled model"),
     (["-m", "bart-large"], "or time random weights of that shape: -m bart-large --random-weights"),
     (["-m", "t5-smal"], "or time random weights of that shape: -m t5-small --random-weights"),
@@ -87,9 +88,17 @@ def test_what_is_refused(fails, toy, arguments, says):
 
 @pytest.mark.parametrize("more", [[], ["--random-weights"]], ids=["texts", "random ids"])
 def test_no_remedy_is_a_flag_that_there_is_not(fails, toy, more):
-    for length, says in ((15, "ask for at most"), (99, "shorten it")):
+    for length, says in ((15, "ask for at most"), (99, "context holds 16")):
         message = fails("ladder", "-m", toy, "--input-length", length, "--max-new-tokens", 9, *more, "--quiet")
-        assert says in message and "truncate" not in message
+        assert f"--input-length {length} or --max-new-tokens 9 is too large, so lower one" in message
+        assert says in message and "truncate" not in message and "shorten it" not in message
+
+
+def test_default_sizes_become_smaller_where_the_model_holds_no_longer_ones(cli, toy):
+    ran = cli("ladder", "-m", toy, "--max-new-tokens", 4, "--texts", 2, "--repeats", 1, "--seconds", 1)
+    assert ran.code == 0 and "2 texts of about 8 tokens, 4 new" in ran.out
+    assert "To choose them: --input-length" in ran.out
+    assert "Rungs without time: " in ran.out and "give more --seconds, such as 90" in ran.out
 
 
 def test_a_file_that_holds_something_else(fails, tmp_path):
