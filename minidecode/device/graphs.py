@@ -55,6 +55,7 @@ class Captured:
         self.graph: Any = None
         self.end: Any = None  # of what launched it last, perhaps on another stream
         self.has_run, self.can_be, self.why_not = False, True, ""
+        self.lacked_memory = False  # when it was to be captured: it is not kept, and the next call tries again
 
     def __call__(self, ops: Any, counts: GraphCounts, run: Callable[..., Any], *arrays: Any) -> Any:
         """run(*arrays), which calls these ops: a proxy that counts them (runtime/receipt.py).
@@ -106,9 +107,11 @@ class Captured:
         while tries:
             try:
                 self._capture(ops, run)
+                self.lacked_memory = False
                 return ""
             except CaptureError as error:
-                why_not, tries = str(error), tries - 1 if is_out_of_memory(error.__cause__ or error) else 0
+                self.lacked_memory = is_out_of_memory(error.__cause__ or error)
+                why_not, tries = str(error), tries - 1 if self.lacked_memory else 0
             give_back_unused_memory(self.device)
         return why_not
 

@@ -88,7 +88,11 @@ class Buckets:
         return bucket
 
     def give_back(self, bucket: Bucket) -> None:
-        """It is kept if something was captured; those that were used longest ago go where it gets too much."""
+        """It is kept if something was captured; those that were used longest ago go where it gets too much.
+
+        What the device had no memory for may fit later: the next generation that takes the bucket tries again.
+        """
+        bucket.parts = {name: part for name, part in bucket.parts.items() if not part.lacked_memory}
         if not bucket.graphs:
             return
         bucket.end = end_of_work(self.device)

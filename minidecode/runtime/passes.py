@@ -48,7 +48,8 @@ class Passes:
         if of_this.launches:
             result, counts.passes = copy_of_result(result), counts.passes + 1
         counts.why_not = counts.why_not or of_this.why_not
-        self._keep_pass(key, captured)
+        if not captured.lacked_memory:
+            self._keep_pass(key, captured)
         return result
 
     def _keep_pass(self, key: Hashable, captured: Captured) -> None:

@@ -166,6 +166,66 @@ def test_where_memory_ends_in_a_capture_it_is_tried_once_more(memory, times):
     assert captured(Ops(), counts, run) == ("captured" if is_captured else "as it is")
     assert captured.can_be == is_captured and counts.captured == is_captured and len(made) == 2
     assert is_captured or "Out of memory" in captured.why_not
+    assert captured.lacked_memory == (not is_captured)
+
+
+@pytest.fixture
+def work_ends(monkeypatch):
+    """What is kept is not waited for."""
+    for module in ("buckets", "passes"):
+        monkeypatch.setattr(f"minidecode.runtime.{module}.end_of_work", lambda device: None)
+
+
+def failing(error, fails, tries):
+    """What runs, but while it is captured raises this error as long as `fails` has anything."""
+
+    def run():
+        if Stream.log.count("begin") > Stream.log.count("end"):
+            tries.append(1)
+            if fails:
+                raise error("refused")
+        return np.zeros(1)
+
+    return run
+
+
+@pytest.mark.parametrize("error", [OutOfMemoryError, ValueError])
+def test_a_step_that_lacked_memory_is_tried_again_by_the_next_generation(memory, work_ends, error):
+    """Once in each, also if the other part of its steps was captured. Another reason holds for ever."""
+    fails, tries, buckets = [True], [], Buckets("cuda")
+    run = failing(error, fails, tries)
+
+    def launches_of_a_generation():
+        """How many parts of each of three steps were launched."""
+        bucket, steps = buckets.acquire(Ops(), []), [GraphCounts() for _ in range(3)]
+        for counts in steps:
+            bucket.part("step")(Ops(), counts, run)
+            bucket.part("other")(Ops(), counts, lambda: None)
+        buckets.give_back(bucket)
+        return [counts.launches for counts in steps]
+
+    of_memory = error is OutOfMemoryError
+    assert [launches_of_a_generation() for _ in range(2)] == [[0, 1, 1], [1, 1, 1]]
+    assert len(tries) == (4 if of_memory else 1), "two for each generation"
+    fails.clear()
+    assert launches_of_a_generation() == ([1, 2, 2] if of_memory else [1, 1, 1])
+    assert launches_of_a_generation() == ([2, 2, 2] if of_memory else [1, 1, 1]) and len(buckets.idle) == 1
+
+
+@pytest.mark.parametrize("error", [OutOfMemoryError, ValueError])
+def test_a_pass_that_lacked_memory_is_tried_again(memory, work_ends, monkeypatch, error):
+    fails, tries, passes = [True], [], Passes("cuda")
+    monkeypatch.setattr("minidecode.runtime.passes.wait_for_work", lambda event: None)
+
+    def launches(times):
+        counts = GraphCounts()
+        for _ in range(times):
+            passes("key", Ops(), counts, failing(error, fails, tries), [])
+        return counts.passes
+
+    assert launches(4) == 0 and len(tries) == (4 if error is OutOfMemoryError else 1)
+    fails.clear()
+    assert launches(3) == (2 if error is OutOfMemoryError else 0)
 
 
 def test_kernels_go_to_the_stream_on_which_cupy_works(memory):
