@@ -15,7 +15,7 @@ from .dims import arrays_in
 
 @dataclass(frozen=True)
 class Cost:
-    """What one call takes at the least: bytes moved to and from memory, and operations.
+    """What one call takes at least: bytes moved to and from memory, and operations.
 
     int8_operations: how many of the operations multiply or add up bytes, which many processors do faster than floats.
     """
@@ -233,20 +233,20 @@ def _el_split_cost(
 
 
 def _reorder_cost(k_RGMX, parent_R, length_R) -> Cost:
-    """What is written of each row whose parent is another is read there and written here; nothing is computed."""
+    """Each row whose parent is another is read there and written here, as far as it is filled; nothing is computed."""
     _, G, _, X = k_RGMX.shape
     moved = int((parent_R != np.arange(len(parent_R))).sum())
     return Cost(2 * moved * G * X * int(length_R.max()) * k_RGMX.itemsize, 0)
 
 
 def _indirection_cost(indirection_RT, parent_R, length_R) -> Cost:
-    """What is written of each row whose parent is another is read there and written here; nothing is computed."""
+    """Each row whose parent is another is read there and written here, as far as it is filled; nothing is computed."""
     moved = int((parent_R != np.arange(len(parent_R))).sum())
     return Cost(2 * moved * int(length_R.max()) * indirection_RT.itemsize, 0)
 
 
 def _sequences_cost(text_BWM, parent_BW, token_BW, length_B) -> Cost:
-    """What is written of each text whose parent is another is read there and written here; and so is each new token."""
+    """Each text whose parent is another is read there and written here, as far as it is filled, with its new token."""
     moved_B = (parent_BW != np.arange(parent_BW.shape[1])).sum(axis=1)
     return Cost(2 * (int((moved_B * length_B).sum()) + token_BW.size) * text_BWM.itemsize, 0)
 
@@ -255,7 +255,7 @@ def _beam_update_cost(
     score_BC, parent_BC, token_BC, running_score_BW, finished_score_BW, finished_length_BW, done_B, length_B, prompt_B,
     limit_B, norm_X, eos_X, rules,
 ) -> Cost:  # fmt: skip
-    """Candidates are read once and the state is read and written; a candidate is compared with each other one, with
+    """Candidates are read once and the state is read and written; a candidate is compared with every other one, with
     each place and with each EOS."""
     (B, C), W = score_BC.shape, running_score_BW.shape[1]
     candidates = score_BC.nbytes + parent_BC.nbytes + token_BC.nbytes + B * C
@@ -271,7 +271,7 @@ def _finished_cost(finished_BWM, running_BWM, slot_BW, parent_BC, token_BC, at_B
 
 
 def _flags_cost(done_X, trouble_X, parent_BW, model_trouble_R=None) -> Cost:
-    """What was noted is read, and one number written; a comparison for each."""
+    """The notes are read and one number is written, with a comparison for each note."""
     noted = [done_X, trouble_X, parent_BW, *(() if model_trouble_R is None else (model_trouble_R,))]
     return Cost(sum(a.nbytes for a in noted) + 8, sum(a.size for a in noted))
 

@@ -52,7 +52,7 @@ def words_of(error: object) -> str:
 
 
 def cut_words(reason: object) -> str:
-    """What is wrong with a file, without more than 80 characters of a name in it: such words have no end."""
+    """Shortens a message about a file: words to 80 characters, the message to 500."""
     return re.sub(r"\S{81,}", lambda word: f"{word[0][:77]}...", str(reason))[:500]
 
 
@@ -157,7 +157,7 @@ class MemoryBudgetError(MinidecodeError, MemoryError):
 
 
 class QueueFullError(MinidecodeError, RuntimeError):
-    """As many requests wait for a scheduler as may: nothing is wrong with this one."""
+    """The scheduler's queue is full; the request itself is valid."""
 
 
 class LineError(MinidecodeError):

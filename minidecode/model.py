@@ -107,9 +107,9 @@ class Model(LoadedModel):
             end.
         return_full_text: put the prompt, as the model read it, in front of each text; for
             decoder-only models.
-        logprobs: note the log-probability of each new token, and of so many likeliest ones beside
-            it (0: of none), by the model itself, before options change its scores. It takes one
-            forward pass more over each text, as `score` does.
+        logprobs: note the log-probability of each new token, and of this many likeliest tokens at
+            its place (0: of none), by the model itself, before options change its scores. It takes
+            one more forward pass over each text, as `score` does.
         streamer: called with (text number, token id) as tokens are chosen, or an object with put
             and end such as transformers' TextStreamer; not with a beam.
         trace: keep every step's candidates, scores, bans and parents in the output
@@ -123,7 +123,7 @@ class Model(LoadedModel):
         memory_budget: bytes, or a text such as "2GB", that the call may take beside the weights;
             None sets no limit. By default it is what the machine has left, where it says so
             (Linux). What may take more (`footprint`) is refused before anything is computed.
-        costs: note in the receipt what each call of an op takes at the least, by its cost model; or
+        costs: note in the receipt what each call of an op takes at least, by its cost model; or
             what your function of (op, implementation, arguments by name) says, a Cost. No step is
             captured then.
         draft: a smaller model with the same tokenizer, which guesses tokens that this one checks
@@ -149,7 +149,7 @@ class Model(LoadedModel):
             outcome = search(self, call, arena=arena, trace=trace, costs=costs)
             return report(self, call, outcome, logprobs=logprobs, return_full_text=return_full_text)
 
-        # Functions of the caller's would get the same texts again.
+        # The caller's functions would get the same texts again.
         functions = resolved.logits_processor, resolved.stopping_criteria, resolved.prefix_allowed_tokens_fn
         may_repeat = streamer is None and not any(functions)
         models = [self, draft] if isinstance(draft, Model) else [self]  # what else a draft may be is refused

@@ -54,8 +54,8 @@ class Weight:
     weight is "oi" or "panels". bias is added by the op *after* the product,
     fused with what follows (LightSeq, section 2.1), or by `linear_epilogue`, never by `linear` itself.
 
-    x_bits: 8 or 7 where the rows that meet an int8 weight are rounded to so many bits (`linear_int8`); None where they
-    stay floats.
+    x_bits: 8 or 7 where the rows that meet an int8 weight are rounded to this many bits (`linear_int8`); None where
+    they stay floats.
 
     layout "panels": packed for the CPU's compiled products, as panel_gemm.py or block_gemm.py have it;
     `packed_outputs` is how many outputs the panels hold. device/low_precision.py lays them out in rows again

@@ -204,12 +204,12 @@ class Plan(PlanRows):
 
     @classmethod
     def fast(cls) -> Plan:
-        """What is fastest on a CPU: compiled code where there is some."""
+        """The plan with compiled code wherever there is some: the fastest on a CPU."""
         return cls("fast")
 
     @property
     def own_functions(self) -> list[str]:
-        """The choices that are functions of the user's, such as "ngram=mine.py:ban"."""
+        """The choices that are the user's functions, such as "ngram=mine.py:ban"."""
         return [f"{name}={getattr(self, name)}" for name in CATALOG if ":" in getattr(self, name)]
 
     @classmethod
@@ -402,7 +402,7 @@ def op_names() -> list[str]:
 def homes(package) -> dict[str, ModuleType]:
     """The file of each op in a backend: the one that defines it, not one that imports it from there.
 
-    A function of the user's may stand in the op's place already: it comes from no file of minidecode.
+    A user function may stand in the op's place already: it comes from no file of minidecode.
     """
     names, modules = op_names(), {}
     for info in pkgutil.iter_modules(package.__path__):

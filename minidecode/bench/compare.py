@@ -48,7 +48,7 @@ class Timing:
 class Comparison:
     """What `compare` found; str() of it is the table. Ratios are to the first, the naive one.
 
-    cost is what any implementation must move and compute at the least, so `reached` counts useful bytes and operations:
+    cost is what any implementation must move and compute at least, so `reached` counts useful bytes and operations:
     what an implementation moves beyond them makes it look slower, as it should. amounts: bytes by implementation, where
     they are what an optimization buys, and not time; then ratios are of them.
     """
@@ -252,7 +252,7 @@ def compare(
 
 
 def functions_by_label(functions: Iterable[str | Callable]) -> dict[str, Callable]:
-    """Label -> function of the user's; a place such as mine.py:ban is executed now."""
+    """Label -> the user's function; a place such as mine.py:ban is executed now."""
     by_label: dict[str, Callable] = {}
     for function in functions:
         label = Path(function).name if isinstance(function, str) else describe_function(function).partition(" (")[0]
@@ -268,7 +268,7 @@ def _input_values(asked: Any, how: dict[str, str], n: int) -> tuple:
 
 
 def wait_for_nothing() -> None:
-    """Nothing is behind."""
+    """Does nothing: nothing is queued."""
 
 
 def ways_to_store(name: str) -> tuple[str, ...]:
@@ -288,7 +288,7 @@ def describe_machine() -> dict[str, str]:
 
 
 def name_of_processor() -> str:
-    """Its name, where the system tells it, and its architecture."""
+    """The processor's name, where the system knows it, and its architecture."""
     cpuinfo, architecture = Path("/proc/cpuinfo"), platform.machine()
     lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]

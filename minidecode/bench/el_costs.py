@@ -52,7 +52,7 @@ def costs_of_groups(s: Sizes, method: str, one_op: bool = False) -> dict[str, Co
 
 
 def held_input_bytes(s: Sizes, method: str, layers: int) -> int:
-    """What is held of the input between steps (Table 4): keys and values of every layer, or the hidden states."""
+    """Bytes of the input that are held between steps (Table 4): keys and values by layer, or the hidden states."""
     hidden = s.N * s.D * s.itemsize
     return {"no cache": s.R * hidden, "cache per beam": 2 * layers * s.R * hidden,
             "cache per sentence": 2 * layers * s.B * hidden, "el": s.B * hidden}[method]  # fmt: skip

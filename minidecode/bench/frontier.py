@@ -32,7 +32,7 @@ WIDTH = 120  # columns of a terminal
 
 @dataclass
 class Cell:
-    """A method at a batch size. needs: bytes of the generation at the most, beside the weights (runtime/footprint.py).
+    """A method at a batch size. needs: bytes of the generation at most, beside the weights (runtime/footprint.py).
 
     state: "measured" and "predicted" come with samples/s; "fits" is known by its bytes alone, and was not run;
     "out of memory" needs more than the cap.
@@ -127,7 +127,7 @@ def explore(
 
 
 def footprint_of_batch(work: Work, setting: Setting, batch: int) -> int:
-    """The footprint of a batch of so many texts, each as long as the longest."""
+    """The footprint of a batch of this many texts, each as long as the longest."""
     longest, new = max(map(len, work.ids)), work.options["max_new_tokens"]
     prompt, source = (1, longest) if work.model.is_encoder_decoder else (longest, 0)
     extent = Extent(batch, source, prompt, new, prompt + new)
@@ -196,7 +196,7 @@ def record_receipts(work: Work, setting: Setting) -> tuple[list[Receipt], list[R
 
 
 def extrapolate_costs(one: Iterable[Receipt], two: Iterable[Receipt], batch: int) -> list[Cost]:
-    """What each call would take for a batch of so many texts.
+    """The cost of each call for a batch of this many texts.
 
     The n-th call of an op is a constant and so much for each text. An op whose calls depend on the texts (beams that
     stay where they are move nothing) has other numbers of them: then its sum is continued.

@@ -106,7 +106,7 @@ class Step:
     peak_bytes: int = 0  # at one moment, beyond the weights; see rungs.peak_of
     weights_bytes: int = 0
     shares: dict[str, float] = field(default_factory=dict)  # of the busy seconds, by stage
-    cost: dict[str, int] = field(default_factory=dict)  # bytes and operations at the least, of all ops
+    cost: dict[str, int] = field(default_factory=dict)  # bytes and operations at least, of all ops
     predicted: dict[str, float] = field(default_factory=dict)  # samples/s of another machine, at the best
     why: str = ""  # where it is slower than what it builds on
     timed_once: bool = False  # because the seconds that the ladder may take were over
@@ -152,7 +152,7 @@ class Ladder:
         ]))  # fmt: skip
 
     def _load_warning(self) -> str:
-        """Where other work ran when the ladder began."""
+        """A warning if other work ran when the ladder began; else ""."""
         load, cores = self.where.get("load"), self.where["cores"]
         if load is None or float(load) <= BUSY * int(cores):
             return ""
@@ -370,7 +370,7 @@ class Climbed:
 
     step: Step
     setting: Setting
-    first: Run  # untimed, with what each of its calls takes at the least
+    first: Run  # untimed, with what each of its calls takes at least
     written: list[Receipt]  # the same, where naive code is counted operation by operation; for other machines
     fastest: float = 0.0  # seconds of a run, as far as it is known before the turns
     planning: float = 0.0  # the share of its seconds in which memory was planned, once a generation
@@ -399,11 +399,11 @@ class Clock:
             self.compiling += sum(seconds)
 
     def has_seconds_left(self, seconds: float) -> bool:
-        """Whether so many are left."""
+        """Whether this many seconds are left."""
         return self.seconds_gone + seconds <= self.seconds
 
     def left_after(self, done: int, total: int) -> str:
-        """An estimate, in words, when so many parts of all are done."""
+        """An estimate, in words, when this share of the work is done."""
         left = min(self.seconds_gone / done * (total - done), max(self.seconds - self.seconds_gone, 0.0))
         return f"about {left:.0f} s left"
 
@@ -431,7 +431,7 @@ def work_that_model_holds(
 
 
 def fit_sizes(model: Model, sizes: dict[str, int], may_shrink: Collection[str], seconds: float) -> dict[str, int]:
-    """These sizes, or smaller ones with which the ladder takes about so many seconds here.
+    """These sizes, or smaller ones with which the ladder takes about this many seconds here.
 
     One short run without a cache is timed. Of larger ones the time grows with the tokens that they compute.
     """
@@ -564,7 +564,7 @@ def try_rung(work: Work, rung: Rung, setting: Setting, before: Climbed | None, p
 
 
 def check_switch_was_on(done: Run, rung: Rung) -> dict[str, str]:
-    """What the receipts show of the rung's switch. Raises NumericalError unless it was on."""
+    """Checks by the receipts that the rung's code ran, and returns what they name. Raises NumericalError otherwise."""
     facts = summarize_receipts(done)
     for what, words in rung.ran.items():
         if words not in facts.get(what, ""):
@@ -573,7 +573,7 @@ def check_switch_was_on(done: Run, rung: Rung) -> dict[str, str]:
 
 
 def other_texts(work: Work, rung: Rung, setting: Setting, first: Run, before: Climbed) -> int:
-    """How many texts have other tokens than before: ties, or another precision. Raises NumericalError on others."""
+    """The number of texts whose tokens differ from before by ties or precision. Raises NumericalError on others."""
     parted = differing_texts(first, before.first)
     for number in parted:
         if setting.is_low_precision:
@@ -613,7 +613,7 @@ def is_slower(mine: list[float], before: list[float], least: float) -> bool:
     """In the best of the turns, which noise only ever makes slower, and in their median; clearly, unless the cost model
     says so too.
 
-    least: how much more time it takes at the least, by the cost model.
+    least: how much more time it takes at least, by the cost model.
     """
     factor = 1.0 if least > 1.01 else CLEARLY
     return all(middle(mine) > factor * middle(before) for middle in (min, statistics.median))

@@ -26,7 +26,7 @@ WAYS = {"kernels": linear.multiply_by_kernels, "library": linear.multiply_by_lib
 
 @dataclass(frozen=True)
 class Sizes:
-    """The products that are timed: rows of x, and a matrix as often as it takes to fill so many bytes."""
+    """The products that are timed: rows of x, and a matrix as often as it takes to fill this many bytes."""
 
     rows: tuple[int, ...] = (1, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128)
     inputs: int = 1024
@@ -41,7 +41,7 @@ TOYS = Sizes(rows=(1, 2), inputs=64, outputs=4, bytes=1, turns=1)  # for the emu
 
 @dataclass
 class Crossing:
-    """Where the library begins to win for weights that are stored in one way."""
+    """The number of rows from which the library is faster, for one way to store weights."""
 
     stored: str
     rows: int  # the smallest from which it is faster at all sizes measured; one more than these, if it is at none

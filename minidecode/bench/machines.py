@@ -1,4 +1,4 @@
-"""What a machine can move and compute at the most: one by measurement, others by their data sheets."""
+"""The peak bandwidth and arithmetic of machines: this one by measurement, others by their data sheets."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Machine:
         return replace(self, operations=self.tensor_operations)
 
 
-DP4A = 4  # products of bytes in the place of one of floats, at the most: GPUs' instruction without tensor cores
+DP4A = 4  # products of bytes in the place of one of floats, at most: GPUs' instruction without tensor cores
 MACHINES = {
     m.name: m
     for m in [

@@ -92,7 +92,7 @@ class Code:
 
 @dataclass(frozen=True)
 class Product:
-    """What is asked of the library; a product and its sum are two operations."""
+    """A product that the library computes; one multiplication with its addition counts as two operations."""
 
     calls: int
     bytes: int  # of both factors and of the result
@@ -114,7 +114,7 @@ def bytes_moved(work: Asked) -> float:
 
 
 def seconds_by_limit(gpu: Multiprocessors, code: Code, work: Asked, useful: float) -> dict[str, float]:
-    """Seconds that each limit alone would need. useful: bytes that an op must move, at the least."""
+    """Seconds that each limit alone would need. useful: bytes that an op must move, at least."""
     warps, blocks = -(-work.threads // WARP), resident_blocks(gpu, code, work)
     loads = work.loaded / code.width
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 COLOURS = ("#cf222e", "#1f6feb", "#1a7f37", "#8250df", "#bf8700", "#0a7d91")
 MARKERS = {"reference naive": "v", "reference": "s", "cpu": "o", "cuda": "D"}
-ALL_MARKERS = MARKERS | {"yours": "*"}  # functions of the user's
+ALL_MARKERS = MARKERS | {"yours": "*"}  # the user's functions
 MOVES_ALONE = 1e-2  # operations per byte, where what computes nothing is drawn
 
 
@@ -60,7 +60,7 @@ def draw_roofline(files: dict[str, list[Comparison]]) -> Figure:
 
 
 def _draw_roof(panel: Any, machine: Machine, label: str, edges: tuple[float, float], **style: Any) -> None:
-    """What a machine allows at the most, between these operations per byte."""
+    """The machine's roof between these operations per byte."""
     x = [edges[0], machine.balance, edges[1]]
     roof = [min(machine.bandwidth, machine.operations / i) / 1e9 for i in x]
     panel.plot(x, roof, label=f"{label}: {roof[0]:,.0f} GB/s, {machine.operations / 1e9:,.0f} GFLOP/s", **style)

@@ -65,7 +65,7 @@ class Counted:
     """The launches of an op's versions, and why others have none."""
 
     shape: str
-    useful: int  # bytes that must move at the least
+    useful: int  # bytes that must move at least
     versions: dict[str, list[Launched]] = dataclasses.field(default_factory=dict)
     left_out: dict[str, str] = dataclasses.field(default_factory=dict)
 
@@ -93,7 +93,7 @@ class Predictions:
     name: str
     machine: str
     shape: str
-    useful: int  # bytes that must move at the least
+    useful: int  # bytes that must move at least
     versions: list[Prediction]
     left_out: dict[str, str] = dataclasses.field(default_factory=dict)  # version -> why it is not predicted
 
@@ -290,7 +290,7 @@ def enlarge_paper_inputs(row: Row, megabytes: float, stored: str | None = None) 
 
 
 def repeat_inputs(row: Row, arguments: tuple, times: int) -> tuple[tuple, list[np.ndarray]]:
-    """(inputs so many times as large, those of their arrays that are repeated)."""
+    """(inputs that are this many times as large, those of their arrays that are repeated)."""
     has_weight = any(isinstance(a, Weight) for a in arguments)
     made: dict[int, np.ndarray] = {}  # an array that stands in two places goes on doing so
 
@@ -334,7 +334,7 @@ def read_recorded_counts() -> dict[str, Any]:
 
 
 def key_of_kernel(kernel: Any, types: tuple) -> str:
-    """Its name, and a checksum of its arguments' types and of the constants that a function made it with."""
+    """The kernel's name, and a checksum of its arguments' types and of the constants in its closure."""
     name, constants = kernel.py_func.__name__, _closure_constants(kernel.py_func)
     mark = f"#{_checksum(repr(constants))}" if constants else ""
     in_short = ", ".join(map(_short_type, types))

@@ -250,7 +250,7 @@ ELEMENTARY = {"embed_norm", "residual_norm", "bias_activation", "split_heads", "
 
 
 def cost_as_written(op: str, function: Any, given: dict[str, Any]) -> Cost | None:
-    """What a call moves and computes at the least; the naive versions of ELEMENTARY operation by operation.
+    """What a call moves and computes at least; the naive versions of ELEMENTARY operation by operation.
 
     Their arrays come back from memory for every elementary operation, as where a framework launches a kernel for each:
     what such code moves on a GPU (and here, where a cache does not hold them). So they run once more, counting.

@@ -115,14 +115,14 @@ def attention_cost(s: Step, cache: str) -> Cost:
 
 
 def reordered_bytes(s: Step, cache: str, moving: int) -> int:
-    """What `reorder_cache` copies in all layers, keys and values, if so many beams of each sentence change places."""
+    """Bytes that `reorder_cache` copies in all layers, keys and values, if this many beams a sentence change places."""
     written = s.N + s.T if cache == OWN else s.T
     kv_RGMK = _array_without_memory(s, s.R, s.G, written, s.K)
     return 2 * s.S * CATALOG["reorder"].cost(kv_RGMK, _parents_of_rows(s, moving), np.full(s.R, written)).bytes
 
 
 def table_bytes(s: Step, moving: int) -> int:
-    """What `update_indirection` copies of the tables of all layers, if so many beams of each sentence change places."""
+    """Bytes that `update_indirection` copies in all layers' tables, if this many beams a sentence change places."""
     indirection_RT = np.broadcast_to(np.zeros((), np.int64), (s.R, s.T))
     return s.S * CATALOG["indirection"].cost(indirection_RT, _parents_of_rows(s, moving), np.full(s.R, s.T)).bytes
 

@@ -75,7 +75,7 @@ NOTHING = ": nothing is timed"
 
 
 class Submission:
-    """One function of the user's, and what has been seen of it."""
+    """One function of the user, and what has been seen of it."""
 
     def __init__(self, row: Row, label: str, function: Callable[..., Any], clock: Callable[[], float] = CLOCK):
         self.row, self.label, self.function, self.clock = row, label, function, clock
@@ -202,7 +202,7 @@ class Submission:
             self._results.append(r)
 
     def _fault_message(self, mine: tuple, arguments: tuple, right: tuple) -> str | None:
-        """What is wrong with what it returned and changed, against what the reference did; None if all is right."""
+        """The first difference from the reference in what it returned and changed, in words; None if there is none."""
         if find_fault := getattr(row_module(self.row.name), "find_fault", None):
             wrong = find_fault(*mine, *copy.deepcopy(arguments))
             return f"was wrong in a timed call. {wrong}" if wrong else None

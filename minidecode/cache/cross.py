@@ -78,7 +78,7 @@ class CrossCache:
         self.begin_R, self.end_R = self.begin_R[stays_R], self.end_R[stays_R]
 
     def arrays(self):
-        """What is held between steps."""
+        """The arrays that are held between steps."""
         return (self.k_RGMK, self.v_RGMU) if self.decoding else (self.k_RGK, self.v_RGU)
 
 
@@ -106,7 +106,7 @@ class SharedCrossCache(CrossCache):
         self.begin_B = self.begin_B[stays_B]
 
     def arrays(self):
-        """What is held between steps."""
+        """The arrays that are held between steps."""
         return (self.k_BGNK, self.v_BGNU) if self.decoding else (self.k_RGK, self.v_RGU)
 
 
@@ -132,5 +132,5 @@ class DecoderCache:
         self.cross.keep_only(ops, stays_B, stays_R)
 
     def arrays(self):
-        """What is held between steps."""
+        """The arrays that are held between steps."""
         return (*self.target.arrays(), *self.cross.arrays())

@@ -21,7 +21,7 @@ class DraftedRows:
     """
 
     def __init__(self, prompt_R: np.ndarray, steps: int):
-        """Texts behind prompts of so many tokens, with room for so many steps."""
+        """Rows for texts after prompts of this many tokens, with room for this many steps."""
         self.prompt_R, pages = prompt_R, pages_for(int(prompt_R.max()) + steps)
         self.table_of_RX = np.arange(len(prompt_R) * pages).reshape(-1, pages)
         self.pages = self.table_of_RX.size

@@ -83,7 +83,7 @@ class ElCache(SplitCache):
         return super().append(ops, qkv_RX, h_RD)
 
     def cast_to_stored(self):
-        """Nothing but their types: what the prompt has attended to is dropped."""
+        """Drops the keys and values that the prompt has attended to; empty arrays keep their types."""
         self.k_RGK, self.v_RGU = self.k_RGK[:0].copy(), self.v_RGU[:0].copy()
         super().cast_to_stored()
 
@@ -105,7 +105,7 @@ class ElCache(SplitCache):
         )  # fmt: skip
 
     def arrays(self):
-        """What is held between steps."""
+        """The arrays that are held between steps."""
         kept = (self.prompt_h_BND, self.k_RGTK, self.v_RGTU) if self.decoding else (self.h_RD,)
         return (*kept, *self.copies)
 
@@ -163,7 +163,7 @@ class ElCrossCache:
         self.begin_B = self.begin_B[stays_B]
 
     def arrays(self):
-        """What is held between steps: the source, which all layers share."""
+        """The array that is held between steps: the source, which all layers share."""
         return (*self.source.arrays(), *self.copies)
 
 

@@ -53,7 +53,7 @@ class Latent:
 
 
 def offsets_with_latent(offsets_X):
-    """Where sequences begin when each has one row more, in front."""
+    """The offsets of sequences when each has one row more in front."""
     return offsets_X + np.arange(len(offsets_X), like=offsets_X)
 
 
@@ -68,7 +68,7 @@ class LatentCache:
         self.first_B, self.token_R = first_B, token_R  # where the latents' rows and those of tokens go in the prefill
 
     def addend(self, ops):
-        """What is added to the embedding of each row's token."""
+        """The vector that is added to the embedding of each row's token."""
         return ops.gather_rows(self.addend_BD, self.sentence_R)
 
     def append(self, ops, qkv_RX, h_RD):
@@ -102,5 +102,5 @@ class LatentCache:
         self.sentence_R = self.sentence_R[stays_R]
 
     def arrays(self):
-        """What is held between steps."""
+        """The arrays that are held between steps."""
         return (*self.cache.arrays(), self.addend_BD)

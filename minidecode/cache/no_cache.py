@@ -28,17 +28,17 @@ class NoCache:
 
     @staticmethod
     def prompt_bytes(size: CacheSize) -> int:
-        """Nothing."""
+        """0: no keys or values are stored."""
         return 0
 
     @staticmethod
     def bytes_between_steps(size: CacheSize) -> int:
-        """Nothing."""
+        """0: no keys or values are stored."""
         return 0
 
     @staticmethod
     def gathered_bytes(size: CacheSize) -> int:
-        """Nothing: it lies as it was computed."""
+        """0: attention reads keys and values as they were computed."""
         return 0
 
     def append(self, ops, qkv_RX, h_RD):
@@ -60,5 +60,5 @@ class NoCache:
         return ops.attend_prefill(q_RHK, k_RGK, v_RGU, offsets_X, offsets_X, h.scale, False, h.window, **h.biases)
 
     def arrays(self):
-        """What is held between steps: nothing."""
+        """No arrays are held between steps."""
         return ()

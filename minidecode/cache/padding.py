@@ -6,7 +6,7 @@ import numpy as np
 
 
 def offsets_from_lengths(lengths) -> np.ndarray:
-    """Where each of several sequences begins among the rows of all, and where the last one ends."""
+    """The first row of each of several sequences in one array, and the end of the last one."""
     return np.concatenate([[0], np.cumsum(lengths)])
 
 

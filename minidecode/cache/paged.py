@@ -23,7 +23,7 @@ from .protocol import CacheSize, SourceCacheKind
 
 
 def tables_of_prompts(lengths: Sequence[int], beams: int, steps: int) -> PageTables:
-    """Each sentence's prompt in pages, once, and room for each beam to go on for so many steps.
+    """Each sentence's prompt in pages, once, and room for each beam to go on for this many steps.
 
     Full pages of a prompt are never written again. Beside them a beam needs a copy of the last one, and its own.
     """

@@ -34,7 +34,7 @@ class NoPageError(Exception):
 
 
 def pages_for(positions: int, size: int = PAGE) -> int:
-    """How many pages hold so many positions."""
+    """How many pages hold this many positions."""
     return -(-positions // size)
 
 
@@ -81,7 +81,7 @@ class PagePool:
         return page
 
     def grow(self, table: list[int], positions: int) -> None:
-        """Extends a table to so many positions. Raises NoPageError, and then takes none."""
+        """Extends a table to this many positions. Raises NoPageError, and then takes none."""
         missing = pages_for(positions, self.size) - len(table)
         if missing > self.available:
             raise NoPageError(f"{missing} pages are needed, and of {self.pages} only {self.available} are not used")

@@ -52,7 +52,7 @@ class PromptCache:
 
     @staticmethod
     def gathered_bytes(size: CacheSize) -> int:
-        """Nothing: a row's positions lie one behind the other."""
+        """0: a row's positions are contiguous."""
         return 0
 
     def append(self, ops, qkv_RX, h_RD):
@@ -86,7 +86,7 @@ class PromptCache:
         self.k_RGK, self.v_RGU = cast_for_cache(self.stored_as, self.k_RGK), cast_for_cache(self.stored_as, self.v_RGU)
 
     def expand(self, ops, beams: int, steps: int):
-        """Ends the prefill: from here on a row per beam, for at most so many steps."""
+        """Ends the prefill: from here on there is a row per beam, for at most this many steps."""
         self.cast_to_stored()  # where no prompt has attended, as in a dry run
         self.begin_steps(ops, self.k_RGK, self.v_RGU, beams, steps)
         self.decoding = True
@@ -101,5 +101,5 @@ class PromptCache:
         return self.k_RGMK, self.v_RGMU
 
     def arrays(self):
-        """What is held between steps."""
+        """The arrays that are held between steps."""
         return self.step_arrays() if self.decoding else (self.k_RGK, self.v_RGU)

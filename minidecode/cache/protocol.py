@@ -41,7 +41,7 @@ class SourceCache(Protocol):
         """Keeps only these sentences, and these rows of theirs."""
 
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """What is held between steps."""
+        """The arrays that are held between steps."""
 
 
 class SourceCacheKind(Protocol):
@@ -73,7 +73,7 @@ class LayerCache(Protocol):
         """Attention of each row to its text up to itself."""
 
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """What is held between steps."""
+        """The arrays that are held between steps."""
 
 
 class ChosenCache(LayerCache, Protocol):
@@ -104,7 +104,7 @@ class StepCache(Protocol):
         """What `LayerCache.attend` does."""
 
     def expand(self, ops: Any, beams: int, steps: int) -> None:
-        """Ends the prefill: from here on a row per beam, for at most so many steps."""
+        """Ends the prefill: from here on there is a row per beam, for at most this many steps."""
 
     def reorder(self, ops: Any, parent_R: np.ndarray) -> None:
         """Row r goes on from what row parent[r] held."""
@@ -113,4 +113,4 @@ class StepCache(Protocol):
         """Keeps only these sentences, and these rows of theirs."""
 
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """What is held between steps."""
+        """The arrays that are held between steps."""

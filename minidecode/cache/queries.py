@@ -172,7 +172,7 @@ class QueryCache:
         self.kept_X, self.query_X = self.kept_X[: len(stays_R)], self.query_X[: len(stays_R)]
 
     def arrays(self):
-        """What is held between steps: nothing of query rows."""
+        """The arrays that are held between steps: none of query rows."""
         return self.cache.arrays()
 
 
@@ -204,7 +204,7 @@ class QueryCross:
         self.cross.keep_only(ops, stays_B, stays_R)
 
     def arrays(self):
-        """What is held between steps."""
+        """The arrays that are held between steps."""
         return self.cross.arrays()
 
 
@@ -215,5 +215,5 @@ def reverse_position_bias(bias: PositionBias) -> PositionBias:
 
 
 def _offsets_of_parts(end_X):
-    """Where parts with these ends begin, and the last end."""
+    """The starts of parts with these ends, and the last end."""
     return np.concatenate([[0], end_X])

@@ -27,7 +27,7 @@ class RollingCache(PromptCache):
 
     @staticmethod
     def bytes_between_steps(size: CacheSize) -> int:
-        """As many positions of each row as it sees."""
+        """The positions that each row sees."""
         return size.stored * size.R * min(size.window or size.N + size.T, size.N + size.T)
 
     def __init__(self, block, offsets_X, stored_as=None, N=None):

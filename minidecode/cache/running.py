@@ -37,9 +37,9 @@ class RunningRows:
         self.begins = {0: np.zeros(self.capacity, np.int64)}
 
     def begin(self, texts: list[np.ndarray], rows: int, source_length: int = 0) -> list[np.ndarray] | None:
-        """So many rows, behind the others, for texts that will be read -> row_X of each text, its rows.
+        """Adds `rows` rows after the others, for texts that will be read -> row_X of each text.
 
-        None where there is no room for them.
+        Returns None where they do not fit.
         """
         if self.number + rows > self.capacity:
             return None
@@ -56,7 +56,7 @@ class RunningRows:
         self.end_R[part.row_X] = part.last
 
     def can_hold(self, positions: int, rows: int) -> bool:
-        """Whether so many rows of so many positions find room where nothing else is."""
+        """Whether this many rows of this many positions would fit if nothing else were held."""
         return rows <= self.capacity
 
     def has_room(self, end_R: np.ndarray) -> bool:
@@ -109,7 +109,7 @@ class Blocks:
                 x_RGMX[to, :, :written] = x_RGMX[source, :, :written]
 
     def first_rows(self, rows: int) -> tuple[np.ndarray, np.ndarray]:
-        """(k_RGMK, v_RGMU) of so many rows."""
+        """(k_RGMK, v_RGMU) of the first `rows` rows."""
         return self.k_RGMK[:rows], self.v_RGMU[:rows]
 
 
@@ -147,7 +147,7 @@ class RunningCache:
             ops.reorder_cache(x_RGMX[rows], parent_X, self.rows.end_R[rows])
 
     def begin_step(self, ops: Any) -> None:
-        """What is done before a step, and captured with none."""
+        """Prepares a step; it is not captured with it."""
 
     def append(self, ops: Any, qkv_RX: np.ndarray, h_RD: np.ndarray) -> np.ndarray:
         """Keys and values of each row's new token, into its last position; returns the queries."""

@@ -64,7 +64,7 @@ class PagedRows(RunningRows):
         return [] if self.source_positions else self.pool.lookup(ids.tolist())
 
     def note_read(self, part: Part) -> None:
-        """Its whole pages are published: they are computed, in all layers."""
+        """Publishes the part's full pages, which are computed in all layers."""
         super().note_read(part)
         if not self.source_positions:
             table, parent = self.tables.tables[part.row_X[0]], ROOT

@@ -44,5 +44,5 @@ class Source:
             self.h_BND = ops.gather_rows(self.h_BND, stays_B)
 
     def arrays(self):
-        """What is held."""
+        """The arrays that are held."""
         return (self.h_RD,) if self.h_BND is None else (self.h_BND,)

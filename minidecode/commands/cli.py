@@ -209,7 +209,7 @@ def _ready_streams() -> None:
 
 
 def _run_command_line(debug: bool) -> int:
-    """The exit code of the command that sys.argv names. What is no error of the user's is raised."""
+    """Runs the command that sys.argv names -> exit code. Raises what is no user error."""
     try:
         return _run_to_its_end()
     except MinidecodeError as error:

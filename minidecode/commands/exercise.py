@@ -111,7 +111,7 @@ def check(
 
 
 def _folder_and_file(exercise: str, folder: Path | None) -> tuple[Folder, Path | None]:
-    """Where the student works, and the file, if it is what names the exercise."""
+    """The student's folder, and the file, if a file names the exercise."""
     from ..course.exercises.folder import work_folder
 
     file = Path(exercise) if exercise.endswith(".py") else None

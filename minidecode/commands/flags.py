@@ -43,7 +43,7 @@ def output_flag(help: str) -> Any:
 
 
 def warn_of_files(plan: str, option: str = "--plan") -> None:
-    """One line on stderr if a plan names functions of the user's: their files are executed."""
+    """Warns on stderr, in one line, if a plan names the user's functions: their files are executed."""
     places = [
         value for _, equals, value in (part.partition("=") for part in plan.split(",")) if equals and ":" in value
     ]

@@ -112,7 +112,7 @@ def run_lines(
 def _open_output(
     model: Any, prompts: Prompts, output: Path | None, resume: bool, as_json: bool, settings: dict[str, Any]
 ) -> StandardOutput | RecordFile:
-    """Where records go. A later run can go on with a file, if it can read the prompts again."""
+    """Opens the output of records. A later run can resume a file if it can read the prompts again."""
     if output is None:
         return StandardOutput()
     depends_on = (lambda: records_depend_on(model, prompts, settings, as_json)) if prompts.can_be_read_again else None

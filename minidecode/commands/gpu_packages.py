@@ -62,7 +62,7 @@ def cuda_major_for_driver(driver: tuple[int, int] | None) -> int:
 
 
 def what_does_not_fit(packages: GpuPackages) -> list[str]:
-    """What is wrong, and the remedy: a line each. Without a driver, only what stops kernels from compiling."""
+    """Each problem with its remedy, a line each. Without a driver, only what stops kernels from compiling."""
     lines = [packages.unfit_kernels] if packages.unfit_kernels else []
     if packages.driver is None:
         return lines

@@ -135,7 +135,7 @@ def race(
 
 
 def _check_stages(folder: Path, stages: list[int] | None) -> Iterator[dict[str, Any]]:
-    """What is said of the student's engine, one stage at a time."""
+    """Prints the verdict on the student's engine, one stage at a time."""
     from ..course.project.check import results_of
 
     engine, wanted = folder / "engine.py", _known_stages(stages)

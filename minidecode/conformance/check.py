@@ -105,9 +105,8 @@ def check(
     First random inputs, since a failure among them can be made smaller; then the planted ones, some of them once more
     with clocks that hurry (hurried.py); then the large ones, the cheapest first. Host code gets all of these, whatever
     time they take; kernels in the emulator get them for 30 s. large_seconds: a budget for either. large_numbers: in
-    place of time, all of up to so many numbers. planted: so many of the planted inputs, evenly drawn from their list;
-    None: all. The first line of the verdict names what was left out. Where a known mistake gives the same wrong
-    answers, it is named.
+    instead, all of up to this many numbers. planted: this many of the planted inputs, drawn evenly (None: all). The
+    first line of the verdict names what was left out. Where a known mistake gives the same wrong answers, it is named.
 
     Kernels that it launches (by `device.launch.launch` or `md.emulate`) run in the emulator, races looked for, or on
     the GPU. On a GPU minidecode's kernels get arrays that live there, as in generations; so does any function with
@@ -204,7 +203,7 @@ def check(
 
 
 def draw_evenly(cases: list[tuple], number: int) -> list[tuple]:
-    """So many of the cases, at equal distances, the first and the last among them; all if there are no more."""
+    """`number` of the cases, evenly spaced, the first and the last among them; all if there are no more."""
     if number >= len(cases):
         return cases
     last = len(cases) - 1
@@ -212,7 +211,7 @@ def draw_evenly(cases: list[tuple], number: int) -> list[tuple]:
 
 
 def choose_device(implementation: Callable[..., Any]) -> str:
-    """Where the arrays of a function that is judged live: on the GPU, if there is one, for minidecode's kernels."""
+    """The device for a judged function's arrays: the GPU, if there is one, for minidecode's kernels; else the CPU."""
     is_kernel = getattr(implementation, "__module__", "").startswith("minidecode.cuda.")
     if not is_kernel or device_kind() != "gpu":
         return "cpu"
@@ -297,7 +296,7 @@ class _KeepsResults:
 
 
 class Mistake(NamedTuple):
-    """What is wrong with one answer, in words; whether it is its values; whether they only break a promise.
+    """A mistake in one answer, in words; whether its values are wrong; and whether they only break a promise.
 
     is_of_call: there is no answer, to any input, for the function cannot be called as the op is.
     """
@@ -311,7 +310,7 @@ class Mistake(NamedTuple):
 def find_mistake(
     row: Row, implementation: Callable[..., Any], arguments: tuple, promised: bool = True
 ) -> Mistake | None:
-    """What is wrong with the answer to these arguments; None if it is right."""
+    """The mistake in the answer to these arguments; None if it is right."""
     given = copy.deepcopy(arguments)
     names = list(arguments_of(row, arguments))
     try:

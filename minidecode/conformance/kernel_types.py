@@ -220,7 +220,7 @@ def _line_of_numba_error(error, function) -> int | None:
 
 
 def _first_reason(error, function) -> str:
-    """What is wrong, in one sentence: of a few common mistakes in our words, else Numba's first line, bare."""
+    """The error in one sentence: in our words for a few common mistakes, else Numba's first line."""
     text = re.sub(r"\x1b\[\d*m", "", str(error))
     for pattern, words in COMMON.items():
         if re.search(pattern, text):

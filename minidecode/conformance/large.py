@@ -86,7 +86,7 @@ def _judge_within(seconds: float, judge: Callable[[tuple], Any], arguments: tupl
 
 
 def why_beyond_limits(implementation: Callable[..., Any], arguments: tuple) -> str | None:
-    """What is wrong with its launches for so many rows, which are not run: grids, blocks, types of indices."""
+    """A problem of its launches for this many rows, which are not run: grids, blocks, types of indices; else None."""
     raised = None
     with dry_launches(), seen_kernels() as kernels, np.errstate(all="ignore"):
         try:

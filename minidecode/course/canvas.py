@@ -20,7 +20,7 @@ FILLS = {
 }
 INK, FAINT = ("#1f2328", "#e6edf3"), ("#57606a", "#9aa4af")
 FONT = 13  # pixels; see MOST_WIDE
-LETTER = 7.9  # pixels, how wide a letter of it is at the most
+LETTER = 7.9  # pixels, how wide a letter of it is at most
 MOST_WIDE = 480  # at 360 pixels' width a font of 13 is then still 9.75 high
 
 

@@ -63,7 +63,7 @@ def code_cells(text: str) -> list[Cell]:
 
 
 def chapters_folder() -> Path:
-    """Where the chapters lie: in an installed package inside it, in a checkout beside it."""
+    """The folder of the chapters: inside an installed package, beside the package in a checkout."""
     here = Path(__file__).resolve().parents[1]
     return next((p for p in (here / "tutorials", here.parent / "tutorials") if p.is_dir()), here / "tutorials")
 

@@ -14,7 +14,7 @@ LEFT, TOP, BELOW, RIGHT, MARK = 54, 34, 44, 14, 18  # pixels: around the axes; a
 
 @dataclass(frozen=True)
 class Axis:
-    """What is on it, from where to where, and the ticks: value -> word, or values."""
+    """An axis: its label, its range, and its ticks: value -> word, or values."""
 
     name: str
     low: float
@@ -72,7 +72,7 @@ class Chart:
         self.canvas.cell(at - MARK / 2, up - MARK / 2, fill, letter, width=MARK, height=MARK, tip=tip)
 
     def word(self, x: float, y: float, words: str, *, anchor: str = "start", offset: float = 0) -> None:
-        """Words above a place, so many pixels beside it, moved inwards where they would leave the canvas."""
+        """Words above a place, this many pixels beside it, moved inwards where they would leave the canvas."""
         at, up = self.place(x, y)
         at, wide = at + offset, LETTER * len(words)
         if anchor == "start":

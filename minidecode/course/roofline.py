@@ -1,4 +1,4 @@
-"""A machine's roofline with work on it: what can be done at the most, by how often each byte is used."""
+"""A machine's roofline with work on it: the most operations per second, by how often each byte is used."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Spot:
 
 
 def roof_at(machine: Machine, per_byte: float) -> float:
-    """Operations per second that the machine does at the most with so many on each byte."""
+    """Operations per second that the machine reaches at most, with this many operations on each byte."""
     return min(machine.operations, machine.bandwidth * per_byte)
 
 

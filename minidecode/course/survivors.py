@@ -27,7 +27,7 @@ def draw_survivors(scores_X: Sequence[float], C: int, *, name: str, caption: str
 def draw_ways(
     scores_X: Sequence[float], C: int, ways: Mapping[str, tuple[int, Callable]], *, name: str, caption: str, alt: str
 ) -> Figure:
-    """What is left in the end, a frame for each way: title -> (groups, how a score reaches a threshold).
+    """Draws the scores that survive, a frame for each way: title -> (groups, how a score reaches a threshold).
 
     One of the C best that does not survive is crossed.
     """
@@ -97,5 +97,5 @@ class _Row:
         return canvas
 
     def _first_maxima(self) -> set[int]:
-        """Where each group's maximum stands for the first time."""
+        """The first position of each group's maximum."""
         return {int(np.argmax(self.scores_X[g :: self.groups])) * self.groups + g for g in range(self.groups)}

@@ -22,7 +22,7 @@ from .common.thread_pool import ALL_WORKERS, CALLER_ALONE, DONE, TASKS_PER_THREA
 from .common.tile import FLOAT
 
 QUERIES = 32  # in a block; with 64 numbers a head and up to 128 keys its products are small enough for one BLAS thread
-QUERIES_PER_TASK = 48  # at the least: each task packs the keys and values of its sentence anew
+QUERIES_PER_TASK = 48  # at least: each task packs the keys and values of its sentence anew
 WORTH_WORKERS = 2**20  # multiplications; they take some 10 us
 
 

@@ -160,7 +160,7 @@ def embedding_per_warp(ids_R, pos_R, wte_VD, wpe_ND, scale, gain_D, shift_D, eps
 
 
 def make_embedding_kernel(threads, quads):
-    """A kernel of version 4: so many threads, a warp or a block, have a row."""
+    """A kernel of version 4: this many threads, a warp or a block, have a row."""
     normalise, columns, rows = make_row_normaliser(threads, quads), 4 * quads, THREADS // threads
 
     @cuda.jit
@@ -222,7 +222,7 @@ def norm_arguments(norm):
 
 
 def make_result_arrays(ids_R, wte_VD, out):
-    """Where x and h are written: `out`, or new arrays where the table lies."""
+    """The arrays for x and h: `out`, or new ones on the table's device."""
     if wte_VD.dtype != np.float32:
         raise OptionError(
             f"the kernels of cuda/embedding.py compute in float32, not {wte_VD.dtype}: embedding=cpu does both"

@@ -28,7 +28,7 @@ def step_flags_v1(done_X, trouble_X, parent_BW, model_trouble_R=None, out=None):
 
 
 def launch_one_block(kernel, threads, done_X, trouble_X, parent_BW, model_trouble_R, out):
-    """The flag by a kernel of so many threads; without notes on the model's scores it gets those on sentences twice."""
+    """Launches `kernel` for the flag. Without notes on the model's scores, it gets those on sentences twice."""
     flag = flag_array(trouble_X, out)
     noted = trouble_X if model_trouble_R is None else model_trouble_R
     launch(kernel, 1, threads, done_X, trouble_X, parent_BW, noted, flag)

@@ -6,7 +6,7 @@ The kernels take X caches, each of which serves R/X rows. Here X = R; shared.py 
 2. A warp per row and query head goes over the positions once: of the scores only a tile is there at a time, and
    nothing is written but the result. Neighbouring lanes read keys a row apart, and each query head reads them again.
 3. A block per memory and key/value head: a tile of keys, then of values, is staged in shared memory, by loads that lie
-   side by side, and serves the query heads of the group in all rows of the cache: QUERIES of them at the most, further
+   side by side, and serves the query heads of the group in all rows of the cache: QUERIES of them at most, further
    ones read it again.
 4. Where that makes few blocks and there are many positions, each block takes a range of them and writes what it has
    found there; a second kernel merges. Otherwise version 3; heads that do not fit take version 2.

@@ -553,7 +553,7 @@ def _multiply_cast_blocks(x16_RX, weight, sums_RX, workspace=None):
 
 
 def outputs_cast_together(outputs, numbers):
-    """How many outputs are cast to float16 at a time, each to so many numbers: tiles of one size, within TILE."""
+    """How many outputs are cast to float16 at a time, each to this many numbers: tiles of one size, within TILE."""
     most = max(TILE // max(numbers, 1) // LEAST_OUTPUTS, 1) * LEAST_OUTPUTS
     tiles = max(-(-outputs // most), 1)
     return min(-(-outputs // tiles // LEAST_OUTPUTS) * LEAST_OUTPUTS, outputs)

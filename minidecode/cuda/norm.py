@@ -158,7 +158,7 @@ def norm_staged(x_RD, y_RD, bias_D, adds, gain_D, shift_D, eps, summed_RD, h_RD)
 
 
 def make_norm_kernel(threads, quads):
-    """A kernel of version 4: so many threads, a warp or a block, have a row."""
+    """A kernel of version 4: this many threads, a warp or a block, have a row."""
     normalise, columns, rows = make_row_normaliser(threads, quads), 4 * quads, THREADS // threads
 
     @cuda.jit

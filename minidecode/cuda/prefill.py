@@ -283,7 +283,7 @@ def keys_seen_by_row(r, q_offsets_X, k_offsets_X, causal, window):
 
 @cuda.jit(device=True)
 def position_of_query(r, b, q_offsets_X, k_offsets_X):
-    """Where a query of causal sentence b stands: its queries are the last of its positions."""
+    """The position of a query of causal sentence b, whose queries are its last positions."""
     return k_offsets_X[b + 1] - k_offsets_X[b] - (q_offsets_X[b + 1] - r)
 
 
@@ -375,7 +375,7 @@ def cast_to_float32(q_RHK, k_XGK, v_XGU):
 
 
 def make_result_array(q_RHK, v_XGU, out):
-    """Where the answer goes: float32, whatever is multiplied."""
+    """Makes the array of the answer: float32, whatever is multiplied."""
     shape = len(q_RHK), q_RHK.shape[1] * v_XGU.shape[2]
     return empty(q_RHK, shape, np.float32) if out is None else out
 
@@ -419,7 +419,7 @@ def padded_width_of(k):
 
 
 def make_softmax_kernel(threads, quads):
-    """A kernel in which so many threads, a warp or a block, keep a row of at most 4 * threads * quads scores.
+    """A kernel in which this many threads, a warp or a block, keep a row of at most 4 * threads * quads scores.
 
     Column c is the key c positions behind the block's first; what a row does not see gets
     weight 0. Columns from M to `width` belong to no key, and may hold anything.
@@ -527,7 +527,7 @@ def softmax_in_passes(
 
 
 def choose_softmax_kernel(M):
-    """(kernel, rows in a block of it) for rows of so many scores."""
+    """(kernel, rows in a block of it) for rows of this many scores."""
     for most, kernel in ((256, softmax_of_256), (1024, softmax_of_1024)):
         if most >= M:
             return kernel, WARPS

@@ -29,7 +29,7 @@ def gumbel_v1(key_RX, step_R, V, seed, out=None):
 
 
 def launch_noise_kernel(kernel, tokens, key_RX, step_R, V, seed, out):
-    """Blocks that take so many tokens of a row each. Only a grid's first axis has room for more than 65,535 rows."""
+    """Blocks that take this many tokens of a row each. Only a grid's first axis has room for more than 65,535 rows."""
     noise_RV = np.empty_like(key_RX, np.float64, shape=(len(key_RX), V)) if out is None else out
     launch(kernel, (len(key_RX), -(-V // tokens)), THREADS, *as_philox_counters(key_RX, step_R, seed), noise_RV)
     return noise_RV

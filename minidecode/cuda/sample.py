@@ -193,7 +193,7 @@ def rough_noise_of(word):
 
 
 def _make_token_array(scores_RV, out):
-    """Where the tokens go, beside the scores."""
+    """The array for the tokens, on the scores' device."""
     return np.empty_like(require_float32(scores_RV), shape=len(scores_RV), dtype=np.int64) if out is None else out
 
 

@@ -45,7 +45,7 @@ from .common.rows import (
 )
 from .common.vector_load import wide_store
 
-MANY_ROWS = 96  # from so many on, a block has a row for itself
+MANY_ROWS = 96  # from this many on, a block has a row for itself
 
 
 def log_softmax_v1(logits_RV, out=None):

@@ -241,12 +241,12 @@ def is_array(thing: Any) -> bool:
 
 
 def address_of(array: Any) -> int:
-    """Where its first number lies, in the host's memory or a device's."""
+    """The address of an array's first number, in the host's memory or a device's."""
     return array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
 
 
 def repeat_each(array: Any, times: int) -> Any:
-    """Each number so many times, one after the other, in a new array. (CuPy's `repeat` copies number by number.)"""
+    """Repeats each number, one copy after the other, in a new array. (CuPy's `repeat` copies number by number.)"""
     return np.broadcast_to(array[:, None], (len(array), times)).copy().reshape(-1)
 
 

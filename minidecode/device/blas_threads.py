@@ -55,7 +55,7 @@ _holders = _Holders()
 
 
 def _set_threads(numbers: list[int]) -> None:
-    """Gives each library so many threads, and lets go of it.
+    """Gives each library this many threads, and lets go of it.
 
     threadpoolctl 3.8 listens to one thread at a time, until that lets go. So it does not listen to us while a user of
     it, in another thread, holds a limit of his own.

@@ -203,7 +203,7 @@ def _check_driver(answer: tuple, name: str) -> tuple:
 
 
 def _file_of_machine_code(kernel: Any, types: list[tuple]) -> Path | None:
-    """Where a kernel's machine code lies on disk; None where its sources are not known, and without a folder."""
+    """The file of a kernel's machine code; None where its sources are not known, and without a folder."""
     function = kernel.py_func
     if not Path(function.__code__.co_filename).resolve().is_relative_to(PACKAGE / "cuda"):
         return None
@@ -221,7 +221,7 @@ def _file_of_machine_code(kernel: Any, types: list[tuple]) -> Path | None:
 
 
 def folder_of_compiled(function: Any) -> Path | None:
-    """Where Numba keeps what is compiled of this function's file; None if nothing can be written anywhere."""
+    """The folder where Numba keeps the compiled code of this function's file; None if no folder is writable."""
     from numba.cuda.dispatcher import CUDACache
 
     try:

@@ -37,7 +37,7 @@ def save_library_rows(table: Mapping[str, int]) -> Path | None:
 
 
 def file_of_library_rows() -> Path | None:
-    """Where the table of the current GPU lies; None if nothing can be written anywhere."""
+    """The file with the table of the current GPU; None if no folder is writable."""
     from numba.cuda import get_current_device
 
     text = "\n".join([str(get_current_device().name), hash_of_sources(), versions_of_compilers()])

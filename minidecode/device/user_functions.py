@@ -162,7 +162,7 @@ def _unpack_if_weight(argument: Any) -> Any:
 
 
 class FunctionError(OptionError):
-    """A function of the user's, given as an option, raised: `__cause__` is its own exception."""
+    """A user's function, given as an option, raised an exception, which is `__cause__`."""
 
 
 def call_user_option(option: str, signature: str, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -181,7 +181,7 @@ def dtype_of_result(name: str, args: tuple) -> np.dtype:
 
 
 def error_line(error: BaseException) -> str:
-    """What a function of the user's raised, on one line, with the remedy where there is a usual one."""
+    """The exception of a user's function, on one line, with the remedy where there is a usual one."""
     first = (str(error).strip().splitlines() or [""])[0]
     if type(error).__name__ == "CudaSupportError":
         first += (

@@ -116,7 +116,7 @@ def integers_in_rows(weight: Weight) -> np.ndarray:
 
 
 def scale_in_rows(weight: Weight) -> np.ndarray:
-    """Its scales, (outputs, blocks), with those of the outputs that fill its last panel up."""
+    """The weight's scales, (outputs, blocks), with those of the outputs that pad its last panel."""
     assert weight.scale is not None
     if weight.layout != "panels":
         return weight.scale

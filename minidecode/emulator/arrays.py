@@ -373,7 +373,7 @@ class Unforeseen(BaseException):
 
 
 class House:
-    """Where the arrays of a launch live: gives each its addresses, and knows who is running."""
+    """The memory of a launch's arrays: gives each its addresses, and knows which thread is running."""
 
     def __init__(self, journal: Journal, traced: bool, negative_indices: bool):
         self.journal, self.negative_indices = journal, negative_indices
@@ -521,5 +521,5 @@ def _align_address(address: int, to: int) -> int:
 
 
 def pointer_to(data: np.ndarray) -> int:
-    """Where the data begins in this process."""
+    """The address of the data in this process."""
     return data.__array_interface__["data"][0]

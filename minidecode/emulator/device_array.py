@@ -92,7 +92,7 @@ class EmulatorArray(np.lib.mixins.NDArrayOperatorsMixin):
         raise TypeError("an array of the device is not brought over unasked: use .get()")
 
     def get(self) -> np.ndarray:
-        """Its numbers, for the host."""
+        """A copy of the numbers, for the host."""
         host_view(self)
         return self.there.copy()
 
@@ -153,7 +153,7 @@ def copy_to_emulator(array: np.ndarray) -> EmulatorArray:
 
 
 def host_view(array: EmulatorArray) -> np.ndarray:
-    """Its numbers; somebody may count this. Raises TypeError while a step is captured."""
+    """The numbers of an array, for the host; `counted_looks` notes it. Raises TypeError while a step is captured."""
     if TAPE.get() is not None:
         raise TypeError("numbers are looked at while a step is captured: a device could not know them yet")
     if (looks := LOOKS.get()) is not None:
@@ -186,7 +186,7 @@ class OutOfMemoryError(MemoryError):
 
 
 class Memory:
-    """So many bytes for arrays that are made from now on, each counted until the last view of it is gone."""
+    """A limit on the bytes of arrays that are made from now on. Each counts until its last view is gone."""
 
     def __init__(self, most: int | None = None):
         self.most = most  # None: no limit yet

@@ -21,7 +21,7 @@ _new_tuple = tuple.__new__  # half as long as a named tuple's own
 
 
 class Segment(NamedTuple):
-    """Where a thread's accesses begin in the journal, and what it knew at them (see clocks.py)."""
+    """The start of a thread's accesses in the journal, and what it knew at them (see clocks.py)."""
 
     start: int
     thread: Thread

@@ -30,7 +30,7 @@ from .watchdog import Interrupted, Watchdog
 
 START_ANOTHER = 20  # rounds in which nothing changes, until another block is started beside those that wait
 LONG = 60.0  # seconds; a launch that would take longer is not run unasked
-JUDGED, SURE = 3, 2.0  # so many blocks decide about that; seconds of one block that decide at once
+JUDGED, SURE = 3, 2.0  # this many blocks decide about that; seconds of one block that decide at once
 MANY = 2**20  # blocks; more of them take that long, however little they do, and their order alone fills the memory
 GIVE_UP = 200  # such rounds until it is a deadlock, if the threads that wait do nothing but ask
 GIVE_UP_COUNTING = 50_000  # and if they count while they ask, or go through a long loop of atomics
@@ -302,7 +302,7 @@ class Launch:
         return Finding("python", f"{place}: {type(error).__name__}: {text} ({self._thread.name}).", [place])
 
     def _code_and_line(self, error: BaseException) -> tuple[CodeType, int]:
-        """Where in the kernel, or in a function it calls, an exception came about."""
+        """The code and the line of an exception, in the kernel or in a function that it calls."""
         place, trace = (self._kernel, self._kernel.co_firstlineno), error.__traceback__
         while trace is not None:
             if trace.tb_frame.f_code in self._codes or trace.tb_frame.f_code is self._kernel:
@@ -458,7 +458,7 @@ class Launch:
 
 
 def _state_of_thread(frame, kernel: CodeType) -> tuple:
-    """Where a thread is and the numbers in its variables: a thread that only asks comes back to the same."""
+    """A thread's place and the numbers in its variables: a thread that only polls comes back to the same state."""
     state = []
     while frame is not None:
         numbers = [v for v in frame.f_locals.values() if isinstance(v, int | float | np.generic)]

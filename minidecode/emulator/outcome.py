@@ -109,7 +109,7 @@ class Outcome:
         return sum(self._operations.values())
 
     def place_of(self, site: int) -> Place:
-        """Where in the source the instruction stands that `sites` counts under this number."""
+        """The place in the source of the instruction that `sites` counts under this number."""
         return self._launch.journal.place_of_site(site)
 
     @property

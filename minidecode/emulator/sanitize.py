@@ -166,7 +166,7 @@ class Sanitizer:
                 print_error(new)
 
     def _place_of_launch(self, frame: FrameType | None) -> str:
-        """Where in the script, or in a module that it imports, a launch stands."""
+        """The place of a launch in the script, or in a module that it imports."""
         while frame is not None and _is_library_file(Path(frame.f_code.co_filename)):
             frame = frame.f_back
         if frame is None:
@@ -260,7 +260,7 @@ class Event:
         self.timing = timing
 
     def record(self, stream: Any = None) -> None:
-        """Nothing has to be waited for."""
+        """Does nothing: launches have ended when they return."""
 
     wait = synchronize = record
 

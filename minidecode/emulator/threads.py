@@ -229,7 +229,7 @@ class Block:
         ))  # fmt: skip
 
     def barrier_passed_by(self, frame) -> str:
-        """Where others wait for a thread that reads too early, at a barrier that lies behind it; "" if nowhere."""
+        """A sentence about threads that wait at a barrier which the reading thread passed by; "" if none do."""
         waiting = [t for t in self.live if t.waits is not None and t.waits.operation.startswith(BARRIERS)]
         if not waiting or waiting[0].waits.code is not frame.f_code or waiting[0].waits.offset > frame.f_lasti:
             return ""

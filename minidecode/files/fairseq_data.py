@@ -61,7 +61,7 @@ class Pair:
 def read_indexed(path: Path, words: int) -> list[np.ndarray]:
     """The sentences of `PATH.idx` and `PATH.bin`, as fairseq-preprocess writes them by default.
 
-    Raises CheckpointError on files that are damaged, of another kind, or with ids that a dictionary of so many words
+    Raises CheckpointError on files that are damaged, of another kind, or with ids that a dictionary of this many words
     does not have. Sizes are compared with the files' before anything is read.
     """
     index, data = path.with_name(path.name + ".idx"), path.with_name(path.name + ".bin")
@@ -99,8 +99,8 @@ def cut_into_batches(
     """The numbers of the sentences in each batch, in fairseq's order.
 
     sizes: tokens of each source, and of each target if there are any. Sentences are sorted by source, then by target;
-    a batch is closed at so many sentences or padded tokens, and cut to a multiple of so many sentences. In a batch the
-    longest source comes first.
+    a batch is closed at this many sentences or padded tokens, and cut to a multiple of `multiple` sentences. In a batch
+    the longest source comes first.
     """
     order = np.lexsort(tuple(reversed(sizes)))
     longest = np.max(sizes, axis=0)

@@ -220,7 +220,7 @@ class FairseqTokenizer(Tokenizer):
 
     @property
     def borders(self) -> Borders | None:  # type: ignore[override]
-        """Where texts may be cut: at spaces, as words are read one by one."""
+        """The places where texts may be cut: spaces, as words are read one by one."""
         return Borders()
 
     @property

@@ -139,7 +139,7 @@ def check_not_adapter_alone(folder: Path) -> None:
 
 
 def stored_tensors(folder: Path, family: Family, config) -> tuple[dict[str, Stored], Any]:
-    """Where the weights of a folder lie, each of the shape that config.json asks for; and the config.
+    """The tensors of a folder by name, each of the shape that config.json asks for; and the config.
 
     Where config.json leaves open what the file answers, the config has the answer.
     """

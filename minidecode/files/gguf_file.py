@@ -31,7 +31,7 @@ BOOL, TEXT, ARRAY = 7, 8, 9
 
 
 class UnusableError(Exception):
-    """What is wrong with a file; `remedy` is what to do about it."""
+    """A file cannot be used: the message says why, and `remedy` what to do."""
 
     remedy = "use the file of another model"
 
@@ -73,7 +73,7 @@ def whole_setting(settings: dict[str, Any], key: str, least: int, below: int, de
 
 @dataclass(frozen=True)
 class Blocks:
-    """Where a tensor lies in a GGUF file, as blocks of one type."""
+    """A tensor's place in a GGUF file, as blocks of one type."""
 
     path: Path
     offset: int

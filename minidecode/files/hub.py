@@ -143,7 +143,7 @@ def _perhaps_unfetched(folder: Path) -> list[str]:
 
 
 def _absent_files_folder(folder: Path) -> Path:
-    """Where the cache notes, by empty files, what a commit has not: .no_exist/COMMIT beside snapshots/COMMIT."""
+    """The folder whose empty files name what a commit lacks: .no_exist/COMMIT beside snapshots/COMMIT."""
     return folder.parents[1] / ".no_exist" / folder.name
 
 

@@ -320,7 +320,7 @@ class RecordFile:
 
 
 def path_to_write(path: Path) -> Path:
-    """Where a file of this name is written, through links, so that the link stays and its target changes.
+    """The path to write for a file of this name: links are followed, so that a link stays and its target changes.
 
     Raises InputError where none can be.
     """

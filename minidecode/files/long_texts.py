@@ -34,7 +34,7 @@ BETWEEN_LINES = re.compile(r"(?<=[^\W_])[ \n](?=[^\W_])")
 
 @dataclass(frozen=True)
 class Borders:
-    """Where a text may be cut: at each match, which is no part of what stands before it.
+    """The places where a text may be cut: in front of each match.
 
     drops: nor of what stands behind it, as a tokenizer that begins each text with a space puts it back. whole: tokens
     that may hold a border, or take the space beside them.
@@ -78,7 +78,7 @@ class Borders:
 
 
 def longest_token(backend: tokenizers.Tokenizer) -> int | None:
-    """How many characters of a text a token takes at the most, where all are made of bytes; None if it is not known."""
+    """How many characters of a text a token takes at most, where all are made of bytes; None if it is not known."""
     from tokenizers import pre_tokenizers
 
     added, vocabulary = backend.get_added_tokens_decoder().values(), backend.get_vocab()
@@ -90,7 +90,7 @@ def longest_token(backend: tokenizers.Tokenizer) -> int | None:
 
 
 def borders_of(backend: tokenizers.Tokenizer) -> Borders | None:
-    """Where texts may be cut for a tokenizer; None if it is not known."""
+    """The places where texts may be cut for a tokenizer; None if they are not known."""
     borders = _borders(backend)
     if borders is None:
         return None

@@ -78,7 +78,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     @functools.cached_property
     def borders(self) -> Borders | None:
-        """Where sources may be cut; None where a piece may go from one word into the next."""
+        """The places where sources may be cut; None where a piece may span two words."""
         model = self.source_model
         pieces = map(model.id_to_piece, range(model.get_piece_size()))
         whole = tuple(t for t in self.whole if " " in t or t[0].isalnum() or t[-1].isalnum())
@@ -244,7 +244,7 @@ class MarianTokenizer(SentencePieceTokenizer):
 
 
 class MBartLanguages:
-    """Where mBART puts the codes of languages, whatever makes its pieces.
+    """The codes of languages and their places in mBART's texts, whatever makes its pieces.
 
     The first mBART (25 languages) reads `tokens </s> code` and begins targets with a code. mBART-50 reads
     `code tokens </s>`, begins targets with </s>, and has the code forced as the first token.
@@ -269,7 +269,7 @@ class MBartLanguages:
         return len(self.code_ids) == len(MBART50)
 
     def set_languages(self, code_ids: dict[str, int], settings: dict[str, Any]) -> None:
-        """Those that tokenizer_config.json names, if it does."""
+        """Sets the languages that tokenizer_config.json names, if it names any."""
         self.code_ids = code_ids
         self.source, self.target = (
             code_ids.get(settings[name]) if isinstance(settings.get(name), str) else None

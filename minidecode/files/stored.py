@@ -1,4 +1,4 @@
-"""Where a tensor lies in its file, and the checks before a file is opened: what every kind of checkpoint needs."""
+"""A tensor's place in its file, and the checks before a file is opened: what every kind of checkpoint needs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_OF_TEXT = 2**28  # bytes of a file of JSON or merges; the largest tokenizer
 
 @dataclass(frozen=True)
 class Stored:
-    """Where a tensor lies in its file."""
+    """A tensor's place in its file."""
 
     path: Path
     offset: int

@@ -226,7 +226,7 @@ class Tokenizer:
         return bool(decoder and re.search(rb'"(Fuse|ByteLevel)".*"Replace"', decoder.__getstate__(), re.DOTALL))
 
     def _last_ids(self, ids: Sequence[int] | np.ndarray) -> list[int]:
-        """As many of the last ids as say how the next are written: some text, and no bytes of a character alone."""
+        """The last ids that decide how the next are written: some text, beginning with a complete character."""
         for start in range(len(ids) - NEAR, max(0, len(ids) - 8 * NEAR), -1):
             token = self._piece(int(ids[start]))
             if token and not token.startswith("<0x"):
@@ -278,12 +278,12 @@ class Tokenizer:
         return self.borders.beginning(text, count, functools.partial(self.encode, add_special_tokens=False))
 
     def surely_has(self, text: str, count: int) -> bool:
-        """Whether a long text has so many tokens, as far as its length alone says it."""
+        """Whether a long text surely has this many tokens, judged by its length alone."""
         return len(text) > SHORT and self._longest is not None and len(text) >= count * self._longest
 
     @functools.cached_property
     def _longest(self) -> int | None:
-        """How many characters of a text a token takes at the most; None if it is not known."""
+        """How many characters of a text a token takes at most; None if it is not known."""
         is_known = self.most_tokens(1) is not None and self.borders is not None
         return longest_token(self._backend) if is_known else None
 
@@ -295,7 +295,7 @@ class Tokenizer:
 
     @functools.cached_property
     def borders(self) -> Borders | None:
-        """Where texts may be cut without a change of tokens on either side; None if it is not known."""
+        """The places where texts may be cut without a change of tokens on either side; None if they are not known."""
         return borders_of(self._backend)
 
     @functools.cached_property

@@ -78,7 +78,7 @@ def _added_tokens_and_ids(tokens: Any) -> list[tuple[str, Any]]:
 
 
 def most_growth(path: Path, part: Any) -> float:
-    """How many times longer a part of a tokenizer may make a text, at the most; kinds are known by their fields."""
+    """How many times longer a part of a tokenizer may make a text, at most; kinds are known by their fields."""
     if not isinstance(part, dict):
         return 1.0
     each = [p for name in ("normalizers", "decoders") if isinstance(part.get(name), list) for p in part[name]]

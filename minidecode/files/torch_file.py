@@ -236,7 +236,7 @@ def named_tensors(value: Any) -> dict[str, Tensor]:
 
 
 def tensor_in_file(path: Path, name: str, tensor: Tensor, start: int) -> Stored:
-    """Where a tensor lies in the file, once its storage is known to hold all that it shows."""
+    """A tensor's place in the file, checked to lie within its storage."""
     dtype, kept = tensor.dtype, tensor.storage.count * tensor.storage.dtype.size
     if tensor.count and (tensor.offset + tensor.span) * dtype.size > kept:
         raise damaged_error(

@@ -233,7 +233,7 @@ class Stages:
         return batch
 
     def to_text(self, line: Line) -> None:
-        """What is done last with a line, beside what the caller's `render` makes of it."""
+        """Does the last work on a line, besides the caller's `render`."""
 
     def name_of_line(self, number: int) -> str:
         return f"{self.source} {number}"
@@ -309,7 +309,7 @@ class Generating(Stages):
         line.texts = [tokenizer.new_text(before, ids, stops).cut(stops, self.keeps_stops) for ids in line.token_ids]
 
     def _budget(self) -> int | None:
-        """What a batch may take now; the machine is asked once a second at the most.
+        """What a batch may take now; the machine is asked once a second at most.
 
         Its answer lies in a file, and reading one lets other threads run, and then waits for them: a millisecond
         here, a third of the stand-in's time in benchmarks/pipeline.py.
@@ -389,7 +389,7 @@ def lines_as_batches_end(batches: Iterable[list[Line]]) -> Iterator[list[Line]]:
         yield sorted(batch, key=lambda line: (line.error is not None, line.number))
 
 
-AHEAD = 2  # batches that are ready for the model at the most, beside the one that is being made
+AHEAD = 2  # batches that are ready for the model at most, beside the one that is being made
 
 
 # ---- the whole -------------------------------------------------------------------------------------------------------
@@ -526,7 +526,7 @@ def generate_lines(
     memory_budget, arena: as in `generate`. A batch that does not fit is cut; a line that does
         not fit alone is an error. One arena serves all batches; without it, a plan with
         arena=planned makes one for each.
-    done: so many lines from the first, or the lines of these numbers, were done by an earlier
+    done: this many lines from the first, or the lines of these numbers, were done by an earlier
         run: they are read, and do not come. The others give what they would have given in one
         run, to the last bit: batches are those of all lines.
     render: called with each line by the threads that make text; `line.rendered` is what it

@@ -1,8 +1,8 @@
 """Lines in shards that many machines generate for: Ray Data calls `ShardGenerator`. Nothing here imports Ray.
 
-A shard is so many consecutive lines, a whole number of the windows in which `generate_lines` sorts and batches. So each
-line is computed in the batch that it has in one run over all lines, and gets the same bytes. A shard knows the number
-of its first line and, for sampling, how many lines of the whole input had each prompt before.
+A shard is a run of consecutive lines, a whole number of the windows in which `generate_lines` sorts and batches. So
+each line is computed in the batch that it has in one run over all lines, and gets the same bytes. A shard knows the
+number of its first line and, for sampling, how many lines of the whole input had each prompt before.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ class ShardFolder:
         self.depends_on = json.dumps(depends_on, sort_keys=True, default=_in_json).encode()
 
     def file_of(self, shard: dict[str, Any]) -> ShardFile:
-        """Where a shard's records are, or will be. Raises OptionError if other records of its lines are there."""
+        """The file for a shard's records. Raises OptionError if it has other records of these lines."""
         first, lines = int(shard["line"]), shard["lines"]
         ids = [int(i) for i in shard.get("sample_ids", ())]
         key = hash_parts([self.depends_on, lines, b"%d" % bool(shard["jsonl"]), repr(ids).encode()]).removeprefix(HASH)

@@ -8,7 +8,7 @@ from typing import Any
 from .pipeline import RunReceipt, Span
 
 WIDTH, LEFT, RIGHT, LANE, BAR, TOP = 720, 14, 14, 78, 40, 100  # pixels; at half the size letters are 11 pixels high
-DRAWN = 400  # spans at the most: more would be a blur
+DRAWN = 400  # spans at most: more would be a blur
 # By stage: the colour, its lightness different from all others', and for two of them strokes, so that grey is enough.
 FILLS = {
     "read": ("#f6e3a1", None), "tokenize": ("#d98e2b", None), "generate": ("#173f73", None),

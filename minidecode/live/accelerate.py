@@ -392,9 +392,9 @@ def _read_prompt_ids(given: Any, settings: dict[str, Any], torch: Any) -> np.nda
 
 
 def _read_mask(mask: Any, ids_BN: np.ndarray, settings: dict[str, Any], has_encoder: bool) -> np.ndarray:
-    """What is no padding; without a mask transformers takes the padding token's places, if it is no EOS.
+    """True where a token is no padding. Without a mask, transformers takes pad_token_id for it, unless it is an EOS.
 
-    Of sources, it did so in 5.0 and reads them as text in 5.24. Raises InputError on those.
+    In sources, transformers 5.0 did so and 5.24 reads them as text: here they raise InputError.
     """
     if mask is not None:
         return np.asarray(mask) != 0

@@ -95,7 +95,7 @@ def _names_used(code: types.CodeType) -> set[str]:
 class Watched:
     """What stands in place of `generate` while a script runs, and what its calls were.
 
-    proved: so many calls, from the first, are answered by transformers and compared with ours, and the others are
+    proved: this many calls, from the first, are answered by transformers and compared with ours, and the others are
     transformers' alone. None: all calls are answered here.
     """
 

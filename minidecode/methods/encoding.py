@@ -165,7 +165,7 @@ class Read:
 def read_texts(
     inputs: Inputs, texts: Any, text_pairs: Any, most: int, kinds: int, truncate: bool, with_places: bool = False
 ) -> Read:
-    """Texts, or pairs of them, as an encoder of so many types of tokens reads them.
+    """Texts, or pairs of them, as an encoder of this many types of tokens reads them.
 
     Raises InputError on those that cannot be used.
 
@@ -219,7 +219,7 @@ def read_ids(
 
 
 def fit_rows(ids: list[np.ndarray], most: int, truncate: bool | None, closing: Sequence[int]) -> list[np.ndarray]:
-    """Rows of at most so many tokens: with truncate, longer ones lose what stands in front of those that close them.
+    """Rows of at most this many tokens: with truncate, longer ones lose what stands in front of those that close them.
 
     None: as in `fit_prompts`.
     """

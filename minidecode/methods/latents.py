@@ -109,7 +109,7 @@ def chosen_latents(
     except (TypeError, ValueError):  # rows of several lengths, which make no array
         given = np.empty(0, object)
     if given.dtype.kind not in "fiu":
-        raise InputError(f"latent must be {Z} numbers, or so many for each sentence, not {latent!r:.80}")
+        raise InputError(f"latent must be {Z} numbers, or that many for each sentence, not {latent!r:.80}")
     with np.errstate(over="ignore"):  # infinity is an error below
         z_BZ = given.astype(dtype)
     if z_BZ.shape not in ((Z,), (B, Z)):
@@ -127,7 +127,7 @@ def checked_seed(name: str, seed: Any) -> int:
 
 
 def interpolate_latents(a_Z: np.ndarray, b_Z: np.ndarray, steps: int) -> np.ndarray:
-    """z_BZ = (1 - t) a + t b for so many t from 0 to 1, both included."""
+    """z_BZ = (1 - t) a + t b for this many t from 0 to 1, both included."""
     if isinstance(steps, bool) or not isinstance(steps, numbers.Integral) or not 2 <= int(steps) <= MOST_STEPS:
         raise OptionError(
             f"steps must be an integer from 2 to {MOST_STEPS:,}, as the first and the last are the texts, not {steps!r}"

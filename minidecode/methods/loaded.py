@@ -213,7 +213,7 @@ def not_finite(model: LoadedModel) -> list[str]:
 
 
 def nan_source(model: LoadedModel, plan: Plan) -> str:
-    """Where NaN may come from: the weights, what is computed of them, or functions of the user's."""
+    """Says where NaN may come from: the weights, what is computed from them, or the user's functions."""
     bad = not_finite(model)
     if not bad:
         suspects = "".join(f", or {choice} made it" for choice in plan.own_functions)

@@ -86,7 +86,7 @@ def plan_step(
     plan: str | Plan | None = None,
     **options: Unpack[GenerateOptions],
 ) -> StepPlan:
-    """Where a decode step's intermediates lie in an arena, learnt from a dry run (LightSeq, section 2.3).
+    """Plans the offsets of a decode step's intermediates in an arena, by a dry run (LightSeq, section 2.3).
 
     For requests of up to batch_size prompts (sources, for an encoder-decoder model) of up to input_length tokens,
     under these options, whose max_new_tokens is the most that a request may ask for. plan: arena=separate lays
@@ -109,7 +109,7 @@ def plan_step(
 
 
 def step_plan(model: LoadedModel, plan: Plan, extent: Extent, search: Options) -> StepPlan:
-    """Where a step lies in an arena, by a dry run of this search."""
+    """The plan of a step's arena, by a dry run of this search."""
     functions, make_cache = plan.resolve(device=model.device, **model.plan_traits)
     with np.errstate(all="ignore"):
         made_for, captured = (model, plan, search), plan.captures(model.device)
@@ -122,7 +122,7 @@ def step_plan(model: LoadedModel, plan: Plan, extent: Extent, search: Options) -
 def places_of(
     model: LoadedModel, plan: Plan, arena: Arena | None, extent: Extent, options: Options
 ) -> Iterator[Fresh | Places]:
-    """Where a generation's steps keep what they make. Raises MemoryBudgetError if the arena is too small."""
+    """The places for what a generation's steps compute. Raises MemoryBudgetError if the arena is too small."""
     if plan.arena == "none":
         yield Fresh()
         return

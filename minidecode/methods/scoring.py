@@ -69,7 +69,7 @@ class Scores:
 
     @property
     def perplexity(self) -> float:
-        """exp(-mean log-probability of a token): as unsure as between so many equally likely tokens."""
+        """exp(-mean log-probability of a token): as unsure as a choice between that many equally likely tokens."""
         with np.errstate(over="ignore"):  # infinite where a token was impossible
             return float(np.exp(-self.log_probs.sum() / self.tokens.sum()))
 
@@ -152,7 +152,7 @@ def score(
     targets (texts) or target_ids: one for each text; these alone are scored, after their text, or for an
     encoder-decoder model given their source, and it needs them. `generate`'s token_ids as target_ids score what
     `generate` says (before length_penalty), where no option changed the model's own probabilities of them.
-    stride: a text longer than the context is read in windows that start so many tokens apart, half a context by
+    stride: a text longer than the context is read in windows that start this many tokens apart, half a context by
     default. Each token is scored once, by the first window that reaches it; so all but those of the first window
     come after at least context - stride tokens. truncate: cut sources that are too long at their end.
     decoder_start_token_id: instead of the model's. latent: as for `generate`, of all texts or of each.

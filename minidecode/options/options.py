@@ -92,7 +92,7 @@ NEVER_SAID = ("eos_token_id", "unk_token_id", "suppress_tokens", "begin_suppress
 
 
 class CountedStop(NamedTuple):
-    """A sentence is done when so many texts have finished; behind_best: and a step's best candidate among them."""
+    """A sentence is done when this many texts have finished; behind_best: and a step's best candidate among them."""
 
     texts: int
     behind_best: bool
@@ -373,7 +373,7 @@ class Options(OptionTable):
         return "gnmt" in (self.length_normalization, self.rules.norm)
 
     def length_norm(self, length):
-        """What a sum of log-probabilities is divided by for a text of so many new tokens."""
+        """What a sum of log-probabilities is divided by for a text of this many new tokens."""
         if self.divides_as_gnmt:
             return ((5 + length) / 6) ** self.length_penalty
         return length**self.length_penalty

@@ -195,7 +195,7 @@ class OptionTable:
         "Functions f(ids, scores) that return True, or a truth value for each text.",
         given="Callable[..., Any] | Sequence[Callable[..., Any]] | None")
     max_time: float | None = length(None, Number(lambda x: 0 < x <= 1e9, "of seconds above 0 and at most 1e9", True),
-        "End all texts with their next token after so many seconds.")
+        "End all texts with their next token after this many seconds.")
     regex: str | None = rule(None, REGEX, "Make all of the new text match this.",
         "It needs the extra `constrain`.", shown="PATTERN")
     json_schema: dict[str, Any] | str | Path | None = rule(None, SCHEMA,

@@ -43,7 +43,7 @@ class GenerateOptions(TypedDict, total=False):
     stopping_criteria: Callable[..., Any] | Sequence[Callable[..., Any]] | None = ()
         Functions f(ids, scores) that return True, or a truth value for each text.
     max_time: float | None = None
-        End all texts with their next token after so many seconds.
+        End all texts with their next token after this many seconds.
 
     Search:
 

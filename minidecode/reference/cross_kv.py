@@ -52,7 +52,7 @@ def arrange_layers(kv_RX, weight, heads, dtype=None, out=None):
 
 
 def result_arrays(x_RX, weight, heads, dtype, out):
-    """Where keys and values of all layers go; as many layers as the product has outputs for."""
+    """The arrays for keys and values of all layers; the product's outputs say how many layers."""
     if out is not None:
         return out
     stack = weight.outputs // (heads.G * (heads.K + heads.U)), len(x_RX), heads.G

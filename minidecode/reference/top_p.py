@@ -39,7 +39,7 @@ def top_p_filter(scores_RV, p, least=1, out=None, *, workspace=None):
         parted_V[...] = scores_V
         largest = scores_V.max()
         most = most_weight_out(_sum_of_weights(parted_V, largest, rooms), p)
-        low, high, upper = 0, max(V - least, 0), V  # so many go at the least, at the most; among so many lowest
+        low, high, upper = 0, max(V - least, 0), V  # this many go at least, at most; among this many lowest
         while low < high:
             middle = (low + high + 1) // 2
             parted_V[low:upper].partition(middle - 1 - low)

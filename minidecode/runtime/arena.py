@@ -33,7 +33,7 @@ class Fresh:
     run = None  # who counts an op calls the function itself
 
     def begin(self, section: str, reads: np.ndarray | None = None) -> None:
-        """What is called from here on belongs to this section. reads: what its code reads without any op."""
+        """Begins a section, to which the next calls belong. reads: what its code reads without any op."""
 
     def read(self, arrays: Sequence[np.ndarray]) -> None:
         """NumPy reads these results of ops here, where no op is called: until then they stay."""
@@ -41,7 +41,7 @@ class Fresh:
 
 @dataclass(frozen=True)
 class Result:
-    """Where a result goes: a lifetime of the layout, read as an array of `rows` x axes."""
+    """The place of a result: a lifetime of the layout, read as an array of `rows` x axes."""
 
     lifetime: int
     axes: tuple[int, ...]
@@ -81,7 +81,7 @@ class Extent:
 
 @dataclass(frozen=True)
 class StepPlan:
-    """Where everything that a decode step makes lies in an arena, for requests up to `extent`."""
+    """The offsets in an arena of everything that a decode step makes, for requests up to `extent`."""
 
     layout: Layout
     calls: dict[str, tuple[tuple[Call, ...], ...]]  # by section, and by the ways in which it may go

@@ -27,7 +27,7 @@ MOST, MOST_BYTES = 8, 4 << 30  # that are kept for later generations
 
 
 def rounded_capacity(positions: int) -> int:
-    """The size of a cache's array for so many positions: 8, 16, 32, 64 or a multiple of 128; 0 for none."""
+    """The size of a cache's array for this many positions: 8, 16, 32, 64 or a multiple of 128; 0 for none."""
     if positions > 64:
         return -(-positions // 128) * 128
     return max(8, 1 << (positions - 1).bit_length()) if positions else 0

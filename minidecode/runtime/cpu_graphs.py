@@ -59,7 +59,7 @@ class CapturedOnCpu:
             raise IndexError(f"{error}: {', '.join(map(str, self.inputs))}") from None
         ops.count_again(self._held)
         counts.launches += 1
-        return self._result.copy()  # the next launch overwrites it, and a function of the user's may keep what it gets
+        return self._result.copy()  # the next launch overwrites it, and a user function may keep what it gets
 
     def _capture(self, ops: CountedOps, counts: GraphCounts, run: Callable[..., Any]) -> Any:
         """The step runs as it is, and tells the graph what it does."""
@@ -97,7 +97,7 @@ class CapturedByRows:
         return self.step_for_rows(len(pos_R), int(pos_R.sum() + len(pos_R)))(ops, self.counts, run, token_R, pos_R)
 
     def step_for_rows(self, rows: int, positions: int) -> CapturedOnCpu:
-        """What launches a step of so many rows, whose texts have so many positions together.
+        """The launcher of a step of this many rows, whose texts have this many positions together.
 
         Which threads attend is part of what is captured. So where texts have become four times as long, or a quarter,
         the step is captured anew.
@@ -123,7 +123,7 @@ class Watched(Fresh):
         if not graph.why_not and id(function) not in CAPTURABLE:
             graph.why_not = f"{name} is {describe_function(function)}"
         if graph.why_not:
-            CAPTURE.set(None)  # nothing more is noted: not what a function of the user's calls, or starts in a thread
+            CAPTURE.set(None)  # nothing more is noted: not what a user function calls, or starts in a thread
             return function(*args, **kwargs)
         result = function(*args, **kwargs)
         if graph.why_not:

@@ -9,7 +9,7 @@ from .engine import Engine, timed
 
 
 class DraftCheckingEngine(Engine):
-    """Its caches are DraftedCaches. Of text r they hold the first seen[r] tokens."""
+    """An engine that checks drafts. Its DraftedCaches hold the first seen[r] tokens of text r."""
 
     def prefill(self, prompts: list[np.ndarray], every_row: bool = False) -> np.ndarray:
         self.seen_R = np.array([len(prompt) for prompt in prompts])
@@ -41,5 +41,5 @@ class DraftCheckingEngine(Engine):
         return logits_XV
 
     def take_back(self, length_R: np.ndarray) -> None:
-        """Takes tokens back: at most so many of each text stay read."""
+        """Takes tokens back: at most this many of each text stay read."""
         self.seen_R = np.minimum(self.seen_R, length_R)

@@ -203,7 +203,7 @@ class Engine:
 
     @timed("prefill")
     def expand(self, beams: int, steps: int) -> None:
-        """One row per beam from here on, for at most so many steps."""
+        """Begins the steps, with one row per beam: at most this many steps."""
         if self.in_front is not None:
             self._keep_sources_in_front(np.repeat(np.arange(len(self.in_front.sources)), beams))
         if self.make_cache.keeps:
@@ -384,11 +384,11 @@ class Engine:
             self.on_cpu.forget()
 
     def capacity(self, positions: int) -> int:
-        """The size of an array for so many positions: kept steps want few sizes."""
+        """The size of an array for this many positions: kept steps want few sizes."""
         return positions if self.buckets is None else rounded_capacity(positions)
 
     def capacity_for_texts(self, prompt_X: np.ndarray, limit_X: np.ndarray) -> int:
-        """The size of an array for texts of such prompts and so many new tokens at most."""
+        """The size of an array for texts of these prompts and at most this many new tokens."""
         if self.buckets is None:
             return int((prompt_X + limit_X).max())
         return self.capacity(int(prompt_X.max())) + self.capacity(int(limit_X.max()))

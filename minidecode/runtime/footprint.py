@@ -41,7 +41,7 @@ DRAWN_SCORES = 4  # more of them, in float64, where tokens are drawn: what filte
 
 @dataclass(frozen=True)
 class Footprint:
-    """Bytes of a generation at the most, beside the weights. `total` is the most that is there at one moment."""
+    """An upper bound on a generation's bytes besides the weights. `total` bounds what it holds at one moment."""
 
     cache: int  # what the caches hold between steps: the receipt's cache_peak_bytes is at most this
     reading: int  # the moment of the prefill (and of the encoder), with what it makes on its way
@@ -79,7 +79,7 @@ def footprint(
     S (none: R * S * D * s; el: B * S * D * s). What a cache stores narrow takes that many bytes, not s. A forward pass
     over r rows that see M positions makes, in a layer, r * (6 D + 2 X) numbers (X: queries, keys and values), and then
     either 4 F a row (F: feed-forward) or one F and 4 H * M, the scores, whichever is more; 6 and 7 in place of 4 if
-    written naively, or by a function of the user's own. A step makes R * V logits, and the search copies of them; with
+    written naively, or by a user function. A step makes R * V logits, and the search copies of them; with
     el it makes 4 D numbers more of each row and head, beside the scores. A step of r rows that is captured on the CPU
     keeps r * (8 D + 2 X + 2 F) numbers of each layer, and its logits. A cache that grows or follows its beams copies
     one layer at a time. Scores or logits that a call keeps of each step are T * R * V numbers, and beam_indices take 24
@@ -148,7 +148,7 @@ def footprint(
     widened = _widest_matrix(model) * s if narrow else 0
 
     def intermediate_bytes(rows: int, seen: int, rows_at_once: int, hidden: int = 0) -> int:
-        """What one layer makes; attention looks from so many rows at once. hidden: the width of what EL looks at."""
+        """Bytes that one layer makes. rows_at_once: of queries in attention. hidden: the width of what EL looks at."""
         stack = [*blocks, *(model.weights.encoder.blocks if has_source else ())]
         F, X = max(b.up.outputs for b in stack), max(b.qkv.outputs for b in stack) + model.config.position_bias_outputs
         H = max(b.heads.H for b in stack)
@@ -178,7 +178,7 @@ def footprint(
             )
         step = intermediate_bytes(each * R * ahead, max(N + T, S), each * R * ahead, D if el else 0) + copies
     one_layer = intermediate_bytes(each * R, max(N + T, S), each * R, D if el else 0) + kind.gathered_bytes(size)
-    separate = L * 4 * one_layer + choice  # what a planner of the user's own may take, too
+    separate = L * 4 * one_layer + choice  # what a user's planner may take, too
     step += captured_bytes(model, plan, min(R, MOST_ROWS))  # of more, when sentences have left
     arena = {"none": 0, "planned": one_layer + choice}.get(plan.arena, separate)
     planning = 0
@@ -209,7 +209,7 @@ def footprint(
 
 
 def captured_bytes(model: Any, plan: Plan, rows: int) -> int:
-    """What a step of so many rows keeps when it is captured on the CPU; 0 where none is."""
+    """Bytes that a step of this many rows keeps when it is captured on the CPU; 0 where none is."""
     if model.device != "cpu" or not plan.captures_on_cpu or plan.arena != "none":
         return 0
     blocks, each = model.weights.blocks, rows_per_token(model.weights)

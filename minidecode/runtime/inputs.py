@@ -167,7 +167,7 @@ class Inputs:
         return negatives
 
     def no_tokenizer_message(self, instead: str) -> str:
-        """What is wrong where texts are given and no tokenizer reads them."""
+        """The error where texts are given and the model has no tokenizer."""
         return f"this model folder has no tokenizer: add its {self.tokenizer_files}, or {instead}"
 
     def _encode(self, prompts, what: str, name: str, most: int | None, truncate: bool | None) -> list[np.ndarray]:

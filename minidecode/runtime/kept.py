@@ -15,7 +15,7 @@ KINDS = ("scores", "logits", "beam_indices", "token_scores")
 
 
 def kinds_to_keep(keep: Sequence[str], options: Options) -> tuple[str, ...]:
-    """What is to be kept: one name, or several. Raises OptionError on what cannot be."""
+    """The names in `keep`, which is one or several. Raises OptionError on what cannot be kept."""
     kinds = (keep,) if isinstance(keep, str) else tuple(keep)
     if unknown := [name for name in kinds if name not in KINDS]:
         raise OptionError(f"keep knows {', '.join(KINDS)}, not {unknown[0]!r}")
@@ -91,7 +91,7 @@ class Kept:
             self.chosen.append(chosen_BW2)
 
     def find_beams(self, tokens: list[list[np.ndarray]]) -> None:
-        """What is kept by hypothesis, of all that a beam search has found: where its beginning ran at each step."""
+        """Fills in what is kept for each text of a beam search: the row where its beginning ran at each step."""
         texts = [(b, ids) for b, sentence in enumerate(tokens) for ids in sentence]
         if "beam_indices" in self.what:
             self.beam_indices = [self._rows_of_prefixes(b, ids) for b, ids in texts]
@@ -99,7 +99,7 @@ class Kept:
             self.token_scores = [self._gains_of_text(b, ids) for b, ids in texts]
 
     def find_texts(self, tokens: list[list[np.ndarray]]) -> None:
-        """What is kept by hypothesis, of all that a search without beams has found."""
+        """Fills in what is kept for each text of a search without beams."""
         if "token_scores" in self.what:
             texts = [ids for sentence in tokens for ids in sentence]
             self.token_scores = [

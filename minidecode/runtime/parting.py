@@ -36,7 +36,7 @@ def find_parting(
     searches: tuple[list[TraceStep], list[TraceStep]], options: tuple[Options, Options], names: tuple[str, str],
     same_texts: bool, word: Callable[[int], str] = str,
 ) -> Parting:  # fmt: skip
-    """Where two searches of one sentence part. word(id): what to write for a token.
+    """The first step at which two searches of one sentence part. word(id): what to write for a token.
 
     They agree on a step if the same texts go on and the same texts finish, whatever else they have looked at.
     """

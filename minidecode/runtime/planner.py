@@ -60,7 +60,7 @@ class Layout:
 def lay_out(lifetimes: Sequence[Lifetime], place: Callable[..., np.ndarray]) -> Layout:
     """An offset for each lifetime, in whole cache lines, by `assign_offsets` or its replacement.
 
-    Raises OptionError, before anything is computed, where a function of the user's own gives offsets that no step could
+    Raises OptionError, before anything is computed, where a user function gives offsets that no step could
     use.
     """
     if not lifetimes:

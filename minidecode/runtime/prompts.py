@@ -158,7 +158,7 @@ def fit_sources_in_front(
 def cut_sources(
     ids: list[np.ndarray], rooms: list[int], context: int, truncate: bool | None, closing: Sequence[int]
 ) -> list[np.ndarray]:
-    """Sources that leave room for so many tokens of their targets. With truncate, their ends go.
+    """Sources that leave room for this many tokens of their targets. With truncate, their ends go.
 
     closing: how many tokens close each, and stay. Raises InputError on sources that do not fit.
     """
@@ -185,7 +185,7 @@ def or_truncate(truncate: bool | None, what: str) -> str:
 
 
 def cut_before_closing(row: Any, most: int, closing: int) -> Any:
-    """An array or a list of one entry for each token, cut to so many: what goes stands in front of those that close it.
+    """An array or a list with one entry a token, cut to this many: entries go in front of those that close the text.
 
     An end of text, and with mBART a language behind it, are what models know the end of a source by.
     """

@@ -33,9 +33,7 @@ class OpCount:
     code_paths: dict[str, int] = field(
         default_factory=dict
     )  # of an op that chooses: calls of its own code, of the BLAS
-    costs: list[Cost] = field(
-        default_factory=list
-    )  # of each call, where that was asked for: what it takes at the least
+    costs: list[Cost] = field(default_factory=list)  # of each call, where that was asked for: what it takes at least
 
 
 CostOf = Callable[[str, Any, dict[str, Any]], Cost | None]

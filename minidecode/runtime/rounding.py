@@ -12,7 +12,7 @@ SAFETY = 6.0
 
 
 def bound_of_sums(sums: int, longest: int, largest: float, unit: float) -> float:
-    """Bound on the error of a logit that so many sums lead to, computed in a format of unit roundoff `unit`.
+    """Bound on the error of a logit that this many sums lead to, computed in a format of unit roundoff `unit`.
 
         SAFETY * unit * sqrt(S * X) * largest |logit|
 
@@ -30,7 +30,7 @@ def bound_of_sums(sums: int, longest: int, largest: float, unit: float) -> float
 
 
 def logit_bound(model: Any, largest: float, positions: int, unit: float = FLOAT32) -> float:
-    """`bound_of_sums` of a model whose softmax adds up so many positions: 2 sums a layer, or 3 with cross attention."""
+    """`bound_of_sums` of a model with this many positions in its softmax: 2 sums a layer, 3 with cross attention."""
     decoder, encoder = model.weights.blocks, model.weights.encoder.blocks if model.has_encoder else ()
     sums = 2 * len(encoder) + (3 if model.has_encoder else 2) * len(decoder) + 1
     blocks = (*decoder, *encoder)  # gates double the outputs of `up`, and zeros in panels add to the numbers of `down`
@@ -39,7 +39,7 @@ def logit_bound(model: Any, largest: float, positions: int, unit: float = FLOAT3
 
 
 def score_bound(logit_error: float, tokens: int, score: float = 0.0, norm: float = 1.0, unit: float = FLOAT32) -> float:
-    """Bound on the error of a text's score, the sum of so many log-probabilities over a norm.
+    """Bound on the error of a text's score, the sum of this many log-probabilities over a norm.
 
     log softmax moves by at most twice what the logits move (once for the token, once for the normaliser). Adding up
     rounds once per token.

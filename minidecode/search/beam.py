@@ -65,7 +65,7 @@ def beam_search(
     may_be_straight = may_use_hars(ops, options)
     decided = step_of_beams(ops, logits_RV, state, request, options, step, may_be_straight, trace, kept)
     while True:
-        step += 1  # so many have run
+        step += 1  # steps that have run
         rows = request.rows_at(state.sentence_B, step)
         key = refused or key_of_step(rows, options)
         if looks.are_due(state.past, rows, key):
@@ -294,7 +294,7 @@ class Diversity:
 
     @classmethod
     def start(cls, groups: list[Beams], logits_RV: np.ndarray, options: Options) -> Diversity:
-        """Nothing is chosen yet."""
+        """The state at the beginning of a step, before any group has chosen."""
         (B, W, _), V = groups[0].running_BWM.shape, logits_RV.shape[1]
         dtype = logits_RV.dtype
         scores_BWV, chosen_BV = array_like(logits_RV, (B, W, V), dtype, 0), array_like(logits_RV, (B, V), dtype, 0)
@@ -318,7 +318,7 @@ class Diversity:
             self.chosen_BV[sentence_B, token_BX[:, x]] += 1
 
     def for_sentences(self, B: int) -> Diversity:
-        """For so many sentences."""
+        """The state for this many sentences."""
         return Diversity(self.penalty, self.scores_BWV[:B].copy(), self.chosen_BV[:B].copy())
 
 
@@ -401,7 +401,7 @@ class Beams:
         return replace(self, **arrays)
 
     def candidates_that_end(self, candidates: Candidates, stopping: Stopping) -> np.ndarray:
-        """ends_BC: the candidates that end their texts by a stop string or a function of the caller's."""
+        """ends_BC: the candidates that end their texts by a stop string or a caller's function."""
         _, parent_BC, token_BC = map(fetch, candidates)
         running_BWM, length_B = fetch(self.running_BWM), fetch(self.length_B)
         B, C = token_BC.shape

@@ -21,7 +21,7 @@ from ..runtime.arena import Extent
 from .candidates import option_against_hars
 
 # A letter for what is in it: f, d floats of 32 and 64 bits, i int64, u uint64, w uint32, h the bits of a float16, q
-# int8, o uint8, b bool. A number behind it: an array of so many axes; with "r", one that may only be read, as all
+# int8, o uint8, b bool. A number behind it: an array of this many axes; with "r", one that may only be read, as all
 # weights are, with "a" such a one whose numbers need not touch, with "s" one to write whose numbers need not. A star:
 # the arguments of a function that runs in tasks (cpu/common/tasks.py), which gets them in one tuple.
 WORKERS = {"common.thread_pool._work": ["i1 i"]}
@@ -94,7 +94,7 @@ LETTERS = {"f": "float32", "d": "float64", "i": "int64", "u": "uint64", "w": "ui
            "o": "uint8", "b": "boolean"}  # fmt: skip
 # Loading takes about half a second, Numba's import included, and what it saves is seldom more than half of NumPy's
 # time. A product of one row takes as long as one of about 16, or of float16 weights, which NumPy casts slowly, of 100;
-# with those counted, NumPy's time for so many numbers of weights times rows was two seconds on two cores.
+# with those counted, NumPy's time for this many numbers of weights times rows was two seconds on two cores.
 WORTH_LOADING = 1.5e11
 AS_LONG_AS_ROWS = {"float16": 100} | dict.fromkeys((*DYNAMIC, *BLOCKS), 100)
 
@@ -120,7 +120,7 @@ def reason_for_numpy(weights: Any, dtype: str, work: float, rows: Iterable[str])
 
 
 def work_of_search(parameters: int, weights: Any, dtype: str, extent: Extent, options: Options) -> float:
-    """Numbers of the weights (so many are the parameters), times rows that they are multiplied with."""
+    """Numbers of the weights (this many are the parameters), times rows that they are multiplied with."""
     rows = extent.sentences * max(options.num_beams, options.num_return_sequences) * rows_per_token(weights)
     prompts = extent.sentences * (extent.prompt_tokens + extent.source_tokens)
     return parameters * (prompts + extent.new_tokens * max(rows, AS_LONG_AS_ROWS.get(dtype, 16)))

@@ -302,7 +302,7 @@ class Constraint:
             self._step, self._before, self._now = step, self._now, {}
 
     def _state_after(self, ids: tuple[int, ...]) -> Beginning | None:
-        """Where these tokens lead, one token on from the step before; None where they match nothing."""
+        """The state after these tokens, one token on from the step before; None where they match nothing."""
         if ids not in self._now:
             if not ids:
                 self._now[ids] = self.root
@@ -393,7 +393,7 @@ class Constraint:
     def _old_end(
         self, matcher: Any, tokens: list[int], old: bytes | None, most: float, likely_cut: int = 0
     ) -> bytes | None:
-        """What is left of a known end behind a cut, if it completes the matcher's text and these tokens."""
+        """The rest of a known end after a cut, if it completes the matcher's text and these tokens."""
         if old is None:
             return None
         first, last = range(min(4, len(old))), range(max(len(old) - 8, 0), len(old) + 1)
@@ -422,12 +422,12 @@ class Constraint:
         return self._search_end(b"", None, np.inf, FIRST_END)
 
     def _search_end(self, text: bytes, old: bytes | None, most: float, states: int) -> bytes | None:
-        """A short end of a text, in at most so many tokens: bytes alone, or bytes and then what is left of the old end.
+        """A short end of a text, in at most `most` tokens: bytes alone, or bytes and then the rest of the old end.
 
         It goes byte by byte, the shortest first; a hint counts as one byte. Bytes behind which the same may follow are
         mostly the same to a pattern: of these the first is tried. Of texts of one length a few are followed, those
         first that turned off the first byte's way seldom, and long ago: they are the furthest on. So what is found is
-        an end, and mostly a short one; where none is found within so many states, one may still exist.
+        an end, and mostly a short one; where none is found within this many states, one may still exist.
         """
         start = self.by_byte.deep_copy()
         start.consume_tokens(list(text))
@@ -484,7 +484,7 @@ class Constraint:
         return None
 
     def _bytes_that_follow(self, allowed_X: np.ndarray) -> list[bytes]:
-        """Those to try: ASCII before all others; of many, the likely ends."""
+        """The bytes to try: ASCII first; where there are many, the likely ends."""
         following = [b for b in self._likely_end_bytes if allowed_X[b[0]]]
         following = [b for b in following if b < b"\x80"] or following
         if len(following) > MANY_BYTES:

@@ -33,10 +33,10 @@ class Drafter(Protocol):
     """Makes drafts."""
 
     def start(self, request: Request, texts: int, steps: int) -> None:
-        """The generation begins: so many texts of each prompt, of so many new tokens at most."""
+        """Begins a generation: `texts` texts of each prompt, of at most `steps` new tokens."""
 
     def drafts(self, texts: Texts, going_X: np.ndarray, most_X: np.ndarray) -> list[Draft]:
-        """A draft of at most so many tokens for each text that goes on."""
+        """A draft of at most this many tokens for each text that goes on."""
 
 
 def lookup_draft(text: np.ndarray, most: int, longest: int) -> np.ndarray:

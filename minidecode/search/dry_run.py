@@ -170,7 +170,7 @@ class _StandIn:
         return self.engine.capacity_for_texts(prompt_X, limit_X)
 
     def captures(self, key):
-        """Nothing is captured."""
+        """False: nothing is captured."""
         return False
 
     def run_step(self, step, state, said, key):

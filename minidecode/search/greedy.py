@@ -66,7 +66,7 @@ def greedy_search(
     step = 0
     chosen = next_tokens(ops, logits_RV, texts, request, options, step, trace, kept)
     while True:
-        step += 1  # so many have run
+        step += 1  # steps that have run
         rows = request.rows_at(texts.sentence_R, step)
         key = refused or key_of_step(rows, options)
         if looks.are_due(texts.past, rows, key):
@@ -284,7 +284,7 @@ class Texts:
         )  # fmt: skip
 
     def stop(self, stopping: Stopping, request: Request, scores_RV: np.ndarray) -> int:
-        """Ends texts by stop strings and functions of the caller's -> flags that are new."""
+        """Ends texts by stop strings and the caller's functions -> flags that are new."""
         ids_RM, lengths_R, done_R = map(fetch, (self.tokens_RM, self.length_R, self.done_R))
         texts = [ids_RM[r, : lengths_R[r]] for r in range(len(ids_RM))]
         end_R = stopping.ends(texts, request.prompt_B[self.sentence_R], done_R, fetch(scores_RV)) & ~done_R
@@ -295,7 +295,7 @@ class Texts:
 
 
 class Streams:
-    """The tokens of texts that go on, told to a function of the caller's."""
+    """Gives the tokens of running texts to the caller's function."""
 
     def __init__(self, on_token: Callable[[int, int], None] | None, request: Request, options: Options, rows: int):
         self.on_token, self.request, self.options = on_token, request, options

@@ -22,7 +22,7 @@ MOST = 8  # steps between two looks: a number of 64 bits has a byte for each
 
 
 def steps_between_looks(steps: int, may_end_early: bool) -> int:
-    """How many steps are launched between two looks, after so many steps: 1, 2, 4 or 8.
+    """How many steps are launched between two looks, after this many steps: 1, 2, 4 or 8.
 
     Where texts may end at any step, K steps between looks launch (K - 1) / 2 too many at the end on average. On an H100
     each look that is left out saves about 1/25 of a step of GPT-2. So K in place of K / 2 pays after 6 K * K steps. It
@@ -56,7 +56,7 @@ class Past:
         return cls(array_like(like, 1 + troubles + rows, np.int64, 0), troubles)
 
     def make_empty(self, troubles: int, rows: int) -> Past:
-        """An empty one for so many: the host has seen all steps."""
+        """An empty history of this many texts or sentences: the host has seen all steps."""
         return Past.start(self.history_X, troubles, rows)
 
     def note(self, flag: np.ndarray, trouble_X: np.ndarray, model_trouble_R: np.ndarray | None) -> None:
@@ -74,7 +74,7 @@ class Past:
         return [flags >> 8 * ago & 255 for ago in reversed(range(steps))]
 
     def troubles_of(self, ago: int) -> tuple[np.ndarray, np.ndarray]:
-        """(trouble_X, model_trouble_R) of the step before so many others."""
+        """(trouble_X, model_trouble_R) of the step before this many others."""
         report_X = fetch(self.history_X) >> 8 * ago & 255
         return report_X[1 : 1 + self.troubles], report_X[1 + self.troubles :]
 

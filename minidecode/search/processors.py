@@ -167,7 +167,7 @@ def is_any_due(rows: Rows, options: Options) -> bool:
 
 
 def make_tables(rows: Rows, options: Options) -> dict[Any, Any]:
-    """All tables that the processors of these options will ask for, for so many rows, in rows.tables, which it returns.
+    """Makes all tables that the processors of these options will ask for -> rows.tables, which holds them.
 
     A captured step can make none, and those of a kept step are a part of its state.
     """

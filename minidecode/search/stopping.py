@@ -1,4 +1,4 @@
-"""What ends a text beside EOS and its limit: strings in it, functions of the caller's, and the clock."""
+"""What ends a text beside EOS and its limit: strings in it, the caller's functions, and the clock."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from ..runtime.footprint import footprint, in_units
 if TYPE_CHECKING:
     from ..model import Model
 
-LONG_USE = Extent(8, 256, 256, 256, 512)  # what a batch computes at the least, for the plan `auto` to choose by
+LONG_USE = Extent(8, 256, 256, 256, 512)  # what a batch computes at least, for the plan `auto` to choose by
 
 
 def refuse_unsupported_model(model: Model) -> None:

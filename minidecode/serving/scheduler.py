@@ -55,7 +55,7 @@ class Reading(Part):
 
 
 def shared_out(left: Sequence[int], tokens: int) -> list[int]:
-    """How many tokens of each text a step reads, where so many are left of each: the oldest text comes first.
+    """How many tokens of each text a step reads, where this many are left of each: the oldest text comes first.
 
     The oldest may have half of them, so that none waits for ever. The rest goes to those that have the least left: a
     short text is read while a long one is. What they leave over goes to the others.
@@ -270,7 +270,7 @@ class Scheduler:
         self.chooses = True
         try:
             stays_R = lane.advance_rows(self.batch.ops, logits_RV)
-        except Exception as error:  # of a function of the caller's, in a lane of its own
+        except Exception as error:  # of a caller's function, in a lane of its own
             for job in lane.jobs:
                 job.fail(error)
             stays_R = np.arange(0)

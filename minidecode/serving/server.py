@@ -363,7 +363,7 @@ class Running:
             _check_answered(job)
 
     async def _in_time(self, what: Awaitable[Any], listening: asyncio.Future[None]) -> Any:
-        """Its result, unless the client leaves or the time is over before it is there."""
+        """The awaited result. Raises RefusedRequestError if the client leaves first or the time is over."""
         getting = asyncio.ensure_future(what)
         left = None if self.until is None else max(0.0, self.until - self.loop.time())
         done, _pending = await asyncio.wait({getting, listening}, timeout=left, return_when="FIRST_COMPLETED")

@@ -10,7 +10,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 
 class TimedProtocol(H11Protocol):
-    """HTTP as uvicorn speaks it; but a request, headers and body, must be there in so many seconds."""
+    """uvicorn's HTTP protocol with a time limit: a request, headers and body, must arrive in this many seconds."""
 
     seconds: ClassVar[float]
     late: asyncio.TimerHandle | None = None  # closes the connection, while a request is not there

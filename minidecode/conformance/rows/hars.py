@@ -127,7 +127,7 @@ def error_bound(logits_RV, base_BW, C):
 
 
 def find_fault(best_BC, parent_BC, token_BC, logits_RV, base_BW, C) -> str | None:
-    """What is wrong with an answer, in words: of its scores and their order, or of what it leaves out."""
+    """The mistake in an answer, in words: in its scores, their order, or what it leaves out; else None."""
     score_BX, off_BX = compute_scores_and_error_bounds(logits_RV, base_BW)
     logits_BWV = logits_RV.reshape(*base_BW.shape, -1)
     W, V = base_BW.shape[1], logits_RV.shape[1]

@@ -123,7 +123,7 @@ def error_bound(x_RD, y_RD, bias_D, norm):
 
 
 def error_bound_of_inexact_input(x_RD, off_RD, norm):
-    """Where x itself is off by as much: that, enlarged by the spread, on top of the norm's own bound."""
+    """The bound where x itself is off by off_RD: that error divided by the spread, on top of the norm's own bound."""
     spread_R1, normalised_RD = _spread_and_normalised(x_RD, norm)
     typical_R1 = np.sqrt((off_RD**2).mean(axis=1, keepdims=True))
     moved_RD = np.abs(norm.gain_D) * (off_RD + typical_R1 * (1 + normalised_RD)) / spread_R1

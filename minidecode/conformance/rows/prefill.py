@@ -32,7 +32,7 @@ def draw_inputs(draw):
     targets = draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))
     causal = draw(st.booleans())
     sources = draw(st.lists(st.integers(0 if causal else 1, 4), min_size=len(targets), max_size=len(targets)))
-    if causal:  # so many keys of earlier parts
+    if causal:  # this many keys of earlier parts
         sources = [earlier + queries for earlier, queries in zip(sources, targets, strict=True)]
     K, U = draw(size), draw(size)
     q_RHK = draw_array(draw, sum(targets), G * per_group, K)

@@ -362,7 +362,7 @@ class Student:
                 "arrays": arrays}  # fmt: skip
 
     def _arrays_in(self, frame) -> dict:
-        """Variable -> the dtype's kind and the shape of each array that a function of the student's has."""
+        """Variable -> the dtype's kind and the shape of each array in a student's function."""
         if frame.f_code.co_name == "<module>":
             return {}
         arrays = [(n, a) for n, a in frame.f_locals.items() if type(a) is self._numpy.ndarray][:MOST_ARRAYS]

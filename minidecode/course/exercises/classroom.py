@@ -39,7 +39,7 @@ def run_checks() -> Iterator[Readiness]:
 
 
 class _NotReadyError(Exception):
-    """What is wrong, and how it is mended."""
+    """A class is not ready: the message says why, and what to do."""
 
 
 def _check_generation() -> str:

@@ -69,7 +69,7 @@ class Trial:
     callbacks that threads called when the function had returned; left_running: threads that were still there a moment
     after. again: what came of the same input otherwise, where a task tries that: see `NumPyTask.try_again`. probes: as
     again, where a task tries several things, by what each of them would show. peak, grown: bytes that the call and what
-    the file keeps had at the most beyond the inputs, told by the student's process, and seen by the system.
+    the file keeps had at most beyond the inputs, told by the student's process, and seen by the system.
     """
 
     inputs: dict[str, Any]
@@ -106,7 +106,7 @@ class Task:
         raise NotImplementedError
 
     def variation(self, rng: np.random.Generator) -> dict[str, Any]:
-        """What is drawn anew for each student: constants of the skeleton in capitals, {{name}} in the text."""
+        """The constants drawn for each student: in the skeleton in capitals, in the text as {{name}}."""
         return {}
 
     def cases(self, v: SimpleNamespace, rng: np.random.Generator) -> list[dict[str, Any]]:
@@ -122,7 +122,7 @@ class Task:
         return 0.0
 
     def tell(self, v: SimpleNamespace, inputs: dict[str, Any], got: tuple, want: tuple) -> str:
-        """What is wrong with this output, in one sentence that names row, place and numbers."""
+        """The mistake in this output, in one sentence that names row, place and numbers."""
         return f"{self.call(inputs)}: {first_difference(self.returns, got, want, self.bound(v, inputs))}"
 
     def altered(self, v: SimpleNamespace, inputs: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -134,7 +134,7 @@ class Task:
         return None
 
     def miss(self, v: SimpleNamespace, trial: Trial) -> Miss | None:
-        """What is wrong although the output is right: loads, sectors, calls, bytes beyond the limit."""
+        """A limit that is exceeded although the output is right: loads, sectors, calls or bytes."""
         return None
 
     # How it is judged
@@ -203,7 +203,7 @@ class Task:
         return ""
 
     def wrong(self, v: SimpleNamespace, trial: Trial) -> Miss | None:
-        """What is wrong with the output. A task whose right answers are many, such as plans, judges them here."""
+        """The mistake in the output. A task that has many right answers, such as plans, judges them here."""
         if trial.got is None:
             return None
         want = as_tuple(self.expected(v, trial.inputs, None, trial.ran))
@@ -251,7 +251,7 @@ class Task:
         return "only-multiples-of-32" if not fits and self._only_multiples(v, tried) else None
 
     def on_this_input(self, v: SimpleNamespace, tried: list[Trial], first: Trial) -> str | None:
-        """Where no one mistake gives all outputs, as of two at once: the one that gives the first that is wrong.
+        """The mistake that gives the first wrong output, where no single mistake gives all outputs (two at once).
 
         It needs that no output is right that this mistake would make wrong, that something else is wrong elsewhere, and
         MANY numbers, or another input on which it is so.

@@ -12,7 +12,7 @@ MISTAKES = {  # what code raised -> the mistake
 
 
 def line_of_error_in_words(error: dict[str, Any]) -> str:
-    """Where code raised, if that is known, to begin a sentence with."""
+    """The line where code raised, to begin a sentence with; "" if it is not known."""
     return f"line {error['line']}: " if error.get("line") else ""
 
 

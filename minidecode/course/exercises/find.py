@@ -67,7 +67,7 @@ class Exercise:
         return False
 
     def check(self, submission: Submission, seed: int, **how: Any) -> Verdict:
-        """The task's verdict; of a file without a line of the student's, that it is not begun."""
+        """The task's verdict; "not begun" on a file without a line by the student."""
         verdict = self.task.check(submission, seed, **how)
         if not verdict.ok and self.is_untouched(submission.source):
             begins, message = "Not begun: this is the file as it was started", verdict.message
@@ -112,7 +112,7 @@ class Exercise:
         return next((folder for folder in folders if (folder / "solution.py").is_file()), None)
 
     def published_solutions(self) -> list[published_solutions.Published]:
-        """What is known of the solutions: by themselves in a checkout, else as the build of the wheel noted it."""
+        """The published solutions: read from a checkout, else as the build of the wheel noted them."""
         if folder := self.folder():
             return published.read_solutions(folder, self.template())
         noted = HERE / "skeletons" / published.NOTED

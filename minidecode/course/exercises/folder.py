@@ -41,7 +41,7 @@ def work_folder(path: Path | None, makes: bool = False) -> Folder:
 
 
 class Folder:
-    """Where a student works. Nothing is written before something is started or checked."""
+    """The folder where a student works. It is written when an exercise is started or checked, and not before."""
 
     def __init__(self, path: Path):
         self.path = path

@@ -44,7 +44,7 @@ class Graded:
 
     @property
     def message(self) -> str:
-        """What is said of it, in one line or several."""
+        """The verdict in words, on one line or several."""
         if self.verdict is not None:
             return self.verdict.message
         return f"Nothing was handed in. {self.strays_in_words}".rstrip()

@@ -68,7 +68,7 @@ def _last_cell(exercise: Exercise, shell: Any) -> str | None:
 
 
 def _offer_fresh(exercise: Exercise, folder: Folder, shell: Any, source: str) -> None:
-    """Where the check has drawn another variation, a cell with it below this one."""
+    """Adds a cell below this one with the new variation, if the check has drawn one."""
     fresh = folder.path_of_exercise(exercise).read_text(encoding="utf-8")
     if fresh != source:
         folder.write_cell(exercise, fresh)

@@ -115,7 +115,7 @@ def _why_no_kernel(tree: ast.Module, file: str, kernel: str) -> str:
 
 
 def _barriers_and_writes(kept: list[ast.stmt]) -> tuple[dict[int, str], dict[str, list[int]]]:
-    """Where threads wait for each other, and where arrays are written."""
+    """(line -> barrier at which threads wait, array -> lines that write it)."""
     waits: dict[int, str] = {}
     written: dict[str, list[int]] = {}
     for node in (inner for statement in kept for inner in ast.walk(statement)):

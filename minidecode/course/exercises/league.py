@@ -117,7 +117,7 @@ def score(exercise: Exercise, submission: Submission, league: int, version: str)
 
 
 def _does_less(task: KernelTask, trials: list[Trial], disguised: list[Trial]) -> str:
-    """Where a kernel does less on an input of the league than on the same in disguise, in words; else ""."""
+    """The first input of the league on which a kernel does less than on the same in disguise, in words; else ""."""
     for trial, other in zip(trials, disguised, strict=True):
         here, there = trial.ran.counts[task.ranked], other.ran.counts[task.ranked]
         if here < there:
@@ -216,7 +216,7 @@ def recount_line(student: str, folder: Path, line: str, league: int, version: st
 
 
 def _how_claim_differs(claimed: Score, counted: Score) -> str:
-    """Where a line differs from what its file counts; "" where it does not."""
+    """How a line differs from what its file counts; "" where it does not."""
     for name in dict.fromkeys([*counted.counts, *claimed.counts]):
         here, there = claimed.counts.get(name), counted.counts.get(name)
         if here != there:

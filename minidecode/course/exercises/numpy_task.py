@@ -31,7 +31,7 @@ class NumPyTask(Task):
     gives = True  # whether something is returned
     imports: tuple[str, ...] = ()  # modules beyond NumPy and a few of Python's that the answer may import
     seconds: float | None = None  # for one answer, where less than usual is enough
-    measure = False  # whether Trial.peak is wanted: bytes that the call and the file had at the most, by tracemalloc
+    measure = False  # whether Trial.peak is wanted: bytes that the call and the file had at most, by tracemalloc
 
     def is_huge(self, inputs: dict[str, Any]) -> bool:
         """Whether Trial.grown is wanted: inputs so large that the system sees from outside what a call holds."""

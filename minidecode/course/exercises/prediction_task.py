@@ -135,7 +135,7 @@ class PredictionTask(Task):
         return {mistake: "Your prediction"} if mistake else {}
 
     def _mistakes_text(self, mistakes: dict[str, str], v: SimpleNamespace, values: dict[str, Any], right) -> str:
-        """What is said of a prediction that is wrong."""
+        """The explanation of a wrong prediction."""
         lines = [f'{where} is what "{m.replace("-", " ")}" gives: {self.known[m]}.' for m, where in mistakes.items()]
         return "\n".join(lines) or "It is none of the mistakes that this exercise knows by name."
 
@@ -166,7 +166,7 @@ def factor_between(one: Any, two: Any) -> float:
 
 
 def why_no_answer(value: Any, due: Any) -> str | None:
-    """What is due in place of a value that can be no answer: a number above 0, or so many whole ones, or ()."""
+    """Why a value can be no answer: a number above 0 is due, or as many integers as in `due`, or (). Else None."""
     if isinstance(due, int | float):
         if not isinstance(value, int | float) or isinstance(value, bool):
             return "a number is due"

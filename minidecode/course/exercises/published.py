@@ -106,7 +106,7 @@ def _is_no_code(node: ast.AST) -> bool:
 
 
 def _shape_of_syntax(node: object, names: dict[str, str] | None) -> str:
-    """What is left of a part of a program. names: filled in as names come; None to keep them, and leave out bodies.
+    """The shape of a part of a program. names: filled in as names come; None to keep names, and leave out bodies.
 
     Not `ast.dump`, which writes the same program otherwise in other versions of Python.
     """

@@ -48,7 +48,7 @@ def _are_near(got: np.ndarray, want: np.ndarray, bound: Any) -> np.ndarray:
 
 
 def different_kind(names: Sequence[str], got: Sequence, want: Sequence, in_place: int = 0) -> Miss | None:
-    """What is wrong with the number, types or shapes of the outputs. in_place: how many are not returned."""
+    """A mistake in the number, types or shapes of the outputs; else None. in_place: how many are not returned."""
     if len(got) != len(want):
         due = len(want) - in_place
         return Miss(f"{due} result{'s are' if due != 1 else ' is'} due, and {len(got) - in_place} came back.")

@@ -280,7 +280,7 @@ def _start_judge(**limits: Any) -> Sandbox:
 
 
 def _minimal_environment() -> dict[str, str]:
-    """Nothing of the parent's environment but what Python needs to start."""
+    """Only those of the parent's variables that Python needs to start, and settings of the sandbox."""
     kept = {k: os.environ[k] for k in ("SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH") if k in os.environ}
     one = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     at_once = {
@@ -346,7 +346,7 @@ def _what_the_system_refuses() -> tuple[str, ...]:
 
 
 def limits_in_words() -> list[str]:
-    """What is enforced on this system, in words."""
+    """The limits that are enforced on this system, in words."""
     if _is_memory_watched():
         memory = f"memory: watched ten times a second, ended above {MEMORY // 2**30} GiB (no limit by the system here)"
     else:

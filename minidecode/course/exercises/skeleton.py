@@ -23,7 +23,7 @@ _INSTEAD = re.compile(r"^\s*#\| ?(.*)$")
 
 
 def folders_with_solutions() -> list[Path]:
-    """Where solutions may be: around the package, where the user stands, and in the instructor's package."""
+    """The folders that may have solutions: the checkout, the current folder, and the instructor's package."""
     instructor = importlib.util.find_spec("minidecode_instructor")
     installed = map(Path, instructor.submodule_search_locations or ()) if instructor else ()
     return [CHECKOUT, Path.cwd(), *installed]
@@ -98,7 +98,7 @@ def seed_in_source(source: str, number: int) -> int | None:
 
 
 def changed_constants(source: str, constants: dict[str, object]) -> list[str]:
-    """Where a file says other constants than were drawn for it, a sentence each. What no literal says is changed, too.
+    """The constants of a file that differ from the drawn ones, a sentence each. What is no literal counts as changed.
 
     Constants that are gone, and a source that is no Python, are reported by the code that runs it.
     """

@@ -30,8 +30,8 @@ class TooLargeError(WireError):
 class Callback:
     """Stands for a function that stays on the judge's side: the student's process asks for each call.
 
-    stall: the first call lasts until nothing was called for so many seconds, as if a disk were slow. parameters: those
-    of the function, by which the student may name its arguments.
+    stall: the first call lasts until nothing was called for this many seconds, as if a disk were slow. parameters:
+    those of the function, by which the student may name its arguments.
     """
 
     def __init__(self, name: str, function: Any = None, stall: float = 0.0, parameters: tuple[str, ...] = ()):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 FORMAT = 2
 PLANS = ("cache=replicated", "cache=split")
-LIKELIEST = 5  # of a step without beams: so many of the model's first choices are candidates
+LIKELIEST = 5  # of a step without beams: this many of the model's first choices are candidates
 INSIDE_BYTES = 1_200_000  # one for each number inside the heads; layers are left out, evenly, until the rest fits
 
 

@@ -1,4 +1,4 @@
-"""What is said of an engine, stage by stage. The engine runs in processes of its own (engine.py), the judge is here."""
+"""The verdict on an engine, stage by stage. The engine runs in processes of its own (engine.py), the judge is here."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def results_of(
 
 
 def verdict_on_stage(stage: Stage, kit: Kit) -> dict[str, Any]:
-    """What is said of one stage: passed, not begun, or what is wrong."""
+    """The result of one stage: passed, not begun, or the mistake."""
     name, began = kit.engine.path.name, time.perf_counter()
     try:
         names = kit.engine.names

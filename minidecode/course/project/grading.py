@@ -94,7 +94,7 @@ def grade(
 
 
 def message_of(graded: Graded, result: dict[str, Any]) -> str:
-    """What is said of one stage, in one or two sentences."""
+    """The verdict on one stage, in one or two sentences."""
     message = result["message"] or result["state"]
     return f"{message} Against the rules: {'; '.join(graded.rules)}." if graded.rules else message
 

@@ -12,13 +12,13 @@ HEAD = '"""My engine: one decoder in twelve stages. minidecode project check say
 
 
 def our_engine() -> str | None:
-    """Its text, where solutions are."""
+    """The text of our engine; None where there are no solutions."""
     solutions = (root / "exercises" / "engine" / "solution.py" for root in folders_with_solutions())
     return next((solution.read_text("utf-8") for solution in solutions if solution.is_file()), None)
 
 
 def engine_skeleton() -> str:
-    """Its text. From a checkout it is made of the solution, so the two cannot differ."""
+    """The text of the skeleton. In a checkout it is made from the solution, so the two cannot differ."""
     if (solution := our_engine()) is not None:
         return HEAD + strip_solution(solution)
     if SHIPPED.is_file():

@@ -36,7 +36,7 @@ PARENTS = [0, 0, 1, 3]  # of rows that are reordered
 
 
 class Miss(Exception):  # noqa: N818 (it is a verdict)
-    """What is wrong, in words."""
+    """A stage's check fails: the message says why."""
 
 
 @functools.cache
@@ -58,7 +58,7 @@ class Kit:
     _row: int = 0
 
     def begin(self, stage: int) -> None:
-        """Nothing that the engine kept is left, and prompts are new."""
+        """Begins a stage with a fresh engine and new prompts."""
         self.engine.fresh()
         self.numbers, self._row = {}, 0
         self.rng = np.random.default_rng([stage, self.seed])
@@ -127,9 +127,9 @@ class Kit:
         return self._row
 
     def at_least(self, name: str, spent: int, rows: int, logits: int) -> None:
-        """Raises Miss where fewer multiply-adds are counted than so many rows through the layers, and logits, take.
+        """Raises Miss if fewer multiply-adds are counted than this many rows through the layers, and logits, take.
 
-        Or where more of the model's numbers are taken out than the embeddings of so many rows.
+        Or where more of the model's numbers are taken out than the embeddings of this many rows.
         """
         shapes = self.oracle.config
         width = shapes.n_embd
@@ -168,7 +168,7 @@ class Kit:
 
 @contextmanager
 def error_with_input(what: str) -> Iterator[None]:
-    """An error of the student's code says what it was given."""
+    """Adds the arguments to an error of the student's code."""
     try:
         yield
     except Exception as error:

@@ -78,7 +78,7 @@ def _fetch_line(typing_context, address):
 
 @njit(inline="always")
 def fetch(address, size):
-    """Asks for the cache lines of so many bytes, which are read soon."""
+    """Asks for the cache lines of this many bytes, which are read soon."""
     for line in range(0, size, 64):
         _fetch_line(address + line)
 

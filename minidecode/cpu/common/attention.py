@@ -7,7 +7,7 @@ from .jit import REORDER, njit
 from .low_precision import f32
 
 WORTH_WORKERS = 2**16  # numbers of keys and values, times the queries that they meet: some 20 us of reading
-PREFETCH_KEYS = 24  # so many keys before one is read, it is fetched
+PREFETCH_KEYS = 24  # this many keys before one is read, it is fetched
 
 
 @njit(cache=True, nogil=True)
@@ -22,7 +22,7 @@ def scores_of(q_XK, k_MK, v_MU, scores_XM):
 
 @njit(inline="always")
 def _fetch_positions(k_MK, v_MU, m):
-    """Where keys and values come from memory, one position's values are as many bytes as the key that is read now."""
+    """Prefetches the values of position m, and the key PREFETCH_KEYS positions ahead."""
     key = min(m + PREFETCH_KEYS, len(k_MK) - 1)
     fetch(k_MK.ctypes.data + key * k_MK.strides[0], k_MK.shape[1] * k_MK.itemsize)
     fetch(v_MU.ctypes.data + m * v_MU.strides[0], v_MU.shape[1] * v_MU.itemsize)

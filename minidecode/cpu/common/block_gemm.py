@@ -29,7 +29,7 @@ from .thread_pool import DONE, parallel_for
 from .tile import F32, I8, I16, I32, I64, LINE, MOST_ROWS, Kind, best_of, fetch, float_of_half, load_from, on_all_lanes
 
 F = np.float32
-PREFETCH_BYTES = 2**12  # so many bytes before weights are read, they are fetched
+PREFETCH_BYTES = 2**12  # this many bytes before weights are read, they are fetched
 ROWS_BYTES = 2**20  # of a task: the rows that go by
 # The totals of a tile, a step's sums beside them, and what a step needs.
 KINDS = (
@@ -41,7 +41,7 @@ KIND = best_of(KINDS) or KINDS[-1]
 
 
 def tile_of(rows: int, bits: int):
-    """The intrinsic that computes a tile of so many rows: `tile(x, x_row, panel, scale, steps, y, y_row)`.
+    """The intrinsic that computes a tile of this many rows: `tile(x, x_row, panel, scale, steps, y, y_row)`.
 
     All arguments are whole numbers of 64 bits: the addresses of the first row's activations, of the panel, of its
     scales and of the results; the distances in bytes between rows of either; and how many times eight inputs there are.
@@ -206,7 +206,7 @@ def _panels_for_rows(task, tile, bits, x_RX, w_PX, scale_PX, y_RX, adds, panels_
 
 @njit(inline="always")
 def _tile_of_int4(rows, x, x_row, panel, scale, steps, y, y_row):
-    """The tile that has so many rows."""
+    """The tile that has this many rows."""
     if rows == 6:
         _six(x, x_row, panel, scale, steps, y, y_row)
     elif rows == 5:

@@ -33,7 +33,7 @@ def pack_weights(dtype: str, weights: Any, must: bool) -> Any:
 
 
 def check_dot_product(x_bits: int) -> None:
-    """Raises OptionError where the processor has no dot product for rows of so many bits."""
+    """Raises OptionError where the processor has no dot product for rows of this many bits."""
     if DOT is not None and x_bits <= DOT.x_bits:
         return
     if DOT is not None:

@@ -48,7 +48,7 @@ ROWS_OF_TASK = 192  # at most, where several threads share a product
 # 7 % faster, 1,024 rows 8 to 14 %, and 16 rows 9 % slower.
 BLOCK_IN_FIRST_LEVEL, LONG_BLOCK = 96, 768
 BLOCK_OF_TWO = 256  # where two tiles share a block, and so fetch the next: 8 rows take 14.7 ms, with 768 steps 16.1
-PREFETCH_STEPS = 32  # so many steps before weights are read, they are fetched, where no earlier tile can do it
+PREFETCH_STEPS = 32  # this many steps before weights are read, they are fetched, where no earlier tile can do it
 ROWS_OF_ROUNDING = 16  # in a task
 WORTH_TWO_TASKS = 2**20  # bytes of weights times rows, of which four take no longer than one
 
@@ -253,7 +253,7 @@ def _panels_for_rows(
 
 @njit(inline="always")
 def int8_tile(rows, x, x_row, w, steps, head, scale, y, y_row, begins, ends, prefetch, prefetch_step):
-    """The tile that has so many rows; tile.py has the arguments."""
+    """The tile that has this many rows; tile.py has the arguments."""
     if rows == 6:
         _six(x, x_row, w, steps, head, scale, y, y_row, begins, ends, prefetch, prefetch_step)
     elif rows == 5:

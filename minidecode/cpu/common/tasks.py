@@ -79,7 +79,7 @@ def _in_numbers(typing_context, arguments):
 
 @intrinsic
 def _address_of(typing_context, function, arguments):
-    """Where the code lies that calls the function: of the address of its arguments' structure, and a task."""
+    """The address of code that calls the function, given the address of its arguments' structure, and a task."""
     kinds = types.int64, *arguments
     function.get_call_type(typing_context, kinds, {})  # compiles it
     compiled = function.dispatcher.overloads[kinds]

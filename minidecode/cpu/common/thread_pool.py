@@ -42,7 +42,7 @@ ASLEEP = 32  # 1: a worker sleeps, and has not been woken since
 ONLY_NOTED = 33  # 1: work is written down, and does not run
 MOST_LOOKS = 34  # so often the owner looks for who is inside before it asks whether they live; 0: without end
 NUMBER = 35  # the last number
-FUNCTION, TASKS, LENGTH, ARGS, MOST_ARGS = 36, 37, 38, 39, 129  # the work; so many numbers of arguments, from ARGS on
+FUNCTION, TASKS, LENGTH, ARGS, MOST_ARGS = 36, 37, 38, 39, 129  # the work; this many numbers of arguments, from ARGS on
 SIZE = ARGS + MOST_ARGS
 AWAKE = 500e-6  # seconds that a worker looks for more work before it sleeps
 PATIENCE = 300e-6  # seconds that workers may be inside when all tasks are taken
@@ -51,7 +51,7 @@ STALL = 1.0  # seconds that somebody may be inside before the owner asks whether
 DONE, TABLE_IS_TAKEN, FAILED, STALLED, REFUSED, SLEEPING = 1, -1, -2, -3, -4, -5
 CALLER_ALONE, SPINNING_WORKERS, ALL_WORKERS = range(3)
 WORTH_SHARING = 2**18  # numbers that an op reads: some 100 us
-TASKS_PER_THREAD = 4  # at the least, where work is large: no thread waits long for the last one
+TASKS_PER_THREAD = 4  # at least, where work is large: no thread waits long for the last one
 NO_TABLE, NEVER = np.zeros(0, np.int64), 2**62  # where no worker shall come, and for how long
 NO_ROOM = "no room for the scores of a head, or for another part of the work that threads share"
 OUT_OF_TABLE = "a token or a position is outside of its table"
@@ -59,7 +59,7 @@ REMEDY = ": run again, or set NUMBA_NUM_THREADS=1, which needs no worker threads
 
 
 def parallel_for(function, tasks, arguments, workers):
-    """Runs `function` for so many tasks; with workers, if no other thread has them -> whether the arguments fit.
+    """Runs `function` for this many tasks; with workers, if no other thread has them -> whether the arguments fit.
 
     function: what `in_tasks` (tasks.py) makes of one. The arrays belong to the caller and stay where they are until all
     is done. Raises MemoryError if a task does. workers: CALLER_ALONE; SPINNING_WORKERS, for work between GEMMs that may
@@ -333,7 +333,7 @@ def schedule(tasks, function, args, table):
 
 @njit(cache=True, nogil=True)
 def _work(table, looks):
-    """Helps with all queued work, until for so many looks none has come."""
+    """Helps with all queued work, until this many looks in a row have found none."""
     seen = idle = 0
     while idle < looks:
         number = load(table, OPEN)
@@ -376,7 +376,7 @@ def _launch_all(launches_X, first, away, patience, table):
     """Runs launches from the one that begins at `first` on -> (where the next begins, the last's looks, away).
 
     All of them, unless one fails, or waits for workers for longer than `patience`, or is for workers who sleep: then
-    SLEEPING, and that one is the next. away: so many go without workers.
+    SLEEPING, and that one is the next. away: this many go without workers.
     """
     while first < len(launches_X):
         is_shared, function, tasks = launches_X[first], launches_X[first + 1], launches_X[first + 2]

@@ -35,7 +35,7 @@ class Kind:
 
     is_float: it multiplies float32, one input at a time. Of the others, offset is what is added to each activation,
     because x86 multiplies unsigned by signed bytes; and x_bits is how many bits an activation may have: vpmaddubsw adds
-    two products in 16 bits, which hold those of 7 bits at the most.
+    two products in 16 bits, which hold those of 7 bits at most.
     """
 
     name: str
@@ -124,7 +124,7 @@ HAS_HALVES = platform.machine().lower() not in ("x86_64", "amd64") or "f16c" in 
 
 
 def tile_of(kind: Kind | None, rows: int) -> Any:
-    """The intrinsic that computes a tile of so many rows, for some of the inputs or all:
+    """The intrinsic that computes a tile of this many rows, for some of the inputs or all:
 
         tile(x, x_row, w, steps, head, scale, y, y_row, begins, ends, prefetch, prefetch_step)
 

@@ -379,7 +379,7 @@ def has_wide_heads(k_XGMK, v_XGMU) -> bool:
 
 
 def make_result_array(q_RHK, cache, out):
-    """Where the answer goes. Raises OptionError where the kernels do not compute in these types."""
+    """Makes the array of the answer. Raises OptionError where the kernels do not compute in these types."""
     narrow = [array.dtype for array in cache if array.dtype not in (np.float32, np.float16)]
     if q_RHK.dtype != np.float32 or narrow:
         raise OptionError(

@@ -24,7 +24,7 @@ def write_nan(best_BC, index_BC, b):
 
 @cuda.jit(device=True)
 def keep_scores_reaching(tile, width, threshold, C, kept, number, part, place):
-    """Where in the tile scores reach the threshold, into `kept`; the exact best C if there are more than places.
+    """Writes to `kept` where the tile's scores reach the threshold; the exact best C if there are more than places.
 
     Returns how many there are.
     """

@@ -1,4 +1,4 @@
-"""What is beyond a dtype's range becomes its largest number: a piece of the kernels that round to float16."""
+"""Saturates numbers at a dtype's largest: a piece of the kernels that round to float16."""
 
 from __future__ import annotations
 

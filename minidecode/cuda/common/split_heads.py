@@ -80,7 +80,7 @@ def add_and_cut(qkv_RX, bias_X, largest, q_RX, k_RX, v_RX):
 
 
 def make_head_arrays(qkv_RX, heads, dtype, out):
-    """Where queries, keys and values go. Raises OptionError where the kernels do not compute in this type."""
+    """Makes arrays for queries, keys and values. Raises OptionError where kernels do not compute in this type."""
     if qkv_RX.dtype != np.float32:
         raise OptionError(f"the kernels that cut into heads take float32, not {qkv_RX.dtype}: the reference does both")
     R, G = len(qkv_RX), heads.G

@@ -125,7 +125,7 @@ class Task(NumPyTask):
         return (best_BW % V == v.eos).sum(axis=1).tolist()
 
     def overall(self, v, tried):
-        """Where there is no output to compare: what the input asks of the code."""
+        """What the input asks of the code, where there is no output to compare; else ""."""
         first = next(t for t in tried if t.miss)
         if first.miss.is_of_value or first.miss.mistake:
             return ""

@@ -73,7 +73,7 @@ class Task(KernelTask):
         return out
 
     def bound(self, v, inputs):
-        """All numbers are above 0, so each of the additions rounds by U of the sum at the most, in any order."""
+        """All numbers are above 0, so each of the additions rounds by U of the sum at most, in any order."""
         a = inputs["a"].astype(np.float64)
         return a.sum(axis=1) * (-(-a.shape[1] // v.threads) + v.threads) * 2.0**-24
 

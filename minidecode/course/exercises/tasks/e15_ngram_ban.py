@@ -46,7 +46,7 @@ class Task(NumPyTask):
         return cases
 
     def _text(self, v, width, used):
-        """Where the tokens of a row lie that are no pads."""
+        """The slice of a row's tokens without its padding."""
         return slice(width - used, width) if v.padding == "left" else slice(0, used)
 
     def expected(self, v, inputs, mistake=None, ran=None):

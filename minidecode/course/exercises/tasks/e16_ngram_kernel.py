@@ -109,7 +109,7 @@ class Task(KernelTask):
         return None
 
     def recognise(self, v, tried):
-        """Where one row alone was looked at, nothing can be said of how the others are found."""
+        """Not "row-stride" if the kernel looked at one row alone, which says nothing about how it finds others."""
         mistake = super().recognise(v, tried)
         return None if mistake == "row-stride" and self._is_one_row_alone(tried) else mistake
 

@@ -75,7 +75,7 @@ class Task(KernelTask):
         return out
 
     def bound(self, v, inputs):
-        """The error of float32 sums in any order: the mean is off by width * U * |x| at the most, less the row's first
+        """The error of float32 sums in any order: the mean is off by width * U * |x| at most, less the row's first
         number.
 
         All else that rounds (a difference, a root, a division, two products, a sum) is a few U of what is computed;

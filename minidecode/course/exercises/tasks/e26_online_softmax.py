@@ -105,7 +105,7 @@ class Task(KernelTask):
         return out
 
     def bound(self, v, inputs):
-        """The error of a probability, which is 1 at the most.
+        """The error of a probability, which is 1 at most.
 
         Two scores and their difference round by U of the score each, and exp makes a relative error of that; exp itself
         and the steps of a sum, with its shrinking, round by a few U, in whatever order the sum is taken.

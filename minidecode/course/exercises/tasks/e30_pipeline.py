@@ -178,7 +178,7 @@ class Task(NumPyTask):
         return f"run({len(lines)} lines; {'; '.join(special)})"
 
     def _most_on_their_way(self, trial):
-        """Lines that were read and not written yet, at the most."""
+        """Lines that were read and not written yet, at most."""
         ahead, most = 0, 0
         for name, _ in trial.calls:
             ahead += 1 if name == "read" else -1

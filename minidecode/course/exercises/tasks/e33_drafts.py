@@ -8,7 +8,7 @@ from ..exercise import draw_telling_input, rows_alike
 from ..numpy_task import NumPyTask
 
 PARTS = 256  # probabilities are multiples of 1 / PARTS, so that their sums and differences are exact in float64
-LOTS = 4096  # random numbers lie in the middle of so many equal parts
+LOTS = 4096  # random numbers lie in the middle of this many equal parts
 NOTHING = -1
 
 

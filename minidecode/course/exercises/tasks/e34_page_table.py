@@ -96,7 +96,7 @@ class Events:
         self.v, self.rng = v, rng
 
     def append(self, row: int, tokens: int) -> list[tuple[int, int, int]]:
-        """So many tokens for a row."""
+        """Events that append `tokens` tokens to a row."""
         return [(APPEND, row, token) for token in self.rng.integers(10, 100, tokens).tolist()]
 
     def drawn(self, rows: int, steps: int) -> list[tuple[int, int, int]]:
@@ -136,7 +136,7 @@ def _case_of_events(v, events, rows, spare) -> dict[str, Any]:
 
 
 def _pages_needed(v, events, rows) -> tuple[int, int]:
-    """(pages of the longest text, pages that are held at one moment): both at the most.
+    """(pages of the longest text, pages that are held at one moment): both at most.
 
     A page is named by the event that began it or copied it.
     """
@@ -299,7 +299,7 @@ class Replay:
         return message, None
 
     def _needless(self, row: int | None, pair: tuple[int, int]) -> Complaint:
-        """What is said of a copy without which all would be right."""
+        """The message about a needless copy."""
         source, target = pair
         message, holders = f"copy({source}, {target}) is not needed", self._holders(source)
         mine = [] if row is None else self.table[row]
@@ -367,7 +367,7 @@ class Replay:
 
 
 def _numbers(arguments: tuple, count: int) -> tuple[int, ...] | None:
-    """The arguments of a call as integers, where they are so many."""
+    """The arguments of a call as integers, if there are that many."""
     arrays = [np.asarray(a) for a in arguments]
     if len(arrays) != count or any(a.ndim or a.dtype.kind not in "iu" for a in arrays):
         return None

@@ -15,7 +15,7 @@ from ..wire import Callback
 
 V = 9  # tokens
 WIDTH = 3
-LOTS = 4096  # random numbers lie in the middle of so many equal parts
+LOTS = 4096  # random numbers lie in the middle of this many equal parts
 BEHIND_IT = "and what lies behind it."
 OF_ORDER = ("waits-for-all", "one-at-a-time", "one-after-the-other", "too-early", "last-token-again")
 
@@ -227,7 +227,7 @@ class Model:
 
 
 def _draw_requests(model: Model, rng: np.random.Generator, count: int, apart: int) -> dict[str, Any]:
-    """So many requests, which come up to so many steps apart. Behind a prompt's end are tokens of no meaning."""
+    """Draws `count` requests, which arrive at most `apart` steps apart. Tokens after a prompt's end mean nothing."""
     length_Q = rng.integers(1, 6, count)
     N = int(length_Q.max()) + 1
     return {
