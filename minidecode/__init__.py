@@ -130,4 +130,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    """The public names, whether loaded yet or not, and Python's own (`__version__`): no imports, no helpers."""
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -104,7 +104,7 @@ def check(
 
     First random inputs, since a failure among them can be made smaller; then the planted ones, some of them once more
     with clocks that hurry (hurried.py); then the large ones, the cheapest first. Host code gets all of these, whatever
-    time they take; kernels in the emulator get them for 30 s. large_seconds: a budget for either. large_numbers: in
+    time they take; kernels in the emulator get them for 30 s. large_seconds: a budget for either. large_numbers:
     instead, all of up to this many numbers. planted: this many of the planted inputs, drawn evenly (None: all). The
     first line of the verdict names what was left out. Where a known mistake gives the same wrong answers, it is named.
 

@@ -53,4 +53,12 @@ def test_public_names_are_declared_alike_for_programs_and_for_type_checkers():
 
 def test_each_public_name_is_there():
     for name in md.__all__:
-        assert getattr(md, name) is not None and name in dir(md)
+        assert getattr(md, name) is not None
+
+
+def test_dir_lists_public_names_alone():
+    """As completion shows them: also after submodules were loaded, which Python then adds to the package."""
+    import minidecode.cache
+
+    listed = [name for name in dir(md) if not name.startswith("__")]
+    assert listed == md.__all__ and "cache" in vars(md) and "__version__" in dir(md)
