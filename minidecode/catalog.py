@@ -612,7 +612,7 @@ def find(name: str) -> Row:
     """The row of that name. Raises OptionError, which lists the names there are."""
     from .errors import OptionError, did_you_mean
 
-    if name not in CATALOG:
+    if not isinstance(name, str) or name not in CATALOG:
         near = did_you_mean(name, CATALOG)
         raise OptionError(
             f"there is no optimization {name!r}{f'{near} The' if near else ': the'} names are {', '.join(CATALOG)}"

@@ -16,7 +16,7 @@ OTHER_NAMES = {"yaml": "PyYAML", "sklearn": "scikit-learn", "PIL": "pillow", "cu
 
 def did_you_mean(word: str, names: Iterable[str]) -> str:
     """ "; did you mean NAME?" where one of the names is near to the word, and nothing otherwise."""
-    near = difflib.get_close_matches(word, list(names), n=1)
+    near = difflib.get_close_matches(str(word), list(names), n=1)
     return f"; did you mean {near[0]}?" if near else ""
 
 

@@ -304,6 +304,6 @@ def _memory_for_loading(name: str | Path, dtype: str) -> Iterator[None]:
 
 
 def check_dtype(dtype: str) -> None:
-    if dtype not in COMPUTED_IN:
+    if not isinstance(dtype, str) or dtype not in COMPUTED_IN:
         near = did_you_mean(str(dtype), COMPUTED_IN)
         raise OptionError(f"dtype must be one of {', '.join(COMPUTED_IN)}, not {dtype!r}{near}")

@@ -125,19 +125,21 @@ class Plan(PlanRows):
     launch: str | None = None
 
     def __post_init__(self):
-        if self.base not in BASES:
-            raise OptionError(f"plan: base={self.base!r} is not one of {', '.join(BASES)}")
+        if isinstance(self.base, str) and self.base not in BASES and ("=" in self.base or "," in self.base):
+            raise OptionError(f"plan: Plan takes choices one by one: give the text to Plan.parse({self.base!r:.80})")
+        if not isinstance(self.base, str) or self.base not in BASES:
+            raise OptionError(f"plan: base={self.base!r:.80} is not one of {', '.join(BASES)}")
         said = [name for name in ("cache", *SWITCHES, *CATALOG) if getattr(self, name) is not None]
         if self.base == "auto" and (said or self.cache_dtype != "computed"):
             object.__setattr__(self, "base", "numpy")
         for name in ("cache", *SWITCHES, *CATALOG):
             if getattr(self, name) is None:
                 object.__setattr__(self, name, self._base_choice(name))
-        if self.cache not in CACHES:
+        if not isinstance(self.cache, str) or self.cache not in CACHES:
             raise OptionError(
                 f"plan: cache={self.cache!r} is not one of {', '.join(CACHES)}{did_you_mean(str(self.cache), CACHES)}"
             )
-        if self.cache_dtype not in STORED_AS:
+        if not isinstance(self.cache_dtype, str) or self.cache_dtype not in STORED_AS:
             raise OptionError(f"plan: cache_dtype={self.cache_dtype!r} is not one of {', '.join(STORED_AS)}")
         if self.cache_dtype != "computed" and not CACHES[self.cache].keeps:
             raise OptionError(f"plan: cache_dtype={self.cache_dtype} has no effect with cache={self.cache}")

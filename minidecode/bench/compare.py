@@ -25,9 +25,10 @@ from ..conformance.rows import row_module
 from ..device.arrays import device_kind
 from ..device.launch import counted_launches
 from ..device.user_functions import describe_function, find_function
-from ..errors import InputError, NumericalError, OptionError, pip_install
+from ..errors import InputError, NumericalError, OptionError, pip_install, shown
+from ..options.checks import Whole
 from ..plan import file_of, is_there
-from .machines import MACHINES, Machine, this_machine
+from .machines import MACHINES, Machine, known_machines, this_machine
 from .verified import Watched, roofline_alarm, time_verified
 
 NAIVE = "reference naive"  # what ratios are to
@@ -165,10 +166,8 @@ def compare(
     been checked; timing counts as one more. Raises NumericalError if an implementation is wrong: nothing is timed then;
     and RefusedError if a function of yours cannot be timed fairly.
     """
-    others = [machine] if isinstance(machine, str) else list(machine)
-    others = [m for m in others if m != "this"]
-    if unknown := set(others) - set(MACHINES):
-        raise OptionError(f"there is no machine {unknown.pop()!r}: say this, {', '.join(MACHINES)}")
+    others = [m for m in known_machines(machine, "this") if m != "this"]
+    Whole(1)("repeats", repeats)
     row, asked = find(name), row_module(name)
     if stored is not None and stored not in ways_to_store(name):
         may_be = ", ".join(ways_to_store(name))
@@ -254,7 +253,9 @@ def compare(
 def functions_by_label(functions: Iterable[str | Callable]) -> dict[str, Callable]:
     """Label -> the user's function; a place such as mine.py:ban is executed now."""
     by_label: dict[str, Callable] = {}
-    for function in functions:
+    for function in [functions] if isinstance(functions, str) or not isinstance(functions, Iterable) else functions:
+        if not isinstance(function, str) and not callable(function):
+            raise OptionError(f"functions must be FILE.py:FUNCTION, or functions, not {shown(function)}")
         label = Path(function).name if isinstance(function, str) else describe_function(function).partition(" (")[0]
         if label in by_label:
             raise OptionError(f"{label} is given twice: name each function once")

@@ -24,13 +24,15 @@ from ..catalog import Cost, sum_of_costs
 from ..device.blas_threads import few_blas_threads
 from ..device.low_precision import DYNAMIC
 from ..errors import InputError, NumericalError, OptionError
+from ..methods.loaded import refuse_other_than_model
 from ..model import Model
+from ..options.checks import Number, Whole
 from ..runtime.footprint import in_units, read_budget
 from ..runtime.receipt import Receipt
 from ..search.compiled import tell_when_compiling, timing_compilations
 from .compare import describe_machine
 from .frontier import Frontier, explore, wrap_text
-from .machines import MACHINES, Machine, this_machine
+from .machines import MACHINES, Machine, known_machines, this_machine
 from .rungs import (
     NO_CACHE,
     RUNGS,
@@ -287,14 +289,14 @@ def ladder(
 
     Raises NumericalError if a rung's tokens differ: nothing is timed then. OptionError and InputError as `generate`.
     """
-    if not isinstance(model, Model):
-        raise TypeError(f"ladder takes a model that md.load made, not {model!r:.80}")
+    refuse_other_than_model("ladder", model)
     others = known_machines(machine)
     whole = {"texts": texts, "input_length": input_length, "batch_size": batch_size, "repeats": repeats,
              "max_new_tokens": max_new_tokens, "num_beams": num_beams}  # fmt: skip
     for what, number in whole.items():
-        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-            raise OptionError(f"{what} must be an integer from 1 up, not {number!r}")
+        Whole(1)(what, number)
+    for what, limit in (("seconds", seconds), ("cell_seconds", cell_seconds)):
+        Number(lambda number: number >= 0, "from 0 up", may_be_none=what == "seconds")(what, limit)
     if max_new_tokens < FEWEST_NEW:
         raise OptionError(
             f"max_new_tokens must be at least {FEWEST_NEW}, not {max_new_tokens}: a model may force the first and the"
@@ -340,14 +342,6 @@ def ladder(
         describe_machine() | {"blas_threads": blas_threads(model)} | ({} if load is None else {"load": f"{load:.1f}"})
     )
     return Ladder(about, steps, rates, [m.name for m in machines], where, frontier)
-
-
-def known_machines(machine: str | Iterable[str]) -> list[str]:
-    """The names of other machines, as a list. Raises OptionError on one that is not known."""
-    others = [machine] if isinstance(machine, str) else list(machine)
-    if unknown := set(others) - set(MACHINES):
-        raise OptionError(f"there is no machine {unknown.pop()!r}: say {', '.join(MACHINES)}")
-    return others
 
 
 def load_average() -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -112,3 +112,12 @@ def _time_call(call) -> float:
     started = time.perf_counter()
     call()
     return time.perf_counter() - started
+
+
+def known_machines(machine: str | Iterable[str], *also: str) -> list[str]:
+    """The names of other machines, as a list. Raises OptionError on one that is neither known nor among `also`."""
+    others = [machine] if isinstance(machine, str) or not isinstance(machine, Iterable) else list(machine)
+    known = (*also, *MACHINES)
+    if unknown := [other for other in others if other not in known]:
+        raise OptionError(f"there is no machine {unknown[0]!r:.80}: say {', '.join(known)}")
+    return others

@@ -69,8 +69,9 @@ def ladder(
     """
     import numpy as np
 
-    from ..bench.ladder import known_machines, read_ladder
     from ..bench.ladder import ladder as run
+    from ..bench.ladder import read_ladder
+    from ..bench.machines import known_machines
     from ..runtime.footprint import read_budget
 
     if output is not None:

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import inspect
 import math
+import numbers
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -28,7 +29,7 @@ from ..device.arrays import (
 from ..device.launch import InEmulator, traced_launches
 from ..device.seen_kernels import seen_kernels
 from ..device.user_functions import describe_function, describe_other_parameters, error_line, load_python_file
-from ..errors import OptionError
+from ..errors import OptionError, shown
 from .hurried import hurry_clocks
 from .kernel_types import check_types
 from .large import SECONDS, LeftOut, judge_large, why_beyond_limits
@@ -123,8 +124,10 @@ def check(
     from hypothesis.errors import Flaky
 
     row = find(name)
-    if examples < 1 or (planted is not None and planted < 1):
+    if not all(isinstance(n, numbers.Integral) and n > 0 for n in (examples, 1 if planted is None else planted)):
         raise OptionError("check takes at least one random input and one planted one: examples and planted are above 0")
+    if not callable(implementation):
+        raise OptionError(f"check takes a function, not {shown(implementation)}: give one, such as mine.{row.op}")
     label = describe_function(implementation)
     device = device or choose_device(implementation)
     if device != "cpu":
@@ -190,8 +193,8 @@ def check(
             name_of_it = None
             if mistake.is_of_value:
                 name_of_it = _known_mistake(row, implementation, [*all_planted[:8], arguments])
-            shown = {} if mistake.is_of_call else arguments_of(row, arguments)
-            failure = Failure(shown, mistake.what, name_of_it, mistake.is_right)
+            due_to = {} if mistake.is_of_call else arguments_of(row, arguments)
+            failure = Failure(due_to, mistake.what, name_of_it, mistake.is_right)
     typed = [(kernel.py_func.__name__, check_types(kernel, types)) for kernel, types in kernels]
     remarks = [(kernel, note) for kernel, notes in typed for note in notes]
     refused = [f"The compiler would refuse {kernel}: {note}." for kernel, note in remarks if note.kind == "error"]

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..device.arrays import fetch, is_array
 from ..files.journal import HASH
+from ..methods.loaded import refuse_other_than_model
 from ..plan import Plan
 from .records import merged_options
 
@@ -25,6 +26,7 @@ MAY_CHANGE = {"memory_budget", "overlap", "trace", "on_batch", "arena", "costs"}
 
 def records_depend_on(model: Any, how: dict[str, Any]) -> dict[str, Any]:
     """Name -> value, as JSON holds it, or a hash of it; all but the lines. how: what `generate_lines` takes."""
+    refuse_other_than_model("ShardGenerator", model)
     if how.get("draft") is not None:
         how = how | {"draft": _hash_of_model(how["draft"])}
     plan = model.plan

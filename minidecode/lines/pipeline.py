@@ -33,6 +33,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ..errors import InputError, LineError, MemoryBudgetError, MinidecodeError, OptionError, PipelineError
+from ..methods.loaded import refuse_other_than_model
 from ..options.typed_dict import GenerateOptions
 from ..plan import Plan
 from ..runtime.footprint import read_budget
@@ -542,16 +543,17 @@ def generate_lines(
     Raises OptionError at once on options; while it is read LineError, and whatever reading
     `lines` raises.
     """
+    refuse_other_than_model("generate_lines", model)
     window = choose_sort_window(batch_size, sort_window)
     _check_count("threads", threads, 1)
-    _check_count("done", 0 if isinstance(done, Collection) else done, 0)
+    _check_count("done", 0 if isinstance(done, Collection) and not isinstance(done, str) else done, 0)
     _check_count("first_line", first_line, 1)
     for name, value, known in (("overlap", overlap, OVERLAPS), ("on_error", on_error, ON_ERROR)):
         if value not in known:
             raise OptionError(f"{name} must be one of {', '.join(known)}, not {value!r}")
     if model.tokenizer is None:
         raise InputError(model.inputs.no_tokenizer_message("call generate with input_ids"))
-    if isinstance(lines, str | bytes):
+    if isinstance(lines, str | bytes) or not isinstance(lines, Iterable):
         raise InputError("lines must be several, such as a list of texts or an open file")
     if chat and truncate:
         raise OptionError(CUT_CHAT)

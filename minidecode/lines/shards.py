@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..errors import InputError, MinidecodeError, OptionError, pip_install, words_of
+from ..errors import InputError, MinidecodeError, OptionError, pip_install, shown, words_of
 from ..files.journal import HASH
 from ..files.lines import LineReader
 from .depends import hash_parts, records_depend_on
@@ -52,6 +52,8 @@ def cut_shards(
     """
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
         raise OptionError(f"size must be an integer from 1 up, not {size!r}")
+    if not isinstance(lines, Path | Iterable):
+        raise InputError(f"lines must be a file or several lines, such as a list of texts, not {shown(lines)}")
     if isinstance(lines, str | Path):
         path = Path(lines)
         jsonl, lines = jsonl or path.suffix in (".jsonl", ".parquet"), _given_by(path)
@@ -103,6 +105,8 @@ def _encode_line(given: str | bytes | dict[str, Any], number: int) -> bytes:
         data = json.dumps(given, ensure_ascii=False, allow_nan=False) if isinstance(given, dict) else given
     except (TypeError, ValueError) as error:
         raise InputError(f"line {number} holds a value that JSON cannot ({error}): cast it first") from None
+    if not isinstance(data, str | bytes):
+        raise InputError(f"line {number} must be a text, UTF-8 bytes or an object, not {shown(data)}")
     data = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     if b"\n" in data:
         raise InputError(f'line {number} holds a line break: give it as an object, {{"prompt": text}}, with all others')
@@ -245,6 +249,8 @@ def join_shards(folder: str | Path) -> Iterator[str]:
     Raises InputError where lines are missing between two files or come twice, before the first
     record. That the last files are there, no file says: count the records.
     """
+    if not isinstance(folder, str | Path) or not Path(folder).is_dir():
+        raise InputError(f"{shown(folder)} is no folder: name one that a ShardGenerator wrote")
     folder, line = Path(folder), 1
     files = shard_files(folder)
     for file in files:

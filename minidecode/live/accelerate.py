@@ -41,6 +41,7 @@ from .weights import (
     fingerprint,
     is_same,
     live_tensors,
+    refuse_other_than_live_model,
 )
 
 OF_BEAMS = {"length_penalty", "early_stopping"}  # options that greedy search has no use for
@@ -96,6 +97,7 @@ def accelerate(
     was changed is an error there.
     Raises CheckpointError on a model that cannot be the same here, OptionError on a plan or a dtype.
     """
+    refuse_other_than_live_model("accelerate", model)
     accelerated = Accelerated(model, tokenizer, plan, dtype)
     if prove is not None:
         try:
@@ -114,6 +116,7 @@ def restore(model: Any) -> Any:
 
     A model that is not accelerated stays as it is.
     """
+    refuse_other_than_live_model("restore", model)
     attributes = vars(model)
     if isinstance(attributes.get("generate"), Accelerated):
         del attributes["generate"], attributes["__reduce_ex__"]

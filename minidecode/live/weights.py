@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from ..device.low_precision import arrays_in_weights
-from ..errors import CheckpointError
+from ..errors import CheckpointError, OptionError, shown
 from ..files.folder import matched_tensors
+from ..methods.loaded import LoadedModel
 from ..models import FAMILIES, REFUSED, Family
 
 DTYPES = {"torch.float32": "F32", "torch.float64": "F64", "torch.float16": "F16", "torch.bfloat16": "BF16"}
@@ -67,6 +68,19 @@ def bound_tensors(family: Family, config: Any, live_tensors: dict[str, LiveTenso
         name: matched[name].read(compute) if name in matched else np.zeros(shape, compute)
         for name, shape in shapes.items()
     }, config
+
+
+def refuse_other_than_live_model(function: str, model: Any) -> None:
+    """Raises OptionError on what is no model of transformers, such as one of ours."""
+    if isinstance(model, LoadedModel):
+        raise OptionError(
+            f"{function} takes a model of transformers, and this one runs here already: call its generate"
+        )
+    if not hasattr(getattr(model, "config", None), "model_type"):
+        raise OptionError(
+            f"{function} takes a model of transformers, not {shown(model)}: give one that from_pretrained made, or load"
+            " it here by md.load"
+        )
 
 
 def check_live_model(live: Any) -> None:

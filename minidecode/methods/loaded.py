@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Self, TypeVar, Unpack
 
 import numpy as np
@@ -18,7 +19,7 @@ from ..device.low_precision import (
     weights_stored_as,
     with_joined_matrices,
 )
-from ..errors import CheckpointError, OptionError
+from ..errors import CheckpointError, OptionError, shown
 from ..files.folder import chosen_defaults
 from ..files.sentence_settings import SentenceSettings
 from ..files.tokenizer import Tokenizer
@@ -191,6 +192,13 @@ def _from_state(kind: type[Loaded], state: dict[str, Any]) -> Loaded:
     if model.device == "cpu":
         model.weights = read_only_weights(model.weights)
     return model
+
+
+def refuse_other_than_model(function: str, model: object) -> None:
+    """Raises OptionError on what `load` has not made, such as a model's name."""
+    if not isinstance(model, LoadedModel):
+        name = str(model) if isinstance(model, str | Path) else "tiny-gpt2"
+        raise OptionError(f"{function} takes a model that md.load made, not {shown(model)}: give md.load({name!r})")
 
 
 def check_writes(model: LoadedModel) -> None:

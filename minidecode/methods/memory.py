@@ -10,7 +10,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from ..errors import OptionError
+from ..options.checks import Whole
 from ..options.options import Options
 from ..options.typed_dict import GenerateOptions
 from ..plan import Plan
@@ -95,8 +95,7 @@ def plan_step(
     Raises OptionError on options, InputError on lengths that the model cannot hold.
     """
     for name, number in (("batch_size", batch_size), ("input_length", input_length)):
-        if number < 1:
-            raise OptionError(f"{name} must be an integer from 1 up, not {number}")
+        Whole(1)(name, number)
     resolved = model.options(**options)
     plan = model.plan if plan is None else Plan.parse(plan)
     if plan.arena == "none":

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import numbers
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from ..errors import InputError
+from ..errors import InputError, shown
 
 
 @dataclass
@@ -30,6 +30,8 @@ class Draws:
 
 def check_sample_ids(sample_ids: Sequence[int], sentences: int) -> None:
     """Raises InputError if these are not an integer of 64 bits per sentence."""
+    if not isinstance(sample_ids, Iterable):
+        raise InputError(f"sample_ids must be integers, one for each prompt, not {shown(sample_ids)}")
     if len(sample_ids) != sentences:
         raise InputError(f"sample_ids are {len(sample_ids)} for {sentences} prompts: give each its own")
     for number in sample_ids:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,7 +16,7 @@ KINDS = ("scores", "logits", "beam_indices", "token_scores")
 
 def kinds_to_keep(keep: Sequence[str], options: Options) -> tuple[str, ...]:
     """The names in `keep`, which is one or several. Raises OptionError on what cannot be kept."""
-    kinds = (keep,) if isinstance(keep, str) else tuple(keep)
+    kinds = (keep,) if isinstance(keep, str) or not isinstance(keep, Iterable) else tuple(keep)
     if unknown := [name for name in kinds if name not in KINDS]:
         raise OptionError(f"keep knows {', '.join(KINDS)}, not {unknown[0]!r}")
     if options.num_beam_groups > 1 and kinds:

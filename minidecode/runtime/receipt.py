@@ -19,6 +19,7 @@ from ..device.arrays import fetch
 from ..device.graphs import GraphCounts
 from ..device.kernels import Loading
 from ..device.user_functions import describe_function
+from ..errors import OptionError, shown
 from .arena import Fresh
 
 
@@ -52,6 +53,10 @@ class CountedOps:
         self.functions = functions
         self._counts: dict[str, OpCount] = {}
         self._every: dict[str, OpCount] = {}  # of ops that are not called yet, too
+        if not callable(costs or callable) and costs is not True:
+            raise OptionError(
+                f"costs must be True, False or a function of (op, function, arguments), not {shown(costs)}"
+            )
         self._cost_of = least_cost if costs is True else costs or None
         self.places = Fresh() if places is None else places  # who runs the functions, and allocates their results
         for name, function in functions.items():

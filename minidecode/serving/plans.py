@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from ..cache.queries import rows_per_token
 from ..errors import MemoryBudgetError, OptionError
-from ..methods.loaded import check_writes
+from ..methods.loaded import check_writes, refuse_other_than_model
 from ..methods.plans import why_numpy
+from ..options.checks import Whole
 from ..options.options import Options
 from ..plan import BASES, Plan
 from ..runtime.arena import Extent
@@ -22,6 +23,7 @@ LONG_USE = Extent(8, 256, 256, 256, 512)  # what a batch computes at least, for 
 
 def refuse_unsupported_model(model: Model) -> None:
     """Raises OptionError on a model whose rows cannot join a running batch."""
+    refuse_other_than_model("Scheduler", model)
     check_writes(model)
     reason = ""
     if model.device != "cpu":
@@ -47,6 +49,7 @@ def plan_of_running_batch(model: Model, plan: str | Plan | None, pages: int | No
         plan = Plan("fast" if why_numpy(model, LONG_USE, Options(max_new_tokens=1)) is None else "numpy")
     if plan.cache not in (BASES[plan.base]["cache"], "preallocated", "paged") or plan.base == "naive":
         raise OptionError(f"plan: cache={plan.cache} has no effect in a running batch, which has its own: leave it out")
+    Whole(1, may_be_none=True)("pages", pages)
     if pages is not None and plan.cache != "paged":
         raise OptionError("pages changes nothing without cache=paged: add it to the plan, or leave pages out")
     if plan.arena != "none":

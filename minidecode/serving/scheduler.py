@@ -25,6 +25,7 @@ from ..device.blas_threads import few_blas_threads
 from ..errors import MemoryBudgetError, MinidecodeError, OptionError, QueueFullError
 from ..methods.generation import constraint_of, stopping_of
 from ..methods.scoring import log_probs_of
+from ..options.checks import Whole
 from ..options.typed_dict import GenerateOptions
 from ..plan import Plan
 from ..runtime.draws import check_sample_ids
@@ -86,9 +87,8 @@ class Scheduler:
         max_waiting: requests that wait at most; None: any number. memory_budget: as for `generate`, for all requests
         together, and for the steps that are captured.
         """
-        for name, number in (("max_rows", max_rows), ("max_prefill_tokens", max_prefill_tokens)):
-            if number < 1:
-                raise OptionError(f"{name} must be an integer from 1 up, not {number!r}")
+        Whole(1)("max_rows", max_rows), Whole(1)("max_prefill_tokens", max_prefill_tokens)
+        Whole(may_be_none=True)("max_waiting", max_waiting)
         self.model, self.max_prefill_tokens, self.max_waiting = model, max_prefill_tokens, max_waiting
         self.plan, budget = plan_of_running_batch(model, plan, pages), read_budget(memory_budget, model.device)
         most_captured, captured = captured_rows_within(model, self.plan, max_rows, budget)

@@ -145,11 +145,6 @@ def test_texts_of_a_tokenizer_that_does_not_know_the_sentence():
         rungs.Work.make(models[0], 1, 64, 4, 8)
 
 
-def test_what_is_no_model_is_refused():
-    with pytest.raises(TypeError, match=r"^ladder takes a model that md\.load made, not 'tiny-gpt2'$"):
-        md.ladder("tiny-gpt2")
-
-
 def test_a_switch_that_is_not_on_is_refused(toy, monkeypatch, settled):
     (rung,) = [r for r in rungs.RUNGS if r.name == "n-gram"]
     off = dataclasses.replace(rung, choices={"ngram": "reference"})

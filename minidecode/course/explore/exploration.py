@@ -14,6 +14,7 @@ import numpy as np
 
 from ...cache.queries import rows_per_token
 from ...errors import InputError, OptionError
+from ...methods.loaded import refuse_other_than_model
 from ...options.options import Options
 from ...options.typed_dict import GenerateOptions
 from ...plan import Plan
@@ -89,6 +90,7 @@ def explore(
 
 def _checked_options(model: Model, prompt: Any, plans: list[str], options: dict[str, Any]) -> Options:
     """The options of the call. Raises on what no page is made of."""
+    refuse_other_than_model("explore", model)
     resolved = model.options(**options)
     if not isinstance(prompt, str):
         raise InputError(f"explore takes one prompt, a text, not {type(prompt).__name__}")
