@@ -17,7 +17,7 @@ import numpy as np
 
 from . import ops as signatures
 from . import reference
-from .cache.el import ElCache, SplitBesideEl
+from .cache.el import ElCache
 from .cache.factory import CacheFactory
 from .cache.indirect import IndirectCache
 from .cache.no_cache import NoCache
@@ -45,10 +45,6 @@ CACHES: dict[str, type[ChosenCache]] = {
     "rolling": RollingCache,
     "el": ElCache,
 }
-# For a decoder that also reads a source:
-WITH_CROSS: dict[str, type[ChosenCache]] = CACHES | {"el": SplitBesideEl}
-
-
 BACKENDS = ("reference", "naive", "cpu", "cuda", "emulator")
 ROUNDED = ("linear", "epilogue", "cross_kv")  # rows with one more choice: NumPy's code under the rule of devices
 SWITCHES = {"drop_finished": ("off", "on"), "graphs": ("off", "auto", "on"), "launch": ("packed", "numba")}
@@ -266,20 +262,10 @@ class Plan(PlanRows):
                 "plan: cuda needs a GPU, and Numba finds none: say fast, which is for CPUs, or emulator for toy shapes"
             )
         assert self.cache is not None  # the base has chosen it
-        if is_rotary and self.cache == "el":
-            raise OptionError(
-                "plan: cache=el: this model rotates its keys by their positions (RoPE), so W_k cannot be folded into"
-                " the query: use cache=split, which also stores the prompt once"
-            )
-        if has_latent and self.cache == "el":
-            raise OptionError(
-                "plan: cache=el: no hidden state makes the key and value of this model's latent: use cache=split,"
-                " which also stores the prompt once"
-            )
-        if reads_in_front and self.cache == "rolling":
-            raise OptionError(
-                "plan: cache=rolling: this model reads a source both ways, which no window allows: use cache=split"
-            )
+        traits = {"is_rotary": is_rotary, "has_latent": has_latent, "reads_in_front": reads_in_front}
+        for trait, why in CACHES[self.cache].refuses.items():
+            if traits[trait]:
+                raise OptionError(f"plan: cache={self.cache}: {why}")
         if device == "cpu" and self.launch != "packed":
             raise OptionError(f"plan: launch={self.launch} has no effect on device=cpu: say device=cuda")
         functions = backend(reference)
@@ -322,7 +308,8 @@ class Plan(PlanRows):
     def cache_kind(self, has_encoder: bool) -> type[ChosenCache]:
         """The class of each decoder layer's own cache."""
         assert self.cache is not None  # the base has chosen it
-        return (WITH_CROSS if has_encoder else CACHES)[self.cache]
+        kind = CACHES[self.cache]
+        return (kind.beside_source or kind) if has_encoder else kind
 
     def captures(self, device: str) -> bool:
         """Whether steps on this device are captured. Raises OptionError where that was asked for and cannot be."""

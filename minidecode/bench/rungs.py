@@ -58,7 +58,8 @@ class Rung:
     ran: what a run must show, and the words in it that prove that the switch was on (see `summarize_receipts`).
     only_without_ngrams: it is compared with the rung before it without an n-gram ban, which would leave it no step.
     carries: what later rungs, which have that ban again, get of it, where that is not `choices`.
-    is_built_on: whether later rungs have it too, if it gains.
+    is_built_on: whether later rungs have it too, if it gains. with_source, without_source: choices of the plan for a
+    decoder that sees a source, and for one that does not.
     """
 
     name: str
@@ -69,6 +70,8 @@ class Rung:
     carries: dict[str, str] | None = None
     only_without_ngrams: bool = False
     is_built_on: bool = True
+    with_source: dict[str, str] = field(default_factory=dict)
+    without_source: dict[str, str] = field(default_factory=dict)
 
 
 NO_CACHE = Rung("no cache", "what the papers start from", {"base": "naive"}, ran={"cache": "NoCache"})
@@ -77,8 +80,9 @@ RUNGS = (
     Rung("pipeline", "FastSeq, section 4.3", change={"overlap": "both"}, ran={"overlap": "both"}),
     Rung("n-gram", "FastSeq, section 4.2", {"ngram": "cpu"}, ran={"ban_ngrams": "minidecode.cpu.ngram"}),
     Rung("cache de-duplication", "FastSeq, section 4.1", {"cache": "split", "split": "cpu", "reorder": "cpu"},
-         ran={"cache": "SplitCache", "attend_split": "minidecode.cpu.split"}),
-    Rung("EL", "EL, section 3.2", {"cache": "el", "reorder": "cpu"}, ran={"cache": "minidecode.cache.el"}),
+         ran={"cache": "SplitCache", "attend_split": "minidecode.cpu.split"}, with_source={"shared": "cpu"}),
+    Rung("EL", "EL, section 3.2", {"cache": "el", "reorder": "cpu"}, ran={"cache": "minidecode.cache.el"},
+         with_source={"el": "reference"}, without_source={"el_split": "reference"}),
     Rung("fused kernels", "LightSeq, section 2.1", {"base": "fast", "hars": "off"},
          ran={"residual_norm": "minidecode.cpu.norm", "bias_activation": "minidecode.cpu.activation"}),
     Rung("HARS", "LightSeq, section 2.2", {"hars": "cpu"}, ran={"hars_candidates": "minidecode.cpu.hars"},
@@ -96,7 +100,8 @@ RUNGS = (
 
 def switch_setting(setting: Setting, rung: Rung, work: Work) -> Setting:
     """The setting with the rung's switch. Raises OptionError where that is no switch for this model or setting."""
-    choices, change, has_encoder = dict(rung.choices), dict(rung.change), work.model.has_encoder
+    has_encoder, change = work.model.has_encoder, dict(rung.change)
+    choices = rung.choices | (rung.with_source if has_encoder else rung.without_source)
     if "overlap" in change and work.texts is None:
         raise OptionError("the model has no tokenizer, so there is nothing to read ahead and no text to make behind")
     if "overlap" in change and setting.batch_size >= len(work.ids):
@@ -114,10 +119,6 @@ def switch_setting(setting: Setting, rung: Rung, work: Work) -> Setting:
             raise OptionError(f"all {len(work.ids)} texts are in one batch already")
         change["batch_size"] = len(work.ids)
     before = dict(setting.choices)
-    if choices.get("cache") == "split" and has_encoder:
-        choices["shared"] = "cpu"
-    if choices.get("cache") == "el":
-        choices["el" if has_encoder else "el_split"] = "reference"
     if "cache" in choices:  # what was chosen for the cache before goes, unless this one has a use for it
         before = {name: c for name, c in before.items()
                   if name not in CATALOG or CATALOG[name].called_by(choices["cache"], has_encoder)}  # fmt: skip

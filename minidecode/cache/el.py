@@ -13,6 +13,7 @@ int8: EL computes with W_K and W_V themselves, and each generation makes float32
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
@@ -23,7 +24,7 @@ from ..device.low_precision import cast_for_cache, dequantize_weight, dtype_for_
 from ..ops import Weight
 from .cross import weight_of_layer
 from .padding import padding_lengths
-from .protocol import CacheSize, SourceCacheKind
+from .protocol import CacheSize, ChosenCache, SourceCacheKind
 from .split import SplitCache
 
 
@@ -50,64 +51,6 @@ def weights_copied_for_cache(weights, weight: Weight) -> tuple:
     w_k_GKD, b_k_GK, w_v_GUD, _ = weights
     is_whole = weight.data.dtype == b_k_GK.dtype and weight.layout != "panels"
     return () if is_whole else (w_k_GKD, w_v_GUD)
-
-
-class ElCache(SplitCache):
-    """A decoder-only model's: the prompt's hidden states; after `expand`, also each beam's own keys and values.
-
-    The prompt itself attends by keys and values, which go as soon as it has: with as many queries as positions,
-    multi-head attention has fewer operations.
-    """
-
-    about = "hidden states of the prompt or source, not its keys and values"
-
-    @staticmethod
-    def prompt_bytes(size: CacheSize) -> int:
-        """Each prompt's hidden states."""
-        return size.hidden * size.B * size.N
-
-    @staticmethod
-    def bytes_between_steps(size: CacheSize) -> int:
-        """Each prompt's hidden states, and what each row generates."""
-        return size.hidden * size.B * size.N + size.stored * size.R * size.T
-
-    def __init__(self, block, offsets_X, stored_as=None, N=None):
-        super().__init__(block, offsets_X, stored_as, N)
-        self.weights = key_value_weights(block.qkv, block.heads)
-        self.copies = weights_copied_for_cache(self.weights, block.qkv)
-
-    def append(self, ops, qkv_RX, h_RD):
-        """Keeps the prompt's hidden states, and otherwise does what the split cache does."""
-        if not self.decoding:
-            self.h_RD = cast_for_cache(self.stored_as, h_RD)
-        return super().append(ops, qkv_RX, h_RD)
-
-    def cast_to_stored(self):
-        """Drops the keys and values that the prompt has attended to; empty arrays keep their types."""
-        self.k_RGK, self.v_RGU = self.k_RGK[:0].copy(), self.v_RGU[:0].copy()
-        super().cast_to_stored()
-
-    def keep_prompt(self, ops, k_RGK, v_RGU):
-        """Hidden states padded on the left, in place of keys and values."""
-        self.prompt_h_BND = ops.pad_left(self.h_RD[:, None], self.offsets_X, self.N)[:, 0]
-        del self.h_RD
-
-    def keep_only_prompts(self, ops, stays_B):
-        """Hidden states, where others have keys and values."""
-        self.prompt_h_BND = ops.gather_rows(self.prompt_h_BND, stays_B)
-
-    def attend_step(self, ops, q_RHK):
-        """The prompt by its hidden states, the rest by keys and values."""
-        prompt_begin_B, begin_R = self.first_seen()
-        return ops.attend_el_split(
-            q_RHK, self.prompt_h_BND, prompt_begin_B, *self.weights, self.k_RGTK, self.v_RGTU, begin_R, self.end_R,
-            self.heads.scale,
-        )  # fmt: skip
-
-    def arrays(self):
-        """The arrays that are held between steps."""
-        kept = (self.prompt_h_BND, self.k_RGTK, self.v_RGTU) if self.decoding else (self.h_RD,)
-        return (*kept, *self.copies)
 
 
 class ElCrossCache:
@@ -170,4 +113,71 @@ class ElCrossCache:
 class SplitBesideEl(SplitCache):
     """A decoder's own beside a source is the split cache: EL leaves its self-attention as it is (section 3.2)."""
 
+    reads_hidden_states = True
     cross: ClassVar[SourceCacheKind] = ElCrossCache
+
+
+class ElCache(SplitCache):
+    """A decoder-only model's: the prompt's hidden states; after `expand`, also each beam's own keys and values.
+
+    The prompt itself attends by keys and values, which go as soon as it has: with as many queries as positions,
+    multi-head attention has fewer operations.
+    """
+
+    about = "hidden states of the prompt or source, not its keys and values"
+    reads_hidden_states = True
+    refuses: ClassVar[Mapping[str, str]] = {
+        "is_rotary": "this model rotates its keys by their positions (RoPE), so W_k cannot be folded into the query:"
+        " use cache=split, which also stores the prompt once",
+        "has_latent": "no hidden state makes the key and value of this model's latent: use cache=split, which also"
+        " stores the prompt once",
+    }
+    beside_source: ClassVar[type[ChosenCache] | None] = SplitBesideEl
+
+    @staticmethod
+    def prompt_bytes(size: CacheSize) -> int:
+        """Each prompt's hidden states."""
+        return size.hidden * size.B * size.N
+
+    @staticmethod
+    def bytes_between_steps(size: CacheSize) -> int:
+        """Each prompt's hidden states, and what each row generates."""
+        return size.hidden * size.B * size.N + size.stored * size.R * size.T
+
+    def __init__(self, block, offsets_X, stored_as=None, N=None):
+        super().__init__(block, offsets_X, stored_as, N)
+        self.weights = key_value_weights(block.qkv, block.heads)
+        self.copies = weights_copied_for_cache(self.weights, block.qkv)
+
+    def append(self, ops, qkv_RX, h_RD):
+        """Keeps the prompt's hidden states, and otherwise does what the split cache does."""
+        if not self.decoding:
+            self.h_RD = cast_for_cache(self.stored_as, h_RD)
+        return super().append(ops, qkv_RX, h_RD)
+
+    def cast_to_stored(self):
+        """Drops the keys and values that the prompt has attended to; empty arrays keep their types."""
+        self.k_RGK, self.v_RGU = self.k_RGK[:0].copy(), self.v_RGU[:0].copy()
+        super().cast_to_stored()
+
+    def keep_prompt(self, ops, k_RGK, v_RGU):
+        """Hidden states padded on the left, in place of keys and values."""
+        self.prompt_h_BND = ops.pad_left(self.h_RD[:, None], self.offsets_X, self.N)[:, 0]
+        del self.h_RD
+
+    def keep_only_prompts(self, ops, stays_B):
+        """Hidden states, where others have keys and values."""
+        self.prompt_h_BND = ops.gather_rows(self.prompt_h_BND, stays_B)
+
+    def attend_step(self, ops, q_RHK):
+        """The prompt by its hidden states, the rest by keys and values."""
+        prompt_begin_B, begin_R = self.first_seen()
+        return ops.attend_el_split(
+            q_RHK, self.prompt_h_BND, prompt_begin_B, *self.weights, self.k_RGTK, self.v_RGTU, begin_R, self.end_R,
+            self.heads.scale,
+        )  # fmt: skip
+
+    def arrays(self):
+        """The arrays that are held between steps."""
+        kept = (self.prompt_h_BND, self.k_RGTK, self.v_RGTU) if self.decoding else (self.h_RD,)
+        return (*kept, *self.copies)

@@ -10,15 +10,16 @@ from typing import ClassVar
 from ..device.low_precision import dtype_for_heads
 from .cross import CrossCache
 from .prefix import Prefix, attend_prompt
-from .protocol import CacheSize, SourceCacheKind
+from .protocol import CacheSize, CacheTraits, ChosenCache, SourceCacheKind
 
 
-class NoCache:
+class NoCache(CacheTraits):
     """Serves one forward pass over whole sequences, then is thrown away: nothing is remembered or stored."""
 
     about: ClassVar[str] = "nothing: each step computes all positions again"
-    keeps: ClassVar[bool] = False
-    in_place: ClassVar[bool] = False
+    keeps = False
+    in_place = False
+    beside_source: ClassVar[type[ChosenCache] | None] = None
     cross: ClassVar[SourceCacheKind] = CrossCache
     prefix: Prefix | None = None  # rows of sources in front of the texts
 

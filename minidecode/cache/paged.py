@@ -19,7 +19,8 @@ from ..device.arrays import fetch
 from .cross import SharedCrossCache
 from .pages import PAGE, PagePool, PageTables, pages_for
 from .prompt import PromptCache
-from .protocol import CacheSize, SourceCacheKind
+from .protocol import CacheSize, RunningCacheKind, SourceCacheKind
+from .running_pages import PagedRunningCache
 
 
 def tables_of_prompts(lengths: Sequence[int], beams: int, steps: int) -> PageTables:
@@ -43,6 +44,8 @@ class PagedCache(PromptCache):
 
     about = "pages of 16 positions that beams and samples share until one writes"
     in_place = False  # tables are Python's, and no graph can change them
+    shares_pages = True
+    running_kind: ClassVar[RunningCacheKind | None] = PagedRunningCache
     cross: ClassVar[SourceCacheKind] = SharedCrossCache
 
     @staticmethod

@@ -14,20 +14,19 @@ from ..device.low_precision import cast_for_cache, dtype_for_heads
 from .cross import CrossCache
 from .padding import longest_sentence_length
 from .prefix import Prefix, attend_prompt
-from .protocol import CacheSize, SourceCacheKind
+from .protocol import CacheSize, CacheTraits, ChosenCache, SourceCacheKind
 
 
-class PromptCache:
+class PromptCache(CacheTraits):
     """One layer's keys and values of the prompts. What goes on from there adds what a step does:
 
     about, bytes_between_steps(size), begin_steps(ops, k_RGK, v_RGU, beams, steps), append_step(ops, qkv_RX),
     attend_step(ops, q_RHK) and reorder(ops, parent_R); where it keeps something else than a block for each row, also
-    keep_only(ops, stays_B, stays_R) and step_arrays(). in_place: steps work on arrays that stay where they are.
+    keep_only(ops, stays_B, stays_R) and step_arrays(). What others ask of its class is in `CacheTraits`.
     """
 
     about: ClassVar[str]
-    keeps: ClassVar[bool] = True
-    in_place: ClassVar[bool] = True
+    beside_source: ClassVar[type[ChosenCache] | None] = None
     cross: ClassVar[SourceCacheKind] = CrossCache
     decoding = False
     prefix: Prefix | None = None  # rows of sources in front of the texts

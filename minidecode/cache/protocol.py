@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -55,12 +56,32 @@ class SourceCacheKind(Protocol):
         """One for each layer."""
 
 
-class LayerCache(Protocol):
+class RunningCacheKind(Protocol):
+    """A class of the caches of a running batch (running.py)."""
+
+    rows_kind: Any  # the class of the rows, which are one object for all layers
+
+    def __call__(self, block: Any, rows: Any) -> Any:
+        """The cache of one layer."""
+
+
+class CacheTraits(Protocol):
+    """What others ask of a cache's class, none by its name. A cache says what differs from these."""
+
+    keeps: ClassVar[bool] = True  # whether it goes on in steps, as a `StepCache`
+    in_place: ClassVar[bool] = True  # whether steps work on arrays that stay where they are
+    grows: ClassVar[bool] = False  # whether each step makes its arrays anew, one position longer
+    slots_wrap: ClassVar[bool] = False  # whether position p lies in slot p % M
+    shares_pages: ClassVar[bool] = False  # whether rows share pages of one pool
+    reads_hidden_states: ClassVar[bool] = False  # whether steps attend to those, by the weights of keys and values
+    refuses: ClassVar[Mapping[str, str]] = {}  # why it cannot serve a model, by the parameters of `Plan.resolve`
+    cross: ClassVar[SourceCacheKind]  # what a decoder that sees a source has beside it
+    running_kind: ClassVar[RunningCacheKind | None] = None  # what a running batch has in its place, if rows can join it
+
+
+class LayerCache(CacheTraits, Protocol):
     """One decoder layer's keys and values (or what they are made from) in a forward pass over prompts."""
 
-    keeps: ClassVar[bool]  # whether it goes on in steps, as a `StepCache`
-    in_place: ClassVar[bool]  # whether steps work on arrays that stay where they are
-    cross: ClassVar[SourceCacheKind]  # what a decoder that sees a source has beside it
     prefix: Prefix | None  # which rows are of sources, in a model that reads them in the same layers
 
     def __init__(self, block: Any, offsets_X: np.ndarray, stored_as: np.dtype | None = None, N: int | None = None):
@@ -80,6 +101,7 @@ class ChosenCache(LayerCache, Protocol):
     """One that a plan can choose: it says what it is, and how many bytes it takes."""
 
     about: ClassVar[str]  # what it keeps, in one line of help
+    beside_source: ClassVar[type[ChosenCache] | None]  # what a decoder that sees a source has in its place
 
     @staticmethod
     def prompt_bytes(size: CacheSize) -> int:

@@ -18,6 +18,7 @@ class ReplicatedCache(PromptCache):
 
     about = "keys and values for each beam; the arrays grow at each step"
     in_place = False
+    grows = True
 
     @staticmethod
     def bytes_between_steps(size: CacheSize) -> int:

@@ -7,6 +7,7 @@ an encoder-decoder model is kept once for all beams.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -23,6 +24,10 @@ class RollingCache(PromptCache):
     """One layer's keys and values, after the prefill: M slots per beam; end[r] positions have been written."""
 
     about = "the last positions alone: for a model with an attention_window"
+    slots_wrap = True
+    refuses: ClassVar[Mapping[str, str]] = {
+        "reads_in_front": "this model reads a source both ways, which no window allows: use cache=split",
+    }
     cross: ClassVar[SourceCacheKind] = SharedCrossCache
 
     @staticmethod

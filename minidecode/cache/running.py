@@ -8,7 +8,7 @@ per row. So a step's arrays are views of the first rows, and no row that runs is
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -26,6 +26,7 @@ class RunningRows:
     capacity: int  # rows
     positions: int  # of a row
     source_positions: int
+    pages: int | None = None  # of all rows, where they lie in pages
     number: int = 0  # rows that there are: the first ones of all arrays
     stepping: int = 0  # of them, those of the step that is computed
     end_R: np.ndarray = field(init=False)  # positions that a row sees: of its step, or that are read so far
@@ -62,6 +63,10 @@ class RunningRows:
     def has_room(self, end_R: np.ndarray) -> bool:
         """Whether the first rows find room for a step after which they are so long."""
         return True
+
+    def page_counts(self) -> dict[str, int]:
+        """How many pages are in each state. Here rows lie in none."""
+        return {}
 
     def begin_step(self, end_R: np.ndarray) -> None:
         """A step of the first rows begins, in which each one's newest token is at position end[r] - 1.
@@ -115,6 +120,8 @@ class Blocks:
 
 class RunningCache:
     """One decoder layer's keys and values of all rows, each from position 0 on."""
+
+    rows_kind: ClassVar[type[RunningRows]] = RunningRows
 
     def __init__(self, block: Any, rows: RunningRows):
         self.bias_X, self.heads, self.rows = block.qkv.bias, block.heads, rows

@@ -25,10 +25,12 @@ class PagedRows(RunningRows):
 
     page: ClassVar[int] = PAGE  # positions
 
-    def __init__(self, capacity: int, positions: int, source_positions: int, pages: int):
-        super().__init__(capacity, positions, source_positions)
-        self.pool = PagePool(pages, self.page)
-        self.tables = PageTables(self.pool, capacity, positions)
+    def __post_init__(self):
+        """The pool has so many pages; None: enough for a quarter of all rows."""
+        super().__post_init__()
+        each = pages_for(self.positions, self.page) + 1
+        self.pool = PagePool(max(each, self.capacity * each // 4) if self.pages is None else self.pages, self.page)
+        self.tables = PageTables(self.pool, self.capacity, self.positions)
         self.source_R = self.target_R = np.zeros(0, np.int64)  # pages that each layer copies before it writes
 
     def begin(self, texts: list[np.ndarray], rows: int, source_length: int = 0) -> list[np.ndarray] | None:
@@ -78,6 +80,9 @@ class PagedRows(RunningRows):
     def has_room(self, end_R: np.ndarray) -> bool:
         return self.tables.pages_needed(end_R - 1) <= self.pool.available
 
+    def page_counts(self) -> dict[str, int]:
+        return {"used": self.pool.used, "cached": self.pool.cached, "free": self.pool.free}
+
     def begin_step(self, end_R: np.ndarray) -> None:
         """Each row gets a page of its own to write."""
         super().begin_step(end_R)
@@ -97,6 +102,7 @@ class PagedRunningCache(RunningCache):
     """One decoder layer's keys and values of all rows, in pages; those of sources lie in blocks."""
 
     rows: PagedRows
+    rows_kind = PagedRows
 
     def __init__(self, block: Any, rows: PagedRows):
         super().__init__(block, rows)

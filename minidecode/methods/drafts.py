@@ -99,7 +99,7 @@ def check_context(draft: LoadedModel, extent: Extent) -> None:
 
 def with_drafts(plan: Plan) -> Plan:
     """The plan where tokens are drafted: over pages, which the rows of one text share. Raises OptionError."""
-    if plan.cache not in (BASES[plan.base]["cache"], "paged"):
+    if plan.cache != BASES[plan.base]["cache"] and not plan.cache_kind(has_encoder=False).shares_pages:
         raise OptionError(
             f"plan: cache={plan.cache} has no effect with drafts, whose rows share pages: say cache=paged"
         )

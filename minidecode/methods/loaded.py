@@ -64,7 +64,8 @@ class LoadedModel:
             check_finite(self)
         by_outputs = dtype == "float32" and (plan.linear == "cpu" or device != "cpu")
         # EL reads the matrices of keys and values themselves, which packed ones would have to be copied for.
-        packs_floats = dtype == "float32" and plan.base == "fast" and plan.linear == "cpu" and plan.cache != "el"
+        reads_matrices = plan.cache_kind(family.has_encoder).reads_hidden_states
+        packs_floats = dtype == "float32" and plan.base == "fast" and plan.linear == "cpu" and not reads_matrices
         if device == "cpu" and (dtype in DYNAMIC or packs_floats):
             must = plan.base == "auto" or plan.linear_int8 == "cpu"
             self.weights = file_of("cpu.common", "packing").pack_weights(dtype, self.weights, must)

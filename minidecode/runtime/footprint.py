@@ -105,12 +105,13 @@ def footprint(
     L, D, h, V = len(blocks), model.config.width, blocks[0].heads, model.config.vocab_size
     position, has_source = h.G * (h.K + h.U) * s, S > 0
     each = rows_per_token(model.weights)
-    narrow, el = model.dtype in LOW_PRECISION or blocks[0].qkv.layout == "panels", plan.cache == "el"
+    narrow = model.dtype in LOW_PRECISION or blocks[0].qkv.layout == "panels"
     stored_as = STORED_AS[plan.cache_dtype]
     m = s if stored_as is None else min(s, stored_as.itemsize)  # bytes of a number in a cache
     kept = h.G * (h.K + h.U) * m
 
     kind = DraftedCache if options.tokens_ahead else plan.cache_kind(has_source)
+    el, hidden = kind.reads_hidden_states, D if kind.reads_hidden_states else 0
     size = CacheSize(B, R, N, T, h.G, h.window, stored=kept, computed=position, hidden=D * m)
     cache_bytes = kind.bytes_between_steps(size)
     # One layer's, as wide as it is computed: so it is made, and so code that is not compiled reads it.
@@ -176,14 +177,14 @@ def footprint(
             reading = max(
                 reading, intermediate_bytes(B * (N + each - 1), max(N, S), N) + 2 * L * B * S * cross_position
             )
-        step = intermediate_bytes(each * R * ahead, max(N + T, S), each * R * ahead, D if el else 0) + copies
-    one_layer = intermediate_bytes(each * R, max(N + T, S), each * R, D if el else 0) + kind.gathered_bytes(size)
+        step = intermediate_bytes(each * R * ahead, max(N + T, S), each * R * ahead, hidden) + copies
+    one_layer = intermediate_bytes(each * R, max(N + T, S), each * R, hidden) + kind.gathered_bytes(size)
     separate = L * 4 * one_layer + choice  # what a user's planner may take, too
     step += captured_bytes(model, plan, min(R, MOST_ROWS))  # of more, when sentences have left
     arena = {"none": 0, "planned": one_layer + choice}.get(plan.arena, separate)
     planning = 0
     if plan.arena != "none" and not arena_given:  # up to two ways of a step, with caches that grow as it makes them
-        grown = 2 * held_stepping if plan.cache == "replicated" else 0
+        grown = 2 * held_stepping if kind.grows else 0
         planning = 2 * (L * one_layer + choice + grown) + cache_bytes
     kinds = set(kinds_to_keep(keep, options))
     noted_steps = T * R * V * s * len({"scores", "logits"} & kinds)

@@ -9,11 +9,9 @@ import numpy as np
 from ..cache.cross import DecoderCache
 from ..cache.factory import CacheFactory
 from ..cache.padding import offsets_from_lengths
-from ..cache.pages import pages_for
 from ..cache.parts import Part, PartCache
 from ..cache.preallocated import PreallocatedCache
 from ..cache.running import RunningCache, RunningRows
-from ..cache.running_pages import PagedRows, PagedRunningCache
 from ..plan import Plan
 from ..runtime.cpu_graphs import CapturedByRows
 from ..runtime.engine import Engine
@@ -40,15 +38,9 @@ class Batch:
         self.model = model
         functions, factory = plan.resolve(device=model.device, **model.plan_traits)
         self.ops, self.make_cache = CountedOps(functions), CacheFactory(PreallocatedCache, factory.stored_as)
-        self.rows: RunningRows
-        if plan.cache == "paged":
-            each = pages_for(positions, PagedRows.page) + 1
-            pages = max(each, rows * each // 4) if pages is None else pages
-            self.rows = PagedRows(rows, positions, source_positions, pages)
-            self.caches = [PagedRunningCache(block, self.rows) for block in model.weights.blocks]
-        else:
-            self.rows = RunningRows(rows, positions, source_positions)
-            self.caches = [RunningCache(block, self.rows) for block in model.weights.blocks]
+        kind: Any = factory.kind.running_kind  # `plan_of_running_batch` has chosen a cache that has one
+        self.rows: RunningRows = kind.rows_kind(rows, positions, source_positions, pages)
+        self.caches: list[RunningCache] = [kind(block, self.rows) for block in model.weights.blocks]
         self.captured = CapturedByRows("" if plan.graphs != "off" else "the plan says graphs=off", captured)
         self.steps = self.rows_computed = self.most_rows = self.most_requests = 0
         self.tokens_read = self.tokens_reused = 0

@@ -47,15 +47,17 @@ def plan_of_running_batch(model: Model, plan: str | Plan | None, pages: int | No
     plan = model.plan if plan is None else Plan.parse(plan)
     if plan.base == "auto":
         plan = Plan("fast" if why_numpy(model, LONG_USE, Options(max_new_tokens=1)) is None else "numpy")
-    if plan.cache not in (BASES[plan.base]["cache"], "preallocated", "paged") or plan.base == "naive":
+    kind = plan.cache_kind(model.has_encoder)
+    if (kind.running_kind is None and plan.cache != BASES[plan.base]["cache"]) or plan.base == "naive":
         raise OptionError(f"plan: cache={plan.cache} has no effect in a running batch, which has its own: leave it out")
     Whole(1, may_be_none=True)("pages", pages)
-    if pages is not None and plan.cache != "paged":
+    if pages is not None and not kind.shares_pages:
         raise OptionError("pages changes nothing without cache=paged: add it to the plan, or leave pages out")
     if plan.arena != "none":
         raise OptionError(f"plan: arena={plan.arena} has no effect in a running batch: leave it out")
-    cache = "paged" if plan.cache == "paged" else "preallocated"
-    return dataclasses.replace(plan, cache=cache).resolve_auto([])
+    if kind.running_kind is None:
+        plan = dataclasses.replace(plan, cache="preallocated")
+    return plan.resolve_auto([])
 
 
 def budget_of_requests(model: Model, plan: Plan, budget: int | None, captured: int) -> int | None:

@@ -29,8 +29,6 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..cache.running import RunningRows
-from ..cache.running_pages import PagedRows
 from ..errors import InputError, MemoryBudgetError, MinidecodeError, NumericalError, OptionError, QueueFullError
 from ..files.tokenizer import TextStream
 from ..methods.scoring import log_probs_of
@@ -193,7 +191,7 @@ class Server:
             "lengths": end_R.tolist(), "most_rows": batch.most_rows, "most_requests": batch.most_requests,
             "steps": batch.steps, "rows_computed": batch.rows_computed, "bytes": scheduler.bytes,
             "new_tokens": self.new_tokens, "prompt_tokens": self.prompt_tokens, "read_tokens": batch.tokens_read,
-            "reused_tokens": batch.tokens_reused, "pages": _pages_of(batch.rows),
+            "reused_tokens": batch.tokens_reused, "pages": batch.rows.page_counts(),
             "answered": dict(self.answered), "first_token_seconds": self.first_token_seconds,
             "seconds": self.seconds, "up_seconds": time.time() - self.began,
         }  # fmt: skip
@@ -553,12 +551,6 @@ def rows_of(scheduler: Scheduler, job: Job) -> int:
     """How many rows a request has now: of texts that it writes, or that are being read."""
     reading = sum(len(reading.row_X) for reading in scheduler.readings if reading.job is job)
     return reading + sum(other is job for lane in scheduler.lanes for other in lane.jobs)
-
-
-def _pages_of(rows: RunningRows) -> dict[str, int]:
-    """How many pages are in each state, where rows lie in pages."""
-    pool = rows.pool if isinstance(rows, PagedRows) else None
-    return {} if pool is None else {"used": pool.used, "cached": pool.cached, "free": pool.free}
 
 
 def _list_metrics(state: dict[str, Any]) -> list[tuple[str, Any, str, str]]:

@@ -98,7 +98,7 @@ def test_calls_through_protocols_go_down():
         f"{protocol} -> {other}"
         for module, protocol, methods in protocols
         for other, _, bases, has in found
-        if not is_protocol(bases) and methods <= has and layer_of(other, order) > layer_of(module, order)
+        if methods and not is_protocol(bases) and methods <= has and layer_of(other, order) > layer_of(module, order)
     ]
     assert up == ["Watcher -> course.explore.watch"]
 

@@ -89,6 +89,32 @@ def test_nothing_asks_which_family_a_model_is_of():
     assert not [line for line in lines if asked.search(line[1])]
 
 
+def asked_caches(source: str) -> list[int]:
+    """Lines in which something of a cache is compared with a cache's name, or a class of caches is asked for."""
+    lines = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Compare | ast.Match):
+            operands = [node.subject, *node.cases] if isinstance(node, ast.Match) else [node.left, *node.comparators]
+            parts = [part for operand in operands for part in ast.walk(operand)]
+            words = {part.value for part in parts if isinstance(part, ast.Constant)}
+            if words & set(plan.CACHES) and "cache" in " ".join(map(ast.unparse, operands)):
+                lines.append(node.lineno)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass"):
+            asked = ast.unparse(node.args[1])
+            if any(re.search(rf"\b{kind.__name__}\b", asked) for kind in plan.CACHES.values()):
+                lines.append(node.lineno)
+    return lines
+
+
+def test_nothing_asks_which_cache_a_plan_has():
+    """Rule 2: what others ask of a cache is declared in its class (`CacheTraits`), so that a new one is one file."""
+    asks = ('plan.cache == "el"', 'choices.get("cache") in ("split", "paged")', "isinstance(cache, RollingCache)")
+    assert all(asked_caches(line) for line in asks) and not asked_caches('method == "el" and plan.cache == before')
+    files = [path for path in PACKAGE.rglob("*.py") if path.parent.name != "cache"]
+    found = {path.name: lines for path in files if (lines := asked_caches(path.read_text(encoding="utf-8")))}
+    assert not found
+
+
 def test_the_class_model_is_short():
     """What its methods do has files of its own in methods/."""
     assert (PACKAGE / "model.py").read_text(encoding="utf-8").count("\n") <= 400

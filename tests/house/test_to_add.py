@@ -15,7 +15,7 @@ EXAMPLES = [  # kind, NAME, what names the example, files that may name it too
     ("a kernel version", "norm", "residual_norm_v2", ()),
     ("a kernel version", "split", "attend_split_v1", ()),
     ("a cache", "preallocated", "PreallocatedCache", ("serving/",)),
-    ("a cache", "rolling", "RollingCache", ("course/",)),
+    ("a cache", "rolling", "RollingCache", ()),
     ("an option", "", "suppress_tokens", ("options/",)),
     ("an option", "", "renormalize_logits", ("options/", "search/")),
     ("a dialect", "hf4", '"hf4"', ("options/typed_dict.py",)),

@@ -19,7 +19,7 @@ from minidecode.cache.cross import weight_of_layer
 from minidecode.cache.no_cache import NoCache
 from minidecode.cache.source import Source
 from minidecode.model import Model
-from minidecode.plan import CACHES, WITH_CROSS, Plan, backend
+from minidecode.plan import CACHES, Plan, backend
 from minidecode.reference.listings import (
     fold_scale,
     multihead_attention_batched,
@@ -151,7 +151,8 @@ def test_cross_attention(cache_name, settings):
     P = projections(heads, q, kv, block.cross_out.data)
     encoded_RD = rows(3, sum(LENGTHS), 12)
     source = Source(encoded_RD, offsets(LENGTHS))
-    cache = WITH_CROSS[cache_name].cross.of_layers(OPS, weights, source, offsets(targets))[1]
+    kind = Plan(cache=cache_name).cache_kind(has_encoder=True)
+    cache = kind.cross.of_layers(OPS, weights, source, offsets(targets))[1]
     sources = [with_one(M, cross_kv) for M in split(encoded_RD, LENGTHS)]
     for step, lengths in [(0, targets), (1, [BEAMS] * 2), (2, [BEAMS] * 2)]:
         if step == 1:

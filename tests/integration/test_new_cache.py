@@ -62,9 +62,8 @@ class SideBySideCache(PromptCache):
 
 @pytest.fixture
 def line(monkeypatch):
-    """The line of `CACHES`, from which `WITH_CROSS` has its own."""
-    for caches in (plan.CACHES, plan.WITH_CROSS):
-        monkeypatch.setitem(caches, "side_by_side", SideBySideCache)
+    """The line of `CACHES`."""
+    monkeypatch.setitem(plan.CACHES, "side_by_side", SideBySideCache)
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "bart"])

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...cache.cross import DecoderCache
-from ...cache.rolling import RollingCache
 from ...catalog import Cost
 from ...device.arrays import fetch
 from ...runtime.engine import Engine
@@ -134,7 +133,7 @@ class Watch:
             return list(range(M))
         path, steps = self.paths[x if letters[0] == "R" else 0], len(self.fed)
         written = len(path)
-        if isinstance(cache, RollingCache):  # position p lies in slot p % M
+        if cache.slots_wrap:  # position p lies in slot p % M
             newest = [written - 1 - (written - 1 - m) % M for m in range(M)]
             return [path[p] if p >= 0 else -1 for p in newest]
         if "T" not in letters:
