@@ -43,7 +43,7 @@ from minidecode.device.matmul import PRODUCT
 from minidecode.files.published import random_tensors
 from minidecode.models import FAMILIES
 from minidecode.ops import Norm, Weight
-from minidecode.plan import Plan
+from minidecode.plan import Plan, is_called, ops_of_caches
 from minidecode.reference import linear as linear_file
 from minidecode.reference import norm as norm_file
 from minidecode.runtime.engine import Engine
@@ -131,7 +131,7 @@ def rows_of(layer: str) -> list[str]:
         and row.op != "linear"
         and not row.with_dynamic
         and not row.of_rotary
-        and row.called_by(FUSED, layer != "GPT-2")
+        and is_called(row, FUSED, layer != "GPT-2")
     ]
 
 
@@ -179,7 +179,7 @@ def naive_by_op(layer: str, D: int, H: int, length: int) -> dict[str, dict]:
 
 def counted_by_op(layer: str, D: int, H: int, length: int) -> dict[str, dict]:
     """The same, as they are counted at these sizes."""
-    plan = Plan(**{name: "naive" for name in rows_of(layer) if CATALOG[name].caches is None}, cache=NAIVE)
+    plan = Plan(**{name: "naive" for name in rows_of(layer) if CATALOG[name].op not in ops_of_caches()}, cache=NAIVE)
     functions, _ = plan.resolve(layer != "GPT-2")
     counts = {op: Counts() for op in functions}
     counted = {op: run_on_counting_arrays(function, counts[op]) for op, function in functions.items()}

@@ -19,6 +19,7 @@ from excerpt import as_markdown
 
 from minidecode import ops
 from minidecode.catalog import CATALOG, Row
+from minidecode.plan import CACHES, ops_of_cache
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
@@ -78,9 +79,10 @@ def page(row: Row) -> str:
     )
     chapters = [where for path in sorted((ROOT / "tutorials").glob("[0-9]*.md")) if (where := explained_in(path, row))]
     guide = [where for path in sorted((DOCS / "guide").glob("*.md")) if (where := explained_in(path, row))]
+    callers = [cache for cache in CACHES if row.op in ops_of_cache(cache, has_encoder=False)]
     facts = [
         f"Paper: {row.paper} ([papers](../papers.md))",
-        *([f"Called by: {', '.join(f'`cache={cache}`' for cache in row.caches)}"] if row.caches else []),
+        *([f"Called by: {', '.join(f'`cache={cache}`' for cache in callers)}"] if callers else []),
         *([f"In chapters: {', '.join(chapters)}"] if chapters else []),
         *([f"In the guide: {', '.join(guide)}"] if guide else []),
         *(f"Code, {kind}: {link(file)}" for folder, kind in CODE.items() if (file := code_file(folder, row)).exists()),

@@ -36,8 +36,7 @@ class Row:
     """One optimization.
 
     contract: "exact" (bit-equal) or "tolerance" (within a bound computed from dtype and reduction length).
-    changes: the arguments that are changed in place, if any. caches: of a plan, those that call the op (None: all of
-    them, or no cache at all); beside_source: those of a model with an encoder, where they are others.
+    changes: the arguments that are changed in place, if any.
     may_be_off: without it, other ops do the work, and that is the default. instead_of: the rows that never run where
     this one does. spelled: the words that plans have for it, where they are not those of the other rows.
     with_dynamic: True for what only a model with dtype=int8_dynamic calls, False for what no such model calls.
@@ -50,19 +49,11 @@ class Row:
     contract: Literal["exact", "tolerance"]
     cost: Callable[..., Cost]
     changes: tuple[str, ...] = ()
-    caches: tuple[str, ...] | None = None
-    beside_source: tuple[str, ...] | None = None
     may_be_off: bool = False
     instead_of: tuple[str, ...] = ()
     spelled: Mapping[str, str] = field(default_factory=dict, hash=False)
     with_dynamic: bool | None = None
     of_rotary: bool = False
-
-    def called_by(self, cache: str, has_encoder: bool) -> bool:
-        """Whether a model under a plan with this cache calls the op."""
-        others = has_encoder and self.beside_source is not None
-        caches = self.beside_source if others else self.caches
-        return caches is None or cache in caches
 
 
 def _ngram_cost(scores_RV, tokens_RM, length_R, n) -> Cost:
@@ -403,14 +394,7 @@ CATALOG = {
     row.name: row
     for row in [
         Row("ngram", "ban_ngrams", "FastSeq, section 4.2, Algorithm 1", "exact", _ngram_cost, ("scores_RV",)),
-        Row(
-            "bias",
-            "bias_sequences",
-            "transformers' banned and biased words",
-            "exact",
-            _bias_cost,
-            ("scores_RV",),
-        ),
+        Row("bias", "bias_sequences", "transformers' banned and biased words", "exact", _bias_cost, ("scores_RV",)),
         Row("penalty", "penalize_tokens", "Keskar et al. 2019, section 4.1", "exact", _penalty_cost, ("scores_RV",)),
         Row("linear", "linear", "LightSeq, section 2.1: the products between its kernels", "tolerance", _linear_cost),
         Row(
@@ -438,73 +422,18 @@ CATALOG = {
         Row(
             "rotation", "rotate_heads", "Su et al. 2021: rotary embedding", "tolerance", _rotation_cost, of_rotary=True
         ),
-        Row(
-            "append",
-            "append_kv",
-            "LightSeq, section 2.1",
-            "exact",
-            _append_cost,
-            ("k_RGMK", "v_RGMU"),
-            ("preallocated", "split", "indirect", "rolling", "el"),
-        ),
+        Row("append", "append_kv", "LightSeq, section 2.1", "exact", _append_cost, ("k_RGMK", "v_RGMU")),
         Row("prefill", "attend_prefill", "LightSeq, section 2.1, Figure 2", "tolerance", _prefill_cost),
-        Row(
-            "cross_kv",
-            "project_cross_kv",
-            "LightSeq, section 2.1, Figure 2",
-            "tolerance",
-            _cross_kv_cost,
-            caches=(),
-            beside_source=("none", "replicated", "preallocated", "split", "indirect", "paged", "rolling"),
-        ),
+        Row("cross_kv", "project_cross_kv", "LightSeq, section 2.1, Figure 2", "tolerance", _cross_kv_cost),
         Row("embedding", "embed_norm", "LightSeq, section 2.1", "tolerance", _embedding_cost),
         Row(
             "activation", "bias_activation", "LightSeq, section 2.1", "tolerance", _activation_cost, with_dynamic=False
         ),
-        Row(
-            "split",
-            "attend_split",
-            "FastSeq, section 4.1.1, Equation 3",
-            "tolerance",
-            _split_cost,
-            caches=("split",),
-            beside_source=("split", "el"),
-        ),
-        Row(
-            "shared",
-            "attend_shared",
-            "FastSeq, section 4.1.2, Equation 4",
-            "tolerance",
-            _shared_cost,
-            caches=(),
-            beside_source=("split", "indirect", "paged", "rolling"),
-        ),
-        Row(
-            "grouped",
-            "attend",
-            "MQA, sections 2.4 and 3.1",
-            "tolerance",
-            _grouped_cost,
-            caches=("replicated", "preallocated"),
-        ),
-        Row(
-            "el",
-            "attend_el",
-            "EL, sections 3.1 and 3.2, Equation 9",
-            "tolerance",
-            _el_cost,
-            caches=(),
-            beside_source=("el",),
-        ),
-        Row(
-            "el_split",
-            "attend_el_split",
-            "EL, section 3.2",
-            "tolerance",
-            _el_split_cost,
-            caches=("el",),
-            beside_source=(),
-        ),
+        Row("split", "attend_split", "FastSeq, section 4.1.1, Equation 3", "tolerance", _split_cost),
+        Row("shared", "attend_shared", "FastSeq, section 4.1.2, Equation 4", "tolerance", _shared_cost),
+        Row("grouped", "attend", "MQA, sections 2.4 and 3.1", "tolerance", _grouped_cost),
+        Row("el", "attend_el", "EL, sections 3.1 and 3.2, Equation 9", "tolerance", _el_cost),
+        Row("el_split", "attend_el_split", "EL, section 3.2", "tolerance", _el_split_cost),
         Row(
             "reorder",
             "reorder_cache",
@@ -512,7 +441,6 @@ CATALOG = {
             "exact",
             _reorder_cost,
             ("k_RGMX",),
-            ("preallocated", "split", "rolling", "el"),
         ),
         Row(
             "indirect",
@@ -520,7 +448,6 @@ CATALOG = {
             "FasterTransformer's cache indirection; FastSeq, section 4.1.1",
             "tolerance",
             _indirect_cost,
-            caches=("indirect",),
         ),
         Row(
             "indirection",
@@ -529,7 +456,6 @@ CATALOG = {
             "exact",
             _indirection_cost,
             ("indirection_RT",),
-            ("indirect",),
         ),
         Row(
             "paged_append",
@@ -538,7 +464,6 @@ CATALOG = {
             "exact",
             _paged_append_cost,
             ("k_XGMK", "v_XGMU"),
-            ("paged",),
         ),
         Row(
             "paged",
@@ -546,7 +471,6 @@ CATALOG = {
             "PagedAttention (Kwon et al. 2023), section 4.1, Equation 4",
             "tolerance",
             _paged_cost,
-            caches=("paged",),
         ),
         Row(
             "pages",
@@ -555,7 +479,6 @@ CATALOG = {
             "exact",
             _pages_cost,
             ("k_XGMX",),
-            ("paged",),
         ),
         Row("sequences", "update_sequences", "LightSeq's ker_refresh_result", "exact", _sequences_cost, ("text_BWM",)),
         Row(
@@ -578,14 +501,7 @@ CATALOG = {
         ),
         Row("softmax", "log_softmax", "LightSeq, section 2.2", "tolerance", _softmax_cost),
         Row("beam_scores", "add_beam_scores", "LightSeq, section 2.2", "exact", _beam_scores_cost, ("scores_RV",)),
-        Row(
-            "rolling",
-            "attend_rolling",
-            "MQA, section 4.1 and footnote 1",
-            "tolerance",
-            _rolling_cost,
-            caches=("rolling",),
-        ),
+        Row("rolling", "attend_rolling", "MQA, section 4.1 and footnote 1", "tolerance", _rolling_cost),
         Row("candidates", "top_candidates", "LightSeq, section 2.2", "exact", _candidates_cost),
         Row("hars", "hars_candidates", "LightSeq, section 2.2, Figure 3", "tolerance", _hars_cost, may_be_off=True),
         Row("temperature", "apply_temperature", "LightSeq, section 2.2", "exact", _temperature_cost, ("scores_RV",)),

@@ -154,8 +154,8 @@ class Plan(PlanRows):
             if replaced:
                 say = f"plan: {replaced[0]}={getattr(self, replaced[0])} has no effect with {row.name}={choice}"
                 raise OptionError(f"{say}: leave one of the two out")
-            if self._is_asked_for(row) and not any(row.called_by(self.cache, kind) for kind in (False, True)):
-                say = " or ".join(f"cache={m}" for m in CACHES if row.called_by(m, False) or row.called_by(m, True))
+            if self._is_asked_for(row) and self.cache not in (callers := caches_that_call(row)):
+                say = " or ".join(f"cache={cache}" for cache in callers)
                 raise OptionError(f"plan: {row.name}={choice} has no effect with cache={self.cache}: say {say}")
 
     def _base_choice(self, name: str) -> str:
@@ -275,7 +275,7 @@ class Plan(PlanRows):
             functions |= backend(importlib.import_module("minidecode.cpu"))
         for row in CATALOG.values():
             choice = row.spelled.get(getattr(self, row.name), getattr(self, row.name))
-            if not row.called_by(self.cache, has_encoder):
+            if not is_called(row, self.cache, has_encoder):
                 if not self._is_asked_for(row):
                     continue
                 where = f"with cache={self.cache} in a model {'with' if has_encoder else 'without'} an encoder"
@@ -308,8 +308,7 @@ class Plan(PlanRows):
     def cache_kind(self, has_encoder: bool) -> type[ChosenCache]:
         """The class of each decoder layer's own cache."""
         assert self.cache is not None  # the base has chosen it
-        kind = CACHES[self.cache]
-        return (kind.beside_source or kind) if has_encoder else kind
+        return cache_kind(self.cache, has_encoder)
 
     def captures(self, device: str) -> bool:
         """Whether steps on this device are captured. Raises OptionError where that was asked for and cannot be."""
@@ -339,6 +338,35 @@ class Plan(PlanRows):
         said = [name for name in CHOICES if name == "cache" or getattr(self, name) != self._base_choice(name)]
         bases = [] if self.base == "numpy" else [self.base]
         return ",".join([*bases, *(f"{name}={getattr(self, name)}" for name in said)])
+
+
+def cache_kind(name: str, has_encoder: bool) -> type[ChosenCache]:
+    """The class of a decoder layer's own cache."""
+    kind = CACHES[name]
+    return (kind.beside_source or kind) if has_encoder else kind
+
+
+def ops_of_cache(name: str, has_encoder: bool) -> frozenset[str]:
+    """The ops that are called for this cache and not for every one, in a model with or without an encoder."""
+    kind = cache_kind(name, has_encoder)
+    if not has_encoder:
+        return kind.ops
+    return kind.ops | kind.cross.ops | ({kind.cross.op_of_step} if kind.keeps else set())
+
+
+def ops_of_caches() -> set[str]:
+    """The ops that not every cache calls."""
+    return {op for name in CACHES for has_encoder in (False, True) for op in ops_of_cache(name, has_encoder)}
+
+
+def is_called(row: Row, cache: str, has_encoder: bool) -> bool:
+    """Whether a model under a plan with this cache calls the row's op."""
+    return row.op in ops_of_cache(cache, has_encoder) or row.op not in ops_of_caches()
+
+
+def caches_that_call(row: Row) -> list[str]:
+    """The caches under which some model calls the row's op."""
+    return [cache for cache in CACHES if is_called(row, cache, False) or is_called(row, cache, True)]
 
 
 def _implementation(row: Row, choice: str, device: str) -> Callable[..., Any]:

@@ -19,7 +19,7 @@ from ..device.low_precision import LOW_PRECISION, weights_stored_as
 from ..errors import InputError, OptionError
 from ..lines.pipeline import generate_lines
 from ..model import Model
-from ..plan import Plan
+from ..plan import Plan, is_called
 from ..runtime.receipt import CostOf, DraftCounts, Receipt, bytes_held_by, least_cost
 from ..runtime.rounding import FLOAT32, FLOAT64, logit_bound, score_bound
 from ..runtime.trace import TraceStep
@@ -121,7 +121,7 @@ def switch_setting(setting: Setting, rung: Rung, work: Work) -> Setting:
     before = dict(setting.choices)
     if "cache" in choices:  # what was chosen for the cache before goes, unless this one has a use for it
         before = {name: c for name, c in before.items()
-                  if name not in CATALOG or CATALOG[name].called_by(choices["cache"], has_encoder)}  # fmt: skip
+                  if name not in CATALOG or is_called(CATALOG[name], choices["cache"], has_encoder)}  # fmt: skip
     after = dataclasses.replace(setting, choices=before | choices, **change)
     after.plan.resolve(has_encoder)
     return after

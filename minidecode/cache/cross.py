@@ -27,6 +27,8 @@ class CrossCache:
     """One layer's keys and values of the source: the rows as they come; after `expand`, a padded block per beam."""
 
     is_per_beam: ClassVar[bool] = True
+    ops: ClassVar[frozenset[str]] = frozenset({"project_cross_kv"})
+    op_of_step: ClassVar[str] = "attend"
 
     @classmethod
     def of_layers(cls, ops, weights, source, target_offsets_X, stored_as=None):
@@ -86,6 +88,7 @@ class SharedCrossCache(CrossCache):
     """One block per sentence, for all of its beams."""
 
     is_per_beam = False
+    op_of_step = "attend_shared"
 
     def attend_step(self, ops, q_RHK):
         """All beams of a sentence against its one copy."""

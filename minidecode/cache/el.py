@@ -57,6 +57,8 @@ class ElCrossCache:
     """A decoder's of the source: the encoder's output as it is, the same array for all layers and beams."""
 
     is_per_beam: ClassVar[bool] = False
+    ops: ClassVar[frozenset[str]] = frozenset()
+    op_of_step: ClassVar[str] = "attend_el"
 
     @classmethod
     def of_layers(cls, ops, weights, source, target_offsets_X, stored_as=None):
@@ -125,6 +127,7 @@ class ElCache(SplitCache):
     """
 
     about = "hidden states of the prompt or source, not its keys and values"
+    ops = frozenset({"append_kv", "attend_el_split", "reorder_cache"})
     reads_hidden_states = True
     refuses: ClassVar[Mapping[str, str]] = {
         "is_rotary": "this model rotates its keys by their positions (RoPE), so W_k cannot be folded into the query:"

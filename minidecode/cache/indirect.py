@@ -16,6 +16,7 @@ class IndirectCache(SplitCache):
     """A split cache and the table: row r's own position t lies in row source[r, t], of the same sentence."""
 
     about = "the same as split; beams change places in a table, not in the cache"
+    ops = frozenset({"append_kv", "attend_indirect", "update_indirection"})
 
     @staticmethod
     def bytes_between_steps(size: CacheSize) -> int:

@@ -18,6 +18,7 @@ class NoCache(CacheTraits):
 
     about: ClassVar[str] = "nothing: each step computes all positions again"
     keeps = False
+    ops: ClassVar[frozenset[str]] = frozenset()
     in_place = False
     beside_source: ClassVar[type[ChosenCache] | None] = None
     cross: ClassVar[SourceCacheKind] = CrossCache

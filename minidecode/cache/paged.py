@@ -19,7 +19,7 @@ from ..device.arrays import fetch
 from .cross import SharedCrossCache
 from .pages import PAGE, PagePool, PageTables, pages_for
 from .prompt import PromptCache
-from .protocol import CacheSize, RunningCacheKind, SourceCacheKind
+from .protocol import CacheSize, SourceCacheKind
 from .running_pages import PagedRunningCache
 
 
@@ -43,9 +43,10 @@ class PagedCache(PromptCache):
     """One layer's keys and values, after the prefill: X pages of M positions, in which end[r] of row r are written."""
 
     about = "pages of 16 positions that beams and samples share until one writes"
+    ops = frozenset({"append_paged", "attend_paged", "copy_pages"})
     in_place = False  # tables are Python's, and no graph can change them
     shares_pages = True
-    running_kind: ClassVar[RunningCacheKind | None] = PagedRunningCache
+    running_kind = PagedRunningCache
     cross: ClassVar[SourceCacheKind] = SharedCrossCache
 
     @staticmethod

@@ -6,14 +6,12 @@ but only rows whose parent is another row.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from ..device.capture import add_one_to_counts, refuse_capture
 from .padding import copy_with_free_positions, replicate_prompts
 from .prompt import PromptCache
-from .protocol import CacheSize, RunningCacheKind
+from .protocol import CacheSize
 from .running import RunningCache
 
 
@@ -21,7 +19,8 @@ class PreallocatedCache(PromptCache):
     """One layer's keys and values, after the prefill: a padded block per beam; end[r] positions are written."""
 
     about = "keys and values for each beam, in arrays that are allocated once"
-    running_kind: ClassVar[RunningCacheKind | None] = RunningCache
+    ops = frozenset({"append_kv", "attend", "reorder_cache"})
+    running_kind = RunningCache
 
     @staticmethod
     def bytes_between_steps(size: CacheSize) -> int:

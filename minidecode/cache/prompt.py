@@ -20,12 +20,13 @@ from .protocol import CacheSize, CacheTraits, ChosenCache, SourceCacheKind
 class PromptCache(CacheTraits):
     """One layer's keys and values of the prompts. What goes on from there adds what a step does:
 
-    about, bytes_between_steps(size), begin_steps(ops, k_RGK, v_RGU, beams, steps), append_step(ops, qkv_RX),
+    about, ops, bytes_between_steps(size), begin_steps(ops, k_RGK, v_RGU, beams, steps), append_step(ops, qkv_RX),
     attend_step(ops, q_RHK) and reorder(ops, parent_R); where it keeps something else than a block for each row, also
     keep_only(ops, stays_B, stays_R) and step_arrays(). What others ask of its class is in `CacheTraits`.
     """
 
     about: ClassVar[str]
+    ops: ClassVar[frozenset[str]]
     beside_source: ClassVar[type[ChosenCache] | None] = None
     cross: ClassVar[SourceCacheKind] = CrossCache
     decoding = False

@@ -49,20 +49,13 @@ class SourceCacheKind(Protocol):
     """A class of them: it makes those of all layers at once."""
 
     is_per_beam: bool
+    ops: frozenset[str]  # that it calls in a prefill, and not every cache does
+    op_of_step: str  # that attends in steps
 
     def of_layers(
         self, ops: Any, weights: Any, source: Any, target_offsets_X: np.ndarray, stored_as: np.dtype | None = None
     ) -> list[SourceCache]:
         """One for each layer."""
-
-
-class RunningCacheKind(Protocol):
-    """A class of the caches of a running batch (running.py)."""
-
-    rows_kind: Any  # the class of the rows, which are one object for all layers
-
-    def __call__(self, block: Any, rows: Any) -> Any:
-        """The cache of one layer."""
 
 
 class CacheTraits(Protocol):
@@ -76,7 +69,7 @@ class CacheTraits(Protocol):
     reads_hidden_states: ClassVar[bool] = False  # whether steps attend to those, by the weights of keys and values
     refuses: ClassVar[Mapping[str, str]] = {}  # why it cannot serve a model, by the parameters of `Plan.resolve`
     cross: ClassVar[SourceCacheKind]  # what a decoder that sees a source has beside it
-    running_kind: ClassVar[RunningCacheKind | None] = None  # what a running batch has in its place, if rows can join it
+    running_kind: ClassVar[Any] = None  # the class that a running batch has in its place (running.py), if it has one
 
 
 class LayerCache(CacheTraits, Protocol):
@@ -101,6 +94,7 @@ class ChosenCache(LayerCache, Protocol):
     """One that a plan can choose: it says what it is, and how many bytes it takes."""
 
     about: ClassVar[str]  # what it keeps, in one line of help
+    ops: ClassVar[frozenset[str]]  # that steps call, and not with every cache
     beside_source: ClassVar[type[ChosenCache] | None]  # what a decoder that sees a source has in its place
 
     @staticmethod

@@ -19,6 +19,7 @@ class ReplicatedCache(PromptCache):
     about = "keys and values for each beam; the arrays grow at each step"
     in_place = False
     grows = True
+    ops = frozenset({"attend"})
 
     @staticmethod
     def bytes_between_steps(size: CacheSize) -> int:

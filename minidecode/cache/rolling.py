@@ -25,6 +25,7 @@ class RollingCache(PromptCache):
 
     about = "the last positions alone: for a model with an attention_window"
     slots_wrap = True
+    ops = frozenset({"append_kv", "attend_rolling", "reorder_cache"})
     refuses: ClassVar[Mapping[str, str]] = {
         "reads_in_front": "this model reads a source both ways, which no window allows: use cache=split",
     }

@@ -21,6 +21,7 @@ class SplitCache(PromptCache):
     """One layer's keys and values, after the prefill: a block per sentence, and one per beam for what it generates."""
 
     about = "the prompt once per sentence, what is generated per beam"
+    ops = frozenset({"append_kv", "attend_split", "reorder_cache"})
     cross: ClassVar[SourceCacheKind] = SharedCrossCache
 
     @staticmethod

@@ -38,7 +38,7 @@ class Batch:
         self.model = model
         functions, factory = plan.resolve(device=model.device, **model.plan_traits)
         self.ops, self.make_cache = CountedOps(functions), CacheFactory(PreallocatedCache, factory.stored_as)
-        kind: Any = factory.kind.running_kind  # `plan_of_running_batch` has chosen a cache that has one
+        kind = factory.kind.running_kind  # `plan_of_running_batch` has chosen a cache that has one
         self.rows: RunningRows = kind.rows_kind(rows, positions, source_positions, pages)
         self.caches: list[RunningCache] = [kind(block, self.rows) for block in model.weights.blocks]
         self.captured = CapturedByRows("" if plan.graphs != "off" else "the plan says graphs=off", captured)

@@ -16,7 +16,7 @@ import minidecode as md
 from minidecode.cpu.common.jit import REORDER, njit
 from minidecode.cpu.common.tile import features
 from minidecode.methods.plans import resolve_plan
-from minidecode.plan import Plan, is_there
+from minidecode.plan import Plan, is_called, is_there
 from minidecode.runtime.arena import Extent
 from minidecode.search import compiled
 
@@ -190,7 +190,7 @@ def test_each_row_that_fast_compiles_is_in_the_table():
     compiled_rows = {
         row.name
         for row in CATALOG.values()
-        if is_there(row, "cpu") and (row.called_by(fast.cache, True) or row.called_by(fast.cache, False))
+        if is_there(row, "cpu") and (is_called(row, fast.cache, True) or is_called(row, fast.cache, False))
     }
     # The epilogue is off under fast; the code of the two others is listed under linear.
     assert compiled_rows - {"epilogue", "cross_kv", "linear_int8"} == called

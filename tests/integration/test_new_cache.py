@@ -1,12 +1,10 @@
 """A cache is one file and one line of `CACHES`: by these two alone, plans have it, and its bytes and help are known."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 from test_attention_settings import IDS, make
 
-from minidecode import catalog, plan
+from minidecode import plan
 from minidecode.cache.padding import copy_with_free_positions, replicate_prompts
 from minidecode.cache.prompt import PromptCache
 from minidecode.commands.help_topics import cache_help
@@ -19,6 +17,7 @@ class SideBySideCache(PromptCache):
     """One layer's keys and values, those of a position side by side, so that beams are followed in one array."""
 
     about = "keys and values for each beam, side by side in one array"
+    ops = frozenset({"append_kv", "attend", "reorder_cache"})
 
     @staticmethod
     def bytes_between_steps(size):
@@ -86,10 +85,9 @@ def test_without_its_line_it_is_not_there():
         make("gpt2").generate(plan="cache=side_by_side", **BEAMS)
 
 
-def test_where_its_op_is_chosen_the_catalog_says_that_it_calls_it(line, monkeypatch):
-    chosen = "cache=side_by_side,grouped=naive"
+def test_plans_choose_the_code_of_the_ops_that_it_declares(line, monkeypatch):
+    ops = make("gpt2").generate(plan="cache=side_by_side,grouped=naive,append=cpu", **BEAMS).receipt.ops
+    assert "attend_naive" in ops["attend"].implementation and "cpu.append" in ops["append_kv"].implementation
+    monkeypatch.setattr(SideBySideCache, "ops", frozenset({"append_kv", "reorder_cache"}))
     with pytest.raises(OptionError, match="grouped=naive has no effect with cache=side_by_side"):
-        make("gpt2").generate(plan=chosen, **BEAMS)
-    row = catalog.CATALOG["grouped"]
-    monkeypatch.setitem(catalog.CATALOG, "grouped", dataclasses.replace(row, caches=(*row.caches, "side_by_side")))
-    assert "attend_naive" in make("gpt2").generate(plan=chosen, **BEAMS).receipt.ops["attend"].implementation
+        make("gpt2").generate(plan="cache=side_by_side,grouped=naive", **BEAMS)

@@ -18,7 +18,7 @@ from minidecode.device.low_precision import DYNAMIC
 from minidecode.errors import OptionError
 from minidecode.model import Model
 from minidecode.models import FAMILIES
-from minidecode.plan import CACHES, SWITCHES, Plan, is_there
+from minidecode.plan import CACHES, SWITCHES, Plan, is_called, is_there
 
 PROMPTS = [[5, 9, 2, 7, 7], [3], [8, 8, 3, 11, 4, 6, 2]]
 SEARCHES = [  # between them they call every op of a search
@@ -50,7 +50,7 @@ def choices_of(name: str, model: Model, is_windowed: bool) -> list[str]:
 def calls(row: Row, cache: str, model: Model) -> bool:
     """Whether a generation of the model calls the row's op."""
     by_dtype = row.with_dynamic is None or row.with_dynamic == (model.dtype in DYNAMIC)
-    return by_dtype and row.of_rotary <= model.is_rotary and row.called_by(cache, model.is_encoder_decoder)
+    return by_dtype and row.of_rotary <= model.is_rotary and is_called(row, cache, model.is_encoder_decoder)
 
 
 def plan_of(choices: dict[str, str], model: Model) -> Plan | None:
