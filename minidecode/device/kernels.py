@@ -30,8 +30,8 @@ from ..errors import DeviceError
 from ..within import set_within
 from .arrays import check_current_gpu
 from .packing import KEPT, PACKED_SCALARS, packed_form, packed_length_of_type, type_of_argument
+from .sources import PACKAGE, hash_of_sources
 
-PACKAGE = Path(__file__).resolve().parents[1]
 SOURCES = ("cuda/**/*.py", "reference/**/*.py", "ops.py", "device/low_precision.py", "device/weight_blocks.py")
 
 Launch = Callable[[int | tuple, int | tuple, int, bytes], None]  # grid, block, stream, packed arguments
@@ -209,7 +209,7 @@ def _file_of_machine_code(kernel: Any, types: list[tuple]) -> Path | None:
         return None
     text = "\n".join(
         [
-            hash_of_sources(),
+            hash_of_sources(SOURCES),
             versions_of_compilers(),
             _fingerprint_of_closure(function),
             repr(types),
@@ -236,17 +236,6 @@ def _fingerprint_of_closure(function: Any) -> str:
     inner = [_fingerprint_of_closure(getattr(cell, "py_func", cell)) if callable(cell) and hasattr(
         getattr(cell, "py_func", cell), "__closure__") else repr(cell) for cell in cells]  # fmt: skip
     return f"{function.__module__}.{function.__qualname__}({', '.join(inner)})"
-
-
-@functools.cache
-def hash_of_sources() -> str:
-    """A hash of names and contents of all files that a kernel is compiled from."""
-    digest = hashlib.sha256()
-    for path in sorted(path for pattern in SOURCES for path in PACKAGE.glob(pattern)):
-        content = path.read_bytes()
-        digest.update(f"{path.relative_to(PACKAGE).as_posix()} {len(content)}\n".encode())
-        digest.update(content)
-    return digest.hexdigest()
 
 
 @functools.cache

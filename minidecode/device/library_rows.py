@@ -12,7 +12,8 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from .kernels import folder_of_compiled, hash_of_sources, versions_of_compilers, write_whole
+from .kernels import SOURCES, folder_of_compiled, versions_of_compilers, write_whole
+from .sources import hash_of_sources
 
 
 @functools.cache
@@ -40,6 +41,6 @@ def file_of_library_rows() -> Path | None:
     """The file with the table of the current GPU; None if no folder is writable."""
     from numba.cuda import get_current_device
 
-    text = "\n".join([str(get_current_device().name), hash_of_sources(), versions_of_compilers()])
+    text = "\n".join([str(get_current_device().name), hash_of_sources(SOURCES), versions_of_compilers()])
     folder = folder_of_compiled(file_of_library_rows)
     return folder and folder / f"library-rows-{hashlib.sha256(text.encode()).hexdigest()[:24]}.json"

@@ -15,6 +15,7 @@ import pytest
 import minidecode as md
 from minidecode.cpu.common.jit import REORDER, njit
 from minidecode.cpu.common.tile import features
+from minidecode.device.sources import PACKAGE
 from minidecode.methods.plans import resolve_plan
 from minidecode.plan import Plan, is_called, is_there
 from minidecode.runtime.arena import Extent
@@ -292,10 +293,11 @@ def answer():
 def test_a_changed_callee_makes_compiled_code_stale(tmp_path):
     """Code of a function is compiled into its callers, in other files too; so are numbers of other files."""
     package, ours = tmp_path / "pack", Path(compiled.__file__).parents[1]
-    for folder in ("cpu", "cpu/common", "reference"):
+    for folder in ("cpu", "cpu/common", "reference", "device"):
         (package / folder).mkdir(parents=True)
         (package / folder / "__init__.py").touch()
-    shutil.copy(ours / "cpu" / "common" / "jit.py", package / "cpu" / "common")
+    for file in ("cpu/common/jit.py", "device/sources.py"):
+        shutil.copy(ours / file, package / file)
     (package / "cpu" / "caller.py").write_text(CALLER)
     code = (
         "import sys; sys.path.insert(0, '.')\n"
@@ -317,8 +319,8 @@ def test_all_that_code_is_compiled_from_is_in_the_hash():
     """Each file of the package that a file in cpu/ imports from; and no file there takes Numba's own decorator."""
     from minidecode.cpu.common import jit
 
-    hashed = {path for pattern in jit.SOURCES for path in jit.PACKAGE.glob(pattern)}
-    for path in (jit.PACKAGE / "cpu").rglob("*.py"):
+    hashed = {path for pattern in jit.SOURCES for path in PACKAGE.glob(pattern)}
+    for path in (PACKAGE / "cpu").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(node, ast.ImportFrom):
                 continue
@@ -330,8 +332,8 @@ def test_all_that_code_is_compiled_from_is_in_the_hash():
                     base / f"{name}.py" if (base / f"{name}.py").is_file() else base / "__init__.py" for name in names
                 ]  # fmt: skip
                 assert hashed.issuperset(found), f"{path.name} imports {node.module}, which is not in the hash"
-    cached = [p for p in jit.PACKAGE.rglob("*.py") if "cache=True" in p.read_text(encoding="utf-8")]
-    assert {p.relative_to(jit.PACKAGE).parts[0] for p in cached} == {"cpu"}
+    cached = [p for p in PACKAGE.rglob("*.py") if "cache=True" in p.read_text(encoding="utf-8")]
+    assert {p.relative_to(PACKAGE).parts[0] for p in cached} == {"cpu"}
 
 
 @pytest.mark.skipif("avx512f" not in features(), reason="this processor has no vectors of 512 bits")

@@ -18,7 +18,7 @@ from test_device import make
 import minidecode as md
 from minidecode.cuda.linear_int8 import round_rows
 from minidecode.cuda.norm import norm_block_per_row
-from minidecode.device import arrays, kernels, launch, library_rows, packing
+from minidecode.device import arrays, kernels, launch, library_rows, packing, sources
 from minidecode.device.arrays import fetch, put
 from minidecode.device.graphs import GraphCounts
 from minidecode.device.packing import KEPT, SCALARS, pack_and_unpack, packed_length_of_type, type_of_argument
@@ -359,29 +359,29 @@ def test_kernels_of_one_source_with_other_numbers_have_files_of_their_own():
 @pytest.fixture
 def copied_sources(tmp_path, monkeypatch):
     """The files that kernels are compiled from, elsewhere."""
-    for path in (path for pattern in kernels.SOURCES for path in kernels.PACKAGE.glob(pattern)):
-        copy = tmp_path / path.relative_to(kernels.PACKAGE)
+    for path in (path for pattern in kernels.SOURCES for path in sources.PACKAGE.glob(pattern)):
+        copy = tmp_path / path.relative_to(sources.PACKAGE)
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(path.read_bytes())
-    monkeypatch.setattr(kernels, "PACKAGE", tmp_path)
-    kernels.hash_of_sources.cache_clear()
+    monkeypatch.setattr(sources, "PACKAGE", tmp_path)
+    sources.hash_of_sources.cache_clear()
     yield tmp_path
-    kernels.hash_of_sources.cache_clear()
+    sources.hash_of_sources.cache_clear()
 
 
 @pytest.mark.parametrize("file", ["cuda/norm.py", "cuda/common/rows.py", "reference/__init__.py", "ops.py"])
 def test_other_sources_have_other_machine_code(copied_sources, file):
     """Of one letter in a comment, or of a name: a kernel of today would run for one that was compiled before."""
-    path, before = copied_sources / file, kernels.hash_of_sources()
+    path, before = copied_sources / file, sources.hash_of_sources(kernels.SOURCES)
     source = path.read_bytes()
     for change in (lambda: path.write_bytes(source.swapcase()), lambda: path.rename(path.with_name("other.py"))):
         path.write_bytes(source)
         change()
-        kernels.hash_of_sources.cache_clear()
-        assert kernels.hash_of_sources() != before
+        sources.hash_of_sources.cache_clear()
+        assert sources.hash_of_sources(kernels.SOURCES) != before
     path.with_name("other.py").rename(path)
-    kernels.hash_of_sources.cache_clear()
-    assert kernels.hash_of_sources() == before
+    sources.hash_of_sources.cache_clear()
+    assert sources.hash_of_sources(kernels.SOURCES) == before
 
 
 def test_machine_code_is_named_by_all_that_it_depends_on(monkeypatch):
@@ -398,7 +398,7 @@ def test_machine_code_is_named_by_all_that_it_depends_on(monkeypatch):
         patch.setitem(norm_block_per_row.targetoptions, "max_registers", 17)
         others.append(kernels._file_of_machine_code(norm_block_per_row, a))
     with monkeypatch.context() as patch:
-        patch.setattr(kernels, "hash_of_sources", lambda: "other")
+        patch.setattr(kernels, "hash_of_sources", lambda patterns: "other")
         others.append(kernels._file_of_machine_code(norm_block_per_row, a))
     assert len({named, *others}) == 5
     assert kernels._file_of_machine_code(made(1), a) is None, "whose file is not ours: its sources are not known"

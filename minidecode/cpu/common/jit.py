@@ -10,10 +10,7 @@ processors slowed down for it. On an Emerald Rapids (2.8 GHz in place of 2.95), 
 
 from __future__ import annotations
 
-import functools
-import hashlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numba
@@ -22,8 +19,9 @@ from numba.core.compiler_machinery import register_pass
 from numba.core.lowering import Lower
 from numba.core.typed_passes import NativeLowering
 
+from ...device.sources import hash_of_sources
+
 REORDER = {"reassoc", "contract"}  # as `fastmath`: sums in any order, so that they run on vectors
-PACKAGE = Path(__file__).resolve().parents[2]
 SOURCES = (
     "cpu/**/*.py",
     "reference/**/*.py",
@@ -32,6 +30,7 @@ SOURCES = (
     "device/capture.py",
     "device/cores.py",
     "device/low_precision.py",
+    "device/sources.py",
     "device/weight_blocks.py",
 )  # of functions, and of numbers in them
 
@@ -67,20 +66,9 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
         dispatcher = numba.njit(**options, pipeline_class=_WideCompiler)(function)
         if options.get("cache") and hasattr(dispatcher, "_cache"):  # NUMBA_DISABLE_JIT=1 leaves plain functions
             cache = dispatcher._cache
-            cache._cache_file._source_stamp = cache._cache_file._source_stamp, hash_of_sources()
+            cache._cache_file._source_stamp = cache._cache_file._source_stamp, hash_of_sources(SOURCES)
             if function.__closure__:  # Numba's key holds what it encloses, which in each process is another object
                 cache._index_key = lambda types, codegen: (types, codegen.magic_tuple())
         return dispatcher
 
     return decorate
-
-
-@functools.cache
-def hash_of_sources() -> str:
-    """A hash of names and contents, not of times: a copy of the package finds the code of the original fresh."""
-    digest = hashlib.sha256()
-    for path in sorted(path for pattern in SOURCES for path in PACKAGE.glob(pattern)):
-        content = path.read_bytes()
-        digest.update(f"{path.relative_to(PACKAGE).as_posix()} {len(content)}\n".encode())
-        digest.update(content)
-    return digest.hexdigest()
