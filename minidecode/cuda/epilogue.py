@@ -67,6 +67,3 @@ def linear_epilogue(x_RX, weight, activation=None, add_to=None, out=None, *, wor
         return activate_pairs_of_product(sums_RX, weight.bias, activation, add_to, out)
     how = {"bias_X": weight.bias, "activation": activation, "workspace": workspace}
     return products.linear(x_RX, weight, add_to, out, **how)
-
-
-SIGNATURES = {}  # its kernels are those of cuda/linear.py

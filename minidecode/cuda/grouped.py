@@ -78,6 +78,3 @@ def attend(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale, bias=None, out=None, *,
     if not can_load_wide(q_RHK, k_RGMK, v_RGMU):
         return attend_v4(q_RHK, *cache, scale, a_RX, workspace=workspace)
     return launch_warps(q_RHK, no_prompt, cache, scale, a_RX, workspace)
-
-
-SIGNATURES = {}  # its kernels are those of common/

@@ -33,6 +33,3 @@ def update_indirection(indirection_RT, parent_R, length_R, out=None):
 def _as_memory(function, indirection_RT, parent_R, length_R, out):
     function(indirection_RT[:, None, :, None], parent_R, length_R, None if out is None else out[:, None, :, None])
     return indirection_RT if out is None else out
-
-
-SIGNATURES = {}  # no kernels of its own

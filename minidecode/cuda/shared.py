@@ -75,6 +75,3 @@ def attend_shared(q_RHK, k_BGNK, v_BGNU, begin_B, scale, out=None, *, workspace=
 def ends_of_caches(k_BGNK, begin_B, workspace=None):
     """Every sentence ends where the cache does; an array, on the device where begin_B is."""
     return filled_scratch(workspace, begin_B.shape, begin_B, k_BGNK.shape[2])
-
-
-SIGNATURES = {}  # its kernels are those of common/

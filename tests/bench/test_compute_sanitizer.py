@@ -123,7 +123,8 @@ def test_the_calls_launch_what_they_are_there_for(script):
 def test_each_signature_that_kernels_are_built_for_has_a_call(script):
     """The list of tests/conformance/test_kernel_build.py."""
     modules = [info.name for info in pkgutil.walk_packages(cuda.__path__, "minidecode.cuda.") if not info.ispkg]
-    signatures = [of for name in modules for of in importlib.import_module(name).SIGNATURES.values()]
+    declared = [getattr(importlib.import_module(name), "SIGNATURES", {}) for name in modules]
+    signatures = [of for each in declared for of in each.values()]
     plan = script.planned(None)
     assert plan["signatures"] == sum(map(len, signatures)) > 260
     assert plan["not launched"] == {}

@@ -51,7 +51,7 @@ def our_kernels():
     for name in kernel_files():
         module = importlib.import_module(name)
         budgets = getattr(module, "REGISTERS", {})
-        for kernel, signatures in module.SIGNATURES.items():
+        for kernel, signatures in getattr(module, "SIGNATURES", {}).items():
             for signature in signatures:
                 for architecture in ARCHITECTURES:
                     label = "{}-{}-sm_{}{}".format(name.rpartition(".")[2], kernel.py_func.__name__, *architecture)

@@ -38,8 +38,9 @@ def test_every_kernel_has_a_signature(name):
     module = importlib.import_module(name)
     dispatchers = [v for v in vars(module).values() if hasattr(v, "py_func") and hasattr(v, "targetoptions")]
     own = [v for v in dispatchers if v.py_func.__module__ == module.__name__]
-    assert {v for v in own if not v.targetoptions.get("device")} <= {*module.SIGNATURES}
-    for kernel in module.SIGNATURES:  # its own, or one that a function of another file has made for it
+    signatures = getattr(module, "SIGNATURES", {})
+    assert {v for v in own if not v.targetoptions.get("device")} <= {*signatures}
+    for kernel in signatures:  # its own, or one that a function of another file has made for it
         home = sys.modules[kernel.py_func.__module__]
         assert home is module or all(kernel is not there for there in vars(home).values())
 

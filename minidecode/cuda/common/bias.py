@@ -9,6 +9,3 @@ from numba import cuda
 def with_bias(x, bias_X, i):
     """x + bias[i], or x where there is no bias: an empty array stands for one (`or_empty`)."""
     return x + bias_X[i] if bias_X.shape[0] > 0 else x
-
-
-SIGNATURES = {}  # no kernels of its own

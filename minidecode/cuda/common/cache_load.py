@@ -112,6 +112,3 @@ def power_of_two(typing_context, exponent):
 def _emulate_power_of_two(exponent):
     power = np.exp2(np.float32(exponent))
     return power if power >= TINY else np.float32(0)
-
-
-SIGNATURES = {}  # no kernels of its own

@@ -10,6 +10,3 @@ def cut_off(number, largest):
     """Cuts off by comparisons, all false of NaN. largest: infinity where nothing is (`largest_stored_number`)."""
     number = largest if number > largest else number
     return -largest if number < -largest else number
-
-
-SIGNATURES = {}  # no kernels of its own

@@ -54,6 +54,3 @@ def store_fours(x_RX, c, kept):
         r = cuda.blockIdx.x * ROWS + i
         if r < x_RX.shape[0]:
             wide_store(x_RX[r], c, kept[4 * i], kept[4 * i + 1], kept[4 * i + 2], kept[4 * i + 3])
-
-
-SIGNATURES = {}  # no kernels of its own

@@ -23,6 +23,3 @@ def grid_of_rows(x_RX, each=1):
 def grid_of_columns(columns, rows):
     """(blocks of columns, blocks of rows): a thread per column, which walks down WALKED rows, or more of many."""
     return -(-columns // THREADS), min(-(-rows // WALKED), MOST_BLOCKS)
-
-
-SIGNATURES = {}  # no kernels of its own

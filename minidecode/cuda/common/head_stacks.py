@@ -13,6 +13,3 @@ def stack_heads_by_group(x_HNX, m_GXX, result_HNX):
         return [(x_HNX[i::each], m_GXX, result_HNX[i::each]) for i in range(each)]
     groups = ((g, slice(g * each, (g + 1) * each)) for g in range(G))
     return [(x_HNX[of], np.broadcast_to(m_GXX[g], (each, *m_GXX.shape[1:])), result_HNX[of]) for g, of in groups]
-
-
-SIGNATURES = {}  # no kernels of its own

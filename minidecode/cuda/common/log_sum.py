@@ -40,6 +40,3 @@ def rescale_sum(running_sum, largest, onto):
 def log_of_sum(running_sum, largest):
     """The logarithm of a sum of exp(x - largest); NaN where x was NaN or plus infinity, or always minus infinity."""
     return math.log(running_sum) if running_sum > 0 and largest < INFINITY else NAN
-
-
-SIGNATURES = {}  # no kernels of its own

@@ -109,6 +109,3 @@ def add_four_to_kept(kept, k, x_D, c, begins):
         kept[k], kept[k + 1], kept[k + 2], kept[k + 3] = w, x, y, z
     else:
         kept[k], kept[k + 1], kept[k + 2], kept[k + 3] = kept[k] + w, kept[k + 1] + x, kept[k + 2] + y, kept[k + 3] + z
-
-
-SIGNATURES = {}  # no kernels of its own

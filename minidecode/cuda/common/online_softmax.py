@@ -77,6 +77,3 @@ def merge_warps(running_max, running_sum, sums_WK, a_U):
         for warp in range(WARPS):
             a += math.exp(maxima[warp] - highest) * sums_WK[warp, u]
         a_U[u] = a / whole
-
-
-SIGNATURES = {}  # no kernels of its own

@@ -15,6 +15,3 @@ def bias_at(bias_XHP, bucket_L, r, h, place):
     """For entry `place` of the table, and beyond either end that of the end."""
     x = min(r, bias_XHP.shape[0] - 1)  # one for all rows, or one for each
     return bias_XHP[x, h, bucket_L[min(max(place, 0), bucket_L.size - 1)]]
-
-
-SIGNATURES = {}  # no kernels of its own

@@ -119,6 +119,3 @@ def count_maxima_before(largest, groups, mine, t):
     for other in range(groups):
         before += is_before(largest[other], other, mine, t)
     return before
-
-
-SIGNATURES = {}  # no kernels of its own

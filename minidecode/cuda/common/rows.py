@@ -223,6 +223,3 @@ def max_and_sum_of_row(r, largest_RX, total_RX):
         more = total_RX[r, share] * math.exp(largest_RX[r, share] - most)
         largest, running_sum = most, running_sum * math.exp(largest - most) + more
     return max_and_sum_of_warp(largest, running_sum)
-
-
-SIGNATURES = {}  # no kernels of its own

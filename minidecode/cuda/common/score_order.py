@@ -16,6 +16,3 @@ def ordered_bits_of(bits):
     if bits == MINUS_ZERO:
         return int64(0)
     return bits if bits >= 0 else bits ^ HIGHEST
-
-
-SIGNATURES = {}  # no kernels of its own

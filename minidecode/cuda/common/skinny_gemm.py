@@ -524,6 +524,3 @@ def make_float32_kernel(rows, outputs, steps, name):
 
     kernel.__name__ = kernel.__qualname__ = name
     return Made(cuda.jit(kernel), rows, outputs, 128 * steps, 4, MOST_WARPS)
-
-
-SIGNATURES = {}  # cuda/linear.py makes the kernels

@@ -79,6 +79,3 @@ def _emulate_wide_store(numbers_X, index, *four):
 def has_aligned_rows(array):
     """Whether the array and each of its rows do."""
     return address_of(array) % 16 == 0 and array.strides[0] % 16 == 0 and array.strides[1] == array.itemsize
-
-
-SIGNATURES = {}  # no kernels of its own
