@@ -30,6 +30,7 @@ from ..options.typed_dict import GenerateOptions
 from ..plan import Plan, file_of
 from ..runtime.buckets import Buckets
 from ..runtime.inputs import Inputs
+from ..runtime.model_on_device import ModelOnDevice
 from ..runtime.passes import Passes
 
 Loaded = TypeVar("Loaded", bound="LoadedModel")
@@ -43,8 +44,11 @@ RETURNED = {
 }
 
 
-class LoadedModel:
+class LoadedModel(ModelOnDevice):
     """Weights, tokenizer and defaults, which no generation changes; and captured steps, which one has at a time."""
+
+    config: Any  # with the fields of its family, as the weights have: some methods are for one family alone
+    weights: Any
 
     def __init__(
         self, family: Family, config: Any, tensors: dict[str, np.ndarray], tokenizer: Tokenizer | None,
@@ -103,44 +107,6 @@ class LoadedModel:
         """All that another model can take over: `_from_state` makes the rest anew."""
         derived = {"network", "buckets", "passes", "inputs"}
         return {name: value for name, value in vars(self).items() if name not in derived}
-
-    @property
-    def is_encoder_decoder(self) -> bool:
-        """Whether texts given are sources that another text is generated from (BART, UniLM), or beginnings (GPT-2)."""
-        return self.has_encoder or self.reads_in_front
-
-    @property
-    def has_encoder(self) -> bool:
-        """Whether a decoder looks at what an encoder makes of sources (BART, T5)."""
-        return FAMILIES[self.family].has_encoder
-
-    @property
-    def reads_in_front(self) -> bool:
-        """Whether the layers of a target read its source in front of it, so that both share one context (UniLM)."""
-        return FAMILIES[self.family].reads_in_front
-
-    @property
-    def is_encoder(self) -> bool:
-        """Whether it reads texts and writes none (BERT)."""
-        return not FAMILIES[self.family].writes
-
-    @property
-    def is_rotary(self) -> bool:
-        """Whether queries and keys are turned by their positions (Llama)."""
-        return FAMILIES[self.family].is_rotary
-
-    @property
-    def has_latent(self) -> bool:
-        """Whether a latent stands in front of each text (gpt2_latent)."""
-        return FAMILIES[self.family].has_latent
-
-    @property
-    def plan_traits(self) -> dict[str, Any]:
-        """What plans depend on, beside the device."""
-        return {
-            "has_encoder": self.has_encoder, "dtype": self.dtype, "is_rotary": self.is_rotary,
-            "has_latent": self.has_latent, "reads_in_front": self.reads_in_front,
-        }  # fmt: skip
 
     def options(self, **given: Unpack[GenerateOptions]) -> Options:
         """The options that a call of `generate` with these would run under: generation_config.json fills the gaps.

@@ -180,6 +180,14 @@ class ModelWeights:
     target_place: int | None = None  # where sources are read in front of targets: of these, the first place in a table
     query_ND: Any = None  # the row that predicts the next token, by place, where it is not the token's own
 
+    if TYPE_CHECKING:  # what each family has; lm_head: where it writes
+
+        @property
+        def blocks(self) -> tuple[Any, ...]: ...
+
+        @property
+        def lm_head(self) -> Weight: ...
+
 
 @dataclass(frozen=True, kw_only=True)
 class TranslatorConfig(Config):

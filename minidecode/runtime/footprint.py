@@ -7,7 +7,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from ..cache.drafted import DraftedCache
 from ..cache.pages import PAGE, pages_for
@@ -23,6 +22,7 @@ from .buckets import rounded_capacity
 from .cpu_graphs import MOST_ROWS
 from .engine import LOGITS_ROWS
 from .kept import kinds_to_keep
+from .model_on_device import ModelOnDevice
 
 UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 # Arrays of attention's scores, and of the feed-forward part with what the layer before has left: as NumPy's code works
@@ -62,7 +62,7 @@ class Footprint:
 
 
 def footprint(
-    model: Any,
+    model: ModelOnDevice,
     plan: Plan,
     extent: Extent,
     options: Options,
@@ -181,7 +181,7 @@ def footprint(
     one_layer = intermediate_bytes(each * R, max(N + T, S), each * R, hidden) + kind.gathered_bytes(size)
     separate = L * 4 * one_layer + choice  # what a user's planner may take, too
     step += captured_bytes(model, plan, min(R, MOST_ROWS))  # of more, when sentences have left
-    arena = {"none": 0, "planned": one_layer + choice}.get(plan.arena, separate)
+    arena = 0 if plan.arena == "none" else one_layer + choice if plan.arena == "planned" else separate
     planning = 0
     if plan.arena != "none" and not arena_given:  # up to two ways of a step, with caches that grow as it makes them
         grown = 2 * held_stepping if kind.grows else 0
@@ -209,7 +209,7 @@ def footprint(
     )  # fmt: skip
 
 
-def captured_bytes(model: Any, plan: Plan, rows: int) -> int:
+def captured_bytes(model: ModelOnDevice, plan: Plan, rows: int) -> int:
     """Bytes that a step of this many rows keeps when it is captured on the CPU; 0 where none is."""
     if model.device != "cpu" or not plan.captures_on_cpu or plan.arena != "none":
         return 0
@@ -219,7 +219,7 @@ def captured_bytes(model: Any, plan: Plan, rows: int) -> int:
     return rows * blocks[0].qkv.computed_in.itemsize * numbers
 
 
-def captured_rows_within(model: Any, plan: Plan, rows: int, budget: int | None) -> tuple[int, int]:
+def captured_rows_within(model: ModelOnDevice, plan: Plan, rows: int, budget: int | None) -> tuple[int, int]:
     """(rows of the largest step that a running batch captures, bytes of one step of each number of rows up to it).
 
     They take a quarter of the budget at most. rows: of the batch.
@@ -233,7 +233,7 @@ def captured_rows_within(model: Any, plan: Plan, rows: int, budget: int | None) 
     return len(each), sum(each)
 
 
-def _widest_matrix(model: Any) -> int:
+def _widest_matrix(model: ModelOnDevice) -> int:
     """Numbers of the largest product's matrix, which a naive product of low-precision weights makes wide."""
     blocks = (*model.weights.blocks, *(model.weights.encoder.blocks if model.weights.encoder else ()))
     products = [w for b in blocks for w in vars(b).values() if hasattr(w, "layout")]
@@ -262,13 +262,13 @@ def read_budget(budget: int | str | None, device: str = "cpu") -> int | None:
     if budget == "available":
         return available_bytes() if device == "cpu" else free_on_device(device)
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", budget.lower()) if isinstance(budget, str) else None
-    unit = UNITS.get(match[2] or "b") if match else None
-    if unit is None or float(match[1]) * unit < 1:
+    size = float(match[1]) * UNITS.get(match[2] or "b", 0) if match else 0
+    if size < 1:
         raise OptionError(
             "memory_budget must be bytes, at least one, a text such as 2GB or 512MiB, available (what is left) or none"
             f" (no limit), not {budget!r:.80}"
         )
-    return int(float(match[1]) * unit)
+    return int(size)
 
 
 def in_units(size: int) -> str:

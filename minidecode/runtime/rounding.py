@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from ..device.weight_blocks import numbers_in
+from .model_on_device import ModelOnDevice
 
 FLOAT32, FLOAT64 = 2.0**-24, 2.0**-53  # unit roundoff: the largest relative error of one rounded operation
 SAFETY = 6.0
@@ -29,7 +29,7 @@ def bound_of_sums(sums: int, longest: int, largest: float, unit: float) -> float
     return SAFETY * unit * math.sqrt(sums * longest) * largest
 
 
-def logit_bound(model: Any, largest: float, positions: int, unit: float = FLOAT32) -> float:
+def logit_bound(model: ModelOnDevice, largest: float, positions: int, unit: float = FLOAT32) -> float:
     """`bound_of_sums` of a model with this many positions in its softmax: 2 sums a layer, 3 with cross attention."""
     decoder, encoder = model.weights.blocks, model.weights.encoder.blocks if model.has_encoder else ()
     sums = 2 * len(encoder) + (3 if model.has_encoder else 2) * len(decoder) + 1
