@@ -184,7 +184,7 @@ def _grouped_cost(q_RHK, k_RGMK, v_RGMU, begin_R, end_R, scale) -> Cost:
 
 
 def _shared_cost(q_RHK, k_BGNK, v_BGNU, begin_B, scale) -> Cost:
-    """A sentence's positions are read once; each of its rows scores and sums them all."""
+    """Each sentence's positions are read once, and each of its rows scores and sums all of them."""
     read = _positions_seen(begin_B, k_BGNK.shape[2])
     return _attention_cost(q_RHK, k_BGNK, v_BGNU, read, read * len(q_RHK) // len(k_BGNK))
 

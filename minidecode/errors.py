@@ -153,7 +153,7 @@ class DeviceError(MinidecodeError, RuntimeError):
 
 
 class MemoryBudgetError(MinidecodeError, MemoryError):
-    """A call takes more memory than it may or than there is, or a model does not fit; nothing comes of it."""
+    """A call needs more memory than it may use or than there is, or a model does not fit. Nothing was computed."""
 
 
 class QueueFullError(MinidecodeError, RuntimeError):

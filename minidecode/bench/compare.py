@@ -72,7 +72,7 @@ class Comparison:
         return naive.median / timing.median
 
     def reached(self, timing: Timing) -> tuple[float, float, float]:
-        """(bytes/s, operations/s, share of what the machine allows) of the median run."""
+        """(bytes/s, operations/s, share of the machine's limit) of the median run."""
         seconds = timing.median
         return self.cost.bytes / seconds, self.cost.operations / seconds, self.machine.seconds(self.cost) / seconds
 

@@ -616,9 +616,9 @@ def is_slower(mine: list[float], before: list[float], least: float) -> bool:
 def time_by_turns(
     work: Work, climbed: list[Climbed], repeats: int, progress: Callable[[float], None], clock: Clock
 ) -> list[dict[str, float]]:
-    """Seconds of each, turn by turn: [turn][name of the rung]. A slow moment of the machine hits them all.
+    """Seconds of each rung, turn by turn: [turn][name of the rung]. A slow moment of the machine affects all of them.
 
-    The order changes from turn to turn. A rung that has taken LONG already is left out of the turns that are left. A
+    The order changes from turn to turn. A rung that has taken LONG already is left out of later turns. A
     turn for which no time is left is not run, if there was one.
     """
     turns: list[dict[str, float]] = []

@@ -128,7 +128,7 @@ def switch_setting(setting: Setting, rung: Rung, work: Work) -> Setting:
 
 
 def make_texts_of_length(model: Model, texts: int, input_length: int) -> list[str]:
-    """Different texts of about that many tokens, of a bundled sentence that is repeated."""
+    """Different texts of about this many tokens, made by repeating a bundled sentence."""
     encoded, decode = model.tokenizer.encode(TEXT), model.tokenizer.decode
     if model.config.shares_vocabulary:
         given = [decode(np.resize(encoded, input_length + i)[i:]) for i in range(texts)]

@@ -64,7 +64,7 @@ class DraftedCache(PromptCache):
         )  # fmt: skip
 
     def attend_step(self, ops, q_RHK):
-        """Attention of each row to its text up to itself: a draft's tokens see those of it that come before them."""
+        """Attention of each row to its text up to itself: a draft's token sees the draft's earlier tokens."""
         h, rows = self.heads, self.rows
         begin_X = np.maximum(rows.end_X - h.window, 0) if h.window else np.zeros_like(rows.end_X)
         cache = self.k_XGMK, self.v_XGMU, rows.table_XX

@@ -55,7 +55,7 @@ class SourceCacheKind(Protocol):
     def of_layers(
         self, ops: Any, weights: Any, source: Any, target_offsets_X: np.ndarray, stored_as: np.dtype | None = None
     ) -> list[SourceCache]:
-        """One for each layer."""
+        """A cache for each layer."""
 
 
 class CacheTraits(Protocol):

@@ -200,7 +200,7 @@ def _warnings_in_one_line(quiet: bool) -> Iterator[None]:
 
 
 def _ready_streams() -> None:
-    """All three standard streams are there, and texts are UTF-8 wherever they go, as --output is."""
+    """Makes sure that all three standard streams exist, and that they write UTF-8 as --output does."""
     for name, mode in [("stdin", "r"), ("stdout", "w"), ("stderr", "w")]:
         if getattr(sys, name) is None:  # closed by the program that started us
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 (it stays open to the end)

@@ -389,7 +389,7 @@ def _make_poisoned_results(row: Row, arguments: tuple) -> tuple:
 
 
 def _float_dtype_of(row: Row, arguments: tuple) -> np.dtype | None:
-    """The dtype of the first floats that are handed in, which results have too; None where there are whole numbers.
+    """The dtype of the first floating-point argument, which results have too; None where there are only integers.
 
     Sums of float16 are float32, and so are results that are sums; what only moves stays as it is.
     """

@@ -447,7 +447,7 @@ def name_of_storage(weight):
 
 
 def choose_kernel(stored, rows, outputs, newest=5):
-    """The smallest for as many rows; one whose warps have many outputs, if there are enough blocks of them."""
+    """The smallest kernel for this many rows; one whose warps have many outputs, if it still has enough blocks."""
     made = FEW_ROWS[stored]
     for m in FEW_BITS.get(stored, ()) if newest == 5 else ():
         if m.rows >= rows and outputs >= LEAST_BLOCKS_OF_5 * m.outputs:

@@ -176,7 +176,7 @@ def brev(value) -> int:
 
 
 def clz(value) -> int:
-    """How many zero bits lead."""
+    """The number of leading zero bits."""
     return _bits_of(value) - (int(value) & _low_bits(value)).bit_length()
 
 

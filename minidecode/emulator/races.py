@@ -337,7 +337,7 @@ def _cut_into_pieces(address: np.ndarray, itemsize: np.ndarray) -> tuple[np.ndar
 
 
 def _bounds_of_groups(sorted_keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The first and last index of each run of equal keys."""
+    """The bounds of each run of equal keys: the first index, and one past the last."""
     starts = np.flatnonzero(np.r_[True, sorted_keys[1:] != sorted_keys[:-1]])
     return starts, np.r_[starts[1:], len(sorted_keys)]
 

@@ -113,7 +113,7 @@ def is_dimensions(value: object) -> bool:
 
 
 def make_tensor(storage: object, dtype: object, offset: object, shape: object, strides: object) -> Tensor:
-    """A tensor whose parts are of the right kind; whether its storage is large enough is asked when it is used."""
+    """Makes a tensor, and checks the types of its parts; the size of its storage is checked when it is used."""
     if not isinstance(storage, Storage) or not isinstance(dtype, Dtype) or dtype is BYTES:
         raise damaged_error("a tensor is made of something that is no storage of numbers")
     if not is_dimensions(shape) or not is_dimensions((offset,)):

@@ -33,7 +33,7 @@ def chrome_trace(receipt: RunReceipt) -> dict[str, Any]:
 
 
 def threads_of(spans: list[Span]) -> list[str]:
-    """The thread that reads ahead, the one that generates, those that finish."""
+    """The names of the threads: the one that reads ahead, the one that generates, those that finish."""
     threads = {s.thread for s in spans}
     return sorted(threads, key=lambda name: ({"prefetch": 0, "caller": 1}.get(name, 2), name))
 

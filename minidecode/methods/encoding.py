@@ -366,7 +366,7 @@ def encode_rows(
     model: LoadedModel, ops: CountedOps, read: Read, first_alone: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Iterator[tuple[Any, np.ndarray]]:  # fmt: skip
-    """`forward_passes` of this model."""
+    """Runs `forward_passes` with this model."""
     positions = model.config.max_position_embeddings
     return forward_passes(model.network, model.weights, ops, read, positions, model.device, first_alone, progress)
 

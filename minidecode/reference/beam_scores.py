@@ -15,5 +15,5 @@ def add_beam_scores_naive(scores_RV, running_R, out=None):
 
 
 def add_beam_scores(scores_RV, running_R, out=None):
-    """In one pass."""
+    """Adds each running text's score to its row, in one pass."""
     return np.add(scores_RV, running_R[:, None], out=scores_RV if out is None else out)

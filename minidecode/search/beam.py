@@ -392,7 +392,7 @@ class Beams:
         )
 
     def finds(self) -> tuple[np.ndarray, ...]:
-        """What has finished."""
+        """The finished texts, with their scores."""
         return self.finished_BWM, self.finished_score_BW, self.finished_length_BW
 
     def of_sentences(self, stays_B: np.ndarray) -> Beams:

@@ -30,7 +30,7 @@ class Draft:
 
 
 class Drafter(Protocol):
-    """Makes drafts."""
+    """An object that makes drafts of a text's next tokens."""
 
     def start(self, request: Request, texts: int, steps: int) -> None:
         """Begins a generation: `texts` texts of each prompt, of at most `steps` new tokens."""

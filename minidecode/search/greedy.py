@@ -255,7 +255,7 @@ class Texts:
         return request.rows(self.tokens_RM, self.length_R - self.done_R, self.sentence_R, step, self.tables)
 
     def finds(self) -> tuple[np.ndarray, ...]:
-        """What has been generated."""
+        """The generated texts, with their scores."""
         return self.tokens_RM, self.length_R, self.total_R
 
     def of_rows(self, stays_R: np.ndarray, request: Request, options: Options) -> Texts:

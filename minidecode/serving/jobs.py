@@ -74,7 +74,7 @@ class Job:
         return self.output
 
     def end(self, state: State) -> None:
-        """It is over, and holds no rows any more."""
+        """Marks the job as over; it holds no rows any more."""
         self.state, self.lane, self.ended = state, None, time.perf_counter()
 
     def fail(self, error: Exception) -> None:

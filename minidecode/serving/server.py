@@ -114,7 +114,7 @@ class Server:
         self.began, self.ends = time.time(), False
 
     def app(self) -> Starlette:
-        """The application. Its end, which uvicorn awaits, ends the thread that steps."""
+        """Makes the ASGI application. When uvicorn shuts it down, the thread that steps ends."""
         routes = [
             Route("/", self.page), Route("/health", self.health), Route("/metrics", self.metrics),
             Route("/state", self.state), Route("/v1/models", self.models),

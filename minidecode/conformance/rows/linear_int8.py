@@ -118,7 +118,7 @@ def round_to_integers(x_RX, x_bits) -> tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def oracle(x_RX, weight, bias_X=None, activation=None, add_to=None):
-    """Whole numbers, whose sums float64 holds exactly; number by number what is done to them, in float64."""
+    """The product of integers, which float64 sums exactly, and the steps after it in float64, number by number."""
     y_RX = _multiply_with_error_bounds(x_RX, weight)[0]
     bias_X = np.zeros(y_RX.shape[1]) if bias_X is None else bias_X
     y_RX = y_RX + bias_X if activation is None else activation_row.oracle(y_RX, bias_X, activation)

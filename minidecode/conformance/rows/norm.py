@@ -63,7 +63,7 @@ def planted_cases() -> list[tuple]:
 
 
 def layer_norm_oracle(x_RD, norm):
-    """Row by row, with sums that round once."""
+    """Layer norm row by row, with sums that round once."""
     if norm.bias_D is None:
         return np.array([rms_norm_oracle(row, norm) for row in np.asarray(x_RD, np.float64)])
     rows = []

@@ -336,7 +336,7 @@ class Student:
         return self._wire.read_message(self._questions, self._word)
 
     def _wait_for_silence(self, seconds: float) -> None:
-        """Until no thread has called for so long: they have come as far as they can."""
+        """Waits until no thread has called for this long: they have come as far as they can."""
         calls = -1
         while calls != len(self._callers):
             calls = len(self._callers)

@@ -320,7 +320,7 @@ def edited_constants(source: str, due: dict[str, Any]) -> str:
 
 
 def seconds_for_trials(trials: list[Trial]) -> float:
-    """Seconds for all of them: hidden inputs come on top."""
+    """The seconds allowed for all trials: twice as many with hidden inputs."""
     return sandbox.TOTAL * (2 if any(t.is_hidden for t in trials) else 1)
 
 

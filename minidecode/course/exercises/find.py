@@ -56,7 +56,7 @@ class Exercise:
         return seed_from_name(f"{self.number} after {seed}")
 
     def is_due(self, held: int | None, due: int) -> bool:
-        """Whether a file of this variation is what is due: of a prediction also one that `check` drew after it."""
+        """Whether a file of this variation is due; for a prediction, so is one that `check` drew after it."""
         if self.text.kind != "P" or held is None:
             return held == due
         seed = due

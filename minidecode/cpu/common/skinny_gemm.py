@@ -94,7 +94,7 @@ def _multiply_tiles(x_RX, w_XX, scale_X, first, last, y_RX):
 
 @njit(inline="always")
 def _write_four(y_R, scale, a, b, c, d):
-    """An output's sums of four rows, in its scale."""
+    """Writes an output's sums for four rows, multiplied by its scale."""
     y_R[0], y_R[1], y_R[2], y_R[3] = scale * a, scale * b, scale * c, scale * d
 
 

@@ -20,7 +20,7 @@ def warp_sum(mine):
 
 @cuda.jit(device=True)
 def warp_max(mine):
-    """The largest of the warp, for every lane."""
+    """The largest number of a warp, in every lane."""
     for step in (16, 8, 4, 2, 1):
         other = cuda.shfl_xor_sync(LANES, mine, step)
         if other > mine:

@@ -101,7 +101,7 @@ class Task(NumPyTask):
         return out_RU
 
     def bound(self, v, inputs):
-        """A weighted mean of values up to 9, its weights and sums rounded; twice, for parts that are put together.
+        """The error of a weighted mean of values up to 9 with rounded weights and sums; twice that for merged parts.
 
         Weights may be exp(score - log of the sum of exp): that logarithm is as large as a score, and is rounded with
         each term that it is made of.
