@@ -300,7 +300,7 @@ def _random_cost(key_RX, step_R, V, seed) -> Cost:
 
 
 def _gather_cost(token_R, scores_RV, logprobs_RV=None) -> Cost:
-    """One number of each row and table is read, one written beside what is wrong; two comparisons."""
+    """One number of each row and table is read, and one is written with the row's error; two comparisons each."""
     tables = 1 if logprobs_RV is None else 2
     return Cost(len(token_R) * (16 + (tables + 1) * scores_RV.itemsize), 2 * len(token_R))
 

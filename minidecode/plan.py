@@ -197,7 +197,7 @@ class Plan(PlanRows):
 
     @classmethod
     def naive(cls) -> Plan:
-        """No cache, and of every optimization the code that its paper starts from."""
+        """The plan without a cache, with the code that each optimization's paper starts from."""
         return cls("naive")
 
     @classmethod
@@ -212,7 +212,7 @@ class Plan(PlanRows):
 
     @classmethod
     def parse(cls, text: str | Plan) -> Plan:
-        """From a base, such as "auto" or "fast", and choices such as "cache=none,ngram=cpu", separated by commas.
+        """A plan by a base, such as "auto" or "fast", and choices such as "cache=none,ngram=cpu", separated by commas.
 
         Raises OptionError.
         """

@@ -143,7 +143,7 @@ def work_with_batch(work: Work, batch: int) -> Work:
 
 
 def measure_cells(work: Work, settings: dict[str, Setting], cap: int, repeats: int, cell_seconds: float) -> list[Cell]:
-    """This machine's cells."""
+    """Measures the cells of the table on this machine."""
     cells: list[Cell] = []
     last: dict[str, float] = {}  # seconds of the method's last batch
     alive, batch, left = list(settings), 1, available_bytes()

@@ -115,7 +115,7 @@ class Step:
 
     @property
     def outcome(self) -> str:
-        """In words, where it is slower; noise may have a rung lose its trial and not the turns, or the other way."""
+        """The outcome of a slower rung, in words. By noise it may lose its trial and win the turns, or the reverse."""
         if self.carried:
             return "slower, but its trial was too close to tell, so it is kept"
         if self.speedup < 1:
@@ -604,7 +604,7 @@ def race_rungs(work: Work, mine: Setting, before: Climbed, clock: Clock) -> tupl
 
 
 def is_slower(mine: list[float], before: list[float], least: float) -> bool:
-    """In the best of the turns, which noise only ever makes slower, and in their median; clearly, unless the cost model
+    """Whether a rung is slower in its best turn and in the median; clearly slower, unless the cost model
     says so too.
 
     least: how much more time it takes at least, by the cost model.

@@ -98,7 +98,7 @@ class Predictions:
     left_out: dict[str, str] = dataclasses.field(default_factory=dict)  # version -> why it is not predicted
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The fields for JSON."""
         versions = [{**dataclasses.asdict(v), "limit": v.limit} for v in self.versions]
         return {**dataclasses.asdict(self), "versions": versions}
 

@@ -97,7 +97,7 @@ class ElCrossCache:
         return ops.attend_prefill(q_RHK, k_RGK, v_RGU, *offsets, self.heads.scale, False)
 
     def expand(self, ops, beams: int):
-        """From here on rows come one per beam; nothing is copied for them."""
+        """Takes one row per beam from here on; nothing is copied for them."""
         self.one_row_each = True
         del self.target_offsets_X
         self.source.padded_once(ops)  # before the steps, which all call the same ops

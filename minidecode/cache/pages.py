@@ -88,7 +88,7 @@ class PagePool:
         table.extend(self.take_free_page() for _ in range(missing))
 
     def share(self, page: int) -> None:
-        """One more table holds a used or a cached page."""
+        """Lets one more table hold a used or a cached page."""
         self._cached.pop(page, None)
         self.references[page] += 1
 
@@ -183,12 +183,12 @@ class PageTables:
         return self.room_RX[: len(self.tables)]
 
     def add(self, table: list[int]) -> None:
-        """One more row, behind the others, takes over a table."""
+        """Adds a row after the others, which takes over a table."""
         self.tables.append([])
         self.set_table(len(self.tables) - 1, table)
 
     def set_table(self, r: int, table: list[int]) -> None:
-        """From here on row r has this table."""
+        """Gives row r this table."""
         self.tables[r] = table
         self.room_RX[r, : len(table)] = table
 

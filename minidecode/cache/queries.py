@@ -209,7 +209,7 @@ class QueryCross:
 
 
 def reverse_position_bias(bias: PositionBias) -> PositionBias:
-    """For a query before keys that are numbered from the newest on: key m lies m positions back, not at position m."""
+    """The position bias where keys are numbered from the newest on: key m lies m positions back, not at position m."""
     bucket_L = bias.bucket_L[::-1].copy()
     return PositionBias(bias.bias_XHP, bucket_L, len(bucket_L) - 1 - bias.zero)
 

@@ -31,7 +31,7 @@ class ReplicatedCache(PromptCache):
         self.k_RGMK, self.v_RGMU, self.begin_R = replicate_prompts(ops, k_RGK, v_RGU, self.offsets_X, beams, self.N)
 
     def append_step(self, ops, qkv_RX):
-        """One position more, in new arrays: a copy of the whole cache; returns the queries."""
+        """Appends a position by copying the whole cache to new arrays; returns the queries."""
         q_RHK, k_RGK, v_RGU = ops.split_heads(qkv_RX, self.bias_X, self.heads)
         self.k_RGMK = ops.concat_step(self.k_RGMK, k_RGK)
         self.v_RGMU = ops.concat_step(self.v_RGMU, v_RGU)

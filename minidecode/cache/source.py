@@ -29,7 +29,7 @@ class Source:
         return self.h_BND
 
     def picked(self, ops, pick_X) -> Source:
-        """These sources, in this order, each as often as it is named: one for each beam, or those that go on."""
+        """Picks these sources, in this order, each as often as it is named: one for each beam, or those that go on."""
         places = np.split(np.arange(len(self.h_RD)), fetch(self.offsets_X)[1:-1])
         picked = [places[x] for x in pick_X]
         offsets_X, pick_R = np.cumsum([0, *(len(rows) for rows in picked)]), np.concatenate(picked)

@@ -115,7 +115,7 @@ def _worker_threads() -> Threads:
 
 
 def _version_of_package(package: str) -> str | None:
-    """None where it is not installed."""
+    """The version of an installed package, else None."""
     from importlib import metadata
 
     try:
@@ -174,7 +174,7 @@ def _blas_libraries() -> list[dict[str, Any]]:
 
 
 def _compiled_code_record() -> dict[str, Any] | None:
-    """None without Numba; without a folder that it may write into, the "error"."""
+    """The compiled functions on disk. None without Numba; the "error" where no folder can be written."""
     try:
         from ..search.compiled import how_many_on_disk
 

@@ -130,7 +130,7 @@ def _read_text_lines(path: Path) -> list[str]:
 
 
 def _write_answers(out, prompts: list[str], references: list[Any], answers: list[Any]) -> None:
-    """One JSON object for each text."""
+    """Writes one JSON object for each text."""
     for a in answers:
         for prompt, reference, text in zip(prompts, references, a.texts, strict=True):
             record = {"model": a.model, "plan": a.plan, "dtype": a.dtype, "prompt": prompt, "reference": reference}

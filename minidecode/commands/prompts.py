@@ -41,7 +41,7 @@ class Prompts:
 def read_prompts_of_command(
     arguments: list[str], path: Path | None, jsonl: bool, what: str = "prompt"
 ) -> Iterator[Prompts]:  # fmt: skip
-    """From the arguments or from a file or standard input (-), never from both. Raises InputError if there is none.
+    """Prompts from the arguments, or from a file or standard input (-). Raises InputError on both, and on none.
 
     what: the word for one of them in errors.
     """

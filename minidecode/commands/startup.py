@@ -12,7 +12,7 @@ from types import FrameType
 
 
 def end_on_interrupt() -> None:
-    """From now on an interrupt ends the process at once, if it is the command line's and takes interrupts at all.
+    """Lets an interrupt end the process at once, if it is the command line's and takes interrupts at all.
 
     An exception would do that too late, or with a traceback: some imports catch what is raised within them.
     """

@@ -12,7 +12,7 @@ COMMIT = "commit.txt"  # beside this file, in a wheel that was built in a checko
 
 
 def version_line() -> str:
-    """Such as "minidecode 0.1.0 (commit 5cb7cb8bb301)"."""
+    """The line that --version prints, such as "minidecode 0.1.0 (commit 5cb7cb8bb301)"."""
     from .. import __version__
 
     commit = commit_of_checkout(PACKAGE.parent) or commit_of_install(PACKAGE)

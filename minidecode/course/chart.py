@@ -57,7 +57,7 @@ class Chart:
             c.text(8, height + 12 + 18 * k, line)
 
     def place(self, x: float, y: float) -> tuple[float, float]:
-        """In pixels."""
+        """A point in pixels."""
         return LEFT + self.width * self.x.part(x), TOP + self.height * (1 - self.y.part(y))
 
     def line(self, points: Sequence[tuple[float, float]], *, thick: float = 2, dashed: bool = False) -> None:

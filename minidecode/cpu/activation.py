@@ -21,7 +21,7 @@ F = np.float32
 
 @capturable
 def bias_activation(f_RX, bias_X, activation, out=None):
-    """In float32. Numbers of any other dtype go to the reference: erf and tanh here have a float32's digits."""
+    """Computes in float32. Other dtypes go to the reference: erf and tanh here have a float32's digits."""
     if f_RX.dtype != F:
         count_call(NUMPY)
         return reference.bias_activation(f_RX, bias_X, activation, out)
@@ -37,7 +37,7 @@ def bias_activation(f_RX, bias_X, activation, out=None):
 
 @capturable
 def add_bias(x_RX, bias_X, out=None):
-    """In float32, which worker threads share; numbers of any other dtype go to the reference."""
+    """Computes in float32, on worker threads; other dtypes go to the reference."""
     if x_RX.dtype == F:
         return bias_activation(x_RX, bias_X, None, out)
     count_call(NUMPY)

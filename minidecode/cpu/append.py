@@ -18,7 +18,7 @@ F = np.float32
 
 @capturable
 def append_kv(qkv_RX, bias_X, heads, k_RGMK, v_RGMU, at_R, out=None, *, workspace=None):
-    """In float32; where numbers or the cache are of another dtype, or lie otherwise, the reference does it.
+    """Computes in float32; other dtypes and layouts go to the reference.
 
     So it does where shapes or positions do not fit: what it raises is raised here too.
     """

@@ -9,7 +9,7 @@ from .common.jit import njit
 
 
 def top_candidates(scores_BX, C, out=None):
-    """One pass, in which the worst of the best C so far is the threshold.
+    """Finds the candidates in one pass, in which the worst of the best C so far is the threshold.
 
     Parts of 256 scores are compared with it on vectors; only a part that holds a better one is gone through. Scores in
     random order have about C ln(X/C) such parts a row, so that reading them is nearly all there is to do.

@@ -24,7 +24,7 @@ from .common.jit import njit
 
 
 def linear_epilogue(x_RX, weight, activation=None, add_to=None, out=None, *, workspace=None):
-    """In float32. Numbers of any other dtype go to the reference, as in cpu/activation.py."""
+    """Computes in float32. Other dtypes go to the reference, as in cpu/activation.py."""
     if x_RX.dtype != np.float32:
         count_call(NUMPY)
         return reference.linear_epilogue(x_RX, weight, activation, add_to, out, workspace=workspace)

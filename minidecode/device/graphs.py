@@ -95,7 +95,7 @@ class Captured:
         return result
 
     def give_up(self) -> None:
-        """From here on it runs as it is."""
+        """Stops capturing: from here on the step runs as it is."""
         self.graph, self.result, self.inputs, self.beside, self.can_be = None, None, (), (), False
 
     def _try_to_capture(self, ops: Any, run: Callable[..., Any]) -> str:

@@ -24,7 +24,7 @@ class Analysis:
         self._waiting: Rows | None = None
 
     def analyse_ended_epochs(self, is_over: bool = False) -> None:
-        """At the epochs that have ended; is_over: at all there is."""
+        """Looks for races in the epochs that have ended; is_over: in all epochs."""
         rows = self._journal.drain()
         if self._waiting is not None:
             rows = _concatenate_accesses(self._waiting, rows)

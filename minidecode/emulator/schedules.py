@@ -41,7 +41,7 @@ class Schedule:
         return self.step == 0
 
     def threads(self, count: int, rng: np.random.Generator) -> list[int]:
-        """In which order `count` threads take their turns."""
+        """The order in which `count` threads take their turns."""
         return list(range(count))[:: self.step] if self.step else rng.permutation(count).tolist()
 
 

@@ -36,7 +36,7 @@ class Place:
         return f"line {self.line}"
 
     def in_words(self, kernel: CodeType | None) -> str:
-        """With the function where it is not the kernel, and with the file where that is another one."""
+        """The line in words, with the function if it is not the kernel, and with the file if it is another one."""
         if kernel is None or self.function == kernel.co_name:
             return str(self)
         file = "" if self.file == kernel.co_filename else f", {os.path.basename(self.file)}"

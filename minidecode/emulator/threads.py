@@ -49,7 +49,7 @@ class Greenlets:
         self._idle: list[greenlet] = []
 
     def take_greenlet(self) -> greenlet:
-        """One for a thread: its first `switch(run)` runs the thread."""
+        """A greenlet for a thread: its first `switch(run)` runs the thread."""
         return self._idle.pop() if self._idle else greenlet(_run_threads)
 
     def give_back(self, glet: greenlet) -> None:

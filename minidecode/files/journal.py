@@ -73,7 +73,7 @@ class Journal:
         self._size += len(data)
 
     def close(self, *, remove: bool = False) -> None:
-        """No more is noted. remove: nor does anybody need what was."""
+        """Closes the journal. remove: also deletes it, since it is not needed any more."""
         if self._file is not None:
             self._file.close()
         if remove:
@@ -114,7 +114,7 @@ def whole_records(path: Path, entries: Iterable[Entry]) -> list[Entry]:
 
 
 def differences_in_words(before: dict[str, Any], now: dict[str, Any], but: str = "") -> list[str]:
-    """In words, where two runs' `depends_on` part. Of what is known as a hash alone, only that it has changed.
+    """The differences of two runs' `depends_on`, in words. Of a value known by its hash, only that it has changed.
 
     but: a name that does not count.
     """

@@ -58,7 +58,7 @@ class SentenceSettings:
         return text.lower() if self.lowers else text
 
     def choose_settings(self, pooling: str | None, normalize: bool | None) -> tuple[str, bool]:
-        """(pooling, whether to normalize) of a call, by default those of the files. Raises OptionError on other pooling."""
+        """(pooling, whether to normalize), by default those of the files. Raises OptionError on other pooling."""
         if pooling is None and self.refused:
             raise OptionError(f"{self.refused}, which is not supported: choose pooling=mean, cls, max or pooler")
         if pooling not in (None, *POOLINGS, "pooler"):

@@ -149,7 +149,7 @@ class Accelerated:
     # ---- Copies -----------------------------------------------------------------------------------------------------
 
     def bind(self) -> None:
-        """From now on the live model's `generate` is this one, and that of its copies and pickles is one of theirs."""
+        """Makes this the live model's `generate`; copies and pickles of the model get one of their own."""
         vars(self.live).update({"generate": self, "__reduce_ex__": self.reduce_live})
 
     def reduce_live(self, protocol: int) -> tuple[Any, ...]:

@@ -153,7 +153,7 @@ class Config:
         return 0
 
     def stack_of_tensor(self, name: str) -> str:
-        """In which of `stacks` the layer of a tensor is."""
+        """The one of `stacks` that the layer of a tensor is in."""
         return "encoder" if name.startswith("encoder.") else "decoder"
 
     def complete_from_weights(self, stored: dict[str, Any], equal: Callable[..., bool]) -> Config:

@@ -21,7 +21,7 @@ def assign_offsets_naive(bytes_X, first_X, last_X, out=None):
 
 
 def assign_offsets_first_come(bytes_X, first_X, last_X, out=None):
-    """In the order in which they are written, as a program would ask for them."""
+    """Assigns offsets in the order in which arrays are written, as a program would ask for them."""
     return _place_in_gaps(np.argsort(first_X, kind="stable"), bytes_X, first_X, last_X, out)
 
 

@@ -15,5 +15,5 @@ def apply_temperature_naive(scores_RV, temperature, out=None):
 
 
 def apply_temperature(scores_RV, temperature, out=None):
-    """In one pass."""
+    """Divides by the temperature, in one pass."""
     return np.divide(scores_RV, scores_RV.dtype.type(temperature), out=scores_RV if out is None else out)

@@ -96,7 +96,7 @@ class StepPlan:
 
     @property
     def number_of_calls(self) -> int:
-        """In all sections, whichever way they go."""
+        """The number of calls in all sections, whichever way they go."""
         return sum(len(calls) for ways in self.calls.values() for calls in ways)
 
     def serves(self, extent: Extent, made_for: tuple) -> bool:

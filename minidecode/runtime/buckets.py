@@ -88,7 +88,7 @@ class Buckets:
         return bucket
 
     def give_back(self, bucket: Bucket) -> None:
-        """It is kept if something was captured; those that were used longest ago go where it gets too much.
+        """Keeps the bucket if something was captured in it; the least recently used ones go if all are too large.
 
         What the device had no memory for may fit later: the next generation that takes the bucket tries again.
         """

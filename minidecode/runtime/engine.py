@@ -233,7 +233,7 @@ class Engine:
 
     @timed("steps")
     def keep_only(self, stays_B: np.ndarray, beams: int) -> None:
-        """From here on there are these sentences alone, in this order, each with all of its `beams` rows.
+        """Keeps these sentences alone, in this order, each with all of its `beams` rows.
 
         Every layer copies what it keeps of them. That is about what a step reads, and a step computes with it besides;
         each sentence leaves once, and every step after that is spared its rows. So it pays from a few steps on, which
@@ -355,7 +355,7 @@ class Engine:
             self.captures_now = False
 
     def _enter_bucket(self, state: Any = None, said: str = "") -> None:
-        """From here on the caches and the state are those of a bucket."""
+        """Moves the caches and the state into a bucket."""
         assert self.buckets is not None
         self.bucket = self.buckets.acquire(self.ops, self.caches, state, said, self.places_R)
         self.caches, self.places_R = self.bucket.caches, self.bucket.places_R
@@ -379,7 +379,7 @@ class Engine:
             self.bucket = None
 
     def _forget_captured(self) -> None:
-        """No step comes, or those that come have other rows."""
+        """Drops captured steps: no step follows, or the next ones have other rows."""
         if self.on_cpu is not None:
             self.on_cpu.forget()
 

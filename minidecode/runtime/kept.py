@@ -46,7 +46,7 @@ class Kept:
 
     @classmethod
     def make(cls, what: Sequence[str], sentences: int, options: Options) -> Kept | None:
-        """None where nothing is asked for. Raises OptionError on what cannot be kept."""
+        """The record of every step; None if nothing is to be kept. Raises OptionError on what cannot be kept."""
         what = kinds_to_keep(what, options)
         each = options.num_beams if options.num_beams > 1 else options.num_return_sequences
         return cls(what, sentences * each) if what else None

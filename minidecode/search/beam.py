@@ -451,7 +451,7 @@ class Beams:
         return goes_on_BW
 
     def _stop_where(self, is_over_B: np.ndarray, at_B: np.ndarray) -> None:
-        """These sentences are done. at_B: lengths as they were, which those of done sentences stay."""
+        """Marks these sentences as done. at_B: lengths before this step, which done sentences keep."""
         self.done_B |= is_over_B
         self.length_B[...] = np.where(self.done_B, at_B, self.length_B)
 

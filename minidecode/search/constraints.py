@@ -198,7 +198,7 @@ class Constraint:
 
     @classmethod
     def make(cls, options: Options, tokenizer: Tokenizer | None, vocab_size: int) -> Constraint | None:
-        """None where the options ask for none. Raises OptionError on a pattern, schema or tokenizer that cannot be."""
+        """The options' constraint, or None. Raises OptionError on an unusable pattern, schema or tokenizer."""
         if (name := options.constraint) is None:
             return None
         if tokenizer is None:

@@ -316,7 +316,7 @@ class Streams:
             self.goes_on_R &= ~(fetch(texts.done_R) if stopping else ends_R)
 
     def keep_only(self, stays_R: np.ndarray) -> None:
-        """These rows."""
+        """Keeps these rows alone."""
         self.goes_on_R = self.goes_on_R[stays_R]
 
 

@@ -52,7 +52,7 @@ class Past:
 
     @classmethod
     def start(cls, like: np.ndarray, troubles: int, rows: int) -> Past:
-        """No step has told anything; on the device of this array."""
+        """The state before the first step, on the device of this array."""
         return cls(array_like(like, 1 + troubles + rows, np.int64, 0), troubles)
 
     def make_empty(self, troubles: int, rows: int) -> Past:

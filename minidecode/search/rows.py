@@ -41,7 +41,7 @@ class Rows:
         return self.tables[key]
 
     def own_table(self, name: str) -> Any:
-        """One of OF_ROWS."""
+        """Makes the table of this name, one of OF_ROWS."""
         return self.table(name, lambda: OF_ROWS[name](self))
 
     @functools.cached_property

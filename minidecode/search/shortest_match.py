@@ -21,7 +21,7 @@ PARTS = 100_000  # parts of a schema, and characters of its patterns and values,
 
 
 def shortest_match(pattern: str) -> str | None:
-    """None where the pattern is none of Python's, holds look-around or a reference, or matches long texts alone."""
+    """A short match of a pattern; None if it is long, or the pattern has look-around, references or other syntax."""
     try:
         text = _short_text_of_pattern(re._parser.parse(pattern))  # type: ignore[attr-defined]  # it has no public name
     except (re.error, AttributeError, NotImplementedError, OverflowError, RecursionError):

@@ -90,7 +90,7 @@ def banned_ngrams_of_sources(rows: Rows, o: Options) -> tuple[np.ndarray, np.nda
 
 
 def _pad_second_axis(array: np.ndarray, fill: float) -> np.ndarray:
-    """With more places along the second axis, a multiple of ROUNDED_TO."""
+    """Pads the second axis to a multiple of ROUNDED_TO."""
     places = -array.shape[1] % ROUNDED_TO
     return np.pad(array, [(0, 0), (0, places), *[(0, 0)] * (array.ndim - 2)], constant_values=fill)
 

@@ -79,7 +79,7 @@ class Batch:
         return [DecoderCache(*both) for both in zip(caches, crosses, strict=True)]
 
     def keep_only(self, stays_R: np.ndarray) -> None:
-        """From here on there are these rows alone, in this order."""
+        """Keeps these rows alone, in this order."""
         if not np.array_equal(stays_R, np.arange(self.rows.number)):
             for cache in self.caches:
                 cache.keep_only(stays_R)

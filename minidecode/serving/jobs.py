@@ -78,7 +78,7 @@ class Job:
         self.state, self.lane, self.ended = state, None, time.perf_counter()
 
     def fail(self, error: Exception) -> None:
-        """It ends without an answer; its first error counts."""
+        """Ends the job without an answer; its first error counts."""
         if self.error is None:
             self.error = error
             self.end("failed")

@@ -107,7 +107,7 @@ class TextLane:
         return iter(())
 
     def stop_moving(self) -> None:
-        """They never do."""
+        """Does nothing: these rows never move."""
 
     def written_texts(self) -> list[np.ndarray]:
         """The text of each row, its prompt included."""

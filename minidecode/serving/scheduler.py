@@ -148,7 +148,7 @@ class Scheduler:
         return job
 
     def enqueue(self, jobs: Sequence[Job], others: int = 0) -> None:
-        """These requests wait from now on, all of them or none. others: that wait elsewhere. Raises QueueFullError."""
+        """Queues these requests, all of them or none. others: how many wait elsewhere. Raises QueueFullError."""
         waits = len(self.waiting) + others
         if self.max_waiting is not None and waits + len(jobs) > self.max_waiting:
             raise QueueFullError(f"{waits} requests wait, and at most {self.max_waiting} may: try again later")
@@ -279,7 +279,7 @@ class Scheduler:
         return lane if len(stays_R) in (0, len(lane)) else type(lane).merged([(lane, stays_R)])
 
     def _compute_tokens(self) -> None:
-        """One token of each row."""
+        """Computes one token of each row."""
         for lane in self.lanes:
             for first, parent_X in lane.moves():
                 self.batch.reorder(slice(first, first + len(parent_X)), parent_X)

@@ -73,7 +73,7 @@ def large_cases() -> list[tuple]:
 
 
 def oracle(scores_RV, logits_RV):
-    """In float64, row by row."""
+    """The right answer in float64, row by row."""
     token_R, logprob_R = np.zeros(len(scores_RV), np.int64), np.full(len(scores_RV), NAN)
     trouble_R = np.full(len(scores_RV), NOT_A_NUMBER)
     logprobs_RV = scores_RV.astype(np.float64) if logits_RV is None else compute_logprobs_and_error_bounds(logits_RV)[0]

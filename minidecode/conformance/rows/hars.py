@@ -109,7 +109,7 @@ def large_cases() -> list[tuple]:
 
 
 def oracle(logits_RV, base_BW, C):
-    """In float64, sorted; NaN for a sentence one of whose rows has no probabilities."""
+    """The right answer in float64, sorted; NaN for a sentence if one of its rows has no probabilities."""
     score_BX, _ = compute_scores_and_error_bounds(logits_RV, base_BW)
     index_BC = np.argsort(-score_BX, axis=1, kind="stable")[:, :C]
     best_BC = np.take_along_axis(score_BX, index_BC, axis=1)

@@ -49,7 +49,7 @@ def large_cases() -> list[tuple]:
 
 
 def oracle(logits_RV):
-    """In float64, row by row."""
+    """The right answer in float64, row by row."""
     scores_RV, _ = compute_logprobs_and_error_bounds(logits_RV)
     is_nan_R = np.isnan(scores_RV).any(axis=1)
     scores_RV[is_nan_R] = NAN

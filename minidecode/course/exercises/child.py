@@ -99,7 +99,7 @@ def _limit_resources(memory: int) -> None:
 
 
 def _forbid_access(folders: list[str], more: list[str], forbidden: list[str]) -> None:
-    """From here on Python itself refuses files, processes and the network to whatever code runs in this process.
+    """Makes Python refuse files, processes and the network to all code that runs in this process.
 
     That code may patch what it likes, and sees the frame of what refuses it. So the hook calls nothing that can be
     patched, hands no one a path of his own making, and has all that it needs as defaults, which no frame leads to.

@@ -201,7 +201,7 @@ def _verdict_of_submission(
 
 
 def _other_variation_message(held: int | None, due: int, names: dict[int, str] | None) -> str:
-    """That a file holds another variation than the one that is due, in words."""
+    """The message that a file holds another variation than the one that is due."""
     if held is None:
         return f"The file does not say its variation, and {due} is due."
     if names is None:

@@ -250,7 +250,7 @@ def _finding_as_dict(f: Any, run: Any) -> dict:
 
 
 def _turns_in_words(run: Any, detail: dict, race: Any) -> list[str]:
-    """In what order threads wrote and read the array that a finding is about, with no barrier of the block between.
+    """The order in which threads wrote and read a finding's array, with no barrier of the block between, in words.
 
     "written, read" where some thread did so in this order, "read, written" where in the other one; "written" where
     anything was written.

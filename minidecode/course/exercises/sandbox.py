@@ -99,7 +99,7 @@ class Sandbox:
             self._send(_call_and_pack_result(callbacks.get(str(reply["ask"])), reply.get("arguments")), deadline)
 
     def end_after(self, seconds: float) -> None:
-        """No answer is waited for later than that, counted from now."""
+        """Sets a deadline for answers, this many seconds from now."""
         self._end, self._total = self._seconds_on_core_clock() + seconds, seconds
 
     def _seconds_on_core_clock(self) -> float:

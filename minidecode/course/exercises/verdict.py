@@ -28,7 +28,7 @@ class Verdict:
     published: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON; the picture comes as the file that it was written to, if any."""
+        """The fields for JSON; of the picture, the file that it was written to, if any."""
         return {k: v for k, v in asdict(self).items() if k != "picture"}
 
     def __str__(self) -> str:
