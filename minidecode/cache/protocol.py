@@ -78,7 +78,7 @@ class LayerCache(CacheTraits, Protocol):
     prefix: Prefix | None  # which rows are of sources, in a model that reads them in the same layers
 
     def __init__(self, block: Any, offsets_X: np.ndarray, stored_as: np.dtype | None = None, N: int | None = None):
-        """A cache for sequences that begin at these offsets, for steps padded to N positions; stored_as: a small dtype."""
+        """Begins a cache for sequences that begin at offsets_X. N: positions that steps pad to; stored_as: a dtype."""
 
     def append(self, ops: Any, qkv_RX: np.ndarray, h_RD: np.ndarray) -> np.ndarray:
         """Adds the bias, cuts into heads, keeps keys and values, returns the queries."""
