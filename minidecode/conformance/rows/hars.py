@@ -60,7 +60,7 @@ def planted_cases() -> list[tuple]:
         logits_RV[1, 1300 : 1300 + step] += 20
         cases.append(make_arguments(logits_RV, [[0.0, -0.5]], 4))
     return [*cases, make_arguments(np.zeros((1, 2200)), [[-1.0]], 3), make_arguments(RISING_RV, [[0, 0]], 4),
-            make_arguments(rng.standard_normal((1, 131)), [[-1.0]], 129)]  # fmt: skip
+            make_arguments(rng.standard_normal((2, 66)), [[-1.0, -0.5]], 129)]  # fmt: skip
 
 
 def make_logits_of_several_widths(rng: np.random.Generator):
