@@ -278,15 +278,18 @@ def enlarge_paper_inputs(row: Row, megabytes: float, stored: str | None = None) 
     """(inputs, their shape in words, bytes that must move): the paper's, repeated until they move so much.
 
     Rows are repeated, of products outputs; not so often that their arrays would have more than ROOM times these bytes.
-    No memory is taken for the zeros that follow until they are touched.
+    EL's weights are the same for all sentences, and move once. No memory is taken for the zeros that follow until they
+    are touched.
     """
     arguments, shape = make_inputs_to_repeat(row.name, **({"stored": stored} if stored else {}), seed=1)
     arguments = tuple(_weights_by_output(a) for a in arguments)
-    least = row.cost(*arguments).bytes
+    once = sum(array.nbytes for name, array in arguments_of(row, arguments).items() if name.startswith("w_"))
+    least = row.cost(*arguments).bytes - once
     held = sum(array.nbytes for array in repeat_inputs(row, arguments, 1)[1])
-    times = max(1, min(math.ceil(1e6 * megabytes / least), int(1e6 * megabytes * ROOM / held))) if held else 1
+    wanted = 1e6 * megabytes
+    times = max(1, min(math.ceil((wanted - once) / least), int(wanted * ROOM / held))) if held else 1
     words = f"{shape}, {times} times" if times > 1 else shape
-    return repeat_inputs(row, arguments, times)[0], words, times * least
+    return repeat_inputs(row, arguments, times)[0], words, once + times * least
 
 
 def repeat_inputs(row: Row, arguments: tuple, times: int) -> tuple[tuple, list[np.ndarray]]:

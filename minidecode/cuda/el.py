@@ -17,7 +17,7 @@ Floor at EL's sizes (32 sentences of 4 beams, 1,024 positions, 16 heads of 64, f
 23 us, and the softmax takes 10. So by version 3 EL should be 2.1 times as fast as a cache per beam, whose 537 MB take
 225 us. One per sentence took 57 us (shared.py): version 3 is not faster than that, for it reads hidden states twice, as
 many bytes as keys and values once. It keeps half their bytes. Version 2, which plans run, is predicted at 0.2 % of a
-copy, some 14 ms (`minidecode predict el`): its warps wait, and shared memory alone allows 1.9 %. Not measured.
+copy, some 14 ms (`minidecode predict el`): its warps wait, and shared memory alone allows 1.7 %. Not measured.
 
 Version 3 belongs on a GPU. EL does H times the operations of multi-head attention, and those weigh on version 2, which
 computes without tensor cores; it shows what attention is made of, needs no library, and is what plans run.

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import tracemalloc
 from pathlib import Path
 
@@ -230,6 +231,21 @@ def test_recorded_counts_are_those_of_the_kernels(name):
     assert [one.kernel for one in again] == [key for key, _ in kept["versions"]["cuda"]]
     for one, (_, work) in zip(again, kept["versions"]["cuda"], strict=True):
         assert dataclasses.astuple(one.work) == pytest.approx(work, abs=0.1, rel=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentences", "weights"), [("el", 32, 2 * 1024**2 * 4), ("el_split", 1, 2 * 768**2 * 4)]
+)
+def test_weights_of_el_move_once_for_all_sentences(name, sentences, weights):
+    """By hand: two matrices; of each sentence its states, what its four beams have written, queries and results."""
+    row, stored = CATALOG[name], predict.usual_way_to_store(name)
+    arguments, shape, useful = predict.enlarge_paper_inputs(row, predict.MEGABYTES, stored)
+    times = int(re.search(r"(\d+) times", shape)[1])
+    states = 1024 * 1024 * 2 if name == "el" else 512 * 768 * 4 + 4 * 100 * 2 * 768 * 4
+    width = 1024 if name == "el" else 768
+    by_hand = weights + times * sentences * (states + 2 * 4 * width * 4)
+    assert useful == pytest.approx(by_hand, rel=3e-3) and 1e9 <= useful < 1.04e9
+    assert len(arguments[1]) == times * sentences and arguments[3].nbytes == weights // 2
 
 
 def test_predict_prints_a_line_for_each_version(cli):
