@@ -129,7 +129,7 @@ def test_a_papers_row_has_a_recorded_or_a_predicted_ratio_or_says_why_not(script
     rows = [row for name in script.PAPERS for row in rows_of(name)]
     predicted = [row for row in rows if row[2].endswith("(predicted, not measured)")]
     nothing = [row for row in rows if row[2] == script.NOTHING]
-    assert (len(rows), len(predicted), len(nothing)) == (19, 7, 3)
+    assert (len(rows), len(predicted), len(nothing)) == (21, 8, 4)
     assert all(row[3].startswith("no prediction: ") for row in nothing)
     assert all(re.search(r"\d[x%]| %", row[2]) and row[3] for row in predicted)
 
@@ -167,6 +167,28 @@ def test_a_ladder_is_the_recorded_call_with_other_steps(script, recorded, monkey
     assert found["EL, version 2"] > 5000, "version 2 has no tensor cores"
 
 
+def test_half_a_decoder_has_half_the_launches_and_the_same_head_and_ban(script, recorded, monkeypatch):
+    """By hand: a call of the host's launches and the loop, over one of a step between head and ban."""
+    kernels, models = recorded
+    ours = models["parts"]["ours"]["figures"][script.BART_32]
+    head = 2.6 + ((102.94e6 / 2.4e6) ** 2 + (13.177e9 / 4e8) ** 2) ** 0.5 + 3.2
+    step = (ours["step_ms"] + (head + kernels.chain(script.WRITTEN, 128)) / 1e3 + script.ban_ms(kernels)) / 2
+    passes, loop = 84.226 + 36.599, 113.1762 / 140 * sum(range(1, 33))
+    by_hand = (passes + 32 * 364 / 2 * 0.02 + loop) / (passes + 32 * step)
+    assert script.distilbart_times(kernels, models) == pytest.approx(by_hand, rel=1e-4)
+    monkeypatch.setattr(script, "HOST_MS", 0)
+    per_beam = step + 6 * (1.1 + 2**29 / 2.4e6 - 57.31) / 1e3
+    by_hand = (passes + 32 * per_beam + loop) / (passes + 32 * step)
+    assert script.distilbart_times(kernels, models) == pytest.approx(by_hand, rel=1e-4)
+
+
+def test_a_model_of_table_1_has_a_ratio_or_a_reason(script):
+    rows = [row for row in rows_of("gpu-fastseq") if row[0].startswith("Table 1")]
+    for name, times in script.SPEEDUPS.values():
+        (row,) = [row for row in rows if f"{name} {times}x" in f"{row[0].split(', ')[1]} {row[1]}"]
+        assert name in row[2] or row[2].endswith("(predicted, not measured)") or f"{name} " in row[3]
+
+
 def test_el_is_four_products_and_a_softmax(script):
     """By hand at the paper's sizes, as the header of cuda/el.py has it: twice 37.5 us, twice 11.3, and 9.8."""
     states = 2.6 + ((79.69e6 / 2.4e6) ** 2 + (4.295e9 / 4e8) ** 2) ** 0.5
@@ -180,6 +202,12 @@ def test_el_is_four_products_and_a_softmax(script):
     assert f"softmax takes {softmax:.0f}" in text
     assert f"be {script.per_beam_us(32, 4, 1024) / us:.1f} times as fast as a cache per beam" in text
     assert f"some {script.el_version_2_us() / 1e3:.0f} ms" in text
+    (version_2,) = [version for version in script.predict("el").versions if version.label == "cuda"]
+    by_shared = 100 * version_2.share * version_2.seconds / version_2.limits["shared"]
+    assert f"at {100 * version_2.share:.1f} % of a copy" in text and f"memory alone allows {by_shared:.1f} %" in text
+    guide = " ".join(page("docs/guide/gpu.md").split())
+    assert f"puts at {100 * version_2.share:.1f} % of a copy's" in guide
+    assert f"predicted {script.per_beam_us(32, 4, 1024) / us:.1f} times as fast as a cache per beam" in guide
 
 
 def test_ten_times_as_many_texts_gain_what_their_steps_save(script, recorded, monkeypatch):
