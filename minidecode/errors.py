@@ -32,6 +32,12 @@ def names_with(part: str, names: Iterable[str]) -> list[str]:
     return [n for n, k in known.items() if f"_{text}_" in f"_{k}_"] or [n for n, k in known.items() if text in k]
 
 
+def counted(number: int, thing: str) -> str:
+    """So many things in words: "1 text", "2 texts", "1,000 batches"."""
+    plural = "" if number == 1 else "es" if thing.endswith(("ch", "s")) else "s"
+    return f"{number:,} {thing}{plural}"
+
+
 def quoted(path: object) -> str:
     """A path or another word as a shell takes it, in quotes where it needs them: for commands in messages."""
     return shlex.quote(str(path)) if os.name == "posix" else subprocess.list2cmdline([str(path)])

@@ -23,7 +23,7 @@ from .. import ops as signatures
 from ..catalog import Cost, sum_of_costs
 from ..device.blas_threads import few_blas_threads
 from ..device.low_precision import DYNAMIC
-from ..errors import InputError, NumericalError, OptionError
+from ..errors import InputError, NumericalError, OptionError, counted
 from ..methods.loaded import refuse_other_than_model
 from ..model import Model
 from ..options.checks import Number, Whole
@@ -165,9 +165,9 @@ class Ladder:
 
     def _table_of_times(self) -> str:
         lines = [
-            f"{self.work['model']}: {self.work['texts']} text{'s' * (self.work['texts'] != 1)} of about"
+            f"{self.work['model']}: {counted(self.work['texts'], 'text')} of about"
             f" {self.work['input_length']} tokens, "
-            f"{self.work['max_new_tokens']} new, {self.work['num_beams']} beams",
+            f"{self.work['max_new_tokens']} new, {counted(self.work['num_beams'], 'beam')}",
             f"{'rung':<26} {'samples/s':>10} {'seconds: median, least to most':>31} {'speedup':>8} {'in all':>8}"
             f" {'tokens':>10} {'cache':>8} {'peak':>8}",
         ]
@@ -322,7 +322,7 @@ def ladder(
         work, whole["batch_size"], no_repeat_ngram_size, here, bool(others), lambda done: progress(done, total),
         announce, clock,
     )  # fmt: skip
-    rounds = f"{repeats} round{'' if repeats == 1 else 's'}"
+    rounds = counted(repeats, "round")
     announce(f"final timing, {rounds if seconds is None else f'up to {rounds}'} of all rungs")
     turns = time_by_turns(work, climbed, repeats, lambda done: progress(len(RUNGS) + 1 + done, total), clock)
     machines = [MACHINES[m] for m in others]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import InputError, LineError, MinidecodeError, MinidecodeWarning, OptionError, pip_install
+from ..errors import InputError, LineError, MinidecodeError, MinidecodeWarning, OptionError, counted, pip_install
 from ..lines.pipeline import generate_lines
 from ..plan import Plan
 
@@ -85,8 +85,8 @@ class Evaluation:
                 changes = [f"{METRICS[m]} {low:+.2f} to {high:+.2f}" for m, (low, high) in r.intervals.items()]
                 lines.append(f"row {number} less row 1, 95 %: {', '.join(changes)}")
         lines.append(
-            f"{self.texts} texts; tokens: of a text, on average; seconds: one row after the other, on a machine that "
-            "may do other work; differ: texts that are not those of row 1"
+            f"{counted(self.texts, 'text')}; tokens: of a text, on average; seconds: one row after the other, on a"
+            " machine that may do other work; differ: texts that are not those of row 1"
         )
         if self.left_out:
             lines.append(f"{self.left_out} more are left out of all rows, for not every row has an answer to them")
@@ -276,7 +276,9 @@ def _letters_the_metric_drops(text: str) -> str:
 def check_and_list_references(references: Sequence[str | Sequence[str]], prompts: int) -> list[list[str]]:
     """Each prompt's references as a list, if there are as many as prompts and all are texts."""
     if len(references) != prompts:
-        raise InputError(f"there are {prompts} prompts and {len(references)} references: give each prompt its own")
+        raise InputError(
+            f"there are {counted(prompts, 'prompt')} and {counted(len(references), 'reference')}: give each its own"
+        )
     listed = [[r] if isinstance(r, str) else list(r) for r in references]
     for i, mine in enumerate(listed, 1):
         if not mine or not all(isinstance(text, str) for text in mine):

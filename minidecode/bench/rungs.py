@@ -105,7 +105,7 @@ def switch_setting(setting: Setting, rung: Rung, work: Work) -> Setting:
     if "overlap" in change and work.texts is None:
         raise OptionError("the model has no tokenizer, so there is nothing to read ahead and no text to make behind")
     if "overlap" in change and setting.batch_size >= len(work.ids):
-        raise OptionError(f"all {len(work.ids)} texts are in one batch, so there is nothing to read ahead")
+        raise OptionError("all texts are in one batch, so there is nothing to read ahead")
     if "ngram" in choices and setting.no_repeat_ngram_size == 0:
         raise OptionError("no n-gram is banned: no_repeat_ngram_size is 0")
     if choices.get("hars") == "cpu" and work.options["num_beams"] == 1:
@@ -116,7 +116,7 @@ def switch_setting(setting: Setting, rung: Rung, work: Work) -> Setting:
         raise OptionError(f"the weights are not float32 to begin with, but {setting.dtype}")
     if "batch_size" in change:
         if setting.batch_size >= len(work.ids):
-            raise OptionError(f"all {len(work.ids)} texts are in one batch already")
+            raise OptionError("all texts are in one batch already")
         change["batch_size"] = len(work.ids)
     before = dict(setting.choices)
     if "cache" in choices:  # what was chosen for the cache before goes, unless this one has a use for it

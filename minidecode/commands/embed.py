@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from ..errors import InputError
+from ..errors import InputError, counted
 from .flags import AsJson, Debug, Device, Dtype, Jsonl, ModelName, PlanText, Quiet, Revision, output_flag, warn_of_files
 from .progress_bar import progress_bar, tell_when_compiling
 from .read_texts import read_records_of_command
@@ -79,4 +79,4 @@ def embed(
 
 def rate_in_words(texts: int, seconds: float) -> str:
     """How many texts, in what time."""
-    return f"{texts} text{'' if texts == 1 else 's'} in {seconds:.2f} s, {texts / seconds:.1f} texts/s"
+    return f"{counted(texts, 'text')} in {seconds:.2f} s, {texts / seconds:.1f} texts/s"

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..errors import InputError, OptionError
+from ..errors import InputError, OptionError, counted
 from ..lines.pipeline import check_lines
 from ..plan import Plan
 from .completion import complete_dtype, complete_model, complete_plan
@@ -109,7 +109,9 @@ def _read_pairs(pairs: Path | None, sources: Path | None, references: Path | Non
     if pairs is None:
         prompts, texts = (_read_text_lines(path) for path in (sources, references))
         if len(prompts) != len(texts):
-            raise InputError(f"{sources} has {len(prompts)} lines and {references} has {len(texts)}: they go in pairs")
+            raise InputError(
+                f"{sources} has {counted(len(prompts), 'line')} and {references} has {len(texts)}: they go in pairs"
+            )
         return prompts, texts
     records = read_records(pairs)
     for number, r in enumerate(records, 1):

@@ -292,8 +292,9 @@ def grade(
     hidden = secrets.randbits(32) if hidden is None else hidden
     if not quiet:
         repeated = [f"{folder} was given twice: it counts once" for folder in again]
-        limits = ["What this system enforces:", *sandbox.limits_in_words(), f"hidden inputs: --hidden {hidden}"]
-        print("\n".join([*repeated, *limits]), file=sys.stderr)
+        limits = ["What this system enforces:", *sandbox.limits_in_words()]
+        seeds = [f"hidden inputs: --hidden {hidden}"] if format == "gradescope" else []  # other results hold it
+        print("\n".join([*repeated, *limits, *seeds]), file=sys.stderr)
     with progress_bar("grading", quiet) as report:
         graded = grading.grade(
             students,

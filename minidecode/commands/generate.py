@@ -89,7 +89,7 @@ def generate(
     Without options: greedily, with the bundled GPT-2.
 
     Several texts come out one per line, line breaks written as \\n. Options have Hugging Face's names; fairseq's
-    spellings work too.
+    spellings work too. With --on-error skip or record the exit code is 0, and 1 if no line could be done.
     """
     import numpy as np
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError, LineError, MinidecodeError, OptionError
+from ..errors import InputError, LineError, MinidecodeError, OptionError, counted
 from ..files.lines import RecordFile
 from ..lines.pipeline import ON_ERROR, RunReceipt, check_lines, generate_lines
 from ..lines.records import read_record, record_of
@@ -132,7 +132,7 @@ def _write_lines(
         raise InputError(failure_summary(run.receipt, on_error))
     if run.receipt.reached < (prompts.total or 0):
         raise InputError(
-            f"{prompts.source.removesuffix(', line')} had {prompts.total} lines when it was checked and "
+            f"{prompts.source.removesuffix(', line')} had {counted(prompts.total, 'line')} when it was checked and "
             f"{run.receipt.reached} when they were generated for: it was changed meanwhile; run again"
         )
 
@@ -140,7 +140,7 @@ def _write_lines(
 def failure_summary(run: RunReceipt, on_error: str) -> str:
     """How many lines failed, what became of them, and the first."""
     fate = "left out" if on_error == "skip" else "with an error"
-    return f"{run.failed} of {run.reached} lines {fate}; the first: {run.failures[0]}"
+    return f"{run.failed} of {counted(run.reached, 'line')} {fate}; the first: {run.failures[0]}"
 
 
 def _progress_in_words(done: Collection[int], total: int | None) -> str:
@@ -171,4 +171,4 @@ def _are_first_lines(done: Collection[int]) -> bool:
 
 def _count_in_words(done: Collection[int], total: int | None) -> str:
     count = len(done)
-    return f"{count} of {total} lines" if total else "1 line" if count == 1 else f"{count} lines"
+    return f"{count} of {counted(total, 'line')}" if total else counted(count, "line")

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..errors import InputError, OptionError, quoted
+from ..errors import InputError, OptionError, counted, quoted
 from .child_process import environment_of_child
 from .flags import AsJson, Debug, Quiet, output_flag
 from .help_text import group_of_commands
@@ -75,7 +75,7 @@ def check(stages: Stages = None, folder: Where = None, as_json: AsJson = False, 
     if as_json:
         print(json.dumps(results, indent=1))
     elif passed == len(results) and stages is None:
-        print(f"All stages pass, in {lines_of_code(source)} lines of code ({LINES} are allowed)."
+        print(f"All stages pass, in {counted(lines_of_code(source), 'line')} of code ({LINES} are allowed)."
               " minidecode project race times them.")  # fmt: skip
     if rules and not as_json:
         print(f"Against the rules of the project: {'; '.join(rules)}.")

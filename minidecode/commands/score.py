@@ -39,6 +39,8 @@ def score(
 ):  # fmt: skip
     """Score texts: log-probability, perplexity, bits per byte.
 
+    With --on-error skip or record the exit code is 0, and 1 if no text could be done.
+
     Each token after the first is scored; begin a text with <|endoftext|> to have all of it scored. BART scores targets
     given their sources.
     """

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..errors import OptionError
+from ..errors import OptionError, counted, did_you_mean
 from ..files.lines import check_picture
 from ..lines.records import number_or_null
 from ..options.dialects import DIALECTS
@@ -120,7 +120,11 @@ def _parse_changes(text: str | None) -> dict[str, Any]:
     for part in filter(None, re.split(r",(?=\s*[\w-]+=)", text or "")):
         name, equals, value = part.partition("=")
         if not equals:
-            raise OptionError(f"--against takes a dialect, or OPTION=VALUE such as num_beams=2, not {part!r}")
+            near = did_you_mean(part, DIALECTS)
+            raise OptionError(
+                f"--against must be a dialect ({', '.join(DIALECTS)}), or OPTION=VALUE such as num_beams=2, not"
+                f" {part!r:.80}{near}"
+            )
         try:
             changes[name.strip().replace("-", "_")] = json.loads(value)
         except json.JSONDecodeError:
@@ -157,4 +161,4 @@ def _print_step(step, write: Callable[[list[int]], str]) -> None:
         print(f"  {c.score:10.4f}  beam {c.parent} + {write([c.token])!r:<16} {fate}")
     for name, pairs in step.changed.items():
         shown = ", ".join(f"beam {w} {write([v])!r}" for w, v in pairs[:6])
-        print(f"  {name} changed {len(pairs)} scores: {shown}{', ...' if len(pairs) > 6 else ''}")
+        print(f"  {name} changed {counted(len(pairs), 'score')}: {shown}{', ...' if len(pairs) > 6 else ''}")

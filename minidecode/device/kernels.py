@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DeviceError
+from ..errors import DeviceError, counted
 from ..within import set_within
 from .arrays import check_current_gpu
 from .packing import KEPT, PACKED_SCALARS, packed_form, packed_length_of_type, type_of_argument
@@ -53,7 +53,7 @@ class Loading:
 
     def __str__(self) -> str:
         compiled = f", {self.compile_seconds:.3f} s of it to compile {self.compiled}" if self.compiled else ""
-        return f"{self.seconds:.3f} s loaded {self.kernels} kernels{compiled}; later calls have them"
+        return f"{self.seconds:.3f} s loaded {counted(self.kernels, 'kernel')}{compiled}; later calls have them"
 
 
 LOADING: ContextVar[Loading | None] = ContextVar("loading", default=None)

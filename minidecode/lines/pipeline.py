@@ -32,7 +32,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Unpack
 
-from ..errors import InputError, LineError, MemoryBudgetError, MinidecodeError, OptionError, PipelineError
+from ..errors import InputError, LineError, MemoryBudgetError, MinidecodeError, OptionError, PipelineError, counted
 from ..methods.loaded import refuse_other_than_model
 from ..options.typed_dict import GenerateOptions
 from ..plan import Plan
@@ -91,8 +91,8 @@ class RunReceipt:
     def __str__(self) -> str:
         stages = ", ".join(f"{stage} {s:.3f} s" for stage, s in self.busy.items())
         return (
-            f"{self.lines} lines in {self.batches} batches ({self.splits} cut to fit the memory), {self.failed} with "
-            f"an error; overlap {self.overlap}: busy {stages}; {self.seconds:.3f} s by the clock, "
+            f"{counted(self.lines, 'line')} in {counted(self.batches, 'batch')} ({self.splits} cut to fit the memory), "
+            f"{self.failed} with an error; overlap {self.overlap}: busy {stages}; {self.seconds:.3f} s by the clock, "
             f"so {self.overlapped:.2f} stages at a time"
         )
 
@@ -454,7 +454,7 @@ def yield_finished_lines(stages: Stages, batches: Iterator[list[Line]]) -> Itera
             raise stopped_by
         before = max(stages.done, default=0) - stages.first_line + 1
         if stages.lines_read < before:
-            raise InputError(f"{before} lines were done before, and there are {stages.lines_read}: give them all")
+            raise InputError(f"{counted(before, 'line')} done before, and there are {stages.lines_read}: give them all")
         if receipt.reached != stages.lines_read:
             raise PipelineError(f"line {stages.first_line + receipt.reached} was lost in the pipeline")
     finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
+from ..errors import counted
 from .pipeline import RunReceipt, Span
 
 WIDTH, LEFT, RIGHT, LANE, BAR, TOP = 720, 14, 14, 78, 40, 100  # pixels; at half the size letters are 11 pixels high
@@ -50,13 +51,13 @@ def draw_timeline(receipt: RunReceipt, title: str | None = None) -> str:
             f'x="{LEFT + s.begin * scale:.2f}" y="{lanes[s.thread] + 28}"'
             f' width="{max((s.end - s.begin) * scale, 0.5):.2f}" height="{BAR}"'
         )
-        says = f"{s.stage}: {s.lines} lines from line {s.first_line}, {s.begin:.4f} to {s.end:.4f} s"
+        says = f"{s.stage}: {counted(s.lines, 'line')} from line {s.first_line}, {s.begin:.4f} to {s.end:.4f} s"
         bars.append(
             f'<rect {box} fill="{_fill_of_stage(s.stage)}" stroke="#24292f" stroke-width="0.5">'
             f"<title>{escape(says)}</title></rect>"
         )
     labels = [f'<text x="{LEFT}" y="{y + 20}">{escape(_display_name(thread))}</text>' for thread, y in lanes.items()]
-    title = title or f"{receipt.lines} lines, overlap: {receipt.overlap}"
+    title = title or f"{counted(receipt.lines, 'line')}, overlap: {receipt.overlap}"
     height = bottom + 44
     return "\n".join([
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
@@ -77,8 +78,8 @@ def describe_timeline(receipt: RunReceipt) -> str:
     stages = ", ".join(f"{stage} {s:.3f} s" for stage, s in receipt.busy.items())
     shown = "" if len(receipt.spans) <= DRAWN else f" Only the first {DRAWN} stretches of work are drawn."
     return (
-        f"A lane for each of {len(threads_of(receipt.spans))} threads, with a bar for each stretch of work. Busy in "
-        f"all: {stages}; by the clock {receipt.seconds:.3f} s, so {receipt.overlapped:.2f} stages at a time on "
+        f"A lane for each of {counted(len(threads_of(receipt.spans)), 'thread')}, with a bar for each stretch of work. "
+        f"Busy in all: {stages}; by the clock {receipt.seconds:.3f} s, so {receipt.overlapped:.2f} stages at a time on "
         f"average.{shown}"
     )
 

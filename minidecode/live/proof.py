@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InputError, RefusedError
+from ..errors import InputError, RefusedError, counted
 from ..runtime.rounding import logit_bound, score_bound
 
 
@@ -29,7 +29,7 @@ def compare_results(side: Any, theirs: Any, ours: Any, call: dict[str, Any]) -> 
     ids_BN = call["input_ids"]
     before = 1 if side.converted().has_encoder else ids_BN.shape[1]
     if theirs.shape == ours.shape and (theirs == ours).all():
-        return f"{len(ids_BN)} inputs, {ours[:, before:].size} new tokens: the same on both sides"
+        return f"{counted(len(ids_BN), 'input')}, {counted(ours[:, before:].size, 'new token')}: the same on both sides"
     row = _first_row(theirs, ours)
     new = theirs[row, before:], ours[row, before:]
     raise RefusedError(_difference(side.exact(), call, row, new, len(ours), side.settings_of(**call)))

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import MinidecodeError, RefusedError, quoted
+from ..errors import MinidecodeError, RefusedError, counted, quoted
 from .accelerate import Accelerated
 from .proof import compare_results
 
@@ -183,7 +183,10 @@ class Watched:
             return "\n".join(f"call {call['call']}, {call['model']}: {call['says']}" for call in self.calls)
         ran = [call for call in self.calls if "raised" not in call]
         tokens, seconds = (sum(call[name] for call in ran) for name in ("new_tokens", "seconds"))
-        lines = [f"{len(ran)} calls of generate ran in minidecode: {tokens} new tokens, {seconds:.2f} s"]
+        lines = [
+            f"{counted(len(ran), 'call')} of generate ran in minidecode: {counted(tokens, 'new token')}, "
+            f"{seconds:.2f} s"
+        ]
         lines += [f"call {c['call']}, {c['model']}, {c['raised']}" for c in self.calls if "raised" in c]
         sides = [side for side in self.sides.values() if side.receipt is not None]
         return "\n".join(lines + [f"{type(side.live).__name__}, the last call: {side.receipt}" for side in sides])

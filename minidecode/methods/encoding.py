@@ -15,7 +15,7 @@ from ..cache.no_cache import NoCache
 from ..cache.padding import offsets_from_lengths
 from ..device.arrays import fetch, put
 from ..device.blas_threads import few_blas_threads
-from ..errors import InputError, NumericalError, OptionError
+from ..errors import InputError, NumericalError, OptionError, counted
 from ..plan import Plan
 from ..runtime.inputs import Inputs, Texts
 from ..runtime.prompts import cut_before_closing, ids_and_mask, or_truncate, token_rows
@@ -177,7 +177,9 @@ def read_texts(
     firsts = as_texts(texts, "texts")
     seconds = [None] * len(firsts) if text_pairs is None else as_texts(text_pairs, "text_pairs")
     if not firsts or len(seconds) != len(firsts):
-        raise InputError(f"there are {len(firsts)} texts and {len(seconds)} text_pairs: give one or more, each its own")
+        raise InputError(
+            f"there are {counted(len(firsts), 'text')} and {len(seconds)} text_pairs: give one or more, each its own"
+        )
     if truncate and text_pairs is not None:
         raise InputError("truncate cuts single texts: leave it out, and shorten the pairs that are too long")
     if text_pairs is None:

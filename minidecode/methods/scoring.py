@@ -14,7 +14,7 @@ from ..cache.factory import CacheFactory
 from ..cache.no_cache import NoCache
 from ..device.arrays import fetch
 from ..device.blas_threads import few_blas_threads
-from ..errors import InputError, NumericalError, OptionError
+from ..errors import InputError, NumericalError, OptionError, counted
 from ..options.options import Options
 from ..plan import Plan
 from ..runtime.engine import Engine
@@ -116,7 +116,7 @@ def logits(
         sources, ids = ids, model.inputs.check_ids(token_rows(decoder_input_ids, decoder_attention_mask), "target")
         if len(sources) != len(ids):
             raise InputError(
-                f"there are {len(sources)} sources and {len(ids)} decoder_input_ids: give each source one target"
+                f"there are {counted(len(sources), 'source')} and {len(ids)} decoder_input_ids: give each one target"
             )
         sources = model.inputs.fit_sources_beside_targets(sources, ids, ids[0], truncate=None)
     ids, _ = fit_prompts(ids, context, Options(), truncate=None)
@@ -169,7 +169,9 @@ def score(
         target_rows = model.inputs.read_texts_or_ids(targets, target_ids, None, "target")
         model.inputs.check_generated(target_rows)
         if len(target_rows) != len(ids):
-            raise InputError(f"there are {len(ids)} texts and {len(target_rows)} targets: give each text its own")
+            raise InputError(
+                f"there are {counted(len(ids), 'text')} and {counted(len(target_rows), 'target')}: give each its own"
+            )
     pieces = cut_into_pieces(model, ids, target_rows, stride, truncate, decoder_start_token_id)
     z_BZ = latents_of(model, latent, None, ids)
     engine = make_scoring_engine(model, model.plan.on(model.device))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..errors import InputError, shown
+from ..errors import InputError, counted, shown
 
 
 @dataclass
@@ -33,7 +33,7 @@ def check_sample_ids(sample_ids: Sequence[int], sentences: int) -> None:
     if not isinstance(sample_ids, Iterable):
         raise InputError(f"sample_ids must be integers, one for each prompt, not {shown(sample_ids)}")
     if len(sample_ids) != sentences:
-        raise InputError(f"sample_ids are {len(sample_ids)} for {sentences} prompts: give each its own")
+        raise InputError(f"sample_ids are {len(sample_ids)} for {counted(sentences, 'prompt')}: give each its own")
     for number in sample_ids:
         if not isinstance(number, numbers.Integral) or not -(2**63) <= number < 2**63:
             raise InputError(f"sample_ids must be integers of 64 bits, not {number!r}")

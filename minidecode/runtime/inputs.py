@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InputError, OptionError
+from ..errors import InputError, OptionError, counted
 from ..files.chat import Message
 from ..files.tokenizer import Tokenizer
 from ..options.options import Options
@@ -125,7 +125,9 @@ class Inputs:
             return None
         prefixes = token_rows(prefix_tokens, None, "prefix_tokens")
         if len(prefixes) != sentences:
-            raise InputError(f"prefix_tokens has {len(prefixes)} rows for {sentences} sentences: give each its own")
+            raise InputError(
+                f"prefix_tokens has {counted(len(prefixes), 'row')} for {counted(sentences, 'sentence')}: give each one"
+            )
         V = self.config.generated_vocab_size
         for row in prefixes:
             if len(row) and (row.min() < -1 or row.max() >= V):
@@ -153,15 +155,17 @@ class Inputs:
         negatives = self.read_texts_or_ids(texts, ids, None, "negative_prompt", self.most_tokens, truncate)
         if len(negatives) not in (1, len(prompts)):
             raise InputError(
-                f"there are {len(negatives)} negative prompts and {len(prompts)} prompts: give one, or one for each"
+                f"there are {counted(len(negatives), 'negative prompt')} for {counted(len(prompts), 'prompt')}: give"
+                " one, or one for each"
             )
         negatives *= len(prompts) // len(negatives)
         for b, (negative, limit) in enumerate(zip(negatives, limit_B, strict=True)):
             room = self.config.context + 1 - int(limit)  # the last new token is never read
             if len(negative) > room and not truncate:
                 raise InputError(
-                    f"negative prompt {b + 1} has {len(negative)} tokens, and {limit} new ones go beyond the context "
-                    f"of {self.config.context}: shorten it, or lower max_new_tokens{or_truncate(truncate, 'it')}"
+                    f"negative prompt {b + 1} has {counted(len(negative), 'token')}, and {limit} new ones go beyond"
+                    f" the context of {self.config.context}: shorten it, or lower max_new_tokens"
+                    + or_truncate(truncate, "it")
                 )
             negatives[b] = negative[-room:]
         return negatives

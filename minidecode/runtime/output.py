@@ -10,7 +10,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from ..errors import InputError, OptionError
+from ..errors import InputError, OptionError, counted
 from ..files.tokenizer import Tokenizer
 from ..options.stop_strings import NewText
 from .kept import Kept
@@ -157,7 +157,7 @@ class Output:
         return self.log_probs[place]
 
     def _shown_texts(self) -> list[str]:
-        return self.texts if self.tokenizer else [f"{len(ids)} tokens" for ids in self.token_ids]
+        return self.texts if self.tokenizer else [counted(len(ids), "token") for ids in self.token_ids]
 
     def _decode_place(self, place: int) -> tuple[str, NewText]:
         """(the prompt's text, the new text with all of its stop string)."""
@@ -192,7 +192,7 @@ class Hypothesis:
     index: int  # its place in the output
 
     def __repr__(self) -> str:
-        said = repr(self.text) if self.output.tokenizer else f"{len(self.token_ids)} tokens"
+        said = repr(self.text) if self.output.tokenizer else counted(len(self.token_ids), "token")
         return f"Hypothesis({said}, score={self.score:.4f}, finish_reason={self.finish_reason!r}, prompt={self.prompt})"
 
     @property

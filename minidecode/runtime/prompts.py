@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InputError, OptionError
+from ..errors import InputError, OptionError, counted
 from ..options.options import DEFAULT_NEW_TOKENS, Options, warn_of_minimum
 
 # What tokenizers of transformers return beside input_ids and attention_mask: of no use to GPT-2 and BART.
@@ -50,7 +50,7 @@ def token_rows(input_ids: Any, attention_mask: Any, name: str = "input_ids") -> 
     rows = []
     masks = [None] * len(input_ids) if attention_mask is None else attention_mask
     if len(masks) != len(input_ids):
-        raise InputError(f"attention_mask has {len(masks)} rows and input_ids has {len(input_ids)}")
+        raise InputError(f"attention_mask has {counted(len(masks), 'row')} and input_ids has {len(input_ids)}")
     for b, (row, mask) in enumerate(zip(input_ids, masks, strict=True)):
         array = np.asarray(row)
         if array.ndim != 1 or not (np.issubdtype(array.dtype, np.integer) or array.size == 0):

@@ -19,7 +19,7 @@ from ..device.arrays import fetch
 from ..device.graphs import GraphCounts
 from ..device.kernels import Loading
 from ..device.user_functions import describe_function
-from ..errors import OptionError, shown
+from ..errors import OptionError, counted, shown
 from .arena import Fresh
 
 
@@ -214,7 +214,7 @@ class ConstraintCounts:
     def __str__(self) -> str:
         share = 100 * self.masked / max(self.of, 1)
         late = f"; {self.too_long:,} others left too few tokens for an end" if self.too_long else ""
-        return f"{self.masked:,} of {self.of:,} tokens masked ({share:.1f} %){late}"
+        return f"{self.masked:,} of {counted(self.of, 'token')} masked ({share:.1f} %){late}"
 
 
 @dataclass
@@ -238,7 +238,7 @@ class DraftCounts:
 
     def __str__(self) -> str:
         share = 100 * self.accepted / max(self.drafted, 1)
-        return f"{self.accepted:,} of {self.drafted:,} drafted tokens accepted ({share:.1f} %)"
+        return f"{self.accepted:,} of {counted(self.drafted, 'drafted token')} accepted ({share:.1f} %)"
 
 
 @dataclass
@@ -279,8 +279,8 @@ class Receipt:
             f"plan {self.plan}; dtype {self.dtype}; cache {self.cache}, at most {self.cache_peak_bytes:,} bytes"
             + (f"; arena of {self.arena_bytes:,} bytes, by {self.arena_placed_by}" if self.arena_bytes else ""),
             f"search: {', '.join(f'{name} {value}' for name, value in self.search.items())}",
-            f"{self.prompt_tokens} prompt tokens{reused}, {self.new_tokens} new tokens, {self.steps} steps "
-            f"({self.rows} rows); {stages}",
+            f"{counted(self.prompt_tokens, 'prompt token')}{reused}, {counted(self.new_tokens, 'new token')}, "
+            f"{counted(self.steps, 'step')} ({counted(self.rows, 'row')}); {stages}",
             f"{'op':<17} {'calls':>7} {'seconds':>9} {'MB':>10}  implementation",
         ]
         for name, c in self.ops.items():
@@ -297,7 +297,7 @@ class Receipt:
                 "calls): the calls in them are counted above"
             )
         if g.looks:
-            lines.append(f"the host read the flags of {self.steps:,} steps in {g.looks:,} reads")
+            lines.append(f"the host read the flags of {counted(self.steps, 'step')} in {counted(g.looks, 'read')}")
         if g.passes:
             lines.append(f"{g.passes} of encoder and prefill launched whole, for texts of these lengths came before")
         if g.why_not:

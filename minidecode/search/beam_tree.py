@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from html import escape
 
+from ..errors import counted
 from ..runtime.trace import FATES, TraceStep
 
 COLUMN, ROW, LEFT, TOP = 150, 30, 60, 60  # pixels
@@ -27,7 +28,7 @@ def draw_beam_tree(steps: Sequence[TraceStep], results: Sequence[Sequence[int]],
     return "\n".join([
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
         ' font-family="ui-monospace, Menlo, Consolas, monospace" font-size="13">',
-        f"<title>Beam search, {max(s.step for s in steps) + 1} steps</title>",
+        f"<title>Beam search, {counted(max(s.step for s in steps) + 1, 'step')}</title>",
         f'<rect width="{width}" height="{height}" fill="#ffffff"/>', *body, "</svg>", "",
     ])  # fmt: skip
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..device.user_functions import call_user_option, describe_function
-from ..errors import OptionError
+from ..errors import OptionError, counted
 from ..options.options import Options
 from ..options.stop_strings import NewText
 
@@ -57,7 +57,7 @@ class Stopping:
             if answer.dtype != bool or answer.shape not in ((), end_R.shape):
                 raise OptionError(
                     f"stopping_criteria: {describe_function(function)} returned {answer!r:.80}: return True or False, "
-                    f"or one for each of the {len(texts)} texts"
+                    f"or one for each of {counted(len(texts), 'text')}"
                 )
             end_R |= answer
         return end_R

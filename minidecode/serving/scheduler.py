@@ -151,7 +151,7 @@ class Scheduler:
         """Queues these requests, all of them or none. others: how many wait elsewhere. Raises QueueFullError."""
         waits = len(self.waiting) + others
         if self.max_waiting is not None and waits + len(jobs) > self.max_waiting:
-            raise QueueFullError(f"{waits} requests wait, and at most {self.max_waiting} may: try again later")
+            raise QueueFullError(f"{waits} of at most {self.max_waiting} requests wait: try again later")
         for job in jobs:
             job.number = next(self.numbers)
             self.waiting.append(job)

@@ -342,7 +342,7 @@ def test_a_budget_of_memory(cli, fails, toy):
     assert (cut.code, cut.out.splitlines()) == (0, texts_of(toy))
     assert re.search(r"6 lines in [2-9] batches \([1-9] cut to fit the memory\)", cut.err)
     whole = cli(*common, "--memory-budget", "1 GB", "--receipt")
-    assert "6 lines in 1 batches (0 cut to fit the memory)" in whole.err
+    assert "6 lines in 1 batch (0 cut to fit the memory)" in whole.err
     message = fails(*common, "--memory-budget", "1kB")
     assert "prompt 1: 1 x (prompts of 5 and 3 new tokens) may take" in message and "1 kB may be used" in message
     assert "may take" in fails("generate", "the", "-m", toy, "--memory-budget", "1kB"), "a single text too"

@@ -110,10 +110,31 @@ def test_no_picture_where_no_access_failed(cli, here):
     assert ran.code == 1 and "A picture" not in ran.out
 
 
+def test_a_file_that_was_changed_is_solved_no_more(cli, here):
+    """Its hash is noted; the same file again is solved again."""
+
+    def state():
+        return next(e["state"] for e in json.loads(cli("exercise", "list", "--json").out) if e["number"] == 15)
+
+    cli("exercise", "start", "15")
+    file = here / "my_exercises" / "15_ngram_ban.py"
+    skeleton, solution = file.read_text(), cli("exercise", "solution", "15").out
+    file.write_text(solution)
+    assert cli("exercise", "check", "15").code == 0 and state() == "solved"
+    for changed in (skeleton, f"{solution}\n# more\n"):
+        file.write_text(changed)
+        assert state() == "changed since solved"
+    file.write_text(solution)
+    assert state() == "solved"
+
+
 def test_hints_come_one_by_one(cli, here):
-    hints = [cli("exercise", "hint", "11").out for _ in range(4)]
-    assert [h.splitlines()[0] for h in hints] == ["Hint 1 of 3", "Hint 2 of 3", *2 * ["Hint 3 of 3, the last one"]]
-    assert cli("exercise", "hint", "11", "--all").out == "".join(hints[:3])
+    hints = [cli("exercise", "hint", "11").out for _ in range(3)]
+    assert [h.splitlines()[0] for h in hints] == ["Hint 1 of 3", "Hint 2 of 3", "Hint 3 of 3, the last one"]
+    ran = cli("exercise", "hint", "11")
+    assert ran.code == 1 and ran.out == ""
+    assert ran.err == "minidecode: all 3 hints were taken: minidecode exercise hint 11 --all shows them again\n"
+    assert cli("exercise", "hint", "11", "--all").out == "".join(hints)
 
 
 def test_reset_keeps_what_was_there(cli, here):
@@ -408,8 +429,9 @@ def test_a_class_is_graded(cli, classroom):
     assert rows == {"ada": ["solved", "solved"], "ben": ["bans-first-token", "one-block"], "cyn": ["wrong", "absent"]}
     assert "15 the n-gram ban: 1 of 3 solved; 1 of 3: bans first token; 1 of 3: wrong in a way" in ran.out
     assert "16 the n-gram ban as a kernel: 1 of 3 solved; 1 of 3: one block; 1 of 3: nothing handed in" in ran.out
-    for word in ("time: ", "memory: ", "files: ", "processes, signals and network: ", "--hidden 9"):
+    for word in ("time: ", "memory: ", "files: ", "processes, signals and network: "):
         assert word in ran.err, "it says what this system enforces"
+    assert (ran.out + ran.err).count("hidden inputs: ") == 1, "the seed, once"
 
 
 def test_a_prediction_whose_answer_was_told_is_graded_by_the_one_that_check_drew(cli, here):

@@ -95,7 +95,7 @@ def test_a_text_as_negative_prompt_serves_all(model):
 
 @pytest.mark.parametrize(("options", "says"), [
     ({"negative_prompt": "I"}, "negative_prompt changes nothing without guidance_scale"),
-    ({"guidance_scale": 2.0, "negative_prompt": ["I", "we"]}, "2 negative prompts and 1 prompts"),
+    ({"guidance_scale": 2.0, "negative_prompt": ["I", "we"]}, "2 negative prompts for 1 prompt"),
     ({"guidance_scale": 2.0, "negative_prompt": ""}, "negative_prompt 1 of 1 is empty"),
     ({"guidance_scale": 2.0, "negative_prompt_ids": [[3] * 510], "max_new_tokens": 20}, "or lower .* or cut it"),
     ({"guidance_scale": 2.0, "negative_prompt_ids": [[9**9]]}, "not in the vocabulary"),

@@ -191,7 +191,7 @@ def test_stops_on_a_device(beams):
      ({"stop_strings": ["a", "\ud800"]}, "stop_strings holds half a surrogate pair"),
      ({"max_time": "1"}, "max_time must be a number"),
      ({"stopping_criteria": lambda ids, scores: 1}, "return True or False"),
-     ({"stopping_criteria": lambda ids, scores: np.zeros(7, bool)}, "one for each of the 1 texts")],
+     ({"stopping_criteria": lambda ids, scores: np.zeros(7, bool)}, "one for each of 1 text")],
 )  # fmt: skip
 def test_bad_stops_are_refused(model, given, say):
     with pytest.raises(md.OptionError, match=say):

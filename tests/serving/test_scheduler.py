@@ -303,7 +303,7 @@ def test_what_is_refused():
     with pytest.raises(md.InputError, match="20"):
         busy.submit("the " * 30)
     busy.submit("the", max_new_tokens=2)
-    with pytest.raises(md.QueueFullError, match="1 requests wait, and at most 1 may: try again later"):
+    with pytest.raises(md.QueueFullError, match="1 of at most 1 requests wait: try again later"):
         busy.submit("the", max_new_tokens=2)
     busy.run()
     busy.submit("the", max_new_tokens=2)

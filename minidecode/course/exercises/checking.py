@@ -47,7 +47,7 @@ def check(
         )
     if not is_elsewhere:
         _renew_if_answer_told(folder, exercise, submission.path, held, verdict)
-    return verdict, folder.keep_verdict(exercise, verdict)
+    return verdict, folder.keep_verdict(exercise, verdict, None if is_elsewhere else submission.source)
 
 
 def _renew_if_answer_told(folder: Folder, exercise: Exercise, path: Path, seed: int, verdict: Verdict) -> None:

@@ -119,23 +119,25 @@ class Folder:
         return skeleton.seed_in_source(file.read_text(encoding="utf-8-sig", errors="replace"), exercise.number)
 
     def state(self, exercise: Exercise) -> str:
-        """ "solved", "started", "not begun" of a skeleton in which nothing is written, or "" """
-        if self._read_notes("state").get(str(exercise.number), {}).get("solved"):
-            return "solved"
+        """ "solved", "changed since solved", "started", "not begun" (a skeleton with nothing written in it), or "" """
+        solved = self._read_notes("state").get(str(exercise.number), {}).get("solved")  # True: in a file elsewhere
         file = self.path_of_exercise(exercise)
         if not file.is_file():
-            return ""
-        is_untouched = exercise.is_untouched(file.read_text(encoding="utf-8-sig", errors="replace"))
-        return "not begun" if is_untouched else "started"
+            return "solved" if solved else ""
+        source = file.read_text(encoding="utf-8-sig", errors="replace")
+        if solved:
+            return "solved" if solved in (True, _hash_of(source)) else "changed since solved"
+        return "not begun" if exercise.is_untouched(source) else "started"
 
     def next_hint(self, exercise: Exercise) -> int:
-        """The number of the next hint, from 1; the last one again and again.
+        """The number of the next hint, from 1.
 
-        Raises InputError where it cannot be noted which were taken.
+        Raises OptionError where all were taken, and InputError where it cannot be noted which were.
         """
-        number = min(
-            self._read_notes("state").get(str(exercise.number), {}).get("hints", 0) + 1, len(exercise.text.hints)
-        )
+        number = self._read_notes("state").get(str(exercise.number), {}).get("hints", 0) + 1
+        if number > (last := len(exercise.text.hints)):
+            again = f"minidecode exercise hint {exercise.number} --all{self.as_option}"
+            raise OptionError(f"all {last} hints were taken: {again} shows them again")
         try:
             self._update_note(exercise, hints=number)
         except OSError as error:
@@ -145,15 +147,17 @@ class Folder:
             ) from None
         return number
 
-    def keep_verdict(self, exercise: Exercise, verdict: Verdict) -> Path | None:
+    def keep_verdict(self, exercise: Exercise, verdict: Verdict, source: str | None) -> Path | None:
         """Notes what came of a check; where there is a picture, the file that it was written to.
+
+        source: what was judged, so that a later change is seen; None where it lies elsewhere.
 
         Where nothing can be written the verdict stands, and says so.
         """
         path = self.path / NOTES / f"{exercise.number:02d}.svg" if verdict.picture else None
         try:
             if verdict.ok:
-                self._update_note(exercise, solved=True)
+                self._update_note(exercise, solved=True if source is None else _hash_of(source))
             if path:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(verdict.picture, encoding="utf-8")
