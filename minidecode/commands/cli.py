@@ -265,6 +265,8 @@ NO_WHOLE_NUMBER = re.compile(r"not a valid int|valid integer")  # words of sever
 NO_NUMBER = re.compile(r"not a valid float|valid number")
 TOO_SMALL = re.compile(r"(?:in the range x>=|greater than or equal to )(\S+)")
 
+TOO_LARGE = re.compile(r"(?:x<=|less than or equal to )(\S+)")
+
 
 def _number_error(message: str, given: list[str]) -> str:
     """A complaint of the command-line library about a number, in plain words; any other as it is.
@@ -288,6 +290,8 @@ def _number_error(message: str, given: list[str]) -> str:
         return f"{named}takes a number, such as 0.5, not {values[-1]!r}"
     if least := TOO_SMALL.search(message):
         return f"{named}must be at least {least[1]}, not {values[-1]}"
+    if most := TOO_LARGE.search(message):
+        return f"{named}must be at most {most[1]}, not {values[-1]}"
     return message
 
 

@@ -112,6 +112,8 @@ def test_a_file_in_the_place_of_the_cache(cli, bundled, empty_cache):
         (["generate", "a", "--num-beams", "x"], "--num-beams / --beam takes an integer, such as 4, not 'x'"),
         (["generate", "a", "--num-beams", "2.5"], "--num-beams / --beam takes an integer, such as 4, not '2.5'"),
         (["generate", "a", "--temperature", "hot"], "--temperature takes a number, such as 0.5, not 'hot'"),
+        (["serve", "--port", "99999"], "--port must be at most 65535, not 99999"),
+        (["predict", "ngram", "--megabytes", "nan"], "--megabytes must be at most 8000, not nan"),
         (["ladder", "--seconds", "0.5"], "--seconds must be at least 1, not 0.5"),
         (["exercise", "start", "15", "--seed", "a"], "--seed takes an integer, such as 4, not 'a'"),
         (["exercise", "start", "15", "--seed", "-1"], "--seed must be at least 0, not -1"),
