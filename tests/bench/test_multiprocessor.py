@@ -336,7 +336,7 @@ def test_another_size_is_emulated(cli):
     ("arguments", "error"),
     [
         (["lineer"], "lineer"),
-        (["linear", "--machine", "abacus"], "no model of 'abacus': say h100"),
+        (["linear", "--machine", "abacus"], "--machine must be h100, not 'abacus': it predicts no other"),
         (["linear", "--stored", "float8"], "not stored as 'float8': say float32, float16"),
         (["softmax", "--stored", "float16"], "not stored as 'float16': leave it out"),
     ],
