@@ -5,9 +5,7 @@ data, and the counts follow from their shapes: two operations for each product o
 one number for each element of a tensor that an einsum reads or writes, each tensor once. The softmax and the
 concatenations are no einsums: the first computes little, and a memory that grows in place needs no others.
 
-    print(table_of_listings(b=128, n=128, d=1024, h=8))  # the paper's own sizes: Table 2, on each of the 8 cores
-
-The analyses assume m = n, k = v = d/h and n <= d; so do `table_of_listings` and `cost_of_n_positions`. Two errata:
+The analyses assume m = n, k = v = d/h and n <= d; so does `cost_of_n_positions`. Two errata:
 
 - Section 2.4.1 gives the size of K and V as b h m k = b n^2. It is b n d, for h k = d and m = n; the term b n^2 d of
   n calls, a line above, is right.
@@ -88,19 +86,3 @@ def cost_of_n_positions(listing: str, b: int, n: int, d: int, h: int, number_byt
         return cost_of_listing(listing, number_bytes, m=n, **sizes)
     calls = [cost_of_listing(listing, number_bytes, m=position, **sizes) for position in range(1, n + 1)]
     return Cost(sum(c.bytes for c in calls), sum(c.operations for c in calls))
-
-
-def table_of_listings(b: int, n: int, d: int, h: int) -> str:
-    """What n positions of b sequences take by each listing, and the ratio of memory access to arithmetic.
-
-    A ratio near 1 means waiting for memory: a machine does tens to hundreds of operations while one number arrives.
-    """
-    lines = [
-        f"b={b} sequences, n={n} positions, d={d}, h={h}, k=v={d // h}",
-        f"{'listing':<40} {'operations':>12} {'numbers':>12} {'ratio':>9} {'paper':>9}",
-    ]
-    for listing in EINSUMS:
-        c = cost_of_n_positions(listing, b, n, d, h, number_bytes=1)
-        paper = f"{PAPER_RATIOS[listing](b, n, d, h):.5f}" if listing in PAPER_RATIOS else "-"
-        lines.append(f"{listing:<40} {c.operations:>12.3e} {c.bytes:>12.3e} {c.bytes / c.operations:>9.5f} {paper:>9}")
-    return "\n".join(lines)

@@ -33,16 +33,6 @@ class Built:
     ptx: str
     cubin: bytes
 
-    @property
-    def double_precision(self) -> bool:
-        """Whether any instruction works in float64."""
-        return ".f64" in self.ptx
-
-    @property
-    def wide_loads(self) -> int:
-        """128-bit loads from global memory."""
-        return self.ptx.count("ld.global.v4") + self.ptx.count("ld.global.v2.u64") + self.ptx.count("ld.global.v2.b64")
-
     @cached_property
     def counts(self) -> Counts:
         """What its machine code holds. Raises OptionError where NVIDIA's disassembler is missing."""

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ..errors import OptionError, pip_install
 
-PACKAGE, PROGRAM, WIDE = "nvidia-cuda-nvdisasm", "nvdisasm", 16
+PACKAGE, PROGRAM = "nvidia-cuda-nvdisasm", "nvdisasm"
 LABEL = re.compile(r"^(\.L\w+):")
 INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(@!?U?P\w+\s+)?([A-Z][\w.]*)\s*(.*?)\s*;")
 # Units of which a scheduler has less than 32 lanes: cycles of an instruction (CUDA's programming guide, throughputs of
@@ -63,11 +63,6 @@ class Counts:
     rest_instructions: float
     rest_cycles: float
     rest_others: float  # the same in the other code, and loads from global memory
-
-    @property
-    def instructions_per_wide_load(self) -> float:
-        """Instructions of the main loop for 16 bytes that a thread loads."""
-        return WIDE * self.loop_instructions / self.loop_bytes if self.loop_bytes else float("inf")
 
 
 @dataclass(frozen=True)

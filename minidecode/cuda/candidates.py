@@ -36,9 +36,9 @@ from .common.arrays import filled_scratch
 from .common.best_columns import (
     hold_scores_reaching,
     keep_scores_reaching,
-    make_result_arrays,
     merge_best_of_shares,
     pick_from_share_in_passes,
+    result_arrays,
     write_best_in_order,
     write_nan,
 )
@@ -72,7 +72,7 @@ def top_candidates_v1(scores_BX, C, out=None):
 
     Launches `pick_candidates_in_passes` in B blocks of 128. Reads sBXC bytes and writes (s + 8)BC; s: bytes of a score.
     """
-    best_BC, index_BC = make_result_arrays(scores_BX, len(scores_BX), C, out)
+    best_BC, index_BC = result_arrays(scores_BX, len(scores_BX), C, out)
     launch(pick_candidates_in_passes, len(scores_BX), THREADS, scores_BX, best_BC, index_BC)
     return best_BC, index_BC
 
@@ -113,7 +113,7 @@ def top_candidates_v2(scores_BX, C, out=None):
     if C > THREADS:
         return top_candidates_v1(scores_BX, C, out)
     B, X = scores_BX.shape
-    best_BC, index_BC = make_result_arrays(scores_BX, B, C, out)
+    best_BC, index_BC = result_arrays(scores_BX, B, C, out)
     threshold_B = np.empty_like(scores_BX, shape=B)
     survivor_BX, count_B, has_nan_B = allocate_survivors(scores_BX, B, ROOM)
     launch(find_rough_threshold, B, THREADS, scores_BX, C, threshold_B)
@@ -194,7 +194,7 @@ def top_candidates_v3(scores_BX, C, out=None, *, workspace=None):
         return top_candidates_v1(scores_BX, C, out)
     B, X = scores_BX.shape
     slices = -(-X // SLICE)
-    best_BC, index_BC = make_result_arrays(scores_BX, B, C, out)
+    best_BC, index_BC = result_arrays(scores_BX, B, C, out)
     survivor_BX, count_B, has_nan_B = allocate_survivors(scores_BX, B, slices * THREADS, workspace)
     launch(retrieve_from_slice, (B, slices), THREADS, scores_BX, C, survivor_BX, count_B, has_nan_B)
     launch(rerank_survivors, B, THREADS, scores_BX, survivor_BX, count_B, has_nan_B, best_BC, index_BC)
@@ -241,7 +241,7 @@ def top_candidates(scores_BX, C, out=None, *, workspace=None):
         return top_candidates_v1(scores_BX, C, out)
     B, X = scores_BX.shape
     shares, columns = split_into_shares(B, X, most=64)
-    best_BC, index_BC = make_result_arrays(scores_BX, B, C, out)
+    best_BC, index_BC = result_arrays(scores_BX, B, C, out)
     score_BX = scratch(workspace, (B, shares * C), scores_BX)
     column_BX = scratch(workspace, (B, shares * C), scores_BX, np.int64)
     launch(retrieve_from_share, (B, shares), THREADS, scores_BX, columns, C, score_BX, column_BX)

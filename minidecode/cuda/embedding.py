@@ -41,7 +41,7 @@ def embed_norm_v1(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out=None, *, thread
     Launches `embed_per_number` in ceil(RD / threads) blocks and `norm_per_row` in R of 128. Reads 8RD bytes of tables,
     x three times and 8RD of gain and shift: 28RD; writes 8RD.
     """
-    x_RD, h_RD = make_result_arrays(ids_R, wte_VD, out)
+    x_RD, h_RD = result_arrays(ids_R, wte_VD, out)
     tables, (gain_D, shift_D, eps) = table_arguments(wte_VD, wpe_ND, scale), norm_arguments(norm)
     launch(embed_per_number, -(-x_RD.size // threads), threads, ids_R, pos_R, *tables, x_RD)
     launch(norm_per_row, len(ids_R), THREADS, x_RD, gain_D, shift_D, eps, h_RD)
@@ -89,7 +89,7 @@ def embed_norm_v2(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out=None):
     """
     if wte_VD.shape[1] > ROOM:
         return embed_norm_v1(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out)
-    x_RD, h_RD = make_result_arrays(ids_R, wte_VD, out)
+    x_RD, h_RD = result_arrays(ids_R, wte_VD, out)
     given = *table_arguments(wte_VD, wpe_ND, scale), *norm_arguments(norm)
     launch(embedding_per_block, len(ids_R), THREADS, ids_R, pos_R, *given, x_RD, h_RD)
     return x_RD, h_RD
@@ -123,7 +123,7 @@ def embed_norm_v3(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out=None):
     """
     if wte_VD.shape[1] > WIDEST:
         return embed_norm_v2(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out)
-    x_RD, h_RD = make_result_arrays(ids_R, wte_VD, out)
+    x_RD, h_RD = result_arrays(ids_R, wte_VD, out)
     given = *table_arguments(wte_VD, wpe_ND, scale), *norm_arguments(norm)
     launch(embedding_per_warp, -(-len(ids_R) // WARPS), THREADS, ids_R, pos_R, *given, x_RD, h_RD)
     return x_RD, h_RD
@@ -199,7 +199,7 @@ def embed_norm(ids_R, pos_R, wte_VD, wpe_ND, scale, norm, out=None):
     Version 4: ceil(R / 4) blocks of 128 for rows of up to 1,024 numbers, R for wider ones. Reads 16RD bytes and writes
     8RD. Version 3 where rows are wider than 4,096 numbers, no whole fours, or begin elsewhere.
     """
-    x_RD, h_RD = make_result_arrays(ids_R, wte_VD, out)
+    x_RD, h_RD = result_arrays(ids_R, wte_VD, out)
     R, D = x_RD.shape
     loaded = [x_RD, h_RD, wte_VD, *(a for a in (wpe_ND,) if a is not None)]
     loaded += [a[None] for a in (norm.gain_D, norm.bias_D) if a is not None]
@@ -221,7 +221,7 @@ def norm_arguments(norm):
     return norm.gain_D, or_empty(norm.bias_D, norm.gain_D), np.float32(norm.eps)
 
 
-def make_result_arrays(ids_R, wte_VD, out):
+def result_arrays(ids_R, wte_VD, out):
     """The arrays for x and h: `out`, or new ones on the table's device."""
     if wte_VD.dtype != np.float32:
         raise OptionError(

@@ -236,7 +236,8 @@ class T5Config(Config):
     def stacks(self) -> dict[str, tuple[int, Heads]]:
         """Name -> its layers, and how each of their attentions is cut into heads."""
         heads = self.heads(self.num_heads)
-        return {"encoder": (self.num_layers, heads), "decoder": (self.decoder_layers or 0, heads)}
+        assert self.decoder_layers is not None  # `__post_init__` has set it
+        return {"encoder": (self.num_layers, heads), "decoder": (self.decoder_layers, heads)}
 
     def complete_from_weights(self, stored: dict[str, Any], equal: Callable[..., bool]) -> T5Config:
         """The config as the file answers it: the head is the model's own if the file has one with other numbers.

@@ -29,7 +29,7 @@ SHOWN = 30  # intermediates of a plan that are printed
 class Fresh:
     """No arena: NumPy allocates every result, and frees it when nothing refers to it any more."""
 
-    bytes, placed_by = 0, ""
+    bytes, placed_by, why_in_parts = 0, "", ""
     run = None  # who counts an op calls the function itself
 
     def begin(self, section: str, reads: np.ndarray | None = None) -> None:
@@ -201,6 +201,8 @@ class Arena:
 
 class Places:
     """Hands the n-th call of a section its offsets: results by `out`, what it needs in between by `workspace`."""
+
+    why_in_parts = "memory is planned"  # and so no step is one launch
 
     def __init__(self, plan: StepPlan, buffer: np.ndarray):
         self.plan, self.buffer, self.bytes = plan, buffer, buffer.nbytes

@@ -11,6 +11,8 @@ from .engine import Engine, timed
 class DraftCheckingEngine(Engine):
     """An engine that checks drafts. Its DraftedCaches hold the first seen[r] tokens of text r."""
 
+    why_in_parts = "a step asks the model twice, with guidance or drafts"
+
     def prefill(self, prompts: list[np.ndarray], every_row: bool = False) -> np.ndarray:
         self.seen_R = np.array([len(prompt) for prompt in prompts])
         return super().prefill(prompts, every_row)

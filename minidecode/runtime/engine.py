@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -25,7 +25,6 @@ from ..cache.source import Source
 from ..device.arrays import fetch, fetch_constant, put, put_constant
 from ..device.graphs import Captured, GraphCounts
 from ..within import set_within
-from .arena import Fresh
 from .buckets import Bucket, Buckets, caches_over_same_arrays, key_of_steps, rounded_capacity
 from .cpu_graphs import CapturedOnCpu
 from .in_front import InFront
@@ -80,6 +79,8 @@ class Engine:
     `network` is a module of models/, `weights` what its forward pass reads; `ops` and `make_cache`, a CacheFactory,
     are the plan's.
     """
+
+    why_in_parts: ClassVar[str] = ""  # why no step of such an engine is one launch, if none is
 
     def __init__(
         self, network, weights, ops, make_cache, drop_finished: bool = False, device: str = "cpu",
@@ -336,13 +337,11 @@ class Engine:
         """Why a step with this key, or a pass, cannot be one launch here; empty where it can."""
         if isinstance(key, str):
             return key
-        if type(self) is not Engine:
-            return "a step asks the model twice, with guidance or drafts"
+        if self.why_in_parts:
+            return self.why_in_parts
         if not self.make_cache.keeps:
             return "cache=none computes all tokens again"
-        if type(self.ops.places) is not Fresh:
-            return "memory is planned"
-        return "the steps are watched" if WATCHER.get() else ""
+        return self.ops.places.why_in_parts or ("the steps are watched" if WATCHER.get() else "")
 
     @timed("steps")
     def _launch(self, step: Captured, run: Callable[[], Any], rows: int) -> Any:

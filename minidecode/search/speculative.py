@@ -5,8 +5,6 @@ after each of them. As many tokens of the draft are accepted as the model itself
 the last accepted one give one token more. What is wrong is taken back. So greedy search finds the tokens that it finds
 without drafts, up to ties, and samples have the same distribution. The cost moves from steps to rows: it pays where
 reading weights takes longer than multiplying, and drafts are often right.
-
-`naive_greedy` and `naive_sample` are the same without a cache.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,41 +23,6 @@ from ..runtime.receipt import DraftCounts
 from .drafts import OF_VERDICT, Draft, Drafter, softmax_in_float64, texts_ahead
 from .greedy import Chosen, Texts, found_texts, next_tokens
 from .result import Found, Request, raise_trouble
-
-Scores = Callable[[Sequence[int]], np.ndarray]  # of a text: the next token's scores behind each of its tokens, (N, V)
-
-
-def naive_greedy(score: Scores, text: list[int], new: int, draft: Callable[[list[int], int], list[int]]) -> list[int]:
-    """The text with `new` more tokens, the likeliest each. draft(text, most): a guess of the next tokens."""
-    end = len(text) + new
-    while len(text) < end:
-        guess = draft(text, end - len(text) - 1)
-        for scores_V, guessed in zip(score(text + guess)[len(text) - 1 :], [*guess, None], strict=True):
-            text = [*text, int(scores_V.argmax())]
-            if text[-1] != guessed:
-                break
-    return text
-
-
-def naive_sample(
-    p_of: Scores, q_of: Scores, text: list[int], new: int, most: int, rng: np.random.Generator
-) -> list[int]:
-    """The text with `new` more tokens drawn from p, with drafts of `most` tokens drawn from q. p_of, q_of: softmax."""
-    end = len(text) + new
-    while len(text) < end:
-        guess: list[int] = []
-        for _ in range(min(most, end - len(text) - 1)):
-            q_V = q_of(text + guess)[-1]
-            guess.append(int(rng.choice(len(q_V), p=q_V)))
-        p_XV, q_XV = p_of(text + guess)[len(text) - 1 :], q_of(text + guess)[len(text) - 1 :]
-        for p_V, q_V, guessed in zip(p_XV, q_XV, [*guess, None], strict=True):
-            if guessed is None:
-                text = [*text, int(rng.choice(len(p_V), p=p_V))]
-            else:
-                text = [*text, accept_or_redraw(p_V, q_V, guessed, *rng.random(2))]
-            if text[-1] != guessed:
-                break
-    return text
 
 
 def accept_or_redraw(p_V: np.ndarray, q_V: np.ndarray, guessed: int, u: float, v: float) -> int:

@@ -15,7 +15,6 @@ from minidecode.bench.multi_query_costs import (
     PAPER_RATIOS,
     cost_of_listing,
     cost_of_n_positions,
-    table_of_listings,
 )
 from minidecode.reference import listings
 from minidecode.reference.common.softmax import softmax
@@ -150,12 +149,3 @@ def test_sharing_keys_and_values_pays_h_times_where_they_are_all_that_matters():
         cost_of_n_positions(f"multi{kind}_self_attention_incremental", **size) for kind in ("head", "query")
     )
     assert 6 < heads.bytes / query.bytes < 8
-
-
-def test_the_table():
-    lines = table_of_listings(b=128, n=128, d=1024, h=8).splitlines()
-    assert lines[0] == "b=128 sequences, n=128 positions, d=1024, h=8, k=v=128"
-    rows = {line.split()[0]: line.split()[1:] for line in lines[2:]}
-    assert set(rows) == set(EINSUMS)
-    assert rows["multihead_self_attention_incremental"][2:] == ["0.01988", "0.13281"]
-    assert rows["multiquery_attention_batched"][3] == "-"

@@ -27,7 +27,7 @@ def test_loads_that_are_used_one_by_one_wait_each_time():
 def test_loads_that_are_issued_together_wait_once():
     both = counts(LOAD.format(4), LOAD.format(8), USE.format(4), USE.format(11))
     assert (both.loop_loads, both.loop_waits, both.first_loads) == (2, 1, 2)
-    assert both.instructions_per_wide_load == 5 / 2
+    assert (both.loop_instructions, both.loop_bytes) == (5, 32)
 
 
 def test_a_load_for_the_next_turn_is_waited_for_there():

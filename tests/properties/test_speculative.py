@@ -24,7 +24,6 @@ from minidecode.search import drafts, speculative
 from minidecode.search.drafts import DraftModel, PromptLookup, lookup_draft, softmax_in_float64
 from minidecode.search.greedy import greedy_search
 from minidecode.search.result import Request
-from minidecode.search.speculative import naive_greedy, naive_sample
 
 EOS = 0
 seeds = st.integers(0, 10**6)
@@ -32,6 +31,21 @@ prompt_lists = st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=5), min
 
 
 # ---- a toy: its scores depend on what its cache really holds ---------------------------------------------------------
+
+
+def naive_greedy(score, text: list[int], new: int, draft) -> list[int]:
+    """The text with `new` more tokens, the likeliest each, without a cache.
+
+    score(text): the next token's scores behind each of its tokens, (N, V). draft(text, most): a guess of what comes.
+    """
+    end = len(text) + new
+    while len(text) < end:
+        guess = draft(text, end - len(text) - 1)
+        for scores_V, guessed in zip(score(text + guess)[len(text) - 1 :], [*guess, None], strict=True):
+            text = [*text, int(scores_V.argmax())]
+            if text[-1] != guessed:
+                break
+    return text
 
 
 class DraftedToy(NothingCaptured):
@@ -229,19 +243,6 @@ def check_samples(how, ahead=2, drafter_kind=Remembering):
 @pytest.mark.parametrize("how", SAMPLINGS, ids=str)
 def test_samples_of_a_draft_model_have_the_model_s_distribution(how, ahead):
     check_samples(how, ahead)
-
-
-def test_the_naive_samples_have_it_too():
-    toy, other, prompt, rng = Remembering(3, V, 1.2), Remembering(8, V, 1.2), [1, 2], np.random.default_rng(5)
-
-    def rows_of(engine, text):
-        return np.stack([p_of(engine, text[: n + 1], **SAMPLINGS[0]) for n in range(len(text))])
-
-    both = functools.partial(rows_of, toy), functools.partial(rows_of, other)
-    drawn = [tuple(naive_sample(*both, prompt, 2, 2, rng)[2:]) for _ in range(1500)]
-    want = {(a, b): p_of(toy, prompt, **SAMPLINGS[0])[a] * p_of(toy, [*prompt, a], **SAMPLINGS[0])[b]
-            for a in range(V) for b in range(V)}  # fmt: skip
-    assert_drawn_from(want, drawn)
 
 
 # ---- models ----------------------------------------------------------------------------------------------------------

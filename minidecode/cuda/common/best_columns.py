@@ -10,7 +10,7 @@ from .reduction import THREADS, WARPS
 from .rows import INFINITY, NAN, NOWHERE, largest_of_four, load_four, load_four_before, unaligned_column_of
 
 
-def make_result_arrays(scores, B, C, out):
+def result_arrays(scores, B, C, out):
     """The arrays of the results, which lie where the scores lie."""
     return out or (np.empty_like(scores, shape=(B, C)), np.empty_like(scores, shape=(B, C), dtype=np.int64))
 
